@@ -353,11 +353,16 @@ TEST(LocalGroupTest, RanksThatDoNotAgreeAreNamed) {
 /// The ranks of `late` come only when all others have given up.
 static void expectMissing(const Mesh &mesh, const std::vector<int64_t> &late,
                           const std::string &names) {
-  constexpr double limit = 0.3;
+  constexpr double limit = 1;
   std::atomic<int64_t> numLeft{mesh.numRanks() -
                                static_cast<int64_t>(late.size())};
   std::vector<double> seconds(static_cast<size_t>(mesh.numRanks()));
+  std::atomic<int64_t> numStarted{0};
   auto statuses = runRanks(mesh, limit, [&](const Rank &rank) {
+    // On a busy machine threads may start late.
+    ++numStarted;
+    while (numStarted < mesh.numRanks())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     Status status = rank.step("steps[0]");
     if (!status)
       return status;
@@ -375,9 +380,9 @@ static void expectMissing(const Mesh &mesh, const std::vector<int64_t> &late,
     }
     return status;
   });
-  expectAllSay(statuses, StatusCode::Unavailable,
-               {"steps[1] (all_reduce over dp): " + names +
-                " did not come within 0.3 s"});
+  expectAllSay(
+      statuses, StatusCode::Unavailable,
+      {"steps[1] (all_reduce over dp): " + names + " did not come within 1 s"});
   for (double time : seconds)
     EXPECT_LT(time, limit + 5);
 }
@@ -466,7 +471,7 @@ TEST(LocalGroupTest, AbortEndsWhatOthersWaitFor) {
   });
   EXPECT_LT(secondsSince(begin), kSoon);
   expectAllSay(statuses, StatusCode::Unavailable,
-               {"rank 5 has aborted: out of memory"});
+               {"rank 5: aborted: out of memory"});
 }
 
 /// A rank aborts while all others are anywhere in their calls: they fail, and

@@ -148,7 +148,7 @@ public:
 
   void abort(const std::string &reason) override {
     (void)group->fail(unavailable("rank " + std::to_string(ownRank) +
-                                  " has aborted: " + reason));
+                                  ": aborted: " + reason));
   }
 
 private:

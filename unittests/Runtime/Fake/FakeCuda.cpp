@@ -453,6 +453,12 @@ CUresult cuStreamSynchronize(CUstream stream) {
                                       : CUDA_SUCCESS;
 }
 
+CUresult cuStreamQuery(CUstream stream) {
+  ENTER_WITH_CONTEXT;
+  return state.isBusy && state.isBusy(stream) ? CUDA_ERROR_NOT_READY
+                                              : CUDA_SUCCESS;
+}
+
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   ENTER_WITH_CONTEXT;
   // Waiting for an event of the capture makes a stream part of it.

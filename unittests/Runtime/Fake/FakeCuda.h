@@ -50,6 +50,9 @@ struct FakeCuda {
   /// How many arguments a kernel has, -1 for what is no kernel of the module.
   std::function<int(const std::string &name)> numArgs;
 
+  /// Whether a stream has work that is not done; none: never.
+  std::function<bool(cuda::CUstream stream)> isBusy;
+
   /// How many tensor maps a kernel has after its arguments; none: 0.
   std::function<int(const std::string &name)> numMaps;
 

@@ -1,0 +1,208 @@
+//===- Bootstrap.cpp - who a rank is and where ranks meet -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Bootstrap.h"
+#include "../support/Check.h"
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+namespace moert {
+
+/// A variable's value; empty where it is not set.
+static std::string variable(const std::string &name) {
+  const char *value = getenv(name.c_str());
+  return value ? value : "";
+}
+
+/// A whole number in decimal, from `least` to `most`.
+static Result<int64_t> parseNumber(const std::string &name,
+                                   const std::string &text, int64_t least,
+                                   int64_t most) {
+  char *end = nullptr;
+  errno = 0;
+  long long value = strtoll(text.c_str(), &end, 10);
+  bool isNumber = !text.empty() && (text[0] == '-' || isdigit(text[0])) &&
+                  *end == '\0' && errno == 0;
+  if (!isNumber || value < least || value > most)
+    return invalidArgument(name + "='" + text + "' is no whole number from " +
+                           std::to_string(least) + " to " +
+                           std::to_string(most) +
+                           "; the launcher sets it, or set it per rank");
+  return static_cast<int64_t>(value);
+}
+
+//===----------------------------------------------------------------------===//
+// Ranks
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The variables of a launcher.
+struct Launcher {
+  const char *rank;
+  const char *numRanks;
+  const char *localRank;
+  /// Together they are the token.
+  const char *tokens[2];
+};
+
+constexpr Launcher kLaunchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", {"TORCHELASTIC_RUN_ID", ""}},
+    {"OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     {"PMIX_NAMESPACE", ""}},
+    {"SLURM_PROCID",
+     "SLURM_NTASKS",
+     "SLURM_LOCALID",
+     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+};
+
+} // namespace
+
+static Result<RankEnvironment> readLauncher(const Launcher &launcher) {
+  std::string numRanksText = variable(launcher.numRanks);
+  if (numRanksText.empty())
+    return invalidArgument(std::string(launcher.rank) + " is set and " +
+                           launcher.numRanks + " is not; set both, or neither");
+  RankEnvironment environment;
+  Result<int64_t> numRanks =
+      parseNumber(launcher.numRanks, numRanksText, 1, INT_MAX);
+  if (!numRanks)
+    return numRanks.status();
+  environment.numRanks = *numRanks;
+  Result<int64_t> rank = parseNumber(launcher.rank, variable(launcher.rank), 0,
+                                     environment.numRanks - 1);
+  if (!rank)
+    return rank.status();
+  environment.rank = environment.localRank = *rank;
+  std::string localRankText = variable(launcher.localRank);
+  if (!localRankText.empty()) {
+    Result<int64_t> localRank = parseNumber(launcher.localRank, localRankText,
+                                            0, environment.numRanks - 1);
+    if (!localRank)
+      return localRank.status();
+    environment.localRank = *localRank;
+  }
+  environment.token = variable("MOERT_JOB_TOKEN");
+  if (environment.token.empty())
+    for (const char *name : launcher.tokens) {
+      std::string part = variable(name);
+      if (!part.empty())
+        environment.token += (environment.token.empty() ? "" : ".") + part;
+    }
+  return environment;
+}
+
+Result<RankEnvironment> readRankEnvironment() {
+  std::string names;
+  for (const Launcher &launcher : kLaunchers) {
+    if (!variable(launcher.rank).empty())
+      return readLauncher(launcher);
+    names += (names.empty() ? "" : ", ") + std::string(launcher.rank);
+  }
+  return notFound("no launcher's variables are set (" + names +
+                  "); start with torchrun, mpirun or srun, or set RANK and "
+                  "WORLD_SIZE for each rank");
+}
+
+//===----------------------------------------------------------------------===//
+// Where they meet
+//===----------------------------------------------------------------------===//
+
+static int digitOf(char digit) {
+  if (digit >= '0' && digit <= '9')
+    return digit - '0';
+  if (digit >= 'a' && digit <= 'f')
+    return digit - 'a' + 10;
+  if (digit >= 'A' && digit <= 'F')
+    return digit - 'A' + 10;
+  return -1;
+}
+
+Result<std::array<uint8_t, 32>> parseSecret(const std::string &text) {
+  std::array<uint8_t, 32> secret;
+  bool isWhole = text.size() == 2 * secret.size();
+  for (size_t i = 0; isWhole && i < secret.size(); ++i) {
+    int high = digitOf(text[2 * i]), low = digitOf(text[2 * i + 1]);
+    isWhole = high >= 0 && low >= 0;
+    secret[i] = static_cast<uint8_t>(high * 16 + low);
+  }
+  // The value is not for messages.
+  if (!isWhole)
+    return invalidArgument(
+        "MOERT_BOOTSTRAP_SECRET is " +
+        std::string(text.empty() ? "not set" : "not 64 hexadecimal digits") +
+        "; set it alike on all ranks, as by openssl rand -hex 32");
+  return secret;
+}
+
+static bool isLoopback(const std::string &host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+static Status readAddress(SocketExchange &socket) {
+  std::string address = variable("MOERT_BOOTSTRAP_ADDRESS");
+  std::string portName = "MOERT_BOOTSTRAP_ADDRESS", port;
+  if (!address.empty()) {
+    size_t colon = address.rfind(':');
+    if (colon == std::string::npos || colon == 0)
+      return invalidArgument("MOERT_BOOTSTRAP_ADDRESS='" + address +
+                             "' is not host:port; give rank 0's host and a "
+                             "free port of it");
+    socket.host = address.substr(0, colon);
+    port = address.substr(colon + 1);
+  } else {
+    socket.host = variable("MASTER_ADDR");
+    portName = "MASTER_PORT";
+    port = variable(portName);
+    if (socket.host.empty() || port.empty())
+      return notFound(
+          "nothing says where ranks meet; set MOERT_BOOTSTRAP_FOLDER to a "
+          "private folder that all see, or MOERT_BOOTSTRAP_ADDRESS to "
+          "host:port of rank 0 (or MASTER_ADDR and MASTER_PORT, on one host)");
+    if (!isLoopback(socket.host))
+      return invalidArgument(
+          "MASTER_ADDR='" + socket.host +
+          "' is not of this host's loopback; set MOERT_BOOTSTRAP_ADDRESS to "
+          "host:port of rank 0 to listen on a network, or use "
+          "MOERT_BOOTSTRAP_FOLDER");
+  }
+  Result<int64_t> number = parseNumber(portName, port, 1, 65535);
+  if (!number)
+    return number.status();
+  socket.port = static_cast<int>(*number);
+  return Status::ok();
+}
+
+Result<Rendezvous>
+Rendezvous::fromEnvironment(const RankEnvironment &environment) {
+  Rendezvous rendezvous;
+  rendezvous.file.folder = variable("MOERT_BOOTSTRAP_FOLDER");
+  rendezvous.file.token = environment.token;
+  rendezvous.usesFile = !rendezvous.file.folder.empty();
+  if (rendezvous.usesFile)
+    return rendezvous;
+  MOERT_CHECK(readAddress(rendezvous.socket));
+  Result<std::array<uint8_t, 32>> secret =
+      parseSecret(variable("MOERT_BOOTSTRAP_SECRET"));
+  if (!secret)
+    return secret.status();
+  rendezvous.socket.secret = *secret;
+  return rendezvous;
+}
+
+Result<NcclUniqueId> Rendezvous::exchange(const RankEnvironment &environment,
+                                          double limitSeconds,
+                                          const MakeUniqueId &makeId) const {
+  return usesFile ? exchangeByFile(file, environment, limitSeconds, makeId)
+                  : exchangeBySocket(socket, environment, limitSeconds, makeId);
+}
+
+} // namespace moert

@@ -1,0 +1,540 @@
+//===- NcclCommunicator.cpp - ranks that NCCL connects ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/NcclCommunicator.h"
+#include "../../cuda/Objects.h"
+#include "../../support/Check.h"
+#include "../../support/Sha256.h"
+#include "../Collectives.h"
+#include "Abort.h"
+#include "moert/CudaDevice.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+
+namespace moert {
+
+using namespace nccl;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How often NCCL and the driver are asked whether they are done.
+constexpr std::chrono::microseconds kPollInterval(200);
+/// Seconds that the destructor gives ncclCommAbort.
+constexpr double kAbortSeconds = 5;
+
+/// What a rank says of itself in agree(), as it lies in device memory.
+struct Statement {
+  Sha256Digest digest = {};
+  /// As much of the text as there is room for, ended by 0.
+  char text[224] = {};
+};
+
+class NcclRank : public NcclCommunicator {
+public:
+  explicit NcclRank(const NcclOptions &options) : options(options) {}
+  ~NcclRank() override;
+
+  /// What create() and adopt() have in common.
+  Status open();
+  Status connect(const NcclUniqueId &id);
+  Status splitFrom(ncclComm_t given);
+
+  const Mesh &mesh() const override { return options.mesh; }
+  int64_t rank() const override { return options.rank; }
+  const std::string &library() const override { return nccl->name(); }
+
+  Status agree(const std::string &subject, const std::string &what) override;
+  Status run(Stream &stream, const Collective &collective) override;
+  Status check() override;
+  void abort(const std::string &reason) override;
+  Status synchronize(Stream &stream) override;
+
+private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  Status checkGiven(ncclComm_t given) const;
+  Status split(Lock &lock, ncclComm_t from, int64_t color, int64_t key,
+               ncclComm_t &made);
+  Status makeAxes(Lock &lock);
+  Status gatherStatements(Lock &lock, const std::string &where,
+                          std::vector<Statement> &all);
+  ncclComm_t commOf(MeshAxis axis) const {
+    return axis == MeshAxis::Data ? data : tensor;
+  }
+  Status enqueue(Stream &stream, const Collective &collective, ncclComm_t comm,
+                 ncclResult_t &state);
+  ncclResult_t enqueuePart(cuda::CUstream stream, CollectiveKind kind,
+                           const CollectivePart &part, ncclComm_t comm,
+                           const char *&call) const;
+
+  /// Waits until `call`, which answered `code`, is done on `comm`.
+  Status settle(Lock &lock, const std::string &where, const char *call,
+                ncclComm_t comm, ncclResult_t code);
+  /// Waits until the stream has no work.
+  Status finish(Lock &lock, const std::string &where, Stream &stream);
+  Status askAll();
+  Clock::time_point deadline() const;
+  /// Until `end` at most; whether there is time left and nobody has failed.
+  Status pause(Lock &lock, const std::string &where, const char *call,
+               Clock::time_point end);
+  /// Breaks the communicator; the first failure stays.
+  Status fail(Status status);
+
+  const NcclOptions options;
+  std::shared_ptr<const Library> nccl;
+  std::shared_ptr<const cuda::Context> context;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> ownStream;
+  /// A statement per rank.
+  std::unique_ptr<Buffer> statements;
+
+  /// Held by whoever is inside NCCL with one of the communicators.
+  std::mutex mutex;
+  /// The communicator is broken.
+  std::condition_variable broken;
+  Status failure;
+  /// Those that were made here and not ended, in the order of making.
+  std::vector<ncclComm_t> comms;
+  /// Of all ranks, and of the ranks along an axis. Those of an axis with all
+  /// ranks is `world`, that of an axis with one rank null.
+  ncclComm_t world = nullptr, data = nullptr, tensor = nullptr;
+  /// What a failure has begun.
+  std::vector<Abort> aborts;
+};
+
+} // namespace
+
+Result<NcclUniqueId> makeNcclUniqueId(const std::string &library) {
+  Result<std::shared_ptr<const Library>> opened = Library::open(library);
+  if (!opened)
+    return opened.status();
+  ncclUniqueId made = {};
+  MOERT_CHECK((*opened)->check((*opened)->ncclGetUniqueId(&made),
+                               "ncclGetUniqueId", nullptr));
+  NcclUniqueId id;
+  static_assert(sizeof(made.internal) == std::tuple_size<NcclUniqueId>::value);
+  memcpy(id.data(), made.internal, id.size());
+  return id;
+}
+
+Result<std::unique_ptr<NcclCommunicator>>
+NcclCommunicator::create(const NcclOptions &options, const NcclUniqueId &id) {
+  auto made = std::make_unique<NcclRank>(options);
+  MOERT_CHECK(made->open());
+  MOERT_CHECK(made->connect(id));
+  return std::unique_ptr<NcclCommunicator>(std::move(made));
+}
+
+Result<std::unique_ptr<NcclCommunicator>>
+NcclCommunicator::adopt(const NcclOptions &options, void *ncclComm) {
+  auto made = std::make_unique<NcclRank>(options);
+  MOERT_CHECK(made->open());
+  MOERT_CHECK(made->splitFrom(static_cast<ncclComm_t>(ncclComm)));
+  return std::unique_ptr<NcclCommunicator>(std::move(made));
+}
+
+//===----------------------------------------------------------------------===//
+// Making and ending
+//===----------------------------------------------------------------------===//
+
+Status NcclRank::open() {
+  MOERT_CHECK(checkMesh(mesh()));
+  MOERT_CHECK(checkLimit(options.limitSeconds));
+  if (rank() < 0 || rank() >= mesh().numRanks())
+    return outOfRange("rank " + std::to_string(rank()) + " of " + mesh().str() +
+                      " was asked for; 0 to " +
+                      std::to_string(mesh().numRanks() - 1) + " are there");
+  Result<std::shared_ptr<const Library>> library =
+      Library::open(options.ncclLibrary);
+  if (!library)
+    return library.status();
+  nccl = *library;
+  Result<std::shared_ptr<const cuda::Driver>> driver =
+      cuda::Driver::open(options.cudaLibrary);
+  if (!driver)
+    return driver.status();
+  Result<std::shared_ptr<cuda::Context>> made =
+      cuda::Context::create(*driver, options.ordinal);
+  if (!made)
+    return made.status();
+  context = *made;
+  Result<std::unique_ptr<Device>> opened =
+      createCudaDevice(options.ordinal, options.cudaLibrary);
+  if (!opened)
+    return opened.status();
+  device = std::move(*opened);
+  Result<std::unique_ptr<Stream>> stream = device->createStream();
+  if (!stream)
+    return stream.status();
+  ownStream = std::move(*stream);
+  // Memory is had now: allocating waits for kernels, those of NCCL too.
+  Result<std::unique_ptr<Buffer>> buffer = device->allocate(
+      sizeof(Statement) * static_cast<size_t>(mesh().numRanks()), 256);
+  if (!buffer)
+    return buffer.status();
+  statements = std::move(*buffer);
+  return Status::ok();
+}
+
+Status NcclRank::connect(const NcclUniqueId &id) {
+  Lock lock(mutex);
+  ncclUniqueId given = {};
+  memcpy(given.internal, id.data(), id.size());
+  ncclConfig_t config;
+  config.blocking = 0;
+  ncclResult_t code = ncclSuccess;
+  Status status = context->within([&] {
+    code = nccl->ncclCommInitRankConfig(&world, int(mesh().numRanks()), given,
+                                        int(rank()), &config);
+    return Status::ok();
+  });
+  if (world)
+    comms.push_back(world);
+  if (!status)
+    return fail(status);
+  MOERT_CHECK(
+      settle(lock, "connecting", "ncclCommInitRankConfig", world, code));
+  return makeAxes(lock);
+}
+
+Status NcclRank::checkGiven(ncclComm_t given) const {
+  if (!given)
+    return invalidArgument("the communicator given is null");
+  int numRanks = 0, ownRank = 0, ordinal = 0;
+  MOERT_CHECK(nccl->check(nccl->ncclCommCount(given, &numRanks),
+                          "ncclCommCount", given));
+  MOERT_CHECK(nccl->check(nccl->ncclCommUserRank(given, &ownRank),
+                          "ncclCommUserRank", given));
+  MOERT_CHECK(nccl->check(nccl->ncclCommCuDevice(given, &ordinal),
+                          "ncclCommCuDevice", given));
+  auto text = [](int64_t rank, int64_t numRanks, int64_t ordinal) {
+    return "rank " + std::to_string(rank) + " of " + std::to_string(numRanks) +
+           " on GPU " + std::to_string(ordinal);
+  };
+  if (numRanks != mesh().numRanks() || ownRank != rank() ||
+      ordinal != options.ordinal)
+    return invalidArgument(
+        "the communicator given is " + text(ownRank, numRanks, ordinal) +
+        ", the layer's is " + text(rank(), mesh().numRanks(), options.ordinal) +
+        " (" + mesh().str() + "); give one of the same ranks");
+  return Status::ok();
+}
+
+Status NcclRank::splitFrom(ncclComm_t given) {
+  MOERT_CHECK(checkGiven(given));
+  Lock lock(mutex);
+  // All with one color: a communicator of the same ranks.
+  MOERT_CHECK(split(lock, given, /*color=*/0, rank(), world));
+  return makeAxes(lock);
+}
+
+Status NcclRank::split(Lock &lock, ncclComm_t from, int64_t color, int64_t key,
+                       ncclComm_t &made) {
+  ncclConfig_t config;
+  config.blocking = 0;
+  ncclResult_t code = ncclSuccess;
+  Status status = context->within([&] {
+    code = nccl->ncclCommSplit(from, int(color), int(key), &made, &config);
+    return Status::ok();
+  });
+  if (!status)
+    return fail(status);
+  // NCCL may set it when the call is done, and then connects it.
+  status = settle(lock, "connecting", "ncclCommSplit", from, code);
+  if (!status && made)
+    aborts.emplace_back(nccl, std::vector<ncclComm_t>{made});
+  MOERT_CHECK(status);
+  if (made)
+    comms.push_back(made);
+  else
+    return fail(internalError("ncclCommSplit made no communicator; run with "
+                              "NCCL_DEBUG=INFO, and report it"));
+  return settle(lock, "connecting", "ncclCommSplit", made, ncclInProgress);
+}
+
+/// The communicators of the axes, in the same order on all ranks.
+Status NcclRank::makeAxes(Lock &lock) {
+  for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
+    ncclComm_t &made = axis == MeshAxis::Data ? data : tensor;
+    MeshAxis other = axis == MeshAxis::Data ? MeshAxis::Tensor : MeshAxis::Data;
+    if (mesh().size(axis) == mesh().numRanks())
+      made = world;
+    else if (mesh().size(axis) > 1)
+      MOERT_CHECK(split(lock, world, mesh().index(other, rank()),
+                        mesh().index(axis, rank()), made));
+  }
+  return Status::ok();
+}
+
+/// What is of no more use, but cannot be freed.
+static void keepForever(std::vector<std::shared_ptr<void>> objects) {
+  static std::mutex mutex;
+  static auto *kept = new std::vector<std::shared_ptr<void>>();
+  std::lock_guard<std::mutex> lock(mutex);
+  kept->insert(kept->end(), objects.begin(), objects.end());
+}
+
+NcclRank::~NcclRank() {
+  {
+    Lock lock(mutex);
+    // Those of axes before the one that they were split from. All ranks do so,
+    // and wait for each other.
+    while (failure.isOk() && !comms.empty()) {
+      ncclComm_t comm = comms.back();
+      Status ended = settle(lock, "ending", "ncclCommFinalize", comm,
+                            nccl->ncclCommFinalize(comm));
+      if (!ended)
+        break;
+      comms.pop_back();
+      (void)nccl->ncclCommDestroy(comm);
+    }
+  }
+  bool isQuiet = true;
+  for (const Abort &abort : aborts)
+    isQuiet = abort.waitFor(kAbortSeconds) && isQuiet;
+  // Kernels of NCCL may run for ever else, and to free anything of the device
+  // would wait for them.
+  if (!isQuiet)
+    keepForever(
+        {std::move(statements), std::move(ownStream), std::move(device)});
+}
+
+//===----------------------------------------------------------------------===//
+// Waiting and failing
+//===----------------------------------------------------------------------===//
+
+Status NcclRank::fail(Status status) {
+  if (failure.isOk()) {
+    failure = status.withContext("rank " + std::to_string(rank()));
+    broken.notify_all();
+    // Never ncclCommDestroy after a failure, which may wait for other ranks.
+    if (!comms.empty())
+      aborts.emplace_back(nccl, std::move(comms));
+    comms.clear();
+  }
+  return failure;
+}
+
+Clock::time_point NcclRank::deadline() const {
+  // What steady_clock can count is far less than a double.
+  return Clock::now() + std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::duration<double>(
+                                std::min(options.limitSeconds, 1e9)));
+}
+
+Status NcclRank::pause(Lock &lock, const std::string &where, const char *call,
+                       Clock::time_point end) {
+  (void)broken.wait_for(lock, kPollInterval, [&] { return !failure.isOk(); });
+  MOERT_CHECK(failure);
+  if (Clock::now() < end)
+    return Status::ok();
+  return fail(unavailable(
+      where + ": " + call + " is not done after " +
+      secondsText(options.limitSeconds) + ", so not all of the " +
+      std::to_string(mesh().numRanks()) +
+      " ranks have come; NCCL does not say which: look for ranks that have not "
+      "started or have ended, or give a longer limit"));
+}
+
+Status NcclRank::settle(Lock &lock, const std::string &where, const char *call,
+                        ncclComm_t comm, ncclResult_t code) {
+  Clock::time_point end = deadline();
+  while (true) {
+    if (code != ncclInProgress) {
+      Status status = nccl->check(code, call, comm);
+      return status ? status : fail(status.withContext(where));
+    }
+    ncclResult_t asked = nccl->ncclCommGetAsyncError(comm, &code);
+    if (asked != ncclSuccess)
+      return fail(
+          nccl->check(asked, "ncclCommGetAsyncError", comm).withContext(where));
+    if (code == ncclInProgress)
+      MOERT_CHECK(pause(lock, where, call, end));
+  }
+}
+
+/// Breaks the communicator where NCCL knows of a failure.
+Status NcclRank::askAll() {
+  for (ncclComm_t comm : comms) {
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t asked = nccl->ncclCommGetAsyncError(comm, &state);
+    if (asked != ncclSuccess)
+      return fail(nccl->check(asked, "ncclCommGetAsyncError", comm));
+    if (state != ncclSuccess && state != ncclInProgress)
+      return fail(nccl->check(state, "a collective on a stream", comm));
+  }
+  return Status::ok();
+}
+
+Status NcclRank::finish(Lock &lock, const std::string &where, Stream &stream) {
+  Clock::time_point end = deadline();
+  const cuda::Driver &driver = context->driver();
+  while (true) {
+    cuda::CUresult code = cuda::CUDA_SUCCESS;
+    Status status = context->within([&] {
+      code =
+          driver.cuStreamQuery(static_cast<cuda::CudaStream &>(stream).handle);
+      return Status::ok();
+    });
+    if (status && code != cuda::CUDA_ERROR_NOT_READY)
+      status = driver.check(code, "cuStreamQuery");
+    if (!status)
+      return fail(status.withContext(where));
+    if (code == cuda::CUDA_SUCCESS)
+      return Status::ok();
+    MOERT_CHECK(askAll());
+    MOERT_CHECK(pause(lock, where, "the work of the stream", end));
+  }
+}
+
+Status NcclRank::synchronize(Stream &stream) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  return finish(lock, "synchronize", stream);
+}
+
+Status NcclRank::check() {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  return askAll();
+}
+
+void NcclRank::abort(const std::string &reason) {
+  Lock lock(mutex);
+  (void)fail(unavailable("aborted: " + reason));
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+static ncclDataType_t summedType(DType dtype) {
+  return dtype == DType::F32    ? ncclFloat32
+         : dtype == DType::BF16 ? ncclBfloat16
+                                : ncclFloat16;
+}
+
+/// One call of NCCL; `call` is its name.
+ncclResult_t NcclRank::enqueuePart(cuda::CUstream stream, CollectiveKind kind,
+                                   const CollectivePart &part, ncclComm_t comm,
+                                   const char *&call) const {
+  auto count = static_cast<size_t>(part.count);
+  switch (kind) {
+  case CollectiveKind::AllGather:
+    call = "ncclAllGather";
+    return nccl->ncclAllGather(part.send, part.receive, partBytes(part),
+                               ncclUint8, comm, stream);
+  case CollectiveKind::ReduceScatter:
+    call = "ncclReduceScatter";
+    return nccl->ncclReduceScatter(part.send, part.receive, count,
+                                   summedType(part.dtype), ncclSum, comm,
+                                   stream);
+  case CollectiveKind::AllReduce:
+    call = "ncclAllReduce";
+    return nccl->ncclAllReduce(part.send, part.receive, count,
+                               summedType(part.dtype), ncclSum, comm, stream);
+  }
+  return ncclInvalidArgument;
+}
+
+/// The parts in one group; `state` is what NCCL answers to its end.
+Status NcclRank::enqueue(Stream &stream, const Collective &collective,
+                         ncclComm_t comm, ncclResult_t &state) {
+  MOERT_CHECK(nccl->check(nccl->ncclGroupStart(), "ncclGroupStart", comm));
+  auto handle = static_cast<cuda::CudaStream &>(stream).handle;
+  Status status;
+  for (size_t i = 0; i < collective.numParts && status; ++i) {
+    // What is empty on one rank is so on all.
+    if (collective.parts[i].count == 0)
+      continue;
+    const char *call = "";
+    ncclResult_t code =
+        enqueuePart(handle, collective.kind, collective.parts[i], comm, call);
+    if (code != ncclInProgress)
+      status = nccl->check(code, call, comm)
+                   .withContext("part " + std::to_string(i));
+  }
+  // Every group that was begun is ended; it answers an error of its calls too.
+  state = nccl->ncclGroupEnd();
+  return status;
+}
+
+Status NcclRank::run(Stream &stream, const Collective &collective) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  if (Status status = checkCollective(mesh(), collective); !status)
+    return fail(status);
+  std::string where = collective.where + " (" + describe(collective) + ")";
+  ncclComm_t comm = commOf(collective.axis);
+  if (!comm)
+    return fail(invalidArgument(where + ": the axis has one rank (" +
+                                mesh().str() + "); leave the step out"));
+  bool isEmpty =
+      std::all_of(collective.parts, collective.parts + collective.numParts,
+                  [](const CollectivePart &part) { return part.count == 0; });
+  if (isEmpty)
+    return Status::ok();
+  ncclResult_t state = ncclSuccess;
+  Status status =
+      context->within([&] { return enqueue(stream, collective, comm, state); });
+  if (!status)
+    return fail(status.withContext(where));
+  return settle(lock, where, "ncclGroupEnd", comm, state);
+}
+
+/// All ranks' statements, of which `all` has that of this rank.
+Status NcclRank::gatherStatements(Lock &lock, const std::string &where,
+                                  std::vector<Statement> &all) {
+  auto *board = static_cast<Statement *>(statements->data());
+  auto own = static_cast<size_t>(rank());
+  if (Status status = device->copyIn(board + own, &all[own], sizeof(Statement));
+      !status)
+    return fail(status.withContext(where));
+  ncclResult_t code = ncclSuccess;
+  Status status = context->within([&] {
+    code = nccl->ncclAllGather(
+        board + own, board, sizeof(Statement), ncclUint8, world,
+        static_cast<cuda::CudaStream &>(*ownStream).handle);
+    return Status::ok();
+  });
+  if (!status)
+    return fail(status.withContext(where));
+  MOERT_CHECK(settle(lock, where, "ncclAllGather", world, code));
+  MOERT_CHECK(finish(lock, where, *ownStream));
+  status = device->copyOut(all.data(), board, sizeof(Statement) * all.size());
+  return status ? status : fail(status.withContext(where));
+}
+
+Status NcclRank::agree(const std::string &subject, const std::string &what) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  std::vector<Statement> all(static_cast<size_t>(mesh().numRanks()));
+  std::string text = subject + " '" + what + "'";
+  Statement &own = all[static_cast<size_t>(rank())];
+  own.digest = sha256(text.data(), text.size());
+  memcpy(own.text, text.data(), std::min(text.size(), sizeof(own.text) - 1));
+  MOERT_CHECK(gatherStatements(lock, subject, all));
+  // Against the lowest rank, so that all ranks say the same.
+  for (size_t other = 1; other < all.size(); ++other)
+    if (all[other].digest != all[0].digest) {
+      all[other].text[sizeof(all[other].text) - 1] = '\0';
+      all[0].text[sizeof(all[0].text) - 1] = '\0';
+      return fail(invalidArgument(
+          subject + ": ranks differ: rank 0 has " + all[0].text + ", rank " +
+          std::to_string(other) + " has " + all[other].text +
+          "; give all ranks the same package and the "
+          "same mesh"));
+    }
+  return Status::ok();
+}
+
+} // namespace moert
