@@ -58,14 +58,26 @@ namespace {
 class Environment {
 public:
   explicit Environment(const std::map<std::string, std::string> &values) {
-    for (const char *name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID",
-          "MASTER_ADDR", "MASTER_PORT", "OMPI_COMM_WORLD_RANK",
-          "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-          "PMIX_NAMESPACE", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
-          "SLURM_JOB_ID", "SLURM_STEP_ID", "MOERT_JOB_TOKEN",
-          "MOERT_BOOTSTRAP_FOLDER", "MOERT_BOOTSTRAP_ADDRESS",
-          "MOERT_BOOTSTRAP_SECRET"}) {
+    for (const char *name : {"RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "TORCHELASTIC_RUN_ID",
+                             "TORCHELASTIC_RESTART_COUNT",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "PMIX_NAMESPACE",
+                             "SLURM_PROCID",
+                             "SLURM_NTASKS",
+                             "SLURM_LOCALID",
+                             "SLURM_JOB_ID",
+                             "SLURM_STEP_ID",
+                             "MOERT_JOB_TOKEN",
+                             "MOERT_BOOTSTRAP_FOLDER",
+                             "MOERT_BOOTSTRAP_ADDRESS",
+                             "MOERT_BOOTSTRAP_SECRET"}) {
       if (const char *set = getenv(name))
         before[name] = set;
       auto given = values.find(name);
@@ -101,10 +113,17 @@ TEST(RankEnvironmentTest, ReadsEachLauncher) {
                            {"WORLD_SIZE", "8"},
                            {"LOCAL_RANK", "1"},
                            {"TORCHELASTIC_RUN_ID", "abc"},
+                           {"TORCHELASTIC_RESTART_COUNT", "2"},
                            // Slurm started torchrun.
                            {"SLURM_PROCID", "0"},
                            {"SLURM_NTASKS", "2"}},
-                          "abc"},
+                          "abc.2"},
+                         {{{"RANK", "3"},
+                           {"WORLD_SIZE", "8"},
+                           {"LOCAL_RANK", "1"},
+                           {"TORCHELASTIC_RUN_ID", "none"},
+                           {"TORCHELASTIC_RESTART_COUNT", "2"}},
+                          ""},
                          {{{"OMPI_COMM_WORLD_RANK", "3"},
                            {"OMPI_COMM_WORLD_SIZE", "8"},
                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},

@@ -19,6 +19,8 @@
 #include <optional>
 #include <thread>
 
+#include <unistd.h>
+
 using namespace moert;
 using namespace moert::test;
 
@@ -304,7 +306,7 @@ TEST(NcclCommunicatorTest, RefusesACommunicatorOfOtherRanks) {
 }
 
 //===----------------------------------------------------------------------===//
-// The library
+// The library and the environment
 //===----------------------------------------------------------------------===//
 
 namespace {
@@ -372,4 +374,36 @@ TEST(NcclLibraryTest, MulticastStaysOff) {
   ScopedVariable on("NCCL_NVLS_ENABLE", "1");
   expectSays(makeNcclUniqueId(kFakeNccl).status(), StatusCode::InvalidArgument,
              {"NCCL_NVLS_ENABLE=1", "set it to 0 or unset it"});
+}
+
+/// The one rank of a job, by a file that is gone afterwards, whatever came of
+/// it: the token may be used again.
+TEST(NcclLibraryTest, ALauncherStartsARank) {
+  FakeNccl &fake = resetFakeNccl();
+  setNcclRank(0);
+  std::string folder = testing::TempDir() + "moert-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  ScopedVariable variables[] = {{"RANK", "0"},
+                                {"WORLD_SIZE", "1"},
+                                {"LOCAL_RANK", "0"},
+                                {"MOERT_JOB_TOKEN", "a start"},
+                                {"MOERT_BOOTSTRAP_FOLDER", folder.c_str()}};
+  NcclOptions options = ncclOptions({1, 1}, 7, kLongLimit);
+  {
+    auto made = NcclCommunicator::fromEnvironment(options);
+    ASSERT_TRUE(made) << made.status().toString();
+    EXPECT_EQ((*made)->rank(), 0);
+    EXPECT_TRUE((*made)->agree("the hash", "abc"));
+  }
+  fake.failCall = "ncclCommInitRankConfig";
+  fake.failAt = 2;
+  EXPECT_FALSE(NcclCommunicator::fromEnvironment(options));
+  EXPECT_TRUE(NcclCommunicator::fromEnvironment(options));
+  EXPECT_EQ(ncclLeaks(), "");
+  options.mesh = {2, 1};
+  expectSays(NcclCommunicator::fromEnvironment(options).status(),
+             StatusCode::InvalidArgument,
+             {"the launcher has started 1 ranks, and the mesh has 2 (dp 2 x tp "
+              "1)"});
+  EXPECT_EQ(rmdir(folder.c_str()), 0) << "something is left in the folder";
 }

@@ -55,6 +55,12 @@ public:
   static Result<std::unique_ptr<NcclCommunicator>>
   create(const NcclOptions &options, const NcclUniqueId &id);
 
+  /// Connects the ranks that a launcher started, as the environment says
+  /// (docs/parallel.md has the variables): `rank` and `ordinal` of the options
+  /// are taken from there.
+  static Result<std::unique_ptr<NcclCommunicator>>
+  fromEnvironment(NcclOptions options);
+
   /// Uses a communicator of the caller's (ncclComm_t) of as many ranks, which
   /// has been made with the same library. All of its ranks call it. It only
   /// serves to make others (ncclCommSplit), is not touched afterwards, and is

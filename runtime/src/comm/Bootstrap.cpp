@@ -48,20 +48,18 @@ struct Launcher {
   const char *rank;
   const char *numRanks;
   const char *localRank;
-  /// Together they are the token.
-  const char *tokens[2];
+  /// Together they are the token; a part may not be set.
+  const char *job;
+  const char *part;
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", {"TORCHELASTIC_RUN_ID", ""}},
-    {"OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK",
-     {"PMIX_NAMESPACE", ""}},
-    {"SLURM_PROCID",
-     "SLURM_NTASKS",
-     "SLURM_LOCALID",
-     {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID",
+     "TORCHELASTIC_RESTART_COUNT"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE", ""},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_JOB_ID",
+     "SLURM_STEP_ID"},
 };
 
 } // namespace
@@ -91,12 +89,10 @@ static Result<RankEnvironment> readLauncher(const Launcher &launcher) {
     environment.localRank = *localRank;
   }
   environment.token = variable("MOERT_JOB_TOKEN");
-  if (environment.token.empty())
-    for (const char *name : launcher.tokens) {
-      std::string part = variable(name);
-      if (!part.empty())
-        environment.token += (environment.token.empty() ? "" : ".") + part;
-    }
+  std::string job = variable(launcher.job), part = variable(launcher.part);
+  // torchrun's word for a job without an id.
+  if (environment.token.empty() && job != "none" && !job.empty())
+    environment.token = part.empty() ? job : job + "." + part;
   return environment;
 }
 

@@ -34,7 +34,7 @@ struct RankEnvironment {
 };
 
 /// From the first of these whose variables are set: torchrun's (RANK,
-/// WORLD_SIZE, LOCAL_RANK, TORCHELASTIC_RUN_ID), Open MPI's
+/// WORLD_SIZE, LOCAL_RANK, TORCHELASTIC_RUN_ID and _RESTART_COUNT), Open MPI's
 /// (OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, PMIX_NAMESPACE), Slurm's
 /// (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_JOB_ID and SLURM_STEP_ID).
 /// MOERT_JOB_TOKEN comes before the launcher's token.

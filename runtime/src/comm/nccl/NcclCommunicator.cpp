@@ -87,7 +87,7 @@ private:
   Status pause(Lock &lock, const std::string &where, const char *call,
                Clock::time_point end);
   /// Breaks the communicator; the first failure stays.
-  Status fail(Status status);
+  Status fail(const Status &status);
 
   const NcclOptions options;
   std::shared_ptr<const Library> nccl;
@@ -312,7 +312,7 @@ NcclRank::~NcclRank() {
 // Waiting and failing
 //===----------------------------------------------------------------------===//
 
-Status NcclRank::fail(Status status) {
+Status NcclRank::fail(const Status &status) {
   if (failure.isOk()) {
     failure = status.withContext("rank " + std::to_string(rank()));
     broken.notify_all();
@@ -450,7 +450,7 @@ ncclResult_t NcclRank::enqueuePart(cuda::CUstream stream, CollectiveKind kind,
 Status NcclRank::enqueue(Stream &stream, const Collective &collective,
                          ncclComm_t comm, ncclResult_t &state) {
   MOERT_CHECK(nccl->check(nccl->ncclGroupStart(), "ncclGroupStart", comm));
-  auto handle = static_cast<cuda::CudaStream &>(stream).handle;
+  cuda::CUstream handle = static_cast<cuda::CudaStream &>(stream).handle;
   Status status;
   for (size_t i = 0; i < collective.numParts && status; ++i) {
     // What is empty on one rank is so on all.
