@@ -11,7 +11,7 @@
     layer = moec.Layer.from_pretrained("model", layer=3)
 
 `moec.torch` has the same as PyTorch operators, `moec.transformers` as experts of Transformers' models,
-`moec.functions`, `moec.vllm` and `moec.sglang` as functions and plugins of engines, `moec.reference` an
+`moec.ranks` connects the ranks of a layer over several GPUs; `moec.functions`, `moec.vllm` and `moec.sglang` as functions and plugins of engines, `moec.reference` an
 independent reference in float64.
 `import moec` needs Python alone; the compiler is loaded with the first name of it that is used.
 """
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._core import (
+        Communicator,
         Error,
         InvalidArgument,
         InvalidType,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "compile": "compiler",
     "compile_package": "compiler",
+    "Communicator": "_core",
     "Benchmark": "layer",
     "Layer": "layer",
     "PrepareReport": "layer",
@@ -55,6 +57,7 @@ _HOMES = {
 
 __all__ = [
     "Benchmark",
+    "Communicator",
     "Error",
     "InvalidArgument",
     "InvalidType",

@@ -344,6 +344,36 @@ static PyObject *cloneLayer(PyObject *self, PyObject *) {
   return made.release();
 }
 
+static PyObject *useCommunicator(PyObject *self, PyObject *object) {
+  LayerState &state = getState(self);
+  moert_communicator *communicator = getCommunicator(object);
+  if (!communicator)
+    return nullptr;
+  Locked locked(state);
+  if (!locked.isOpen())
+    return nullptr;
+  moert_status *status;
+  {
+    // The other ranks may be threads of Python.
+    Unlocked unlocked;
+    status = moert_layer_use_communicator(state.layer, communicator);
+  }
+  if (!check(status))
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
+static PyObject *getMesh(PyObject *self, void *) {
+  LayerState &state = getState(self);
+  Locked locked(state);
+  if (!locked.isOpen())
+    return nullptr;
+  int64_t dp = 1, tp = 1;
+  moert_layer_mesh(state.layer, &dp, &tp);
+  return Py_BuildValue("(LL)", static_cast<long long>(dp),
+                       static_cast<long long>(tp));
+}
+
 static PyObject *closeLayer(PyObject *self, PyObject *) {
   LayerState &state = getState(self);
   std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
@@ -486,6 +516,10 @@ bool moec::python::addLayer(PyObject *module) {
        "on the layer's device, at an address that is a multiple of 256, as "
        "large as workspace_bytes() says. Layers whose calls follow each other "
        "may share one. None: memory of the layer's own again."},
+      {"use_communicator", useCommunicator, METH_O,
+       "What a layer of several ranks needs before its first call: a "
+       "moec.Communicator of its mesh. Asks the others whether they have the "
+       "same layer, so that all ranks call it."},
       {"clone", cloneLayer, METH_NOARGS,
        "A second layer with the same weights, for calls that overlap with "
        "those "
@@ -498,6 +532,10 @@ bool moec::python::addLayer(PyObject *module) {
       {}};
   static PyGetSetDef properties[] = {
       {"max_tokens", getMaxTokens, nullptr, "Most tokens that a call may have.",
+       nullptr},
+      {"mesh", getMesh, nullptr,
+       "(dp, tp): the ranks that the layer is for, (1, 1) for most. The tokens "
+       "of a call are those of a rank, as many on all.",
        nullptr},
       {"plan_text", getPlanText, nullptr, nullptr, nullptr},
       {"spec_text", getSpecText, nullptr, nullptr, nullptr},

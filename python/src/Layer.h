@@ -124,7 +124,12 @@ PyObject *timeCalls(PyObject *self, PyObject *const *arguments,
                     Py_ssize_t count);
 bool makeNames();
 
+/// What a moec.Communicator has; null with an exception set for any other
+/// object.
+moert_communicator *getCommunicator(PyObject *object);
+
 bool addLayer(PyObject *module);
+bool addCommunicator(PyObject *module);
 bool addCompiler(PyObject *module);
 
 } // namespace moec::python

@@ -10,25 +10,12 @@
 #include "moert/PlanText.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace moert;
 
 /// Most dimensions of a tensor that is bound.
 static constexpr int kMaxRank = 8;
-
-static moert_status *answer(Status status) {
-  return status ? nullptr : new moert_status{std::move(status)};
-}
-
-static moert_status *missing(const char *call, const char *argument) {
-  return answer(invalidArgument(std::string(call) + ": the argument '" +
-                                argument + "' is NULL"));
-}
-
-/// Returns unless `argument` is given.
-#define NEEDED(argument)                                                       \
-  if (!(argument))                                                             \
-  return missing(__func__, #argument)
 
 int moert_api_version(void) { return MOERT_API_VERSION; }
 
@@ -176,6 +163,13 @@ moert_status *moert_device_synchronize(moert_device *device, void *stream) {
 // Layers
 //===----------------------------------------------------------------------===//
 
+int64_t moert_layer::getGroupTokens(int64_t tokens) const {
+  int64_t ofGroup;
+  if (__builtin_mul_overflow(tokens, executor->plan().mesh.dp, &ofGroup))
+    return tokens < 0 ? -1 : std::numeric_limits<int64_t>::max();
+  return ofGroup;
+}
+
 moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
                          std::string spec, std::string modelType)
     : device(device), executor(std::move(made)), spec(std::move(spec)),
@@ -251,7 +245,10 @@ moert_status *moert_layer_clone(const moert_layer *layer, moert_layer **clone) {
 void moert_layer_free(moert_layer *layer) { delete layer; }
 
 int64_t moert_layer_max_tokens(const moert_layer *layer) {
-  return layer ? layer->executor->plan().maxTokens : 0;
+  if (!layer)
+    return 0;
+  const Plan &plan = layer->executor->plan();
+  return plan.maxTokens / plan.mesh.dp;
 }
 
 const char *moert_layer_plan(const moert_layer *layer) {
@@ -315,7 +312,7 @@ moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
   NEEDED(layer);
   NEEDED(bytes);
   *bytes = 0;
-  Result<int64_t> needed = layer->executor->workspaceBytes(tokens);
+  Result<int64_t> needed = layer->executor->workspaceBytes(layer->getGroupTokens(tokens));
   if (!needed)
     return answer(needed.status());
   *bytes = *needed;
@@ -360,6 +357,7 @@ moert_status *moert_layer_run(moert_layer *layer, int64_t tokens, void *stream,
     layer->native = stream;
   }
   Executor &executor = *layer->executor;
+  tokens = layer->getGroupTokens(tokens);
   return answer(workspace ? executor.run(tokens, {workspace, workspace_bytes},
                                          layer->stream.get())
                           : executor.run(tokens, layer->stream.get()));

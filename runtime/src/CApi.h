@@ -36,6 +36,10 @@ struct moert_workspace {
   std::shared_ptr<moert::SharedWorkspace> workspace;
 };
 
+struct moert_communicator {
+  std::shared_ptr<moert::Communicator> communicator;
+};
+
 struct moert_layer {
   moert_layer(moert::Device &device, std::unique_ptr<moert::Executor> executor,
               std::string spec, std::string modelType);
@@ -50,11 +54,34 @@ struct moert_layer {
   /// Memory of weights that were loaded, by name; shared with clones.
   std::map<std::string, std::shared_ptr<moert::Buffer>> loaded;
   std::vector<moert_tensor_info> infos;
+
+  /// The tokens of a group of ranks, of which each has `tokens`: those of the
+  /// executor. More than any layer takes where that overflows.
+  int64_t getGroupTokens(int64_t tokens) const;
+
   /// What infos[i].shape points to.
   std::vector<std::vector<int64_t>> shapes;
   /// The stream of the latest run, wrapped.
   std::unique_ptr<moert::Stream> stream;
   void *native = MOERT_LAYER_STREAM;
 };
+
+namespace moert {
+
+inline moert_status *answer(Status status) {
+  return status ? nullptr : new moert_status{std::move(status)};
+}
+
+inline moert_status *missing(const char *call, const char *argument) {
+  return answer(invalidArgument(std::string(call) + ": the argument '" +
+                                argument + "' is NULL"));
+}
+
+} // namespace moert
+
+/// Returns unless `argument` is given.
+#define NEEDED(argument)                                                       \
+  if (!(argument))                                                             \
+  return missing(__func__, #argument)
 
 #endif // MOERT_SRC_CAPI_H

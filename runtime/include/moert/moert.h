@@ -50,7 +50,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOERT_API_VERSION 3
+#define MOERT_API_VERSION 4
 
 /* The MOERT_API_VERSION that the library was built with. */
 MOERT_API int moert_api_version(void);
@@ -190,12 +190,15 @@ typedef struct moert_tensor_info {
   int strided;
 } moert_tensor_info;
 
+/* Of a layer of several ranks, tokens are those of one, here and in every
+ * call. */
 MOERT_API int64_t moert_layer_max_tokens(const moert_layer *layer);
 
 /* What a call runs, as JSON: `target`, `max_tokens`, `streams`; `variants`,
  * each with `min_tokens`, `max_tokens` and `steps` in order, a step being a
- * launch (`stream`, `kernel`, `dependent`) or an event (`stream`, `record` or
- * `wait`); `kernels` with `name`, `grid` (of `tokens`), `block` and `shared`
+ * launch (`stream`, `kernel`, `dependent`), an event (`stream`, `record` or
+ * `wait`) or what ranks do together (`stream`, `collective`, `axis`);
+ * `kernels` with `name`, `grid` (of `tokens`), `block` and `shared`
  * (bytes); `tensors` with `name`, `role`, `dtype`, `shape` (of `tokens`) and,
  * in the workspace, `slot`. Lives as long as the layer. */
 MOERT_API const char *moert_layer_plan(const moert_layer *layer);
@@ -265,6 +268,66 @@ MOERT_API void moert_workspace_free(moert_workspace *workspace);
 MOERT_API moert_status *
 moert_layer_use_workspace(moert_layer *layer, const moert_workspace *workspace,
                           int slot);
+
+/*===----------------------------------------------------------------------===*\
+ * Ranks
+\*===----------------------------------------------------------------------===*/
+
+/* One rank's connection to those that share layers with it
+ * (docs/parallel.md). All ranks make the same calls in the same order.
+ *
+ * Threads: one call at a time, from any thread. Contexts: those of its GPU.
+ * Lifetime: layers keep what they use of it, so that it may be freed before
+ * them; a device is freed after both. */
+typedef struct moert_communicator moert_communicator;
+
+typedef struct moert_communicator_options {
+  /* sizeof(moert_communicator_options), so that later versions may add
+   * fields. */
+  size_t size;
+  /* Groups of ranks with tokens of their own, and ranks of a group, which have
+   * the same: dp * tp ranks, of which r is number r % tp of group r / tp. */
+  int64_t dp, tp;
+  /* How long a rank waits for the others in one call; 0 for 60 seconds. */
+  double limit_seconds;
+} moert_communicator_options;
+
+/* Connects the ranks that torchrun, Open MPI or Slurm started, one process per
+ * GPU, by NCCL; docs/parallel.md has the variables of the environment. */
+MOERT_API moert_status *moert_communicator_from_environment(
+    const moert_communicator_options *options,
+    moert_communicator **communicator);
+/* The same by an ncclComm_t of the caller's with all of the ranks, which has
+ * been made with the libnccl that is loaded. All ranks call it. It is not used
+ * afterwards, and neither aborted nor destroyed. `ordinal` is the GPU of this
+ * rank. */
+MOERT_API moert_status *moert_communicator_adopt_nccl(
+    const moert_communicator_options *options, int64_t rank, int ordinal,
+    void *nccl_comm, moert_communicator **communicator);
+/* Ranks that are threads of this process on one device, for tests: rows go
+ * through host memory, and no graph is captured. `communicators` has room for
+ * dp * tp. */
+MOERT_API moert_status *
+moert_communicator_create_local(const moert_communicator_options *options,
+                                moert_device *device,
+                                moert_communicator **communicators);
+MOERT_API int64_t
+moert_communicator_rank(const moert_communicator *communicator);
+/* Success as long as nobody is known to have failed; waits for nothing. After a
+ * failure every call answers the first one, and a new one has to be made. */
+MOERT_API moert_status *
+moert_communicator_check(const moert_communicator *communicator);
+/* NULL is accepted. */
+MOERT_API void moert_communicator_free(moert_communicator *communicator);
+
+/* The ranks that a layer is for; 1 and 1 for most. Either may be NULL. */
+MOERT_API void moert_layer_mesh(const moert_layer *layer, int64_t *dp,
+                                int64_t *tp);
+/* What a layer of several ranks needs before its first run. Asks the others
+ * whether they have the same layer: all ranks call it. */
+MOERT_API moert_status *
+moert_layer_use_communicator(moert_layer *layer,
+                             const moert_communicator *communicator);
 
 /* The stream of the layer itself, for callers that have none. */
 #define MOERT_LAYER_STREAM ((void *)(intptr_t)-1)

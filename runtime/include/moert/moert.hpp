@@ -108,6 +108,25 @@ public:
   }
 };
 
+/// One rank's connection to the others.
+class Communicator
+    : public Handle<moert_communicator, &moert_communicator_free> {
+public:
+  Error fromEnvironment(const moert_communicator_options &options) {
+    return set([&](auto made) {
+      return moert_communicator_from_environment(&options, made);
+    });
+  }
+  Error adoptNccl(const moert_communicator_options &options, int64_t rank,
+                  int ordinal, void *ncclComm) {
+    return set([&](auto made) {
+      return moert_communicator_adopt_nccl(&options, rank, ordinal, ncclComm,
+                                           made);
+    });
+  }
+  Error check() const { return moert_communicator_check(get()); }
+};
+
 class Layer : public Handle<moert_layer, &moert_layer_free> {
 public:
   Error create(const Package &package, const Device &device,
@@ -147,6 +166,9 @@ public:
   }
   Error useWorkspace(const Workspace &workspace, int slot) {
     return moert_layer_use_workspace(get(), workspace.get(), slot);
+  }
+  Error useCommunicator(const Communicator &communicator) {
+    return moert_layer_use_communicator(get(), communicator.get());
   }
   Error run(int64_t tokens, void *stream = MOERT_LAYER_STREAM,
             void *workspace = nullptr, int64_t workspaceBytes = 0) {
