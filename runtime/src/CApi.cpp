@@ -13,6 +13,7 @@
 #include <limits>
 
 using namespace moert;
+using namespace moert::answers;
 
 /// Most dimensions of a tensor that is bound.
 static constexpr int kMaxRank = 8;

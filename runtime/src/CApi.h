@@ -66,7 +66,8 @@ struct moert_layer {
   void *native = MOERT_LAYER_STREAM;
 };
 
-namespace moert {
+/// What the functions of the C API answer.
+namespace moert::answers {
 
 inline moert_status *answer(Status status) {
   return status ? nullptr : new moert_status{std::move(status)};
@@ -77,7 +78,7 @@ inline moert_status *missing(const char *call, const char *argument) {
                                 argument + "' is NULL"));
 }
 
-} // namespace moert
+} // namespace moert::answers
 
 /// Returns unless `argument` is given.
 #define NEEDED(argument)                                                       \

@@ -13,6 +13,7 @@
 #include <vector>
 
 using namespace moert;
+using namespace moert::answers;
 
 /// What the options say, or what is wrong with them.
 static Result<NcclOptions>

@@ -98,9 +98,10 @@ TEST_F(LayerOpTest, CheckedAttributeReports) {
       &context, [&](Diagnostic &diagnostic) { message = diagnostic.str(); });
   auto report = [&] { return emitError(UnknownLoc::get(&context)); };
   function_ref<InFlightDiagnostic()> emit = report;
-  EXPECT_FALSE(MeshAttr::getChecked(emit, &context, /*num_ranks=*/int64_t(2),
-                                    /*rank=*/int64_t(2)));
-  EXPECT_EQ(message, "'rank' is 2; 0 to 1 is accepted");
+  EXPECT_FALSE(MeshAttr::getChecked(emit, &context, /*dp=*/int64_t(2),
+                                    /*tp=*/int64_t(0),
+                                    /*num_experts=*/int64_t(8)));
+  EXPECT_EQ(message, "'tp' is 0; give 1 to 65536");
 }
 
 } // namespace
