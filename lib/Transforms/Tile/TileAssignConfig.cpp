@@ -167,20 +167,22 @@ private:
       op.setAttr(kConfigAttr, config);
       return findSchedule(target, config.getSchedule());
     }
-    std::string reason;
+    std::string reasons;
+    llvm::raw_string_ostream os(reasons);
     for (const Schedule *schedule : getSchedulesFor(target, &op)) {
       config = schedule->choose(&op, target);
-      reason = schedule->whyIllegal(&op, config, target);
+      std::string reason = schedule->whyIllegal(&op, config, target);
       if (reason.empty()) {
         op.setAttr(kConfigAttr, config);
         return schedule;
       }
       remark::missed(op.getLoc(), remarkOptions(schedule->name))
           << remark::reason("{0}", reason);
+      os << (reasons.empty() ? "" : "; nor as ") << config << ": " << reason;
     }
     InFlightDiagnostic diagnostic = op.emitOpError();
-    if (config) {
-      diagnostic << "cannot run as " << config << ": " << reason;
+    if (!reasons.empty()) {
+      diagnostic << "cannot run as " << reasons;
       return nullptr;
     }
     diagnostic << "has no schedule on the target " << target.name

@@ -26,11 +26,20 @@ static unsigned registersPerThread(const Launch &launch) {
   return std::min(most, maxPerThread);
 }
 
+static std::unique_ptr<Region> takeShared(Launch &launch) {
+  if (launch.spareShared.empty())
+    return std::make_unique<Region>("shared memory", kFirstSharedAddress,
+                                    launch.kernel->staticShared +
+                                        launch.sharedBytes,
+                                    /*isShared=*/true);
+  std::unique_ptr<Region> region = std::move(launch.spareShared.back());
+  launch.spareShared.pop_back();
+  return region;
+}
+
 Cta::Cta(Launch &launch, uint32_t index, uint32_t serial)
     : launch(launch), index(index), serial(serial),
-      shared("shared memory", kFirstSharedAddress,
-             launch.kernel->staticShared + launch.sharedBytes,
-             /*isShared=*/true) {
+      sharedMemory(takeShared(launch)), shared(*sharedMemory) {
   unsigned numWarps = (launch.threads + kWarpLanes - 1) / kWarpLanes;
   ClockRef start(new Clock(serial, numWarps));
   for (unsigned i = 0; i < numWarps; ++i) {
@@ -47,7 +56,10 @@ Cta::Cta(Launch &launch, uint32_t index, uint32_t serial)
   nextAsyncUnit = unsigned(launch.engine->random.next());
 }
 
-Cta::~Cta() = default;
+Cta::~Cta() {
+  shared.renew();
+  launch.spareShared.push_back(std::move(sharedMemory));
+}
 
 std::pair<unsigned, uint32_t> Cta::newAsyncUnit() {
   unsigned unit = kAsyncUnit + nextAsyncUnit++ % (kNumUnits - kAsyncUnit);

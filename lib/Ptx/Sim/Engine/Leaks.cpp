@@ -58,7 +58,7 @@ std::string LeakFinder::findInWarp(const Warp &warp) const {
                        warp.index * kWarpLanes +
                            unsigned(__builtin_ctz(copies->unsettled))}) +
              kWait;
-  for (unsigned lane = 0; lane < kWarpLanes; ++lane) {
+  for (unsigned lane = 0; lane < warp.bulk.size(); ++lane) {
     auto groups = warp.bulk[lane].committed;
     groups.push_back(warp.bulk[lane].open);
     for (const auto &group : groups)

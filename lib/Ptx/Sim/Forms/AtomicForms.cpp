@@ -63,9 +63,9 @@ T combine(Operation operation, T old, T b, T c) {
 
 uint32_t addHalves(uint32_t a, uint32_t b, const FloatFormat &format) {
   auto add = [&](unsigned shift) {
-    return encodeFloat(format,
-                       addToOdd(decodeFloat(format, a >> shift & 0xFFFF),
-                                decodeFloat(format, b >> shift & 0xFFFF)))
+    return encodeNearest(format,
+                         addToOdd(decodeFloat(format, a >> shift & 0xFFFF),
+                                  decodeFloat(format, b >> shift & 0xFFFF)))
            << shift;
   };
   return add(0) | add(16);

@@ -174,7 +174,7 @@ Step bulkCopy(Warp &warp, const Instruction &instruction, LaneMask mask) {
     if (copy->loads && !copy->knowsMbarrier())
       return Step::Failed;
     if (!copy->loads)
-      warp.bulk[lane].open.push_back(copy);
+      warp.bulkOf(lane).open.push_back(copy);
     ++engine.statistics.work.copies;
     engine.statistics.work.copiedBytes += copy->bytes;
     engine.start(copy);
@@ -188,7 +188,7 @@ Step bulkCopy(Warp &warp, const Instruction &instruction, LaneMask mask) {
 
 Step commit(Warp &warp, const Instruction &, LaneMask mask) {
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
-    BulkGroups &groups = warp.bulk[__builtin_ctz(rest)];
+    BulkGroups &groups = warp.bulkOf(unsigned(__builtin_ctz(rest)));
     groups.committed.push_back(std::move(groups.open));
     groups.open.clear();
   }
@@ -208,7 +208,7 @@ Step waitGroup(Warp &warp, const Instruction &instruction, LaneMask mask) {
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     unsigned lane = unsigned(__builtin_ctz(rest));
     LaneMask self = 1u << lane;
-    BulkGroups &groups = warp.bulk[lane];
+    BulkGroups &groups = warp.bulkOf(lane);
     size_t over = groups.committed.size();
     over -= std::min(over, kept);
     for (size_t i = 0; i < over; ++i)
@@ -223,7 +223,7 @@ Step waitGroup(Warp &warp, const Instruction &instruction, LaneMask mask) {
     for (; over > 0 && areDone(groups.committed.front()); --over) {
       for (const std::shared_ptr<BulkCopy> &copy : groups.committed.front())
         groups.written[copy->writeUnit] = copy->writeTick;
-      groups.committed.pop_front();
+      groups.committed.erase(groups.committed.begin());
     }
     if (onlyReads)
       continue;

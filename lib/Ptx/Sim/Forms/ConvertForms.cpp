@@ -158,6 +158,13 @@ Rounding toRounding(RoundTo rounding) {
 
 constexpr FloatFormat kSingle{8, 23, true};
 
+uint32_t encode(const FloatFormat &format, double value, const Conversion &c) {
+  Rounding rounding = toRounding(c.rounding);
+  return rounding == Rounding::Nearest
+             ? encodeNearest(format, value)
+             : encodeFloat(format, value, rounding, /*saturates=*/false);
+}
+
 uint64_t fromDouble(double value, const Conversion &c) {
   if (c.saturates)
     // A NaN and -0 become 0, too.
@@ -166,12 +173,11 @@ uint64_t fromDouble(double value, const Conversion &c) {
   case Type::Kind::F64:
     return bitCast<uint64_t>(canonical(value));
   case Type::Kind::F32: {
-    float result = canonical(
-        bitCast<float>(encodeFloat(kSingle, value, toRounding(c.rounding))));
+    float result = canonical(bitCast<float>(encode(kSingle, value, c)));
     return bitCast<uint32_t>(c.flushes ? flushDenormal(result) : result);
   }
   default: {
-    uint32_t bits = encodeFloat(*c.to.format, value, toRounding(c.rounding));
+    uint32_t bits = encode(*c.to.format, value, c);
     // A tf32 is a float with bits to spare.
     return c.to.format == &kTf32 ? bits << 13 : bits;
   }
@@ -290,9 +296,8 @@ Step convert(Warp &warp, const Instruction &instruction, LaneMask mask) {
 template <const FloatFormat &Format>
 struct ToByteFloats {
   static uint16_t apply(float high, float low) {
-    return uint16_t(encodeFloat(Format, double(high), Rounding::Nearest, true)
-                        << 8 |
-                    encodeFloat(Format, double(low), Rounding::Nearest, true));
+    return uint16_t(encodeNearest(Format, double(high), true) << 8 |
+                    encodeNearest(Format, double(low), true));
   }
 };
 template <const FloatFormat &Format>
@@ -305,8 +310,8 @@ struct HalvesToByteFloats {
 template <const FloatFormat &Format>
 struct ByteFloatsToHalves {
   static uint32_t apply(uint16_t pair) {
-    return encodeFloat(kHalf, decodeFloat(Format, pair >> 8)) << 16 |
-           encodeFloat(kHalf, decodeFloat(Format, pair & 0xFF));
+    return encodeNearest(kHalf, decodeFloat(Format, pair >> 8)) << 16 |
+           encodeNearest(kHalf, decodeFloat(Format, pair & 0xFF));
   }
 };
 

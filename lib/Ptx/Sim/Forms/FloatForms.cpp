@@ -146,7 +146,7 @@ struct Small {
     return IsBfloat ? double(bfloatToFloat(a)) : double(halfToFloat(a));
   }
   static uint16_t out(double value) {
-    return uint16_t(encodeFloat(format, value));
+    return uint16_t(encodeNearest(format, value));
   }
   static uint16_t apply(uint16_t a) { return out(F::of(in(a))); }
   static uint16_t apply(uint16_t a, uint16_t b) {
@@ -183,6 +183,39 @@ template <typename F, typename T>
 constexpr Handler bySources2 = binary<F, T, T, T>;
 template <typename F, typename T>
 constexpr Handler bySources3 = ternary<F, T, T, T, T>;
+
+#if defined(__x86_64__)
+/// fma of f32, where this machine has an instruction for it: its bits are those
+/// of the C library.
+template <bool Flushes>
+__attribute__((target("avx2,fma"))) Step
+fuseFloats(Warp &warp, const Instruction &instruction, LaneMask mask) {
+  const float *sources[3];
+  float *d = warp.lanes<float>(instruction.operands[0]);
+  for (unsigned i = 0; i < 3; ++i)
+    sources[i] = warp.lanes<float>(instruction.operands[i + 1]);
+  PTXSIM_VECTORIZE
+  for (unsigned lane = 0; lane < kWarpLanes; ++lane) {
+    float a = sources[0][lane], b = sources[1][lane], c = sources[2][lane];
+    if (Flushes)
+      a = flushDenormal(a), b = flushDenormal(b), c = flushDenormal(c);
+    float result = canonical(__builtin_fmaf(a, b, c));
+    if (Flushes)
+      result = flushDenormal(result);
+    d[lane] = mask >> lane & 1 ? result : d[lane];
+  }
+  return Step::Next;
+}
+#endif
+
+Handler pickFma(bool flushes) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return flushes ? fuseFloats<true> : fuseFloats<false>;
+#endif
+  return flushes ? bySources3<Flushed<Fma>, float>
+                 : bySources3<Plain<Fma, float>, float>;
+}
 
 // The handler of a function for a type; null for types that are no floats. `E`
 // is the function on exact doubles.
@@ -245,8 +278,9 @@ void decodeFma(Decoder &d) {
   d.take("rn");
   bool flushes = isWideFloat(type) && d.take("ftz");
   decodeSame(d, type, 3,
-             isWideFloat(type) ? PICK_WIDE(type, Fma, flushes, bySources3)
-                               : PICK_SMALL(type, ExactFma, bySources3));
+             type == "f32"   ? pickFma(flushes)
+             : type == "f64" ? bySources3<Plain<Fma, double>, double>
+                             : PICK_SMALL(type, ExactFma, bySources3));
 }
 
 void decodeDiv(Decoder &d) {

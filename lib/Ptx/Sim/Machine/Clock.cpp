@@ -12,6 +12,50 @@
 
 using namespace moec::ptx;
 
+namespace {
+
+/// By size in steps of kStep bytes, up to that of the lanes of a whole CTA.
+class FreeMemory {
+public:
+  static constexpr size_t kStep = 128, kSizes = 34;
+
+  ~FreeMemory() {
+    for (std::vector<void *> &blocks : free)
+      for (void *block : blocks)
+        ::operator delete(block);
+    isGone = true;
+  }
+
+  std::vector<void *> free[kSizes];
+  /// What is given back behind a thread's end goes to the system.
+  static thread_local bool isGone;
+};
+
+thread_local bool FreeMemory::isGone = false;
+thread_local FreeMemory freeMemory;
+
+} // namespace
+
+void *moec::ptx::takeMemory(size_t bytes) {
+  size_t size = (bytes + FreeMemory::kStep - 1) / FreeMemory::kStep;
+  if (size >= FreeMemory::kSizes || FreeMemory::isGone)
+    return ::operator new(bytes);
+  std::vector<void *> &blocks = freeMemory.free[size];
+  if (blocks.empty())
+    return ::operator new(size * FreeMemory::kStep);
+  void *block = blocks.back();
+  blocks.pop_back();
+  return block;
+}
+
+void moec::ptx::giveBack(void *memory, size_t bytes) {
+  size_t size = (bytes + FreeMemory::kStep - 1) / FreeMemory::kStep;
+  if (size >= FreeMemory::kSizes || FreeMemory::isGone)
+    ::operator delete(memory);
+  else
+    freeMemory.free[size].push_back(memory);
+}
+
 bool CtaKnowledge::knowsLanes(unsigned unit, LaneMask mask,
                               uint32_t tick) const {
   if (tick <= units[unit])

@@ -80,8 +80,37 @@ private:
   T *pointer = nullptr;
 };
 
+/// Memory for clocks, of which each synchronization makes some and drops some.
+/// What a thread gives back it gets again first.
+void *takeMemory(size_t bytes);
+void giveBack(void *memory, size_t bytes);
+
+template <typename T>
+struct Recycler {
+  using value_type = T;
+  Recycler() = default;
+  template <typename U>
+  Recycler(const Recycler<U> &) {}
+  T *allocate(size_t count) {
+    return static_cast<T *>(takeMemory(count * sizeof(T)));
+  }
+  void deallocate(T *memory, size_t count) {
+    giveBack(memory, count * sizeof(T));
+  }
+  bool operator==(const Recycler &) const { return true; }
+  bool operator!=(const Recycler &) const { return false; }
+};
+
+/// What is made with `new` of that memory.
+struct Recycled {
+  static void *operator new(size_t bytes) { return takeMemory(bytes); }
+  static void operator delete(void *memory, size_t bytes) {
+    giveBack(memory, bytes);
+  }
+};
+
 /// What is known of one CTA.
-struct CtaKnowledge {
+struct CtaKnowledge : Recycled {
   explicit CtaKnowledge(unsigned numWarps)
       : lanes(size_t(numWarps) * kWarpLanes, 0) {}
 
@@ -93,11 +122,11 @@ struct CtaKnowledge {
   RefCount references;
   /// The tick that is known of all lanes of a unit.
   uint32_t units[kNumUnits] = {};
-  std::vector<uint32_t> lanes;
+  std::vector<uint32_t, Recycler<uint32_t>> lanes;
 };
 
 /// A clock of a thread of one CTA; shared by all who know the same.
-struct Clock {
+struct Clock : Recycled {
   Clock(uint32_t serial, unsigned numWarps) : serial(serial), own(numWarps) {}
 
   void join(const Clock &other);

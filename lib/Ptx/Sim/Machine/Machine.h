@@ -10,7 +10,6 @@
 
 #include "Memory.h"
 
-#include <deque>
 #include <unordered_map>
 
 namespace moec::ptx {
@@ -58,7 +57,8 @@ class BulkCopy;
 /// The bulk copies of a thread, in groups.
 struct BulkGroups {
   std::vector<std::shared_ptr<BulkCopy>> open;
-  std::deque<std::vector<std::shared_ptr<BulkCopy>>> committed;
+  /// Few at a time: the first ones go.
+  std::vector<std::vector<std::shared_ptr<BulkCopy>>> committed;
   /// Ticks of units whose writes are done, which the thread has not asked for.
   std::map<unsigned, uint32_t> written;
 };
@@ -155,6 +155,10 @@ public:
 
   /// Whether all of `lanes` are in `group`; else it waits for them.
   bool converge(LaneMask lanes);
+  BulkGroups &bulkOf(unsigned lane) {
+    bulk.resize(kWarpLanes);
+    return bulk[lane];
+  }
   /// The group that runs now.
   Group &current() { return groups[running]; }
   void exitLanes(LaneMask mask);
@@ -185,7 +189,8 @@ public:
   uint32_t copyGroups[kWarpLanes] = {};
   /// Counts the copies of unit kCopyUnit + index.
   uint32_t copyTick = 0;
-  BulkGroups bulk[kWarpLanes];
+  /// Of each lane, in a warp that has begun such copies; else empty.
+  std::vector<BulkGroups> bulk;
   std::vector<uint8_t> local;
   bool isQueued = false;
   uint64_t priority = 0;
@@ -261,7 +266,9 @@ struct Cta {
 
   Launch &launch;
   const uint32_t index, serial;
-  Region shared;
+  /// That of a CTA of the launch that has ended, if there is one.
+  std::unique_ptr<Region> sharedMemory;
+  Region &shared;
   std::vector<std::unique_ptr<Warp>> warps;
   unsigned liveWarps = 0;
   NamedBarrier barriers[16];
@@ -302,6 +309,8 @@ struct Launch {
   /// Whether its CTAs wait for each other, so that all become resident.
   bool isResident = false;
   std::vector<uint8_t> params;
+  /// Shared memory of CTAs that have ended, as new.
+  std::vector<std::unique_ptr<Region>> spareShared;
   /// CTAs in the order of their start.
   std::vector<uint32_t> order;
   size_t started = 0, ended = 0;

@@ -20,6 +20,20 @@ void Region::forget() {
   // Not a number in every float type, and a wild index.
   std::memset(data.get(), 0xFF, size);
   initialized.assign(size, 0);
+  firstMarked = size;
+  endMarked = 0;
+}
+
+void Region::renew() {
+  shadow = Shadow(size, shadow.isOfCta());
+  if (initialized.empty())
+    return forget();
+  if (firstMarked >= endMarked)
+    return;
+  std::memset(data.get() + firstMarked, 0xFF, endMarked - firstMarked);
+  std::memset(initialized.data() + firstMarked, 0, endMarked - firstMarked);
+  firstMarked = size;
+  endMarked = 0;
 }
 
 bool Region::isInitialized(uint64_t at, uint64_t bytes) const {
@@ -43,10 +57,13 @@ void Region::copyInitialized(uint8_t *flags, uint64_t at,
 void Region::markInitialized(uint64_t at, uint64_t bytes) {
   if (initialized.empty() || bytes == 0)
     return;
-  if (bytes == size)
+  if (bytes == size) {
     initialized.clear();
-  else
-    std::memset(initialized.data() + (at - address), 1, bytes);
+    return;
+  }
+  firstMarked = std::min(firstMarked, at - address);
+  endMarked = std::max(endMarked, at - address + bytes);
+  std::memset(initialized.data() + (at - address), 1, bytes);
 }
 
 void Region::markUninitialized(uint64_t at, uint64_t bytes) {

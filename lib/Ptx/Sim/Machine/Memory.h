@@ -28,6 +28,8 @@ public:
 
   /// All bytes become uninitialized, with values that are likely to show.
   void forget();
+  /// The same, and nobody has accessed it: memory as new, for less.
+  void renew();
   bool isInitialized(uint64_t at, uint64_t bytes) const;
   /// A 1 for each byte that is.
   void copyInitialized(uint8_t *flags, uint64_t at, uint64_t bytes) const;
@@ -41,6 +43,8 @@ private:
   const std::unique_ptr<uint8_t[]> data;
   /// A byte per byte; empty if all are initialized.
   std::vector<uint8_t> initialized;
+  /// Bytes in front of and behind these were never marked.
+  uint64_t firstMarked = size, endMarked = 0;
 
 public:
   Shadow shadow;

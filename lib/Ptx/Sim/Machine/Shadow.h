@@ -61,6 +61,8 @@ public:
   /// `isShared`: memory of one CTA, where few threads read a cell.
   Shadow(uint64_t bytes, bool isShared) : bytes(bytes), isShared(isShared) {}
 
+  bool isOfCta() const { return isShared; }
+
   Conflict read(uint64_t offset, uint64_t size, const Accessor &accessor);
   Conflict write(uint64_t offset, uint64_t size, const Accessor &accessor);
   /// Whether the last write of the range is ordered before `accessor` and, for

@@ -18,12 +18,12 @@ double moec::ptx::decodeFloat(const FloatFormat &format, uint32_t bits) {
     return magnitude == format.infinity() ? sign * HUGE_VAL : NAN;
   if (!format.hasInfinity && magnitude == format.nan())
     return NAN;
-  int exponent = int(magnitude >> format.mantissaBits);
-  int mantissa = int(magnitude & ((1u << format.mantissaBits) - 1));
-  if (exponent == 0)
-    return sign * std::ldexp(mantissa, 1 - format.bias() - format.mantissaBits);
-  return sign * std::ldexp(mantissa + (1 << format.mantissaBits),
-                           exponent - format.bias() - format.mantissaBits);
+  // A double has more of both: the fields go where its fields are, and what was
+  // denormal is a normal double.
+  double scaled =
+      bitCast<double>(uint64_t(magnitude) << (52 - format.mantissaBits));
+  auto scale = uint64_t(2 * 1023 - format.bias()) << 52;
+  return sign * (scaled * bitCast<double>(scale));
 }
 
 uint32_t moec::ptx::encodeFloat(const FloatFormat &format, double value,
@@ -71,27 +71,4 @@ uint32_t moec::ptx::encodeFloat(const FloatFormat &format, double value,
   return sign | (staysFinite          ? format.greatest()
                  : format.hasInfinity ? format.infinity()
                                       : format.nan());
-}
-
-double moec::ptx::addToOdd(double x, double y) {
-  double sum = x + y;
-  if (!std::isfinite(sum))
-    return sum;
-  double part = sum - x;
-  double error = (x - (sum - part)) + (y - part);
-  uint64_t bits = bitCast<uint64_t>(sum);
-  if (error == 0 || bits & 1)
-    return sum;
-  bool growsAway = (error > 0) == (sum > 0);
-  return bitCast<double>(growsAway ? bits + 1 : bits - 1);
-}
-
-float moec::ptx::halfToFloat(uint16_t bits) {
-  uint32_t sign = uint32_t(bits & 0x8000) << 16;
-  uint32_t magnitude = bits & 0x7FFF;
-  if (magnitude >= 0x7C00)
-    return bitCast<float>(sign | 0x7F800000 | (magnitude & 0x3FF) << 13);
-  // The exponents differ by 112; what was denormal is a normal float.
-  float scaled = bitCast<float>(magnitude << 13) * bitCast<float>(0x77800000u);
-  return bitCast<float>(bitCast<uint32_t>(scaled) | sign);
 }

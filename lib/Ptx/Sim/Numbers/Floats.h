@@ -38,13 +38,43 @@ inline constexpr FloatFormat kHalf{5, 10, true}, kBfloat{8, 7, true},
 /// Exact.
 double decodeFloat(const FloatFormat &format, uint32_t bits);
 /// Rounds once. `saturates`: what is too large becomes the greatest number.
-uint32_t encodeFloat(const FloatFormat &format, double value,
-                     Rounding rounding = Rounding::Nearest,
-                     bool saturates = false);
+uint32_t encodeFloat(const FloatFormat &format, double value, Rounding rounding,
+                     bool saturates);
+
+/// The same to nearest: normal numbers by their bits.
+inline uint32_t encodeNearest(const FloatFormat &format, double value,
+                              bool saturates = false) {
+  constexpr int mantissaBits = 52, bias = 1023;
+  uint64_t bits = bitCast<uint64_t>(value);
+  uint64_t magnitude = bits << 1 >> 1;
+  uint32_t sign = bits >> 63 ? format.signBit() : 0;
+  if (magnitude == 0)
+    return sign;
+  int exponent = int(magnitude >> mantissaBits) - bias;
+  // One below the greatest may become the greatest.
+  if (exponent < 1 - format.bias() || exponent >= format.bias())
+    return encodeFloat(format, value, Rounding::Nearest, saturates);
+  int dropped = mantissaBits - format.mantissaBits;
+  uint64_t half = uint64_t(1) << (dropped - 1);
+  uint64_t rounded =
+      (magnitude + half - 1 + (magnitude >> dropped & 1)) >> dropped;
+  rounded -= uint64_t(bias - format.bias()) << format.mantissaBits;
+  return sign | uint32_t(rounded);
+}
 
 /// x + y with the last bit set if it is not exact, so that rounding it to a
 /// shorter format gives what rounding the exact sum would.
-double addToOdd(double x, double y);
+inline double addToOdd(double x, double y) {
+  double sum = x + y;
+  double part = sum - x;
+  double error = (x - (sum - part)) + (y - part);
+  uint64_t bits = bitCast<uint64_t>(sum);
+  // Infinities and NaNs have no error that is a number.
+  bool isInexact = (error < 0 || error > 0) && !(bits & 1);
+  bool growsAway = (error > 0) == (sum > 0);
+  uint64_t moved = growsAway ? bits + 1 : bits - 1;
+  return bitCast<double>(isInexact ? moved : bits);
+}
 
 inline float bfloatToFloat(uint16_t bits) {
   return bitCast<float>(uint32_t(bits) << 16);
@@ -57,9 +87,18 @@ inline uint16_t floatToBfloat(float value) {
   return uint16_t((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-float halfToFloat(uint16_t bits);
+inline float halfToFloat(uint16_t bits) {
+  uint32_t sign = uint32_t(bits & 0x8000) << 16;
+  uint32_t magnitude = bits & 0x7FFF;
+  uint32_t special = sign | 0x7F800000 | (magnitude & 0x3FF) << 13;
+  // The exponents differ by 112; what was denormal is a normal float.
+  float scaled = bitCast<float>(magnitude << 13) * bitCast<float>(0x77800000u);
+  return bitCast<float>(magnitude >= 0x7C00 ? special
+                                            : bitCast<uint32_t>(scaled) | sign);
+}
+
 inline uint16_t floatToHalf(float value) {
-  return uint16_t(encodeFloat(kHalf, double(value)));
+  return uint16_t(encodeNearest(kHalf, double(value)));
 }
 
 /// The NaN that arithmetic makes, whatever went in.
