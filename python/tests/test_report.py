@@ -53,6 +53,8 @@ def page_file(tmp_path_factory):
         {"layer": "other", "tokens": 64, "us": 1.0},
         {"layer": "this", "tokens": 64, "us": 123.4,
          "kernels": [{"kernel": "output", "us": 7.77}, {"kernel": "gone", "us": 1}]},
+        {"layer": "this", "tokens": 1, "graph_us": 45.6,
+         "launches": [{"kernel": "output", "us": 6.66}]},
         {"layer": "this", "tokens": 64, "us": 9999.0, "routing": "zipf"},
     ]
     results.write_text(json.dumps({"device": "a <GPU>", "rows": rows}))
@@ -82,7 +84,9 @@ def test_layer_is_drawn(page):
 def test_times_expected_and_measured(page):
     text = page.sections["times"]
     assert "Expected on an H200" in text
-    assert "a <GPU>" in text and "123.4 us" in text and "7.8 us" in text
+    assert "a <GPU>" in text
+    for time in ("123.4 us", "7.8 us", "45.6 us", "6.7 us"):
+        assert time in text, time
     # Another layer's, another routing's, and a kernel that this layer does not have.
     assert "9999" not in text and "gone" not in text and text.count("123.4 us") == 1
 
@@ -151,7 +155,7 @@ def test_ir_has_no_spec(tmp_path):
     (["--explain"], "--report writes a page; leave out"),
     (["--measured=none.json"], "--measured: none.json"),
     (["--measured={two}"], "has rows of the layers a, b; give those of one, as --measured="),
-    (["--measured={two}:c"], "has no rows of layer 'c' with 'tokens' and 'us'; its layers are a, b"),
+    (["--measured={two}:c"], "has no rows of layer 'c' with 'tokens' and times; its layers are a, b"),
 ])
 def test_errors(tmp_path, options, message):
     (tmp_path / "layer.json").write_text(json.dumps(SPEC))

@@ -23,20 +23,27 @@ static bool isUniform(const llvm::json::Object &row) {
   return row.getString("routing").value_or("uniform") == "uniform";
 }
 
+/// One without times has none of the layer and none of kernels.
 static MeasuredRow readRow(const llvm::json::Object &object) {
   MeasuredRow row;
   row.tokens = object.getInteger("tokens").value_or(0);
-  row.us = object.getNumber("us").value_or(0);
-  if (const llvm::json::Array *kernels = object.getArray("kernels"))
-    for (const llvm::json::Value &value : *kernels) {
-      const llvm::json::Object *kernel = value.getAsObject();
-      if (!kernel)
-        continue;
-      auto name = kernel->getString("kernel");
-      auto us = kernel->getNumber("us");
-      if (name && us && *us > 0)
-        row.kernels[name->str()] = *us;
-    }
+  row.us = object.getNumber("us");
+  if (!row.us)
+    row.us = object.getNumber("graph_us");
+  const llvm::json::Array *kernels = object.getArray("launches");
+  if (!kernels)
+    kernels = object.getArray("kernels");
+  if (!kernels)
+    return row;
+  for (const llvm::json::Value &value : *kernels) {
+    const llvm::json::Object *kernel = value.getAsObject();
+    if (!kernel)
+      continue;
+    auto name = kernel->getString("kernel");
+    auto us = kernel->getNumber("us");
+    if (name && us && *us > 0)
+      row.kernels[name->str()] = *us;
+  }
   return row;
 }
 
@@ -58,14 +65,16 @@ FailureOr<Measured> moec::report::readMeasured(StringRef name, StringRef json,
   measured.device = results->getString("device").value_or("a device").str();
   llvm::SetVector<StringRef> layers;
   for (const llvm::json::Value &item : *rows) {
-    const llvm::json::Object *row = item.getAsObject();
-    if (!row || !row->getNumber("us") || !row->getInteger("tokens") ||
-        !isUniform(*row))
+    const llvm::json::Object *object = item.getAsObject();
+    if (!object || !isUniform(*object))
       continue;
-    StringRef of = row->getString("layer").value_or("");
+    MeasuredRow row = readRow(*object);
+    if (row.tokens < 1 || (!row.us && row.kernels.empty()))
+      continue;
+    StringRef of = object->getString("layer").value_or("");
     layers.insert(of);
     if (!layer || of == *layer)
-      measured.rows.push_back(readRow(*row));
+      measured.rows.push_back(std::move(row));
   }
   if (!layer && layers.size() > 1) {
     os << name << ": has rows of the layers " << llvm::join(layers, ", ")
@@ -75,7 +84,7 @@ FailureOr<Measured> moec::report::readMeasured(StringRef name, StringRef json,
   }
   if (measured.rows.empty()) {
     os << name << ": has no rows" << (layer ? " of layer '" + *layer + "'" : "")
-       << " with 'tokens' and 'us'"
+       << " with 'tokens' and times"
        << (layers.empty() ? "" : "; its layers are " + llvm::join(layers, ", "))
        << "\n";
     return failure();

@@ -19,11 +19,12 @@
 
 namespace moec::report {
 
-/// A layer's time at one number of tokens.
+/// Times at one number of tokens, in microseconds.
 struct MeasuredRow {
   int64_t tokens = 0;
-  double us = 0;
-  /// Those of its kernels by their symbols, where they were measured.
+  /// The layer's.
+  std::optional<double> us;
+  /// Those of its kernels by their symbols.
   std::map<std::string, double> kernels;
 };
 
@@ -34,11 +35,12 @@ struct Measured {
   std::vector<MeasuredRow> rows;
 };
 
-/// Reads results as moe-bench --json writes them, with --profile also those of
-/// kernels: an object whose field `rows` has objects with `tokens`, `us` and
-/// `layer`, and in `kernels` objects with `kernel` and `us`. Of rows of several
-/// layers those of `layer` count, and of those with another routing none. Says
-/// on `os` what is wrong.
+/// Reads results as moe-bench --json writes them: an object whose array `rows`
+/// has objects with `tokens`, `layer`, `us`, or as --profile writes it
+/// `graph_us`, and in `launches` objects with `kernel` and `us`; or, as
+/// benchmarks/counters.py does, these in `kernels`. Of rows of several layers
+/// those of `layer` count, and of those with another routing none. Says on `os`
+/// what is wrong.
 mlir::FailureOr<Measured> readMeasured(llvm::StringRef name,
                                        llvm::StringRef json,
                                        std::optional<std::string> layer,

@@ -42,9 +42,10 @@ static void showMeasured(const Layer &layer, raw_ostream &os) {
   };
   for (const MeasuredRow &row : layer.measured.rows) {
     const TokenRange *range = layer.findRange(row.tokens);
-    addRow(row.tokens, "layer",
-           range ? layer.getTotal(*range, row.tokens).us : std::nullopt, row.us,
-           {});
+    if (row.us)
+      addRow(row.tokens, "layer",
+             range ? layer.getTotal(*range, row.tokens).us : std::nullopt,
+             *row.us, {});
     if (!range)
       continue;
     for (const LaunchedPhase &first : range->phases) {
