@@ -197,6 +197,16 @@ MOERT_API moert_status *moejit_print(moejit_compiler *compiler,
                                      const moert_device *device,
                                      moejit_form form, char **text);
 
+/* The layer as a page in HTML that needs nothing else, which moejit_free()
+ * frees: the layer drawn, times, a roofline, the plan with streams and
+ * workspace, kernels, what was not chosen, and every level. `results`, in JSON
+ * as moe-bench --json writes it, has times that were measured of this layer
+ * alone; NULL: there are none. The device is as for moejit_print(). */
+MOERT_API moert_status *moejit_print_report(moejit_compiler *compiler,
+                                            const moejit_source *source,
+                                            const moert_device *device,
+                                            const char *results, char **page);
+
 /* Times `repeat` runs of a layer on `tokens` tokens, after one that is not
  * timed: `seconds`, of that size, in ascending order. The runs are those of a
  * clone whose inputs are pseudo-random and equal for equal `seed`; on a GPU

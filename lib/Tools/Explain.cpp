@@ -7,19 +7,16 @@
 
 #include "moec/Tools/Explain.h"
 
+#include "DescribeLayer.h"
 #include "ExplainSummary.h"
 #include "ExplainTimes.h"
 #include "PhaseWork.h"
 #include "TextTable.h"
 #include "moec/Analysis/ConfigText.h"
-#include "moec/Analysis/QuantSupport.h"
 #include "moec/Compiler/PlanData.h"
-#include "moec/Dialect/Names.h"
 #include "moert/Workspace.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -48,7 +45,7 @@ public:
   void printSummary(size_t maxLines) {
     printCounts();
     // The counts take 2, the workspace and the hint 4.
-    explainSummary(program, findTopK(), target, maxLines - 6, os);
+    explainSummary(program, findTopK(module), target, maxLines - 6, os);
     os << "\nworkspace in bytes:";
     printBytes();
     os << "\n--explain=all has each launch, its work and time, and the configs "
@@ -56,7 +53,7 @@ public:
   }
 
   void print() {
-    topK = findTopK();
+    topK = findTopK(module);
     auto variants =
         llvm::to_vector(program.getBody().getOps<plan::VariantOp>());
     printCounts();
@@ -68,7 +65,8 @@ public:
            << variant.getMaxTokens() << "\n";
       printLaunches();
       printWork(getTokenCounts(variant.getMinTokens(), variant.getMaxTokens()));
-      explainTimes(phases, variant, topK, target, told, os);
+      explainTimes(phases, variant, topK, target, os);
+      explainChoices(phases, variant, topK, target, told, os);
     }
     printWorkspace();
   }
@@ -81,14 +79,6 @@ private:
        << llvm::range_size(module.getOps<tile::KernelOp>()) << " kernels, "
        << numRanges << (numRanges == 1 ? " range" : " ranges")
        << " of tokens\n";
-  }
-
-  int64_t findTopK() {
-    int64_t found = 1;
-    module.walk([&](tile::RankOp op) {
-      found = cast<MemRefType>(op.getIds().getType()).getDimSize(1);
-    });
-    return found;
   }
 
   void printLaunches() {
@@ -179,83 +169,6 @@ private:
   SmallVector<LaunchedPhase> phases;
 };
 
-/// Words after a comma go to the next line where a line would be longer than
-/// 140 columns.
-void printWrapped(StringRef text, raw_ostream &os) {
-  constexpr size_t width = 120;
-  while (text.size() > width) {
-    size_t cut = text.take_front(width).rfind(", ");
-    if (cut == StringRef::npos)
-      break;
-    os << text.take_front(cut + 1) << "\n ";
-    text = text.drop_front(cut + 1);
-  }
-  os << text << "\n";
-}
-
-void printLayer(const LayerSpec &spec, raw_ostream &os) {
-  std::string text;
-  llvm::raw_string_ostream line(text);
-  line << spec.name << ": " << stringify(spec.dtype) << ", hidden "
-       << spec.hiddenSize << ", " << spec.numExperts << " experts, top "
-       << spec.topK << ", intermediate " << spec.intermediateSize << ", "
-       << stringify(spec.activation.kind);
-  if (spec.quantization)
-    line << ", weights " << describe(spec.quantization);
-  if (spec.latentSize)
-    line << ", latent " << *spec.latentSize;
-  if (spec.sharedExperts) {
-    line << ", shared expert " << spec.sharedExperts->intermediateSize;
-    if (spec.sharedExperts->quantization != spec.quantization)
-      line << ", its weights " << describe(spec.sharedExperts->quantization);
-  }
-  line << "; entry " << stringify(spec.entry) << ", up to " << spec.maxTokens
-       << " tokens";
-  printWrapped(text, os);
-  if (spec.entry == Entry::Ids)
-    return;
-  const RoutingSpec &routing = spec.routing;
-  text.clear();
-  line << "routing: " << stringify(routing.score) << ", "
-       << stringify(routing.select);
-  if (routing.numGroups > 1)
-    line << " in " << routing.topkGroups << " of " << routing.numGroups
-         << " groups by " << stringify(routing.groupScore);
-  line << ", weight " << stringify(routing.weight)
-       << (routing.selectionBias ? ", selection bias" : "")
-       << (routing.renormalize ? ", renormalized" : "") << ", scale "
-       << llvm::formatv("{0}", routing.scale);
-  printWrapped(text, os);
-}
-
-/// A line for each kind of product with quantized operands: how the target
-/// multiplies it, and why so. Returns their number.
-size_t printWays(ModuleOp module, const Target &target, raw_ostream &os) {
-  llvm::SetVector<std::tuple<moe::QuantAttr, moe::QuantAttr, moe::WayAttr>>
-      kinds;
-  module.walk([&](tile::ContractOp op) {
-    if (op.getWay())
-      kinds.insert(
-          {op.getInputQuantAttr(), op.getWeightQuantAttr(), op.getWayAttr()});
-  });
-  auto show = [&](moe::QuantAttr quant) {
-    std::string text;
-    llvm::raw_string_ostream line(text);
-    if (!quant)
-      return std::string("plain");
-    line << quant.getStorage() << " by "
-         << stringifyGranularity(quant.getGranularity());
-    if (!quant.getBlock().empty())
-      line << " " << quant.getBlock()[0] << "x" << quant.getBlock()[1];
-    return text;
-  };
-  for (auto [input, weight, way] : kinds)
-    os << "product of " << show(input) << " and " << show(weight) << ": "
-       << stringifyWay(way.getValue()) << ", "
-       << getReason(target, way.getValue()) << "\n";
-  return kinds.size();
-}
-
 } // namespace
 
 LogicalResult moec::explainLayer(ModuleOp module,
@@ -266,8 +179,8 @@ LogicalResult moec::explainLayer(ModuleOp module,
   if (failed(data))
     return failure();
   if (spec)
-    printLayer(*spec, os);
-  size_t numWays = printWays(module, target, os);
+    describeLayer(*spec, os);
+  size_t numWays = describeWays(module, target, os);
   auto programs = module.getOps<plan::ProgramOp>();
   Explanation explanation(module, *programs.begin(), *data, target, os);
   if (mode == ExplainMode::All) {

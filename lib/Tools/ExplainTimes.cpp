@@ -35,29 +35,9 @@ public:
       : phases(phases), topK(topK), target(target), device(device), os(os),
         counts(getEnds(variant.getMinTokens(), variant.getMaxTokens())) {}
 
+  void printTimes();
   /// Choices of kernels that were told of are not told of again.
-  void print(ToldKernels &told) {
-    printTimes();
-    ToldKernels here;
-    std::string before;
-    for (const LaunchedPhase &phase : phases) {
-      if (told.contains(phase.kernel)) {
-        if (findModelled(phase))
-          before += (before.empty() ? "" : ", ") + phase.name;
-        continue;
-      }
-      here.insert(phase.kernel);
-      if (const LaunchedPhase *second = findSecond(phase))
-        printJoined(phase, *second);
-      if (const LaunchedPhase *others = findOthers(phase))
-        printLargeGroups(phase, *others);
-      else
-        printOthers(phase);
-    }
-    if (!before.empty())
-      os << "\ninstead of " << before << ": as above\n";
-    told.insert_range(here);
-  }
+  void printChoices(ToldKernels &told);
 
 private:
   /// The least and the most tokens that times are told of.
@@ -78,7 +58,6 @@ private:
   /// where there is none.
   const LaunchedPhase *findOthers(const LaunchedPhase &large) const;
   Prediction predict(const LaunchedPhase &phase, int64_t tokens);
-  void printTimes();
   void printJoined(const LaunchedPhase &first, const LaunchedPhase &second);
   void printLargeGroups(const LaunchedPhase &large,
                         const LaunchedPhase &others);
@@ -154,6 +133,28 @@ void TimeTable::printTimes() {
     all.push_back(getCell(total.us, total.floorUs, ""));
   table.addRow(std::move(all));
   table.print(os);
+}
+
+void TimeTable::printChoices(ToldKernels &told) {
+  ToldKernels here;
+  std::string before;
+  for (const LaunchedPhase &phase : phases) {
+    if (told.contains(phase.kernel)) {
+      if (findModelled(phase))
+        before += (before.empty() ? "" : ", ") + phase.name;
+      continue;
+    }
+    here.insert(phase.kernel);
+    if (const LaunchedPhase *second = findSecond(phase))
+      printJoined(phase, *second);
+    if (const LaunchedPhase *others = findOthers(phase))
+      printLargeGroups(phase, *others);
+    else
+      printOthers(phase);
+  }
+  if (!before.empty())
+    os << "\ninstead of " << before << ": as above\n";
+  told.insert_range(here);
 }
 
 /// Why what is said of each product apart is not said of these.
@@ -280,8 +281,15 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
 } // namespace
 
 void moec::explainTimes(ArrayRef<LaunchedPhase> phases, plan::VariantOp variant,
-                        int64_t topK, const Target &target, ToldKernels &told,
-                        raw_ostream &os) {
+                        int64_t topK, const Target &target, raw_ostream &os) {
   if (const DeviceRates *device = getDeviceRates(target))
-    TimeTable(phases, variant, topK, target, *device, os).print(told);
+    TimeTable(phases, variant, topK, target, *device, os).printTimes();
+}
+
+void moec::explainChoices(ArrayRef<LaunchedPhase> phases,
+                          plan::VariantOp variant, int64_t topK,
+                          const Target &target, ToldKernels &told,
+                          raw_ostream &os) {
+  if (const DeviceRates *device = getDeviceRates(target))
+    TimeTable(phases, variant, topK, target, *device, os).printChoices(told);
 }

@@ -11,9 +11,12 @@
 #include "moec/Package/BuildPackage.h"
 #include "moec/Tools/Explain.h"
 #include "moec/Tools/PrintLayer.h"
+#include "moec/Tools/ReportLayer.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/SmallSet.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 using namespace moec;
@@ -67,11 +70,22 @@ struct Options : ToolOptions {
           clEnumValN(ExplainMode::Summary, "", "")),
       cl::init(ExplainMode::Summary),
       cl::cat(category)};
+  cl::opt<std::string> report{
+      "report", cl::value_desc("file.html"),
+      cl::desc("Write a page about the layer: drawn, with its times, plan, "
+               "kernels, what was not chosen, and every level"),
+      cl::cat(category)};
+  cl::opt<std::string> measured{
+      "measured", cl::value_desc("results.json[:layer]"),
+      cl::desc("For --report: what moe-bench --json wrote, and which of its "
+               "layers this one is"),
+      cl::cat(category)};
   cl::opt<bool> dumpPipeline{
       "dump-pipeline",
       cl::desc("Print the passes from the input's level to the one that --emit "
                "asks for, as text for moe-opt --pass-pipeline, instead of IR"),
       cl::cat(category)};
+  bool reports() const { return report.getNumOccurrences() > 0; }
   bool explains() const { return explain.getNumOccurrences() > 0; }
 
   /// Whether the options make sense together; prints why not.
@@ -79,6 +93,13 @@ struct Options : ToolOptions {
 };
 
 bool Options::makeSense() const {
+  bool prints = explains() || dumpPipeline || emit.getNumOccurrences() > 0 ||
+                output.getNumOccurrences() > 0;
+  if (reports() && prints)
+    return complain("--report writes a page; leave out --emit, --explain, "
+                    "--dump-pipeline and -o");
+  if (!measured.empty() && !reports())
+    return complain("--measured is for pages; give --report FILE.html");
   if (explains() && emit.getNumOccurrences() > 0)
     return complain("--explain prints for people what --emit prints as IR; "
                     "leave one of them out");
@@ -102,6 +123,9 @@ bool Options::makeSense() const {
     return complain("--emit=ptx needs a GPU: give --target, as in "
                     "--target=sm_90a");
   OutputCheck written = makeOutputCheck();
+  if (reports())
+    return canWriteDumps(written) &&
+           accept(written.check("--report", report, OutputCheck::Kind::Text));
   return canWriteDumps(written) &&
          accept(written.check("-o", output,
                               makesPackage() ? OutputCheck::Kind::Binary
@@ -174,6 +198,32 @@ static bool writeLayer(const Source &source, const Options &options) {
   return status || options.complain(status.message());
 }
 
+static bool writeReport(const Source &source, const Options &options) {
+  BenchResults results;
+  if (!options.measured.empty()) {
+    StringRef path = options.measured.getValue();
+    // The name of a layer is behind the last colon, unless that is of the path.
+    auto [file, layer] = path.rsplit(':');
+    if (!llvm::sys::fs::exists(path) && !layer.empty()) {
+      path = file;
+      results.layer = layer.str();
+    }
+    auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+    if (!buffer)
+      return options.complain("--measured: " + path + ": " +
+                              buffer.getError().message());
+    results.name = path.str();
+    results.json = (*buffer)->getBuffer().str();
+  }
+  std::string complaints;
+  llvm::raw_string_ostream os(complaints);
+  FailureOr<std::string> page =
+      reportLayer(source, options.getCompileOptions(), results, os);
+  if (!complaints.empty())
+    return options.complain("--measured: " + StringRef(complaints).rtrim());
+  return succeeded(page) && succeeded(writeOutputFile(options.report, *page));
+}
+
 int moec::moeCompileMain(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   Options options;
@@ -197,6 +247,8 @@ int moec::moeCompileMain(int argc, char **argv) {
           "cost\n"
           "  moe-compile config.json --explain=all   the same with what was "
           "not chosen, and why\n"
+          "  moe-compile config.json --report=layer.html\n"
+          "                                          all of it, as a page\n"
           "\nThe input is a model's folder or its config.json, a spec "
           "(docs/layers.md), IR (.mlir) of\nthe level asked for or one above "
           "it, or - for JSON or IR from standard input.\n"))
@@ -212,13 +264,15 @@ int moec::moeCompileMain(int argc, char **argv) {
   SourceDiagnostics diagnostics(context, llvm::errs());
   SpecOverrides overrides = options.getOverrides();
   overrides.toCompile = options.makesPackage() || options.explains() ||
-                        !isDescription(options.emit);
+                        options.reports() || !isDescription(options.emit);
   FailureOr<Source> source =
       loadSource(context, options.input, overrides, diagnostics.getTexts());
   if (failed(source))
     return 1;
   if (options.makesPackage())
     return writeLayer(*source, options) ? 0 : 1;
+  if (options.reports())
+    return writeReport(*source, options) ? 0 : 1;
   FailureOr<std::string> text = produce(*source, options);
   if (failed(text))
     return 1;

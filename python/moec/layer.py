@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from .report import Measured, read_measured, write_page
 
 if TYPE_CHECKING:
     from .compiler import Progress
@@ -217,16 +218,19 @@ class Layer(_core.Layer):
         text = self.spec_text
         return json.loads(text) if text else {}
 
-    def _print(self, form: int) -> str:
-        from .compiler import _make_compiler
-
+    def _description(self) -> tuple[Any, ...]:
         source = self._source
         if source is None:
             text = self.spec_text
             if not text:
                 raise _core.Error("the package has no description of the layer")
             source = ("layer.json", text.encode(), 0, 0, None, False, None)
-        return _make_compiler(False, None).print(source, self.device_object, form)
+        return source
+
+    def _print(self, form: int) -> str:
+        from .compiler import _make_compiler
+
+        return _make_compiler(False, None).print(self._description(), self.device_object, form)
 
     def explain(self, full: bool = False) -> str:
         """What was chosen for the layer and what it is expected to take, in at most 40 lines; or
@@ -241,6 +245,30 @@ class Layer(_core.Layer):
                 f"level: {level!r} found; {', '.join(FORMS)} are accepted"
             )
         return self._print(FORMS.index(level))
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        measured: Measured = None,
+    ) -> str:
+        """A page in HTML that needs nothing else: the layer drawn, its times, a roofline, the plan with
+        streams and workspace, kernels, what was not chosen and why, and every level of IR. It is
+        written to `path`, if that is given, and returned.
+
+        measured: what is shown beside the expected times: seconds, or what benchmark() gives, by
+            tokens; or a file of this layer's rows, as moe-bench --json writes it.
+
+        Raises InvalidArgument where `measured` is neither, NotFound where a file cannot be read or
+        written."""
+        from .compiler import _make_compiler
+
+        page = _make_compiler(False, None).print_report(
+            self._description(), self.device_object, read_measured(measured, self.device)
+        )
+        if path is not None:
+            write_page(path, page)
+        return page
 
     def benchmark(self, tokens: int, *, repeat: int = 20, seed: int = 0) -> Benchmark:
         """Times runs on `tokens` pseudo-random tokens, with the weights that are bound, after one

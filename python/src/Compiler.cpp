@@ -206,6 +206,34 @@ static PyObject *print(PyObject *self, PyObject *const *arguments,
   return answer;
 }
 
+/// print_report(source, device or None, results in JSON or None) -> text.
+static PyObject *printReport(PyObject *self, PyObject *const *arguments,
+                             Py_ssize_t count) {
+  Source source;
+  if (!checkCount("print_report", count, 3, 3) || !source.read(arguments[0]))
+    return nullptr;
+  DeviceObject *device = nullptr;
+  if (arguments[1] != Py_None && !(device = getDevice(arguments[1])))
+    return nullptr;
+  char *results = nullptr;
+  if (arguments[2] != Py_None &&
+      PyBytes_AsStringAndSize(arguments[2], &results, nullptr) < 0)
+    return nullptr;
+  char *page = nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status =
+        moejit_print_report(getCompilerState(self).compiler, source.get(),
+                            device ? device->device : nullptr, results, &page);
+  }
+  if (!check(status))
+    return nullptr;
+  PyObject *answer = PyUnicode_FromString(page);
+  moejit_free(page);
+  return answer;
+}
+
 /// load_package(class, bytes, device) -> layer.
 static PyObject *loadPackage(PyObject *, PyObject *const *arguments,
                              Py_ssize_t count) {
@@ -238,6 +266,7 @@ bool moec::python::addCompiler(PyObject *module) {
   static PyMethodDef methods[] = {{"compile", compile, METH_O, nullptr},
                                   makeMethod("load", load),
                                   makeMethod("print", print),
+                                  makeMethod("print_report", printReport),
                                   {}};
   static PyType_Slot slots[] = {
       {Py_tp_new, reinterpret_cast<void *>(makeCompiler)},

@@ -8,6 +8,8 @@
 #include "lib/Jit/CApi.h"
 #include "moec/Jit/ParsedLayer.h"
 #include "moec/Tools/PrintLayer.h"
+#include "moec/Tools/ReportLayer.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <cstring>
 
@@ -40,29 +42,42 @@ static Result<LayerForm> getForm(moejit_form form) {
       " is unknown; those of moejit_form are accepted");
 }
 
-static Result<std::string> print(moejit_compiler &compiler,
-                                 const moejit_source &source,
-                                 const moert::Device *device,
-                                 moejit_form asked) {
-  Result<LayerForm> form = getForm(asked);
-  if (!form)
-    return form.status();
+/// What `make` makes of the layer, compiled by the options that the device
+/// chooses.
+static Result<std::string>
+print(const char *call, moejit_compiler &compiler, const moejit_source &source,
+      const moert_device *device, bool toCompile,
+      llvm::function_ref<mlir::FailureOr<std::string>(const Source &,
+                                                      const CompileOptions &)>
+          make) {
   SpecOverrides overrides;
-  Result<SourceText> text = readText("moejit_print", source, overrides);
+  Result<SourceText> text = readText(call, source, overrides);
   if (!text)
     return text.status();
-  overrides.toCompile = !isDescription(*form);
-  Result<CompileOptions> options = compiler.jit.chooseOptions(device);
+  overrides.toCompile = toCompile;
+  Result<CompileOptions> options =
+      compiler.jit.chooseOptions(device ? device->device.get() : nullptr);
   if (!options)
     return options.status();
   ParsedLayer layer(compiler.jit.numThreads());
   if (Status status = layer.parse(*text, overrides); !status)
     return status;
-  mlir::FailureOr<std::string> printed =
-      printLayer(layer.source(), *form, *options);
+  mlir::FailureOr<std::string> printed = make(layer.source(), *options);
   if (failed(printed))
     return layer.fail();
   return std::move(*printed);
+}
+
+static moert_status *give(const char *call, const Result<std::string> &printed,
+                          char **text) {
+  if (!printed)
+    return answer(printed.status());
+  *text = strdup(printed->c_str());
+  if (!*text)
+    return answer(moert::resourceExhausted(
+        std::string(call) + ": no memory for a text of " +
+        std::to_string(printed->size()) + " bytes"));
+  return nullptr;
 }
 
 moert_status *moejit_print(moejit_compiler *compiler,
@@ -73,14 +88,38 @@ moert_status *moejit_print(moejit_compiler *compiler,
   *text = nullptr;
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
-  Result<std::string> printed =
-      print(*compiler, *source, device ? device->device.get() : nullptr, form);
-  if (!printed)
-    return answer(printed.status());
-  *text = strdup(printed->c_str());
-  if (!*text)
+  Result<LayerForm> asked = getForm(form);
+  if (!asked)
+    return answer(asked.status());
+  return give(__func__,
+              print(__func__, *compiler, *source, device,
+                    !isDescription(*asked),
+                    [&](const Source &layer, const CompileOptions &options) {
+                      return printLayer(layer, *asked, options);
+                    }),
+              text);
+}
+
+moert_status *moejit_print_report(moejit_compiler *compiler,
+                                  const moejit_source *source,
+                                  const moert_device *device,
+                                  const char *results, char **page) {
+  MOEJIT_NEEDED(page);
+  *page = nullptr;
+  MOEJIT_NEEDED(compiler);
+  MOEJIT_NEEDED(source);
+  BenchResults given;
+  given.name = "results";
+  given.json = results ? results : "";
+  std::string complaints;
+  llvm::raw_string_ostream os(complaints);
+  Result<std::string> made =
+      print(__func__, *compiler, *source, device, /*toCompile=*/true,
+            [&](const Source &layer, const CompileOptions &options) {
+              return reportLayer(layer, options, given, os);
+            });
+  if (!complaints.empty())
     return answer(
-        moert::resourceExhausted("moejit_print: no memory for a text of " +
-                                 std::to_string(printed->size()) + " bytes"));
-  return nullptr;
+        moert::invalidArgument(llvm::StringRef(complaints).rtrim().str()));
+  return give(__func__, made, page);
 }

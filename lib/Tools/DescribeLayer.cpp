@@ -1,0 +1,99 @@
+//===- DescribeLayer.cpp - what a layer is, in words ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "DescribeLayer.h"
+
+#include "moec/Analysis/QuantSupport.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// Words after a comma go to the next line where a line would be longer than
+/// 140 columns.
+static void printWrapped(StringRef text, raw_ostream &os) {
+  constexpr size_t width = 120;
+  while (text.size() > width) {
+    size_t cut = text.take_front(width).rfind(", ");
+    if (cut == StringRef::npos)
+      break;
+    os << text.take_front(cut + 1) << "\n ";
+    text = text.drop_front(cut + 1);
+  }
+  os << text << "\n";
+}
+
+void moec::describeLayer(const LayerSpec &spec, raw_ostream &os) {
+  std::string text;
+  llvm::raw_string_ostream line(text);
+  line << spec.name << ": " << stringify(spec.dtype) << ", hidden "
+       << spec.hiddenSize << ", " << spec.numExperts << " experts, top "
+       << spec.topK << ", intermediate " << spec.intermediateSize << ", "
+       << stringify(spec.activation.kind);
+  if (spec.quantization)
+    line << ", weights " << describe(spec.quantization);
+  if (spec.latentSize)
+    line << ", latent " << *spec.latentSize;
+  if (spec.sharedExperts) {
+    line << ", shared expert " << spec.sharedExperts->intermediateSize;
+    if (spec.sharedExperts->quantization != spec.quantization)
+      line << ", its weights " << describe(spec.sharedExperts->quantization);
+  }
+  line << "; entry " << stringify(spec.entry) << ", up to " << spec.maxTokens
+       << " tokens";
+  printWrapped(text, os);
+  if (spec.entry == Entry::Ids)
+    return;
+  const RoutingSpec &routing = spec.routing;
+  text.clear();
+  line << "routing: " << stringify(routing.score) << ", "
+       << stringify(routing.select);
+  if (routing.numGroups > 1)
+    line << " in " << routing.topkGroups << " of " << routing.numGroups
+         << " groups by " << stringify(routing.groupScore);
+  line << ", weight " << stringify(routing.weight)
+       << (routing.selectionBias ? ", selection bias" : "")
+       << (routing.renormalize ? ", renormalized" : "") << ", scale "
+       << llvm::formatv("{0}", routing.scale);
+  printWrapped(text, os);
+}
+
+size_t moec::describeWays(ModuleOp module, const Target &target,
+                          raw_ostream &os) {
+  llvm::SetVector<std::tuple<moe::QuantAttr, moe::QuantAttr, moe::WayAttr>>
+      kinds;
+  module.walk([&](tile::ContractOp op) {
+    if (op.getWay())
+      kinds.insert(
+          {op.getInputQuantAttr(), op.getWeightQuantAttr(), op.getWayAttr()});
+  });
+  auto show = [&](moe::QuantAttr quant) {
+    std::string text;
+    llvm::raw_string_ostream line(text);
+    if (!quant)
+      return std::string("plain");
+    line << quant.getStorage() << " by "
+         << stringifyGranularity(quant.getGranularity());
+    if (!quant.getBlock().empty())
+      line << " " << quant.getBlock()[0] << "x" << quant.getBlock()[1];
+    return text;
+  };
+  for (auto [input, weight, way] : kinds)
+    os << "product of " << show(input) << " and " << show(weight) << ": "
+       << stringifyWay(way.getValue()) << ", "
+       << getReason(target, way.getValue()) << "\n";
+  return kinds.size();
+}
+
+int64_t moec::findTopK(ModuleOp module) {
+  int64_t found = 1;
+  module.walk([&](tile::RankOp op) {
+    found = cast<MemRefType>(op.getIds().getType()).getDimSize(1);
+  });
+  return found;
+}

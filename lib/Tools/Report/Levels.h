@@ -1,0 +1,53 @@
+//===- Levels.h - every level of a layer, folded and linked -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_REPORT_LEVELS_H
+#define MOEC_LIB_TOOLS_REPORT_LEVELS_H
+
+#include "Html.h"
+#include "moec/Compiler/Compiler.h"
+
+namespace moec::report {
+
+/// Gathers the levels that a layer passes, for the end of the page.
+///
+/// Lines of IR are linked by what is on them, each op's line being that which
+/// the printer says: names of results and tensors (moe.name), which ops keep
+/// from level to level, and symbols of kernels. Lines of PTX are linked by
+/// locations, for each kernel's code has those of its lines at level tile.
+class Levels {
+public:
+  /// `id` is a word: "tile".
+  void addText(llvm::StringRef id, llvm::StringRef title, llvm::StringRef text);
+  /// `ofLayers` is what ops of whole layers are about.
+  void addIR(llvm::StringRef id, llvm::StringRef title, mlir::ModuleOp module,
+             const Keys &ofLayers = {});
+  /// Code of kernels, which is too long to stand in the page as it is: it is
+  /// packed, and unpacked when it is opened.
+  void addCode(llvm::StringRef id, llvm::StringRef title, std::string text);
+
+  void show(llvm::raw_ostream &os) const;
+
+private:
+  struct Line {
+    std::string text;
+    Keys keys;
+  };
+  struct Level {
+    std::string id, title;
+    std::vector<Line> lines;
+    std::string code;
+  };
+  std::vector<Level> levels;
+};
+
+/// The names of all results of a module.
+Keys getNames(mlir::ModuleOp module);
+
+} // namespace moec::report
+
+#endif // MOEC_LIB_TOOLS_REPORT_LEVELS_H

@@ -1,0 +1,21 @@
+//===- Style.h - what a page looks like and does ----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_REPORT_STYLE_H
+#define MOEC_LIB_TOOLS_REPORT_STYLE_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace moec::report {
+
+/// The style sheet, and the script, which shows what belongs together, opens
+/// levels and shows one range of tokens at a time.
+extern const llvm::StringLiteral kStyle, kScript;
+
+} // namespace moec::report
+
+#endif // MOEC_LIB_TOOLS_REPORT_STYLE_H

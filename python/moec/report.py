@@ -1,0 +1,50 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a report of a layer gets and where it goes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Union
+
+from . import _core
+
+if TYPE_CHECKING:
+    from .layer import Benchmark
+
+#: Seconds, or what Layer.benchmark() gives, by tokens; or a file of moe-bench --json.
+Measured = Union[Mapping[int, "Benchmark | float"], str, "os.PathLike[str]", None]
+
+
+def read_measured(measured: Measured, device: str) -> bytes | None:
+    """Times as moe-bench --json writes them."""
+    if measured is None:
+        return None
+    if isinstance(measured, Mapping):
+        rows = []
+        for tokens, seconds in measured.items():
+            seconds = getattr(seconds, "median", seconds)
+            if isinstance(tokens, bool) or not isinstance(tokens, int):
+                raise _core.InvalidArgument(f"measured: {tokens!r} is no number of tokens")
+            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+                raise _core.InvalidArgument(
+                    f"measured: seconds or a Benchmark expected at {tokens} tokens, "
+                    f"{type(seconds).__name__} found"
+                )
+            rows.append({"tokens": tokens, "us": seconds * 1e6})
+        return json.dumps({"device": device, "rows": rows}).encode()
+    try:
+        with open(measured, "rb") as file:
+            return file.read()
+    except (OSError, TypeError, ValueError) as error:
+        raise _core.NotFound(f"measured: cannot be read: {error}") from error
+
+
+def write_page(path: str | os.PathLike[str], page: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+    except (OSError, TypeError, ValueError) as error:
+        raise _core.NotFound(f"path: cannot be written: {error}") from error

@@ -1,0 +1,176 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every command and snippet of the tutorial and of the pages that say how to do something runs as it
+stands there: blocks of `sh` and `python`, in their order, in a folder of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+from conftest import BINARIES
+
+import moec
+from moec.reference import LayerSpec, generate, write_tensors
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+WHEELS = sorted(BINARIES.parent.glob("moec-*.whl"))
+
+#: config.json of the pages, whose kernels are few.
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "hidden_size": 128, "intermediate_size": 64, "num_experts": 16,
+    "top_k": 4, "max_tokens": 128, "routing": {"renormalize": True}, "activation": {"kind": "silu"},
+}
+#: The model of MODEL-FOLDER, and the layer that moe-bench measures instead of its own.
+CONFIG = {
+    "model_type": "qwen3_moe", "hidden_size": 128, "moe_intermediate_size": 64, "num_experts": 16,
+    "num_experts_per_tok": 4, "norm_topk_prob": True, "hidden_act": "silu", "num_hidden_layers": 4,
+    "torch_dtype": "bfloat16",
+}
+ROWS = {
+    "layers": [{"name": "qwen3_30b", "num_experts": 8, "top_k": 2, "hidden_size": 128,
+                "intermediate_size": 128, "dtype": "bf16",
+                "routing": {"score": "softmax", "renormalize": True}}],
+    "rows": [{"layer": "qwen3_30b", "tokens": [1, 64]}],
+}
+
+
+def list_blocks(page: str, kinds: str = "sh|python") -> list[tuple[str, str]]:
+    return re.findall(rf"```({kinds})\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+def run_shell(text: str, folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text], cwd=folder, text=True, capture_output=True,
+        timeout=500, stdin=subprocess.DEVNULL,
+        env={**os.environ, "MOEC_CACHE_DIR": str(folder / "cache"), **environment})
+    assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the pages have: config.json, a model's folder, moe-bench on the simulated device."""
+    (tmp_path / "config.json").write_text(json.dumps(SPEC))
+    model = tmp_path / "MODEL-FOLDER"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(CONFIG))
+    tensors = generate(LayerSpec.from_json(CONFIG), tokens=1, seed=1)
+    names = {"gate.weight": "gate.weight", "experts.w13": "experts.gate_up_proj",
+             "experts.w2": "experts.down_proj"}
+    write_tensors(model / "model.safetensors", {
+        f"model.layers.{layer}.mlp.{there}": tensors[name] for layer in range(4)
+        for name, there in names.items()})
+    write_tensors(tmp_path / "x.safetensors", {"hidden_states": tensors["hidden_states"]})
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "rows.json").write_text(json.dumps(ROWS))
+    (data / "peers_h200.json").write_text((ROOT / "benchmarks/peers_h200.json").read_text())
+    stand_in = tmp_path / "bin" / "moe-bench"
+    stand_in.parent.mkdir()
+    stand_in.write_text(f"""#!/bin/bash
+case "$*" in *--tune=*) set -- --candidates=1 "$@" ;; esac
+{shlex.quote(str(BINARIES / "moe-bench"))} --device=sim --data={shlex.quote(str(data))} --no-cache "$@" || exit
+# It has no clock.
+case "$*" in *--profile*) sed -i 's/"floor_us"/"graph_us": 50, "floor_us"/' results.json ;; esac
+""")
+    stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", [
+    "adding-a-router.md", "adding-a-target.md", "adding-an-activation.md",
+    "finding-a-wrong-result.md", "finding-a-slow-row.md"])
+def test_commands_of(page: str, folder: Path) -> None:
+    blocks = list_blocks(page)
+    assert blocks
+    path = f"{folder / 'bin'}:{BINARIES}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for _, text in blocks:
+        run_shell(text, folder, PATH=path)
+
+
+def test_report_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (shell, commands), (python, code) = list_blocks("report.md")
+    assert (shell, python) == ("sh", "python")
+    (folder / "results.json").write_text(
+        json.dumps({"rows": [{"layer": "qwen3_30b", "tokens": 4, "us": 10}]}))
+    layer = moec.compile("config.json", device="cpu")
+    tensors = generate(LayerSpec.from_json(SPEC), tokens=4, seed=1)
+    layer.bind({name: value for name, value in tensors.items() if name != "hidden_states"})
+    run_shell(commands, folder, PATH=f"{BINARIES}:{os.environ['PATH']}")
+    exec(code, {"layer": layer})
+    assert "measured" in (folder / "layer.html").read_text()
+
+
+def split_tutorial() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The blocks before a whole model, and those of one."""
+    blocks = list_blocks("tutorial.md", "sh|python|json")
+    at = next(i for i, (_, text) in enumerate(blocks) if "pip install torch" in text)
+    return blocks[:at], blocks[at:]
+
+
+@pytest.mark.skipif(not WHEELS, reason="there is no wheel; scripts/wheel makes it")
+def test_tutorial_with_the_wheel(tmp_path: Path) -> None:
+    """In an environment that has NumPy and the wheel; as one program, for blocks go on with names."""
+    blocks, _ = split_tutorial()
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=True, symlinks=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
+    # NumPy comes from here, not from the network.
+    (packages / "here.pth").write_text(sysconfig.get_path("purelib"))
+    (tmp_path / WHEELS[-1].name).symlink_to(WHEELS[-1])
+    program = []
+    for kind, text in blocks:
+        if kind == "sh":
+            run_shell(text, tmp_path, PATH=f"{environment / 'bin'}:/usr/bin:/bin", PIP_NO_INDEX="1")
+        elif kind == "json":
+            (tmp_path / "config.json").write_text(text)
+        else:
+            program.append(text)
+    program.append("print(moec.__file__, layer.report() == open('layer.html').read())")
+    done = subprocess.run([environment / "bin/python", "-c", "\n".join(program)], cwd=tmp_path,
+                          env={"HOME": str(tmp_path)}, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert str(environment) in done.stdout and "experts_hidden" in done.stdout
+    assert (tmp_path / "layer.moepkg").stat().st_size > 10000
+
+
+def test_tutorial_of_a_model() -> None:
+    pytest.importorskip("transformers", reason="Transformers is not installed")
+    _, blocks = split_tutorial()
+    assert [kind for kind, _ in blocks] == ["sh", "python"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(blocks[1][1], {})
+
+
+#: What has no stand-in here; their own tests run them.
+SKIPPED = ("gpu-test", "moe-bench")
+
+
+def test_commands_page(folder: Path) -> None:
+    block = next(text for _, text in list_blocks("commands.md", "sh"))
+    inputs = generate(LayerSpec.from_json(SPEC), tokens=128, seed=1)
+    write_tensors(folder / "layer.safetensors", inputs)
+    (folder / "layer.mlir").write_text(
+        run_shell(f"{BINARIES}/moe-compile config.json --emit=moe", folder))
+    commands = [re.split(r"  +#", line)[0].strip() for line in block.splitlines()
+                if line.strip() and not line.startswith(SKIPPED)]
+    assert len(commands) > 20
+    for command in commands:
+        command = command.replace("--device=cuda", "--device=sim --target=sm_80")
+        command = command.replace("moe-run layer.moepkg --tokens=64 --repeat=20 --graph",
+                                  "moe-run layer.moepkg --device=sim --tokens=4 --repeat=2 --graph")
+        run_shell(command, folder, PATH=f"{BINARIES}:{os.environ['PATH']}")

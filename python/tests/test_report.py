@@ -1,0 +1,217 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""moe-compile --report and Layer.report(): one page with all parts, links that lead somewhere, and in
+Chromium a script that does what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import BINARIES
+from report_page import Page
+from small_layer import SPEC
+
+import moec
+
+#: Small enough to compile in a second, with all that a page can show: two streams, groups, fp8.
+LAYER = {
+    "moec_spec": 1,
+    "name": "made-up",
+    "dtype": "bf16",
+    "hidden_size": 256,
+    "num_experts": 8,
+    "top_k": 2,
+    "intermediate_size": 256,
+    "max_tokens": 64,
+    "activation": {"kind": "silu"},
+    "routing": {"num_groups": 4, "topk_groups": 2, "renormalize": True, "scale": 2.5},
+    "quantization": "fp8_block128",
+    "shared_experts": {"intermediate_size": 256},
+}
+
+
+def compile_page(folder, *options, layer=LAYER, target="sm_90a"):
+    source, page = folder / "layer.json", folder / "out" / "layer.html"
+    source.write_text(json.dumps(layer))
+    subprocess.run(
+        [BINARIES / "moe-compile", source, f"--target={target}", f"--report={page}", *options],
+        check=True,
+    )
+    return page
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    results = folder / "results.json"
+    rows = [
+        {"layer": "other", "tokens": 64, "us": 1.0},
+        {"layer": "this", "tokens": 64, "us": 123.4,
+         "kernels": [{"kernel": "output", "us": 7.77}, {"kernel": "gone", "us": 1}]},
+        {"layer": "this", "tokens": 1, "graph_us": 45.6,
+         "launches": [{"kernel": "output", "us": 6.66}]},
+        {"layer": "this", "tokens": 64, "us": 9999.0, "routing": "zipf"},
+    ]
+    results.write_text(json.dumps({"device": "a <GPU>", "rows": rows}))
+    return compile_page(folder, f"--measured={results}:this")
+
+
+@pytest.fixture(scope="module")
+def page(page_file):
+    return Page(page_file.read_text())
+
+
+def test_is_one_well_formed_page(page):
+    assert page.errors == []
+    assert not [tag for tag, _ in page.tags if tag in ("b", "link", "img", "gpu")]
+
+
+def test_layer_is_drawn(page):
+    text = page.sections["layer"]
+    for part in ("hidden states", "router", "top 2", "dispatch", "8 experts", "combine",
+                 "shared expert", "[8, 512, 256] f8e4m3", "2 of 4 groups", "fp8_block128",
+                 "product of f8E4M3FN"):
+        assert part in text, part
+    assert page.drawings()[0] == "the layer"
+    assert LAYER["name"] in page.sections[""]
+
+
+def test_times_expected_and_measured(page):
+    text = page.sections["times"]
+    assert "Expected on an H200" in text
+    assert "a <GPU>" in text
+    for time in ("123.4 us", "7.8 us", "45.6 us", "6.7 us"):
+        assert time in text, time
+    # Another layer's, another routing's, and a kernel that this layer does not have.
+    assert "9999" not in text and "gone" not in text and text.count("123.4 us") == 1
+
+
+def test_roofline_has_each_product(page):
+    tips = page.sections["roofline"]
+    for product in ("router_logits", "experts_hidden", "experts_out", "shared_hidden"):
+        assert re.search(rf"{product}, T=\d+: [\d.]+ operations per byte, .* expected", tips), product
+    assert re.search(r"fp8 \d{4} TFLOP/s", tips)
+
+
+def test_plan_has_streams_slots_kernels_and_choices(page):
+    text = page.sections["plan"]
+    ends = [[int(end) for end in tokens.split(" to ")] for tokens in page.ranges]
+    assert ends[0][0] == 0 and ends[-1][-1] == 64
+    assert page.drawings().count("launches by time") == len(ends)
+    assert page.drawings().count("launches and workspace in order") == len(ends)
+    for part in ("stream 1", "slot 0", "experts_hidden", "sm90.contract tile_rows=",
+                 "by shared memory", "considered and rejected", "cannot be: "):
+        assert part in text, part
+
+
+def test_levels_are_linked(page):
+    assert list(page.lines) == ["spec", "moe", "steps", "plan", "tile"]
+    assert list(page.code) == ["llvm", "ptx"]
+    # What the pipeline's steps make is on every level below, and the layer is all of it.
+    steps = {name for name in page.names("steps") if name in page.names("plan")}
+    assert {"router_logits", "experts_hidden", "experts_out", "shared_out", "output"} <= steps
+    assert steps <= page.names("tile") and {"experts_out", "shared_out"} <= page.names("moe")
+    kernels = {name for name in page.names("tile") if name[0] == "@"}
+    entries = set(re.findall(r"\.visible \.entry (\w+)\(", page.code["ptx"]))
+    assert {name[1:] for name in kernels} >= entries and entries
+    # The locations of PTX are lines of level tile that are about that kernel's ops.
+    about = dict(page.lines["tile"])
+    kernel, lines = None, 0
+    for line in page.code["ptx"].splitlines():
+        if entry := re.match(r"\.visible \.entry (\w+)\(", line):
+            kernel = entry[1]
+        elif location := re.match(r"\s*\.loc\s+1 ([1-9]\d*) ", line):
+            lines += 1
+            inside = max(at for at, names in page.lines["tile"]
+                         if at <= int(location[1]) and any(n[0] == "@" for n in names))
+            assert "@" + kernel in about[inside]
+    assert lines > 10
+
+
+def test_cpu_has_no_times_and_says_so(tmp_path):
+    page = Page(compile_page(tmp_path, layer=SPEC, target="cpu").read_text())
+    assert page.errors == []
+    assert "No rates of target cpu are known" in page.sections["times"]
+    assert "launches by time" not in page.drawings()
+    assert "define void @output" in page.code["llvm"] and "ptx" not in page.code
+
+
+def test_ir_has_no_spec(tmp_path):
+    source = tmp_path / "layer.mlir"
+    subprocess.run([BINARIES / "moe-compile", "--emit=plan", "-o", source, "-"],
+                   input=json.dumps(SPEC), text=True, check=True)
+    subprocess.run([BINARIES / "moe-compile", source, f"--report={tmp_path}/a.html"], check=True)
+    page = Page((tmp_path / "a.html").read_text())
+    assert page.errors == [] and "It came as IR" in page.sections["layer"]
+    assert list(page.lines) == ["plan", "tile"]
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--explain"], "--report writes a page; leave out"),
+    (["--measured=none.json"], "--measured: none.json"),
+    (["--measured={two}"], "has rows of the layers a, b; give those of one, as --measured="),
+    (["--measured={two}:c"], "has no rows of layer 'c' with 'tokens' and times; its layers are a, b"),
+])
+def test_errors(tmp_path, options, message):
+    (tmp_path / "layer.json").write_text(json.dumps(SPEC))
+    two = tmp_path / "two.json"
+    two.write_text(json.dumps({"rows": [{"layer": name, "tokens": 1, "us": 1} for name in "ab"]}))
+    run = subprocess.run(
+        [BINARIES / "moe-compile", tmp_path / "layer.json", f"--report={tmp_path}/a.html",
+         *[option.format(two=two) for option in options]], capture_output=True, text=True)
+    assert run.returncode == 1 and message in run.stderr, run.stderr
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_report_of_a_layer(tmp_path):
+    layer = moec.compile(SPEC, device="cpu")
+    text = layer.report(tmp_path / "a.html", measured={4: 5e-6})
+    assert text == (tmp_path / "a.html").read_text()
+    page = Page(text)
+    assert page.errors == [] and "5.0 us" in page.sections["times"]
+    with pytest.raises(moec.InvalidArgument, match="measured: .* at 4 tokens, str found"):
+        layer.report(measured={4: "fast"})
+    with pytest.raises(moec.NotFound, match="measured: cannot be read"):
+        layer.report(measured=tmp_path / "none.json")
+    with pytest.raises(moec.NotFound, match="path: cannot be written"):
+        layer.report(tmp_path)
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(moec.InvalidArgument, match="has no array 'rows'"):
+        layer.report(measured=tmp_path / "bad.json")
+
+
+#: Opens the code of kernels, then chooses a line of level tile.
+CLICK = """<script>
+document.getElementById("level-ptx").open = true;
+setTimeout(() => document.querySelector('.l[id^="tile-"][data-keys~="@output"]').click(), 1500);
+</script></body>"""
+
+
+def test_in_chromium(page_file, page, tmp_path):
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    assert browser, "no Chromium; scripts/setup installs it"
+    opened = tmp_path / "opened.html"
+    opened.write_text(page_file.read_text().replace("</body>", CLICK))
+    run = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000",
+         f"--user-data-dir={tmp_path}/profile", "--dump-dom", opened.as_uri()],
+        capture_output=True, text=True, check=True, timeout=120,
+        env={**os.environ, "HOME": str(tmp_path)})
+    shown = Page(run.stdout)
+    # A button for each range of tokens, and one range that is not hidden.
+    ranges = [named for tag, named in shown.tags if tag == "section"]
+    assert len([tag for tag, _ in shown.tags if tag == "button"]) == len(ranges)
+    assert [named["class"] for named in ranges].count("range off") == len(ranges) - 1
+    # PTX with links to the lines of level tile.
+    links = [named["href"] for tag, named in shown.tags
+             if tag == "a" and named.get("href", "").startswith("#tile-")]
+    assert len(links) > 10 and all(link[1:] in page.ids for link in links)
+    # The chosen line's kernel on all levels, the launch at level plan and the code among them.
+    hits = {named["id"] for _, named in shown.tags
+            if "hit" in named.get("class", "").split() and "id" in named}
+    assert {hit.split("-")[0] for hit in hits} == {"moe", "steps", "plan", "tile", "ptx"}
