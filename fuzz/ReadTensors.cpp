@@ -1,4 +1,4 @@
-//===- ReadTensors.cpp - safetensors files ----------------------*- C++ -*-===//
+//===- ReadTensors.cpp - safetensors and GGUF files -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Readers.h"
-#include "moert/Safetensors.h"
+#include "moert/Gguf.h"
 
 #include <cstring>
 
@@ -18,7 +18,9 @@ Reading moec::testing::readTensors(llvm::StringRef file) {
   if (!file.empty())
     std::memcpy(memory.get(), file.data(), file.size());
   auto tensors =
-      moert::SafetensorsFile::fromMemory(memory.get(), file.size(), "t");
+      file.starts_with("GGUF")
+          ? moert::readGguf(memory.get(), file.size(), "t")
+          : moert::SafetensorsFile::fromMemory(memory.get(), file.size(), "t");
   if (!tensors)
     return {false, tensors.status().message().empty()
                        ? "refused without a message"

@@ -165,7 +165,7 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
 
     | parameter | |
     |---|---|
-    | `storage` | element type in memory: f8E4M3FN, f8E5M2, f4E2M1FN, i8, i4 |
+    | `storage` | element type in memory: f8E4M3FN, f8E5M2, f4E2M1FN, `!moe.nf4`, i8, i4 |
     | `scale` | element type of the scales: f32, bf16, f16, f8E8M0FNU, f8E4M3FN |
     | `granularity` | which elements share a scale: the whole `tensor`, one output `channel` (row of a weight), one `token` (row of an activation), a `group` of `block[1]` neighbours along the contracted dimension, or a `block` of `block[0] x block[1]` (rows x contracted) |
     | `block` | two sizes, with `group` (`[1, n]`) and `block` only |
@@ -173,6 +173,7 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
     | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of them to be multiplied by bf16, or `fragments_f16`, by f16: the same bytes in the order of Hopper's tensor cores, with bytes for scales and zero points of `scale`, `granularity` and `block` (docs/decoded-products.md); else `none` |
     | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each), with `group` and `block` only; with `fragments` always, one of each row |
+    | `power_of_two` | false; true for scales that a `dynamic` group finds, which become the least power of two that is not below (UE8M0), and stay f32 |
 
     The last block or group of a row may be smaller where the op allows it. How many scales there are, which one is
     whose, and how many bytes a row takes: QuantLayout.h. Block fp8, fp8 by channel, and mxfp4 weights:
@@ -191,7 +192,8 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     DefaultValuedParameter<"bool", "false">:$zero_point,
     DefaultValuedParameter<"bool", "false">:$dynamic,
     Moe_DefaultEnum<Moe_Packing, "::moec::moe::Packing::None">:$packing,
-    OptionalParameter<"::mlir::Type">:$second_scale
+    OptionalParameter<"::mlir::Type">:$second_scale,
+    DefaultValuedParameter<"bool", "false">:$power_of_two
   );
   let genVerifyDecl = 1;
 }

@@ -28,6 +28,7 @@ def Moe_Dialect : Dialect {
     that looks at neighbours (softmax, top-k, groups, quantization) is an attribute.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
 }
 

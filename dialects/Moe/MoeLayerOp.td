@@ -9,6 +9,7 @@
 #define MOEC_DIALECTS_MOE_MOELAYEROP_TD
 
 include "MoeAttrs.td"
+include "MoeTypes.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 

@@ -14,6 +14,7 @@
 
 #include "mlir/IR/TypeUtilities.h"
 #include "moec/Analysis/ProductTypes.h"
+#include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/Fragments.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -58,13 +59,12 @@ bool areDecodedOnCpu(const QuantProduct &product) {
          moe::getCommonColumns(input, weight) % lanes == 0;
 }
 
-/// e4m3 or int8 of all of a row, or e4m3 of 128 neighbours.
+/// e4m3 or int8 of all of a row, or e4m3 of neighbours.
 bool isQuantizedOnGpu(moe::QuantAttr quant) {
-  constexpr int64_t neighbours = 128;
   int64_t columns = moe::getScaleGroup(quant).columns;
-  return areCodesOfRows(quant) &&
-         (columns == moe::ScaleGroup::kAll ||
-          (columns == neighbours && isa<Float8E4M3FNType>(quant.getStorage())));
+  return areCodesOfRows(quant) && (columns == moe::ScaleGroup::kAll ||
+                                   (sm80::Quantize::isGroup(columns) &&
+                                    isa<Float8E4M3FNType>(quant.getStorage())));
 }
 
 //===----------------------------------------------------------------------===//
@@ -108,15 +108,16 @@ constexpr StringLiteral kNative =
     "f8E4M3FN of both operands with f32 scales of whole rows, or of weights in "
     "blocks of [128, 128] and of inputs in dynamic groups of [1, 128],";
 constexpr StringLiteral kDecoded =
-    "f8E4M3FN or i8 of one operand or both, or i4 or f4E2M1FN of weights with "
-    "rows of multiples of 32, with scales of whole rows or of multiples of 32 "
-    "neighbours, or f4E2M1FN with f8E4M3FN scales of 16,";
+    "f8E4M3FN or i8 of one operand or both, or i4, f4E2M1FN or !moe.nf4 of "
+    "weights with rows of multiples of 32, with scales of whole rows or of "
+    "multiples of 32 neighbours, or f4E2M1FN with f8E4M3FN scales of 16,";
 
 constexpr ProductCapability kProducts[] = {
     {Architecture::Cpu, areDecodedOnCpu, moe::Way::Decode,
      "operands become f32 in a near cache",
-     "f8E4M3FN, f4E2M1FN, i8 and i4 with scales of any granularity but groups "
-     "of other than multiples of 16, or weights of the layer's type,"},
+     "f8E4M3FN, f4E2M1FN, !moe.nf4, i8 and i4 with scales of any granularity "
+     "but groups of other than multiples of 16, or weights of the layer's "
+     "type,"},
     {Architecture::Ampere, areDecoded, moe::Way::Decode,
      "tensor cores multiply 16 bits: elements become the other operand's type, "
      "or f16, in registers, exactly",
@@ -143,9 +144,11 @@ constexpr QuantizeCapability kQuantizations[] = {
     {Architecture::Cpu, areCodesOfRows,
      "f8E4M3FN or i8 with f32 scales of any granularity"},
     {Architecture::Ampere, isQuantizedOnGpu,
-     "f8E4M3FN of groups of [1, 128] or whole rows, or i8 of whole rows"},
+     "f8E4M3FN of groups of [1, 32], [1, 64], [1, 128] or whole rows, or i8 of "
+     "whole rows"},
     {Architecture::Hopper, isQuantizedOnGpu,
-     "f8E4M3FN of groups of [1, 128] or whole rows, or i8 of whole rows"},
+     "f8E4M3FN of groups of [1, 32], [1, 64], [1, 128] or whole rows, or i8 of "
+     "whole rows"},
 };
 
 std::string show(moe::QuantAttr quant) {

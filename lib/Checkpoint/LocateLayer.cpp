@@ -71,6 +71,10 @@ private:
     return request.expertIds.empty() ? 0 : request.expertIds.front();
   }
 
+  const std::vector<CheckpointForm> &getForms(const TensorInfo &tensor) const {
+    return checkpoint.isGguf() ? tensor.ggufForms : tensor.checkpointForms;
+  }
+
   /// Adds what stands before the names that the part could have, among names
   /// that begin with `scope`.
   void addPlaces(const CheckpointPart &part, const std::string &scope,
@@ -100,7 +104,7 @@ private:
     });
     for (const TensorInfo *tensor : order) {
       std::vector<TensorPlace> places;
-      for (const CheckpointForm &form : tensor->checkpointForms)
+      for (const CheckpointForm &form : getForms(*tensor))
         for (const CheckpointPart &part : form)
           addPlaces(part, /*scope=*/"", places);
       if (!places.empty())
@@ -225,7 +229,7 @@ private:
   Status locate(const TensorInfo &tensor) {
     std::string accepted = "'" + tensor.name + "'";
     std::optional<Candidate> best;
-    for (const CheckpointForm &form : tensor.checkpointForms) {
+    for (const CheckpointForm &form : getForms(tensor)) {
       if (request.expertIds.empty())
         break;
       for (const CheckpointPart &part : form)

@@ -16,8 +16,8 @@ using llvm::StringRef;
 /// What the lists of a model's layers are called.
 static bool isListOfLayers(StringRef module) {
   constexpr llvm::StringLiteral names[] = {
-      "layers",         "layer",        "h", "blocks", "block",
-      "decoder_layers", "decoder_layer"};
+      "layers", "layer",          "h",   "blocks",
+      "block",  "decoder_layers", "blk", "decoder_layer"};
   return llvm::is_contained(names, module);
 }
 

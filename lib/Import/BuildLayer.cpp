@@ -221,6 +221,8 @@ Type LayerBuilder::getStorage(StorageType storage) {
     return builder.getType<Float8E5M2Type>();
   case StorageType::Fp4E2M1:
     return builder.getType<Float4E2M1FNType>();
+  case StorageType::NF4:
+    return builder.getType<moe::NF4Type>();
   case StorageType::Int8:
     return builder.getI8Type();
   case StorageType::Int4:
@@ -235,13 +237,15 @@ moe::QuantAttr LayerBuilder::getQuant(const OperandQuantization &operand,
   if (operand.blockColumns)
     block = {operand.blockRows, operand.blockColumns};
   bool isPaired = getElementBits(operand.storage) < 8;
+  Type scale = isActivation ? Type(builder.getF32Type())
+                            : getElementType(getTensorType(operand.scale));
   return moe::QuantAttr::get(
-      builder.getContext(), getStorage(operand.storage),
-      getElementType(getTensorType(operand.scale)), toAttr(operand.granularity),
-      block, operand.hasZeroPoint,
+      builder.getContext(), getStorage(operand.storage), scale,
+      toAttr(operand.granularity), block, operand.hasZeroPoint,
       /*dynamic=*/isActivation && !operand.isStatic,
       isPaired ? moe::Packing::Pairs : moe::Packing::None,
-      operand.hasGlobalScale ? Type(builder.getF32Type()) : Type());
+      operand.hasGlobalScale ? Type(builder.getF32Type()) : Type(),
+      /*power_of_two=*/isActivation && operand.scale == ScaleType::E8M0);
 }
 
 moe::ProductQuantAttr LayerBuilder::getProductQuant(

@@ -385,8 +385,9 @@ void checkCompiles(const LayerSpec &spec, ImportContext &context) {
                              describe(*quantization) +
                              "\" is described (--emit=moe, --signature), but "
                              "not compiled; compiled are fp8_e4m3, fp4_e2m1, "
-                             "int8 and int4, groups and blocks of multiples of "
-                             "16 neighbours, and weights of 16 or 32 bits");
+                             "nf4, int8 and int4, groups and blocks of "
+                             "multiples of 16 neighbours, and weights of 16 or "
+                             "32 bits");
     break;
   }
   // Several times what the largest device has.

@@ -23,6 +23,17 @@ namespace {
 
 constexpr StringLiteral kMethod = "compressed-tensors";
 
+/// What activations beside a format's weights may be.
+struct Inputs {
+  /// The field `type`; of 8 bits.
+  StringLiteral type;
+  SmallVector<StringRef, 2> strategies = {"tensor", "token"};
+  /// Columns of a group, with that strategy.
+  int64_t groupColumns = 0;
+  /// What scales become (UE8M0).
+  bool arePowersOfTwo = false;
+};
+
 /// One `format`.
 struct Format {
   StringLiteral name;
@@ -31,8 +42,8 @@ struct Format {
   SmallVector<int64_t, 2> bits;
   SmallVector<StringRef, 4> strategies;
   Packing packing;
-  /// Activations may be quantized too, to the type and bits of the weights.
-  bool hasActivations = false;
+  /// Activations may be quantized too, to one of these.
+  SmallVector<Inputs, 2> inputs;
   bool hasZeroPoints = false;
   /// Columns of a group, where the format fixes them.
   int64_t groupColumns = 0;
@@ -47,34 +58,43 @@ ArrayRef<Format> getFormats() {
        {4, 8},
        {"group", "channel"},
        Packing::CompressedInts,
-       /*hasActivations=*/false,
+       {{"int"}, {"float"}},
        /*hasZeroPoints=*/true},
       {"int-quantized",
        "int",
        {8},
        {"tensor", "channel", "group"},
        Packing::Modules,
-       /*hasActivations=*/true,
+       {{"int"}},
        /*hasZeroPoints=*/true},
       {"float-quantized",
        "float",
        {8},
        {"tensor", "channel", "block"},
        Packing::Modules,
-       /*hasActivations=*/true},
+       {{"float"}}},
       {"naive-quantized",
        "float",
        {8},
        {"tensor", "channel", "block"},
        Packing::Modules,
-       /*hasActivations=*/true},
+       {{"float"}}},
+      {"mxfp8-quantized",
+       "float",
+       {8},
+       {"group"},
+       Packing::Modules,
+       {{"float", {"group"}, 32, /*arePowersOfTwo=*/true}},
+       /*hasZeroPoints=*/false,
+       32,
+       "mxfp8"},
       {"nvfp4-pack-quantized",
        "float",
        {4},
        {"tensor_group"},
        Packing::CompressedFp4,
-       false,
-       false,
+       {},
+       /*hasZeroPoints=*/false,
        16,
        "nvfp4"},
       {"mxfp4-pack-quantized",
@@ -82,8 +102,8 @@ ArrayRef<Format> getFormats() {
        {4},
        {"group"},
        Packing::CompressedFp4,
-       false,
-       false,
+       {{"float", {"group"}, 128}},
+       /*hasZeroPoints=*/false,
        32,
        "mxfp4"},
   };
@@ -119,13 +139,13 @@ public:
         format(format), context(context) {}
 
   OperandQuantization readWeight() {
-    readType(format.bits);
+    readType({format.type}, format.bits);
     require("dynamic", !reader.getBoolean("dynamic", false), "false");
     bool isSymmetric = reader.getBoolean("symmetric", true);
     require("symmetric", isSymmetric || format.hasZeroPoints, "true");
     if (!isSymmetric && format.hasZeroPoints)
       operand.hasZeroPoint = true;
-    readGranularity(format.strategies);
+    readGranularity(format.strategies, format.groupColumns);
     if (!format.shortName.empty())
       operand = getMeaning(format.shortName).weight;
     else if (operand.granularity == Granularity::Group)
@@ -136,13 +156,21 @@ public:
   }
 
   OperandQuantization readActivation(const OperandQuantization &weight) {
-    readType({getElementBits(weight.storage)});
+    SmallVector<StringRef, 2> types;
+    for (const Inputs &inputs : format.inputs)
+      types.push_back(inputs.type);
+    constexpr int64_t bits = 8, besideBlocks = 128;
+    StringRef type = readType(types, bits);
     bool isDynamic = reader.getBoolean("dynamic", false);
     require("symmetric", reader.getBoolean("symmetric", true), "true");
-    SmallVector<StringRef, 2> strategies = {"tensor", "token"};
+    const Inputs &inputs = *llvm::find_if(
+        format.inputs, [&](const Inputs &one) { return one.type == type; });
     if (weight.granularity == Granularity::Block)
-      strategies = {"group"};
-    readGranularity(strategies);
+      readGranularity({"group"}, besideBlocks);
+    else
+      readGranularity(inputs.strategies, inputs.groupColumns);
+    if (inputs.arePowersOfTwo)
+      operand.scale = ScaleType::E8M0;
     operand.isStatic = !isDynamic;
     if (operand.isStatic && operand.granularity != Granularity::Tensor)
       reader.error("dynamic", reader.show("dynamic") +
@@ -171,7 +199,7 @@ private:
       reader.getOneOf(field, {"weight", "static"});
   }
 
-  void readType(ArrayRef<int64_t> bits) {
+  StringRef readType(ArrayRef<StringRef> types, ArrayRef<int64_t> bits) {
     std::string expected;
     for (int64_t number : bits)
       expected += (expected.empty() ? "" : " or ") + std::to_string(number);
@@ -183,16 +211,18 @@ private:
       reader.reportMissing("num_bits", expected);
     bool isRight = number && is_contained(bits, *number);
     require("num_bits", !value || isRight, expected);
-    reader.getOneOf("type", {format.type});
-    if (format.type == "float")
+    StringRef type = reader.getOneOf("type", types);
+    if (type == "float")
       operand.storage = StorageType::Fp8E4M3;
     else
       operand.storage =
           isRight && *number == 4 ? StorageType::Int4 : StorageType::Int8;
+    return type;
   }
 
-  /// A strategy that is not stated follows from the size of groups.
-  void readGranularity(ArrayRef<StringRef> strategies) {
+  /// A strategy that is not stated follows from the size of groups, which may
+  /// be fixed.
+  void readGranularity(ArrayRef<StringRef> strategies, int64_t fixedColumns) {
     const json::Value *size = reader.get("group_size");
     std::optional<int64_t> columns;
     if (size)
@@ -209,7 +239,7 @@ private:
                               ? Granularity::Group
                               : *symbolize<Granularity>(strategy);
     if (isGroup)
-      readGroup(size, columns);
+      readGroup(size, columns, fixedColumns);
     else
       require("group_size", !size || columns == -1,
               "null with strategy \"" + strategy + "\"");
@@ -217,11 +247,8 @@ private:
       readBlock();
   }
 
-  void readGroup(const json::Value *size, std::optional<int64_t> columns) {
-    constexpr int64_t activationColumns = 128;
-    int64_t fixed = format.groupColumns;
-    if (format.type == "float" && !fixed)
-      fixed = activationColumns;
+  void readGroup(const json::Value *size, std::optional<int64_t> columns,
+                 int64_t fixed) {
     std::string expected =
         fixed ? std::to_string(fixed) : std::string("a number above 0");
     if (!size)
@@ -273,16 +300,22 @@ readActivations(FieldReader &group, const Format &format,
   const json::Value *inputs = group.get(field);
   if (!inputs || context.ignored.take(group.getPath(field)))
     return std::nullopt;
-  if (!format.hasActivations) {
+  if (!group.getObject(field))
+    return std::nullopt;
+  // Activations of 4 bits stand beside weights of 4 alone.
+  constexpr int64_t four = 4;
+  const json::Member *bits = inputs->find("num_bits");
+  bool areOfFour = bits && bits->value.getInteger() == four &&
+                   getElementBits(weight.storage) == four;
+  if (format.inputs.empty() || areOfFour) {
     group.error(field, group.show(field) + " is not supported with format \"" +
-                           format.name +
-                           "\", whose weights are multiplied by activations "
-                           "as they are; read past it with --ignore-field=" +
+                           format.name + "\" and " +
+                           (areOfFour ? "4 bits" : "weights alone") +
+                           "; leave activations as they are with "
+                           "--ignore-field=" +
                            group.getPath(field));
     return std::nullopt;
   }
-  if (!group.getObject(field))
-    return std::nullopt;
   return OperandReader(group, field, *inputs, format, context)
       .readActivation(weight);
 }

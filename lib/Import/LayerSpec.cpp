@@ -48,8 +48,8 @@ MOEC_NAMES(SharedGate, {SharedGate::None, "none"},
            {SharedGate::Sigmoid, "sigmoid"})
 MOEC_NAMES(StorageType, {StorageType::Fp8E4M3, "fp8_e4m3"},
            {StorageType::Fp8E5M2, "fp8_e5m2"},
-           {StorageType::Fp4E2M1, "fp4_e2m1"}, {StorageType::Int8, "int8"},
-           {StorageType::Int4, "int4"})
+           {StorageType::Fp4E2M1, "fp4_e2m1"}, {StorageType::NF4, "nf4"},
+           {StorageType::Int8, "int8"}, {StorageType::Int4, "int4"})
 MOEC_NAMES(ScaleType, {ScaleType::F32, "f32"}, {ScaleType::BF16, "bf16"},
            {ScaleType::F16, "f16"}, {ScaleType::E8M0, "e8m0"},
            {ScaleType::E4M3, "e4m3"})
@@ -95,6 +95,10 @@ llvm::ArrayRef<QuantizationName> getQuantizationNames() {
        {{StorageType::Fp4E2M1, ScaleType::E4M3, Granularity::Group, 1, 16,
          /*isStatic=*/false, /*hasZeroPoint=*/false, /*hasGlobalScale=*/true},
         std::nullopt}},
+      {"mxfp8",
+       {{StorageType::Fp8E4M3, ScaleType::E8M0, Granularity::Group, 1, 32},
+        OperandQuantization{StorageType::Fp8E4M3, ScaleType::E8M0,
+                            Granularity::Group, 1, 32}}},
   };
   return names;
 }

@@ -54,6 +54,10 @@ ArrayRef<Algorithm> getAlgorithms() {
       {"NVFP4", getMeaning("nvfp4", packing), /*hasActivationsOfFour=*/true},
       {"W4A16_MXFP4", getMeaning("mxfp4", packing)},
       {"MXFP4", getMeaning("mxfp4", packing), /*hasActivationsOfFour=*/true},
+      {"W4A8_MXFP4_FP8",
+       {getMeaning("mxfp4").weight,
+        makeFp8(Granularity::Tensor, /*isStatic=*/true), packing}},
+      {"MXFP8", getMeaning("mxfp8", packing)},
   };
   return algorithms;
 }

@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Sources: the compressors of compressed-tensors, ModelOpt's unified export,
-// AutoGPTQ's and GPTQModel's linear modules, AutoAWQ's WQLinear_GEMM.
+// AutoGPTQ's and GPTQModel's linear modules, AutoAWQ's WQLinear_GEMM, the
+// QuantState of bitsandbytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,6 +30,11 @@ enum class Role {
   InputScale,
   Shape,
   GroupOfColumn,
+  /// Scales as codes, and the tensors that say what these are.
+  NestedScale,
+  NestedCodes,
+  NF4Numbers,
+  NF4State,
 };
 
 /// How the elements of a tensor lie.
@@ -41,6 +47,9 @@ struct Order {
   bool alongRows = false;
   /// Even elements of a word before odd ones.
   bool interleaved = false;
+  /// The whole matrix is one column; of two elements in a byte the first is in
+  /// the high half.
+  bool isFlat = false;
 };
 constexpr int64_t kWord = 32;
 constexpr Order kPlain = {};
@@ -50,6 +59,7 @@ constexpr Order kWordsOfRows = {false, kWord, true};
 constexpr Order kTransposedWords = {true, kWord};
 constexpr Order kTransposedWordsOfRows = {true, kWord, true};
 constexpr Order kInterleavedWordsOfRows = {true, kWord, true, true};
+constexpr Order kFlat = {false, 0, false, false, true};
 
 /// A tensor of a module.
 struct PackedTensor {
@@ -63,7 +73,7 @@ struct PackedTensor {
 
 struct PackingInfo {
   Packing packing;
-  SmallVector<PackedTensor, 5> tensors;
+  SmallVector<PackedTensor, 6> tensors;
   /// Integers of 8 bits are of two's complement; else they begin at 0.
   bool hasSigns = false;
   /// Zero points are there although the weight has none: half the range.
@@ -119,6 +129,18 @@ ArrayRef<PackingInfo> getInfos() {
        {{Role::Weight, ".qweight", kInterleavedWordsOfRows},
         {Role::ZeroPoint, ".qzeros", kInterleavedWordsOfRows},
         {Role::Scale, ".scales", kTransposed}}},
+      {Packing::BitsAndBytes,
+       {{Role::Weight, ".weight", kFlat},
+        {Role::Scale, ".weight.absmax", kFlat},
+        {Role::NF4Numbers, ".weight.quant_map"},
+        {Role::NF4State, ".weight.quant_state.bitsandbytes__nf4"}}},
+      {Packing::BitsAndBytesNested,
+       {{Role::Weight, ".weight", kFlat},
+        {Role::NestedScale, ".weight.absmax", kFlat},
+        {Role::NestedCodes, ".weight.nested_absmax"},
+        {Role::NestedCodes, ".weight.nested_quant_map"},
+        {Role::NF4Numbers, ".weight.quant_map"},
+        {Role::NF4State, ".weight.quant_state.bitsandbytes__nf4"}}},
   };
   return infos;
 }
@@ -146,7 +168,8 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
   case Role::Weight:
     return PartUse::Values;
   case Role::Scale:
-    return PartUse::Scales;
+    // Blocks of zeros have the largest magnitude 0.
+    return tensor.order.isFlat ? PartUse::AnyScales : PartUse::Scales;
   case Role::ZeroPoint:
     return projection == Projection::ZeroPoint ? PartUse::Values
                                                : PartUse::MiddleZeros;
@@ -159,6 +182,14 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
     return PartUse::Shape;
   case Role::GroupOfColumn:
     return PartUse::GroupOfColumn;
+  case Role::NestedScale:
+    return PartUse::NestedScales;
+  case Role::NestedCodes:
+    return PartUse::Unused;
+  case Role::NF4Numbers:
+    return PartUse::NF4Numbers;
+  case Role::NF4State:
+    return PartUse::NF4State;
   }
   llvm_unreachable("every role is listed");
 }
@@ -170,6 +201,10 @@ ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
   ElementPacking packing;
   packing.elementBits = getElementBits(weight.storage);
   packing.layerBits = isZeroPoint ? 8 : packing.elementBits;
+  if (isWeight && tensor.order.isFlat) {
+    packing.wordBits = 8;
+    packing.order = {1, 0};
+  }
   if (!isInteger(weight.storage) || !(isWeight || isZeroPoint))
     return packing;
   constexpr uint8_t sign = 0x80;
@@ -198,6 +233,8 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
   case Role::Weight:
     return projection == Projection::Weight;
   case Role::Scale:
+  case Role::NestedScale:
+  case Role::NestedCodes:
     return projection == Projection::Scale;
   case Role::ZeroPoint:
     return quantization.weight.hasZeroPoint
@@ -211,6 +248,8 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
            (projection == Projection::Weight && !quantization.activation);
   case Role::Shape:
   case Role::GroupOfColumn:
+  case Role::NF4Numbers:
+  case Role::NF4State:
     return projection == Projection::Weight;
   }
   llvm_unreachable("every role is listed");
@@ -245,9 +284,10 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
     part.name = tensor.suffix.str();
     part.use = getUse(tensor, projection);
     part.transposed = tensor.order.transposed;
+    part.isFlat = tensor.order.isFlat;
     part.packing = getPacking(*info, tensor, weight);
     part.isOptional = tensor.isOptional || part.use == PartUse::Unused;
-    if (part.use == PartUse::GroupOfColumn)
+    if (part.use == PartUse::GroupOfColumn || part.use == PartUse::NF4State)
       part.groupColumns = weight.blockColumns;
     (isBeside(part.use) ? beside : parts).push_back(std::move(part));
   }

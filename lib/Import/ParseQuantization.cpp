@@ -97,10 +97,10 @@ OperandQuantization readOperand(FieldReader &outer, StringRef name,
   } else {
     reader.reportMissing("scale", forms.text);
   }
+  operand.scale = reader.getEnum<ScaleType>("scale_dtype", ScaleType::F32);
   if (isActivation) {
     operand.isStatic = reader.getBoolean("static", false);
   } else {
-    operand.scale = reader.getEnum<ScaleType>("scale_dtype", ScaleType::F32);
     operand.hasZeroPoint = reader.getBoolean("zero_point", false);
     operand.hasGlobalScale = reader.getBoolean("global_scale", false);
   }
@@ -118,6 +118,13 @@ OperandQuantization readOperand(FieldReader &outer, StringRef name,
     reader.error("scale", reader.show("scale") +
                               " of \"int8\" activations is \"tensor\" or "
                               "\"token\"");
+  bool arePowersOfTwo = operand.scale == ScaleType::E8M0 &&
+                        operand.granularity == Granularity::Group;
+  if (isActivation && operand.scale != ScaleType::F32 && !arePowersOfTwo)
+    reader.error("scale_dtype",
+                 reader.show("scale_dtype") +
+                     " of activations is \"f32\", or \"e8m0\" of groups, whose "
+                     "scales become powers of two");
   if (isActivation && getElementBits(operand.storage) < 8)
     reader.error("dtype", reader.show("dtype") +
                               " of activations is \"fp8_e4m3\" or \"int8\"; "

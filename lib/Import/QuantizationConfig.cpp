@@ -151,14 +151,20 @@ void checkBlockSize(FieldReader &reader) {
 
 constexpr StringLiteral kSupported =
     "\"fp8\" of tensors and of blocks of 128 x 128, \"compressed-tensors\", "
-    "\"modelopt\", \"gptq\", \"awq\" and \"mxfp4\" are";
+    "\"modelopt\", \"gptq\", \"awq\", \"bitsandbytes\" and \"mxfp4\" are";
 
 QuantizationSpec readFp8(FieldReader &reader) {
   reader.getOneOf("fmt", {"e4m3", "float8_e4m3fn"});
   if (reader.has("weight_block_size")) {
     reader.getOneOf("activation_scheme", {"dynamic"});
     checkBlockSize(reader);
-    return getMeaning("fp8_block128");
+    QuantizationSpec result = getMeaning("fp8_block128");
+    // The file has scales of weights as they are; activations find theirs.
+    if (reader.has("scale_fmt")) {
+      reader.getOneOf("scale_fmt", {"ue8m0"});
+      result.activation->scale = ScaleType::E8M0;
+    }
+    return result;
   }
   // What the cache of keys holds.
   reader.markKnown("kv_cache_scheme");
@@ -191,6 +197,8 @@ readMethod(FieldReader &reader, const Family &family, const LayerSpec &spec,
     return readGptq(reader, context);
   if (method == "awq")
     return readAwq(reader, context);
+  if (method == "bitsandbytes")
+    return readBitsAndBytes(reader, context);
   if (method == "modelopt" || method == "modelopt_fp4") {
     const json::Value *object = reader.getObject("quantization");
     if (!object)

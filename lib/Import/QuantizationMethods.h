@@ -36,6 +36,8 @@ std::optional<QuantizationSpec> readGptq(FieldReader &reader,
                                          QuantizationContext &context);
 std::optional<QuantizationSpec> readAwq(FieldReader &reader,
                                         QuantizationContext &context);
+std::optional<QuantizationSpec> readBitsAndBytes(FieldReader &reader,
+                                                 QuantizationContext &context);
 
 /// Fields that nobody knows would change what the method means.
 void refuseOtherFields(FieldReader &reader, llvm::StringRef method,

@@ -8,6 +8,7 @@
 #include "moec/Import/TensorSignature.h"
 
 #include "CheckpointNames.h"
+#include "GgufNames.h"
 
 #include "llvm/ADT/Twine.h"
 
@@ -73,6 +74,7 @@ TensorType getTensorType(StorageType storage) {
   case StorageType::Fp8E5M2:
     return TensorType::F8E5M2;
   case StorageType::Fp4E2M1:
+  case StorageType::NF4:
   case StorageType::Int8:
   case StorageType::Int4:
     return TensorType::I8;
@@ -137,8 +139,10 @@ private:
     info.shape = std::move(shape);
     info.type = type;
     info.role = role;
-    if (role == TensorRole::Weight)
+    if (role == TensorRole::Weight) {
       info.checkpointForms = getCheckpointForms(spec, info);
+      info.ggufForms = getGgufForms(spec, info);
+    }
     tensors.push_back(std::move(info));
   }
 

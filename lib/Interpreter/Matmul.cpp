@@ -7,6 +7,7 @@
 
 #include "Formulas.h"
 
+#include "moec/Dialect/Moe/CodeBook.h"
 #include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
@@ -200,6 +201,8 @@ void Matmul::loadRow(const TensorRef &tensor, moe::QuantAttr quant, int64_t row,
     int64_t code = bytes[place.byte] >> place.bit & mask;
     if (isa<Float4E2M1FNType>(quant.getStorage()))
       values[i] = decodeE2M1(code);
+    else if (isa<moe::NF4Type>(quant.getStorage()))
+      values[i] = moe::kNF4[code];
     else
       values[i] =
           (isSigned ? int8_t(code) : code) - moe::getImpliedZeroPoint(quant);

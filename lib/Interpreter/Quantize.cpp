@@ -27,8 +27,14 @@ static float getScale(llvm::ArrayRef<float> group, moe::QuantAttr quant) {
     if (std::isnan(largest))
       return largest;
   }
-  return std::max(largest, moe::getMinMagnitude(quant)) /
-         moe::getLargestCode(quant);
+  float scale = std::max(largest, moe::getMinMagnitude(quant)) /
+                moe::getLargestCode(quant);
+  if (!quant.getPowerOfTwo() || std::isinf(scale))
+    return scale;
+  // 0.5 to 1, and 0.5 of what is a power of two already.
+  int exponent;
+  float digits = std::frexp(scale, &exponent);
+  return std::ldexp(1.0F, digits == 0.5F ? exponent - 1 : exponent);
 }
 
 /// What a given scale makes of an element: beyond the range it is the range's

@@ -84,13 +84,33 @@ double decodeE2M1(int code) {
   return code & 8 ? -size : size;
 }
 
+/// NormalFloat: quantiles of the normal distribution, with an exact 0.
+constexpr float kNormalFloat[16] = {
+    -1.0F,
+    -0.6961928009986877F,
+    -0.5250730514526367F,
+    -0.39491748809814453F,
+    -0.28444138169288635F,
+    -0.18477343022823334F,
+    -0.09105003625154495F,
+    0.0F,
+    0.07958029955625534F,
+    0.16093020141124725F,
+    0.24611230194568634F,
+    0.33791524171829224F,
+    0.44070982933044434F,
+    0.5626170039176941F,
+    0.7229568362236023F,
+    1.0F,
+};
+
 /// Reads elements of a row as they are stored, without scales; int4 without a
 /// zero point counts from 8. `row` is one of the stack.
 void readElements(const Product &product, int64_t row, int64_t depth,
                   double *to) {
   StorageType storage = product.quantization->storage;
-  bool isInPairs =
-      storage == StorageType::Fp4E2M1 || storage == StorageType::Int4;
+  bool isInPairs = storage == StorageType::Fp4E2M1 ||
+                   storage == StorageType::NF4 || storage == StorageType::Int4;
   if (!isInPairs) {
     product.weight->read(row * depth, depth, to);
     if (storage == StorageType::Int8)
@@ -105,6 +125,7 @@ void readElements(const Product &product, int64_t row, int64_t depth,
   for (int64_t k = 0; k < depth; ++k) {
     int code = static_cast<int>(bytes[k / 2]) >> k % 2 * 4 & 0xF;
     to[k] = storage == StorageType::Fp4E2M1 ? decodeE2M1(code)
+            : storage == StorageType::NF4   ? kNormalFloat[code]
             : product.zeroPoints            ? code
                                             : code - 8;
   }

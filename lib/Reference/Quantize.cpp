@@ -34,9 +34,18 @@ static double roundToCode(float quotient, StorageType storage) {
   return std::isnan(quotient) ? 0 : std::nearbyint(double(quotient));
 }
 
+/// The least power of two that is not below a scale; infinite and NaN stay.
+static float roundUp(float scale) {
+  if (!std::isfinite(scale))
+    return scale;
+  float power = std::ldexp(1.0F, std::ilogb(scale));
+  return power < scale ? 2 * power : power;
+}
+
 /// Scales that rows find for themselves are made of at least `least`.
 static void quantizeGroup(const double *x, int64_t size, float least,
-                          StorageType storage, double *to) {
+                          const OperandQuantization &quantization, double *to) {
+  StorageType storage = quantization.storage;
   float largest = 0;
   for (int64_t i = 0; i < size; ++i) {
     float magnitude = std::fabs(static_cast<float>(x[i]));
@@ -47,6 +56,8 @@ static void quantizeGroup(const double *x, int64_t size, float least,
   }
   float scale = (std::isnan(largest) ? largest : std::max(largest, least)) /
                 getLargest(storage);
+  if (quantization.scale == ScaleType::E8M0)
+    scale = roundUp(scale);
   for (int64_t i = 0; i < size; ++i)
     to[i] = roundToCode(static_cast<float>(x[i]) / scale, storage) *
             static_cast<double>(scale);
@@ -79,7 +90,7 @@ Matrix moec::reference::quantizeRows(const Matrix &x,
                         quantized.row(i));
     for (int64_t first = 0; first < columns; first += group)
       quantizeGroup(x.row(i) + first, std::min(group, columns - first), least,
-                    storage, quantized.row(i) + first);
+                    quantization, quantized.row(i) + first);
   });
   return quantized;
 }

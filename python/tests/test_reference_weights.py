@@ -4,6 +4,7 @@
 
 import dataclasses
 import math
+from statistics import NormalDist
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors.numpy import save_file
 
 from moec.reference import LayerSpec, SpecError, decide, evaluate, generate
 from moec.reference.files import InputError, TensorFile
+from moec.reference.numerics import quantize
 from moec.reference.quantization import SHORT_NAMES, Operand
 from moec.reference.signature import inputs
 from moec.reference.weights import elements, scaled_rows, unpack_pairs
@@ -31,6 +33,7 @@ def weights(dtype, scale, **other):
 FORMS = {
     "mxfp4": {"weight": "mxfp4"},
     "nvfp4": {"weight": "nvfp4"},
+    "nf4": weights("nf4", {"group": 32}),
     "int4": weights("int4", {"group": 32}, scale_dtype="bf16"),
     "int4_zero": weights("int4", {"group": 16}, scale_dtype="f16", zero_point=True),
     "int4_channel": weights("int4", "channel", zero_point=True),
@@ -67,6 +70,37 @@ def test_codes_of_e2m1():
     assert math.copysign(1.0, values[8]) == -1.0
     other = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn)
     np.testing.assert_array_equal(values, other.astype(np.float64))
+
+
+#: From bitsandbytes' create_normal_map: quantiles of the normal distribution, which are divided by the largest.
+NF4_CODES = [
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+    -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+    0.7229568362236023, 1.0,
+]
+
+
+def test_codes_of_nf4():
+    values = elements(ALL_PAIRS, Operand("nf4", "group", 1, 64))
+    assert values.tolist() == NF4_CODES
+    # Eight of 0.5 to `offset` above 0 and seven below, of which the ends are 1 and -1.
+    quantile, offset = NormalDist().inv_cdf, 0.9677083
+    above = [quantile(p) for p in np.linspace(offset, 0.5, 9)[:-1]]
+    below = [-quantile(p) for p in np.linspace(offset, 0.5, 8)[:-1]]
+    made = np.array(sorted([*above, *below, 0.0])) / max(above)
+    np.testing.assert_allclose(values, made, atol=2e-6)
+
+
+def test_scales_that_are_powers_of_two():
+    # 448 times a power of two has that scale, what is above the next one; 0 the least's.
+    row = np.zeros((1, 6 * 32), np.float32)
+    row[0, ::32] = [896.0, np.nextafter(np.float32(896), np.float32(1e9)),
+                    448 * 2.0**-20, 0.0, -np.inf, np.nan]
+    codes, scales = quantize(row, 32, "fp8_e4m3", "e8m0")
+    assert scales[0, :4].tolist() == [2.0, 4.0, 2.0**-20, 2.0**-42]
+    assert np.isposinf(scales[0, 4]) and np.isnan(scales[0, 5])
+    assert codes[0, ::32][:4].tolist() == [448.0, 224.0, 448.0, 0.0]
 
 
 def test_codes_of_int4_and_int8():
@@ -235,7 +269,7 @@ def decode_scalar(spec, tensors, name):
     """A weight element by element, from the page."""
     weight = spec.quantization_of(name).weight
     stored = tensors[name].view(np.uint8)
-    pairs = weight.dtype in ("fp4_e2m1", "int4")
+    pairs = weight.in_pairs
     *_, rows, columns = stored.shape
     columns *= 2 if pairs else 1
     halved = name.endswith("w13") and spec.gate_up_order != "interleaved"
@@ -253,6 +287,8 @@ def decode_scalar(spec, tensors, name):
             sign, exponent, mantissa = code // 8, code // 2 % 4, code % 2
             q = mantissa * 0.5 if exponent == 0 else (1 + mantissa * 0.5) * 2.0 ** (exponent - 1)
             q = -q if sign else q
+        elif weight.dtype == "nf4":
+            q = NF4_CODES[code]
         elif weight.dtype == "fp8_e4m3":
             q = float(tensors[name][at])
         elif weight.zero_point or weight.dtype == "int4":

@@ -551,7 +551,7 @@ config("minimax_m2", "_fp8", **LOCAL, scoring_func="sigmoid", use_routing_bias=T
 # -- fp8 of other granularities
 
 
-def e4m3(scale: str, **fields) -> dict:
+def e4m3(scale, **fields) -> dict:
     return {"dtype": "fp8_e4m3", "scale": scale} | fields
 
 
@@ -620,6 +620,8 @@ def groups(dtype: str, size: int, scale_dtype: str = "bf16", **fields) -> dict:
 
 
 INT8 = {"dtype": "int8", "scale": "channel"}
+#: Groups whose scales are powers of two.
+POWERS = {"dtype": "fp8_e4m3", "scale": {"group": 128}, "scale_dtype": "e8m0"}
 #: A form, and the unit of its contracted sizes.
 DECODED = {
     "mxfp4": (32, {"weight": "mxfp4"}),
@@ -650,6 +652,14 @@ DECODED_TOO = {
     "e4m3_bf16": (32, {"weight": e4m3("channel", scale_dtype="bf16"),
                        "activation": e4m3("token")}),
     "e4m3_f16": (32, {"weight": e4m3("tensor", scale_dtype="f16")}),
+    "nf4": (64, weights("nf4", {"group": 64})),
+    "ue8m0_inputs": (128, {"weight": e4m3({"block": [128, 128]}), "activation": POWERS}),
+    "mxfp8_inputs": (32, {"weight": "mxfp8"}),
+    "mxfp4_mxfp8": (32, groups("fp4_e2m1", 32, "e8m0") | {
+        "activation": POWERS | {"scale": {"group": 32}}}),
+    "mxfp4_e4m3": (32, groups("fp4_e2m1", 32, "e8m0") | {"activation": e4m3("token")}),
+    "int4_e4m3": (128, groups("int4", 128) | {"activation": e4m3("token")}),
+    "int4_int8": (32, groups("int4", 32) | {"activation": INT8 | {"scale": "token"}}),
 }
 for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
 
@@ -698,6 +708,12 @@ for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
         for dtype in ("f32", "bf16"):
             decoded(f"ends_{dtype}", entry="ids", dtype=dtype, hard="zero_point_ends",
                     shared_experts=shared)
+# Of code books zero is a code like others; a scale that is no number is no power of two.
+for name, hard in (("nf4", "zero_weights"), ("ue8m0_inputs", "zero_groups"), ("ue8m0_inputs", "nan_hidden")):
+    unit, quantization = DECODED_TOO[name]
+    case(f"{name}_{hard}", tokens=11, entry="ids", dtype="f16" if name == "nf4" else "bf16", hard=hard,
+         hidden_size=2 * unit, intermediate_size=unit, quantization=quantization,
+         shared_experts={"intermediate_size": unit})
 for dtype in ("f32", "bf16"):
     case(f"mxfp4_least_scales_{dtype}", tokens=11, entry="ids", dtype=dtype, hidden_size=160,
          intermediate_size=96, hard="least_scales", quantization={"weight": "mxfp4"},

@@ -35,6 +35,10 @@ FORMATS = (
     "int8 by tensor x tensor", "int8 by channel x static tensor",
     "fp8_e4m3 by block of e8m0 x group", "fp8_e4m3 by group of e8m0, alone",
     "fp8_e4m3 by channel of bf16 x token", "fp8_e4m3 by tensor of f16, alone",
+    "nf4 by group, alone", "fp8_e4m3 by block x group of e8m0",
+    "fp4_e2m1 by group of e8m0 x fp8_e4m3 x group of e8m0",
+    "fp4_e2m1 by group of e8m0 x fp8_e4m3 x token", "int4 by group of bf16 x fp8_e4m3 x token",
+    "int4 by group of bf16 x int8 x token",
 )
 
 
@@ -94,7 +98,8 @@ def _format(quantization: Quantization) -> str:
         return f"{name}, alone"
     if activation.dtype != weight.dtype:
         name += f" x {activation.dtype}"
-    return f"{name} x {'static ' if activation.static else ''}{activation.granularity}"
+    name += f" x {'static ' if activation.static else ''}{activation.granularity}"
+    return name if activation.scale_dtype == "f32" else f"{name} of {activation.scale_dtype}"
 
 
 def _of_routing(spec: LayerSpec, hard: str | None) -> set[tuple[str, str]]:

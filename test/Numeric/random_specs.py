@@ -60,7 +60,7 @@ def _activation(rng: random.Random, gated: bool | None = None) -> dict:
 
 
 def _weight(rng: random.Random) -> dict:
-    dtype = pick(rng, {"fp8_e4m3": 30, "fp4_e2m1": 20, "int8": 25, "int4": 25, "fp8_e5m2": 2})
+    dtype = pick(rng, {"fp8_e4m3": 30, "fp4_e2m1": 20, "nf4": 10, "int8": 25, "int4": 25, "fp8_e5m2": 2})
     kind = pick(rng, {"tensor": 3, "channel": 5, "group": 8, "block": 4})
     scale = kind
     if kind == "group":
@@ -85,6 +85,8 @@ def _quantized_input(rng: random.Random) -> dict:
     activation = {"dtype": dtype, "scale": scale}
     if scale == "group":
         activation["scale"] = {"group": pick(rng, _GROUPS)}
+        if rng.random() < 0.4:
+            activation["scale_dtype"] = "e8m0"
     if scale == "tensor" and rng.random() < 0.5:
         activation["static"] = True
     return activation
@@ -105,8 +107,11 @@ _PUBLISHED = (
     {"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "f16", "zero_point": True}},
     {"weight": {"dtype": "int4", "scale": {"group": 64}},
      "activation": {"dtype": "fp8_e4m3", "scale": "token"}},
+    {"weight": {"dtype": "nf4", "scale": {"group": 64}}},
+    {"weight": {"dtype": "fp8_e4m3", "scale": {"block": [128, 128]}},
+     "activation": {"dtype": "fp8_e4m3", "scale": {"group": 128}, "scale_dtype": "e8m0"}},
 )
-_WORDS = {"fp8_block128": 3, "mxfp4": 4, "nvfp4": 3}
+_WORDS = {"fp8_block128": 3, "mxfp4": 4, "nvfp4": 3, "mxfp8": 2}
 
 
 def _operands(rng: random.Random) -> dict:

@@ -61,7 +61,7 @@ protected:
       block = {1, group};
     return QuantAttr::get(&context, storage, scale, granularity, block,
                           hasZeroPoints, /*dynamic=*/false, Packing::Pairs,
-                          second);
+                          second, /*power_of_two=*/false);
   }
 
   MLIRContext context;

@@ -83,6 +83,12 @@ TEST_F(QuantLayoutTest, BitsAndBytes) {
   EXPECT_EQ(getElementPlace(pairs, 7).byte, 3);
   EXPECT_EQ(getElementPlace(pairs, 7).bit, 4);
   EXPECT_EQ(getImpliedZeroPoint(pairs), 0);
+  QuantAttr nf4 = parse("storage = !moe.nf4, scale = f32, granularity = group, "
+                        "block = [1, 64], packing = pairs");
+  EXPECT_EQ(getStorageBits(nf4), 4);
+  EXPECT_EQ(getRowLength(nf4, 64), 32);
+  EXPECT_TRUE(getMemoryType(nf4).isInteger(8));
+  EXPECT_EQ(getImpliedZeroPoint(nf4), 0);
   EXPECT_EQ(getImpliedZeroPoint(parse("storage = i4, scale = f32, granularity "
                                       "= channel, packing = pairs")),
             8);

@@ -294,8 +294,8 @@ TEST(AllowList, QuantizationThatIsStatedElsewhere) {
   }
   importOk(makeQwen(R"("load_in_4bit": false, "quantization": null,
       "expert_dtype": "bfloat16")"));
-  expectRefused(quantize(R"("scale_fmt": "ue8m0")"),
-                "quantization_config.scale_fmt");
+  expectRefused(quantize(R"("scale_dtype": "ue8m0")"),
+                "quantization_config.scale_dtype");
   EXPECT_TRUE(importOk(R"({"model_type": "qwen3_vl_moe", "text_config": )" +
                        quantize("") + "}")
                   .quantization);

@@ -124,7 +124,7 @@ TEST(ImportError, WrongTypesAndRanges) {
        "'shared_experts.intermediate_size' is missing"},
       {R"("quantization": {"weight": "int4"})",
        "'quantization.weight' must be \"fp8_block128\", \"mxfp4\", "
-       "\"nvfp4\", or an object "
+       "\"nvfp4\", \"mxfp8\", or an object "
        "such as {\"dtype\": \"fp8_e4m3\", \"scale\": \"channel\"}, not "
        "\"int4\""},
       {R"("quantization": {})", "'quantization.weight' is missing"},
@@ -247,7 +247,7 @@ TEST(ImportError, QuantizationAndPlacement) {
       {R"("quantization": {})", "'quantization.weight' is missing"},
       {R"("quantization": {"weight": {"dtype": "int2", "scale": "tensor"}})",
        "'quantization.weight.dtype' must be \"fp8_e4m3\", \"fp8_e5m2\", "
-       "\"fp4_e2m1\", \"int8\" or \"int4\", not \"int2\""},
+       "\"fp4_e2m1\", \"nf4\", \"int8\" or \"int4\", not \"int2\""},
       {R"("quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "token"}})",
        "'quantization.weight.scale' must be \"tensor\", \"channel\", "
        "{\"group\": 32} or {\"block\": [128, 128]}, not \"token\""},
@@ -286,7 +286,8 @@ TEST(ImportError, QuantizationAndPlacement) {
 TEST(ImportError, QuantizationOfOneProduct) {
   expectErrors({
       {R"("quantization": "int4")",
-       "'quantization' must be \"fp8_block128\", \"mxfp4\", \"nvfp4\", an "
+       "'quantization' must be \"fp8_block128\", \"mxfp4\", \"nvfp4\", "
+       "\"mxfp8\", an "
        "object such as {\"weight\": \"mxfp4\"}, or null, not \"int4\""},
       {R"("quantization": ["mxfp4"])", "'quantization' must be"},
       {R"("quantization": {"w2": "mxfp4"})",
@@ -348,11 +349,12 @@ TEST(ImportError, QuantizationsThatNobodyMultiplies) {
       importError(makeSpec(R"("quantization": {"weight": {"dtype": "fp8_e5m2",
                                               "scale": "tensor"}})"),
                   overrides);
-  EXPECT_NE(messages.find("'quantization.weight' = \"fp8_e5m2 by tensor\" is "
-                          "described (--emit=moe, --signature), but not "
-                          "compiled; compiled are fp8_e4m3, fp4_e2m1, int8 "
-                          "and int4"),
-            std::string::npos)
+  EXPECT_NE(
+      messages.find("'quantization.weight' = \"fp8_e5m2 by tensor\" is "
+                    "described (--emit=moe, --signature), but not "
+                    "compiled; compiled are fp8_e4m3, fp4_e2m1, nf4, int8 "
+                    "and int4"),
+      std::string::npos)
       << messages;
   messages =
       importError(makeSpec(R"("activation": {"kind": "silu"}, "quantization": {

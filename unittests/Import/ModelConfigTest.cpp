@@ -433,7 +433,7 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
       {R"({"quant_method": "hqq", "bits": 4})",
        "quantization \"hqq\" is not supported; \"fp8\" of tensors and of "
        "blocks of 128 x 128, \"compressed-tensors\", \"modelopt\", \"gptq\", "
-       "\"awq\" and \"mxfp4\" are"},
+       "\"awq\", \"bitsandbytes\" and \"mxfp4\" are"},
       {R"({"bits": 4})",
        "'quantization_config.quant_method' is missing; it must be a string"},
       {R"({"quant_method": 8})", "must be a string, not 8"},
@@ -451,9 +451,8 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
            "activation_scheme": "static"})",
        "'quantization_config.activation_scheme' must be \"dynamic\""},
       {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
-           "scale_fmt": "ue8m0"})",
-       "'quantization_config.scale_fmt' is not supported with quant_method "
-       "\"fp8\""},
+           "scale_fmt": "e8m0"})",
+       "'quantization_config.scale_fmt' must be \"ue8m0\", not \"e8m0\""},
       {R"({"quant_method": "fp8", "weight_block_size": [128, 128],
            "modules_to_not_convert": ["lm_head", "mlp.experts.0"]})",
        "'quantization_config.modules_to_not_convert' contains "
@@ -553,7 +552,8 @@ TEST(ModelConfigError, CompressedTensorsOfOtherSchemes) {
       {replace(compressed(kChannels, kTokens), "float-quantized", "marlin-24"),
        "'quantization_config.format' must be \"pack-quantized\", "
        "\"int-quantized\", \"float-quantized\", \"naive-quantized\", "
-       "\"nvfp4-pack-quantized\" or \"mxfp4-pack-quantized\", not "
+       "\"mxfp8-quantized\", \"nvfp4-pack-quantized\" or "
+       "\"mxfp4-pack-quantized\", not "
        "\"marlin-24\""},
       {replace(compressed(kChannels, kTokens), "[\"Linear\"]", "[\"re:.*\"]"),
        path + "targets' must be [\"Linear\"]"},

@@ -151,11 +151,100 @@ TEST(QuantizationMethods, FloatsOfFourBits) {
       "quantization_config.config_groups.group_0.input_activations";
   expectRefused(both, "'" + field +
                           "' is not supported with format "
-                          "\"nvfp4-pack-quantized\", whose weights are "
-                          "multiplied by activations as they are; read past it "
-                          "with --ignore-field=" +
+                          "\"nvfp4-pack-quantized\" and 4 bits; leave "
+                          "activations as they are with --ignore-field=" +
                           field);
   EXPECT_EQ(read(both, "bfloat16", {field}), getQuantization("nvfp4"));
+}
+
+/// Weights of 4 bits beside activations of 8.
+TEST(QuantizationMethods, FourByEight) {
+  std::string tokens = R"("num_bits": 8, "strategy": "token",
+      "symmetric": true, "dynamic": true, "type": )";
+  QuantizationSpec spec =
+      read(compressed("pack-quantized", kInt4, "{" + tokens + R"("float"})"));
+  EXPECT_EQ(spec.weight, makeIntegers(StorageType::Int4, 32, ScaleType::BF16));
+  EXPECT_EQ(spec.activation, makeFp8(Granularity::Token));
+  EXPECT_EQ(spec.packing, Packing::CompressedInts);
+  spec = read(compressed("pack-quantized", kInt4, "{" + tokens + R"("int"})"));
+  ASSERT_TRUE(spec.activation);
+  EXPECT_EQ(spec.activation->storage, StorageType::Int8);
+  EXPECT_EQ(spec.activation->granularity, Granularity::Token);
+  const char *mxfp4 = R"("num_bits": 4, "type": "float", "strategy": "group",
+      "group_size": 32, "scale_dtype": "torch.uint8")";
+  spec = read(compressed("mxfp4-pack-quantized", mxfp4,
+                         R"({"num_bits": 8, "type": "float", "dynamic": true,
+                             "strategy": "group", "group_size": 128})"));
+  EXPECT_EQ(spec.weight, getQuantization("mxfp4").weight);
+  EXPECT_EQ(spec.activation, getQuantization("fp8_block128").activation);
+  expectRefused(compressed("mxfp4-pack-quantized", mxfp4,
+                           R"({"num_bits": 8, "type": "float", "dynamic": true,
+                               "strategy": "group", "group_size": 32})"),
+                "' = 32 is not supported; 128 is");
+}
+
+TEST(QuantizationMethods, Mxfp8) {
+  const char *weights = R"("num_bits": 8, "type": "float", "strategy": "group",
+      "group_size": 32, "scale_dtype": "torch.uint8", "symmetric": true)";
+  std::string inputs = std::string("{\"dynamic\": true, ") + weights + "}";
+  QuantizationSpec spec = read(compressed("mxfp8-quantized", weights, inputs));
+  EXPECT_EQ(spec, getQuantization("mxfp8"));
+  EXPECT_EQ(spec.packing, Packing::Modules);
+  spec = read(compressed("mxfp8-quantized", weights));
+  EXPECT_EQ(spec.weight, getQuantization("mxfp8").weight);
+  EXPECT_FALSE(spec.activation);
+}
+
+/// Blocks whose scales are powers of two, as DeepSeek-V3.1 has it.
+TEST(QuantizationMethods, PowersOfTwo) {
+  std::string fp8 = R"("quant_method": "fp8", "fmt": "e4m3",
+      "activation_scheme": "dynamic", "weight_block_size": [128, 128])";
+  QuantizationSpec expected = getQuantization("fp8_block128");
+  EXPECT_EQ(read(fp8), expected);
+  expected.activation->scale = ScaleType::E8M0;
+  EXPECT_EQ(read(fp8 + R"(, "scale_fmt": "ue8m0")"), expected);
+  expectRefused(fp8 + R"(, "scale_fmt": "e4m3")",
+                "'quantization_config.scale_fmt' must be \"ue8m0\", not "
+                "\"e4m3\"");
+}
+
+TEST(QuantizationMethods, BitsAndBytes) {
+  auto bnb = [](const std::string &fields) {
+    return R"("quant_method": "bitsandbytes", "load_in_8bit": false,
+        "_load_in_4bit": true, "bnb_4bit_compute_dtype": "bfloat16",
+        "bnb_4bit_quant_storage": "uint8", "llm_int8_threshold": 6.0,
+        "llm_int8_skip_modules": ["lm_head", "mlp.gate"], )" +
+           fields;
+  };
+  OperandQuantization nf4;
+  nf4.storage = StorageType::NF4;
+  nf4.granularity = Granularity::Group;
+  nf4.blockRows = 1;
+  nf4.blockColumns = 64;
+  std::string four = R"("load_in_4bit": true, )";
+  QuantizationSpec spec = read(bnb(four + R"("bnb_4bit_quant_type": "nf4")"));
+  EXPECT_EQ(spec, (QuantizationSpec{nf4, std::nullopt}));
+  EXPECT_EQ(spec.packing, Packing::BitsAndBytes);
+  spec = read(bnb(four + R"("bnb_4bit_quant_type": "nf4",
+                             "bnb_4bit_use_double_quant": true)"));
+  EXPECT_EQ(spec.weight, nf4);
+  EXPECT_EQ(spec.packing, Packing::BitsAndBytesNested);
+  std::string field = "'quantization_config.";
+  expectRefused(bnb(four + R"("bnb_4bit_quant_type": "fp4")"),
+                field + "bnb_4bit_quant_type' = \"fp4\" is not supported; "
+                        "\"nf4\" is");
+  expectRefused(bnb(R"("load_in_4bit": true)"),
+                field + "bnb_4bit_quant_type', which is absent, is not "
+                        "supported; \"nf4\" is");
+  expectRefused(bnb(R"("bnb_4bit_quant_type": "nf4")"),
+                field + "load_in_4bit', which is absent, is not supported; "
+                        "true is");
+  expectRefused(R"("quant_method": "bitsandbytes", "load_in_8bit": true)",
+                field + "load_in_8bit' = true is not supported; "
+                        "'load_in_4bit' = true is");
+  expectRefused(replace(bnb(four + R"("bnb_4bit_quant_type": "nf4")"),
+                        "\"uint8\"", "\"bfloat16\""),
+                field + "bnb_4bit_quant_storage' must be \"uint8\"");
 }
 
 TEST(QuantizationMethods, ModelOpt) {
@@ -189,8 +278,13 @@ TEST(QuantizationMethods, ModelOpt) {
   expectRefused(modelOpt(R"("quant_algo": "W4A8_AWQ")"),
                 "'quantization_config.quant_algo' must be \"FP8\", "
                 "\"FP8_PER_CHANNEL_PER_TOKEN\", \"FP8_PB_WO\", \"W8A16\", "
-                "\"W4A16_NVFP4\", \"NVFP4\", \"W4A16_MXFP4\" or \"MXFP4\", not "
-                "\"W4A8_AWQ\"");
+                "\"W4A16_NVFP4\", \"NVFP4\", \"W4A16_MXFP4\", \"MXFP4\", "
+                "\"W4A8_MXFP4_FP8\" or \"MXFP8\", not \"W4A8_AWQ\"");
+  EXPECT_EQ(read(modelOpt(R"("quant_algo": "MXFP8", "group_size": 32)")),
+            getQuantization("mxfp8"));
+  spec = read(modelOpt(R"("quant_algo": "W4A8_MXFP4_FP8", "group_size": 32)"));
+  EXPECT_EQ(spec.weight, getQuantization("mxfp4").weight);
+  EXPECT_EQ(spec.activation, makeFp8(Granularity::Tensor, true));
   expectRefused(modelOpt(R"("quant_algo": "W4A16_NVFP4", "group_size": 32)"),
                 "'quantization_config.group_size' = 32 is not supported; 16 "
                 "is");

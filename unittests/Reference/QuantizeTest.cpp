@@ -53,6 +53,21 @@ TEST(ReferenceQuantize, Int8ScaleIsAQuotientOfFloats) {
   EXPECT_EQ(makeTensorScale(3, StorageType::Fp8E4M3), 3.0f / 448.0f);
 }
 
+/// 450 / 448 is above 1, so that the scale is 2 and the code of 450 / 2 = 225
+/// is 224; of 448 it is 1.
+TEST(ReferenceQuantize, ScalesOfE8M0ArePowersOfTwo) {
+  OperandQuantization powers;
+  powers.scale = ScaleType::E8M0;
+  powers.granularity = Granularity::Group;
+  powers.blockRows = 1;
+  powers.blockColumns = 2;
+  EXPECT_EQ(quantize({450, 33, 448, 33, 0, 0x1p-50}, powers),
+            (Numbers{448, 32, 448, 32, 0, 0x1p-50}));
+  for (double value : {kNaN, kInfinity})
+    for (double number : quantize({1, value}, powers))
+      EXPECT_TRUE(std::isnan(number));
+}
+
 TEST(ReferenceQuantize, Int8SpoilsRowsThroughTheirScale) {
   for (double value : {kNaN, kInfinity, -kInfinity})
     for (double number : quantize({1, value}, makeInt8(Granularity::Token)))

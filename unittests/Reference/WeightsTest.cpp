@@ -78,6 +78,29 @@ TEST(ReferenceWeights, CodesOfE2M1) {
                                        -1.5, -2, -3, -4, -6}));
 }
 
+/// The numbers of docs/layers.md, times a scale.
+TEST(ReferenceWeights, CodesOfNF4) {
+  Weights weights(StorageType::NF4, Granularity::Group, 1, 16);
+  weights.columns = 16;
+  weights.elements = kAllPairs;
+  weights.scales = floats({2});
+  Numbers numbers = weights.decode();
+  EXPECT_EQ(numbers[0], -2);
+  EXPECT_EQ(numbers[7], 0);
+  EXPECT_EQ(numbers[15], 2);
+  const Numbers rest = {-0.6961928009986877,  -0.5250730514526367,
+                        -0.39491748809814453, -0.28444138169288635,
+                        -0.18477343022823334, -0.09105003625154495};
+  for (size_t i = 0; i < rest.size(); ++i)
+    EXPECT_EQ(numbers[i + 1], 2 * rest[i]) << i;
+  const Numbers above = {0.07958029955625534, 0.16093020141124725,
+                         0.24611230194568634, 0.33791524171829224,
+                         0.44070982933044434, 0.5626170039176941,
+                         0.7229568362236023};
+  for (size_t i = 0; i < above.size(); ++i)
+    EXPECT_EQ(numbers[i + 8], 2 * above[i]) << i;
+}
+
 TEST(ReferenceWeights, ScalesArePowersOfTwo) {
   for (auto [byte, scale] :
        std::vector<std::pair<uint8_t, double>>{{0, 0x1p-127},

@@ -12,6 +12,7 @@
 
 #include "KernelHarness.h"
 #include "QuantFormat.h"
+#include "moec/Dialect/Moe/CodeBook.h"
 
 #include "llvm/ADT/APFloat.h"
 #include "gtest/gtest.h"
@@ -38,6 +39,8 @@ double decode(const Format &format, uint8_t code, int zero) {
   static constexpr double halves[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   if (format.storage == "f4E2M1FN")
     return code < 8 ? halves[code] : -halves[code - 8];
+  if (format.storage == "!moe.nf4")
+    return moe::kNF4[code];
   if (format.storage == "f8E4M3FN")
     return decodeFloat8(code);
   if (zero >= 0)
@@ -181,6 +184,12 @@ TEST(CpuFormats, Fp4) {
         Product{format, order, depth}.run();
 }
 
+TEST(CpuFormats, NF4) {
+  for (const char *order : kOrders)
+    Product{kNF4, order, 192}.run();
+  Product{kChannel.with("!moe.nf4", "bf16"), "gate_up", 150}.run();
+}
+
 TEST(CpuFormats, Integers) {
   for (std::string storage : {"i8", "i4"})
     for (bool hasZeroPoint : {false, true})
@@ -235,6 +244,51 @@ TEST(CpuFormats, EndsOfE8M0) {
   EXPECT_EQ(y.get(1), 0);
   EXPECT_TRUE(std::isnan(y.get(2)));
   EXPECT_EQ(y.get(3), 0.5 * 0x1p100 * 0x1p-126);
+}
+
+/// Groups whose scales become powers of two: what is one stays, what is not
+/// goes up, and infinity and NaN are no power.
+TEST(CpuFormats, PowersOfTwo) {
+  constexpr int64_t rows = 2, columns = 96, groups = 3;
+  Array x(DType::F32, {rows, columns}), q(DType::F8E4M3, {rows, columns}),
+      s(DType::F32, {rows, groups});
+  x.fill(1);
+  const double inf = std::numeric_limits<double>::infinity();
+  // 2 * 448; the next number; 448 * 2^-20 less one ulp; and no numbers.
+  const double largest[] = {896,
+                            double(std::nextafter(896.0f, 1e9f)),
+                            double(std::nextafter(448 * 0x1p-20f, 0.0f)),
+                            0,
+                            -inf,
+                            std::nan("")};
+  for (int64_t i = 0; i < rows * groups; ++i)
+    for (int64_t j = 0; j < 32; ++j)
+      x.set(i * 32 + j, j == 7 ? largest[i] : 0);
+  std::string xt = x.getType(true), st = s.getType(true),
+              qt = "memref<?x96xf8E4M3FN>";
+  CompiledKernels kernels(
+      "tile.kernel @k(%x: " + xt + ", %q: " + qt + ", %s: " + st +
+      ", %t: i64) {\n tile.quantize <storage = f8E4M3FN, scale = f32, "
+      "granularity = group, block = [1, 32], dynamic = true, power_of_two = "
+      "true> tokens(%t) ins(%x : " +
+      xt + ") outs(%q, %s : " + qt + ", " + st +
+      ") {config = #tile.cpu_quantize<lanes = 8, rows_per_cta = "
+      "2>}\ntile.return\n}\n");
+  ASSERT_TRUE(kernels.isOk()) << kernels.getErrors();
+  kernels.run("k", 1, {&x, &q, &s}, rows);
+  EXPECT_EQ(s.get(0), 2);
+  EXPECT_EQ(s.get(1), 4);
+  EXPECT_EQ(s.get(2), 0x1p-20);
+  // 1e-10 / 448.
+  EXPECT_EQ(s.get(3), 0x1p-42);
+  EXPECT_EQ(s.get(4), inf);
+  EXPECT_TRUE(std::isnan(s.get(5)));
+  auto *codes = static_cast<const uint8_t *>(q.data());
+  // 448, 224, 448 rounded up, 0.
+  EXPECT_EQ(codes[7], 0x7E);
+  EXPECT_EQ(codes[32 + 7], 0x76);
+  EXPECT_EQ(codes[64 + 7], 0x7E);
+  EXPECT_EQ(codes[96 + 7], 0);
 }
 
 /// Rows of int8 with a scale of each: ties go to even, NaN and infinity to the

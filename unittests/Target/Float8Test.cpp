@@ -53,8 +53,11 @@ struct QuantizeCase {
   bool areRows = false;
   /// int8 instead of e4m3.
   bool areIntegers = false;
+  /// Neighbours that share a scale, and whether that is a power of two.
+  int64_t group = 128;
+  bool arePowers = false;
 
-  int64_t getGroup() const { return areRows ? columns : 128; }
+  int64_t getGroup() const { return areRows ? columns : group; }
   int64_t getNumGroups() const {
     return (columns + getGroup() - 1) / getGroup();
   }
@@ -153,8 +156,11 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
   text += ", %q: " + q + ", %s: " + scale + ", %t: i64) {\n" +
           "tile.quantize <storage = " + test.getStorage() +
           ", scale = f32, granularity = " +
-          (test.areRows ? "token" : "group, block = [1, 128]") +
-          ", dynamic = true> tokens(%t) ins(%x : " + x + ")";
+          (test.areRows
+               ? "token"
+               : "group, block = [1, " + std::to_string(test.group) + "]") +
+          ", dynamic = true" + (test.arePowers ? ", power_of_two = true" : "") +
+          "> tokens(%t) ins(%x : " + x + ")";
   if (test.hasOffsets)
     text += " offsets(%o : memref<3xi32>)";
   text += " outs(%q, %s : " + q + ", " + scale + ")";
@@ -194,6 +200,9 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
         float expected = std::isnan(most) ? most
                                           : std::fmax(most, test.getLeast()) /
                                                 test.getLargestCode();
+        // 2^ceil(log2(s)) of docs/layers.md.
+        if (test.arePowers && std::isfinite(expected))
+          expected = float(std::exp2(std::ceil(std::log2(double(expected)))));
         float actual = scales[row * groups + group];
         if (row >= written) {
           ASSERT_EQ(actual, 0.5) << target << " row " << row;
@@ -231,12 +240,22 @@ INSTANTIATE_TEST_SUITE_P(
                     QuantizeCase{"bf16", 9, 200, false, true, true},
                     QuantizeCase{"f16", 12, 2880, true, true, true},
                     QuantizeCase{"f32", 9, 2052, false, true, true},
-                    QuantizeCase{"bf16", 7, 37, true, true, true}),
+                    QuantizeCase{"bf16", 7, 37, true, true, true},
+                    QuantizeCase{"bf16", 9, 208, false, false, false, 32, true},
+                    QuantizeCase{"f32", 9, 96, true, false, false, 32, true},
+                    QuantizeCase{"f16", 7, 37, false, false, false, 32, true},
+                    QuantizeCase{"f16", 9, 160, false, false, false, 64},
+                    QuantizeCase{"bf16", 9, 384, true, false, false, 128,
+                                 true}),
     [](const testing::TestParamInfo<QuantizeCase> &info) {
       return info.param.dtype + "_" + std::to_string(info.param.columns) +
              (info.param.hasOffsets ? "_offsets" : "") +
              (info.param.areRows ? "_rows" : "") +
-             (info.param.areIntegers ? "_integers" : "");
+             (info.param.areIntegers ? "_integers" : "") +
+             (info.param.group != 128
+                  ? "_group" + std::to_string(info.param.group)
+                  : "") +
+             (info.param.arePowers ? "_powers" : "");
     });
 
 //===----------------------------------------------------------------------===//

@@ -13,6 +13,7 @@
 #include "GpuKernel.h"
 #include "GpuProduct.h"
 
+#include "moec/Dialect/Moe/CodeBook.h"
 #include "moec/Target/NVPTX.h"
 
 #include "llvm/ADT/APFloat.h"
@@ -36,6 +37,13 @@ TEST(GpuFormats, Fp4) {
           runProduct({kPlain, weight, element, 288, 72, order, true}, target);
         runProduct({kPlain, weight, element, 96, 40, "", false}, target);
       }
+}
+
+TEST(GpuFormats, NF4) {
+  for (std::string target : kTargets)
+    for (std::string element : {"bf16", "f16", "f32"})
+      for (std::string order : {"gate_up", ""})
+        runProduct({kPlain, kNF4, element, 192, 40, order, true}, target);
 }
 
 TEST(GpuFormats, Integers) {
@@ -168,13 +176,65 @@ TEST(GpuFormats, EveryScale) {
   }
 }
 
+/// Row r of the input is 1 at element r, and row c of the weight has code c at
+/// every even one and code 15 - c at the odd ones: numbers of 16 bits are
+/// rounded once, and those of f32 are as they are.
+TEST(GpuFormats, EveryCodeOfNF4) {
+  constexpr int64_t codes = 16, depth = 64;
+  for (std::string target : kTargets)
+    for (std::string element : {"bf16", "f16", "f32"}) {
+      std::string x = "memref<?x64x" + element + ">";
+      GpuKernel kernel(
+          "tile.kernel @kernel(%x: " + x +
+              ", %w: memref<16x32xi8>, %b: memref<16x1xf32>, %y: "
+              "memref<?x16xf32>, %t: i64) {\ntile.contract tokens(%t) ins(%x, "
+              "%w : " +
+              x +
+              ", memref<16x32xi8>) weight_scale(%b : memref<16x1xf32>) outs(%y "
+              ": memref<?x16xf32>) {" +
+              kNF4.getAttribute("weight_quant", false) +
+              "way = #moe.way<decode>}\ntile.return\n}",
+          target);
+      const llvm::fltSemantics &semantics =
+          element == "bf16"  ? llvm::APFloat::BFloat()
+          : element == "f16" ? llvm::APFloat::IEEEhalf()
+                             : llvm::APFloat::IEEEsingle();
+      std::vector<uint32_t> ones(depth * depth);
+      for (int64_t i = 0; i < depth; ++i)
+        ones[i * depth + i] = uint32_t(
+            llvm::APFloat(semantics, 1).bitcastToAPInt().getZExtValue());
+      if (element == "f32")
+        kernel.input(ones);
+      else
+        kernel.input(std::vector<uint16_t>(ones.begin(), ones.end()));
+      std::vector<uint8_t> w;
+      for (int64_t code = 0; code < codes; ++code)
+        w.insert(w.end(), depth / 2, uint8_t(code | (15 - code) << 4));
+      kernel.input(w);
+      kernel.input(std::vector<float>(codes, 2));
+      kernel.output(depth * codes * sizeof(float));
+      kernel.run(depth);
+      ASSERT_FALSE(HasFatalFailure());
+      auto y = kernel.read<float>(3, depth * codes);
+      for (int64_t row = 0; row < depth; ++row)
+        for (int64_t code = 0; code < codes; ++code) {
+          llvm::APFloat number(moec::moe::kNF4[row % 2 ? 15 - code : code]);
+          bool isInexact;
+          number.convert(semantics, llvm::APFloat::rmNearestTiesToEven,
+                         &isInexact);
+          ASSERT_EQ(y[row * codes + code], 2 * number.convertToFloat())
+              << target << " " << element << " row " << row << " code " << code;
+        }
+    }
+}
+
 /// At sizes of gpt-oss, as the schedule chooses its config.
 TEST(GpuFormats, FitInRegisters) {
   for (std::string target : kTargets)
     for (std::string element : {"bf16", "f32"})
       for (const Format &input : {kPlain, kToken, kToken.with("i8")})
         for (const Format &weight :
-             {kMxfp4, kNvfp4, kChannel.with("i8"), kChannel.with("i4"),
+             {kMxfp4, kNvfp4, kNF4, kChannel.with("i8"), kChannel.with("i4"),
               kGroup32.with("i4", "bf16", true),
               kGroup128.with("i8", "bf16", true)})
           for (std::string order : {"interleaved", ""}) {

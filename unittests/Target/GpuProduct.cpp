@@ -8,6 +8,7 @@
 #include "GpuProduct.h"
 
 #include "GpuKernel.h"
+#include "moec/Dialect/Moe/CodeBook.h"
 
 #include "llvm/ADT/APFloat.h"
 
@@ -57,8 +58,18 @@ Elements test::makeElements(const std::string &type, int64_t count,
   return elements;
 }
 
-/// All codes; integers as they are in memory.
-static Elements makeCodes(const Format &format, int64_t count, unsigned seed) {
+/// As the type has it, to which tables are rounded.
+static double roundTo(float value, const std::string &type) {
+  llvm::APFloat number(value);
+  bool isInexact;
+  number.convert(getSemantics(type), llvm::APFloat::rmNearestTiesToEven,
+                 &isInexact);
+  return number.convertToFloat();
+}
+
+/// All codes; integers as they are in memory, beside numbers of `element`.
+static Elements makeCodes(const Format &format, const std::string &element,
+                          int64_t count, unsigned seed) {
   static const double kE2M1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   std::mt19937 random(seed);
   Elements elements;
@@ -66,6 +77,8 @@ static Elements makeCodes(const Format &format, int64_t count, unsigned seed) {
     uint8_t code = uint8_t(random() % (format.areHalves() ? 16 : 256));
     if (format.storage == "f4E2M1FN")
       elements.values.push_back((code & 8 ? -1 : 1) * kE2M1[code & 7]);
+    else if (format.storage == "!moe.nf4")
+      elements.values.push_back(roundTo(moec::moe::kNF4[code], element));
     else if (format.storage == "i8" && !format.hasZeroPoint)
       elements.values.push_back(int8_t(code));
     else
@@ -84,7 +97,7 @@ static Elements makeOperand(const Format &format, const std::string &element,
     return makeElements(element, count, seed);
   if (format.storage == "f8E4M3FN")
     return makeElements(format.storage, count, seed);
-  return makeCodes(format, count, seed);
+  return makeCodes(format, element, count, seed);
 }
 
 static Elements makeScales(const std::string &type, int64_t count,

@@ -32,7 +32,9 @@ struct Format {
     return columns ? ceilDiv(size, columns) : 1;
   }
   /// Two elements in a byte.
-  bool areHalves() const { return storage == "i4" || storage == "f4E2M1FN"; }
+  bool areHalves() const {
+    return storage == "i4" || storage == "f4E2M1FN" || storage == "!moe.nf4";
+  }
   /// The type of what is in memory, `plain` without quantization.
   std::string getElement(const std::string &plain) const {
     if (!isQuantized())
@@ -78,6 +80,7 @@ inline const Format kBlock{"block, block = [128, 128]", 128, 128};
 inline const Format kTallBlock{"block, block = [256, 96]", 256, 96};
 inline const Format kSmallBlock{"block, block = [16, 64]", 16, 64};
 inline const Format kMxfp4 = kGroup32.with("f4E2M1FN", "f8E8M0FNU");
+inline const Format kNF4 = kGroup64.with("!moe.nf4");
 inline const Format kNvfp4{kGroup16.granularity, 1,     16,  "f4E2M1FN",
                            "f8E4M3FN",           false, true};
 

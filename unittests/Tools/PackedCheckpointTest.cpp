@@ -16,6 +16,7 @@
 #include "lib/Tools/Run/ConvertElements.h"
 #include "lib/Tools/Run/LoadTensors.h"
 #include "lib/Tools/Run/UnpackElements.h"
+#include "moec/Dialect/Moe/CodeBook.h"
 #include "moec/Import/Import.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -33,6 +34,14 @@ std::string getFolder(const std::string &name) {
   return PACKED_CHECKPOINTS "/" + name;
 }
 
+/// Described by a spec, for what the file says of the model is not read.
+bool isGguf(llvm::StringRef name) { return name.starts_with("gguf-"); }
+
+std::string getWeights(const std::string &name) {
+  return getFolder(name) +
+         (isGguf(name) ? "/model.gguf" : "/model.safetensors");
+}
+
 LayerSpec import(const std::string &name) {
   std::string messages;
   llvm::raw_string_ostream os(messages);
@@ -42,8 +51,8 @@ LayerSpec import(const std::string &name) {
   if (name == "modelopt-nvfp4")
     overrides.ignoredFields = {
         "quantization_config.config_groups.group_0.input_activations"};
-  auto spec =
-      importJsonFile(getFolder(name) + "/config.json", overrides, diags);
+  const char *file = isGguf(name) ? "/spec.json" : "/config.json";
+  auto spec = importJsonFile(getFolder(name) + file, overrides, diags);
   EXPECT_TRUE(succeeded(spec)) << messages;
   return succeeded(spec) ? *spec : LayerSpec();
 }
@@ -129,6 +138,8 @@ double readElement(const HostTensor &tensor, StorageType storage, int64_t i,
   int code = i % 2 ? byte >> 4 : byte & 15;
   constexpr double sizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   switch (storage) {
+  case StorageType::NF4:
+    return moe::kNF4[size_t(code)];
   case StorageType::Fp4E2M1:
     return code & 8 ? -sizes[code & 7] : sizes[code];
   case StorageType::Int4:
@@ -181,8 +192,7 @@ TEST_P(PackedCheckpoint, IsWhatItsToolSays) {
   LayerSpec spec = import(GetParam());
   ASSERT_TRUE(spec.quantization);
   Layer layer(spec);
-  moert::Status status =
-      layer.load(spec, getFolder(GetParam()) + "/model.safetensors");
+  moert::Status status = layer.load(spec, getWeights(GetParam()));
   ASSERT_TRUE(status) << status.message();
   auto file =
       moert::Checkpoint::open(getFolder(GetParam()) + "/expected.safetensors");
@@ -216,14 +226,14 @@ TEST_P(PackedCheckpoint, IsWhatItsToolSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tools, PackedCheckpoint,
-                         ::testing::Values("awq-int4", "ct-fp8", "ct-fp8-block",
-                                           "ct-int4", "ct-int4-zeros",
-                                           "ct-int8", "ct-mxfp4", "ct-nvfp4",
-                                           "ct-w8a8", "ct-w8a8-zeros",
-                                           "gptq-int4", "gptq-int4-zeros",
-                                           "gptq-int8", "gptq-int8-zeros",
-                                           "modelopt-nvfp4"));
+INSTANTIATE_TEST_SUITE_P(
+    Tools, PackedCheckpoint,
+    ::testing::Values("awq-int4", "bnb-nf4", "bnb-nf4-nested", "ct-fp8",
+                      "ct-fp8-block", "ct-int4", "ct-int4-zeros", "ct-int8",
+                      "ct-mxfp4", "ct-mxfp8", "ct-nvfp4", "ct-w8a8",
+                      "ct-w8a8-zeros", "gguf-mxfp4", "gguf-q4_0", "gguf-q8_0",
+                      "gptq-int4", "gptq-int4-zeros", "gptq-int8",
+                      "gptq-int8-zeros", "modelopt-nvfp4"));
 
 //===----------------------------------------------------------------------===//
 // Words
@@ -431,6 +441,70 @@ TEST(PackedCheckpointError, ShapesAreThoseOfThePacking) {
       loadChanged("ct-int4", "0.down_proj.weight_shape", put<int64_t>(1, 64)),
       "tensor '0.down_proj.weight_shape': is [64, 64], expected "
       "[64, 32]");
+}
+
+TEST(PackedCheckpointError, WhatBitsAndBytesSays) {
+  const std::string module = "1.up_proj.weight";
+  auto state = [&](const std::string &text) {
+    return loadChanged("bnb-nf4", module + ".quant_state.bitsandbytes__nf4",
+                       [&](auto &entry, auto &bytes) {
+                         bytes.assign(text.begin(), text.end());
+                         entry.shape = {int64_t(bytes.size())};
+                       });
+  };
+  std::string name = "tensor '" + module + ".quant_state.bitsandbytes__nf4': ";
+  EXPECT_EQ(state("nf4"), name + "is no JSON object, which bitsandbytes "
+                                 "describes a matrix by");
+  EXPECT_EQ(state(R"({"quant_type": "fp4", "blocksize": 64})"),
+            name + "has \"fp4\" as \"quant_type\", expected \"nf4\"");
+  EXPECT_EQ(state(R"({"quant_type": "nf4", "blocksize": 128})"),
+            name + "has 128 as \"blocksize\", expected 64");
+  EXPECT_EQ(state(R"({"quant_type": "nf4", "blocksize": 64,
+                      "shape": [64, 32]})"),
+            name + "has [64,32] as \"shape\", expected [64, 64]");
+  EXPECT_EQ(loadChanged("bnb-nf4", module + ".quant_map", put<float>(3, -0.5F)),
+            "tensor '" + module +
+                ".quant_map': has -0.500000 for code 3, expected -0.394917, "
+                "which nf4 has there");
+  EXPECT_EQ(
+      loadChanged("bnb-nf4", module + ".absmax", put<uint32_t>(1, 0xFFC00000)),
+      "tensor '" + module +
+          ".absmax': has a scale of NaN (element 1); scales are finite");
+  EXPECT_EQ(loadChanged("bnb-nf4-nested", module + ".nested_absmax",
+                        [](auto &entry, auto &bytes) {
+                          entry.shape = {3};
+                          bytes.resize(12);
+                        }),
+            "tensor '" + module +
+                ".nested_absmax': has 3 factors, expected 2 of 320 scales in "
+                "blocks of 256");
+  EXPECT_EQ(loadChanged("bnb-nf4-nested", module + ".nested_quant_map",
+                        [](auto &entry, auto &bytes) {
+                          entry.shape = {255};
+                          bytes.resize(255 * 4);
+                        }),
+            "tensor '" + module +
+                ".nested_quant_map': has 255 numbers, expected one for each of "
+                "256 codes");
+}
+
+TEST(PackedCheckpointError, BlocksAreThoseOfTheSpec) {
+  // The same names, of blocks that the layer is not of.
+  LayerSpec spec = import("gguf-q8_0");
+  moert::Status status = Layer(spec).load(spec, getWeights("gguf-q4_0"));
+  ASSERT_FALSE(status);
+  EXPECT_TRUE(llvm::StringRef(status.message())
+                  .ends_with("tensor 'blk.1.ffn_gate_exps.weight': is of q4_0, "
+                             "expected q8_0; the layer's quantization says "
+                             "what its weights are"))
+      << status.message();
+  // Groups that no block of ggml has.
+  spec.quantization.w2->weight.blockColumns = 16;
+  status = Layer(spec).load(spec, getWeights("gguf-q8_0"));
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.message().find("no tensor for 'experts.w2'"),
+            std::string::npos)
+      << status.message();
 }
 
 TEST(PackedCheckpointError, NamesWhatIsMissingOrTooMuch) {

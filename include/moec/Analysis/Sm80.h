@@ -161,21 +161,24 @@ struct Quantize {
   Quantize(tile::QuantizeOp op, tile::ConfigAttr config);
 
   static constexpr int64_t kThreads = 128;
-  static constexpr int64_t kGroup = 128;
 
   int64_t columns, lanes, panel;
   /// Neighbours that share a scale, or moe::ScaleGroup::kAll.
   int64_t size;
 
+  /// Neighbours of which a part of a warp has a group.
+  static bool isGroup(int64_t size) {
+    return size == 32 || size == 64 || size == 128;
+  }
   bool areRows() const { return size == moe::ScaleGroup::kAll; }
   /// Groups of a row; the last one may be smaller.
-  int64_t getRowGroups() const { return (columns + kGroup - 1) / kGroup; }
+  int64_t getRowGroups() const { return (columns + size - 1) / size; }
   /// Threads that share a group, and vectors of it that each has.
   int64_t getLanes() const {
-    return kGroup / lanes < kWarp ? kGroup / lanes : kWarp;
+    return size / lanes < kWarp ? size / lanes : kWarp;
   }
-  int64_t getVectors() const { return kGroup / (lanes * getLanes()); }
-  int64_t getCtaGroups() const { return panel / kGroup; }
+  int64_t getVectors() const { return size / (lanes * getLanes()); }
+  int64_t getCtaGroups() const { return panel / size; }
   int64_t getGroupsAtOnce() const { return kThreads / getLanes(); }
 };
 

@@ -88,15 +88,21 @@ enum class Activation {
 enum class SharedGate { None, Sigmoid };
 
 /// What a quantized element is in memory.
-enum class StorageType { Fp8E4M3, Fp8E5M2, Fp4E2M1, Int8, Int4 };
+enum class StorageType { Fp8E4M3, Fp8E5M2, Fp4E2M1, NF4, Int8, Int4 };
 
 inline bool isInteger(StorageType storage) {
   return storage == StorageType::Int8 || storage == StorageType::Int4;
 }
 /// Bits of an element; two of 4 bits lie in a byte.
 inline int64_t getElementBits(StorageType storage) {
-  return storage == StorageType::Fp4E2M1 || storage == StorageType::Int4 ? 4
-                                                                         : 8;
+  switch (storage) {
+  case StorageType::Fp4E2M1:
+  case StorageType::NF4:
+  case StorageType::Int4:
+    return 4;
+  default:
+    return 8;
+  }
 }
 
 /// What a scale is in memory.
@@ -118,11 +124,15 @@ enum class Packing {
   Gptq,           ///< `qweight`, `qzeros` less by one, `scales`, `g_idx`
   GptqV2,         ///< the same with `qzeros` as they are
   Awq,            ///< `qweight`, `qzeros`, `scales`, interleaved
+  BitsAndBytes,   ///< `weight` in one column, `weight.absmax`
+  BitsAndBytesNested, ///< the same with scales of 8 bits, which have scales
 };
 
 /// One operand of the experts' products.
 struct OperandQuantization {
   StorageType storage = StorageType::Fp8E4M3;
+  /// What scales of weights are in memory; those that activations find are f32,
+  /// and with `E8M0` powers of two.
   ScaleType scale = ScaleType::F32;
   Granularity granularity = Granularity::Tensor;
   /// Rows and contracted elements of a block; of a group 1 row, else 0 both.

@@ -59,7 +59,8 @@ struct ElementPacking {
   int64_t layerBits = 8;
   /// The elements of a word are neighbours in a column, not in a row.
   bool alongRows = false;
-  /// Place i of a word holds the element `order[i]` of those in it.
+  /// Place i of a word holds the element `order[i]` of those in it. Of words
+  /// along a row only those of 8 bits have another order.
   std::array<uint8_t, 8> order = {0, 1, 2, 3, 4, 5, 6, 7};
   /// Added to each element, modulo 256.
   uint8_t offset = 0;
@@ -70,20 +71,39 @@ struct ElementPacking {
   explicit operator bool() const { return wordBits != 0; }
 };
 
+/// What a tensor of a GGUF file has in each block of neighbours of a row: their
+/// scale and their elements, of which one is the part.
+struct BlockPacking {
+  /// What ggml calls the block; empty for elements that are in none.
+  std::string type;
+  /// Bytes of a block, and of the part in it, which begins at `first`.
+  int64_t bytes = 0, first = 0, count = 0;
+  /// Elements of 4 bits: byte i has elements i and i + count, low half first.
+  bool areHalves = false;
+
+  explicit operator bool() const { return bytes != 0; }
+};
+
 /// What a tensor of a checkpoint is for.
 enum class PartUse {
   Values,        ///< its elements go in
   Scales,        ///< likewise, and each is finite and above 0
   InverseScales, ///< the same of their reciprocals
+  AnyScales,     ///< likewise finite, but of either sign, or 0 beside zeros
   /// The one element of the destination becomes the largest of all such parts,
   /// of every expert. (The scale of a product's input, of which checkpoints
   /// have one for each expert's gate and up.)
   LargestScale,
+  /// Codes of scales; beside the tensor lie the numbers of the codes and what
+  /// blocks of them are multiplied by (bitsandbytes' double quantization).
+  NestedScales,
   // Nothing goes in; a tensor that is not as expected is refused.
   Shape,         ///< two integers: rows and columns of the matrix
   GroupOfColumn, ///< for each column the number of its group, which ascend
   MiddleZeros,   ///< zero points, all of them half the range of elements
-  Unused,        ///< read past
+  NF4Numbers,    ///< what the codes of nf4 stand for
+  NF4State, ///< JSON of bitsandbytes: type, blocks, and shape of the matrix
+  Unused,   ///< read past
 };
 /// Whether nothing of such a part goes into the layer.
 inline bool isBeside(PartUse use) { return use >= PartUse::Shape; }
@@ -106,11 +126,14 @@ struct CheckpointPart {
   /// All experts lie in one matrix, one behind the other: E x R x C is E * R
   /// rows of C there (E * C rows of R if transposed).
   bool flattened = false;
+  /// Rows lie one behind the other in a single dimension.
+  bool isFlat = false;
   PartUse use = PartUse::Values;
   ElementPacking packing;
+  BlockPacking blocks;
   /// A checkpoint may do without it.
   bool isOptional = false;
-  /// Columns of a group, for `GroupOfColumn`; 0 for one group.
+  /// Columns of a group, for `GroupOfColumn` and `NF4State`; 0 for one group.
   int64_t groupColumns = 0;
 
   /// Whether there is one tensor for each expert.
@@ -136,6 +159,8 @@ struct TensorInfo {
   /// What is accepted instead of the canonical name; may be empty. Shapes with
   /// other dimensions of size 1 are the same tensor.
   std::vector<CheckpointForm> checkpointForms;
+  /// The same for a GGUF file, which has one form at most.
+  std::vector<CheckpointForm> ggufForms;
 };
 
 /// The tensors of a layer in the order of docs/layers.md, the output last. The

@@ -143,6 +143,21 @@ Value moec::castFloat(ImplicitLocOpBuilder &b, Value value, Type element) {
   return arith::TruncFOp::create(b, type, value);
 }
 
+/// Any digit carries into the exponent, and none is left.
+Value moec::roundUpToPowerOfTwo(ImplicitLocOpBuilder &b, Value scale) {
+  constexpr int64_t digits = 0x007FFFFF, exponent = 0x7F800000;
+  auto constant = [&](int64_t bits) -> Value {
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(bits));
+  };
+  Value bits = arith::BitcastOp::create(b, b.getI32Type(), scale);
+  Value carried = arith::AddIOp::create(b, bits, constant(digits));
+  Value rounded = arith::BitcastOp::create(
+      b, b.getF32Type(), arith::AndIOp::create(b, carried, constant(exponent)));
+  Value isNumber =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, scale, scale);
+  return arith::SelectOp::create(b, isNumber, rounded, scale);
+}
+
 Type moec::getElementType(Value memref) {
   return cast<MemRefType>(memref.getType()).getElementType();
 }

@@ -194,6 +194,11 @@ int64_t getColumns(mlir::Value memref);
 mlir::Value castFloat(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
                       mlir::Type element);
 
+/// The least power of two that is not below a scale, f32 and normal; infinite
+/// ones and NaN stay what they are.
+mlir::Value roundUpToPowerOfTwo(mlir::ImplicitLocOpBuilder &b,
+                                mlir::Value scale);
+
 /// Replaces exp, tanh, erf, log and log1p on f32 and vectors of it by
 /// arithmetic, so that no call of a run-time library remains. Fails on other
 /// transcendental ops. What is `onGpu` uses its approximations for exp, tanh,

@@ -7,8 +7,6 @@
 
 #include "OperandDecoder.h"
 
-#include "Word.h"
-
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -152,13 +150,8 @@ SmallVector<Value> OperandDecoder::loadFour(Value from,
     return four;
   }
   if (getElementBits(elements) == 4) {
-    // The upper two elements where a pair has its second ones.
     Value loaded = emitter.load(b.getI16Type(), from, 2);
-    Word codes{&b, arith::ExtUIOp::create(b, b.getI32Type(), loaded)};
-    Value word = (codes | (codes << 8)).value;
-    auto [first, third] = pairs.split(pairs.decode(word, 0));
-    auto [second, fourth] = pairs.split(pairs.decode(word, 1));
-    four = {first, second, third, fourth};
+    four = pairs.decodeFour(arith::ExtUIOp::create(b, b.getI32Type(), loaded));
   } else {
     auto [low, high] = decodeQuad(emitter.load(b.getI32Type(), from, kQuad));
     for (Value pair : {low, high}) {

@@ -9,6 +9,7 @@
 
 #include "../Emission/KernelEmitter.h"
 #include "Word.h"
+#include "moec/Dialect/Moe/CodeBook.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -66,6 +67,8 @@ Value PairDecoder::decode(Value word, int64_t number) {
                             : floats.extendPair(word, number);
   case Elements::E2M1:
     return decodeE2M1(word, number);
+  case Elements::NF4:
+    return decodeNF4(word, number);
   case Elements::Int4:
     return decodeInt4(word, number);
   case Elements::Int8:
@@ -109,16 +112,82 @@ Value PairDecoder::decodeInt4(Value word, int64_t number) {
   return toWord(multiplyAdd(toPair(anchored.value), splat(1), offset));
 }
 
+Value PairDecoder::permute(Value first, Value second, Value selector) {
+  return NVVM::PermuteOp::create(b, b.getI32Type(), first, second, selector,
+                                 NVVM::PermuteMode::DEFAULT);
+}
+
+Value PairDecoder::permute(Value first, Value second, int64_t selector) {
+  return permute(first, second, Word{&b, first}.constant(selector).value);
+}
+
+/// Two words have the bytes of eight codes, which three bits of a code name;
+/// the fourth chooses between those and the upper eight's.
+Value PairDecoder::lookUp(Value codes, ArrayRef<uint32_t> table, int64_t byte) {
+  Word word{&b, codes};
+  auto getWord = [&](int64_t first) {
+    uint32_t bytes = 0;
+    for (int64_t i = 0; i < 4; ++i)
+      bytes |= (table[first + i] >> 8 * byte & 0xFF) << 8 * i;
+    return word.constant(bytes).value;
+  };
+  Value place = (word & 0x7777).value;
+  Value lower = permute(getWord(0), getWord(4), place);
+  Value upper = permute(getWord(8), getWord(12), place);
+  Word half = word >> 1 & 0x4444;
+  return permute(lower, upper, (half | word.constant(0x3210)).value);
+}
+
+/// The two codes side by side name bytes of bf16 or f16.
+Value PairDecoder::decodeNF4(Value word, int64_t number) {
+  SmallVector<uint32_t> table;
+  for (float value : moe::kNF4) {
+    APFloat rounded(value);
+    bool isInexact;
+    rounded.convert(cast<FloatType>(element).getFloatSemantics(),
+                    APFloat::rmNearestTiesToEven, &isInexact);
+    table.push_back(rounded.bitcastToAPInt().getZExtValue());
+  }
+  Word codes = shiftLeft({&b, word}, -4 * number) & 0x000F000F;
+  Value both = (codes | codes >> 12).value;
+  Value low = lookUp(both, table, 0);
+  return permute(low, lookUp(both, table, 1), 0x5140);
+}
+
+SmallVector<Value> PairDecoder::decodeFour(Value word) {
+  if (elements == Elements::NF4) {
+    SmallVector<uint32_t> table;
+    for (float value : moe::kNF4)
+      table.push_back(llvm::bit_cast<uint32_t>(value));
+    SmallVector<Value> bytes, four;
+    for (int64_t byte = 0; byte < 4; ++byte)
+      bytes.push_back(lookUp(word, table, byte));
+    for (int64_t selector : {0x5140, 0x7362}) {
+      Value low = permute(bytes[0], bytes[1], selector);
+      Value high = permute(bytes[2], bytes[3], selector);
+      for (int64_t ofElement : {0x5410, 0x7632})
+        four.push_back(arith::BitcastOp::create(b, b.getF32Type(),
+                                                permute(low, high, ofElement)));
+    }
+    return four;
+  }
+  // The upper two elements where a pair has its second ones.
+  Word codes{&b, word};
+  Value spread = (codes | (codes << 8)).value;
+  auto [first, third] = split(decode(spread, 0));
+  auto [second, fourth] = split(decode(spread, 1));
+  return {first, second, third, fourth};
+}
+
 /// In f16 as int4. In bf16, whose numbers next to 128 have 7 binary digits, the
 /// eighth one decides whether 128 or 256 is subtracted.
 Value PairDecoder::decodeInt8(Value word, int64_t number) {
   Word codes{&b, word};
   auto spread = [&](Word from, int64_t upper) {
     // Bytes 2n and 2n + 1 under bytes of `upper`.
-    Value selector = codes.constant(number ? 0x4342 : 0x4140).value;
-    return codes.make(NVVM::PermuteOp::create(
-        b, b.getI32Type(), from.value, codes.constant(upper).value, selector,
-        NVVM::PermuteMode::DEFAULT));
+    int64_t selector = number ? 0x4342 : 0x4140;
+    return codes.make(
+        permute(from.value, codes.constant(upper).value, selector));
   };
   bool isSigned = elements == Elements::Int8;
   constexpr double half = getOffset(Elements::UInt8);

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 // A word of stored elements becomes words of two bf16 or f16 each, exactly:
 // fields of a float are moved into those of the wider one, integers into the
-// digits of a power of two.
+// digits of a power of two. Numbers of a code book are looked up, rounded.
 
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_PAIRDECODER_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_PAIRDECODER_H
@@ -34,6 +34,10 @@ public:
 
   /// A pair of one value; f32, which the element type has exactly.
   mlir::Value makePair(mlir::Value value);
+  /// Four elements of half a byte, the first in the lowest bits of a word, as
+  /// f32 has them.
+  llvm::SmallVector<mlir::Value> decodeFour(mlir::Value word);
+
   /// The two of a pair as f32.
   std::pair<mlir::Value, mlir::Value> split(mlir::Value pair);
 
@@ -49,6 +53,14 @@ private:
   mlir::Value decodeE2M1(mlir::Value word, int64_t number);
   mlir::Value decodeInt4(mlir::Value word, int64_t number);
   mlir::Value decodeInt8(mlir::Value word, int64_t number);
+  mlir::Value decodeNF4(mlir::Value word, int64_t number);
+  /// Bytes of two words, of which a nibble of the selector each names one.
+  mlir::Value permute(mlir::Value first, mlir::Value second,
+                      mlir::Value selector);
+  mlir::Value permute(mlir::Value first, mlir::Value second, int64_t selector);
+  /// Byte `byte` of what `table` has for each of a word's four lowest codes.
+  mlir::Value lookUp(mlir::Value codes, llvm::ArrayRef<uint32_t> table,
+                     int64_t byte);
 
   mlir::ImplicitLocOpBuilder &b;
   Elements elements;

@@ -7,6 +7,7 @@
 
 #include "Quantizer.h"
 
+#include "../Emission/KernelEmitter.h"
 #include "Word.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -62,6 +63,8 @@ Quantizer::Divisor Quantizer::getDivisor(Value largest) {
       arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, largest, infinity);
   Value scale = divide(largest, makeF32(greatest), makeF32(1 / greatest),
                        /*corrections=*/2);
+  if (quant.getPowerOfTwo())
+    scale = roundUpToPowerOfTwo(b, scale);
   scale = arith::SelectOp::create(b, isInfinite, infinity, scale);
   // An infinite scale has the reciprocal 0; what is left over would be NaN.
   Value factor = arith::SelectOp::create(b, isInfinite, makeF32(0), scale);

@@ -7,6 +7,8 @@
 
 #include "Decode.h"
 
+#include "moec/Dialect/Moe/CodeBook.h"
+
 using namespace mlir;
 using namespace moec;
 
@@ -108,6 +110,26 @@ Value moec::decodeE2M1(KernelEmitter &emitter, Value codes) {
                   0.5);
 }
 
+/// Each bit of the code chooses among half as many numbers as the one before.
+Value moec::decodeNF4(KernelEmitter &emitter, Value codes) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  Type type = getTypeLike(codes, b.getF32Type());
+  SmallVector<Value, moe::kNF4.size()> numbers;
+  for (float number : moe::kNF4)
+    numbers.push_back(emitter.constant(type, b.getF32FloatAttr(number)));
+  for (int64_t bit = 1; numbers.size() > 1; bit *= 2) {
+    Value isSet = arith::CmpIOp::create(
+        b, arith::CmpIPredicate::ne,
+        arith::AndIOp::create(b, codes, constantLike(emitter, codes, bit)),
+        constantLike(emitter, codes, 0));
+    for (size_t i = 0; i < numbers.size() / 2; ++i)
+      numbers[i] =
+          arith::SelectOp::create(b, isSet, numbers[2 * i + 1], numbers[2 * i]);
+    numbers.truncate(numbers.size() / 2);
+  }
+  return numbers.front();
+}
+
 Value moec::decodeElements(KernelEmitter &emitter, moe::QuantAttr quant,
                            Value codes) {
   Type storage = quant.getStorage();
@@ -115,6 +137,8 @@ Value moec::decodeElements(KernelEmitter &emitter, moe::QuantAttr quant,
     return decodeE4M3(emitter, codes);
   if (isa<Float4E2M1FNType>(storage))
     return decodeE2M1(emitter, codes);
+  if (isa<moe::NF4Type>(storage))
+    return decodeNF4(emitter, codes);
   return decodeInteger(emitter, codes,
                        quant.getZeroPoint() || storage.isInteger(4));
 }

@@ -184,9 +184,10 @@ Value Quantize::getScale(ArrayRef<Value> vectors) {
   Value minBits = arith::BitcastOp::create(
       b, b.getI32Type(), emitter.f32(moe::getMinMagnitude(quant)));
   bits = arith::MaxSIOp::create(b, bits, minBits);
-  return arith::DivFOp::create(
+  Value found = arith::DivFOp::create(
       b, arith::BitcastOp::create(b, b.getF32Type(), bits),
       emitter.f32(moe::getLargestCode(quant)));
+  return quant.getPowerOfTwo() ? roundUpToPowerOfTwo(b, found) : found;
 }
 
 Value Quantize::round(Value values) {

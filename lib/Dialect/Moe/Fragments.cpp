@@ -58,6 +58,8 @@ std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
                               int64_t group, Packing packing) {
   if (isa<Float4E2M1FNType>(storage))
     return whyNotE2M1(scale, granularity, group, packing);
+  if (isa<NF4Type>(storage))
+    return "numbers of " + show(storage) + " follow no formula of their codes";
   bool isFloat = isa<Float32Type, Float16Type, BFloat16Type>(scale);
   if (granularity == Granularity::Channel && isFloat)
     return {};
@@ -108,7 +110,7 @@ QuantAttr Fragments::getQuant(QuantAttr pairs, Packing packing) {
   return QuantAttr::get(context, pairs.getStorage(), pairs.getScale(),
                         pairs.getGranularity(), pairs.getBlock(),
                         pairs.getZeroPoint(), pairs.getDynamic(), packing,
-                        Float32Type::get(context));
+                        Float32Type::get(context), /*power_of_two=*/false);
 }
 
 /// Of channels, groups have 1.

@@ -8,6 +8,7 @@
 #include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 
 #include <cmath>
 
@@ -129,14 +130,15 @@ static LogicalResult verifyBlock(EmitError emitError, Granularity granularity,
 LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                                 Granularity granularity,
                                 ArrayRef<int64_t> block, bool zeroPoint,
-                                bool dynamic, Packing packing,
-                                Type secondScale) {
+                                bool dynamic, Packing packing, Type secondScale,
+                                bool powerOfTwo) {
   bool isInteger = storage.isSignlessInteger(8) || storage.isSignlessInteger(4);
   if (!isInteger &&
-      !isa<Float8E4M3FNType, Float8E5M2Type, Float4E2M1FNType>(storage))
+      !isa<Float8E4M3FNType, Float8E5M2Type, Float4E2M1FNType, NF4Type>(
+          storage))
     return emitError() << "'storage' is " << storage
-                       << "; f8E4M3FN, f8E5M2, f4E2M1FN, i8 and i4 are "
-                          "accepted";
+                       << "; f8E4M3FN, f8E5M2, f4E2M1FN, !moe.nf4, i8 and i4 "
+                          "are accepted";
   if (!isa<Float32Type, BFloat16Type, Float16Type, Float8E8M0FNUType,
            Float8E4M3FNType>(scale))
     return emitError()
@@ -155,12 +157,21 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                           "granularity '"
                        << stringifyGranularity(granularity)
                        << "'; write 'tensor', 'token' or 'group'";
-  if (packing != Packing::None && storage.getIntOrFloatBitWidth() != 4)
+  bool isPowerOfGroup = dynamic && granularity == Granularity::Group &&
+                        isa<Float8E4M3FNType, Float8E5M2Type>(storage) &&
+                        scale.isF32();
+  if (powerOfTwo && !isPowerOfGroup)
+    return emitError() << "'power_of_two' is of the f32 scales that groups of "
+                          "floats of 8 bits find; remove it, or write 'dynamic "
+                          "= true' and 'granularity = group'";
+  constexpr int64_t halfByte = 4;
+  bool isHalfByte = getElementBits(storage) == halfByte;
+  if (packing != Packing::None && !isHalfByte)
     return emitError() << "'packing' is '" << stringifyPacking(packing)
                        << "', of elements of 4 bits, but "
                           "'storage' is "
                        << storage << "; remove it";
-  if (packing == Packing::None && storage.getIntOrFloatBitWidth() == 4)
+  if (packing == Packing::None && isHalfByte)
     return emitError() << "'storage' is " << storage
                        << ", of which two elements lie in a byte; write "
                           "'packing = pairs'";

@@ -32,10 +32,16 @@ static void printSizes(AsmPrinter &printer, ArrayRef<int64_t> sizes) {
 
 #include "dialects/Moe/MoeDialect.cpp.inc"
 #include "dialects/Moe/MoeEnums.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialects/Moe/MoeTypes.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/Moe/MoeAttrs.cpp.inc"
 
 void MoeDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "dialects/Moe/MoeTypes.cpp.inc"
+      >();
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialects/Moe/MoeAttrs.cpp.inc"

@@ -60,8 +60,13 @@ static bool isPacked(QuantAttr quant) {
   return quant.getPacking() != Packing::None;
 }
 
+int64_t getElementBits(Type storage) {
+  constexpr int64_t ofCodeBook = 4;
+  return isa<NF4Type>(storage) ? ofCodeBook : storage.getIntOrFloatBitWidth();
+}
+
 int64_t getStorageBits(QuantAttr quant) {
-  int64_t bits = quant.getStorage().getIntOrFloatBitWidth();
+  int64_t bits = getElementBits(quant.getStorage());
   return isPacked(quant) ? bits : llvm::alignTo(bits, 8);
 }
 

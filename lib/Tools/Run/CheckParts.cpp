@@ -8,6 +8,7 @@
 #include "CheckParts.h"
 
 #include "ConvertElements.h"
+#include "NestedScales.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -53,17 +54,22 @@ static std::pair<uint32_t, uint32_t> getBitsOfPositive(moert::DType dtype) {
   }
 }
 
-std::string moec::checkScales(const SafetensorsEntry &entry,
-                              moert::DType dtype) {
+std::string moec::checkScales(const SafetensorsEntry &entry, moert::DType dtype,
+                              bool haveSigns) {
   auto [least, largest] = getBitsOfPositive(dtype);
   size_t size = size_t(moert::dtypeBits(dtype)) / 8;
+  uint32_t magnitude = ~uint32_t(0);
+  if (haveSigns) {
+    least = 0;
+    magnitude >>= 33 - 8 * size;
+  }
   for (size_t i = 0; i < entry.bytes / size; ++i) {
     uint32_t bits = 0;
     std::memcpy(&bits, entry.data + i * size, size);
-    if (bits < least || bits > largest)
+    if ((bits & magnitude) < least || (bits & magnitude) > largest)
       return "has a scale of " + showElement(entry.data + i * size, dtype) +
-             " (element " + std::to_string(i) +
-             "); scales are finite and above 0";
+             " (element " + std::to_string(i) + "); scales are finite" +
+             (haveSigns ? "" : " and above 0");
   }
   return "";
 }
@@ -161,6 +167,10 @@ std::string moec::checkBeside(const CheckpointPart &part,
     return checkGroups(entry, columns, part.groupColumns);
   case PartUse::MiddleZeros:
     return checkMiddleZeros(part, entry, rows, columns);
+  case PartUse::NF4Numbers:
+    return checkNF4Numbers(entry);
+  case PartUse::NF4State:
+    return checkNF4State(part, entry, rows, columns);
   default:
     return "";
   }

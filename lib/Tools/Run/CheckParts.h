@@ -18,10 +18,10 @@
 
 namespace moec {
 
-/// Every scale is finite and above 0. `dtype` is what the elements are, which a
-/// file may call bytes.
+/// Every scale is finite and, unless they may have signs, above 0. `dtype` is
+/// what the elements are, which a file may call bytes.
 std::string checkScales(const moert::SafetensorsEntry &entry,
-                        moert::DType dtype);
+                        moert::DType dtype, bool haveSigns = false);
 
 /// A tensor of which nothing goes into the layer. `rows` and `columns` are
 /// those of the projection that the part belongs to: elements of a matrix, or

@@ -9,10 +9,12 @@
 
 #include "CheckParts.h"
 #include "ConvertElements.h"
+#include "NestedScales.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 using namespace moec;
 using moert::SafetensorsEntry;
@@ -51,7 +53,16 @@ private:
     return what.empty() ? Status::ok() : fail(what);
   }
 
-  Status check(llvm::ArrayRef<int64_t> shape, moert::DType dtype) const {
+  /// `blocks` is what ggml calls those that the elements are in.
+  Status check(llvm::ArrayRef<int64_t> shape, moert::DType dtype,
+               const std::string &blocks = "") const {
+    if (entry.blockType != blocks)
+      return fail("is of " +
+                  (entry.blockType.empty() ? moert::dtypeName(entry.dtype)
+                                           : entry.blockType) +
+                  ", expected " +
+                  (blocks.empty() ? moert::dtypeName(dtype) : blocks) +
+                  "; the layer's quantization says what its weights are");
     if (!canConvert(entry.dtype, dtype))
       return fail(std::string("dtype is ") + moert::dtypeName(entry.dtype) +
                   ", expected " + moert::dtypeName(dtype));
@@ -62,10 +73,10 @@ private:
   }
 
   /// What the elements are: bytes of a file may be scales.
-  Status checkScales() const {
+  Status checkScales(bool haveSigns = false) const {
     bool areBytes = entry.dtype == moert::DType::U8;
-    return failIfAny(
-        moec::checkScales(entry, areBytes ? tensor.dtype : entry.dtype));
+    return failIfAny(moec::checkScales(
+        entry, areBytes ? tensor.dtype : entry.dtype, haveSigns));
   }
 
   /// Rows of bytes, each of the groups of a row by itself: mxfp4 has blocks of
@@ -164,7 +175,8 @@ Status Copier::copyPart(const CheckpointPart &part, int64_t slot) {
   int64_t columns = isVector ? 1 : tensor.shape.back();
   int64_t rows =
       isVector ? tensor.shape.back() : tensor.shape[tensor.shape.size() - 2];
-  if (part.use == PartUse::Shape || part.use == PartUse::GroupOfColumn)
+  if (part.use == PartUse::Shape || part.use == PartUse::GroupOfColumn ||
+      part.use == PartUse::NF4State)
     columns = columns * 8 / part.packing.layerBits;
   if (isBeside(part.use))
     return failIfAny(checkBeside(part, entry, part.numRows, columns));
@@ -172,7 +184,11 @@ Status Copier::copyPart(const CheckpointPart &part, int64_t slot) {
   int64_t blocks = hasBlocks ? tensor.shape.front() : 1;
   moert::DType dtype = tensor.dtype;
   std::vector<int64_t> expected = {part.numRows};
-  if (part.packing) {
+  int64_t rowBytes = columns * moert::dtypeBits(tensor.dtype) / 8;
+  if (part.blocks) {
+    dtype = moert::DType::U8;
+    expected.push_back(rowBytes / part.blocks.count * part.blocks.bytes);
+  } else if (part.packing) {
     dtype = getPackedType(part.packing);
     expected = getPackedShape(part.packing, part.transposed, part.numRows,
                               columns * 8 / part.packing.layerBits);
@@ -180,16 +196,39 @@ Status Copier::copyPart(const CheckpointPart &part, int64_t slot) {
     expected.insert(part.transposed ? expected.begin() : expected.end(),
                     columns);
   }
+  if (part.isFlat)
+    expected = {std::accumulate(expected.begin(), expected.end(), int64_t(1),
+                                std::multiplies<>())};
   if (hasBlocks && part.flattened)
     expected.front() *= blocks;
   else if (hasBlocks)
     expected.insert(expected.begin(), blocks);
-  if (Status status = check(expected, dtype); !status)
+  if (Status status = check(expected, dtype, part.blocks.type); !status)
     return status;
-  if (part.use == PartUse::Scales || part.use == PartUse::InverseScales)
-    if (Status status = checkScales(); !status)
+  bool haveSigns =
+      part.use == PartUse::AnyScales || part.use == PartUse::NestedScales;
+  bool areScales = haveSigns || part.use == PartUse::Scales ||
+                   part.use == PartUse::InverseScales;
+  if (areScales && !part.blocks)
+    if (Status status = checkScales(haveSigns); !status)
       return status;
   for (int64_t block = 0; block < blocks; ++block) {
+    if (part.blocks) {
+      PartRows target = {tensor.data() + (slot + block) * rows * rowBytes,
+                         rowBytes, part.firstRow, part.rowStride, part.numRows};
+      size_t bytes = entry.bytes / size_t(blocks);
+      unpackBlocks(part.blocks, entry.data + size_t(block) * bytes, target);
+      for (int64_t row = 0; areScales && row < part.numRows; ++row) {
+        SafetensorsEntry scales = entry;
+        scales.data = target.getRow(row);
+        scales.bytes = size_t(rowBytes);
+        std::string what = moec::checkScales(scales, tensor.dtype, haveSigns);
+        if (!what.empty())
+          return fail(what + " (row " + std::to_string(row) + " of matrix " +
+                      std::to_string(block) + ")");
+      }
+      continue;
+    }
     if (part.packing) {
       PartRows target = {tensor.data() + (slot + block) * rows * columns,
                          columns, part.firstRow, part.rowStride, part.numRows};
@@ -250,6 +289,23 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
           checkpoint.find(part.name);
       if (!entry)
         return entry.status();
+      // What is not in the file as it goes in.
+      SafetensorsEntry resolved;
+      std::vector<float> scales;
+      if (part.part && part.part->use == PartUse::NestedScales) {
+        moert::Result<std::vector<float>> found =
+            readNestedScales(checkpoint, part.name);
+        if (!found)
+          return found.status();
+        scales = std::move(*found);
+        resolved = {part.name,
+                    moert::DType::F32,
+                    {int64_t(scales.size())},
+                    reinterpret_cast<const uint8_t *>(scales.data()),
+                    scales.size() * sizeof(float),
+                    /*blockType=*/""};
+        entry = &resolved;
+      }
       Copier copier(checkpoint.fileOf(part.name), **entry, *tensor);
       Status status = !part.part ? copier.copyAll()
                       : part.part->use == PartUse::LargestScale

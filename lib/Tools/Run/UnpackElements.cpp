@@ -39,10 +39,11 @@ moert::DType moec::getPackedType(const ElementPacking &packing) {
 }
 
 /// The bytes of a word are those of the row, which has its elements in the same
-/// order and width.
+/// order and width; two in a byte may have changed places.
 static void unpackAlongColumns(const ElementPacking &packing, bool transposed,
                                const uint8_t *words, const PartRows &rows) {
   int64_t wordBytes = packing.wordBits / 8;
+  bool areSwapped = packing.order.front() != 0;
   int64_t wordsOfRow =
       int64_t(llvm::divideCeil(uint64_t(rows.rowBytes), uint64_t(wordBytes)));
   for (int64_t first = 0; first < rows.numRows; first += kRowsAtOnce) {
@@ -54,8 +55,11 @@ static void unpackAlongColumns(const ElementPacking &packing, bool transposed,
         int64_t to = word * wordBytes;
         int64_t count = std::min(wordBytes, rows.rowBytes - to);
         uint8_t *result = rows.getRow(row) + to;
-        for (int64_t i = 0; i < count; ++i)
-          result[i] = uint8_t(words[at * wordBytes + i] + packing.offset);
+        for (int64_t i = 0; i < count; ++i) {
+          uint8_t byte = words[at * wordBytes + i];
+          result[i] = areSwapped ? uint8_t(byte << 4 | byte >> 4)
+                                 : uint8_t(byte + packing.offset);
+        }
       }
   }
 }
@@ -97,4 +101,29 @@ void moec::unpackElements(const ElementPacking &packing, bool transposed,
     unpackAlongRows(packing, transposed, words, rows);
   else
     unpackAlongColumns(packing, transposed, words, rows);
+}
+
+/// Neighbours of a row go side by side into a byte.
+static void copyHalves(const uint8_t *from, int64_t count, uint8_t *to) {
+  for (int64_t i = 0; i < count; ++i) {
+    // The low halves of all bytes, then the high ones.
+    int64_t half = count / 2, shift = i < half ? 0 : 4;
+    const uint8_t *pair = from + 2 * (i % half);
+    to[i] = uint8_t((pair[0] >> shift & 15) | (pair[1] >> shift & 15) << 4);
+  }
+}
+
+void moec::unpackBlocks(const BlockPacking &packing, const uint8_t *blocks,
+                        const PartRows &rows) {
+  int64_t blocksOfRow = rows.rowBytes / packing.count;
+  for (int64_t row = 0; row < rows.numRows; ++row)
+    for (int64_t block = 0; block < blocksOfRow; ++block) {
+      const uint8_t *from =
+          blocks + (row * blocksOfRow + block) * packing.bytes + packing.first;
+      uint8_t *to = rows.getRow(row) + block * packing.count;
+      if (packing.areHalves)
+        copyHalves(from, packing.count, to);
+      else
+        std::copy(from, from + packing.count, to);
+    }
 }

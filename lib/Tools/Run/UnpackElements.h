@@ -39,6 +39,10 @@ moert::DType getPackedType(const ElementPacking &packing);
 void unpackElements(const ElementPacking &packing, bool transposed,
                     const uint8_t *words, const PartRows &rows);
 
+/// The same from blocks of a GGUF file, whole ones of each row.
+void unpackBlocks(const BlockPacking &packing, const uint8_t *blocks,
+                  const PartRows &rows);
+
 } // namespace moec
 
 #endif // MOEC_LIB_TOOLS_RUN_UNPACKELEMENTS_H

@@ -66,8 +66,8 @@ LogicalResult checkStorage(LayerOp layer) {
       return success();
     return layer.emitOpError("has '")
            << name << "' = " << quant
-           << ", of which no product is made; f8E4M3FN, f4E2M1FN, i8 and i4 "
-              "can be, and what is not quantized";
+           << ", of which no product is made; f8E4M3FN, f4E2M1FN, !moe.nf4, i8 "
+              "and i4 can be, and what is not quantized";
   };
   if (failed(check("weight_quant", layer.getWeightQuantAttr())) ||
       failed(check("activation_quant", layer.getActivationQuantAttr())))
@@ -232,7 +232,8 @@ QuantizeOp LayerDecomposer::quantize(Value input, QuantAttr quant,
     quant = QuantAttr::get(b.getContext(), quant.getStorage(), quant.getScale(),
                            Granularity::Tensor, /*block=*/{},
                            /*zero_point=*/false, /*dynamic=*/false,
-                           Packing::None, /*second_scale=*/Type());
+                           Packing::None, /*second_scale=*/Type(),
+                           /*power_of_two=*/false);
   } else {
     scaleType = tensorOf(
         {type.getDimSize(0), getNumScaleColumns(quant, type.getDimSize(1))},

@@ -21,7 +21,7 @@ from .spec import LayerSpec
 CODE_DEVIATION = 64.0
 
 #: Deviations of weights in memory. Those of bytes and parts of them are all codes alike.
-_DEVIATIONS = {"fp8_e4m3": CODE_DEVIATION, "fp4_e2m1": 3.0, "int8": 74.0, "int4": 4.6}
+_DEVIATIONS = {"fp8_e4m3": CODE_DEVIATION, "fp4_e2m1": 3.0, "nf4": 0.55, "int8": 74.0, "int4": 4.6}
 
 #: Mean and deviation of zero points.
 _ZERO_POINTS = {"int8": (128.0, 24.0), "int4": (8.0, 2.0)}

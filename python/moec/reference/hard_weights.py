@@ -53,8 +53,8 @@ def _clear(spec: LayerSpec, tensors: Tensors, name: str, where: np.ndarray, rng)
     shape = chosen.shape
     if weight.zero_point:
         zeros = tensors[f"{name}_zero_point"].view(np.uint8)[..., at[0], at[1]]
-    elif weight.dtype == "int4":
-        zeros = np.full(shape, 8, np.uint8)
+    elif weight.dtype in ("int4", "nf4"):
+        zeros = np.full(shape, 8 if weight.dtype == "int4" else 7, np.uint8)
     elif weight.dtype == "int8":
         zeros = np.zeros(shape, np.uint8)
     else:

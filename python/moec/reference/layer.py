@@ -68,7 +68,7 @@ def _decoded(
             scale = np.float32(np.asarray(tensors[f"{name}_input_scale"][...])[0])
         with np.errstate(all="ignore"):
             return quantize_by(x, scale, activation.dtype) * np.float64(scale)
-    codes, scales = quantize(x, activation.columns, activation.dtype)
+    codes, scales = quantize(x, activation.columns, activation.dtype, activation.scale_dtype)
     columns = np.arange(x.shape[1]) // (activation.columns or x.shape[1])
     with np.errstate(all="ignore"):
         return codes * scales[:, columns]

@@ -65,11 +65,12 @@ def _codes(quotients: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def quantize(
-    x: np.ndarray, group: int | None = 128, dtype: str = "fp8_e4m3"
+    x: np.ndarray, group: int | None = 128, dtype: str = "fp8_e4m3", scale_dtype: str = "f32"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows as codes with the scale of every group of neighbours; both as float64.
 
-    Without a group all of a row shares one. Every step is done in f32, so that
+    Without a group all of a row shares one; of e8m0 it is the least power of two that is not
+    below. Every step is done in f32, so that
     ties and roundings are those of any implementation: the rest of the reference
     is float64.
     """
@@ -87,6 +88,11 @@ def quantize(
         # np.max and np.maximum hand NaN on.
         largest = np.max(np.abs(padded), axis=2)
         scale = np.maximum(largest, least) / _LARGEST[dtype]
+        if scale_dtype == "e8m0":
+            # 0.5 to 1, and what is infinite or NaN.
+            digits, exponents = np.frexp(scale)
+            powers = np.ldexp(np.float32(1), exponents - (digits == 0.5))
+            scale = np.where(np.isfinite(scale), powers, scale)
         codes = _codes(padded / scale[:, :, None], dtype)
     codes = codes.reshape(rows, groups * group)[:, :width]
     return codes.astype(np.float64), scale.astype(np.float64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .fields import Fields, SpecError
 
-WEIGHT_DTYPES = ("fp8_e4m3", "fp8_e5m2", "fp4_e2m1", "int8", "int4")
+WEIGHT_DTYPES = ("fp8_e4m3", "fp8_e5m2", "fp4_e2m1", "nf4", "int8", "int4")
 ACTIVATION_DTYPES = ("fp8_e4m3", "int8", "fp8_e5m2")
 SCALE_DTYPES = ("f32", "bf16", "f16", "e8m0", "e4m3")
 
@@ -30,7 +30,7 @@ class Operand:
     @property
     def in_pairs(self) -> bool:
         """Whether two neighbours share a byte."""
-        return self.dtype in ("fp4_e2m1", "int4")
+        return self.dtype in ("fp4_e2m1", "nf4", "int4")
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,9 @@ SHORT_NAMES = {
     "mxfp4": Quantization(Operand("fp4_e2m1", "group", 1, 32, "e8m0")),
     "nvfp4": Quantization(
         Operand("fp4_e2m1", "group", 1, 16, "e4m3", global_scale=True)
+    ),
+    "mxfp8": Quantization(
+        Operand("fp8_e4m3", "group", 1, 32, "e8m0"), Operand("fp8_e4m3", "group", 1, 32, "e8m0")
     ),
 }
 
@@ -127,15 +130,19 @@ def _operand(fields: Fields, granularities, is_activation: bool) -> Operand:
     dtypes = ACTIVATION_DTYPES if is_activation else WEIGHT_DTYPES
     dtype = fields.choice("dtype", dtypes, required=True)
     granularity, rows, columns = _scale(fields, granularities)
-    static, scale_dtype, zero_point, global_scale = False, "f32", False, False
+    static, zero_point, global_scale = False, False, False
+    scale_dtype = fields.choice("scale_dtype", SCALE_DTYPES, "f32")
     if is_activation:
         static = fields.boolean("static")
     else:
-        scale_dtype = fields.choice("scale_dtype", SCALE_DTYPES, "f32")
         zero_point = fields.boolean("zero_point")
         global_scale = fields.boolean("global_scale")
     if is_activation and (dtype, granularity) == ("int8", "group"):
         raise SpecError(f"field '{fields.name('scale')}': int8 has 'tensor' and 'token'")
+    if is_activation and (scale_dtype, granularity) not in (("f32", granularity), ("e8m0", "group")):
+        raise SpecError(
+            f"field '{fields.name('scale_dtype')}': activations have 'f32', groups 'e8m0' too"
+        )
     if static and granularity != "tensor":
         raise SpecError(f"field '{fields.name('static')}': needs the scale 'tensor'")
     if zero_point and dtype not in ("int8", "int4"):

@@ -105,7 +105,7 @@ def has_halves(spec: LayerSpec, name: str) -> bool:
 _SCALE_TENSORS = {
     "f32": "f32", "bf16": "bf16", "f16": "f16", "e8m0": "f8e8m0", "e4m3": "f8e4m3",
 }
-_STORAGE_TENSORS = {"fp8_e4m3": "f8e4m3", "fp4_e2m1": "i8", "int8": "i8", "int4": "i8"}
+_STORAGE_TENSORS = {"fp8_e4m3": "f8e4m3", "fp4_e2m1": "i8", "nf4": "i8", "int8": "i8", "int4": "i8"}
 
 
 def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:

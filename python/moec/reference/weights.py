@@ -16,6 +16,14 @@ from .spec import LayerSpec
 E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 E2M1 = np.concatenate([E2M1, -E2M1])
 
+#: Numbers of the codes of nf4, as QLoRA's appendix E lists them.
+NF4 = np.array([
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
+    -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0,
+    0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+], np.float32).astype(np.float64)
+
 #: What a stored 0 to 15 of int4 counts from.
 _INT4_OFFSET = 8.0
 
@@ -34,6 +42,8 @@ def elements(stored: np.ndarray, weight: Operand) -> np.ndarray:
         return stored.astype(np.float64)
     if weight.dtype == "fp4_e2m1":
         return E2M1[unpack_pairs(stored)]
+    if weight.dtype == "nf4":
+        return NF4[unpack_pairs(stored)]
     if weight.dtype == "int4":
         offset = 0.0 if weight.zero_point else _INT4_OFFSET
         return unpack_pairs(stored).astype(np.float64) - offset

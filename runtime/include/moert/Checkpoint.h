@@ -25,10 +25,10 @@ using CheckpointIndex = std::map<std::string, std::string>;
 /// that would lie outside the folder; messages say where.
 Result<CheckpointIndex> parseCheckpointIndex(const char *text, size_t bytes);
 
-/// The tensors of one safetensors file, or of a folder that keeps them in
-/// several. With an index a file is opened, and verified, when the first of its
-/// tensors is asked for: of a model's many files, those that hold one layer are
-/// enough. Not to be used by several threads at once.
+/// The tensors of one file, safetensors or GGUF, or of a folder that keeps them
+/// in several. With an index a file is opened, and verified, when the first of
+/// its tensors is asked for: of a model's many files, those that hold one layer
+/// are enough. Not to be used by several threads at once.
 class Checkpoint {
 public:
   /// A file, or a folder with `model.safetensors.index.json`, else
@@ -38,6 +38,9 @@ public:
 
   /// What `open` was given.
   const std::string &path() const { return openedPath; }
+
+  /// Whether it is a GGUF file, whose tensors have names of their own.
+  bool isGguf() const;
 
   /// The names of all tensors, in alphabetical order, each with a number of its
   /// file.

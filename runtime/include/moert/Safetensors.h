@@ -28,10 +28,13 @@ struct SafetensorsEntry {
   /// Within the file's mapping; aligned to no more than the writer cared for.
   const uint8_t *data = nullptr;
   size_t bytes = 0;
+  /// What ggml calls the blocks that elements of a GGUF file are in ("q8_0");
+  /// empty for elements that are not.
+  std::string blockType;
 };
 
-/// A verified safetensors file. Its data are mapped, so a tensor that nobody
-/// looks at is never read.
+/// A verified safetensors file, or one of another format (Gguf.h). Its data are
+/// mapped, so a tensor that nobody looks at is never read.
 class SafetensorsFile {
 public:
   /// Maps and verifies a file: header length, JSON, known dtypes, shapes that
@@ -43,6 +46,13 @@ public:
   /// messages, and `data` outlives the result.
   static Result<SafetensorsFile> fromMemory(const void *data, size_t bytes,
                                             const std::string &name);
+
+  /// Tensors that another format's reader has verified, with different names.
+  static SafetensorsFile
+  fromEntries(std::vector<SafetensorsEntry> entries,
+              std::map<std::string, std::string> metadata);
+  /// Keeps alive what the data are in.
+  void keep(std::shared_ptr<const void> owner) { mapping = std::move(owner); }
 
   /// In the order of the data.
   const std::vector<SafetensorsEntry> &entries() const { return tensors; }

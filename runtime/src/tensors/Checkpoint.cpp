@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Checkpoint.h"
+#include "moert/Gguf.h"
 
 #include "../support/MappedFile.h"
 
@@ -25,6 +26,7 @@ static constexpr size_t kMaxIndexBytes = 256'000'000;
 
 static constexpr char kIndexName[] = "model.safetensors.index.json";
 static constexpr char kSuffix[] = ".safetensors";
+static constexpr char kGgufSuffix[] = ".gguf";
 
 static bool isFolder(const std::string &path) {
   struct stat info;
@@ -69,9 +71,13 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
   return checkpoint;
 }
 
+bool Checkpoint::isGguf() const { return endsWith(openedPath, kGgufSuffix); }
+
 /// Takes a file as it is, with all of its tensors.
 Status Checkpoint::openFile(const std::string &path) {
-  Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  Result<SafetensorsFile> file = endsWith(path, kGgufSuffix)
+                                     ? openGguf(path)
+                                     : SafetensorsFile::open(path);
   if (!file)
     return file.status();
   for (const SafetensorsEntry &entry : file->entries()) {
@@ -127,12 +133,15 @@ Status Checkpoint::openFolder() {
       if (Status status = openFile(join(openedPath, name)); !status)
         return status;
     } else if (endsWith(name, ".bin") || endsWith(name, ".pt") ||
-               endsWith(name, ".pth") || endsWith(name, ".gguf")) {
+               endsWith(name, ".pth") || endsWith(name, kGgufSuffix)) {
       other = name;
     }
   }
   if (!shards.empty())
     return Status::ok();
+  if (endsWith(other, kGgufSuffix))
+    return notFound(openedPath + ": holds no safetensors; to read '" + other +
+                    "', give the file's own path");
   return notFound(openedPath + ": holds no weights that are read, which are " +
                   kIndexName + " and its files, or *" + kSuffix +
                   (other.empty() ? ""

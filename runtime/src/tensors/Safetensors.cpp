@@ -90,7 +90,8 @@ Result<SafetensorsFile> SafetensorsFile::fromMemory(const void *data,
     file.index[entry.name] = file.tensors.size();
     file.tensors.push_back({std::move(entry.name), entry.dtype,
                             std::move(entry.shape), base + entry.begin,
-                            static_cast<size_t>(*size)});
+                            static_cast<size_t>(*size),
+                            /*blockType=*/""});
   }
   if (covered != dataBytes)
     return fail("the tensors cover " + std::to_string(covered) + " of " +
@@ -106,7 +107,18 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
   Result<SafetensorsFile> file =
       fromMemory(mapped->data(), mapped->bytes(), path);
   if (file)
-    file->mapping = mapped->share();
+    file->keep(mapped->share());
+  return file;
+}
+
+SafetensorsFile
+SafetensorsFile::fromEntries(std::vector<SafetensorsEntry> entries,
+                             std::map<std::string, std::string> metadata) {
+  SafetensorsFile file;
+  file.tensors = std::move(entries);
+  file.metadataMap = std::move(metadata);
+  for (size_t i = 0; i < file.tensors.size(); ++i)
+    file.index[file.tensors[i].name] = i;
   return file;
 }
 

@@ -35,7 +35,9 @@ module @layout attributes {test.values = {
 // CHECK-SAME: block = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>
 // CHECK-SAME: channel = #moe.quant<storage = f8E5M2, scale = bf16, granularity = channel>
 // CHECK-SAME: group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
+// CHECK-SAME: nf4 = #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64], packing = pairs>
 // CHECK-SAME: packed = #moe.quant<storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], packing = pairs, second_scale = f32>
+// CHECK-SAME: power = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true, power_of_two = true>
 // CHECK-SAME: tensor = #moe.quant<storage = i8, scale = f32, granularity = tensor>
 // CHECK-SAME: token = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
 // CHECK-SAME: zero_point = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 64], zero_point = true, packing = pairs>
@@ -43,6 +45,9 @@ module @quant attributes {test.values = {
   block = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>,
   channel = #moe.quant<storage = f8E5M2, scale = bf16, granularity = channel>,
   group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>,
+  nf4 = #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64], packing = pairs>,
+  power = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true,
+                     power_of_two = true>,
   packed = #moe.quant<storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], packing = pairs,
                       second_scale = f32>,
   tensor = #moe.quant<storage = i8, scale = f32, granularity = tensor, dynamic = false>,

@@ -65,7 +65,7 @@ module attributes {test.a = #moe.routing<top_k = 2, renormalize = true, renormal
 
 // -----
 
-// expected-error@+1 {{'storage' is 'f32'; f8E4M3FN, f8E5M2, f4E2M1FN, i8 and i4 are accepted}}
+// expected-error@+1 {{'storage' is 'f32'; f8E4M3FN, f8E5M2, f4E2M1FN, !moe.nf4, i8 and i4 are accepted}}
 module attributes {test.a = #moe.quant<storage = f32, scale = f32, granularity = tensor>} {}
 
 // -----
@@ -162,3 +162,18 @@ func.func private @f() attributes {q = #moe.quant<storage = f4E2M1FN, scale = f8
 
 // expected-error@+1 {{'second_scale' is a factor of the scales of groups or blocks, of which granularity 'channel' has none; remove it}}
 func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel, second_scale = f32>}
+
+// -----
+
+// expected-error@+1 {{'storage' is '!moe.nf4', of which two elements lie in a byte; write 'packing = pairs'}}
+func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64]>}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'fragments', but numbers of '!moe.nf4' follow no formula of their codes; write 'packing = pairs'}}
+func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f32, granularity = channel, packing = fragments, second_scale = f32>}
+
+// -----
+
+// expected-error@+1 {{'power_of_two' is of the f32 scales that groups of floats of 8 bits find; remove it, or write 'dynamic = true' and 'granularity = group'}}
+func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true, power_of_two = true>}

@@ -21,6 +21,8 @@
 
 #include "dialects/Moe/MoeDialect.h.inc"
 #include "dialects/Moe/MoeEnums.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialects/Moe/MoeTypes.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "dialects/Moe/MoeAttrs.h.inc"
 #define GET_OP_CLASSES

@@ -45,6 +45,9 @@ int64_t getScaleColumn(QuantAttr quant, int64_t element);
 /// scales.
 int64_t getCommonColumns(QuantAttr a, QuantAttr b);
 
+/// Bits of an element of a storage.
+int64_t getElementBits(mlir::Type storage);
+
 /// Bits that an element takes in memory: 4 where two lie in a byte, else those
 /// of whole bytes.
 int64_t getStorageBits(QuantAttr quant);

@@ -337,9 +337,9 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
   auto quantize = cast<tile::QuantizeOp>(op);
   auto input = cast<MemRefType>(quantize.getInput().getType());
   Quantize shape(quantize, config);
-  if (!shape.areRows() && shape.size != Quantize::kGroup)
-    return "scales are of other than " + number(Quantize::kGroup) +
-           " neighbours, which a part of a warp quantizes, or whole rows";
+  if (!shape.areRows() && !Quantize::isGroup(shape.size))
+    return "scales are of other than 32, 64 or 128 neighbours, which a part of "
+           "a warp quantizes, or whole rows";
   if (std::string reason = needsLanes(shape.lanes, input); !reason.empty())
     return reason;
   if (shape.areRows()) {
@@ -350,7 +350,7 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
                      " of whole rows; give the " + number(atOnce) +
                      " elements that threads take at once";
   }
-  int64_t step = shape.getGroupsAtOnce() * Quantize::kGroup;
+  int64_t step = shape.getGroupsAtOnce() * shape.size;
   constexpr int64_t maxSteps = 8;
   if (shape.panel > 0 && shape.panel % step == 0 &&
       shape.panel <= maxSteps * step)
@@ -373,7 +373,7 @@ tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
   if (shape.areRows())
     return makePanel(Quantize::kThreads * lanes);
   int64_t steps = std::max<int64_t>(vectors / shape.getVectors(), 1);
-  return makePanel(steps * shape.getGroupsAtOnce() * Quantize::kGroup);
+  return makePanel(steps * shape.getGroupsAtOnce() * shape.size);
 }
 
 /// No more CTAs than fit at once: of the rows that there may be, a rank of

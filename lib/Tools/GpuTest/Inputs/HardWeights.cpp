@@ -43,8 +43,7 @@ class Weight {
 public:
   Weight(Hard &hard, llvm::StringRef name, Status &status)
       : quantization(hard.spec.getQuantization(name)->weight),
-        isInPairs(quantization.storage == StorageType::Fp4E2M1 ||
-                  quantization.storage == StorageType::Int4),
+        isInPairs(getElementBits(quantization.storage) < 8),
         hasHalves(name.ends_with("w13") && hard.spec.isGated() &&
                   hard.spec.gateUpOrder != GateUpOrder::Interleaved),
         elements(load(hard, name.str(), status)),
@@ -104,6 +103,8 @@ private:
       return 0;
     case StorageType::Int4:
       return 8;
+    case StorageType::NF4:
+      return 7;
     default:
       return draw.below(2) == 0 ? 0 : isInPairs ? 0x8 : 0x80;
     }

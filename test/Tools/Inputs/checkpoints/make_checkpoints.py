@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Makes the small quantized checkpoints of this folder with the tools that publish such.
 
-  python -m venv V; V/bin/pip install compressed-tensors nvidia-modelopt requests omegaconf pulp scipy
+  python -m venv V; V/bin/pip install compressed-tensors nvidia-modelopt bitsandbytes requests omegaconf pulp scipy
   pip download --no-deps --no-binary :all: autoawq gptqmodel; tar xzf ...
   V/bin/python make_checkpoints.py AUTOAWQ-SOURCE GPTQMODEL-SOURCE
 
@@ -32,7 +32,7 @@ MODULES = {"gate_proj": (WIDTH, HIDDEN), "up_proj": (WIDTH, HIDDEN), "down_proj"
 EXPECTED = ["experts.0.gate_proj", "experts.1.up_proj", "experts.1.down_proj"]
 
 
-def write(name, dtype, quantization, pack):
+def write(name, dtype, quantization, pack, width=WIDTH):
     """pack(weight) gives the tensors of a module and its dequantized matrix."""
     generator = torch.Generator().manual_seed(len(name))
     folder = HERE / name
@@ -41,6 +41,7 @@ def write(name, dtype, quantization, pack):
     tensors["model.layers.0.mlp.gate.weight"] = torch.randn(EXPERTS, HIDDEN, generator=generator).to(dtype)
     for expert in range(EXPERTS):
         for module, shape in MODULES.items():
+            shape = [width if size == WIDTH else size for size in shape]
             own = f"experts.{expert}.{module}"
             packed, matrix = pack(torch.randn(*shape, generator=generator) / 8, generator)
             for suffix, tensor in packed.items():
@@ -49,7 +50,7 @@ def write(name, dtype, quantization, pack):
                 expected[own] = matrix.to(torch.float16).contiguous()
     config = {
         "model_type": "qwen3_moe", "hidden_size": HIDDEN, "num_experts": EXPERTS, "num_experts_per_tok": 1,
-        "moe_intermediate_size": WIDTH, "num_hidden_layers": 1, "hidden_act": "silu", "norm_topk_prob": True,
+        "moe_intermediate_size": width, "num_hidden_layers": 1, "hidden_act": "silu", "norm_topk_prob": True,
         "torch_dtype": str(dtype).removeprefix("torch."), "quantization_config": quantization,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
@@ -77,7 +78,7 @@ def compressed(name, form, weights, inputs=None, scale_dtype=torch.bfloat16):
         if form == "nvfp4-pack-quantized":
             state["weight_global_scale"] = torch.rand(1, generator=generator) * 100 + 100
             scale = (scale * 300).to(torch.float8_e4m3fn).to(torch.bfloat16)
-        elif form == "mxfp4-pack-quantized":
+        elif form in ("mxfp4-pack-quantized", "mxfp8-quantized"):
             scale = torch.exp2(torch.round(torch.log2(scale * 4)))
         state["weight_scale"] = scale.to(scale_dtype)
         state["weight_zero_point"] = torch.zeros(*grid, dtype=torch.int8)
@@ -94,6 +95,24 @@ def compressed(name, form, weights, inputs=None, scale_dtype=torch.bfloat16):
         "quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed", "ignore": ["lm_head"],
         "kv_cache_scheme": None, "config_groups": {"group_0": scheme.model_dump(mode="json")},
     }, pack)
+
+
+def bitsandbytes(name, nested, width):
+    from bitsandbytes import functional
+
+    def pack(weight, generator):
+        # A block of zeros has the largest magnitude 0.
+        weight[0, :64] = 0
+        packed, state = functional.quantize_4bit(weight, blocksize=64, quant_type="nf4", compress_statistics=nested)
+        beside = {f"weight.{key}": value for key, value in state.as_dict(packed=True).items()}
+        return {"weight": packed} | beside, functional.dequantize_4bit(packed, state)
+
+    write(name, torch.bfloat16, {
+        "quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False, "_load_in_4bit": True,
+        "_load_in_8bit": False, "bnb_4bit_compute_dtype": "bfloat16", "bnb_4bit_quant_storage": "uint8",
+        "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": nested, "llm_int8_enable_fp32_cpu_offload": False,
+        "llm_int8_has_fp16_weight": False, "llm_int8_skip_modules": ["lm_head", "mlp.gate"], "llm_int8_threshold": 6.0,
+    }, pack, width)
 
 
 def modelopt(name):
@@ -197,6 +216,12 @@ def main(awq_source, gptq_source):
     fp4 = {"num_bits": 4, "type": "float"}
     compressed("ct-nvfp4", "nvfp4-pack-quantized", fp4 | {"strategy": "tensor_group", "group_size": 16})
     compressed("ct-mxfp4", "mxfp4-pack-quantized", fp4 | {"strategy": "group", "group_size": 32})
+    mx = {"num_bits": 8, "type": "float", "strategy": "group", "group_size": 32}
+    compressed("ct-mxfp8", "mxfp8-quantized", mx | {"scale_dtype": torch.uint8},
+               mx | {"dynamic": True, "scale_dtype": torch.uint8})
+    bitsandbytes("bnb-nf4", False, 64)
+    # Two blocks of scales.
+    bitsandbytes("bnb-nf4-nested", True, 320)
     modelopt("modelopt-nvfp4")
     gptq("gptq-int4", gptq_source, 4, 32, True)
     gptq("gptq-int4-zeros", gptq_source, 4, 32, False)

@@ -87,7 +87,7 @@ Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
   // Groups past the end read the last one, and write nothing.
   Value last = arith::SubIOp::create(b, groups, emitter.index(1));
   Value safe = emitter.min(group, last);
-  if (shape.columns % shape.kGroup == 0) {
+  if (shape.columns % shape.size == 0) {
     // The list is in the order of memory: one row of all groups.
     share.row = emitter.index(0);
     share.number = safe;
@@ -101,10 +101,9 @@ Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
   for (int64_t i = 0; i < shape.getVectors(); ++i) {
     Value inGroup = emitter.add(emitter.mul(lane, shape.lanes),
                                 i * shape.getLanes() * shape.lanes);
-    Value column =
-        emitter.add(emitter.mul(share.number, shape.kGroup), inGroup);
+    Value column = emitter.add(emitter.mul(share.number, shape.size), inGroup);
     Value inside;
-    if (shape.columns % shape.kGroup) {
+    if (shape.columns % shape.size) {
       // A vector is inside or outside of the row, whose length it divides.
       inside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column,
                                      emitter.index(shape.columns));

@@ -1,0 +1,124 @@
+//===- GgufNames.cpp - names and blocks in GGUF files -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Source: gguf/constants.py of ggml's Python package, ggml-common.h. A tensor
+// has all experts, and in blocks the scales too.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GgufNames.h"
+
+#include "Packings.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+
+namespace moec {
+
+namespace {
+
+/// A block of ggml: a scale, then the elements.
+struct Block {
+  StringLiteral name;
+  StorageType storage;
+  ScaleType scale;
+  int64_t elements, scaleBytes, elementBytes;
+};
+
+constexpr Block kBlocks[] = {
+    {"q4_0", StorageType::Int4, ScaleType::F16, 32, 2, 16},
+    {"q8_0", StorageType::Int8, ScaleType::F16, 32, 2, 32},
+    {"mxfp4", StorageType::Fp4E2M1, ScaleType::E8M0, 32, 1, 16},
+};
+
+const Block *findBlock(const OperandQuantization &weight) {
+  const auto *block = llvm::find_if(kBlocks, [&](const Block &one) {
+    OperandQuantization expected;
+    expected.storage = one.storage;
+    expected.scale = one.scale;
+    expected.granularity = Granularity::Group;
+    expected.blockRows = 1;
+    expected.blockColumns = one.elements;
+    return weight == expected;
+  });
+  return block == std::end(kBlocks) ? nullptr : block;
+}
+
+/// Names of what a tensor of the layer has: one, or gate and up.
+struct Names {
+  StringLiteral tensor, first, second = "";
+};
+
+constexpr Names kNames[] = {
+    {"gate.weight", "ffn_gate_inp.weight"},
+    {"gate.bias", "ffn_gate_inp.bias"},
+    {"gate.selection_bias", "exp_probs_b.bias"},
+    {"experts.w13", "ffn_gate_exps.weight", "ffn_up_exps.weight"},
+    {"experts.w13_bias", "ffn_gate_exps.bias", "ffn_up_exps.bias"},
+    {"experts.w2", "ffn_down_exps.weight"},
+    {"experts.w2_bias", "ffn_down_exps.bias"},
+    {"shared_experts.w13", "ffn_gate_shexp.weight", "ffn_up_shexp.weight"},
+    {"shared_experts.w2", "ffn_down_shexp.weight"},
+    {"shared_experts.gate", "ffn_gate_inp_shexp.weight"},
+};
+
+} // namespace
+
+std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
+                                         const TensorInfo &tensor) {
+  StringRef name = tensor.name;
+  const std::optional<QuantizationSpec> &quantization =
+      spec.getQuantization(name);
+  CheckpointPart part;
+  Projection projection = Projection::Weight;
+  if (quantization && !name.ends_with("_bias")) {
+    projection = takePlane(name);
+    const Block *block = findBlock(quantization->weight);
+    bool isScale = projection == Projection::Scale;
+    if (!block || (projection != Projection::Weight && !isScale))
+      return {};
+    part.blocks.type = block->name.str();
+    part.blocks.bytes = block->scaleBytes + block->elementBytes;
+    part.blocks.first = isScale ? 0 : block->scaleBytes;
+    part.blocks.count = isScale ? block->scaleBytes : block->elementBytes;
+    part.blocks.areHalves = !isScale && getElementBits(block->storage) < 8;
+    // Scales of q4_0 have the sign of the largest element.
+    if (isScale)
+      part.use = block->scale == ScaleType::E8M0 ? PartUse::Scales
+                                                 : PartUse::AnyScales;
+  }
+  const auto *names = llvm::find_if(
+      kNames, [&](const Names &one) { return one.tensor == name; });
+  if (names == std::end(kNames))
+    return {};
+  size_t rank = tensor.shape.size();
+  bool isVector = rank == 1 || name.ends_with("_bias");
+  part.numRows = isVector ? tensor.shape.back() : tensor.shape[rank - 2];
+  if (names->second.empty() || !spec.isGated()) {
+    part.name = (names->second.empty() ? names->first : names->second).str();
+    return {{part}};
+  }
+  CheckpointPart up = part;
+  part.name = names->first.str();
+  up.name = names->second.str();
+  part.numRows = up.numRows = part.numRows / 2;
+  switch (spec.gateUpOrder) {
+  case GateUpOrder::GateUp:
+    up.firstRow = up.numRows;
+    break;
+  case GateUpOrder::UpGate:
+    part.firstRow = part.numRows;
+    break;
+  case GateUpOrder::Interleaved:
+    up.firstRow = 1;
+    part.rowStride = up.rowStride = 2;
+    break;
+  }
+  return {{part, up}};
+}
+
+} // namespace moec

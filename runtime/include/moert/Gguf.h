@@ -1,0 +1,31 @@
+//===- Gguf.h - read GGUF files ---------------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_GGUF_H
+#define MOERT_GGUF_H
+
+#include "moert/Safetensors.h"
+
+namespace moert {
+
+/// Maps and verifies a file of ggml's format GGUF, version 2 or 3, little
+/// endian, as a whole model: magic, counts, keys, types, shapes, and offsets
+/// that lie in the data without overlap. A failure names the file and the
+/// field. Shapes have the order of safetensors, the contracted dimension last;
+/// of a tensor in blocks (`blockType`) the last size is in bytes, and elements
+/// are U8. Strings and numbers of the metadata are kept as text, arrays are
+/// passed over.
+Result<SafetensorsFile> openGguf(const std::string &path);
+
+/// The same for a file held in memory; `name` stands for the path in messages,
+/// and `data` outlives the result.
+Result<SafetensorsFile> readGguf(const void *data, size_t bytes,
+                                 const std::string &name);
+
+} // namespace moert
+
+#endif // MOERT_GGUF_H
