@@ -8,6 +8,8 @@ more than it does. docs/coverage.md counts them.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from heapq import heapify, heappop, heappush
 from itertools import combinations
 
 from cases import Case
@@ -186,26 +188,50 @@ def features(case: Case) -> set[tuple[str, str]]:
     return tags
 
 
+def pairs(case: Case, section: str = "") -> set[tuple]:
+    """Pairs of features of a case; with a section, those of which one is of that section."""
+    return {pair for pair in combinations(sorted(features(case)), 2)
+            if section in ("", pair[0][0], pair[1][0])}
+
+
+def cover(elements: dict[Hashable, set], costs: dict[Hashable, float], seen: set) -> list[Hashable]:
+    """Keys whose elements, with those in `seen`, are all that there are: one after the other, that which adds most
+    for what it costs."""
+    seen, kept = set(seen), []
+    # What a key adds becomes less only.
+    heap = [(-len(found) / costs[key], index, key) for index, (key, found) in enumerate(elements.items())]
+    heapify(heap)
+    while heap:
+        _, index, key = heappop(heap)
+        item = (-len(elements[key] - seen) / costs[key], index, key)
+        if item[0] == 0:
+            continue
+        if heap and item > heap[0]:
+            heappush(heap, item)
+            continue
+        kept.append(key)
+        seen |= elements[key]
+    return kept
+
+
 def covering(cases: list[Case], section: str = "") -> list[Case]:
     """Cases that have every pair of features that any of them has, in their order; with a section, every pair of
-    which one is of that section.
-
-    Those of most features come first, of as many those that are multiplied soonest.
-    """
-    tags = {case.name: features(case) for case in cases}
-    seen: set[tuple] = set()
-    kept = set()
-    for case in sorted(cases, key=lambda case: (-len(tags[case.name]), multiplications(case))):
-        pairs = {pair for pair in combinations(sorted(tags[case.name]), 2)
-                 if section in ("", pair[0][0], pair[1][0])}
-        if not pairs <= seen:
-            seen |= pairs
-            kept.add(case.name)
-    return [case for case in cases if case.name in kept]
+    which one is of that section."""
+    elements = {case.name: pairs(case, section) for case in cases}
+    kept = cover(elements, {case.name: cost(case) for case in cases}, set())
+    return [case for case in cases if case.name in set(kept)]
 
 
 def multiplications(case: Case) -> int:
-    """Multiplications of the routed experts and the router: what a run costs."""
+    """Multiplications of the routed experts and the router."""
     spec = LayerSpec.from_json(case.model)
     expert = (spec.first_rows(1) + 1) * spec.intermediate_size * spec.width
     return case.tokens * (spec.top_k * expert + spec.num_routes * spec.hidden_size)
+
+
+def cost(case: Case) -> float:
+    """About how many seconds a case takes on the simulator, compiled and under four schedules."""
+    spec = LayerSpec.from_json(case.model)
+    # Quantized products of f32 are multiplied without tensor cores.
+    slowness = 3 if spec.dtype == "f32" and spec.quantizations else 1
+    return 0.8 + slowness * multiplications(case) / 800_000 + spec.num_experts / 1000

@@ -11,10 +11,11 @@ import subprocess
 import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 from cases import CASES, Case
-from features import DTYPES, covering, features
+from features import DTYPES, cost, cover, features, pairs
 from runs import ALL_CASES, TIMEOUT, binary
 
 from moec.reference import LayerSpec
@@ -37,31 +38,28 @@ WHOLE = {
     "conformance_33_2048_128_8_6", "conformance_1_2048_128_8_2", "fp8_conformance_2048_128_128_8_6",
     "gpt_oss_mxfp4_16_320_2880_8", "gpt_oss_mxfp4_2_2880_320_8",
 }
-#: Cases that alone have kernels of some schedule and dtype, or some tile.
+#: Cases that alone have kernels of some schedule and dtype, on either target.
 ALONE = {
     "weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64",
     "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90",
 }
 
 
-def _share_out(cases: list[Case]) -> list[tuple[str, Case]]:
-    """Cases with the targets that they are simulated for: one after the other, and each that a feature of the
-    case or its tiles would be missed on."""
-    seen: dict[str, set] = {target: set() for target in TARGETS}
-    shared = []
-    for index, case in enumerate(cases):
-        tags = features(case)
-        for target in TARGETS:
-            if target == TARGETS[index % 2] or case.name in WHOLE | ALONE or not tags <= seen[target]:
-                shared.append((target, case))
-                seen[target] |= tags
-    return sorted(shared, key=lambda pair: pair[0])
+def _every_change() -> list[tuple[str, Case]]:
+    elements, costs = {}, {}
+    for target in TARGETS:
+        for case in CASES:
+            of_target = {(target, feature) for feature in features(case)}
+            elements[target, case.name] = pairs(case, "entry and dtype") | of_target
+            costs[target, case.name] = cost(case)
+    pinned = {("sm_90a", name) for name in WHOLE} | {(target, name) for name in ALONE for target in TARGETS}
+    kept = pinned.union(cover(elements, costs, set().union(*(elements[key] for key in pinned))))
+    return [(target, case) for target in TARGETS for case in CASES if (target, case.name) in kept]
 
 
-#: What every change simulates: each feature with each entry and dtype that a case has it with on one of the targets,
-#: each feature on all, and each tile. (The CPU has every pair of features, test_numeric.py.)
-_COVERING = {case.name for case in covering(CASES, "entry and dtype")}
-EVERY_CHANGE = _share_out([case for case in CASES if case.name in _COVERING | WHOLE | ALONE])
+#: What every change simulates, by target: each feature with each entry and dtype that a case has it with on one of
+#: the targets, each feature on all, each schedule and each tile. (The CPU has every pair of features, test_numeric.py.)
+EVERY_CHANGE = _every_change()
 SIMULATED = [(target, case) for target in TARGETS for case in CASES] if ALL_CASES else EVERY_CHANGE
 
 #: Cases by target, schedule and dtype of the layer.
@@ -151,4 +149,19 @@ def count_cases(cases: list[tuple[str, Case]]) -> Counts:
 
 
 def never_chosen(counts: Counts) -> list[str]:
-    return [", ".join(key) for key, count in counts.items() if count == 0]
+    """What has no case in the counts, with cases to add to ALONE."""
+    return [f"{', '.join(key)}: {suggest(*key)}" for key, count in counts.items() if count == 0]
+
+
+def suggest(target: str, schedule: str, dtype: str) -> str:
+    """Says which cases have kernels of a schedule, the first few that are found."""
+    cases = [case for case in sorted(CASES, key=cost) if LayerSpec.from_json(case.model).dtype == dtype]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+
+        def has(case: Case) -> bool:
+            path.write_text(json.dumps(case.model))
+            return schedule in chosen(path, target, for_tokens(case))
+
+        names = [case.name for case in islice(filter(has, cases), 3)]
+    return f"ALONE lacks {' or '.join(names)}" if names else "no case has it"

@@ -1,16 +1,19 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The levels above the kernels, executed on the inputs of the numeric cases.
+"""The levels above the kernels, executed on the inputs of numeric cases: those with each feature with each entry and
+dtype (every night, all).
 
 The first level that disagrees with the reference names the passes to look at.
 """
 
 import pytest
 from cases import CASES, CPU_CASES
-from features import multiplications
+from features import covering, multiplications
+from runs import ALL_CASES
 
 # The interpreter works on one f32 at a time.
 LARGEST = 2_000_000
+SMALL = [case for case in CASES + CPU_CASES if multiplications(case) <= LARGEST]
 
 PASSES = {
     "moe": "the importer or moe-decompose",
@@ -20,9 +23,7 @@ PASSES = {
 
 
 @pytest.mark.parametrize(
-    "case",
-    [case for case in CASES + CPU_CASES if multiplications(case) <= LARGEST],
-    ids=lambda case: case.name,
+    "case", SMALL if ALL_CASES else covering(SMALL, "entry and dtype"), ids=lambda case: case.name
 )
 def test_levels(case, runs):
     for level, passes in PASSES.items():

@@ -30,13 +30,12 @@ const char *const kTargets[] = {"sm_80", "sm_90a"};
 
 /// Next to every type of input that is not quantized, in all orders.
 TEST(GpuFormats, Fp4) {
-  for (std::string target : kTargets)
-    for (std::string element : {"bf16", "f16", "f32"})
-      for (const Format &weight : {kMxfp4, kNvfp4}) {
-        for (std::string order : {"gate_up", "up_gate", "interleaved"})
-          runProduct({kPlain, weight, element, 288, 72, order, true}, target);
-        runProduct({kPlain, weight, element, 96, 40, "", false}, target);
-      }
+  for (std::string element : {"bf16", "f16", "f32"})
+    for (const Format &weight : {kMxfp4, kNvfp4}) {
+      for (std::string order : {"gate_up", "up_gate", "interleaved"})
+        runInTurns({kPlain, weight, element, 288, 72, order, true});
+      runInTurns({kPlain, weight, element, 96, 40, "", false});
+    }
 }
 
 TEST(GpuFormats, NF4) {
@@ -47,51 +46,44 @@ TEST(GpuFormats, NF4) {
 }
 
 TEST(GpuFormats, Integers) {
-  for (std::string target : kTargets)
-    for (std::string element : {"bf16", "f16", "f32"})
-      for (std::string storage : {"i4", "i8"})
-        for (bool hasZeroPoint : {false, true})
-          for (const Format &granularity : {kChannel, kGroup32, kGroup128})
-            runProduct({kPlain, granularity.with(storage, "f32", hasZeroPoint),
-                        element, 256, 72, "up_gate", true},
-                       target);
+  for (std::string element : {"bf16", "f16", "f32"})
+    for (std::string storage : {"i4", "i8"})
+      for (bool hasZeroPoint : {false, true})
+        for (const Format &granularity : {kChannel, kGroup32, kGroup128})
+          runInTurns({kPlain, granularity.with(storage, "f32", hasZeroPoint),
+                      element, 256, 72, "up_gate", true});
 }
 
 /// Types of scales, inside the loop and behind it.
 TEST(GpuFormats, Scales) {
-  for (std::string target : kTargets)
-    for (std::string scale : {"bf16", "f16", "f8E8M0FNU", "f8E4M3FN"})
-      for (std::string storage : {"f8E4M3FN", "i8", "i4", "f4E2M1FN"})
-        for (const Format &granularity : {kChannel, kGroup64})
-          runProduct({kPlain, granularity.with(storage, scale), "bf16", 192, 40,
-                      "gate_up", true},
-                     target);
+  for (std::string scale : {"bf16", "f16", "f8E8M0FNU", "f8E4M3FN"})
+    for (std::string storage : {"f8E4M3FN", "i8", "i4", "f4E2M1FN"})
+      for (const Format &granularity : {kChannel, kGroup64})
+        runInTurns({kPlain, granularity.with(storage, scale), "bf16", 192, 40,
+                    "gate_up", true});
 }
 
 /// Both operands: they meet in f16.
 TEST(GpuFormats, QuantizedInputs) {
-  for (std::string target : kTargets)
-    for (const Format &input : {kToken, kToken.with("i8"), kTensor.with("i8")})
-      for (const Format &weight :
-           {kMxfp4, kNvfp4, kChannel.with("i8"), kChannel.with("i4"),
-            kTensor.with("i8"), kGroup32.with("i4", "f16", true),
-            kGroup128.with("i8", "bf16", true)})
-        runProduct({input, weight, "bf16", 256, 72, "gate_up", true}, target);
+  for (const Format &input : {kToken, kToken.with("i8"), kTensor.with("i8")})
+    for (const Format &weight :
+         {kMxfp4, kNvfp4, kChannel.with("i8"), kChannel.with("i4"),
+          kTensor.with("i8"), kGroup32.with("i4", "f16", true),
+          kGroup128.with("i8", "bf16", true)})
+      runInTurns({input, weight, "bf16", 256, 72, "gate_up", true});
 }
 
 /// Blocks, which share zero points too; rows of an odd number of chunks, whose
 /// last step is cut; columns that fill no tile.
 TEST(GpuFormats, Tails) {
-  for (std::string target : kTargets)
-    for (std::string element : {"bf16", "f32"})
-      for (int64_t depth : {32, 96, 288})
-        for (const Format &weight :
-             {kMxfp4, kNvfp4, kChannel.with("i4", "f32", true),
-              kGroup32.with("i8", "f32", true)}) {
-          runProduct({kPlain, weight, element, depth, 37, "gate_up", true},
-                     target);
-          runProduct({kToken, weight, element, depth, 37, "", false}, target);
-        }
+  for (std::string element : {"bf16", "f32"})
+    for (int64_t depth : {32, 96, 288})
+      for (const Format &weight :
+           {kMxfp4, kNvfp4, kChannel.with("i4", "f32", true),
+            kGroup32.with("i8", "f32", true)}) {
+        runInTurns({kPlain, weight, element, depth, 37, "gate_up", true});
+        runInTurns({kToken, weight, element, depth, 37, "", false});
+      }
   for (std::string storage : {"i4", "i8"})
     for (bool hasZeroPoint : {false, true})
       runProduct({kPlain, kLowBlock.with(storage, "bf16", hasZeroPoint), "bf16",
@@ -101,13 +93,11 @@ TEST(GpuFormats, Tails) {
 
 /// Rows of bytes that are not on multiples of 16.
 TEST(GpuFormats, Unaligned) {
-  for (std::string target : kTargets)
-    for (int64_t depth : {7, 40, 129})
-      for (bool hasZeroPoint : {false, true})
-        for (const Format &input : {kPlain, kToken.with("i8")})
-          runProduct({input, kChannel.with("i8", "f32", hasZeroPoint), "bf16",
-                      depth, 37, "gate_up", true},
-                     target);
+  for (int64_t depth : {7, 40, 129})
+    for (bool hasZeroPoint : {false, true})
+      for (const Format &input : {kPlain, kToken.with("i8")})
+        runInTurns({input, kChannel.with("i8", "f32", hasZeroPoint), "bf16",
+                    depth, 37, "gate_up", true});
 }
 
 /// Checks one product per column, with a scale of each code: `storage` of
@@ -230,14 +220,14 @@ TEST(GpuFormats, EveryCodeOfNF4) {
 
 /// At sizes of gpt-oss, as the schedule chooses its config.
 TEST(GpuFormats, FitInRegisters) {
-  for (std::string target : kTargets)
-    for (std::string element : {"bf16", "f32"})
-      for (const Format &input : {kPlain, kToken, kToken.with("i8")})
-        for (const Format &weight :
-             {kMxfp4, kNvfp4, kNF4, kChannel.with("i8"), kChannel.with("i4"),
-              kGroup32.with("i4", "bf16", true),
-              kGroup128.with("i8", "bf16", true)})
-          for (std::string order : {"interleaved", ""}) {
+  for (std::string element : {"bf16", "f32"})
+    for (const Format &input : {kPlain, kToken, kToken.with("i8")})
+      for (const Format &weight :
+           {kMxfp4, kNvfp4, kNF4, kChannel.with("i8"), kChannel.with("i4"),
+            kGroup32.with("i4", "bf16", true),
+            kGroup128.with("i8", "bf16", true)})
+        for (std::string order : {"interleaved", ""})
+          for (const std::string &target : takeTargets()) {
             Product product{input, weight, element, 2880, 2880, order, true};
             GpuKernel kernel(getText(product), target);
             ASSERT_FALSE(kernel.getPtx().empty());

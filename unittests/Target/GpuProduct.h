@@ -39,12 +39,18 @@ struct Product {
   std::string config;
 };
 
+/// What the next product runs on: either target in turns that follow no loop of
+/// a test; with MOEC_ALL_CASES set, every night, both.
+std::vector<std::string> takeTargets();
+
 /// The text of its kernel.
 std::string getText(const Product &product);
 
 /// `tolerance`: of the sum of the magnitudes of all terms.
 void runProduct(const Product &product, const std::string &target,
                 double tolerance = 2e-6);
+/// On what is next.
+void runInTurns(const Product &product);
 
 } // namespace moec::test
 

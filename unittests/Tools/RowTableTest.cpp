@@ -212,3 +212,44 @@ TEST(RowTable, FitsThePartToTimes) {
       << text.str();
   llvm::sys::fs::remove_directories(folder);
 }
+
+/// What it would be fitted to is not measured without ceilings.
+TEST(RowTable, FitsNothingWithoutAYardstick) {
+  llvm::SmallString<128> folder;
+  ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("row-table", folder));
+  std::string json = (folder + "/record.json").str();
+  Options &options = getOptions();
+  options.data.setValue(folder.str().str());
+  options.fit.setValue((folder + "/part.inc").str());
+  options.json.setValue(json);
+  options.yardstick.setValue("none");
+  Table table;
+  table.layers.push_back(makeTinyLayer());
+  table.rows = {{0, 3, 0, "tiny"}};
+
+  auto simulator = ptx::createSimDevice({});
+  ASSERT_TRUE(simulator);
+  ClockedDevice clocked(**simulator);
+  TimedDevice timed(static_cast<moert::Device &>(clocked));
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry);
+  auto generator = DeviceGenerator::create(context, **simulator, "sm_90a");
+  ASSERT_TRUE(generator);
+  JitOptions jit;
+  jit.compile.target = "sm_90a";
+  jit.useCache = false;
+  Session session = {timed, *generator, jit, 8, 1, true};
+  Peers peers;
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RowTable(session, options, table, peers, "abc", "sm_90a").run(), 1);
+  std::string complaint = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(complaint.find("--yardstick has to name a Python with PyTorch"),
+            std::string::npos)
+      << complaint;
+  // No row was begun.
+  EXPECT_FALSE(llvm::sys::fs::exists(json));
+  options.fit.setValue("");
+  options.yardstick.setValue("python3");
+  llvm::sys::fs::remove_directories(folder);
+}

@@ -40,10 +40,6 @@ int RowTable::finishFit() {
       rows[row.getName()] = readTimedConfigs(*record.find(row.getName()));
   if (rows.empty())
     return options.complain("--fit: no row was measured"), 1;
-  if (!yardstick)
-    return options.complain("--fit: the device's ceilings were not measured; "
-                            "--yardstick has to name a Python with PyTorch"),
-           1;
   moert::Result<PartRates> found = fitPart(session, table, ceilings, rows);
   if (!found)
     return options.complain("--fit: " + found.status().message()), 1;

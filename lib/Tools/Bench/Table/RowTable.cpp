@@ -70,6 +70,10 @@ int RowTable::run() {
   tuneSeconds =
       options.seconds / static_cast<double>(std::max<int64_t>(numLeft, 1));
   startYardstick();
+  if (!options.fit.empty() && !yardstick)
+    return options.complain("--fit: the device's ceilings were not measured; "
+                            "--yardstick has to name a Python with PyTorch"),
+           1;
   record.setCeilings(ceilings);
   llvm::outs() << llvm::formatv(
       "{0}: reads {1:F2} TB/s, bf16 {2:F0} TFLOP/s, fp8 {3:F0} TFLOP/s ({4}); "
