@@ -84,7 +84,8 @@ def _features() -> dict[str, list[str]]:
 FEATURES = _features()
 
 
-def _format(quantization: Quantization) -> str:
+def format_name(quantization: Quantization) -> str:
+    """As FORMATS and SHORT_NAMES have it."""
     weight, activation = quantization.weight, quantization.activation
     for short, meaning in SHORT_NAMES.items():
         if quantization == meaning:
@@ -166,7 +167,7 @@ def features(case: Case) -> set[tuple[str, str]]:
         "placement.local_experts": spec.local_experts is not None,
         "strided_weights": spec.strided_weights,
     }
-    tags |= {("weights", _format(quantization)) for quantization in spec.quantizations}
+    tags |= {("weights", format_name(quantization)) for quantization in spec.quantizations}
     tags |= {("weights", name) for name, is_given in given.items() if is_given}
     if spec.shared_experts is not None and spec.shared_experts.gate == "sigmoid":
         tags.add(("weights", "shared_experts with sigmoid gate"))

@@ -285,6 +285,22 @@ TEST(UnpackElements, LastWordsArePadded) {
     }
 }
 
+/// Every power of two is a number of f32, and NaN stays NaN.
+TEST(ConvertElements, PowersOfTwoBecomeFloats) {
+  ASSERT_TRUE(canConvert(ElementType::F8E8M0, ElementType::F32));
+  for (int code = 0; code < 256; ++code) {
+    auto byte = uint8_t(code);
+    float value = 0;
+    ASSERT_TRUE(convertElement(&byte, ElementType::F8E8M0,
+                               reinterpret_cast<uint8_t *>(&value),
+                               ElementType::F32));
+    if (code == 255)
+      EXPECT_TRUE(std::isnan(value));
+    else
+      EXPECT_EQ(value, std::ldexp(1.0F, code - 127)) << code;
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // What is wrong is named
 //===----------------------------------------------------------------------===//

@@ -64,7 +64,8 @@ static bool areBytes(DType from, DType to) {
 }
 
 bool moec::canConvert(DType from, DType to) {
-  return from == to || areBytes(from, to) || (isFloat(from) && isFloat(to)) ||
+  return from == to || areBytes(from, to) ||
+         ((isFloat(from) || from == DType::F8E8M0) && isFloat(to)) ||
          (from == DType::I64 && to == DType::I32) ||
          (from == DType::I32 && to == DType::I64);
 }
@@ -75,7 +76,7 @@ bool moec::convertElement(const uint8_t *source, DType from, uint8_t *result,
     *result = *source;
     return true;
   }
-  if (isFloat(from)) {
+  if (isFloat(from) || from == DType::F8E8M0) {
     llvm::APFloat value = readFloat(source, from);
     // A NaN stays one, whatever its payload.
     bool lost = false;

@@ -26,7 +26,7 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::desc("Seed of generated weights and activations (default: 0)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> inputs{
-      "inputs", llvm::cl::value_desc("file.safetensors|folder"),
+      "inputs", llvm::cl::value_desc("file.safetensors|file.gguf|folder"),
       llvm::cl::desc(
           "Weights and activations, by the names that --signature lists; of a "
           "model's folder its own weights are the default"),
