@@ -25,11 +25,11 @@ StepOrder::StepOrder(plan::VariantOp variant) {
     return map.try_emplace(key, numSteps).first->second;
   };
   for (auto [index, op] : llvm::enumerate(block)) {
-    int64_t stream = llvm::TypeSwitch<Operation *, int64_t>(&op)
-                         .Case<plan::LaunchOp, plan::CollectiveOp, plan::RecordOp,
-                               plan::WaitOp>(
-                             [](auto step) { return step.getStream(); })
-                         .Default([](Operation *) { return 0; });
+    int64_t stream =
+        llvm::TypeSwitch<Operation *, int64_t>(&op)
+            .Case<plan::LaunchOp, plan::CollectiveOp, plan::RecordOp,
+                  plan::WaitOp>([](auto step) { return step.getStream(); })
+            .Default([](Operation *) { return 0; });
     llvm::BitVector &past = at(streams, stream);
     if (auto wait = dyn_cast<plan::WaitOp>(op))
       past |= at(events, wait.getEvent());

@@ -334,9 +334,8 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*num_valid_tokens=*/get("num_valid_tokens"),
       /*local_ids=*/get("placement.local_ids"), getRouting(), getLayout(),
       quants.weight, quants.activation, quants.byProduct,
-      /*format=*/moe::ActivationFormatAttr(), getMesh(),
-      getPlacement(), getActivationParams(builder.getContext(), spec),
-      getSharedScale(),
+      /*format=*/moe::ActivationFormatAttr(), getMesh(), getPlacement(),
+      getActivationParams(builder.getContext(), spec), getSharedScale(),
       /*num_zero_experts=*/static_cast<uint64_t>(spec.numZeroExperts),
       /*weight_on_input=*/spec.routing.weightOnInput,
       /*max_tokens=*/static_cast<uint64_t>(spec.maxTokens));

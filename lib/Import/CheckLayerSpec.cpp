@@ -292,8 +292,8 @@ void Checker::checkShare(StringRef field, int64_t size, int64_t ranks,
     if (const std::optional<QuantizationSpec> &quantization =
             spec.getQuantization(weight)) {
       const OperandQuantization &operand = quantization->weight;
-      int64_t scaled = weight.ends_with("w13") ? operand.blockRows
-                                               : operand.blockColumns;
+      int64_t scaled =
+          weight.ends_with("w13") ? operand.blockRows : operand.blockColumns;
       unit = std::lcm(unit, std::max<int64_t>(scaled, 1));
       if (quantization->activation)
         unit = std::lcm(

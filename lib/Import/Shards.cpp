@@ -53,8 +53,9 @@ std::vector<TensorShard> shardWeights(const LayerSpec &spec, int64_t rank) {
   for (const TensorInfo &local : getTensorSignature(spec)) {
     if (local.role != TensorRole::Weight)
       continue;
-    auto whole = find_if(
-        wholes, [&](const TensorInfo &info) { return info.name == local.name; });
+    auto whole = find_if(wholes, [&](const TensorInfo &info) {
+      return info.name == local.name;
+    });
     if (whole != wholes.end())
       shards.push_back(makeShard(spec, *whole, local, rank));
   }
@@ -68,8 +69,7 @@ std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank) {
   return places;
 }
 
-void copyShard(const TensorShard &shard, const uint8_t *whole,
-               uint8_t *local) {
+void copyShard(const TensorShard &shard, const uint8_t *whole, uint8_t *local) {
   auto multiply = [](auto begin, auto end) {
     return std::accumulate(begin, end, int64_t(1), std::multiplies<>());
   };

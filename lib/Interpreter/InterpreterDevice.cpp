@@ -222,7 +222,8 @@ static Result<std::vector<Parameter>> describeLaunch(ModuleOp module,
   // The tokens of a run, by those that the kernel is told.
   Expr tokens = Expr::tokens();
   if (plan::ExprAttr told = launch.getTokensAttr()) {
-    plan::MeshAttr mesh = launch->getParentOfType<plan::ProgramOp>().getMeshAttr();
+    plan::MeshAttr mesh =
+        launch->getParentOfType<plan::ProgramOp>().getMeshAttr();
     int64_t dp = mesh ? mesh.getDp() : 1;
     if (told.getExpr() != Expr::ceilDiv(tokens, dp))
       return invalidArgument("its launch has tokens <\"" +

@@ -177,9 +177,9 @@ Status gatherRows(const GatherRowsArguments &arguments) {
 
 Status placeIds(const PlaceIdsArguments &arguments) {
   int64_t tokens = arguments.tokens;
-  for (auto [name, tensor] : {std::pair<const char *, TensorRef>(
-                                  "ids", arguments.ids),
-                              {"result", arguments.result}})
+  for (auto [name, tensor] :
+       {std::pair<const char *, TensorRef>("ids", arguments.ids),
+        {"result", arguments.result}})
     if (Status status = checkRows(name, tensor, tokens); !status)
       return status;
   int64_t topK = arguments.ids.shape[1];

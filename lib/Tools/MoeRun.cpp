@@ -485,8 +485,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.repeat = options.repeat;
   ranks.run.careful = options.check || options.bisect;
   ranks.run.poison = ranks.run.careful && !options.isSimulated();
-  ranks.run.compile =
-      options.getCompileOptions(*session.devices.front());
+  ranks.run.compile = options.getCompileOptions(*session.devices.front());
   ranks.seed = options.seed;
   ranks.inputs = options.inputs;
   ranks.validTokens.assign(options.rankTokens.begin(),
@@ -533,11 +532,10 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
     if (!options.check && !options.bisect)
       continue;
     if (!(*run)->check(*results))
-      return !options.bisect
-                 ? false
-                 : options.complain("first wrong at level '" +
-                                    stringify(level) + "': look at " +
-                                    getPassesBefore(level));
+      return !options.bisect ? false
+                             : options.complain(
+                                   "first wrong at level '" + stringify(level) +
+                                   "': look at " + getPassesBefore(level));
   }
   return true;
 }

@@ -313,7 +313,8 @@ moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
   NEEDED(layer);
   NEEDED(bytes);
   *bytes = 0;
-  Result<int64_t> needed = layer->executor->workspaceBytes(layer->getGroupTokens(tokens));
+  Result<int64_t> needed =
+      layer->executor->workspaceBytes(layer->getGroupTokens(tokens));
   if (!needed)
     return answer(needed.status());
   *bytes = *needed;

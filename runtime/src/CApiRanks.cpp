@@ -19,10 +19,10 @@ using namespace moert::answers;
 static Result<NcclOptions>
 readOptions(const moert_communicator_options *options) {
   if (options->size < sizeof(moert_communicator_options))
-    return invalidArgument(
-        "moert_communicator_options.size is " + std::to_string(options->size) +
-        "; set it to sizeof(moert_communicator_options), " +
-        std::to_string(sizeof(moert_communicator_options)));
+    return invalidArgument("moert_communicator_options.size is " +
+                           std::to_string(options->size) +
+                           "; set it to sizeof(moert_communicator_options), " +
+                           std::to_string(sizeof(moert_communicator_options)));
   if (options->dp < 1 || options->tp < 1)
     return invalidArgument("a mesh of dp " + std::to_string(options->dp) +
                            " x tp " + std::to_string(options->tp) +
@@ -42,9 +42,9 @@ static moert_status *keep(Result<std::unique_ptr<NcclCommunicator>> made,
   return nullptr;
 }
 
-moert_status *moert_communicator_from_environment(
-    const moert_communicator_options *options,
-    moert_communicator **communicator) {
+moert_status *
+moert_communicator_from_environment(const moert_communicator_options *options,
+                                    moert_communicator **communicator) {
   NEEDED(communicator);
   *communicator = nullptr;
   NEEDED(options);
@@ -55,9 +55,10 @@ moert_status *moert_communicator_from_environment(
               communicator);
 }
 
-moert_status *moert_communicator_adopt_nccl(
-    const moert_communicator_options *options, int64_t rank, int ordinal,
-    void *nccl_comm, moert_communicator **communicator) {
+moert_status *
+moert_communicator_adopt_nccl(const moert_communicator_options *options,
+                              int64_t rank, int ordinal, void *nccl_comm,
+                              moert_communicator **communicator) {
   NEEDED(communicator);
   *communicator = nullptr;
   NEEDED(options);
@@ -101,8 +102,7 @@ int64_t moert_communicator_rank(const moert_communicator *communicator) {
   return communicator ? communicator->communicator->rank() : -1;
 }
 
-moert_status *
-moert_communicator_check(const moert_communicator *communicator) {
+moert_status *moert_communicator_check(const moert_communicator *communicator) {
   NEEDED(communicator);
   return answer(communicator->communicator->check());
 }

@@ -129,7 +129,8 @@ TEST(ImportError, WrongTypesAndRanges) {
        "\"int4\""},
       {R"("quantization": {})", "'quantization.weight' is missing"},
       {R"("placement": {"num_ranks": 2})",
-       "'placement.num_ranks' must be 1: the ranks of a layer are what 'parallel' "
+       "'placement.num_ranks' must be 1: the ranks of a layer are what "
+       "'parallel' "
        "says"},
       {R"("placement": {"local_experts": 3})",
        "'placement.local_experts' must be a list, not 3"},

@@ -40,12 +40,12 @@ Plan makePlan() {
     return std::vector<Argument>{Argument::ofTensor(in),
                                  Argument::ofTensor(out)};
   };
-  plan.variants = {
-      {0, plan.maxTokens,
-       {Step::collective(CollectiveKind::AllGather, MeshAxis::Data,
-                         pair(X, All)),
-        Step::collective(CollectiveKind::ReduceScatter, MeshAxis::Data,
-                         pair(All, Y))}}};
+  plan.variants = {{0,
+                    plan.maxTokens,
+                    {Step::collective(CollectiveKind::AllGather, MeshAxis::Data,
+                                      pair(X, All)),
+                     Step::collective(CollectiveKind::ReduceScatter,
+                                      MeshAxis::Data, pair(All, Y))}}};
   return plan;
 }
 
@@ -99,7 +99,8 @@ protected:
     rank.executor = std::move(*made);
     for (size_t i = 0; i < rank.x.size(); ++i)
       rank.x[i] = static_cast<float>(100 * number) + static_cast<float>(i);
-    for (auto [name, data] : {std::pair("x", rank.x.data()), {"y", rank.y.data()}})
+    for (auto [name, data] :
+         {std::pair("x", rank.x.data()), {"y", rank.y.data()}})
       if (Status status =
               rank.executor->bind(name, {data, DType::F32, {4, 2}, {}});
           !status)
@@ -108,8 +109,7 @@ protected:
   }
 
   Status join(Rank &rank, int64_t number) {
-    Result<std::unique_ptr<Communicator>> joined =
-        group->join(number, *device);
+    Result<std::unique_ptr<Communicator>> joined = group->join(number, *device);
     if (!joined)
       return joined.status();
     return rank.executor->useCommunicator(std::move(*joined));
@@ -133,15 +133,14 @@ TEST_F(RanksTest, RowsGoOutAndSumsComeBack) {
   for (int64_t own : {4, 1, 0, 3}) {
     for (Rank &rank : ranks)
       rank.y.assign(8, -1);
-    for (const Status &status : onRanks([&](int64_t r) {
-           return ranks[r].executor->run(own * kRanks);
-         }))
+    for (const Status &status : onRanks(
+             [&](int64_t r) { return ranks[r].executor->run(own * kRanks); }))
       ASSERT_TRUE(status) << status.toString();
     for (int64_t r = 0; r < kRanks; ++r)
       for (int64_t i = 0; i < 8; ++i)
-        EXPECT_EQ(ranks[r].y[i], i < 2 * own
-                                     ? static_cast<float>(kRanks) * ranks[r].x[i]
-                                     : -1.0f);
+        EXPECT_EQ(ranks[r].y[i],
+                  i < 2 * own ? static_cast<float>(kRanks) * ranks[r].x[i]
+                              : -1.0f);
   }
 }
 
@@ -159,8 +158,9 @@ TEST_F(RanksTest, WhatARunNeedsIsSaid) {
   ASSERT_TRUE(other);
   Status wrong = ranks[0].executor->useCommunicator(
       std::move(*(*other)->join(0, *device)));
-  EXPECT_NE(wrong.message().find("the mesh dp 1 x tp 2, and the layer for dp 3"),
-            std::string::npos)
+  EXPECT_NE(
+      wrong.message().find("the mesh dp 1 x tp 2, and the layer for dp 3"),
+      std::string::npos)
       << wrong.message();
   EXPECT_FALSE(ranks[0].executor->useCommunicator(nullptr));
 }
@@ -185,8 +185,9 @@ TEST(RankPlanTest, AccountsForEveryElement) {
   EXPECT_TRUE(verifyPlan(makePlan())) << verifyPlan(makePlan()).message();
   Plan plan = makePlan();
   plan.mesh = {2, 1};
-  expectRefused(plan, "variants[0].steps[0].args[1] is 'all' of 24 elements for "
-                      "8 of 'x'; all_gather of 2 ranks, which makes 16,");
+  expectRefused(plan,
+                "variants[0].steps[0].args[1] is 'all' of 24 elements for "
+                "8 of 'x'; all_gather of 2 ranks, which makes 16,");
 }
 
 TEST(RankPlanTest, RefusesWhatNoRankCouldDo) {
@@ -217,12 +218,12 @@ TEST(RankPlanTest, RefusesCollectivesWithoutAnOrder) {
   plan.numStreams = 2;
   plan.numEvents = 2;
   plan.numSlots = 2;
-  plan.tensors.push_back({"more", DType::F32, {Expr::tokens(), 2},
-                          TensorRole::Workspace, 1});
+  plan.tensors.push_back(
+      {"more", DType::F32, {Expr::tokens(), 2}, TensorRole::Workspace, 1});
   std::vector<Step> &steps = plan.variants[0].steps;
-  Step beside = Step::collective(
-      CollectiveKind::AllGather, MeshAxis::Data,
-      {Argument::ofTensor(X), Argument::ofTensor(3)}, /*stream=*/1);
+  Step beside = Step::collective(CollectiveKind::AllGather, MeshAxis::Data,
+                                 {Argument::ofTensor(X), Argument::ofTensor(3)},
+                                 /*stream=*/1);
   steps.insert(steps.begin(), {Step::record(0, 0), Step::wait(0, 1), beside,
                                Step::record(1, 1)});
   steps.push_back(Step::wait(1, 0));

@@ -45,7 +45,7 @@ void moec::emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
              .front();
   }
   if (Value counts = emitter.operand(op.getNumValidTokens()))
-    id = arith::SelectOp::create(b, isCounted(counts, emitter, token), id,
-                                 none);
+    id =
+        arith::SelectOp::create(b, isCounted(counts, emitter, token), id, none);
   emitter.storeI32(id, emitter.operand(op.getResult()), {token, choice});
 }

@@ -188,14 +188,16 @@ void LayerFunction::inferRows(Operation &op) {
         Value source = matmul.getSource();
         setRows(matmul.getResult(), source ? source : matmul.getInput());
       })
-      .Case([&](PlaceIdsOp place) { setRows(place.getResult(), place.getIds()); })
+      .Case(
+          [&](PlaceIdsOp place) { setRows(place.getResult(), place.getIds()); })
       .Case([&](DispatchOp dispatch) {
         for (Value result : dispatch.getResults())
           setTokens(result, dispatch.getAxis() == Axis::Dp
                                 ? moert::Expr::tokens()
                                 : ownTokens);
       })
-      .Case([&](CombineOp combine) { setTokens(combine.getResult(), ownTokens); })
+      .Case(
+          [&](CombineOp combine) { setTokens(combine.getResult(), ownTokens); })
       .Case([&](RowMapOp map) { setRows(map.getResult(), map.getInput()); })
       .Case([&](QuantizeOp quantize) {
         setRows(quantize.getQuantized(), quantize.getInput());

@@ -109,15 +109,15 @@ private:
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
                   moe::RepackOp, moe::PlaceIdsOp, moe::RowMapOp,
-                  moe::TensorScaleOp,
-                  moe::QuantizeOp, moe::UnpermuteOp>(
+                  moe::TensorScaleOp, moe::QuantizeOp, moe::UnpermuteOp>(
                 [&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
-      return op.emitOpError("has no phase at level tile; a plan.kernel holds "
-                            "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.repack, moe.place_ids, moe.row_map, "
-                            "moe.tensor_scale, moe.quantize and moe.unpermute only");
+      return op.emitOpError(
+          "has no phase at level tile; a plan.kernel holds "
+          "moe.route, moe.permute, moe.grouped_matmul, "
+          "moe.repack, moe.place_ids, moe.row_map, "
+          "moe.tensor_scale, moe.quantize and moe.unpermute only");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);
     return success();

@@ -437,9 +437,8 @@ LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
   }
   for (auto [i, value] : llvm::enumerate(o.elementwise)) {
     arguments.push_back(nameOf("elementwise", i));
-    if (failed(
-            check.checkShape(arguments.back(), value,
-                             {tokensDim(), {"width", getDim(o.input, 1)}})))
+    if (failed(check.checkShape(arguments.back(), value,
+                                {tokensDim(), {"width", getDim(o.input, 1)}})))
       return failure();
   }
   return verifyScalarArguments(op, o.body, "body", arguments);

@@ -257,7 +257,7 @@ LogicalResult
 ProgramVerifier::verifyCollective(CollectiveOp op,
                                   llvm::DenseSet<Value> &written) {
   MeshAttr mesh = program.getMeshAttr();
-  int64_t ranks = !mesh                        ? 1
+  int64_t ranks = !mesh                      ? 1
                   : op.getAxis() == Axis::Dp ? mesh.getDp()
                                              : mesh.getTp();
   if (ranks < 2)

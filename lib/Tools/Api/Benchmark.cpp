@@ -139,5 +139,6 @@ moert_status *moejit_layer_benchmark(moert_layer *layer, int64_t tokens,
                                          std::to_string(repeat) +
                                          "; 1 or more is accepted"));
   std::fill(seconds, seconds + repeat, 0.0);
-  return answer(Benchmark(*layer, layer->getGroupTokens(tokens), seed).run(*layer, repeat, seconds));
+  return answer(Benchmark(*layer, layer->getGroupTokens(tokens), seed)
+                    .run(*layer, repeat, seconds));
 }

@@ -238,10 +238,10 @@ FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
 
 Result<std::vector<HostTensor>> RankRun::cut(const moert::Plan &plan,
                                              int64_t rank) {
-  auto tensors = allocateTensors(
-      plan, plan.mesh.dp * options.run.tokens,
-      {moert::TensorRole::Input, moert::TensorRole::Weight,
-       moert::TensorRole::Output});
+  auto tensors =
+      allocateTensors(plan, plan.mesh.dp * options.run.tokens,
+                      {moert::TensorRole::Input, moert::TensorRole::Weight,
+                       moert::TensorRole::Output});
   if (!tensors)
     return tensors.status();
   std::vector<TensorShard> shards = shardWeights(spec, rank);
@@ -296,9 +296,9 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
     Result<std::vector<HostTensor>> tensors = cut(compiled.plan, rank);
     Status status = tensors.status();
     if (tensors)
-      status = PlanRun(compiled.plan, *run.device, compiled.image, *tensors,
-                       run)
-                   .run(results[rank]);
+      status =
+          PlanRun(compiled.plan, *run.device, compiled.image, *tensors, run)
+              .run(results[rank]);
     if (!status)
       run.communicator->abort(status.message());
     return status;

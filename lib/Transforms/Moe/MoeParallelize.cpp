@@ -152,8 +152,8 @@ void Parallelizer::dispatch() {
     for (Value operand : op->getOperands())
       if (hasTokenRows(operand) && !expertOps.contains(operand.getDefiningOp()))
         inputs.insert(operand);
-  SmallVector<Type> types = llvm::map_to_vector(
-      inputs, [](Value input) { return input.getType(); });
+  SmallVector<Type> types =
+      llvm::map_to_vector(inputs, [](Value input) { return input.getType(); });
   if (counts) {
     inputs.insert(counts);
     types.push_back(RankedTensorType::get({mesh.getDp()}, b.getI32Type()));
@@ -204,8 +204,8 @@ void Parallelizer::dispatch() {
   Type f32 = b.getF32Type();
   {
     OpBuilder::InsertionGuard guard(b);
-    Block *block = b.createBlock(&sum.getBody(), {}, {f32, f32},
-                                 {b.getLoc(), b.getLoc()});
+    Block *block =
+        b.createBlock(&sum.getBody(), {}, {f32, f32}, {b.getLoc(), b.getLoc()});
     YieldOp::create(b, arith::AddFOp::create(b, block->getArgument(0),
                                              block->getArgument(1)));
   }

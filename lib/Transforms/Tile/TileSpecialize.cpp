@@ -58,11 +58,11 @@ public:
                  tile::LoadAttr load, ArrayRef<int64_t> points)
       : launch(launch), kernel(kernel), load(load),
         isGrouped(load.getExperts() > 1),
-        candidates(evaluateCandidates(
-            phase, schedule, target, load,
-            llvm::map_to_vector(points, [&](int64_t tokens) {
-              return getLaunchTokens(launch, tokens);
-            }))) {
+        candidates(
+            evaluateCandidates(phase, schedule, target, load,
+                               llvm::map_to_vector(points, [&](int64_t tokens) {
+                                 return getLaunchTokens(launch, tokens);
+                               }))) {
     llvm::erase_if(candidates,
                    [](const Candidate &c) { return !c.whyNot.empty(); });
     if (candidates.empty())
@@ -269,8 +269,7 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
         launch.getIns()[cast<BlockArgument>(phase.getOffsets()).getArgNumber()];
     plan::LaunchOp ranking = findWriter(launch, offsets);
     tile::RankOp rank;
-    if (tile::KernelOp kernel =
-            ranking ? getKernel(ranking, symbols) : nullptr)
+    if (tile::KernelOp kernel = ranking ? getKernel(ranking, symbols) : nullptr)
       kernel.walk([&](tile::RankOp op) { rank = op; });
     if (!rank)
       return {};
@@ -281,8 +280,7 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
             findWriter(ranking, getPassed(ranking, rank.getIds())))
       if (auto place = getPhase<tile::PlaceIdsOp>(placing, symbols);
           place && place.getTable())
-        experts =
-            cast<MemRefType>(place.getTable().getType()).getDimSize(0);
+        experts = cast<MemRefType>(place.getTable().getType()).getDimSize(0);
     // A token may name an expert twice only where it has to.
     experts = std::max(experts, topK);
   }

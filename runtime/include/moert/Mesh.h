@@ -37,9 +37,7 @@ struct Mesh {
 
   int64_t numRanks() const { return dp * tp; }
   /// Ranks along an axis.
-  int64_t size(MeshAxis axis) const {
-    return axis == MeshAxis::Data ? dp : tp;
-  }
+  int64_t size(MeshAxis axis) const { return axis == MeshAxis::Data ? dp : tp; }
   /// The place of a rank along an axis.
   int64_t index(MeshAxis axis, int64_t rank) const {
     return axis == MeshAxis::Data ? rank / tp : rank % tp;

@@ -294,16 +294,17 @@ typedef struct moert_communicator_options {
 
 /* Connects the ranks that torchrun, Open MPI or Slurm started, one process per
  * GPU, by NCCL; docs/parallel.md has the variables of the environment. */
-MOERT_API moert_status *moert_communicator_from_environment(
-    const moert_communicator_options *options,
-    moert_communicator **communicator);
+MOERT_API moert_status *
+moert_communicator_from_environment(const moert_communicator_options *options,
+                                    moert_communicator **communicator);
 /* The same by an ncclComm_t of the caller's with all of the ranks, which has
  * been made with the libnccl that is loaded. All ranks call it. It is not used
  * afterwards, and neither aborted nor destroyed. `ordinal` is the GPU of this
  * rank. */
-MOERT_API moert_status *moert_communicator_adopt_nccl(
-    const moert_communicator_options *options, int64_t rank, int ordinal,
-    void *nccl_comm, moert_communicator **communicator);
+MOERT_API moert_status *
+moert_communicator_adopt_nccl(const moert_communicator_options *options,
+                              int64_t rank, int ordinal, void *nccl_comm,
+                              moert_communicator **communicator);
 /* Ranks that are threads of this process on one device, for tests: rows go
  * through host memory, and no graph is captured. `communicators` has room for
  * dp * tp. */

@@ -362,8 +362,8 @@ Status LocalCommunicator::run(Stream &stream, const Collective &collective) {
   for (size_t i = 0; i < parts.size(); ++i) {
     size_t bytes = partBytes(parts[i]) * receivedParts(mesh(), collective);
     if (bytes > 0)
-      copied = device.copyIn(collective.parts[i].receive, parts[i].receive,
-                             bytes);
+      copied =
+          device.copyIn(collective.parts[i].receive, parts[i].receive, bytes);
     if (!copied)
       return group->fail(copied.withContext("rank " + std::to_string(ownRank)));
   }

@@ -479,10 +479,9 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
     int64_t in = step.args[i].tensor, out = step.args[i + 1].tensor;
     // What one rank sends, or gets of all that is summed.
     const TensorDecl &one =
-        thePlan
-            ->tensors[step.collectiveKind == CollectiveKind::ReduceScatter
-                          ? out
-                          : in];
+        thePlan->tensors[step.collectiveKind == CollectiveKind::ReduceScatter
+                             ? out
+                             : in];
     int64_t count = 1;
     for (const Expr &size : one.shape) {
       Result<int64_t> value = size.evaluate(tokens);

@@ -14,9 +14,9 @@ namespace moert {
 static void addArguments(const std::vector<Step> &steps, std::string &text) {
   for (const Step &step : steps) {
     for (const Argument &arg : step.args)
-      text += ' ' + (arg.kind == Argument::Kind::Tensor
-                         ? std::to_string(arg.tensor)
-                         : arg.scalar.str());
+      text +=
+          ' ' + (arg.kind == Argument::Kind::Tensor ? std::to_string(arg.tensor)
+                                                    : arg.scalar.str());
     text += '\n';
   }
 }

@@ -361,9 +361,8 @@ private:
 
   /// The elements of a tensor at the largest number of tokens of a variant, and
   /// at the smallest that is a number of tokens of a group.
-  Result<std::pair<int64_t, int64_t>> countAtEnds(const TensorDecl &tensor,
-                                                  int64_t first,
-                                                  int64_t last) const {
+  Result<std::pair<int64_t, int64_t>>
+  countAtEnds(const TensorDecl &tensor, int64_t first, int64_t last) const {
     auto count = [&](int64_t tokens) -> Result<int64_t> {
       int64_t elements = 1;
       for (const Expr &size : tensor.shape) {

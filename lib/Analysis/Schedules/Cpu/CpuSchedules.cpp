@@ -201,7 +201,7 @@ std::string rowsIllegal(Operation *, tile::ConfigAttr config,
 }
 
 std::string onlyRowsIllegal(Operation *, tile::ConfigAttr config,
-                              const Target &) {
+                            const Target &) {
   return needsPositive("rows_per_cta", getRowsPerCta(config));
 }
 
@@ -351,8 +351,8 @@ ArrayRef<const Schedule *> moec::getCpuSchedules() {
   static const QuantizeSchedule quantize;
   static const GatherRowsSchedule gatherRows;
   static const GatherReduceSchedule gatherReduce;
-  static const Schedule *const all[] = {&contract,   &topK,        &rank,
-                                        &rowMap,     &tensorScale, &quantize,
+  static const Schedule *const all[] = {&contract,   &topK,         &rank,
+                                        &rowMap,     &tensorScale,  &quantize,
                                         &gatherRows, &gatherReduce, &placeIds};
   return all;
 }

@@ -550,8 +550,8 @@ ArrayRef<const Schedule *> moec::getSm80Schedules() {
   static const std::vector<const Schedule *> all = [] {
     std::vector<const Schedule *> schedules{&contract, &gemv};
     llvm::append_range(schedules, getRoutingSchedules());
-    schedules.insert(schedules.end(), {&placeIds, &rowMap, &tensorScale, &quantize,
-                                       &gatherRows, &gatherReduce});
+    schedules.insert(schedules.end(), {&placeIds, &rowMap, &tensorScale,
+                                       &quantize, &gatherRows, &gatherReduce});
     return schedules;
   }();
   return all;

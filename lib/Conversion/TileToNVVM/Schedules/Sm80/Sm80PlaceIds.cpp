@@ -21,9 +21,8 @@ LogicalResult moec::emitSm80PlaceIds(Operation *phase, KernelBody body) {
   int64_t topK = cast<MemRefType>(op.getIds().getType()).getDimSize(1);
   Value slot = emitter.add(emitter.mul(emitter.cta(), config.getSlotsPerCta()),
                            emitter.toIndex(emitter.thread()));
-  Value isSlot =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ult, slot,
-                            emitter.mul(emitter.tokens(), topK));
+  Value isSlot = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, slot,
+                                       emitter.mul(emitter.tokens(), topK));
   emitter.ifThen(isSlot, [&] {
     Value width = emitter.index(topK);
     emitPlacedId(op, emitter, arith::DivUIOp::create(b, slot, width),

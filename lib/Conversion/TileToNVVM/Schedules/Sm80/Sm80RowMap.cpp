@@ -38,8 +38,8 @@ LogicalResult moec::emitSm80RowMap(Operation *phase, KernelBody body) {
       args.push_back(emitter.splat(scalar, lanes));
     }
     for (Value operand : op.getElementwiseOperands())
-      args.push_back(emitter.loadVector(emitter.operand(operand),
-                                        {token, column}, lanes));
+      args.push_back(
+          emitter.loadVector(emitter.operand(operand), {token, column}, lanes));
     FailureOr<Value> value = emitter.inlineRegion(op.getBody(), args);
     if (failed(value))
       status = failure();
