@@ -78,12 +78,15 @@ bool moec::convertElement(const uint8_t *source, DType from, uint8_t *result,
   }
   if (isFloat(from) || from == DType::F8E8M0) {
     llvm::APFloat value = readFloat(source, from);
-    // A NaN stays one, whatever its payload.
-    bool lost = false;
+    // A NaN stays one, whatever its payload. That of e8m0 has none, without
+    // which its bits would be those of infinity.
+    bool lost = false, isNaN = value.isNaN();
     value.convert(getSemantics(to), llvm::APFloat::rmNearestTiesToEven, &lost);
+    if (isNaN && from == DType::F8E8M0)
+      value = llvm::APFloat::getNaN(getSemantics(to));
     uint64_t bits = value.bitcastToAPInt().getZExtValue();
     std::memcpy(result, &bits, size_t(moert::dtypeBits(to)) / 8);
-    return !lost || value.isNaN();
+    return !lost || isNaN;
   }
   int64_t value = readInteger(source, from);
   std::memcpy(result, &value, size_t(moert::dtypeBits(to)) / 8);

@@ -170,7 +170,7 @@ func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f3
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments', but numbers of '!moe.nf4' follow no formula of their codes; write 'packing = pairs'}}
+// expected-error@+1 {{'packing' is 'fragments', but numbers of !moe.nf4 follow no formula of their codes; write 'packing = pairs'}}
 func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f32, granularity = channel, packing = fragments, second_scale = f32>}
 
 // -----
