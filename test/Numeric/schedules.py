@@ -41,7 +41,7 @@ WHOLE = {
 #: Cases that alone have kernels of some schedule and dtype, on either target.
 ALONE = {
     "weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64",
-    "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90",
+    "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90", "int8_tensor_f32",
 }
 
 
