@@ -96,7 +96,10 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       quantized weight (`w13`, `w2`, `shared_w13`, `shared_w2`). The others are of type D, as their inputs are.
     - `shared_scale`: the shared expert's output is multiplied by it, behind its gate and ahead of the
       rounding to D (formula 10).
-    - `format` (only `standard` so far), `mesh` (one rank if absent): weights are those of one rank.
+    - `format` (only `standard` so far); absent is the same.
+    - `mesh`: the ranks that run the layer (docs/parallel.md), one if absent. Weights are those of one rank, tokens its
+      own. Where the mesh has `num_experts`, `local_ids` (`num_experts x i32`) has the place of each expert among the
+      rank's weights, -1 for those of other ranks.
     - `max_tokens` (default 16384): T of a run is 0 to `max_tokens`; `max_tokens * k` fits 31 bits.
 
     Edge cases: T = 0 gives an empty result. An expert without tokens costs nothing. Ids of -1 or out

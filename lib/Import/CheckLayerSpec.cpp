@@ -77,6 +77,9 @@ private:
   /// A quantized weight whose rows have `size` elements, as `field` says.
   void checkRow(StringRef weight, StringRef field, int64_t size);
   void checkPlacement();
+  /// Adds the ids to those that were seen; false where one is wrong.
+  bool checkExpertIds(StringRef field, ArrayRef<int64_t> ids,
+                      SmallBitVector &seen);
   void checkParallel();
   void checkExpertLists();
   /// Whether ranks have equal parts of a size, in whole scales.
@@ -271,18 +274,24 @@ void Checker::checkPlacement() {
   require(!spec.placement->localExperts->empty(), field,
           "'placement.local_experts' must name at least one expert");
   SmallBitVector seen(spec.numExperts);
-  for (int64_t id : *spec.placement->localExperts) {
+  checkExpertIds(field, *spec.placement->localExperts, seen);
+}
+
+bool Checker::checkExpertIds(StringRef field, ArrayRef<int64_t> ids,
+                             SmallBitVector &seen) {
+  auto fail = [&](const Twine &what) {
+    require(false, field, "'" + field + "' names expert " + what);
+    return false;
+  };
+  for (int64_t id : ids) {
     if (id >= spec.numExperts)
-      return require(false, field,
-                     "'placement.local_experts' names expert " + Twine(id) +
-                         ", but there are only " + Twine(spec.numExperts) +
-                         " experts (" + show("num_experts") + ")");
+      return fail(Twine(id) + ", but there are only " + Twine(spec.numExperts) +
+                  " experts (" + show("num_experts") + ")");
     if (seen.test(id))
-      return require(false, field,
-                     "'placement.local_experts' names expert " + Twine(id) +
-                         " twice");
+      return fail(Twine(id) + " twice");
     seen.set(id);
   }
+  return true;
 }
 
 void Checker::checkShare(StringRef field, int64_t size, int64_t ranks,
@@ -292,14 +301,19 @@ void Checker::checkShare(StringRef field, int64_t size, int64_t ranks,
     if (const std::optional<QuantizationSpec> &quantization =
             spec.getQuantization(weight)) {
       const OperandQuantization &operand = quantization->weight;
-      int64_t scaled =
-          weight.ends_with("w13") ? operand.blockRows : operand.blockColumns;
-      unit = std::lcm(unit, std::max<int64_t>(scaled, 1));
+      auto keepWhole = [&](int64_t elements) {
+        unit = std::lcm(unit, std::max<int64_t>(elements, 1));
+      };
+      if (weight.ends_with("w13")) {
+        keepWhole(operand.blockRows);
+        continue;
+      }
+      // The second product contracts what is split.
+      keepWhole(operand.blockColumns);
       if (quantization->activation)
-        unit = std::lcm(
-            unit, std::max<int64_t>(quantization->activation->blockColumns, 1));
+        keepWhole(quantization->activation->blockColumns);
       if (getElementBits(operand.storage) < 8)
-        unit = std::lcm(unit, int64_t(2));
+        keepWhole(2);
     }
   require(size % (ranks * unit) == 0, field,
           show(field) + " is split over " + Twine(ranks) +
@@ -323,18 +337,8 @@ void Checker::checkExpertLists() {
                          Twine(parallel.lists.front().size()) +
                          " experts and rank " + Twine(rank) + " " +
                          Twine(list.size()) + "; give all as many");
-    for (int64_t id : list) {
-      if (id >= spec.numExperts)
-        return require(false, field,
-                       "'parallel.experts' names expert " + Twine(id) +
-                           ", but there are only " + Twine(spec.numExperts) +
-                           " (" + show("num_experts") + ")");
-      if (seen.test(id))
-        return require(false, field,
-                       "'parallel.experts' names expert " + Twine(id) +
-                           " twice");
-      seen.set(id);
-    }
+    if (!checkExpertIds(field, list, seen))
+      return;
   }
   require(seen.all(), field,
           "'parallel.experts' has expert " + Twine(seen.find_first_unset()) +

@@ -302,7 +302,8 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   if (!fillTensors(session, options))
     return false;
   if (compares)
-    if (moert::Status status = check.setInputs(session.tensors); !status)
+    if (moert::Status status = check.setInputs(getPointers(session.tensors));
+        !status)
       return options.complain(status.message());
   if (options.bisect)
     return bisectLevels(session, options, run, check);

@@ -164,6 +164,10 @@ def test_commands_page(folder: Path) -> None:
     block = next(text for _, text in list_blocks("commands.md", "sh"))
     inputs = generate(LayerSpec.from_json(SPEC), tokens=128, seed=1)
     write_tensors(folder / "layer.safetensors", inputs)
+    for name in ("spec.json", "model.gguf"):
+        (folder / name).symlink_to(ROOT / "test/Tools/Inputs/checkpoints/gguf-q4_0" / name)
+    (folder / "parallel.json").write_text(
+        json.dumps(SPEC | {"parallel": {"dp": 2, "experts": "linear"}}))
     (folder / "layer.mlir").write_text(
         run_shell(f"{BINARIES}/moe-compile config.json --emit=moe", folder))
     commands = [re.split(r"  +#", line)[0].strip() for line in block.splitlines()

@@ -91,6 +91,11 @@ def test_a_call_without_a_communicator_is_refused(layers):
         alone.use_communicator(moec.ranks.local(1, 2)[0])
 
 
+def test_a_checkpoint_is_not_cut_by_rank(layers, tmp_path):
+    with pytest.raises(moec.InvalidArgument, match="a checkpoint is not cut by rank; bind each weight"):
+        layers[0].load(tmp_path)
+
+
 def test_a_rank_that_does_not_come_is_named(layers):
     communicators = moec.ranks.local(RANKS, limit=0.3)
     with pytest.raises(moec.Unavailable, match="rank 1 did not come within"):

@@ -144,6 +144,24 @@ TEST_F(RanksTest, RowsGoOutAndSumsComeBack) {
   }
 }
 
+/// Who waits for a stream is told of a rank that has failed.
+TEST_F(RanksTest, WaitsEndWithTheCommunicator) {
+  std::shared_ptr<Communicator> joined[kRanks];
+  for (const Status &status : onRanks([&](int64_t r) {
+         Status started = start(ranks[r], r);
+         joined[r] = std::move(*group->join(r, *device));
+         return started ? ranks[r].executor->useCommunicator(joined[r])
+                        : started;
+       }))
+    ASSERT_TRUE(status) << status.toString();
+  EXPECT_TRUE(ranks[0].executor->synchronize());
+  joined[2]->abort("out of memory");
+  Status status = ranks[0].executor->synchronize();
+  EXPECT_NE(status.message().find("rank 2: aborted: out of memory"),
+            std::string::npos)
+      << status.message();
+}
+
 TEST_F(RanksTest, WhatARunNeedsIsSaid) {
   ASSERT_TRUE(start(ranks[0], 0));
   Status alone = ranks[0].executor->run(kRanks);

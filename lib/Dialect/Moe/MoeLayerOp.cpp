@@ -167,6 +167,12 @@ LogicalResult LayerVerifier::verifyMesh() {
                        "each of which would add their share; remove 'mesh'");
   if (!placesIds)
     return success();
+  if (int64_t here = op.getNumLocalExperts();
+      mesh->getNumExperts() > here * mesh->getNumRanks())
+    return check.error("has ")
+           << here << " experts in 'w13' on each of " << mesh->getNumRanks()
+           << " ranks, and 'mesh' says there are " << mesh->getNumExperts()
+           << "; give each rank more, or the mesh fewer";
   return check.checkShape("local_ids", op.getLocalIds(),
                           {{"num_experts", mesh->getNumExperts()}});
 }

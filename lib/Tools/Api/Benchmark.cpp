@@ -116,13 +116,13 @@ Status Benchmark::run(const moert_layer &layer, int repeat, double *seconds) {
     return prepared.status();
   if (Status status = runOnce(); !status)
     return status;
-  if (Status status = device.synchronize(*stream); !status)
+  if (Status status = executor->synchronize(*stream); !status)
     return status;
   if (!isHost)
     if (Status status = capture(); !status)
       return status;
   Result<std::vector<double>> took = (isHost ? timeOnHost : timeOnGpu)(
-      device, *stream, repeat, [&] { return runOnce(); });
+      device, *executor, *stream, repeat, [&] { return runOnce(); });
   if (!took)
     return took.status();
   std::copy(took->begin(), took->end(), seconds);

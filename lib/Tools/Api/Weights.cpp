@@ -58,6 +58,10 @@ static Status place(moert_layer &layer, const HostTensor &tensor) {
 
 static Status load(moert_layer &layer, const std::string &path,
                    const int64_t *decoderLayer) {
+  if (layer.executor->plan().mesh.numRanks() > 1)
+    return moert::invalidArgument(
+        "the layer is of several ranks, and a checkpoint is not cut by rank; "
+        "bind each weight of this rank (docs/parallel.md)");
   Result<std::vector<HostTensor>> tensors = allocateTensors(
       layer.executor->plan(), /*tokens=*/0, {moert::TensorRole::Weight});
   if (!tensors)

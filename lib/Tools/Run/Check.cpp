@@ -62,15 +62,17 @@ Status ReferenceCheck::setSpec(const std::string &spec) {
                : Status::ok();
 }
 
-Status ReferenceCheck::setInputs(const std::vector<HostTensor> &tensors) {
-  Result<std::string> path = makeTemporary("inputs", "safetensors");
-  if (!path)
-    return path.status();
-  inputs = *path;
+Status ReferenceCheck::setInputs(llvm::ArrayRef<const HostTensor *> tensors) {
+  if (inputs.empty()) {
+    Result<std::string> path = makeTemporary("inputs", "safetensors");
+    if (!path)
+      return path.status();
+    inputs = *path;
+  }
   std::vector<moert::SafetensorsTensor> entries;
-  for (const HostTensor &tensor : tensors)
-    if (tensor.role != moert::TensorRole::Output)
-      entries.push_back(tensor.getEntry());
+  for (const HostTensor *tensor : tensors)
+    if (tensor->role != moert::TensorRole::Output)
+      entries.push_back(tensor->getEntry());
   return moert::writeSafetensors(inputs, entries);
 }
 

@@ -29,8 +29,9 @@ public:
   /// Takes the text of the layer's spec.
   moert::Status setSpec(const std::string &spec);
 
-  /// Writes the inputs to a temporary file, by their canonical names.
-  moert::Status setInputs(const std::vector<HostTensor> &tensors);
+  /// Writes the inputs to a temporary file, by their canonical names; of
+  /// several calls the last one's count.
+  moert::Status setInputs(llvm::ArrayRef<const HostTensor *> tensors);
 
   /// Compares; the reference prints its summary on standard output. False if
   /// the results are wrong or the reference could not run (with a message).

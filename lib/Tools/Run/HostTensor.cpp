@@ -134,6 +134,14 @@ static Status checkMemory(const moert::Plan &plan, int64_t tokens) {
           .str());
 }
 
+std::vector<const HostTensor *>
+moec::getPointers(const std::vector<HostTensor> &tensors) {
+  std::vector<const HostTensor *> pointers;
+  for (const HostTensor &tensor : tensors)
+    pointers.push_back(&tensor);
+  return pointers;
+}
+
 Result<std::vector<HostTensor>> moec::allocateTensors(const moert::Plan &plan,
                                                       int64_t tokens) {
   if (Status status = checkMemory(plan, tokens); !status)

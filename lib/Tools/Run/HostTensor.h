@@ -49,6 +49,9 @@ private:
   std::unique_ptr<uint8_t, Free> storage;
 };
 
+std::vector<const HostTensor *>
+getPointers(const std::vector<HostTensor> &tensors);
+
 /// The inputs, weights and outputs of a plan for `tokens` tokens, allocated.
 /// Fails, rather than lets the process be killed, where they and the workspace
 /// need more memory than this machine has free.

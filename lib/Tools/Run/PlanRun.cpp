@@ -106,7 +106,7 @@ Status PlanRun::launch() {
 Status PlanRun::time(RunResult &result) {
   bool hasClock = options.isOnGpu() && device.takesMachineCode();
   Result<std::vector<double>> seconds = (hasClock ? timeOnGpu : timeOnHost)(
-      device, *stream, options.repeat, [&] { return launch(); });
+      device, *executor, *stream, options.repeat, [&] { return launch(); });
   if (!seconds)
     return seconds.status();
   result.seconds = std::move(*seconds);
@@ -190,13 +190,13 @@ Status PlanRun::capture() {
 Status PlanRun::replay() {
   if (Status status = device.launchGraph(*stream, *graph); !status)
     return status;
-  return device.synchronize(*stream);
+  return executor->synchronize(*stream);
 }
 
 Status PlanRun::runOnce() {
   if (Status status = executor->run(options.tokens, stream.get()); !status)
     return status;
-  return device.synchronize(*stream);
+  return executor->synchronize(*stream);
 }
 
 Status PlanRun::readOutput() {

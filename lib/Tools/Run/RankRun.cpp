@@ -368,38 +368,25 @@ HostTensor RankRun::concatenate(const std::vector<RunResult> &results) {
 }
 
 bool RankRun::check(const std::vector<RunResult> &results) {
-  std::string text = printLayerSpec(spec.getWhole());
+  ReferenceCheck check;
+  Status status = check.findReference();
+  if (status)
+    status = check.setSpec(printLayerSpec(spec.getWhole()));
   for (auto [group, result] : llvm::enumerate(results)) {
-    ReferenceCheck check;
-    Status status = check.findReference();
+    std::vector<const HostTensor *> inputs = getPointers(groups[group]);
+    if (group > 0)
+      for (const HostTensor &tensor : groups.front())
+        if (tensor.role == moert::TensorRole::Weight)
+          inputs.push_back(&tensor);
     if (status)
-      status = check.setSpec(text);
-    // The weights stay with the first group between checks.
-    std::vector<HostTensor> &inputs = groups[group];
-    std::vector<HostTensor> &first = groups.front();
-    std::vector<HostTensor> all;
-    std::vector<size_t> lent;
-    for (auto [i, tensor] : llvm::enumerate(first))
-      if (group > 0 && tensor.role == moert::TensorRole::Weight) {
-        all.push_back(std::move(tensor));
-        lent.push_back(i);
-      }
-    for (HostTensor &tensor : inputs)
-      all.push_back(std::move(tensor));
-    if (status)
-      status = check.setInputs(all);
-    for (auto [i, index] : llvm::enumerate(lent))
-      first[index] = std::move(all[i]);
-    for (auto [i, tensor] : llvm::enumerate(inputs))
-      tensor = std::move(all[lent.size() + i]);
+      status = check.setInputs(inputs);
     if (!status) {
       llvm::errs() << "moe-run: error: " << status.message() << "\n";
       return false;
     }
     llvm::outs() << "ranks of group " << group << ": ";
     llvm::outs().flush();
-    // The routing of a group is that of its own tokens, but places of experts
-    // are those of all.
+    // Details are of the rows of all groups.
     RunResult output;
     output.output = copyTensor("output", result.output.getView());
     if (!check.compare(output))

@@ -17,7 +17,8 @@ using namespace moec;
 using moert::Result;
 using moert::Status;
 
-Result<std::vector<double>> moec::timeOnHost(moert::Device &device,
+Result<std::vector<double>> moec::timeOnHost(moert::Device &,
+                                             moert::Executor &executor,
                                              moert::Stream &stream,
                                              int64_t repeat,
                                              llvm::function_ref<Status()> run) {
@@ -26,7 +27,7 @@ Result<std::vector<double>> moec::timeOnHost(moert::Device &device,
     double begin = getSeconds();
     if (Status status = run(); !status)
       return status;
-    if (Status status = device.synchronize(stream); !status)
+    if (Status status = executor.synchronize(stream); !status)
       return status;
     seconds.push_back(getSeconds() - begin);
   }
@@ -35,6 +36,7 @@ Result<std::vector<double>> moec::timeOnHost(moert::Device &device,
 }
 
 Result<std::vector<double>> moec::timeOnGpu(moert::Device &device,
+                                            moert::Executor &executor,
                                             moert::Stream &stream,
                                             int64_t repeat,
                                             llvm::function_ref<Status()> run) {
@@ -52,7 +54,7 @@ Result<std::vector<double>> moec::timeOnGpu(moert::Device &device,
     if (Status status = device.record(stream, *events[i]); !status)
       return status;
   }
-  if (Status status = device.synchronize(stream); !status)
+  if (Status status = executor.synchronize(stream); !status)
     return status;
   std::vector<double> seconds;
   for (size_t i = 0; i + 1 < events.size(); ++i) {

@@ -14,15 +14,17 @@
 
 namespace moec {
 
-/// What `repeat` runs take, in ascending order. `run` gives one to the stream;
-/// each is waited for, and timed by the clock of this process.
+/// What `repeat` runs of the executor take, in ascending order. `run` gives one
+/// to the stream; each is waited for, and timed by the clock of this process.
 moert::Result<std::vector<double>>
-timeOnHost(moert::Device &device, moert::Stream &stream, int64_t repeat,
+timeOnHost(moert::Device &device, moert::Executor &executor,
+           moert::Stream &stream, int64_t repeat,
            llvm::function_ref<moert::Status()> run);
 /// The same by the clock of the device, between runs that follow each other
 /// without a pause.
 moert::Result<std::vector<double>>
-timeOnGpu(moert::Device &device, moert::Stream &stream, int64_t repeat,
+timeOnGpu(moert::Device &device, moert::Executor &executor,
+          moert::Stream &stream, int64_t repeat,
           llvm::function_ref<moert::Status()> run);
 
 /// Loads what the device runs of the package, once more than the run needs, and

@@ -42,10 +42,11 @@ struct Collective {
 
 /// One rank's connection to all others of a mesh. Calls on one object are made
 /// one at a time, and all ranks make the same calls in the same order. No call
-/// waits for ever: a rank that does not come within the limit that the
-/// communicator was made with is named in the error of every other rank. After
-/// an error the communicator is broken: each later call answers the first
-/// error, and a new one has to be made.
+/// waits for ever: where a rank does not come within the limit that the
+/// communicator was made with, every other rank gets an error, which names it
+/// where that is known (NCCL does not tell). After an error the communicator is
+/// broken: each later call answers the first error, and a new one has to be
+/// made.
 class Communicator {
 public:
   virtual ~Communicator();
@@ -63,6 +64,11 @@ public:
   /// and what goes wrong later is what check() answers. Sums are of elements of
   /// f32, bf16 or f16; an all-gather takes any type of whole bytes.
   virtual Status run(Stream &stream, const Collective &collective) = 0;
+
+  /// Returns when all work of the stream is done, collectives too, as
+  /// Device::synchronize() does, but fails after the limit, or as soon as
+  /// another rank is known to have failed.
+  virtual Status synchronize(Stream &stream) = 0;
 
   /// Success as long as nobody is known to have failed. Waits for nothing.
   virtual Status check() = 0;

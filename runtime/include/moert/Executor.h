@@ -138,6 +138,9 @@ public:
   /// complete. Runs on a stream of the caller's are the caller's to wait for,
   /// before what they use is freed, bound anew or prepared anew too.
   Status synchronize();
+  /// The same for one stream, whoever's. Of a plan of several ranks the wait
+  /// has the communicator's limit, so that a rank that is gone ends it.
+  Status synchronize(Stream &stream);
 
   /// Where a tensor of the plan was in the latest run, with the shape of that
   /// run. Meant for debugging: what shares a slot is overwritten unless the

@@ -71,10 +71,6 @@ public:
 
   /// For logs: "NCCL 2.28.9 (/usr/lib/libnccl.so.2)".
   virtual const std::string &library() const = 0;
-
-  /// Returns when all work of the stream is done, as Device::synchronize()
-  /// does, but fails after the limit, or as soon as NCCL has failed.
-  virtual Status synchronize(Stream &stream) = 0;
 };
 
 } // namespace moert

@@ -144,6 +144,12 @@ public:
 
   Status run(Stream &stream, const Collective &collective) override;
 
+  /// Collectives are done when run() returns.
+  Status synchronize(Stream &stream) override {
+    MOERT_CHECK(check());
+    return device.synchronize(stream);
+  }
+
   Status check() override { return group->check(); }
 
   void abort(const std::string &reason) override {

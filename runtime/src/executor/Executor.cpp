@@ -529,8 +529,13 @@ Status Executor::runStep(const ResolvedStep &step, Stream &first) {
 
 Status Executor::synchronize() {
   for (const std::unique_ptr<Stream> &stream : streams)
-    MOERT_CHECK(device.synchronize(*stream));
+    MOERT_CHECK(synchronize(*stream));
   return Status::ok();
+}
+
+Status Executor::synchronize(Stream &stream) {
+  return communicator ? communicator->synchronize(stream)
+                      : device.synchronize(stream);
 }
 
 } // namespace moert
