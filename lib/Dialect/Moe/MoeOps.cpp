@@ -14,51 +14,44 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::moe;
 
-/// Names the one result of a decomposed layer's op after its tensor.
-static void setResultName(Operation *op, OpAsmSetValueNameFn setName) {
-  if (StringRef name = getResultName(op, 0); !name.empty())
-    setName(op->getResult(0), name);
+/// Names the results of a decomposed layer's op after their tensors.
+static void setResultNames(Operation *op, OpAsmSetValueNameFn setName) {
+  for (OpResult result : op->getResults())
+    if (StringRef name = getResultName(op, result.getResultNumber());
+        !name.empty())
+      setName(result, name);
 }
 
 void GroupedMatmulOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setResultName(*this, setName);
+  setResultNames(*this, setName);
 }
 void TensorScaleOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setResultName(*this, setName);
+  setResultNames(*this, setName);
 }
 void RowMapOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setResultName(*this, setName);
+  setResultNames(*this, setName);
 }
 void UnpermuteOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setResultName(*this, setName);
+  setResultNames(*this, setName);
 }
 
 void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  for (OpResult result : getOperation()->getResults())
-    if (StringRef name = getResultName(*this, result.getResultNumber());
-        !name.empty())
-      setName(result, name);
+  setResultNames(*this, setName);
 }
 
 void CombineOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setResultName(*this, setName);
+  setResultNames(*this, setName);
 }
 void PlaceIdsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setResultName(*this, setName);
+  setResultNames(*this, setName);
 }
 
 void DispatchOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  for (OpResult result : getOperation()->getResults())
-    if (StringRef name = getResultName(*this, result.getResultNumber());
-        !name.empty())
-      setName(result, name);
+  setResultNames(*this, setName);
 }
 
 void RepackOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  for (OpResult result : getOperation()->getResults())
-    if (StringRef name = getResultName(*this, result.getResultNumber());
-        !name.empty())
-      setName(result, name);
+  setResultNames(*this, setName);
 }
 
 LogicalResult ParamOp::verify() {
