@@ -35,7 +35,9 @@ static bool says(const Status &status, const std::string &text) {
 /// Everything that a rank does with NCCL. After a failure it aborts, as a
 /// program does that has no more use for it.
 static Status useNccl(const NcclRankOfTest &rank) {
-  float values[8] = {}, results[8] = {};
+  // After a failure the communicator has them until it is gone, which is before
+  // its thread.
+  static thread_local float values[8], results[8];
   auto use = [&] {
     Status status = rank.communicator.agree("the package", "abc");
     for (CollectiveKind kind :
@@ -128,7 +130,7 @@ TEST(NcclFailureTest, FailuresOfEarlierCallsAreFound) {
             std::this_thread::yield();
           return Status::ok();
         }
-        float value = 1, sum = 0;
+        static thread_local float value = 1, sum;
         Status status = rank.run(CollectiveKind::AllReduce, MeshAxis::Data,
                                  {{&value, &sum, DType::F32, 1}}, "steps[7]");
         EXPECT_TRUE(status) << status.toString();

@@ -75,7 +75,10 @@ Status NcclRankOfTest::run(CollectiveKind kind, MeshAxis axis,
 }
 
 Status NcclRankOfTest::step(const std::string &where) const {
-  float value = 1, sum = 0;
+  // After a failure the communicator may have them until it is gone, which is
+  // before its thread.
+  static thread_local float value, sum;
+  value = 1;
   Status status = run(CollectiveKind::AllReduce, MeshAxis::Data,
                       {{&value, &sum, DType::F32, 1}}, where);
   return status ? communicator.synchronize(stream) : status;

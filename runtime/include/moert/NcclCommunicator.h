@@ -47,8 +47,9 @@ Result<NcclUniqueId> makeNcclUniqueId(const std::string &library = "");
 /// rank that ends while others wait is not told to them: their limit ends it.
 ///
 /// A failure aborts NCCL's communicators of this rank, which ends what they
-/// have on streams. Without one the destructor waits, within the limit, for the
-/// destructors of the other ranks.
+/// have on streams; the memory of collectives that were given has to live until
+/// the destructor has seen that end. Without a failure the destructor waits,
+/// within the limit, for the destructors of the other ranks.
 class NcclCommunicator : public Communicator {
 public:
   /// Connects the ranks: all of them call it, with the same id.

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <mutex>
 
@@ -384,20 +385,25 @@ Status LocalCommunicator::copyOut(const Collective &collective,
   auto sentBytes = [&](const CollectivePart &part) {
     return partBytes(part) * sentParts(mesh(), collective);
   };
+  // Sums read elements as numbers, which have to lie where such may.
+  auto roundedUp = [](size_t bytes) {
+    constexpr size_t alignment = alignof(std::max_align_t);
+    return (bytes + alignment - 1) / alignment * alignment;
+  };
   auto receivedBytes = [&](const CollectivePart &part) {
     return partBytes(part) * receivedParts(mesh(), collective);
   };
   for (const CollectivePart &part : parts)
-    total += sentBytes(part) + receivedBytes(part);
+    total += roundedUp(sentBytes(part)) + roundedUp(receivedBytes(part));
   staging.resize(total);
   char *next = staging.data();
   for (CollectivePart &part : parts) {
     if (sentBytes(part) > 0)
       MOERT_CHECK(device.copyOut(next, part.send, sentBytes(part)));
     part.send = next;
-    next += sentBytes(part);
+    next += roundedUp(sentBytes(part));
     part.receive = next;
-    next += receivedBytes(part);
+    next += roundedUp(receivedBytes(part));
   }
   return Status::ok();
 }
