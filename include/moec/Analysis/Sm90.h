@@ -76,7 +76,7 @@ struct Contract {
   /// Why the two cannot be one kernel, the other one second; empty if they can.
   std::string whyApart(const Contract &other) const;
 
-  static constexpr int64_t kWarpgroup = 128;
+  static constexpr int64_t kWarp = 32, kWarpgroup = 128;
   static constexpr int64_t kConsumers = 2, kMaxConsumers = 3;
   /// Threads of the producing warpgroup that copy rows, when no map does.
   static constexpr int64_t kRowThreads = 96;

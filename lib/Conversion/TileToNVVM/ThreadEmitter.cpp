@@ -16,8 +16,8 @@
 
 using namespace mlir;
 using namespace moec;
+using sm80::kWarp;
 
-static constexpr int64_t kWarp = sm80::kWarp;
 static constexpr unsigned kGlobalSpace = 1;
 static constexpr unsigned kSharedSpace = 3;
 /// The name of the extern array that stands for dynamic shared memory.

@@ -13,8 +13,7 @@
 
 using namespace mlir;
 using namespace moec;
-
-static constexpr int64_t kWarp = sm80::kWarp;
+using sm80::kWarp;
 
 WarpEmitter::WarpEmitter(func::FuncOp func, tile::KernelOp kernel,
                          int64_t threads)

@@ -21,7 +21,7 @@ namespace moec::moe {
 /// Rows of gate, then of up, of the same columns.
 constexpr int64_t kPairedRows = 8;
 
-static bool hasHalves(WeightLayoutAttr layout) {
+bool hasHalves(WeightLayoutAttr layout) {
   return layout && layout.getOrder() != GateUpOrder::Interleaved;
 }
 

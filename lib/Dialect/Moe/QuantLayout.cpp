@@ -16,11 +16,6 @@ using namespace mlir;
 
 namespace moec::moe {
 
-/// Gate and up rows are two halves.
-static bool hasHalves(WeightLayoutAttr layout) {
-  return layout && layout.getOrder() != GateUpOrder::Interleaved;
-}
-
 ScaleGroup getScaleGroup(QuantAttr quant) {
   ArrayRef<int64_t> block = quant.getBlock();
   return block.empty()

@@ -36,6 +36,9 @@ namespace moec::moe {
 /// Whether elements are in an order of fragments.
 bool isFragments(Packing packing);
 
+/// Whether gate and up rows are two halves.
+bool hasHalves(WeightLayoutAttr layout);
+
 class Fragments {
 public:
   /// Rows and depth of a unit; rows of a run.

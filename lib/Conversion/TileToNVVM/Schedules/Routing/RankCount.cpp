@@ -11,8 +11,8 @@
 
 using namespace mlir;
 using namespace moec;
+using sm80::kWarp;
 
-static constexpr int64_t kWarp = sm80::kWarp;
 /// Loads of a thread that are on their way at once, while it counts the slots
 /// of its run.
 static constexpr int64_t kRunLoads = 4;

@@ -24,8 +24,7 @@
 
 using namespace mlir;
 using namespace moec;
-
-static constexpr int64_t kWarp = sm80::kWarp;
+using sm80::kWarp;
 
 RankChunk::RankChunk(tile::RankOp op, ThreadEmitter &emitter,
                      const sm80::Rank &shape)

@@ -12,8 +12,7 @@
 
 using namespace mlir;
 using namespace moec;
-
-static constexpr int64_t kWarp = sm80::kWarp;
+using sm80::kWarp;
 
 TopKHeld::TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait)
     : TopKEmission(op, emitter, kWarp), warp(emitter) {

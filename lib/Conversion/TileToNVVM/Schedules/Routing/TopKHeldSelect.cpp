@@ -16,8 +16,7 @@
 
 using namespace mlir;
 using namespace moec;
-
-static constexpr int64_t kWarp = sm80::kWarp;
+using sm80::kWarp;
 
 void TopKHeld::select(Value token) {
   if (layout.numGroups > 1)

@@ -11,8 +11,7 @@
 
 using namespace mlir;
 using namespace moec;
-
-static constexpr int64_t kWarp = sm80::kWarp;
+using sm80::kWarp;
 
 TopKStreamed::TopKStreamed(tile::TopKOp op, WarpEmitter &emitter)
     : TopKEmission(op, emitter, kWarp), warp(emitter) {}

@@ -19,10 +19,9 @@
 
 using namespace mlir;
 using namespace moec;
+using sm80::kWarp;
 
 namespace {
-
-constexpr int64_t kWarp = sm80::kWarp;
 
 class Sm80Gemv {
 public:

@@ -26,8 +26,6 @@
 using namespace mlir;
 using namespace moec;
 
-constexpr int64_t kWarp = 32;
-
 Sm90Contract::Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
                            Sm90Contract *before)
     : op(op), emitter(emitter), b(emitter.b),
@@ -106,7 +104,7 @@ Value Sm90Contract::loadOffset(Value group) {
 /// A warp that does not make the table; a stage per lane.
 void Sm90Contract::initBarriers() {
   using sm90::Contract;
-  static_assert(Contract::kMaxStages <= kWarp);
+  static_assert(Contract::kMaxStages <= sm90::Contract::kWarp);
   Value stage = emitter.lane();
   emitter.ifThen(emitter.isLess(stage, emitter.i32(shape.stages)), [&] {
     // The thread that starts copies of boxes, once per box, and those that
@@ -114,8 +112,9 @@ void Sm90Contract::initBarriers() {
     emitter.initBarrier(fullBarrier(stage),
                         1 + shape.mapRows +
                             shape.hasRowThreads() * Contract::kRowThreads);
-    emitter.initBarrier(emptyBarrier(stage),
-                        shape.getConsumers() * Contract::kWarpgroup / kWarp);
+    emitter.initBarrier(emptyBarrier(stage), shape.getConsumers() *
+                                                 Contract::kWarpgroup /
+                                                 sm90::Contract::kWarp);
   });
   if (op.getTickets())
     initQueue();
@@ -124,10 +123,11 @@ void Sm90Contract::initBarriers() {
 
 void Sm90Contract::emitPrologue() {
   // Side by side: each is a wait for memory, or a row of instructions.
-  emitter.ifThen(isEqual(emitter.thread(), emitter.i32(kWarp)), [&] {
-    for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
-      emitter.prefetchTensorMap(i);
-  });
+  emitter.ifThen(isEqual(emitter.thread(), emitter.i32(sm90::Contract::kWarp)),
+                 [&] {
+                   for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
+                     emitter.prefetchTensorMap(i);
+                 });
   emitter.ifThen(isEqual(emitter.warp(), emitter.i32(2)),
                  [&] { initBarriers(); });
   auto emitSums = [&] {
@@ -216,7 +216,7 @@ SmallVector<Value> Sm90Contract::addUp(ArrayRef<Value> own, Value before) {
   for (Value value : own)
     sums.push_back(addI32(sums.back(), value));
   Value sum = sums.back();
-  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
+  for (int64_t distance = 1; distance < sm90::Contract::kWarp; distance *= 2) {
     Value other = emitter.shuffleUp(sum, distance);
     Value hasOther = arith::CmpIOp::create(
         b, arith::CmpIPredicate::sge, emitter.lane(), emitter.i32(distance));
@@ -243,8 +243,9 @@ void Sm90Contract::emitTable() {
       storeEntry(group, {zero, zero, rows, cut.heights});
       storeEntry(emitter.scale(group, 1, 1), {zero, cut.tiles, zero, zero});
     });
-  int64_t share = std::min<int64_t>(llvm::divideCeil(shape.groups, kWarp),
-                                    ptxas::kGroupsAtOnce);
+  int64_t share =
+      std::min<int64_t>(llvm::divideCeil(shape.groups, sm90::Contract::kWarp),
+                        ptxas::kGroupsAtOnce);
   if (share > ptxas::kCutAtOnce)
     share = llvm::alignTo(share, ptxas::kCutAtOnce);
   Value groups = emitter.i32(shape.groups);
@@ -282,12 +283,13 @@ void Sm90Contract::emitTable() {
         storeEntry(group, {rows[i], firstTiles[i], counts[i], cuts.heights[i]});
       });
     }
-    return SmallVector<Value>{emitter.broadcast(firstTiles.back(), kWarp - 1),
-                              emitter.broadcast(rows.back(), kWarp - 1)};
+    return SmallVector<Value>{
+        emitter.broadcast(firstTiles.back(), sm90::Contract::kWarp - 1),
+        emitter.broadcast(rows.back(), sm90::Contract::kWarp - 1)};
   };
   SmallVector<Value> end =
       emitter.forLoop(emitter.index(0), emitter.index(shape.groups),
-                      share * kWarp, {zero, zero}, emitPart);
+                      share * sm90::Contract::kWarp, {zero, zero}, emitPart);
   // Only its number of tiles is read.
   auto storeEnd = [&] { storeEntry(groups, {zero, end[0], zero, zero}); };
   emitter.ifThen(isEqual(emitter.lane(), zero), storeEnd);
@@ -299,7 +301,7 @@ void Sm90Contract::emitTable() {
 Value Sm90Contract::findGroup(Value tile) {
   Value group = emitter.i32(0);
   for (int64_t left = shape.groups; left > 1;) {
-    int64_t step = llvm::divideCeil(left, kWarp);
+    int64_t step = llvm::divideCeil(left, sm90::Contract::kWarp);
     Value own = addI32(group, emitter.scale(emitter.lane(), step));
     Value last = minI32(emitter.scale(group, 1, left - 1),
                         emitter.i32(shape.groups - 1));

@@ -23,7 +23,6 @@ using sm90::Contract;
 
 /// Rows of the matrices that stmatrix knows.
 static constexpr int64_t kMatrix = 8;
-static constexpr int64_t kWarp = 32;
 
 //===----------------------------------------------------------------------===//
 // Epilogue
@@ -265,7 +264,7 @@ void Sm90Epilogue::storeStaged(Value firstRow, int64_t rows,
   constexpr int64_t bytes = Contract::kChunkBytes;
   int64_t pieces =
       shape.getStagedColumns(part.tileHeight) * shape.resultBytes / bytes;
-  int64_t threads = isOnM ? kWarp : Contract::kWarpgroup;
+  int64_t threads = isOnM ? Contract::kWarp : Contract::kWarpgroup;
   Value thread = emitter.remainder(fragments.getThread(), threads);
   auto type = VectorType::get(bytes / 4, b.getI32Type());
   for (int64_t start = 0; start < rows * pieces; start += threads) {

@@ -21,11 +21,9 @@
 using namespace mlir;
 using namespace moec;
 
-constexpr int64_t kWarp = 32;
-
 Value Sm90Contract::areFewIds(Value slots) {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::sle, slots,
-                               emitter.index(kWarp));
+                               emitter.index(sm90::Contract::kWarp));
 }
 
 Value Sm90Contract::getHeightOfFew() {

@@ -26,8 +26,6 @@ using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
-constexpr int64_t kWarp = 32;
-
 namespace {
 
 /// The numbers of tiles in shared memory; `turn` (i32) counts those that were
@@ -96,11 +94,13 @@ Value TileQueue::take(Value turn, bool isKnown) {
 void Sm90Contract::initQueue() {
   // The consumers, the warp that copies boxes, those that copy rows.
   int64_t consumers = shape.getConsumers() * Contract::kWarpgroup;
-  int64_t producers = kWarp + shape.hasRowThreads() * Contract::kRowThreads;
+  int64_t producers =
+      Contract::kWarp + shape.hasRowThreads() * Contract::kRowThreads;
   Value place = emitter.lane();
   emitter.ifThen(emitter.isLess(place, emitter.i32(Contract::kTaken)), [&] {
     emitter.initBarrier(drawnBarrier(place), 1);
-    emitter.initBarrier(readBarrier(place), (consumers + producers) / kWarp);
+    emitter.initBarrier(readBarrier(place),
+                        (consumers + producers) / Contract::kWarp);
   });
 }
 
