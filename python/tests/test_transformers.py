@@ -24,6 +24,7 @@ transformers = pytest.importorskip(
     "transformers", reason="Transformers is not installed (pip install transformers)"
 )
 moec_transformers = pytest.importorskip("moec.transformers")
+module_experts = pytest.importorskip("moec.module_experts")
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ["cpu"] + ["cuda:0"] * torch.cuda.is_available()
@@ -412,7 +413,7 @@ def test_operator_passes_opcheck() -> None:
     block, (hidden, ids, weights) = make_block()
     block.requires_grad_(False)
     wanted = run(block, (hidden, ids, weights))
-    number = moec_transformers._find_number(block, False)
+    number = module_experts._find_number(block, False)
     arguments = (hidden, ids.int(), weights, [block.gate_up_proj, block.down_proj], number)
     torch.library.opcheck(torch.ops.moec.experts.default, arguments)
     assert torch.equal(torch.ops.moec.experts(*arguments), wanted)
@@ -462,10 +463,10 @@ def test_modules_share_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None
         assert_near(model(tokens).logits, wanted)
     assert len(compiled) == 1
     gc.collect()
-    count = len(moec_transformers._of_module)
+    count = len(module_experts._of_module)
     del model, other
     gc.collect()
-    assert len(moec_transformers._of_module) == count - 6
+    assert len(module_experts._of_module) == count - 6
 
 
 def test_llama4_with_several_experts_per_token_is_refused() -> None:

@@ -87,7 +87,7 @@ def test_contents() -> None:
         metadata = wheel.read("moec-0.1.0.dist-info/METADATA").decode()
         plugins = wheel.read("moec-0.1.0.dist-info/entry_points.txt").decode()
     assert {"moec/__init__.py", "moec/py.typed", "moec/_core.abi3.so", "moec/_core.pyi",
-            "moec/libmoec.so.1", "moec/torch.py", "moec/transformers.py", "moec/gates.py",
+            "moec/libmoec.so.1", "moec/torch.py", "moec/transformers.py", "moec/module_experts.py", "moec/gates.py",
             "moec/functions/experts.py", "moec/vllm/experts.py", "moec/sglang/runner.py",
             "moec/include/moert/moert.h",
             "moec/include/moejit/moejit.h", "moec/reference/layer.py",
