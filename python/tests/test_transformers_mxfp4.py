@@ -24,6 +24,7 @@ transformers = pytest.importorskip(
 mxfp4 = pytest.importorskip("transformers.integrations.mxfp4")
 moec_transformers = pytest.importorskip("moec.transformers")
 
+DEVICES = ["cpu"] + ["cuda:0"] * torch.cuda.is_available()
 HIDDEN, WIDTH, EXPERTS, TOP_K, LIMIT = 128, 64, 8, 4, 2.0
 SIZES = {
     "vocab_size": 128, "hidden_size": HIDDEN, "intermediate_size": WIDTH, "num_hidden_layers": 2,
@@ -99,10 +100,12 @@ def measure(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((found.double() - wanted.double()).abs().max() / wanted.double().abs().max())
 
 
-def test_block_is_that_of_eager() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_block_is_that_of_eager(device: str) -> None:
     block, plain = make_pair()
     assert moec_transformers.replace(block) == 1
-    hidden = torch.randn(2, 3, HIDDEN)
+    block, plain = block.to(device), plain.to(device)
+    hidden = torch.randn(2, 3, HIDDEN, device=device)
     (found, logits), (wanted, _) = block(hidden), plain(hidden)
     assert found.shape == hidden.shape and logits.shape == (6, EXPERTS)
     assert measure(found, wanted) < 2e-5
@@ -111,10 +114,10 @@ def test_block_is_that_of_eager() -> None:
     assert torch.equal(block(hidden)[0], found)
 
 
-def test_experts_are_those_of_the_reference() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_experts_are_those_of_the_reference(device: str) -> None:
     """In bf16, with ids of other ranks."""
     block, _ = make_pair(1)
-    experts = block.experts
     packed = {name: make_bytes(rows, columns, seed) for name, rows, columns, seed in (
         ("experts.w13", 2 * WIDTH, HIDDEN, 2), ("experts.w2", HIDDEN, WIDTH, 3))}
     moec_transformers.replace(block)
@@ -122,7 +125,8 @@ def test_experts_are_those_of_the_reference() -> None:
     ids = torch.stack([torch.randperm(EXPERTS)[:TOP_K] for _ in range(16)])
     weights = torch.rand(16, TOP_K)
     ids[0], ids[1, 2:] = EXPERTS, 1000
-    found = experts(hidden, ids, weights)
+    experts = block.experts.to(device)
+    found = experts(hidden.to(device), ids.to(device), weights.to(device)).cpu()
     spec = LayerSpec.from_json({
         "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": HIDDEN,
         "intermediate_size": WIDTH, "num_experts": EXPERTS, "top_k": TOP_K, "expert_bias": True,
@@ -131,8 +135,8 @@ def test_experts_are_those_of_the_reference() -> None:
     tensors = {
         "hidden_states": hidden.float().numpy(), "topk_ids": ids.int().numpy(),
         "topk_weights": weights.numpy(),
-        "experts.w13_bias": experts.gate_up_proj_bias.numpy(),
-        "experts.w2_bias": experts.down_proj_bias.numpy(),
+        "experts.w13_bias": experts.gate_up_proj_bias.cpu().numpy(),
+        "experts.w2_bias": experts.down_proj_bias.cpu().numpy(),
     }
     for name, (elements, scales) in packed.items():
         tensors |= {name: elements.numpy(),
@@ -162,10 +166,12 @@ def make_models() -> tuple[Any, Any]:
     return model, plain
 
 
-def test_models_decode_alike() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_models_decode_alike(device: str) -> None:
     model, plain = make_models()
     assert moec_transformers.replace(model) == 2
-    tokens = torch.randint(1, 128, (4, 5))
+    model, plain = model.to(device), plain.to(device)
+    tokens = torch.randint(1, 128, (4, 5), device=device)
     with torch.no_grad():
         found, wanted = model(tokens).logits, plain(tokens).logits
         assert measure(found, wanted) < 1e-4
