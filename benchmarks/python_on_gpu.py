@@ -10,8 +10,8 @@ Needs PyTorch, Transformers, pytest and moec (installed, or this tree with MOEC_
 - `tests`: the tests of moec.torch and moec.transformers that have a GPU: seven families of models, their
   logits and 64 tokens of greedy decoding against eager; CUDA graphs; streams; mxfp4 of gpt-oss;
 - `overhead`: call_overhead.py for the entries "ids" and "gate";
-- `forwards`: transformers_forward.py at 1, 64 and 4096 tokens, of layers with many small experts and with few
-  large ones, and of the first one as CUDA graphs;
+- `forwards`: transformers_forward.py at 1, 64 and 4096 tokens, of each family's block with the sizes of a real
+  model, and of the first one as CUDA graphs too;
 - `serve`: examples/serve.py with a whole model, and its trace (serve_trace.json);
 - `report`: a layer's page (layer.html) with measured times beside those that are expected.
 
@@ -43,9 +43,9 @@ import moec
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TOKENS = (1, 8, 64, 512, 4096)
-#: Layers of rows.json whose blocks fit beside copies of their weights that batched_mm makes, the first
-#: one as CUDA graphs too.
-LAYERS = ("qwen3_30b", "mixtral8x7b")
+FAMILIES = ("qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss", "olmoe", "glm4_moe", "llama4_text")
+#: Of rows.json.
+LAYER = "qwen3_30b"
 #: What --quick has in place of a layer's sizes.
 TOY = {"num_experts": 8, "top_k": 2, "hidden_size": 64, "intermediate_size": 32}
 
@@ -110,12 +110,17 @@ def run_overhead(run: Run) -> dict[str, Any]:
 
 def run_forwards(run: Run) -> dict[str, Any]:
     found = {}
-    toy = [f"--{name.replace('_', '-')}={value}" for name, value in TOY.items()] + ["--repeat=2"]
+    families = FAMILIES[:1] if run.options.quick else FAMILIES
+    toy = ["--tokens=1,16", "--repeat=2",
+           "--config=num_experts=8,hidden_size=64,moe_intermediate_size=32"] * run.options.quick
     is_gpu = run.options.device.startswith("cuda")
-    for layer, *graph in [[each] for each in LAYERS] + [[LAYERS[0], "--graph"]] * is_gpu:
-        found[" ".join([layer, *graph])] = run.read(
-            "benchmarks/transformers_forward.py", f"--device={run.options.device}", f"--layer={layer}",
-            *graph, *(["--tokens=1,16", *toy] if run.options.quick else []), option="--output")
+    for family, *graph in [[each] for each in families] + [[families[0], "--graph"]] * is_gpu:
+        try:
+            result = run.read("benchmarks/transformers_forward.py", f"--device={run.options.device}",
+                              f"--model={family}", *graph, *toy, option="--output")
+        except StepError as error:
+            result = {"error": str(error)}
+        found[" ".join([family, *graph])] = result
     return found
 
 
@@ -127,7 +132,7 @@ def run_serve(run: Run) -> dict[str, Any]:
 
 def run_report(run: Run) -> dict[str, Any]:
     rows = json.loads((ROOT / "benchmarks/rows.json").read_text())
-    row = next(each for each in rows["layers"] if each["name"] == LAYERS[0])
+    row = next(each for each in rows["layers"] if each["name"] == LAYER)
     row |= TOY if run.options.quick else {}
     spec = {"moec_spec": 1, "activation": {"kind": "silu"}, "max_tokens": max(TOKENS), **row}
     layer = moec.compile(spec, device=run.options.device)
@@ -147,6 +152,11 @@ def run_report(run: Run) -> dict[str, Any]:
 
 STEPS = {"tests": run_tests, "overhead": run_overhead, "forwards": run_forwards, "serve": run_serve,
          "report": run_report}
+
+
+def has_failed(step: dict[str, Any]) -> bool:
+    """Whether it has no result, or a part of it."""
+    return "error" in step or any("error" in part for part in step.values() if isinstance(part, dict))
 
 
 def parse() -> argparse.Namespace:
@@ -194,9 +204,9 @@ def main() -> int:
             result = {"error": str(error)}
         record["steps"][name] = result | {"seconds": round(time.monotonic() - begin, 1)}
         (run.folder / "python_on_gpu.json").write_text(json.dumps(record, indent=1) + "\n")
-        print(f"{name:10} {record['steps'][name]['seconds']:7.1f} s  {result.get('error', 'done')}",
-              flush=True)
-    return 1 if any("error" in each for each in record["steps"].values()) else 0
+        verdict = "failed" if has_failed(result) else "done"
+        print(f"{name:10} {record['steps'][name]['seconds']:7.1f} s  {verdict}", flush=True)
+    return 1 if any(map(has_failed, record["steps"].values())) else 0
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def test_steps(tmp_path: Path) -> None:
     assert record["commit"] == "abc" and record["device"] == "cpu"
     steps = record["steps"]
     assert set(steps["overhead"]) == {"ids", "gate", "seconds"}
-    assert [row["tokens"] for row in steps["forwards"]["qwen3_30b"]["rows"]] == [1, 16]
+    assert [row["tokens"] for row in steps["forwards"]["qwen3_moe"]["rows"]] == [1, 16]
     assert steps["serve"]["results"]["moec"]["tokens"] == steps["serve"]["results"]["eager"]["tokens"]
     assert steps["report"]["median_us"]["4096"] > 0
     assert "measured" in (tmp_path / "layer.html").read_text()

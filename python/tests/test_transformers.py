@@ -548,6 +548,30 @@ def test_benchmark_measures_every_implementation(tmp_path: Path) -> None:
         assert row["difference"]["moec"] < TOLERANCES[torch.bfloat16]
 
 
+#: Of each family: what makes its block a small one.
+SMALL = {
+    "mixtral": "num_local_experts=8", "gpt_oss": "num_local_experts=8,num_attention_heads=4",
+    "deepseek_v3": "n_routed_experts=8,n_group=2,topk_group=1,num_experts_per_tok=2,q_lora_rank=32",
+    "olmoe": "num_experts=8", "glm4_moe": "n_routed_experts=8,num_attention_heads=4",
+    "llama4_text": "num_local_experts=8,intermediate_size_mlp=32",
+}
+
+
+@pytest.mark.parametrize("family", SMALL)
+def test_benchmark_has_the_families(family: str, tmp_path: Path) -> None:
+    output = tmp_path / "forward.json"
+    subprocess.run(
+        [sys.executable, ROOT / "benchmarks/transformers_forward.py", "--device=cpu", "--repeat=1",
+         f"--model={family}", f"--config={SMALL[family]},hidden_size=64,intermediate_size=32,"
+         "moe_intermediate_size=32", "--tokens=5", f"--output={output}"],
+        check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+    result = json.loads(output.read_text())
+    row, = result["rows"]
+    assert result["layer"] == family and {"moec", "eager"} <= set(row["median_us"]), row
+    assert ("errors" in row) == (family == "llama4_text")
+    assert 0 < row["difference"]["moec"] < TOLERANCES[torch.bfloat16]
+
+
 def test_lines_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """What docs/python.md has works as it stands there."""
     page = (ROOT / "docs/python.md").read_text()
