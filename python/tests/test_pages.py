@@ -156,7 +156,7 @@ def test_tutorial_of_a_model() -> None:
         exec(blocks[1][1], {})
 
 
-#: What has no stand-in here; their own tests run them.
+#: What has no stand-in here; test_pages_of_gpus.py has them.
 SKIPPED = ("gpu-test", "moe-bench")
 
 
