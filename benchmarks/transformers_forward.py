@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A forward of one MoE block of Transformers', by implementation of its experts.
 
-    python benchmarks/transformers_forward.py [--layer=qwen3_30b] [--device=cuda:0]
-        [--tokens=1,64,4096] [--implementations=moec,eager,batched_mm,grouped_mm] [--graph]
-        [--repeat=30] [--output=FILE.json]
+    python benchmarks/transformers_forward.py [--layer=qwen3_30b | --model=mixtral]
+        [--config=hidden_size=64,...] [--device=cuda:0] [--tokens=1,64,4096]
+        [--implementations=moec,eager,batched_mm,grouped_mm] [--graph] [--repeat=30] [--output=FILE.json]
 
-The block is Qwen3-MoE's (router, experts, sum) with random weights in bf16 and the sizes of a layer of
-rows.json. Router and tokens are the same for all; tokens are random, so that they spread over the experts.
+The block (router, experts, sum, shared expert) has random weights in bf16. It is Qwen3-MoE's with the sizes of a
+layer of rows.json, or with --model that of a family of Transformers' with the configuration that is the
+family's default, a real model's, and with what --config changes about it. Router and tokens are the same for all; tokens are random, so that they spread over the experts.
 Each time is between two CUDA events around one forward, host time included where it is what is waited
 for; on the CPU it is the wall clock's. With --graph each forward is a replay of a CUDA graph, and an
 implementation that cannot be captured says so. Runs of the implementations alternate; reported are
@@ -47,31 +48,74 @@ def find_sizes(options: argparse.Namespace) -> dict[str, int]:
     return {name: getattr(options, name) or found[name] for name in SIZES}
 
 
-def make_block(sizes: dict[str, int], device: str) -> torch.nn.Module:
-    from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
+def make_config(options: argparse.Namespace) -> Any:
+    """The configuration of a model with the block."""
+    changes = dict(each.split("=", 1) for each in filter(None, options.config.split(",")))
+    changes = {name: int(value) for name, value in changes.items()}
+    if options.model:
+        config = transformers.AutoConfig.for_model(options.model, **changes)
+    else:
+        sizes = find_sizes(options)
+        config = transformers.Qwen3MoeConfig(
+            hidden_size=sizes["hidden_size"],
+            moe_intermediate_size=sizes["intermediate_size"],
+            num_experts=sizes["num_experts"],
+            num_experts_per_tok=sizes["top_k"],
+            norm_topk_prob=True,
+            **changes,
+        )
+    # One layer, with experts.
+    config.num_hidden_layers = 1
+    for name, value in (("first_k_dense_replace", 0), ("layer_types", ["full_attention"]),
+                        ("mlp_layer_types", ["sparse"]), ("moe_layers", [0])):
+        if getattr(config, name, None) is not None:
+            setattr(config, name, value)
+    return config
 
-    config = transformers.Qwen3MoeConfig(
-        hidden_size=sizes["hidden_size"],
-        moe_intermediate_size=sizes["intermediate_size"],
-        num_experts=sizes["num_experts"],
-        num_experts_per_tok=sizes["top_k"],
-        norm_topk_prob=True,
-    )
+
+def make_block(config: Any, device: str) -> torch.nn.Module:
+    """The block of experts of a model with this configuration."""
     with torch.device("meta"):
-        block = Qwen3MoeSparseMoeBlock(config)
-    block = block.to(torch.bfloat16).to_empty(device=device).eval()
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    block = next(each for each in model.modules() if hasattr(each, "experts"))
+    block = block.to_empty(device=device).eval()
     torch.manual_seed(1)
     for parameter in block.parameters():
         parameter.data.normal_(0, parameter.shape[-1] ** -0.5)
+    for buffer in block.buffers():
+        buffer.zero_()
     return block
 
 
+class Block:
+    """A block and what it is called with."""
+
+    def __init__(self, config: Any, device: str) -> None:
+        self.module = make_block(config, device)
+        self.hidden_size = config.hidden_size
+        #: moec's forward of a block that passes no registry, whose own is the only other one.
+        self.replaced = None
+        if moec.transformers.replace(self.module):
+            self.replaced = vars(self.module).pop("forward")
+
+    def __call__(self, name: str, hidden: torch.Tensor) -> torch.Tensor:
+        if self.replaced:
+            if name not in ("moec", "eager"):
+                raise NotImplementedError("the block passes no registry of implementations")
+            output = self.replaced(hidden) if name == "moec" else self.module(hidden)
+        else:
+            self.module.experts.config._experts_implementation = name
+            output = self.module(hidden)
+        # Some answer with the router's scores too, and some with rows.
+        output = output[0] if isinstance(output, tuple) else output
+        return output.view(hidden.shape)
+
+
 def make_forward(
-    block: torch.nn.Module, name: str, hidden: torch.Tensor, graph: bool
+    block: Block, name: str, hidden: torch.Tensor, graph: bool
 ) -> Callable[[], torch.Tensor]:
     def forward() -> torch.Tensor:
-        block.experts.config._experts_implementation = name
-        return block(hidden)
+        return block(name, hidden)
 
     for _ in range(3):
         forward()
@@ -103,16 +147,16 @@ def time_once(forward: Callable[[], torch.Tensor], device: str) -> float:
     return begin.elapsed_time(end) * 1e3
 
 
-def measure(block: torch.nn.Module, tokens: int, options: argparse.Namespace) -> dict[str, Any]:
+def measure(block: Block, tokens: int, options: argparse.Namespace) -> dict[str, Any]:
     hidden = torch.randn(
-        1, tokens, block.experts.config.hidden_size, dtype=torch.bfloat16, device=options.device
+        1, tokens, block.hidden_size, dtype=torch.bfloat16, device=options.device
     )
     forwards, outputs, errors = {}, {}, {}
     for name in options.implementations.split(","):
         try:
             forwards[name] = make_forward(block, name, hidden, options.graph)
             outputs[name] = forwards[name]().float().clone()
-        except (RuntimeError, moec.Error, ImportError) as error:
+        except (RuntimeError, NotImplementedError, moec.Error, ImportError) as error:
             forwards.pop(name, None)
             errors[name] = str(error).splitlines()[0]
             if options.device != "cpu":
@@ -139,6 +183,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layer", default="qwen3_30b", help="a layer of rows.json")
+    parser.add_argument("--model", help="a family of Transformers' instead, as in mixtral")
+    parser.add_argument("--config", default="", help="NAME=INT,... of its configuration")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--tokens", default="1,64,4096")
     parser.add_argument("--implementations", default=",".join(IMPLEMENTATIONS))
@@ -149,18 +195,17 @@ def main() -> int:
     for name in SIZES:
         parser.add_argument("--" + name.replace("_", "-"), type=int, help="in place of the layer's")
     options = parser.parse_args()
-    sizes = find_sizes(options)
     moec.transformers.register()
     with torch.inference_mode():
-        block = make_block(sizes, options.device)
+        block = Block(make_config(options), options.device)
         rows = [measure(block, int(tokens), options) for tokens in options.tokens.split(",")]
     is_cpu = options.device == "cpu"
     result = {
         "benchmark": "transformers_forward",
         "commit": options.commit,
         "date": datetime.date.today().isoformat(),
-        "layer": options.layer,
-        "sizes": sizes,
+        "layer": options.model or options.layer,
+        "sizes": {"config": options.config} if options.model else find_sizes(options),
         "device": "cpu" if is_cpu else torch.cuda.get_device_name(options.device),
         "graph": options.graph,
         "torch": torch.__version__,

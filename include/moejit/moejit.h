@@ -49,6 +49,7 @@ MOERT_API int moejit_api_version(void);
  * Compilers
 \*===----------------------------------------------------------------------===*/
 
+/* What a message is about. */
 typedef enum moejit_severity {
   /* A stage of a compilation is done, and what it took. */
   MOEJIT_PROGRESS = 0,
@@ -61,6 +62,7 @@ typedef enum moejit_severity {
 typedef void (*moejit_message_fn)(void *user, moejit_severity severity,
                                   const char *text);
 
+/* How a compiler works; all 0 but for `size` is as without options. */
 typedef struct moejit_options {
   /* sizeof(moejit_options), so that later versions may add fields. */
   size_t size;
@@ -92,18 +94,24 @@ typedef struct moejit_options {
    * "experts_out@1-64:tile_rows=16 tile_columns=64".
    * They are for every layer of the compiler. */
   const char *const *configs;
+  /* How many there are. */
   size_t num_configs;
   /* Gets messages; NULL: warnings go to the error stream. */
   moejit_message_fn message;
+  /* The `user` of its calls. */
   void *message_user;
 } moejit_options;
 
+/* Threads: any number may use it at once. Contexts: none needed, but for
+ * layers of a device. Lifetime: layers keep nothing of it, so that it may be
+ * freed before them. */
 typedef struct moejit_compiler moejit_compiler;
 
 /* `options` may be NULL, and is read before the call returns. Trouble with the
  * cache is a warning: layers are compiled without it then. */
 MOERT_API moert_status *moejit_compiler_create(const moejit_options *options,
                                                moejit_compiler **compiler);
+/* Layers that it made go on. NULL is accepted. */
 MOERT_API void moejit_compiler_free(moejit_compiler *compiler);
 
 /*===----------------------------------------------------------------------===*\
@@ -120,9 +128,12 @@ typedef struct moejit_source {
   const char *path;
   /* The description itself; NULL: it is read from the file. */
   const char *text;
+  /* The length of `text`. */
   size_t text_bytes;
-  /* What to change about a description in JSON; 0: nothing. */
+  /* The most tokens of a call, in place of what a description in JSON says; 0:
+   * as it says. */
   int64_t max_tokens;
+  /* So many experts in place of the description's; 0: as it says. */
   int64_t num_experts;
   /* "gate", "logits" or "ids", what a call brings of the routing; NULL: as the
    * description says. */
@@ -134,6 +145,7 @@ typedef struct moejit_source {
   const int64_t *layer;
 } moejit_source;
 
+/* How a layer came about. */
 typedef struct moejit_report {
   /* Not 0: the layer was compiled before. */
   int from_cache;
@@ -147,6 +159,7 @@ typedef struct moejit_report {
 MOERT_API moert_status *moejit_compile(moejit_compiler *compiler,
                                        const moejit_source *source, void **data,
                                        size_t *size, moejit_report *report);
+/* Frees what a call here gave as data or text. NULL is accepted. */
 MOERT_API void moejit_free(void *data);
 
 /* The CPU of this process as a device, for moejit_load_layer(): a package has
@@ -174,19 +187,23 @@ MOERT_API moert_status *moejit_layer_load_weights(moert_layer *layer,
                                                   const char *path,
                                                   const int64_t *decoder_layer);
 
+/* What moejit_print() prints. */
 typedef enum moejit_form {
   /* The layer as JSON, with every default resolved. */
   MOEJIT_SPEC = 0,
-  /* IR of the levels of docs/architecture.md. */
+  /* IR of level `moe` (docs/architecture.md): what is computed. */
   MOEJIT_MOE = 1,
+  /* IR of level `plan`: launches over buffers. */
   MOEJIT_PLAN = 2,
+  /* IR of level `tile`: kernels of coarse ops. */
   MOEJIT_TILE = 3,
-  /* Code of the kernels: LLVM IR, and on a GPU PTX. */
+  /* Code of the kernels: LLVM IR. */
   MOEJIT_LLVM = 4,
+  /* Code of the kernels: PTX, of a GPU alone. */
   MOEJIT_PTX = 5,
-  /* What was chosen, and what it is expected to take, in at most 40 lines; and
-   * all of it. */
+  /* What was chosen, and what it is expected to take, in at most 40 lines. */
   MOEJIT_EXPLANATION = 6,
+  /* All of it, with what was not chosen. */
   MOEJIT_FULL_EXPLANATION = 7
 } moejit_form;
 

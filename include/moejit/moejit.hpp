@@ -34,6 +34,7 @@ inline Error createHost(moert::capi::Device &device, int threads = 0) {
       [&](auto made) { return moejit_device_create_host(threads, made); });
 }
 
+/// From descriptions of layers to layers that run.
 class Compiler
     : public moert::capi::Handle<moejit_compiler, &moejit_compiler_free> {
 public:
@@ -49,6 +50,7 @@ public:
                                report);
     });
   }
+  /// The same of a file or folder, with nothing changed about it.
   Error load(const char *path, const moert::capi::Device &device,
              moert::capi::Layer &layer) {
     moejit_source source = {};

@@ -7,18 +7,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
 from . import _core
 from .layer import FORMS, Layer
+from .progress import Progress, find_listener, say, watch
 
 #: A model's config.json or its folder, a spec (docs/layers.md), IR (.mlir), or a spec as a dict.
 Source = Union[str, "os.PathLike[str]", Mapping[str, Any]]
-#: None: nothing is told; True: on the error stream; else called with each line.
-Progress = Union[None, bool, Callable[[str], None]]
 
 _devices: dict[str, _core.Device] = {}
 _devices_lock = threading.Lock()
@@ -47,10 +45,7 @@ def find_device(device: Any) -> _core.Device:
 
 
 def _make_message(progress: Progress) -> Callable[[bool, str], None]:
-    def say(text: str) -> None:
-        print(f"moec: {text}", file=sys.stderr)
-
-    listener = say if progress is True else progress or None
+    listener = find_listener(progress)
 
     def tell(is_warning: bool, text: str) -> None:
         if is_warning:
@@ -123,7 +118,10 @@ def compile(
     num_valid_tokens: a call brings the number of its valid tokens; rows beyond it are zero.
     layer: which decoder layer of a model, counted from 0; by default the first one with experts.
     cache: whether the compiled layer is looked for and kept on disk. Layers for the CPU never are.
-    progress: True tells the stages on the error stream; a function gets each as a line.
+    progress: what is told of it: by default a bar on the error stream, if that is a terminal, once two
+        seconds have gone by; False: nothing; True: lines on the error stream, wherever it goes, each
+        stage and what it took, and every ten seconds how long it takes; a function gets the lines, some of
+        them in another thread.
 
     Raises InvalidArgument about a description that is wrong, with file, line and column; NotFound
     where there is no such file; Unavailable without a driver or GPU. Other threads run meanwhile.
@@ -139,9 +137,9 @@ def _make_compiler(cache: bool, progress: Progress) -> _core.Compiler:
 
 
 def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progress) -> Layer:
-    made, from_cache, seconds = _make_compiler(cache, progress).load(
-        Layer, described, find_device(device)
-    )
+    target = find_device(device)
+    with watch(f"{described[0]} is compiled", progress):
+        made, from_cache, seconds = _make_compiler(cache, progress).load(Layer, described, target)
     made._source = described
     made.from_cache, made.compile_seconds = from_cache, seconds
     return made
@@ -150,7 +148,7 @@ def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progre
 def compile_text(name: str, text: str, *, device: Any) -> Layer:
     """The same as compile() of a file with this name and contents, a spec (.json) or IR (.mlir). IR may
     have any inputs and outputs: run() of the layer takes them by name."""
-    return _load((name, text.encode(), 0, 0, None, False, None), device, True, None)
+    return _load((name, text.encode(), 0, 0, None, False, None), device, True, False)
 
 
 def print_text(name: str, text: str, form: str) -> str:
@@ -206,7 +204,8 @@ def compile_package(
         tell, target, device_part, directory, bool(cache), cache_bytes, threads, None,
         bool(use_ptxas), tuple(configs),
     )
-    data, from_cache, seconds = compiler.compile(described)
+    with watch(f"{described[0]} is compiled", progress):
+        data, from_cache, seconds = compiler.compile(described)
     package = Package(data)
     package.from_cache, package.seconds = from_cache, seconds
     return package

@@ -9,13 +9,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _core
+from .progress import Progress, watch
 from .report import Measured, read_measured, write_page
-
-if TYPE_CHECKING:
-    from .compiler import Progress
 
 #: Forms of a layer as text, in the order of moejit.h.
 FORMS = ("spec", "moe", "plan", "tile", "llvm", "ptx")
@@ -138,10 +136,14 @@ class Layer(_core.Layer):
 
     @classmethod
     def from_package(
-        cls, package: str | os.PathLike[str] | bytes, *, device: Any = "cuda:0"
+        cls,
+        package: str | os.PathLike[str] | bytes,
+        *,
+        device: Any = "cuda:0",
+        progress: Progress = None,
     ) -> Layer:
         """A layer from a .moepkg file or its contents. Raises InvalidArgument where it is damaged
-        or has no code for the device."""
+        or has no code for the device. progress: as compile()'s."""
         from .compiler import find_device
 
         if not isinstance(package, bytes):
@@ -150,7 +152,9 @@ class Layer(_core.Layer):
                     package = file.read()
             except (OSError, TypeError, ValueError) as error:
                 raise _core.NotFound(f"package: cannot be read: {error}") from error
-        return _core.load_package(cls, package, find_device(device))
+        target = find_device(device)
+        with watch("the package is loaded", progress):
+            return _core.load_package(cls, package, target)
 
     # Weights.
 
@@ -184,13 +188,15 @@ class Layer(_core.Layer):
         converted where that is exact.
 
         layer: which decoder layer, counted from 0; by default the one that was compiled.
+        progress: as compile()'s.
 
         Raises NotFound or InvalidArgument, with the name of the tensor."""
         from .compiler import _make_message
 
         tell = _make_message(progress)
         tell(False, f"weights are read from {folder}")
-        self.load_weights(os.fspath(folder), layer)
+        with watch("weights are read", progress):
+            self.load_weights(os.fspath(folder), layer)
         tell(False, "weights are loaded")
         return self
 

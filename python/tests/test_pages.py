@@ -156,7 +156,7 @@ def test_tutorial_of_a_model() -> None:
         exec(blocks[1][1], {})
 
 
-#: What has no stand-in here; their own tests run them.
+#: What has no stand-in here; test_pages_of_gpus.py has them.
 SKIPPED = ("gpu-test", "moe-bench")
 
 
@@ -178,3 +178,18 @@ def test_commands_page(folder: Path) -> None:
         command = command.replace("moe-run layer.moepkg --tokens=64 --repeat=20 --graph",
                                   "moe-run layer.moepkg --device=sim --tokens=4 --repeat=2 --graph")
         run_shell(command, folder, PATH=f"{BINARIES}:{os.environ['PATH']}")
+
+
+def test_python_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first lines, on the CPU and with a model that is there; tests of moec.torch and moec.transformers
+    have theirs."""
+    monkeypatch.chdir(folder)
+    _, code = list_blocks("python.md", "python")[0]
+    code = code.replace('"cuda:0"', '"cpu"').replace('"Qwen3-30B-A3B", layer=3', '"MODEL-FOLDER", layer=3, device="cpu"')
+    assert code.count("MODEL-FOLDER") == code.count('device="cpu", max_tokens') == 1
+    tensors = generate(LayerSpec.from_json(SPEC), tokens=3, seed=1)
+    names = {"gate": tensors["gate.weight"], "w13": tensors["experts.w13"], "w2": tensors["experts.w2"],
+             "hidden_states": tensors["hidden_states"]}
+    exec(code, names)
+    assert names["output"].shape == (3, 128)
+    assert names["layer"](tensors["hidden_states"]).shape == (3, 128)

@@ -24,6 +24,7 @@ transformers = pytest.importorskip(
     "transformers", reason="Transformers is not installed (pip install transformers)"
 )
 moec_transformers = pytest.importorskip("moec.transformers")
+module_experts = pytest.importorskip("moec.module_experts")
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ["cpu"] + ["cuda:0"] * torch.cuda.is_available()
@@ -412,7 +413,7 @@ def test_operator_passes_opcheck() -> None:
     block, (hidden, ids, weights) = make_block()
     block.requires_grad_(False)
     wanted = run(block, (hidden, ids, weights))
-    number = moec_transformers._find_number(block, False)
+    number = module_experts._find_number(block, False)
     arguments = (hidden, ids.int(), weights, [block.gate_up_proj, block.down_proj], number)
     torch.library.opcheck(torch.ops.moec.experts.default, arguments)
     assert torch.equal(torch.ops.moec.experts(*arguments), wanted)
@@ -462,10 +463,10 @@ def test_modules_share_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None
         assert_near(model(tokens).logits, wanted)
     assert len(compiled) == 1
     gc.collect()
-    count = len(moec_transformers._of_module)
+    count = len(module_experts._of_module)
     del model, other
     gc.collect()
-    assert len(moec_transformers._of_module) == count - 6
+    assert len(module_experts._of_module) == count - 6
 
 
 def test_llama4_with_several_experts_per_token_is_refused() -> None:
@@ -545,6 +546,30 @@ def test_benchmark_measures_every_implementation(tmp_path: Path) -> None:
     for row in result["rows"]:
         assert set(row["median_us"]) == {"moec", "eager", "batched_mm", "grouped_mm"}
         assert row["difference"]["moec"] < TOLERANCES[torch.bfloat16]
+
+
+#: Of each family: what makes its block a small one.
+SMALL = {
+    "mixtral": "num_local_experts=8", "gpt_oss": "num_local_experts=8,num_attention_heads=4",
+    "deepseek_v3": "n_routed_experts=8,n_group=2,topk_group=1,num_experts_per_tok=2,q_lora_rank=32",
+    "olmoe": "num_experts=8", "glm4_moe": "n_routed_experts=8,num_attention_heads=4",
+    "llama4_text": "num_local_experts=8,intermediate_size_mlp=32",
+}
+
+
+@pytest.mark.parametrize("family", SMALL)
+def test_benchmark_has_the_families(family: str, tmp_path: Path) -> None:
+    output = tmp_path / "forward.json"
+    subprocess.run(
+        [sys.executable, ROOT / "benchmarks/transformers_forward.py", "--device=cpu", "--repeat=1",
+         f"--model={family}", f"--config={SMALL[family]},hidden_size=64,intermediate_size=32,"
+         "moe_intermediate_size=32", "--tokens=5", f"--output={output}"],
+        check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+    result = json.loads(output.read_text())
+    row, = result["rows"]
+    assert result["layer"] == family and {"moec", "eager"} <= set(row["median_us"]), row
+    assert ("errors" in row) == (family == "llama4_text")
+    assert 0 < row["difference"]["moec"] < TOLERANCES[torch.bfloat16]
 
 
 def test_lines_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:

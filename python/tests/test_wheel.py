@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
@@ -58,16 +57,40 @@ print("right")
 """
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False, symlinks=True)
+def list_pythons() -> dict[str, Path]:
+    """One of each version that the wheel is for, by version: that of the tests, those of the PATH and of pyenv."""
+    found = {f"3.{sys.version_info.minor}": Path(sys.executable)}
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    folders = [Path(each) for each in os.get_exec_path()] + sorted(pyenv.glob("3.*/bin"))
+    for minor in range(10, 15):
+        for folder in folders:
+            path = folder / f"python3.{minor}"
+            # A shim of pyenv may be of a version that is not there.
+            if f"3.{minor}" not in found and path.is_file() and folder.name != "shims":
+                found[f"3.{minor}"] = path
+    return found
+
+
+PYTHONS = list_pythons()
+
+
+def make_environment(folder: Path, python: Path, version: str) -> Path:
+    """With the wheel and nothing else, not even pip: that of the tests asks whether the wheel is for the version."""
+    subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", folder], check=True)
+    (packages,) = folder.glob("lib/python3*/site-packages")
     subprocess.run(
-        [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check",
-         "--python", folder / "bin/python", "install", "--no-index", WHEELS[-1]],
+        [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--no-index",
+         f"--target={packages}", "--only-binary=:all:", f"--python-version={version}",
+         "--implementation=cp", WHEELS[-1]],
         check=True,
     )
     return folder
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    version = f"3.{sys.version_info.minor}"
+    return make_environment(tmp_path_factory.mktemp("environment"), PYTHONS[version], version)
 
 
 def run(environment: Path, code: str) -> subprocess.CompletedProcess:
@@ -87,7 +110,7 @@ def test_contents() -> None:
         metadata = wheel.read("moec-0.1.0.dist-info/METADATA").decode()
         plugins = wheel.read("moec-0.1.0.dist-info/entry_points.txt").decode()
     assert {"moec/__init__.py", "moec/py.typed", "moec/_core.abi3.so", "moec/_core.pyi",
-            "moec/libmoec.so.1", "moec/torch.py", "moec/transformers.py", "moec/gates.py",
+            "moec/libmoec.so.1", "moec/torch.py", "moec/transformers.py", "moec/module_experts.py", "moec/gates.py",
             "moec/functions/experts.py", "moec/vllm/experts.py", "moec/sglang/runner.py",
             "moec/include/moert/moert.h",
             "moec/include/moejit/moejit.h", "moec/reference/layer.py",
@@ -101,6 +124,16 @@ def test_contents() -> None:
 
 
 def test_runs_a_layer_in_an_empty_environment(environment: Path) -> None:
+    done = run(environment, PROGRAM)
+    assert done.returncode == 0 and done.stdout == "right\n", done.stderr
+
+
+@pytest.mark.parametrize("version", [f"3.{minor}" for minor in range(10, 15)])
+def test_runs_a_layer_in_every_python(version: str, tmp_path: Path) -> None:
+    if version not in PYTHONS:
+        pytest.skip(f"there is no Python {version}")
+    environment = make_environment(tmp_path / "environment", PYTHONS[version], version)
+    assert run(environment, "import sys; print('%d.%d' % sys.version_info[:2])").stdout.strip() == version
     done = run(environment, PROGRAM)
     assert done.returncode == 0 and done.stdout == "right\n", done.stderr
 

@@ -59,13 +59,22 @@ MOERT_API int moert_api_version(void);
  * Status
 \*===----------------------------------------------------------------------===*/
 
+/* What kind of failure a status is. */
 typedef enum moert_code {
+  /* None. */
   MOERT_OK = 0,
+  /* An argument, file or description is wrong. */
   MOERT_INVALID_ARGUMENT = 1,
+  /* There is no file, tensor or kernel of the name. */
   MOERT_NOT_FOUND = 2,
+  /* A number is beyond what there is, as of tokens or devices. */
   MOERT_OUT_OF_RANGE = 3,
+  /* There is not enough memory. */
   MOERT_RESOURCE_EXHAUSTED = 4,
+  /* A driver, device, library, file or rank cannot be used, or a device has
+   * not what is asked of it. */
   MOERT_UNAVAILABLE = 5,
+  /* The library or the driver did what it should not. */
   MOERT_INTERNAL = 6
 } moert_code;
 
@@ -78,6 +87,7 @@ MOERT_API moert_code moert_status_code(const moert_status *status);
 /* Names the call, the tensor or field, what was expected and found, and what
  * to change; "" for NULL. Lives as long as the status. */
 MOERT_API const char *moert_status_message(const moert_status *status);
+/* NULL is accepted, here and by all that frees. */
 MOERT_API void moert_status_free(moert_status *status);
 
 /*===----------------------------------------------------------------------===*\
@@ -95,6 +105,7 @@ MOERT_API moert_status *moert_package_open(const char *path,
 /* The same from memory, which is copied. */
 MOERT_API moert_status *moert_package_from_memory(const void *data, size_t size,
                                                   moert_package **package);
+/* Layers that were made from it go on. */
 MOERT_API void moert_package_free(moert_package *package);
 
 /* The layer as JSON, "" where the package has none. Lives as long as the
@@ -116,19 +127,25 @@ typedef struct moert_device moert_device;
  * there is no driver or no GPU. */
 MOERT_API moert_status *moert_device_create_cuda(int ordinal,
                                                  moert_device **device);
+/* Frees memory of moert_device_allocate() too; layers and workspaces of the
+ * device are freed before. */
 MOERT_API void moert_device_free(moert_device *device);
 
 /* "cuda:0 (NVIDIA H200)", "host". Lives as long as the device. */
 MOERT_API const char *moert_device_name(const moert_device *device);
 
-/* Memory of the device, aligned to 256 bytes, and copies that are complete on
- * return, for callers that have no other means. 0 bytes give NULL. */
+/* Memory of the device, aligned to 256 bytes, for callers that have no other
+ * means. 0 bytes give NULL. */
 MOERT_API moert_status *moert_device_allocate(moert_device *device,
                                               size_t bytes, void **memory);
 /* The memory of moert_device_allocate(). */
 MOERT_API void moert_device_release(moert_device *device, void *memory);
+/* Copies `bytes` of the caller's memory to the device's, complete on return. It
+ * does not wait for what streams do. */
 MOERT_API moert_status *moert_device_copy_in(moert_device *device, void *to,
                                              const void *from, size_t bytes);
+/* Copies `bytes` of the device's memory to the caller's, complete on return. It
+ * does not wait for what streams do. */
 MOERT_API moert_status *moert_device_copy_out(moert_device *device, void *to,
                                               const void *from, size_t bytes);
 
@@ -149,6 +166,7 @@ MOERT_API moert_status *moert_device_synchronize(moert_device *device,
  * from. */
 typedef struct moert_layer moert_layer;
 
+/* How a layer is made; all 0 but for `size` is as without options. */
 typedef struct moert_layer_options {
   /* sizeof(moert_layer_options), so that later versions may add fields. */
   size_t size;
@@ -166,19 +184,28 @@ MOERT_API moert_status *moert_layer_create(const moert_package *package,
  * workspace of its own. */
 MOERT_API moert_status *moert_layer_clone(const moert_layer *layer,
                                           moert_layer **clone);
+/* Its runs are complete before. Clones go on. */
 MOERT_API void moert_layer_free(moert_layer *layer);
 
+/* What a tensor is to a layer. */
 typedef enum moert_role {
+  /* Read by every run. */
   MOERT_INPUT = 0,
+  /* Bound once, and prepared before the first run. */
   MOERT_WEIGHT = 1,
+  /* Written by every run. */
   MOERT_OUTPUT = 2
 } moert_role;
 
+/* A tensor that a layer takes or gives. */
 typedef struct moert_tensor_info {
+  /* As in docs/layers.md: "experts.w13". */
   const char *name;
   /* "bf16", "f32", "i32", ... */
   const char *dtype;
+  /* Whether it is an input, a weight or an output. */
   moert_role role;
+  /* The number of dimensions. */
   int rank;
   /* The shape of a call with max_tokens tokens. */
   const int64_t *shape;
@@ -206,17 +233,23 @@ MOERT_API const char *moert_layer_plan(const moert_layer *layer);
  * as the layer. */
 MOERT_API const char *moert_layer_spec(const moert_layer *layer);
 
-/* What there is to bind. Infos live as long as the layer; NULL for an index
- * out of range. */
+/* How many tensors there are to bind. */
 MOERT_API int moert_layer_num_tensors(const moert_layer *layer);
+/* One of them; NULL for an index out of range. Lives as long as the layer. */
 MOERT_API const moert_tensor_info *moert_layer_tensor(const moert_layer *layer,
                                                       int index);
 
+/* Memory of the caller's that is bound to a tensor of a layer. */
 typedef struct moert_tensor {
+  /* As moert_tensor_info has it. */
   const char *name;
+  /* As moert_tensor_info has it. */
   const char *dtype;
+  /* On the device of the layer. */
   void *data;
+  /* The number of dimensions. */
   int rank;
+  /* Their sizes, in elements. */
   const int64_t *shape;
   /* In elements; NULL for a contiguous tensor. */
   const int64_t *strides;
@@ -227,12 +260,14 @@ typedef struct moert_tensor {
 MOERT_API moert_status *moert_layer_bind(moert_layer *layer,
                                          const moert_tensor *tensor);
 
+/* What preparing the weights took. */
 typedef struct moert_prepare_report {
   /* Memory that was allocated for prepared weights. */
   int64_t bytes;
   /* Weights that were prepared where they are: their memory has other contents
    * now, which belong to this layer and its clones. */
   int64_t in_place_bytes;
+  /* Wall-clock time. */
   double seconds;
 } moert_prepare_report;
 
@@ -261,6 +296,7 @@ typedef struct moert_workspace moert_workspace;
 MOERT_API moert_status *moert_workspace_create(moert_device *device,
                                                int64_t bytes,
                                                moert_workspace **workspace);
+/* The memory goes with the last layer that uses it. */
 MOERT_API void moert_workspace_free(moert_workspace *workspace);
 
 /* From now on runs of the layer with `workspace` NULL take slot 0 or 1; NULL
@@ -281,6 +317,7 @@ moert_layer_use_workspace(moert_layer *layer, const moert_workspace *workspace,
  * them; a device is freed after both. */
 typedef struct moert_communicator moert_communicator;
 
+/* Which ranks there are, and how they wait for each other. */
 typedef struct moert_communicator_options {
   /* sizeof(moert_communicator_options), so that later versions may add
    * fields. */
@@ -312,13 +349,14 @@ MOERT_API moert_status *
 moert_communicator_create_local(const moert_communicator_options *options,
                                 moert_device *device,
                                 moert_communicator **communicators);
+/* The number of this rank, 0 to dp * tp - 1. */
 MOERT_API int64_t
 moert_communicator_rank(const moert_communicator *communicator);
 /* Success as long as nobody is known to have failed; waits for nothing. After a
  * failure every call answers the first one, and a new one has to be made. */
 MOERT_API moert_status *
 moert_communicator_check(const moert_communicator *communicator);
-/* NULL is accepted. */
+/* Layers that use it go on. */
 MOERT_API void moert_communicator_free(moert_communicator *communicator);
 
 /* The ranks that a layer is for; 1 and 1 for most. Either may be NULL. */

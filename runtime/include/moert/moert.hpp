@@ -31,6 +31,7 @@ public:
   /// Takes the status over.
   Error(moert_status *status) : status(status, &moert_status_free) {}
 
+  /// Whether the call failed.
   explicit operator bool() const { return status != nullptr; }
   moert_code code() const { return moert_status_code(status.get()); }
   const char *message() const { return moert_status_message(status.get()); }
@@ -43,8 +44,11 @@ private:
 template <typename T, void (*Free)(T *)>
 class Handle {
 public:
+  /// For calls of the C API; null before it is made.
   T *get() const { return handle.get(); }
+  /// Whether it is made.
   explicit operator bool() const { return handle != nullptr; }
+  /// Frees it.
   void reset() { handle.reset(); }
 
   /// Becomes what `make`, a call of the C API, sets the pointer to that it is
@@ -64,6 +68,7 @@ private:
   std::unique_ptr<T, Deleter> handle;
 };
 
+/// A compiled layer, from a file or from memory.
 class Package : public Handle<moert_package, &moert_package_free> {
 public:
   Error open(const char *path) {
@@ -76,6 +81,7 @@ public:
   const char *spec() const { return moert_package_spec(get()); }
 };
 
+/// A GPU, or the host (moejit.hpp).
 class Device : public Handle<moert_device, &moert_device_free> {
 public:
   Error createCuda(int ordinal) {
@@ -98,6 +104,7 @@ public:
   }
 };
 
+/// Workspace that layers share.
 class Workspace : public Handle<moert_workspace, &moert_workspace_free> {
 public:
   /// `bytes` per slot.
@@ -127,6 +134,7 @@ public:
   Error check() const { return moert_communicator_check(get()); }
 };
 
+/// A layer on a device.
 class Layer : public Handle<moert_layer, &moert_layer_free> {
 public:
   Error create(const Package &package, const Device &device,
