@@ -165,7 +165,7 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
 
     | parameter | |
     |---|---|
-    | `storage` | element type in memory: f8E4M3FN, f8E5M2, f4E2M1FN, `!moe.nf4`, i8, i4 |
+    | `storage` | element type in memory: f8E4M3FN, f8E5M2, f4E2M1FN, `!moe.nf4`, `!moe.code_book`, i8, i4 |
     | `scale` | element type of the scales: f32, bf16, f16, f8E8M0FNU, f8E4M3FN |
     | `granularity` | which elements share a scale: the whole `tensor`, one output `channel` (row of a weight), one `token` (row of an activation), a `group` of `block[1]` neighbours along the contracted dimension, or a `block` of `block[0] x block[1]` (rows x contracted) |
     | `block` | two sizes, with `group` (`[1, n]`) and `block` only |

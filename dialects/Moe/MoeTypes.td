@@ -23,4 +23,21 @@ def Moe_NF4Type : TypeDef<Moe_Dialect, "NF4"> {
   }];
 }
 
+def Moe_CodeBookType : TypeDef<Moe_Dialect, "CodeBook"> {
+  let mnemonic = "code_book";
+  let summary = "a number of 4 bits, one of a code book of one's own";
+  let description = [{
+    Code i is number i of `numbers`, 16 of them, in any order; the same number may stand twice. Each is finite and at most
+    65504 in magnitude, the largest f16. Where a product decodes to bf16 or f16, numbers are rounded to it. A storage of
+    `#moe.quant` and no element of a tensor, like `!moe.nf4` (docs/adding-a-format.md).
+
+    ```mlir
+    !moe.code_book<[0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]>
+    ```
+  }];
+  let parameters = (ins "::mlir::DenseF32ArrayAttr":$numbers);
+  let assemblyFormat = "`<` $numbers `>`";
+  let genVerifyDecl = 1;
+}
+
 #endif

@@ -7,6 +7,7 @@
 
 #include "moec/Analysis/ProductTypes.h"
 
+#include "moec/Dialect/Moe/CodeBook.h"
 #include "moec/Dialect/Moe/Fragments.h"
 
 using namespace mlir;
@@ -49,8 +50,8 @@ Elements moec::getElements(moe::QuantAttr quant) {
     return Elements::E4M3;
   if (isa<Float4E2M1FNType>(quant.getStorage()))
     return Elements::E2M1;
-  if (isa<moe::NF4Type>(quant.getStorage()))
-    return Elements::NF4;
+  if (moe::isCodeBook(quant.getStorage()))
+    return Elements::CodeBook;
   if (quant.getStorage().isInteger(4))
     return Elements::Int4;
   return quant.getZeroPoint() ? Elements::UInt8 : Elements::Int8;
@@ -126,7 +127,7 @@ static std::string describeScales() {
 }
 
 std::string moec::describeWeightDecodedOnGpu() {
-  return "f8E4M3FN or i8, or f4E2M1FN, !moe.nf4 or i4 in pairs, " +
+  return "f8E4M3FN or i8, or f4E2M1FN, code books or i4 in pairs, " +
          describeScales() + ", or f4E2M1FN with f8E4M3FN scales of 16";
 }
 

@@ -108,14 +108,14 @@ constexpr StringLiteral kNative =
     "f8E4M3FN of both operands with f32 scales of whole rows, or of weights in "
     "blocks of [128, 128] and of inputs in dynamic groups of [1, 128],";
 constexpr StringLiteral kDecoded =
-    "f8E4M3FN or i8 of one operand or both, or i4, f4E2M1FN or !moe.nf4 of "
+    "f8E4M3FN or i8 of one operand or both, or i4, f4E2M1FN or code books of "
     "weights with rows of multiples of 32, with scales of whole rows or of "
     "multiples of 32 neighbours, or f4E2M1FN with f8E4M3FN scales of 16,";
 
 constexpr ProductCapability kProducts[] = {
     {Architecture::Cpu, areDecodedOnCpu, moe::Way::Decode,
      "operands become f32 in a near cache",
-     "f8E4M3FN, f4E2M1FN, !moe.nf4, i8 and i4 with scales of any granularity "
+     "f8E4M3FN, f4E2M1FN, code books, i8 and i4 with scales of any granularity "
      "but groups of other than multiples of 16, or weights of the layer's "
      "type,"},
     {Architecture::Ampere, areDecoded, moe::Way::Decode,

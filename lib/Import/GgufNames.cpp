@@ -21,18 +21,46 @@ namespace moec {
 
 namespace {
 
-/// A block of ggml: a scale, then the elements.
+using Part = BlockPacking::Part;
+
+/// Where a block has its elements or its scales, as `BlockPacking` says.
+struct Place {
+  int64_t first, count;
+  Part part = Part::Bytes;
+};
+
+/// A block of ggml, and what weights of it are quantized as.
 struct Block {
   StringLiteral name;
   StorageType storage;
   ScaleType scale;
-  int64_t elements, scaleBytes, elementBytes;
+  int64_t groupColumns, bytes;
+  Place elements, scales;
 };
 
 constexpr Block kBlocks[] = {
-    {"q4_0", StorageType::Int4, ScaleType::F16, 32, 2, 16},
-    {"q8_0", StorageType::Int8, ScaleType::F16, 32, 2, 32},
-    {"mxfp4", StorageType::Fp4E2M1, ScaleType::E8M0, 32, 1, 16},
+    {"q4_0",
+     StorageType::Int4,
+     ScaleType::F16,
+     32,
+     18,
+     {2, 16, Part::Halves},
+     {0, 2}},
+    {"q8_0", StorageType::Int8, ScaleType::F16, 32, 34, {2, 32}, {0, 2}},
+    {"q6_K",
+     StorageType::Int8,
+     ScaleType::F32,
+     16,
+     210,
+     {0, 256, Part::SixBits},
+     {192, 64, Part::ScaledBytes}},
+    {"mxfp4",
+     StorageType::Fp4E2M1,
+     ScaleType::E8M0,
+     32,
+     17,
+     {1, 16, Part::Halves},
+     {0, 1}},
 };
 
 const Block *findBlock(const OperandQuantization &weight) {
@@ -42,7 +70,7 @@ const Block *findBlock(const OperandQuantization &weight) {
     expected.scale = one.scale;
     expected.granularity = Granularity::Group;
     expected.blockRows = 1;
-    expected.blockColumns = one.elements;
+    expected.blockColumns = one.groupColumns;
     return weight == expected;
   });
   return block == std::end(kBlocks) ? nullptr : block;
@@ -82,11 +110,12 @@ std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
     if (!block || (projection != Projection::Weight && !isScale))
       return {};
     part.blocks.type = block->name.str();
-    part.blocks.bytes = block->scaleBytes + block->elementBytes;
-    part.blocks.first = isScale ? 0 : block->scaleBytes;
-    part.blocks.count = isScale ? block->scaleBytes : block->elementBytes;
-    part.blocks.areHalves = !isScale && getElementBits(block->storage) < 8;
-    // Scales of q4_0 have the sign of the largest element.
+    part.blocks.bytes = block->bytes;
+    const Place &place = isScale ? block->scales : block->elements;
+    part.blocks.first = place.first;
+    part.blocks.count = place.count;
+    part.blocks.part = place.part;
+    // Scales of q4_0 and q6_K have the sign of the largest element.
     if (isScale)
       part.use = block->scale == ScaleType::E8M0 ? PartUse::Scales
                                                  : PartUse::AnyScales;

@@ -196,13 +196,14 @@ void Matmul::loadRow(const TensorRef &tensor, moe::QuantAttr quant, int64_t row,
   const uint8_t *bytes =
       tensor.as<uint8_t>() + row * moe::getRowBytes(quant, depth);
   int64_t mask = (int64_t(1) << moe::getStorageBits(quant)) - 1;
+  std::optional<moe::CodeBook> codeBook = moe::getCodeBook(quant.getStorage());
   for (int64_t i = 0; i < depth; ++i) {
     moe::ElementPlace place = moe::getElementPlace(quant, i);
     int64_t code = bytes[place.byte] >> place.bit & mask;
     if (isa<Float4E2M1FNType>(quant.getStorage()))
       values[i] = decodeE2M1(code);
-    else if (isa<moe::NF4Type>(quant.getStorage()))
-      values[i] = moe::kNF4[code];
+    else if (codeBook)
+      values[i] = (*codeBook)[code];
     else
       values[i] =
           (isSigned ? int8_t(code) : code) - moe::getImpliedZeroPoint(quant);

@@ -38,6 +38,10 @@ TINY = {
          "intermediate_size": 128, "dtype": "fp8_tensor", "routing": SOFTMAX},
         {"name": "tiny_channel", "num_experts": 4, "top_k": 2, "hidden_size": 128,
          "intermediate_size": 128, "dtype": "fp8_channel", "routing": SOFTMAX},
+        {"name": "tiny_mxfp4_fp8", "num_experts": 4, "top_k": 2, "hidden_size": 128,
+         "intermediate_size": 128, "dtype": "mxfp4_fp8", "routing": SOFTMAX},
+        {"name": "tiny_int8", "num_experts": 4, "top_k": 2, "hidden_size": 128,
+         "intermediate_size": 128, "dtype": "int8_channel", "routing": SOFTMAX},
         {"name": "impossible", "num_experts": 4, "top_k": 2, "hidden_size": 2000000,
          "intermediate_size": 64, "dtype": "bf16"},
     ],
@@ -49,6 +53,8 @@ TINY = {
         {"layer": "impossible", "tokens": [1]},
         {"layer": "tiny_tensor", "tokens": [5], "on_demand": True},
         {"layer": "tiny_channel", "tokens": [5], "on_demand": True},
+        {"layer": "tiny_mxfp4_fp8", "tokens": [5], "on_demand": True},
+        {"layer": "tiny_int8", "tokens": [5], "on_demand": True},
         {"layer": "tiny_single", "tokens": [20], "routing": "one", "on_demand": True},
         {"layer": "tiny_int4", "tokens": [5], "on_demand": True},
     ],
@@ -235,18 +241,20 @@ def test_weights_of_four_bits(data, tmp_path):
     assert refused.returncode != 0
 
 
-@pytest.mark.parametrize("name", ["tiny_tensor", "tiny_channel"])
-def test_fp8_of_whole_rows(name, data, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "element", "scale"),
+    # Scales of whole rows are not counted.
+    [("tiny_tensor", 1, "tensor"), ("tiny_channel", 1, "token"), ("tiny_int8", 1, "token"),
+     ("tiny_mxfp4_fp8", 0.5 + 1 / 32, "token")])
+def test_activations_of_a_byte(name, element, scale, data, tmp_path):
     path = tmp_path / "record.json"
     done = run_tiny(data, f"--rows={name}", f"--json={path}")
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = read(path)["rows"]
     assert row["status"] == "measured" and row["error"] < 0.05, row
-    # Weights are bytes, and scales of whole rows are not counted.
-    assert row["bytes"] == row["experts_touched"] * 3 * 128 * 128 + 4 * 5 * 128
+    assert row["bytes"] == row["experts_touched"] * 3 * 128 * 128 * element + 4 * 5 * 128
     spec = json.loads(run_tiny(data, f"--rows={name}", "--spec").stdout)
-    kind = {"tiny_tensor": "tensor", "tiny_channel": "token"}[name]
-    assert spec["quantization"]["activation"]["scale"] == kind
+    assert spec["quantization"]["activation"]["scale"] == scale
 
 
 def test_resumes(data, tmp_path):

@@ -13,6 +13,7 @@ Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cas
     spread/      how tokens spread over experts, at sizes of several tiles
     spread-fp8/  the same of block fp8; spread-mxfp4/ and spread-int4/ of such weights
     hard/        quantized weights at the ends of their codes, scales and zero points
+    formats/     every format of test/Numeric and of GGUF's blocks, from one token to several tiles
     ordered/     the same with rows that are copied into order, and such layers of other sizes;
                  ordered-fp8/ of block fp8
     raster-groups/  the same with rows in raster groups: with a queue (bf16) and without (f16)
@@ -32,7 +33,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test" / "Numeric"))
 
 from cases import CASES as NUMERIC  # noqa: E402
-from cases import CPU_CASES  # noqa: E402, F401
+from cases import (  # noqa: E402
+    CPU_CASES,  # noqa: F401
+    DECODED,
+    DECODED_TOO,
+    FORMS,
+)
 
 DTYPES = ("bf16", "f16")
 RENORMALIZED = {"score": "softmax", "renormalize": True}
@@ -170,11 +176,39 @@ def published_fp8():
                        layer(k, n, experts, top_k, "bf16", "ids", **BLOCK_FP8), seed=7)
 
 
+def published_fp8_rows():
+    """fp8 of whole tensors or rows; M, N, K are tokens, intermediate and hidden size."""
+
+    def scaled(weight: str, activation: str) -> dict:
+        found = {} if activation == "token" else {"static": True}
+        return {"quantization": {"weight": {"dtype": "fp8_e4m3", "scale": weight},
+                                 "activation": {"dtype": "fp8_e4m3", "scale": activation} | found}}
+
+    shapes = ((2, 1024, 1024), (2, 3072, 1024), (2, 3072, 1536), (7, 3072, 1536), (64, 1024, 1024),
+              (64, 1024, 1536), (64, 3072, 1024), (224, 1024, 1024), (224, 3072, 1024),
+              (224, 3072, 1536))
+    for (m, n, k), experts, top_k, weight, activation in itertools.product(
+            shapes, (40, 64), (6, 8), ("tensor", "channel"), ("tensor", "token")):
+        if 3 * m * n * k * top_k <= MOST:
+            yield case(f"published/fp8-{weight}-{activation}-m{m}-n{n}-k{k}-e{experts}-t{top_k}", m,
+                       layer(k, n, experts, top_k, "bf16", **scaled(weight, activation)),
+                       seed=7, deviation=0.1, absolute=0.055)
+    for m, n, k, top_k, dtype in itertools.product((1, 33), (128, 1024), (256, 4096), (2, 6), DTYPES):
+        yield case(f"published/fp8-rows-m{m}-n{n}-k{k}-t{top_k}-{dtype}", m,
+                   layer(k, n, 8, top_k, dtype, **scaled("channel", "token")))
+
+
 def weights(dtype: str, scale, scale_dtype: str = "bf16", **more) -> dict:
     """Quantized weights alone; a number is the size of groups."""
     scale = {"group": scale} if isinstance(scale, int) else scale
     weight = {"dtype": dtype, "scale": scale, "scale_dtype": scale_dtype} | more
     return {"quantization": {"weight": weight}}
+
+
+def by_token(spec: dict, dtype: str) -> dict:
+    """The same weights with activations of 8 bits."""
+    activation = {"dtype": dtype, "scale": "token"}
+    return {"quantization": spec["quantization"] | {"activation": activation}}
 
 
 MXFP4 = {"quantization": {"weight": "mxfp4"}}
@@ -214,6 +248,9 @@ def published_weights():
              for kind, scale in itertools.product(("u4b8", "u4", "u8b128"), ("channel", 32, 64, 128))}
     kinds |= {"e4m3-channel": weights("fp8_e4m3", "channel"), "e4m3-128": weights("fp8_e4m3", 128),
               "nvfp4": NVFP4, "mxfp4": MXFP4, "mxfp8": weights("fp8_e4m3", 32, "e8m0")}
+    kinds |= {f"{kind}-128-{dtype}": by_token(KINDS[kind](128), dtype)
+              for kind, dtype in itertools.product(("u4b8", "u4"), ("int8", "fp8_e4m3"))}
+    kinds["mxfp4-fp8_e4m3"] = by_token(weights("fp4_e2m1", 32, "e8m0"), "fp8_e4m3")
     for (m, n, k, experts, top_k, ranks), kind in itertools.product(shapes, kinds):
         yield case(f"published/marlin-{kind}-m{m}-n{n}-k{k}-ep{ranks}", m,
                    layer(k, n, experts, top_k, "bf16", **kinds[kind],
@@ -263,6 +300,28 @@ def hard():
                            layer(512, 320, 16, 4, dtype, "ids", **quantization,
                                  shared_experts={"intermediate_size": 192}),
                            hard=rule, repeats=3)
+
+
+#: Quantizations by name: those of the numeric cases, and what blocks of GGUF become.
+FORMATS = (
+    {"block128": {"weight": "fp8_block128"}} | FORMS
+    | {name: quantization for name, (_, quantization) in (DECODED | DECODED_TOO).items()}
+    | {"q8_0": weights("int8", 32, "f16")["quantization"], "q4_0": weights("int4", 32, "f16")["quantization"]}
+)
+
+
+def formats():
+    """A row alone, a part of a tile, more rows than a tile has, and several tiles of each expert."""
+    for (name, quantization), (tokens, entry, dtype) in itertools.product(
+            FORMATS.items(),
+            ((1, "ids", "bf16"), (16, "gate", "bf16"), (130, "gate", "f16"), (700, "ids", "bf16"))):
+        # Rows share a scale that is found in all of them.
+        activation = quantization.get("activation", {})
+        alone = activation.get("scale") != "tensor" or "static" in activation
+        yield case(f"formats/{name}-m{tokens}-{entry}-{dtype}", tokens,
+                   layer(512, 384, 16, 4, dtype, entry, quantization=quantization,
+                         shared_experts={"intermediate_size": 256}),
+                   repeats=3, isolation=alone, permutation=True)
 
 
 #: Of a few tiles each, so that groups of the spreads have up to eight.
@@ -417,6 +476,7 @@ def everything():
                "seed": numeric.seed, "hard": numeric.hard or "", "repeats": 1}
     yield from published()
     yield from published_fp8()
+    yield from published_fp8_rows()
     yield from routing()
     yield from sorting()
     yield from spreads("spread", 700, 512, 320, 64, 6, repeats=100)
@@ -427,6 +487,7 @@ def everything():
                            quantization=quantization)
     yield from published_weights()
     yield from hard()
+    yield from formats()
     yield from ordered()
     yield from models(ROOT / "test" / "models")
 

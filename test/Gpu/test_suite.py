@@ -8,8 +8,10 @@ import sys
 from collections import Counter
 
 import pytest
-from gpu_cases import TOKENS, everything
+from gpu_cases import FORMATS, TOKENS, everything
 from gpu_runs import ROOT, binary, gpu_test
+
+from moec.reference import LayerSpec
 
 ENTRIES = list(everything())
 
@@ -51,6 +53,21 @@ def test_kernels_are_what_is_asked_for(tmp_path):
                                  capture_output=True, text=True, check=True).stdout
         wanted = {"l2_rows = 96", "l2_rows = 64"} if configs else {"tile.gather_rows"}
         assert all(part in kernels for part in wanted), text
+
+
+def test_every_format_has_its_sizes():
+    """Formats of the numeric cases, of which some have few tokens there."""
+    # Beside the numeric cases, where gpu_cases.py looks.
+    from features import format_name
+
+    def formats_of(entries):
+        specs = [LayerSpec.from_json(entry["spec"]) for entry in entries]
+        return {format_name(quantization) for spec in specs for quantization in spec.quantizations}
+
+    numeric = [entry for entry in ENTRIES if entry["name"].startswith("numeric/")]
+    own = [entry for entry in ENTRIES if entry["name"].startswith("formats/")]
+    assert len(formats_of(numeric)) >= 30 and formats_of(numeric) <= formats_of(own)
+    assert set(Counter(entry["tokens"] for entry in own).values()) == {len(FORMATS)}
 
 
 def test_list_filter_shard():

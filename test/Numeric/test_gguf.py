@@ -16,6 +16,7 @@ CHECKPOINTS = ROOT / "test" / "Tools" / "Inputs" / "checkpoints"
     [
         ("q8_0", {}, ()),
         ("mxfp4", {}, ()),
+        ("q6_K", {}, ()),
         # Scales of either sign, and 0: decoded, and brought into the order of Hopper's tensor cores.
         ("q4_0", {}, ()),
         ("q4_0", {"dtype": "bf16", "entry": "logits"}, ("--target=sm_90a", "--device=sim:0")),

@@ -3,12 +3,15 @@
 """A few random specs (scripts/random-specs draws more), and what draws and shrinks them."""
 
 import random
+import types
+from importlib.machinery import SourceFileLoader
 
 import pytest
 from features import FEATURES, FORMATS, features
 from random_specs import draw, mutate
+from runs import ROOT
 from shrink import shrink
-from verdicts import SCHEMA, TARGETS, judge, judge_readers, options_for
+from verdicts import SCHEMA, TARGETS, Verdict, judge, judge_readers, options_for
 
 SEED = 28
 DRAWS = [draw(SEED, index) for index in range(60)]
@@ -49,6 +52,19 @@ def test_rare_features_are_drawn():
     wanted = {(section, name) for section in sections for name in FEATURES[section]
               if name not in NOT_DRAWN}
     assert sorted(wanted - drawn) == []
+
+
+def test_what_does_not_fail_again_is_reported_as_it_failed(monkeypatch):
+    loader = SourceFileLoader("random_specs_script", str(ROOT / "scripts" / "random-specs"))
+    script = types.ModuleType(loader.name)
+    script.__file__ = loader.path
+    loader.exec_module(script)
+    verdicts = iter([Verdict("hangs", "timed out after 300 seconds")])
+    monkeypatch.setattr(script, "judge", lambda *_: next(verdicts, Verdict("ok")))
+    monkeypatch.setattr(script, "judge_readers", lambda *_: Verdict("ok"))
+    counts, failures = script.judge_index(SEED, 7, ["cpu"], runs=None)
+    assert counts["cpu", "hangs"] == 1
+    assert len(failures) == 1 and "cpu: hangs" in failures[0] and "timed out" in failures[0]
 
 
 def test_shrink():

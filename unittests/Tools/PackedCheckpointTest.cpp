@@ -155,7 +155,9 @@ double readElement(const HostTensor &tensor, StorageType storage, int64_t i,
 double dequantize(const Layer &layer, const LayerSpec &spec,
                   const std::string &name, int64_t expert, int64_t row,
                   int64_t column) {
-  const OperandQuantization &weight = spec.quantization.w13->weight;
+  const OperandQuantization &weight =
+      (name == "experts.w2" ? spec.quantization.w2 : spec.quantization.w13)
+          ->weight;
   const HostTensor &elements = *layer.find(name);
   const HostTensor &scales = *layer.find(name + "_scale");
   int64_t rows = elements.shape[1];
@@ -231,8 +233,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("awq-int4", "bnb-nf4", "bnb-nf4-nested", "ct-fp8",
                       "ct-fp8-block", "ct-int4", "ct-int4-zeros", "ct-int8",
                       "ct-mxfp4", "ct-mxfp8", "ct-nvfp4", "ct-w8a8",
-                      "ct-w8a8-zeros", "gguf-mxfp4", "gguf-q4_0", "gguf-q8_0",
-                      "gptq-int4", "gptq-int4-zeros", "gptq-int8",
+                      "ct-w8a8-zeros", "gguf-mxfp4", "gguf-q4_0", "gguf-q6_K",
+                      "gguf-q8_0", "gptq-int4", "gptq-int4-zeros", "gptq-int8",
                       "gptq-int8-zeros", "modelopt-nvfp4"));
 
 //===----------------------------------------------------------------------===//

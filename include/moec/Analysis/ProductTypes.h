@@ -31,14 +31,14 @@ inline bool isFloat8(ComputeType type) { return type == ComputeType::E4M3; }
 
 /// What GPUs find of an operand in memory: elements of the compute type
 /// (`Plain`), or those that they decode.
-enum class Elements { Plain, E4M3, E2M1, NF4, Int4, Int8, UInt8 };
+enum class Elements { Plain, E4M3, E2M1, CodeBook, Int4, Int8, UInt8 };
 
 Elements getElements(moe::QuantAttr quant);
 /// Bits of an element that is decoded.
 inline int64_t getElementBits(Elements elements) {
   switch (elements) {
   case Elements::E2M1:
-  case Elements::NF4:
+  case Elements::CodeBook:
   case Elements::Int4:
     return 4;
   default:

@@ -76,10 +76,21 @@ struct ElementPacking {
 struct BlockPacking {
   /// What ggml calls the block; empty for elements that are in none.
   std::string type;
-  /// Bytes of a block, and of the part in it, which begins at `first`.
+  enum class Part {
+    /// Bytes as the layer has them.
+    Bytes,
+    /// Elements of 4 bits: byte i has elements i and i + count, low half first.
+    Halves,
+    /// The 256 elements of q6_K, of 6 bits, which become i8.
+    SixBits,
+    /// Its 16 scales, i8 with one f16 behind them, whose products are f32.
+    ScaledBytes,
+  };
+
+  /// Bytes of a block, the first one of the part, and how many it has in the
+  /// layer.
   int64_t bytes = 0, first = 0, count = 0;
-  /// Elements of 4 bits: byte i has elements i and i + count, low half first.
-  bool areHalves = false;
+  Part part = Part::Bytes;
 
   explicit operator bool() const { return bytes != 0; }
 };

@@ -29,11 +29,18 @@ static Type getPairElement(MLIRContext *context, ComputeType compute) {
                  compute == ComputeType::F32 ? ComputeType::F16 : compute);
 }
 
-OperandDecoder::OperandDecoder(ThreadEmitter &emitter, Elements elements,
+static moe::CodeBook getBook(moe::QuantAttr quant) {
+  if (!quant)
+    return {};
+  return moe::getCodeBook(quant.getStorage()).value_or(moe::CodeBook{});
+}
+
+OperandDecoder::OperandDecoder(ThreadEmitter &emitter, moe::QuantAttr quant,
                                ComputeType compute, Float8 floats, Side side,
                                Order order)
-    : emitter(emitter), b(emitter.b), elements(elements),
-      pairs(b, elements, getPairElement(b.getContext(), compute), floats),
+    : emitter(emitter), b(emitter.b), elements(getElements(quant)),
+      pairs(b, elements, getPairElement(b.getContext(), compute), floats,
+            getBook(quant)),
       side(side), order(order) {}
 
 /// Lanes 0 .. 15 have the first matrices of all rows of an input and the others

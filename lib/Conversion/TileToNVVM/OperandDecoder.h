@@ -38,8 +38,9 @@ public:
   enum class Side { Input, Weight };
   enum class Order { Quads, Octets };
 
-  OperandDecoder(ThreadEmitter &emitter, Elements elements, ComputeType compute,
-                 Float8 floats, Side side, Order order);
+  /// `quant` is null for an operand that is not quantized.
+  OperandDecoder(ThreadEmitter &emitter, moe::QuantAttr quant,
+                 ComputeType compute, Float8 floats, Side side, Order order);
 
   /// Whether elements are in memory what they are multiplied as.
   bool isPlain() const { return elements == Elements::Plain; }

@@ -9,7 +9,6 @@
 
 #include "../Emission/KernelEmitter.h"
 #include "Word.h"
-#include "moec/Dialect/Moe/CodeBook.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -67,8 +66,8 @@ Value PairDecoder::decode(Value word, int64_t number) {
                             : floats.extendPair(word, number);
   case Elements::E2M1:
     return decodeE2M1(word, number);
-  case Elements::NF4:
-    return decodeNF4(word, number);
+  case Elements::CodeBook:
+    return decodeByBook(word, number);
   case Elements::Int4:
     return decodeInt4(word, number);
   case Elements::Int8:
@@ -139,9 +138,9 @@ Value PairDecoder::lookUp(Value codes, ArrayRef<uint32_t> table, int64_t byte) {
 }
 
 /// The two codes side by side name bytes of bf16 or f16.
-Value PairDecoder::decodeNF4(Value word, int64_t number) {
+Value PairDecoder::decodeByBook(Value word, int64_t number) {
   SmallVector<uint32_t> table;
-  for (float value : moe::kNF4) {
+  for (float value : book) {
     APFloat rounded(value);
     bool isInexact;
     rounded.convert(cast<FloatType>(element).getFloatSemantics(),
@@ -155,9 +154,9 @@ Value PairDecoder::decodeNF4(Value word, int64_t number) {
 }
 
 SmallVector<Value> PairDecoder::decodeFour(Value word) {
-  if (elements == Elements::NF4) {
+  if (elements == Elements::CodeBook) {
     SmallVector<uint32_t> table;
-    for (float value : moe::kNF4)
+    for (float value : book)
       table.push_back(llvm::bit_cast<uint32_t>(value));
     SmallVector<Value> bytes, four;
     for (int64_t byte = 0; byte < 4; ++byte)

@@ -13,15 +13,17 @@
 
 #include "Float8.h"
 #include "moec/Analysis/ProductTypes.h"
+#include "moec/Dialect/Moe/CodeBook.h"
 
 namespace moec {
 
 class PairDecoder {
 public:
-  /// `element` is bf16 or f16.
+  /// `element` is bf16 or f16; `book` has the numbers of `Elements::CodeBook`.
   PairDecoder(mlir::ImplicitLocOpBuilder &b, Elements elements,
-              mlir::Type element, Float8 floats)
-      : b(b), elements(elements), element(element), floats(floats) {}
+              mlir::Type element, Float8 floats, moe::CodeBook book = {})
+      : b(b), elements(elements), element(element), floats(floats), book(book) {
+  }
 
   /// Pair `number` of a word (i32): of 4 bytes its elements 2n and 2n + 1; of 8
   /// halves of bytes its elements n and n + 4, which become halves of a word
@@ -53,7 +55,7 @@ private:
   mlir::Value decodeE2M1(mlir::Value word, int64_t number);
   mlir::Value decodeInt4(mlir::Value word, int64_t number);
   mlir::Value decodeInt8(mlir::Value word, int64_t number);
-  mlir::Value decodeNF4(mlir::Value word, int64_t number);
+  mlir::Value decodeByBook(mlir::Value word, int64_t number);
   /// Bytes of two words, of which a nibble of the selector each names one.
   mlir::Value permute(mlir::Value first, mlir::Value second,
                       mlir::Value selector);
@@ -66,6 +68,7 @@ private:
   Elements elements;
   mlir::Type element;
   Float8 floats;
+  moe::CodeBook book;
 };
 
 } // namespace moec

@@ -7,8 +7,6 @@
 
 #include "Decode.h"
 
-#include "moec/Dialect/Moe/CodeBook.h"
-
 using namespace mlir;
 using namespace moec;
 
@@ -111,11 +109,12 @@ Value moec::decodeE2M1(KernelEmitter &emitter, Value codes) {
 }
 
 /// Each bit of the code chooses among half as many numbers as the one before.
-Value moec::decodeNF4(KernelEmitter &emitter, Value codes) {
+Value moec::decodeByBook(KernelEmitter &emitter, const moe::CodeBook &book,
+                         Value codes) {
   ImplicitLocOpBuilder &b = emitter.b;
   Type type = getTypeLike(codes, b.getF32Type());
-  SmallVector<Value, moe::kNF4.size()> numbers;
-  for (float number : moe::kNF4)
+  SmallVector<Value, std::tuple_size_v<moe::CodeBook>> numbers;
+  for (float number : book)
     numbers.push_back(emitter.constant(type, b.getF32FloatAttr(number)));
   for (int64_t bit = 1; numbers.size() > 1; bit *= 2) {
     Value isSet = arith::CmpIOp::create(
@@ -137,8 +136,8 @@ Value moec::decodeElements(KernelEmitter &emitter, moe::QuantAttr quant,
     return decodeE4M3(emitter, codes);
   if (isa<Float4E2M1FNType>(storage))
     return decodeE2M1(emitter, codes);
-  if (isa<moe::NF4Type>(storage))
-    return decodeNF4(emitter, codes);
+  if (std::optional<moe::CodeBook> book = moe::getCodeBook(storage))
+    return decodeByBook(emitter, *book, codes);
   return decodeInteger(emitter, codes,
                        quant.getZeroPoint() || storage.isInteger(4));
 }

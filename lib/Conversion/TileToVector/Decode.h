@@ -11,6 +11,7 @@
 #define MOEC_LIB_CONVERSION_TILETOVECTOR_DECODE_H
 
 #include "../Emission/KernelEmitter.h"
+#include "moec/Dialect/Moe/CodeBook.h"
 #include "moec/Dialect/Moe/Moe.h"
 
 namespace moec {
@@ -22,8 +23,9 @@ mlir::Value decodeInteger(KernelEmitter &emitter, mlir::Value bytes,
                           bool isUnsigned);
 /// Codes of four bits; of -0 it makes 0.
 mlir::Value decodeE2M1(KernelEmitter &emitter, mlir::Value codes);
-/// Codes of four bits, of which `moe::kNF4` has the numbers.
-mlir::Value decodeNF4(KernelEmitter &emitter, mlir::Value codes);
+/// Codes of four bits, of which `book` has the numbers.
+mlir::Value decodeByBook(KernelEmitter &emitter, const moe::CodeBook &book,
+                         mlir::Value codes);
 
 /// Elements that `quant` describes, zero points not yet taken off. Those of
 /// four bits come as one byte each.

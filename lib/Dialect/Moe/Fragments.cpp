@@ -7,6 +7,7 @@
 
 #include "moec/Dialect/Moe/Fragments.h"
 
+#include "moec/Dialect/Moe/CodeBook.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/raw_ostream.h"
@@ -58,7 +59,7 @@ std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
                               int64_t group, Packing packing) {
   if (isa<Float4E2M1FNType>(storage))
     return whyNotE2M1(scale, granularity, group, packing);
-  if (isa<NF4Type>(storage))
+  if (isCodeBook(storage))
     return "numbers of " + show(storage) + " follow no formula of their codes";
   bool isFloat = isa<Float32Type, Float16Type, BFloat16Type>(scale);
   if (granularity == Granularity::Channel && isFloat)

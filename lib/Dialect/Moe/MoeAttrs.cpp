@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "moec/Dialect/Moe/CodeBook.h"
 #include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Moe/PipelineShapes.h"
@@ -134,11 +135,11 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                                 bool powerOfTwo) {
   bool isInteger = storage.isSignlessInteger(8) || storage.isSignlessInteger(4);
   if (!isInteger &&
-      !isa<Float8E4M3FNType, Float8E5M2Type, Float4E2M1FNType, NF4Type>(
-          storage))
+      !isa<Float8E4M3FNType, Float8E5M2Type, Float4E2M1FNType>(storage) &&
+      !isCodeBook(storage))
     return emitError() << "'storage' is " << storage
-                       << "; f8E4M3FN, f8E5M2, f4E2M1FN, !moe.nf4, i8 and i4 "
-                          "are accepted";
+                       << "; f8E4M3FN, f8E5M2, f4E2M1FN, !moe.nf4, "
+                          "!moe.code_book, i8 and i4 are accepted";
   if (!isa<Float32Type, BFloat16Type, Float16Type, Float8E8M0FNUType,
            Float8E4M3FNType>(scale))
     return emitError()

@@ -7,6 +7,7 @@
 
 #include "moec/Dialect/Moe/QuantLayout.h"
 
+#include "moec/Dialect/Moe/CodeBook.h"
 #include "moec/Dialect/Moe/Fragments.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -57,7 +58,7 @@ static bool isPacked(QuantAttr quant) {
 
 int64_t getElementBits(Type storage) {
   constexpr int64_t ofCodeBook = 4;
-  return isa<NF4Type>(storage) ? ofCodeBook : storage.getIntOrFloatBitWidth();
+  return isCodeBook(storage) ? ofCodeBook : storage.getIntOrFloatBitWidth();
 }
 
 int64_t getStorageBits(QuantAttr quant) {

@@ -11,10 +11,13 @@
 
 #include "UnpackElements.h"
 
+#include "ConvertElements.h"
+
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 using namespace moec;
@@ -113,6 +116,50 @@ static void copyHalves(const uint8_t *from, int64_t count, uint8_t *to) {
   }
 }
 
+/// Halves of 128 elements have 64 bytes of low halves and, behind those of
+/// both, 32 bytes of upper bits: of 32 neighbours each, element l has its upper
+/// bits in byte l, and its low ones in byte l or l + 32, by turns.
+static void unpackSixBits(const uint8_t *from, uint8_t *to) {
+  constexpr int64_t elements = 256, half = 128, neighbours = 32;
+  constexpr uint8_t zero = 32;
+  for (int64_t i = 0; i < elements; ++i) {
+    int64_t quarter = i % half / neighbours, place = i % neighbours;
+    const uint8_t *low = from + i / half * (half / 2);
+    const uint8_t *high = from + elements / 2 + i / half * neighbours;
+    uint8_t lowBits =
+        low[quarter % 2 * neighbours + place] >> (quarter / 2 * 4) & 15;
+    uint8_t highBits = high[place] >> (quarter * 2) & 3;
+    to[i] = uint8_t((lowBits | highBits << 4) - zero);
+  }
+}
+
+/// Exact: 8 and 11 binary digits.
+static void multiplyScales(const uint8_t *from, uint8_t *to) {
+  constexpr int64_t scales = 16;
+  float factor = 0;
+  convertElement(from + scales, moert::DType::F16,
+                 reinterpret_cast<uint8_t *>(&factor), moert::DType::F32);
+  for (int64_t i = 0; i < scales; ++i) {
+    float scale = float(int8_t(from[i])) * factor;
+    memcpy(to + i * int64_t(sizeof(float)), &scale, sizeof(float));
+  }
+}
+
+static void unpackBlock(const BlockPacking &packing, const uint8_t *from,
+                        uint8_t *to) {
+  switch (packing.part) {
+  case BlockPacking::Part::Bytes:
+    std::copy(from, from + packing.count, to);
+    return;
+  case BlockPacking::Part::Halves:
+    return copyHalves(from, packing.count, to);
+  case BlockPacking::Part::SixBits:
+    return unpackSixBits(from, to);
+  case BlockPacking::Part::ScaledBytes:
+    return multiplyScales(from, to);
+  }
+}
+
 void moec::unpackBlocks(const BlockPacking &packing, const uint8_t *blocks,
                         const PartRows &rows) {
   int64_t blocksOfRow = rows.rowBytes / packing.count;
@@ -120,10 +167,6 @@ void moec::unpackBlocks(const BlockPacking &packing, const uint8_t *blocks,
     for (int64_t block = 0; block < blocksOfRow; ++block) {
       const uint8_t *from =
           blocks + (row * blocksOfRow + block) * packing.bytes + packing.first;
-      uint8_t *to = rows.getRow(row) + block * packing.count;
-      if (packing.areHalves)
-        copyHalves(from, packing.count, to);
-      else
-        std::copy(from, from + packing.count, to);
+      unpackBlock(packing, from, rows.getRow(row) + block * packing.count);
     }
 }

@@ -66,7 +66,8 @@ LogicalResult checkStorage(LayerOp layer) {
       return success();
     return layer.emitOpError("has '")
            << name << "' = " << quant
-           << ", of which no product is made; f8E4M3FN, f4E2M1FN, !moe.nf4, i8 "
+           << ", of which no product is made; f8E4M3FN, f4E2M1FN, code books, "
+              "i8 "
               "and i4 can be, and what is not quantized";
   };
   if (failed(check("weight_quant", layer.getWeightQuantAttr())) ||

@@ -33,6 +33,7 @@ module @layout attributes {test.values = {
 
 // CHECK-LABEL: module @quant
 // CHECK-SAME: block = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>
+// CHECK-SAME: book = !moe.code_book<[0.000000e+00, 5.000000e-01, 1.000000e+00, 1.500000e+00, 2.000000e+00, 3.000000e+00, 4.000000e+00, 6.000000e+00, -0.000000e+00, -5.000000e-01, -1.000000e+00, -1.500000e+00, -2.000000e+00, -3.000000e+00, -4.000000e+00, -6.000000e+00]>
 // CHECK-SAME: channel = #moe.quant<storage = f8E5M2, scale = bf16, granularity = channel>
 // CHECK-SAME: group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
 // CHECK-SAME: nf4 = #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64], packing = pairs>
@@ -45,6 +46,7 @@ module @quant attributes {test.values = {
   block = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>,
   channel = #moe.quant<storage = f8E5M2, scale = bf16, granularity = channel>,
   group = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>,
+  book = !moe.code_book<[0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]>,
   nf4 = #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64], packing = pairs>,
   power = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true,
                      power_of_two = true>,

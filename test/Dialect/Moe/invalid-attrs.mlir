@@ -65,7 +65,7 @@ module attributes {test.a = #moe.routing<top_k = 2, renormalize = true, renormal
 
 // -----
 
-// expected-error@+1 {{'storage' is 'f32'; f8E4M3FN, f8E5M2, f4E2M1FN, !moe.nf4, i8 and i4 are accepted}}
+// expected-error@+1 {{'storage' is 'f32'; f8E4M3FN, f8E5M2, f4E2M1FN, !moe.nf4, !moe.code_book, i8 and i4 are accepted}}
 module attributes {test.a = #moe.quant<storage = f32, scale = f32, granularity = tensor>} {}
 
 // -----
@@ -167,6 +167,33 @@ func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f3
 
 // expected-error@+1 {{'storage' is '!moe.nf4', of which two elements lie in a byte; write 'packing = pairs'}}
 func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64]>}
+
+// -----
+
+// expected-error@+1 {{a code book has 3 numbers; give 16, one for each code of 4 bits}}
+func.func private @f() attributes {t = !moe.code_book<[1.0, 2.0, 3.0]>}
+
+// -----
+
+// expected-error@+1 {{number 2 of a code book is not finite or above 65504, which f16 does not hold; move a factor of all numbers into the scales}}
+func.func private @f() attributes {t = !moe.code_book<[1.0, 2.0, 7.0e4, 4.0, 5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]>}
+
+// -----
+
+// expected-error@+1 {{number 15 of a code book is not finite or above 65504}}
+func.func private @f() attributes {t = !moe.code_book<[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 1.0e39]>}
+
+// -----
+
+!book = !moe.code_book<[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]>
+// expected-error@+1 {{of which two elements lie in a byte; write 'packing = pairs'}}
+func.func private @f() attributes {q = #moe.quant<storage = !book, scale = f32, granularity = channel>}
+
+// -----
+
+!book = !moe.code_book<[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]>
+// expected-error@+1 {{'zero_point' belongs to integer storage}}
+func.func private @f() attributes {q = #moe.quant<storage = !book, scale = f32, granularity = channel, zero_point = true, packing = pairs>}
 
 // -----
 

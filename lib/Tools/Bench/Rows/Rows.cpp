@@ -49,7 +49,20 @@ static constexpr WeightFormat kFormats[] = {
      R"({"weight": {"dtype": "fp8_e4m3", "scale": "channel"},
          "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
      1, true},
+    {"int8_channel",
+     R"({"weight": {"dtype": "int8", "scale": "channel"},
+         "activation": {"dtype": "int8", "scale": "token"}})",
+     1, true},
+    {"int8_weights",
+     R"({"weight": {"dtype": "int8", "scale": "channel",
+                    "scale_dtype": "bf16"}})",
+     1, false},
     {"mxfp4", R"({"weight": "mxfp4"})", 0.5 + 1.0 / 32, false},
+    {"mxfp4_fp8",
+     R"({"weight": {"dtype": "fp4_e2m1", "scale": {"group": 32},
+                    "scale_dtype": "e8m0"},
+         "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
+     0.5 + 1.0 / 32, true},
     {"nvfp4", R"({"weight": "nvfp4"})", 0.5 + 1.0 / 16, false},
     {"int4_group32",
      R"({"weight": {"dtype": "int4", "scale": {"group": 32},
@@ -59,6 +72,11 @@ static constexpr WeightFormat kFormats[] = {
      R"({"weight": {"dtype": "int4", "scale": {"group": 128},
                     "scale_dtype": "bf16"}})",
      0.5 + 2.0 / 128, false},
+    {"int4_group128_fp8",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 128},
+                    "scale_dtype": "bf16"},
+         "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
+     0.5 + 2.0 / 128, true},
 };
 
 double BenchLayer::getExpertBytes() const {
@@ -110,9 +128,10 @@ static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
     return format.name == dtype;
   });
   if (layer.format == std::end(kFormats)) {
-    path.field("dtype").report("expected bf16, fp8_block128, fp8_tensor, "
-                               "fp8_channel, mxfp4, nvfp4, int4_group32 or "
-                               "int4_group128");
+    path.field("dtype").report(
+        "expected bf16, fp8_block128, fp8_tensor, fp8_channel, int8_channel, "
+        "int8_weights, mxfp4, mxfp4_fp8, nvfp4, int4_group32, int4_group128 "
+        "or int4_group128_fp8");
     return false;
   }
   if (const llvm::json::Object *routing =

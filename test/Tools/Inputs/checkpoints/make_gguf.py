@@ -17,35 +17,50 @@ from gguf import GGMLQuantizationType, quants
 from safetensors.numpy import save_file
 
 HERE = Path(__file__).resolve().parent
-HIDDEN, WIDTH, EXPERTS = 64, 32, 2
+WIDTH, EXPERTS = 32, 2
 WEIGHTS = {
     "q8_0": {"dtype": "int8", "scale": {"group": 32}, "scale_dtype": "f16"},
     "q4_0": {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "f16"},
     "mxfp4": {"dtype": "fp4_e2m1", "scale": {"group": 32}, "scale_dtype": "e8m0"},
+    "q6_K": {"dtype": "int8", "scale": {"group": 16}},
 }
 
 
+def quantize(rng, matrices, kind):
+    """Blocks; of kinds that the package only reads, any bytes with small scales."""
+    if kind != GGMLQuantizationType.Q6_K:
+        return quants.quantize(matrices, kind)
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    blocks = rng.integers(0, 256, (*matrices.shape[:-1], matrices.shape[-1] // elements, size), np.uint8)
+    blocks[..., -2:] = rng.uniform(1e-4, 2e-4, blocks.shape[:-1]).astype(np.float16)[..., None].view(np.uint8)
+    return blocks.reshape(*matrices.shape[:-1], -1)
+
+
 def write(name, weight):
+    # Blocks of 256 in the first weights, and others in the second ones, which have rows of 32.
+    is_large = name == "q6_K"
+    hidden = 256 if is_large else 64
+    second = "q8_0" if is_large else name
     folder = HERE / f"gguf-{name}"
     folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(len(name))
-    kind = GGMLQuantizationType[name.upper()]
     writer = gguf.GGUFWriter(folder / "model.gguf", "qwen3moe")
     writer.add_expert_count(EXPERTS)
-    writer.add_embedding_length(HIDDEN)
+    writer.add_embedding_length(hidden)
     writer.add_array("tokenizer.ggml.tokens", ["a", "b"])
     # Another layer and another module, which are passed over.
-    writer.add_tensor("blk.0.ffn_norm.weight", np.ones(HIDDEN, np.float32))
-    writer.add_tensor("blk.1.ffn_gate_inp.weight", rng.standard_normal((EXPERTS, HIDDEN), np.float32))
+    writer.add_tensor("blk.0.ffn_norm.weight", np.ones(hidden, np.float32))
+    writer.add_tensor("blk.1.ffn_gate_inp.weight", rng.standard_normal((EXPERTS, hidden), np.float32))
     expected = {}
-    for module, projection, shape, expert in (("gate", "gate_proj", (WIDTH, HIDDEN), 0),
-                                              ("up", "up_proj", (WIDTH, HIDDEN), 1),
-                                              ("down", "down_proj", (HIDDEN, WIDTH), 1)):
+    for module, projection, shape, expert in (("gate", "gate_proj", (WIDTH, hidden), 0),
+                                              ("up", "up_proj", (WIDTH, hidden), 1),
+                                              ("down", "down_proj", (hidden, WIDTH), 1)):
         matrices = rng.standard_normal((EXPERTS, *shape), np.float32) / 8
         # A block of zeros has the scale 0, where scales are numbers.
         if name != "mxfp4":
             matrices[:, 3, :32] = 0
-        packed = quants.quantize(matrices, kind)
+        kind = GGMLQuantizationType[(second if module == "down" else name).upper()]
+        packed = quantize(rng, matrices, kind)
         writer.add_tensor(f"blk.1.ffn_{module}_exps.weight", packed, raw_dtype=kind)
         expected[f"experts.{expert}.{projection}"] = quants.dequantize(packed, kind)[expert].astype(np.float16)
     writer.write_header_to_file()
@@ -54,9 +69,11 @@ def write(name, weight):
     writer.close()
     save_file(expected, folder / "expected.safetensors")
     spec = {
-        "moec_spec": 1, "dtype": "f32", "hidden_size": HIDDEN, "num_experts": EXPERTS, "top_k": 1,
+        "moec_spec": 1, "dtype": "f32", "hidden_size": hidden, "num_experts": EXPERTS, "top_k": 1,
         "intermediate_size": WIDTH, "activation": {"kind": "silu"}, "quantization": {"weight": weight},
     }
+    if is_large:
+        spec["quantization"]["w2"] = {"weight": WEIGHTS[second]}
     (folder / "spec.json").write_text(json.dumps(spec, indent=1) + "\n")
 
 

@@ -25,8 +25,7 @@ Sm80Products::Operand Sm80Products::makeOperand(const Contract::Rows &rows,
                                                 OperandDecoder::Side side) {
   return {rows,
           firstRow,
-          OperandDecoder(emitter, getElements(quant), shape.compute, floats,
-                         side,
+          OperandDecoder(emitter, quant, shape.compute, floats, side,
                          shape.weight.bits == 4 ? OperandDecoder::Order::Octets
                                                 : OperandDecoder::Order::Quads),
           emitter.divide(emitter.thread(), rows.getChunks()),

@@ -1,0 +1,28 @@
+// A layer with an activation of its own, a gated softsign: moe-run activation.mlir --tokens=16
+// (docs/adding-an-activation.md). Any op of arith and math may stand in the region; it becomes the epilogue of the
+// first product on every target.
+func.func @layer(
+    %x: tensor<?x64xbf16> {moe.name = "hidden_states", moe.role = "input"},
+    %gate: tensor<8x64xbf16> {moe.name = "gate.weight", moe.role = "weight"},
+    %w13: tensor<8x96x64xbf16> {moe.name = "experts.w13", moe.role = "weight"},
+    %w2: tensor<8x64x48xbf16> {moe.name = "experts.w2", moe.role = "weight"})
+    -> (tensor<?x64xbf16> {moe.name = "output"}) {
+  %y = moe.layer %x : tensor<?x64xbf16> gate(%gate : tensor<8x64xbf16>)
+      experts(%w13, %w2 : tensor<8x96x64xbf16>, tensor<8x64x48xbf16>)
+      activation {
+      // g / (1 + |g|) * (slope * u)
+      ^bb0(%g: f32, %u: f32):
+        %slope = moe.param "slope"
+        %one = arith.constant 1.0 : f32
+        %abs = math.absf %g : f32
+        %sum = arith.addf %one, %abs : f32
+        %soft = arith.divf %g, %sum : f32
+        %up = arith.mulf %u, %slope : f32
+        %a = arith.mulf %soft, %up : f32
+        moe.yield %a : f32
+      } {activation_params = {slope = 0.5 : f32},
+         layout = #moe.weight_layout<order = gate_up>, max_tokens = 256 : i64,
+         routing = #moe.routing<top_k = 2, softmax = all, renormalize = true>}
+      -> tensor<?x64xbf16>
+  return %y : tensor<?x64xbf16>
+}
