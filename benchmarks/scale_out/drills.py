@@ -25,6 +25,8 @@ LIMIT, GRACE = 3.0, 5.0
 START, END = 60.0, 15.0
 MODES = ("kill", "stop", "skip", "package")
 PHASES = ("init", "compute", "collective", "replay")
+#: What a rank runs.
+RANK = Path(__file__).with_name("drill_rank.py")
 #: How long the victim is in its phase before it is killed or stopped.
 PAUSE = 0.4
 
@@ -37,6 +39,10 @@ LAYER = SPEC | {
 def cells() -> list[tuple[str, str]]:
     """Who has another package is known before the first call."""
     return [(mode, phase) for mode in MODES for phase in PHASES if mode != "package" or phase == "init"]
+
+
+def find_shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("nccl*")}
 
 
 @dataclass
@@ -96,8 +102,8 @@ def start(tools: Tools, folder: Path, ranks: int, victim: int, mode: str, phase:
             "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MOERT_JOB_TOKEN": token,
             "MOERT_BOOTSTRAP_FOLDER": str(folder)}
         popen = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("drill_rank.py")), json.dumps(order)], env=environment,
-            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            [sys.executable, str(RANK), json.dumps(order)], env=environment, text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         processes.append(Process(rank, popen))
         threading.Thread(target=processes[-1].read, daemon=True).start()
     return processes
@@ -140,6 +146,7 @@ def run_cell(tools: Tools, ranks: int, mode: str, phase: str) -> dict:
     folder = tools.scratch / f"meet_{mode}_{phase}_{ranks}"
     folder.mkdir(mode=0o700)
     cell = {"ranks": ranks, "mode": mode, "phase": phase, "ok": False, "hangs": 0, "survivors": []}
+    shared = find_shared_memory()
     processes = start(tools, folder, ranks, ranks - 1, mode, phase)
     victim = processes[-1]
     try:
@@ -159,6 +166,7 @@ def run_cell(tools: Tools, ranks: int, mode: str, phase: str) -> dict:
     finally:
         for process in processes:
             process.end()
+        cell["shared_memory_left"] = len(find_shared_memory() - shared)
 
 
 def run_drills(tools: Tools, ranks: int, until: float) -> list[dict]:

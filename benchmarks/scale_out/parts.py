@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from machine import Failed, Tools
+from machine import Failed, Tools, last_lines
 
 #: Runs of all meshes of a number of ranks together.
 ITERATIONS = 10_000
@@ -91,7 +91,7 @@ def check_meshes(part: Part) -> list[dict]:
         # Each mesh and each placement has both formats in turn.
         form = ("bf16", "fp8_block128")[(number + number // len(PLACEMENTS)) % 2]
         spec = SMALL | {"max_tokens": 64} | ({"quantization": form} if form != "bf16" else {})
-        runs = -(-(ITERATIONS if not part.tiny else 60) // len(cases))
+        runs = -(-(ITERATIONS if not part.tiny else 600) // len(cases))
         row = {"ranks": part.ranks, "mesh": name, "format": form, "runs": runs, "ok": False}
         rows.append(row)
         try:
@@ -120,9 +120,14 @@ def time_at(part: Part, spec: dict, parallel: dict | None, tokens: tuple[int, ..
     options = part.options()
     if parallel is None and part.tools.device != "host":
         options = ["--device=cuda:0", "--graph"]
-    return read_times(part.tools.moe_run(
+    output = part.tools.moe_run(
         part.write(spec, parallel), f"--tokens={max(tokens)}", f"--repeat={repeat}",
-        "--times-at=" + ",".join(map(str, tokens)), *options, until=part.until))
+        "--times-at=" + ",".join(map(str, tokens)), *options, until=part.until)
+    times = read_times(output)
+    names = ("layer",) if parallel is None else ("layer", "compute", "exchange", "dispatch", "combine")
+    if missing := [f"{name} with {count} tokens" for count in tokens for name in names if (count, name) not in times]:
+        raise Failed(f"moe-run does not say the time of {missing[0]}: {last_lines(output)}")
+    return times
 
 
 def time_exchange(part: Part) -> list[dict]:

@@ -64,7 +64,8 @@ def drills(rows: list[dict]) -> list[str]:
                       str(row["hangs"]), "ok" if row["ok"] else "FAILED", (wrong if not row["ok"] else said)[:150]])
     hangs = sum(row["hangs"] for row in rows)
     return [*table(["ranks", "a rank is", "in", "s until all know", "hangs", "", "what rank 0 says"], lines), "",
-            f"{sum(row['ok'] for row in rows)} of {len(rows)} cells ok, {hangs} hangs"]
+            f"{sum(row['ok'] for row in rows)} of {len(rows)} cells ok, {hangs} hangs, "
+            f"{sum(row.get('shared_memory_left', 0) for row in rows)} segments of shared memory left"]
 
 
 TABLES = {"correctness": correctness, "exchange": exchange, "layers": layers, "drills": drills}
