@@ -50,6 +50,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(SECONDS), metavar="PART,...",
                         help=f"of {', '.join(SECONDS)} (default: all)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="where to write the record")
+    parser.add_argument("--commit", default="unknown", help="of the bundle, for the record")
     parser.add_argument("--device", choices=("cuda", "host"), default="cuda")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.only if name not in SECONDS]:
@@ -116,7 +117,7 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     begin = time.monotonic()
     record = {"benchmark": "scale_out", "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
-              "notes": [], "parts": {}}
+              "commit": options.commit, "notes": [], "parts": {}}
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="moec-scale-out-"))
     try:
         gpus = find_device(options, record)

@@ -29,9 +29,9 @@ Status RecordingCommunicator::run(moert::Stream &stream,
   if (mode == Mode::Skip)
     return Status::ok();
   if (mode == Mode::Record)
-    recorded.push_back({collective,
-                        {collective.parts,
-                         collective.parts + collective.numParts}});
+    recorded.push_back(
+        {collective,
+         {collective.parts, collective.parts + collective.numParts}});
   return inner->run(stream, collective);
 }
 
@@ -88,8 +88,8 @@ Status PartTimer::timeExchange() {
   if (status)
     status = timeRecorded("dispatch", CollectiveKind::AllGather);
   if (status)
-    status = timeRecorded("combine", {CollectiveKind::ReduceScatter,
-                                      CollectiveKind::AllReduce});
+    status = timeRecorded(
+        "combine", {CollectiveKind::ReduceScatter, CollectiveKind::AllReduce});
   if (!status || !options.recorder->getNccl())
     return status;
   status = timeBytes("gather bytes", CollectiveKind::AllGather);
@@ -183,8 +183,8 @@ Status PartTimer::warmUp(Run once) {
 Status PartTimer::time(llvm::StringRef part, int64_t perSample, Run once) {
   // Ranks begin together.
   if (options.recorder)
-    if (Status status =
-            options.recorder->agree("what is timed", part.str()); !status)
+    if (Status status = options.recorder->agree("what is timed", part.str());
+        !status)
       return status;
   auto give = [&] {
     for (int64_t i = 0; i < perSample; ++i)
@@ -231,10 +231,9 @@ void moec::printPartTimes(llvm::ArrayRef<PartTimes> times,
   os << "tokens  part             timed   median us      p99 us\n";
   for (const PartTimes &part : times) {
     size_t count = part.seconds.size();
-    os << llvm::formatv("{0,6}  {1,-15}  {2,5}  {3,10:f2}  {4,10:f2}\n",
-                        part.tokens, part.part, count,
-                        part.seconds[count / 2] * 1e6,
-                        part.seconds[std::min(count - 1, count * 99 / 100)] *
-                            1e6);
+    os << llvm::formatv(
+        "{0,6}  {1,-15}  {2,5}  {3,10:f2}  {4,10:f2}\n", part.tokens, part.part,
+        count, part.seconds[count / 2] * 1e6,
+        part.seconds[std::min(count - 1, count * 99 / 100)] * 1e6);
   }
 }

@@ -71,8 +71,8 @@ public:
 
   /// Gives an exchange of blocks to the stream, as run() gives a collective:
   /// each rank of the axis sends block i of `send` to the i-th one, and gets
-  /// that one's block for it as block i of `receive`. Blocks have `bytes` bytes,
-  /// the same on all ranks; the memory does not overlap. `where` is for
+  /// that one's block for it as block i of `receive`. Blocks have `bytes`
+  /// bytes, the same on all ranks; the memory does not overlap. `where` is for
   /// messages.
   virtual Status allToAll(Stream &stream, MeshAxis axis, const void *send,
                           void *receive, int64_t bytes,

@@ -506,8 +506,8 @@ Status NcclRank::run(Stream &stream, const Collective &collective) {
       const char *call = "";
       ncclResult_t code =
           enqueuePart(handle, collective.kind, collective.parts[i], comm, call);
-      status = checkTaken(code, call, comm)
-                   .withContext("part " + std::to_string(i));
+      status =
+          checkTaken(code, call, comm).withContext("part " + std::to_string(i));
     }
     return status;
   });
@@ -530,14 +530,15 @@ Status NcclRank::allToAll(Stream &stream, MeshAxis axis, const void *send,
     Status status;
     for (int peer = 0; peer < mesh().size(axis) && status; ++peer) {
       size_t offset = static_cast<size_t>(peer) * block;
-      status = checkTaken(nccl->ncclSend(static_cast<const char *>(send) +
-                                             offset,
-                                         block, ncclUint8, peer, comm, handle),
-                          "ncclSend", comm);
+      status =
+          checkTaken(nccl->ncclSend(static_cast<const char *>(send) + offset,
+                                    block, ncclUint8, peer, comm, handle),
+                     "ncclSend", comm);
       if (status)
-        status = checkTaken(nccl->ncclRecv(static_cast<char *>(receive) + offset,
-                                           block, ncclUint8, peer, comm, handle),
-                            "ncclRecv", comm);
+        status =
+            checkTaken(nccl->ncclRecv(static_cast<char *>(receive) + offset,
+                                      block, ncclUint8, peer, comm, handle),
+                       "ncclRecv", comm);
     }
     return status;
   });
