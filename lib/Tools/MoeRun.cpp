@@ -11,6 +11,7 @@
 #include "Run/LoadTensors.h"
 #include "Run/OpenDevice.h"
 #include "Run/Options.h"
+#include "Run/PartTimes.h"
 #include "Run/RankRun.h"
 #include "Run/Timing.h"
 #include "moec/Import/BuildLayer.h"
@@ -199,7 +200,11 @@ void printTimes(const Session &session, const RunResult &result,
         ", {0} timed: best {1:f3} ms, median {2:f3} ms", result.seconds.size(),
         result.seconds.front() * 1e3,
         result.seconds[result.seconds.size() / 2] * 1e3);
+  if (options.compare > 0)
+    llvm::outs() << ", the same bits of " << options.compare << " runs more";
   llvm::outs() << "\n";
+  if (!result.parts.empty())
+    printPartTimes(result.parts, llvm::outs());
 }
 
 /// The passes whose result a level is.
@@ -287,6 +292,8 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   RunOptions run;
   run.tokens = options.tokens;
   run.repeat = options.repeat;
+  run.comparedRuns = options.compare;
+  run.timesAt.assign(options.timesAt.begin(), options.timesAt.end());
   run.device = session.devices.front().get();
   run.others = llvm::ArrayRef(session.devices).drop_front();
   run.graph = options.graph;
@@ -484,6 +491,9 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   RankRunOptions ranks;
   ranks.run.tokens = options.tokens;
   ranks.run.repeat = options.repeat;
+  ranks.run.comparedRuns = options.compare;
+  ranks.run.timesAt.assign(options.timesAt.begin(), options.timesAt.end());
+  ranks.numInputs = options.compare > 0 ? 4 : 1;
   ranks.run.careful = options.check || options.bisect;
   ranks.run.poison = ranks.run.careful && !options.isSimulated();
   ranks.run.compile = options.getCompileOptions(*session.devices.front());
@@ -521,7 +531,15 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
       llvm::outs() << llvm::formatv(
           ", {0} timed: median of the slowest rank {1:f3} ms", options.repeat,
           getSlowestMedian(*results) * 1e3);
+    if (options.compare > 0)
+      llvm::outs() << ", the same bits of " << options.compare << " runs more";
     llvm::outs() << "\n";
+    if (!results->front().parts.empty()) {
+      std::vector<PartTimes> parts = results->front().parts;
+      for (const RunResult &group : llvm::drop_begin(*results))
+        keepSlowest(parts, group.parts);
+      printPartTimes(parts, llvm::outs());
+    }
     if (!options.outputs.empty()) {
       RunResult all;
       all.output = RankRun::concatenate(*results);

@@ -480,7 +480,7 @@ PyObject *Call::takeOutput() {
   moert_status *status = nullptr;
   if (!state.isOnHost()) {
     Unlocked unlocked;
-    status = moert_device_synchronize(state.getDevice().device, stream);
+    status = moert_layer_synchronize_stream(state.layer, stream);
   }
   if (!python::check(status))
     return nullptr;

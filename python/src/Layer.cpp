@@ -395,8 +395,7 @@ static PyObject *synchronize(PyObject *self, PyObject *) {
   moert_status *status;
   {
     Unlocked unlocked;
-    status =
-        moert_device_synchronize(state.getDevice().device, state.latestStream);
+    status = moert_layer_synchronize_stream(state.layer, state.latestStream);
   }
   if (!check(status))
     return nullptr;

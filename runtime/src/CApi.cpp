@@ -369,3 +369,13 @@ moert_status *moert_layer_synchronize(moert_layer *layer) {
   NEEDED(layer);
   return answer(layer->executor->synchronize());
 }
+
+moert_status *moert_layer_synchronize_stream(moert_layer *layer, void *stream) {
+  NEEDED(layer);
+  if (stream == MOERT_LAYER_STREAM || layer->device.checkTarget("cpu"))
+    return answer(layer->executor->synchronize());
+  Result<std::unique_ptr<Stream>> wrapped = layer->device.wrapStream(stream);
+  if (!wrapped)
+    return answer(wrapped.status());
+  return answer(layer->executor->synchronize(**wrapped));
+}

@@ -6,6 +6,7 @@ Tensors are those of all groups of ranks together, so that the reference knows n
 """
 
 import json
+import re
 import subprocess
 from dataclasses import dataclass
 
@@ -159,6 +160,21 @@ def test_ranks_with_fewer_tokens(entry, counts, tmp_path):
     output = np.asarray(made["output"][...]).reshape(4, 7, -1)
     for rows, count in zip(output, map(int, counts.split(","))):
         assert not rows[count:].any() and (count == 0 or rows[:count].any())
+
+
+@pytest.mark.parametrize(("dp", "tp"), [(2, 2), (4, 1)])
+def test_many_runs_and_times_of_parts(dp, tp, tmp_path):
+    """Four inputs take turns in 230 runs, and what was gathered before serves kernels that run alone."""
+    model = spec_of(**LAYERS["fp8_block"])
+    inputs = generate(LayerSpec.from_json(model), 6 * dp, 3)
+    done = run(tmp_path, model, Ranks(dp, tp, "linear"), inputs, 6, "--check", "--compare=230", "--repeat=3",
+               "--times-at=1,6")
+    assert done.returncode == 0, done.stdout
+    assert "the same bits of 230 runs more" in done.stdout
+    rows = re.findall(r"^ +(\d)  (\w+) +3 +(\d+\.\d+) +(\d+\.\d+)$", done.stdout, re.MULTILINE)
+    parts = ["layer", "compute", "exchange", "dispatch", "combine"]
+    assert [(tokens, name) for tokens, name, *_ in rows] == [(tokens, name) for tokens in "16" for name in parts]
+    assert all(0 < float(median) <= float(p99) for *_, median, p99 in rows)
 
 
 def test_experts_by_list(tmp_path):

@@ -104,7 +104,7 @@ TEST_F(CApiTest, RunsALayerOnACallersStream) {
     for (void *own : {workspace, static_cast<void *>(nullptr)})
       for (int64_t tokens : {20, 3}) {
         ASSERT_DONE(moert_layer_run(layer, tokens, stream, own, needed));
-        ASSERT_DONE(moert_layer_synchronize(layer));
+        ASSERT_DONE(moert_layer_synchronize_stream(layer, stream));
         std::vector<float> found(tokens * kWidth);
         ASSERT_DONE(moert_device_copy_out(device, found.data(), memory[3],
                                           found.size() * 4));

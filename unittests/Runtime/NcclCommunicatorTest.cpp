@@ -18,6 +18,7 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 #include <unistd.h>
 
@@ -69,10 +70,21 @@ static Status useAxis(const NcclRankOfTest &rank, MeshAxis axis) {
         rank.run(CollectiveKind::AllReduce, axis,
                  {{send.data(), sum.data(), DType::F32, int64_t(count * size)}},
                  "steps[2]");
+  // To each rank its own block, from each that for this one.
+  std::vector<float> blocks(size), received(size), toThis(size);
+  for (size_t place = 0; place < size; ++place) {
+    blocks[place] = valueOf(own, place);
+    toThis[place] = valueOf(place, own);
+  }
+  if (status)
+    status = rank.communicator.allToAll(rank.stream, axis, blocks.data(),
+                                        received.data(), sizeof(float),
+                                        "steps[3]");
   if (status)
     status = rank.communicator.synchronize(rank.stream);
   if (!status)
     return status;
+  EXPECT_EQ(received, toThis);
   EXPECT_EQ(gathered, expected);
   EXPECT_EQ(bytes, byteOrder);
   EXPECT_EQ(sum, total);
@@ -181,6 +193,22 @@ TEST(NcclCommunicatorTest, WrongCallsAreRefused) {
     for (const Status &status : statuses)
       expectSays(status, StatusCode::InvalidArgument,
                  {"steps[3]", "all_reduce over tp", test.second});
+  }
+  const std::tuple<MeshAxis, void *, int64_t, const char *> blocks[] = {
+      {MeshAxis::Tensor, &value, 4, "blocks: the axis has one rank"},
+      {MeshAxis::Data, &value, -1, "blocks: all_to_all of -1 bytes"},
+      {MeshAxis::Data, nullptr, 4, "blocks: all_to_all of 4 bytes, with send "},
+  };
+  for (const auto &[axis, send, bytes, text] : blocks) {
+    auto statuses =
+        runNcclRanks({2, 1}, kLongLimit, [&, axis = axis, send = send,
+                                          bytes = bytes](
+                                             const NcclRankOfTest &rank) {
+          return rank.communicator.allToAll(rank.stream, axis, send, &value,
+                                            bytes, "blocks");
+        });
+    for (const Status &status : statuses)
+      expectSays(status, StatusCode::InvalidArgument, {text});
   }
   EXPECT_EQ(ncclLeaks(), "");
   NcclUniqueId id = {};

@@ -47,6 +47,10 @@ static Status useNccl(const NcclRankOfTest &rank) {
         if (status)
           status = rank.run(kind, axis, {{values, results, DType::F32, 2}},
                             "steps[7]");
+    for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor})
+      if (status)
+        status = rank.communicator.allToAll(rank.stream, axis, values, results,
+                                            8, "blocks");
     if (status)
       status = rank.communicator.synchronize(rank.stream);
     return status ? rank.communicator.check() : status;
@@ -72,7 +76,8 @@ TEST(NcclFailureTest, EveryCallMayFail) {
   numCalls["ncclCommGetAsyncError"] = 3;
   for (const char *call :
        {"ncclCommInitRankConfig", "ncclCommSplit", "ncclAllGather",
-        "ncclReduceScatter", "ncclAllReduce", "ncclGroupStart", "ncclGroupEnd",
+        "ncclReduceScatter", "ncclAllReduce", "ncclSend", "ncclRecv",
+        "ncclGroupStart", "ncclGroupEnd",
         "ncclCommFinalize", "ncclCommDestroy"})
     EXPECT_GT(numCalls[call], 0) << call;
   for (const auto &[call, count] : numCalls)

@@ -32,6 +32,17 @@ bool MoeRunOptions::makeSense() const {
   for (int64_t valid : rankTokens)
     if (valid < 0 || valid > tokens)
       return complain("--rank-tokens must lie between 0 and --tokens");
+  if (compare < 0)
+    return complain("--compare must not be negative");
+  for (int64_t count : timesAt)
+    if (count < 1 || count > tokens)
+      return complain("--times-at must lie between 1 and --tokens");
+  if (!timesAt.empty() && repeat < 1)
+    return complain("--times-at needs --repeat, which says how many runs are "
+                    "timed");
+  if (!timesAt.empty() && (hasValidTokens() || !rankTokens.empty()))
+    return complain("--times-at times runs in which all tokens count; leave "
+                    "out --valid-tokens and --rank-tokens");
   if (rankLimit <= 0)
     return complain("--rank-limit must be above 0");
   if (isGiven(target) && isPackage())

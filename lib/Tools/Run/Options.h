@@ -66,6 +66,19 @@ struct MoeRunOptions : ToolOptions {
   NumberOption<int64_t> repeat{"repeat", llvm::cl::value_desc("R"),
                                llvm::cl::desc("Timed runs after the first one"),
                                llvm::cl::init(0), llvm::cl::cat(category)};
+  NumberOption<int64_t> compare{
+      "compare", llvm::cl::value_desc("N"),
+      llvm::cl::desc("Runs after the first one, each of which has to give the "
+                     "same bits as the first with its inputs; with several "
+                     "ranks, four inputs take turns"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::list<int64_t> timesAt{
+      "times-at", llvm::cl::CommaSeparated, llvm::cl::value_desc("T,..."),
+      llvm::cl::desc("Time --repeat runs with each of these numbers of tokens, "
+                     "at most --tokens; with several ranks their collectives "
+                     "too, kernels without them, and with NCCL what it takes "
+                     "to move as many bytes (docs/parallel.md)"),
+      llvm::cl::cat(category)};
   NumberOption<int64_t> validTokens{
       "valid-tokens", llvm::cl::value_desc("V"),
       llvm::cl::desc(

@@ -7,6 +7,7 @@
 
 #include "PlanRun.h"
 
+#include "PartTimes.h"
 #include "Timing.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -60,7 +61,8 @@ void moec::addExpertCounts(std::vector<HostTensor> &details) {
 Status PlanRun::run(RunResult &result) {
   if (Status status = place(); !status)
     return status;
-  if (Status status = start(/*keepAll=*/false); !status)
+  // Runs without collectives read what those have left in buffers.
+  if (Status status = start(/*keepAll=*/!options.timesAt.empty()); !status)
     return status;
   Result<moert::PrepareReport> prepared = executor->prepareWeights();
   if (!prepared)
@@ -86,6 +88,8 @@ Status PlanRun::run(RunResult &result) {
         !status)
       return status;
   }
+  if (Status status = compareRuns(result); !status)
+    return status;
   if (Status status = time(result); !status)
     return status;
   return options.careful ? readDetails(result) : Status::ok();
@@ -110,7 +114,74 @@ Status PlanRun::time(RunResult &result) {
   if (!seconds)
     return seconds.status();
   result.seconds = std::move(*seconds);
+  if (options.timesAt.empty())
+    return Status::ok();
+  graph.reset();
+  auto parts = PartTimer(device, *executor, *stream, options).run();
+  if (!parts)
+    return parts.status();
+  result.parts = std::move(*parts);
   return Status::ok();
+}
+
+/// Copies tensors to where the inputs of their names are bound.
+Status PlanRun::copyInputs(const std::vector<HostTensor> &from) {
+  for (const HostTensor &tensor : from)
+    for (auto [bound, view] : llvm::zip(tensors, views))
+      if (bound.name == tensor.name)
+        if (Status status =
+                device.copyIn(view.data, tensor.data(), tensor.getNumBytes());
+            !status)
+          return status;
+  return Status::ok();
+}
+
+Status PlanRun::compareRuns(const RunResult &result) {
+  if (options.comparedRuns == 0)
+    return Status::ok();
+  // How many runs have the same inputs, one after the other.
+  constexpr int64_t kRunsPerInputs = 50;
+  std::vector<HostTensor> given;
+  for (const HostTensor &tensor : tensors)
+    if (tensor.role == moert::TensorRole::Input)
+      given.push_back(copyTensor(tensor.name, tensor.getView()));
+  std::vector<const std::vector<HostTensor> *> inputs = {&given};
+  llvm::append_range(inputs, options.otherInputs);
+  std::vector<RunResult> first(inputs.size());
+  first[0].output = copyTensor("output", result.output.getView());
+  size_t output = &getOutput() - tensors.data();
+  for (int64_t i = 0; i < options.comparedRuns; ++i) {
+    size_t place = size_t(i / kRunsPerInputs) % inputs.size();
+    bool isNew = first[place].output.shape.empty();
+    if (i % kRunsPerInputs == 0)
+      if (Status status = copyInputs(*inputs[place]); !status)
+        return status;
+    // What a run fails to write must not look right.
+    Status status = device.fill(*stream, views[output].data, 0xFF,
+                                getOutput().getNumBytes());
+    // The first with its inputs is not a replay.
+    if (status)
+      status = isNew ? executor->run(options.tokens, stream.get()) : launch();
+    if (status)
+      status = executor->synchronize(*stream);
+    if (status)
+      status = isNew ? readOutput()
+                     : checkOutput(first[place],
+                                   "the output differs from that of the first "
+                                   "run with the same inputs");
+    if (!status)
+      return status.withContext("run " + std::to_string(i) + " of " +
+                                std::to_string(options.comparedRuns) +
+                                ", inputs " + std::to_string(place));
+    if (isNew)
+      first[place].output = copyTensor("output", getOutput().getView());
+  }
+  if (Status status = copyInputs(given); !status)
+    return status;
+  // Of the given inputs again, for what follows.
+  if (Status status = runOnce(); !status)
+    return status;
+  return readOutput();
 }
 
 /// Gives weights that may have gaps between their rows such gaps, and copies

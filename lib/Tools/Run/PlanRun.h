@@ -46,6 +46,8 @@ private:
   moert::Status runOnce();
   moert::Status launch();
   moert::Status time(RunResult &result);
+  moert::Status compareRuns(const RunResult &result);
+  moert::Status copyInputs(const std::vector<HostTensor> &from);
   moert::Status readOutput();
   moert::Status checkOutput(const RunResult &result, llvm::StringRef otherwise);
   moert::Status readDetails(RunResult &result);

@@ -11,6 +11,7 @@
 #include "Check.h"
 #include "LoadTensors.h"
 #include "OpenDevice.h"
+#include "PartTimes.h"
 #include "PlanRun.h"
 #include "moec/Compiler/Levels.h"
 #include "moec/Compiler/PlanData.h"
@@ -62,10 +63,14 @@ public:
   }
 
   /// Called by each rank in a thread of its own.
-  Result<std::unique_ptr<moert::Communicator>> connect(int64_t rank,
-                                                       moert::Device &device) {
-    if (group)
-      return group->join(rank, device);
+  Result<std::shared_ptr<RecordingCommunicator>>
+  connect(int64_t rank, moert::Device &device) {
+    if (group) {
+      auto joined = group->join(rank, device);
+      if (!joined)
+        return joined.status();
+      return std::make_shared<RecordingCommunicator>(std::move(*joined));
+    }
     moert::NcclOptions options;
     options.mesh = mesh;
     options.rank = rank;
@@ -74,7 +79,7 @@ public:
     auto made = moert::NcclCommunicator::create(options, id);
     if (!made)
       return made.status();
-    return std::unique_ptr<moert::Communicator>(std::move(*made));
+    return std::make_shared<RecordingCommunicator>(std::move(*made));
   }
 
 private:
@@ -85,6 +90,19 @@ private:
 };
 
 } // namespace
+
+/// Which share of tokens has an expert on a given rank, where a token's top_k
+/// are any of the experts.
+static double getRankShare(const LayerSpec &spec) {
+  if (!spec.parallel->hasWholeExperts())
+    return 1;
+  double numExperts = double(spec.numExperts), none = 1;
+  double elsewhere =
+      numExperts - numExperts / double(spec.parallel->getNumRanks());
+  for (int64_t i = 0; i < spec.topK; ++i)
+    none *= std::max(0.0, elsewhere - double(i)) / (numExperts - double(i));
+  return 1 - none;
+}
 
 static HostTensor *find(std::vector<HostTensor> &tensors,
                         llvm::StringRef name) {
@@ -153,13 +171,42 @@ Status RankRun::makeTensors() {
   generate.numExperts = spec.getNumRouted();
   if (Status status = generateTensors(*all, generate); !status)
     return status;
-  return cutGroups(std::move(*all));
+  Result<Groups> cut = cutGroups(*all);
+  if (!cut)
+    return cut.status();
+  groups = std::move(*cut);
+  for (HostTensor &tensor : *all)
+    if (tensor.role == moert::TensorRole::Weight)
+      groups.front().push_back(std::move(tensor));
+  return makeOtherInputs(*plan, tokens);
 }
 
-Status RankRun::cutGroups(std::vector<HostTensor> all) {
+/// Generated ones, whatever the first are.
+Status RankRun::makeOtherInputs(const moert::Plan &plan, int64_t tokens) {
+  for (int64_t i = 1; i < options.numInputs; ++i) {
+    Result<std::vector<HostTensor>> all =
+        allocateTensors(plan, tokens, {moert::TensorRole::Input});
+    if (!all)
+      return all.status();
+    GenerateOptions generate;
+    generate.seed = options.seed + uint64_t(i);
+    generate.numExperts = spec.getNumRouted();
+    if (Status status = generateTensors(*all, generate); !status)
+      return status;
+    Result<Groups> cut = cutGroups(*all);
+    if (!cut)
+      return cut.status();
+    otherInputs.push_back(std::move(*cut));
+  }
+  return Status::ok();
+}
+
+Result<RankRun::Groups>
+RankRun::cutGroups(const std::vector<HostTensor> &all) const {
   int64_t dp = spec.parallel->dp;
+  Groups made;
   for (int64_t group = 0; group < dp; ++group) {
-    std::vector<HostTensor> &tensors = groups.emplace_back();
+    std::vector<HostTensor> &tensors = made.emplace_back();
     for (const HostTensor &tensor : all) {
       if (tensor.role == moert::TensorRole::Weight)
         continue;
@@ -182,10 +229,7 @@ Status RankRun::cutGroups(std::vector<HostTensor> all) {
                     own.getNumBytes());
     }
   }
-  for (HostTensor &tensor : all)
-    if (tensor.role == moert::TensorRole::Weight)
-      groups.front().push_back(std::move(tensor));
-  return Status::ok();
+  return made;
 }
 
 FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
@@ -288,11 +332,15 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
       interpreter = std::move(*made);
       run.device = interpreter.get();
     }
-    Result<std::unique_ptr<moert::Communicator>> communicator =
+    Result<std::shared_ptr<RecordingCommunicator>> communicator =
         connector.connect(rank, *run.device);
     if (!communicator)
       return communicator.status();
-    run.communicator = std::move(*communicator);
+    run.communicator = run.recorder = std::move(*communicator);
+    run.rankShare = getRankShare(spec);
+    int64_t group = compiled.plan.mesh.index(moert::MeshAxis::Data, rank);
+    for (const Groups &inputs : otherInputs)
+      run.otherInputs.push_back(&inputs[group]);
     Result<std::vector<HostTensor>> tensors = cut(compiled.plan, rank);
     Status status = tensors.status();
     if (tensors)
@@ -335,6 +383,7 @@ FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
       continue;
     }
     // The times of a group are those of its slowest rank.
+    keepSlowest(ofGroups.back().parts, result.parts);
     std::vector<double> &seconds = ofGroups.back().seconds;
     for (auto [slowest, own] : llvm::zip(seconds, result.seconds))
       slowest = std::max(slowest, own);

@@ -23,6 +23,8 @@ struct RankRunOptions {
   std::string inputs;
   /// Tokens that count, per group of ranks; empty for all.
   std::vector<int64_t> validTokens;
+  /// How many inputs take turns in `run.comparedRuns`.
+  int64_t numInputs = 1;
   /// How long a rank waits for the others in one call.
   double limitSeconds = 60;
   /// What compiled kernels run on, as `--device` names it: "cuda" is a GPU for
@@ -63,8 +65,10 @@ private:
   struct Compiled;
 
   moert::Status makeTensors();
+  moert::Status makeOtherInputs(const moert::Plan &plan, int64_t tokens);
   /// The rows of each group of what calls bring.
-  moert::Status cutGroups(std::vector<HostTensor> all);
+  using Groups = std::vector<std::vector<HostTensor>>;
+  moert::Result<Groups> cutGroups(const std::vector<HostTensor> &all) const;
   mlir::FailureOr<Compiled> compile(ExecutedLevel level);
   /// The tensors that a rank binds.
   moert::Result<std::vector<HostTensor>> cut(const moert::Plan &plan,
@@ -78,7 +82,9 @@ private:
   std::vector<std::unique_ptr<moert::Device>> devices;
   /// Per group: the tensors of the layer on one rank, with its tokens. Those of
   /// the first have the weights.
-  std::vector<std::vector<HostTensor>> groups;
+  Groups groups;
+  /// More of what calls bring, of all groups each.
+  std::vector<Groups> otherInputs;
 };
 
 } // namespace moec

@@ -18,6 +18,17 @@ namespace moec {
 enum class ExecutedLevel { Moe, Plan, Tile, LLVM };
 llvm::StringRef stringify(ExecutedLevel level);
 
+class RecordingCommunicator;
+
+/// Times of a part of a run (PartTimes.h).
+struct PartTimes {
+  /// Of a rank.
+  int64_t tokens = 0;
+  std::string part;
+  /// Ascending.
+  std::vector<double> seconds;
+};
+
 struct RunOptions {
   int64_t tokens = 0;
   /// Timed runs; the first, untimed one comes in addition.
@@ -36,6 +47,16 @@ struct RunOptions {
   CompileOptions compile;
   /// Of a layer of several ranks: how this one meets the others.
   std::shared_ptr<moert::Communicator> communicator;
+  /// Runs after the first, each of which has to give the bits of the first with
+  /// its inputs; and inputs that take turns with those given, by name.
+  int64_t comparedRuns = 0;
+  std::vector<const std::vector<HostTensor> *> otherInputs;
+  /// Numbers of tokens, of a rank and at most `tokens`, that parts of runs are
+  /// timed with. With several ranks `recorder` is the communicator.
+  std::vector<int64_t> timesAt;
+  std::shared_ptr<RecordingCommunicator> recorder;
+  /// Which share of a rank's tokens has an expert on another one, on average.
+  double rankShare = 1;
 
   /// Whether the device has memory of its own.
   bool isOnGpu() const { return !device->architecture().empty(); }
@@ -51,6 +72,7 @@ struct RunResult {
   int64_t workspaceBytes = 0;
   /// Ascending.
   std::vector<double> seconds;
+  std::vector<PartTimes> parts;
 };
 
 /// The plan of a layer, for its tensors; compiles as far as level plan.

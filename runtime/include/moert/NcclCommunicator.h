@@ -70,6 +70,15 @@ public:
   static Result<std::unique_ptr<NcclCommunicator>>
   adopt(const NcclOptions &options, void *ncclComm);
 
+  /// Gives an exchange of blocks to the stream, as run() gives a collective:
+  /// each rank of the axis sends block i of `send` to the i-th one, and gets
+  /// that one's block for it as block i of `receive`. Blocks have `bytes`
+  /// bytes, the same on all ranks; the memory does not overlap. `where` is for
+  /// messages.
+  virtual Status allToAll(Stream &stream, MeshAxis axis, const void *send,
+                          void *receive, int64_t bytes,
+                          const std::string &where) = 0;
+
   /// For logs: "NCCL 2.28.9 (/usr/lib/libnccl.so.2)".
   virtual const std::string &library() const = 0;
 };

@@ -389,6 +389,11 @@ MOERT_API moert_status *moert_layer_run(moert_layer *layer, int64_t tokens,
 
 /* Returns when the runs on MOERT_LAYER_STREAM are complete. */
 MOERT_API moert_status *moert_layer_synchronize(moert_layer *layer);
+/* The same for all that was given to `stream`, as moert_layer_run() takes it.
+ * Of a layer of several ranks it ends with an error where one is gone, which
+ * moert_device_synchronize() never does. */
+MOERT_API moert_status *moert_layer_synchronize_stream(moert_layer *layer,
+                                                       void *stream);
 
 #ifdef __cplusplus
 }

@@ -182,7 +182,9 @@ public:
             void *workspace = nullptr, int64_t workspaceBytes = 0) {
     return moert_layer_run(get(), tokens, stream, workspace, workspaceBytes);
   }
-  Error synchronize() { return moert_layer_synchronize(get()); }
+  Error synchronize(void *stream = MOERT_LAYER_STREAM) {
+    return moert_layer_synchronize_stream(get(), stream);
+  }
 };
 
 } // namespace moert::capi

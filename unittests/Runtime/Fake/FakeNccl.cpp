@@ -26,7 +26,7 @@ std::mutex mutex;
 /// Of this thread, as fakeNcclSetRank() has said.
 thread_local int threadRank = 0;
 
-enum class Kind { AllGather, ReduceScatter, AllReduce };
+enum class Kind { AllGather, ReduceScatter, AllReduce, Send, Receive, AllToAll };
 
 struct Op {
   Kind kind;
@@ -35,6 +35,11 @@ struct Op {
   size_t count;
   ncclDataType_t type;
   ncclStream_t stream;
+  /// Of Send and Receive.
+  int peer = 0;
+  /// Of AllToAll: what the calls of a group send to each rank, and get.
+  std::map<int, const void *> sends = {};
+  std::map<int, void *> receives = {};
 };
 
 struct Clique;
@@ -137,6 +142,18 @@ void sum(const std::vector<Op> &ops, size_t first, const Op &own) {
   }
 }
 
+/// The blocks that other ranks have for rank `rank`.
+void receive(const std::vector<Op> &ops, int rank, size_t bytes) {
+  const Op &own = ops[static_cast<size_t>(rank)];
+  for (const auto &[peer, memory] : own.receives) {
+    auto found = ops[static_cast<size_t>(peer)].sends.find(rank);
+    if (found == ops[static_cast<size_t>(peer)].sends.end())
+      misuse("a rank receives what nobody sends");
+    else
+      memmove(memory, found->second, bytes);
+  }
+}
+
 /// Does what all ranks of the clique have given.
 void advance(Clique &clique) {
   while (true) {
@@ -157,11 +174,37 @@ void advance(Clique &clique) {
         for (size_t i = 0; i < ops.size(); ++i)
           memmove(static_cast<char *>(op.receive) + i * bytes, ops[i].send,
                   bytes);
+      else if (op.kind == Kind::AllToAll)
+        receive(ops, static_cast<int>(rank), bytes);
       else
         sum(ops, op.kind == Kind::ReduceScatter ? rank * op.count : 0, op);
       --pending[op.stream];
     }
   }
+}
+
+/// Puts the sends and receives of a group on one communicator into one op.
+void joinBlocks(std::vector<std::pair<Comm *, Op>> &ops) {
+  std::vector<std::pair<Comm *, Op>> joined;
+  std::map<Comm *, size_t> places;
+  for (auto &[comm, op] : ops) {
+    if (op.kind != Kind::Send && op.kind != Kind::Receive) {
+      joined.emplace_back(comm, op);
+      continue;
+    }
+    auto [place, isNew] = places.try_emplace(comm, joined.size());
+    if (isNew)
+      joined.emplace_back(comm, Op{Kind::AllToAll, nullptr, nullptr, op.count,
+                                   op.type, op.stream});
+    Op &all = joined[place->second].second;
+    if (all.count != op.count)
+      misuse("blocks of one group differ");
+    if (op.kind == Kind::Send)
+      all.sends[op.peer] = op.send;
+    else
+      all.receives[op.peer] = op.receive;
+  }
+  ops = std::move(joined);
 }
 
 void end(Comm *comm) {
@@ -424,6 +467,7 @@ ncclResult_t ncclGroupEnd() {
   ops.swap(group);
   if (entered)
     return entered;
+  joinBlocks(ops);
   bool isDone = true;
   for (auto &[comm, op] : ops) {
     comm->given.push_back(op);
@@ -452,6 +496,26 @@ ncclResult_t ncclReduceScatter(const void *send, void *receive, size_t count,
   return give("ncclReduceScatter", commOf(comm),
               {Kind::ReduceScatter, send, receive, count, type, stream},
               std::to_string(type) + " " + std::to_string(operation));
+}
+
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type,
+                      int peer, ncclComm_t comm, ncclStream_t stream) {
+  std::lock_guard<std::mutex> alone(mutex);
+  if (groupDepth == 0)
+    return misuse("ncclSend outside of a group");
+  return give("ncclSend", commOf(comm),
+              {Kind::Send, send, nullptr, count, type, stream, peer},
+              std::to_string(type) + " to " + std::to_string(peer));
+}
+
+ncclResult_t ncclRecv(void *receive, size_t count, ncclDataType_t type,
+                      int peer, ncclComm_t comm, ncclStream_t stream) {
+  std::lock_guard<std::mutex> alone(mutex);
+  if (groupDepth == 0)
+    return misuse("ncclRecv outside of a group");
+  return give("ncclRecv", commOf(comm),
+              {Kind::Receive, nullptr, receive, count, type, stream, peer},
+              std::to_string(type) + " from " + std::to_string(peer));
 }
 
 ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count,

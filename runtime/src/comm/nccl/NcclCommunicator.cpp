@@ -17,6 +17,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 
 namespace moert {
 
@@ -54,6 +55,9 @@ public:
 
   Status agree(const std::string &subject, const std::string &what) override;
   Status run(Stream &stream, const Collective &collective) override;
+  Status allToAll(Stream &stream, MeshAxis axis, const void *send,
+                  void *receive, int64_t bytes,
+                  const std::string &where) override;
   Status check() override;
   void abort(const std::string &reason) override;
   Status synchronize(Stream &stream) override;
@@ -70,8 +74,11 @@ private:
   ncclComm_t commOf(MeshAxis axis) const {
     return axis == MeshAxis::Data ? data : tensor;
   }
-  Status enqueue(Stream &stream, const Collective &collective, ncclComm_t comm,
-                 ncclResult_t &state);
+  Status enqueue(ncclComm_t comm, ncclResult_t &state,
+                 const std::function<Status()> &calls);
+  Status checkTaken(ncclResult_t code, const char *call, ncclComm_t comm) const;
+  Status runGroup(Lock &lock, MeshAxis axis, const std::string &where,
+                  const std::function<Status(ncclComm_t)> &calls);
   ncclResult_t enqueuePart(cuda::CUstream stream, CollectiveKind kind,
                            const CollectivePart &part, ncclComm_t comm,
                            const char *&call) const;
@@ -446,26 +453,36 @@ ncclResult_t NcclRank::enqueuePart(cuda::CUstream stream, CollectiveKind kind,
   return ncclInvalidArgument;
 }
 
-/// The parts in one group; `state` is what NCCL answers to its end.
-Status NcclRank::enqueue(Stream &stream, const Collective &collective,
-                         ncclComm_t comm, ncclResult_t &state) {
+/// What `calls` gives to NCCL as one group; `state` is what NCCL answers to its
+/// end.
+Status NcclRank::enqueue(ncclComm_t comm, ncclResult_t &state,
+                         const std::function<Status()> &calls) {
   MOERT_CHECK(nccl->check(nccl->ncclGroupStart(), "ncclGroupStart", comm));
-  cuda::CUstream handle = static_cast<cuda::CudaStream &>(stream).handle;
-  Status status;
-  for (size_t i = 0; i < collective.numParts && status; ++i) {
-    // What is empty on one rank is so on all.
-    if (collective.parts[i].count == 0)
-      continue;
-    const char *call = "";
-    ncclResult_t code =
-        enqueuePart(handle, collective.kind, collective.parts[i], comm, call);
-    if (code != ncclInProgress)
-      status = nccl->check(code, call, comm)
-                   .withContext("part " + std::to_string(i));
-  }
+  Status status = calls();
   // Every group that was begun is ended; it answers an error of its calls too.
   state = nccl->ncclGroupEnd();
   return status;
+}
+
+/// Success where NCCL has taken a call of a group.
+Status NcclRank::checkTaken(ncclResult_t code, const char *call,
+                            ncclComm_t comm) const {
+  return code == ncclInProgress ? Status::ok() : nccl->check(code, call, comm);
+}
+
+/// A group of calls on the ranks of an axis.
+Status NcclRank::runGroup(Lock &lock, MeshAxis axis, const std::string &where,
+                          const std::function<Status(ncclComm_t)> &calls) {
+  ncclComm_t comm = commOf(axis);
+  if (!comm)
+    return fail(invalidArgument(where + ": the axis has one rank (" +
+                                mesh().str() + "); leave the step out"));
+  ncclResult_t state = ncclSuccess;
+  Status status = context->within(
+      [&] { return enqueue(comm, state, [&] { return calls(comm); }); });
+  if (!status)
+    return fail(status.withContext(where));
+  return settle(lock, where, "ncclGroupEnd", comm, state);
 }
 
 Status NcclRank::run(Stream &stream, const Collective &collective) {
@@ -473,22 +490,58 @@ Status NcclRank::run(Stream &stream, const Collective &collective) {
   MOERT_CHECK(failure);
   if (Status status = checkCollective(mesh(), collective); !status)
     return fail(status);
-  std::string where = collective.where + " (" + describe(collective) + ")";
-  ncclComm_t comm = commOf(collective.axis);
-  if (!comm)
-    return fail(invalidArgument(where + ": the axis has one rank (" +
-                                mesh().str() + "); leave the step out"));
   bool isEmpty =
       std::all_of(collective.parts, collective.parts + collective.numParts,
                   [](const CollectivePart &part) { return part.count == 0; });
-  if (isEmpty)
+  if (isEmpty && commOf(collective.axis))
     return Status::ok();
-  ncclResult_t state = ncclSuccess;
-  Status status =
-      context->within([&] { return enqueue(stream, collective, comm, state); });
-  if (!status)
-    return fail(status.withContext(where));
-  return settle(lock, where, "ncclGroupEnd", comm, state);
+  cuda::CUstream handle = static_cast<cuda::CudaStream &>(stream).handle;
+  std::string where = collective.where + " (" + describe(collective) + ")";
+  return runGroup(lock, collective.axis, where, [&](ncclComm_t comm) {
+    Status status;
+    for (size_t i = 0; i < collective.numParts && status; ++i) {
+      // What is empty on one rank is so on all.
+      if (collective.parts[i].count == 0)
+        continue;
+      const char *call = "";
+      ncclResult_t code =
+          enqueuePart(handle, collective.kind, collective.parts[i], comm, call);
+      status =
+          checkTaken(code, call, comm).withContext("part " + std::to_string(i));
+    }
+    return status;
+  });
+}
+
+Status NcclRank::allToAll(Stream &stream, MeshAxis axis, const void *send,
+                          void *receive, int64_t bytes,
+                          const std::string &where) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  if (bytes < 0 || (bytes > 0 && (!send || !receive)))
+    return fail(invalidArgument(where + ": all_to_all of " +
+                                std::to_string(bytes) +
+                                " bytes, with send and receive expected"));
+  if (bytes == 0)
+    return Status::ok();
+  cuda::CUstream handle = static_cast<cuda::CudaStream &>(stream).handle;
+  auto block = static_cast<size_t>(bytes);
+  return runGroup(lock, axis, where, [&](ncclComm_t comm) {
+    Status status;
+    for (int peer = 0; peer < mesh().size(axis) && status; ++peer) {
+      size_t offset = static_cast<size_t>(peer) * block;
+      status =
+          checkTaken(nccl->ncclSend(static_cast<const char *>(send) + offset,
+                                    block, ncclUint8, peer, comm, handle),
+                     "ncclSend", comm);
+      if (status)
+        status =
+            checkTaken(nccl->ncclRecv(static_cast<char *>(receive) + offset,
+                                      block, ncclUint8, peer, comm, handle),
+                       "ncclRecv", comm);
+    }
+    return status;
+  });
 }
 
 /// All ranks' statements, of which `all` has that of this rank.

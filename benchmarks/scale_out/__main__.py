@@ -1,0 +1,154 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Several GPUs of one machine: are ranks right, how fast are they, and what do they do when one fails?
+
+    python benchmarks/scale_out [--bundle=FOLDER] [--gpus=N] [--only=PART,...] [--json=FILE]
+
+Needs the driver, libnccl.so.2 (MOERT_NCCL_LIBRARY, or the wheel nvidia-nccl), Python 3 with NumPy, and a
+bundle, of which it is a part (or MOEC_BIN_DIR of a build). Parts:
+
+    correctness   every mesh of all GPUs against the float64 reference, then 10,000 runs in all, whose
+                  results have to have the bits of the first with their inputs
+    drills        a rank is killed, stopped, leaves a call out or has another package
+    exchange      dispatch and combine of DeepSeek-V3 rows, beside NCCL with as many bytes, on 2, 4, ... GPUs
+    layers        dsv3 and qwen3_235b: together, kernels alone, exchange alone, and one GPU
+
+Each part has a limit of time, and one that fails leaves the others. --device=host tries all but the drills
+without a GPU: ranks are threads, sizes tiny. The exit code is 0 where all that was asked for was measured and
+is right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from drills import run_drills  # noqa: E402
+from machine import Failed, Gpus, Tools, describe_nccl, find_gpus, find_nccl, find_tools  # noqa: E402
+from parts import Part, check_meshes, time_exchange, time_layers  # noqa: E402
+from tables import print_part  # noqa: E402
+
+#: Seconds of each part; together less than 8 minutes.
+SECONDS = {"correctness": 130, "drills": 125, "exchange": 55, "layers": 160}
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scale-out", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundle", help="a bundle's folder; by default what this file is a part of")
+    parser.add_argument("--gpus", type=int, help="how many to use (default: all)")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=list(SECONDS), metavar="PART,...",
+                        help=f"of {', '.join(SECONDS)} (default: all)")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="where to write the record")
+    parser.add_argument("--commit", default="unknown", help="of the bundle, for the record")
+    parser.add_argument("--device", choices=("cuda", "host"), default="cuda")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.only if name not in SECONDS]:
+        parser.error(f"--only: '{unknown[0]}' is none of {', '.join(SECONDS)}")
+    if options.gpus is not None and options.gpus < 1:
+        parser.error("--gpus: 1 or more expected")
+    return options
+
+
+def counts_up_to(gpus: int) -> list[int]:
+    """2, 4, 8, ... and the number itself."""
+    counts, count = [], 2
+    while count < gpus:
+        counts.append(count)
+        count *= 2
+    return [*counts, gpus]
+
+
+def run_part(name: str, tools: Tools, gpus: int, notes: list[str]) -> list[dict]:
+    until, tiny = time.monotonic() + SECONDS[name], tools.device == "host"
+    if name == "drills":
+        if tiny or gpus < 2:
+            notes.append("not run: drills need 2 GPUs, between which NCCL connects processes")
+            return []
+        return run_drills(tools, gpus, until)
+    run = {"correctness": check_meshes, "exchange": time_exchange, "layers": time_layers}[name]
+    if gpus < 2:
+        if name != "correctness":
+            notes.append("not run: it needs 2 GPUs")
+            return []
+        notes.append("one GPU: its ranks are threads, whose rows go through host memory, without graphs")
+        tools.device = "cuda:0"
+        return run(Part(tools, 2, until, tiny))
+    # The largest first: with less time the others are what is left out.
+    counts = [gpus] if name == "correctness" else counts_up_to(gpus)[::-1]
+    return [row for count in counts for row in run(Part(tools, count, until, tiny))]
+
+
+def find_device(options: argparse.Namespace, record: dict) -> int:
+    """How many ranks there can be."""
+    if options.device == "host":
+        record.update(device="host", nccl="none: ranks are threads", gpus=options.gpus or 2)
+        return record["gpus"]
+    found: Gpus = find_gpus()
+    gpus = min(len(found.names), options.gpus or len(found.names))
+    record.update(device=f"{gpus} x {found.names[0]}" if gpus else "none", gpus=gpus)
+    if not gpus:
+        record["notes"].append(f"no GPU: {found.error or 'the driver counts none'}")
+    elif options.gpus and options.gpus > gpus:
+        record["notes"].append(f"{options.gpus} GPUs were asked for, {gpus} are there; those are measured")
+    if apart := [pair for pair in found.apart if max(pair) < gpus]:
+        record["notes"].append("without peer access, so that NCCL goes through host memory: "
+                               + ", ".join(f"{a} to {b}" for a, b in apart))
+    record["nccl"] = describe_nccl(find_nccl())
+    return gpus
+
+
+def is_right(part: dict) -> bool:
+    return not part["notes"] and bool(part["rows"]) and all(
+        row.get("ok", "error" not in row) for row in part["rows"])
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    begin = time.monotonic()
+    record = {"benchmark": "scale_out", "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+              "commit": options.commit, "notes": [], "parts": {}}
+    scratch = pathlib.Path(tempfile.mkdtemp(prefix="moec-scale-out-"))
+    try:
+        gpus = find_device(options, record)
+        tools = find_tools(options.bundle, scratch, options.device, find_nccl())
+        version = subprocess.run([tools.binaries / "moe-run", "--version"], text=True, capture_output=True, check=True)
+        record["moec"] = version.stdout.strip().splitlines()[0]
+        for note in (f"{record['device']}, {record['nccl']}, {record['moec']}", *record["notes"], ""):
+            print(note, flush=True)
+        for name in SECONDS:
+            if name not in options.only or not gpus:
+                continue
+            part = record["parts"][name] = {"notes": [], "rows": [], "seconds": 0.0}
+            started = time.monotonic()
+            try:
+                part["rows"] = run_part(name, tools, gpus, part["notes"])
+            except Exception as error:  # Whatever it is, the other parts are measured.
+                traceback.print_exc()
+                part["notes"].append(f"failed: {error!r}")
+            part["seconds"] = round(time.monotonic() - started, 1)
+            print(print_part(name, part), flush=True)
+            record["seconds"] = round(time.monotonic() - begin, 1)
+            if options.json:
+                options.json.write_text(json.dumps(record, indent=1) + "\n")
+    except Failed as error:
+        sys.exit(f"scale-out: error: {error}")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    all_right = bool(record["parts"]) and all(is_right(part) for part in record["parts"].values())
+    print("all is right" if all_right and not record["notes"] else "NOT all is right or measured: see above")
+    return 0 if all_right and not record["notes"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

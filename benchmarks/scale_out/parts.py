@@ -1,0 +1,169 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Correctness of ranks, times of their exchange, times of whole layers: what moe-run does."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from machine import Failed, Tools, last_lines
+
+#: Runs of all meshes of a number of ranks together.
+ITERATIONS = 10_000
+PLACEMENTS = ("linear", "round_robin", None)
+EXCHANGE_TOKENS = (1, 8, 32, 128, 512, 2048, 4096)
+LAYER_TOKENS = (1, 8, 64, 512, 4096)
+
+SPEC = {"moec_spec": 1, "dtype": "bf16", "entry": "gate", "activation": {"kind": "silu"}}
+DEEPSEEK_ROUTING = {
+    "score": "sigmoid", "selection_bias": True, "num_groups": 8, "topk_groups": 4, "group_score": "top2_sum",
+    "renormalize": True, "renormalize_epsilon": 1e-20, "scale": 2.5,
+}
+SMALL = SPEC | {
+    "name": "small", "hidden_size": 512, "num_experts": 16, "top_k": 4, "intermediate_size": 1024,
+    "routing": {"score": "softmax", "renormalize": True},
+}
+LAYERS = {
+    "dsv3": SPEC | {
+        "name": "dsv3", "hidden_size": 7168, "num_experts": 256, "top_k": 8, "intermediate_size": 2048,
+        "quantization": "fp8_block128", "routing": DEEPSEEK_ROUTING,
+    },
+    "qwen3_235b": SPEC | {
+        "name": "qwen3_235b", "hidden_size": 4096, "num_experts": 128, "top_k": 8, "intermediate_size": 1536,
+        "routing": {"score": "softmax", "renormalize": True},
+    },
+}
+#: Rows of DeepSeek-V3, which are what is exchanged; experts so thin that little else is to be made and kept.
+EXCHANGE = LAYERS["dsv3"] | {"name": "dsv3_rows", "intermediate_size": 128}
+
+
+@dataclass
+class Part:
+    """What a part runs with."""
+
+    tools: Tools
+    ranks: int
+    #: time.monotonic() at its end.
+    until: float
+    #: Sizes for a machine without GPUs, where ranks are threads.
+    tiny: bool
+
+    def options(self) -> list[str]:
+        if self.tools.device == "host":
+            return ["--device=host"]
+        # Of one GPU all ranks are on it, and rows go through host memory, which no graph holds.
+        if self.tools.device == "cuda:0":
+            return ["--device=cuda:0", "--rank-limit=30"]
+        return ["--device=cuda", "--graph", "--rank-limit=30"]
+
+    def shrink(self, spec: dict) -> dict:
+        """Widths and depths of a layer that takes a CPU no time; what is routed where stays."""
+        return spec | {"hidden_size": 256, "intermediate_size": 128} if self.tiny else spec
+
+    def write(self, spec: dict, parallel: dict | None) -> str:
+        spec = spec | ({"parallel": parallel} if parallel else {})
+        number = len(list(self.tools.scratch.glob("*.json")))
+        path = self.tools.scratch / f"{spec['name']}_{number}.json"
+        path.write_text(json.dumps(spec))
+        return str(path)
+
+
+def meshes(ranks: int) -> Iterator[tuple[dict, str]]:
+    """Each with its name."""
+    for dp in range(1, ranks + 1):
+        if ranks % dp:
+            continue
+        for placement in PLACEMENTS:
+            mesh = {"dp": dp, "tp": ranks // dp}
+            named = mesh if placement is None else mesh | {"experts": placement}
+            yield named, f"dp {dp} x tp {ranks // dp}, {placement or 'parts of experts'}"
+
+
+def check_meshes(part: Part) -> list[dict]:
+    """Each mesh against the float64 reference, and its runs among each other, bit for bit."""
+    cases = list(meshes(part.ranks))
+    rows = []
+    for number, (parallel, name) in enumerate(cases):
+        # Each mesh and each placement has both formats in turn.
+        form = ("bf16", "fp8_block128")[(number + number // len(PLACEMENTS)) % 2]
+        spec = SMALL | {"max_tokens": 64} | ({"quantization": form} if form != "bf16" else {})
+        runs = -(-(ITERATIONS if not part.tiny else 600) // len(cases))
+        row = {"ranks": part.ranks, "mesh": name, "format": form, "runs": runs, "ok": False}
+        rows.append(row)
+        try:
+            output = part.tools.moe_run(part.write(spec, parallel), "--tokens=24", "--check", f"--compare={runs}",
+                                        f"--seed={number}", *part.options(), until=part.until)
+            row["errors"] = [float(found) for found in re.findall(r"ok: relative error (\S+)", output)]
+            row["ok"] = f"the same bits of {runs} runs more" in output and len(row["errors"]) == parallel["dp"]
+            if not row["ok"]:
+                row["error"] = "moe-run does not say that all is well: " + output[-300:]
+        except Failed as error:
+            row["error"] = str(error)
+    return rows
+
+
+def read_times(output: str) -> dict[tuple[int, str], dict]:
+    """The table of --times-at: by tokens and part."""
+    return {
+        (int(tokens), name): {"samples": int(samples), "us": float(median), "p99_us": float(p99)}
+        for tokens, name, samples, median, p99 in re.findall(
+            r"^ *(\d+)  (\S.*?) +(\d+) +(\d+\.\d+) +(\d+\.\d+)$", output, re.MULTILINE)
+    }
+
+
+def time_at(part: Part, spec: dict, parallel: dict | None, tokens: tuple[int, ...], repeat: int) -> dict:
+    spec = part.shrink(spec) | {"max_tokens": max(tokens)}
+    options = part.options()
+    if parallel is None and part.tools.device != "host":
+        options = ["--device=cuda:0", "--graph"]
+    output = part.tools.moe_run(
+        part.write(spec, parallel), f"--tokens={max(tokens)}", f"--repeat={repeat}",
+        "--times-at=" + ",".join(map(str, tokens)), *options, until=part.until)
+    times = read_times(output)
+    names = ("layer",) if parallel is None else ("layer", "compute", "exchange", "dispatch", "combine")
+    if missing := [f"{name} with {count} tokens" for count in tokens for name in names if (count, name) not in times]:
+        raise Failed(f"moe-run does not say the time of {missing[0]}: {last_lines(output)}")
+    return times
+
+
+def time_exchange(part: Part) -> list[dict]:
+    """Dispatch and combine of each number of tokens, beside NCCL with as many bytes."""
+    tokens = EXCHANGE_TOKENS if not part.tiny else (1, 8)
+    try:
+        times = time_at(part, EXCHANGE, {"dp": part.ranks, "experts": "linear"}, tokens,
+                        100 if not part.tiny else 5)
+    except Failed as error:
+        return [{"ranks": part.ranks, "error": str(error)}]
+    parts = ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine")
+    return [{"ranks": part.ranks, "tokens_per_rank": count,
+             **{name.replace(" ", "_"): times[count, name] for name in parts if (count, name) in times}}
+            for count in tokens]
+
+
+def time_layers(part: Part) -> list[dict]:
+    """Whole layers on the ranks, and on one GPU with the tokens of all."""
+    tokens = LAYER_TOKENS if not part.tiny else (1, 8)
+    repeat = 50 if not part.tiny else 3
+    rows = []
+    for name, spec in LAYERS.items():
+        found = {count: {"layer": name, "ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
+        rows += found.values()
+        begin = time.monotonic()
+        try:
+            times = time_at(part, spec, {"dp": part.ranks, "experts": "linear"}, tokens, repeat)
+            for count, row in found.items():
+                row.update(together=times[count, "layer"], compute=times[count, "compute"],
+                           exchange=times[count, "exchange"])
+            one = time_at(part, spec, None, tuple(count * part.ranks for count in tokens), repeat)
+            for count, row in found.items():
+                row["one_gpu"] = one[count * part.ranks, "layer"]
+        except Failed as error:
+            for row in found.values():
+                row.setdefault("error", str(error))
+        for row in found.values():
+            row["seconds"] = round(time.monotonic() - begin, 1)
+    return rows

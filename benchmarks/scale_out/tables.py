@@ -1,0 +1,76 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a record says, as tables of Markdown."""
+
+from __future__ import annotations
+
+
+def table(header: list[str], rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(header, *rows)] if rows else [len(name) for name in header]
+    lines = [header, ["-" * width for width in widths], *rows]
+    return ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
+
+
+def time_of(row: dict, name: str, with_p99: bool = True) -> str:
+    if name not in row:
+        return ""
+    text = f"{row[name]['us']:.1f}"
+    return f"{text} ({row[name]['p99_us']:.1f})" if with_p99 else text
+
+
+def correctness(rows: list[dict]) -> list[str]:
+    return table(["ranks", "mesh", "format", "runs", "largest error", ""], [
+        [str(row["ranks"]), row["mesh"], row["format"], str(row["runs"]),
+         f"{max(row['errors']):.1e}" if row.get("errors") else "", "ok" if row["ok"] else row.get("error", "failed")]
+        for row in rows])
+
+
+def exchange(rows: list[dict]) -> list[str]:
+    names = ("dispatch", "combine", "gather_bytes", "blocks_dispatch", "blocks_combine")
+    return table(
+        ["ranks", "tokens per rank", "dispatch us (p99)", "combine us", "NCCL: gather of the bytes",
+         "all-to-all, dispatch", "all-to-all, combine"],
+        [[str(row["ranks"]), str(row["tokens_per_rank"]), *(time_of(row, name) for name in names)]
+         if "error" not in row else [str(row["ranks"]), row["error"], "", "", "", "", ""] for row in rows])
+
+
+def hidden(row: dict) -> str:
+    """Which share of the shorter of compute and exchange does not show in the layer's time."""
+    parts = [row[name]["us"] for name in ("compute", "exchange", "together")]
+    return f"{max(0.0, (parts[0] + parts[1] - parts[2]) / min(parts[:2])):.0%}" if min(parts[:2]) > 0 else ""
+
+
+def layers(rows: list[dict]) -> list[str]:
+    lines = []
+    for row in rows:
+        line = [row["layer"], str(row["ranks"]), str(row["tokens_per_rank"])]
+        if "together" not in row:
+            lines.append([*line, row.get("error", "failed"), "", "", "", "", ""])
+            continue
+        ratio = f"{row['one_gpu']['us'] / row['together']['us']:.2f}" if "one_gpu" in row else row.get("error", "")
+        lines.append([*line, time_of(row, "together"), time_of(row, "compute", False), time_of(row, "exchange", False),
+                      hidden(row), time_of(row, "one_gpu", False), ratio])
+    return table(["layer", "ranks", "tokens per rank", "us (p99)", "compute alone", "exchange alone", "hidden",
+                  "one GPU, all tokens", "ratio"], lines)
+
+
+def drills(rows: list[dict]) -> list[str]:
+    lines = []
+    for row in rows:
+        slowest = max((each["seconds"] for each in row["survivors"]), default=None)
+        wrong = next((each["says"] for each in row["survivors"] if not each["ok"]), row.get("error", ""))
+        said = row["survivors"][0]["says"] if row["survivors"] else ""
+        lines.append([str(row["ranks"]), row["mode"], row["phase"], "" if slowest is None else f"{slowest:.1f}",
+                      str(row["hangs"]), "ok" if row["ok"] else "FAILED", (wrong if not row["ok"] else said)[:150]])
+    hangs = sum(row["hangs"] for row in rows)
+    return [*table(["ranks", "a rank is", "in", "s until all know", "hangs", "", "what rank 0 says"], lines), "",
+            f"{sum(row['ok'] for row in rows)} of {len(rows)} cells ok, {hangs} hangs, "
+            f"{sum(row.get('shared_memory_left', 0) for row in rows)} segments of shared memory left"]
+
+
+TABLES = {"correctness": correctness, "exchange": exchange, "layers": layers, "drills": drills}
+
+
+def print_part(name: str, part: dict) -> str:
+    lines = [f"## {name} ({part['seconds']:.0f} s)", "", *part["notes"], *([""] if part["notes"] else [])]
+    return "\n".join([*lines, *(TABLES[name](part["rows"]) if part["rows"] else []), ""])

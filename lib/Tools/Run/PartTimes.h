@@ -1,0 +1,130 @@
+//===- PartTimes.h - times of a layer and its exchange ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_PARTTIMES_H
+#define MOEC_LIB_TOOLS_RUN_PARTTIMES_H
+
+#include "RunLevel.h"
+#include "moert/NcclCommunicator.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace moec {
+
+/// A rank's communicator that can keep what a run gives to it, to be given once
+/// more, and leave it out.
+class RecordingCommunicator : public moert::Communicator {
+public:
+  /// A collective with parts of its own.
+  struct Recorded {
+    moert::Collective collective;
+    std::vector<moert::CollectivePart> parts;
+  };
+  enum class Mode {
+    /// Gives collectives on.
+    Pass,
+    /// The same, and keeps them.
+    Record,
+    /// Does nothing in place of a collective, on all ranks at a time.
+    Skip
+  };
+
+  explicit RecordingCommunicator(std::unique_ptr<moert::Communicator> inner)
+      : inner(std::move(inner)) {}
+  explicit RecordingCommunicator(std::unique_ptr<moert::NcclCommunicator> inner)
+      : nccl(inner.get()), inner(std::move(inner)) {}
+
+  void setMode(Mode to) {
+    mode = to;
+    if (to == Mode::Record)
+      recorded.clear();
+  }
+  /// Those of the latest run in mode Record.
+  const std::vector<Recorded> &getRecorded() const { return recorded; }
+  /// Gives a recorded one to the stream.
+  moert::Status repeat(moert::Stream &stream, const Recorded &from);
+  /// Null where NCCL does not move the rows.
+  moert::NcclCommunicator *getNccl() const { return nccl; }
+
+  const moert::Mesh &mesh() const override { return inner->mesh(); }
+  int64_t rank() const override { return inner->rank(); }
+  moert::Status agree(const std::string &subject,
+                      const std::string &what) override {
+    return inner->agree(subject, what);
+  }
+  moert::Status run(moert::Stream &stream,
+                    const moert::Collective &collective) override;
+  moert::Status synchronize(moert::Stream &stream) override {
+    return inner->synchronize(stream);
+  }
+  moert::Status check() override { return inner->check(); }
+  void abort(const std::string &reason) override { inner->abort(reason); }
+
+private:
+  moert::NcclCommunicator *nccl = nullptr;
+  std::unique_ptr<moert::Communicator> inner;
+  Mode mode = Mode::Pass;
+  std::vector<Recorded> recorded;
+};
+
+/// Times a layer that has run once at `options.timesAt` tokens each, and where
+/// it has a recorder its parts:
+///
+///   layer           runs of the layer
+///   compute         the same without its collectives, on the rows that the run
+///                   before has moved
+///   exchange        its collectives alone, one after the other
+///   dispatch        those that gather rows
+///   combine         those that sum rows
+///   gather bytes    with NCCL: a gather of as many bytes as `dispatch`
+///   blocks dispatch with NCCL: ncclSend and ncclRecv of the rows that have an
+///                   expert on the rank that they go to, on average
+///   blocks combine  the same of the rows of `combine`
+///
+/// All ranks call this. The last five are times of one in ten that follow each
+/// other, with graphs in one graph.
+class PartTimer {
+public:
+  PartTimer(moert::Device &device, moert::Executor &executor,
+            moert::Stream &stream, const RunOptions &options)
+      : device(device), executor(executor), stream(stream), options(options) {}
+
+  moert::Result<std::vector<PartTimes>> run();
+
+private:
+  using Run = llvm::function_ref<moert::Status()>;
+
+  moert::Status timeParts();
+  moert::Status timeExchange();
+  moert::Status timeRecorded(llvm::StringRef part,
+                             llvm::ArrayRef<moert::CollectiveKind> kinds);
+  moert::Status timeBytes(llvm::StringRef part, moert::CollectiveKind kind);
+  moert::Status timeBlocks(llvm::StringRef part, moert::CollectiveKind kind);
+  /// Bytes of a rank in the recorded collectives of a kind over dp.
+  int64_t countBytes(moert::CollectiveKind kind) const;
+  moert::Status runLayer();
+  moert::Status time(llvm::StringRef part, int64_t perSample, Run once);
+  moert::Status warmUp(Run once);
+
+  moert::Device &device;
+  moert::Executor &executor;
+  moert::Stream &stream;
+  const RunOptions &options;
+  /// Those of a rank, at present.
+  int64_t tokens = 0;
+  std::vector<PartTimes> times;
+};
+
+/// Lets `slowest` have the larger of both times of each place.
+void keepSlowest(std::vector<PartTimes> &slowest,
+                 llvm::ArrayRef<PartTimes> others);
+
+/// A line for each part: tokens, name, number of times, median, p99.
+void printPartTimes(llvm::ArrayRef<PartTimes> times, llvm::raw_ostream &os);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_PARTTIMES_H
