@@ -14,7 +14,10 @@ for name, value in os.environ.items():
         config.environment[name] = value
 if config.moec_sanitize:
     # Left to the release build, for time: what ptxas, LLVM and the simulator make of whole kernels of many formats,
-    # which is not about our memory (the code that emits them runs in lit's tests too), and tables of many rows.
-    slow = ("Nvptx/*", "PtxasLimits.*", "GpuFormats.*", "GpuQuant.*", "Models/*", "RowTable.FitsThePartToTimes",
-            "RowTable.RecordsTimes")
+    # which is not about our memory (the code that emits them runs in lit's tests too), rows that a simulated device
+    # multiplies, and tables of many rows and configs.
+    slow = ("Nvptx/*", "PtxasLimits.*", "GpuFormats.*", "GpuQuant.*", "CpuFormats.*", "QuantGranularity.*", "Models/*",
+            "Families/SimulatorTest.AnswersAsRecorded/wgmma", "RowRunTest.ChecksAndTimes",
+            "RowRunTest.ProfilesEachLaunch", "RowTable.FitsThePartToTimes", "RowTable.RecordsTimes",
+            "CostTest.ChoicesOfNeighboursAgree")
     config.environment["GTEST_FILTER"] = "-" + ":".join(slow)
