@@ -10,12 +10,18 @@
 #include "PlanRun.h"
 #include "moec/Compiler/CompileTimes.h"
 #include "moec/Jit/Jit.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
 
 using namespace moec;
 using moert::Result;
 using moert::Status;
+
+/// Runs given to a stream before its end is waited for. A queue of launches
+/// that is full is waited for by the driver, and without a limit: for ever
+/// where a collective is of a rank that is gone.
+static constexpr int64_t kRunsAhead = 16;
 
 Result<std::vector<double>> moec::timeOnHost(moert::Device &,
                                              moert::Executor &executor,
@@ -41,24 +47,36 @@ Result<std::vector<double>> moec::timeOnGpu(moert::Device &device,
                                             int64_t repeat,
                                             llvm::function_ref<Status()> run) {
   std::vector<std::unique_ptr<moert::Event>> events;
-  for (int64_t i = 0; i <= repeat; ++i) {
+  int64_t numWaits = llvm::divideCeil(repeat, kRunsAhead);
+  for (int64_t i = 0; i < repeat + numWaits; ++i) {
     Result<std::unique_ptr<moert::Event>> event = device.createTimedEvent();
     if (!event)
       return event.status();
     events.push_back(std::move(*event));
   }
-  for (size_t i = 0; i < events.size(); ++i) {
-    if (i > 0)
-      if (Status status = run(); !status)
+  size_t next = 0;
+  auto runTo = [&](moert::Event &event) {
+    Status status = run();
+    return status ? device.record(stream, event) : status;
+  };
+  for (int64_t i = 0; i < repeat; ++i) {
+    // The run behind a wait finds the GPU idle and is not timed.
+    if (i % kRunsAhead == 0) {
+      if (Status status = executor.synchronize(stream); !status)
         return status;
-    if (Status status = device.record(stream, *events[i]); !status)
+      if (Status status = runTo(*events[next++]); !status)
+        return status;
+    }
+    if (Status status = runTo(*events[next++]); !status)
       return status;
   }
   if (Status status = executor.synchronize(stream); !status)
     return status;
   std::vector<double> seconds;
-  for (size_t i = 0; i + 1 < events.size(); ++i) {
-    Result<double> took = device.elapsedSeconds(*events[i], *events[i + 1]);
+  for (int64_t i = 0; i < repeat; ++i) {
+    auto from = static_cast<size_t>(i + i / kRunsAhead);
+    Result<double> took =
+        device.elapsedSeconds(*events[from], *events[from + 1]);
     if (!took)
       return took.status();
     seconds.push_back(*took);
