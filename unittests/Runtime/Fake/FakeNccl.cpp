@@ -358,8 +358,8 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key,
         clique->add(member->rank, member);
       }
     }
-  // NCCL hands the new one out in the background.
-  return ncclInProgress;
+  // NCCL hands the new one out in the background, and says nothing of it here.
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {

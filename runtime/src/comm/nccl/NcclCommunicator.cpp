@@ -255,7 +255,10 @@ Status NcclRank::split(Lock &lock, ncclComm_t from, int64_t color, int64_t key,
   });
   if (!status)
     return fail(status);
-  // NCCL may set it when the call is done, and then connects it.
+  // NCCL sets it when the call is done, and then connects it; until then the
+  // state of what was split is in progress, whatever the call answers.
+  if (code == ncclSuccess)
+    code = ncclInProgress;
   status = settle(lock, "connecting", "ncclCommSplit", from, code);
   if (!status && made)
     aborts.emplace_back(nccl, std::vector<ncclComm_t>{made});
