@@ -105,6 +105,7 @@ def find_device(options: argparse.Namespace, record: dict) -> int:
         record["notes"].append("without peer access, so that NCCL goes through host memory: "
                                + ", ".join(f"{a} to {b}" for a, b in apart))
     record["nccl"] = describe_nccl(find_nccl())
+    print(f"{record['nccl']} ({find_nccl()})", flush=True)
     return gpus
 
 

@@ -82,7 +82,7 @@ def describe_nccl(path: str) -> str:
     if done.returncode != 0:
         return done.stderr.strip().splitlines()[-1]
     number = int(done.stdout)
-    return f"NCCL {number // 10000}.{number // 100 % 100}.{number % 100} ({path})"
+    return f"NCCL {number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 @dataclass
