@@ -77,9 +77,9 @@ static Status useAxis(const NcclRankOfTest &rank, MeshAxis axis) {
     toThis[place] = valueOf(place, own);
   }
   if (status)
-    status = rank.communicator.allToAll(rank.stream, axis, blocks.data(),
-                                        received.data(), sizeof(float),
-                                        "steps[3]");
+    status =
+        rank.communicator.allToAll(rank.stream, axis, blocks.data(),
+                                   received.data(), sizeof(float), "steps[3]");
   if (status)
     status = rank.communicator.synchronize(rank.stream);
   if (!status)
@@ -201,12 +201,12 @@ TEST(NcclCommunicatorTest, WrongCallsAreRefused) {
   };
   for (const auto &[axis, send, bytes, text] : blocks) {
     auto statuses =
-        runNcclRanks({2, 1}, kLongLimit, [&, axis = axis, send = send,
-                                          bytes = bytes](
-                                             const NcclRankOfTest &rank) {
-          return rank.communicator.allToAll(rank.stream, axis, send, &value,
-                                            bytes, "blocks");
-        });
+        runNcclRanks({2, 1}, kLongLimit,
+                     [&, axis = axis, send = send,
+                      bytes = bytes](const NcclRankOfTest &rank) {
+                       return rank.communicator.allToAll(
+                           rank.stream, axis, send, &value, bytes, "blocks");
+                     });
     for (const Status &status : statuses)
       expectSays(status, StatusCode::InvalidArgument, {text});
   }

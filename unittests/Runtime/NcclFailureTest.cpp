@@ -77,8 +77,8 @@ TEST(NcclFailureTest, EveryCallMayFail) {
   for (const char *call :
        {"ncclCommInitRankConfig", "ncclCommSplit", "ncclAllGather",
         "ncclReduceScatter", "ncclAllReduce", "ncclSend", "ncclRecv",
-        "ncclGroupStart", "ncclGroupEnd",
-        "ncclCommFinalize", "ncclCommDestroy"})
+        "ncclGroupStart", "ncclGroupEnd", "ncclCommFinalize",
+        "ncclCommDestroy"})
     EXPECT_GT(numCalls[call], 0) << call;
   for (const auto &[call, count] : numCalls)
     for (int failAt = 1; failAt <= count; ++failAt) {

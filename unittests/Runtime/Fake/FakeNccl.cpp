@@ -26,7 +26,14 @@ std::mutex mutex;
 /// Of this thread, as fakeNcclSetRank() has said.
 thread_local int threadRank = 0;
 
-enum class Kind { AllGather, ReduceScatter, AllReduce, Send, Receive, AllToAll };
+enum class Kind {
+  AllGather,
+  ReduceScatter,
+  AllReduce,
+  Send,
+  Receive,
+  AllToAll
+};
 
 struct Op {
   Kind kind;
