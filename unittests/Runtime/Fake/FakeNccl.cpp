@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 using namespace moert::nccl;
 using moert::test::FakeNccl;
@@ -92,6 +93,8 @@ int numIds = 0;
 std::map<ncclStream_t, int> pending;
 
 thread_local int groupDepth = 0;
+/// One of the group's calls has.
+thread_local bool groupHasFailed = false;
 thread_local std::vector<std::pair<Comm *, Op>> group;
 
 Comm *commOf(ncclComm_t handle) { return reinterpret_cast<Comm *>(handle); }
@@ -108,6 +111,7 @@ ncclResult_t enter(const char *call, int rank) {
       std::count(calls.begin(), calls.end(), call) != state.failAt)
     return ncclSuccess;
   state.hasFailed = true;
+  groupHasFailed = groupDepth > 0;
   return state.failCode;
 }
 
@@ -472,8 +476,12 @@ ncclResult_t ncclGroupEnd() {
   --groupDepth;
   std::vector<std::pair<Comm *, Op>> ops;
   ops.swap(group);
+  bool hasFailed = std::exchange(groupHasFailed, false);
   if (entered)
     return entered;
+  // Nothing of it is begun then.
+  if (hasFailed)
+    return state.failCode;
   joinBlocks(ops);
   bool isDone = true;
   for (auto &[comm, op] : ops) {
