@@ -1,7 +1,7 @@
 # The few functions that the project's CMakeLists.txt files are made of.
 
 # moec_join_sources(target): its files are compiled some at a time, as one: what they instantiate from MLIR's headers is
-# then compiled once, which halves a build from nothing, and makes one after a small change longer. Not where a target
+# then compiled once, which makes a build from nothing shorter, and one after a small change longer. Not where a target
 # has C files, for which CMake looks for a precompiled header of their own.
 function(moec_join_sources name)
   get_target_property(sources ${name} SOURCES)

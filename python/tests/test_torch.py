@@ -17,7 +17,7 @@ from small_layer import CALLS, Case, shared_case
 import moec
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
-moec_torch = pytest.importorskip("moec.torch")
+import moec.torch as moec_torch  # noqa: E402
 
 NUMPY = {"bfloat16": (np.uint16, torch.bfloat16)}
 DEVICES = ["cpu"] + ["cuda:0"] * torch.cuda.is_available()

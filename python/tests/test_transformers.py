@@ -23,8 +23,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 transformers = pytest.importorskip(
     "transformers", reason="Transformers is not installed (pip install transformers)"
 )
-moec_transformers = pytest.importorskip("moec.transformers")
-module_experts = pytest.importorskip("moec.module_experts")
+import moec.transformers as moec_transformers  # noqa: E402
+from moec import module_experts  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ["cpu"] + ["cuda:0"] * torch.cuda.is_available()

@@ -21,8 +21,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 transformers = pytest.importorskip(
     "transformers", reason="Transformers is not installed (pip install transformers)"
 )
-mxfp4 = pytest.importorskip("transformers.integrations.mxfp4")
-moec_transformers = pytest.importorskip("moec.transformers")
+import moec.transformers as moec_transformers  # noqa: E402
+from transformers.integrations import mxfp4  # noqa: E402
 
 DEVICES = ["cpu"] + ["cuda:0"] * torch.cuda.is_available()
 HIDDEN, WIDTH, EXPERTS, TOP_K, LIMIT = 128, 64, 8, 4, 2.0
@@ -90,10 +90,7 @@ def make_pair(seed: int = 0) -> tuple[Any, Any]:
         setattr(experts, name, KernelTensor(packed))
         setattr(experts, f"{name}_precision_config",
                 types.SimpleNamespace(weight_scale=KernelTensor(scales)))
-    block = getattr(mxfp4, "Mxfp4GptOssMLP", None)
-    if block is None:
-        pytest.skip("Transformers has no Mxfp4GptOssMLP; 5.24 has")
-    return block(plain.router, experts).requires_grad_(False), plain
+    return mxfp4.Mxfp4GptOssMLP(plain.router, experts).requires_grad_(False), plain
 
 
 def measure(found: torch.Tensor, wanted: torch.Tensor) -> float:

@@ -166,10 +166,7 @@ Status RankRun::makeTensors() {
     if (Status status = loadTensors(*all, *file, request); !status)
       return status;
   }
-  GenerateOptions generate;
-  generate.seed = options.seed;
-  generate.numExperts = spec.getNumRouted();
-  if (Status status = generateTensors(*all, generate); !status)
+  if (Status status = generate(*all, options.seed); !status)
     return status;
   Result<Groups> cut = cutGroups(*all);
   if (!cut)
@@ -181,6 +178,14 @@ Status RankRun::makeTensors() {
   return makeOtherInputs(*plan, tokens);
 }
 
+Status RankRun::generate(std::vector<HostTensor> &tensors,
+                         uint64_t seed) const {
+  GenerateOptions generate;
+  generate.seed = seed;
+  generate.numExperts = spec.getNumRouted();
+  return generateTensors(tensors, generate);
+}
+
 /// Generated ones, whatever the first are.
 Status RankRun::makeOtherInputs(const moert::Plan &plan, int64_t tokens) {
   for (int64_t i = 1; i < options.numInputs; ++i) {
@@ -188,10 +193,7 @@ Status RankRun::makeOtherInputs(const moert::Plan &plan, int64_t tokens) {
         allocateTensors(plan, tokens, {moert::TensorRole::Input});
     if (!all)
       return all.status();
-    GenerateOptions generate;
-    generate.seed = options.seed + uint64_t(i);
-    generate.numExperts = spec.getNumRouted();
-    if (Status status = generateTensors(*all, generate); !status)
+    if (Status status = generate(*all, options.seed + uint64_t(i)); !status)
       return status;
     Result<Groups> cut = cutGroups(*all);
     if (!cut)

@@ -65,6 +65,8 @@ private:
   struct Compiled;
 
   moert::Status makeTensors();
+  /// What no file has given.
+  moert::Status generate(std::vector<HostTensor> &tensors, uint64_t seed) const;
   moert::Status makeOtherInputs(const moert::Plan &plan, int64_t tokens);
   /// The rows of each group of what calls bring.
   using Groups = std::vector<std::vector<HostTensor>>;

@@ -254,6 +254,15 @@ ncclResult_t give(const char *call, Comm *comm, const Op &op,
   return comm->pollsLeft > 0 ? ncclInProgress : ncclSuccess;
 }
 
+/// Of a send or a receive.
+ncclResult_t giveBlock(const char *call, ncclComm_t comm, const Op &op) {
+  std::lock_guard<std::mutex> alone(mutex);
+  if (groupDepth == 0)
+    return misuse(std::string(call) + " outside of a group");
+  return give(call, commOf(comm), op,
+              std::to_string(op.type) + " rank " + std::to_string(op.peer));
+}
+
 void checkConfig(const char *call, const ncclConfig_t &config) {
   if (config.blocking != 0)
     misuse(std::string(call) + " of a blocking communicator");
@@ -515,22 +524,15 @@ ncclResult_t ncclReduceScatter(const void *send, void *receive, size_t count,
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type,
                       int peer, ncclComm_t comm, ncclStream_t stream) {
-  std::lock_guard<std::mutex> alone(mutex);
-  if (groupDepth == 0)
-    return misuse("ncclSend outside of a group");
-  return give("ncclSend", commOf(comm),
-              {Kind::Send, send, nullptr, count, type, stream, peer},
-              std::to_string(type) + " to " + std::to_string(peer));
+  return giveBlock("ncclSend", comm,
+                   {Kind::Send, send, nullptr, count, type, stream, peer});
 }
 
 ncclResult_t ncclRecv(void *receive, size_t count, ncclDataType_t type,
                       int peer, ncclComm_t comm, ncclStream_t stream) {
-  std::lock_guard<std::mutex> alone(mutex);
-  if (groupDepth == 0)
-    return misuse("ncclRecv outside of a group");
-  return give("ncclRecv", commOf(comm),
-              {Kind::Receive, nullptr, receive, count, type, stream, peer},
-              std::to_string(type) + " from " + std::to_string(peer));
+  return giveBlock(
+      "ncclRecv", comm,
+      {Kind::Receive, nullptr, receive, count, type, stream, peer});
 }
 
 ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count,
