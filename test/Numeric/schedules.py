@@ -59,7 +59,7 @@ def _every_change() -> list[tuple[str, Case]]:
 
 
 #: What every change simulates, by target: each feature with each entry and dtype that a case has it with on one of
-#: the targets, each feature on all, each schedule and each tile. (The CPU has every pair of features, test_numeric.py.)
+#: the targets, each feature on all, each schedule and each tile.
 EVERY_CHANGE = _every_change()
 SIMULATED = [(target, case) for target in TARGETS for case in CASES] if ALL_CASES else EVERY_CHANGE
 

@@ -66,10 +66,6 @@ ROWS_ON_M = [
     Tile(128, (8, 40, 128), 4, True), Tile(256, (16, 64, 128), 4, True),
 ]
 ORDERS = ("gate_up", "up_gate", "interleaved")
-#: One tile of each width has the other orders of gate and up too.
-GATED = [(ORDERS[0], tile) for tile in TILES]
-GATED += [(order, tile) for order in ORDERS[1:] for tile in TILES[1::3]]
-GATED += [(order, tile) for order in ORDERS for tile in ROWS_ON_M[1::2]]
 #: Block fp8: rows of whole chunks, parts of blocks in both dimensions, of up to three steps.
 FP8_WEIGHTS = {"quantization": {"weight": "fp8_block128"}}
 FP8 = SPEC | {"hidden_size": 272, "intermediate_size": 144} | FP8_WEIGHTS
@@ -77,10 +73,24 @@ FP8_TILES = [
     Tile(64, (16, 48), 3), Tile(128, (8,), 4), Tile(128, (24, 96, 168), 3),
     Tile(256, (16, 56), 3), Tile(256, (24, 80, 112), 4), *ROWS_ON_M,
 ]
-FP8_GATED = [(ORDERS[0], tile) for tile in FP8_TILES]
-FP8_GATED += [(order, tile) for order in ORDERS[1:] for tile in FP8_TILES[1::3]]
+
+
+def ordered(tiles):
+    """The orders of gate and up, in turn: each width has all, each kind of operands too. Every night each tile has all."""
+    turns = [(ORDERS[number % len(ORDERS)], tile) for number, tile in enumerate(tiles)]
+    return [(order, tile) for order in ORDERS for tile in tiles] if ALL_CASES else turns
+
+
+GATED, FP8_GATED = ordered(TILES + ROWS_ON_M), ordered(FP8_TILES)
 #: Rows of groups, at both sides of every end of a tile with rows on the side of 64.
 COUNTS = (1, 63, 0, 64, 65, 127, 128, 0, 129, 200)
+#: Each tile in one format, each width and number of heights in both; every night each tile in both.
+ENDS = [
+    pytest.param(spec, tile, id=f"{name}-{tile}")
+    for number, tile in enumerate(ROWS_ON_M)
+    for turn, (name, spec) in enumerate((("bf16", SPEC), ("fp8", FP8)))
+    if ALL_CASES or (number // 2 + number) % 2 == turn
+]
 
 
 def run(*command: object) -> tuple[list[str], str]:
@@ -154,8 +164,7 @@ def test_block_fp8(order, tile, tmp_path):
     check(tile, FP8 | {"gate_up_order": order}, 150, tmp_path)
 
 
-@pytest.mark.parametrize("tile", ROWS_ON_M, ids=str)
-@pytest.mark.parametrize("spec", (SPEC, FP8), ids=("bf16", "fp8"))
+@pytest.mark.parametrize(("spec", "tile"), ENDS)
 def test_ends(tile, spec, tmp_path):
     """Groups that fill a tile but for a row, that fill it, and that have a row more."""
     ids = np.repeat(np.arange(len(COUNTS)), COUNTS)
