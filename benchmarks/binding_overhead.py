@@ -3,7 +3,7 @@
 """What a call with tensors of PyTorch takes that does nothing, by what takes them in.
 
     pip install torch nanobind apache-tvm-ffi
-    python benchmarks/binding_overhead.py [--library=build-release/lib] [--blocks=200] [--output=FILE.json]
+    python benchmarks/binding_overhead.py [--library=build-release/lib] [--blocks=4000] [--output=FILE.json]
 
 A function gets five tensors on the CPU, as many as a layer of entry "ids" with an output, and answers the sum of their
 addresses, so that none is left out. `moec` is made of python/src/Tensor.cpp, the code of moec._core, `nanobind` of
@@ -32,7 +32,8 @@ import torch
 import tvm_ffi
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = 2000
+#: Calls in a row: few, so that some blocks are not interrupted.
+BLOCK = 50
 
 MOEC = """
 #include "Errors.h"
@@ -139,7 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", type=Path, default=ROOT / "build-release/lib",
                         help="the folder of libmoec.so.1, whose statuses messages come from")
-    parser.add_argument("--blocks", type=int, default=200)
+    parser.add_argument("--blocks", type=int, default=4000)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
