@@ -1,78 +1,59 @@
-// Compiles a layer of f32 for this machine's CPU, fills its tensors and runs
-// it, as examples/c does:
+// Compiles a layer of f32 for this machine's CPU, fills its tensors, runs it
+// and prints its output, a row per token:
 //
-//   run_layer_cpp config.json [tokens]
-//
-// c++ -std=c++17 run_layer.cpp $(pkg-config --cflags --libs moec)
+//   c++ -std=c++17 run_layer.cpp $(pkg-config --cflags --libs moec)
+//   ./a.out config.json 3
 
 #include "moejit/moejit.hpp"
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <numeric>
-#include <vector>
+#include <string_view>
 
-using moert::capi::Error;
-
-static void check(Error error) {
-  if (!error)
-    return;
-  std::fprintf(stderr, "run_layer_cpp: %s\n", error.message());
-  std::exit(1);
-}
-
-/// Numbers between -0.5 and 0.5 that are the same everywhere; ids are slots.
-static void fill(const moert_tensor_info &info, void *data, int64_t count) {
-  auto state = uint32_t(std::strlen(info.name));
-  for (int64_t i = 0; i < count; ++i) {
-    state = state * 1664525u + 1013904223u;
-    if (!std::strcmp(info.dtype, "i32"))
-      static_cast<int32_t *>(data)[i] = int32_t(i % info.shape[1]);
-    else
-      static_cast<float *>(data)[i] = float(state >> 16) / 65536.0f - 0.5f;
+static void check(moert::capi::Error error) {
+  if (error) {
+    std::fprintf(stderr, "run_layer_cpp: %s\n", error.message());
+    std::exit(1);
   }
 }
 
 int main(int argc, char **argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: run_layer_cpp config.json [tokens]\n");
-    return 2;
-  }
-  int64_t tokens = argc > 2 ? std::atoll(argv[2]) : 3;
+  if (argc != 3)
+    return std::fprintf(stderr, "usage: run_layer_cpp config.json tokens\n"), 2;
+  int64_t tokens = std::atoll(argv[2]);
   moejit::capi::Compiler compiler;
   moert::capi::Device device;
   moert::capi::Layer layer;
   check(compiler.create());
   check(moejit::capi::createHost(device));
-  check(compiler.load(argv[1], device, layer));
+  check(compiler.load(argv[1], device, layer, tokens));
 
   const float *output = nullptr;
   int64_t width = 0;
   for (int i = 0; i < layer.numTensors(); ++i) {
     const moert_tensor_info &info = *layer.tensor(i);
+    // In a call with the most tokens.
     std::vector<int64_t> shape(info.shape, info.shape + info.rank);
-    if (info.depends_on_tokens)
-      shape[0] = tokens;
     int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t(1),
                                     std::multiplies<>());
-    void *data; // of the device's, which frees it
-    check(device.allocate(size_t(count) * sizeof(float), &data));
-    if (info.role == MOERT_OUTPUT) {
-      output = static_cast<const float *>(data);
-      width = shape[1];
-    } else {
-      fill(info, data, count);
+    void *memory; // of the device's, which frees it
+    check(device.allocate(size_t(count) * sizeof(float), &memory));
+    auto *data = static_cast<float *>(memory);
+    auto state = uint32_t(std::string_view(info.name).size()); // of any numbers
+    for (int64_t k = 0; k < count; ++k) {
+      state = state * 1664525u + 1013904223u;
+      data[k] = float(state >> 16) / 65536.0f - 0.5f;
     }
-    // Were it neither f32 nor i32, the layer would refuse it.
-    const char *dtype = std::strcmp(info.dtype, "i32") ? "f32" : "i32";
-    check(layer.bind(info.name, dtype, data, shape));
+    // Were it not of f32, the layer would refuse it.
+    check(layer.bind(info.name, "f32", data, shape));
+    if (info.role == MOERT_OUTPUT)
+      output = data, width = shape[1];
   }
   check(layer.prepareWeights());
   check(layer.run(tokens));
 
   for (int64_t i = 0; i < tokens * width; ++i)
     std::printf("%.6g%c", output[i], (i + 1) % width ? ' ' : '\n');
-  return 0;
 }

@@ -40,7 +40,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOEJIT_API_VERSION 4
+#define MOEJIT_API_VERSION 5
 
 /* The MOEJIT_API_VERSION that the library was built with. */
 MOERT_API int moejit_api_version(void);
@@ -54,7 +54,9 @@ typedef enum moejit_severity {
   /* A stage of a compilation is done, and what it took. */
   MOEJIT_PROGRESS = 0,
   /* Something is wrong, and the call goes on. */
-  MOEJIT_WARNING = 1
+  MOEJIT_WARNING = 1,
+  /* How much of a compilation or a load is done, of how much: "3/14". */
+  MOEJIT_STEP = 2
 } moejit_severity;
 
 /* Called in the threads that call the compiler. `text` lives as long as the
@@ -182,10 +184,14 @@ moejit_load_layer(moejit_compiler *compiler, const moejit_source *source,
  * (docs/formats.md), in memory of the device that belongs to the layer and its
  * clones, and binds them. `decoder_layer`, counted from 0, is the layer of the
  * checkpoint; NULL: the one that the source of the layer was. Elements are
- * converted where that is exact. */
+ * converted where that is exact. `message`, which may be NULL, is called with
+ * `user` and MOEJIT_STEP, in bytes that are read and that are placed, after
+ * each tensor. */
 MOERT_API moert_status *moejit_layer_load_weights(moert_layer *layer,
                                                   const char *path,
-                                                  const int64_t *decoder_layer);
+                                                  const int64_t *decoder_layer,
+                                                  moejit_message_fn message,
+                                                  void *user);
 
 /* What moejit_print() prints. */
 typedef enum moejit_form {

@@ -50,12 +50,14 @@ public:
                                report);
     });
   }
-  /// The same of a file or folder, with nothing changed about it.
+  /// The same of a file or folder. `maxTokens`, the most tokens of a call: 0
+  /// leaves them as the description has them.
   Error load(const char *path, const moert::capi::Device &device,
-             moert::capi::Layer &layer) {
+             moert::capi::Layer &layer, int64_t maxTokens = 0) {
     moejit_source source = {};
     source.size = sizeof(source);
     source.path = path;
+    source.max_tokens = maxTokens;
     return load(source, device, layer);
   }
 };

@@ -8,8 +8,11 @@
 #include "Stages.h"
 
 #include "mlir/IR/Threading.h"
+#include "moec/Compiler/CompileStep.h"
 #include "moec/Compiler/PlanData.h"
 #include "moec/Dialect/Tile/Tile.h"
+
+#include <atomic>
 
 using namespace mlir;
 using namespace moec;
@@ -107,13 +110,21 @@ moec::compileForGpu(ModuleOp module, const CompileOptions &options,
     return failure();
   times.convert = watch.read();
 
+  // The kernels and the two stages before them.
+  MLIRContext *context = module.getContext();
+  std::atomic<size_t> done = 2;
+  size_t all = done + kernels.size();
+  noteStep(context, done, all);
   layer.kernels.resize(kernels.size());
   times.perKernel.resize(kernels.size());
-  registerNvptxTranslations(*module.getContext());
-  if (failed(failableParallelForEach(
-          module.getContext(), orderBySize(kernels), [&](size_t i) {
-            return compileKernel(kernels[i], options, architectures,
-                                 layer.kernels[i], times.perKernel[i]);
+  registerNvptxTranslations(*context);
+  if (failed(
+          failableParallelForEach(context, orderBySize(kernels), [&](size_t i) {
+            LogicalResult result =
+                compileKernel(kernels[i], options, architectures,
+                              layer.kernels[i], times.perKernel[i]);
+            noteStep(context, ++done, all);
+            return result;
           })))
     return failure();
   times.kernels = watch.read();

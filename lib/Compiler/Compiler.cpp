@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
+#include "moec/Compiler/CompileStep.h"
 #include "moec/Compiler/OutputFile.h"
 #include "moec/Compiler/PlanData.h"
 #include "moec/Dialect/Tile/Tile.h"
@@ -191,12 +192,14 @@ FailureOr<CompiledLayer> moec::compileForHost(ModuleOp module,
   auto kernels = lowerKernels(module, options);
   if (failed(kernels))
     return failure();
+  noteStep(module.getContext(), /*done=*/1, /*all=*/2);
   FailureOr<moert::Plan> plan = translatePlan(module, "cpu");
   if (failed(plan))
     return failure();
   FailureOr<moert::ModuleImage> image = jitKernels(**kernels, options.cpu);
   if (failed(image))
     return failure();
+  noteStep(module.getContext(), /*done=*/2, /*all=*/2);
   return CompiledLayer{std::move(*plan), std::move(*image)};
 }
 

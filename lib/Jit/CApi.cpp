@@ -62,11 +62,16 @@ static Result<JitOptions> readOptions(const moejit_options &from) {
       return missing("moejit_compiler_create", "options->configs[i]");
     options.compile.configs.push_back(from.configs[i]);
   }
-  if (from.message)
+  if (from.message) {
     options.warn = [message = from.message,
                     user = from.message_user](const std::string &text) {
       message(user, MOEJIT_WARNING, text.c_str());
     };
+    options.step = [message = from.message,
+                    user = from.message_user](size_t done, size_t all) {
+      tellStep(message, user, done, all);
+    };
+  }
   return options;
 }
 

@@ -42,6 +42,14 @@ moert::Status checkSize(const T &given, const char *what) {
       ", so compile against the header of this library");
 }
 
+/// Tells `message`, which may be NULL, that `done` of `all` is done.
+inline void tellStep(moejit_message_fn message, void *user, size_t done,
+                     size_t all) {
+  if (message)
+    message(user, MOEJIT_STEP,
+            (std::to_string(done) + "/" + std::to_string(all)).c_str());
+}
+
 /// Checks the source of `call`, and reads it; `overrides` gets what it changes.
 moert::Result<SourceText> readText(const char *call,
                                    const moejit_source &source,

@@ -8,6 +8,7 @@
 #include "moec/Jit/Jit.h"
 
 #include "moec/Analysis/Schedules.h"
+#include "moec/Compiler/CompileStep.h"
 #include "moec/Jit/BuildId.h"
 #include "moec/Jit/ParsedLayer.h"
 #include "moec/Package/BuildPackage.h"
@@ -123,11 +124,25 @@ std::string Jit::getKey(const Request &request, const Source &source,
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
+/// Tells `step` of the parts of what is compiled in the context.
+static void watchSteps(MLIRContext *context,
+                       const std::function<void(size_t, size_t)> &step) {
+  if (!step)
+    return;
+  context->registerActionHandler(
+      [&step](llvm::function_ref<void()> run, const tracing::Action &action) {
+        run();
+        if (auto *compiled = dyn_cast<CompileStep>(&action))
+          step(compiled->done, compiled->all);
+      });
+}
+
 Result<Package> Jit::make(const Request &request, ParsedLayer &layer,
                           JitReport &report) {
   CompileOptions compile = request.compile;
   compile.times = &report.compile;
   Source &source = layer.source();
+  watchSteps(source.module->getContext(), options.step);
   FailureOr<Package> package =
       buildPackage(*source.module, source.spec, compile, request.architectures);
   if (failed(package))
@@ -255,6 +270,7 @@ Result<HostLayer> Jit::compileForHost(const SourceText &text,
     return status;
   HostLayer layer;
   layer.report.parse = watch.read();
+  watchSteps(parsed.source().module->getContext(), options.step);
   FailureOr<CompiledLayer> compiled =
       moec::compileForHost(*parsed.source().module, compile);
   if (failed(compiled))

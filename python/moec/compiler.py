@@ -13,7 +13,7 @@ from typing import Any, Union
 
 from . import _core
 from .layer import FORMS, Layer
-from .progress import Progress, find_listener, say, watch
+from .progress import Progress, Work, find_listener, say, watch
 
 #: A model's config.json or its folder, a spec (docs/layers.md), IR (.mlir), or a spec as a dict.
 Source = Union[str, "os.PathLike[str]", Mapping[str, Any]]
@@ -44,12 +44,27 @@ def find_device(device: Any) -> _core.Device:
         return found
 
 
-def _make_message(progress: Progress) -> Callable[[bool, str], None]:
+#: moejit_severity.
+_PROGRESS, _WARNING, _STEP = range(3)
+
+
+def _make_message(
+    progress: Progress, work: Work | None = None, warn: Callable[[str], None] | None = None
+) -> Callable[[int, str], None]:
+    """What the library calls with a severity and a text. work: is told of steps. warn: gets warnings in place of the
+    error stream."""
     listener = find_listener(progress)
 
-    def tell(is_warning: bool, text: str) -> None:
-        if is_warning:
-            say(f"warning: {text}")
+    def tell(severity: int, text: str) -> None:
+        if severity == _STEP:
+            if work is not None:
+                done, of = text.split("/")
+                work.step(int(done), int(of))
+        elif severity == _WARNING:
+            if warn:
+                warn(text)
+            else:
+                say(f"warning: {text}")
         elif listener:
             listener(text)
 
@@ -130,16 +145,17 @@ def compile(
     return _load(described, device, cache, progress)
 
 
-def _make_compiler(cache: bool, progress: Progress) -> _core.Compiler:
+def _make_compiler(cache: bool, progress: Progress, work: Work | None = None) -> _core.Compiler:
     return _core.Compiler(
-        _make_message(progress), None, None, None, bool(cache), 0, 0, None, True, ()
+        _make_message(progress, work), None, None, None, bool(cache), 0, 0, None, True, ()
     )
 
 
 def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progress) -> Layer:
     target = find_device(device)
-    with watch(f"{described[0]} is compiled", progress):
-        made, from_cache, seconds = _make_compiler(cache, progress).load(Layer, described, target)
+    with watch(f"{described[0]} is compiled", progress) as work:
+        compiler = _make_compiler(cache, progress, work)
+        made, from_cache, seconds = compiler.load(Layer, described, target)
     made._source = described
     made.from_cache, made.compile_seconds = from_cache, seconds
     return made
@@ -190,21 +206,13 @@ def compile_package(
 
     The other arguments, and what is raised, are as for compile().
     """
-    told = _make_message(progress)
-
-    def tell(is_warning: bool, text: str) -> None:
-        if is_warning and warn:
-            warn(text)
-        else:
-            told(is_warning, text)
-
     described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer)
     directory = None if cache_directory is None else os.fspath(cache_directory)
-    compiler = _core.Compiler(
-        tell, target, device_part, directory, bool(cache), cache_bytes, threads, None,
-        bool(use_ptxas), tuple(configs),
-    )
-    with watch(f"{described[0]} is compiled", progress):
+    with watch(f"{described[0]} is compiled", progress) as work:
+        compiler = _core.Compiler(
+            _make_message(progress, work, warn), target, device_part, directory, bool(cache), cache_bytes,
+            threads, None, bool(use_ptxas), tuple(configs),
+        )
         data, from_cache, seconds = compiler.compile(described)
     package = Package(data)
     package.from_cache, package.seconds = from_cache, seconds

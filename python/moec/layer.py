@@ -191,13 +191,13 @@ class Layer(_core.Layer):
         progress: as compile()'s.
 
         Raises NotFound or InvalidArgument, with the name of the tensor."""
-        from .compiler import _make_message
+        from .compiler import _PROGRESS, _make_message
 
-        tell = _make_message(progress)
-        tell(False, f"weights are read from {folder}")
-        with watch("weights are read", progress):
-            self.load_weights(os.fspath(folder), layer)
-        tell(False, "weights are loaded")
+        with watch("weights are read", progress) as work:
+            tell = _make_message(progress, work)
+            tell(_PROGRESS, f"weights are read from {folder}")
+            self.load_weights(os.fspath(folder), layer, tell)
+        tell(_PROGRESS, "weights are loaded")
         return self
 
     def prepare(self) -> PrepareReport:

@@ -31,54 +31,77 @@ def find_listener(progress: Progress) -> Callable[[str], None] | None:
     return say if progress is True else progress or None
 
 
-def draw(what: str, seconds: float) -> str:
-    """A bar whose block goes to and fro: how much is left to do nobody knows."""
-    way = _WIDTH - _BLOCK
-    at = int(seconds / FRAME) % (2 * way)
-    left = min(at, 2 * way - at)
-    return f"moec: {what} [{' ' * left}{'#' * _BLOCK}{' ' * (way - left)}] {seconds:.0f} s"
+class Work:
+    """What goes on, since when, and how much of it is done."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.begin = what, time.monotonic()
+        #: From 0 to 1; None: how much there is to do is not known.
+        self.fraction: float | None = None
+        self.is_done = threading.Event()
+
+    def step(self, done: int, of: int) -> None:
+        """So much of it is done. Threads may tell of their parts in any order."""
+        self.fraction = max(self.fraction or 0.0, done / of if of else 0.0)
+
+    def describe(self) -> str:
+        """"42 %, 3 s", or the time alone."""
+        known = "" if self.fraction is None else f"{100 * self.fraction:.0f} %, "
+        return f"{known}{time.monotonic() - self.begin:.0f} s"
 
 
-def _show_bar(what: str, is_done: threading.Event, begin: float) -> None:
+def draw(work: Work) -> str:
+    """A bar as long as what is done; or one whose block goes to and fro, where nobody knows."""
+    if work.fraction is not None:
+        bar = "#" * int(_WIDTH * work.fraction)
+    else:
+        way = _WIDTH - _BLOCK
+        at = int((time.monotonic() - work.begin) / FRAME) % (2 * way)
+        bar = " " * min(at, 2 * way - at) + "#" * _BLOCK
+    return f"moec: {work.what} [{bar:{_WIDTH}}] {work.describe()}"
+
+
+def _show_bar(work: Work) -> None:
     stream = sys.stderr
-    while not is_done.wait(FRAME):
-        stream.write("\r" + draw(what, time.monotonic() - begin))
+    while not work.is_done.wait(FRAME):
+        # What was longer before is erased.
+        stream.write("\r" + draw(work) + "\033[K")
         stream.flush()
     # Back to the beginning of the line, which is erased.
     stream.write("\r\033[K")
     stream.flush()
 
 
-def _tell(listener: Callable[[str], None], what: str, is_done: threading.Event, begin: float) -> None:
+def _tell(listener: Callable[[str], None], work: Work) -> None:
     while True:
-        listener(f"{what} ... {time.monotonic() - begin:.0f} s")
-        if is_done.wait(PERIOD):
+        listener(f"{work.what} ... {work.describe()}")
+        if work.is_done.wait(PERIOD):
             return
 
 
 @contextlib.contextmanager
-def watch(what: str, progress: Progress) -> Iterator[None]:
+def watch(what: str, progress: Progress) -> Iterator[Work]:
     """Tells of the work inside once it has taken two seconds: with a bar while it goes on, or with a line
-    every ten seconds."""
+    every ten seconds. The work says by step() how much is done, where that is known."""
+    work = Work(what)
     listener = find_listener(progress)
     is_bar = progress is None and sys.stderr is not None and sys.stderr.isatty()
     if not listener and not is_bar:
-        yield
+        yield work
         return
-    is_done, begin = threading.Event(), time.monotonic()
 
     def wait() -> None:
-        if is_done.wait(PATIENCE):
+        if work.is_done.wait(PATIENCE):
             return
         if listener:
-            _tell(listener, what, is_done, begin)
+            _tell(listener, work)
         else:
-            _show_bar(what, is_done, begin)
+            _show_bar(work)
 
     thread = threading.Thread(target=wait, name="moec progress", daemon=True)
     thread.start()
     try:
-        yield
+        yield work
     finally:
-        is_done.set()
+        work.is_done.set()
         thread.join()

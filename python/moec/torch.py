@@ -140,6 +140,9 @@ def _forward_out_fake(
 for _key in ("CPU", "CUDA"):
     _library.impl("forward", _forward, _key)
     _library.impl("forward_out", _forward_out, _key)
+for _name in ("forward", "forward_out"):
+    # The layer itself refuses inputs that require a gradient: autograd, which would ask for them once more, is left out.
+    _library.impl(_name, torch.library.fallthrough_kernel, "Autograd")
 torch.library.register_fake("moec::forward", _forward_fake, lib=_library)
 torch.library.register_fake("moec::forward_out", _forward_out_fake, lib=_library)
 _op = torch.ops.moec.forward.default

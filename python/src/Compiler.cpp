@@ -18,7 +18,7 @@ namespace {
 
 struct CompilerState {
   moejit_compiler *compiler = nullptr;
-  /// Called with (is a warning, text).
+  /// Called with (severity, text).
   Ref message;
 
   ~CompilerState() { moejit_compiler_free(compiler); }
@@ -73,14 +73,16 @@ bool Source::read(PyObject *tuple) {
   return true;
 }
 
-/// Called in a thread that calls the compiler and has let Python go.
-static void tell(void *user, moejit_severity severity, const char *text) {
+void moec::python::tell(void *user, moejit_severity severity,
+                        const char *text) {
   auto *message = static_cast<PyObject *>(user);
   PyGILState_STATE state = PyGILState_Ensure();
-  Ref answer = Ref::take(PyObject_CallFunction(
-      message, "is", severity == MOEJIT_WARNING ? 1 : 0, text));
-  if (!answer)
-    PyErr_WriteUnraisable(message);
+  {
+    Ref answer =
+        Ref::take(PyObject_CallFunction(message, "is", int(severity), text));
+    if (!answer)
+      PyErr_WriteUnraisable(message);
+  }
   PyGILState_Release(state);
 }
 

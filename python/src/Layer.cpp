@@ -223,7 +223,7 @@ static PyObject *load(PyObject *self, PyObject *const *arguments,
                       Py_ssize_t count) {
   LayerState &state = getState(self);
   int64_t decoderLayer = 0;
-  const char *path = checkCount("load", count, 2, 2)
+  const char *path = checkCount("load", count, 3, 3)
                          ? getText(arguments[0], "folder")
                          : nullptr;
   if (!path)
@@ -239,7 +239,8 @@ static PyObject *load(PyObject *self, PyObject *const *arguments,
   {
     Unlocked unlocked;
     status = moejit_layer_load_weights(state.layer, path,
-                                       isGiven ? &decoderLayer : nullptr);
+                                       isGiven ? &decoderLayer : nullptr, tell,
+                                       arguments[2]);
   }
   state.isPrepared = false;
   if (!check(status))

@@ -10,6 +10,7 @@
 
 #include "Device.h"
 #include "Tensor.h"
+#include "moejit/moejit.h"
 
 #include <memory>
 #include <mutex>
@@ -131,6 +132,10 @@ moert_communicator *getCommunicator(PyObject *object);
 bool addLayer(PyObject *module);
 bool addCommunicator(PyObject *module);
 bool addCompiler(PyObject *module);
+
+/// A moejit_message_fn: calls `user`, an object of Python, with (severity,
+/// text). The thread has let Python go.
+void tell(void *user, moejit_severity severity, const char *text);
 
 } // namespace moec::python
 

@@ -137,6 +137,8 @@ bool Tensor::read(PyObject *object, const Asking &asking) {
   if (!(type->exchange ? readExchange(object, *type->exchange, asking)
                        : readCapsule(object, *type, asking)))
     return false;
+  // Arrays of JAX are values, which their capsules do not say.
+  isReadOnly |= type->framework == Framework::Jax;
   return verify(asking);
 }
 

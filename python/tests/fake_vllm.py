@@ -55,7 +55,7 @@ class CustomOp(torch.nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class QuantKey:
-    dtype: torch.dtype
+    dtype: Any
     scale: str
 
 
@@ -69,6 +69,11 @@ KEYS = {
     "kFp8StaticTensorSym": QuantKey(FP8, "static tensor"),
     "kInt8DynamicTokenSym": QuantKey(torch.int8, "dynamic token"),
     "kInt8StaticChannelSym": QuantKey(torch.int8, "static channel"),
+    "kInt8Static": QuantKey("uint8b128", "static group"),
+    "kInt4Static": QuantKey("uint4b8", "static group"),
+    "kInt4StaticAsym": QuantKey("uint4", "static group"),
+    "kMxfp4Static": QuantKey(torch.uint8, "static e8m0"),
+    "kNvfp4Static": QuantKey(torch.uint8, "static e4m3"),
 }
 
 # vllm.model_executor.layers.fused_moe.activation
@@ -100,6 +105,7 @@ class ApplyMoEActivationConfig:
 class FusedMoEParallelConfig:
     dp_size: int = 1
     use_ep: bool = False
+    enable_eplb: bool = False
     all2all_backend: str = "allgather_reducescatter"
 
     @property
@@ -129,6 +135,7 @@ class FusedMoEConfig:
     in_dtype: torch.dtype = torch.bfloat16
     moe_backend: str = "auto"
     is_lora_enabled: bool = False
+    has_bias: bool = False
     swiglu_limit: Optional[float] = None
     swiglu_alpha: Optional[float] = None
     swiglu_beta: Optional[float] = None
@@ -145,6 +152,8 @@ class FusedMoEQuantConfig:
     w2_scale: Optional[torch.Tensor] = None
     w1_zp: Optional[torch.Tensor] = None
     w2_zp: Optional[torch.Tensor] = None
+    g1_alphas: Optional[torch.Tensor] = None
+    g2_alphas: Optional[torch.Tensor] = None
     w1_bias: Optional[torch.Tensor] = None
     w2_bias: Optional[torch.Tensor] = None
     a1_scale: Optional[torch.Tensor] = None
@@ -152,6 +161,12 @@ class FusedMoEQuantConfig:
     gemm1_alpha: Optional[float] = None
     gemm1_beta: Optional[float] = None
     gemm1_clamp_limit: Optional[float] = None
+    weight_dtype: Any = None
+
+    @staticmethod
+    def make(quant_dtype=None, *, weight_dtype=None, **fields) -> FusedMoEQuantConfig:
+        assert weight_dtype in ("nvfp4", "mxfp4", "int4", "mxfp8") or not isinstance(weight_dtype, str)
+        return FusedMoEQuantConfig(quant_dtype, weight_dtype=weight_dtype, **fields)
 
 
 # vllm.model_executor.layers.fused_moe.modular_kernel
@@ -406,16 +421,34 @@ class OwnExperts:
     """The experts that vLLM would choose."""
 
 
-class FusedMoEMethodBase:
+def maybe_make_prepare_finalize(
+    moe, quant_config, routing_tables=None, allow_new_interface=False, use_monolithic=False,
+    all2all_manager=None, input_dtype=None,
+):
+    assert allow_new_interface and not use_monolithic
+    is_batched = moe.moe_parallel_config.use_batched_activation_format
+    return BatchedPrepareAndFinalize() if is_batched else PrepareAndFinalize()
+
+
+def replace_parameter(layer: torch.nn.Module, name: str, tensor: Optional[torch.Tensor]) -> None:
+    if tensor is None:
+        setattr(layer, name, None)
+    else:
+        setattr(layer, name, torch.nn.Parameter(tensor, requires_grad=False))
+
+
+class FusedMoEMethodBase(abc.ABC):
+    def __init__(self, moe: FusedMoEConfig) -> None:
+        super().__init__()
+        self.moe, self.moe_quant_config, self.moe_kernel = moe, None, None
+
     def make_kernel(self, quant_config: FusedMoEQuantConfig) -> None:
-        cls = self.experts_cls
-        if cls.activation_format() == FusedMoEActivationFormat.BatchedExperts:
-            finalize: Any = BatchedPrepareAndFinalize()
-            experts = cls(moe_config=self.moe, quant_config=quant_config,
-                          max_num_tokens=finalize.max_num_tokens, num_dispatchers=1)
-        else:
-            finalize = PrepareAndFinalize()
-            experts = cls(moe_config=self.moe, quant_config=quant_config)
+        self.moe_quant_config = quant_config
+        finalize = maybe_make_prepare_finalize(self.moe, quant_config, allow_new_interface=True)
+        options = {}
+        if isinstance(finalize, BatchedPrepareAndFinalize):
+            options = {"max_num_tokens": finalize.max_num_tokens, "num_dispatchers": 1}
+        experts = self.experts_cls(moe_config=self.moe, quant_config=quant_config, **options)
         self.moe_kernel = FusedMoEKernel(finalize, experts)
 
     def apply(self, layer, x, topk_weights, topk_ids, shared_experts, shared_experts_input):
@@ -429,8 +462,7 @@ class FusedMoEMethodBase:
 
 class UnquantizedFusedMoEMethod(FusedMoEMethodBase, CustomOp):
     def __init__(self, moe: FusedMoEConfig) -> None:
-        CustomOp.__init__(self)
-        self.moe = moe
+        super().__init__(moe)
         self.unquantized_backend = UnquantizedMoeBackend.FLASHINFER_CUTLASS
         self.experts_cls = OwnExperts
 
@@ -458,7 +490,8 @@ class Fp8Config(QuantizationConfig):
 
 class Fp8MoEMethod(FusedMoEMethodBase):
     def __init__(self, quant_config: Fp8Config, layer: torch.nn.Module) -> None:
-        self.moe, self.quant_config = layer.moe_config, quant_config
+        super().__init__(layer.moe_config)
+        self.quant_config = quant_config
         self.moe_block_shape = quant_config.weight_block_size
         self.block_quant = self.moe_block_shape is not None
         self.per_act_token_quant = False
@@ -491,6 +524,9 @@ def list_modules() -> dict[str, dict[str, Any]]:
         "vllm.platforms": {"current_platform": current_platform},
         "vllm.model_executor.custom_op": take(CustomOp) | {"op_registry_oot": op_registry_oot},
         f"{layers}.quantization": take(register_quantization_config),
+        "vllm.model_executor.utils": take(replace_parameter),
+        f"{layers}.fused_moe.all2all_utils": take(maybe_make_prepare_finalize),
+        f"{layers}.fused_moe.fused_moe_method_base": take(FusedMoEMethodBase),
         f"{layers}.quantization.fp8": take(Fp8Config, Fp8MoEMethod),
         f"{layers}.quantization.utils.quant_utils": take(QuantKey) | KEYS,
         f"{layers}.fused_moe.activation": take(MoEActivation),
@@ -499,7 +535,7 @@ def list_modules() -> dict[str, dict[str, Any]]:
         ),
         f"{layers}.fused_moe.modular_kernel": take(
             ExpertTokensMetadata, FusedMoEActivationFormat, FusedMoEExperts,
-            FusedMoEExpertsModular, TopKWeightAndReduce,
+            FusedMoEExpertsModular, FusedMoEKernel, TopKWeightAndReduce,
         ),
         f"{layers}.fused_moe.topk_weight_and_reduce": take(
             TopKWeightAndReduceDelegate, TopKWeightAndReduceNoOP

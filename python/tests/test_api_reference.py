@@ -62,7 +62,7 @@ CHANGES = [
     (1, r"  int64_t maxTokens\(\) const \{ .* \}\n", "  int more() { return 1; }\n",
      "moert.hpp: Layer: int more()"),
     (2, r"/\* How a layer came about. \*/\n", "", "moejit.h: moejit_report"),
-    (3, r"  /// The same of a file or folder.*\n", "", "moejit.hpp: Compiler: Error load(const char *path"),
+    (3, r"  /// The same of a file or folder.*\n  ///.*\n", "", "moejit.hpp: Compiler: Error load(const char *path"),
 ]
 
 

@@ -8,64 +8,22 @@ import gc
 import weakref
 from typing import Any
 
-import numpy as np
 import pytest
 
 import moec
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
 
+from experts_case import Case, to_torch  # noqa: E402
+
 from moec import functions  # noqa: E402
 from moec.functions import QuantConfig, batched_experts, fused_experts  # noqa: E402
 from moec.functions import experts as module  # noqa: E402
-from moec.reference.check import check  # noqa: E402
-from moec.reference.generate import generate  # noqa: E402
-from moec.reference.spec import LayerSpec  # noqa: E402
-
-STORED = {"bfloat16": (np.uint16, torch.bfloat16), "float8_e4m3fn": (np.uint8, torch.float8_e4m3fn),
-          "float8_e8m0fnu": (np.uint8, torch.uint8)}
-SIZES = {"hidden_size": 64, "num_experts": 8, "top_k": 2, "intermediate_size": 32}
 
 
 @pytest.fixture(autouse=True)
 def forgotten() -> None:
     functions.clear()
-
-
-def to_torch(array: np.ndarray) -> torch.Tensor:
-    stored, dtype = STORED.get(array.dtype.name, (None, None))
-    if stored is None:
-        return torch.from_numpy(array.copy())
-    return torch.from_numpy(array.view(stored).copy()).view(dtype)
-
-
-class Case:
-    """What fused_experts() takes, with the reference's word on what it gives."""
-
-    def __init__(self, tokens: int = 5, seed: int = 1, **changes: Any) -> None:
-        self.spec = LayerSpec.from_json({
-            "moec_spec": 1, "dtype": "bf16", "entry": "ids", "activation": {"kind": "silu"},
-            **SIZES, **changes,
-        })
-        self.tensors = generate(self.spec, tokens, seed)
-        self.made = {name: to_torch(each) for name, each in self.tensors.items()}
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        return self.made[name]
-
-    def run(self, *options: Any, **named: Any) -> torch.Tensor:
-        return fused_experts(
-            *(self[name] for name in ("hidden_states", "experts.w13", "experts.w2",
-                                      "topk_weights", "topk_ids")),
-            *options, **named,
-        )
-
-    def verify(self, output: torch.Tensor) -> None:
-        found = output.view(torch.uint16).numpy().view(self.tensors["hidden_states"].dtype) if (
-            output.dtype == torch.bfloat16
-        ) else output.numpy()
-        report = check(self.spec, self.tensors, {"output": found})
-        assert report.ok, report.summary()
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
@@ -171,12 +129,27 @@ def test_int8() -> None:
 
 
 @pytest.mark.parametrize("weight", [
-    "mxfp4", {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "bf16"}
-], ids=["mxfp4", "int4"])
-def test_weights_of_4_bits(weight: Any) -> None:
+    "mxfp4",
+    "nvfp4",
+    {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "bf16"},
+    {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "f16", "zero_point": True},
+    {"dtype": "int4", "scale": "channel", "scale_dtype": "bf16"},
+    {"dtype": "int8", "scale": {"group": 32}, "scale_dtype": "bf16"},
+    {"dtype": "int8", "scale": {"group": 32}, "scale_dtype": "f16", "zero_point": True},
+    {"dtype": "int8", "scale": "channel", "scale_dtype": "bf16", "zero_point": True},
+], ids=["mxfp4", "nvfp4", "int4", "int4 with zero points", "int4 by channel", "int8", "int8 with zero points",
+        "int8 by channel with zero points"])
+def test_weights_with_scales_of_groups(weight: Any) -> None:
     case = Case(7, quantization={"weight": weight})
-    case.made |= {name: case[name].view(torch.uint8) for name in ("experts.w13", "experts.w2")}
-    config = QuantConfig(w1_scale=case["experts.w13_scale"], w2_scale=case["experts.w2_scale"])
+    is_signed = "int8" in str(weight) and "zero_point" not in weight
+    stored = torch.int8 if is_signed else torch.uint8
+    case.made |= {name: case[name].view(stored) for name in ("experts.w13", "experts.w2")}
+    case.made |= {name: each.view(torch.uint8) for name, each in case.made.items() if "zero_point" in name}
+    config = QuantConfig(
+        w1_scale=case["experts.w13_scale"], w2_scale=case["experts.w2_scale"],
+        w1_zp=case.made.get("experts.w13_zero_point"), w2_zp=case.made.get("experts.w2_zero_point"),
+        g1_alphas=case.made.get("experts.w13_global_scale"), g2_alphas=case.made.get("experts.w2_global_scale"),
+    )
     case.verify(case.run(quant_config=config))
 
 
@@ -211,11 +184,28 @@ def test_what_has_no_form_is_refused() -> None:
     case = Case(5)
     fp8 = {"w1_scale": torch.ones(8), "w2_scale": torch.ones(8)}
     weights = {name: case[name].to(torch.float8_e4m3fn) for name in ("experts.w13", "experts.w2")}
+    groups = {"w1_scale": torch.ones(8, 64, 2), "w2_scale": torch.ones(8, 64, 1)}
+    unsigned = {name: case[name].to(torch.uint8) for name in ("experts.w13", "experts.w2")}
+    pairs = {name: each[..., ::2].contiguous() for name, each in unsigned.items()}
     for wanted, changes, config in (
         ("w1: torch.bfloat16 expected", weights, None),
-        ("quant_config: w1_scale: weights of 8 bits need", weights, QuantConfig()),
+        ("quant_config: w1_scale: weights of torch.float8_e4m3fn need", weights, QuantConfig()),
+        ("quant_config: w1_scale: weights of torch.uint8 need", pairs, QuantConfig()),
         ("quant_config: quant_dtype: torch.int8 beside", weights, QuantConfig(torch.int8, **fp8)),
-        ("quant_config: w1_zp: zero points", {}, QuantConfig(w1_zp=torch.zeros(1))),
+        ("quant_config: w1_zp: weights of torch.bfloat16 are not", {}, QuantConfig(w1_zp=torch.zeros(1))),
+        (r"quant_config: w1_zp: \[8, 64, 2\] of torch.uint8 expected, one in a byte, \[8, 32, 2\] of torch.uint8", pairs,
+         QuantConfig(w1_zp=torch.zeros(8, 32, 2, dtype=torch.uint8), **groups)),
+        ("quant_config: w2_zp: .* None found", pairs,
+         QuantConfig(w1_zp=torch.zeros(8, 64, 2, dtype=torch.uint8), **groups)),
+        ("quant_config: w1_zp: weights of fp8_e4m3 with such scales have none", weights,
+         QuantConfig(w1_zp=torch.zeros(8, 64, 2, dtype=torch.uint8), **fp8)),
+        ("quant_config: w1_zp: weights of 0 to 255 need", unsigned, QuantConfig(**groups)),
+        (r"quant_config: g1_alphas: \[8\] or \[8, 2\] expected, None found", pairs,
+         QuantConfig(**{name: each.to(torch.float8_e4m3fn) for name, each in groups.items()})),
+        ("quant_config: g1_alphas: weights of int4 with such scales", pairs,
+         QuantConfig(g1_alphas=torch.ones(8), **groups)),
+        ("quant_config: quant_dtype: torch.int8 beside weights with scales of groups", pairs,
+         QuantConfig(torch.int8, **groups)),
         (r"quant_config: block_shape: \[64, 64\]", weights, QuantConfig(block_shape=[64, 64], **fp8)),
         ("quant_config: block_shape: blocks of 128 rows do not end", weights,
          QuantConfig(block_shape=[128, 128], **fp8)),

@@ -347,3 +347,5 @@ def test_frameworks_that_write_nothing_get_a_buffer(monkeypatch: pytest.MonkeyPa
     kept = output.array.copy()
     layer(*map(Array, case.arguments.values()))
     assert np.array_equal(output.array, kept) and len(taken) == 2
+    with pytest.raises(moec.InvalidArgument, match="out: the tensor is read-only"):
+        layer(*map(Array, case.arguments.values()), out=Array(np.zeros_like(kept)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import sys
 import threading
 import time
@@ -54,9 +55,22 @@ def test_a_bar_on_a_terminal(hurry: None, monkeypatch: pytest.MonkeyPatch) -> No
     text = terminal.read()
     *pictures, rest = text.split("\r")
     assert len(pictures) > 5 and rest == "\033[K"
-    assert all("moec: work [" in each and "######" in each for each in pictures[1:])
+    assert all("moec: work [" in each and "######" in each and "%" not in each for each in pictures[1:])
     # The block moves, in a bar that does not.
     assert len(set(pictures)) > 2 and len({each.index("]") for each in pictures[1:]}) == 1
+
+
+def test_a_bar_of_known_length(hurry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch)
+    with progress.watch("work", None) as work:
+        for done in (1, 3, 2, 4):  # threads tell in any order
+            work.step(done, 4)
+            time.sleep(0.05)
+    pictures = terminal.read().split("\r")[1:-1]
+    widths = [each.count("#") for each in pictures]
+    assert widths == sorted(widths) and {6, 18, 24} <= set(widths) and 12 not in widths
+    assert {each.index("]") for each in pictures} == {pictures[0].index("]")}
+    assert any("] 75 %, 0 s" in each for each in pictures)
 
 
 def test_nothing_within_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,17 +119,37 @@ def test_ends_with_the_work(hurry: None, monkeypatch: pytest.MonkeyPatch) -> Non
     assert terminal.read().endswith("\r\033[K")
 
 
+def test_fractions_of_compilations_and_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[int, int]] = []
+    monkeypatch.setattr(progress.Work, "step", lambda self, done, of: steps.append((done, of)))
+    layer = moec.compile(SPEC, device="cpu")
+    assert steps == [(1, 2), (2, 2)]
+    steps.clear()
+    moec.compile_package(SPEC, "sm_80", cache=False, use_ptxas=False)
+    of = steps[0][1]
+    assert of > 2 and sorted(steps)[-1] == (of, of) and {each for _, each in steps} == {of}
+    assert sorted({done for done, _ in steps}) == list(range(2, of + 1))
+    weights = {info.name: np.zeros(info.shape, NUMPY_DTYPES[info.dtype])
+               for info in layer.tensors if info.role == "weight"}
+    write_tensors(tmp_path / "layer.safetensors", weights)
+    steps.clear()
+    layer.load(tmp_path / "layer.safetensors")
+    size = sum(each.nbytes for each in weights.values())
+    assert len(steps) == 2 * len(weights) and steps[-1] == (2 * size, 2 * size)
+    assert steps == sorted(steps) and {of for _, of in steps} == {2 * size}
+
+
 def test_compiling_and_loading_are_watched(hurry: None, tmp_path: Path) -> None:
     told: list[str] = []
     layer = moec.compile(SPEC, device="cpu", progress=told.append)
     assert "layer.json is compiled ... 0 s" in told
     moec.compile_package(SPEC, "sm_80", cache=False, use_ptxas=False, progress=told.append)
-    assert told.count("layer.json is compiled ... 0 s") > 1
+    assert len([each for each in told if re.fullmatch(r"layer.json is compiled ... (\d+ %, )?\d+ s", each)]) > 1
     write_tensors(tmp_path / "layer.safetensors", {
         info.name: np.zeros(info.shape, NUMPY_DTYPES[info.dtype])
         for info in layer.tensors if info.role == "weight"})
     layer.load(tmp_path / "layer.safetensors", progress=told.append)
-    assert "weights are read ... 0 s" in told and told[-1] == "weights are loaded"
+    assert any(each.startswith("weights are read ... ") for each in told) and told[-1] == "weights are loaded"
     with pytest.raises(moec.InvalidArgument):
         moec.Layer.from_package(b"x", device="cpu", progress=told.append)
     assert "the package is loaded ... 0 s" in told

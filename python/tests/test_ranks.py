@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Layers of several ranks from Python, as threads of one process on the CPU."""
 
+import re
 import threading
+import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,16 +45,16 @@ def layers():
     return [moec.compile(spec, device="cpu", cache=False) for _ in range(RANKS)]
 
 
-def bind(layer, rank, tensors):
+def take_weights(rank, tensors):
     each = MODEL["num_experts"] // RANKS
     first = rank * each
     placed = np.full(MODEL["num_experts"], -1, np.int32)
     placed[first:first + each] = np.arange(each)
-    layer.bind({
+    return {
         "gate.weight": tensors["gate.weight"], "placement.local_ids": placed,
         "experts.w13": np.ascontiguousarray(tensors["experts.w13"][first:first + each]),
         "experts.w2": np.ascontiguousarray(tensors["experts.w2"][first:first + each]),
-    })
+    }
 
 
 def test_each_rank_gets_its_rows(layers):
@@ -64,7 +67,7 @@ def test_each_rank_gets_its_rows(layers):
     assert communicators[0].mesh == (RANKS, 1)
 
     def work(rank):
-        bind(layers[rank], rank, tensors)
+        layers[rank].bind(take_weights(rank, tensors))
         layers[rank].use_communicator(communicators[rank])
         rows = np.ascontiguousarray(tensors["hidden_states"][rank * 5:rank * 5 + 5])
         return layers[rank](rows)
@@ -75,6 +78,40 @@ def test_each_rank_gets_its_rows(layers):
             raise result
     np.testing.assert_allclose(np.concatenate(results), expected, rtol=1e-4, atol=1e-5)
     communicators[0].check()
+
+
+def test_what_the_page_shows():
+    """The lines of docs/python.md, on ranks that are threads: the launcher and the GPUs are stood in for."""
+    page = (Path(__file__).resolve().parents[2] / "docs/python.md").read_text()
+    (code,) = re.findall(r"## Several GPUs\n\n```python\n(.*?)```", page, re.DOTALL)
+    spec = LayerSpec.from_json(MODEL)
+    tensors = generate(spec, RANKS * 5, 1)
+    communicators = moec.ranks.local(RANKS, device="cpu")
+
+    def work(rank):
+        def compile(spec, *, device):
+            assert device == f"cuda:{rank}"
+            return moec.compile(spec, device="cpu", cache=False)
+
+        def connect(dp, tp):
+            assert (dp, tp) == communicators[rank].mesh
+            return communicators[rank]
+
+        names = {
+            "moec": types.SimpleNamespace(compile=compile, ranks=types.SimpleNamespace(connect=connect)),
+            "spec": MODEL | {"parallel": {"dp": 2, "experts": "linear"}}, "local_rank": rank,
+            "own_weights": take_weights(rank, tensors),
+            "hidden_states": np.ascontiguousarray(tensors["hidden_states"][rank * 5:rank * 5 + 5]),
+        }
+        exec(code, names)
+        return names["output"]
+
+    results = on_ranks(work)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    expected = evaluate(spec, tensors, decide(spec, tensors))
+    np.testing.assert_allclose(np.concatenate(results), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_call_without_a_communicator_is_refused(layers):

@@ -14,10 +14,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
 
+import experts_case  # noqa: E402
 import fake_modules  # noqa: E402
 import fake_sglang as fake  # noqa: E402
 
-from moec.functions import QuantConfig, fused_experts  # noqa: E402
+from moec.functions import QuantConfig, fused_experts, packing  # noqa: E402
 
 
 @pytest.fixture
@@ -146,6 +147,31 @@ def test_experts_of_fp8(engine: Any, block: bool) -> None:
     assert runner.runner_core._experts is not first
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zero_point", [False, True])
+def test_weights_alone(engine: Any, bits: int, zero_point: bool) -> None:
+    """GPTQ and AWQ as SGLang lays them out for Triton, against the float64 reference."""
+    weight = {"dtype": f"int{bits}", "scale": {"group": 32}, "scale_dtype": "bf16", "zero_point": zero_point}
+    known = experts_case.Case(7, quantization={"weight": weight})
+    case, runner = Case(), make(engine)
+    case.hidden = known["hidden_states"]
+    case.topk = fake.StandardTopKOutput(known["topk_weights"], known["topk_ids"], torch.empty(0))
+    info: dict[str, Any] = {f"use_int{bits}_w{bits}a16": True, "block_shape": [0, 32]}
+    for prefix in ("w13", "w2"):
+        stored = known[f"experts.{prefix}"].view(torch.uint8)
+        setattr(case, prefix, stored if bits == 4 or zero_point else stored ^ 0x80)
+        info[f"{prefix}_scale"] = known[f"experts.{prefix}_scale"]
+        if zero_point:
+            points = known[f"experts.{prefix}_zero_point"].view(torch.uint8).transpose(1, 2)
+            points = packing.join_pairs(points) if bits == 4 else points
+            info[f"{prefix}_zp"] = points.transpose(1, 2).contiguous()
+    output = case.run(runner, **info)
+    known.verify(output)
+    assert not fake.OWN_CALLS
+    first = runner.runner_core._experts
+    assert torch.equal(case.run(runner, **info), output) and runner.runner_core._experts is first
+
+
 @pytest.mark.parametrize("config, reason", [
     ({"no_combine": True}, "no_combine"),
     ({"activation": "silu_rounded"}, "'silu_rounded' is not supported"),
@@ -170,7 +196,6 @@ def test_lora_is_refused(engine: Any, caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("info, reason", [
-    ({"use_int8_w8a16": True}, "use_int8_w8a16 is not supported"),
     ({"use_mxfp8": True}, "use_mxfp8 is not supported"),
     ({"fuse_swiglu_interleaved": True}, "fuse_swiglu_interleaved is not supported"),
     ({"use_fp8_w8a8": True, "w13_scale": torch.ones(8)}, "weights of torch.bfloat16"),

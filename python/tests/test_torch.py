@@ -200,6 +200,16 @@ def test_errors_name_the_argument(made: TorchCase) -> None:
         made.layer(**arguments)
 
 
+def test_memory_that_is_gone_is_refused(made: TorchCase) -> None:
+    """A tensor whose storage was freed, as of parameters that are offloaded."""
+    for name in made.arguments:
+        gone = made.arguments[name].clone()
+        gone.untyped_storage().resize_(0)
+        with pytest.raises(moec.InvalidArgument, match=f"^{name}: "):
+            made.layer(**made.arguments | {name: gone})
+    made.verify(made.layer(**made.arguments))
+
+
 def test_no_references_are_lost() -> None:
     made = TorchCase("gate", "cpu")
     hidden = made.arguments["hidden_states"]

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 
 import fake_modules  # noqa: E402
 import fake_vllm as fake  # noqa: E402
+import fake_vllm_quantized  # noqa: E402
 
 from moec.functions import determine_expert_map, fused_experts  # noqa: E402
 from moec.functions.quantization import QuantConfig  # noqa: E402
@@ -28,7 +29,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """moec.vllm where vLLM is, registered."""
     monkeypatch.setattr(fake, "op_registry_oot", {})
     monkeypatch.setattr(fake, "QUANTIZATIONS", {"fp8": fake.Fp8Config})
-    fake_modules.install(monkeypatch, "moec.vllm", fake.list_modules())
+    modules = fake.list_modules() | fake_vllm_quantized.list_modules()
+    fake_modules.install(monkeypatch, "moec.vllm", modules)
     plugin = importlib.import_module("moec.vllm")
     plugin.register()
     plugin.register()
@@ -134,7 +136,7 @@ def test_parameters_of_activations(engine: Any, config: dict, parameters: dict) 
 
 
 def test_batches(engine: Any) -> None:
-    parallel = fake.FusedMoEParallelConfig(2, True, "deepep_low_latency")
+    parallel = fake.FusedMoEParallelConfig(2, True, all2all_backend="deepep_low_latency")
     layer = Layer(moe_parallel_config=parallel)
     method = make(layer)
     assert method.unquantized_backend == fake.UnquantizedMoeBackend.BATCHED_TRITON
@@ -150,10 +152,11 @@ def test_batches(engine: Any) -> None:
     ({"activation": fake.MoEActivation.OTHER}, "MoEActivation.OTHER activation"),
     ({"in_dtype": torch.float64}, "torch.float64 hidden states"),
     ({"hidden": 60}, "a hidden dim of 60"),
-    ({"moe_parallel_config": fake.FusedMoEParallelConfig(2, True, "deepep_high_throughput")},
+    ({"moe_parallel_config": fake.FusedMoEParallelConfig(2, True, all2all_backend="deepep_high_throughput")},
      "parallel config"),
     ({"moe_parallel_config": fake.FusedMoEParallelConfig(all2all_backend="passthrough")},
      "parallel config"),
+    ({"moe_parallel_config": fake.FusedMoEParallelConfig(enable_eplb=True)}, "parallel config"),
     ({"capability": (7, 5)}, "current device"),
     ({"capability": None}, "current device"),
     ({"activation": fake.MoEActivation.GELU, "swiglu_limit": 7.0}, "gelu with a limit of 7.0"),
@@ -215,7 +218,7 @@ def test_fp8_that_is_refused(engine: Any, caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.WARNING, "moec.vllm"):
         method = config.get_quant_method(Layer(), "experts")
     assert method.experts_cls is fake.OwnExperts and "blocks of [64, 64]" in caplog.text
-    batched = Layer(moe_parallel_config=fake.FusedMoEParallelConfig(2, True, "deepep_low_latency"))
+    batched = Layer(moe_parallel_config=fake.FusedMoEParallelConfig(2, True, all2all_backend="deepep_low_latency"))
     config = fake.QUANTIZATIONS["fp8"](weight_block_size=[128, 128])
     with caplog.at_level(logging.WARNING, "moec.vllm"):
         assert config.get_quant_method(batched, "experts").experts_cls is fake.OwnExperts

@@ -10,6 +10,7 @@
 #include "unittests/Jit/JitTesting.h"
 
 #include <cstdlib>
+#include <mutex>
 
 using namespace moec;
 using namespace moec::test;
@@ -38,6 +39,10 @@ protected:
     options.message = [](void *user, moejit_severity severity,
                          const char *text) {
       auto *test = static_cast<JitCApiTest *>(user);
+      // Threads that compile kernels tell of them.
+      std::lock_guard<std::mutex> guard(test->mutex);
+      if (severity == MOEJIT_STEP)
+        return test->steps.push_back(text);
       (severity == MOEJIT_WARNING ? test->warnings : test->progress)
           .push_back(text);
     };
@@ -64,7 +69,8 @@ protected:
   }
 
   std::string cache, text, bytes;
-  std::vector<std::string> progress;
+  std::vector<std::string> progress, steps;
+  std::mutex mutex;
   moejit_options options = {};
   moejit_source source = {};
   moejit_report report = {};
@@ -84,6 +90,13 @@ TEST_F(JitCApiTest, CompilesTextAndFiles) {
   EXPECT_FALSE(report.from_cache);
   EXPECT_GT(report.seconds, 0);
   EXPECT_FALSE(progress.empty());
+  // The stages before the kernels, then each kernel.
+  ASSERT_FALSE(steps.empty());
+  size_t all = size_t(atoi(steps[0].c_str() + steps[0].find('/') + 1));
+  EXPECT_EQ(steps[0], "2/" + std::to_string(all));
+  EXPECT_EQ(steps.size(), all - 1);
+  std::string last = std::to_string(all) + "/" + std::to_string(all);
+  EXPECT_EQ(std::count(steps.begin(), steps.end(), last), 1);
   moert_package *package = nullptr;
   ASSERT_DONE(moert_package_from_memory(bytes.data(), bytes.size(), &package));
   EXPECT_NE(
@@ -97,6 +110,7 @@ TEST_F(JitCApiTest, CompilesTextAndFiles) {
   source.text = nullptr;
   ASSERT_EQ(compile(), "");
   EXPECT_TRUE(report.from_cache);
+  EXPECT_EQ(steps.size(), all - 1);
   EXPECT_EQ(bytes, first);
   source.max_tokens = 7;
   ASSERT_EQ(compile(), "");

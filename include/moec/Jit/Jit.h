@@ -32,6 +32,9 @@ struct JitOptions {
   /// Gets a line of text about what is wrong and no failure; the error stream
   /// if it is empty. May be called from any thread that compiles.
   std::function<void(const std::string &)> warn;
+  /// Gets how many parts of a compilation are done, of how many; may be empty.
+  /// May be called from any thread that compiles.
+  std::function<void(size_t done, size_t all)> step;
 };
 
 /// Where the time went, in seconds.

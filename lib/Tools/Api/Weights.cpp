@@ -57,7 +57,8 @@ static Status place(moert_layer &layer, const HostTensor &tensor) {
 }
 
 static Status load(moert_layer &layer, const std::string &path,
-                   const int64_t *decoderLayer) {
+                   const int64_t *decoderLayer, moejit_message_fn message,
+                   void *user) {
   if (layer.executor->plan().mesh.numRanks() > 1)
     return moert::invalidArgument(
         "the layer is of several ranks, and a checkpoint is not cut by rank; "
@@ -72,20 +73,32 @@ static Status load(moert_layer &layer, const std::string &path,
   Result<moert::Checkpoint> checkpoint = moert::Checkpoint::open(path);
   if (!checkpoint)
     return checkpoint.status();
-  if (Status status = loadTensors(*tensors, *checkpoint, *request); !status)
+  // Each is read, then placed.
+  size_t done = 0, all = 0;
+  for (const HostTensor &tensor : *tensors)
+    all += 2 * tensor.getNumBytes();
+  auto tell = [&](const HostTensor &tensor) {
+    done += tensor.getNumBytes();
+    tellStep(message, user, done, all);
+  };
+  if (Status status = loadTensors(*tensors, *checkpoint, *request, tell);
+      !status)
     return status;
   // Runs may still read what is about to be replaced.
   if (Status status = layer.executor->synchronize(); !status)
     return status;
-  for (const HostTensor &tensor : *tensors)
+  for (const HostTensor &tensor : *tensors) {
     if (Status status = place(layer, tensor); !status)
       return status.withContext("tensor '" + tensor.name + "'");
+    tell(tensor);
+  }
   return Status::ok();
 }
 
 moert_status *moejit_layer_load_weights(moert_layer *layer, const char *path,
-                                        const int64_t *decoder_layer) {
+                                        const int64_t *decoder_layer,
+                                        moejit_message_fn message, void *user) {
   MOEJIT_NEEDED(layer);
   MOEJIT_NEEDED(path);
-  return answer(load(*layer, path, decoder_layer));
+  return answer(load(*layer, path, decoder_layer, message, user));
 }

@@ -276,7 +276,8 @@ LayerRequest moec::makeRequest(const std::vector<HostTensor> &tensors) {
 
 Status moec::loadTensors(std::vector<HostTensor> &tensors,
                          moert::Checkpoint &checkpoint,
-                         const LayerRequest &request) {
+                         const LayerRequest &request,
+                         llvm::function_ref<void(const HostTensor &)> loaded) {
   moert::Result<LocatedLayer> layer = locateLayer(checkpoint, request);
   if (!layer)
     return layer.status();
@@ -315,6 +316,8 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
         return status;
     }
     tensor->isGiven = true;
+    if (loaded)
+      loaded(*tensor);
   }
   // A file of canonical names is a whole call; a checkpoint never has one.
   for (const HostTensor &tensor : tensors)

@@ -21,9 +21,11 @@ LayerRequest makeRequest(const std::vector<HostTensor> &tensors);
 /// where that is exact. A failure names file, tensor, what was found and what
 /// is accepted. A tensor that looks like one of the layer's but is none is a
 /// failure too: it would be left out in silence.
-moert::Status loadTensors(std::vector<HostTensor> &tensors,
-                          moert::Checkpoint &checkpoint,
-                          const LayerRequest &request);
+/// `loaded` is called after each.
+moert::Status
+loadTensors(std::vector<HostTensor> &tensors, moert::Checkpoint &checkpoint,
+            const LayerRequest &request,
+            llvm::function_ref<void(const HostTensor &)> loaded = nullptr);
 
 /// Fills inputs from a file that has what a call brings: by canonical names, or
 /// its only tensor as hidden states.

@@ -36,6 +36,10 @@ _TAKES = {
     "swiglustep": ("limit",),
     "situ": ("beta", "linear_beta"),
 }
+#: Fields of a quant_config that a layer binds tensors of.
+_TENSORS = (
+    "w1_scale", "w2_scale", "w1_zp", "w2_zp", "g1_alphas", "g2_alphas", "w1_bias", "w2_bias", "a1_scale", "a2_scale",
+)
 #: Activations that layers have.
 KINDS = {
     *_TAKES, "gelu", "gelu_tanh", "relu2",
@@ -114,8 +118,9 @@ class Experts:
         is_gated = not self.activation["activation"]["kind"].endswith("_no_mul")
         is_halved = is_gated and "gate_up_order" not in self.activation
         width = rows // 2 if is_gated else rows
-        quantization = describe_quantization(self.quant_config, w1, dtype, is_halved)
-        pack = 2 if w1.dtype == torch.uint8 else 1
+        # Bytes are elements of 8 bits or pairs.
+        pack = 2 if w1.dtype == torch.uint8 and columns != hidden else 1
+        quantization = describe_quantization(self.quant_config, w1, dtype, pack, is_halved)
         if columns * pack != hidden or tuple(w2.shape) != (experts, hidden, width // pack):
             raise InvalidArgument(
                 f"w1: [{experts}, {rows}, {hidden // pack}] and w2 [{experts}, {hidden}, "
@@ -142,7 +147,7 @@ class Experts:
             spec["routing"] = {"weight_on_input": True}
         if quantization.spec:
             spec["quantization"] = quantization.spec
-        if pack == 2:
+        if w1.dtype == torch.uint8:
             w1, w2 = w1.view(torch.int8), w2.view(torch.int8)
         return spec, {"experts.w13": w1, "experts.w2": w2, **quantization.tensors}
 
@@ -152,8 +157,7 @@ class Experts:
         """The layer, with these weights bound."""
         config = self.quant_config
         scales = [] if config is None else [
-            each for each in (config.w1_scale, config.w2_scale, config.w1_bias, config.w2_bias,
-                              config.a1_scale, config.a2_scale)
+            each for each in (getattr(config, name) for name in _TENSORS)
             if isinstance(each, torch.Tensor)
         ]
         found = (hidden, dtype, top_k, *map(stamp, (w1, w2, *scales)))

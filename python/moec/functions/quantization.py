@@ -17,6 +17,7 @@ _SCALES = {
     torch.float16: "f16",
     torch.uint8: "e8m0",
     getattr(torch, "float8_e8m0fnu", None): "e8m0",
+    torch.float8_e4m3fn: "e4m3",
 }
 _BYTES = {torch.float8_e4m3fn: "fp8_e4m3", torch.int8: "int8"}
 
@@ -25,7 +26,8 @@ _BYTES = {torch.float8_e4m3fn: "fp8_e4m3", torch.int8: "int8"}
 class QuantConfig:
     """How the operands of experts are quantized; the fields are those that vLLM's FusedMoEQuantConfig
     answers to, which is taken in its place. Weights say themselves what they are: float8_e4m3fn,
-    int8, or uint8 with two elements of 4 bits in a byte, the first in its low half."""
+    int8 of two's complement, or uint8: with two elements of 4 bits in a byte, the first in its low half, or,
+    with as many columns as hidden_states, of 0 to 255 with zero points."""
 
     #: What activations are rounded to: torch.float8_e4m3fn, torch.int8; None: they stay as they are.
     quant_dtype: Union[torch.dtype, str, None] = None
@@ -36,8 +38,13 @@ class QuantConfig:
     #: [E], [E, rows, 1], [E, blocks of rows, blocks of columns] or [E, rows, groups].
     w1_scale: Optional[torch.Tensor] = None
     w2_scale: Optional[torch.Tensor] = None
+    #: Zero points of integers: uint8 in the shape of the scales, 0 to 15 or 255. (Without them, elements of 4 bits
+    #: have 8.)
     w1_zp: Optional[torch.Tensor] = None
     w2_zp: Optional[torch.Tensor] = None
+    #: What the scales of nvfp4 are multiplied by: f32, [E], or [E, 2] for gate and up.
+    g1_alphas: Optional[torch.Tensor] = None
+    g2_alphas: Optional[torch.Tensor] = None
     #: Of the dtype of hidden states, [E, rows].
     w1_bias: Optional[torch.Tensor] = None
     w2_bias: Optional[torch.Tensor] = None
@@ -90,11 +97,10 @@ def _describe_activation(config: Any, dtype: str, block: Optional[list[int]]) ->
 
 
 def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantization:
-    """Of float8 and int8. is_halved: gate rows and up rows of w1 are its halves."""
+    """Of float8 and int8 with scales of tensors, channels and blocks. is_halved: gate rows and up rows of w1 are
+    its halves."""
     dtype, experts, rows = _BYTES[w1.dtype], w1.shape[0], w1.shape[1]
     first, second = config.w1_scale, config.w2_scale
-    if first is None or second is None:
-        raise _refuse("w1_scale", "weights of 8 bits need w1_scale and w2_scale")
     block = list(config.block_shape) if config.block_shape else None
     if block:
         if block != [128, 128] or dtype != "fp8_e4m3":
@@ -127,34 +133,101 @@ def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantizat
     return Quantization(spec, tensors)
 
 
-def _describe_pairs(config: Any, w1: torch.Tensor) -> Quantization:
-    """Of elements of 4 bits: mxfp4, and int4 with groups."""
+def _describe_groups(config: Any, w1: torch.Tensor, pack: int, is_halved: bool) -> Quantization:
+    """Of elements with scales of groups or channels of any type: int4, int8, mxfp4 and nvfp4. pack: elements in a
+    byte of w1."""
     first, second = config.w1_scale, config.w2_scale
-    if first is None or second is None or first.dim() != 3:
-        raise _refuse("w1_scale", "weights of 4 bits need w1_scale and w2_scale, [E, rows, groups]")
+    if first.dim() != 3 or second.dim() != 3:
+        raise _refuse("w1_scale", f"[E, rows, groups] expected, {list(first.shape)} found")
     if config.quant_dtype is not None:
-        raise _refuse("quant_dtype", f"{config.quant_dtype} beside weights of 4 bits is not supported")
+        raise _refuse("quant_dtype", f"{config.quant_dtype} beside weights with scales of groups is not supported")
     if first.dtype not in _SCALES:
         raise _refuse("w1_scale", f"{first.dtype} is not supported")
-    group, kind = 2 * w1.shape[2] // first.shape[2], _SCALES[first.dtype]
-    weight = {"dtype": "int4", "scale": {"group": group}, "scale_dtype": kind}
-    if kind == "e8m0":
-        weight["dtype"] = "fp4_e2m1"
-    as_stored = torch.uint8 if kind == "e8m0" else first.dtype
+    kind, columns = _SCALES[first.dtype], pack * w1.shape[2]
+    is_channel = first.shape[2] == second.shape[2] == 1
+    weight = {
+        "dtype": "int8" if pack == 1 else "fp4_e2m1" if kind in ("e8m0", "e4m3") else "int4",
+        "scale": "channel" if is_channel else {"group": columns // first.shape[2]},
+        "scale_dtype": kind,
+    }
+    as_stored = torch.uint8 if kind in ("e8m0", "e4m3") else first.dtype
     tensors = {
         "experts.w13_scale": first.view(as_stored),
         "experts.w2_scale": second.view(as_stored),
     }
+    if config.w1_zp is not None:
+        weight["zero_point"] = True
+        tensors |= _read_zero_points(config)
+    elif w1.dtype == torch.uint8 and pack == 1:
+        raise _refuse("w1_zp", "weights of 0 to 255 need w1_zp and w2_zp")
+    if kind == "e4m3":
+        weight["global_scale"] = True
+        tensors |= _read_global_scales(config, w1.shape[0], is_halved)
     return Quantization({"weight": weight}, tensors)
 
 
+def _read_zero_points(config: Any) -> dict[str, torch.Tensor]:
+    found = {}
+    for layer_name, name in (("w13", "w1"), ("w2", "w2")):
+        points, scale = getattr(config, f"{name}_zp"), getattr(config, f"{name}_scale")
+        if points is None or points.dtype != torch.uint8 or points.shape != scale.shape:
+            what = "None" if points is None else f"{list(points.shape)} of {points.dtype}"
+            raise _refuse(
+                f"{name}_zp", f"{list(scale.shape)} of torch.uint8 expected, one in a byte, {what} found; each "
+                "engine packs them in its own way"
+            )
+        found[f"experts.{layer_name}_zero_point"] = points.view(torch.int8)
+    return found
+
+
+def _read_global_scales(config: Any, experts: int, is_halved: bool) -> dict[str, torch.Tensor]:
+    found = {}
+    for layer_name, name, columns in (("w13", "g1", 1 + is_halved), ("w2", "g2", 1)):
+        scale = getattr(config, f"{name}_alphas")
+        if scale is None or scale.numel() not in (experts, experts * columns):
+            what = "None" if scale is None else str(list(scale.shape))
+            raise _refuse(f"{name}_alphas", f"[{experts}] or [{experts}, {columns}] expected, {what} found")
+        scale = scale.float().view(experts, -1).expand(experts, columns)
+        found[f"experts.{layer_name}_global_scale"] = scale.contiguous()
+    return found
+
+
+def _describe_weights(
+    config: Any, w1: torch.Tensor, dtype: torch.dtype, pack: int, is_halved: bool
+) -> Quantization:
+    if w1.dtype == dtype:
+        for name in ("quant_dtype", "w1_scale", "w1_zp", "g1_alphas"):
+            if getattr(config, name, None) is not None:
+                raise _refuse(name, f"weights of {w1.dtype} are not quantized")
+        return Quantization(None, {})
+    if config is None:
+        raise InvalidArgument(
+            f"w1: {dtype} expected, as hidden_states has, {w1.dtype} found; convert it, or give a "
+            "quant_config"
+        )
+    if w1.dtype not in (*_BYTES, torch.uint8):
+        raise InvalidArgument(f"w1: {w1.dtype} beside hidden_states of {dtype} is not supported")
+    if config.w1_scale is None or config.w2_scale is None:
+        raise _refuse("w1_scale", f"weights of {w1.dtype} need w1_scale and w2_scale")
+    has_groups = w1.dtype == torch.int8 and config.w1_scale.dim() == 3 and config.w1_scale.shape[2] > 1
+    if w1.dtype == torch.uint8 or (has_groups and not config.block_shape):
+        found = _describe_groups(config, w1, pack, is_halved)
+    else:
+        found = _describe_bytes(config, w1, is_halved)
+    assert found.spec is not None
+    for name, field in (("w1_zp", "zero_point"), ("g1_alphas", "global_scale")):
+        if getattr(config, name, None) is not None and field not in found.spec["weight"]:
+            raise _refuse(name, f"weights of {found.spec['weight']['dtype']} with such scales have none")
+    return found
+
+
 def describe_quantization(
-    config: Any, w1: torch.Tensor, dtype: torch.dtype, is_halved: bool
+    config: Any, w1: torch.Tensor, dtype: torch.dtype, pack: int, is_halved: bool
 ) -> Quantization:
     """What the layer of such weights has in its spec and beside w1 and w2.
 
-    config: a QuantConfig, vLLM's FusedMoEQuantConfig or None. dtype: of hidden states. Raises
-    InvalidArgument for what has no form."""
+    config: a QuantConfig, vLLM's FusedMoEQuantConfig or None. dtype: of hidden states. pack: elements in a byte of
+    w1. is_halved: gate rows and up rows of w1 are its halves. Raises InvalidArgument for what has no form."""
     biases = {}
     if config is not None:
         for name, bias in (("w13", config.w1_bias), ("w2", config.w2_bias)):
@@ -162,23 +235,5 @@ def describe_quantization(
                 biases[f"experts.{name}_bias"] = bias.to(dtype)
         if len(biases) == 1:
             raise _refuse("w1_bias", "w1_bias and w2_bias come together")
-        for name in ("w1_zp", "w2_zp"):
-            if getattr(config, name) is not None:
-                raise _refuse(name, "zero points are packed in other ways by each engine; load them "
-                              "as a checkpoint (docs/formats.md)")
-    if w1.dtype == dtype:
-        if config is not None and (config.quant_dtype is not None or config.w1_scale is not None):
-            raise _refuse("quant_dtype", f"weights of {w1.dtype} are not quantized")
-        found = Quantization(None, {})
-    elif config is None:
-        raise InvalidArgument(
-            f"w1: {dtype} expected, as hidden_states has, {w1.dtype} found; convert it, or give a "
-            "quant_config"
-        )
-    elif w1.dtype in _BYTES:
-        found = _describe_bytes(config, w1, is_halved)
-    elif w1.dtype == torch.uint8:
-        found = _describe_pairs(config, w1)
-    else:
-        raise InvalidArgument(f"w1: {w1.dtype} beside hidden_states of {dtype} is not supported")
+    found = _describe_weights(config, w1, dtype, pack, is_halved)
     return Quantization(found.spec, found.tensors | biases)

@@ -17,8 +17,9 @@ from sglang.srt.layers.moe.utils import MoeRunnerBackend
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
 from .. import InvalidArgument
+from ..functions import packing
 from ..functions.experts import Experts
-from ..functions.quantization import QuantConfig, is_same
+from ..functions.quantization import QuantConfig
 
 _logger = logging.getLogger("moec.sglang")
 #: The runner whose place the core has: the one of most methods, in the layout that layers read.
@@ -64,25 +65,50 @@ def _check_config(config: MoeRunnerConfig) -> None:
 
 def _read_quantization(info: Any) -> Optional[QuantConfig]:
     """Raises InvalidArgument for what has no form."""
-    if not isinstance(info, TritonMoeQuantInfo):
-        raise InvalidArgument(f"quant_info: {type(info).__name__} is not supported")
-    for name in ("use_mxfp8", "use_int8_w8a16", "use_int4_w4a16", "fuse_swiglu_interleaved"):
+    for name in ("use_mxfp8", "fuse_swiglu_interleaved"):
         if getattr(info, name):
             raise InvalidArgument(f"quant_info: {name} is not supported")
+    bits = 4 if info.use_int4_w4a16 else 8 if info.use_int8_w8a16 else None
     is_quantized = info.use_fp8_w8a8 or info.use_int8_w8a8
-    if not is_quantized and info.b13 is None and info.b2 is None:
+    if not is_quantized and bits is None and info.b13 is None and info.b2 is None:
         return None
     dtype = torch.float8_e4m3fn if info.use_fp8_w8a8 else torch.int8
     return QuantConfig(
         quant_dtype=dtype if is_quantized else None,
         per_act_token_quant=info.per_channel_quant,
-        block_shape=info.block_shape,
+        # That of weights alone is [0, group], which the scales say too.
+        block_shape=info.block_shape if bits is None else None,
         w1_scale=info.w13_scale,
         w2_scale=info.w2_scale,
+        w1_zp=None if bits is None else _read_zero_points(info.w13_zp, info.w13_scale, bits),
+        w2_zp=None if bits is None else _read_zero_points(info.w2_zp, info.w2_scale, bits),
         w1_bias=info.b13,
         w2_bias=info.b2,
         a1_scale=info.a13_scale,
         a2_scale=info.a2_scale,
+    )
+
+
+def _read_zero_points(
+    packed: Optional[torch.Tensor], scale: torch.Tensor, bits: int
+) -> Optional[torch.Tensor]:
+    """As a layer takes them: of weights that are bytes it has to be said that 128 is zero."""
+    if packed is not None:
+        return packing.read_zero_points(packed, bits)
+    return None if bits == 4 else torch.full_like(scale, 128, dtype=torch.uint8)
+
+
+def _list_fields(info: Any) -> tuple[Any, ...]:
+    """Raises InvalidArgument for what is of another runner."""
+    if not isinstance(info, TritonMoeQuantInfo):
+        raise InvalidArgument(f"quant_info: {type(info).__name__} is not supported")
+    return tuple(vars(info).values())
+
+
+def _are_same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    return len(first) == len(second) and all(
+        one is other or (not isinstance(one, torch.Tensor) and one == other)
+        for one, other in zip(first, second)
     )
 
 
@@ -94,8 +120,9 @@ class MoecRunnerCore(DispatchMoeRunnerCore):
         super().__init__(config)
         self.fallback: Optional[Callable[..., Any]] = None
         self._experts: Optional[Experts] = None
-        #: What they were made for.
+        #: What they were made for: SGLang says it anew with each call, by the same tensors.
         self._options: tuple[Any, ...] = ()
+        self._info: tuple[Any, ...] = ()
         self._reasons: set[str] = set()
 
     @property
@@ -103,19 +130,15 @@ class MoecRunnerCore(DispatchMoeRunnerCore):
         return _BACKEND
 
     def _find_experts(self, info: Any, config: MoeRunnerConfig) -> Experts:
-        quantization = _read_quantization(info)
         kind, parameters = describe_activation(config)
         on_input = config.apply_router_weight_on_input
         options = (kind, parameters, on_input)
-        if (
-            self._experts is None
-            or options != self._options
-            or not is_same(self._experts.quant_config, quantization)
-        ):
+        fields = _list_fields(info)
+        if self._experts is None or options != self._options or not _are_same(fields, self._info):
             self._experts = Experts(
-                kind, quantization, weight_on_input=on_input, parameters=parameters
+                kind, _read_quantization(info), weight_on_input=on_input, parameters=parameters
             )
-            self._options = options
+            self._options, self._info = options, fields
         return self._experts
 
     def run_from_dispatch(

@@ -20,8 +20,8 @@ _logger = logging.getLogger("moec.vllm")
 
 
 def register() -> None:
-    """Puts moec into vLLM for weights of 16 bits and for fp8, for layers that are made after this. Calls
-    after the first do nothing.
+    """Puts moec into vLLM for weights of 16 bits and for quantized ones (docs/engines.md), for layers that are
+    made after this. Calls after the first do nothing.
 
     Raises ImportError where there is no vLLM, or one of another interface."""
     try:

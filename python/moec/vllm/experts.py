@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 from typing import Any, Optional
 
@@ -27,8 +28,13 @@ from vllm.model_executor.layers.quantization.utils.quant_utils import (
     kFp8Static128BlockSym,
     kFp8StaticChannelSym,
     kFp8StaticTensorSym,
+    kInt4Static,
+    kInt4StaticAsym,
     kInt8DynamicTokenSym,
+    kInt8Static,
     kInt8StaticChannelSym,
+    kMxfp4Static,
+    kNvfp4Static,
 )
 from vllm.platforms import current_platform
 
@@ -36,6 +42,7 @@ from .. import InvalidArgument
 from ..functions.experts import KINDS, Experts, run_batched
 from ..layer_pool import DTYPES
 
+_logger = logging.getLogger("moec.vllm")
 _SCHEMES = (
     (None, None),
     (kFp8Static128BlockSym, kFp8Dynamic128Sym),
@@ -44,6 +51,12 @@ _SCHEMES = (
     (kFp8StaticTensorSym, kFp8StaticTensorSym),
     (kFp8StaticTensorSym, kFp8DynamicTensorSym),
     (kInt8StaticChannelSym, kInt8DynamicTokenSym),
+    (kInt8StaticChannelSym, None),
+    (kInt8Static, None),
+    (kInt4Static, None),
+    (kInt4StaticAsym, None),
+    (kMxfp4Static, None),
+    (kNvfp4Static, None),
 )
 #: What vLLM's kernel of SWIGLUOAI has, whatever a model's config says.
 _SWIGLUOAI_LIMIT = 7.0
@@ -211,6 +224,12 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
         )
 
 
+def _has_own_experts(config: FusedMoEParallelConfig) -> bool:
+    """Whether experts stay what they were loaded as, and are dispatched by vLLM. Those that move between ranks are
+    written to behind a layer that has prepared them."""
+    return not config.use_passthrough_all2all and not config.enable_eplb
+
+
 def _as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
     """Memory of vLLM's for a layer, None where there is none that a layer can use."""
     if not workspace.is_cuda or not workspace.numel() or workspace.data_ptr() % 256:
@@ -230,7 +249,7 @@ class MoecExperts(_MoecExperts):
         return (
             not moe_parallel_config.use_all2all_kernels
             or moe_parallel_config.use_ag_rs_all2all_kernels
-        ) and not moe_parallel_config.use_passthrough_all2all
+        ) and _has_own_experts(moe_parallel_config)
 
     def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
         return TopKWeightAndReduceNoOP()
@@ -267,7 +286,7 @@ class MoecBatchedExperts(_MoecExperts):
 
     @staticmethod
     def _supports_parallel_config(moe_parallel_config: FusedMoEParallelConfig) -> bool:
-        return not moe_parallel_config.use_passthrough_all2all
+        return _has_own_experts(moe_parallel_config)
 
     def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
         return TopKWeightAndReduceDelegate()
@@ -306,3 +325,11 @@ def choose(
         found, moe, weight_key, activation_key, found.activation_format()
     )
     return (found, None) if supported else (None, reason)
+
+
+def tell(kind: str, reason: Optional[str]) -> None:
+    """A line in the log: moec has these experts, or not, for this reason."""
+    if reason is None:
+        _logger.info("moec: %s experts run in moec", kind)
+    else:
+        _logger.warning("moec: %s experts keep vLLM's kernel: %s", kind, reason)

@@ -1,42 +1,39 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The methods of vLLM's layers that hand their experts to moec, and how vLLM is told of them."""
+"""How vLLM is told of moec: the method of layers of 16 bits, and the configs of quantized ones."""
 
 from __future__ import annotations
 
-import logging
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from vllm.model_executor.custom_op import CustomOp, op_registry_oot
 from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig
-from vllm.model_executor.layers.fused_moe.oracle.fp8 import Fp8MoeBackend
 from vllm.model_executor.layers.fused_moe.oracle.unquantized import UnquantizedMoeBackend
 from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import (
     UnquantizedFusedMoEMethod,
 )
 from vllm.model_executor.layers.quantization import register_quantization_config
-from vllm.model_executor.layers.quantization.fp8 import Fp8Config, Fp8MoEMethod
-from vllm.model_executor.layers.quantization.utils.quant_utils import (
-    kFp8Dynamic128Sym,
-    kFp8DynamicTensorSym,
-    kFp8DynamicTokenSym,
-    kFp8Static128BlockSym,
-    kFp8StaticTensorSym,
+from vllm.model_executor.layers.quantization.auto_awq import AutoAWQConfig
+from vllm.model_executor.layers.quantization.auto_gptq import AutoGPTQConfig
+from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors import (
+    CompressedTensorsConfig,
 )
+from vllm.model_executor.layers.quantization.experts_int8 import ExpertsInt8Config
+from vllm.model_executor.layers.quantization.fp8 import Fp8Config
+from vllm.model_executor.layers.quantization.modelopt import (
+    ModelOptFp8Config,
+    ModelOptMixedPrecisionConfig,
+    ModelOptNvFp4Config,
+)
+from vllm.model_executor.layers.quantization.moe_wna16 import MoeWNA16Config
+from vllm.model_executor.layers.quantization.mxfp4 import GptOssMxfp4Config, Mxfp4Config
 
-from .experts import MoecBatchedExperts, choose
+from .experts import MoecBatchedExperts, choose, tell
+from .quantized import hand_over
 
-_logger = logging.getLogger("moec.vllm")
 _METHOD = "UnquantizedFusedMoEMethod"
 _is_registered = False
-
-
-def _tell(kind: str, reason: Optional[str]) -> None:
-    if reason is None:
-        _logger.info("moec: %s experts run in moec", kind)
-    else:
-        _logger.warning("moec: %s experts keep vLLM's kernel: %s", kind, reason)
 
 
 class MoecUnquantizedFusedMoEMethod(UnquantizedFusedMoEMethod):
@@ -46,7 +43,7 @@ class MoecUnquantizedFusedMoEMethod(UnquantizedFusedMoEMethod):
     def __init__(self, moe: FusedMoEConfig) -> None:
         super().__init__(moe)
         chosen, reason = choose(moe, None, None)
-        _tell("16-bit", reason)
+        tell("16-bit", reason)
         if chosen is None:
             return
         self.experts_cls = chosen
@@ -57,33 +54,78 @@ class MoecUnquantizedFusedMoEMethod(UnquantizedFusedMoEMethod):
         )
 
 
-class MoecFp8MoEMethod(Fp8MoEMethod):
-    """Experts of fp8, by blocks of 128 x 128 or by tensor."""
-
-    def __init__(self, quant_config: Fp8Config, layer: torch.nn.Module) -> None:
-        super().__init__(quant_config, layer)
-        chosen, reason = None, f"weights in blocks of {self.moe_block_shape}"
-        if not self.block_quant or list(self.moe_block_shape) == [128, 128]:
-            chosen, reason = choose(self.moe, *self._get_keys())
-        _tell("fp8", reason)
-        if chosen is not None:
-            self.experts_cls, self.fp8_backend = chosen, Fp8MoeBackend.TRITON
-
-    def _get_keys(self) -> tuple[Any, Any]:
-        if self.block_quant:
-            return kFp8Static128BlockSym, kFp8Dynamic128Sym
-        if self.quant_config.activation_scheme == "static":
-            return kFp8StaticTensorSym, kFp8StaticTensorSym
-        dynamic = kFp8DynamicTokenSym if self.per_act_token_quant else kFp8DynamicTensorSym
-        return kFp8StaticTensorSym, dynamic
-
-
-class MoecFp8Config(Fp8Config):
-    """fp8 as vLLM has it, but for the method of experts."""
+class _Config:
+    """Goes ahead of a config of vLLM's, which is all the same but for the methods of experts."""
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> Any:
-        method = super().get_quant_method(layer, prefix)
-        return MoecFp8MoEMethod(self, layer) if type(method) is Fp8MoEMethod else method
+        return hand_over(super().get_quant_method(layer, prefix))
+
+
+# Classes of the module, since vLLM sends configs to other processes.
+
+
+class MoecFp8Config(_Config, Fp8Config):
+    pass
+
+
+class MoecMxfp4Config(_Config, Mxfp4Config):
+    pass
+
+
+class MoecGptOssMxfp4Config(_Config, GptOssMxfp4Config):
+    pass
+
+
+class MoecCompressedTensorsConfig(_Config, CompressedTensorsConfig):
+    pass
+
+
+class MoecAutoGPTQConfig(_Config, AutoGPTQConfig):
+    pass
+
+
+class MoecAutoAWQConfig(_Config, AutoAWQConfig):
+    pass
+
+
+class MoecMoeWNA16Config(_Config, MoeWNA16Config):
+    pass
+
+
+class MoecExpertsInt8Config(_Config, ExpertsInt8Config):
+    pass
+
+
+class MoecModelOptFp8Config(_Config, ModelOptFp8Config):
+    pass
+
+
+class MoecModelOptNvFp4Config(_Config, ModelOptNvFp4Config):
+    pass
+
+
+class MoecModelOptMixedPrecisionConfig(_Config, ModelOptMixedPrecisionConfig):
+    pass
+
+
+#: By vLLM's names of quantizations.
+CONFIGS: dict[str, type[_Config]] = {
+    "fp8": MoecFp8Config,
+    "mxfp4": MoecMxfp4Config,
+    "gpt_oss_mxfp4": MoecGptOssMxfp4Config,
+    "compressed-tensors": MoecCompressedTensorsConfig,
+    "gptq": MoecAutoGPTQConfig,
+    "gptq_marlin": MoecAutoGPTQConfig,
+    "auto_gptq": MoecAutoGPTQConfig,
+    "awq": MoecAutoAWQConfig,
+    "awq_marlin": MoecAutoAWQConfig,
+    "auto_awq": MoecAutoAWQConfig,
+    "moe_wna16": MoecMoeWNA16Config,
+    "experts_int8": MoecExpertsInt8Config,
+    "modelopt": MoecModelOptFp8Config,
+    "modelopt_fp4": MoecModelOptNvFp4Config,
+    "modelopt_mixed": MoecModelOptMixedPrecisionConfig,
+}
 
 
 def register() -> None:
@@ -92,8 +134,9 @@ def register() -> None:
     if _is_registered:
         return
     if _METHOD in op_registry_oot:
-        _tell("16-bit", f"{op_registry_oot[_METHOD].__name__} of another plugin has their place")
+        tell("16-bit", f"{op_registry_oot[_METHOD].__name__} of another plugin has their place")
     else:
         CustomOp.register_oot(name=_METHOD)(MoecUnquantizedFusedMoEMethod)
-    register_quantization_config("fp8")(MoecFp8Config)
+    for name, config in CONFIGS.items():
+        register_quantization_config(name)(config)
     _is_registered = True

@@ -1,0 +1,34 @@
+//===- CompileStep.h - how far a compilation is -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_COMPILER_COMPILESTEP_H
+#define MOEC_COMPILER_COMPILESTEP_H
+
+#include "mlir/IR/Action.h"
+#include "mlir/IR/MLIRContext.h"
+
+namespace moec {
+
+/// A part of a compilation is done, `done` of `all` by now: an action, so that
+/// who registers a handler with the context sees it. Comes from any thread that
+/// compiles.
+class CompileStep : public mlir::tracing::ActionImpl<CompileStep> {
+public:
+  CompileStep(llvm::ArrayRef<mlir::IRUnit> units, size_t done, size_t all)
+      : ActionImpl(units), done(done), all(all) {}
+
+  static constexpr llvm::StringLiteral tag = "compile-step";
+  size_t done, all;
+};
+
+inline void noteStep(mlir::MLIRContext *context, size_t done, size_t all) {
+  context->executeAction<CompileStep>([] {}, /*irUnits=*/{}, done, all);
+}
+
+} // namespace moec
+
+#endif // MOEC_COMPILER_COMPILESTEP_H

@@ -1,0 +1,45 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Layers on arrays of JAX, on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+import moec
+
+jax = pytest.importorskip("jax", reason="JAX is not installed (pip install jax)")
+
+import numpy as np  # noqa: E402
+from small_layer import SPEC, Case  # noqa: E402
+
+
+def as_jax(arrays: dict[str, np.ndarray]) -> dict[str, jax.Array]:
+    return {name: jax.numpy.asarray(each) for name, each in arrays.items()}
+
+
+def test_arrays_go_in_and_out() -> None:
+    case = Case()
+    layer = moec.compile(SPEC, device=jax.devices("cpu")[0])
+    layer.bind(as_jax(case.weights))
+    output = layer(**as_jax(case.arguments))
+    assert isinstance(output, jax.Array)
+    case.verify(np.asarray(output))
+
+
+def test_results_of_jitted_functions_go_in() -> None:
+    case = Case()
+    layer = moec.compile(SPEC, device="cpu").bind(as_jax(case.weights))
+    arguments = as_jax(case.arguments)
+    halved = jax.jit(lambda x: x / 2)(arguments["hidden_states"])
+    doubled = jax.jit(lambda x: x * 2)(halved)
+    output = layer(**arguments | {"hidden_states": doubled})
+    case.verify(np.asarray(output))
+
+
+def test_arrays_are_not_written_to() -> None:
+    case = Case()
+    layer = moec.compile(SPEC, device="cpu").bind(as_jax(case.weights))
+    arguments = as_jax(case.arguments)
+    with pytest.raises(moec.InvalidArgument, match="out: the tensor is read-only"):
+        layer(**arguments, out=jax.numpy.zeros_like(arguments["hidden_states"]))
