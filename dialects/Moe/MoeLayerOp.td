@@ -21,12 +21,14 @@ def Moe_QuantizedTensor : RankedTensorOf<[F8E4M3FN, I8]>;
 def Moe_ProductTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>;
 def Moe_F32Tensor : RankedTensorOf<[F32]>;
 def Moe_I32Tensor : RankedTensorOf<[I32]>;
+/// One number for each row: f32, or a byte that says yes or no.
+def Moe_RowTensor : RankedTensorOf<[F32, I8]>;
 def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>;
 // Scales of weights in fragments are bytes.
 def Moe_AnyScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN, I8]>;
 def Moe_ByteTensor : RankedTensorOf<[I8]>;
 
-def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
+def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments, IsolatedFromAbove]> {
   let summary = "a whole Mixture-of-Experts layer";
   let description = [{
     All formulas of docs/layers.md in one op; the numbers of formulas below are those of that page.
@@ -46,6 +48,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     | `expert_scale` | `R x f32` | 5 |
     | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both, with `select = hash` | 4 |
     | `num_valid_tokens` | `1 x i32` | 6 |
+    | `is_padding` | `T x i8` | 6 |
+    | `physical_ids`, `replica_counts` | `E x M x i32`, `E x i32`; both | 6 |
     | `latent_down`, `latent_up` | `L x H x D`, `H x L x D`; both | 7, 9 |
     | `experts`: `w13` and `w2` | `E x N x L`, `E x L x I`; of type D or quantized | 8 |
     | `w13_bias`, `w2_bias` | `E x N x D`, `E x L x D` | 8 |
@@ -59,6 +63,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     Regions, each of one block that takes f32 values and ends in `moe.yield` of one f32:
 
     - `score(logit)`: the elementwise part of the score (formula 2); empty is the identity.
+    - `key(score, bias)`, or `key(score)` without `selection_bias`: what experts are selected by (formula 3); empty is
+      `score + bias`.
     - `weight(score)`: the elementwise weight of a selected score (formula 5); empty is the identity.
     - `activation(gate, up)` or `activation(x)`: formula 8. One argument means a layer without gate.
 
@@ -100,6 +106,11 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     - `mesh`: the ranks that run the layer (docs/parallel.md), one if absent. Weights are those of one rank, tokens its
       own. Where the mesh has `num_experts`, `local_ids` (`num_experts x i32`) has the place of each expert among the
       rank's weights, -1 for those of other ranks.
+    - `physical_ids` and `replica_counts`: the weights are those of physical experts, and E logical ones, which the router
+      and all ids speak of, have up to M replicas among them (formula 6).
+    - `record` and `load` are results beside the output: ids and weights that the router chose, `T x k` each, and the
+      `expert_offsets`, one more than there are experts in `w13`: expert e was chosen by `expert_offsets[e + 1] -
+      expert_offsets[e]` slots.
     - `max_tokens` (default 16384): T of a run is 0 to `max_tokens`; `max_tokens * k` fits 31 bits.
 
     Edge cases: T = 0 gives an empty result. An expert without tokens costs nothing. Ids of -1 or out
@@ -162,6 +173,9 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     Optional<Moe_DataTensor>:$latent_up,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
     Optional<Moe_I32Tensor>:$local_ids,
+    Optional<Moe_ByteTensor>:$is_padding,
+    Optional<Moe_I32Tensor>:$physical_ids,
+    Optional<Moe_I32Tensor>:$replica_counts,
     OptionalAttr<Moe_RoutingAttr>:$routing,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
     OptionalAttr<Moe_QuantAttr>:$weight_quant,
@@ -175,9 +189,10 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     DefaultValuedAttr<I64Attr, "0">:$num_zero_experts,
     UnitAttr:$weight_on_input,
     DefaultValuedAttr<I64Attr, "16384">:$max_tokens);
-  let results = (outs Moe_DataTensor:$output);
+  let results = (outs Moe_DataTensor:$output, Optional<Moe_I32Tensor>:$recorded_ids,
+                      Optional<Moe_F32Tensor>:$recorded_weights, Optional<Moe_I32Tensor>:$expert_offsets);
   let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$activation,
-                       AnyRegion:$shared_activation);
+                       AnyRegion:$shared_activation, AnyRegion:$key);
   let assemblyFormat = [{
     $hidden `:` type($hidden)
     oilist(
@@ -192,6 +207,9 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
       | `hash_table` `(` $hash_table `:` type($hash_table) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `local_ids` `(` $local_ids `:` type($local_ids) `)`
+      | `is_padding` `(` $is_padding `:` type($is_padding) `)`
+      | `physical_ids` `(` $physical_ids `:` type($physical_ids) `)`
+      | `replica_counts` `(` $replica_counts `:` type($replica_counts) `)`
       | `latent_down` `(` $latent_down `:` type($latent_down) `)`
       | `latent_up` `(` $latent_up `:` type($latent_up) `)`
       | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`
@@ -218,18 +236,22 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, IsolatedFromA
     )
     `experts` `(` $w13 `,` $w2 `:` type($w13) `,` type($w2) `)`
     (`score` custom<ScalarRegion>($score)^)?
+    (`key` custom<ScalarRegion>($key)^)?
     (`weight` custom<ScalarRegion>($weight)^)?
     `activation` custom<ScalarRegion>($activation)
     (`shared_activation` custom<ScalarRegion>($shared_activation)^)?
-    attr-dict `->` type($output)
+    attr-dict `->` type($output) (`record` `(` type($recorded_ids)^ `,` type($recorded_weights) `)`)?
+    (`load` `(` type($expert_offsets)^ `)`)?
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     /// Number of experts whose weights are here.
     int64_t getNumLocalExperts();
-    /// Number of experts of the whole layer without zero experts (E).
+    /// Number of experts of the whole layer without zero experts (E), replicas of one as one.
     int64_t getNumExperts();
+    /// The same where each replica is one: those that the weights of all ranks are of.
+    int64_t getNumPhysicalExperts();
     /// Rows of the router: E + Z.
     int64_t getNumRouted();
     int64_t getTopK();

@@ -25,18 +25,21 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
     | `selection_bias`, `expert_scale` | `R x f32` |
     | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both, with `select = hash` |
     | `num_valid_tokens` | `1 x i32` |
+    | `is_padding` | `T x i8` |
     | `ids`, `weights` | `T x k x i32`, `T x k x f32` |
 
-    `score(logit)` and `weight(score)` are scalar regions; empty is the identity. Per token:
+    `score(logit)`, `key(v, selection_bias)` (`key(v)` without the bias) and `weight(score)` are scalar regions; empty is
+    the identity, of `key` the sum of both. Per token:
 
     1. `v = score(logits)`, with `softmax = all` then softmaxed over all R.
-    2. `c = v + selection_bias`, f32; `nonfinite` says what becomes of values that are not finite.
+    2. `c = key(v, selection_bias)`, f32; `nonfinite` says what becomes of values that are not finite.
     3. `ids`: the k experts that `select` takes by c, in descending order of c, ties to the lowest id.
     4. `w = weight(v[ids])`, with `softmax = selected` then softmaxed over the k; with `renormalize`
        divided by `sum(w) + renormalize_epsilon` (by 1 where that is 0 or not finite); times
        `expert_scale[ids]`, times `scale`. All f32.
 
-    Edge cases: rows from `num_valid_tokens` on get ids -1 and weights 0. With `nonfinite = neg_inf`, a
+    Edge cases: rows from `num_valid_tokens` on, and those whose `is_padding` is not 0, get ids -1 and weights 0. With
+    `nonfinite = neg_inf`, a
     row without any finite key gets the ids `0 .. k - 1` and the weights `1 / k`, final. With `select =
     hash`, ids are rows of the table and nothing is selected; a row of `input_ids` outside the table
     gives -1, and ids out of range get weight 0. With `sparsemixer` the regions are empty: it defines
@@ -58,9 +61,10 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
     Optional<Moe_I32Tensor>:$input_ids,
     Optional<Moe_I32Tensor>:$hash_table,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
+    Optional<Moe_ByteTensor>:$is_padding,
     Moe_RoutingAttr:$routing);
   let results = (outs Moe_I32Tensor:$ids, Moe_F32Tensor:$weights);
-  let regions = (region AnyRegion:$score, AnyRegion:$weight);
+  let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$key);
   let assemblyFormat = [{
     $logits `:` type($logits)
     oilist(
@@ -69,8 +73,10 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
       | `input_ids` `(` $input_ids `:` type($input_ids) `)`
       | `hash_table` `(` $hash_table `:` type($hash_table) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `is_padding` `(` $is_padding `:` type($is_padding) `)`
     )
     $routing (`score` custom<ScalarRegion>($score)^)?
+    (`key` custom<ScalarRegion>($key)^)?
     (`weight` custom<ScalarRegion>($weight)^)?
     attr-dict `->` type($ids) `,` type($weights)
   }];
@@ -148,7 +154,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     | `offsets` | `(G + 1) x i32` | absent |
     | `source` | `M x i32`, optional | absent |
     | `num_valid_tokens` | absent | `1 x i32`, optional |
-    | `rows`, any number | `M x 1 x f32` | `T x 1 x f32` |
+    | `rows`, any number | `M x 1 x f32`, or `M x i8`: 1 where a byte is not 0 | `T x 1 x f32`, or `T x i8` |
     | `columns`, any number | `G x N` | `N` |
     | `elementwise`, any number | `M x C` | `T x C` |
     | `result` | `M x C` | `T x C` |
@@ -204,7 +210,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Optional<Moe_I32Tensor>:$offsets,
     Optional<Moe_I32Tensor>:$source,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
-    Variadic<Moe_F32Tensor>:$row_operands,
+    Variadic<Moe_RowTensor>:$row_operands,
     Variadic<Moe_DataTensor>:$column_operands,
     Variadic<Moe_DataTensor>:$elementwise_operands,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
@@ -331,12 +337,18 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
   let description = [{
     `result[t, j] = table[ids[t, j]]`; -1 if that id is not one of the table, or if row t does not count. Without
     `table` ids that count stay. Where `num_valid_tokens` has D elements, rows are D runs of `T / D`, of which the
-    first `num_valid_tokens[d]` of run d count; all rows count without it.
+    first `num_valid_tokens[d]` of run d count; all rows count without it. A row whose `is_padding` is not 0 does not.
+
+    With `replica_counts` an expert e has `n = replica_counts[e]` places, of which token t takes one:
+    `result[t, j] = table[e, h mod n]` with `h = t * 2654435769 mod 2^32`, t counted from the first row. Where n is not
+    1 to M the result is -1.
 
     | operand, result | type | |
     |---|---|---|
     | `ids`, `result` | `T x k x i32` | |
-    | `table` | `E x i32` | of each expert the place of its weights here, -1 if they are elsewhere; optional |
+    | `table` | `E x i32`, with counts `E x M x i32` | of each expert the place of its weights here, or its places, -1 if they are elsewhere; optional |
+    | `replica_counts` | `E x i32` | places of each expert; optional, with a `table` |
+    | `is_padding` | `T x i8` | optional |
     | `num_valid_tokens` | `D x i32` | optional; D divides T |
 
     ```mlir
@@ -344,11 +356,14 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
     ```
   }];
   let arguments = (ins Moe_I32Tensor:$ids, Optional<Moe_I32Tensor>:$table,
-                       Optional<Moe_I32Tensor>:$num_valid_tokens);
+                       Optional<Moe_I32Tensor>:$replica_counts,
+                       Optional<Moe_I32Tensor>:$num_valid_tokens, Optional<Moe_ByteTensor>:$is_padding);
   let results = (outs Moe_I32Tensor:$result);
   let assemblyFormat = [{
     $ids `:` type($ids) (`table` `(` $table^ `:` type($table) `)`)?
-    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)? attr-dict `->` type($result)
+    (`replica_counts` `(` $replica_counts^ `:` type($replica_counts) `)`)?
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
+    (`is_padding` `(` $is_padding^ `:` type($is_padding) `)`)? attr-dict `->` type($result)
   }];
   let hasVerifier = 1;
 }
@@ -392,7 +407,8 @@ def Moe_TensorScaleOp : Moe_Op<"tensor_scale", [Pure, AttrSizedOperandSegments, 
     `tensor_scale`.
 
     With `offsets`, rows are positions, at most `tokens * top_k`, of which those below the last offset count; with
-    `num_valid_tokens` rows are tokens, of which the first so many count; without both all rows, tokens, do. With
+    `num_valid_tokens` rows are tokens, of which the first so many count; without both all rows, tokens, do. A token
+    whose `is_padding` is not 0 does not count. With
     no row that counts the scale is 1e-10 / 448.
 
     | operand, result | type |
@@ -400,6 +416,7 @@ def Moe_TensorScaleOp : Moe_Op<"tensor_scale", [Pure, AttrSizedOperandSegments, 
     | `input` | `? x W` |
     | `offsets` | `(G + 1) x i32`, together with the attribute `top_k` |
     | `num_valid_tokens` | `1 x i32`, without `offsets` |
+    | `is_padding` | `T x i8`, without `offsets` |
     | `scale` | `1 x f32` |
 
     ```mlir
@@ -411,6 +428,7 @@ def Moe_TensorScaleOp : Moe_Op<"tensor_scale", [Pure, AttrSizedOperandSegments, 
     Moe_DataTensor:$input,
     Optional<Moe_I32Tensor>:$offsets,
     Optional<Moe_I32Tensor>:$num_valid_tokens,
+    Optional<Moe_ByteTensor>:$is_padding,
     OptionalAttr<I64Attr>:$top_k,
     Moe_QuantAttr:$quant);
   let results = (outs Moe_F32Tensor:$scale);
@@ -419,6 +437,7 @@ def Moe_TensorScaleOp : Moe_Op<"tensor_scale", [Pure, AttrSizedOperandSegments, 
     oilist(
         `offsets` `(` $offsets `:` type($offsets) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `is_padding` `(` $is_padding `:` type($is_padding) `)`
     )
     attr-dict `:` type($input) `->` type($scale)
   }];

@@ -141,7 +141,7 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
   let summary = "logits to expert ids and weights";
   let description = [{
     The formulas of `moe.route`, on memrefs of the same shapes and element types, for `tokens`
-    rows of `logits`. Rows from `num_valid_tokens` on get ids -1 and weights 0. The order (key descending,
+    rows of `logits`. Rows from `num_valid_tokens` on, and padding, get ids -1 and weights 0. The order (key descending,
     index ascending) is total, so the result does not depend on the schedule.
 
     ```mlir
@@ -153,10 +153,10 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
   let arguments = (ins
     I64:$tokens,
     Tile_F32In:$logits, Tile_OptF32In:$selection_bias, Tile_OptF32In:$expert_scale,
-    Tile_OptI32In:$input_ids, Tile_OptI32In:$hash_table, Tile_OptI32In:$num_valid_tokens,
+    Tile_OptI32In:$input_ids, Tile_OptI32In:$hash_table, Tile_OptI32In:$num_valid_tokens, Tile_OptI8In:$is_padding,
     Tile_I32Out:$ids, Tile_F32Out:$weights,
     Moe_RoutingAttr:$routing, OptionalAttr<Tile_ConfigAttr>:$config);
-  let regions = (region AnyRegion:$score, AnyRegion:$weight);
+  let regions = (region AnyRegion:$score, AnyRegion:$weight, AnyRegion:$key);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `logits` `(` $logits `:` type($logits) `)`
     oilist(
@@ -165,9 +165,11 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
       | `input_ids` `(` $input_ids `:` type($input_ids) `)`
       | `hash_table` `(` $hash_table `:` type($hash_table) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `is_padding` `(` $is_padding `:` type($is_padding) `)`
     )
     `outs` `(` $ids `,` $weights `:` type($ids) `,` type($weights) `)`
     $routing (`score` custom<ScalarRegion>($score)^)?
+    (`key` custom<ScalarRegion>($key)^)?
     (`weight` custom<ScalarRegion>($weight)^)? attr-dict
   }];
   let hasVerifier = 1;
@@ -288,7 +290,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$ids,
     Tile_OptI32In:$num_valid_tokens, Tile_OptI32InOut:$signals, Tile_OptI32In:$awaits,
     Tile_OptI32InOut:$tickets,
-    Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
+    Arg<Variadic<MemRefOf<[F32, I8]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
     Tile_ProductOut:$result, Tile_OptF32Out:$result_scale,
@@ -377,11 +379,13 @@ def Tile_PlaceIdsOp : Tile_Phase<"place_ids", [AttrSizedOperandSegments]> {
         outs(%local : memref<?x8xi32>)
     ```
   }];
-  let arguments = (ins I64:$tokens, Tile_I32In:$ids, Tile_OptI32In:$table, Tile_OptI32In:$num_valid_tokens,
-                       Tile_I32Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
+  let arguments = (ins I64:$tokens, Tile_I32In:$ids, Tile_OptI32In:$table, Tile_OptI32In:$replica_counts,
+                       Tile_OptI32In:$num_valid_tokens, Tile_OptI8In:$is_padding, Tile_I32Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $ids `:` type($ids) `)` (`table` `(` $table^ `:` type($table) `)`)?
+    (`replica_counts` `(` $replica_counts^ `:` type($replica_counts) `)`)?
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
+    (`is_padding` `(` $is_padding^ `:` type($is_padding) `)`)?
     `outs` `(` $result `:` type($result) `)` attr-dict
   }];
   let hasVerifier = 1;
@@ -431,7 +435,7 @@ def Tile_TensorScaleOp : Tile_Phase<"tensor_scale", [AttrSizedOperandSegments]> 
   }];
   let arguments = (ins
     I64:$tokens, Tile_In:$input, Tile_OptI32In:$offsets, Tile_OptI32In:$num_valid_tokens,
-    Tile_F32Out:$scale,
+    Tile_OptI8In:$is_padding, Tile_F32Out:$scale,
     OptionalAttr<I64Attr>:$top_k, Moe_QuantAttr:$quant,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
@@ -439,6 +443,7 @@ def Tile_TensorScaleOp : Tile_Phase<"tensor_scale", [AttrSizedOperandSegments]> 
     oilist(
         `offsets` `(` $offsets `:` type($offsets) `)`
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
+      | `is_padding` `(` $is_padding `:` type($is_padding) `)`
     )
     `outs` `(` $scale `:` type($scale) `)` attr-dict
   }];

@@ -13,7 +13,6 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
-#include <numeric>
 #include <set>
 
 using namespace moec;
@@ -358,8 +357,10 @@ LayerRequest moec::makeRequest(const LayerSpec &spec) {
   if (spec.placement && spec.placement->localExperts) {
     request.expertIds = *spec.placement->localExperts;
   } else {
-    request.expertIds.resize(size_t(spec.numExperts));
-    std::iota(request.expertIds.begin(), request.expertIds.end(), 0);
+    // Replicas that are more than one of each expert go around.
+    request.expertIds.resize(size_t(spec.getNumLocalExperts()));
+    for (auto [place, id] : llvm::enumerate(request.expertIds))
+      id = int64_t(place) % spec.numExperts;
   }
   return request;
 }

@@ -301,8 +301,19 @@ FloatAttr LayerBuilder::getSharedScale() {
 
 moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
   Quants quants = getQuants();
+  ArrayRef<Type> results = func.getResultTypes();
+  auto takeResult = [&](bool isThere) {
+    if (!isThere)
+      return Type();
+    Type type = results.front();
+    results = results.drop_front();
+    return type;
+  };
+  Type output = takeResult(true), ids = takeResult(spec.recordIds),
+       weights = takeResult(spec.recordIds),
+       offsets = takeResult(spec.recordLoad);
   return moe::LayerOp::create(
-      builder, loc, func.getResultTypes().front(),
+      builder, loc, output, ids, weights, offsets,
       /*hidden=*/get("hidden_states"), /*gate_weight=*/get("gate.weight"),
       /*gate_bias=*/get("gate.bias"), /*router_logits=*/get("router_logits"),
       /*topk_ids=*/get("topk_ids"), /*topk_weights=*/get("topk_weights"),
@@ -332,7 +343,10 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*shared_gate=*/get("shared_experts.gate"),
       /*latent_down=*/get("latent.down"), /*latent_up=*/get("latent.up"),
       /*num_valid_tokens=*/get("num_valid_tokens"),
-      /*local_ids=*/get("placement.local_ids"), getRouting(), getLayout(),
+      /*local_ids=*/get("placement.local_ids"),
+      /*is_padding=*/get("is_padding"),
+      /*physical_ids=*/get("replicas.physical_ids"),
+      /*replica_counts=*/get("replicas.counts"), getRouting(), getLayout(),
       quants.weight, quants.activation, quants.byProduct,
       /*format=*/moe::ActivationFormatAttr(), getMesh(), getPlacement(),
       getActivationParams(builder.getContext(), spec), getSharedScale(),
@@ -355,7 +369,7 @@ OwningOpRef<ModuleOp> LayerBuilder::build() {
   if (spec.sharedExperts && spec.sharedExperts->activation)
     buildActivationRegion(layer.getSharedActivation(),
                           *spec.sharedExperts->activation, kSharedPrefix);
-  func::ReturnOp::create(builder, loc, layer.getOutput());
+  func::ReturnOp::create(builder, loc, layer.getResults());
   if (failed(verify(*module)))
     return nullptr;
   return module;

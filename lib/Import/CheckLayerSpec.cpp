@@ -40,6 +40,9 @@ public:
     checkPlacement();
     if (spec.parallel)
       checkParallel();
+    checkRecord();
+    if (spec.replicas)
+      checkReplicas();
   }
 
 private:
@@ -81,6 +84,8 @@ private:
   bool checkExpertIds(StringRef field, ArrayRef<int64_t> ids,
                       SmallBitVector &seen);
   void checkParallel();
+  void checkRecord();
+  void checkReplicas();
   void checkExpertLists();
   /// Whether ranks have equal parts of a size, in whole scales.
   void checkShare(StringRef field, int64_t size, int64_t ranks,
@@ -368,6 +373,38 @@ void Checker::checkParallel() {
     checkShare("shared_experts.intermediate_size",
                spec.sharedExperts->intermediateSize, parallel.tp,
                {"shared_experts.w13", "shared_experts.w2"});
+}
+
+void Checker::checkRecord() {
+  require(!spec.recordIds || spec.entry != Entry::Ids, "record_ids",
+          "'record_ids' has no meaning with entry \"ids\", whose caller has "
+          "the ids and weights; remove it");
+}
+
+void Checker::checkReplicas() {
+  int64_t physical = spec.replicas->numPhysicalExperts;
+  StringRef field = "replicas.num_physical_experts";
+  require(physical >= spec.numExperts, field,
+          showValue(field, physical) + ", but each of the " +
+              Twine(spec.numExperts) + " experts (" + show("num_experts") +
+              ") is there once at least");
+  field = "replicas.max_replicas";
+  int64_t most = physical - spec.numExperts + 1;
+  require(physical < spec.numExperts || spec.replicas->maxReplicas <= most,
+          field,
+          showValue(field, spec.replicas->maxReplicas) +
+              ", but with one of each other expert there is room for " +
+              Twine(most));
+  require(spec.numZeroExperts == 0, "num_zero_experts",
+          show("num_zero_experts") +
+              " have no weights to be replicated; drop 'replicas'");
+  require(!spec.placement || !spec.placement->localExperts,
+          "placement.local_experts",
+          "'placement.local_experts' are of one rank by itself, which has all "
+          "replicas; drop it, or 'replicas'");
+  require(!spec.parallel, "parallel",
+          "'parallel' and 'replicas' do not go together yet: each rank would "
+          "have a part of the physical experts; drop one of them");
 }
 
 } // namespace

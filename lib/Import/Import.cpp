@@ -51,6 +51,7 @@ void overrideEntry(ImportContext &context, Entry entry, LayerSpec &spec) {
     RoutingSpec routed;
     routed.weightOnInput = spec.routing.weightOnInput;
     spec.routing = routed;
+    spec.recordIds = false;
   }
 }
 

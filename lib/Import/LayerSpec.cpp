@@ -165,6 +165,8 @@ bool LayerSpec::isGated() const { return moec::isGated(activation.kind); }
 int64_t LayerSpec::getNumLocalExperts() const {
   if (placement && placement->localExperts)
     return placement->localExperts->size();
+  if (replicas)
+    return replicas->numPhysicalExperts;
   if (!parallel || !parallel->hasWholeExperts())
     return numExperts;
   if (parallel->placement == ExpertPlacement::Listed)

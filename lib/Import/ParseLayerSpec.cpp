@@ -193,6 +193,15 @@ ParallelSpec readParallel(FieldReader &reader) {
   return spec;
 }
 
+ReplicasSpec readReplicas(FieldReader &reader) {
+  ReplicasSpec spec;
+  spec.numPhysicalExperts =
+      reader.getInteger("num_physical_experts", 1, limits::kMaxExperts);
+  spec.maxReplicas = reader.getInteger("max_replicas", 1, limits::kMaxReplicas);
+  reader.refuseUnknown();
+  return spec;
+}
+
 PlacementSpec readPlacement(FieldReader &reader) {
   PlacementSpec spec;
   if (reader.getInteger("num_ranks", 1, limits::kMaxExperts, 1) != 1)
@@ -242,6 +251,9 @@ LayerSpec readLayer(FieldReader &reader) {
   spec.maxTokens =
       reader.getInteger("max_tokens", 1, limits::kMaxTokens, spec.maxTokens);
   spec.numValidTokens = reader.getBoolean("num_valid_tokens", false);
+  spec.paddingMask = reader.getBoolean("padding_mask", false);
+  spec.recordIds = reader.getBoolean("record_ids", false);
+  spec.recordLoad = reader.getBoolean("record_load", false);
   spec.numZeroExperts =
       reader.getInteger("num_zero_experts", 0, limits::kMaxExperts, 0);
   if (reader.has("latent_size"))
@@ -263,8 +275,12 @@ LayerSpec readLayer(FieldReader &reader) {
     spec.sharedExperts = readSharedExperts(*shared, spec.quantization);
   if (auto placement = enter(reader, "placement"))
     spec.placement = readPlacement(*placement);
-  if (auto parallel = enter(reader, "parallel"))
+  if (auto parallel = enter(reader, "parallel")) {
+    reader.setOrigin("parallel", "", parallel->getObjectValue());
     spec.parallel = readParallel(*parallel);
+  }
+  if (auto replicas = enter(reader, "replicas"))
+    spec.replicas = readReplicas(*replicas);
   reader.refuseUnknown();
   return spec;
 }

@@ -126,8 +126,12 @@ public:
     addLatent();
     if (spec.parallel && spec.parallel->hasWholeExperts())
       add("placement.local_ids", {spec.numExperts}, TensorType::I32);
-    add("output", {kTokenDimension, spec.hiddenSize}, layerType,
-        TensorRole::Output);
+    if (spec.replicas) {
+      add("replicas.physical_ids",
+          {spec.numExperts, spec.replicas->maxReplicas}, TensorType::I32);
+      add("replicas.counts", {spec.numExperts}, TensorType::I32);
+    }
+    addOutputs();
     return std::move(tensors);
   }
 
@@ -198,6 +202,8 @@ private:
     }
     if (spec.numValidTokens)
       add("num_valid_tokens", {1}, TensorType::I32, input);
+    if (spec.paddingMask)
+      add("is_padding", {tokens}, TensorType::I8, input);
     if (usesHash())
       add("input_ids", {tokens}, TensorType::I32, input);
   }
@@ -250,6 +256,19 @@ private:
       return;
     addMatrix("latent.down", {*spec.latentSize, spec.hiddenSize}, layerType);
     addMatrix("latent.up", {spec.hiddenSize, *spec.latentSize}, layerType);
+  }
+
+  void addOutputs() {
+    constexpr TensorRole output = TensorRole::Output;
+    constexpr int64_t tokens = kTokenDimension;
+    add("output", {tokens, spec.hiddenSize}, layerType, output);
+    if (spec.recordIds) {
+      add("topk_ids", {tokens, spec.topK}, TensorType::I32, output);
+      add("topk_weights", {tokens, spec.topK}, TensorType::F32, output);
+    }
+    if (spec.recordLoad)
+      add("expert_offsets", {spec.getNumLocalExperts() + 1}, TensorType::I32,
+          output);
   }
 
   bool hasHalves() const {

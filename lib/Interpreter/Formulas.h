@@ -34,11 +34,14 @@ struct GroupRows {
 struct RouteArguments {
   int64_t tokens = 0;
   TensorRef logits;
-  OptionalRef selectionBias, expertScale, inputIds, hashTable, numValidTokens;
+  OptionalRef selectionBias, expertScale, inputIds, hashTable, numValidTokens,
+      isPadding;
   TensorRef ids, weights;
 };
+/// `key` is null where keys are sums of values and biases.
 moert::Status route(const RouteArguments &arguments, moe::RoutingAttr routing,
-                    RegionEvaluator &score, RegionEvaluator &weight);
+                    RegionEvaluator &score, RegionEvaluator *key,
+                    RegionEvaluator &weight);
 
 /// moe.permute and tile.rank.
 struct PermuteArguments {
@@ -110,7 +113,7 @@ moert::Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body);
 struct PlaceIdsArguments {
   int64_t tokens = 0;
   TensorRef ids;
-  OptionalRef table, numValidTokens;
+  OptionalRef table, replicaCounts, numValidTokens, isPadding;
   TensorRef result;
 };
 moert::Status placeIds(const PlaceIdsArguments &arguments);
@@ -126,7 +129,7 @@ struct QuantizedRows {
 
 /// moe.tensor_scale and tile.tensor_scale.
 struct TensorScaleArguments : QuantizedRows {
-  OptionalRef numValidTokens;
+  OptionalRef numValidTokens, isPadding;
   TensorRef scale;
 };
 moert::Status tensorScale(const TensorScaleArguments &arguments);
@@ -157,6 +160,9 @@ struct UnpermuteArguments {
   TensorRef result;
 };
 moert::Status unpermute(const UnpermuteArguments &arguments);
+
+/// Whether a token is padding, as an optional mask says.
+bool isPaddingRow(const OptionalRef &isPadding, int64_t token);
 
 /// The token count that an optional `num_valid_tokens` leaves, 0 to `tokens`.
 int64_t validTokens(const OptionalRef &numValidTokens, int64_t tokens);

@@ -69,6 +69,9 @@ Status Machine::runRoute(OpT op, int64_t count, Value ids, Value weights) {
   Result<RegionEvaluator> weight = RegionEvaluator::compile(op.getWeight());
   if (!weight)
     return weight.status().withContext("region weight");
+  Result<RegionEvaluator> key = RegionEvaluator::compile(op.getKey());
+  if (!key)
+    return key.status().withContext("region key");
   RouteArguments arguments;
   arguments.tokens = count;
   arguments.logits = at(op.getLogits());
@@ -77,9 +80,11 @@ Status Machine::runRoute(OpT op, int64_t count, Value ids, Value weights) {
   arguments.inputIds = maybe(op.getInputIds());
   arguments.hashTable = maybe(op.getHashTable());
   arguments.numValidTokens = maybe(op.getNumValidTokens());
+  arguments.isPadding = maybe(op.getIsPadding());
   arguments.ids = at(ids);
   arguments.weights = at(weights);
-  return route(arguments, op.getRouting(), *score, *weight);
+  return route(arguments, op.getRouting(), *score,
+               op.getKey().empty() ? nullptr : &*key, *weight);
 }
 
 template <typename OpT>
@@ -159,7 +164,9 @@ Status Machine::runPlaceIds(OpT op, int64_t count, Value result) {
   arguments.tokens = count;
   arguments.ids = at(op.getIds());
   arguments.table = maybe(op.getTable());
+  arguments.replicaCounts = maybe(op.getReplicaCounts());
   arguments.numValidTokens = maybe(op.getNumValidTokens());
+  arguments.isPadding = maybe(op.getIsPadding());
   arguments.result = at(result);
   return placeIds(arguments);
 }
@@ -178,6 +185,7 @@ Status Machine::runQuantize(OpT op, int64_t rows) {
   arguments.quant = op.getQuant();
   if constexpr (findsScale) {
     arguments.numValidTokens = maybe(op.getNumValidTokens());
+    arguments.isPadding = maybe(op.getIsPadding());
     arguments.scale = at(op.getScale());
     return tensorScale(arguments);
   } else {

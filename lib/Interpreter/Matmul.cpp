@@ -302,8 +302,11 @@ void Matmul::epilogueArguments(int64_t group, int64_t column,
                                int64_t position) {
   int64_t pieces = arguments.layout ? 2 : 1;
   values.resize(pieces);
-  for (const TensorRef &operand : arguments.rowOperands)
-    values.push_back(loadAt(operand, position));
+  for (const TensorRef &operand : arguments.rowOperands) {
+    float value = loadAt(operand, position);
+    // Bytes say yes or no.
+    values.push_back(operand.dtype == DType::I8 ? float(value != 0) : value);
+  }
   for (const TensorRef &operand : arguments.columnOperands)
     for (int64_t which = 0; which < pieces; ++which)
       values.push_back(

@@ -15,6 +15,10 @@ using namespace moert;
 
 namespace moec::interpreter {
 
+bool isPaddingRow(const OptionalRef &isPadding, int64_t token) {
+  return isPadding && isPadding->as<int8_t>()[token] != 0;
+}
+
 int64_t validTokens(const OptionalRef &numValidTokens, int64_t tokens) {
   if (!numValidTokens)
     return tokens;
@@ -175,12 +179,32 @@ Status gatherRows(const GatherRowsArguments &arguments) {
   return Status::ok();
 }
 
+/// The place of an expert, or that of its replicas which the token takes.
+static int64_t findPlace(const PlaceIdsArguments &arguments, int64_t token,
+                         int64_t id) {
+  const TensorRef &table = *arguments.table;
+  if (id < 0 || id >= table.shape[0])
+    return -1;
+  if (!arguments.replicaCounts)
+    return table.as<int32_t>()[id];
+  int64_t most = table.shape[1];
+  int64_t count = arguments.replicaCounts->as<int32_t>()[id];
+  if (count < 1 || count > most)
+    return -1;
+  uint32_t hash = static_cast<uint32_t>(token) * 2654435769U;
+  return table.as<int32_t>()[id * most + hash % count];
+}
+
 Status placeIds(const PlaceIdsArguments &arguments) {
   int64_t tokens = arguments.tokens;
   for (auto [name, tensor] :
        {std::pair<const char *, TensorRef>("ids", arguments.ids),
         {"result", arguments.result}})
     if (Status status = checkRows(name, tensor, tokens); !status)
+      return status;
+  if (arguments.isPadding)
+    if (Status status = checkRows("is_padding", *arguments.isPadding, tokens);
+        !status)
       return status;
   int64_t topK = arguments.ids.shape[1];
   int64_t runs =
@@ -193,9 +217,9 @@ Status placeIds(const PlaceIdsArguments &arguments) {
     int64_t token = slot / topK, length = tokens / runs;
     int64_t id = arguments.ids.as<int32_t>()[slot];
     if (arguments.table)
-      id = id >= 0 && id < arguments.table->shape[0]
-               ? arguments.table->as<int32_t>()[id]
-               : -1;
+      id = findPlace(arguments, token, id);
+    if (isPaddingRow(arguments.isPadding, token))
+      id = -1;
     if (arguments.numValidTokens &&
         token % length >=
             arguments.numValidTokens->as<int32_t>()[token / length])

@@ -64,10 +64,16 @@ Status tensorScale(const TensorScaleArguments &arguments) {
     return status;
   if (Status status = checkRows("input", arguments.input, rows); !status)
     return status;
+  if (arguments.isPadding)
+    if (Status status = checkRows("is_padding", *arguments.isPadding, rows);
+        !status)
+      return status;
   int64_t width = arguments.input.rowSize();
   std::vector<float> row(width);
   float largest = moe::getMinMagnitude(arguments.quant);
   for (int64_t r = 0; r < rows; ++r) {
+    if (isPaddingRow(arguments.isPadding, r))
+      continue;
     load(arguments.input, r * width, MutableArrayRef<float>(row));
     for (float value : row)
       if (std::isfinite(value))

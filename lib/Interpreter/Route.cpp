@@ -28,11 +28,11 @@ constexpr double kSparseMixerEpsilon = 0.01;
 class Router {
 public:
   Router(const RouteArguments &arguments, moe::RoutingAttr routing,
-         RegionEvaluator &score, RegionEvaluator &weight)
-      : arguments(arguments), routing(routing), score(score), weight(weight),
-        numRoutes(arguments.logits.shape[1]), topK(routing.getTopK()),
-        values(numRoutes), keys(numRoutes), bad(numRoutes), out(numRoutes),
-        weights(topK) {}
+         RegionEvaluator &score, RegionEvaluator *key, RegionEvaluator &weight)
+      : arguments(arguments), routing(routing), score(score), key(key),
+        weight(weight), numRoutes(arguments.logits.shape[1]),
+        topK(routing.getTopK()), values(numRoutes), keys(numRoutes),
+        bad(numRoutes), out(numRoutes), weights(topK) {}
 
   /// Ids and weights of token `token`.
   void run(int64_t token);
@@ -40,6 +40,7 @@ public:
 private:
   void computeScores(int64_t token);
   bool computeKeys();
+  float getKey(int64_t expert);
   void select(int64_t token);
   void selectBest(int64_t begin, int64_t end, int64_t count);
   void selectGroups();
@@ -54,6 +55,8 @@ private:
   const RouteArguments &arguments;
   moe::RoutingAttr routing;
   RegionEvaluator &score;
+  /// Null where keys are sums of values and biases.
+  RegionEvaluator *key;
   RegionEvaluator &weight;
   int64_t numRoutes;
   int64_t topK;
@@ -92,6 +95,16 @@ void Router::computeScores(int64_t token) {
     softmax(values, [](size_t) { return true; });
 }
 
+/// The key of a value, before the rule for those that are not finite.
+float Router::getKey(int64_t expert) {
+  llvm::SmallVector<float, 2> terms = {values[expert]};
+  if (arguments.selectionBias)
+    terms.push_back(loadAt(*arguments.selectionBias, expert));
+  if (key)
+    return key->evaluate(terms);
+  return terms.size() > 1 ? terms[0] + terms[1] : terms[0];
+}
+
 /// Values and keys by the rule for scores that are not finite. False where no
 /// key is left (rule neg_inf): the row is decided without looking at it.
 bool Router::computeKeys() {
@@ -103,9 +116,7 @@ bool Router::computeKeys() {
     bad[e] = !std::isfinite(values[e]);
     if (bad[e] && rule == moe::NonFinite::Zero)
       values[e] = 0;
-    keys[e] = values[e];
-    if (arguments.selectionBias)
-      keys[e] += loadAt(*arguments.selectionBias, e);
+    keys[e] = getKey(e);
     if (rule != moe::NonFinite::Zero && !std::isfinite(keys[e])) {
       bad[e] = true;
       keys[e] = rule == moe::NonFinite::NegInf ? -kInfinity : kLowestKey;
@@ -290,6 +301,7 @@ static Status checkRoute(const RouteArguments &arguments,
   for (auto [name, tensor] :
        {std::pair<const char *, OptionalRef>("logits", arguments.logits),
         {"input_ids", arguments.inputIds},
+        {"is_padding", arguments.isPadding},
         {"ids", arguments.ids},
         {"weights", arguments.weights}})
     if (tensor)
@@ -299,18 +311,21 @@ static Status checkRoute(const RouteArguments &arguments,
 }
 
 Status route(const RouteArguments &arguments, moe::RoutingAttr routing,
-             RegionEvaluator &score, RegionEvaluator &weight) {
+             RegionEvaluator &score, RegionEvaluator *key,
+             RegionEvaluator &weight) {
   if (Status status = checkRoute(arguments, routing); !status)
     return status;
-  Router router(arguments, routing, score, weight);
+  Router router(arguments, routing, score, key, weight);
   int64_t valid = validTokens(arguments.numValidTokens, arguments.tokens);
-  for (int64_t t = 0; t < valid; ++t)
-    router.run(t);
   int64_t topK = routing.getTopK();
-  std::fill(arguments.ids.as<int32_t>() + valid * topK,
-            arguments.ids.as<int32_t>() + arguments.tokens * topK, -1);
-  std::fill(arguments.weights.as<float>() + valid * topK,
-            arguments.weights.as<float>() + arguments.tokens * topK, 0.0f);
+  for (int64_t t = 0; t < arguments.tokens; ++t) {
+    if (t < valid && !isPaddingRow(arguments.isPadding, t)) {
+      router.run(t);
+      continue;
+    }
+    std::fill_n(arguments.ids.as<int32_t>() + t * topK, topK, -1);
+    std::fill_n(arguments.weights.as<float>() + t * topK, topK, 0.0f);
+  }
   return Status::ok();
 }
 

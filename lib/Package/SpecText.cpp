@@ -159,6 +159,9 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   json.attribute("intermediate_size", spec.intermediateSize);
   fields.add("max_tokens", spec.maxTokens, none.maxTokens);
   fields.add("num_valid_tokens", spec.numValidTokens, false);
+  fields.add("padding_mask", spec.paddingMask, false);
+  fields.add("record_ids", spec.recordIds, false);
+  fields.add("record_load", spec.recordLoad, false);
   fields.add("num_zero_experts", spec.numZeroExperts, none.numZeroExperts);
   fields.addIfSet("latent_size", spec.latentSize);
   fields.addEnum("gate_up_order", spec.gateUpOrder, none.gateUpOrder);
@@ -196,6 +199,11 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   if (spec.parallel)
     json.attributeObject("parallel",
                          [&] { printParallel(*spec.parallel, json); });
+  if (spec.replicas)
+    json.attributeObject("replicas", [&] {
+      json.attribute("num_physical_experts", spec.replicas->numPhysicalExperts);
+      json.attribute("max_replicas", spec.replicas->maxReplicas);
+    });
 }
 
 } // namespace

@@ -53,6 +53,39 @@ bool sharesScales(const LayerSpec &spec, llvm::StringRef weight) {
          !quantization->activation->isStatic;
 }
 
+/// Where the weights lie that the slots of a token read.
+class ExpertPlaces {
+public:
+  explicit ExpertPlaces(const Call &call) : index(getLocalIndex(call.spec)) {
+    if (!call.spec.replicas)
+      return;
+    numPhysical = call.spec.replicas->numPhysicalExperts;
+    most = call.spec.replicas->maxReplicas;
+    int64_t experts = call.spec.numExperts;
+    counts = call.read("replicas.counts", 0, experts);
+    physical = call.read("replicas.physical_ids", 0, experts * most);
+  }
+
+  /// -1 for none.
+  int64_t find(int64_t token, int64_t id) const {
+    if (most == 0)
+      return index[id];
+    auto count = static_cast<int64_t>(counts[id]);
+    if (count < 1 || count > most)
+      return -1;
+    constexpr int64_t factor = 2654435769, range = int64_t(1) << 32;
+    int64_t replica = token * factor % range % count;
+    auto place = static_cast<int64_t>(physical[id * most + replica]);
+    return place >= 0 && place < numPhysical ? place : -1;
+  }
+
+private:
+  std::vector<int64_t> index;
+  /// No replicas of any expert if `most` is 0.
+  int64_t numPhysical = 0, most = 0;
+  std::vector<double> counts, physical;
+};
+
 class Evaluation {
 public:
   Evaluation(const Call &call, const Decision &decision,
@@ -87,7 +120,7 @@ private:
     inputScale =
         findScale(spec.routing.weightOnInput ? weighRows(x) : x, "experts.w13");
     std::vector<std::vector<Slot>> slots(spec.getNumLocalExperts());
-    std::vector<int64_t> index = getLocalIndex(spec);
+    ExpertPlaces places(call);
     int64_t numValid = call.getNumValid();
     for (auto [row, token] : llvm::enumerate(tokens))
       for (int64_t j = token * spec.topK; j < (token + 1) * spec.topK; ++j) {
@@ -97,8 +130,8 @@ private:
         Slot slot = {static_cast<int64_t>(row), decision.weights[j]};
         if (id >= spec.numExperts)
           addZeroExpert(x, slot, sum);
-        else if (index[id] >= 0)
-          slots[index[id]].push_back(slot);
+        else if (int64_t place = places.find(token, id); place >= 0)
+          slots[place].push_back(slot);
       }
     // As many experts at a time as there is memory for.
     int64_t numbers = spec.getFirstProductRows(spec.intermediateSize) +
@@ -348,15 +381,20 @@ Decision moec::reference::decide(const Call &call, const Matrix &logits) {
     std::vector<double> ids = call.read("topk_ids", 0, slots);
     decision.ids.assign(ids.begin(), ids.end());
     decision.weights = call.read("topk_weights", 0, slots);
-    return decision;
+  } else {
+    decision.ids.resize(slots);
+    decision.weights.resize(slots);
+    forEachRoutedRow(call, logits, [&](int64_t token, const RoutedRow &row) {
+      llvm::copy(row.getIds(), decision.ids.begin() + token * topK);
+      row.weigh(row.getIds(), {decision.weights.data() + token * topK,
+                               static_cast<size_t>(topK)});
+    });
   }
-  decision.ids.resize(slots);
-  decision.weights.resize(slots);
-  forEachRoutedRow(call, logits, [&](int64_t token, const RoutedRow &row) {
-    llvm::copy(row.getIds(), decision.ids.begin() + token * topK);
-    row.weigh(row.getIds(), {decision.weights.data() + token * topK,
-                             static_cast<size_t>(topK)});
-  });
+  if (call.spec.paddingMask)
+    for (auto [token, isPresent] : llvm::enumerate(call.getPresent()))
+      if (!isPresent)
+        std::fill_n(decision.ids.begin() + static_cast<int64_t>(token) * topK,
+                    topK, -1);
   return decision;
 }
 
@@ -379,8 +417,8 @@ bool moec::reference::isValidSlot(const LayerSpec &spec, int64_t numValid,
 
 Matrix moec::reference::evaluate(const Call &call, const Decision &decision,
                                  llvm::ArrayRef<int64_t> tokens) {
-  // Rows beyond num_valid_tokens are left out, not multiplied by zero.
-  int64_t numValid = call.getNumValid();
+  // Rows that do not count are left out, not multiplied by zero.
+  std::vector<bool> counts = call.getPresent();
   // Rows that share a scale are all evaluated, whichever are asked for.
   bool needsAll =
       llvm::any_of(call.spec.getExpertWeights(), [&](llvm::StringRef weight) {
@@ -388,17 +426,21 @@ Matrix moec::reference::evaluate(const Call &call, const Decision &decision,
       });
   std::vector<int64_t> present;
   for (int64_t token : tokens)
-    if (token < numValid && !needsAll)
+    if (counts[token] && !needsAll)
       present.push_back(token);
-  for (int64_t token = 0; token < numValid && needsAll; ++token)
-    present.push_back(token);
+  std::vector<int64_t> rowOf(call.tokens);
+  for (int64_t token = 0; token < call.tokens && needsAll; ++token)
+    if (counts[token]) {
+      rowOf[token] = static_cast<int64_t>(present.size());
+      present.push_back(token);
+    }
   Matrix rows = Evaluation(call, decision, present).run();
   Matrix out(static_cast<int64_t>(tokens.size()), call.spec.hiddenSize);
   int64_t next = 0;
   for (auto [i, token] : llvm::enumerate(tokens))
-    if (token < numValid) {
-      std::copy_n(rows.row(needsAll ? token : next++), call.spec.hiddenSize,
-                  out.row(static_cast<int64_t>(i)));
+    if (counts[token]) {
+      std::copy_n(rows.row(needsAll ? rowOf[token] : next++),
+                  call.spec.hiddenSize, out.row(static_cast<int64_t>(i)));
     }
   return out;
 }

@@ -7,6 +7,7 @@
 
 #include "moec/Reference/Tensors.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/ErrorHandling.h"
 
 #include <algorithm>
@@ -153,6 +154,15 @@ int64_t Call::getNumValid() const {
     return tokens;
   double given = read("num_valid_tokens", 0, 1)[0];
   return std::clamp<int64_t>(static_cast<int64_t>(given), 0, tokens);
+}
+
+std::vector<bool> Call::getPresent() const {
+  std::vector<bool> present(tokens);
+  std::fill_n(present.begin(), getNumValid(), true);
+  if (spec.paddingMask)
+    for (auto [i, flag] : llvm::enumerate(read("is_padding", 0, tokens)))
+      present[i] = present[i] && flag == 0;
+  return present;
 }
 
 moert::DType moec::reference::getRuntimeType(DType dtype) {

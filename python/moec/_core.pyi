@@ -48,6 +48,8 @@ class Layer:
         *,
         input_ids: Any = None,
         num_valid_tokens: Any = None,
+        is_padding: Any = None,
+        expert_offsets: Any = None,
         out: Any = None,
         stream: Any = None,
     ) -> Any: ...

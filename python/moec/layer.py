@@ -72,7 +72,7 @@ class Layer(_core.Layer):
     Calling it runs it:
 
         layer(hidden_states, router_logits=None, topk_ids=None, topk_weights=None, *,
-              num_valid_tokens=None, input_ids=None, out=None, stream=None)
+              num_valid_tokens=None, is_padding=None, input_ids=None, out=None, stream=None)
 
     Tensors are of any framework that knows DLPack, on the device of the layer, contiguous, on a GPU
     at addresses that are multiples of 16; nothing is copied. T is the number of tokens, at most
@@ -84,6 +84,11 @@ class Layer(_core.Layer):
         0 <= id < R contributes nothing.
     num_valid_tokens: where the layer was compiled with it: an int, or a tensor [1] of i32 on the
         device, which a CUDA graph can change; by default T. Rows beyond it are zero.
+    is_padding: [T] of i8 or bool, where the layer has a padding_mask: rows that are not 0 there are padding,
+        and zero.
+    topk_ids, topk_weights, of a layer with record_ids: what the router chose is written to them.
+    expert_offsets, of a layer with record_load: [experts + 1] of i32, written: expert e was chosen by
+        expert_offsets[e + 1] - expert_offsets[e] slots.
     input_ids: [T] of i32, where experts are chosen by a hash of the token.
     out: [T, H] of D, which the result is written to; by default a new tensor of the framework of
         hidden_states.

@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 _ARGUMENTS = (
     "Tensor hidden_states, Tensor? router_logits, Tensor? topk_ids, Tensor? topk_weights, "
-    "Tensor? num_valid_tokens, Tensor? input_ids, int layer"
+    "Tensor? num_valid_tokens, Tensor? input_ids, int layer, Tensor? is_padding=None"
 )
 _library = torch.library.Library("moec", "DEF")
 _library.define(f"forward({_ARGUMENTS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
@@ -68,10 +68,10 @@ def _find(number: int) -> Layer:
 
 
 def _forward(
-    hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer
+    hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
 ):
     found = _layers.get(layer) or _find(layer)
-    if num_valid_tokens is None and input_ids is None:
+    if num_valid_tokens is None and input_ids is None and is_padding is None:
         return found(hidden_states, router_logits, topk_ids, topk_weights)
     return found(
         hidden_states,
@@ -80,11 +80,12 @@ def _forward(
         topk_weights,
         num_valid_tokens=num_valid_tokens,
         input_ids=input_ids,
+        is_padding=is_padding,
     )
 
 
 def _forward_out(
-    out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer
+    out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
 ):
     (_layers.get(layer) or _find(layer))(
         hidden_states,
@@ -93,6 +94,7 @@ def _forward_out(
         topk_weights,
         num_valid_tokens=num_valid_tokens,
         input_ids=input_ids,
+        is_padding=is_padding,
         out=out,
     )
 
@@ -125,14 +127,14 @@ def _check_fake(hidden_states, router_logits, topk_weights, layer) -> None:
 
 
 def _forward_fake(
-    hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer
+    hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
 ):
     _check_fake(hidden_states, router_logits, topk_weights, layer)
     return torch.empty_like(hidden_states)
 
 
 def _forward_out_fake(
-    out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer
+    out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
 ):
     _check_fake(hidden_states, router_logits, topk_weights, layer)
 
@@ -179,6 +181,7 @@ class MoE(torch.nn.Module):
         topk_weights: Optional[torch.Tensor] = None,
         num_valid_tokens: Optional[torch.Tensor] = None,
         input_ids: Optional[torch.Tensor] = None,
+        is_padding: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
         shape = hidden_states.shape
         if len(shape) != 2:
@@ -191,6 +194,7 @@ class MoE(torch.nn.Module):
             num_valid_tokens,
             input_ids,
             self.number,
+            is_padding,
         )
         return output if len(shape) == 2 else output.view(shape)
 

@@ -46,6 +46,7 @@ private:
   bool give(int argument, PyObject *value);
   bool accept(PyObject *name, PyObject *value);
   bool readStream();
+  /// Of outputs too, but for the one that is returned.
   bool readInput(int argument);
   bool readOutput();
   bool makeOutput();
@@ -114,6 +115,8 @@ static std::string explainExtra(const LayerState &state,
     return "compile it with num_valid_tokens=True";
   if (name == "input_ids")
     return "its experts are not chosen by a hash of the token";
+  if (name == "is_padding")
+    return "give its description \"padding_mask\": true";
   const char *has = state.find("topk_ids") >= 0        ? "ids"
                     : state.find("router_logits") >= 0 ? "logits"
                                                        : "gate";
@@ -154,8 +157,9 @@ bool Call::accept(PyObject *name, PyObject *value) {
     givenStream = value == Py_None ? nullptr : value;
     return true;
   }
-  constexpr const char *others[] = {"router_logits", "topk_ids", "topk_weights",
-                                    "num_valid_tokens", "input_ids"};
+  constexpr const char *others[] = {"router_logits", "topk_ids",
+                                    "topk_weights",  "num_valid_tokens",
+                                    "input_ids",     "is_padding"};
   std::string text = show(name);
   if (std::find(std::begin(others), std::end(others), text) == std::end(others))
     return fail(Kind::Type, "a layer has no argument '" + text + "'");
@@ -286,6 +290,7 @@ bool Call::readInput(int argument) {
   }
   Asking asking;
   asking.argument = nameOf(argument);
+  asking.write = expected.role == MOERT_OUTPUT;
   asking.stream = state.isOnHost() ? nullptr : stream;
   Tensor &tensor = tensors[argument];
   if (!tensor.read(object, asking) || !check(argument))
@@ -387,6 +392,10 @@ bool Call::read() {
     return false;
   for (int i = 0; i < numArguments; ++i)
     if (i != state.hiddenStates && i != state.output && !readInput(i))
+      return false;
+  for (int i = 0; i < numArguments; ++i)
+    if (i != state.output && operandOf(i).role == MOERT_OUTPUT &&
+        !checkOverlap(i))
       return false;
   return readOutput();
 }
@@ -505,11 +514,16 @@ bool Call::time(int64_t count, std::vector<int64_t> &nanoseconds) {
 
 /// Whether layer(hidden_states, ...) says all that the layer needs.
 static bool isCallable(const LayerState &state) {
-  return (state.hiddenStates >= 0 && state.numOutputs == 1) ||
+  bool hasOutput =
+      state.numOutputs == 1 ||
+      (state.numOutputs > 1 &&
+       state.operands[size_t(state.arguments[size_t(state.output)])].text ==
+           "output");
+  return (state.hiddenStates >= 0 && hasOutput) ||
          fail(Kind::Value,
-              "the layer has no matrix hidden_states among its inputs, or not "
-              "one output, as layers of models have; run() takes tensors by "
-              "name");
+              "the layer has no matrix hidden_states among its inputs, or "
+              "several outputs of which none is called output; run() takes "
+              "tensors by name");
 }
 
 PyObject *moec::python::callLayer(PyObject *self, PyObject *arguments,

@@ -37,7 +37,8 @@ LayerState::LayerState(moert_layer *layer, DeviceObject *device)
     auto argument = int(arguments.size());
     arguments.push_back(i);
     if (info.role == MOERT_OUTPUT) {
-      output = argument;
+      if (numOutputs == 0 || operand.text == "output")
+        output = argument;
       ++numOutputs;
     } else if (operand.text == "hidden_states" && info.rank == 2) {
       hiddenStates = argument;
@@ -115,9 +116,11 @@ static const char *getRemedy(const Operand &operand, const char *found) {
   return "convert the tensor";
 }
 
-/// Whether bytes may stand for elements of 8 bits that few frameworks have.
+/// Whether bytes may stand for elements of 8 bits that few frameworks have, or
+/// those of truth values for such that are not 0.
 static bool areBytesOf(const std::string &dtype, const char *found) {
-  return strcmp(found, "u8") == 0 && dtype.rfind("f8", 0) == 0;
+  return (strcmp(found, "u8") == 0 && dtype.rfind("f8", 0) == 0) ||
+         (strcmp(found, "bool") == 0 && dtype == "i8");
 }
 
 bool moec::python::checkOperand(const LayerState &state, int operand,

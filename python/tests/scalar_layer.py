@@ -241,6 +241,10 @@ def run(spec, tensors):
     on_input = spec.get("routing", {}).get("weight_on_input", False)
     hidden = tensors["hidden_states"]
     limit = tensors["num_valid_tokens"][0] if "num_valid_tokens" in tensors else len(hidden)
+    mask = tensors.get("is_padding", [0] * len(hidden))
+    physical, copies = tensors.get("replicas.physical_ids"), tensors.get("replicas.counts")
+    if physical is not None:
+        local = list(range(spec["replicas"]["num_physical_experts"]))
     out, all_ids, all_weights = [], [], []
     counts = [0] * len(local)
     entry = spec.get("entry", "gate")
@@ -262,7 +266,7 @@ def run(spec, tensors):
             weights = [to_f32(w) for w in weights]
         all_ids.append(list(ids))
         all_weights.append(list(weights))
-        if t >= limit:
+        if t >= limit or mask[t] != 0:
             out.append([0.0] * len(h))
             continue
         x = rounded(dot(tensors["latent.down"], h)) if "latent.down" in tensors else h
@@ -270,8 +274,11 @@ def run(spec, tensors):
         for e, w in zip(ids, weights):
             if not 0 <= e < routes:
                 continue
+            if physical is not None:
+                n = copies[e]
+                e = physical[e][(t * 2654435769 & 0xFFFFFFFF) % n] if 1 <= n <= len(physical[e]) else -1
             xe = rounded([v * w for v in x]) if on_input else x
-            if e >= experts:
+            if physical is None and e >= experts:
                 y = [v * w for v in x]
             elif e in local:
                 i = local.index(e)

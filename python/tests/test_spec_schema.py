@@ -77,7 +77,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
     value = spec_json(
         name="a.b-c_1", entry="gate", max_tokens=5, num_valid_tokens=True,
         num_zero_experts=2, latent_size=4, gate_up_order="up_gate", expert_bias=True,
-        strided_weights=True,
+        strided_weights=True, padding_mask=True, record_ids=True, record_load=True,
         routing={
             "score": "sigmoid", "select": "top_k", "gate_bias": True,
             "selection_bias": True, "expert_scale": True, "num_groups": 2,
@@ -101,6 +101,12 @@ def test_every_field_of_the_reader_is_in_the_schema():
     assert set(value["shared_experts"]) == set(
         SCHEMA["$defs"]["shared_experts"]["properties"]
     )
+    # Which experts a rank has, and replicas of them, do not go together.
+    replicas = {"num_physical_experts": 9, "max_replicas": 2}
+    value |= {"replicas": replicas}
+    assert not is_valid(value)
+    VALIDATOR.validate(spec_json(replicas=replicas))
+    assert set(replicas) == set(SCHEMA["$defs"]["replicas"]["properties"])
     assert set(value) == set(SCHEMA["properties"])
 
 

@@ -146,13 +146,13 @@ for experts, top_k, groups, kept in (
     )
 for experts, top_k in (
     (129, 8), (385, 8), (512, 9), (512, 16), (513, 9), (769, 9), (895, 9), (896, 16),
-    (897, 9), (1024, 16),
+    (897, 9), (1024, 9), (1024, 16), (1024, 32),
 ):
     case(
         f"many_sigmoid_{experts}_{top_k}",
         tokens=7, num_experts=experts, top_k=top_k, **TINY, routing=SIGMOID,
     )
-for experts, top_k in ((128, 4), (128, 5), (161, 8), (512, 17), (512, 23), (577, 9)):
+for experts, top_k in ((128, 4), (128, 5), (161, 8), (512, 17), (512, 23), (577, 9), (1024, 32)):
     case(
         f"many_softmax_{experts}_{top_k}",
         tokens=7, num_experts=experts, top_k=top_k, **TINY,
@@ -350,6 +350,42 @@ case("zero_experts_many", num_zero_experts=24, top_k=6, entry="gate",
      routing={"selection_bias": True, "scale": 6})
 case("zero_experts_shared", num_zero_experts=8, top_k=4, dtype="bf16",
      shared_experts={"intermediate_size": 40})
+
+# -- padding anywhere among the rows, what is recorded, replicas of experts
+
+for entry in ("gate", "logits", "ids"):
+    case(f"mask_{entry}", entry=entry, dtype="bf16", padding_mask=True, hard="padding",
+         shared_experts={"intermediate_size": 40, "gate": "sigmoid"})
+for dtype in ("f32", "f16"):
+    case(f"mask_shared_{dtype}", dtype=dtype, padding_mask=True, hard="padding",
+         shared_experts={"intermediate_size": 40})
+case("mask_and_count", padding_mask=True, num_valid_tokens=True, hard="padding", tokens=70)
+case("mask_latent", padding_mask=True, hard="padding", latent_size=32, dtype="bf16",
+     shared_experts={"intermediate_size": 72, "gate": "sigmoid"})
+case("mask_latent_alone", padding_mask=True, hard="padding", latent_size=32, entry="ids")
+case("mask_hash", padding_mask=True, hard="padding", routing=HASH)
+case("mask_zero_experts", padding_mask=True, hard="padding", num_zero_experts=8, top_k=4)
+case("mask_everything", padding_mask=True, hard="padding", num_experts=896, top_k=16, tokens=9, **TINY,
+     routing=ROUTINGS["everything"])
+case("mask_huge", padding_mask=True, hard="padding", top_k=2, **HUGE)
+for entry, routing in (
+    ("gate", {"score": "softmax", "renormalize": True}), ("logits", ROUTINGS["everything"]), ("logits", HASH),
+):
+    case(f"record_{entry}_{routing.get('select', routing['score'])}", entry=entry, dtype="bf16", routing=routing,
+         record_ids=True, record_load=True, num_valid_tokens=True, hard="padding")
+case("record_ids_alone", record_ids=True)
+case("record_load_ids", entry="ids", record_load=True, hard="minus_one_ids")
+case("record_load_local", record_load=True, dtype="bf16", top_k=4, placement={"local_experts": [7, 0, 5]})
+case("record_masked", record_ids=True, record_load=True, padding_mask=True, hard="padding")
+for entry in ("gate", "logits", "ids"):
+    case(f"replicas_{entry}", entry=entry, dtype="bf16", record_load=True,
+         replicas={"num_physical_experts": 13, "max_replicas": 4})
+case("replicas_masked", padding_mask=True, num_valid_tokens=True, hard="padding", entry="ids", record_load=True,
+     replicas={"num_physical_experts": 16, "max_replicas": 3}, shared_experts={"intermediate_size": 40})
+case("replicas_out_of_range", entry="ids", hard="out_of_range_ids", record_load=True,
+     replicas={"num_physical_experts": 9, "max_replicas": 2})
+case("replicas_one_expert", hard="one_expert", tokens=70, expert_bias=True, record_ids=True, record_load=True,
+     replicas={"num_physical_experts": 15, "max_replicas": 8})
 
 # -- weight on the input, placement
 
@@ -581,6 +617,7 @@ for form, quantization in FORMS.items():
     formed("nan", entry="ids", hard="nan_hidden", shared_experts={"intermediate_size": 72})
     formed("padding", num_valid_tokens=True, hard="padding",
            shared_experts={"intermediate_size": 72})
+    formed("masked", padding_mask=True, hard="padding", shared_experts={"intermediate_size": 72})
     formed("tokens_90", tokens=90, hidden_size=272, intermediate_size=136, dtype="f16")
 SMALL = {
     "group32": {"weight": {"dtype": "fp8_e4m3", "scale": {"group": 32}},

@@ -68,13 +68,15 @@ def _features() -> dict[str, list[str]]:
             "shared_experts with sigmoid gate", "shared_experts with scale",
             "shared_experts with activation", "shared_experts with quantization",
             "w13 and w2 quantized otherwise", "latent_size", "num_zero_experts",
-            "placement.local_experts", "strided_weights", *SHORT_NAMES, *FORMATS,
+            "placement.local_experts", "replicas", "strided_weights", *SHORT_NAMES, *FORMATS,
         ],
-        "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens"],
+        "tokens": ["0", "1", "2 to 15", "16 to 255", "256 and more", "num_valid_tokens",
+                   "padding_mask"],
+        "outputs": ["record_ids", "record_load"],
         "sizes": [
             "hidden_size not a multiple of 8", "intermediate_size not a multiple of 8",
             "num_experts not a power of two", "num_experts of 512 and more",
-            "num_experts of 6200 and more", "top_k of 9 and more", "top_k of 1024",
+            "num_experts of 6200 and more", "top_k of 9 and more", "top_k of 32 and more", "top_k of 1024",
         ],
         "hard inputs": list(HARD_INPUTS),
         "model family": [family for family in FAMILIES if family != "llama4"],
@@ -142,6 +144,7 @@ def _of_sizes(spec: LayerSpec, tokens: int) -> set[tuple[str, str]]:
         "num_experts of 512 and more": spec.num_experts >= 512,
         "num_experts of 6200 and more": spec.num_experts >= 6200,
         "top_k of 9 and more": spec.top_k >= 9,
+        "top_k of 32 and more": spec.top_k >= 32,
         "top_k of 1024": spec.top_k == 1024,
     }
     return {("tokens", count)} | {("sizes", name) for name, is_so in sizes.items() if is_so}
@@ -165,6 +168,7 @@ def features(case: Case) -> set[tuple[str, str]]:
         "latent_size": spec.latent_size is not None,
         "num_zero_experts": spec.num_zero_experts > 0,
         "placement.local_experts": spec.local_experts is not None,
+        "replicas": spec.replicas is not None,
         "strided_weights": spec.strided_weights,
     }
     tags |= {("weights", format_name(quantization)) for quantization in spec.quantizations}
@@ -180,8 +184,10 @@ def features(case: Case) -> set[tuple[str, str]]:
         tags.add(("weights", "shared_experts with quantization"))
     if spec.quantization.w13 != spec.quantization.w2:
         tags.add(("weights", "w13 and w2 quantized otherwise"))
-    if spec.num_valid_tokens:
-        tags.add(("tokens", "num_valid_tokens"))
+    for name in ("num_valid_tokens", "padding_mask"):
+        if getattr(spec, name):
+            tags.add(("tokens", name))
+    tags |= {("outputs", name) for name in ("record_ids", "record_load") if getattr(spec, name)}
     if case.hard:
         tags.add(("hard inputs", case.hard))
     if "model_type" in case.model:

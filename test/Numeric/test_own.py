@@ -44,7 +44,7 @@ def softmax_of_two(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def own_route(logits: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     score = (1 + softsign(logits)) / 2
-    groups = (score + bias).reshape(len(score), 4, 4)
+    groups = (score * (1 + bias)).reshape(len(score), 4, 4)
     best = np.sort(groups, axis=2)[:, :, -2:].sum(2)
     kept = np.argsort(-best, axis=1, kind="stable")[:, :2]
     keys = np.full_like(groups, -np.inf)

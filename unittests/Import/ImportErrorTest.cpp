@@ -284,6 +284,45 @@ TEST(ImportError, QuantizationAndPlacement) {
   });
 }
 
+TEST(ImportError, TooManyExperts) {
+  std::string messages =
+      importError(R"({"moec_spec": 1, "num_experts": 65537, "top_k": 1025})");
+  for (const char *expected :
+       {"'num_experts' must be an integer from 1 to 65536, not 65537",
+        "'top_k' must be an integer from 1 to 1024, not 1025"})
+    EXPECT_NE(messages.find(expected), std::string::npos) << messages;
+}
+
+TEST(ImportError, PaddingRecordsAndReplicas) {
+  expectErrors({
+      {R"("padding_mask": 1)", "'padding_mask' must be true or false, not 1"},
+      {R"("record_load": "yes")",
+       "'record_load' must be true or false, not \"yes\""},
+      {R"("entry": "ids", "record_ids": true)",
+       "'record_ids' has no meaning with entry \"ids\", whose caller has the "
+       "ids and weights; remove it"},
+      {R"("replicas": {"max_replicas": 2})",
+       "'replicas.num_physical_experts' is missing"},
+      {R"("replicas": {"num_physical_experts": 9})",
+       "'replicas.max_replicas' is missing"},
+      {R"("replicas": {"num_physical_experts": 7, "max_replicas": 1})",
+       "'replicas.num_physical_experts' is 7, but each of the 8 experts "
+       "('num_experts') is there once at least"},
+      {R"("replicas": {"num_physical_experts": 9, "max_replicas": 3})",
+       "'replicas.max_replicas' is 3, but with one of each other expert there "
+       "is room for 2"},
+      {R"("num_zero_experts": 1,
+          "replicas": {"num_physical_experts": 9, "max_replicas": 2})",
+       "'num_zero_experts' have no weights to be replicated; drop 'replicas'"},
+      {R"("placement": {"local_experts": [1]},
+          "replicas": {"num_physical_experts": 9, "max_replicas": 2})",
+       "'placement.local_experts' are of one rank by itself"},
+      {R"("parallel": {"dp": 2},
+          "replicas": {"num_physical_experts": 9, "max_replicas": 2})",
+       "'parallel' and 'replicas' do not go together yet"},
+  });
+}
+
 TEST(ImportError, QuantizationOfOneProduct) {
   expectErrors({
       {R"("quantization": "int4")",

@@ -86,6 +86,22 @@ TEST(TensorSignature, EverythingInTheOrderOfTheDocumentation) {
           "output output ?x64xbf16"}));
 }
 
+TEST(TensorSignature, PaddingRecordsAndReplicas) {
+  EXPECT_EQ(
+      describe(importOk(makeSpec(
+          R"("entry": "logits", "padding_mask": true, "num_valid_tokens": true,
+             "record_ids": true, "record_load": true,
+             "replicas": {"num_physical_experts": 11, "max_replicas": 3})"))),
+      (Lines{"input hidden_states ?x64xf32", "input router_logits ?x8xf32",
+             "input num_valid_tokens 1xi32", "input is_padding ?xi8",
+             "weight experts.w13 11x64x64xf32",
+             "weight experts.w2 11x64x32xf32",
+             "weight replicas.physical_ids 8x3xi32",
+             "weight replicas.counts 8xi32", "output output ?x64xf32",
+             "output topk_ids ?x2xi32", "output topk_weights ?x2xf32",
+             "output expert_offsets 12xi32"}));
+}
+
 TEST(TensorSignature, Entries) {
   EXPECT_EQ(
       describe(importOk(makeSpec(

@@ -36,6 +36,7 @@ constexpr int64_t kMaxWidth = int64_t(1) << 20;
 constexpr int64_t kMaxExperts = int64_t(1) << 16;
 constexpr int64_t kMaxTopK = int64_t(1) << 10;
 constexpr int64_t kMaxRanks = int64_t(1) << 10;
+constexpr int64_t kMaxReplicas = int64_t(1) << 10;
 constexpr int64_t kMaxTokens = int64_t(1) << 24;
 constexpr int64_t kMaxVocabulary = int64_t(1) << 24;
 } // namespace limits
@@ -278,6 +279,14 @@ struct ParallelSpec {
   bool hasWholeExperts() const { return placement != ExpertPlacement::Split; }
 };
 
+/// The spec's `replicas` object: experts whose weights are there several times.
+struct ReplicasSpec {
+  /// Experts that have weights, replicas of one counted each.
+  int64_t numPhysicalExperts = 0;
+  /// As many as an expert may have.
+  int64_t maxReplicas = 1;
+};
+
 /// A layer.
 struct LayerSpec {
   /// Symbol name of the layer's function.
@@ -299,6 +308,12 @@ struct LayerSpec {
   int64_t maxTokens = 16384;
   /// The layer takes the number of valid tokens as an operand.
   bool numValidTokens = false;
+  /// The layer takes a mask of tokens that are padding.
+  bool paddingMask = false;
+  /// Ids and weights that the router chose are outputs.
+  bool recordIds = false;
+  /// Where the slots of each expert begin is an output.
+  bool recordLoad = false;
   /// Identity experts, numbered after the others.
   int64_t numZeroExperts = 0;
   /// Width that the routed experts see, where it is not the hidden size.
@@ -314,6 +329,7 @@ struct LayerSpec {
   ExpertQuantization quantization;
   std::optional<PlacementSpec> placement;
   std::optional<ParallelSpec> parallel;
+  std::optional<ReplicasSpec> replicas;
 
   /// R: rows of the router.
   int64_t getNumRouted() const { return numExperts + numZeroExperts; }

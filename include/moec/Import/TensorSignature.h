@@ -174,7 +174,8 @@ struct TensorInfo {
   std::vector<CheckpointForm> ggufForms;
 };
 
-/// The tensors of a layer in the order of docs/layers.md, the output last. The
+/// The tensors of a layer in the order of docs/layers.md, `output` and what is
+/// recorded beside it last. The
 /// scales of a quantized weight follow it (`experts.w13_scale`), then that of
 /// the product's input, if it is given (`experts.w13_input_scale`).
 std::vector<TensorInfo> getTensorSignature(const LayerSpec &spec);

@@ -45,8 +45,10 @@ struct Call {
   const Source &get(const std::string &name) const { return *tensors.at(name); }
   std::vector<double> read(const std::string &name, int64_t first,
                            int64_t count) const;
-  /// Tokens that are not padding.
+  /// Tokens that `num_valid_tokens` leaves.
   int64_t getNumValid() const;
+  /// Whether each token counts, by that number and by the mask.
+  std::vector<bool> getPresent() const;
 };
 
 moert::DType getRuntimeType(DType dtype);

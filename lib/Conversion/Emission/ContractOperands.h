@@ -53,6 +53,17 @@ inline mlir::Value getScaleRow(KernelEmitter &emitter, tile::ContractOp op,
   return emitter.add(inside(column), half * rows);
 }
 
+/// A row operand's number of a row (of type index), f32.
+inline mlir::Value loadRowOperand(KernelEmitter &emitter, mlir::Value operand,
+                                  mlir::Value row) {
+  mlir::Value numbers = emitter.operand(operand);
+  if (!getElementType(numbers).isInteger())
+    return emitter.loadF32(numbers, {row, emitter.index(0)});
+  return mlir::arith::SelectOp::create(emitter.b,
+                                       emitter.loadFlag(numbers, row),
+                                       emitter.f32(1), emitter.f32(0));
+}
+
 /// The scale of a whole row of the input (of type index), f32: one of its own,
 /// or the one that all rows share.
 inline mlir::Value loadInputScale(KernelEmitter &emitter, tile::ContractOp op,

@@ -180,6 +180,13 @@ Value KernelEmitter::loadIndex(Value memref, ValueRange indices) {
                                     loadI32(memref, indices));
 }
 
+Value KernelEmitter::loadFlag(Value memref, ValueRange indices) {
+  Value zero = arith::ConstantOp::create(b, b.getI8IntegerAttr(0));
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                               memref::LoadOp::create(b, memref, indices),
+                               zero);
+}
+
 void KernelEmitter::storeF32(Value value, Value memref, ValueRange indices) {
   memref::StoreOp::create(b, castFloat(b, value, getElementType(memref)),
                           memref, indices);

@@ -100,6 +100,8 @@ public:
   /// One i32 element, as i32 and sign-extended to index.
   mlir::Value loadI32(mlir::Value memref, mlir::ValueRange indices);
   mlir::Value loadIndex(mlir::Value memref, mlir::ValueRange indices);
+  /// Whether a byte is not 0.
+  mlir::Value loadFlag(mlir::Value memref, mlir::ValueRange indices);
   /// Rounds an f32 to the memref's element type.
   virtual void storeF32(mlir::Value value, mlir::Value memref,
                         mlir::ValueRange indices);

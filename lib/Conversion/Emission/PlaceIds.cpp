@@ -23,6 +23,33 @@ static Value isCounted(Value counts, KernelEmitter &emitter, Value token) {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, place, count);
 }
 
+/// One of an expert's places, which tokens take in turns that look random.
+static Value loadReplica(KernelEmitter &emitter, Value table, Value replicas,
+                         Value expert, Value token) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  // 2^32 divided by the golden ratio.
+  constexpr uint32_t factor = 2654435769U;
+  int64_t most = cast<MemRefType>(table.getType()).getDimSize(1);
+  Value count = emitter.loadI32(replicas, ValueRange{expert});
+  Value fewer = arith::SubIOp::create(b, count, emitter.i32(1));
+  Value hasPlace = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, fewer,
+                                         emitter.i32(most));
+  return emitter
+      .choose(
+          hasPlace, b.getI32Type(),
+          [&]() -> SmallVector<Value> {
+            Value number = arith::IndexCastOp::create(b, b.getI32Type(), token);
+            Value hash = arith::MulIOp::create(
+                b, number, emitter.i32(static_cast<int32_t>(factor)));
+            Value place = arith::RemUIOp::create(b, hash, count);
+            Value column =
+                arith::IndexCastUIOp::create(b, b.getIndexType(), place);
+            return {emitter.loadI32(table, {expert, column})};
+          },
+          [&]() -> SmallVector<Value> { return {emitter.i32(-1)}; })
+      .front();
+}
+
 void moec::emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
                         Value token, Value choice) {
   ImplicitLocOpBuilder &b = emitter.b;
@@ -30,6 +57,7 @@ void moec::emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
   Value id = emitter.loadI32(emitter.operand(op.getIds()), {token, choice});
   if (Value table = emitter.operand(op.getTable())) {
     int64_t experts = cast<MemRefType>(table.getType()).getDimSize(0);
+    Value replicas = emitter.operand(op.getReplicaCounts());
     // As a number without a sign an id below 0 is a large one.
     Value isKnown = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, id,
                                           emitter.i32(experts));
@@ -39,6 +67,8 @@ void moec::emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
                  [&]() -> SmallVector<Value> {
                    Value row =
                        arith::IndexCastOp::create(b, b.getIndexType(), id);
+                   if (replicas)
+                     return {loadReplica(emitter, table, replicas, row, token)};
                    return {emitter.loadI32(table, ValueRange{row})};
                  },
                  [&]() -> SmallVector<Value> { return {none}; })
@@ -47,5 +77,8 @@ void moec::emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
   if (Value counts = emitter.operand(op.getNumValidTokens()))
     id =
         arith::SelectOp::create(b, isCounted(counts, emitter, token), id, none);
+  if (Value isPadding = emitter.operand(op.getIsPadding()))
+    id = arith::SelectOp::create(b, emitter.loadFlag(isPadding, token), none,
+                                 id);
   emitter.storeI32(id, emitter.operand(op.getResult()), {token, choice});
 }

@@ -27,13 +27,23 @@ LogicalResult TopKEmission::run(RowRange range, int64_t step) {
   Value valid;
   if (op.getNumValidTokens())
     valid = emitter.validTokens(op.getNumValidTokens());
+  Value isPadding = emitter.operand(op.getIsPadding());
   emitter.forLoop(range.begin, range.end, step, [&](Value token) {
     auto route = [&] { routeRow(token); };
     auto clear = [&] { clearRow(token); };
-    if (!valid)
+    if (!valid && !isPadding)
       return route();
-    Value isValid =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::slt, token, valid);
+    Value isValid;
+    if (valid)
+      isValid =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::slt, token, valid);
+    if (isPadding) {
+      Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+      Value isToken =
+          arith::XOrIOp::create(b, emitter.loadFlag(isPadding, token), yes);
+      isValid = isValid ? arith::AndIOp::create(b, isValid, isToken).getResult()
+                        : isToken;
+    }
     emitter.ifThen(isValid, route, clear);
   });
   return status;

@@ -59,6 +59,8 @@ protected:
   mlir::Value loadScores(mlir::Value token, mlir::Value expert,
                          mlir::Value mask);
   mlir::Value scoreOf(mlir::Value logit);
+  /// What the region says that experts are selected by.
+  mlir::Value keyOf(mlir::Value score, mlir::Value bias);
   /// The selection bias of a vector of experts; null where there is none.
   mlir::Value loadBias(mlir::Value expert, mlir::Value mask);
   /// exp(x - largest).

@@ -28,6 +28,17 @@ Value TopKEmission::scoreOf(Value logit) {
   return logit;
 }
 
+Value TopKEmission::keyOf(Value score, Value bias) {
+  SmallVector<Value> args{score};
+  if (bias)
+    args.push_back(bias);
+  FailureOr<Value> key = emitter.inlineRegion(op.getKey(), args);
+  if (succeeded(key))
+    return *key;
+  status = failure();
+  return score;
+}
+
 Value TopKEmission::loadBias(Value expert, Value mask) {
   if (!selectionBias)
     return {};
@@ -59,9 +70,12 @@ TopKEmission::Scored TopKEmission::finishScore(Value score, Value bias,
   // A score that is not finite makes a key that is not, whatever the bias.
   Value counts = isFinite(score, infinity);
   Value key = isZeroRule ? choose(counts, score, splat(0.0)) : score;
-  if (bias) {
-    key = arith::AddFOp::create(b, key, bias);
-    // Only a bias can still be NaN; the order stays total.
+  bool hasRegion = !op.getKey().empty() && !isHash();
+  if (bias || hasRegion) {
+    key = hasRegion ? keyOf(key, bias)
+                    : arith::AddFOp::create(b, key, bias).getResult();
+    // Only a bias can still be NaN, or what a region makes; the order stays
+    // total.
     if (isZeroRule)
       key = choose(compare(Predicate::ORD, key, key), key, splat(-kInfinity));
     else

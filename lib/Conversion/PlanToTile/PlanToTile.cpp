@@ -133,9 +133,10 @@ private:
         builder, op.getLoc(), tokens, get(op.getLogits()),
         get(op.getSelectionBias()), get(op.getExpertScale()),
         get(op.getInputIds()), get(op.getHashTable()),
-        get(op.getNumValidTokens()), get(op.getIds()), get(op.getWeights()),
-        op.getRoutingAttr(), tile::ConfigAttr());
+        get(op.getNumValidTokens()), get(op.getIsPadding()), get(op.getIds()),
+        get(op.getWeights()), op.getRoutingAttr(), tile::ConfigAttr());
     cloneScalarRegion(op.getScore(), phase.getScore());
+    cloneScalarRegion(op.getKey(), phase.getKey());
     cloneScalarRegion(op.getWeight(), phase.getWeight());
     return phase;
   }
@@ -181,7 +182,8 @@ private:
   Operation *create(moe::PlaceIdsOp op) {
     return tile::PlaceIdsOp::create(
         builder, op.getLoc(), tokens, get(op.getIds()), get(op.getTable()),
-        get(op.getNumValidTokens()), get(op.getResult()), tile::ConfigAttr());
+        get(op.getReplicaCounts()), get(op.getNumValidTokens()),
+        get(op.getIsPadding()), get(op.getResult()), tile::ConfigAttr());
   }
 
   Operation *create(moe::RowMapOp op) {
@@ -196,8 +198,8 @@ private:
   Operation *create(moe::TensorScaleOp op) {
     return tile::TensorScaleOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()), get(op.getOffsets()),
-        get(op.getNumValidTokens()), get(op.getScale()), op.getTopKAttr(),
-        op.getQuantAttr(), tile::ConfigAttr());
+        get(op.getNumValidTokens()), get(op.getIsPadding()), get(op.getScale()),
+        op.getTopKAttr(), op.getQuantAttr(), tile::ConfigAttr());
   }
 
   Operation *create(moe::QuantizeOp op) {

@@ -356,8 +356,8 @@ void Contract::emitEpilogue(Value firstRow, Value count) {
     Value position = emitter.add(firstRow, row);
     SmallVector<Value> rowValues;
     for (Value operand : op.getRowOperands())
-      rowValues.push_back(emitter.splat(
-          emitter.loadF32(emitter.operand(operand), {position, zero}), lanes));
+      rowValues.push_back(
+          emitter.splat(loadRowOperand(emitter, operand, position), lanes));
     auto emitVector = [&](Value column, Value mask) {
       Value offset = arith::SubIOp::create(b, column, panel.begin);
       SmallVector<Value> args;

@@ -21,7 +21,9 @@ class TensorScale {
 public:
   TensorScale(tile::TensorScaleOp op, KernelEmitter &emitter, int64_t lanes)
       : emitter(emitter), b(emitter.b), lanes(lanes),
-        input(emitter.operand(op.getInput())), columns(getColumns(input)),
+        input(emitter.operand(op.getInput())),
+        isPadding(emitter.operand(op.getIsPadding())),
+        columns(getColumns(input)),
         largest(emitter.scratch({lanes}, b.getF32Type())) {}
 
   void emit(Value rows, Value scale, moe::QuantAttr quant);
@@ -32,7 +34,7 @@ private:
   KernelEmitter &emitter;
   ImplicitLocOpBuilder &b;
   int64_t lanes;
-  Value input;
+  Value input, isPadding;
   int64_t columns;
   Value largest;
 };
@@ -63,12 +65,20 @@ void TensorScale::emit(Value rows, Value scale, moe::QuantAttr quant) {
   Value begin = emitter.index(0);
   emitter.storeVector(emitter.splat(moe::getMinMagnitude(quant), lanes),
                       largest, {begin});
-  emitter.forLoop(begin, rows, 1, [&](Value row) {
+  auto addRow = [&](Value row) {
     Value whole = emitter.index(columns / lanes * lanes);
     emitter.forLoop(begin, whole, lanes,
                     [&](Value column) { addVector(row, column, lanes); });
     if (columns % lanes)
       addVector(row, whole, columns % lanes);
+  };
+  emitter.forLoop(begin, rows, 1, [&](Value row) {
+    if (!isPadding)
+      return addRow(row);
+    Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+    Value counts =
+        arith::XOrIOp::create(b, emitter.loadFlag(isPadding, row), yes);
+    emitter.ifThen(counts, [&] { addRow(row); });
   });
   Value bits =
       arith::BitcastOp::create(b, VectorType::get(lanes, b.getI32Type()),

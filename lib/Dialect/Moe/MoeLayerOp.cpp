@@ -24,6 +24,11 @@ using namespace moec::moe;
 int64_t LayerOp::getNumLocalExperts() { return getDim(getW13(), 0); }
 
 int64_t LayerOp::getNumExperts() {
+  return getPhysicalIds() ? getDim(getPhysicalIds(), 0)
+                          : getNumPhysicalExperts();
+}
+
+int64_t LayerOp::getNumPhysicalExperts() {
   if (getPlacement())
     return getPlacement()->getNumExperts();
   if (getMesh() && getMesh()->getNumExperts() > 0)
@@ -75,7 +80,8 @@ public:
   LogicalResult verify() {
     return failure(failed(verifyAttributes()) || failed(verifyActivation()) ||
                    failed(verifyExperts()) || failed(verifyEntry()) ||
-                   failed(verifyRouting()) || failed(verifyShared()) ||
+                   failed(verifyRouting()) || failed(verifyReplicas()) ||
+                   failed(verifyRecords()) || failed(verifyShared()) ||
                    failed(verifyQuantization()) || failed(verifyLimits()));
   }
 
@@ -88,6 +94,8 @@ private:
   LogicalResult verifyEntry();
   LogicalResult verifyNoRouting();
   LogicalResult verifyRouting();
+  LogicalResult verifyReplicas();
+  LogicalResult verifyRecords();
   LogicalResult verifyShared();
   LogicalResult verifyQuantization();
   LogicalResult verifyMesh();
@@ -292,6 +300,7 @@ LogicalResult LayerVerifier::verifyNoRouting() {
                     : op.getInputIds()        ? "operand 'input_ids'"
                     : op.getHashTable()       ? "operand 'hash_table'"
                     : !op.getScore().empty()  ? "region 'score'"
+                    : !op.getKey().empty()    ? "region 'key'"
                     : !op.getWeight().empty() ? "region 'weight'"
                                               : "";
   if (extra.empty())
@@ -310,13 +319,46 @@ LogicalResult LayerVerifier::verifyRouting() {
   if (!op.getScore().empty() &&
       failed(verifyScalarArguments(op, op.getScore(), "score", {"logit"})))
     return failure();
+  if (failed(verifyKeyArguments(op, op.getKey(), op.getSelectionBias())))
+    return failure();
   if (!op.getWeight().empty() &&
       failed(verifyScalarArguments(op, op.getWeight(), "weight", {"score"})))
     return failure();
   return verifyRoutingOperands(check, *op.getRouting(), op.getNumRouted(),
                                op.getSelectionBias(), op.getExpertScale(),
                                op.getInputIds(), op.getHashTable(),
-                               op.getScore(), op.getWeight());
+                               op.getScore(), op.getKey(), op.getWeight());
+}
+
+/// Which physical experts stand for a logical one.
+LogicalResult LayerVerifier::verifyReplicas() {
+  if (bool(op.getPhysicalIds()) != bool(op.getReplicaCounts()))
+    return check.error("takes 'physical_ids' and 'replica_counts' together");
+  if (!op.getPhysicalIds())
+    return success();
+  if (op.getNumZeroExperts() > 0)
+    return check.error("has 'num_zero_experts' and 'physical_ids'; zero "
+                       "experts have no weights to be replicated: remove one");
+  Dim experts{"num_experts", op.getNumExperts()};
+  return failure(failed(check.checkShape("physical_ids", op.getPhysicalIds(),
+                                         {experts, {"max_replicas"}})) ||
+                 failed(check.checkShape("replica_counts",
+                                         op.getReplicaCounts(), {experts})));
+}
+
+/// Results beside the output.
+LogicalResult LayerVerifier::verifyRecords() {
+  if (op.getRecordedIds() && op.getTopkIds())
+    return check.error("has the entry 'ids' and a 'record' of them; the caller "
+                       "has them already: remove the 'record'");
+  Dim topK{"top_k", op.getTopK()};
+  return failure(failed(check.checkShape("record", op.getRecordedIds(),
+                                         {tokensDim(), topK})) ||
+                 failed(check.checkShape("record", op.getRecordedWeights(),
+                                         {tokensDim(), topK})) ||
+                 failed(check.checkShape(
+                     "load", op.getExpertOffsets(),
+                     {{"(local experts + 1)", op.getNumLocalExperts() + 1}})));
 }
 
 LogicalResult LayerVerifier::verifyShared() {
@@ -525,6 +567,8 @@ LogicalResult LayerVerifier::verifyLimits() {
     return check.error("'weight_on_input' needs one expert per token, but "
                        "top_k is ")
            << topK;
+  if (failed(check.checkShape("is_padding", op.getIsPadding(), {tokensDim()})))
+    return failure();
   return check.checkNumValidTokens(op.getNumValidTokens());
 }
 
@@ -534,6 +578,7 @@ LogicalResult LayerOp::verify() { return LayerVerifier(*this).verify(); }
 
 LogicalResult LayerOp::verifyRegions() {
   if (failed(verifyScalarBody(*this, getScore(), "score")) ||
+      failed(verifyScalarBody(*this, getKey(), "key")) ||
       failed(verifyScalarBody(*this, getWeight(), "weight")) ||
       failed(verifyScalarBody(*this, getActivation(), "activation")) ||
       failed(

@@ -82,7 +82,8 @@ LogicalResult RouteOp::verify() {
   return verifyRoute(*this, RouteOperands(*this));
 }
 LogicalResult RouteOp::verifyRegions() {
-  if (failed(verifyScalarBody(*this, getScore(), "score")))
+  if (failed(verifyScalarBody(*this, getScore(), "score")) ||
+      failed(verifyScalarBody(*this, getKey(), "key")))
     return failure();
   return verifyScalarBody(*this, getWeight(), "weight");
 }

@@ -54,7 +54,8 @@ LogicalResult verifyRoutingOperands(const OperandChecker &check,
                                     RoutingAttr routing, int64_t numRouted,
                                     Value selectionBias, Value expertScale,
                                     Value inputIds, Value hashTable,
-                                    Region &score, Region &weight) {
+                                    Region &score, Region &key,
+                                    Region &weight) {
   if (failed(verifyGroups(check, routing, numRouted)))
     return failure();
   StringRef select = stringifySelect(routing.getSelect());
@@ -70,6 +71,9 @@ LogicalResult verifyRoutingOperands(const OperandChecker &check,
   if (isMixer && (!score.empty() || !weight.empty()))
     return check.error("takes no region 'score' or 'weight' with select "
                        "'sparsemixer', which defines the weights itself");
+  if (!key.empty() && (isHash || isMixer))
+    return check.error("takes no region 'key' with select '")
+           << select << "', which compares none";
   Dim experts{"num_routed", numRouted};
   if (failed(check.checkShape("selection_bias", selectionBias, {experts})) ||
       failed(check.checkShape("expert_scale", expertScale, {experts})) ||
@@ -80,6 +84,16 @@ LogicalResult verifyRoutingOperands(const OperandChecker &check,
   return success();
 }
 
+LogicalResult verifyKeyArguments(Operation *op, Region &key,
+                                 Value selectionBias) {
+  if (key.empty())
+    return success();
+  SmallVector<std::string> arguments{"score"};
+  if (selectionBias)
+    arguments.push_back("selection_bias");
+  return verifyScalarArguments(op, key, "key", arguments);
+}
+
 LogicalResult verifyRoute(Operation *op, const RouteOperands &o) {
   OperandChecker check(op);
   if (failed(
@@ -88,13 +102,16 @@ LogicalResult verifyRoute(Operation *op, const RouteOperands &o) {
   Dim topK{"top_k", o.routing.getTopK()};
   if (failed(verifyRoutingOperands(check, o.routing, getDim(o.logits, 1),
                                    o.selectionBias, o.expertScale, o.inputIds,
-                                   o.hashTable, o.score, o.weight)) ||
+                                   o.hashTable, o.score, o.key, o.weight)) ||
       failed(check.checkNumValidTokens(o.numValidTokens)) ||
+      failed(check.checkShape("is_padding", o.isPadding, {tokensDim()})) ||
       failed(check.checkShape("ids", o.ids, {tokensDim(), topK})) ||
       failed(check.checkShape("weights", o.weights, {tokensDim(), topK})))
     return failure();
   if (!o.score.empty() &&
       failed(verifyScalarArguments(op, o.score, "score", {"logit"})))
+    return failure();
+  if (failed(verifyKeyArguments(op, o.key, o.selectionBias)))
     return failure();
   if (!o.weight.empty() &&
       failed(verifyScalarArguments(op, o.weight, "weight", {"score"})))
@@ -389,9 +406,13 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
   Dim resultColumns{o.isPaired() ? "(n / 2)" : "n", o.isPaired() ? n / 2 : n};
   if (failed(check.checkShape("result", o.result, {row, resultColumns})))
     return failure();
-  for (auto [i, value] : llvm::enumerate(o.rows))
-    if (failed(check.checkShape(nameOf("rows", i), value, {row, {"1", 1}})))
+  for (auto [i, value] : llvm::enumerate(o.rows)) {
+    SmallVector<Dim> shape{row};
+    if (!getElementType(value).isInteger())
+      shape.push_back({"1", 1});
+    if (failed(check.checkShape(nameOf("rows", i), value, shape)))
       return failure();
+  }
   SmallVector<Dim> column = group;
   column.push_back({"n", n});
   for (auto [i, value] : llvm::enumerate(o.columns))
@@ -410,10 +431,20 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
       failed(check.checkShape("result", o.result,
                               {tokensDim(), {"top_k", getDim(o.ids, 1)}})))
     return failure();
-  if (!o.table && !o.numValidTokens)
+  if (!o.table && !o.numValidTokens && !o.isPadding)
     return op->emitOpError("changes nothing; give a 'table', "
-                           "'num_valid_tokens' or both");
-  if (o.table && failed(check.checkShape("table", o.table, {{"num_experts"}})))
+                           "'num_valid_tokens' or 'is_padding'");
+  if (o.replicaCounts && !o.table)
+    return op->emitOpError("takes 'replica_counts' with a 'table' only, which "
+                           "has the places of replicas");
+  SmallVector<Dim> places{{"num_experts"}};
+  if (o.replicaCounts)
+    places.push_back({"max_replicas"});
+  if (failed(check.checkShape("table", o.table, places)) ||
+      failed(check.checkShape("is_padding", o.isPadding, {tokensDim()})) ||
+      (o.replicaCounts &&
+       failed(check.checkShape("replica_counts", o.replicaCounts,
+                               {{"num_experts", getDim(o.table, 0)}}))))
     return failure();
   return success(!o.numValidTokens ||
                  succeeded(check.checkShape("num_valid_tokens",

@@ -45,11 +45,12 @@ LogicalResult verifyTensorScale(Operation *op, const TensorScaleOperands &o) {
            << "; dynamic ones of granularity 'tensor' that store f8E4M3FN or "
               "i8 with an f32 scale are accepted";
   if (failed(verifyPositions(check, o.offsets, o.topK)) ||
-      failed(check.checkNumValidTokens(o.numValidTokens)))
+      failed(check.checkNumValidTokens(o.numValidTokens)) ||
+      failed(check.checkShape("is_padding", o.isPadding, {tokensDim()})))
     return failure();
-  if (o.offsets && o.numValidTokens)
-    return check.error("takes 'num_valid_tokens' without 'offsets' only; "
-                       "offsets count valid rows already");
+  if (o.offsets && (o.numValidTokens || o.isPadding))
+    return check.error("takes 'num_valid_tokens' and 'is_padding' without "
+                       "'offsets' only; offsets count valid rows already");
   Dim row = o.offsets ? positionsDim() : tokensDim();
   return failure(failed(check.checkShape("input", o.input, {row, {"width"}})) ||
                  failed(check.checkShape("scale", o.scale, {{"1", 1}})));

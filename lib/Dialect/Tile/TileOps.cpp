@@ -143,7 +143,8 @@ LogicalResult TopKOp::verify() {
   return verifySeparate(*this, {getIds(), getWeights()});
 }
 LogicalResult TopKOp::verifyRegions() {
-  if (failed(moe::verifyScalarBody(*this, getScore(), "score")))
+  if (failed(moe::verifyScalarBody(*this, getScore(), "score")) ||
+      failed(moe::verifyScalarBody(*this, getKey(), "key")))
     return failure();
   return moe::verifyScalarBody(*this, getWeight(), "weight");
 }

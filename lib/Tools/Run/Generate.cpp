@@ -43,7 +43,8 @@ uint16_t toF16(float value) {
 /// Whether the tensor counts or names something.
 bool isInteger(const HostTensor &tensor) {
   return tensor.name == "num_valid_tokens" || tensor.name == "input_ids" ||
-         tensor.name == "topk_ids" || tensor.name == "gate.hash_table";
+         tensor.name == "topk_ids" || tensor.name == "gate.hash_table" ||
+         llvm::StringRef(tensor.name).starts_with("replicas.");
 }
 
 void store(const HostTensor &tensor, int64_t i, float value) {
@@ -128,6 +129,29 @@ void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
   }
 }
 
+/// Physical experts, and how many of them may be of one.
+struct Replicas {
+  int64_t numPhysical = 1, most = 1;
+};
+
+/// As checkpoints are loaded: physical expert p is one of expert p modulo the
+/// number of experts.
+void fillReplicas(const HostTensor &tensor, const Replicas &replicas) {
+  auto *values = reinterpret_cast<int32_t *>(tensor.data());
+  int64_t numExperts = tensor.shape.front();
+  int64_t most = replicas.most, columns = getRowSize(tensor);
+  for (int64_t e = 0; e < numExperts; ++e) {
+    int64_t count = (replicas.numPhysical - e + numExperts - 1) / numExperts;
+    count = std::clamp<int64_t>(count, 1, most);
+    if (tensor.shape.size() == 1) {
+      values[e] = int32_t(count);
+      continue;
+    }
+    for (int64_t j = 0; j < columns; ++j)
+      values[e * columns + j] = j < count ? int32_t(j * numExperts + e) : -1;
+  }
+}
+
 void fillWeights(const HostTensor &tensor, uint64_t seed) {
   RandomStream stream(seed, tensor.name);
   int64_t topK = getRowSize(tensor);
@@ -147,7 +171,12 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
                              const GenerateOptions &options) {
   int64_t vocabulary = 1;
   int64_t tokens = 0;
+  Replicas replicas;
   for (const HostTensor &tensor : tensors) {
+    if (tensor.name == "replicas.physical_ids" && tensor.shape.size() == 2)
+      replicas.most = tensor.shape[1];
+    if (tensor.name == "experts.w13" && !tensor.shape.empty())
+      replicas.numPhysical = tensor.shape[0];
     if (tensor.name == "gate.hash_table" && !tensor.shape.empty())
       vocabulary = std::max<int64_t>(1, tensor.shape[0]);
     if (tensor.name == "hidden_states" && !tensor.shape.empty())
@@ -165,6 +194,11 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
     RandomStream stream(options.seed, tensor.name);
     std::optional<RandomTensor> quantized =
         makeQuantized(stream, tensor.name, find);
+    if (tensor.name == "is_padding") {
+      // None is.
+      std::memset(tensor.data(), 0, tensor.getNumBytes());
+      continue;
+    }
     if (!quantized && !hasValues(tensor))
       return moert::invalidArgument("there is no rule for generating tensor '" +
                                     tensor.name + "' of dtype " +
@@ -176,6 +210,9 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
       std::fill_n(integers, count, int32_t(tokens));
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
       fillIds(tensor, options);
+    } else if (tensor.name == "replicas.physical_ids" ||
+               tensor.name == "replicas.counts") {
+      fillReplicas(tensor, replicas);
     } else if (tensor.name == "topk_weights") {
       fillWeights(tensor, options.seed);
     } else if (tensor.name == "input_ids") {

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "moec/Compiler/PlanData.h"
 #include "moec/Dialect/Moe/Moe.h"
+#include "moec/Dialect/Names.h"
 #include "moec/Interpreter/Interpreter.h"
 #include "moec/Interpreter/InterpreterDevice.h"
 #include "moec/Package/BuildPackage.h"
@@ -153,6 +154,10 @@ func::FuncOp findLayer(ModuleOp module) {
 SmallVector<std::string> returnDetails(func::FuncOp function) {
   Operation *exit = function.getBody().back().getTerminator();
   SmallVector<std::string> names(exit->getNumOperands(), "output");
+  for (auto [index, name] : llvm::enumerate(names))
+    if (auto given = function.getResultAttrOfType<StringAttr>(index, kNameAttr);
+        given && index > 0)
+      name = given.str();
   SmallVector<Value> values(exit->getOperands());
   function.walk([&](Operation *op) {
     auto given = op->getAttrOfType<ArrayAttr>("moe.name");

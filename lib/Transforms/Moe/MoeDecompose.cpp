@@ -155,6 +155,14 @@ Value sigmoid(ImplicitLocOpBuilder &b, Value x) {
                                arith::AddFOp::create(b, one, exponential));
 }
 
+/// 0 where `condition` is not, whatever x is.
+Value zeroIf(ImplicitLocOpBuilder &b, Value condition, Value x) {
+  Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0.0f));
+  Value isSet =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::ONE, condition, zero);
+  return arith::SelectOp::create(b, isSet, zero, x);
+}
+
 /// An epilogue that returns its accumulator; not worth a region.
 constexpr std::nullptr_t kNoEpilogue = nullptr;
 
@@ -216,6 +224,7 @@ Value LayerDecomposer::findTensorScale(Value input, QuantAttr quant,
   auto op = TensorScaleOp::create(
       b, tensorOf({1}, b.getF32Type()), input, offsets,
       offsets ? Value() : layer.getNumValidTokens(),
+      offsets ? Value() : layer.getIsPadding(),
       offsets ? b.getI64IntegerAttr(layer.getTopK()) : IntegerAttr(), quant);
   setNames(op, StringRef((getTensorName(input) + "_scale").str()));
   return op.getScale();
@@ -300,10 +309,12 @@ void LayerDecomposer::route() {
                             tensorOf({kTokens, topK}, b.getF32Type()), logits,
                             layer.getSelectionBias(), layer.getExpertScale(),
                             layer.getInputIds(), layer.getHashTable(),
-                            layer.getNumValidTokens(), layer.getRoutingAttr());
+                            layer.getNumValidTokens(), layer.getIsPadding(),
+                            layer.getRoutingAttr());
   setNames(op, {"topk_ids", "topk_weights"});
   IRMapping mapping;
   layer.getScore().cloneInto(&op.getScore(), mapping);
+  layer.getKey().cloneInto(&op.getKey(), mapping);
   layer.getWeight().cloneInto(&op.getWeight(), mapping);
   ids = op.getIds();
   weights = op.getWeights();
@@ -314,9 +325,20 @@ void LayerDecomposer::permute() {
   if (PlacementAttr placement = layer.getPlacementAttr())
     local = b.getDenseI64ArrayAttr(placement.getLocal());
   Value placed = ids;
-  int64_t numExperts = layer.getNumExperts();
+  int64_t numExperts = layer.getNumPhysicalExperts();
+  // The router has left padding out already.
+  Value isPadding = layer.getTopkIds() ? layer.getIsPadding() : Value();
+  if (layer.getPhysicalIds() || isPadding) {
+    auto place = PlaceIdsOp::create(
+        b, ids.getType(), ids, layer.getPhysicalIds(), layer.getReplicaCounts(),
+        /*num_valid_tokens=*/Value(), isPadding);
+    setNames(place, {"placed_ids"});
+    placed = place.getResult();
+  }
   if (Value table = layer.getLocalIds()) {
-    auto place = PlaceIdsOp::create(b, ids.getType(), ids, table, Value());
+    auto place = PlaceIdsOp::create(
+        b, ids.getType(), placed, table, /*replica_counts=*/Value(),
+        /*num_valid_tokens=*/Value(), /*is_padding=*/Value());
     setNames(place, {"local_ids"});
     placed = place.getResult();
     numExperts = layer.getNumLocalExperts();
@@ -435,20 +457,24 @@ Value LayerDecomposer::runSharedExpert() {
   setInput(second, hidden, layer.getSharedW2InputScale());
   auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
   FloatAttr scale = layer.getSharedScaleAttr();
-  if (!gate && !scale)
+  // With a latent width the last product leaves padding out.
+  Value isPadding = layer.getLatentUp() ? Value() : layer.getIsPadding();
+  if (!gate && !scale && !isPadding)
     return product(second, type, "shared_out", kNoEpilogue);
   if (gate)
     second.rows.push_back(gate);
+  if (isPadding)
+    second.rows.push_back(isPadding);
   return product(
       second, type, "shared_out",
       [&](ImplicitLocOpBuilder &b, const EpilogueArgs &args) -> Value {
         Value out = args.accumulators[0];
-        if (!args.rows.empty())
+        if (gate)
           out = arith::MulFOp::create(b, out, args.rows[0]);
         if (scale)
           out = arith::MulFOp::create(b, out,
                                       arith::ConstantOp::create(b, scale));
-        return out;
+        return isPadding ? zeroIf(b, args.rows.back(), out) : out;
       });
 }
 
@@ -467,17 +493,21 @@ void LayerDecomposer::reduce(Value expertRows, Value shared) {
     p.input = output;
     p.numValidTokens = layer.getNumValidTokens();
     auto type = cast<RankedTensorType>(layer.getOutput().getType());
-    auto addShared = [](ImplicitLocOpBuilder &b,
-                        const EpilogueArgs &args) -> Value {
-      return arith::AddFOp::create(b, args.accumulators[0],
-                                   args.elementwise[0]);
+    auto finish = [](ImplicitLocOpBuilder &b,
+                     const EpilogueArgs &args) -> Value {
+      Value sum = args.accumulators[0];
+      if (!args.elementwise.empty())
+        sum = arith::AddFOp::create(b, sum, args.elementwise[0]);
+      return args.rows.empty() ? sum : zeroIf(b, args.rows[0], sum);
     };
-    if (shared) {
+    if (shared)
       p.elementwise.push_back(shared);
-      output = product(p, type, "output", addShared);
-    } else {
+    if (Value isPadding = layer.getIsPadding())
+      p.rows.push_back(isPadding);
+    if (shared || !p.rows.empty())
+      output = product(p, type, "output", finish);
+    else
       output = product(p, type, "output", kNoEpilogue);
-    }
   }
   layer.getOutput().replaceAllUsesWith(output);
 }
@@ -489,6 +519,12 @@ void LayerDecomposer::run() {
   Value rows = runExperts();
   Value shared = runSharedExpert();
   reduce(rows, shared);
+  if (Value recorded = layer.getRecordedIds()) {
+    recorded.replaceAllUsesWith(ids);
+    layer.getRecordedWeights().replaceAllUsesWith(weights);
+  }
+  if (Value load = layer.getExpertOffsets())
+    load.replaceAllUsesWith(offsets);
   layer.erase();
 }
 

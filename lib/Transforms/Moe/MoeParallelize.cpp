@@ -100,6 +100,9 @@ LogicalResult Parallelizer::findOps() {
   if (failed(findOne(permute)) || failed(findOne(unpermute)))
     return failure();
   place = permute.getIds().getDefiningOp<PlaceIdsOp>();
+  // Replicas and padding are those of a rank's own rows.
+  if (place && (place.getReplicaCounts() || place.getIsPadding()))
+    place = {};
   if (permute.getNumZeroExperts() > 0)
     return permute.emitOpError("has zero experts, whose share each rank of a "
                                "mesh would add; run such a layer on one rank");
@@ -127,8 +130,10 @@ void Parallelizer::findExpertOps() {
 void Parallelizer::dispatch() {
   // Ids of rows that do not count are -1, but for those that the caller gives.
   Value counts = permute.getNumValidTokens();
-  if (permute.getIds().getDefiningOp<RouteOp>() ||
-      (place && place.getIds().getDefiningOp<RouteOp>()))
+  Value chosen = permute.getIds();
+  while (auto placed = chosen.getDefiningOp<PlaceIdsOp>())
+    chosen = placed.getIds();
+  if (chosen.getDefiningOp<RouteOp>())
     counts = {};
   Value addend = unpermute.getAddend();
   // Rows that do not count are zero where they are added, as their sums are.
@@ -141,7 +146,8 @@ void Parallelizer::dispatch() {
   if (counts && !place) {
     b.setInsertionPoint(permute);
     place = PlaceIdsOp::create(b, permute.getIds().getType(), permute.getIds(),
-                               Value(), counts);
+                               /*table=*/Value(), /*replica_counts=*/Value(),
+                               counts, /*is_padding=*/Value());
     setNames(place, {"counted_ids"});
     permute.getIdsMutable().assign(place.getResult());
     expertOps.insert(place);
@@ -233,6 +239,9 @@ void Parallelizer::combineResults() {
   b.setInsertionPoint(end);
   for (OpOperand &operand : end->getOpOperands()) {
     Value value = operand.get();
+    // All ranks route alike, and each counts the slots of its own experts.
+    if (isa_and_nonnull<RouteOp, PermuteOp>(value.getDefiningOp()))
+      continue;
     auto combined = CombineOp::create(b, value, Axis::Tp);
     setNames(combined, {getName(value).str()});
     if (Operation *op = value.getDefiningOp(); op && op->getNumResults() == 1)

@@ -26,6 +26,7 @@ from .alignment import (
     count_expert_num_tokens,
     moe_align_block_size,
 )
+from .balancing import rebalance_experts
 from .experts import batched_experts, clear, fused_experts
 from .expert_maps import determine_expert_map, make_round_robin_tables
 from .permutation import moe_permute, moe_unpermute
@@ -47,6 +48,7 @@ __all__ = [
     "moe_align_block_size",
     "moe_permute",
     "moe_unpermute",
+    "rebalance_experts",
 ]
 
 del torch

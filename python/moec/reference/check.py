@@ -23,7 +23,7 @@ from .layer import (
     evaluate,
     expert_counts,
     expert_offsets,
-    num_valid,
+    present_rows,
 )
 from .spec import LayerSpec
 
@@ -79,12 +79,12 @@ def check(
     """Compares `outputs` with what the reference makes of `inputs`."""
     decision = decide(spec, inputs)
     tokens = decision.ids.shape[0]
-    present = num_valid(spec, inputs, tokens)
+    present = present_rows(spec, inputs, tokens)
     report = Report(Comparison(bound=_bound(spec)))
     near = np.zeros(0, np.int64)
     if spec.entry != "ids" and spec.routing.select != "hash":
-        near = np.flatnonzero(decision.routing.near[:present])
-        report.rows, report.near_ties = present, len(near)
+        near = np.flatnonzero(decision.routing.near & present)
+        report.rows, report.near_ties = int(present.sum()), len(near)
 
     if "topk_ids" in outputs:
         ids = np.asarray(outputs["topk_ids"][...]).astype(np.int64)
@@ -120,7 +120,7 @@ def _adopt(
     spec: LayerSpec,
     decision: Decision,
     ids: np.ndarray,
-    present: int,
+    present: np.ndarray,
     report: Report,
 ) -> None:
     """Checks the ids of the run and takes those that near ties allow."""
@@ -134,7 +134,7 @@ def _adopt(
     same = (ids == decision.ids) | (
         ~decision.valid & ((ids < 0) | (ids >= routes))
     )
-    same[present:] = True
+    same[~present] = True
     wrong = []
     for row in np.flatnonzero(~same.all(axis=1)):
         routing = decision.routing

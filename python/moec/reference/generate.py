@@ -78,6 +78,11 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
         return (weights / weights.sum(axis=1, keepdims=True)).astype(dtype)
     if name == "num_valid_tokens":
         return np.array([tokens - tokens // 4], dtype)
+    if name == "is_padding":
+        # Any byte but 0 is a yes.
+        return np.where(rng.random(shape) < 0.25, rng.integers(1, 256, shape), 0).astype(np.uint8).view(dtype)
+    if name.startswith("replicas."):
+        return _replicas(spec)[name].astype(dtype)
     if name == "input_ids":
         return rng.integers(0, spec.routing.hash_vocab_size, shape).astype(dtype)
     if name == "gate.hash_table":
@@ -107,6 +112,22 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
     if tensor.dtype == "i8":
         return rng.integers(0, 256, shape, np.uint8).view(dtype)
     return normal(1.0 / math.sqrt(shape[-1]))
+
+
+def _replicas(spec: LayerSpec) -> dict[str, np.ndarray]:
+    """Every physical expert is one of an expert, as many as there may be of each."""
+    physical, most = spec.replicas.num_physical_experts, spec.replicas.max_replicas
+    table = np.full((spec.num_experts, most), -1)
+    counts = np.zeros(spec.num_experts, np.int64)
+    # The first ones get most; their places are anywhere.
+    places = iter(np.random.default_rng(1).permutation(physical))
+    for count in range(1, most + 1):
+        for expert in range(0, spec.num_experts, count):
+            place = next(places, None)
+            if place is not None:
+                table[expert, counts[expert]] = place
+                counts[expert] += 1
+    return {"replicas.physical_ids": table, "replicas.counts": counts}
 
 
 def _scales(spec: LayerSpec, name: str, shape: tuple[int, ...], rng) -> np.ndarray:

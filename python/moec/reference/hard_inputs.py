@@ -208,19 +208,25 @@ def _zero_groups(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 def _padding(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Half of the rows are padding that holds garbage."""
-    if not spec.num_valid_tokens:
-        raise SpecError("hard inputs 'padding' need field 'num_valid_tokens'")
+    if not spec.num_valid_tokens and not spec.padding_mask:
+        raise SpecError("hard inputs 'padding' need field 'num_valid_tokens' or 'padding_mask'")
     tokens = tensors["hidden_states"].shape[0]
-    valid = (tokens + 1) // 2
-    tensors["num_valid_tokens"][0] = valid
-    tensors["hidden_states"][valid:] = np.nan
+    padding = np.zeros(tokens, bool)
+    if spec.num_valid_tokens:
+        tensors["num_valid_tokens"][0] = (tokens + 1) // 2
+        padding[(tokens + 1) // 2 :] = True
+    if spec.padding_mask:
+        tensors["is_padding"][:] = 0
+        tensors["is_padding"][::2] = np.arange(0, tokens, 2) % 255 - 127
+        padding |= tensors["is_padding"] != 0
+    tensors["hidden_states"][padding] = np.nan
     if spec.entry == "logits":
-        tensors["router_logits"][valid:] = np.nan
+        tensors["router_logits"][padding] = np.nan
     if spec.entry == "ids":
-        tensors["topk_ids"][valid:, ::2] = spec.num_routes + 3
-        tensors["topk_weights"][valid:] = np.nan
+        tensors["topk_ids"][padding, ::2] = spec.num_routes + 3
+        tensors["topk_weights"][padding] = np.nan
     if "input_ids" in tensors:
-        tensors["input_ids"][valid:] = -5
+        tensors["input_ids"][padding] = -5
 
 
 HARD_INPUTS: dict[str, Callable[..., None]] = {

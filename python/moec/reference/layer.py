@@ -20,6 +20,24 @@ from .weights import num_columns, scaled_rows
 _PIECE = 1 << 20
 
 
+@dataclass(frozen=True)
+class Replicas:
+    """Which physical expert a token takes for a logical one (formula 6)."""
+
+    physical_ids: np.ndarray
+    counts: np.ndarray
+    num_physical: int
+
+    def place(self, tokens: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """-1 for none; of tokens by their numbers in the call."""
+        count = self.counts[ids]
+        usable = (count >= 1) & (count <= self.physical_ids.shape[1])
+        replica = tokens.astype(np.uint32) * np.uint32(2654435769) % np.where(usable, count, 1)
+        physical = self.physical_ids[ids, replica.astype(np.int64)]
+        usable &= (physical >= 0) & (physical < self.num_physical)
+        return np.where(usable, physical, -1)
+
+
 @dataclass
 class Decision:
     """Ids and weights of every row, and which slots count (T x k each)."""
@@ -29,6 +47,9 @@ class Decision:
     valid: np.ndarray
     #: None for the entry `ids`, where nothing is decided here.
     routing: Routing | None = None
+    #: Numbers of the rows' tokens in the call; None for all of them.
+    tokens: np.ndarray | None = None
+    replicas: Replicas | None = None
 
     def replace_ids(self, row: int, ids: np.ndarray) -> None:
         """Takes other accepted ids for a row."""
@@ -36,7 +57,10 @@ class Decision:
         self.weights[row] = self.routing.weights(np.array([row]), ids[None, :])[0]
 
     def rows(self, rows: np.ndarray) -> "Decision":
-        return Decision(self.ids[rows], self.weights[rows], self.valid[rows])
+        tokens = np.arange(len(self.ids)) if self.tokens is None else self.tokens
+        return Decision(
+            self.ids[rows], self.weights[rows], self.valid[rows], None, tokens[rows], self.replicas
+        )
 
 
 def product(x: np.ndarray, weight, expert: int | None = None) -> np.ndarray:
@@ -114,6 +138,14 @@ def num_valid(spec: LayerSpec, tensors: Mapping, tokens: int) -> int:
     return int(np.clip(int(np.asarray(tensors["num_valid_tokens"][...])[0]), 0, tokens))
 
 
+def present_rows(spec: LayerSpec, tensors: Mapping, tokens: int) -> np.ndarray:
+    """Which rows count: by num_valid_tokens, and by the mask."""
+    present = np.arange(tokens) < num_valid(spec, tensors, tokens)
+    if spec.padding_mask:
+        present &= np.asarray(tensors["is_padding"][...]) == 0
+    return present
+
+
 def decide(spec: LayerSpec, tensors: Mapping) -> Decision:
     """Routes every row as the reference does."""
     tokens = tensors["hidden_states"].shape[0]
@@ -138,8 +170,15 @@ def decide(spec: LayerSpec, tensors: Mapping) -> Decision:
         ids = routing.ids.copy()
         weights = routing.weights(np.arange(tokens), ids)
     valid = (ids >= 0) & (ids < spec.num_routes)
-    valid &= (np.arange(tokens) < num_valid(spec, tensors, tokens))[:, None]
-    return Decision(ids, weights, valid, routing)
+    valid &= present_rows(spec, tensors, tokens)[:, None]
+    replicas = None
+    if spec.replicas is not None:
+        replicas = Replicas(
+            np.asarray(tensors["replicas.physical_ids"][...]).astype(np.int64),
+            np.asarray(tensors["replicas.counts"][...]).astype(np.int64),
+            spec.replicas.num_physical_experts,
+        )
+    return Decision(ids, weights, valid, routing, None, replicas)
 
 
 def local_index(spec: LayerSpec) -> np.ndarray:
@@ -151,9 +190,22 @@ def local_index(spec: LayerSpec) -> np.ndarray:
     return index
 
 
+def places(spec: LayerSpec, decision: Decision) -> np.ndarray:
+    """For every slot the position of the weights it reads, -1 for none."""
+    ids = np.where(decision.valid, decision.ids, 0)
+    if decision.replicas is None:
+        place = local_index(spec)[ids]
+    else:
+        tokens = decision.tokens
+        if tokens is None:
+            tokens = np.arange(len(ids))
+        place = decision.replicas.place(tokens[:, None], ids)
+    return np.where(decision.valid, place, -1)
+
+
 def expert_counts(spec: LayerSpec, decision: Decision) -> np.ndarray:
     """Slots that each expert with weights here receives."""
-    index = local_index(spec)[decision.ids[decision.valid]]
+    index = places(spec, decision)[decision.valid]
     return np.bincount(index[index >= 0], minlength=spec.num_local_experts)
 
 
@@ -201,7 +253,7 @@ def _routed(
     rows, slots = np.nonzero(decision.valid)
     ids = decision.ids[rows, slots]
     weights = decision.weights[rows, slots][:, None]
-    index = local_index(spec)[ids]
+    index = places(spec, decision)[rows, slots]
     # Every token is weighed, whichever expert it has.
     weighed = round_to(x * decision.weights[:, :1], spec.dtype) if on_input else x
     found = _find_scale(spec, "experts.w13", weighed)
@@ -240,11 +292,11 @@ def evaluate(
         return evaluate(spec, tensors, every)[rows]
     hidden = _float64(tensors["hidden_states"])
     tokens = hidden.shape[0]
-    present = np.arange(tokens) < num_valid(spec, tensors, tokens)
+    present = present_rows(spec, tensors, tokens)
     if rows is not None:
         hidden, present = hidden[rows], present[rows]
     out = np.zeros(hidden.shape)
-    # Rows beyond num_valid_tokens are left out, not multiplied by zero.
+    # Rows that do not count are left out, not multiplied by zero.
     hidden = hidden[present]
     decision = decision.rows(np.flatnonzero(present))
     with np.errstate(all="ignore"):

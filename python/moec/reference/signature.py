@@ -42,6 +42,8 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
         tensors.append(Tensor("topk_weights", (k,), "f32", tokens=True))
     if spec.num_valid_tokens:
         tensors.append(Tensor("num_valid_tokens", (1,), "i32"))
+    if spec.padding_mask:
+        tensors.append(Tensor("is_padding", (), "i8", tokens=True))
     if spec.entry != "ids":
         if routing.select == "hash":
             tensors.append(Tensor("input_ids", (), "i32", tokens=True))
@@ -74,6 +76,10 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
     if spec.latent_size is not None:
         tensors.append(Tensor("latent.down", (spec.latent_size, hidden), dtype))
         tensors.append(Tensor("latent.up", (hidden, spec.latent_size), dtype))
+    if spec.replicas is not None:
+        shape = (spec.num_experts, spec.replicas.max_replicas)
+        tensors.append(Tensor("replicas.physical_ids", shape, "i32"))
+        tensors.append(Tensor("replicas.counts", (spec.num_experts,), "i32"))
     return tensors
 
 

@@ -21,6 +21,7 @@ ENTRIES = ("gate", "logits", "ids")
 ORDERS = ("gate_up", "up_gate", "interleaved")
 #: The largest sizes that a layer may have, in widths, experts and tokens.
 MAX_WIDTH, MAX_EXPERTS, MAX_TOP_K = 1 << 20, 1 << 16, 1 << 10
+MAX_REPLICAS = 1 << 10
 MAX_TOKENS = MAX_VOCABULARY = 1 << 24
 _NAME_LENGTH = 200
 _NAME_CHARACTERS = frozenset(
@@ -60,6 +61,14 @@ class SharedExperts:
 
 
 @dataclass(frozen=True)
+class Replicas:
+    """Experts whose weights are there several times."""
+
+    num_physical_experts: int
+    max_replicas: int
+
+
+@dataclass(frozen=True)
 class LayerSpec:
     """One MoE layer. Constructing it checks that the fields fit together."""
 
@@ -74,6 +83,9 @@ class LayerSpec:
     activation: Activation
     max_tokens: int = 16384
     num_valid_tokens: bool = False
+    padding_mask: bool = False
+    record_ids: bool = False
+    record_load: bool = False
     num_zero_experts: int = 0
     latent_size: int | None = None
     gate_up_order: str = "gate_up"
@@ -83,6 +95,7 @@ class LayerSpec:
     #: Of the routed experts.
     quantization: Products = Products()
     local_experts: tuple[int, ...] | None = None
+    replicas: Replicas | None = None
 
     def __post_init__(self):
         _check(self)
@@ -100,6 +113,8 @@ class LayerSpec:
     @property
     def num_local_experts(self) -> int:
         """Experts whose weights are here."""
+        if self.replicas is not None:
+            return self.replicas.num_physical_experts
         if self.local_experts is None:
             return self.num_experts
         return len(self.local_experts)
@@ -155,6 +170,7 @@ class LayerSpec:
             if entry == "ids":
                 on_input = self.routing.weight_on_input
                 changes["routing"] = Routing(weight_on_input=on_input)
+                changes["record_ids"] = False
             elif entry == "logits":
                 # Logits that come from outside hold the bias already.
                 changes["routing"] = dataclasses.replace(self.routing, gate_bias=False)
@@ -206,6 +222,9 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         activation=_require_activation(fields),
         max_tokens=fields.integer("max_tokens", 16384),
         num_valid_tokens=fields.boolean("num_valid_tokens"),
+        padding_mask=fields.boolean("padding_mask"),
+        record_ids=fields.boolean("record_ids"),
+        record_load=fields.boolean("record_load"),
         num_zero_experts=fields.integer("num_zero_experts", 0, minimum=0),
         latent_size=fields.integer("latent_size"),
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
@@ -214,8 +233,10 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         shared_experts=_parse_shared(fields.object("shared_experts"), quantization),
         quantization=quantization,
         local_experts=_parse_placement(fields.object("placement")),
+        replicas=_parse_replicas(fields.object("replicas")),
     )
-    _check_parallel(fields.object("parallel"))
+    if _check_parallel(fields.object("parallel")) and spec["replicas"] is not None:
+        raise SpecError("field 'parallel' does not go with 'replicas'")
     fields.finish()
     return LayerSpec(**spec)
 
@@ -321,16 +342,31 @@ def _parse_placement(fields: Fields | None) -> tuple[int, ...] | None:
     return tuple(local)
 
 
-def _check_parallel(fields: Fields | None) -> None:
-    """Ranks change nothing about what a layer computes for the tokens of one of them."""
+def _parse_replicas(fields: Fields | None) -> Replicas | None:
     if fields is None:
-        return
+        return None
+    replicas = Replicas(
+        fields.integer("num_physical_experts", required=True),
+        fields.integer("max_replicas", required=True),
+    )
+    fields.finish()
+    return replicas
+
+
+def _check_parallel(fields: Fields | None) -> bool:
+    """Ranks change nothing about what a layer computes for the tokens of one of them.
+
+    Whether there are any.
+    """
+    if fields is None:
+        return False
     fields.integer("dp", 1)
     fields.integer("tp", 1)
     experts = fields.raw("experts") if fields.has("experts") else "linear"
     fields.finish()
     if not isinstance(experts, list) and experts not in ("linear", "round_robin"):
         raise SpecError("field 'parallel.experts': expected \"linear\", \"round_robin\" or lists of ids")
+    return True
 
 
 def _require(holds: bool, message: str) -> None:
@@ -385,6 +421,12 @@ def _check(spec: LayerSpec) -> None:
             f"{spec.num_experts}",
         )
     _require(
+        not spec.record_ids or spec.entry != "ids",
+        "field 'record_ids': with entry 'ids' the caller has them",
+    )
+    if spec.replicas is not None:
+        _check_replicas(spec, spec.replicas)
+    _require(
         k == 1 or not routing.weight_on_input,
         f"field 'routing.weight_on_input' needs top_k 1, not {k}",
     )
@@ -415,6 +457,25 @@ def _check(spec: LayerSpec) -> None:
     )
     _check_weights(spec)
     _check_selection(spec)
+
+
+def _check_replicas(spec: LayerSpec, replicas: Replicas) -> None:
+    physical, experts = replicas.num_physical_experts, spec.num_experts
+    _require(
+        experts <= physical <= MAX_EXPERTS,
+        f"field 'replicas.num_physical_experts' is {physical}: expected {experts} to {MAX_EXPERTS}",
+    )
+    most = min(physical - experts + 1, MAX_REPLICAS)
+    _require(
+        replicas.max_replicas <= most,
+        f"field 'replicas.max_replicas' is {replicas.max_replicas}: at most {most}",
+    )
+    _require(
+        spec.num_zero_experts == 0, "field 'num_zero_experts': has no weights to be replicated"
+    )
+    _require(
+        spec.local_experts is None, "field 'placement.local_experts' does not go with 'replicas'"
+    )
 
 
 def _check_weights(spec: LayerSpec) -> None:

@@ -17,7 +17,7 @@ func.func @dispatch(%x: tensor<?x8xf32>) {
 // -----
 
 func.func @place(%ids: tensor<?x2xi32>) {
-  // expected-error@+1 {{changes nothing; give a 'table', 'num_valid_tokens' or both}}
+  // expected-error@+1 {{changes nothing; give a 'table', 'num_valid_tokens' or 'is_padding'}}
   %0 = moe.place_ids %ids : tensor<?x2xi32> -> tensor<?x2xi32>
   return
 }
@@ -27,6 +27,41 @@ func.func @place(%ids: tensor<?x2xi32>) {
 func.func @place(%ids: tensor<?x2xi32>, %table: tensor<8x1xi32>) {
   // expected-error@+1 {{'table'}}
   %0 = moe.place_ids %ids : tensor<?x2xi32> table(%table : tensor<8x1xi32>) -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @replicas(%ids: tensor<?x2xi32>, %counts: tensor<8xi32>, %mask: tensor<?xi8>) {
+  // expected-error@+1 {{takes 'replica_counts' with a 'table' only, which has the places of replicas}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> replica_counts(%counts : tensor<8xi32>)
+      is_padding(%mask : tensor<?xi8>) -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @replicas(%ids: tensor<?x2xi32>, %table: tensor<8x3xi32>, %counts: tensor<7xi32>) {
+  // expected-error@+1 {{'replica_counts' must be of shape num_experts = 8, not 7}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> table(%table : tensor<8x3xi32>)
+      replica_counts(%counts : tensor<7xi32>) -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @replicas(%ids: tensor<?x2xi32>, %table: tensor<8xi32>, %counts: tensor<8xi32>) {
+  // expected-error@+1 {{'table' must be of shape num_experts x max_replicas}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> table(%table : tensor<8xi32>)
+      replica_counts(%counts : tensor<8xi32>) -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @padding(%ids: tensor<?x2xi32>, %mask: tensor<?x2xi8>) {
+  // expected-error@+1 {{'is_padding' must be of shape tokens}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> is_padding(%mask : tensor<?x2xi8>) -> tensor<?x2xi32>
   return
 }
 

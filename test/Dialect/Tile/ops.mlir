@@ -145,12 +145,16 @@ tile.kernel @rows(%x: memref<?x16xf16>, %w: memref<?x1xf32>, %y: memref<?x16xf16
 }
 
 // CHECK-LABEL: tile.kernel @place
-tile.kernel @place(%ids: memref<?x2xi32>, %table: memref<8xi32>, %valid: memref<4xi32>, %x: memref<?x16xf16>,
+tile.kernel @place(%ids: memref<?x2xi32>, %table: memref<8xi32>, %valid: memref<4xi32>, %places: memref<8x3xi32>,
+    %counts: memref<8xi32>, %mask: memref<?xi8>, %other: memref<?x2xi32>, %x: memref<?x16xf16>,
     %e: memref<?x16xf16>, %placed: memref<?x2xi32>, %y: memref<?x16xf16>, %tokens: i64) {
   // CHECK-NEXT: tile.place_ids tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x2xi32>) table(%{{[a-z0-9]+}} : memref<8xi32>) num_valid_tokens(%{{[a-z0-9]+}} : memref<4xi32>) outs(%{{[a-z0-9]+}} : memref<?x2xi32>) {config = #tile.sm80_place_ids<slots_per_cta = 64>}
   tile.place_ids tokens(%tokens) ins(%ids : memref<?x2xi32>) table(%table : memref<8xi32>)
       num_valid_tokens(%valid : memref<4xi32>) outs(%placed : memref<?x2xi32>)
       {config = #tile.sm80_place_ids<slots_per_cta = 64>}
+  // CHECK-NEXT: tile.place_ids tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x2xi32>) table(%{{[a-z0-9]+}} : memref<8x3xi32>) replica_counts(%{{[a-z0-9]+}} : memref<8xi32>) is_padding(%{{[a-z0-9]+}} : memref<?xi8>) outs(
+  tile.place_ids tokens(%tokens) ins(%ids : memref<?x2xi32>) table(%places : memref<8x3xi32>)
+      replica_counts(%counts : memref<8xi32>) is_padding(%mask : memref<?xi8>) outs(%other : memref<?x2xi32>)
   // CHECK: tile.row_map {{.*}} elementwise(%{{[a-z0-9]+}} : memref<?x16xf16>) outs(
   tile.row_map tokens(%tokens) ins(%x : memref<?x16xf16>) elementwise(%e : memref<?x16xf16>)
       outs(%y : memref<?x16xf16>) {

@@ -26,13 +26,14 @@ struct RouteOperands {
       : logits(op.getLogits()), selectionBias(op.getSelectionBias()),
         expertScale(op.getExpertScale()), inputIds(op.getInputIds()),
         hashTable(op.getHashTable()), numValidTokens(op.getNumValidTokens()),
-        ids(op.getIds()), weights(op.getWeights()), routing(op.getRouting()),
-        score(op.getScore()), weight(op.getWeight()) {}
+        isPadding(op.getIsPadding()), ids(op.getIds()),
+        weights(op.getWeights()), routing(op.getRouting()),
+        score(op.getScore()), weight(op.getWeight()), key(op.getKey()) {}
 
   mlir::Value logits, selectionBias, expertScale, inputIds, hashTable,
-      numValidTokens, ids, weights;
+      numValidTokens, isPadding, ids, weights;
   RoutingAttr routing;
-  mlir::Region &score, &weight;
+  mlir::Region &score, &weight, &key;
 };
 llvm::LogicalResult verifyRoute(mlir::Operation *op, const RouteOperands &o);
 
@@ -108,9 +109,11 @@ struct PlaceIdsOperands {
   template <typename OpTy>
   explicit PlaceIdsOperands(OpTy op)
       : ids(op.getIds()), table(op.getTable()),
-        numValidTokens(op.getNumValidTokens()), result(op.getResult()) {}
+        replicaCounts(op.getReplicaCounts()),
+        numValidTokens(op.getNumValidTokens()), isPadding(op.getIsPadding()),
+        result(op.getResult()) {}
 
-  mlir::Value ids, table, numValidTokens, result;
+  mlir::Value ids, table, replicaCounts, numValidTokens, isPadding, result;
 };
 llvm::LogicalResult verifyPlaceIds(mlir::Operation *op,
                                    const PlaceIdsOperands &o);
@@ -133,10 +136,10 @@ struct TensorScaleOperands {
   template <typename OpTy>
   explicit TensorScaleOperands(OpTy op)
       : input(op.getInput()), offsets(op.getOffsets()),
-        numValidTokens(op.getNumValidTokens()), scale(op.getScale()),
-        topK(op.getTopK()), quant(op.getQuantAttr()) {}
+        numValidTokens(op.getNumValidTokens()), isPadding(op.getIsPadding()),
+        scale(op.getScale()), topK(op.getTopK()), quant(op.getQuantAttr()) {}
 
-  mlir::Value input, offsets, numValidTokens, scale;
+  mlir::Value input, offsets, numValidTokens, isPadding, scale;
   std::optional<int64_t> topK;
   QuantAttr quant;
 };
@@ -175,10 +178,17 @@ llvm::LogicalResult verifyUnpermute(mlir::Operation *op,
 
 /// What a routing attribute asks of the operands beside it; also for
 /// `moe.layer`, whose entries differ.
-llvm::LogicalResult verifyRoutingOperands(
-    const OperandChecker &check, RoutingAttr routing, int64_t numRouted,
-    mlir::Value selectionBias, mlir::Value expertScale, mlir::Value inputIds,
-    mlir::Value hashTable, mlir::Region &score, mlir::Region &weight);
+llvm::LogicalResult
+verifyRoutingOperands(const OperandChecker &check, RoutingAttr routing,
+                      int64_t numRouted, mlir::Value selectionBias,
+                      mlir::Value expertScale, mlir::Value inputIds,
+                      mlir::Value hashTable, mlir::Region &score,
+                      mlir::Region &key, mlir::Region &weight);
+
+/// The arguments of a region that makes a key of a score, and of a bias where
+/// there is one; an empty region is right.
+llvm::LogicalResult verifyKeyArguments(mlir::Operation *op, mlir::Region &key,
+                                       mlir::Value selectionBias);
 
 /// Expert ids are i32: `numExperts` (at least 1) and `numZeroExperts` (at least
 /// 0) together fit them.

@@ -74,6 +74,9 @@ Result<Inputs> Inputs::create(const LayerCase &from, const LayerSpec &spec) {
                                     "; the suite has plain layers and fp8_e4m3 "
                                     "with f32 scales only");
   }
+  if (spec.paddingMask || spec.replicas)
+    return moert::invalidArgument("the suite has layers without 'padding_mask' "
+                                  "and 'replicas' only");
   Inputs inputs(spec, from.tokens, from.seed);
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role == TensorRole::Output)

@@ -58,6 +58,7 @@ void TopKHeld::loadBiases() {
 
 bool TopKHeld::isOrderedByScore() const {
   return routing.getSoftmax() == moe::Softmax::All && !selectionBias &&
+         tile::TopKOp(op).getKey().empty() &&
          (layout.numGroups == 1 ||
           routing.getGroupScore() != moe::GroupScore::Top2Sum);
 }

@@ -213,8 +213,7 @@ Value Sm80Contract::emitEpilogue(ArrayRef<Value> sums, Value row,
                                  Value column) {
   SmallVector<Value> args(sums);
   for (Value operand : op.getRowOperands()) {
-    Value scalar =
-        emitter.loadF32(emitter.operand(operand), {row, emitter.index(0)});
+    Value scalar = loadRowOperand(emitter, operand, row);
     args.push_back(emitter.splat(scalar, shape.lanes));
   }
   for (Value operand : op.getColumnOperands())

@@ -10,6 +10,7 @@
 // of sums that each has at every step, then by warps, in order. A single row,
 // which is all that there is of one token, has code of its own.
 
+#include "../../../Emission/ContractOperands.h"
 #include "../../Emit.h"
 #include "../../ThreadEmitter.h"
 #include "GemvTensor.h"
@@ -243,8 +244,7 @@ Value Sm80Gemv::addWarps(Value place) {
 Value Sm80Gemv::emitEpilogue(Value sum, Value row, Value column) {
   SmallVector<Value> args{sum};
   for (Value operand : op.getRowOperands())
-    args.push_back(
-        emitter.loadF32(emitter.operand(operand), {row, emitter.index(0)}));
+    args.push_back(loadRowOperand(emitter, operand, row));
   for (Value operand : op.getColumnOperands())
     args.push_back(emitter.loadF32(emitter.operand(operand), column));
   for (Value operand : op.getElementwiseOperands())

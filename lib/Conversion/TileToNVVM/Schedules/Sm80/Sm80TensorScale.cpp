@@ -27,6 +27,7 @@ public:
         lanes(cast<tile::Sm80TensorScaleAttr>(op.getConfigAttr())
                   .getVectorWidth()),
         input(emitter.operand(op.getInput())),
+        isPadding(emitter.operand(op.getIsPadding())),
         quantizer(b, getElementType(input), op.getQuant(), convertsFloat8),
         ofWarps(emitter.scratch({emitter.getNumWarps()}, b.getF32Type())) {}
 
@@ -45,7 +46,7 @@ private:
   ThreadEmitter &emitter;
   ImplicitLocOpBuilder &b;
   int64_t lanes;
-  Value input;
+  Value input, isPadding;
   Quantizer quantizer;
   /// Largest magnitudes, one per warp, in shared memory.
   Value ofWarps;
@@ -80,7 +81,7 @@ Value Sm80TensorScale::findLargest(Value elements) {
   return emitter.forLoop(
       first, elements, kAtOnce * threads * lanes, {emitter.f32(0)},
       [&](Value element, ValueRange carried) {
-        SmallVector<Value> vectors;
+        SmallVector<Value> vectors, skipped;
         for (int64_t i = 0; i < kAtOnce; ++i) {
           Value at = emitter.add(element, i * threads * lanes);
           Value isInside =
@@ -88,12 +89,23 @@ Value Sm80TensorScale::findLargest(Value elements) {
           at = arith::SelectOp::create(b, isInside, at, emitter.index(0));
           vectors.push_back(
               emitter.loadVector(input, {emitter.index(0), at}, lanes));
+          // No vector has elements of two rows.
+          if (isPadding)
+            skipped.push_back(emitter.loadFlag(
+                isPadding,
+                arith::DivUIOp::create(b, at, emitter.index(getColumns(input)))
+                    .getResult()));
         }
         Value largest = carried.front();
-        for (Value vector : vectors)
+        for (auto [number, vector] : llvm::enumerate(vectors)) {
+          Value before = largest;
           for (int64_t i = 0; i < lanes; ++i)
             largest =
                 addFinite(largest, vector::ExtractOp::create(b, vector, i));
+          if (isPadding)
+            largest =
+                arith::SelectOp::create(b, skipped[number], before, largest);
+        }
         return SmallVector<Value>{largest};
       })[0];
 }

@@ -127,8 +127,7 @@ SmallVector<Value> Sm90Fragments::loadColumns(Load load) {
 
 SmallVector<Value> Sm90Fragments::loadOfRows(Value operand) {
   return loadRows([&](Value position) {
-    return emitter.loadF32(emitter.operand(operand),
-                           {position, emitter.index(0)});
+    return loadRowOperand(emitter, operand, position);
   });
 }
 
