@@ -242,6 +242,13 @@ struct Contract {
   int64_t getBlocks(int64_t height) const {
     return getConsumerWeights(height) / getBlockWeights(height);
   }
+  /// Whether tensor cores have tiles of that width, a multiple of 8: of int8,
+  /// above 24, multiples of 16 alone.
+  bool isWidth(int64_t width) const {
+    constexpr int64_t multiple = 16, few = 24;
+    return compute != ComputeType::Int8 || width <= few ||
+           width % multiple == 0;
+  }
   /// The width of the tensor cores' tile, whose other side is 64.
   int64_t getProductWidth(int64_t height) const {
     return hasRowsOnM(height) ? getBlockWeights(height) : height;

@@ -34,14 +34,14 @@ using namespace moec::sm90;
 /// rounding to bf16 costs 1.6e-3; added step by step by 0.13e-3.
 static bool losesDigits(ComputeType type, int64_t depth) {
   constexpr int64_t most = 2048;
-  return isFloat8(type) && depth > most;
+  return type == ComputeType::E4M3 && depth > most;
 }
 
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       quantizes(static_cast<bool>(op.getResultScale())),
       weightsPerColumn(op.getLayout() ? 2 : 1),
-      compute(op.getInputQuantAttr() ? ComputeType::E4M3 : getDecodedType(op)),
+      compute(op.getInputQuantAttr() ? getNativeType(op) : getDecodedType(op)),
       scales(op), minGroupRows(op.getMinGroupRows()),
       maxGroupRows(op.getMaxGroupRows()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
@@ -139,11 +139,12 @@ static int64_t getArgumentNumber(Value memref) {
 std::string sm90::declineQuant(tile::ContractOp op) {
   moe::QuantAttr input = op.getInputQuantAttr();
   moe::QuantAttr weight = op.getWeightQuantAttr();
-  if ((!input && !weight) || areFloat8Products(input, weight) ||
+  int64_t depth = cast<MemRefType>(op.getInput().getType()).getDimSize(1);
+  if ((!input && !weight) || areNativeProducts(input, weight, depth) ||
       (!input && hasFragments(weight)))
     return {};
   std::string reason =
-      "tensor cores take " + describeFloat8Products() +
+      "tensor cores take " + describeNativeProducts() +
       ", or 16 bits with weights in fragments; others are decoded, by "
       "sm80.contract";
   if (!input && weight.getPacking() == moe::Packing::Pairs) {
@@ -285,8 +286,11 @@ std::string heightsIllegal(const Contract &shape) {
   if (shape.rowsOnM)
     remedy = "; give 64 or 128 as the highest with rows_on_m = true, and lower "
              "ones in multiples of 8";
+  if (shape.compute == ComputeType::Int8 && !shape.sharesBlock())
+    remedy += ", of int8 8, 24 or multiples of 16";
   for (int64_t height : shape.tileRows)
     if (height % multiple || height > most ||
+        !shape.isWidth(shape.getProductWidth(height)) ||
         (shape.hasRowsOnM(height) && !isOnM(height)))
       return "tile_rows has " + number(height) + remedy;
   if (shape.rowsOnM && !isOnM(shape.getMaxHeight()))

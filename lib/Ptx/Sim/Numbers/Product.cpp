@@ -15,7 +15,8 @@ unsigned moec::ptx::parseMatrixType(const std::string &name, MatrixType &type) {
       {"bf16", MatrixType::Bfloat},
       {"e4m3", MatrixType::E4M3},
       {"e5m2", MatrixType::E5M2},
-      {"tf32", MatrixType::Tf32}};
+      {"tf32", MatrixType::Tf32},
+      {"s8", MatrixType::Int8}};
   auto found = types.find(name);
   if (found == types.end())
     return 0;
@@ -36,6 +37,8 @@ float moec::ptx::matrixElement(MatrixType type, uint32_t bits) {
   case MatrixType::Tf32:
     // Hardware takes no notice of the low bits.
     return bitCast<float>(bits & ~uint32_t(0x1FFF));
+  case MatrixType::Int8:
+    return float(int8_t(bits));
   }
   return 0;
 }
