@@ -93,14 +93,15 @@ bool areNative(const QuantProduct &product) {
   return areNativeProducts(product.input, product.weight, product.depth);
 }
 
-/// Weights of 4 bits in whole units, with inputs of bf16 or f16.
+/// Weights of 4 or 8 bits in whole units, with inputs of bf16 or f16.
 bool areFragments(const QuantProduct &product) {
   moe::QuantAttr weight = product.weight;
   Type input = product.inputType;
   return !product.input && weight && (input.isBF16() || input.isF16()) &&
          moe::Fragments::whyNot(weight, moe::Fragments::getPacking(input))
              .empty() &&
-         moe::Fragments::whyNot(product.rows, product.depth, product.layout)
+         moe::Fragments::whyNot(product.rows, product.depth,
+                                moe::getStorageBits(weight))
              .empty();
 }
 

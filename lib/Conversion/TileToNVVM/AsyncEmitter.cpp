@@ -228,8 +228,7 @@ Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value c,
                                   int64_t step, Value sums, bool isFirst) {
   NVVM::WGMMATypes kind = getProductType(element);
   return NVVM::WgmmaMmaAsyncOp::create(
-      b, sums.getType(), sums, getDescriptor(a, step),
-      getDescriptor(c, step),
+      b, sums.getType(), sums, getDescriptor(a, step), getDescriptor(c, step),
       NVVM::MMAShapeAttr::get(b.getContext(), Contract::kBlockRows, width,
                               Contract::kProductBytes * 8 /
                                   element.getIntOrFloatBitWidth()),

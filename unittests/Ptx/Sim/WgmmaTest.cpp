@@ -155,11 +155,10 @@ TEST(Wgmma, SwizzledDepth) {
   EXPECT_EQ(
       runWgmma(wgmmaKernel(kBfloatForm, kSwizzled, kSwizzled), swizzled, 16, 2),
       "");
-  EXPECT_EQ(
-      runWgmma(wgmmaKernel("m64n16k32.f32.e4m3.e4m3", kSwizzled, kSwizzled,
-                           ", 1, 1"),
-               swizzled, 32, 1),
-      "");
+  EXPECT_EQ(runWgmma(wgmmaKernel("m64n16k32.f32.e4m3.e4m3", kSwizzled,
+                                 kSwizzled, ", 1, 1"),
+                     swizzled, 32, 1),
+            "");
 }
 
 TEST(Wgmma, Integers) {
@@ -182,10 +181,10 @@ TEST(Wgmma, Blocks) {
 }
 
 TEST(Wgmma, TransposedRows) {
-  EXPECT_EQ(runWgmma(wgmmaKernel(kBfloatForm, kSwizzled, kSwizzled,
-                                 ", 1, 1, 1, 1"),
-                     transposed, 16, 2),
-            "");
+  EXPECT_EQ(
+      runWgmma(wgmmaKernel(kBfloatForm, kSwizzled, kSwizzled, ", 1, 1, 1, 1"),
+               transposed, 16, 2),
+      "");
 }
 
 TEST(Wgmma, MutantsDie) {

@@ -54,10 +54,12 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   fromRegisters = hasFragments(op.getWeightQuantAttr());
   storageBits = fromRegisters ? moe::getStorageBits(op.getWeightQuantAttr())
                               : weight.getElementTypeBitWidth();
-  unitScaleBytes =
-      fromRegisters ? moe::Fragments::kRows *
-                          moe::Fragments(op.getWeightQuantAttr()).getRowBytes()
-                    : 0;
+  unitBytes = unitScaleBytes = 0;
+  if (fromRegisters) {
+    moe::Fragments format(op.getWeightQuantAttr());
+    unitBytes = format.getUnitBytes();
+    unitScaleBytes = moe::Fragments::kRows * format.getRowBytes();
+  }
   inputBits = input.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;
   auto config = cast<tile::Sm90ContractAttr>(attr);
@@ -75,6 +77,7 @@ Repack::Repack(tile::RepackOp op) {
   auto type = cast<MemRefType>(op.getWeight().getType());
   rows = type.getShape().end()[-2];
   depth = moe::getRowWidth(op.getQuant(), type.getShape().back());
+  codeBits = moe::getStorageBits(op.getQuant());
 }
 
 void Contract::shareMemoryWith(const Contract &other) {
@@ -147,7 +150,7 @@ std::string sm90::declineQuant(tile::ContractOp op) {
       "tensor cores take " + describeNativeProducts() +
       ", or 16 bits with weights in fragments; others are decoded, by "
       "sm80.contract";
-  if (!input && weight.getPacking() == moe::Packing::Pairs) {
+  if (!input) {
     moe::Packing packing = moe::Fragments::getPacking(
         cast<MemRefType>(op.getInput().getType()).getElementType());
     if (std::string whyNot = moe::Fragments::whyNot(weight, packing);

@@ -170,8 +170,8 @@ void ProductGroup::gatherFromRegisters(const AsyncProduct &product,
     }
 }
 
-/// Adds to registers of i32 what `addProducts` adds to those of f32: of integers
-/// of 8 bits, a product's sums are whole numbers below 2^24.
+/// Adds to registers of i32 what `addProducts` adds to those of f32: of
+/// integers of 8 bits, a product's sums are whole numbers below 2^24.
 static void addWholeProducts(uint32_t *const *registers, unsigned numRegisters,
                              const float *rows, const float *const *columns,
                              unsigned depth) {

@@ -204,8 +204,8 @@ void decodeProduct(Decoder &d) {
   MatrixType a, b;
   std::string sum = d.takeNext(), typeA = d.takeNext(), typeB = d.takeNext();
   unsigned bytes = parseMatrixType(typeA, a);
-  if (bytes == 0 || parseMatrixType(typeB, b) != bytes ||
-      depth * bytes != 32 || columns % 8 != 0 || columns == 0 || columns > 256)
+  if (bytes == 0 || parseMatrixType(typeB, b) != bytes || depth * bytes != 32 ||
+      columns % 8 != 0 || columns == 0 || columns > 256)
     return;
   // Integers have fewer shapes.
   bool areIntegers = a == MatrixType::Int8;
