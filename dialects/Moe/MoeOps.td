@@ -281,7 +281,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     ```
   }];
   let arguments = (ins
-    Moe_ByteTensor:$weight, Moe_ScaleTensor:$scale,
+    RankedTensorOf<[I8, F8E4M3FN]>:$weight, Moe_ScaleTensor:$scale,
     Optional<Moe_ByteTensor>:$zero_point, Optional<Moe_F32Tensor>:$global_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
     DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Fragments">:$packing);

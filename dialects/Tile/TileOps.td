@@ -38,7 +38,7 @@ def Tile_ScaleIn : Arg<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>, "read", 
 def Tile_OptI8In : Arg<Optional<MemRefOf<[I8]>>, "read", [MemRead]>;
 def Tile_OptF32Out : Arg<Optional<MemRefOf<[F32]>>, "written", [MemWrite]>;
 def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN, I8]>, "written", [MemWrite]>;
-def Tile_I8In : Arg<MemRefOf<[I8]>, "read", [MemRead]>;
+def Tile_CodesIn : Arg<MemRefOf<[I8, F8E4M3FN]>, "read", [MemRead]>;
 def Tile_I8Out : Arg<MemRefOf<[I8]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;
 
@@ -353,7 +353,7 @@ def Tile_RepackOp : Tile_Phase<"repack", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins
-    I64:$tokens, Tile_I8In:$weight, Tile_ScaleIn:$scale,
+    I64:$tokens, Tile_CodesIn:$weight, Tile_ScaleIn:$scale,
     Tile_OptI8In:$zero_point, Tile_OptF32In:$global_scale,
     Tile_I8Out:$packed, Tile_I8Out:$packed_scale, Tile_F32Out:$row_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,

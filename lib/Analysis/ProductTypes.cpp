@@ -29,6 +29,11 @@ ComputeType moec::getDecodedType(tile::ContractOp op) {
   return ComputeType::F16;
 }
 
+ComputeType moec::getNativeType(tile::ContractOp op) {
+  return op.getInputQuantAttr().getStorage().isInteger(8) ? ComputeType::Int8
+                                                          : ComputeType::E4M3;
+}
+
 Type moec::getType(MLIRContext *context, ComputeType type) {
   switch (type) {
   case ComputeType::F32:
@@ -39,6 +44,8 @@ Type moec::getType(MLIRContext *context, ComputeType type) {
     return Float16Type::get(context);
   case ComputeType::E4M3:
     return Float8E4M3FNType::get(context);
+  case ComputeType::Int8:
+    return IntegerType::get(context, 8);
   }
   llvm_unreachable("all types are handled");
 }
@@ -78,20 +85,24 @@ bool moec::hasPlainScales(moe::QuantAttr quant) {
          !quant.getSecondScale();
 }
 
-static bool isPlainFloat8(moe::QuantAttr quant) {
-  return quant && isa<Float8E4M3FNType>(quant.getStorage()) &&
-         hasPlainScales(quant);
+bool moec::areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
+                             int64_t depth) {
+  if (!input || !weight || !hasPlainScales(input) || !hasPlainScales(weight) ||
+      input.getStorage() != weight.getStorage())
+    return false;
+  bool areOfRows =
+      moe::getCommonColumns(input, weight) == moe::ScaleGroup::kAll;
+  if (isa<Float8E4M3FNType>(weight.getStorage()))
+    return areOfRows || moe::isBlockFp8(input, weight);
+  // A sum of more could be 2^31.
+  constexpr int64_t least = -128, end = (int64_t(1) << 31) / (least * least);
+  return weight.getStorage().isInteger(8) && areOfRows && depth < end;
 }
 
-bool moec::areFloat8Products(moe::QuantAttr input, moe::QuantAttr weight) {
-  return isPlainFloat8(input) && isPlainFloat8(weight) &&
-         (moe::isBlockFp8(input, weight) ||
-          moe::getCommonColumns(input, weight) == moe::ScaleGroup::kAll);
-}
-
-std::string moec::describeFloat8Products() {
-  return "f8E4M3FN of both operands with f32 scales of whole rows, or of "
-         "weights in blocks of [128, 128] and inputs in groups of [1, 128]";
+std::string moec::describeNativeProducts() {
+  return "f8E4M3FN or i8 of both operands with f32 scales of whole rows, or "
+         "f8E4M3FN of weights in blocks of [128, 128] and inputs in groups of "
+         "[1, 128]";
 }
 
 /// Whether `getElements` knows them.

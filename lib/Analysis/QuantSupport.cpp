@@ -90,23 +90,25 @@ bool areDecoded(const QuantProduct &product) {
 }
 
 bool areNative(const QuantProduct &product) {
-  return areFloat8Products(product.input, product.weight);
+  return areNativeProducts(product.input, product.weight, product.depth);
 }
 
-/// Weights of 4 bits in whole units, with inputs of bf16 or f16.
+/// Weights of 4 or 8 bits in whole units, with inputs of bf16 or f16.
 bool areFragments(const QuantProduct &product) {
   moe::QuantAttr weight = product.weight;
   Type input = product.inputType;
   return !product.input && weight && (input.isBF16() || input.isF16()) &&
          moe::Fragments::whyNot(weight, moe::Fragments::getPacking(input))
              .empty() &&
-         moe::Fragments::whyNot(product.rows, product.depth, product.layout)
+         moe::Fragments::whyNot(product.rows, product.depth,
+                                moe::getStorageBits(weight))
              .empty();
 }
 
 constexpr StringLiteral kNative =
-    "f8E4M3FN of both operands with f32 scales of whole rows, or of weights in "
-    "blocks of [128, 128] and of inputs in dynamic groups of [1, 128],";
+    "f8E4M3FN or i8 of both operands with f32 scales of whole rows, or "
+    "f8E4M3FN of weights in blocks of [128, 128] and of inputs in dynamic "
+    "groups of [1, 128],";
 constexpr StringLiteral kDecoded =
     "f8E4M3FN or i8 of one operand or both, or i4, f4E2M1FN or code books of "
     "weights with rows of multiples of 32, with scales of whole rows or of "
@@ -123,7 +125,7 @@ constexpr ProductCapability kProducts[] = {
      "or f16, in registers, exactly",
      kDecoded},
     {Architecture::Hopper, areNative, moe::Way::Native,
-     "tensor cores multiply e4m3", kNative},
+     "tensor cores multiply e4m3 and int8", kNative},
     {Architecture::Hopper, areFragments, moe::Way::Repack,
      "once, ahead of all runs, weights are brought into the order in which "
      "tensor cores take them from registers, where they become the input's "

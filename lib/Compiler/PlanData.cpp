@@ -160,8 +160,9 @@ private:
              << ", which the runtime does not know; give a float or integer "
                 "type of 8 to 64 bits";
     tensor.dtype = *dtype;
-    // GPUs copy floats in pieces of 16 bytes.
-    if (plan.target != "cpu" && isa<FloatType>(type.getElementType()))
+    // GPUs copy floats, and codes of 4 or 8 bits, in pieces of 16 bytes.
+    if (plan.target != "cpu" && (isa<FloatType>(type.getElementType()) ||
+                                 type.getElementTypeBitWidth() == 8))
       tensor.alignment = 16;
     tensor.strided = plan::isStridedMemRef(type);
     for (int64_t size : type.getShape()) {

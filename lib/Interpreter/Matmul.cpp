@@ -11,6 +11,8 @@
 #include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
+#include "llvm/ADT/APFloat.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -175,7 +177,13 @@ void Matmul::loadFragments(int64_t group, int64_t weightRow,
       values[i] = decodeE2M1(code);
       continue;
     }
-    double zeroPoint = moe::getImpliedZeroPoint(arguments.weightQuant);
+    if (format.codes == Fragments::Codes::E4M3) {
+      values[i] = llvm::APFloat(llvm::APFloat::Float8E4M3FN(),
+                                llvm::APInt(/*numBits=*/8, code))
+                      .convertToDouble();
+      continue;
+    }
+    auto zeroPoint = double(format.getMiddle());
     if (format.hasZeroPoints) {
       uint16_t bits;
       memcpy(

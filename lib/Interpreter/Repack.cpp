@@ -10,6 +10,7 @@
 #include "moec/Dialect/Moe/Fragments.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/bit.h"
 
 #include <algorithm>
@@ -27,8 +28,6 @@ using moe::Fragments;
 
 /// The exponents of 1, as a bf16 or f32 has it, and of what is no number.
 static constexpr int64_t kOne = 127, kNoNumber = 255;
-/// The sign of a kept bf16 or f16.
-static constexpr int64_t kSign = 0x8000;
 
 namespace {
 
@@ -57,17 +56,18 @@ public:
   void run();
 
 private:
-  int64_t getScaleIndex(int64_t row, int64_t element) const {
-    return (firstRow + row) * moe::getNumScaleColumns(arguments.quant, depth) +
-           moe::getScaleColumn(arguments.quant, element);
-  }
+  int64_t getScaleIndex(int64_t row, int64_t element) const;
   int64_t getCode(int64_t row, int64_t element) const {
-    return codes[row * rowBytes + element / 2] >> element % 2 * 4 & 15;
+    moe::ElementPlace place = moe::getElementPlace(arguments.quant, element);
+    int64_t bits = codes[row * rowBytes + place.byte] >> place.bit;
+    return bits & ((1 << format.getCodeBits()) - 1);
   }
   GroupScale getScale(int64_t row, int64_t element) const;
   int64_t getZeroPoint(int64_t row, int64_t element) const;
-  /// Whether all that shares a scale with an element, in a unit, is 0.
+  /// Whether all that shares a scale with an element, in a unit, is 0, and
+  /// whether some is no number.
   bool isZero(int64_t row, int64_t element) const;
+  bool hasNaN(int64_t row, int64_t element) const;
   /// The number of all of a row: its scale, or that of the matrix.
   float getFactor(int64_t row) const;
   void pack(int64_t row, int64_t excess);
@@ -82,6 +82,15 @@ private:
 };
 
 } // namespace
+
+int64_t MatrixRepacker::getScaleIndex(int64_t row, int64_t element) const {
+  moe::QuantAttr quant = arguments.quant;
+  int64_t perMatrix = moe::getNumScaleRows(quant, rows, arguments.layout);
+  int64_t scaleRow = moe::getScaleRow(quant, row, rows, arguments.layout);
+  return (firstRow / rows * perMatrix + scaleRow) *
+             moe::getNumScaleColumns(quant, depth) +
+         moe::getScaleColumn(quant, element);
+}
 
 GroupScale MatrixRepacker::getScale(int64_t row, int64_t element) const {
   if (!format.matrixGroup)
@@ -102,18 +111,29 @@ int64_t MatrixRepacker::getZeroPoint(int64_t row, int64_t element) const {
 }
 
 bool MatrixRepacker::isZero(int64_t row, int64_t element) const {
-  // Zeros of e2m1 have a sign.
-  bool isFloat = format.codes == Fragments::Codes::E2M1;
-  int64_t zero = getZeroPoint(row, element), mask = isFloat ? 7 : 15;
+  // Zeros of floats have a sign.
+  int64_t all = (int64_t(1) << format.getCodeBits()) - 1;
+  int64_t zero = getZeroPoint(row, element),
+          mask = format.areIntegers() ? all : all / 2;
   for (int64_t i = element; i < element + format.group; ++i)
     if ((getCode(row, i) & mask) != zero)
       return false;
   return true;
 }
 
+bool MatrixRepacker::hasNaN(int64_t row, int64_t element) const {
+  constexpr int64_t magnitude = 0x7F;
+  if (format.codes != Fragments::Codes::E4M3)
+    return false;
+  for (int64_t i = element; i < element + format.group; ++i)
+    if ((getCode(row, i) & magnitude) == magnitude)
+      return true;
+  return false;
+}
+
 float MatrixRepacker::getFactor(int64_t row) const {
   if (!format.matrixGroup)
-    return loadAt(arguments.scale, firstRow + row);
+    return loadAt(arguments.scale, getScaleIndex(row, /*element=*/0));
   if (!arguments.globalScale)
     return 1;
   int64_t perMatrix =
@@ -125,7 +145,7 @@ float MatrixRepacker::getFactor(int64_t row) const {
 void MatrixRepacker::pack(int64_t row, int64_t excess) {
   int64_t unitRow = Fragments::getUnitRow(row, rows, arguments.layout);
   for (int64_t i = 0; i < depth; ++i) {
-    int64_t code = getCode(row, i);
+    int64_t code = getCode(row, i) ^ format.getTurnedBits();
     if (format.scales == Fragments::Scales::E5M3) {
       // Which has neither a zero nor a sign.
       GroupScale scale = getScale(row, i);
@@ -133,9 +153,10 @@ void MatrixRepacker::pack(int64_t row, int64_t excess) {
     }
     Fragments::Place place = format.getPlace(row, i, rows, arguments.layout);
     uint8_t *words = &packed[place.firstRow * rowBytes];
-    for (int64_t bit = 0; bit < 4; ++bit)
-      if (code & 8 >> bit)
-        words[4 * place.word + place.bits[bit] / 8] |= 1 << place.bits[bit] % 8;
+    int64_t lowest = int64_t(place.bits.size()) - 1;
+    for (auto [n, bit] : llvm::enumerate(place.bits))
+      if (code >> (lowest - int64_t(n)) & 1)
+        words[4 * place.word + bit / 8] |= 1 << bit % 8;
   }
   for (int64_t i = 0; i < depth; i += format.group) {
     Fragments::ScalePlace place =
@@ -150,7 +171,7 @@ void MatrixRepacker::pack(int64_t row, int64_t excess) {
       bits = 0;
     int64_t kept = format.encodeScale(std::min(bits, format.getLargestKept()));
     if (format.areNumbers() && scale.isNegative)
-      kept |= kSign;
+      kept |= format.getSign();
     memcpy(bytes + place.byte, &kept, format.getScaleBytes());
     int64_t zeroPoint = format.encodeZeroPoint(getZeroPoint(row, i), unitRow);
     memcpy(bytes + place.zeroPoint, &zeroPoint, format.getZeroPointBytes());
@@ -162,7 +183,7 @@ void MatrixRepacker::runRow(int64_t row) {
   bool isFinite = true;
   for (int64_t i = 0; i < depth; i += format.group) {
     int64_t bits = getScale(row, i).bits;
-    isFinite &= bits >> digits < kNoNumber;
+    isFinite &= bits >> digits < kNoNumber && !hasNaN(row, i);
     if (!isZero(row, i))
       largest = std::max(largest, bits >> digits);
   }

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Weights of 4 bits in the order of Hopper's tensor cores, repacked and multiplied on the simulator.
+"""Weights of 4 and 8 bits in the order of Hopper's tensor cores, repacked and multiplied on the simulator.
 
 Layers of whole units of 64 x 64, with as many consumers, blocks of weights and units of a step as
 there are, and inputs at which something could go wrong.
@@ -19,10 +19,20 @@ SPEC = {
 SHARED = {"shared_experts": {"intermediate_size": 128, "gate": "sigmoid"}}
 
 
-def int4(scale, scale_dtype="bf16", zero_point=False):
+def int4(scale, scale_dtype="bf16", zero_point=False, dtype="int4"):
     """A `quantization` whose weights are int4."""
-    return {"weight": {"dtype": "int4", "scale": scale, "scale_dtype": scale_dtype,
+    return {"weight": {"dtype": dtype, "scale": scale, "scale_dtype": scale_dtype,
                        "zero_point": zero_point}}
+
+
+def int8(scale, scale_dtype="bf16", zero_point=False):
+    """A `quantization` whose weights are int8."""
+    return int4(scale, scale_dtype, zero_point, dtype="int8")
+
+
+def fp8(scale, scale_dtype="f32"):
+    """A `quantization` whose weights are e4m3."""
+    return {"weight": {"dtype": "fp8_e4m3", "scale": scale, "scale_dtype": scale_dtype}}
 
 
 INT4 = {"quantization": int4({"group": 32})}
@@ -31,6 +41,8 @@ POINTS_F16 = {"quantization": int4({"group": 32}, "f16", zero_point=True)}
 HALF = {"dtype": "f16"}
 #: Weight rows of a CTA, units of a step of the first product, heights, stages.
 THREE, TWO, FOUR = (192, 5, "8+24", 3), (128, 1, "16", 4), (256, 5, "8+16", 3)
+#: The same of 8 bits, whose units take twice the memory.
+THREE_OF_8, FOUR_OF_8 = (192, 2, "8+24", 3), (256, 2, "8+16", 3)
 #: Fields that differ, tokens, hard input, what its products' configs have.
 FRAGMENTS = {
     "gate_up": ({"gate_up_order": "gate_up"} | SHARED, 40, None, THREE),
@@ -79,6 +91,25 @@ FRAGMENTS = {
                           None, FOUR),
     "nvfp4_scale_ends": ({"quantization": {"weight": "nvfp4"}}, 11, "scale_ends", TWO),
     "nvfp4_nan_scales": ({"quantization": {"weight": "nvfp4"}}, 11, "nan_scales", THREE),
+    # Codes of 8 bits: of channels, tensors, groups and blocks, whose scales of f32 a bf16 is the sum of two for.
+    "int8_channel": ({"quantization": int8("channel", "f32"), **SHARED}, 40, "scale_ends", THREE_OF_8),
+    "int8_tensor": ({"quantization": int8("tensor", "f32"), "gate_up_order": "up_gate"}, 11, None, TWO),
+    "int8_channel_zero_points": ({"quantization": int8("channel", "f16", zero_point=True)}, 11, None, FOUR_OF_8),
+    "int8_32": ({"quantization": int8({"group": 32}), "gate_up_order": "interleaved"}, 11, None, THREE_OF_8),
+    "int8_64_f16": ({"quantization": int8({"group": 64}, "f16")}, 11, "nan_scales", THREE_OF_8),
+    "int8_64_f32": ({"quantization": int8({"group": 64}, "f32")}, 11, "scale_ends", THREE_OF_8),
+    "int8_32_zero_points": ({"quantization": int8({"group": 32}, zero_point=True)}, 11, "zero_point_ends", TWO),
+    "int8_zeros": ({"quantization": int8({"group": 64})}, 11, "zero_weights", THREE_OF_8),
+    "f16_int8": (HALF | {"quantization": int8({"group": 64}, "f16")}, 11, None, THREE_OF_8),
+    "f16_int8_channel_zero_points": (HALF | {"quantization": int8("channel", "f32", zero_point=True)}, 11, None, TWO),
+    "fp8_channel": ({"quantization": fp8("channel")}, 11, "scale_ends", THREE_OF_8),
+    "fp8_tensor": ({"quantization": fp8("tensor"), **SHARED}, 40, None, FOUR_OF_8),
+    "fp8_block": ({"quantization": fp8({"block": [128, 128]}), "hidden_size": 384, "intermediate_size": 192,
+                   "gate_up_order": "up_gate"}, 40, None, (192, 3, "8+24", 3)),
+    "fp8_block_interleaved": ({"quantization": fp8({"block": [64, 64]}), "gate_up_order": "interleaved"}, 11,
+                              "nan_scales", TWO),
+    "fp8_nan": ({"quantization": fp8("channel")}, 11, "nan_weights", THREE_OF_8),
+    "f16_fp8": (HALF | {"quantization": fp8("channel")}, 11, None, THREE_OF_8),
     # The second product's depth is no whole units.
     "first_alone": ({"intermediate_size": 96}, 11, None, (192, 5, "8", 3)),
 }
@@ -87,7 +118,9 @@ FRAGMENTS = {
 @pytest.mark.parametrize("name", FRAGMENTS)
 def test_fragments(name, runs):
     fields, tokens, hard, (rows, units, heights, stages) = FRAGMENTS[name]
-    case = Case(f"fragments_{name}", SPEC | fields, tokens=tokens, hard=hard)
+    # Whole steps.
+    sizes = {"hidden_size": 384} if units == 2 else {}
+    case = Case(f"fragments_{name}", SPEC | sizes | fields, tokens=tokens, hard=hard)
     gate = 1 if "no_gate" in name else 2
     options = [f"--max-tokens={max(tokens, 1)}", "--disable=join-products"]
     if name != "int4_w2":

@@ -138,3 +138,28 @@ func.func @half(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
       {weight_quant = #mxfp4, moe.name = ["y"]} -> tensor<?x192xf16>
   return %y : tensor<?x192xf16>
 }
+
+// Int8 of both operands is multiplied as it is, as long as 32 bits hold its sums.
+// CHECK-LABEL: func.func @int8
+// CHECK:         way = #moe.way<native>
+// SM80-LABEL:  func.func @int8
+// SM80:          way = #moe.way<decode>
+func.func @int8(%x: tensor<?x131056xi8> {moe.name = "x", moe.role = "input"}, %a: tensor<?x1xf32> {moe.name = "a", moe.role = "input"},
+    %w: tensor<64x131056xi8> {moe.name = "w", moe.role = "weight"}, %s: tensor<64x1xf32> {moe.name = "s", moe.role = "weight"})
+    -> (tensor<?x64xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x131056xi8>, tensor<64x131056xi8> input_scale(%a : tensor<?x1xf32>) weight_scale(%s : tensor<64x1xf32>)
+      {input_quant = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>,
+       weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, moe.name = ["int8"]} -> tensor<?x64xbf16>
+  return %y : tensor<?x64xbf16>
+}
+
+// CHECK-LABEL: func.func @long_int8
+// CHECK:         way = #moe.way<decode>
+func.func @long_int8(%x: tensor<?x131072xi8> {moe.name = "x", moe.role = "input"}, %a: tensor<?x1xf32> {moe.name = "a", moe.role = "input"},
+    %w: tensor<64x131072xi8> {moe.name = "w", moe.role = "weight"}, %s: tensor<64x1xf32> {moe.name = "s", moe.role = "weight"})
+    -> (tensor<?x64xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x131072xi8>, tensor<64x131072xi8> input_scale(%a : tensor<?x1xf32>) weight_scale(%s : tensor<64x1xf32>)
+      {input_quant = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>,
+       weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, moe.name = ["long_int8"]} -> tensor<?x64xbf16>
+  return %y : tensor<?x64xbf16>
+}

@@ -263,3 +263,16 @@ tile.kernel @others_schedule(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o
       outs(%y : memref<?x64xbf16>) {config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 8>}
   tile.return
 }
+
+// -----
+
+// Of int8 tensor cores have fewer shapes.
+tile.kernel @widths_of_int8(%x: memref<?x256xi8>, %w: memref<256x256xi8>, %a: memref<?x1xf32>, %b: memref<256x1xf32>,
+    %y: memref<?x256xbf16>, %t: i64) {
+  // expected-error@+1 {{tile_rows has 40; give multiples of 8 up to 256, of int8 8, 24 or multiples of 16}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xi8>, memref<256x256xi8>) input_scale(%a : memref<?x1xf32>)
+      weight_scale(%b : memref<256x1xf32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>,
+       config = #tile.sm90_contract<tile_rows = [8, 16, 24, 40], tile_columns = 128, step = 128, stages = 4>}
+  tile.return
+}

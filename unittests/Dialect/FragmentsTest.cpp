@@ -8,6 +8,7 @@
 #include "moec/Dialect/Moe/Fragments.h"
 
 #include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/bit.h"
 #include "gtest/gtest.h"
 
@@ -33,6 +34,7 @@ protected:
     Type e8m0 = Float8E8M0FNUType::get(&context);
     Type e4m3 = Float8E4M3FNType::get(&context);
     Type i4 = IntegerType::get(&context, 4), f32 = Float32Type::get(&context);
+    Type i8 = IntegerType::get(&context, 8);
     Type bf16 = BFloat16Type::get(&context), f16 = Float16Type::get(&context);
     mxfp4 = makeQuant(e2m1, e8m0, 32);
     nvfp4 = makeQuant(e2m1, e4m3, 16, /*hasZeroPoints=*/false, f32);
@@ -40,6 +42,9 @@ protected:
     halves = {Fragments::getQuant(makeQuant(i4, f16, 128), Packing::Fragments),
               Fragments::getQuant(makeQuant(i4, f16, 128, true),
                                   Packing::FragmentsF16)};
+    bytes = {
+        makeQuant(i8, bf16, 64), makeQuant(e4m3, f32, 128),
+        Fragments::getQuant(makeQuant(e4m3, f32, 0), Packing::FragmentsF16)};
     quants = {mxfp4,
               nvfp4,
               int4,
@@ -49,7 +54,13 @@ protected:
               makeQuant(i4, f32, 0),
               makeQuant(i4, f32, 0, true),
               halves[0],
-              halves[1]};
+              halves[1],
+              bytes[0],
+              bytes[1],
+              bytes[2],
+              makeQuant(i8, f32, 32),
+              makeQuant(i8, bf16, 32, true),
+              makeQuant(e4m3, e8m0, 32)};
   }
 
   /// Scales of groups, or (0) of rows.
@@ -59,16 +70,19 @@ protected:
     SmallVector<int64_t> block;
     if (group)
       block = {1, group};
+    Packing packing =
+        storage.getIntOrFloatBitWidth() == 4 ? Packing::Pairs : Packing::None;
     return QuantAttr::get(&context, storage, scale, granularity, block,
-                          hasZeroPoints, /*dynamic=*/false, Packing::Pairs,
-                          second, /*power_of_two=*/false);
+                          hasZeroPoints, /*dynamic=*/false, packing, second,
+                          /*power_of_two=*/false);
   }
 
   MLIRContext context;
   std::vector<WeightLayoutAttr> layouts;
   QuantAttr mxfp4, nvfp4, int4;
-  /// Scales of f16: of codes that become bf16, and f16.
-  std::vector<QuantAttr> halves, quants;
+  /// Scales of f16: of codes that become bf16, and f16. Codes of 8 bits: int8,
+  /// e4m3 that become bf16, and f16.
+  std::vector<QuantAttr> halves, bytes, quants;
 };
 
 constexpr int64_t kRows = 256, kDepth = 256;
@@ -82,19 +96,21 @@ float toFloat(int64_t bits) {
 
 /// Each bit of the memory that a matrix has in pairs is one of one element.
 TEST_F(FragmentsTest, CodesFillTheirMemory) {
-  for (QuantAttr quant : {mxfp4, int4})
+  for (QuantAttr quant : {mxfp4, int4, bytes[0], bytes[1], bytes[2]})
     for (WeightLayoutAttr layout : layouts) {
       Fragments format(quant);
+      int64_t codeBits = format.getCodeBits();
       std::set<int64_t> seen;
       for (int64_t row = 0; row < kRows; ++row)
         for (int64_t element = 0; element < kDepth; ++element) {
           Fragments::Place place = format.getPlace(row, element, kRows, layout);
           for (int64_t bit : place.bits)
-            seen.insert(place.firstRow * kDepth * 4 + place.word * 32 + bit);
+            seen.insert(place.firstRow * kDepth * codeBits + place.word * 32 +
+                        bit);
         }
-      EXPECT_EQ(int64_t(seen.size()), kRows * kDepth * 4);
+      EXPECT_EQ(int64_t(seen.size()), kRows * kDepth * codeBits);
       EXPECT_EQ(*seen.begin(), 0);
-      EXPECT_EQ(*seen.rbegin(), kRows * kDepth * 4 - 1);
+      EXPECT_EQ(*seen.rbegin(), kRows * kDepth * codeBits - 1);
     }
 }
 
@@ -138,6 +154,11 @@ TEST_F(FragmentsTest, WordsAreFragments) {
         EXPECT_EQ(place.word, 256 + thread % 64 * 4 + product);
         EXPECT_EQ(place.bits[0], 4 * pair + 3);
         EXPECT_EQ(place.bits[3], 4 * pair);
+        // Of 8 bits there are two words for a product, and two pieces.
+        place = getPlace(bytes[0]);
+        EXPECT_EQ(place.word, 512 + product / 2 * 256 + thread % 64 * 4 +
+                                  product % 2 * 2 + pair / 2);
+        EXPECT_EQ(place.bits[0], pair % 2 * 8 + 7);
         // Where bf16 has sign, exponent and mantissa, after a shift by 3 or 6.
         if (pair == 3)
           continue;
@@ -160,6 +181,32 @@ TEST_F(FragmentsTest, NibblesAreNumbers) {
     }
   EXPECT_EQ(toFloat(format.encodeZeroPoint(255, 8)),
             float(std::ldexp(255, -129)));
+}
+
+/// A code of 8 bits is a bf16 or f16 less than its number, wherever it lies:
+/// bits of e4m3 where the first pair has them.
+TEST_F(FragmentsTest, BytesAreNumbers) {
+  Fragments integers(bytes[0]);
+  for (int64_t code = 0; code < 256; ++code)
+    EXPECT_EQ(toFloat(code),
+              float(std::ldexp(code, -integers.getExponent(/*unitRow=*/8))));
+  for (QuantAttr quant : {bytes[1], bytes[2]}) {
+    Fragments format(quant);
+    bool hasF16 = format.numbers == Fragments::Numbers::F16;
+    for (int64_t code = 0; code < 256; ++code) {
+      if (code % 128 == 127)
+        continue;
+      int64_t bits = 0;
+      for (auto [n, to] : llvm::enumerate(format.getBits(/*pair=*/0)))
+        bits |= (code >> (7 - n) & 1) << to;
+      APFloat number(APFloat::Float8E4M3FN(), APInt(8, code));
+      APFloat moved(hasF16 ? APFloat::IEEEhalf() : APFloat::BFloat(),
+                    APInt(16, bits));
+      EXPECT_EQ(std::ldexp(moved.convertToDouble(),
+                           int(format.getExponent(/*unitRow=*/0))),
+                number.convertToDouble());
+    }
+  }
 }
 
 /// The same of an f16.
@@ -258,8 +305,10 @@ TEST_F(FragmentsTest, BlocksKeepTheirMemory) {
 }
 
 TEST_F(FragmentsTest, RefusesWhatIsNoWholeUnits) {
-  EXPECT_EQ(Fragments::whyNot(128, 7168, {}), "");
-  EXPECT_EQ(Fragments::whyNot(128, 96, {}), "K = 96 is no multiple of 64");
-  EXPECT_EQ(Fragments::whyNot(96, 128, {}), "N = 96 is no multiple of 64");
-  EXPECT_EQ(Fragments::whyNot(128, 7232, {}), "K = 7232 is above 7168");
+  EXPECT_EQ(Fragments::whyNot(128, 7168, 4), "");
+  EXPECT_EQ(Fragments::whyNot(128, 3584, 8), "");
+  EXPECT_EQ(Fragments::whyNot(128, 96, 4), "K = 96 is no multiple of 64");
+  EXPECT_EQ(Fragments::whyNot(96, 128, 8), "N = 96 is no multiple of 64");
+  EXPECT_EQ(Fragments::whyNot(128, 7232, 4), "K = 7232 is above 7168");
+  EXPECT_EQ(Fragments::whyNot(128, 3648, 8), "K = 3648 is above 3584");
 }

@@ -124,6 +124,9 @@ std::vector<Case> makeMatrix() {
                                        kToken, kChannel)});
   cases.push_back({"e4m3_rows_odd",
                    scaled(511, 37, true, "up_gate", "bf16", kToken, kChannel)});
+  cases.push_back(
+      {"int8_rows", scaled(4096, 768, true, "gate_up", "bf16",
+                           kToken.with("i8"), kChannel.with("i8"))});
   cases.push_back({"e4m3_channels", scaled(2048, 768, true, "interleaved",
                                            "bf16", kGroup128, kChannel)});
   cases.push_back({"e4m3_blocks", scaled(2048, 768, true, "gate_up", "bf16",

@@ -182,6 +182,12 @@ TEST(PtxasLimits, ScalesOfRowsFitInRegisters) {
     for (std::string heights : {"160", "16, 32, 64, 128", "8, 32"})
       expectNoSpills(isPaired, 256, heights, "", 2048, kToken, kChannel);
     expectNoSpills(isPaired, 64, "64", "", 2048, kToken, kChannel);
+    // Sums of int8 become f32, and never are apart.
+    Format token = kToken.with("i8"), channel = kChannel.with("i8");
+    for (std::string heights : {"160", "8, 16, 24, 32, 64, 128", "8, 32"})
+      expectNoSpills(isPaired, 256, heights, "", 4096, token, channel);
+    expectNoSpills(isPaired, 128, "256", "", 4096, token, channel);
+    expectNoSpills(isPaired, 64, "64", "", 4096, token, channel);
   }
 }
 

@@ -27,7 +27,7 @@ struct PartFit {
   double bf16Operations;
   double fp8Operations;
   double getOperations(ComputeType type) const {
-    return isFloat8(type) ? fp8Operations : bf16Operations;
+    return areBytes(type) ? fp8Operations : bf16Operations;
   }
 
   // Memory.
@@ -58,7 +58,7 @@ struct PartFit {
   /// 16 and on 8 bits.
   double readEnergy, l2Energy, bf16Energy, fp8Energy;
   double getEnergy(ComputeType type) const {
-    return isFloat8(type) ? fp8Energy : bf16Energy;
+    return areBytes(type) ? fp8Energy : bf16Energy;
   }
 
   // Tensor cores.

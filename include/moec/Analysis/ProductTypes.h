@@ -20,14 +20,20 @@
 namespace moec {
 
 /// The type that both operands of a multiplication have: rates go by it.
-enum class ComputeType { F32, BF16, F16, E4M3 };
+enum class ComputeType { F32, BF16, F16, E4M3, Int8 };
 
 /// The type that two operands which are decoded get: that of the one that is
 /// not quantized, or f16, which holds e4m3 exactly, where both are.
 ComputeType getDecodedType(tile::ContractOp op);
-/// The same as a type of MLIR; e4m3 as it is in memory.
+/// The type that two operands have which tensor cores multiply as they are in
+/// memory.
+ComputeType getNativeType(tile::ContractOp op);
+/// The same as a type of MLIR; e4m3 and int8 as they are in memory.
 mlir::Type getType(mlir::MLIRContext *context, ComputeType type);
-inline bool isFloat8(ComputeType type) { return type == ComputeType::E4M3; }
+/// Whether elements have 8 bits.
+inline bool areBytes(ComputeType type) {
+  return type == ComputeType::E4M3 || type == ComputeType::Int8;
+}
 
 /// What GPUs find of an operand in memory: elements of the compute type
 /// (`Plain`), or those that they decode.
@@ -95,11 +101,13 @@ struct ScaleTimes {
 /// second scale.
 bool hasPlainScales(moe::QuantAttr quant);
 
-/// Whether tensor cores that know e4m3 multiply two operands as they are in
-/// memory: both are e4m3 with f32 scales of whole rows, or block fp8.
-bool areFloat8Products(moe::QuantAttr input, moe::QuantAttr weight);
-/// What `areFloat8Products` accepts, in words.
-std::string describeFloat8Products();
+/// Whether tensor cores that know e4m3 and int8 multiply two operands of
+/// `depth` contracted elements as they are in memory: both are e4m3 or int8
+/// with f32 scales of whole rows, or block fp8. Sums of int8 have 32 bits.
+bool areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
+                       int64_t depth);
+/// What `areNativeProducts` accepts, in words.
+std::string describeNativeProducts();
 
 /// Whether GPUs decode a weight (null: it is not quantized): any elements but
 /// e5m2, with scales of a whole row or of a multiple of `kDecodedColumns`

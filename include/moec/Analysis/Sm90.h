@@ -44,8 +44,8 @@ namespace moec::sm90 {
 /// sums. Scales of whole rows are applied ahead of the epilogue; then tensor
 /// cores add up all of a short row, and of a longer one steps are apart too.
 ///
-/// Weights of 4 bits in the order of tensor cores (`packing = fragments`) are
-/// multiplied from registers: consumers load a unit of 64 rows by 64 of the
+/// Weights of 4 or 8 bits in the order of tensor cores (`packing = fragments`)
+/// are multiplied from registers: consumers load a unit of 64 rows by 64 of the
 /// depth from shared memory, decode it and multiply it with the input rows. A
 /// step is one or more units deep, whose weights and scales come in pieces, one
 /// per run of 32 rows. A CTA has two blocks of 64 weight rows, one per
@@ -89,8 +89,6 @@ struct Contract {
   static constexpr int64_t kStepProducts = kStepBytes / kProductBytes;
   static constexpr int64_t kSwizzleBytes = 1024;
   static constexpr int64_t kChunkBytes = 16;
-  /// 64 weight rows by 64 of the depth in the order of tensor cores.
-  static constexpr int64_t kUnitBytes = 2048;
   static constexpr int64_t kMaxHeight = 256;
   /// Input rows on the side of 64: the most of a block of weights whose sums of
   /// a step are apart; bytes of a row that a warp stages at once.
@@ -142,8 +140,9 @@ struct Contract {
   llvm::SmallVector<int64_t> tileRows;
   /// Weights are decoded to registers, and multiplied from there.
   bool fromRegisters;
-  /// What of their scales and zero points 64 rows by 64 of the depth have.
-  int64_t unitScaleBytes;
+  /// What 64 weight rows by 64 of the depth have in the order of tensor cores:
+  /// codes, and scales with zero points. 0 of other weights.
+  int64_t unitBytes, unitScaleBytes;
   /// Input rows come by tensor maps too, one per height.
   bool mapRows;
   /// Input rows of high tiles are on the tensor cores' side of 64.
@@ -158,7 +157,7 @@ struct Contract {
   /// A row of weights, with its scales where they come with it.
   int64_t getRowBytes() const {
     int64_t bytes = depth * storageBits / 8;
-    return bytes + bytes * unitScaleBytes / kUnitBytes;
+    return fromRegisters ? bytes + bytes * unitScaleBytes / unitBytes : bytes;
   }
   int64_t getInputRowBytes() const { return depth * inputBits / 8; }
   int64_t getStepBytes() const { return k * inputBits / 8; }
@@ -242,6 +241,13 @@ struct Contract {
   int64_t getBlocks(int64_t height) const {
     return getConsumerWeights(height) / getBlockWeights(height);
   }
+  /// Whether tensor cores have tiles of that width, a multiple of 8: of int8,
+  /// above 24, multiples of 16 alone.
+  bool isWidth(int64_t width) const {
+    constexpr int64_t multiple = 16, few = 24;
+    return compute != ComputeType::Int8 || width <= few ||
+           width % multiple == 0;
+  }
   /// The width of the tensor cores' tile, whose other side is 64.
   int64_t getProductWidth(int64_t height) const {
     return hasRowsOnM(height) ? getBlockWeights(height) : height;
@@ -291,7 +297,7 @@ struct Contract {
   }
 
   int64_t getWeightBytes() const {
-    return fromRegisters ? getWeightBlocks() * getUnits() * kUnitBytes
+    return fromRegisters ? getWeightBlocks() * getUnits() * unitBytes
                          : getWeightRows() * kStepBytes;
   }
   /// Input rows of a tile of that height, for each unit of the depth of a step.
@@ -427,8 +433,8 @@ struct Repack {
 
   static constexpr int64_t kExcessBytes = 4;
 
-  int64_t rows, depth;
-  int64_t getCodeRowBytes() const { return depth / 2; }
+  int64_t rows, depth, codeBits;
+  int64_t getCodeRowBytes() const { return depth * codeBits / 8; }
   int64_t getExcessOffset() const {
     return moe::Fragments::kRows * getCodeRowBytes();
   }

@@ -190,30 +190,37 @@ void AsyncEmitter::waitProducts(int64_t groups) {
   NVVM::WgmmaWaitGroupSyncOp::create(b, groups);
 }
 
-static LLVM::LLVMStructType getSumsType(ImplicitLocOpBuilder &b,
-                                        int64_t width) {
-  return LLVM::LLVMStructType::getLiteral(
-      b.getContext(), SmallVector<Type>(width / 2, b.getF32Type()));
+static LLVM::LLVMStructType getSumsType(Type type, int64_t width) {
+  return LLVM::LLVMStructType::getLiteral(type.getContext(),
+                                          SmallVector<Type>(width / 2, type));
 }
 
-Value AsyncEmitter::makeSums(int64_t width) {
+static SmallVector<Value> tieMembers(ImplicitLocOpBuilder &b,
+                                     ArrayRef<Value> sums) {
+  return sums.front().getType().isInteger() ? tieWords(b, sums)
+                                            : tieSums(b, sums);
+}
+
+Value AsyncEmitter::makeSums(Type type, int64_t width) {
   // Tied, so that no body takes its zeros out of the accumulators of another:
   // ptxas answers such copies with a serialized pipeline (C7511).
-  Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
-  SmallVector<Value> zeros = tieSums(b, SmallVector<Value>(width / 2, zero));
-  Value sums = LLVM::PoisonOp::create(b, getSumsType(b, width));
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  SmallVector<Value> zeros = tieMembers(b, SmallVector<Value>(width / 2, zero));
+  Value sums = LLVM::PoisonOp::create(b, getSumsType(type, width));
   for (auto [i, value] : llvm::enumerate(zeros))
     sums = LLVM::InsertValueOp::create(b, sums, value, i);
   return sums;
 }
 
 Value AsyncEmitter::makeUnsetSums(int64_t width) {
-  return LLVM::PoisonOp::create(b, getSumsType(b, width));
+  return LLVM::PoisonOp::create(b, getSumsType(b.getF32Type(), width));
 }
 
 static NVVM::WGMMATypes getProductType(Type element) {
   if (isa<Float8E4M3FNType>(element))
     return NVVM::WGMMATypes::e4m3;
+  if (element.isInteger(8))
+    return NVVM::WGMMATypes::s8;
   return element.isBF16() ? NVVM::WGMMATypes::bf16 : NVVM::WGMMATypes::f16;
 }
 
@@ -221,12 +228,13 @@ Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value c,
                                   int64_t step, Value sums, bool isFirst) {
   NVVM::WGMMATypes kind = getProductType(element);
   return NVVM::WgmmaMmaAsyncOp::create(
-      b, getSumsType(b, width), sums, getDescriptor(a, step),
-      getDescriptor(c, step),
+      b, sums.getType(), sums, getDescriptor(a, step), getDescriptor(c, step),
       NVVM::MMAShapeAttr::get(b.getContext(), Contract::kBlockRows, width,
                               Contract::kProductBytes * 8 /
                                   element.getIntOrFloatBitWidth()),
-      kind, kind, NVVM::WGMMATypes::f32,
+      kind, kind,
+      kind == NVVM::WGMMATypes::s8 ? NVVM::WGMMATypes::s32
+                                   : NVVM::WGMMATypes::f32,
       isFirst ? NVVM::WGMMAScaleOut::zero : NVVM::WGMMAScaleOut::one,
       NVVM::WGMMAScaleIn::one, NVVM::WGMMAScaleIn::one, NVVM::MMALayout::row,
       NVVM::MMALayout::col, NVVM::MMAIntOverflowAttr());
@@ -250,7 +258,7 @@ Value AsyncEmitter::multiplyAsync(Type element, int64_t width, ValueRange a,
 }
 
 SmallVector<Value> AsyncEmitter::getSums(Value sums) {
-  return tieSums(b, getMembers(b, sums));
+  return tieMembers(b, getMembers(b, sums));
 }
 
 void AsyncEmitter::storeMatrices(Value shared, ValueRange matrices,

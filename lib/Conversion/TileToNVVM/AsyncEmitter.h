@@ -88,13 +88,14 @@ public:
   void fenceProducts();
   void commitProducts();
   void waitProducts(int64_t groups);
-  /// `width / 2` f32 zeros, as one value.
-  mlir::Value makeSums(int64_t width);
-  /// The same for a first product, which does not read them.
+  /// `width / 2` zeros of f32, or of i32, as one value.
+  mlir::Value makeSums(mlir::Type type, int64_t width);
+  /// The same of f32 for a first product, which does not read them.
   mlir::Value makeUnsetSums(int64_t width);
   /// Starts adding the product of 64 rows at `a` with `width` rows at `c`, over
-  /// 32 bytes of elements of bf16, f16 or e4m3 that lie `step` times 32 bytes
-  /// into the tiles. Of `isFirst` products the result is all, without `sums`.
+  /// 32 bytes of elements of bf16, f16, e4m3 or, with sums of i32, int8 that
+  /// lie `step` times 32 bytes into the tiles. Of `isFirst` products the result
+  /// is all, without `sums`.
   mlir::Value multiplyAsync(mlir::Type element, int64_t width, mlir::Value a,
                             mlir::Value c, int64_t step, mlir::Value sums,
                             bool isFirst = false);

@@ -55,45 +55,74 @@ static std::string whyNotE2M1(Type scale, Granularity granularity,
          "of 16";
 }
 
-std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
-                              int64_t group, Packing packing) {
-  if (isa<Float4E2M1FNType>(storage))
-    return whyNotE2M1(scale, granularity, group, packing);
-  if (isCodeBook(storage))
-    return "numbers of " + show(storage) + " follow no formula of their codes";
-  bool isFloat = isa<Float32Type, Float16Type, BFloat16Type>(scale);
-  if (granularity == Granularity::Channel && isFloat)
+/// Codes of 8 bits, and int4.
+static std::string whyNotInteger(Type storage, Type scale,
+                                 Granularity granularity, int64_t group,
+                                 bool hasZeroPoints, Packing packing) {
+  bool isOfAllRow = granularity == Granularity::Channel ||
+                    (granularity == Granularity::Tensor &&
+                     storage.getIntOrFloatBitWidth() == 8);
+  if (isOfAllRow && isa<Float32Type, Float16Type, BFloat16Type>(scale))
     return {};
   constexpr int64_t least = 32;
-  if (granularity != Granularity::Group ||
-      (group != least && group % kDepth != 0))
-    return "i4 has scales of rows, of groups of 32 or of multiples of " +
-           std::to_string(kDepth);
-  if (!scale.isBF16() && !scale.isF16())
-    return "i4 becomes a number of 16 bits times the scale of its group, which "
+  // Which are exponents of floats.
+  if (isa<Float8E4M3FNType>(storage) && isa<Float8E8M0FNUType>(scale) &&
+      granularity == Granularity::Group && group == least &&
+      packing == Packing::Fragments)
+    return {};
+  bool isOfBlocks =
+      granularity == Granularity::Block && storage.getIntOrFloatBitWidth() == 8;
+  if ((granularity != Granularity::Group && !isOfBlocks) ||
+      (group != least && group % Fragments::kDepth != 0))
+    return show(storage) +
+           " has scales of rows, of groups of 32 or of multiples of " +
+           std::to_string(Fragments::kDepth);
+  // Two bf16 have the digits of an f32 that count.
+  bool isKept = scale.isBF16() || scale.isF16() ||
+                (scale.isF32() && packing == Packing::Fragments &&
+                 storage.getIntOrFloatBitWidth() == 8 && !hasZeroPoints);
+  if (!isKept)
+    return show(storage) +
+           " becomes a number of 16 bits times the scale of its group, which "
            "is kept as bf16 or f16, and scales of " +
            show(scale) + " are neither";
   return {};
 }
 
-std::string Fragments::whyNot(QuantAttr pairs, Packing packing) {
+std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
+                              int64_t group, bool hasZeroPoints,
+                              Packing packing) {
+  if (isa<Float4E2M1FNType>(storage))
+    return whyNotE2M1(scale, granularity, group, packing);
+  if (isCodeBook(storage))
+    return "numbers of " + show(storage) + " follow no formula of their codes";
+  if (isa<Float8E5M2Type>(storage))
+    return "no GPU decodes " + show(storage);
+  return whyNotInteger(storage, scale, granularity, group, hasZeroPoints,
+                       packing);
+}
+
+std::string Fragments::whyNot(QuantAttr plain, Packing packing) {
   if (!isFragments(packing))
     return "'" + stringifyPacking(packing).str() +
            "' is no order of fragments; 'fragments' and 'fragments_f16' are";
-  if (pairs.getPacking() != Packing::Pairs)
-    return "weights are not of 4 bits in pairs";
+  if (isFragments(plain.getPacking()))
+    return "weights have one already";
   // The row's number has that of the matrix.
-  bool hasSecond = isa<Float8E4M3FNType>(pairs.getScale());
-  if (bool(pairs.getSecondScale()) != hasSecond)
-    return "f8E4M3FN scales have a second scale, and others have none";
-  return whyNot(pairs.getStorage(), pairs.getScale(), pairs.getGranularity(),
-                pairs.getBlock().empty() ? 0 : pairs.getBlock()[1], packing);
+  bool hasSecond = isa<Float4E2M1FNType>(plain.getStorage()) &&
+                   isa<Float8E4M3FNType>(plain.getScale());
+  if (bool(plain.getSecondScale()) != hasSecond)
+    return "f8E4M3FN scales of f4E2M1FN have a second scale, and others have "
+           "none";
+  return whyNot(plain.getStorage(), plain.getScale(), plain.getGranularity(),
+                plain.getBlock().empty() ? 0 : plain.getBlock()[1],
+                plain.getZeroPoint(), packing);
 }
 
-std::string Fragments::whyNot(int64_t rows, int64_t depth,
-                              WeightLayoutAttr layout) {
+std::string Fragments::whyNot(int64_t rows, int64_t depth, int64_t bits) {
   // What of a row a CTA holds when it brings a block into this order.
-  constexpr int64_t maxDepth = 7168;
+  constexpr int64_t maxBytes = 3584;
+  int64_t maxDepth = maxBytes * 8 / bits;
   if (depth % kDepth)
     return "K = " + std::to_string(depth) + " is no multiple of " +
            std::to_string(kDepth);
@@ -106,36 +135,45 @@ std::string Fragments::whyNot(int64_t rows, int64_t depth,
   return {};
 }
 
-QuantAttr Fragments::getQuant(QuantAttr pairs, Packing packing) {
-  MLIRContext *context = pairs.getContext();
-  return QuantAttr::get(context, pairs.getStorage(), pairs.getScale(),
-                        pairs.getGranularity(), pairs.getBlock(),
-                        pairs.getZeroPoint(), pairs.getDynamic(), packing,
+QuantAttr Fragments::getQuant(QuantAttr plain, Packing packing) {
+  MLIRContext *context = plain.getContext();
+  return QuantAttr::get(context, plain.getStorage(), plain.getScale(),
+                        plain.getGranularity(), plain.getBlock(),
+                        plain.getZeroPoint(), plain.getDynamic(), packing,
                         Float32Type::get(context), /*power_of_two=*/false);
 }
 
-/// Of channels, groups have 1.
+/// Whether scales are those of neighbours, not of all of a row.
+static bool areOfGroups(QuantAttr quant) { return !quant.getBlock().empty(); }
+
+/// Of channels and tensors, groups have 1.
 static Fragments::Scales getKeptScales(QuantAttr quant) {
   Type scale = quant.getScale();
   if (isa<Float8E8M0FNUType>(scale))
     return Fragments::Scales::E8M0;
   if (isa<Float8E4M3FNType>(scale))
     return Fragments::Scales::E5M3;
-  bool areOfGroups = quant.getGranularity() == Granularity::Group;
   bool areF16 = quant.getPacking() == Packing::FragmentsF16;
-  return areF16 || (areOfGroups && scale.isF16()) ? Fragments::Scales::F16
-                                                  : Fragments::Scales::BF16;
+  if (areF16 || (areOfGroups(quant) && scale.isF16()))
+    return Fragments::Scales::F16;
+  return areOfGroups(quant) && scale.isF32() ? Fragments::Scales::F32
+                                             : Fragments::Scales::BF16;
+}
+
+static Fragments::Codes getCodes(Type storage) {
+  if (isa<Float4E2M1FNType>(storage))
+    return Fragments::Codes::E2M1;
+  if (isa<Float8E4M3FNType>(storage))
+    return Fragments::Codes::E4M3;
+  return storage.isInteger(8) ? Fragments::Codes::Int8 : Fragments::Codes::Int4;
 }
 
 Fragments::Fragments(QuantAttr quant)
-    : codes(isa<Float4E2M1FNType>(quant.getStorage()) ? Codes::E2M1
-                                                      : Codes::Int4),
+    : codes(getCodes(quant.getStorage())),
       numbers(quant.getPacking() == Packing::FragmentsF16 ? Numbers::F16
                                                           : Numbers::BF16),
       scales(getKeptScales(quant)),
-      matrixGroup(quant.getGranularity() == Granularity::Group
-                      ? quant.getBlock()[1]
-                      : 0),
+      matrixGroup(areOfGroups(quant) ? quant.getBlock()[1] : 0),
       hasZeroPoints(quant.getZeroPoint()) {
   group = matrixGroup ? std::min(matrixGroup, kDepth) : kDepth;
 }
@@ -179,7 +217,7 @@ static int64_t getParity(int64_t unitRow) {
   return unitRow % kWarpRows / kFragmentRows;
 }
 
-ArrayRef<int64_t> Fragments::getBits(Codes codes, int64_t pair) {
+ArrayRef<int64_t> Fragments::getBits(int64_t pair) const {
   // The sign, two bits of exponent and the mantissa: all but the last are
   // shifted to where a bf16 has them.
   static constexpr int64_t e2m1[4][4] = {
@@ -188,33 +226,60 @@ ArrayRef<int64_t> Fragments::getBits(Codes codes, int64_t pair) {
   // too, and bits 0 to 10 of an f16 in steps of 2^-24.
   static constexpr int64_t int4[4][4] = {
       {3, 2, 1, 0}, {7, 6, 5, 4}, {11, 10, 9, 8}, {15, 14, 13, 12}};
-  return codes == Codes::E2M1 ? e2m1[pair] : int4[pair];
+  static constexpr int64_t int8[2][8] = {{7, 6, 5, 4, 3, 2, 1, 0},
+                                         {15, 14, 13, 12, 11, 10, 9, 8}};
+  // Four bits of exponent and three of mantissa lie where a bf16 or an f16 has
+  // them; the second pair has the bits that are left, in two parts.
+  static constexpr int64_t e4m3[2][8] = {{15, 10, 9, 8, 7, 6, 5, 4},
+                                         {11, 14, 13, 12, 3, 2, 1, 0}};
+  static constexpr int64_t ofHalves[2][8] = {{15, 13, 12, 11, 10, 9, 8, 7},
+                                             {14, 6, 5, 4, 3, 2, 1, 0}};
+  switch (codes) {
+  case Codes::E2M1:
+    return e2m1[pair];
+  case Codes::Int4:
+    return int4[pair];
+  case Codes::E4M3:
+    return numbers == Numbers::F16 ? ofHalves[pair] : e4m3[pair];
+  case Codes::Int8:
+    return int8[pair];
+  }
+  llvm_unreachable("all codes are listed");
 }
 
 int64_t Fragments::getExponent(int64_t unitRow) const {
-  // 0.5 is a subnormal number of 2^-126 of it. Int4 counts the lowest bit of a
-  // number of 16 bits, or the fifth.
-  constexpr int64_t e2m1 = 126, ofBF16 = 133, ofF16 = 24, nibble = 4;
+  // 0.5 is a subnormal number of 2^-126 of it, as the smallest ones of e4m3
+  // are. Integers count the lowest bit of a number of 16 bits, int4 or the
+  // fifth.
+  constexpr int64_t e2m1 = 126, e4m3 = 120, e4m3OfF16 = 8, ofBF16 = 133,
+                    ofF16 = 24, nibble = 4;
+  bool hasF16 = numbers == Numbers::F16;
   if (codes == Codes::E2M1)
     return e2m1;
-  return (numbers == Numbers::F16 ? ofF16 : ofBF16) -
-         nibble * getParity(unitRow);
+  if (codes == Codes::E4M3)
+    return hasF16 ? e4m3OfF16 : e4m3;
+  return (hasF16 ? ofF16 : ofBF16) -
+         (codes == Codes::Int4 ? nibble * getParity(unitRow) : 0);
 }
 
 /// The exponent of the largest bf16, and of the largest f16 as a bf16 has it.
 constexpr int64_t kLargestBF16 = 254, kLargestF16 = 142;
 
 int64_t Fragments::getLargestExponent() const {
-  return (numbers == Numbers::F16 ? kLargestF16 : kLargestBF16) -
-         getExponent(/*unitRow=*/0);
+  // The largest e4m3 is below 2^9, which an f16 has to have room for.
+  constexpr int64_t room = 2;
+  int64_t largest = (numbers == Numbers::F16 ? kLargestF16 : kLargestBF16) -
+                    getExponent(/*unitRow=*/0);
+  bool isBounded = numbers == Numbers::F16 && codes == Codes::E4M3;
+  return isBounded ? largest - room : largest;
 }
 
 int64_t Fragments::getLeastKept(int64_t unitRow) const {
   if (scales == Scales::F16)
     return getKeptBias() + 1;
-  // 8 times a scale is subtracted of what has been int4, and is exact where the
-  // scale itself is no subnormal number.
-  return codes == Codes::Int4 ? getExponent(unitRow) + 1 : 1;
+  // The middle times a scale is subtracted of what have been integers, and is
+  // exact where the scale itself is no subnormal number.
+  return areIntegers() ? getExponent(unitRow) + 1 : 1;
 }
 
 int64_t Fragments::getLeastExcess() const {
@@ -228,8 +293,9 @@ int64_t Fragments::getLargestKept() const {
   return ((exponent + 1) << getDigits()) - 1;
 }
 
-/// Bits of a bf16 below its exponent, and of `E5M3`.
-constexpr int64_t kDigits = 7, kFewDigits = 3;
+/// Bits of a bf16 below its exponent, and of `E5M3`; those of an f32 that are
+/// not kept.
+constexpr int64_t kDigits = 7, kFewDigits = 3, kMissingDigits = 8;
 
 int64_t Fragments::encodeScale(int64_t bits) const {
   switch (scales) {
@@ -240,6 +306,8 @@ int64_t Fragments::encodeScale(int64_t bits) const {
            (kDigits - kFewDigits);
   case Scales::BF16:
     return bits;
+  case Scales::F32:
+    return bits << kMissingDigits;
   case Scales::F16:
     return std::max<int64_t>(bits - (getKeptBias() << getDigits()), 0);
   }
@@ -260,6 +328,8 @@ double Fragments::decodeScale(int64_t kept) const {
                                             (kLeastExponent << kDigits));
   case Scales::BF16:
     return getNumber(APFloat::BFloat(), kept);
+  case Scales::F32:
+    return llvm::bit_cast<float>(uint32_t(kept));
   case Scales::F16:
     return std::ldexp(getNumber(APFloat::IEEEhalf(), kept),
                       int(getKeptBias() - kF16Bias));
@@ -293,12 +363,15 @@ Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
   int64_t thread = warp * 32 + own.row % kFragmentRows * 4 + in % octet / 2;
   int64_t run = warp / 2;
   int64_t pair = getParity(own.row) + in % product / octet * 2;
+  // Among the words of the thread, of all pieces.
+  int64_t word = in / product * getProductWords() + pair / getWordPairs();
   Place place;
   place.firstRow = getRunRow(own.block, run, rows, layout);
-  place.word =
-      element / kDepth * kCodeWords + thread % kRows * 4 + in / product;
-  for (auto [bit, inHalf] : llvm::zip(place.bits, getBits(codes, pair)))
-    bit = inHalf + element % 2 * halfBits;
+  place.word = element / kDepth * getRunWords() +
+               word / kThreadWords * kPieceWords +
+               thread % kRows * kThreadWords + word % kThreadWords;
+  for (int64_t inHalf : getBits(pair % getWordPairs()))
+    place.bits.push_back(inHalf + element % 2 * halfBits);
   return place;
 }
 

@@ -167,7 +167,7 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                           "= true' and 'granularity = group'";
   constexpr int64_t halfByte = 4;
   bool isHalfByte = getElementBits(storage) == halfByte;
-  if (packing != Packing::None && !isHalfByte)
+  if (packing == Packing::Pairs && !isHalfByte)
     return emitError() << "'packing' is '" << stringifyPacking(packing)
                        << "', of elements of 4 bits, but "
                           "'storage' is "
@@ -181,11 +181,14 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
       return emitError() << "'packing' is '" << stringifyPacking(packing)
                          << "', whose rows have a number each; write "
                             "'second_scale = f32'";
-    std::string reason = Fragments::whyNot(
-        storage, scale, granularity, block.empty() ? 0 : block[1], packing);
+    std::string reason =
+        Fragments::whyNot(storage, scale, granularity,
+                          block.empty() ? 0 : block[1], zeroPoint, packing);
     if (!reason.empty())
       return emitError() << "'packing' is '" << stringifyPacking(packing)
-                         << "', but " << reason << "; write 'packing = pairs'";
+                         << "', but " << reason
+                         << (isHalfByte ? "; write 'packing = pairs'"
+                                        : "; remove it");
   }
   if (!secondScale)
     return success();

@@ -51,7 +51,7 @@ int64_t getCommonColumns(QuantAttr a, QuantAttr b) {
   return common;
 }
 
-/// Two elements lie in a byte.
+/// Memory has bytes, in which two elements lie or one.
 static bool isPacked(QuantAttr quant) {
   return quant.getPacking() != Packing::None;
 }
@@ -77,7 +77,7 @@ Type getMemoryType(QuantAttr quant) {
 
 /// Elements in one of the memory type.
 static int64_t getPacked(QuantAttr quant) {
-  return quant && isPacked(quant) ? 2 : 1;
+  return quant && isPacked(quant) ? 8 / getStorageBits(quant) : 1;
 }
 
 int64_t getRowLength(QuantAttr quant, int64_t width) {

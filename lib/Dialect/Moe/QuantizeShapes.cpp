@@ -104,7 +104,8 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
     return check.error("'weight' must have rows and contracted elements");
   ArrayRef<int64_t> shape = type.getShape();
   int64_t n = shape.end()[-2], k = getRowWidth(o.quant, shape.back());
-  if (std::string reason = Fragments::whyNot(n, k, o.layout); !reason.empty())
+  if (std::string reason = Fragments::whyNot(n, k, getStorageBits(o.quant));
+      !reason.empty())
     return check.error("cannot pack 'weight': ") << reason;
   if (bool(o.zeroPoint) != o.quant.getZeroPoint() ||
       bool(o.globalScale) != bool(o.quant.getSecondScale()))
@@ -115,9 +116,9 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
     matrix.push_back({"matrices", shape.front()});
   SmallVector<Dim> codes = matrix, scales = matrix, packedScales = matrix,
                    rows = matrix, globalScales = matrix;
-  codes.append({{"n", n}, {"(k / 2)", shape.back()}});
-  scales.append(
-      {{"n", n}, {"(scales of a row)", getNumScaleColumns(o.quant, k)}});
+  codes.append({{"n", n}, {"(bytes of a row's codes)", shape.back()}});
+  scales.append({{"(scales along n)", getNumScaleRows(o.quant, n, o.layout)},
+                 {"(scales of a row)", getNumScaleColumns(o.quant, k)}});
   Fragments format(Fragments::getQuant(o.quant, o.packing));
   packedScales.append(
       {{"n", n}, {"(bytes of a row's scales)", format.getRowBytes(k)}});
@@ -125,6 +126,8 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
   globalScales.push_back(
       {"(scales of a matrix)", getNumSecondScales(o.quant, n, o.layout)});
   return failure(
+      failed(check.checkElement("weight", o.weight, getMemoryType(o.quant),
+                                "as 'quant' says")) ||
       failed(check.checkShape("weight", o.weight, codes,
                               /*mayHaveGaps=*/true)) ||
       failed(check.checkShape("packed", o.packed, codes)) ||

@@ -80,8 +80,9 @@ struct MoeLegalizeQuant
     int64_t depth = moe::getRowWidth(quant, type.getShape().back());
     SmallVector<int64_t> scaleShape(type.getShape());
     scaleShape.back() = moe::Fragments(packed).getRowBytes(depth);
-    auto op = moe::RepackOp::create(builder, product.getLoc(), type,
-                                    type.clone(scaleShape), rowScale, weight,
+    auto bytes = RankedTensorType::get(type.getShape(), builder.getI8Type());
+    auto op = moe::RepackOp::create(builder, product.getLoc(), bytes,
+                                    bytes.clone(scaleShape), rowScale, weight,
                                     scale, product.getWeightZeroPoint(),
                                     product.getWeightGlobalScale(),
                                     product.getLayoutAttr(), quant, packing);

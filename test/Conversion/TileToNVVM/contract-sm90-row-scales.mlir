@@ -24,3 +24,26 @@ tile.kernel @short(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %
       {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>, config = #tile.sm90_contract<tile_rows = [64], tile_columns = 256, step = 128, stages = 4>}
   tile.return
 }
+
+// Of int8 tensor cores add up a row of any length, in i32. Consumers that share a block of weights add what both have of
+// it, and then f32 are made of them.
+// CHECK-LABEL: func.func @int8
+// CHECK: nvvm.setmaxregister increase
+// CHECK: memref.load %{{.*}} : memref<?x1xf32
+// CHECK: scf.for
+// CHECK: nvvm.wgmma.mma_async {{.*}} D[<s32>, <one>], A[<s8>, {{.*}}], B[<s8>, {{.*}}
+// CHECK-NOT: arith.sitofp
+// CHECK: scf.yield
+// CHECK: nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK: arith.addi {{.*}} : i32
+// CHECK: arith.sitofp {{.*}} : i32 to f32
+// CHECK: arith.mulf {{.*}} : vector
+// CHECK: arith.mulf {{.*}} : vector
+tile.kernel @int8(%x: memref<?x4096xi8>, %w: memref<6x256x4096xi8>, %xs: memref<?x1xf32>,
+    %ws: memref<6x256x1xf32>, %o: memref<7xi32>, %s: memref<?xi32>, %y: memref<?x256xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x4096xi8>, memref<6x256x4096xi8>)
+      input_scale(%xs : memref<?x1xf32>) weight_scale(%ws : memref<6x256x1xf32>)
+      offsets(%o : memref<7xi32>) source(%s : memref<?xi32>) outs(%y : memref<?x256xbf16>)
+      {input_quant = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, config = #tile.sm90_contract<tile_rows = [48], tile_columns = 64, step = 128, stages = 4>}
+  tile.return
+}

@@ -41,7 +41,8 @@ constexpr unsigned kColumns = 16;
 /// in memory, multiply once or twice, and write their sums.
 std::string wgmmaKernel(const std::string &form, const std::string &descA,
                         const std::string &descB,
-                        const std::string &tail = "0, 0") {
+                        const std::string &tail = ", 1, 1, 0, 0",
+                        const char *one = "0f3F800000") {
   std::string sums = "{%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27}";
   std::string body =
       // 80 bytes a thread: 10240 in all.
@@ -54,15 +55,14 @@ std::string wgmmaKernel(const std::string &form, const std::string &descA,
   }
   body += "fence.proxy.async.shared::cta;\nbar.sync 0;\n";
   for (unsigned i = 0; i < 8; ++i)
-    body += "mov.b32 %r" + std::to_string(20 + i) + ", 0f3F800000;\n";
+    body += "mov.b32 %r" + std::to_string(20 + i) + ", " + one + ";\n";
   body += "shr.u64 %rd7, %rd5, 4;\nand.b64 %rd7, %rd7, 16383;\n"
           "or.b64 %rd8, %rd7, " +
           descA + ";\nadd.s64 %rd9, %rd7, 512;\nor.b64 %rd9, %rd9, " + descB +
           ";\nsetp.ne.b32 %p1, 1, 0;\n"
           "wgmma.fence.sync.aligned;\n"
           "wgmma.mma_async.sync.aligned." +
-          form + " " + sums + ", %rd8, %rd9, %p1, 1, 1" +
-          (tail.empty() ? "" : ", " + tail) +
+          form + " " + sums + ", %rd8, %rd9, %p1" + tail +
           ";\nwgmma.commit_group.sync.aligned;\n"
           "wgmma.wait_group.sync.aligned 0;\n"
           "mul.wide.u32 %rd10, %r0, 32;\nadd.s64 %rd11, %rd1, %rd10;\n"
@@ -104,9 +104,12 @@ std::string runWgmma(const std::string &text, Place place, unsigned depth,
                      unsigned bytes, uint64_t seeds = kSeeds,
                      Place placeOfA = nullptr) {
   std::vector<uint8_t> memory(10240);
+  bool areIntegers = text.find(".s8.s8") != std::string::npos;
   auto put = [&](unsigned base, Place place, unsigned row, unsigned k,
                  float value) {
-    uint16_t bits = bytes == 2 ? bfloat(value) : e4m3(value);
+    uint16_t bits = bytes == 2    ? bfloat(value)
+                    : areIntegers ? uint8_t(int8_t(value))
+                                  : e4m3(value);
     for (unsigned i = 0; i < bytes; ++i)
       memory[base + place(row, k * bytes + i)] = uint8_t(bits >> (8 * i));
   };
@@ -124,7 +127,12 @@ std::string runWgmma(const std::string &text, Place place, unsigned depth,
       return status.message();
     EXPECT_EQ(kernel.simulator.statistics().work,
               (Work{0, 0, 64 * kColumns * depth}));
-    std::vector<float> sums = kernel.read<float>(result, 1024);
+    std::vector<float> sums;
+    if (areIntegers)
+      for (int32_t sum : kernel.read<int32_t>(result, 1024))
+        sums.push_back(float(sum));
+    else
+      sums = kernel.read<float>(result, 1024);
     for (unsigned thread = 0; thread < 128; ++thread)
       for (unsigned i = 0; i < 8; ++i) {
         unsigned row = thread / 32 * 16 + thread % 32 / 4 + 8 * (i >> 1 & 1);
@@ -147,10 +155,23 @@ TEST(Wgmma, SwizzledDepth) {
   EXPECT_EQ(
       runWgmma(wgmmaKernel(kBfloatForm, kSwizzled, kSwizzled), swizzled, 16, 2),
       "");
-  EXPECT_EQ(
-      runWgmma(wgmmaKernel("m64n16k32.f32.e4m3.e4m3", kSwizzled, kSwizzled, ""),
-               swizzled, 32, 1),
-      "");
+  EXPECT_EQ(runWgmma(wgmmaKernel("m64n16k32.f32.e4m3.e4m3", kSwizzled,
+                                 kSwizzled, ", 1, 1"),
+                     swizzled, 32, 1),
+            "");
+}
+
+TEST(Wgmma, Integers) {
+  auto run = [&](const std::string &form, const char *first) {
+    return runWgmma(wgmmaKernel(form, kSwizzled, kSwizzled, "", first),
+                    swizzled, 32, 1);
+  };
+  EXPECT_EQ(run("m64n16k32.s32.s8.s8", "1"), "");
+  // Sums are no f32, and there are no other shapes.
+  EXPECT_EQ(run("m64n16k32.s32.s8.s8", "0f3F800000"), "wrong sum");
+  for (const char *form : {"m64n16k32.f32.s8.s8", "m64n16k32.s32.e4m3.e4m3",
+                           "m64n16k32.s32.s8.e4m3", "m64n40k32.s32.s8.s8"})
+    EXPECT_MESSAGE(run(form, "1"), form);
 }
 
 TEST(Wgmma, Blocks) {
@@ -160,9 +181,10 @@ TEST(Wgmma, Blocks) {
 }
 
 TEST(Wgmma, TransposedRows) {
-  EXPECT_EQ(runWgmma(wgmmaKernel(kBfloatForm, kSwizzled, kSwizzled, "1, 1"),
-                     transposed, 16, 2),
-            "");
+  EXPECT_EQ(
+      runWgmma(wgmmaKernel(kBfloatForm, kSwizzled, kSwizzled, ", 1, 1, 1, 1"),
+               transposed, 16, 2),
+      "");
 }
 
 TEST(Wgmma, MutantsDie) {
@@ -198,7 +220,7 @@ TEST(Wgmma, FragmentsInFlight) {
                      "add.s64 %rd12, %rd12, %rd5;\n"
                      "ld.shared.v4.b32 {%r30, %r31, %r32, %r33}, [%rd12];\n";
   std::string text =
-      replaced(wgmmaKernel(kBfloatForm, kSwizzled, kSwizzled, "0"),
+      replaced(wgmmaKernel(kBfloatForm, kSwizzled, kSwizzled, ", 1, 1, 0"),
                "}, %rd8, %rd9", "}, {%r30, %r31, %r32, %r33}, %rd9");
   std::string early = replaced(text, "wgmma.fence", load + "wgmma.fence");
   auto run = [&](const std::string &mutant) {

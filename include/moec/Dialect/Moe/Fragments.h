@@ -5,19 +5,19 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `packing = fragments` and `fragments_f16` of `#moe.quant`: a matrix of 4-bit
-// weights as Hopper's tensor cores take it from registers, to multiply it by
-// bf16 or by f16 (docs/decoded-products.md). It has the
-// bytes of `pairs`, in another order: rows go in blocks of 64, each of them two
-// *runs* of 32 rows that follow one another in memory; with gate and up halves
-// one run is of either. A block's bytes stay where its runs were.
+// `packing = fragments` and `fragments_f16` of `#moe.quant`: a matrix of
+// weights of 4 or 8 bits as Hopper's tensor cores take it from registers, to
+// multiply it by bf16 or by f16 (docs/decoded-products.md). It has the
+// bytes of the weights, in another order: rows go in blocks of 64, each of them
+// two *runs* of 32 rows that follow one another in memory; with gate and up
+// halves one run is of either. A block's bytes stay where its runs were.
 //
-// A run of codes is `[depth / 64][256]` words of 4 bytes: the halves of *units*
-// of 64 rows by 64 of the depth. A unit has 16 bytes per thread of a warpgroup.
-// Scales, and zero points beside them, are bytes of a tensor of their own: a
-// run of them is `[depth / 64][16][getQuadBytes()]`, what four neighbouring
-// threads have of a unit: of two rows that are 8 apart, group by group, the
-// scales, then the zero points.
+// A run of codes is `[depth / 64][pieces][256]` words of 4 bytes: the halves of
+// *units* of 64 rows by 64 of the depth. A unit has one *piece* of 16 bytes per
+// thread of a warpgroup, or, with codes of 8 bits, two. Scales, and zero points
+// beside them, are bytes of a tensor of their own: a run of them is `[depth /
+// 64][16][getQuadBytes()]`, what four neighbouring threads have of a unit: of
+// two rows that are 8 apart, group by group, the scales, then the zero points.
 //
 // A code is a bf16 or f16 of few bits, small by a power of two (`getExponent`),
 // and a stored scale is greater by as much, and less by 2^r, where r is one
@@ -43,9 +43,12 @@ class Fragments {
 public:
   /// Rows and depth of a unit; rows of a run.
   static constexpr int64_t kRows = 64, kDepth = 64, kRunRows = 32;
-  /// Words of a run's half of a unit; groups of four threads that share two
-  /// rows of it.
-  static constexpr int64_t kCodeWords = 256, kQuads = 16;
+  /// Words of a run's half of a piece, and those that a thread has of it;
+  /// groups of four threads that share two rows of a unit.
+  static constexpr int64_t kPieceWords = 256, kThreadWords = 4, kQuads = 16;
+  /// `wgmma` instructions of a unit, and a fragment's registers, each of which
+  /// has a pair of codes.
+  static constexpr int64_t kProducts = 4, kPairs = 4;
   /// Two rows that are 8 apart, one of either in a byte's halves.
   static constexpr int64_t kQuadRows = 2;
 
@@ -53,28 +56,43 @@ public:
   /// f16.
   static Packing getPacking(mlir::Type input);
 
-  /// Why weights of 4 bits with such scales, of `group` neighbours where these
-  /// are of groups, have not the order `packing`; empty if they have.
+  /// Why weights with such scales, of `group` neighbours where these are of
+  /// groups or blocks, have not the order `packing`; empty if they have.
   static std::string whyNot(mlir::Type storage, mlir::Type scale,
                             Granularity granularity, int64_t group,
-                            Packing packing);
-  /// Why weights of `pairs`, in pairs, have it not.
-  static std::string whyNot(QuantAttr pairs, Packing packing);
-  /// Why a matrix of so many elements has none; empty if it has.
-  static std::string whyNot(int64_t rows, int64_t depth,
-                            WeightLayoutAttr layout);
+                            bool hasZeroPoints, Packing packing);
+  /// Why weights that lie in memory as they are, or in pairs, have it not.
+  static std::string whyNot(QuantAttr plain, Packing packing);
+  /// Why a matrix of so many elements of so many bits has none; empty if it
+  /// has.
+  static std::string whyNot(int64_t rows, int64_t depth, int64_t bits);
 
-  /// What the order `packing` makes of weights in pairs.
-  static QuantAttr getQuant(QuantAttr pairs, Packing packing);
+  /// What the order `packing` makes of weights in memory.
+  static QuantAttr getQuant(QuantAttr plain, Packing packing);
 
   /// Of weights in an order of fragments.
   explicit Fragments(QuantAttr quant);
 
   //===--- Codes ---===//
 
-  /// Sign, exponent and mantissa of e2m1, or a number from 0 to 15.
-  enum class Codes { E2M1, Int4 };
+  /// Sign, exponent and mantissa of e2m1 or e4m3, or a number from 0 to 15 or
+  /// to 255.
+  enum class Codes { E2M1, Int4, E4M3, Int8 };
   Codes codes;
+  bool areIntegers() const {
+    return codes == Codes::Int4 || codes == Codes::Int8;
+  }
+  /// Bits of a code.
+  int64_t getCodeBits() const {
+    return codes == Codes::E2M1 || codes == Codes::Int4 ? 4 : 8;
+  }
+  /// What integers without zero points are less by.
+  int64_t getMiddle() const { return codes == Codes::Int4 ? 8 : 128; }
+  /// Which bits of a code in memory are others here: the sign of int8 without
+  /// zero points.
+  int64_t getTurnedBits() const {
+    return codes == Codes::Int8 && !hasZeroPoints ? 0x80 : 0;
+  }
   /// What they become on their way to tensor cores.
   enum class Numbers { BF16, F16 };
   Numbers numbers;
@@ -88,8 +106,9 @@ public:
   /// What a scale of a group is kept as: the exponent of a bf16, of 8 bits; the
   /// lowest 5 bits of the exponent, with 3 of mantissa; a bf16; an f16, which
   /// has few exponents: where codes become bf16 it stands for 2^112 times its
-  /// number, and for two bf16 whose sum that is.
-  enum class Scales { E8M0, E5M3, BF16, F16 };
+  /// number, and for two bf16 whose sum that is; an f32 of 16 digits, which are
+  /// those of the sum of two bf16.
+  enum class Scales { E8M0, E5M3, BF16, F16, F32 };
   Scales scales;
   /// Contracted elements of a unit that share a scale; those that share one in
   /// a matrix may be more, 0 standing for all of a row.
@@ -102,7 +121,9 @@ public:
   /// The exponent that the lowest of `E5M3` stands for.
   static constexpr int64_t kLeastExponent = 235;
   /// Bits of the mantissa.
-  int64_t getDigits() const { return scales == Scales::F16 ? 10 : 7; }
+  int64_t getDigits() const {
+    return scales == Scales::F32 ? 15 : scales == Scales::F16 ? 10 : 7;
+  }
   /// Exponents: of the largest scale of a row that has r = 0, for one greater
   /// by `getExponent` can be kept; and of the least that is kept so, others
   /// being 0.
@@ -121,14 +142,20 @@ public:
 
   int64_t getGroups() const { return kDepth / group; }
   bool areNumbers() const {
-    return scales == Scales::BF16 || scales == Scales::F16;
+    return scales == Scales::BF16 || scales == Scales::F16 ||
+           scales == Scales::F32;
   }
   /// Whether they are multiplied as the sum of two bf16.
   bool haveRests() const {
-    return scales == Scales::F16 && numbers == Numbers::BF16;
+    return scales == Scales::F32 ||
+           (scales == Scales::F16 && numbers == Numbers::BF16);
   }
-  int64_t getScaleBytes() const { return areNumbers() ? 2 : 1; }
+  int64_t getScaleBytes() const {
+    return scales == Scales::F32 ? 4 : areNumbers() ? 2 : 1;
+  }
   int64_t getZeroPointBytes() const { return hasZeroPoints ? 2 : 0; }
+  /// The sign of a kept scale that is a number.
+  int64_t getSign() const { return int64_t(1) << (8 * getScaleBytes() - 1); }
   /// Of a row of a unit, and of two rows.
   int64_t getRowBytes() const {
     return getGroups() * (getScaleBytes() + getZeroPointBytes());
@@ -158,17 +185,25 @@ public:
   /// Which row of its unit a row of a matrix is.
   static int64_t getUnitRow(int64_t row, int64_t rows, WeightLayoutAttr layout);
 
+  /// Bytes of the codes of a unit, and words of a run's half of them.
+  int64_t getUnitBytes() const { return kRows * kDepth * getCodeBits() / 8; }
+  int64_t getRunWords() const { return getPieces() * kPieceWords; }
+  /// Pieces of a unit; words and pairs of them that a thread has.
+  int64_t getPieces() const { return getCodeBits() / 4; }
+  int64_t getProductWords() const { return getPieces(); }
+  int64_t getWordPairs() const { return kPairs / getProductWords(); }
+
   /// Where an element of a matrix is: the row in memory of its run's first
-  /// byte, the word there, and its four bits, the highest first.
+  /// byte, the word there, and its bits, the highest first.
   struct Place {
     int64_t firstRow, word;
-    int64_t bits[4];
+    llvm::SmallVector<int64_t, 8> bits;
   };
   Place getPlace(int64_t row, int64_t element, int64_t rows,
                  WeightLayoutAttr layout) const;
-  /// The four bits of a word for a fragment's register `pair` (0 to 3): of the
-  /// first of its two codes; 16 above are the second's.
-  static llvm::ArrayRef<int64_t> getBits(Codes codes, int64_t pair);
+  /// The bits of a word for its pair of that number: of the first of its two
+  /// codes; 16 above are the second's.
+  llvm::ArrayRef<int64_t> getBits(int64_t pair) const;
   /// Where the scale of an element is: the first row of its run, the byte
   /// there; and the byte of its zero point.
   struct ScalePlace {

@@ -123,11 +123,16 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
     return 0;
   using moe::Fragments;
   Fragments format(op.getWeightQuantAttr());
-  if (format.codes == Fragments::Codes::Int4) {
-    // Zero points are 16 instructions more, and scales that are sums 40.
+  // Codes of 8 bits come apart by as many instructions as others that are
+  // multiplied likewise. Zero points are 16 more, and scales that are sums 40,
+  // or of floats 24.
+  if (format.areIntegers()) {
     double more = format.haveRests() ? 2.5 : format.hasZeroPoints ? 1 : 0;
     return device.decodeInt4Clk + more * device.decodeZeroPointsClk;
   }
+  if (format.codes == Fragments::Codes::E4M3)
+    return device.decodeMxfp4Clk +
+           (format.haveRests() ? 1.5 * device.decodeZeroPointsClk : 0);
   return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
                                                   : device.decodeMxfp4Clk;
 }

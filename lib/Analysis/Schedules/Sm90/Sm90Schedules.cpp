@@ -34,14 +34,14 @@ using namespace moec::sm90;
 /// rounding to bf16 costs 1.6e-3; added step by step by 0.13e-3.
 static bool losesDigits(ComputeType type, int64_t depth) {
   constexpr int64_t most = 2048;
-  return isFloat8(type) && depth > most;
+  return type == ComputeType::E4M3 && depth > most;
 }
 
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
       quantizes(static_cast<bool>(op.getResultScale())),
       weightsPerColumn(op.getLayout() ? 2 : 1),
-      compute(op.getInputQuantAttr() ? ComputeType::E4M3 : getDecodedType(op)),
+      compute(op.getInputQuantAttr() ? getNativeType(op) : getDecodedType(op)),
       scales(op), minGroupRows(op.getMinGroupRows()),
       maxGroupRows(op.getMaxGroupRows()) {
   auto weight = cast<MemRefType>(op.getWeight().getType());
@@ -54,10 +54,12 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   fromRegisters = hasFragments(op.getWeightQuantAttr());
   storageBits = fromRegisters ? moe::getStorageBits(op.getWeightQuantAttr())
                               : weight.getElementTypeBitWidth();
-  unitScaleBytes =
-      fromRegisters ? moe::Fragments::kRows *
-                          moe::Fragments(op.getWeightQuantAttr()).getRowBytes()
-                    : 0;
+  unitBytes = unitScaleBytes = 0;
+  if (fromRegisters) {
+    moe::Fragments format(op.getWeightQuantAttr());
+    unitBytes = format.getUnitBytes();
+    unitScaleBytes = moe::Fragments::kRows * format.getRowBytes();
+  }
   inputBits = input.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;
   auto config = cast<tile::Sm90ContractAttr>(attr);
@@ -75,6 +77,7 @@ Repack::Repack(tile::RepackOp op) {
   auto type = cast<MemRefType>(op.getWeight().getType());
   rows = type.getShape().end()[-2];
   depth = moe::getRowWidth(op.getQuant(), type.getShape().back());
+  codeBits = moe::getStorageBits(op.getQuant());
 }
 
 void Contract::shareMemoryWith(const Contract &other) {
@@ -139,14 +142,15 @@ static int64_t getArgumentNumber(Value memref) {
 std::string sm90::declineQuant(tile::ContractOp op) {
   moe::QuantAttr input = op.getInputQuantAttr();
   moe::QuantAttr weight = op.getWeightQuantAttr();
-  if ((!input && !weight) || areFloat8Products(input, weight) ||
+  int64_t depth = cast<MemRefType>(op.getInput().getType()).getDimSize(1);
+  if ((!input && !weight) || areNativeProducts(input, weight, depth) ||
       (!input && hasFragments(weight)))
     return {};
   std::string reason =
-      "tensor cores take " + describeFloat8Products() +
+      "tensor cores take " + describeNativeProducts() +
       ", or 16 bits with weights in fragments; others are decoded, by "
       "sm80.contract";
-  if (!input && weight.getPacking() == moe::Packing::Pairs) {
+  if (!input) {
     moe::Packing packing = moe::Fragments::getPacking(
         cast<MemRefType>(op.getInput().getType()).getElementType());
     if (std::string whyNot = moe::Fragments::whyNot(weight, packing);
@@ -285,8 +289,11 @@ std::string heightsIllegal(const Contract &shape) {
   if (shape.rowsOnM)
     remedy = "; give 64 or 128 as the highest with rows_on_m = true, and lower "
              "ones in multiples of 8";
+  if (shape.compute == ComputeType::Int8 && !shape.sharesBlock())
+    remedy += ", of int8 8, 24 or multiples of 16";
   for (int64_t height : shape.tileRows)
     if (height % multiple || height > most ||
+        !shape.isWidth(shape.getProductWidth(height)) ||
         (shape.hasRowsOnM(height) && !isOnM(height)))
       return "tile_rows has " + number(height) + remedy;
   if (shape.rowsOnM && !isOnM(shape.getMaxHeight()))

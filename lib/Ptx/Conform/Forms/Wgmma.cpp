@@ -446,9 +446,16 @@ void addWgmma(Forms &forms) {
     row.types = name;
     row.product = about;
     bool isEmitted = about.a == Format::BF16 || about.a == Format::E4M3 ||
+                     about.a == Format::S8 ||
                      (about.a == Format::F16 && about.d == Format::F32);
+    // Of integers there are multiples of 16 alone above 24.
+    auto exists = [&](unsigned n) {
+      return about.a != Format::S8 || n <= 24 || n % 16 == 0;
+    };
     if (isEmitted)
       for (unsigned n = 8; n <= 256; n += 8) {
+        if (!exists(n))
+          continue;
         row.product.n = n;
         addRow(forms, row);
       }

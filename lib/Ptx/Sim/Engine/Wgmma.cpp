@@ -170,6 +170,19 @@ void ProductGroup::gatherFromRegisters(const AsyncProduct &product,
     }
 }
 
+/// Adds to registers of i32 what `addProducts` adds to those of f32: of
+/// integers of 8 bits, a product's sums are whole numbers below 2^24.
+static void addWholeProducts(uint32_t *const *registers, unsigned numRegisters,
+                             const float *rows, const float *const *columns,
+                             unsigned depth) {
+  float sums[4][kWarpLanes] = {};
+  float *pointers[] = {sums[0], sums[1], sums[2], sums[3]};
+  addProducts(pointers, numRegisters, rows, columns, depth);
+  for (unsigned i = 0; i < numRegisters; ++i)
+    for (unsigned lane = 0; lane < kWarpLanes; ++lane)
+      registers[i][lane] += uint32_t(int32_t(sums[i][lane]));
+}
+
 bool ProductGroup::run(const AsyncProduct &product) {
   const Instruction &instruction = *product.instruction;
   uint32_t flags = instruction.flags;
@@ -211,16 +224,28 @@ bool ProductGroup::run(const AsyncProduct &product) {
               a[(16 * w + 8 * half + lane / 4) * depth + k];
       for (unsigned i = 0; i < numRegisters; i += 8) {
         // The registers of this half of two blocks of columns.
-        float *registers[4];
+        unsigned numbers[4];
         const float *columnPointers[4];
         unsigned count = 0;
         for (unsigned j = i; j < std::min(i + 8, numRegisters); ++j) {
           if ((j >> 1 & 1) != half)
             continue;
-          registers[count] = sums(j);
+          numbers[count] = j;
           columnPointers[count++] =
               &columnsOf[size_t(j / 4 * 2 + j % 2) * depth * 4];
         }
+        if (typeA == MatrixType::Int8) {
+          uint32_t *registers[4];
+          for (unsigned j = 0; j < count; ++j)
+            registers[j] =
+                warp.lanes<uint32_t>(instruction.operands[numbers[j]]);
+          addWholeProducts(registers, count, rows.data(), columnPointers,
+                           depth);
+          continue;
+        }
+        float *registers[4];
+        for (unsigned j = 0; j < count; ++j)
+          registers[j] = sums(numbers[j]);
         addProducts(registers, count, rows.data(), columnPointers, depth);
       }
     }

@@ -204,11 +204,17 @@ void decodeProduct(Decoder &d) {
   MatrixType a, b;
   std::string sum = d.takeNext(), typeA = d.takeNext(), typeB = d.takeNext();
   unsigned bytes = parseMatrixType(typeA, a);
-  if (sum != "f32" || bytes == 0 || parseMatrixType(typeB, b) != bytes ||
-      depth * bytes != 32 || columns % 8 != 0 || columns == 0 || columns > 256)
+  if (bytes == 0 || parseMatrixType(typeB, b) != bytes || depth * bytes != 32 ||
+      columns % 8 != 0 || columns == 0 || columns > 256)
     return;
-  // Elements of 16 bits can be transposed.
-  size_t expected = bytes == 2 ? 8 : 6;
+  // Integers have fewer shapes.
+  bool areIntegers = a == MatrixType::Int8;
+  if (areIntegers != (b == MatrixType::Int8) ||
+      sum != (areIntegers ? "s32" : "f32") ||
+      (areIntegers && columns > 24 && columns % 16 != 0))
+    return;
+  // Elements of 16 bits can be transposed, and integers not negated.
+  size_t expected = areIntegers ? 4 : bytes == 2 ? 8 : 6;
   Instruction &instruction = d.instruction;
   bool hasRegisterA = d.operand(1).kind == RawOperand::Kind::Vector;
   if (hasRegisterA && bytes == 2)
@@ -233,9 +239,9 @@ void decodeProduct(Decoder &d) {
   }
   d.value(2, 8);
   d.predicate(d.operand(3));
-  if (d.constant(4) == -1)
+  if (!areIntegers && d.constant(4) == -1)
     instruction.flags |= kWgmmaNegativeA;
-  if (d.constant(5) == -1)
+  if (!areIntegers && d.constant(5) == -1)
     instruction.flags |= kWgmmaNegativeB;
   if (bytes == 2 && !hasRegisterA && d.constant(6))
     instruction.flags |= kWgmmaTransposedA;

@@ -11,11 +11,9 @@ using namespace moec::ptx;
 
 unsigned moec::ptx::parseMatrixType(const std::string &name, MatrixType &type) {
   static const std::unordered_map<std::string, MatrixType> types = {
-      {"f16", MatrixType::Half},
-      {"bf16", MatrixType::Bfloat},
-      {"e4m3", MatrixType::E4M3},
-      {"e5m2", MatrixType::E5M2},
-      {"tf32", MatrixType::Tf32}};
+      {"f16", MatrixType::Half},  {"bf16", MatrixType::Bfloat},
+      {"e4m3", MatrixType::E4M3}, {"e5m2", MatrixType::E5M2},
+      {"tf32", MatrixType::Tf32}, {"s8", MatrixType::Int8}};
   auto found = types.find(name);
   if (found == types.end())
     return 0;
@@ -36,6 +34,8 @@ float moec::ptx::matrixElement(MatrixType type, uint32_t bits) {
   case MatrixType::Tf32:
     // Hardware takes no notice of the low bits.
     return bitCast<float>(bits & ~uint32_t(0x1FFF));
+  case MatrixType::Int8:
+    return float(int8_t(bits));
   }
   return 0;
 }

@@ -16,7 +16,7 @@
 namespace moec::ptx {
 
 /// An element of a matrix operand.
-enum class MatrixType : uint8_t { Half, Bfloat, E4M3, E5M2, Tf32 };
+enum class MatrixType : uint8_t { Half, Bfloat, E4M3, E5M2, Tf32, Int8 };
 
 /// Bytes; 0 for other names. `type` is set for those that are known.
 unsigned parseMatrixType(const std::string &name, MatrixType &type);

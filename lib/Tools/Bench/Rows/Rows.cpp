@@ -57,6 +57,9 @@ static constexpr WeightFormat kFormats[] = {
      R"({"weight": {"dtype": "int8", "scale": "channel",
                     "scale_dtype": "bf16"}})",
      1, false},
+    {"fp8_weights",
+     R"({"weight": {"dtype": "fp8_e4m3", "scale": {"block": [128, 128]}}})",
+     1 + 4.0 / (128 * 128), false},
     {"mxfp4", R"({"weight": "mxfp4"})", 0.5 + 1.0 / 32, false},
     {"mxfp4_fp8",
      R"({"weight": {"dtype": "fp4_e2m1", "scale": {"group": 32},
@@ -130,8 +133,8 @@ static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
   if (layer.format == std::end(kFormats)) {
     path.field("dtype").report(
         "expected bf16, fp8_block128, fp8_tensor, fp8_channel, int8_channel, "
-        "int8_weights, mxfp4, mxfp4_fp8, nvfp4, int4_group32, int4_group128 "
-        "or int4_group128_fp8");
+        "int8_weights, fp8_weights, mxfp4, mxfp4_fp8, nvfp4, int4_group32, "
+        "int4_group128 or int4_group128_fp8");
     return false;
   }
   if (const llvm::json::Object *routing =

@@ -4,19 +4,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A unit of 64 weight rows by 64 of the depth is 16 bytes of codes and some of
-// scales per thread, which become the fragments of four products. While tensor
-// cores read those of one unit, the next one's codes are loaded and taken
-// apart; the last step, a multiplication per pair, waits until the products are
-// done: where input registers of a product are written while another one runs,
-// ptxas serializes both (C7513). Other consumers' products run meanwhile.
+// A unit of 64 weight rows by 64 of the depth is 16 or 32 bytes of codes and
+// some of scales per thread, which become the fragments of four products. While
+// tensor cores read those of one unit, the next one's codes are loaded and
+// taken apart; the last step, a multiplication per pair, waits until the
+// products are done: where input registers of a product are written while
+// another one runs, ptxas serializes both (C7513). Other consumers' products
+// run meanwhile.
 //
-// A word has four pairs of codes. A mask takes a pair, perhaps after a shift,
-// to where a bf16 or f16 stands for its number times a small power of two. A
-// product with the scale, whose exponent is higher by as much, makes it whole:
-// of e2m1 exactly, and of int4 less its zero point, which is subtracted
-// exactly, with one rounding. A scale with more digits than a bf16 is the sum
-// of two.
+// A word has four pairs of codes, or two. A mask takes a pair, perhaps after a
+// shift, to where a bf16 or f16 stands for its number times a small power of
+// two. A product with the scale, whose exponent is higher by as much, makes it
+// whole: of floats exactly where the scale is a power of two, and of integers
+// less their zero point, which is subtracted exactly, with one rounding. A
+// scale with more digits than a bf16 is the sum of two.
 
 #include "Sm90Products.h"
 
@@ -36,10 +37,10 @@ using sm90::Contract;
 
 namespace {
 
-/// Products of a unit: a word of codes each.
-constexpr int64_t kProducts = 4;
+/// Products of a unit: a word of codes each, or two.
+constexpr int64_t kProducts = Fragments::kProducts;
 /// A fragment's registers: of two rows, and of two octets of the depth.
-constexpr int64_t kRegisters = 4;
+constexpr int64_t kRegisters = Fragments::kPairs;
 
 /// A unit before the last step: words of two small numbers each, of all
 /// products one after the other; of two scales each, of both rows of one group
@@ -56,8 +57,8 @@ public:
       : emitter(emitter), b(emitter.b), format(format),
         hasF16(format.numbers == Fragments::Numbers::F16) {}
 
-  /// Takes apart a vector of four i32, and one i32 or a vector of several.
-  OpenUnit open(Value codes, Value scales);
+  /// Takes apart vectors of four i32, and one i32 or a vector of several.
+  OpenUnit open(ArrayRef<Value> codes, Value scales);
   /// The fragments of all products.
   SmallVector<Value> close(const OpenUnit &unit);
 
@@ -82,10 +83,12 @@ private:
         b, DenseElementsAttr::get(getPairType(),
                                   b.getFloatAttr(getNumberType(), number)));
   }
-  /// 8 as a code of a row (0 or 1 of a thread's two) stands for it, twice.
+  /// The middle of all codes as a code of a row (0 or 1 of a thread's two)
+  /// stands for it, twice.
   Value getMiddle(int64_t row) {
     constexpr int64_t unitRows[kRows] = {0, 8};
-    return makePair(std::ldexp(8.0, -int(format.getExponent(unitRows[row]))));
+    return makePair(std::ldexp(double(format.getMiddle()),
+                               -int(format.getExponent(unitRows[row]))));
   }
   /// `pair * other + addend`, of words, rounded once; without an addend the
   /// product.
@@ -102,8 +105,11 @@ private:
   Value getScale(ArrayRef<Value> words, int64_t number);
   /// The first digits of a kept f16, as a bf16, twice, and the others.
   std::pair<Value, Value> split(ArrayRef<Value> words, int64_t number);
-  /// The pair of register `i`, as small numbers.
+  /// The pair of register `i`, as small numbers, and how, by the codes of it or
+  /// of the word that it is in.
   Value move(Word codes, int64_t i);
+  Value moveE2M1(Word codes, int64_t i);
+  Value moveE4M3(Word codes, int64_t i);
   /// The number of the scale of a register.
   int64_t getNumber(int64_t product, int64_t i) const {
     return kRows * (product * format.getGroups() / kProducts) + i % kRows;
@@ -133,6 +139,8 @@ Value UnitDecoder::getScale(ArrayRef<Value> words, int64_t number) {
   case Fragments::Scales::BF16:
   case Fragments::Scales::F16:
     return kept.value;
+  case Fragments::Scales::F32:
+    break;
   case Fragments::Scales::E8M0:
     return (kept << kDigits).value;
   case Fragments::Scales::E5M3: {
@@ -148,17 +156,23 @@ std::pair<Value, Value> UnitDecoder::split(ArrayRef<Value> words,
                                            int64_t number) {
   // Digits that a bf16 has of an f32.
   constexpr int64_t first = 0xFFFF0000, perWord = 2;
-  Value halves = LLVM::BitcastOp::create(
-      b, VectorType::get(perWord, b.getF16Type()), words[number / perWord]);
-  Value kept =
-      castFloat(b, vector::ExtractOp::create(b, halves, number % perWord),
-                b.getF32Type());
-  Value whole = arith::MulFOp::create(
-      b, kept, emitter.f32(std::ldexp(1.0, int(Fragments::kF16Bias))));
   auto toBits = [&](Value single) -> Value {
     return arith::BitcastOp::create(b, b.getI32Type(), single);
   };
-  Value bits = toBits(whole);
+  Value whole, bits;
+  if (format.scales == Fragments::Scales::F32) {
+    bits = words[number];
+    whole = arith::BitcastOp::create(b, b.getF32Type(), bits);
+  } else {
+    Value halves = LLVM::BitcastOp::create(
+        b, VectorType::get(perWord, b.getF16Type()), words[number / perWord]);
+    Value kept =
+        castFloat(b, vector::ExtractOp::create(b, halves, number % perWord),
+                  b.getF32Type());
+    whole = arith::MulFOp::create(
+        b, kept, emitter.f32(std::ldexp(1.0, int(Fragments::kF16Bias))));
+    bits = toBits(whole);
+  }
   Value rest = arith::SubFOp::create(
       b, whole,
       arith::BitcastOp::create(b, b.getF32Type(), (word(bits) & first).value));
@@ -168,12 +182,45 @@ std::pair<Value, Value> UnitDecoder::split(ArrayRef<Value> words,
 }
 
 Value UnitDecoder::move(Word codes, int64_t i) {
-  if (format.codes == Fragments::Codes::Int4) {
+  switch (format.codes) {
+  case Fragments::Codes::E2M1:
+    return moveE2M1(codes, i);
+  case Fragments::Codes::E4M3:
+    return moveE4M3(codes, i % kRows);
+  case Fragments::Codes::Int4: {
     // Both rows of an octet, side by side.
     constexpr int64_t nibble = 0x000F000F, nibbleBits = 4, octetBits = 8;
     Word octet = i / kRows ? codes >> octetBits : codes;
     return (octet & nibble << nibbleBits * (i % kRows)).value;
   }
+  case Fragments::Codes::Int8: {
+    constexpr int64_t low = 0x00FF00FF;
+    // Bytes 1 and 3, each below one of a zero (byte 4).
+    constexpr int64_t high = 0x4341;
+    if (i % kRows == 0)
+      return (codes & low).value;
+    return NVVM::PermuteOp::create(b, b.getI32Type(), codes.value,
+                                   emitter.i32(0), emitter.i32(high),
+                                   NVVM::PermuteMode::DEFAULT);
+  }
+  }
+  llvm_unreachable("all codes are listed");
+}
+
+Value UnitDecoder::moveE4M3(Word codes, int64_t i) {
+  if (hasF16) {
+    constexpr int64_t sign = 0x80008000, digits = 0x3F803F80;
+    if (i == 0)
+      return (codes & (sign | digits)).value;
+    return (((codes << 1) & sign) | ((codes << 7) & digits)).value;
+  }
+  constexpr int64_t all = 0x87F087F0, low = 0x80F080F0, high = 0x07000700;
+  if (i == 0)
+    return (codes & all).value;
+  return (((codes << 4) & low) | ((codes >> 4) & high)).value;
+}
+
+Value UnitDecoder::moveE2M1(Word codes, int64_t i) {
   constexpr int64_t all = 0x81C081C0;
   constexpr int64_t distance = 3;
   if (i + 1 < kRegisters)
@@ -184,7 +231,7 @@ Value UnitDecoder::move(Word codes, int64_t i) {
   return (sign | high | low).value;
 }
 
-OpenUnit UnitDecoder::open(Value codes, Value scales) {
+OpenUnit UnitDecoder::open(ArrayRef<Value> codes, Value scales) {
   OpenUnit unit;
   SmallVector<Value> words{scales};
   if (auto type = dyn_cast<VectorType>(scales.getType())) {
@@ -205,21 +252,25 @@ OpenUnit UnitDecoder::open(Value codes, Value scales) {
     if (int64_t bytes = format.getZeroPointBytes())
       zeroPoints.push_back(toPair(
           spread(words, count * format.getScaleBytes() + i * bytes, bytes)));
-    else if (format.haveRests())
+    else if (format.haveRests() && format.areIntegers())
       zeroPoints.push_back(getMiddle(i % kRows));
   }
   for (int64_t product = 0; product < kProducts; ++product)
     for (int64_t i = 0; i < kRegisters; ++i) {
-      Value number =
-          move(word(vector::ExtractOp::create(b, codes, product)), i);
+      int64_t at =
+          product * format.getProductWords() + i / format.getWordPairs();
+      Value number = move(
+          word(vector::ExtractOp::create(b, codes[at / Fragments::kThreadWords],
+                                         at % Fragments::kThreadWords)),
+          i);
       if (!zeroPoints.empty())
         number = toWord(arith::SubFOp::create(
             b, toPair(number), zeroPoints[getNumber(product, i)]));
       unit.numbers.push_back(number);
     }
-  // 8 times a scale is exact, and so is the rest of a fused multiplication but
-  // for the end.
-  if (format.codes == Fragments::Codes::Int4 && zeroPoints.empty())
+  // The middle times a scale is exact, and so is the rest of a fused
+  // multiplication but for the end.
+  if (format.areIntegers() && zeroPoints.empty())
     for (auto [i, scale] : llvm::enumerate(unit.scales)) {
       Value middle = arith::NegFOp::create(b, getMiddle(i % kRows));
       unit.addends.push_back(multiply(scale, toWord(middle)));
@@ -278,12 +329,12 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
   Fragments format(contract.op.getWeightQuantAttr());
   constexpr int64_t codeBytes = Contract::kChunkBytes, wordBytes = 4;
   int64_t scaleBytes = format.getQuadBytes();
-  Value ownCodes = offset(Contract::kUnitBytes, inRun, codeBytes);
+  Value ownCodes = offset(shape.unitBytes, inRun, codeBytes);
   Value ownScales = offset(shape.unitScaleBytes,
                            emitter.divide(inRun, rowThreads), scaleBytes);
   Type inputElement = getElementType(emitter.operand(contract.op.getInput()));
   UnitDecoder decoder(emitter, format);
-  auto codesType = VectorType::get(kProducts, b.getI32Type());
+  auto codesType = VectorType::get(Fragments::kThreadWords, b.getI32Type());
   Type scalesType = b.getI32Type();
   if (scaleBytes > wordBytes)
     scalesType = VectorType::get(scaleBytes / wordBytes, scalesType);
@@ -291,15 +342,21 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
     auto at = [&](int64_t unitBytes) {
       return block * units * unitBytes + unit * unitBytes / 2;
     };
-    Value codes = emitter.advance(
-        contract.stageAddress(stage, at(Contract::kUnitBytes)), ownCodes);
+    constexpr int64_t pieceBytes = Fragments::kPieceWords * wordBytes;
+    SmallVector<Value> codes;
+    for (int64_t piece = 0; piece < format.getPieces(); ++piece)
+      codes.push_back(
+          emitter.advance(contract.stageAddress(stage, at(shape.unitBytes) +
+                                                           piece * pieceBytes),
+                          ownCodes));
     Value scales = emitter.advance(
         contract.sharedAddress(shape.getScaleOffset() +
                                at(shape.unitScaleBytes)),
         contract.addI32(emitter.scale(stage, shape.getScaleBytes()),
                         ownScales));
-    return decoder.open(emitter.load(codesType, codes, codeBytes),
-                        emitter.load(scalesType, scales, scaleBytes));
+    for (Value &piece : codes)
+      piece = emitter.load(codesType, piece, codeBytes);
+    return decoder.open(codes, emitter.load(scalesType, scales, scaleBytes));
   };
   int64_t rowBytes =
       shape.getUnitRowBytes(shape.mapRows ? height : shape.getMaxHeight());

@@ -39,8 +39,8 @@ void copyUnits(Sm90Contract &contract, const ContractTile &tile, Value step,
   Value scales = emitter.advance(contract.sharedAddress(shape.getScaleOffset()),
                                  emitter.scale(stage, shape.getScaleBytes()));
   // A run's share of a unit.
-  constexpr int64_t codeBytes = sm90::Contract::kUnitBytes / 2;
-  int64_t scaleBytes = shape.unitScaleBytes / 2;
+  int64_t codeBytes = shape.unitBytes / 2,
+          scaleBytes = shape.unitScaleBytes / 2;
   Value operands[] = {emitter.operand(contract.op.getWeight()),
                       emitter.operand(contract.op.getWeightScale())};
   for (int64_t i = 0; i < 2 * shape.getWeightBlocks(); ++i) {

@@ -22,6 +22,8 @@ Sm90Products::Sm90Products(Sm90Contract &contract)
     : contract(contract), emitter(contract.emitter), b(contract.b),
       shape(contract.shape),
       element(getElementType(emitter.operand(contract.op.getWeight()))),
+      sumType(shape.compute == ComputeType::Int8 ? Type(b.getI32Type())
+                                                 : b.getF32Type()),
       consumer(emitter.scale(emitter.warpgroup(), 1, -1)) {}
 
 void Sm90Products::release(Value stage) {
@@ -69,6 +71,10 @@ ContractSums Sm90Products::emit(int64_t height, const ContractTile &tile,
                                      : multiply(height, place);
   if (shape.sharesBlock())
     exchange(sums.blocks.front());
+  if (sumType.isInteger())
+    for (SmallVector<Value> &block : sums.blocks)
+      for (Value &sum : block)
+        sum = arith::SIToFPOp::create(b, b.getF32Type(), sum);
   return sums;
 }
 
@@ -82,7 +88,7 @@ ContractSums Sm90Products::forSteps(int64_t numBlocks, int64_t width,
                                     function_ref<void(Value)> giveBack,
                                     EmitStep emitStep) {
   SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
-  carried.append(numBlocks, emitter.makeSums(width));
+  carried.append(numBlocks, emitter.makeSums(sumType, width));
   SmallVector<Value> end = emitter.forLoop(
       emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
       [&](Value step, ValueRange values) {
@@ -155,7 +161,7 @@ void Sm90Products::exchange(SmallVector<Value> &all) {
     others.push_back(
         arith::SelectOp::create(b, isFirst, all[half + i], all[i]));
   }
-  auto type = VectorType::get(lanes, b.getF32Type());
+  auto type = VectorType::get(lanes, sumType);
   auto address = [&](Value of, int64_t piece) {
     Value offset =
         contract.addI32(emitter.scale(of, pieces * pieceBytes),
@@ -176,8 +182,9 @@ void Sm90Products::exchange(SmallVector<Value> &all) {
     Value piece = emitter.load(type, address(other, i), laneBytes);
     for (int64_t lane = 0; lane < lanes; ++lane) {
       Value &sum = own[i * lanes + lane];
-      sum = arith::AddFOp::create(b, sum,
-                                  vector::ExtractOp::create(b, piece, lane));
+      Value more = vector::ExtractOp::create(b, piece, lane);
+      sum = sumType.isInteger() ? Value(arith::AddIOp::create(b, sum, more))
+                                : arith::AddFOp::create(b, sum, more);
     }
   }
   all = own;

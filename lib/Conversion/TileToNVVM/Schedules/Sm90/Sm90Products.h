@@ -25,7 +25,7 @@ struct ContractPart {
 /// behind it.
 struct ContractSums {
   RingPlace end;
-  /// For each block of the consumer's weights the f32 of the thread, as the
+  /// For each block of the consumer's weights the f32 of the thread, where
   /// tensor cores leave them: four of every 8 of the tile's width.
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> blocks;
 };
@@ -86,7 +86,8 @@ private:
   AsyncEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   const sm90::Contract &shape;
-  mlir::Type element;
+  /// Of weights, and of sums as tensor cores make them.
+  mlir::Type element, sumType;
   mlir::Value consumer;
 };
 

@@ -31,12 +31,9 @@ constexpr int64_t kWordBytes = 4, kPieceBytes = 16;
 /// Bits of an f32 below those of a bf16, and below its exponent; its exponent
 /// where it is 1, and where it is no number.
 constexpr int64_t kBelow = 16, kSingleDigits = 23, kBias = 127, kNoNumber = 255;
-/// The sign of a kept bf16 or f16.
-constexpr int64_t kSign = 0x8000;
-
 /// A row's scale of a group, i32: exponent and first digits, before it is kept,
 /// an exponent of 0 standing for 2^-127 where all scales are powers of two; and
-/// its sign, as a bf16 has it.
+/// its sign, as what is kept has it.
 struct GroupScale {
   Word bits, sign;
 };
@@ -55,8 +52,9 @@ private:
   Value getAddress(Value memref, int64_t run, Value byte);
   /// Indices of a row of the CTA's block.
   SmallVector<Value> getIndices(Value row);
-  /// The row in its matrix of one in shared memory.
+  /// The row in its matrix of one in shared memory, and its row of scales.
   Value getMatrixRow(Value sharedRow);
+  Value getScaleRow(Value sharedRow);
   void loadBlock();
   /// A thread per row: how much less its exponents are stored, and its number.
   void findExcess();
@@ -83,6 +81,10 @@ private:
   Word loadZeroPoint(Value sharedRow, Value element);
   /// Whether all that shares a scale with an element, in a unit, is 0; i1.
   Value isZero(Value sharedRow, Value element);
+  /// Whether some of it is no number; i1.
+  Value hasNaN(Value sharedRow, Value element);
+  /// All words of its codes, of which each becomes one that is added by OR.
+  Word gather(Value sharedRow, Value element, function_ref<Word(Word)> change);
   /// As they are kept, in a row of a unit that is one of the first 8 (0), or of
   /// the second.
   Word getKeptScale(Value sharedRow, Value element, int64_t unitRow);
@@ -177,8 +179,28 @@ Word Sm90Repack::loadByte(Value offset) {
 // Scales and zero points
 //===----------------------------------------------------------------------===//
 
+Value Sm90Repack::getScaleRow(Value sharedRow) {
+  Value row = getMatrixRow(sharedRow);
+  int64_t group = moe::getScaleGroup(op.getQuant()).rows;
+  if (group == 1)
+    return row;
+  auto getGroup = [&](Value row) {
+    return group == moe::ScaleGroup::kAll ? emitter.i32(0)
+                                          : emitter.divide(row, group);
+  };
+  if (!moe::hasHalves(op.getLayoutAttr()))
+    return getGroup(row);
+  // Runs are of one half or the other, which have rows of scales of their own.
+  int64_t half = shape.rows / 2;
+  int64_t scaleRows =
+      moe::getNumScaleRows(op.getQuant(), shape.rows, op.getLayoutAttr()) / 2;
+  Value run = emitter.divide(sharedRow, Fragments::kRunRows);
+  Value inHalf = arith::SubIOp::create(b, row, emitter.scale(run, half));
+  return addI32(emitter.scale(run, scaleRows), getGroup(inHalf));
+}
+
 SmallVector<Value> Sm90Repack::getScaleIndices(Value sharedRow, Value element) {
-  SmallVector<Value> indices = getIndices(getMatrixRow(sharedRow));
+  SmallVector<Value> indices = getIndices(getScaleRow(sharedRow));
   indices.push_back(format.matrixGroup ? emitter.toIndex(emitter.divide(
                                              element, format.matrixGroup))
                                        : emitter.index(0));
@@ -202,8 +224,9 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
     Word bits = toBits(emitter.loadF32(emitter.operand(op.getScale()),
                                        getScaleIndices(sharedRow, element)));
     constexpr int64_t magnitude = 0x7FFFFFFF;
-    return {(bits & magnitude) >> (kSingleDigits - digits),
-            (bits >> kBelow) & kSign};
+    Word kept = (bits & magnitude) >> (kSingleDigits - digits);
+    Word high = format.getScaleBytes() == kWordBytes ? bits : bits >> kBelow;
+    return {kept, high & format.getSign()};
   }
   Word loaded = loadOfElement(op.getScale(), sharedRow, element);
   switch (format.scales) {
@@ -211,6 +234,7 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
     return {loaded << digits, word(0)};
   case Fragments::Scales::BF16:
   case Fragments::Scales::F16:
+  case Fragments::Scales::F32:
     break;
   case Fragments::Scales::E5M3: {
     // Exponent and mantissa as an f32 has them, 2^120 of which is the number.
@@ -221,7 +245,8 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
     Word bits =
         word(isEqual(magnitude, notANumber))
             .choose(word(kNoNumber << digits), toBits(number) >> kBelow);
-    return {bits, (loaded << signDistance) & kSign};
+    constexpr int64_t ofBF16 = 0x8000;
+    return {bits, (loaded << signDistance) & ofBF16};
   }
   }
   llvm_unreachable("all scales are listed");
@@ -233,32 +258,49 @@ Word Sm90Repack::loadZeroPoint(Value sharedRow, Value element) {
   return loadOfElement(op.getZeroPoint(), sharedRow, element);
 }
 
-Value Sm90Repack::isZero(Value sharedRow, Value element) {
-  constexpr int64_t all = 0x11111111, magnitude = 7, most = 15;
-  int64_t groupBytes = format.group / 2,
+Word Sm90Repack::gather(Value sharedRow, Value element,
+                        function_ref<Word(Word)> change) {
+  int64_t groupBytes = format.group * shape.codeBits / 8,
           loadBytes = std::min(groupBytes, kPieceBytes);
   Value first = addI32(emitter.scale(sharedRow, shape.getCodeRowBytes()),
-                       emitter.divide(element, 2));
-  bool isFloat = format.codes == Fragments::Codes::E2M1;
-  Word zeroPoint = loadZeroPoint(sharedRow, element);
-  Word zeros = word(emitter.scale(zeroPoint.value, all));
-  Word differ = word(0);
+                       emitter.divide(element, 8 / shape.codeBits));
+  Word all = word(0);
   for (int64_t byte = 0; byte < groupBytes; byte += loadBytes) {
     Value codes = emitter.load(
         VectorType::get(loadBytes / kWordBytes, b.getI32Type()),
         emitter.advance(shared, addI32(first, emitter.i32(byte))), loadBytes);
-    for (int64_t i = 0; i < loadBytes / kWordBytes; ++i) {
-      Word some = word(vector::ExtractOp::create(b, codes, i));
-      // Zeros of e2m1 have a sign.
-      some = isFloat ? some & magnitude * all
-                     : word(arith::XOrIOp::create(b, some.value, zeros.value));
-      differ = differ | some;
-    }
+    for (int64_t i = 0; i < loadBytes / kWordBytes; ++i)
+      all = all | change(word(vector::ExtractOp::create(b, codes, i)));
   }
+  return all;
+}
+
+Value Sm90Repack::isZero(Value sharedRow, Value element) {
+  // 1 in every code of a word, and what has no sign.
+  int64_t ones = shape.codeBits == 4 ? 0x11111111 : 0x01010101,
+          most = (1 << shape.codeBits) - 1, magnitude = most / 2;
+  Word zeroPoint = loadZeroPoint(sharedRow, element);
+  Word zeros = word(emitter.scale(zeroPoint.value, ones));
+  Word differ = gather(sharedRow, element, [&](Word codes) {
+    // Zeros of floats have a sign.
+    if (!format.areIntegers())
+      return codes & magnitude * ones;
+    return word(arith::XOrIOp::create(b, codes.value, zeros.value));
+  });
   // No code is that of a higher zero point.
-  if (format.hasZeroPoints)
+  if (format.hasZeroPoints && shape.codeBits < 8)
     differ = zeroPoint.isGreater(most).choose(word(1), differ);
   return isEqual(differ, 0);
+}
+
+Value Sm90Repack::hasNaN(Value sharedRow, Value element) {
+  // All bits but the sign: one more is a carry.
+  constexpr int64_t ones = 0x01010101, magnitude = 0x7F7F7F7F;
+  constexpr int64_t signs = 0x80808080;
+  Word carries = gather(sharedRow, element,
+                        [&](Word codes) { return (codes & magnitude) + ones; });
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                               (carries & signs).value, emitter.i32(0));
 }
 
 Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
@@ -283,6 +325,8 @@ Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
   }
   case Fragments::Scales::BF16:
     return bits | scale.sign;
+  case Fragments::Scales::F32:
+    return (bits << (kSingleDigits - digits)) | scale.sign;
   case Fragments::Scales::F16: {
     Word rebiased = bits + -(format.getKeptBias() << digits);
     return max(rebiased, word(0)) | scale.sign;
@@ -315,6 +359,9 @@ void Sm90Repack::findExcess() {
           Value element = emitter.scale(toI32(i), format.group);
           Word scale = loadScale(row, element).bits;
           Word counted = word(isZero(row, element)).choose(word(0), scale);
+          if (format.codes == Fragments::Codes::E4M3)
+            scale = word(hasNaN(row, element))
+                        .choose(word(kNoNumber << digits), scale);
           return SmallVector<Value>{max(word(carried[0]), counted).value,
                                     max(word(carried[1]), scale).value};
         });
@@ -327,7 +374,7 @@ void Sm90Repack::findExcess() {
 
 Value Sm90Repack::loadFactor(Value sharedRow) {
   if (!format.matrixGroup) {
-    SmallVector<Value> indices = getIndices(getMatrixRow(sharedRow));
+    SmallVector<Value> indices = getIndices(getScaleRow(sharedRow));
     indices.push_back(emitter.index(0));
     return emitter.loadF32(emitter.operand(op.getScale()), indices);
   }
@@ -384,11 +431,11 @@ Value Sm90Repack::getSharedRow(Value unitRow) {
   return addI32(emitter.scale(projection, Fragments::kRunRows), column);
 }
 
-/// Codes of four bits at the low ends of both halves, as pair `i` of a word.
-static Word placePair(Fragments::Codes kind, Word codes, int64_t i) {
+/// Codes at the low ends of both halves, as pair `i` of a word.
+static Word placePair(const Fragments &format, Word codes, int64_t i) {
   constexpr int64_t ones = 0x00010001;
   // Neighbouring bits move together.
-  ArrayRef<int64_t> bits = Fragments::getBits(kind, i);
+  ArrayRef<int64_t> bits = format.getBits(i);
   std::map<int64_t, int64_t> masks;
   for (auto [n, to] : llvm::enumerate(bits)) {
     int64_t from = int64_t(bits.size() - 1 - n);
@@ -403,8 +450,16 @@ static Word placePair(Fragments::Codes kind, Word codes, int64_t i) {
 }
 
 Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
-  Word pair =
-      loadByte(addI32(emitter.scale(sharedRow, shape.getCodeRowBytes()), byte));
+  Value offset =
+      addI32(emitter.scale(sharedRow, shape.getCodeRowBytes()), byte);
+  if (shape.codeBits == 8) {
+    constexpr int64_t ones = 0x00010001;
+    Word pair =
+        loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 16);
+    int64_t turned = format.getTurnedBits();
+    return turned ? pair ^ turned * ones : pair;
+  }
+  Word pair = loadByte(offset);
   if (format.scales == Fragments::Scales::E5M3) {
     // Which has neither a zero nor a sign.
     constexpr int64_t signs = 0x88;
@@ -419,29 +474,40 @@ Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
 
 void Sm90Repack::storeCodes() {
   int64_t units = shape.depth / Fragments::kDepth;
-  int64_t runWords = units * Fragments::kCodeWords;
+  int64_t unitWords = format.getRunWords(), wordPairs = format.getWordPairs();
+  // Bytes of a pair of codes.
+  int64_t pairBytes = shape.codeBits / 4;
   for (int64_t run = 0; run < kRuns; ++run) {
     emitter.forThreads(
-        emitter.index(0), emitter.index(runWords), [&](Value index) {
+        emitter.index(0), emitter.index(units * unitWords), [&](Value index) {
           Value at = toI32(index);
-          Value unit = emitter.divide(at, Fragments::kCodeWords);
-          Value inUnit = emitter.remainder(at, Fragments::kCodeWords);
-          // The thread of the warpgroup that reads the word, and its product.
-          Value thread = emitter.divide(inUnit, 4);
-          Value product = emitter.remainder(inUnit, 4);
+          Value unit = emitter.divide(at, unitWords);
+          Value inUnit = emitter.remainder(at, unitWords);
+          // The thread of the warpgroup that reads the word, and the number of
+          // its word.
+          Value inPiece = inUnit;
+          if (format.getPieces() > 1)
+            inPiece = emitter.remainder(inUnit, Fragments::kPieceWords);
+          Value thread = emitter.divide(inPiece, Fragments::kThreadWords);
+          Value own = emitter.remainder(inPiece, Fragments::kThreadWords);
+          if (format.getPieces() > 1)
+            own = addI32(own, emitter.scale(emitter.divide(
+                                                inUnit, Fragments::kPieceWords),
+                                            Fragments::kThreadWords));
           Value warp = emitter.scale(emitter.divide(thread, 32), 1, run * 2);
           Value lane = emitter.remainder(thread, 32);
           Value row = addI32(emitter.scale(warp, 16), emitter.divide(lane, 4));
-          // Two elements are a byte, a unit 32 bytes, a product 8 of them.
+          // A unit is 32 pairs deep, and a word 4 for each two of its own.
+          int64_t deep = 2 * wordPairs;
           Value byte =
-              addI32(addI32(emitter.scale(unit, 32), emitter.scale(product, 8)),
-                     emitter.remainder(lane, 4));
+              addI32(addI32(emitter.scale(unit, 32 * pairBytes),
+                            emitter.scale(own, deep * pairBytes)),
+                     emitter.scale(emitter.remainder(lane, 4), pairBytes));
           Value packed;
-          for (int64_t i = 0; i < 4; ++i) {
+          for (int64_t i = 0; i < wordPairs; ++i) {
             Value from = getSharedRow(emitter.scale(row, 1, i % 2 * 8));
-            Word placed =
-                placePair(format.codes,
-                          loadPair(from, emitter.scale(byte, 1, i / 2 * 4)), i);
+            Value pair = emitter.scale(byte, 1, i / 2 * 4 * pairBytes);
+            Word placed = placePair(format, loadPair(from, pair), i);
             packed = packed ? (word(packed) | placed).value : placed.value;
           }
           emitter.store(
