@@ -108,7 +108,6 @@ FRAGMENTS = {
                    "gate_up_order": "up_gate"}, 40, None, (192, 3, "8+24", 3)),
     "fp8_block_interleaved": ({"quantization": fp8({"block": [64, 64]}), "gate_up_order": "interleaved"}, 11,
                               "nan_scales", TWO),
-    "fp8_nan": ({"quantization": fp8("channel")}, 11, "nan_weights", THREE_OF_8),
     "f16_fp8": (HALF | {"quantization": fp8("channel")}, 11, None, THREE_OF_8),
     # The second product's depth is no whole units.
     "first_alone": ({"intermediate_size": 96}, 11, None, (192, 5, "8", 3)),
