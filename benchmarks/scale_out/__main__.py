@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Several GPUs of one machine: are ranks right, how fast are they, and what do they do when one fails?
 
-    python benchmarks/scale_out [--bundle=FOLDER] [--gpus=N] [--only=PART,...] [--json=FILE]
+    python benchmarks/scale_out [--bundle=FOLDER] [--gpus=N] [--only=PART,...] [--exchange=ENGINE,...] [--json=FILE]
 
 Needs the driver, libnccl.so.2 (MOERT_NCCL_LIBRARY, or the wheel nvidia-nccl), Python 3 with NumPy, and a
 bundle, of which it is a part (or MOEC_BIN_DIR of a build). Parts:
@@ -13,7 +13,9 @@ bundle, of which it is a part (or MOEC_BIN_DIR of a build). Parts:
     exchange      dispatch and combine of DeepSeek-V3 rows, beside NCCL with as many bytes, on 2, 4, ... GPUs
     layers        dsv3 and qwen3_235b: together, kernels alone, exchange alone, and one GPU
 
-Each part has a limit of time, and one that fails leaves the others. --device=host tries all but the drills
+Rows go by NCCL and, in the first and the third part, by kernels of the layer through the memory of other GPUs
+(peer), unless --exchange names one. Each part has a limit of time, and one that fails leaves the others.
+--device=host tries all but the drills
 without a GPU: ranks are threads, sizes tiny. The exit code is 0 where all that was asked for was measured and
 is right.
 """
@@ -30,12 +32,13 @@ import sys
 import tempfile
 import time
 import traceback
+from dataclasses import replace
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from drills import run_drills  # noqa: E402
 from machine import Failed, Gpus, Tools, describe_nccl, find_gpus, find_nccl, find_tools  # noqa: E402
-from parts import Part, check_meshes, time_exchange, time_layers  # noqa: E402
+from parts import ENGINES, Part, check_meshes, time_exchange, time_layers  # noqa: E402
 from tables import print_part  # noqa: E402
 
 #: Seconds of each part; together less than 8 minutes.
@@ -49,12 +52,16 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, help="how many to use (default: all)")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(SECONDS), metavar="PART,...",
                         help=f"of {', '.join(SECONDS)} (default: all)")
+    parser.add_argument("--exchange", type=lambda text: text.split(","), default=list(ENGINES), metavar="ENGINE,...",
+                        help=f"of {', '.join(ENGINES)} (default: both)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="where to write the record")
     parser.add_argument("--commit", default="unknown", help="of the bundle, for the record")
     parser.add_argument("--device", choices=("cuda", "host"), default="cuda")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.only if name not in SECONDS]:
         parser.error(f"--only: '{unknown[0]}' is none of {', '.join(SECONDS)}")
+    if unknown := [name for name in options.exchange if name not in ENGINES]:
+        parser.error(f"--exchange: '{unknown[0]}' is none of {', '.join(ENGINES)}")
     if options.gpus is not None and options.gpus < 1:
         parser.error("--gpus: 1 or more expected")
     return options
@@ -69,19 +76,25 @@ def counts_up_to(gpus: int) -> list[int]:
     return [*counts, gpus]
 
 
-def run_part(name: str, tools: Tools, gpus: int, notes: list[str]) -> list[dict]:
+def run_part(name: str, tools: Tools, gpus: int, engines: list[str], notes: list[str]) -> list[dict]:
     until, tiny = time.monotonic() + SECONDS[name], tools.device == "host"
+    # Without GPUs ranks copy what others have.
+    engines = ["nccl"] if tiny else engines
     if name == "drills":
         if tiny or gpus < 2:
             notes.append("not run: drills need 2 GPUs, between which NCCL connects processes")
             return []
         return run_drills(tools, gpus, until)
-    run = {"correctness": check_meshes, "exchange": time_exchange, "layers": time_layers}[name]
+    run = {
+        "correctness": lambda part: [row for engine in engines for row in check_meshes(replace(part, engine=engine))],
+        "exchange": lambda part: time_exchange(part, tuple(engines)),
+        "layers": lambda part: time_layers(replace(part, engine=engines[0])),
+    }[name]
     if gpus < 2:
         if name != "correctness":
             notes.append("not run: it needs 2 GPUs")
             return []
-        notes.append("one GPU: its ranks are threads, whose rows go through host memory, without graphs")
+        notes.append("one GPU: its ranks are threads; in place of NCCL, rows go through host memory, without graphs")
         tools.device = "cuda:0"
         return run(Part(tools, 2, until, tiny))
     # The largest first: with less time the others are what is left out.
@@ -133,7 +146,7 @@ def main(arguments: list[str]) -> int:
             part = record["parts"][name] = {"notes": [], "rows": [], "seconds": 0.0}
             started = time.monotonic()
             try:
-                part["rows"] = run_part(name, tools, gpus, part["notes"])
+                part["rows"] = run_part(name, tools, gpus, options.exchange, part["notes"])
             except Exception as error:  # Whatever it is, the other parts are measured.
                 traceback.print_exc()
                 part["notes"].append(f"failed: {error!r}")

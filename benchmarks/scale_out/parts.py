@@ -8,12 +8,13 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from machine import Failed, Tools, last_lines
 
 #: Runs of all meshes of a number of ranks together.
 ITERATIONS = 10_000
+ENGINES = ("nccl", "peer")
 PLACEMENTS = ("linear", "round_robin", None)
 EXCHANGE_TOKENS = (1, 8, 32, 128, 512, 2048, 4096)
 LAYER_TOKENS = (1, 8, 64, 512, 4096)
@@ -51,14 +52,17 @@ class Part:
     until: float
     #: Sizes for a machine without GPUs, where ranks are threads.
     tiny: bool
+    #: Who moves rows between GPUs: one of ENGINES.
+    engine: str = "nccl"
 
     def options(self) -> list[str]:
         if self.tools.device == "host":
             return ["--device=host"]
+        options = [f"--device={self.tools.device}", "--rank-limit=30"]
         # Of one GPU all ranks are on it, and rows go through host memory, which no graph holds.
-        if self.tools.device == "cuda:0":
-            return ["--device=cuda:0", "--rank-limit=30"]
-        return ["--device=cuda", "--graph", "--rank-limit=30"]
+        if self.tools.device == "cuda:0" and self.engine == "nccl":
+            return options
+        return [*options, "--graph", f"--exchange={self.engine}"]
 
     def shrink(self, spec: dict) -> dict:
         """Widths and depths of a layer that takes a CPU no time; what is routed where stays."""
@@ -92,7 +96,7 @@ def check_meshes(part: Part) -> list[dict]:
         form = ("bf16", "fp8_block128")[(number + number // len(PLACEMENTS)) % 2]
         spec = SMALL | {"max_tokens": 64} | ({"quantization": form} if form != "bf16" else {})
         runs = -(-(ITERATIONS if not part.tiny else 600) // len(cases))
-        row = {"ranks": part.ranks, "mesh": name, "format": form, "runs": runs, "ok": False}
+        row = {"ranks": part.ranks, "engine": part.engine, "mesh": name, "format": form, "runs": runs, "ok": False}
         rows.append(row)
         try:
             output = part.tools.moe_run(part.write(spec, parallel), "--tokens=24", "--check", f"--compare={runs}",
@@ -130,18 +134,24 @@ def time_at(part: Part, spec: dict, parallel: dict | None, tokens: tuple[int, ..
     return times
 
 
-def time_exchange(part: Part) -> list[dict]:
-    """Dispatch and combine of each number of tokens, beside NCCL with as many bytes."""
+def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",)) -> list[dict]:
+    """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes."""
     tokens = EXCHANGE_TOKENS if not part.tiny else (1, 8)
-    try:
-        times = time_at(part, EXCHANGE, {"dp": part.ranks, "experts": "linear"}, tokens,
-                        100 if not part.tiny else 5)
-    except Failed as error:
-        return [{"ranks": part.ranks, "error": str(error)}]
-    parts = ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine")
-    return [{"ranks": part.ranks, "tokens_per_rank": count,
-             **{name.replace(" ", "_"): times[count, name] for name in parts if (count, name) in times}}
-            for count in tokens]
+    names = {"nccl": ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine"),
+             "peer": ("dispatch", "combine")}
+    rows = {count: {"ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
+    for engine in engines:
+        try:
+            times = time_at(replace(part, engine=engine), EXCHANGE, {"dp": part.ranks, "experts": "linear"}, tokens,
+                            100 if not part.tiny else 5)
+        except Failed as error:
+            for row in rows.values():
+                row.setdefault("error", f"{engine}: {error}")
+            continue
+        for count, row in rows.items():
+            row.update({("peer_" if engine == "peer" else "") + name.replace(" ", "_"): times[count, name]
+                        for name in names[engine] if (count, name) in times})
+    return list(rows.values())
 
 
 def time_layers(part: Part) -> list[dict]:

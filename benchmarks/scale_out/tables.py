@@ -19,19 +19,27 @@ def time_of(row: dict, name: str, with_p99: bool = True) -> str:
 
 
 def correctness(rows: list[dict]) -> list[str]:
-    return table(["ranks", "mesh", "format", "runs", "largest error", ""], [
-        [str(row["ranks"]), row["mesh"], row["format"], str(row["runs"]),
+    engines = ["rows by"] if any("engine" in row for row in rows) else []
+    return table(["ranks", *engines, "mesh", "format", "runs", "largest error", ""], [
+        [str(row["ranks"]), *(row["engine"] for _ in engines), row["mesh"], row["format"], str(row["runs"]),
          f"{max(row['errors']):.1e}" if row.get("errors") else "", "ok" if row["ok"] else row.get("error", "failed")]
         for row in rows])
 
 
+#: Columns of the exchange, those of the second engine only where it ran.
+EXCHANGE = {
+    "dispatch": "dispatch us (p99)", "combine": "combine us", "peer_dispatch": "peer: dispatch",
+    "peer_combine": "peer: combine", "gather_bytes": "NCCL: gather of the bytes",
+    "blocks_dispatch": "all-to-all, dispatch", "blocks_combine": "all-to-all, combine",
+}
+
+
 def exchange(rows: list[dict]) -> list[str]:
-    names = ("dispatch", "combine", "gather_bytes", "blocks_dispatch", "blocks_combine")
+    names = [name for name in EXCHANGE if not name.startswith("peer") or any(name in row for row in rows)]
     return table(
-        ["ranks", "tokens per rank", "dispatch us (p99)", "combine us", "NCCL: gather of the bytes",
-         "all-to-all, dispatch", "all-to-all, combine"],
-        [[str(row["ranks"]), str(row["tokens_per_rank"]), *(time_of(row, name) for name in names)]
-         if "error" not in row else [str(row["ranks"]), row["error"], "", "", "", "", ""] for row in rows])
+        ["ranks", "tokens per rank", *(EXCHANGE[name] for name in names)],
+        [[str(row["ranks"]), str(row["tokens_per_rank"]) if "error" not in row else row["error"],
+          *(time_of(row, name) for name in names)] for row in rows])
 
 
 def hidden(row: dict) -> str:

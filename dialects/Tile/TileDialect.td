@@ -1,4 +1,4 @@
-//===- TileDialect.td - the tile dialect -----------------------*- tablegen -*-===//
+//===- TileDialect.td - attributes of the tile dialect ---------*- tablegen -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -8,31 +8,7 @@
 #ifndef MOEC_DIALECTS_TILE_TILEDIALECT_TD
 #define MOEC_DIALECTS_TILE_TILEDIALECT_TD
 
-include "mlir/IR/OpBase.td"
-include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/EnumAttr.td"
-include "MoeAttrs.td"
-include "PlanDialect.td"
-
-def Tile_Dialect : Dialect {
-  let name = "tile";
-  let cppNamespace = "::moec::tile";
-  let summary = "how one kernel computes";
-  let description = [{
-    The level `tile` answers HOW, per kernel: a `tile.kernel` is a short sequence of phases, each one
-    coarse op over memrefs. There are no tile-typed values and no load, store or dot ops; values
-    exist only as scalars inside regions. How a phase is cut into CTAs and registers is the attribute
-    `config` of its op, of its schedule's own kind (`#tile.cpu_contract`), chosen by
-    `tile-assign-config`; emission decides nothing, so a config edited by hand replays. The same
-    kernels lower to every target.
-  }];
-  let extraClassDeclaration = [{
-    ::mlir::Attribute parseAttribute(::mlir::DialectAsmParser &parser, ::mlir::Type type) const override;
-    void printAttribute(::mlir::Attribute attribute, ::mlir::DialectAsmPrinter &printer) const override;
-  }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::moec::moe::MoeDialect", "::moec::plan::PlanDialect"];
-}
+include "TileBase.td"
 
 /// Integers in brackets, `?` for a size that is not known.
 def Tile_IntegerList : ArrayRefParameter<"int64_t"> {

@@ -15,12 +15,6 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
-
-/// An op of a kernel's body: `tokens` is its first operand, memrefs are the others.
-class Tile_Phase<string mnemonic, list<Trait> traits = []>
-    : Tile_Op<mnemonic, !listconcat(traits, [HasParent<"KernelOp">])>;
-
 def Tile_In : Arg<MemRefOf<[F32, BF16, F16]>, "read", [MemRead]>;
 def Tile_OptIn : Arg<Optional<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>;
 def Tile_OptF32In : Arg<Optional<MemRefOf<[F32]>>, "read", [MemRead]>;

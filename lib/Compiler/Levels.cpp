@@ -98,6 +98,9 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   if (!options.dependentLaunches)
     kernels.disable.push_back("count-ids");
   manager.addPass(createTileChooseKernelsPass(kernels));
+  TileMakeExchangesPassOptions exchanges;
+  exchanges.target = options.target;
+  manager.addPass(createTileMakeExchangesPass(exchanges));
   if (!options.dependentLaunches)
     return;
   PlanOverlapLaunchesPassOptions overlap;

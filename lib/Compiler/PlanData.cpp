@@ -8,6 +8,7 @@
 #include "moec/Compiler/PlanData.h"
 
 #include "mlir/IR/SymbolTable.h"
+#include "moec/Analysis/Exchange.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Dialect/Tile/Tile.h"
@@ -185,7 +186,8 @@ private:
     for (Operation &op : block) {
       moert::Step step;
       if (auto launch = dyn_cast<plan::LaunchOp>(op)) {
-        FailureOr<int64_t> kernel = getKernel(launch);
+        FailureOr<int64_t> kernel =
+            getKernel(launch, launch.getKernelAttr(), launch.getTokensAttr());
         if (failed(kernel) || failed(checkLoad(launch)))
           return failure();
         std::vector<moert::Argument> args;
@@ -197,7 +199,10 @@ private:
             moert::Step::launch(*kernel, std::move(args), launch.getStream());
         step.dependent = launch.getDependent();
       } else if (auto collective = dyn_cast<plan::CollectiveOp>(op)) {
-        step = convertCollective(collective);
+        FailureOr<moert::Step> converted = convertCollective(collective);
+        if (failed(converted))
+          return failure();
+        step = std::move(*converted);
       } else if (auto record = dyn_cast<plan::RecordOp>(op)) {
         step = moert::Step::record(record.getEvent(), record.getStream());
         includeIndex(plan.numEvents, step.event);
@@ -220,7 +225,7 @@ private:
     return own ? own.getExpr() : tokens;
   }
 
-  moert::Step convertCollective(plan::CollectiveOp op) {
+  FailureOr<moert::Step> convertCollective(plan::CollectiveOp op) {
     std::vector<moert::Argument> args;
     for (auto [in, out] : llvm::zip(op.getIns(), op.getOuts()))
       for (Value value : {in, out})
@@ -230,11 +235,24 @@ private:
       kind = moert::CollectiveKind::ReduceScatter;
     else if (op.getKind() == plan::CollectiveKind::AllReduce)
       kind = moert::CollectiveKind::AllReduce;
-    return moert::Step::collective(kind,
-                                   op.getAxis() == plan::Axis::Dp
-                                       ? moert::MeshAxis::Data
-                                       : moert::MeshAxis::Tensor,
-                                   std::move(args), op.getStream());
+    moert::Step step = moert::Step::collective(kind,
+                                               op.getAxis() == plan::Axis::Dp
+                                                   ? moert::MeshAxis::Data
+                                                   : moert::MeshAxis::Tensor,
+                                               std::move(args), op.getStream());
+    auto symbol = op->getAttrOfType<FlatSymbolRefAttr>(kExchangeKernelAttr);
+    if (!symbol)
+      return step;
+    std::optional<moert::Expr> rows = getExchangedRows(op);
+    if (!rows)
+      return op.emitOpError("has an exchange kernel, but its parts differ in "
+                            "what their rows follow from");
+    FailureOr<int64_t> kernel = getKernel(
+        op, symbol, plan::ExprAttr::get(op.getContext(), rows->str()));
+    if (failed(kernel))
+      return failure();
+    step.kernel = *kernel;
+    return step;
   }
 
   /// A kernel's code may rely on there never being more tokens than its `load`
@@ -261,24 +279,25 @@ private:
            << "; launch another kernel, or make this one for more";
   }
 
-  FailureOr<int64_t> getKernel(plan::LaunchOp launch) {
+  /// The kernel that a step names, which it tells that many tokens (null: those
+  /// of the run).
+  FailureOr<int64_t> getKernel(Operation *step, FlatSymbolRefAttr name,
+                               plan::ExprAttr tokens) {
     auto [it, isNew] =
-        kernels.try_emplace(launch.getKernel(), plan.kernels.size());
-    plan::ExprAttr tokens = launch.getTokensAttr();
+        kernels.try_emplace(name.getValue(), plan.kernels.size());
     if (!isNew) {
       if (kernelTokens[it->second] == tokens)
         return it->second;
-      return launch.emitOpError("launches @")
-             << launch.getKernel()
+      return step->emitOpError("launches ")
+             << name
              << ", which another launch has other 'tokens' for; give each a "
                 "kernel of its own";
     }
     kernelTokens.push_back(tokens);
     moert::KernelDecl decl;
-    decl.name = launch.getKernel().str();
+    decl.name = name.getValue().str();
     decl.grid = 1;
-    Operation *callee = symbols.lookupNearestSymbolFrom(
-        module, launch.getKernelAttr().getAttr());
+    Operation *callee = symbols.lookupNearestSymbolFrom(module, name.getAttr());
     if (auto kernel = dyn_cast_or_null<tile::KernelOp>(callee)) {
       if (plan::ExprAttr grid = kernel.getGridAttr()) {
         decl.grid = grid.getExpr();
@@ -300,8 +319,8 @@ private:
                                   "run tile-assign-config");
       }
     } else if (!isa_and_nonnull<plan::KernelOp>(callee)) {
-      return launch.emitOpError("launches @")
-             << launch.getKernel()
+      return step->emitOpError("launches ")
+             << name
              << ", which is no plan.kernel or tile.kernel of the module; the "
                 "plan is translated before kernels become functions";
     }

@@ -17,10 +17,11 @@ using namespace moec;
 using llvm::StringRef;
 
 /// NVIDIA A100 80GB SXM4. NVIDIA A100 Tensor Core GPU data sheet (2,039 GB/s,
-/// 312 TFLOP/s bf16, 19.5 of f32, 400 W); NVIDIA A100 Tensor Core GPU
-/// Architecture, white paper (108 multiprocessors, 40 MB of cache, 1024 FMAs
-/// per clock, 64 B/clk of cache); CUDA C++ Programming Guide, technical
-/// specifications of compute capability 8.0 (shared memory, registers).
+/// 312 TFLOP/s bf16, 19.5 of f32, 400 W, NVLink 600 GB/s both ways); NVIDIA
+/// A100 Tensor Core GPU Architecture, white paper (108 multiprocessors, 40 MB
+/// of cache, 1024 FMAs per clock, 64 B/clk of cache); CUDA C++ Programming
+/// Guide, technical specifications of compute capability 8.0 (shared memory,
+/// registers).
 static constexpr PartFacts kA100Sxm = {
     "a100-sxm",
     "an A100 SXM",
@@ -37,6 +38,7 @@ static constexpr PartFacts kA100Sxm = {
     /*sheetFp4Operations=*/0,
     /*sheetF32Operations=*/19.5e12,
     /*sheetPower=*/400,
+    /*sheetLinkBytes=*/300e9,
     /*operationsPerClk=*/2048,
     /*sharedBytesPerClk=*/128,
     /*smL2BytesPerClk=*/64,
@@ -49,11 +51,12 @@ static constexpr PartFacts kA100Sxm = {
 };
 
 /// NVIDIA H100 SXM5 with 80 GB. NVIDIA H100 Tensor Core GPU data sheet
-/// (3.35 TB/s; 1979, 3958 TFLOP/s bf16, fp8 with sparsity, 67 of f32, 700 W);
-/// NVIDIA H100 Tensor Core GPU Architecture, white paper (132 multiprocessors,
-/// 50 MB of cache, 989.4 and 1978.9 TFLOP/s dense, 66.9 of f32, 2048 FMAs per
-/// clock); CUDA C++ Programming Guide, compute capability 9.0. The driver of a
-/// device says the same of multiprocessors, cache, shared memory and registers.
+/// (3.35 TB/s; 1979, 3958 TFLOP/s bf16, fp8 with sparsity, 67 of f32, 700 W,
+/// NVLink 900 GB/s); NVIDIA H100 Tensor Core GPU Architecture, white paper (132
+/// multiprocessors, 50 MB of cache, 989.4 and 1978.9 TFLOP/s dense, 66.9 of
+/// f32, 2048 FMAs per clock); CUDA C++ Programming Guide, compute
+/// capability 9.0. The driver of a device says the same of multiprocessors,
+/// cache, shared memory and registers.
 static constexpr PartFacts kH100Sxm = {
     "h100-sxm",
     "an H100 SXM",
@@ -70,6 +73,7 @@ static constexpr PartFacts kH100Sxm = {
     /*sheetFp4Operations=*/0,
     /*sheetF32Operations=*/66.9e12,
     /*sheetPower=*/700,
+    /*sheetLinkBytes=*/450e9,
     /*operationsPerClk=*/4096,
     /*sharedBytesPerClk=*/128,
     /*smL2BytesPerClk=*/64,
@@ -96,10 +100,10 @@ static constexpr PartFacts makeH200() {
 
 /// NVIDIA B200 as of the HGX B200 with 180 GB. NVIDIA HGX B200 data sheet, of
 /// eight: 1.44 TB, 64 TB/s; 36, 72 and 144 PFLOP/s bf16, fp8 and fp4 with
-/// sparsity, 600 TFLOP/s of f32; 1000 W each. CUDA C++ Programming Guide,
-/// compute capability 10.0 (shared memory, registers). Chips and Cheese,
-/// "Nvidia's B200: Keeping the CUDA Juggernaut Rolling" (148 multiprocessors,
-/// 126 MB of cache).
+/// sparsity, 600 TFLOP/s of f32; 1000 W each, NVLink 1.8 TB/s. CUDA C++
+/// Programming Guide, compute capability 10.0 (shared memory, registers). Chips
+/// and Cheese, "Nvidia's B200: Keeping the CUDA Juggernaut Rolling" (148
+/// multiprocessors, 126 MB of cache).
 static constexpr PartFacts makeB200() {
   PartFacts part = kH100Sxm;
   part.name = "b200";
@@ -114,6 +118,7 @@ static constexpr PartFacts makeB200() {
   part.sheetFp4Operations = 9000e12;
   part.sheetF32Operations = 75e12;
   part.sheetPower = 1000;
+  part.sheetLinkBytes = 900e9;
   part.operationsPerClk = 8192;
   part.hasWarpgroupProducts = false;
   part.hasTensorMemory = true;

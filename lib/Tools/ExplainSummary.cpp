@@ -47,7 +47,8 @@ private:
   /// In so many lines.
   void printProducts(size_t lines);
   /// us, share of the floor and bound of all phases, one after the other.
-  std::array<std::string, 3> getTime(ArrayRef<LaunchedPhase> phases,
+  std::array<std::string, 3> getTime(plan::VariantOp variant,
+                                     ArrayRef<LaunchedPhase> phases,
                                      int64_t tokens);
 
   SmallVector<plan::VariantOp> variants;
@@ -59,7 +60,8 @@ private:
   raw_ostream &os;
 };
 
-std::array<std::string, 3> Summary::getTime(ArrayRef<LaunchedPhase> phases,
+std::array<std::string, 3> Summary::getTime(plan::VariantOp variant,
+                                            ArrayRef<LaunchedPhase> phases,
                                             int64_t tokens) {
   double us = 0, floorUs = 0;
   // What bounds most of the time.
@@ -69,6 +71,12 @@ std::array<std::string, 3> Summary::getTime(ArrayRef<LaunchedPhase> phases,
     us += prediction.us;
     floorUs += prediction.floorUs;
     bounds[getBound(prediction)] += prediction.us;
+  }
+  for (auto collective : variant.getBody().getOps<plan::CollectiveOp>()) {
+    Prediction prediction = predictCollective(collective, tokens, *device);
+    us += prediction.us;
+    floorUs += prediction.floorUs;
+    bounds["link"] += prediction.us;
   }
   StringRef bound = llvm::max_element(bounds, llvm::less_second())->first;
   return {llvm::formatv("{0,9:f1}", us),
@@ -105,7 +113,7 @@ size_t Summary::printTimes() {
                        llvm::formatv("{0,8}", launches)};
     for (int64_t tokens : {min, max}) {
       row.push_back(llvm::formatv("{0,8}", "T=" + std::to_string(tokens)));
-      llvm::append_range(row, getTime(phases, tokens));
+      llvm::append_range(row, getTime(variant, phases, tokens));
     }
     table.addRow(std::move(row));
   }

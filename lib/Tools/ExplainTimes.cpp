@@ -32,7 +32,8 @@ public:
   TimeTable(ArrayRef<LaunchedPhase> phases, plan::VariantOp variant,
             int64_t topK, const Target &target, const DeviceRates &device,
             raw_ostream &os)
-      : phases(phases), topK(topK), target(target), device(device), os(os),
+      : phases(phases), variant(variant), topK(topK), target(target),
+        device(device), os(os),
         counts(getEnds(variant.getMinTokens(), variant.getMaxTokens())) {}
 
   void printTimes();
@@ -67,6 +68,7 @@ private:
   }
 
   ArrayRef<LaunchedPhase> phases;
+  plan::VariantOp variant;
   int64_t topK;
   const Target &target;
   const DeviceRates &device;
@@ -117,16 +119,30 @@ void TimeTable::printTimes() {
                          100 * floorUs / us, bound);
   };
   SmallVector<Prediction> totals(counts.size());
-  for (const LaunchedPhase &phase : phases) {
-    TextTable::Row row{phase.name};
+  auto addRow = [&](std::string name, auto predictAt, auto getBoundOf) {
+    TextTable::Row row{std::move(name)};
     for (auto [total, tokens] : llvm::zip(totals, counts)) {
-      Prediction prediction = predict(phase, tokens);
+      Prediction prediction = predictAt(tokens);
       total.us += prediction.us;
       total.floorUs += prediction.floorUs;
       row.push_back(
-          getCell(prediction.us, prediction.floorUs, getBound(prediction)));
+          getCell(prediction.us, prediction.floorUs, getBoundOf(prediction)));
     }
     table.addRow(std::move(row));
+  };
+  const LaunchedPhase *next = phases.begin();
+  for (Operation &step : variant.getBody().front()) {
+    if (auto collective = dyn_cast<plan::CollectiveOp>(step))
+      addRow(
+          getName(collective),
+          [&](int64_t tokens) {
+            return predictCollective(collective, tokens, device);
+          },
+          [](const Prediction &) { return StringRef("link"); });
+    for (; next != phases.end() && next->launch == &step; ++next)
+      addRow(
+          next->name, [&](int64_t tokens) { return predict(*next, tokens); },
+          getBound);
   }
   TextTable::Row all{"one after the other"};
   for (const Prediction &total : totals)

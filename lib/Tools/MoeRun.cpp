@@ -504,6 +504,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
     ranks.validTokens.assign(session.plan.mesh.dp, options.validTokens);
   ranks.limitSeconds = double(options.rankLimit);
   ranks.device = options.getDevice().str();
+  ranks.exchange = options.exchange;
   ranks.threads = options.threads;
   ranks.run.graph = options.graph;
   if (session.package) {

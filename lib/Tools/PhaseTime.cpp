@@ -8,7 +8,9 @@
 #include "PhaseTime.h"
 
 #include "PhaseWork.h"
+#include "moec/Analysis/ExchangeTime.h"
 #include "moec/Dialect/Names.h"
+#include "moec/Dialect/Plan/PackedMemRef.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -51,6 +53,46 @@ static const PredictsTime *findPredicted(const LaunchedPhase &phase,
                                          const Target &target) {
   const Schedule *schedule = getSchedule(phase, target);
   return schedule ? schedule->as<PredictsTime>() : nullptr;
+}
+
+/// Bytes of the rows of a memory at `tokens`.
+static double countBytes(Value memory, int64_t tokens) {
+  auto type = cast<MemRefType>(memory.getType());
+  moert::Result<int64_t> rows = plan::getRows(memory).evaluate(tokens);
+  double bytes = type.getElementTypeBitWidth() / 8.0;
+  for (int64_t size : type.getShape().drop_front())
+    bytes *= double(size);
+  return rows ? bytes * double(*rows) : 0;
+}
+
+Prediction moec::predictCollective(plan::CollectiveOp collective,
+                                   int64_t tokens, const DeviceRates &device) {
+  plan::MeshAttr mesh =
+      collective->getParentOfType<plan::ProgramOp>().getMeshAttr();
+  bool isScatter = collective.getKind() == plan::CollectiveKind::ReduceScatter;
+  // Those of one rank: what it sends to others, or gets of their sums.
+  double bytes = 0;
+  for (Value memory : isScatter ? ValueRange(collective.getOuts())
+                                : ValueRange(collective.getIns()))
+    bytes += countBytes(memory, tokens);
+  auto kind = moert::CollectiveKind::AllReduce;
+  if (collective.getKind() != plan::CollectiveKind::AllReduce)
+    kind = isScatter ? moert::CollectiveKind::ReduceScatter
+                     : moert::CollectiveKind::AllGather;
+  ExchangeTime time = predictExchange(
+      kind,
+      collective.getAxis() == plan::Axis::Dp ? mesh.getDp() : mesh.getTp(),
+      bytes, device);
+  Prediction prediction;
+  prediction.us = time.us;
+  prediction.floorUs = time.floorUs;
+  return prediction;
+}
+
+std::string moec::getName(plan::CollectiveOp collective) {
+  return (plan::stringifyCollectiveKind(collective.getKind()) + " " +
+          plan::stringifyAxis(collective.getAxis()))
+      .str();
 }
 
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,

@@ -38,6 +38,13 @@ Prediction predictPhase(const LaunchedPhase &phase, int64_t tokens,
                         int64_t topK, const Target &target,
                         const DeviceRates &device);
 
+/// The time of a collective of a variant, through NCCL between GPUs of one
+/// host.
+Prediction predictCollective(plan::CollectiveOp collective, int64_t tokens,
+                             const DeviceRates &device);
+/// "all_gather dp".
+std::string getName(plan::CollectiveOp collective);
+
 /// What takes the longest of a prediction: "memory", "tensor cores", "L2",
 /// "power" or "launch".
 llvm::StringRef getBound(const Prediction &prediction);

@@ -8,7 +8,7 @@
 #include "CApi.h"
 
 #include "moert/LocalGroup.h"
-#include "moert/NcclCommunicator.h"
+#include "moert/PeerCommunicator.h"
 
 #include <vector>
 
@@ -35,10 +35,15 @@ readOptions(const moert_communicator_options *options) {
 }
 
 static moert_status *keep(Result<std::unique_ptr<NcclCommunicator>> made,
+                          const NcclOptions &options,
                           moert_communicator **communicator) {
   if (!made)
     return answer(made.status());
-  *communicator = new moert_communicator{std::move(*made)};
+  Result<std::unique_ptr<Communicator>> chosen =
+      chooseExchange(std::move(*made), options);
+  if (!chosen)
+    return answer(chosen.status());
+  *communicator = new moert_communicator{std::move(*chosen)};
   return nullptr;
 }
 
@@ -51,8 +56,7 @@ moert_communicator_from_environment(const moert_communicator_options *options,
   Result<NcclOptions> read = readOptions(options);
   if (!read)
     return answer(read.status());
-  return keep(NcclCommunicator::fromEnvironment(std::move(*read)),
-              communicator);
+  return keep(NcclCommunicator::fromEnvironment(*read), *read, communicator);
 }
 
 moert_status *
@@ -68,7 +72,7 @@ moert_communicator_adopt_nccl(const moert_communicator_options *options,
     return answer(read.status());
   read->rank = rank;
   read->ordinal = ordinal;
-  return keep(NcclCommunicator::adopt(*read, nccl_comm), communicator);
+  return keep(NcclCommunicator::adopt(*read, nccl_comm), *read, communicator);
 }
 
 moert_status *

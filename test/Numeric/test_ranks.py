@@ -195,3 +195,39 @@ def test_simulated(target, layer, tmp_path):
     model = spec_of(**LAYERS[layer])
     ranks = Ranks(2, 2, "linear")
     verify(tmp_path, model, ranks, options=("--device=sim:0", f"--target={target}", "--max-tokens=16"))
+
+
+@pytest.mark.parametrize(("dp", "tp", "tokens"), [(2, 1, 5), (2, 1, 0), (4, 1, 1), (2, 2, 5), (1, 4, 5), (8, 1, 2)])
+def test_peer_exchange(dp, tp, tokens, tmp_path):
+    """Kernels that write to the memory of other ranks, in one simulator: right, and with the bits of ranks that copy."""
+    model = spec_of(**LAYERS["gate_shared_bias"])
+    options = (f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16")
+    made = []
+    for exchange in ("peer", "default"):
+        folder = tmp_path / exchange
+        folder.mkdir()
+        verify(folder, model, Ranks(dp, tp, "linear"), tokens=tokens,
+               options=(*options, f"--exchange={exchange}", "--rank-limit=20"))
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("counts", ["0,3,5,1", "0,0,0,0", "5,0,0,0"])
+def test_peer_exchange_with_fewer_tokens(counts, tmp_path):
+    model = spec_of(**LAYERS["fp8_block"], entry="ids", num_valid_tokens=True)
+    inputs = generate(LayerSpec.from_json(model), 20, 3)
+    done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, f"--rank-tokens={counts}", "--check",
+               "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph")
+    assert done.returncode == 0, done.stdout
+    assert "the same bits of 3 runs more" in done.stdout
+
+
+@pytest.mark.parametrize(("options", "text"), [
+    (["--exchange=peer"], "--exchange=peer: ranks on 'host' do not write to each other; give --device=cuda or sim"),
+    (["--exchange=nccl", "--device=sim", "--target=sm_90a"], "--exchange=nccl is for --device=cuda"),
+])
+def test_exchanges_that_cannot_be(options, text, tmp_path):
+    model = spec_of()
+    inputs = generate(LayerSpec.from_json(model), 2, 3)
+    done = run(tmp_path, model, Ranks(2, 1, "linear"), inputs, 1, *options)
+    assert done.returncode != 0 and text in done.stdout

@@ -43,6 +43,8 @@ TEST(PartsTest, EveryPartIsComplete) {
     EXPECT_GT(part.sheetReadBytes, 1e12);
     EXPECT_GT(part.sheetF32Operations, 0);
     EXPECT_GT(part.sheetPower, 0);
+    EXPECT_GT(part.sheetLinkBytes, 0);
+    EXPECT_LT(part.sheetLinkBytes, part.sheetReadBytes);
     EXPECT_GT(part.sharedBytesPerClk, 0);
     EXPECT_GT(part.smL2BytesPerClk, 0);
     EXPECT_GT(part.instructionsPerClk, 0);
@@ -190,13 +192,13 @@ TEST(PartsTest, ThePageSaysTheSame) {
   for (const PartFacts &part : getParts()) {
     std::string row = llvm::formatv(
         "\n| {0} | {1} | {2} | {3:f1} | {4} | {5} | {6:f2} | {7} | {8} | {9} | "
-        "{10:f0} | {11} |\n",
+        "{10:f0} | {11:f0} | {12} |\n",
         part.name, part.architecture, part.multiprocessors,
         double(part.memoryBytes) / 1e9, part.l2Bytes >> 20,
         part.sharedBytesPerCta >> 10, part.sheetReadBytes / 1e12,
         showRate(part.sheetBf16Operations), showRate(part.sheetFp8Operations),
         showRate(part.sheetFp4Operations), part.sheetPower,
-        getPartRates(part).fittedOn);
+        part.sheetLinkBytes / 1e9, getPartRates(part).fittedOn);
     EXPECT_EQ((*page)->getBuffer().contains(row), part.isKnown) << row;
   }
 }

@@ -67,6 +67,8 @@ struct PartFacts {
   double sheetF32Operations;
   /// W that the board may draw.
   double sheetPower;
+  /// Bytes per second to other GPUs of a host, and as many from them.
+  double sheetLinkBytes;
 
   // Per clock of one multiprocessor, by design.
   /// Dense operations of tensor cores with elements of 16 bits.

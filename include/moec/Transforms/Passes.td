@@ -188,6 +188,19 @@ def TileFindIndependentPass : Pass<"tile-find-independent", "::mlir::ModuleOp"> 
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 
+def TileMakeExchangesPass : Pass<"tile-make-exchanges", "::mlir::ModuleOp"> {
+  let summary = "make the kernels that do collectives through the memory of other ranks";
+  let description = [{
+    For a GPU: a kernel with a `tile.exchange` for each `plan.collective`, which names it as `plan.exchange_kernel`; alike
+    ones share it. Which engine moves rows is chosen when a layer is run, so the steps stay (docs/parallel.md). None is
+    made for an axis of more ranks than have room in a heap, nor where parts differ in what their rows follow
+    from. Runs after the passes that make variants.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"cpu\"",
+                        "the target: cpu, sm_80, sm_90a or sm_100a">];
+  let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
+}
+
 def VerifyGpuFencesPass : Pass<"verify-gpu-fences", "::mlir::LLVM::LLVMFuncOp"> {
   let summary = "check fences between loads and stores and asynchronous accesses";
   let description = [{

@@ -52,6 +52,7 @@ mlir::LogicalResult emitSm80Quantize(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80GatherRows(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80GatherReduce(mlir::Operation *phase,
                                          KernelBody body);
+mlir::LogicalResult emitSm80Exchange(mlir::Operation *phase, KernelBody body);
 
 // Those of Hopper GPUs.
 mlir::LogicalResult emitSm90Contract(mlir::Operation *phase, KernelBody body);

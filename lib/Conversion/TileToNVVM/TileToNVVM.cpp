@@ -49,6 +49,7 @@ constexpr Emission kEmissions[] = {
     {"sm80.quantize", emitSm80Quantize},
     {"sm80.gather_rows", emitSm80GatherRows},
     {"sm80.gather_reduce", emitSm80GatherReduce},
+    {"sm80.exchange", emitSm80Exchange},
 };
 
 class KernelConverter {

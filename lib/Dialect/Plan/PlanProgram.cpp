@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -265,16 +266,6 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
            << stringifyAxis(op.getAxis())
            << "', which has one rank; give the program a 'mesh' that has more, "
               "or drop the collective";
-  auto getRows = [](Value value) {
-    auto type = cast<MemRefType>(value.getType());
-    if (!type.isDynamicDim(0))
-      return moert::Expr(type.getDimSize(0));
-    Operation *memory = value.getDefiningOp();
-    auto tensor = dyn_cast<TensorOp>(memory);
-    ExprAttr rows =
-        tensor ? tensor.getRowsAttr() : cast<BufferOp>(memory).getRowsAttr();
-    return rows ? rows.getExpr() : moert::Expr(0);
-  };
   int64_t toOne = op.getKind() == CollectiveKind::ReduceScatter ? ranks : 1;
   int64_t toAll = op.getKind() == CollectiveKind::AllGather ? ranks : 1;
   for (auto [i, in, out] : llvm::enumerate(op.getIns(), op.getOuts()))
@@ -294,6 +285,18 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
 }
 
 } // namespace
+
+moert::Expr moec::plan::getRows(Value memory) {
+  auto type = cast<MemRefType>(memory.getType());
+  if (!type.isDynamicDim(0))
+    return moert::Expr(type.getDimSize(0));
+  ExprAttr rows;
+  if (auto tensor = memory.getDefiningOp<TensorOp>())
+    rows = tensor.getRowsAttr();
+  else if (auto buffer = memory.getDefiningOp<BufferOp>())
+    rows = buffer.getRowsAttr();
+  return rows ? rows.getExpr() : moert::Expr(0);
+}
 
 LogicalResult ProgramOp::verifyRegions() {
   return ProgramVerifier(*this).verify();

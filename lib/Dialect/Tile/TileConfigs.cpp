@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Dialect/Tile/Tile.h"
+#include "moec/Dialect/Tile/Exchange.h"
 
 #include "mlir/IR/OpImplementation.h"
 #include "llvm/ADT/STLExtras.h"
@@ -47,6 +47,9 @@ ConfigAttr tile::getEmptyConfig(MLIRContext *context, StringRef schedule) {
   return findAmong<
 #define GET_ATTRDEF_LIST
 #include "dialects/Tile/TileAttrs.cpp.inc"
+      ,
+#define GET_ATTRDEF_LIST
+#include "dialects/Tile/TileExchangeAttrs.cpp.inc"
       >(context, schedule);
 }
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moec/Dialect/Tile/Tile.h"
+#include "moec/Dialect/Tile/Exchange.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -20,14 +20,30 @@ using namespace moec::tile;
 #define GET_ATTRDEF_CLASSES
 #include "dialects/Tile/TileAttrs.cpp.inc"
 
+// Both files define a parser and a printer of these names.
+#define generatedAttributeParser parseExchangeAttribute
+#define generatedAttributePrinter printExchangeAttribute
+#define GET_ATTRDEF_CLASSES
+#include "dialects/Tile/TileExchangeAttrs.cpp.inc"
+#undef generatedAttributeParser
+#undef generatedAttributePrinter
+
 void TileDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialects/Tile/TileAttrs.cpp.inc"
       >();
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/Tile/TileExchangeAttrs.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "dialects/Tile/TileOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/Tile/TileExchangeOps.cpp.inc"
       >();
 }
 
@@ -40,6 +56,10 @@ Attribute TileDialect::parseAttribute(DialectAsmParser &parser,
       generatedAttributeParser(parser, &mnemonic, type, attribute);
   if (result.has_value())
     return attribute;
+  // The mnemonic is behind the parser.
+  if (mnemonic == Sm80ExchangeAttr::getMnemonic())
+    return Sm80ExchangeAttr::parse(parser, type);
+  (void)parseExchangeAttribute;
   InFlightDiagnostic diagnostic = parser.emitError(loc);
   diagnostic << "'#tile." << mnemonic << "' is no attribute of the dialect";
   if (mnemonic == "config")
@@ -51,5 +71,6 @@ Attribute TileDialect::parseAttribute(DialectAsmParser &parser,
 
 void TileDialect::printAttribute(Attribute attribute,
                                  DialectAsmPrinter &printer) const {
-  (void)generatedAttributePrinter(attribute, printer);
+  if (failed(generatedAttributePrinter(attribute, printer)))
+    (void)printExchangeAttribute(attribute, printer);
 }

@@ -11,7 +11,7 @@
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "moec/Dialect/Plan/KernelSyntax.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
-#include "moec/Dialect/Tile/Tile.h"
+#include "moec/Dialect/Tile/Exchange.h"
 
 #include <limits>
 
@@ -77,8 +77,8 @@ static LogicalResult verifySignature(KernelOp kernel) {
 /// `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RepackOp, PlaceIdsOp,
-           RowMapOp, TensorScaleOp, QuantizeOp, GatherRowsOp, GatherReduceOp>(
-          op))
+           RowMapOp, TensorScaleOp, QuantizeOp, GatherRowsOp, GatherReduceOp,
+           ExchangeOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())

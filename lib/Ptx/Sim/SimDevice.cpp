@@ -9,10 +9,15 @@
 
 #include "moert/GpuTarget.h"
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 using namespace moec::ptx;
 using moert::Result;
@@ -24,22 +29,56 @@ uint64_t addressOf(const void *pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
 }
 
+/// What was given to a device.
+struct Call {
+  std::function<Status()> make;
+  /// Made when all devices of the simulator have such a call to make.
+  bool meets = false;
+};
+
 /// The simulator and whoever uses it, one at a time.
-struct Shared {
-  explicit Shared(const SimulatorOptions &options) : simulator(options) {}
+class Shared {
+public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  Shared(const SimulatorOptions &options, size_t numDevices,
+         double limitSeconds)
+      : simulator(options), limitSeconds(limitSeconds), devices(numDevices) {}
+
+  /// Makes the call of a device, or keeps it behind one that meets others.
+  Status give(size_t device, Call call);
+  /// Waits until all calls of the device are made, and does all work.
+  Status finish(Lock &lock, size_t device);
+  void leave(size_t device);
 
   std::mutex mutex;
   Simulator simulator;
+
+private:
+  struct Member {
+    std::deque<Call> waiting;
+    /// Of a call that was made later.
+    Status failure;
+    bool hasLeft = false;
+  };
+
+  void makeAll();
+
+  const double limitSeconds;
+  std::condition_variable changed;
+  std::vector<Member> devices;
 };
 
 class SimBuffer : public moert::Buffer {
 public:
-  SimBuffer(std::shared_ptr<Shared> shared, uint64_t address, size_t bytes)
-      : shared(std::move(shared)), address(address), bytes(bytes) {}
+  SimBuffer(std::shared_ptr<Shared> shared, size_t device, uint64_t address,
+            size_t bytes)
+      : shared(std::move(shared)), device(device), address(address),
+        bytes(bytes) {}
   ~SimBuffer() override {
-    std::lock_guard<std::mutex> lock(shared->mutex);
+    Shared::Lock lock(shared->mutex);
     // What is under way may still use it; a failure was reported before.
-    (void)shared->simulator.run();
+    (void)shared->finish(lock, device);
     (void)shared->simulator.release(address);
   }
   void *data() const override { return reinterpret_cast<void *>(address); }
@@ -47,6 +86,7 @@ public:
 
 private:
   std::shared_ptr<Shared> shared;
+  const size_t device;
   const uint64_t address;
   const size_t bytes;
 };
@@ -96,16 +136,17 @@ public:
 /// Calls to be made again.
 class SimGraph : public moert::Graph {
 public:
-  std::vector<std::function<Status()>> calls;
+  std::vector<Call> calls;
 };
 
 class SimDevice : public moert::Device {
 public:
-  SimDevice(const SimDeviceOptions &options, moert::GpuTarget capability)
+  SimDevice(const SimDeviceOptions &options, moert::GpuTarget capability,
+            std::shared_ptr<Shared> shared, size_t index)
       : deviceName("sim (" + options.architecture + ", seed " +
                    std::to_string(options.simulator.seed) + ")"),
-        capability(capability),
-        shared(std::make_shared<Shared>(options.simulator)) {}
+        capability(capability), shared(std::move(shared)), index(index) {}
+  ~SimDevice() override { shared->leave(index); }
 
   const std::string &name() const override { return deviceName; }
   std::string architecture() const override { return capability.str(); }
@@ -137,7 +178,16 @@ public:
   }
   Status launch(moert::Stream &stream, moert::Kernel &kernel,
                 const moert::LaunchDims &dims,
-                const moert::LaunchArgs &args) override;
+                const moert::LaunchArgs &args) override {
+    return launch(stream, kernel, dims, args, /*meets=*/false);
+  }
+  /// `meets`: with the same launch of all other devices of the simulator.
+  Status launch(moert::Stream &stream, moert::Kernel &kernel,
+                const moert::LaunchDims &dims, const moert::LaunchArgs &args,
+                bool meets);
+  /// Whether the memory is one of the same simulator.
+  bool owns(uint64_t simulator) const { return simulator == identity(); }
+  uint64_t identity() const { return addressOf(shared.get()); }
   Status record(moert::Stream &stream, moert::Event &event) override;
   Status wait(moert::Stream &stream, moert::Event &event) override;
   Status synchronize(moert::Stream &stream) override;
@@ -154,15 +204,106 @@ public:
 
 private:
   /// Makes the call, or keeps it for the graph that is captured.
-  Status callOrKeep(std::function<Status()> call);
+  Status callOrKeep(std::function<Status()> call, bool meets = false);
 
   const std::string deviceName;
   const moert::GpuTarget capability;
   const std::shared_ptr<Shared> shared;
+  /// Among those of the simulator.
+  const size_t index;
   std::unique_ptr<SimGraph> captured;
 };
 
+class SimPeerDevice : public moert::PeerDevice {
+public:
+  explicit SimPeerDevice(SimDevice &device) : device(device) {}
+
+  Result<std::unique_ptr<moert::Buffer>> allocate(size_t bytes) override;
+  Result<moert::PeerHandle> share(const moert::Buffer &buffer) override;
+  Result<std::unique_ptr<moert::Buffer>>
+  open(const moert::PeerHandle &handle) override;
+  Status launch(moert::Stream &stream, moert::Kernel &kernel,
+                const moert::LaunchDims &dims,
+                const moert::LaunchArgs &args) override {
+    return device.launch(stream, kernel, dims, args, /*meets=*/true);
+  }
+
+private:
+  SimDevice &device;
+};
+
+/// Memory of another device of the simulator.
+class SimPeerBuffer : public moert::Buffer {
+public:
+  explicit SimPeerBuffer(const moert::PeerHandle &handle) : handle(handle) {}
+  void *data() const override {
+    return reinterpret_cast<void *>(handle.address);
+  }
+  size_t size() const override { return handle.bytes; }
+
+private:
+  const moert::PeerHandle handle;
+};
+
 } // namespace
+
+//===----------------------------------------------------------------------===//
+// Devices that meet
+//===----------------------------------------------------------------------===//
+
+/// Makes what waits for nothing, in the order of devices.
+void Shared::makeAll() {
+  auto make = [](Member &member) {
+    Status status = member.waiting.front().make();
+    if (member.failure.isOk())
+      member.failure = status;
+    member.waiting.pop_front();
+  };
+  while (true) {
+    for (Member &member : devices)
+      while (!member.waiting.empty() && !member.waiting.front().meets)
+        make(member);
+    if (!std::all_of(devices.begin(), devices.end(), [](const Member &member) {
+          return !member.waiting.empty();
+        }))
+      break;
+    for (Member &member : devices)
+      make(member);
+  }
+  changed.notify_all();
+}
+
+Status Shared::give(size_t device, Call call) {
+  Member &member = devices[device];
+  if (member.waiting.empty() && !call.meets)
+    return call.make();
+  member.waiting.push_back(std::move(call));
+  makeAll();
+  return Status::ok();
+}
+
+Status Shared::finish(Lock &lock, size_t device) {
+  Member &member = devices[device];
+  auto anyLeft = [&] {
+    return std::any_of(devices.begin(), devices.end(),
+                       [](const Member &other) { return other.hasLeft; });
+  };
+  (void)changed.wait_for(lock, std::chrono::duration<double>(limitSeconds),
+                         [&] { return member.waiting.empty() || anyLeft(); });
+  if (!member.waiting.empty())
+    return moert::unavailable("a kernel waits for that of other devices, which "
+                              "was not launched on all of them");
+  Status status = simulator.run();
+  if (member.failure.isOk())
+    return status;
+  return std::exchange(member.failure, Status::ok());
+}
+
+void Shared::leave(size_t device) {
+  Lock lock(mutex);
+  devices[device].hasLeft = true;
+  changed.notify_all();
+}
 
 Status SimDevice::checkTarget(const std::string &target) const {
   std::optional<moert::GpuTarget> parsed = moert::GpuTarget::parse(target);
@@ -185,19 +326,20 @@ Result<std::unique_ptr<moert::Buffer>> SimDevice::allocate(size_t bytes,
       bytes, alignment, "an allocation of " + std::to_string(bytes) + " bytes");
   if (!address)
     return address.status();
-  return std::unique_ptr<moert::Buffer>(new SimBuffer(shared, *address, bytes));
+  return std::unique_ptr<moert::Buffer>(
+      new SimBuffer(shared, index, *address, bytes));
 }
 
 Status SimDevice::copyIn(void *dst, const void *src, size_t bytes) {
-  std::lock_guard<std::mutex> lock(shared->mutex);
-  if (Status status = shared->simulator.run(); !status)
+  Shared::Lock lock(shared->mutex);
+  if (Status status = shared->finish(lock, index); !status)
     return status;
   return shared->simulator.write(addressOf(dst), src, bytes);
 }
 
 Status SimDevice::copyOut(void *dst, const void *src, size_t bytes) {
-  std::lock_guard<std::mutex> lock(shared->mutex);
-  if (Status status = shared->simulator.run(); !status)
+  Shared::Lock lock(shared->mutex);
+  if (Status status = shared->finish(lock, index); !status)
     return status;
   return shared->simulator.read(dst, addressOf(src), bytes);
 }
@@ -234,10 +376,10 @@ SimDevice::loadModule(const moert::ModuleImage &image) {
   return std::unique_ptr<moert::Module>(new SimModule(loaded));
 }
 
-Status SimDevice::callOrKeep(std::function<Status()> call) {
+Status SimDevice::callOrKeep(std::function<Status()> call, bool meets) {
   if (!captured)
-    return call();
-  captured->calls.push_back(std::move(call));
+    return shared->give(index, {std::move(call), meets});
+  captured->calls.push_back({std::move(call), meets});
   return Status::ok();
 }
 
@@ -258,7 +400,7 @@ Status SimDevice::fill(moert::Stream &stream, void *dst, uint8_t value,
 
 Status SimDevice::launch(moert::Stream &stream, moert::Kernel &kernel,
                          const moert::LaunchDims &dims,
-                         const moert::LaunchArgs &args) {
+                         const moert::LaunchArgs &args, bool meets) {
   const auto &launched = static_cast<SimKernel &>(kernel);
   Result<std::vector<uint8_t>> params =
       packParams(launched.info, {args.slots, args.slots + args.numSlots},
@@ -267,13 +409,15 @@ Status SimDevice::launch(moert::Stream &stream, moert::Kernel &kernel,
     return params.status();
   std::lock_guard<std::mutex> lock(shared->mutex);
   auto &target = static_cast<SimStream &>(stream);
-  return callOrKeep([this, &target, &launched, dims, params = *params] {
-    Result<WorkId> work = shared->simulator.submit(
-        launched.module, launched.info.name, dims, params, target.last);
-    if (work)
-      target.last = {*work};
-    return work.status();
-  });
+  return callOrKeep(
+      [this, &target, &launched, dims, params = *params] {
+        Result<WorkId> work = shared->simulator.submit(
+            launched.module, launched.info.name, dims, params, target.last);
+        if (work)
+          target.last = {*work};
+        return work.status();
+      },
+      meets);
 }
 
 Status SimDevice::record(moert::Stream &stream, moert::Event &event) {
@@ -300,8 +444,8 @@ Status SimDevice::wait(moert::Stream &stream, moert::Event &event) {
 }
 
 Status SimDevice::synchronize(moert::Stream &) {
-  std::lock_guard<std::mutex> lock(shared->mutex);
-  return shared->simulator.run();
+  Shared::Lock lock(shared->mutex);
+  return shared->finish(lock, index);
 }
 
 //===----------------------------------------------------------------------===//
@@ -325,19 +469,69 @@ Result<std::unique_ptr<moert::Graph>> SimDevice::endCapture(moert::Stream &) {
 
 Status SimDevice::launchGraph(moert::Stream &, moert::Graph &graph) {
   std::lock_guard<std::mutex> lock(shared->mutex);
-  for (const std::function<Status()> &call :
-       static_cast<SimGraph &>(graph).calls)
-    if (Status status = call(); !status)
+  for (const Call &call : static_cast<SimGraph &>(graph).calls)
+    if (Status status = shared->give(index, call); !status)
       return status;
   return Status::ok();
 }
 
-Result<std::unique_ptr<moert::Device>>
-moec::ptx::createSimDevice(const SimDeviceOptions &options) {
+//===----------------------------------------------------------------------===//
+// Memory that devices share
+//===----------------------------------------------------------------------===//
+
+Result<std::unique_ptr<moert::Buffer>> SimPeerDevice::allocate(size_t bytes) {
+  auto buffer = device.allocate(bytes, 256);
+  if (!buffer)
+    return buffer;
+  std::vector<char> zeros(bytes);
+  if (Status status = device.copyIn((*buffer)->data(), zeros.data(), bytes);
+      !status)
+    return status;
+  return buffer;
+}
+
+Result<moert::PeerHandle> SimPeerDevice::share(const moert::Buffer &buffer) {
+  moert::PeerHandle handle;
+  handle.process = static_cast<int64_t>(device.identity());
+  handle.address = addressOf(buffer.data());
+  handle.bytes = buffer.size();
+  return handle;
+}
+
+Result<std::unique_ptr<moert::Buffer>>
+SimPeerDevice::open(const moert::PeerHandle &handle) {
+  if (!device.owns(static_cast<uint64_t>(handle.process)) || handle.bytes == 0)
+    return moert::unavailable("it is of another simulator, or there is none; "
+                              "make the devices by createSimDevices()");
+  return std::unique_ptr<moert::Buffer>(new SimPeerBuffer(handle));
+}
+
+std::unique_ptr<moert::PeerDevice>
+moec::ptx::createSimPeerDevice(moert::Device &device) {
+  return std::make_unique<SimPeerDevice>(static_cast<SimDevice &>(device));
+}
+
+Result<std::vector<std::unique_ptr<moert::Device>>>
+moec::ptx::createSimDevices(const SimDeviceOptions &options, size_t count,
+                            double limitSeconds) {
   std::optional<moert::GpuTarget> capability =
       moert::GpuTarget::parse(options.architecture);
   if (!capability || capability->suffix)
-    return moert::invalidArgument("createSimDevice: '" + options.architecture +
+    return moert::invalidArgument("createSimDevices: '" + options.architecture +
                                   "' is no architecture such as sm_90");
-  return std::unique_ptr<moert::Device>(new SimDevice(options, *capability));
+  auto shared =
+      std::make_shared<Shared>(options.simulator, count, limitSeconds);
+  std::vector<std::unique_ptr<moert::Device>> devices;
+  for (size_t i = 0; i < count; ++i)
+    devices.push_back(
+        std::make_unique<SimDevice>(options, *capability, shared, i));
+  return devices;
+}
+
+Result<std::unique_ptr<moert::Device>>
+moec::ptx::createSimDevice(const SimDeviceOptions &options) {
+  auto devices = createSimDevices(options, 1, /*limitSeconds=*/1);
+  if (!devices)
+    return devices.status();
+  return std::move(devices->front());
 }

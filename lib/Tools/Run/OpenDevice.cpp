@@ -13,7 +13,9 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <climits>
 #include <ctime>
+#include <optional>
 
 using Devices = std::vector<std::unique_ptr<moert::Device>>;
 
@@ -24,25 +26,75 @@ openSimulator(uint64_t seed) {
   return moec::ptx::createSimDevice(options);
 }
 
+/// N of "`kind`:N", 0 of "`kind`"; no value for other names.
+static std::optional<uint64_t> getNumber(llvm::StringRef name,
+                                         llvm::StringRef kind) {
+  uint64_t number = 0;
+  if (name.consume_front(kind) &&
+      (name.empty() ||
+       (name.consume_front(":") && !name.getAsInteger(10, number))))
+    return number;
+  return std::nullopt;
+}
+
+/// The GPU that a name means.
+static std::optional<int> getOrdinal(llvm::StringRef name) {
+  std::optional<uint64_t> number = getNumber(name, "cuda");
+  if (number && *number <= INT_MAX)
+    return int(*number);
+  return std::nullopt;
+}
+
 moert::Result<std::unique_ptr<moert::Device>>
 moec::openDevice(llvm::StringRef name, int threads) {
   if (name == "host")
     return moert::createHostDevice(threads);
-  llvm::StringRef number = name;
-  int ordinal = 0;
-  if (number.consume_front("cuda") &&
-      (number.empty() || (number.consume_front(":") &&
-                          !number.getAsInteger(10, ordinal) && ordinal >= 0)))
-    return moert::createCudaDevice(ordinal);
-  uint64_t seed = 0;
-  number = name;
-  if (number.consume_front("sim") &&
-      (number.empty() ||
-       (number.consume_front(":") && !number.getAsInteger(10, seed))))
-    return openSimulator(seed);
+  if (std::optional<int> ordinal = getOrdinal(name))
+    return moert::createCudaDevice(*ordinal);
+  if (std::optional<uint64_t> seed = getNumber(name, "sim"))
+    return openSimulator(*seed);
   return moert::invalidArgument(
       "--device: '" + name.str() +
       "' is none of 'host', 'cuda', 'cuda:N', 'sim' and 'sim:SEED'");
+}
+
+moert::Result<moec::RankDevices>
+moec::openRankDevices(llvm::StringRef name, int threads, int64_t count,
+                      bool reachesPeers, double limitSeconds) {
+  RankDevices made;
+  std::optional<uint64_t> seed = getNumber(name, "sim");
+  if (reachesPeers && seed) {
+    ptx::SimDeviceOptions options;
+    options.simulator.seed = *seed;
+    auto devices = ptx::createSimDevices(options, size_t(count), limitSeconds);
+    if (!devices)
+      return devices.status();
+    made.devices = std::move(*devices);
+    for (const std::unique_ptr<moert::Device> &device : made.devices)
+      made.peers.push_back(ptx::createSimPeerDevice(*device));
+    return made;
+  }
+  for (int64_t rank = 0; rank < (name == "host" ? 1 : count); ++rank) {
+    std::string own = name.str();
+    if (name == "cuda")
+      own += ":" + std::to_string(rank);
+    auto device = openDevice(own, threads);
+    if (!device)
+      return device.status();
+    made.devices.push_back(std::move(*device));
+    if (!reachesPeers)
+      continue;
+    std::optional<int> ordinal = getOrdinal(own);
+    if (!ordinal)
+      return moert::invalidArgument(
+          "--exchange=peer: ranks on '" + name.str() +
+          "' do not write to each other; give --device=cuda or sim");
+    auto peer = moert::createCudaPeerDevice(*made.devices.back(), *ordinal);
+    if (!peer)
+      return peer.status();
+    made.peers.push_back(std::move(*peer));
+  }
+  return made;
 }
 
 moert::Result<Devices> moec::openDevices(llvm::StringRef name, int threads) {

@@ -9,6 +9,7 @@
 #define MOEC_LIB_TOOLS_RUN_OPENDEVICE_H
 
 #include "moert/Device.h"
+#include "moert/PeerDevice.h"
 #include "llvm/ADT/StringRef.h"
 
 namespace moec {
@@ -21,6 +22,20 @@ moert::Result<std::unique_ptr<moert::Device>> openDevice(llvm::StringRef name,
 /// The same, or for "sim:FIRST-LAST" a device of each of these seeds.
 moert::Result<std::vector<std::unique_ptr<moert::Device>>>
 openDevices(llvm::StringRef name, int threads);
+
+/// The device of each rank, and what it needs where ranks write to each other.
+struct RankDevices {
+  std::vector<std::unique_ptr<moert::Device>> devices;
+  /// None where they do not.
+  std::vector<std::shared_ptr<moert::PeerDevice>> peers;
+};
+
+/// As `openDevice`: "cuda" is a GPU for each of `count` ranks, "cuda:N" one for
+/// all, and "host" one device for all. With `reachesPeers` ranks are in one
+/// simulator, where a rank waits for others up to `limitSeconds`.
+moert::Result<RankDevices> openRankDevices(llvm::StringRef name, int threads,
+                                           int64_t count, bool reachesPeers,
+                                           double limitSeconds);
 
 /// The version of NVIDIA's driver; empty where there is none.
 std::string getDriverVersion();

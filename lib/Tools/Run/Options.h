@@ -96,6 +96,17 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::desc("Seconds that a rank waits for the others in one call "
                      "(default: 60)"),
       llvm::cl::init(60), llvm::cl::cat(category)};
+  llvm::cl::opt<Exchange> exchange{
+      "exchange", llvm::cl::desc("Who moves rows between ranks"),
+      llvm::cl::values(
+          clEnumValN(Exchange::Default, "default",
+                     "NCCL between GPUs, else ranks copy what others have"),
+          clEnumValN(Exchange::Nccl, "nccl", "NCCL (--device=cuda)"),
+          clEnumValN(Exchange::Peer, "peer",
+                     "kernels of the layer, through the memory of other ranks "
+                     "(--device=cuda, cuda:N for ranks that share a GPU, or "
+                     "sim)")),
+      llvm::cl::init(Exchange::Default), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> device{
       "device",
       llvm::cl::value_desc("host|cuda|cuda:N|sim|sim:SEED|sim:FIRST-LAST"),

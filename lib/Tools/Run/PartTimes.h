@@ -55,6 +55,9 @@ public:
                       const std::string &what) override {
     return inner->agree(subject, what);
   }
+  moert::Status reserve(moert::MeshAxis axis, int64_t bytes) override {
+    return inner->reserve(axis, bytes);
+  }
   moert::Status run(moert::Stream &stream,
                     const moert::Collective &collective) override;
   moert::Status synchronize(moert::Stream &stream) override {

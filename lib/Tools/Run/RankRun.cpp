@@ -22,6 +22,7 @@
 #include "moec/Package/SpecText.h"
 #include "moert/LocalGroup.h"
 #include "moert/NcclCommunicator.h"
+#include "moert/PeerCommunicator.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -62,14 +63,28 @@ public:
     return made.status();
   }
 
-  /// Called by each rank in a thread of its own.
+  /// Called by each rank in a thread of its own. With `peer` the ranks write to
+  /// each other's memory.
   Result<std::shared_ptr<RecordingCommunicator>>
-  connect(int64_t rank, moert::Device &device) {
+  connect(int64_t rank, moert::Device &device,
+          const std::shared_ptr<moert::PeerDevice> &peer) {
     if (group) {
       auto joined = group->join(rank, device);
       if (!joined)
         return joined.status();
-      return std::make_shared<RecordingCommunicator>(std::move(*joined));
+      if (!peer)
+        return std::make_shared<RecordingCommunicator>(std::move(*joined));
+      moert::PeerOptions options;
+      options.base = std::move(*joined);
+      // The run's own, which outlives the communicator.
+      options.device = std::shared_ptr<moert::Device>(
+          std::shared_ptr<moert::Device>(), &device);
+      options.peer = peer;
+      options.limitSeconds = limitSeconds;
+      auto made = moert::createPeerCommunicator(options);
+      if (!made)
+        return made.status();
+      return std::make_shared<RecordingCommunicator>(std::move(*made));
     }
     moert::NcclOptions options;
     options.mesh = mesh;
@@ -130,16 +145,16 @@ RankRun::create(const LayerSpec &spec, ModuleOp module,
 }
 
 Status RankRun::openDevices() {
-  int64_t count = options.device == "host" ? 1 : spec.parallel->getNumRanks();
-  for (int64_t i = 0; i < count; ++i) {
-    std::string name = options.device;
-    if (usesNccl())
-      name += ":" + std::to_string(i);
-    auto device = openDevice(name, options.threads);
-    if (!device)
-      return device.status();
-    devices.push_back(std::move(*device));
-  }
+  if (options.exchange == Exchange::Nccl && !usesNccl())
+    return moert::invalidArgument("--exchange=nccl is for --device=cuda, a GPU "
+                                  "for each rank");
+  auto opened = openRankDevices(
+      options.device, options.threads, spec.parallel->getNumRanks(),
+      options.exchange == Exchange::Peer, options.limitSeconds);
+  if (!opened)
+    return opened.status();
+  devices = std::move(opened->devices);
+  peers = std::move(opened->peers);
   return Status::ok();
 }
 
@@ -334,8 +349,12 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
       interpreter = std::move(*made);
       run.device = interpreter.get();
     }
+    // Who interprets kernels runs none that meets those of other ranks.
+    std::shared_ptr<moert::PeerDevice> peer;
+    if (!peers.empty() && !compiled.interpreted)
+      peer = peers[size_t(rank)];
     Result<std::shared_ptr<RecordingCommunicator>> communicator =
-        connector.connect(rank, *run.device);
+        connector.connect(rank, *run.device, peer);
     if (!communicator)
       return communicator.status();
     run.communicator = run.recorder = std::move(*communicator);

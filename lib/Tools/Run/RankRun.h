@@ -11,6 +11,7 @@
 #include "HostTensor.h"
 #include "RunLevel.h"
 #include "moec/Import/LayerSpec.h"
+#include "moert/PeerDevice.h"
 
 namespace moec {
 
@@ -30,6 +31,7 @@ struct RankRunOptions {
   /// What compiled kernels run on, as `--device` names it: "cuda" is a GPU for
   /// each rank, between which NCCL moves rows; "cuda:N" one for all.
   std::string device = "host";
+  Exchange exchange = Exchange::Default;
   int threads = 0;
   /// Kernels for the device, where there are some already.
   const moert::PackageProgram *program = nullptr;
@@ -60,7 +62,9 @@ private:
           const RankRunOptions &options)
       : spec(spec), module(module), options(options) {}
 
-  bool usesNccl() const { return options.device == "cuda"; }
+  bool usesNccl() const {
+    return options.device == "cuda" && options.exchange != Exchange::Peer;
+  }
   moert::Status openDevices();
   struct Compiled;
 
@@ -82,6 +86,8 @@ private:
   RankRunOptions options;
   /// One per rank, but for the host, which is one for all.
   std::vector<std::unique_ptr<moert::Device>> devices;
+  /// Where ranks write to each other's memory.
+  std::vector<std::shared_ptr<moert::PeerDevice>> peers;
   /// Per group: the tensors of the layer on one rank, with its tokens. Those of
   /// the first have the weights.
   Groups groups;

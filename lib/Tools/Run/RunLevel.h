@@ -29,6 +29,15 @@ struct PartTimes {
   std::vector<double> seconds;
 };
 
+/// Who moves rows between ranks.
+enum class Exchange {
+  /// NCCL between GPUs, else ranks copy what others have.
+  Default,
+  Nccl,
+  /// Kernels of the layer, through the memory of other ranks.
+  Peer,
+};
+
 struct RunOptions {
   int64_t tokens = 0;
   /// Timed runs; the first, untimed one comes in addition.

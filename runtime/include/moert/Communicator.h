@@ -38,6 +38,12 @@ struct Collective {
   size_t numParts = 0;
   /// For messages: "variants[0].steps[4]".
   std::string where;
+  /// The kernel of the package that does it through the memory of other ranks
+  /// (tile.exchange), null where there is none; how it is launched, and the
+  /// rows of one rank that it is told.
+  Kernel *kernel = nullptr;
+  LaunchDims dims = {};
+  int64_t rows = 0;
 };
 
 /// One rank's connection to all others of a mesh. Calls on one object are made
@@ -58,6 +64,11 @@ public:
   /// Success where all ranks say the same `what`, a short text such as a hash;
   /// else both texts are in the error. Waits for all ranks.
   virtual Status agree(const std::string &subject, const std::string &what) = 0;
+
+  /// Says that collectives over `axis` will be run whose places take up to
+  /// `bytes` (PeerHeap::partBytes, of all parts together). Waits for all ranks,
+  /// which say the same; nothing where ranks need no memory of each other's.
+  virtual Status reserve(MeshAxis axis, int64_t bytes);
 
   /// Gives the collective to the stream, behind what it has. On a device whose
   /// streams are asynchronous it returns at once, so that it can be captured,

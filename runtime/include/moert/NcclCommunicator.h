@@ -79,6 +79,9 @@ public:
                           void *receive, int64_t bytes,
                           const std::string &where) = 0;
 
+  /// The GPU of this rank, as createCudaDevice() counts.
+  virtual int ordinal() const = 0;
+
   /// For logs: "NCCL 2.28.9 (/usr/lib/libnccl.so.2)".
   virtual const std::string &library() const = 0;
 };

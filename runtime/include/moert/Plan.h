@@ -134,7 +134,10 @@ struct Step {
 
   Kind kind = Kind::Launch;
   int64_t stream = 0;
-  /// Launch: index into Plan::kernels.
+  /// Index into Plan::kernels: what is launched; of a collective the kernel
+  /// that does it through the memory of other ranks, or -1. That one gets all
+  /// inputs, all outputs, the heaps of the axis' ranks (PeerHeap.h), this
+  /// rank's own first, and the rows of one rank.
   int64_t kernel = -1;
   std::vector<Argument> args;
   /// Launch: may begin before the step before it on its stream, which is a

@@ -11,4 +11,8 @@ namespace moert {
 
 Communicator::~Communicator() = default;
 
+Status Communicator::reserve(MeshAxis /*axis*/, int64_t /*bytes*/) {
+  return Status::ok();
+}
+
 } // namespace moert

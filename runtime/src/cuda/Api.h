@@ -29,6 +29,16 @@ using CUevent = struct CUevent_st *;
 using CUgraph = struct CUgraph_st *;
 using CUgraphExec = struct CUgraphExec_st *;
 
+/// The name of a device, whatever process asks.
+struct CUuuid {
+  char bytes[16];
+};
+
+/// What another process opens memory by.
+struct CUipcMemHandle {
+  char reserved[64];
+};
+
 enum CUlaunchAttributeID : int {
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
 };
@@ -75,6 +85,7 @@ enum CUresult : int {
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
   CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
   CUDA_ERROR_LAUNCH_TIMEOUT = 702,
+  CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
   CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
   CUDA_ERROR_ILLEGAL_INSTRUCTION = 715,
   CUDA_ERROR_MISALIGNED_ADDRESS = 716,
@@ -112,6 +123,7 @@ enum CUjit_option : int {
 enum : unsigned {
   CU_STREAM_NON_BLOCKING = 1,
   CU_EVENT_DISABLE_TIMING = 2,
+  CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 };
 
 enum CUstreamCaptureMode : int {

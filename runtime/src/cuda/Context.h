@@ -23,7 +23,9 @@ public:
   Context &operator=(const Context &) = delete;
 
   const Driver &driver() const { return *theDriver; }
+  std::shared_ptr<const Driver> sharedDriver() const { return theDriver; }
   CUdevice device() const { return theDevice; }
+  CUcontext handle() const { return context; }
 
   /// Calls `body`, which answers a Status, while this context is current on the
   /// calling thread, and restores what was current before.

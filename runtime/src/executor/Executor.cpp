@@ -8,7 +8,9 @@
 #include "moert/Executor.h"
 #include "../plan/PlanDigest.h"
 #include "../support/Check.h"
+#include "moert/PeerHeap.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 
@@ -155,6 +157,45 @@ Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
 // Ranks
 //===----------------------------------------------------------------------===//
 
+/// The tensor of a pair that is what one rank sends, or gets of all that is
+/// summed.
+static int64_t getOwnPart(const Step &step, size_t pair) {
+  bool scatters = step.collectiveKind == CollectiveKind::ReduceScatter;
+  return step.args[2 * pair + (scatters ? 1 : 0)].tensor;
+}
+
+/// Bytes of a heap's place that the collective takes with the most tokens.
+static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
+  int64_t total = 0;
+  for (size_t pair = 0; 2 * pair < step.args.size(); ++pair) {
+    Result<int64_t> bytes = tensorBytes(plan.tensors[getOwnPart(step, pair)])
+                                .maxUpTo(plan.maxTokens);
+    if (!bytes)
+      return bytes;
+    total += PeerHeap::partBytes(plan.mesh.size(step.axis), *bytes);
+  }
+  return total;
+}
+
+/// Tells a communicator what the collectives of a plan take.
+static Status reservePlaces(const Plan &plan, Communicator &communicator) {
+  for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
+    int64_t most = 0;
+    for (const Variant &variant : plan.variants)
+      for (const Step &step : variant.steps) {
+        if (step.kind != Step::Kind::Collective || step.axis != axis)
+          continue;
+        Result<int64_t> bytes = countPlaceBytes(plan, step);
+        if (!bytes)
+          return bytes.status();
+        most = std::max(most, *bytes);
+      }
+    if (most > 0)
+      MOERT_CHECK(communicator.reserve(axis, most));
+  }
+  return Status::ok();
+}
+
 Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
   if (!made)
     return invalidArgument("useCommunicator: null; give one for the mesh " +
@@ -166,6 +207,7 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
   MOERT_CHECK(synchronize());
   resolvedTokens = lastTokens = -1;
   MOERT_CHECK(made->agree("the layer's plan", digestPlan(*thePlan)));
+  MOERT_CHECK(reservePlaces(*thePlan, *made));
   communicator = std::move(made);
   return Status::ok();
 }
@@ -477,23 +519,30 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   made.firstPart = resolvedParts.size();
   for (size_t i = 0; i < step.args.size(); i += 2) {
     int64_t in = step.args[i].tensor, out = step.args[i + 1].tensor;
-    // What one rank sends, or gets of all that is summed.
-    const TensorDecl &one =
-        thePlan->tensors[step.collectiveKind == CollectiveKind::ReduceScatter
-                             ? out
-                             : in];
+    const TensorDecl &one = thePlan->tensors[getOwnPart(step, i / 2)];
     int64_t count = 1;
     for (const Expr &size : one.shape) {
       Result<int64_t> value = size.evaluate(tokens);
       if (!value)
         return value.status();
       count *= *value;
+      if (size.dependsOnTokens())
+        made.collective.rows = *value;
     }
     resolvedParts.push_back({addresses[in], addresses[out], one.dtype, count});
   }
   made.collective.kind = step.collectiveKind;
   made.collective.axis = step.axis;
   made.collective.numParts = resolvedParts.size() - made.firstPart;
+  if (step.kernel < 0)
+    return Status::ok();
+  const KernelDecl &decl = thePlan->kernels[step.kernel];
+  Result<int64_t> grid = decl.grid.evaluate(tokens);
+  if (!grid)
+    return grid.status();
+  made.collective.kernel = kernels[step.kernel];
+  made.collective.dims = {*grid, decl.block, decl.shared, /*dependent=*/false,
+                          decl.resident};
   return Status::ok();
 }
 

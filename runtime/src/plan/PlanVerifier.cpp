@@ -212,7 +212,8 @@ private:
     return Status::ok();
   }
 
-  Status verifyLaunch(const Step &step, const StepContext &context) const {
+  /// Its index, and how many CTAs there are of it.
+  Status verifyKernel(const Step &step, const StepContext &context) const {
     MOERT_CHECK(checkIndex(context.where + ".kernel", step.kernel,
                            plan.kernels.size(), "kernels"));
     const Expr &grid = plan.kernels[step.kernel].grid;
@@ -234,6 +235,11 @@ private:
     if (context.isPrepare && grid.dependsOnTokens())
       return wrong(gridField, "'" + grid.str() + "'",
                    "a constant (" + context.where + " launches it)");
+    return Status::ok();
+  }
+
+  Status verifyLaunch(const Step &step, const StepContext &context) const {
+    MOERT_CHECK(verifyKernel(step, context));
     for (size_t i = 0; i < step.args.size(); ++i)
       MOERT_CHECK(verifyArgument(step.args[i], at(context.where + ".args", i),
                                  context));
@@ -391,6 +397,8 @@ private:
       return wrong(context.where + ".args",
                    "a list of " + std::to_string(step.args.size()),
                    "pairs of an input and an output, at least one,");
+    if (step.kernel != -1)
+      MOERT_CHECK(verifyKernel(step, context));
     int64_t dp = plan.mesh.dp;
     int64_t first = (context.minTokens + dp - 1) / dp * dp;
     int64_t last = context.maxTokens / dp * dp;

@@ -10,6 +10,7 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
+#include "moert/Expr.h"
 
 namespace moec::plan {
 
@@ -27,6 +28,10 @@ mlir::MemRefType getStridedMemRef(mlir::ShapedType type);
 
 /// Whether `type` is what getStridedMemRef() makes.
 bool isStridedMemRef(mlir::MemRefType type);
+
+/// The rows of a memory of a plan (`plan.tensor`, `plan.buffer`); 0 where it
+/// does not say how many there are.
+moert::Expr getRows(mlir::Value memory);
 
 } // namespace moec::plan
 

@@ -9,6 +9,9 @@
 #define MOEC_PTX_SIM_SIMDEVICE_H
 
 #include "moec/Ptx/Sim/Simulator.h"
+#include "moert/PeerDevice.h"
+
+#include <vector>
 
 namespace moec::ptx {
 
@@ -23,6 +26,19 @@ struct SimDeviceOptions {
 /// in any order and side by side, as the seed says. There is no clock.
 moert::Result<std::unique_ptr<moert::Device>>
 createSimDevice(const SimDeviceOptions &options = {});
+
+/// The devices of several ranks, in one simulator, whose kernels reach each
+/// other's memory. What is launched through the PeerDevice of one waits until
+/// the same has been launched through those of all others, and what follows on
+/// that device waits with it: then it runs side by side. Calls that wait for
+/// work end with an error where the others do not come within
+/// `limitSeconds`.
+moert::Result<std::vector<std::unique_ptr<moert::Device>>>
+createSimDevices(const SimDeviceOptions &options, size_t count,
+                 double limitSeconds);
+
+/// `device` is one of createSimDevices(), and outlives it.
+std::unique_ptr<moert::PeerDevice> createSimPeerDevice(moert::Device &device);
 
 } // namespace moec::ptx
 

@@ -8,6 +8,7 @@
 #include "../ScheduleTables.h"
 #include "Gemv.h"
 #include "Sm80Copies.h"
+#include "Sm80Exchange.h"
 #include "Sm80Routing.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
@@ -550,8 +551,9 @@ ArrayRef<const Schedule *> moec::getSm80Schedules() {
   static const std::vector<const Schedule *> all = [] {
     std::vector<const Schedule *> schedules{&contract, &gemv};
     llvm::append_range(schedules, getRoutingSchedules());
-    schedules.insert(schedules.end(), {&placeIds, &rowMap, &tensorScale,
-                                       &quantize, &gatherRows, &gatherReduce});
+    schedules.insert(schedules.end(),
+                     {&placeIds, &rowMap, &tensorScale, &quantize, &gatherRows,
+                      &gatherReduce, &getExchangeSchedule()});
     return schedules;
   }();
   return all;

@@ -48,6 +48,8 @@ bool Engine::run(Batch &launches) {
     return false;
   }
   horizon = nextSerial;
+  asksTime = false;
+  numSkips = 0;
   chooseStyle();
   while (!hasFailed() && startReady())
     step();
@@ -80,6 +82,7 @@ void Engine::begin(Launch &launch) {
   launch.engine = this;
   launch.state = Launch::State::Running;
   launch.isAfter.assign(batch->size(), false);
+  launch.isOver.assign(batch->size(), false);
   // That CTAs may begin makes nothing visible to them.
   if (launch.isDependent)
     return;
@@ -89,7 +92,9 @@ void Engine::begin(Launch &launch) {
 
 void Engine::end(Launch &launch) {
   launch.state = Launch::State::Done;
-  launch.isOver = launch.isAfter;
+  for (size_t i = 0; i < launch.isAfter.size(); ++i)
+    if (launch.isAfter[i])
+      launch.isOver[i] = true;
   // It ends after what it depends on only if it has waited for that.
   if (launch.hasWaited)
     addAllOver(launch.isOver, *(*batch)[launch.after.front()]);
@@ -187,9 +192,25 @@ void Engine::addCta(Launch &launch) {
   }
 }
 
+/// What threads of a CTA have been told by other launches is known to those
+/// that come after its own.
+void Engine::keepTold(const Cta &cta) {
+  for (const std::unique_ptr<Warp> &warp : cta.warps)
+    for (const ClockRef &clock : warp->clocks)
+      if (clock)
+        for (const auto &[foreign, known] : clock->foreign)
+          if (foreign >= horizon) {
+            const Launch &teller = *launchOfSerial[foreign - horizon];
+            for (size_t i = 0; i < teller.isAfter.size(); ++i)
+              if (teller.isAfter[i])
+                cta.launch.isOver[i] = true;
+          }
+}
+
 void Engine::retire(Cta &cta) {
   if (!checkLeaks(cta))
     return;
+  keepTold(cta);
   for (size_t i = 0; i < operations.size(); ++i) {
     std::shared_ptr<AsyncOperation> operation = operations[i];
     if (operation->cta == &cta && !finish(*operation))
@@ -249,6 +270,10 @@ bool Engine::isBefore(uint32_t serial, const Clock &reader) const {
   uint64_t first = launchOfSerial[serial - horizon]->id;
   if (launchOfSerial[reader.serial - horizon]->isAfter[first])
     return true;
+  // A thread of another launch tells what was before that.
+  for (const auto &[foreign, known] : reader.foreign)
+    if (foreign >= horizon && launchOfSerial[foreign - horizon]->isAfter[first])
+      return true;
   return std::any_of(reader.launches.begin(), reader.launches.end(),
                      [&](uint64_t known) {
                        return known == first || (*batch)[known]->isOver[first];

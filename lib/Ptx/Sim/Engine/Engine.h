@@ -24,6 +24,8 @@ struct FenceLog {
 struct SyncVariable {
   /// What releases with scope gpu and wider published, and those of scope cta.
   ClockRef device, cta;
+  /// The same of the write before the last one.
+  ClockRef previousDevice, previousCta;
   /// The last write, the value before it, and how many writes there were.
   Access writer;
   uint64_t version = 0, previous = 0;
@@ -57,8 +59,14 @@ public:
                                bool isAsync) const;
   /// Something has happened that others may wait for.
   void noteWrite();
+  /// What %globaltimer and the like say; who asks gives up some time.
+  uint64_t readTime() {
+    asksTime = true;
+    return statistics.warpInstructions + skippedTime;
+  }
   void noteProgress() {
     idleInstructions = 0;
+    numSkips = 0;
     ++progress;
   }
   void start(std::shared_ptr<AsyncOperation> operation);
@@ -104,6 +112,7 @@ private:
   bool admit();
   bool admitAwaited();
   void addCta(Launch &launch);
+  void keepTold(const Cta &cta);
   void retire(Cta &cta);
   /// Reports what a CTA that ends leaves behind; false if there is something.
   bool checkLeaks(Cta &cta);
@@ -117,6 +126,7 @@ private:
   bool mergeAt(Warp &warp, size_t index);
   void advanceAsync();
   void unblock();
+  bool passTime();
   bool failPolls();
   bool wakeSleepers();
   void reportDeadlock();
@@ -143,6 +153,11 @@ private:
   uint32_t nextSerial = 1;
   /// Instructions since something happened that others may wait for.
   uint64_t idleInstructions = 0;
+  /// Whether somebody has read the time in this run, how much went by while
+  /// nobody got on, and how often since somebody did.
+  bool asksTime = false;
+  uint64_t skippedTime = 0;
+  unsigned numSkips = 0;
   /// Counts what happened, and what had when waits were last made to fail.
   uint64_t progress = 0, progressAtFail = 0;
   unsigned failedRounds = 0;

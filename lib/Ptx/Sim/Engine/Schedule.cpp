@@ -60,7 +60,7 @@ void Engine::step() {
     unblock();
   if (idleInstructions >
           std::min(kMaxIdleInstructions, options.maxWarpInstructions) &&
-      !hasFailed())
+      !hasFailed() && !passTime())
     reportDeadlock();
   if (statistics.warpInstructions > options.maxWarpInstructions)
     fail("more than " + std::to_string(options.maxWarpInstructions) +
@@ -225,9 +225,30 @@ void Engine::unblock() {
   }
   if (admitAwaited())
     return;
-  if (failPolls())
+  // Launches whose CTAs all run may wait for one of another rank, which comes
+  // after launches that have yet to find room.
+  bool isAnyAwaited =
+      std::any_of(active.begin(), active.end(),
+                  [](const Launch *launch) { return launch->isResident; });
+  if (isAnyAwaited && admit())
+    return;
+  if (failPolls() || passTime())
     return;
   reportDeadlock();
+}
+
+/// Lets those go on who wait for something or for some time to be over; false
+/// where nobody knows of time, or long waits have not helped.
+bool Engine::passTime() {
+  // More each time, up to some seconds, so that who waits for others gets few.
+  constexpr unsigned kFirstBit = 10, kLastBit = 33, kSkips = 1000;
+  if (!asksTime || numSkips >= kSkips)
+    return false;
+  skippedTime += uint64_t(1) << std::min(kFirstBit + numSkips, kLastBit);
+  ++numSkips;
+  idleInstructions = failedRounds = 0;
+  wakeSleepers();
+  return true;
 }
 
 /// Lets loops ask again; false if there are none.

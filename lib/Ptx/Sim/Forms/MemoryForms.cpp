@@ -54,7 +54,7 @@ static SyncVariable &variableAt(Warp &warp, const Warp::Place &place) {
 }
 
 void moec::ptx::learnFrom(Warp &warp, unsigned lane, const Warp::Place &place,
-                          const Semantics &semantics) {
+                          const Semantics &semantics, bool isStale) {
   if (!place.region)
     return;
   SyncVariable &variable = variableAt(warp, place);
@@ -65,10 +65,12 @@ void moec::ptx::learnFrom(Warp &warp, unsigned lane, const Warp::Place &place,
     else
       join(seen, clock);
   };
-  if (variable.cta && variable.cta->serial == warp.cta.serial)
-    learn(variable.cta, warp.inCta[lane].seen);
+  const ClockRef &inCta = isStale ? variable.previousCta : variable.cta;
+  if (inCta && inCta->serial == warp.cta.serial)
+    learn(inCta, warp.inCta[lane].seen);
   if (!semantics.isCtaScope || place.region == &warp.cta.shared)
-    learn(variable.device, warp.onDevice[lane].seen);
+    learn(isStale ? variable.previousDevice : variable.device,
+          warp.onDevice[lane].seen);
 }
 
 void moec::ptx::publishTo(Warp &warp, unsigned lane, const Warp::Place &place,
@@ -111,6 +113,8 @@ void moec::ptx::noteStrongWrite(Warp &warp, const Instruction &instruction,
                         .access;
   std::memcpy(&variable.previous, place.bytes, bytes);
   variable.bytes = bytes;
+  variable.previousCta = variable.cta;
+  variable.previousDevice = variable.device;
   ++variable.version;
   warp.cta.launch.engine->noteWrite();
 }
@@ -198,8 +202,7 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
       stale = findStale(warp, lane, place, bytes);
       isPoll &= stale || isOld;
       isStale |= stale != nullptr;
-      if (!stale)
-        learnFrom(warp, lane, place, semantics);
+      learnFrom(warp, lane, place, semantics, stale != nullptr);
     }
     if (!warp.checkRead(instruction, lane, 1u << lane, place, bytes,
                         semantics.isStrongAt(place.region == &warp.cta.shared)))

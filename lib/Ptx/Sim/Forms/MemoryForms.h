@@ -33,8 +33,9 @@ uint64_t addressOf(const Warp &warp, const AddressOperand &operand,
 
 /// A strong read: what was published at `place` is learned, now or at the next
 /// fence.
+/// `isStale`: it reads what the last write has replaced.
 void learnFrom(Warp &warp, unsigned lane, const Warp::Place &place,
-               const Semantics &semantics);
+               const Semantics &semantics, bool isStale = false);
 /// A strong write. One that reads, too, keeps what earlier ones published.
 void publishTo(Warp &warp, unsigned lane, const Warp::Place &place,
                const Semantics &semantics, bool keepsEarlier);

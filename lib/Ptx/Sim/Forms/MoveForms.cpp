@@ -66,9 +66,9 @@ Step movePacked(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
-/// %clock and the like: counts instructions.
+/// %clock and the like: counts instructions, and time in which nobody got on.
 Step moveTime(Warp &warp, const Instruction &instruction, LaneMask mask) {
-  uint64_t now = warp.cta.launch.engine->statistics.warpInstructions;
+  uint64_t now = warp.cta.launch.engine->readTime();
   for (unsigned lane = 0; lane < kWarpLanes; ++lane)
     if (mask >> lane & 1)
       store(warp, instruction.operands[0], instruction.width, lane, now);

@@ -51,6 +51,7 @@ public:
 
   const Mesh &mesh() const override { return options.mesh; }
   int64_t rank() const override { return options.rank; }
+  int ordinal() const override { return options.ordinal; }
   const std::string &library() const override { return nccl->name(); }
 
   Status agree(const std::string &subject, const std::string &what) override;

@@ -1,0 +1,65 @@
+//===- TileExchange.td - phases that several ranks run ---------*- tablegen -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECTS_TILE_TILEEXCHANGE_TD
+#define MOEC_DIALECTS_TILE_TILEEXCHANGE_TD
+
+include "TileConfigBase.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Tile_Sm80ExchangeAttr : Tile_Config<"sm80", "exchange", "Sm80Exchange", [
+    Tile_Number<"ctas", "the most CTAs of a launch, up to 64">,
+    Tile_Number<"threads", "threads of a CTA">,
+    Tile_Number<"pieces", "pieces of up to 16 bytes that a thread moves in a round">]> {
+  let summary = "how sm80.exchange moves rows";
+  let description = [{
+    CTA c of a rank meets CTA c of each other rank and no other CTA. In a round each of its threads moves so many
+    pieces; a flag is set behind each round, so that what has come is taken while more is on the way.
+
+    ```mlir
+    #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4>
+    ```
+  }];
+}
+
+def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
+  let summary = "a collective of the ranks of an axis, through each other's memory";
+  let description = [{
+    What `plan.collective` says of `kind`, for `tokens` rows: those that one rank sends to an `all_gather` and an
+    `all_reduce`, and gets of a `reduce_scatter`. `ins` and `outs` are pairs, in the shapes of that op; sums are f32, in
+    the order of ranks, rounded once.
+
+    `heaps` has the heap of each of the n ranks (2 to 16), as this rank can write it: its own first, then that of the
+    next rank, and so on, from the last rank to the first. How a heap is laid out, and what its owner writes to
+    it before the first launch, is in `moert/PeerHeap.h`. All ranks run the kernel, each with `tokens` of the same value.
+    Nobody waits for ever: a rank that does not come within the limit in the heap, or that gives up, lets the
+    kernel end with a record of that in the rank's own heap, and what it wrote is undefined.
+
+    Every rank pushes what it has into the heap of each rank that needs it, at a place that belongs to the sender, sets
+    a flag behind it there (a release, of all GPUs), waits for such flags in its own heap (an acquire) and
+    takes or sums what has come. Places are two, in turns: who has seen a rank's flag of one exchange knows that
+    the rank is done with the exchange before it, so that nobody waits before a push.
+
+    ```mlir
+    tile.exchange all_gather tokens(%tokens) ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
+        heaps(%own, %other : memref<?xi64>, memref<?xi64>)
+    ```
+  }];
+  let arguments = (ins
+    Plan_CollectiveKindAttr:$kind, I64:$tokens,
+    Arg<Variadic<AnyMemRef>, "read", [MemRead]>:$ins,
+    Arg<Variadic<AnyMemRef>, "written", [MemWrite]>:$outs,
+    Arg<Variadic<MemRefOf<[I64]>>, "read and written", [MemRead, MemWrite]>:$heaps,
+    OptionalAttr<Tile_ConfigAttr>:$config);
+  let assemblyFormat = [{
+    `` $kind `tokens` `(` $tokens `)` `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
+    `heaps` `(` $heaps `:` type($heaps) `)` attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+#endif

@@ -1,0 +1,36 @@
+//===- Exchange.h - what ranks move to each other ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_EXCHANGE_H
+#define MOEC_ANALYSIS_EXCHANGE_H
+
+#include "moec/Dialect/Tile/Exchange.h"
+
+namespace moec {
+
+/// One pair of a tile.exchange, as pieces that are moved whole.
+struct ExchangedPart {
+  /// 1, 2, 4, 8 or 16: what addresses of pieces are multiples of, where the
+  /// memref begins at a multiple of 16 (of 4, for elements of i32, which
+  /// callers may bind so).
+  int64_t pieceBytes;
+  /// Pieces of one rank, or of one of its rows.
+  int64_t pieces;
+  bool perToken;
+};
+
+/// `in` is the type of the pair's input.
+ExchangedPart getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
+                               mlir::MemRefType in);
+
+/// The rows of one rank in all parts of a collective whose rows depend on the
+/// tokens; no value where they differ, or where none does.
+std::optional<moert::Expr> getExchangedRows(plan::CollectiveOp collective);
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_EXCHANGE_H

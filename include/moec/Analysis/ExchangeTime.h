@@ -1,0 +1,30 @@
+//===- ExchangeTime.h - what moving rows between GPUs takes -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_ANALYSIS_EXCHANGETIME_H
+#define MOEC_ANALYSIS_EXCHANGETIME_H
+
+#include "moec/Support/Parts.h"
+#include "moert/Mesh.h"
+
+namespace moec {
+
+struct ExchangeTime {
+  double us = 0;
+  /// Bytes from other ranks at the rate of the data sheet.
+  double floorUs = 0;
+};
+
+/// What a collective takes that NCCL runs on `ranks` GPUs of one host, all of
+/// them a `part` (docs/cost-model.md, "Several GPUs"). `bytes` are those of one
+/// rank, as moert::CollectivePart counts them, of all its parts.
+ExchangeTime predictExchange(moert::CollectiveKind kind, int64_t ranks,
+                             double bytes, const PartFacts &part);
+
+} // namespace moec
+
+#endif // MOEC_ANALYSIS_EXCHANGETIME_H

@@ -1,0 +1,29 @@
+//===- Exchange.h - phases that several ranks run ---------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Apart from Tile.h, which nearly all files of the compiler include.
+
+#ifndef MOEC_DIALECT_TILE_EXCHANGE_H
+#define MOEC_DIALECT_TILE_EXCHANGE_H
+
+#include "moec/Dialect/Tile/Tile.h"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/Tile/TileExchangeAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/Tile/TileExchangeOps.h.inc"
+
+namespace moec {
+
+/// On a plan.collective, the tile.kernel that runs it through the memory of
+/// other ranks: a FlatSymbolRefAttr.
+inline constexpr llvm::StringLiteral kExchangeKernelAttr =
+    "plan.exchange_kernel";
+
+} // namespace moec
+
+#endif // MOEC_DIALECT_TILE_EXCHANGE_H

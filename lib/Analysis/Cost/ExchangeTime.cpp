@@ -1,0 +1,43 @@
+//===- ExchangeTime.cpp - what moving rows between GPUs takes ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Analysis/ExchangeTime.h"
+
+#include <cmath>
+
+using namespace moec;
+
+// Fitted by least squares over logarithms to 28 times of all-gathers and
+// reduce-scatters of NCCL 2.28.9 on 2 and 4 H200, rows of 7392 and 14336 bytes,
+// 1 to 4096 of a rank, captured in a graph: 7.3 % off, root mean square, 25 %
+// at most.
+/// What a collective takes at least, and per other rank.
+static constexpr double kStartUs = 6.34, kPeerUs = 2.73;
+/// How many more times that it takes as soon as there are many bytes, for which
+/// NCCL has another protocol; and how many bytes of a rank are many.
+static constexpr double kManyBytesShare = 1.083, kManyBytes = 1.35e6;
+/// Share of the link's bytes per second.
+static constexpr double kLinkShare = 0.80;
+/// Bytes per second of a rank's own block.
+static constexpr double kOwnBytes = 702e9;
+
+ExchangeTime moec::predictExchange(moert::CollectiveKind kind, int64_t ranks,
+                                   double bytes, const PartFacts &part) {
+  // An all-reduce scatters sums of blocks and gathers them, in one kernel.
+  bool isBoth = kind == moert::CollectiveKind::AllReduce;
+  double block = isBoth ? bytes / double(ranks) : bytes;
+  double ways = isBoth ? 2 : 1;
+  double moved = ways * double(ranks - 1) * block;
+  double many = 1 - std::exp(-block / kManyBytes);
+  ExchangeTime time;
+  time.us =
+      (kStartUs + kPeerUs * double(ranks - 1)) * (1 + kManyBytesShare * many) +
+      1e6 * moved / (kLinkShare * part.sheetLinkBytes) +
+      1e6 * ways * block / kOwnBytes;
+  time.floorUs = 1e6 * moved / part.sheetLinkBytes;
+  return time;
+}

@@ -1,0 +1,117 @@
+//===- Sm80Exchange.cpp - the schedule sm80.exchange ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Sm80Exchange.h"
+
+#include "moec/Analysis/Exchange.h"
+#include "moec/Analysis/Sm80.h"
+#include "moec/Dialect/Plan/PackedMemRef.h"
+#include "moert/PeerHeap.h"
+
+using namespace mlir;
+using namespace moec;
+using moert::Expr;
+
+ExchangedPart moec::getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
+                                     MemRefType in) {
+  constexpr int64_t wordBytes = 4, mostBytes = 16;
+  int64_t elementBytes = in.getElementTypeBitWidth() / CHAR_BIT;
+  int64_t bytes = elementBytes;
+  for (int64_t size : in.getShape().drop_front())
+    bytes *= size;
+  bool perToken = in.isDynamicDim(0);
+  if (!perToken) {
+    bytes *= in.getDimSize(0);
+    if (kind == plan::CollectiveKind::ReduceScatter)
+      bytes /= ranks;
+  }
+  int64_t most = in.getElementType().isInteger(32) ? wordBytes : mostBytes;
+  int64_t pieceBytes =
+      bytes == 0 ? elementBytes : std::min(most, bytes & -bytes);
+  return {pieceBytes, bytes / pieceBytes, perToken};
+}
+
+std::optional<Expr> moec::getExchangedRows(plan::CollectiveOp collective) {
+  bool scatters = collective.getKind() == plan::CollectiveKind::ReduceScatter;
+  std::optional<Expr> rows;
+  for (Value memory : scatters ? collective.getOuts() : collective.getIns()) {
+    if (!cast<MemRefType>(memory.getType()).isDynamicDim(0))
+      continue;
+    Expr own = plan::getRows(memory);
+    if (rows && !(*rows == own))
+      return std::nullopt;
+    rows = own;
+  }
+  return rows;
+}
+
+namespace {
+
+int64_t getThreads(tile::ConfigAttr config) {
+  return cast<tile::Sm80ExchangeAttr>(config).getThreads();
+}
+
+class ExchangeSchedule final : public Schedule {
+public:
+  ExchangeSchedule() : Schedule("sm80.exchange", "tile.exchange") {}
+
+  std::string whyIllegal(Operation *, tile::ConfigAttr config,
+                         const Target &) const override {
+    constexpr int64_t maxThreads = 1024, maxPieces = 8;
+    auto exchange = cast<tile::Sm80ExchangeAttr>(config);
+    int64_t threads = exchange.getThreads();
+    if (exchange.getCtas() < 1 ||
+        exchange.getCtas() > moert::PeerHeap::kMaxCtas)
+      return "ctas = " + number(exchange.getCtas()) + "; give 1 to " +
+             number(moert::PeerHeap::kMaxCtas);
+    // The first CTA has a thread for each counter of a heap.
+    if (threads < moert::PeerHeap::kMaxCtas || threads > maxThreads ||
+        threads % sm80::kWarp != 0)
+      return "threads = " + number(threads) + "; give a multiple of " +
+             number(sm80::kWarp) + " from " +
+             number(moert::PeerHeap::kMaxCtas) + " to " + number(maxThreads);
+    if (exchange.getPieces() < 1 || exchange.getPieces() > maxPieces)
+      return "pieces = " + number(exchange.getPieces()) + "; give 1 to " +
+             number(maxPieces);
+    return {};
+  }
+
+  tile::ConfigAttr choose(Operation *op, const Target &) const override {
+    constexpr int64_t threads = 512, pieces = 4;
+    return tile::Sm80ExchangeAttr::get(
+        op->getContext(), moert::PeerHeap::kMaxCtas, threads, pieces);
+  }
+
+  Expr grid(Operation *op, tile::ConfigAttr config,
+            const Target &) const override {
+    auto exchange = cast<tile::ExchangeOp>(op);
+    // The largest part has a piece for each thread, as long as there are CTAs.
+    Expr most = 0;
+    for (Value in : exchange.getIns()) {
+      ExchangedPart part =
+          getExchangedPart(exchange.getKind(), exchange.getHeaps().size(),
+                           cast<MemRefType>(in.getType()));
+      Expr pieces = part.pieces;
+      if (part.perToken)
+        pieces = pieces * Expr::tokens();
+      most = most == Expr(0) ? pieces : Expr::max(most, pieces);
+    }
+    return Expr::min(Expr::ceilDiv(most, getThreads(config)),
+                     cast<tile::Sm80ExchangeAttr>(config).getCtas());
+  }
+
+  int64_t block(Operation *, tile::ConfigAttr config) const override {
+    return getThreads(config);
+  }
+};
+
+} // namespace
+
+const Schedule &moec::getExchangeSchedule() {
+  static const ExchangeSchedule schedule;
+  return schedule;
+}

@@ -1,0 +1,637 @@
+//===- Sm80Exchange.cpp - the schedule sm80.exchange ------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Pieces of a part are dealt out to the threads of all CTAs, alike on all
+// ranks, so that a thread takes what the same thread of another rank pushed. In
+// a turn of the loop a CTA pushes a round of pieces, then takes those of the
+// round before. Flags are set for the CTA behind a barrier, by the second warp,
+// which waits until what was pushed is there; the others go on meanwhile. Each
+// warp looks for flags by itself. If one gives up, all leave the loop in the
+// turn behind, at whose barrier they know.
+
+#include "../../Emit.h"
+#include "../../InlinePtx.h"
+#include "../../ThreadEmitter.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "moec/Analysis/Exchange.h"
+#include "moec/Dialect/Tile/Exchange.h"
+#include "moert/PeerHeap.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <functional>
+
+using namespace mlir;
+using namespace moec;
+using moert::PeerHeap;
+
+namespace {
+
+/// Of flags and counters, and of what pieces are made of.
+constexpr int64_t kFlagBytes = 8, kWordBytes = 4;
+
+/// One pair of `ins` and `outs`. Counts and bytes are those of one rank, i64.
+struct Part {
+  Value in, out;
+  /// What one load or store moves, its elements where they are summed, and its
+  /// size.
+  Type piece;
+  VectorType terms;
+  int64_t pieceBytes;
+  /// Pieces of a thread in a round: fewer of those with fewer pieces in all.
+  int64_t atOnce;
+  Value count, bytes;
+  /// In a heap: from the place of an exchange to what rank 0 sends of this
+  /// part, and from one rank's to the next one's.
+  Value begin, pitch;
+};
+
+class Sm80Exchange {
+public:
+  Sm80Exchange(tile::ExchangeOp op, KernelBody body, ThreadEmitter &emitter)
+      : op(op), config(cast<tile::Sm80ExchangeAttr>(op.getConfigAttr())),
+        emitter(emitter), b(emitter.b), threads(body.threads),
+        ranks(int64_t(op.getHeaps().size())),
+        sums(op.getKind() != plan::CollectiveKind::AllGather) {}
+
+  void emit();
+
+private:
+  using Pieces = SmallVector<Value>;
+
+  // i64 arithmetic.
+  Value number(int64_t value) {
+    return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
+  }
+  Value toNumber(Value x) {
+    return arith::IndexCastOp::create(b, b.getI64Type(), x);
+  }
+  Value widen(Value x) { return arith::ExtUIOp::create(b, b.getI64Type(), x); }
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
+  Value mul(Value x, Value y) { return arith::MulIOp::create(b, x, y); }
+  Value mul(Value x, int64_t y) { return mul(x, number(y)); }
+  Value isLess(Value x, Value y) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
+  }
+  Value isEqual(Value x, Value y) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
+  }
+  /// The place on the axis of the rank that is `distance` behind this one.
+  Value getPlace(Value distance);
+  /// Whether there is another rank at that distance.
+  Value isOther(Value distance) {
+    return arith::AndIOp::create(b, isLess(number(0), distance),
+                                 isLess(distance, number(ranks)));
+  }
+
+  // Words of a heap.
+  Value wordAt(Value heap, int64_t offset, Value index = {});
+  Value loadWord(Value address) {
+    return emitter.load(b.getI64Type(), address, kFlagBytes);
+  }
+  /// In the order of all GPUs.
+  Value loadStrong(Value address, LLVM::AtomicOrdering order);
+  void storeStrong(Value value, Value address, LLVM::AtomicOrdering order);
+
+  void readHeader();
+  void makeParts();
+  Part makePart(Value in, Value out, Value begin);
+
+  /// This thread's pieces of a part in a round, and whether there are such.
+  struct Round {
+    const Part *part;
+    /// Bytes from the beginning of a rank's part.
+    Pieces offsets;
+    Pieces isThere;
+  };
+  SmallVector<Round> getRounds(Value turn);
+  /// Pieces of a round that are loaded from an address, and what is done with
+  /// them then.
+  struct Load {
+    const Round *round;
+    Value from;
+    std::function<void(ArrayRef<Value>)> use;
+  };
+  void run(ArrayRef<Load> loads);
+  void tie(MutableArrayRef<Pieces> loaded);
+  void store(const Round &round, ValueRange pieces, ArrayRef<Value> addresses);
+  Value getStaged(const Part &part, Value heap, Value place) {
+    return emitter.advance(heap,
+                           add(add(begin, part.begin), mul(place, part.pitch)));
+  }
+
+  void push(Value turn);
+  void take(Value turn);
+  void sum(Value turn);
+  /// Tells each other rank that so many rounds are there.
+  void raiseFlags(Value rounds);
+  /// Waits, with each warp, for so many rounds of each other rank; whether they
+  /// have come.
+  Value awaitFlags(Value rounds);
+  Value awaitFlag(Value place, Value rounds);
+  Value getFailure(Value place, Value start);
+  void giveUp(Value failure);
+  void countExchange();
+
+  tile::ExchangeOp op;
+  tile::Sm80ExchangeAttr config;
+  ThreadEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  const int64_t threads, ranks;
+  const bool sums;
+
+  /// This rank's, then those of the ranks behind it.
+  SmallVector<Value> heaps;
+  SmallVector<Part> parts;
+  Value cta, thread, lane;
+  /// From the header: the rank's place on the axis, the limit in ns, how many
+  /// exchanges were before this one, whether somebody has given up.
+  Value own, limit, epoch, aborted;
+  /// From a heap's beginning to the place of this exchange.
+  Value begin;
+  Value placeBytes;
+  /// Threads of all CTAs; the first of this round's pieces of this thread.
+  Value lanes, first;
+  /// Two words of shared memory, for turns by turns: whether a warp of the CTA
+  /// has given up.
+  Value hasFailed;
+};
+
+Value Sm80Exchange::getPlace(Value distance) {
+  Value sum = add(own, distance), all = number(ranks);
+  return arith::SelectOp::create(b, isLess(sum, all), sum,
+                                 arith::SubIOp::create(b, sum, all));
+}
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+Value Sm80Exchange::wordAt(Value heap, int64_t offset, Value index) {
+  Value bytes = number(offset);
+  return emitter.advance(heap,
+                         index ? add(bytes, mul(index, kFlagBytes)) : bytes);
+}
+
+Value Sm80Exchange::loadStrong(Value address, LLVM::AtomicOrdering order) {
+  return LLVM::LoadOp::create(b, b.getI64Type(), address, kFlagBytes,
+                              /*isVolatile=*/false, /*isNonTemporal=*/false,
+                              /*isInvariant=*/false,
+                              /*isInvariantGroup=*/false, order);
+}
+
+void Sm80Exchange::storeStrong(Value value, Value address,
+                               LLVM::AtomicOrdering order) {
+  LLVM::StoreOp::create(b, value, address, kFlagBytes, /*isVolatile=*/false,
+                        /*isNonTemporal=*/false, /*isInvariantGroup=*/false,
+                        order);
+}
+
+void Sm80Exchange::readHeader() {
+  for (Value heap : op.getHeaps())
+    heaps.push_back(emitter.address(emitter.operand(heap), {emitter.index(0)}));
+  cta = toNumber(emitter.cta());
+  thread = widen(emitter.thread());
+  lane = widen(emitter.lane());
+  own = loadWord(wordAt(heaps[0], PeerHeap::kIndex));
+  limit = loadWord(wordAt(heaps[0], PeerHeap::kLimit));
+  placeBytes = loadWord(wordAt(heaps[0], PeerHeap::kPlaceBytes));
+  epoch = loadWord(wordAt(heaps[0], PeerHeap::kEpochs, cta));
+  aborted = loadStrong(wordAt(heaps[0], PeerHeap::kAbort),
+                       LLVM::AtomicOrdering::monotonic);
+  Value isOdd = arith::AndIOp::create(b, epoch, number(1));
+  begin = add(number(PeerHeap::kPlaces), mul(isOdd, placeBytes));
+  lanes = mul(widen(NVVM::GridDimXOp::create(b, b.getI32Type())), threads);
+  first = add(mul(cta, threads), thread);
+}
+
+//===----------------------------------------------------------------------===//
+// Pieces
+//===----------------------------------------------------------------------===//
+
+Part Sm80Exchange::makePart(Value in, Value out, Value begin) {
+  Part part;
+  ExchangedPart shape =
+      getExchangedPart(op.getKind(), ranks, cast<MemRefType>(in.getType()));
+  auto address = [&](Value memref) {
+    auto rank = cast<MemRefType>(memref.getType()).getRank();
+    return emitter.address(emitter.operand(memref),
+                           SmallVector<Value>(rank, emitter.index(0)));
+  };
+  part.in = address(in);
+  part.out = address(out);
+  part.pieceBytes = shape.pieceBytes;
+  Type element = getElementTypeOrSelf(in.getType());
+  part.terms = VectorType::get(
+      shape.pieceBytes * CHAR_BIT / element.getIntOrFloatBitWidth(), element);
+  if (shape.pieceBytes <= kWordBytes)
+    part.piece = b.getIntegerType(CHAR_BIT * shape.pieceBytes);
+  else
+    part.piece = VectorType::get(shape.pieceBytes / kWordBytes, b.getI32Type());
+  part.count = number(shape.pieces);
+  if (shape.perToken)
+    part.count = mul(toNumber(emitter.tokens()), part.count);
+  part.bytes = mul(part.count, shape.pieceBytes);
+  part.begin = begin;
+  part.atOnce = shape.pieces;
+  Value mask = number(-PeerHeap::kAlignment);
+  part.pitch = arith::AndIOp::create(
+      b, add(part.bytes, number(PeerHeap::kAlignment - 1)), mask);
+  return part;
+}
+
+void Sm80Exchange::makeParts() {
+  Value begin = number(0);
+  int64_t most = 1;
+  for (auto [in, out] : llvm::zip(op.getIns(), op.getOuts())) {
+    parts.push_back(makePart(in, out, begin));
+    begin = add(begin, mul(parts.back().pitch, ranks));
+    most = std::max(most, parts.back().atOnce);
+  }
+  for (Part &part : parts)
+    part.atOnce = std::max<int64_t>(
+        1, llvm::divideCeil(part.atOnce * config.getPieces(), most));
+}
+
+/// `turn` is how many rounds were before, times the threads of all CTAs.
+SmallVector<Sm80Exchange::Round> Sm80Exchange::getRounds(Value turn) {
+  SmallVector<Round> rounds;
+  for (const Part &part : parts) {
+    Round &round = rounds.emplace_back();
+    round.part = &part;
+    Value piece = add(mul(turn, part.atOnce), first);
+    for (int64_t i = 0; i < part.atOnce; ++i) {
+      if (i > 0)
+        piece = add(piece, lanes);
+      round.isThere.push_back(isLess(piece, part.count));
+      round.offsets.push_back(mul(piece, part.pieceBytes));
+    }
+  }
+  return rounds;
+}
+
+/// Values that are there before this point: what only some threads store LLVM
+/// would load where they do, one behind the other.
+void Sm80Exchange::tie(MutableArrayRef<Pieces> loaded) {
+  Type word = b.getI32Type();
+  SmallVector<Value> words;
+  auto forPieces = [&](llvm::function_ref<void(Value &, int64_t)> body) {
+    for (Pieces &pieces : loaded)
+      for (Value &piece : pieces) {
+        auto vector = dyn_cast<VectorType>(piece.getType());
+        if (getElementTypeOrSelf(piece) == word)
+          body(piece, vector ? vector.getNumElements() : 0);
+      }
+  };
+  forPieces([&](Value &piece, int64_t count) {
+    if (count == 0)
+      words.push_back(piece);
+    for (int64_t i = 0; i < count; ++i)
+      words.push_back(LLVM::ExtractElementOp::create(b, piece, emitter.i32(i)));
+  });
+  if (words.empty())
+    return;
+  SmallVector<Value> tied = tieWords(b, words);
+  const Value *next = tied.begin();
+  forPieces([&](Value &piece, int64_t count) {
+    if (count == 0)
+      piece = *next++;
+    for (int64_t i = 0; i < count; ++i)
+      piece = LLVM::InsertElementOp::create(b, piece, *next++, emitter.i32(i));
+  });
+}
+
+/// As many at once as have room in registers: all of them are asked for before
+/// the first is used.
+void Sm80Exchange::run(ArrayRef<Load> loads) {
+  constexpr int64_t mostWords = 64;
+  while (!loads.empty()) {
+    size_t count = 0;
+    int64_t words = 0;
+    while (count < loads.size()) {
+      const Part &part = *loads[count].round->part;
+      words += part.atOnce * llvm::divideCeil(part.pieceBytes, kWordBytes);
+      if (count > 0 && words > mostWords)
+        break;
+      ++count;
+    }
+    SmallVector<Pieces> loaded;
+    for (const Load &load : loads.take_front(count)) {
+      const Part &part = *load.round->part;
+      Pieces &pieces = loaded.emplace_back();
+      // Whose piece is not there loads the header's constants: what another
+      // thread moves may be on the way.
+      for (auto [offset, isThere] :
+           llvm::zip(load.round->offsets, load.round->isThere)) {
+        Value address = arith::SelectOp::create(
+            b, isThere, emitter.advance(load.from, offset), heaps[0]);
+        pieces.push_back(emitter.load(part.piece, address, part.pieceBytes));
+      }
+    }
+    tie(loaded);
+    for (auto [load, pieces] : llvm::zip(loads.take_front(count), loaded))
+      load.use(pieces);
+    loads = loads.drop_front(count);
+  }
+}
+
+void Sm80Exchange::store(const Round &round, ValueRange pieces,
+                         ArrayRef<Value> addresses) {
+  int64_t bytes = round.part->pieceBytes;
+  for (auto [piece, offset, isThere] :
+       llvm::zip(pieces, round.offsets, round.isThere))
+    emitter.ifThen(isThere, [&, piece = piece, offset = offset] {
+      for (Value address : addresses)
+        emitter.store(piece, emitter.advance(address, offset), bytes);
+    });
+}
+
+void Sm80Exchange::push(Value turn) {
+  SmallVector<Round> rounds = getRounds(turn);
+  SmallVector<Load> loads;
+  for (const Round &round : rounds) {
+    const Part &part = *round.part;
+    SmallVector<Value> targets;
+    for (int64_t distance = 1; distance < ranks; ++distance)
+      targets.push_back(getStaged(part, heaps[distance], own));
+    if (op.getKind() == plan::CollectiveKind::ReduceScatter) {
+      for (int64_t distance = 1; distance < ranks; ++distance) {
+        Value from = emitter.advance(
+            part.in, mul(getPlace(number(distance)), part.bytes));
+        Value target = targets[distance - 1];
+        loads.push_back({&round, from, [&, target](ArrayRef<Value> pieces) {
+                           store(round, pieces, target);
+                         }});
+      }
+      continue;
+    }
+    if (!sums)
+      targets.push_back(emitter.advance(part.out, mul(own, part.bytes)));
+    loads.push_back({&round, part.in, [&, targets](ArrayRef<Value> pieces) {
+                       store(round, pieces, targets);
+                     }});
+  }
+  run(loads);
+}
+
+void Sm80Exchange::take(Value turn) {
+  SmallVector<Round> rounds = getRounds(turn);
+  SmallVector<Load> loads;
+  for (int64_t distance = 1; distance < ranks; ++distance) {
+    Value place = getPlace(number(distance));
+    for (const Round &round : rounds) {
+      const Part &part = *round.part;
+      Value to = emitter.advance(part.out, mul(place, part.bytes));
+      loads.push_back(
+          {&round, getStaged(part, heaps[0], place),
+           [&, to](ArrayRef<Value> pieces) { store(round, pieces, to); }});
+    }
+  }
+  run(loads);
+}
+
+void Sm80Exchange::sum(Value turn) {
+  SmallVector<Round> rounds = getRounds(turn);
+  SmallVector<Pieces> sums(rounds.size());
+  SmallVector<Load> loads;
+  for (auto [round, total] : llvm::zip(rounds, sums)) {
+    const Part &part = *round.part;
+    Value mine = part.in;
+    if (op.getKind() == plan::CollectiveKind::ReduceScatter)
+      mine = emitter.advance(mine, mul(own, part.bytes));
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      Value place = number(rank);
+      Value from = arith::SelectOp::create(b, isEqual(place, own), mine,
+                                           getStaged(part, heaps[0], place));
+      auto addTo = [&, &total = total](ArrayRef<Value> pieces) {
+        for (auto [i, piece] : llvm::enumerate(pieces)) {
+          Value term = castFloat(
+              b, LLVM::BitcastOp::create(b, part.terms, piece), b.getF32Type());
+          if (total.size() == i)
+            total.push_back(term);
+          else
+            total[i] = arith::AddFOp::create(b, total[i], term);
+        }
+      };
+      loads.push_back({&round, from, addTo});
+    }
+  }
+  run(loads);
+  for (auto [round, total] : llvm::zip(rounds, sums)) {
+    const Part &part = *round.part;
+    for (Value &value : total)
+      value = LLVM::BitcastOp::create(
+          b, part.piece, castFloat(b, value, part.terms.getElementType()));
+    store(round, total, part.out);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Flags
+//===----------------------------------------------------------------------===//
+
+void Sm80Exchange::raiseFlags(Value rounds) {
+  constexpr int64_t senders = 1;
+  // Lane i tells the rank at that distance.
+  Value isSender = arith::AndIOp::create(
+      b, isEqual(widen(emitter.warp()), number(senders)), isOther(lane));
+  emitter.ifThen(isSender, [&] {
+    Value heap = heaps[1];
+    for (int64_t distance = 2; distance < ranks; ++distance)
+      heap = arith::SelectOp::create(b, isEqual(lane, number(distance)),
+                                     heaps[distance], heap);
+    Value flag = add(mul(own, PeerHeap::kMaxCtas), cta);
+    storeStrong(rounds, wordAt(heap, PeerHeap::kFlags, flag),
+                LLVM::AtomicOrdering::release);
+  });
+}
+
+/// 0, or what the wait for the rank at `place` failed for.
+Value Sm80Exchange::awaitFlag(Value place, Value rounds) {
+  // Polls between two looks at the time and the word of aborts.
+  constexpr int64_t pollsPerLook = 64;
+  Type i64 = b.getI64Type();
+  Value zero = number(0);
+  Value flag = wordAt(heaps[0], PeerHeap::kFlags,
+                      add(mul(place, PeerHeap::kMaxCtas), cta));
+  Value start = NVVM::GlobalTimerOp::create(b, i64);
+  // Polls, and why to give up.
+  SmallVector<Type> types(2, i64);
+  SmallVector<Location> locs(types.size(), b.getLoc());
+  auto loop =
+      scf::WhileOp::create(b, types, SmallVector<Value>(types.size(), zero));
+  OpBuilder::InsertionGuard guard(b);
+  Block *before = b.createBlock(&loop.getBefore(), {}, types, locs);
+  Value found = loadStrong(flag, LLVM::AtomicOrdering::acquire);
+  Value isMissing = isLess(found, rounds);
+  Value failure =
+      arith::SelectOp::create(b, isMissing, before->getArgument(1), zero);
+  Value goesOn = arith::AndIOp::create(b, isMissing, isEqual(failure, zero));
+  scf::ConditionOp::create(b, goesOn,
+                           ValueRange{before->getArgument(0), failure});
+
+  Block *after = b.createBlock(&loop.getAfter(), {}, types, locs);
+  Value polls = add(after->getArgument(0), number(1));
+  Value isLook =
+      isEqual(arith::AndIOp::create(b, polls, number(pollsPerLook - 1)), zero);
+  Value why = emitter
+                  .choose(
+                      isLook, i64,
+                      [&]() -> SmallVector<Value> {
+                        return {getFailure(place, start)};
+                      },
+                      [&]() -> SmallVector<Value> { return {zero}; })
+                  .front();
+  scf::YieldOp::create(b, ValueRange{polls, why});
+  return loop.getResult(1);
+}
+
+/// Why not to wait any longer for the rank at `place`, or 0.
+Value Sm80Exchange::getFailure(Value place, Value start) {
+  Value now = NVVM::GlobalTimerOp::create(b, b.getI64Type());
+  Value isLate = isLess(limit, arith::SubIOp::create(b, now, start));
+  Value word = loadStrong(wordAt(heaps[0], PeerHeap::kAbort),
+                          LLVM::AtomicOrdering::monotonic);
+  auto encode = [&](int64_t reason, Value place) {
+    return add(number(reason << PeerHeap::kReasonShift), place);
+  };
+  Value late = arith::SelectOp::create(
+      b, isLate, encode(PeerHeap::TimedOut, place), number(0));
+  return arith::SelectOp::create(
+      b, isEqual(word, number(0)), late,
+      encode(PeerHeap::Aborted, add(word, number(-1))));
+}
+
+/// Tells the owner why, and all ranks that they need not wait.
+void Sm80Exchange::giveUp(Value failure) {
+  Value address =
+      LLVM::PtrToIntOp::create(b, b.getI64Type(), parts.front().out);
+  storeStrong(address, wordAt(heaps[0], PeerHeap::kAddress),
+              LLVM::AtomicOrdering::monotonic);
+  // The first failure stays.
+  LLVM::AtomicCmpXchgOp::create(
+      b, wordAt(heaps[0], PeerHeap::kFailure), number(0), failure,
+      LLVM::AtomicOrdering::release, LLVM::AtomicOrdering::monotonic);
+  Value mask = number((int64_t(1) << PeerHeap::kReasonShift) - 1);
+  Value word = add(arith::AndIOp::create(b, failure, mask), number(1));
+  for (Value heap : heaps)
+    storeStrong(word, wordAt(heap, PeerHeap::kAbort),
+                LLVM::AtomicOrdering::monotonic);
+}
+
+Value Sm80Exchange::awaitFlags(Value rounds) {
+  Value failure = emitter
+                      .choose(
+                          isOther(lane), b.getI64Type(),
+                          [&]() -> SmallVector<Value> {
+                            Value place = getPlace(lane);
+                            return {awaitFlag(place, rounds)};
+                          },
+                          [&]() -> SmallVector<Value> { return {number(0)}; })
+                      .front();
+  Value lanesHaveFailed = emitter.ballot(
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, failure, number(0)));
+  Value hasCome = isEqual(widen(lanesHaveFailed), number(0));
+  emitter.ifThen(isEqual(failure, number(0)), [] {}, [&] { giveUp(failure); });
+  emitter.warpBarrier();
+  renewMemory(b, heaps);
+  return hasCome;
+}
+
+void Sm80Exchange::countExchange() {
+  Value next = add(epoch, number(1));
+  Value grid = widen(NVVM::GridDimXOp::create(b, b.getI32Type()));
+  Value isFirst = isEqual(thread, number(0));
+  emitter.ifThen(isFirst, [&] {
+    emitter.store(next, wordAt(heaps[0], PeerHeap::kEpochs, cta), kFlagBytes);
+  });
+  // The first CTA counts for those that the launch does not have.
+  Value isOther = arith::AndIOp::create(
+      b, isEqual(cta, number(0)),
+      arith::AndIOp::create(b, isLess(add(grid, number(-1)), thread),
+                            isLess(thread, number(PeerHeap::kMaxCtas))));
+  emitter.ifThen(isOther, [&] {
+    emitter.store(next, wordAt(heaps[0], PeerHeap::kEpochs, thread),
+                  kFlagBytes);
+  });
+}
+
+void Sm80Exchange::emit() {
+  hasFailed = emitter.scratch({2}, b.getI32Type());
+  readHeader();
+  makeParts();
+  // Seen by all behind the barrier of the first round.
+  emitter.ifThen(isEqual(thread, number(0)), [&] {
+    for (int64_t i : {0, 1})
+      emitter.storeI32(emitter.i32(0), hasFailed, emitter.index(i));
+  });
+  // The most pieces of a thread number, as if each had one in a round.
+  Value most = number(0);
+  for (const Part &part : parts)
+    most = arith::MaxSIOp::create(
+        b, most,
+        arith::DivUIOp::create(b, add(part.count, number(part.atOnce - 1)),
+                               number(part.atOnce)));
+  // The last turn takes what the turn before pushed.
+  Value end = add(most, lanes);
+  Value done = arith::ShLIOp::create(b, epoch, number(PeerHeap::kRoundBits));
+
+  // The number of the turn, times `lanes`; flags of the rounds before it;
+  // whether all ranks have come so far.
+  SmallVector<Type> types{b.getI64Type(), b.getI64Type(), b.getI1Type()};
+  SmallVector<Location> locs(types.size(), b.getLoc());
+  SmallVector<Value> inits{number(0), done, isEqual(aborted, number(0))};
+  auto loop = scf::WhileOp::create(b, types, inits);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    Block *before = b.createBlock(&loop.getBefore(), {}, types, locs);
+    Value goesOn = arith::AndIOp::create(b, isLess(before->getArgument(0), end),
+                                         before->getArgument(2));
+    scf::ConditionOp::create(b, goesOn, before->getArguments());
+    Block *after = b.createBlock(&loop.getAfter(), {}, types, locs);
+    Value base = after->getArgument(0), rounds = after->getArgument(1);
+    Value next = add(rounds, number(1));
+    auto word = [&](Value turn) -> Value {
+      return arith::IndexCastOp::create(
+          b, b.getIndexType(), arith::AndIOp::create(b, turn, number(1)));
+    };
+    Value pushes = isLess(base, most);
+    emitter.ifThen(pushes, [&] { push(base); });
+    renewMemory(b, heaps);
+    emitter.barrier();
+    // Written in the turn before, and in none but every second one.
+    Value isAlive = isEqual(
+        widen(emitter.loadI32(hasFailed, ValueRange{word(next)})), number(0));
+    emitter.ifThen(pushes, [&] { raiseFlags(next); });
+    Value takes = arith::AndIOp::create(b, isAlive, isLess(number(0), base));
+    emitter.ifThen(takes, [&] {
+      emitter.ifThen(
+          awaitFlags(rounds),
+          [&] {
+            Value before = arith::SubIOp::create(b, base, lanes);
+            if (sums)
+              sum(before);
+            else
+              take(before);
+          },
+          [&] {
+            emitter.addAtomically(emitter.i32(1), hasFailed, word(rounds));
+          });
+    });
+    scf::YieldOp::create(b, ValueRange{add(base, lanes), next, isAlive});
+  }
+  emitter.ifThen(loop.getResult(2), [&] { countExchange(); });
+}
+
+} // namespace
+
+LogicalResult moec::emitSm80Exchange(Operation *phase, KernelBody body) {
+  ThreadEmitter emitter(body.func, body.kernel, body.threads);
+  Sm80Exchange(cast<tile::ExchangeOp>(phase), body, emitter).emit();
+  return success();
+}

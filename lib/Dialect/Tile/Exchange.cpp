@@ -1,0 +1,83 @@
+//===- Exchange.cpp - phases that several ranks run -------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Dialect/Tile/Exchange.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "moert/PeerHeap.h"
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::tile;
+
+#define GET_OP_CLASSES
+#include "dialects/Tile/TileExchangeOps.cpp.inc"
+
+/// Rows of one rank, or nothing where they are the tokens.
+static std::optional<int64_t> getRows(MemRefType type, int64_t ranks) {
+  if (type.isDynamicDim(0))
+    return std::nullopt;
+  return type.getDimSize(0) / ranks;
+}
+
+/// Pair `i` of a collective of `ranks` ranks.
+static LogicalResult verifyPair(ExchangeOp op, size_t i, int64_t ranks) {
+  auto from = cast<MemRefType>(op.getIns()[i].getType());
+  auto to = cast<MemRefType>(op.getOuts()[i].getType());
+  bool gathers = op.getKind() == plan::CollectiveKind::AllGather;
+  bool scatters = op.getKind() == plan::CollectiveKind::ReduceScatter;
+  int64_t toAll = gathers ? ranks : 1, toOne = scatters ? ranks : 1;
+  if (from.getRank() < 1 || from.getRank() != to.getRank() ||
+      from.getElementType() != to.getElementType() ||
+      from.getShape().drop_front() != to.getShape().drop_front() ||
+      (!from.isDynamicDim(0) && from.getDimSize(0) % toOne != 0) ||
+      (!to.isDynamicDim(0) && to.getDimSize(0) % toAll != 0) ||
+      getRows(from, toOne) != getRows(to, toAll))
+    return op.emitOpError("ins[")
+           << i << "] is " << from << " and outs[" << i << "] is " << to
+           << "; with " << ranks
+           << " heaps they may differ in the first dimension alone, as the "
+              "kind says";
+  Type element = from.getElementType();
+  if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8 != 0)
+    return op.emitOpError("ins[") << i << "] has elements of type " << element
+                                  << "; whole bytes are moved";
+  if (!gathers && !element.isF32() && !element.isBF16() && !element.isF16())
+    return op.emitOpError("ins[")
+           << i << "] has elements of type " << element
+           << ", which are not summed; f32, bf16 and f16 are";
+  return success();
+}
+
+LogicalResult ExchangeOp::verify() {
+  auto ranks = static_cast<int64_t>(getHeaps().size());
+  if (ranks < 2 || ranks > moert::PeerHeap::kMaxRanks)
+    return emitOpError("has ") << ranks << " heaps; give one per rank, 2 to "
+                               << moert::PeerHeap::kMaxRanks;
+  if (getIns().empty() || getIns().size() != getOuts().size())
+    return emitOpError("has ")
+           << getIns().size() << " ins and " << getOuts().size()
+           << " outs; give one of outs for each of ins, at least one";
+  for (Value heap : getHeaps()) {
+    auto type = cast<MemRefType>(heap.getType());
+    if (type.getRank() != 1 || !type.isDynamicDim(0))
+      return emitOpError("has a heap of type ")
+             << type << "; memref<?xi64> is accepted";
+  }
+  for (size_t i = 0; i < getIns().size(); ++i)
+    if (failed(verifyPair(*this, i, ranks)))
+      return failure();
+  llvm::SmallPtrSet<Value, 16> seen;
+  for (OperandRange values : {getIns(), getOuts(), getHeaps()})
+    for (Value value : values)
+      if (!seen.insert(value).second)
+        return emitOpError("names one memref twice; give each operand one of "
+                           "its own");
+  return success();
+}

@@ -1,0 +1,52 @@
+//===- PeerCommunicator.h - ranks that write to each other ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_PEERCOMMUNICATOR_H
+#define MOERT_PEERCOMMUNICATOR_H
+
+#include "moert/NcclCommunicator.h"
+#include "moert/PeerDevice.h"
+
+#include <memory>
+
+namespace moert {
+
+struct PeerOptions {
+  /// Connects the ranks already: what they tell each other about their memory,
+  /// and agree(), goes through it. Not used for collectives of a layer.
+  std::shared_ptr<Communicator> base;
+  /// Of this rank, and what it needs of it; the device may be the caller's, who
+  /// lets it outlive the communicator.
+  std::shared_ptr<Device> device;
+  std::shared_ptr<PeerDevice> peer;
+  /// How long a kernel waits for another rank.
+  double limitSeconds = 60;
+};
+
+/// One rank's connection to others of its host whose memory it can write:
+/// collectives are kernels of the package (tile.exchange), through a heap per
+/// rank and axis (PeerHeap.h), which reserve() makes; it fails, on all ranks
+/// with the same error, where one cannot reach another's memory. Calls can be
+/// captured.
+///
+/// A rank that does not come ends the kernels of all others within the limit;
+/// synchronize() and check() name it. After that, and where ranks are destroyed
+/// without having ended together, heaps stay allocated, since others may still
+/// write to them.
+Result<std::unique_ptr<Communicator>>
+createPeerCommunicator(const PeerOptions &options);
+
+/// Whom the environment variable MOERT_EXCHANGE lets move the rows of ranks
+/// that NCCL has connected: `made` itself for "nccl", and where it is not set;
+/// for "peer" a communicator as above with `made` as its base.
+Result<std::unique_ptr<Communicator>>
+chooseExchange(std::unique_ptr<NcclCommunicator> made,
+               const NcclOptions &options);
+
+} // namespace moert
+
+#endif // MOERT_PEERCOMMUNICATOR_H

@@ -1,0 +1,386 @@
+//===- PeerCommunicator.cpp - ranks that write to each other ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/PeerCommunicator.h"
+#include "../../support/Check.h"
+#include "../Collectives.h"
+#include "moert/CudaDevice.h"
+#include "moert/PeerHeap.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+namespace moert {
+
+namespace {
+
+/// The heap of each rank of an axis, as this rank reaches it.
+struct Heaps {
+  MeshAxis axis = MeshAxis::Data;
+  /// Of one of the two places.
+  int64_t placeBytes = 0;
+  std::unique_ptr<Buffer> own;
+  /// By the place on the axis; null at this rank's own.
+  std::vector<std::unique_ptr<Buffer>> others;
+
+  char *at(size_t place) const {
+    return static_cast<char *>(others[place] ? others[place]->data()
+                                             : own->data());
+  }
+};
+
+class PeerRank : public Communicator {
+public:
+  explicit PeerRank(const PeerOptions &options) : options(options) {}
+  ~PeerRank() override;
+
+  const Mesh &mesh() const override { return options.base->mesh(); }
+  int64_t rank() const override { return options.base->rank(); }
+
+  Status agree(const std::string &subject, const std::string &what) override;
+  Status reserve(MeshAxis axis, int64_t bytes) override;
+  Status run(Stream &stream, const Collective &collective) override;
+  Status synchronize(Stream &stream) override;
+  Status check() override;
+  void abort(const std::string &reason) override;
+
+private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  Status makeHeaps(Heaps &heaps, int64_t bytes);
+  Status openOthers(Heaps &heaps, const std::vector<PeerHandle> &handles);
+  Result<std::vector<PeerHandle>> gatherHandles(MeshAxis axis,
+                                                const PeerHandle &own);
+  Heaps *findHeaps(MeshAxis axis);
+  Status readFailure(const Heaps &heaps);
+  Status readFailures();
+  /// Breaks the communicator; the first failure stays.
+  Status fail(const Status &status);
+  void stopKernels();
+
+  const PeerOptions options;
+  std::mutex mutex;
+  Status failure;
+  /// Later ones of an axis are larger; graphs may still use the earlier ones.
+  std::vector<Heaps> all;
+  /// What collective has its first result where, for messages.
+  std::map<uint64_t, std::string> names;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Communicator>>
+createPeerCommunicator(const PeerOptions &options) {
+  MOERT_CHECK(checkLimit(options.limitSeconds));
+  if (!options.base || !options.device || !options.peer)
+    return invalidArgument("createPeerCommunicator: base, device and peer are "
+                           "needed");
+  return std::unique_ptr<Communicator>(std::make_unique<PeerRank>(options));
+}
+
+Result<std::unique_ptr<Communicator>>
+chooseExchange(std::unique_ptr<NcclCommunicator> made,
+               const NcclOptions &options) {
+  const char *given = getenv("MOERT_EXCHANGE");
+  std::string exchange = given ? given : "nccl";
+  if (exchange == "nccl")
+    return std::unique_ptr<Communicator>(std::move(made));
+  if (exchange != "peer")
+    return invalidArgument("MOERT_EXCHANGE is '" + exchange +
+                           "'; nccl and peer are accepted");
+  PeerOptions peer;
+  peer.limitSeconds = options.limitSeconds;
+  int ordinal = made->ordinal();
+  Result<std::unique_ptr<Device>> device =
+      createCudaDevice(ordinal, options.cudaLibrary);
+  if (!device)
+    return device.status();
+  peer.device = std::move(*device);
+  Result<std::unique_ptr<PeerDevice>> opened =
+      createCudaPeerDevice(*peer.device, ordinal, options.cudaLibrary);
+  if (!opened)
+    return opened.status();
+  peer.peer = std::move(*opened);
+  peer.base = std::move(made);
+  return createPeerCommunicator(peer);
+}
+
+/// What is of no more use, but may still be written to by other ranks.
+static void keepForever(std::vector<Heaps> heaps) {
+  static std::mutex mutex;
+  static auto *kept = new std::vector<std::vector<Heaps>>();
+  std::lock_guard<std::mutex> lock(mutex);
+  kept->push_back(std::move(heaps));
+}
+
+PeerRank::~PeerRank() {
+  if (all.empty())
+    return;
+  Status ended = check();
+  // All ranks are done with each other's memory.
+  if (ended)
+    ended = options.base->agree("the end of peer memory", "ended");
+  // Nobody maps memory that its owner frees.
+  for (Heaps &heaps : all)
+    if (ended)
+      heaps.others.clear();
+  if (ended)
+    ended = options.base->agree("the end of peer memory", "unmapped");
+  if (!ended)
+    keepForever(std::move(all));
+}
+
+//===----------------------------------------------------------------------===//
+// Heaps
+//===----------------------------------------------------------------------===//
+
+Heaps *PeerRank::findHeaps(MeshAxis axis) {
+  for (auto heaps = all.rbegin(); heaps != all.rend(); ++heaps)
+    if (heaps->axis == axis)
+      return &*heaps;
+  return nullptr;
+}
+
+Result<std::vector<PeerHandle>> PeerRank::gatherHandles(MeshAxis axis,
+                                                        const PeerHandle &own) {
+  auto size = static_cast<size_t>(mesh().size(axis));
+  Device &device = *options.device;
+  Result<std::unique_ptr<Stream>> stream = device.createStream();
+  if (!stream)
+    return stream.status();
+  auto send = device.allocate(sizeof(PeerHandle), 256);
+  auto receive = device.allocate(sizeof(PeerHandle) * size, 256);
+  if (!send || !receive)
+    return (send ? receive : send).status();
+  MOERT_CHECK(device.copyIn((*send)->data(), &own, sizeof(own)));
+  CollectivePart part;
+  part.send = (*send)->data();
+  part.receive = (*receive)->data();
+  part.dtype = DType::U8;
+  part.count = sizeof(PeerHandle);
+  Collective collective;
+  collective.axis = axis;
+  collective.parts = &part;
+  collective.numParts = 1;
+  collective.where = "exchange of memory handles";
+  MOERT_CHECK(options.base->run(**stream, collective));
+  MOERT_CHECK(options.base->synchronize(**stream));
+  std::vector<PeerHandle> handles(size);
+  MOERT_CHECK(device.copyOut(handles.data(), (*receive)->data(),
+                             sizeof(PeerHandle) * size));
+  return handles;
+}
+
+Status PeerRank::openOthers(Heaps &heaps,
+                            const std::vector<PeerHandle> &handles) {
+  auto own = static_cast<size_t>(mesh().index(heaps.axis, rank()));
+  for (size_t place = 0; place < handles.size(); ++place) {
+    std::unique_ptr<Buffer> &other = heaps.others.emplace_back();
+    if (place == own)
+      continue;
+    int64_t peer = mesh().peer(heaps.axis, rank(), int64_t(place));
+    Result<std::unique_ptr<Buffer>> opened = options.peer->open(handles[place]);
+    if (!opened)
+      return opened.status().withContext("rank " + std::to_string(rank()) +
+                                         " cannot reach the memory of rank " +
+                                         std::to_string(peer));
+    other = std::move(*opened);
+  }
+  return Status::ok();
+}
+
+Status PeerRank::makeHeaps(Heaps &heaps, int64_t bytes) {
+  // A multiple of what device memory is aligned to.
+  constexpr int64_t granule = 256;
+  heaps.placeBytes = (bytes + granule - 1) / granule * granule;
+  Result<std::unique_ptr<Buffer>> own = options.peer->allocate(
+      static_cast<size_t>(PeerHeap::kPlaces + 2 * heaps.placeBytes));
+  Result<PeerHandle> handle = PeerHandle();
+  Status status = own.status();
+  if (status) {
+    heaps.own = std::move(*own);
+    auto setWord = [&](int64_t offset, int64_t value) {
+      if (status)
+        status = options.device->copyIn(static_cast<char *>(heaps.own->data()) +
+                                            offset,
+                                        &value, sizeof(value));
+    };
+    setWord(PeerHeap::kIndex, mesh().index(heaps.axis, rank()));
+    setWord(PeerHeap::kLimit,
+            static_cast<int64_t>(std::min(options.limitSeconds, 1e9) * 1e9));
+    setWord(PeerHeap::kPlaceBytes, heaps.placeBytes);
+  }
+  if (status) {
+    handle = options.peer->share(*heaps.own);
+    status = handle.status();
+  }
+  // A rank that has failed takes part all the same, so that all know.
+  Result<std::vector<PeerHandle>> handles =
+      gatherHandles(heaps.axis, handle ? *handle : PeerHandle());
+  if (!handles)
+    return status ? handles.status() : status;
+  return status ? openOthers(heaps, *handles) : status;
+}
+
+Status PeerRank::reserve(MeshAxis axis, int64_t bytes) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  int64_t size = mesh().size(axis);
+  if (size > PeerHeap::kMaxRanks)
+    return fail(invalidArgument(
+        "an exchange through the memory of other ranks is for up to " +
+        std::to_string(PeerHeap::kMaxRanks) + " ranks, and " +
+        meshAxisName(axis) + " has " + std::to_string(size) + "; take NCCL"));
+  if (Heaps *heaps = findHeaps(axis); heaps && heaps->placeBytes >= bytes)
+    return Status::ok();
+  Heaps heaps;
+  heaps.axis = axis;
+  Status made = makeHeaps(heaps, bytes);
+  Status agreed = options.base->agree(
+      std::string("memory of other ranks over ") + meshAxisName(axis),
+      made ? "all is reached" : made.message());
+  if (!made || !agreed)
+    // What ranks differ in names the one that failed.
+    return fail((agreed ? made : agreed)
+                    .withContext("peer memory (take NCCL, or ranks of one "
+                                 "host with peer access)"));
+  all.push_back(std::move(heaps));
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+Status PeerRank::agree(const std::string &subject, const std::string &what) {
+  {
+    Lock lock(mutex);
+    MOERT_CHECK(failure);
+  }
+  return options.base->agree(subject, what);
+}
+
+Status PeerRank::run(Stream &stream, const Collective &collective) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  std::string where = collective.where + " (" + describe(collective) + ")";
+  if (Status status = checkCollective(mesh(), collective); !status)
+    return fail(status);
+  if (!collective.kernel)
+    return fail(invalidArgument(
+        where + ": the package has no kernel for an exchange through the "
+                "memory of other ranks; compile it with this moec for a GPU, "
+                "or take NCCL"));
+  if (collective.dims.grid == 0)
+    return Status::ok();
+  int64_t size = mesh().size(collective.axis), bytes = 0;
+  std::vector<uint64_t> slots, results;
+  for (size_t i = 0; i < collective.numParts; ++i) {
+    const CollectivePart &part = collective.parts[i];
+    bytes += PeerHeap::partBytes(size, int64_t(partBytes(part)));
+    slots.push_back(reinterpret_cast<uintptr_t>(part.send));
+    results.push_back(reinterpret_cast<uintptr_t>(part.receive));
+  }
+  Heaps *heaps = findHeaps(collective.axis);
+  if (!heaps || bytes > heaps->placeBytes)
+    return fail(internalError(where + ": " + std::to_string(bytes) +
+                              " bytes of a heap were not reserved"));
+  names[results.front()] = where;
+  slots.insert(slots.end(), results.begin(), results.end());
+  int64_t own = mesh().index(collective.axis, rank());
+  for (int64_t distance = 0; distance < size; ++distance)
+    slots.push_back(reinterpret_cast<uintptr_t>(
+        heaps->at(static_cast<size_t>((own + distance) % size))));
+  slots.push_back(static_cast<uint64_t>(collective.rows));
+  Status launched =
+      options.peer->launch(stream, *collective.kernel, collective.dims,
+                           {slots.data(), slots.size(), nullptr, 0});
+  return launched ? launched : fail(launched.withContext(where));
+}
+
+//===----------------------------------------------------------------------===//
+// Waiting and failing
+//===----------------------------------------------------------------------===//
+
+Status PeerRank::readFailure(const Heaps &heaps) {
+  uint64_t words[2] = {};
+  static_assert(PeerHeap::kAddress == PeerHeap::kFailure + 8);
+  MOERT_CHECK(options.device->copyOut(
+      words, static_cast<char *>(heaps.own->data()) + PeerHeap::kFailure,
+      sizeof(words)));
+  if (words[0] == 0)
+    return Status::ok();
+  uint64_t reason = words[0] >> PeerHeap::kReasonShift;
+  auto place = static_cast<int64_t>(
+      words[0] & ((uint64_t(1) << PeerHeap::kReasonShift) - 1));
+  int64_t blamed = mesh().peer(heaps.axis, rank(), place);
+  auto name = names.find(words[1]);
+  std::string text = name == names.end() ? std::string("a collective over ") +
+                                               meshAxisName(heaps.axis)
+                                         : name->second;
+  text += ": rank " + std::to_string(blamed);
+  return unavailable(
+      reason == PeerHeap::TimedOut
+          ? text + " did not come within " + secondsText(options.limitSeconds) +
+                "; look for an earlier error there, or give a longer limit"
+          : text + " has failed, or did not come to another rank; look for an "
+                   "earlier error there");
+}
+
+Status PeerRank::readFailures() {
+  for (const Heaps &heaps : all)
+    if (Status status = readFailure(heaps); !status)
+      return fail(status);
+  return Status::ok();
+}
+
+Status PeerRank::synchronize(Stream &stream) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  // Kernels end by themselves, whatever other ranks do.
+  if (Status status = options.device->synchronize(stream); !status)
+    return fail(status.withContext("synchronize"));
+  return readFailures();
+}
+
+Status PeerRank::check() {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  MOERT_CHECK(readFailures());
+  Status status = options.base->check();
+  return status ? status : fail(status);
+}
+
+/// Sets the word of aborts in the heap of every rank.
+void PeerRank::stopKernels() {
+  for (const Heaps &heaps : all) {
+    int64_t word = mesh().index(heaps.axis, rank()) + 1;
+    for (size_t place = 0; place < heaps.others.size(); ++place)
+      (void)options.device->copyIn(heaps.at(place) + PeerHeap::kAbort, &word,
+                                   sizeof(word));
+  }
+}
+
+Status PeerRank::fail(const Status &status) {
+  if (failure.isOk()) {
+    failure = status.withContext("rank " + std::to_string(rank()));
+    options.base->abort(failure.message());
+  }
+  return failure;
+}
+
+void PeerRank::abort(const std::string &reason) {
+  Lock lock(mutex);
+  bool isFirst = failure.isOk();
+  (void)fail(unavailable("aborted: " + reason));
+  if (isFirst)
+    stopKernels();
+}
+
+} // namespace moert

@@ -1,0 +1,224 @@
+//===- CudaPeerDevice.cpp - memory of GPUs that others map ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../support/Check.h"
+#include "Objects.h"
+#include "moert/PeerDevice.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <unistd.h>
+
+namespace moert {
+
+using namespace cuda;
+
+namespace {
+
+/// The host as long as it runs, whatever container asks; empty where the
+/// kernel does not say.
+std::string readHost() {
+  std::string name;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  return name;
+}
+
+/// Memory of another rank of this process: of a GPU that is kept.
+class PeerBuffer : public Buffer {
+public:
+  PeerBuffer(std::shared_ptr<const Context> owner, const PeerHandle &handle)
+      : owner(std::move(owner)), handle(handle) {}
+  void *data() const override {
+    return reinterpret_cast<void *>(handle.address);
+  }
+  size_t size() const override { return handle.bytes; }
+
+private:
+  const std::shared_ptr<const Context> owner;
+  const PeerHandle handle;
+};
+
+/// Memory of another process, mapped.
+class MappedBuffer : public Owned<Buffer, CUdeviceptr> {
+public:
+  MappedBuffer(std::shared_ptr<const Context> context, size_t bytes)
+      : Owned(std::move(context)), bytes(bytes) {}
+  ~MappedBuffer() override {
+    if (handle)
+      context->finallyWithin(
+          [&] { (void)context->driver().cuIpcCloseMemHandle(handle); });
+  }
+  void *data() const override { return reinterpret_cast<void *>(handle); }
+  size_t size() const override { return bytes; }
+
+private:
+  const size_t bytes;
+};
+
+class CudaPeerDevice : public PeerDevice {
+public:
+  CudaPeerDevice(Device &device, std::shared_ptr<const Context> context,
+                 int ordinal)
+      : device(device), context(std::move(context)), ordinal(ordinal),
+        host(readHost()) {}
+
+  Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override;
+  Result<PeerHandle> share(const Buffer &buffer) override;
+  Result<std::unique_ptr<Buffer>> open(const PeerHandle &handle) override;
+  Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,
+                const LaunchArgs &args) override {
+    return device.launch(stream, kernel, dims, args);
+  }
+
+private:
+  const Driver &driver() const { return context->driver(); }
+  Status checkDriver() const;
+  Result<std::unique_ptr<Buffer>> openInProcess(const PeerHandle &handle);
+  Result<std::unique_ptr<Buffer>> openOfProcess(const PeerHandle &handle);
+  Status checkAccess(CUdevice other, const std::string &name) const;
+
+  Device &device;
+  const std::shared_ptr<const Context> context;
+  const int ordinal;
+  const std::string host;
+};
+
+} // namespace
+
+Status CudaPeerDevice::checkDriver() const {
+  const Driver &d = driver();
+  if (d.cuDeviceGetUuid && d.cuDeviceCanAccessPeer && d.cuCtxEnablePeerAccess &&
+      d.cuIpcGetMemHandle && d.cuIpcOpenMemHandle && d.cuIpcCloseMemHandle)
+    return Status::ok();
+  return unavailable("the driver cannot share memory between ranks; take one "
+                     "of CUDA 11.4 or later, or NCCL");
+}
+
+Result<std::unique_ptr<Buffer>> CudaPeerDevice::allocate(size_t bytes) {
+  MOERT_CHECK(checkDriver());
+  // What the driver maps as a whole: nothing else lies in it.
+  constexpr size_t granule = size_t(2) << 20;
+  size_t rounded = (bytes + granule - 1) / granule * granule;
+  Result<std::unique_ptr<Buffer>> buffer =
+      device.allocate(rounded, /*alignment=*/256);
+  if (!buffer)
+    return buffer;
+  Result<std::unique_ptr<Stream>> stream = device.createStream();
+  if (!stream)
+    return stream.status();
+  MOERT_CHECK(device.fill(**stream, (*buffer)->data(), 0, rounded));
+  MOERT_CHECK(device.synchronize(**stream));
+  return buffer;
+}
+
+Result<PeerHandle> CudaPeerDevice::share(const Buffer &buffer) {
+  PeerHandle handle;
+  memcpy(handle.host.data(), host.data(),
+         std::min(host.size(), handle.host.size() - 1));
+  handle.process = getpid();
+  handle.ordinal = ordinal;
+  handle.address = reinterpret_cast<uintptr_t>(buffer.data());
+  handle.bytes = buffer.size();
+  CUuuid uuid = {};
+  MOERT_CUDA(driver(), cuDeviceGetUuid, (&uuid, context->device()));
+  memcpy(handle.uuid.data(), uuid.bytes, handle.uuid.size());
+  CUipcMemHandle opaque = {};
+  static_assert(sizeof(opaque.reserved) == sizeof(handle.opaque));
+  // Ranks of this process need no handle, so that it may be refused.
+  (void)context->within([&]() -> Status {
+    MOERT_CUDA(driver(), cuIpcGetMemHandle, (&opaque, handle.address));
+    memcpy(handle.opaque.data(), opaque.reserved, handle.opaque.size());
+    return Status::ok();
+  });
+  return handle;
+}
+
+/// Success where kernels of this GPU may write memory of the other one.
+Status CudaPeerDevice::checkAccess(CUdevice other,
+                                   const std::string &name) const {
+  if (other == context->device())
+    return Status::ok();
+  int can = 0;
+  MOERT_CUDA(driver(), cuDeviceCanAccessPeer, (&can, context->device(), other));
+  if (can)
+    return Status::ok();
+  return unavailable(device.name() + " has no peer access to " + name +
+                     "; take GPUs that NVLink connects, or NCCL");
+}
+
+Result<std::unique_ptr<Buffer>>
+CudaPeerDevice::openInProcess(const PeerHandle &handle) {
+  std::string name = "cuda:" + std::to_string(handle.ordinal);
+  std::shared_ptr<const Context> owner = context;
+  if (handle.ordinal != ordinal) {
+    Result<std::shared_ptr<Context>> made =
+        Context::create(context->sharedDriver(), int(handle.ordinal));
+    if (!made)
+      return made.status();
+    owner = *made;
+    MOERT_CHECK(checkAccess(owner->device(), name));
+    MOERT_CHECK(context->within([&]() -> Status {
+      CUresult code = driver().cuCtxEnablePeerAccess(owner->handle(), 0);
+      if (code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        return Status::ok();
+      return driver().check(code, "cuCtxEnablePeerAccess");
+    }));
+  }
+  return std::unique_ptr<Buffer>(
+      std::make_unique<PeerBuffer>(std::move(owner), handle));
+}
+
+Result<std::unique_ptr<Buffer>>
+CudaPeerDevice::openOfProcess(const PeerHandle &handle) {
+  int count = 0;
+  MOERT_CUDA(driver(), cuDeviceGetCount, (&count));
+  for (int i = 0; i < count; ++i) {
+    CUdevice other = 0;
+    CUuuid uuid = {};
+    MOERT_CUDA(driver(), cuDeviceGet, (&other, i));
+    MOERT_CUDA(driver(), cuDeviceGetUuid, (&uuid, other));
+    if (memcmp(uuid.bytes, handle.uuid.data(), handle.uuid.size()) == 0)
+      MOERT_CHECK(checkAccess(other, "cuda:" + std::to_string(i)));
+  }
+  CUipcMemHandle opaque = {};
+  memcpy(opaque.reserved, handle.opaque.data(), handle.opaque.size());
+  auto mapped = std::make_unique<MappedBuffer>(context, handle.bytes);
+  MOERT_CHECK(context->within([&]() -> Status {
+    MOERT_CUDA(driver(), cuIpcOpenMemHandle,
+               (&mapped->handle, opaque, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    return Status::ok();
+  }));
+  return std::unique_ptr<Buffer>(std::move(mapped));
+}
+
+Result<std::unique_ptr<Buffer>> CudaPeerDevice::open(const PeerHandle &handle) {
+  if (handle.bytes == 0)
+    return unavailable("that rank has none to share; look for an error there");
+  std::string other(handle.host.data(),
+                    strnlen(handle.host.data(), handle.host.size()));
+  if (host.empty() || other != host)
+    return unavailable("it is on another host, or in a sandbox that hides on "
+                       "which; take NCCL between hosts");
+  return handle.process == getpid() ? openInProcess(handle)
+                                    : openOfProcess(handle);
+}
+
+Result<std::unique_ptr<PeerDevice>>
+createCudaPeerDevice(Device &device, int ordinal, const std::string &library) {
+  Result<std::shared_ptr<const Driver>> driver = Driver::open(library);
+  if (!driver)
+    return driver.status();
+  Result<std::shared_ptr<Context>> context =
+      Context::create(std::move(*driver), ordinal);
+  if (!context)
+    return context.status();
+  return std::unique_ptr<PeerDevice>(
+      std::make_unique<CudaPeerDevice>(device, std::move(*context), ordinal));
+}
+
+} // namespace moert

@@ -1,0 +1,75 @@
+// The phase that several ranks run, and what is none.
+// RUN: moe-opt %s --split-input-file --verify-diagnostics | moe-opt --split-input-file | FileCheck %s
+
+// CHECK-LABEL: tile.kernel @gather(
+// CHECK: tile.exchange all_gather tokens(%tokens) ins(%{{.*}}, %{{.*}} : memref<?x8xbf16>, memref<1xi32>) outs(%{{.*}}, %{{.*}} : memref<?x8xbf16>, memref<2xi32>) heaps(%{{.*}}, %{{.*}} : memref<?xi64>, memref<?xi64>) {config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4>}
+tile.kernel @gather(%x: memref<?x8xbf16>, %n: memref<1xi32>, %y: memref<?x8xbf16>, %m: memref<2xi32>,
+    %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  tile.exchange all_gather tokens(%tokens) ins(%x, %n : memref<?x8xbf16>, memref<1xi32>)
+      outs(%y, %m : memref<?x8xbf16>, memref<2xi32>) heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+      {config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @one(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{has 1 heaps; give one per rank, 2 to 16}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      heaps(%a : memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @heap(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, %b: memref<4xi64>, %tokens: i64) {
+  // expected-error @+1 {{has a heap of type 'memref<4xi64>'; memref<?xi64> is accepted}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      heaps(%a, %b : memref<?xi64>, memref<4xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @rows(%x: memref<1xi32>, %y: memref<3xi32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{ins[0] is 'memref<1xi32>' and outs[0] is 'memref<3xi32>'; with 2 heaps they may differ in the first dimension alone}}
+  tile.exchange all_gather tokens(%tokens) ins(%x : memref<1xi32>) outs(%y : memref<3xi32>)
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @sum(%x: memref<?x8xi32>, %y: memref<?x8xi32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{ins[0] has elements of type 'i32', which are not summed; f32, bf16 and f16 are}}
+  tile.exchange reduce_scatter tokens(%tokens) ins(%x : memref<?x8xi32>) outs(%y : memref<?x8xi32>)
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @pairs(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{has 2 ins and 1 outs; give one of outs for each of ins, at least one}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x, %x : memref<?x8xf32>, memref<?x8xf32>)
+      outs(%y : memref<?x8xf32>) heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @twice(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{names one memref twice; give each operand one of its own}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      heaps(%a, %a : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @config(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      // expected-error @+1 {{'warps' is no field of sm80.exchange; it has ctas, threads, pieces}}
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>) {config = #tile.sm80_exchange<warps = 2>}
+  tile.return
+}

@@ -1,0 +1,277 @@
+//===- PeerCommunicatorTest.cpp - tests of ranks that share memory --------===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Ranks are threads on the host, whose device launches nothing: what the
+// communicator does around its kernels.
+
+#include "moert/PeerCommunicator.h"
+#include "moert/HostDevice.h"
+#include "moert/LocalGroup.h"
+#include "moert/PeerHeap.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+using namespace moert;
+
+namespace {
+
+class View : public Buffer {
+public:
+  explicit View(const PeerHandle &handle) : handle(handle) {}
+  void *data() const override {
+    return reinterpret_cast<void *>(handle.address);
+  }
+  size_t size() const override { return handle.bytes; }
+
+private:
+  PeerHandle handle;
+};
+
+class NoKernel : public Kernel {
+public:
+  const std::string &name() const override { return text; }
+
+private:
+  std::string text = "exchange";
+};
+
+/// Memory of the host; keeps what it is given to launch.
+class HostPeer : public PeerDevice {
+public:
+  explicit HostPeer(Device &device) : device(device) {}
+
+  Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override {
+    if (refusesMemory)
+      return unavailable("out of memory");
+    auto buffer = device.allocate(bytes, 256);
+    memset((*buffer)->data(), 0, bytes);
+    return buffer;
+  }
+  Result<PeerHandle> share(const Buffer &buffer) override {
+    PeerHandle handle;
+    handle.address = reinterpret_cast<uintptr_t>(buffer.data());
+    handle.bytes = buffer.size();
+    return handle;
+  }
+  Result<std::unique_ptr<Buffer>> open(const PeerHandle &handle) override {
+    if (refusesAccess || handle.bytes == 0)
+      return unavailable("no peer access");
+    return std::unique_ptr<Buffer>(std::make_unique<View>(handle));
+  }
+  Status launch(Stream &, Kernel &, const LaunchDims &given,
+                const LaunchArgs &args) override {
+    dims = given;
+    slots.assign(args.slots, args.slots + args.numSlots);
+    return Status::ok();
+  }
+
+  Device &device;
+  bool refusesAccess = false, refusesMemory = false;
+  LaunchDims dims;
+  std::vector<uint64_t> slots;
+};
+
+struct Rank {
+  int64_t index;
+  Communicator &communicator;
+  HostPeer &peer;
+  Stream &stream;
+
+  int64_t *word(size_t slot, int64_t offset) const {
+    return reinterpret_cast<int64_t *>(peer.slots[slot] +
+                                       static_cast<uint64_t>(offset));
+  }
+};
+
+/// What each rank's `body` answers; `prepare` is called for each before.
+std::vector<Status>
+runRanks(const Mesh &mesh,
+         const std::function<void(int64_t, HostPeer &)> &prepare,
+         const std::function<Status(Rank)> &body) {
+  auto group = *LocalGroup::create(mesh, 20);
+  std::shared_ptr<Device> device = *createHostDevice(1);
+  std::vector<Status> statuses(static_cast<size_t>(mesh.numRanks()));
+  std::vector<std::shared_ptr<Communicator>> bases;
+  for (int64_t i = 0; i < mesh.numRanks(); ++i)
+    bases.push_back(*group->join(i, *device));
+  std::vector<std::thread> threads;
+  for (int64_t i = 0; i < mesh.numRanks(); ++i)
+    threads.emplace_back([&, i] {
+      auto peer = std::make_shared<HostPeer>(*device);
+      prepare(i, *peer);
+      PeerOptions options;
+      options.base = std::move(bases[static_cast<size_t>(i)]);
+      options.device = device;
+      options.peer = peer;
+      options.limitSeconds = 2;
+      auto made = createPeerCommunicator(options);
+      ASSERT_TRUE(made);
+      std::unique_ptr<Stream> stream = *device->createStream();
+      statuses[static_cast<size_t>(i)] = body(Rank{i, **made, *peer, *stream});
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return statuses;
+}
+
+void prepareNothing(int64_t, HostPeer &) {}
+
+NoKernel kernel;
+
+/// A gather of four bytes over dp; nothing is launched.
+Status gather(const Rank &rank, std::vector<uint8_t> &send,
+              std::vector<uint8_t> &receive, bool hasKernel = true) {
+  CollectivePart part{send.data(), receive.data(), DType::U8, 4};
+  Collective collective;
+  collective.parts = &part;
+  collective.numParts = 1;
+  collective.where = "steps[3]";
+  collective.dims.grid = 1;
+  collective.rows = 4;
+  if (hasKernel)
+    collective.kernel = &kernel;
+  return rank.communicator.run(rank.stream, collective);
+}
+
+} // namespace
+
+TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
+  Mesh mesh{3, 2};
+  std::vector<Status> statuses =
+      runRanks(mesh, prepareNothing, [&](Rank rank) -> Status {
+        std::vector<uint8_t> send(4), receive(12);
+        if (Status status = rank.communicator.reserve(MeshAxis::Data, 48);
+            !status)
+          return status;
+        if (Status status = gather(rank, send, receive); !status)
+          return status;
+        EXPECT_EQ(rank.peer.slots.size(), 1U + 1 + 3 + 1);
+        EXPECT_EQ(rank.peer.slots[0], reinterpret_cast<uintptr_t>(send.data()));
+        EXPECT_EQ(rank.peer.slots[1],
+                  reinterpret_cast<uintptr_t>(receive.data()));
+        EXPECT_EQ(rank.peer.slots[5], 4U);
+        for (int64_t distance = 0; distance < 3; ++distance) {
+          auto slot = static_cast<size_t>(2 + distance);
+          EXPECT_EQ(*rank.word(slot, PeerHeap::kIndex),
+                    (mesh.index(MeshAxis::Data, rank.index) + distance) % 3);
+          EXPECT_EQ(*rank.word(slot, PeerHeap::kLimit), 2000000000);
+          EXPECT_EQ(*rank.word(slot, PeerHeap::kPlaceBytes), 256);
+        }
+        return rank.communicator.check();
+      });
+  for (const Status &status : statuses)
+    EXPECT_TRUE(status) << status.message();
+}
+
+TEST(PeerCommunicator, RefusedAccessIsToldToAll) {
+  for (bool ofMemory : {false, true}) {
+    std::vector<Status> statuses = runRanks(
+        {2, 1},
+        [&](int64_t rank, HostPeer &peer) {
+          peer.refusesAccess = rank == 1 && !ofMemory;
+          peer.refusesMemory = rank == 1 && ofMemory;
+        },
+        [](Rank rank) {
+          return rank.communicator.reserve(MeshAxis::Data, 48);
+        });
+    for (const Status &status : statuses) {
+      EXPECT_NE(status.message().find("peer memory (take NCCL, or ranks of one "
+                                      "host with peer access)"),
+                std::string::npos)
+          << status.message();
+      EXPECT_NE(
+          status.message().find(ofMemory ? "out of memory" : "no peer access"),
+          std::string::npos)
+          << status.message();
+    }
+  }
+}
+
+TEST(PeerCommunicator, WhatCannotRunIsNamed) {
+  std::vector<Status> statuses =
+      runRanks({2, 1}, prepareNothing, [](Rank rank) -> Status {
+        std::vector<uint8_t> send(4), receive(8);
+        if (Status status = rank.communicator.reserve(MeshAxis::Data, 16);
+            !status)
+          return status;
+        return gather(rank, send, receive, /*hasKernel=*/false);
+      });
+  for (const Status &status : statuses)
+    EXPECT_NE(status.message().find("the package has no kernel"),
+              std::string::npos)
+        << status.message();
+  statuses = runRanks({17, 1}, prepareNothing, [](Rank rank) {
+    return rank.communicator.reserve(MeshAxis::Data, 16);
+  });
+  for (const Status &status : statuses)
+    EXPECT_NE(status.message().find("is for up to 16 ranks, and dp has 17"),
+              std::string::npos)
+        << status.message();
+}
+
+TEST(PeerCommunicator, FailuresOfKernelsNameRankAndStep) {
+  std::atomic<int> launched{0};
+  std::vector<Status> statuses =
+      runRanks({3, 1}, prepareNothing, [&](Rank rank) -> Status {
+        std::vector<uint8_t> send(4), receive(12);
+        if (Status status = rank.communicator.reserve(MeshAxis::Data, 48);
+            !status)
+          return status;
+        if (Status status = gather(rank, send, receive); !status)
+          return status;
+        // The first failure is that of the base, which all others see.
+        for (++launched; launched < 3;)
+          std::this_thread::yield();
+        // What a kernel leaves that has waited for rank 2 in vain.
+        int64_t reason =
+            rank.index == 0 ? PeerHeap::TimedOut : PeerHeap::Aborted;
+        *rank.word(2, PeerHeap::kAddress) =
+            static_cast<int64_t>(rank.peer.slots[1]);
+        *rank.word(2, PeerHeap::kFailure) =
+            (reason << PeerHeap::kReasonShift) + 2;
+        Status status = rank.communicator.synchronize(rank.stream);
+        // Later calls answer the same.
+        EXPECT_EQ(gather(rank, send, receive).message(), status.message());
+        return status;
+      });
+  EXPECT_NE(statuses[0].message().find(
+                "rank 0: steps[3] (all_gather over dp): rank 2 did not come "
+                "within 2 s"),
+            std::string::npos)
+      << statuses[0].message();
+  EXPECT_NE(statuses[1].message().find("rank 2 has failed, or did not come"),
+            std::string::npos)
+      << statuses[1].message();
+}
+
+TEST(PeerCommunicator, AbortStopsKernelsOfAll) {
+  std::atomic<int> launched{0};
+  std::vector<Status> statuses =
+      runRanks({2, 1}, prepareNothing, [&](Rank rank) -> Status {
+        std::vector<uint8_t> send(4), receive(8);
+        if (Status status = rank.communicator.reserve(MeshAxis::Data, 32);
+            !status)
+          return status;
+        if (Status status = gather(rank, send, receive); !status)
+          return status;
+        for (++launched; launched < 2;)
+          std::this_thread::yield();
+        if (rank.index == 1) {
+          rank.communicator.abort("enough");
+          EXPECT_EQ(*rank.word(2, PeerHeap::kAbort), 2);
+          EXPECT_EQ(*rank.word(3, PeerHeap::kAbort), 2);
+        }
+        return rank.communicator.agree("test", "aborted");
+      });
+  EXPECT_NE(statuses[0].message().find("enough"), std::string::npos)
+      << statuses[0].message();
+  EXPECT_FALSE(statuses[1]);
+}

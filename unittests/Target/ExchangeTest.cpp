@@ -1,0 +1,431 @@
+//===- ExchangeTest.cpp - kernels that several ranks run --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Ranks are kernels side by side in one simulator, whose memory holds a heap
+// for each.
+
+#include "moec/Dialect/Tile/Exchange.h"
+#include "moec/Conversion/Passes.h"
+#include "moec/Ptx/Sim/Simulator.h"
+#include "moec/Target/NVPTX.h"
+#include "moec/Transforms/Passes.h"
+#include "moert/PeerHeap.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <numeric>
+
+using namespace mlir;
+using namespace moec;
+using moert::PeerHeap;
+using moert::Status;
+
+namespace {
+
+/// One part: f32 or i32 rows of so many columns, or one row whatever the
+/// tokens.
+struct PartShape {
+  int64_t columns;
+  bool perToken = true;
+};
+
+struct Compiled {
+  std::string ptx;
+  std::optional<moert::Expr> grid;
+  moert::LaunchDims dims;
+};
+
+std::string makeKernel(llvm::StringRef kind, llvm::StringRef element,
+                       int64_t ranks, llvm::ArrayRef<PartShape> parts) {
+  std::string arguments, ins, inTypes, outs, outTypes, heaps, heapTypes;
+  auto add = [&](std::string &names, std::string &types,
+                 const std::string &name, const std::string &type) {
+    names += (names.empty() ? "" : ", ") + name;
+    types += (types.empty() ? "" : ", ") + type;
+    arguments += name + ": " + type + ", ";
+  };
+  auto type = [&](const PartShape &part, int64_t rows) {
+    return "memref<" + (part.perToken ? "?" : std::to_string(rows)) + "x" +
+           std::to_string(part.columns) + "x" + element.str() + ">";
+  };
+  int64_t toAll = kind == "all_gather" ? ranks : 1;
+  int64_t toOne = kind == "reduce_scatter" ? ranks : 1;
+  for (auto [i, part] : llvm::enumerate(parts))
+    add(ins, inTypes, "%in" + std::to_string(i), type(part, toOne));
+  for (auto [i, part] : llvm::enumerate(parts))
+    add(outs, outTypes, "%out" + std::to_string(i), type(part, toAll));
+  for (int64_t i = 0; i < ranks; ++i)
+    add(heaps, heapTypes, "%heap" + std::to_string(i), "memref<?xi64>");
+  // Several rounds for a few hundred rows.
+  return "tile.kernel @kernel(" + arguments +
+         "%tokens: i64) attributes {form = #tile.kernel_form<resident = "
+         "true>} {\n  tile.exchange " +
+         kind.str() + " tokens(%tokens) ins(" + ins + " : " + inTypes +
+         ") outs(" + outs + " : " + outTypes + ") heaps(" + heaps + " : " +
+         heapTypes +
+         ") {config = #tile.sm80_exchange<ctas = 3, threads = 64, pieces = "
+         "2>}\n  tile.return\n}\n";
+}
+
+/// Kernels are compiled once.
+const Compiled &compile(const std::string &text) {
+  static std::map<std::string, Compiled> known;
+  auto [it, isNew] = known.try_emplace(text);
+  Compiled &made = it->second;
+  if (!isNew)
+    return made;
+  MLIRContext context;
+  context.loadDialect<tile::TileDialect>();
+  context.disableMultithreading();
+  auto module = parseSourceString<ModuleOp>(text, &context);
+  EXPECT_TRUE(module) << text;
+  if (!module)
+    return made;
+  PassManager lower(&context);
+  TileAssignConfigPassOptions options;
+  options.target = "sm_90a";
+  lower.addPass(createTileAssignConfigPass(options));
+  EXPECT_TRUE(succeeded(lower.run(*module)));
+  auto kernel = *module->getOps<tile::KernelOp>().begin();
+  made.grid = kernel.getGrid()->getExpr();
+  made.dims.block = kernel.getBlockAttr().getInt();
+  made.dims.resident = kernel.getResident();
+  PassManager convert(&context);
+  buildTileToNVVMPipeline(convert, "sm_90a");
+  EXPECT_TRUE(succeeded(convert.run(*module)));
+  if (auto ptx = emitPTX(*module, {"sm_90a"}); succeeded(ptx))
+    made.ptx = *ptx;
+  return made;
+}
+
+struct Case {
+  llvm::StringRef kind;
+  int64_t ranks;
+  int64_t tokens;
+  std::vector<PartShape> parts = {{8}, {3}, {1, false}};
+  int64_t exchanges = 4;
+  int64_t limit = int64_t(1) << 40;
+  /// Ranks that do not come to an exchange, as rank * 100 + exchange.
+  std::vector<int64_t> missing = {};
+};
+
+/// Changes the text of a kernel.
+using Mutation = std::string (*)(std::string);
+
+class Rig {
+public:
+  Rig(const Case &what, uint64_t seed, Mutation mutation = nullptr)
+      : what(what),
+        compiled(compile(makeKernel(what.kind,
+                                    what.kind == "all_gather" ? "i32" : "f32",
+                                    what.ranks, what.parts))),
+        text(mutation ? mutation(compiled.ptx) : compiled.ptx),
+        simulator(makeOptions(seed)) {
+    for (int64_t rank = 0; rank < what.ranks; ++rank)
+      makeHeap(rank);
+  }
+
+  Status run();
+  /// Whether all ranks have what they should.
+  bool isRight() const;
+  int64_t readWord(int64_t rank, int64_t offset) const {
+    int64_t word = 0;
+    EXPECT_TRUE(simulator.read(&word, heaps[rank] + offset, sizeof(word)));
+    return word;
+  }
+
+private:
+  static ptx::SimulatorOptions makeOptions(uint64_t seed) {
+    ptx::SimulatorOptions options;
+    options.seed = seed;
+    options.maxWarpInstructions = 20000000;
+    return options;
+  }
+
+  /// Elements of a part that one rank sends, or gets of what is summed.
+  int64_t count(const PartShape &part) const {
+    return part.columns * (part.perToken ? what.tokens : 1);
+  }
+  int64_t sent(const PartShape &part) const {
+    return count(part) * (what.kind == "reduce_scatter" ? what.ranks : 1);
+  }
+  int64_t received(const PartShape &part) const {
+    return count(part) * (what.kind == "all_gather" ? what.ranks : 1);
+  }
+  static int32_t value(int64_t rank, int64_t exchange, size_t part, int64_t i) {
+    return int32_t((i * 7 + rank * 13 + exchange * 29 + int64_t(part) * 5) %
+                   997);
+  }
+  int32_t expected(int64_t rank, int64_t exchange, size_t part,
+                   int64_t i) const {
+    int64_t own = count(what.parts[part]);
+    if (what.kind == "all_gather")
+      return value(i / own, exchange, part, i % own);
+    int64_t offset = what.kind == "reduce_scatter" ? rank * own : 0;
+    int32_t sum = 0;
+    for (int64_t other = 0; other < what.ranks; ++other)
+      sum += value(other, exchange, part, offset + i);
+    return sum;
+  }
+  uint64_t allocate(int64_t bytes, const std::string &name) {
+    auto address =
+        simulator.allocate(size_t(std::max<int64_t>(bytes, 16)), 256, name);
+    EXPECT_TRUE(address);
+    return *address;
+  }
+  void makeHeap(int64_t rank);
+
+  const Case what;
+  const Compiled &compiled;
+  const std::string text;
+  ptx::Simulator simulator;
+  std::vector<uint64_t> heaps;
+  /// Per rank, exchange and part.
+  std::map<std::tuple<int64_t, int64_t, size_t>, uint64_t> outs;
+};
+
+void Rig::makeHeap(int64_t rank) {
+  int64_t place = 0;
+  for (const PartShape &part : what.parts)
+    place += PeerHeap::partBytes(what.ranks, count(part) * 4);
+  place = (place + 255) / 256 * 256;
+  std::vector<char> bytes(static_cast<size_t>(PeerHeap::kPlaces));
+  auto set = [&](int64_t offset, int64_t value) {
+    std::memcpy(&bytes[size_t(offset)], &value, sizeof(value));
+  };
+  set(PeerHeap::kIndex, rank);
+  set(PeerHeap::kLimit, what.limit);
+  set(PeerHeap::kPlaceBytes, place);
+  heaps.push_back(
+      allocate(PeerHeap::kPlaces + 2 * place, "heap " + std::to_string(rank)));
+  EXPECT_TRUE(simulator.write(heaps.back(), bytes.data(), bytes.size()));
+}
+
+Status Rig::run() {
+  auto loaded = simulator.load(text, "kernel.ptx");
+  if (!loaded)
+    return loaded.status();
+  moert::LaunchDims dims = compiled.dims;
+  dims.grid = *compiled.grid->evaluate(what.tokens);
+  struct Launch {
+    int64_t rank, exchange;
+    std::vector<uint8_t> params;
+  };
+  std::vector<Launch> launches;
+  for (int64_t rank = 0; rank < what.ranks; ++rank)
+    for (int64_t exchange = 0; exchange < what.exchanges; ++exchange) {
+      std::vector<uint64_t> slots;
+      for (auto [part, shape] : llvm::enumerate(what.parts)) {
+        std::vector<int32_t> values(size_t(sent(shape)));
+        for (size_t i = 0; i < values.size(); ++i) {
+          int32_t number = value(rank, exchange, part, int64_t(i));
+          auto real = float(number);
+          std::memcpy(&values[i],
+                      what.kind == "all_gather" ? static_cast<void *>(&number)
+                                                : &real,
+                      sizeof(number));
+        }
+        slots.push_back(allocate(int64_t(values.size()) * 4, "in"));
+        EXPECT_TRUE(
+            simulator.write(slots.back(), values.data(), values.size() * 4));
+      }
+      for (auto [part, shape] : llvm::enumerate(what.parts)) {
+        slots.push_back(allocate(received(shape) * 4, "out"));
+        outs[{rank, exchange, part}] = slots.back();
+      }
+      for (int64_t distance = 0; distance < what.ranks; ++distance)
+        slots.push_back(heaps[size_t((rank + distance) % what.ranks)]);
+      slots.push_back(uint64_t(what.tokens));
+      if (llvm::is_contained(what.missing, rank * 100 + exchange))
+        break;
+      auto params = ptx::packParams(*(*loaded)->find("kernel"), slots);
+      if (!params)
+        return params.status();
+      launches.push_back({rank, exchange, *params});
+    }
+  std::map<int64_t, ptx::WorkId> last;
+  for (const Launch &launch : launches) {
+    std::vector<ptx::WorkId> after;
+    if (launch.exchange > 0)
+      after.push_back(last[launch.rank]);
+    auto work =
+        simulator.submit(**loaded, "kernel", dims, launch.params, after);
+    if (!work)
+      return work.status();
+    last[launch.rank] = *work;
+  }
+  return simulator.run();
+}
+
+bool Rig::isRight() const {
+  for (const auto &[where, address] : outs) {
+    auto [rank, exchange, part] = where;
+    std::vector<int32_t> values(size_t(received(what.parts[part])));
+    if (!simulator.read(values.data(), address, values.size() * 4))
+      return false;
+    for (size_t i = 0; i < values.size(); ++i) {
+      int32_t wanted = expected(rank, exchange, part, int64_t(i));
+      if (what.kind != "all_gather") {
+        float real = 0;
+        std::memcpy(&real, &values[i], sizeof(real));
+        if (real != float(wanted))
+          return false;
+      } else if (values[i] != wanted) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+const Case kCases[] = {
+    {"all_gather", 2, 1},      {"all_gather", 2, 200},
+    {"all_gather", 4, 37},     {"all_gather", 8, 16},
+    {"reduce_scatter", 2, 1},  {"reduce_scatter", 2, 200},
+    {"reduce_scatter", 4, 37}, {"reduce_scatter", 8, 16},
+    {"all_reduce", 2, 200},    {"all_reduce", 4, 37},
+    {"all_gather", 16, 3},
+};
+
+std::string describe(const Case &what, uint64_t seed) {
+  return what.kind.str() + " of " + std::to_string(what.ranks) + " ranks, " +
+         std::to_string(what.tokens) + " tokens, seed " + std::to_string(seed);
+}
+
+} // namespace
+
+TEST(Exchange, AllRanksGetWhatTheyShould) {
+  for (const Case &what : kCases)
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      Rig rig(what, seed);
+      Status status = rig.run();
+      ASSERT_TRUE(status) << describe(what, seed) << ": " << status.message();
+      EXPECT_TRUE(rig.isRight()) << describe(what, seed);
+      for (int64_t rank = 0; rank < what.ranks; ++rank) {
+        EXPECT_EQ(rig.readWord(rank, PeerHeap::kEpochs), what.exchanges);
+        EXPECT_EQ(rig.readWord(rank, PeerHeap::kEpochs +
+                                         8 * (PeerHeap::kMaxCtas - 1)),
+                  what.exchanges);
+        EXPECT_EQ(rig.readWord(rank, PeerHeap::kFailure), 0);
+      }
+    }
+}
+
+TEST(Exchange, SomeoneWhoDoesNotComeIsNamed) {
+  for (int64_t exchange : {0, 2}) {
+    Case what = {"all_gather", 3, 37};
+    what.limit = 3000;
+    what.missing = {100 + exchange};
+    Rig rig(what, 1);
+    Status status = rig.run();
+    ASSERT_TRUE(status) << status.message();
+    int64_t mask = (int64_t(1) << PeerHeap::kReasonShift) - 1;
+    for (int64_t rank : {0, 2}) {
+      int64_t failure = rig.readWord(rank, PeerHeap::kFailure);
+      EXPECT_NE(failure >> PeerHeap::kReasonShift, PeerHeap::None);
+      EXPECT_EQ(failure & mask, 1);
+    }
+    // Whoever comes later does not wait.
+    EXPECT_EQ(rig.readWord(1, PeerHeap::kAbort), 2);
+  }
+}
+
+namespace {
+
+std::string replaceAll(std::string text, llvm::StringRef from,
+                       llvm::StringRef to) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(from.str(), at)) != std::string::npos;
+       at += to.size()) {
+    text.replace(at, from.size(), to.str());
+    ++count;
+  }
+  EXPECT_GT(count, 0U) << from.str();
+  return text;
+}
+
+std::string dropRelease(std::string text) {
+  return replaceAll(std::move(text), "st.release.sys", "st.relaxed.sys");
+}
+
+std::string dropAcquire(std::string text) {
+  return replaceAll(std::move(text), "ld.acquire.sys", "ld.relaxed.sys");
+}
+
+/// The flag is found to be that of the next exchange.
+std::string awaitFormerExchange(std::string text) {
+  size_t load = text.find("ld.acquire.sys");
+  size_t end = text.find('\n', load);
+  size_t name = text.find("%rd", load);
+  std::string word = text.substr(name, text.find(',', name) - name);
+  return text.insert(
+      end + 1, "\tadd.s64 " + word + ", " + word + ", " +
+                   std::to_string(int64_t(1) << PeerHeap::kRoundBits) + ";\n");
+}
+
+/// Threads set flags before all others have pushed.
+std::string dropBarrierBeforeFlag(std::string text) {
+  size_t flag = text.find("st.release.sys");
+  size_t barrier = text.rfind("bar.sync", flag);
+  if (barrier == std::string::npos)
+    barrier = text.rfind("barrier.sync", flag);
+  EXPECT_NE(barrier, std::string::npos);
+  return text.erase(barrier, text.find('\n', barrier) - barrier);
+}
+
+/// Lanes take what has come before another one has found the flag.
+std::string dropBarrierBehindFlag(std::string text) {
+  size_t barrier = text.find("bar.warp.sync", text.find("ld.acquire.sys"));
+  EXPECT_NE(barrier, std::string::npos);
+  return text.erase(barrier, text.find('\n', barrier) - barrier);
+}
+
+/// All exchanges take the same place.
+std::string useOnePlace(std::string text) {
+  // What the parity of the epoch comes from.
+  size_t load = text.find("ld.global.b64");
+  size_t parity = std::string::npos;
+  for (size_t at = load; (at = text.find("and.b64", at)) != std::string::npos;
+       ++at)
+    if (size_t end = text.find(';', at); text.compare(end - 3, 3, ", 1") == 0) {
+      parity = end - 1;
+      break;
+    }
+  EXPECT_NE(parity, std::string::npos);
+  return parity == std::string::npos ? text : text.replace(parity, 1, "0");
+}
+
+} // namespace
+
+TEST(Exchange, MistakesAreNoticed) {
+  const std::pair<const char *, Mutation> mutations[] = {
+      {"no release", dropRelease},
+      {"no acquire", dropAcquire},
+      {"waits for the exchange before", awaitFormerExchange},
+      {"no barrier before the flag", dropBarrierBeforeFlag},
+      {"no barrier behind the flag", dropBarrierBehindFlag},
+      {"one place for all exchanges", useOnePlace},
+  };
+  constexpr uint64_t seeds = 8;
+  for (const Case &what :
+       {Case{"all_gather", 2, 200}, Case{"all_reduce", 4, 37}})
+    for (auto [name, mutation] : mutations) {
+      uint64_t noticed = 0;
+      for (uint64_t seed = 0; seed < seeds; ++seed) {
+        Rig rig(what, seed, mutation);
+        noticed += !rig.run() || !rig.isRight();
+      }
+      EXPECT_GT(noticed, 0U) << name << ", " << what.kind.str();
+      RecordProperty((what.kind + ": " + name).str(), int(noticed));
+      llvm::outs() << what.kind << ", " << name << ": noticed with " << noticed
+                   << " of " << seeds << " seeds\n";
+    }
+}
