@@ -253,6 +253,9 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     | `fragments`, f4E2M1FN | f8E8M0FNU, groups of 32; f8E4M3FN, groups of 16, with `global_scale` | 126 | 2^2, exclusive |
     | `fragments`, i4, perhaps with zero points | bf16 or f16, groups of 32 or multiples of 64; f32, bf16 or f16 of `channel`, whose groups have 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
     | `fragments_f16`, i4, likewise | likewise | 24, and 20 in every second 8 rows | 2^-8, exclusive |
+    | `fragments`, i8, perhaps with zero points | as of i4, and of `tensor` and `block`; without zero points f32 too | 133 | 2^-5, exclusive |
+    | `fragments`, f8E4M3FN | as of i8; f8E8M0FNU, groups of 32 | 120 | 2^8, exclusive |
+    | `fragments_f16`, i8, f8E4M3FN | as of i4, and of `tensor` and `block` | 24; 8 | 2^-8; 2^6, exclusive |
 
     A group's scale s is kept as s * 2^(e - r), with r as small as the largest of the row allows, groups of zeros not
     counted: 0 at least, but where scales are kept as f16, which has few exponents (`fragments_f16`, and i4 with scales of
@@ -261,12 +264,14 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     NaN; a bf16 below 2^-126 counts as 0. The codes of a group of f8E4M3FN scale 0 become 0, of a negative one their
     signs change.
 
+    A code of f8E4M3FN that is no number makes its row's number NaN.
+
     With E matrices of N rows and K contracted elements (without E for a single one), N and K multiples of 64, G elements
     per scale, and B bytes per row (docs/decoded-products.md):
 
     | operand, result | type |
     |---|---|
-    | `weight`, `packed` | `E x N x K/2 x i8` |
+    | `weight`, `packed` | `E x N x K/2 x i8` of 4 bits, `E x N x K` of 8 |
     | `scale` | `E x N x K/G`, or `E x N x 1` of `channel` |
     | `zero_point` | the same, i8, where `quant` has zero points |
     | `global_scale` | `E x 2 x f32` where gate and up rows are halves, else `E x 1 x f32`, where `quant` has a second scale |
