@@ -64,7 +64,7 @@ add_library(moec_sanitize INTERFACE)
 if(MOEC_SANITIZE)
   # A check of what is called reads the word in front of a function, which compiled kernels lack.
   target_compile_options(moec_sanitize INTERFACE -fsanitize=${MOEC_SANITIZE}
-    -fno-sanitize=function -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+    -fno-sanitize=function -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(moec_sanitize INTERFACE -fsanitize=${MOEC_SANITIZE})
 endif()
 if(MOEC_FUZZ)
