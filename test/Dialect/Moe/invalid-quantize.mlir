@@ -192,7 +192,7 @@ func.func @scale_by_token(%x: tensor<?x200xbf16>) {
 // -----
 
 func.func @positions_and_tokens(%x: tensor<?x200xbf16>, %offsets: tensor<5xi32>, %n: tensor<1xi32>) {
-  // expected-error@+1 {{takes 'num_valid_tokens' without 'offsets' only; offsets count valid rows already}}
+  // expected-error@+1 {{takes 'num_valid_tokens' and 'is_padding' without 'offsets' only; offsets count valid rows already}}
   %s = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %x
       offsets(%offsets : tensor<5xi32>) num_valid_tokens(%n : tensor<1xi32>) {top_k = 2 : i64} : tensor<?x200xbf16> -> tensor<1xf32>
   return
