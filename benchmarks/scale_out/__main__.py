@@ -11,7 +11,7 @@ bundle, of which it is a part (or MOEC_BIN_DIR of a build). Parts:
                   results have to have the bits of the first with their inputs
     drills        a rank is killed, stopped, leaves a call out or has another package
     exchange      dispatch and combine of DeepSeek-V3 rows, beside NCCL with as many bytes, on 2, 4, ... GPUs
-    layers        dsv3 and qwen3_235b: together, kernels alone, exchange alone, and one GPU
+    layers        dsv3, qwen3_235b and kimi_k2: together, kernels alone, exchange alone, and one GPU
 
 Rows go by NCCL and, in the first and the third part, by kernels of the layer through the memory of other GPUs
 (peer), unless --exchange names one. Each part has a limit of time, and one that fails leaves the others.

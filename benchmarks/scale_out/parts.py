@@ -37,6 +37,12 @@ LAYERS = {
         "name": "qwen3_235b", "hidden_size": 4096, "num_experts": 128, "top_k": 8, "intermediate_size": 1536,
         "routing": {"score": "softmax", "renormalize": True},
     },
+    "kimi_k2": SPEC | {
+        "name": "kimi_k2", "hidden_size": 7168, "num_experts": 384, "top_k": 8, "intermediate_size": 2048,
+        "quantization": "fp8_block128",
+        "routing": {"score": "sigmoid", "selection_bias": True, "renormalize": True, "renormalize_epsilon": 1e-20,
+                    "scale": 2.827},
+    },
 }
 #: Rows of DeepSeek-V3, which are what is exchanged; experts so thin that little else is to be made and kept.
 EXCHANGE = LAYERS["dsv3"] | {"name": "dsv3_rows", "intermediate_size": 128}

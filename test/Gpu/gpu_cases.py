@@ -469,9 +469,16 @@ def models(folder: pathlib.Path):
                    "permutation": tokens in (33, 1024), "timed": 50}
 
 
+#: Fields with operands or outputs of their own, which the suite's program does not bind: test/Numeric has them on the
+#: simulator.
+UNBOUND = {"padding_mask", "record_ids", "record_load", "replicas"}
+
+
 def everything():
     yield from spreads("small", 45, 32, 24, 6, 2, repeats=3)
     for numeric in NUMERIC:
+        if not UNBOUND.isdisjoint(numeric.model):
+            continue
         yield {"name": f"numeric/{numeric.name}", "spec": numeric.model, "tokens": numeric.tokens,
                "seed": numeric.seed, "hard": numeric.hard or "", "repeats": 1}
     yield from published()
