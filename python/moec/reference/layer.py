@@ -169,8 +169,10 @@ def decide(spec: LayerSpec, tensors: Mapping) -> Decision:
         routing = Routing(spec, logits, small, input_ids)
         ids = routing.ids.copy()
         weights = routing.weights(np.arange(tokens), ids)
-    valid = (ids >= 0) & (ids < spec.num_routes)
-    valid &= present_rows(spec, tensors, tokens)[:, None]
+    present = present_rows(spec, tensors, tokens)
+    if spec.padding_mask:
+        ids[~present] = -1
+    valid = (ids >= 0) & (ids < spec.num_routes) & present[:, None]
     replicas = None
     if spec.replicas is not None:
         replicas = Replicas(
