@@ -264,9 +264,10 @@ def run(spec, tensors):
                     logits = [a + b for a, b in zip(logits, tensors["gate.bias"])]
             ids, weights = route_row(spec, logits, tensors, t)
             weights = [to_f32(w) for w in weights]
-        all_ids.append(list(ids))
+        is_left_out = t >= limit or mask[t] != 0
+        all_ids.append([-1] * len(ids) if is_left_out and "is_padding" in tensors else list(ids))
         all_weights.append(list(weights))
-        if t >= limit or mask[t] != 0:
+        if is_left_out:
             out.append([0.0] * len(h))
             continue
         x = rounded(dot(tensors["latent.down"], h)) if "latent.down" in tensors else h
