@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("vllm", reason="vLLM is not installed (pip install vllm==0.33.0)")
+pytest.importorskip("vllm", reason="vLLM is not installed, whose wheel asks for another PyTorch than the lane of frameworks has: "
+                    "pip install vllm==0.33.0 in an environment of its own")
 
 import fake_vllm as fake  # noqa: E402
 import fake_vllm_quantized as fakes  # noqa: E402

@@ -141,6 +141,16 @@ Status gather(const Rank &rank, std::vector<uint8_t> &send,
   return rank.communicator.run(rank.stream, collective);
 }
 
+/// The same, with room for it made first.
+Status reserveAndGather(const Rank &rank, std::vector<uint8_t> &send,
+                        std::vector<uint8_t> &receive, bool hasKernel = true) {
+  auto ranks = static_cast<int64_t>(receive.size() / send.size());
+  Status reserved = rank.communicator.reserve(
+      MeshAxis::Data,
+      PeerHeap::partBytes(ranks, static_cast<int64_t>(send.size())));
+  return reserved ? gather(rank, send, receive, hasKernel) : reserved;
+}
+
 } // namespace
 
 TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
@@ -148,10 +158,7 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
   std::vector<Status> statuses =
       runRanks(mesh, prepareNothing, [&](Rank rank) -> Status {
         std::vector<uint8_t> send(4), receive(12);
-        if (Status status = rank.communicator.reserve(MeshAxis::Data, 48);
-            !status)
-          return status;
-        if (Status status = gather(rank, send, receive); !status)
+        if (Status status = reserveAndGather(rank, send, receive); !status)
           return status;
         EXPECT_EQ(rank.peer.slots.size(), 1U + 1 + 3 + 1);
         EXPECT_EQ(rank.peer.slots[0], reinterpret_cast<uintptr_t>(send.data()));
@@ -199,10 +206,7 @@ TEST(PeerCommunicator, WhatCannotRunIsNamed) {
   std::vector<Status> statuses =
       runRanks({2, 1}, prepareNothing, [](Rank rank) -> Status {
         std::vector<uint8_t> send(4), receive(8);
-        if (Status status = rank.communicator.reserve(MeshAxis::Data, 16);
-            !status)
-          return status;
-        return gather(rank, send, receive, /*hasKernel=*/false);
+        return reserveAndGather(rank, send, receive, /*hasKernel=*/false);
       });
   for (const Status &status : statuses)
     EXPECT_NE(status.message().find("the package has no kernel"),
@@ -222,10 +226,7 @@ TEST(PeerCommunicator, FailuresOfKernelsNameRankAndStep) {
   std::vector<Status> statuses =
       runRanks({3, 1}, prepareNothing, [&](Rank rank) -> Status {
         std::vector<uint8_t> send(4), receive(12);
-        if (Status status = rank.communicator.reserve(MeshAxis::Data, 48);
-            !status)
-          return status;
-        if (Status status = gather(rank, send, receive); !status)
+        if (Status status = reserveAndGather(rank, send, receive); !status)
           return status;
         // The first failure is that of the base, which all others see.
         for (++launched; launched < 3;)
@@ -257,10 +258,7 @@ TEST(PeerCommunicator, AbortStopsKernelsOfAll) {
   std::vector<Status> statuses =
       runRanks({2, 1}, prepareNothing, [&](Rank rank) -> Status {
         std::vector<uint8_t> send(4), receive(8);
-        if (Status status = rank.communicator.reserve(MeshAxis::Data, 32);
-            !status)
-          return status;
-        if (Status status = gather(rank, send, receive); !status)
+        if (Status status = reserveAndGather(rank, send, receive); !status)
           return status;
         for (++launched; launched < 2;)
           std::this_thread::yield();

@@ -20,22 +20,7 @@ from vllm.model_executor.layers.fused_moe.topk_weight_and_reduce import (
     TopKWeightAndReduceDelegate,
     TopKWeightAndReduceNoOP,
 )
-from vllm.model_executor.layers.quantization.utils.quant_utils import (
-    QuantKey,
-    kFp8Dynamic128Sym,
-    kFp8DynamicTensorSym,
-    kFp8DynamicTokenSym,
-    kFp8Static128BlockSym,
-    kFp8StaticChannelSym,
-    kFp8StaticTensorSym,
-    kInt4Static,
-    kInt4StaticAsym,
-    kInt8DynamicTokenSym,
-    kInt8Static,
-    kInt8StaticChannelSym,
-    kMxfp4Static,
-    kNvfp4Static,
-)
+from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 from vllm.platforms import current_platform
 
 from .. import InvalidArgument
@@ -45,18 +30,18 @@ from ..layer_pool import DTYPES
 _logger = logging.getLogger("moec.vllm")
 _SCHEMES = (
     (None, None),
-    (kFp8Static128BlockSym, kFp8Dynamic128Sym),
-    (kFp8StaticChannelSym, kFp8DynamicTokenSym),
-    (kFp8StaticTensorSym, kFp8DynamicTokenSym),
-    (kFp8StaticTensorSym, kFp8StaticTensorSym),
-    (kFp8StaticTensorSym, kFp8DynamicTensorSym),
-    (kInt8StaticChannelSym, kInt8DynamicTokenSym),
-    (kInt8StaticChannelSym, None),
-    (kInt8Static, None),
-    (kInt4Static, None),
-    (kInt4StaticAsym, None),
-    (kMxfp4Static, None),
-    (kNvfp4Static, None),
+    (keys.kFp8Static128BlockSym, keys.kFp8Dynamic128Sym),
+    (keys.kFp8StaticChannelSym, keys.kFp8DynamicTokenSym),
+    (keys.kFp8StaticTensorSym, keys.kFp8DynamicTokenSym),
+    (keys.kFp8StaticTensorSym, keys.kFp8StaticTensorSym),
+    (keys.kFp8StaticTensorSym, keys.kFp8DynamicTensorSym),
+    (keys.kInt8StaticChannelSym, keys.kInt8DynamicTokenSym),
+    (keys.kInt8StaticChannelSym, None),
+    (keys.kInt8Static, None),
+    (keys.kInt4Static, None),
+    (keys.kInt4StaticAsym, None),
+    (keys.kMxfp4Static, None),
+    (keys.kNvfp4Static, None),
 )
 #: What vLLM's kernel of SWIGLUOAI has, whatever a model's config says.
 _SWIGLUOAI_LIMIT = 7.0
@@ -99,8 +84,8 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
     def is_supported_config(
         cls: type[mk.FusedMoEExperts],
         moe_config: FusedMoEConfig,
-        weight_key: Optional[QuantKey],
-        activation_key: Optional[QuantKey],
+        weight_key: Optional[keys.QuantKey],
+        activation_key: Optional[keys.QuantKey],
         activation_format: mk.FusedMoEActivationFormat,
     ) -> tuple[bool, Optional[str]]:
         found = mk.FusedMoEExperts.is_supported_config(
@@ -140,7 +125,7 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
 
     @staticmethod
     def _supports_quant_scheme(
-        weight_key: Optional[QuantKey], activation_key: Optional[QuantKey]
+        weight_key: Optional[keys.QuantKey], activation_key: Optional[keys.QuantKey]
     ) -> bool:
         return (weight_key, activation_key) in _SCHEMES
 
@@ -279,7 +264,7 @@ class MoecBatchedExperts(_MoecExperts):
 
     @staticmethod
     def _supports_quant_scheme(
-        weight_key: Optional[QuantKey], activation_key: Optional[QuantKey]
+        weight_key: Optional[keys.QuantKey], activation_key: Optional[keys.QuantKey]
     ) -> bool:
         # Dispatch of this format quantizes what it sends, whatever experts expect.
         return weight_key is None and activation_key is None
@@ -314,7 +299,7 @@ class MoecBatchedExperts(_MoecExperts):
 
 
 def choose(
-    moe: FusedMoEConfig, weight_key: Optional[QuantKey], activation_key: Optional[QuantKey]
+    moe: FusedMoEConfig, weight_key: Optional[keys.QuantKey], activation_key: Optional[keys.QuantKey]
 ) -> tuple[Optional[type[_MoecExperts]], Optional[str]]:
     """The experts for a layer, or None and why not."""
     if moe.moe_backend != "auto":

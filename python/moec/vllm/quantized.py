@@ -35,29 +35,14 @@ from vllm.model_executor.layers.quantization.modelopt import ModelOptFp8MoEMetho
 from vllm.model_executor.layers.quantization.moe_wna16 import MoeWNA16Method
 from vllm.model_executor.layers.quantization.mxfp4 import GptOssMxfp4MoEMethod, Mxfp4MoEMethod
 from vllm.model_executor.layers.quantization.online.int8 import Int8OnlineMoEMethod
-from vllm.model_executor.layers.quantization.utils.quant_utils import (
-    QuantKey,
-    kFp8Dynamic128Sym,
-    kFp8DynamicTensorSym,
-    kFp8DynamicTokenSym,
-    kFp8Static128BlockSym,
-    kFp8StaticChannelSym,
-    kFp8StaticTensorSym,
-    kInt4Static,
-    kInt4StaticAsym,
-    kInt8DynamicTokenSym,
-    kInt8Static,
-    kInt8StaticChannelSym,
-    kMxfp4Static,
-    kNvfp4Static,
-)
+from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 from vllm.model_executor.utils import replace_parameter
 
 from .. import InvalidArgument
 from ..functions import packing
 from .experts import choose, tell
 
-Keys = tuple[QuantKey, Optional[QuantKey]]
+Keys = tuple[keys.QuantKey, Optional[keys.QuantKey]]
 
 
 class _Handover:
@@ -87,7 +72,7 @@ class _AsTriton(_Handover):
 def _check_block(block: Any) -> Keys:
     if list(block) != [128, 128]:
         raise InvalidArgument(f"weights in blocks of {list(block)}")
-    return kFp8Static128BlockSym, kFp8Dynamic128Sym
+    return keys.kFp8Static128BlockSym, keys.kFp8Dynamic128Sym
 
 
 class MoecFp8MoEMethod(_AsTriton, Fp8MoEMethod):
@@ -97,9 +82,9 @@ class MoecFp8MoEMethod(_AsTriton, Fp8MoEMethod):
         if self.block_quant:
             return _check_block(self.moe_block_shape)
         if self.quant_config.activation_scheme == "static":
-            return kFp8StaticTensorSym, kFp8StaticTensorSym
-        dynamic = kFp8DynamicTokenSym if self.per_act_token_quant else kFp8DynamicTensorSym
-        return kFp8StaticTensorSym, dynamic
+            return keys.kFp8StaticTensorSym, keys.kFp8StaticTensorSym
+        dynamic = keys.kFp8DynamicTokenSym if self.per_act_token_quant else keys.kFp8DynamicTensorSym
+        return keys.kFp8StaticTensorSym, dynamic
 
 
 class MoecCompressedTensorsW8A8Fp8MoEMethod(
@@ -111,15 +96,17 @@ class MoecCompressedTensorsW8A8Fp8MoEMethod(
         if self.block_quant:
             return _check_block(self.weight_block_size)
         if self.weight_quant.strategy == "channel":
-            return kFp8StaticChannelSym, kFp8DynamicTokenSym
-        return kFp8StaticTensorSym, kFp8StaticTensorSym if self.static_input_scales else kFp8DynamicTensorSym
+            return keys.kFp8StaticChannelSym, keys.kFp8DynamicTokenSym
+        if self.static_input_scales:
+            return keys.kFp8StaticTensorSym, keys.kFp8StaticTensorSym
+        return keys.kFp8StaticTensorSym, keys.kFp8DynamicTensorSym
 
 
 class MoecModelOptFp8MoEMethod(_AsTriton, ModelOptFp8MoEMethod):
     kind, backend = "ModelOpt fp8", ("fp8_backend", Fp8MoeBackend.TRITON)
 
     def find_keys(self) -> Keys:
-        return kFp8StaticTensorSym, kFp8StaticTensorSym
+        return keys.kFp8StaticTensorSym, keys.kFp8StaticTensorSym
 
 
 class MoecCompressedTensorsW8A8Int8MoEMethod(
@@ -128,14 +115,14 @@ class MoecCompressedTensorsW8A8Int8MoEMethod(
     kind, backend = "compressed-tensors int8", ("int8_backend", Int8MoeBackend.TRITON)
 
     def find_keys(self) -> Keys:
-        return kInt8StaticChannelSym, kInt8DynamicTokenSym
+        return keys.kInt8StaticChannelSym, keys.kInt8DynamicTokenSym
 
 
 class MoecInt8OnlineMoEMethod(_AsTriton, Int8OnlineMoEMethod):
     kind, backend = "int8 weights", ("int8_backend", Int8MoeBackend.TRITON)
 
     def find_keys(self) -> Keys:
-        return kInt8StaticChannelSym, None
+        return keys.kInt8StaticChannelSym, None
 
 
 class _AsLoaded(_Handover):
@@ -201,7 +188,7 @@ class _Mxfp4(_AsLoaded):
     def find_keys(self) -> Keys:
         if getattr(self, "activation_key", None) is not None:
             raise InvalidArgument(f"activations of {self.activation_key}")
-        return kMxfp4Static, None
+        return keys.kMxfp4Static, None
 
     def take(self) -> None:
         # Sizes are rounded up as for Triton's kernels: I to a multiple of 64, and zeros beyond add nothing.
@@ -225,7 +212,7 @@ class MoecCompressedTensorsW4A4Mxfp4MoEMethod(
     def find_keys(self) -> Keys:
         if self.use_cutlass_mxfp4 or self.mxfp4_backend is not Mxfp4MoeBackend.MARLIN:
             raise InvalidArgument("activations of 4 bits")
-        return kMxfp4Static, None
+        return keys.kMxfp4Static, None
 
 
 class _NvFp4(_AsLoaded):
@@ -238,7 +225,7 @@ class _NvFp4(_AsLoaded):
             raise InvalidArgument("activations of 4 bits")
         if self.moe.activation.value == "swigluoai":
             raise InvalidArgument("interleaved gate and up rows, which have a global scale each")
-        return kNvfp4Static, None
+        return keys.kNvfp4Static, None
 
 
 class MoecModelOptNvFp4FusedMoE(_NvFp4, ModelOptNvFp4FusedMoE):
@@ -271,7 +258,9 @@ class _Integers(_AsLoaded):
     def find_keys(self) -> Keys:
         if self.bits not in (4, 8):
             raise InvalidArgument(f"weights of {self.bits} bits")
-        return kInt8Static if self.bits == 8 else kInt4StaticAsym if self.has_zero_points else kInt4Static, None
+        if self.bits == 8:
+            return keys.kInt8Static, None
+        return keys.kInt4StaticAsym if self.has_zero_points else keys.kInt4Static, None
 
     @property
     def weight_dtype(self) -> Any:

@@ -31,7 +31,8 @@ struct PeerOptions {
 /// collectives are kernels of the package (tile.exchange), through a heap per
 /// rank and axis (PeerHeap.h), which reserve() makes; it fails, on all ranks
 /// with the same error, where one cannot reach another's memory. Calls can be
-/// captured.
+/// captured. Those of one axis are to run one behind the other, in the same
+/// order on all ranks: who gives them different streams orders these.
 ///
 /// A rank that does not come ends the kernels of all others within the limit;
 /// synchronize() and check() name it. After that, and where ranks are destroyed

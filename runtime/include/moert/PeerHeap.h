@@ -44,7 +44,8 @@ struct PeerHeap {
   static constexpr int64_t kAddress = 136;
   /// Per CTA: exchanges that it has done. All are equal between launches.
   static constexpr int64_t kEpochs = 256;
-  /// Per sending rank, per CTA: the rounds that it has sent, as flagValue().
+  /// Per sending rank, per CTA: the rounds of its newest exchange that it has
+  /// sent, and above kRoundBits bits the exchanges before.
   static constexpr int64_t kFlags = kEpochs + 8 * kMaxCtas;
   static constexpr int64_t kPlaces = kFlags + 8 * kMaxCtas * kMaxRanks;
   static_assert(kPlaces % 256 == 0);

@@ -29,6 +29,14 @@ Context::create(std::shared_ptr<const Driver> driver, int ordinal) {
   return made;
 }
 
+Result<std::shared_ptr<Context>> Context::open(const std::string &library,
+                                               int ordinal) {
+  Result<std::shared_ptr<const Driver>> driver = Driver::open(library);
+  if (!driver)
+    return driver.status();
+  return create(std::move(*driver), ordinal);
+}
+
 Context::~Context() {
   if (context)
     (void)driver().cuDevicePrimaryCtxRelease(theDevice);

@@ -17,6 +17,9 @@ class Context {
 public:
   static Result<std::shared_ptr<Context>>
   create(std::shared_ptr<const Driver> driver, int ordinal);
+  /// With the driver of that library, as Driver::open() takes it.
+  static Result<std::shared_ptr<Context>> open(const std::string &library,
+                                               int ordinal);
 
   ~Context();
   Context(const Context &) = delete;

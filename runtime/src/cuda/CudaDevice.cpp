@@ -111,11 +111,7 @@ private:
 
 Result<std::unique_ptr<Device>> CudaDevice::create(int ordinal,
                                                    const std::string &library) {
-  Result<std::shared_ptr<const Driver>> driver = Driver::open(library);
-  if (!driver)
-    return driver.status();
-  Result<std::shared_ptr<Context>> context =
-      Context::create(std::move(*driver), ordinal);
+  Result<std::shared_ptr<Context>> context = Context::open(library, ordinal);
   if (!context)
     return context.status();
   std::unique_ptr<CudaDevice> device(

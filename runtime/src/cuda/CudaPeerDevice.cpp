@@ -210,11 +210,7 @@ Result<std::unique_ptr<Buffer>> CudaPeerDevice::open(const PeerHandle &handle) {
 
 Result<std::unique_ptr<PeerDevice>>
 createCudaPeerDevice(Device &device, int ordinal, const std::string &library) {
-  Result<std::shared_ptr<const Driver>> driver = Driver::open(library);
-  if (!driver)
-    return driver.status();
-  Result<std::shared_ptr<Context>> context =
-      Context::create(std::move(*driver), ordinal);
+  Result<std::shared_ptr<Context>> context = Context::open(library, ordinal);
   if (!context)
     return context.status();
   return std::unique_ptr<PeerDevice>(

@@ -166,12 +166,8 @@ Status NcclRank::open() {
   if (!library)
     return library.status();
   nccl = *library;
-  Result<std::shared_ptr<const cuda::Driver>> driver =
-      cuda::Driver::open(options.cudaLibrary);
-  if (!driver)
-    return driver.status();
   Result<std::shared_ptr<cuda::Context>> made =
-      cuda::Context::create(*driver, options.ordinal);
+      cuda::Context::open(options.cudaLibrary, options.ordinal);
   if (!made)
     return made.status();
   context = *made;

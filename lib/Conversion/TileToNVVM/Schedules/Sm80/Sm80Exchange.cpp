@@ -479,14 +479,9 @@ Value Sm80Exchange::awaitFlag(Value place, Value rounds) {
   Value polls = add(after->getArgument(0), number(1));
   Value isLook =
       isEqual(arith::AndIOp::create(b, polls, number(pollsPerLook - 1)), zero);
-  Value why = emitter
-                  .choose(
-                      isLook, i64,
-                      [&]() -> SmallVector<Value> {
-                        return {getFailure(place, start)};
-                      },
-                      [&]() -> SmallVector<Value> { return {zero}; })
-                  .front();
+  auto look = [&] { return SmallVector<Value>{getFailure(place, start)}; };
+  auto none = [&] { return SmallVector<Value>{zero}; };
+  Value why = emitter.choose(isLook, i64, look, none).front();
   scf::YieldOp::create(b, ValueRange{polls, why});
   return loop.getResult(1);
 }
@@ -525,19 +520,16 @@ void Sm80Exchange::giveUp(Value failure) {
 }
 
 Value Sm80Exchange::awaitFlags(Value rounds) {
-  Value failure = emitter
-                      .choose(
-                          isOther(lane), b.getI64Type(),
-                          [&]() -> SmallVector<Value> {
-                            Value place = getPlace(lane);
-                            return {awaitFlag(place, rounds)};
-                          },
-                          [&]() -> SmallVector<Value> { return {number(0)}; })
-                      .front();
-  Value lanesHaveFailed = emitter.ballot(
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, failure, number(0)));
-  Value hasCome = isEqual(widen(lanesHaveFailed), number(0));
-  emitter.ifThen(isEqual(failure, number(0)), [] {}, [&] { giveUp(failure); });
+  auto await = [&] {
+    return SmallVector<Value>{awaitFlag(getPlace(lane), rounds)};
+  };
+  auto none = [&] { return SmallVector<Value>{number(0)}; };
+  Value failure =
+      emitter.choose(isOther(lane), b.getI64Type(), await, none).front();
+  Value hasFailed =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, failure, number(0));
+  Value hasCome = isEqual(widen(emitter.ballot(hasFailed)), number(0));
+  emitter.ifThen(hasFailed, [&] { giveUp(failure); });
   emitter.warpBarrier();
   renewMemory(b, heaps);
   return hasCome;
