@@ -94,7 +94,7 @@ def make_integers(bits: int, scale: Any, zero_point: bool) -> Case:
 
 
 def read_elements(case: Case, prefix: str) -> torch.Tensor:
-    """Of 4 or 8 bits, [E, N, K], as checkpoints have them: from 0 on."""
+    """Integers of 4 or 8 bits, [E, N, K], as checkpoints have them: from 0 on."""
     stored = case[f"experts.{prefix}"].view(torch.uint8)
     if stored.shape[2] * 2 == (case.spec.hidden_size if prefix == "w13" else case.spec.intermediate_size):
         return packing.split_pairs(stored)

@@ -266,7 +266,7 @@ tile.kernel @others_schedule(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o
 
 // -----
 
-// Of int8 tensor cores have fewer shapes.
+// Tensor cores have fewer shapes for int8.
 tile.kernel @widths_of_int8(%x: memref<?x256xi8>, %w: memref<256x256xi8>, %a: memref<?x1xf32>, %b: memref<256x1xf32>,
     %y: memref<?x256xbf16>, %t: i64) {
   // expected-error@+1 {{tile_rows has 40; give multiples of 8 up to 256, of int8 8, 24 or multiples of 16}}

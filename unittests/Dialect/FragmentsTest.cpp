@@ -154,7 +154,7 @@ TEST_F(FragmentsTest, WordsAreFragments) {
         EXPECT_EQ(place.word, 256 + thread % 64 * 4 + product);
         EXPECT_EQ(place.bits[0], 4 * pair + 3);
         EXPECT_EQ(place.bits[3], 4 * pair);
-        // Of 8 bits there are two words for a product, and two pieces.
+        // Codes of 8 bits have two words for a product, and two pieces.
         place = getPlace(bytes[0]);
         EXPECT_EQ(place.word, 512 + product / 2 * 256 + thread % 64 * 4 +
                                   product % 2 * 2 + pair / 2);

@@ -146,7 +146,8 @@ QuantAttr Fragments::getQuant(QuantAttr plain, Packing packing) {
 /// Whether scales are those of neighbours, not of all of a row.
 static bool areOfGroups(QuantAttr quant) { return !quant.getBlock().empty(); }
 
-/// Of channels and tensors, groups have 1.
+/// How scales of groups are kept, which are 1 where the matrix has those of
+/// channels or tensors.
 static Fragments::Scales getKeptScales(QuantAttr quant) {
   Type scale = quant.getScale();
   if (isa<Float8E8M0FNUType>(scale))

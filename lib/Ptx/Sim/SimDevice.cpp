@@ -57,7 +57,7 @@ public:
 private:
   struct Member {
     std::deque<Call> waiting;
-    /// Of a call that was made later.
+    /// What a call failed for that was made later than given.
     Status failure;
     bool hasLeft = false;
   };

@@ -97,7 +97,7 @@ def _describe_activation(config: Any, dtype: str, block: Optional[list[int]]) ->
 
 
 def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantization:
-    """Of float8 and int8 with scales of tensors, channels and blocks. is_halved: gate rows and up rows of w1 are
+    """Float8 and int8 with scales of tensors, channels and blocks. is_halved: gate rows and up rows of w1 are
     its halves."""
     dtype, experts, rows = _BYTES[w1.dtype], w1.shape[0], w1.shape[1]
     first, second = config.w1_scale, config.w2_scale
@@ -134,7 +134,7 @@ def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantizat
 
 
 def _describe_groups(config: Any, w1: torch.Tensor, pack: int, is_halved: bool) -> Quantization:
-    """Of elements with scales of groups or channels of any type: int4, int8, mxfp4 and nvfp4. pack: elements in a
+    """Elements with scales of groups or channels of any type: int4, int8, mxfp4 and nvfp4. pack: elements in a
     byte of w1."""
     first, second = config.w1_scale, config.w2_scale
     if first.dim() != 3 or second.dim() != 3:

@@ -245,7 +245,7 @@ class MoecCompressedTensorsW4A4Nvfp4MoEMethod(
 
 
 class _Integers(_AsLoaded):
-    """Of 4 or 8 bits that begin at 0, with scales of groups."""
+    """Integers of 4 or 8 bits that begin at 0, with scales of groups."""
 
     @property
     def bits(self) -> int:

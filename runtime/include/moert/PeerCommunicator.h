@@ -19,8 +19,8 @@ struct PeerOptions {
   /// Connects the ranks already: what they tell each other about their memory,
   /// and agree(), goes through it. Not used for collectives of a layer.
   std::shared_ptr<Communicator> base;
-  /// Of this rank, and what it needs of it; the device may be the caller's, who
-  /// lets it outlive the communicator.
+  /// This rank's device, and what is needed of it beside; the device may be the
+  /// caller's, who lets it outlive the communicator.
   std::shared_ptr<Device> device;
   std::shared_ptr<PeerDevice> peer;
   /// How long a kernel waits for another rank.

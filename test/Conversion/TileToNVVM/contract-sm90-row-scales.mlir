@@ -25,7 +25,7 @@ tile.kernel @short(%x: memref<?x256xf8E4M3FN>, %w: memref<6x256x256xf8E4M3FN>, %
   tile.return
 }
 
-// Of int8 tensor cores add up a row of any length, in i32. Consumers that share a block of weights add what both have of
+// Tensor cores add up an int8 row of any length, in i32. Consumers that share a block of weights add what both have of
 // it, and then f32 are made of them.
 // CHECK-LABEL: func.func @int8
 // CHECK: nvvm.setmaxregister increase

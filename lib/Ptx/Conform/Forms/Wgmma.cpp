@@ -448,7 +448,7 @@ void addWgmma(Forms &forms) {
     bool isEmitted = about.a == Format::BF16 || about.a == Format::E4M3 ||
                      about.a == Format::S8 ||
                      (about.a == Format::F16 && about.d == Format::F32);
-    // Of integers there are multiples of 16 alone above 24.
+    // Above 24, integers have multiples of 16 alone.
     auto exists = [&](unsigned n) {
       return about.a != Format::S8 || n <= 24 || n % 16 == 0;
     };

@@ -23,7 +23,7 @@ namespace {
 /// The heap of each rank of an axis, as this rank reaches it.
 struct Heaps {
   MeshAxis axis = MeshAxis::Data;
-  /// Of one of the two places.
+  /// One of the two places has so many.
   int64_t placeBytes = 0;
   std::unique_ptr<Buffer> own;
   /// By the place on the axis; null at this rank's own.

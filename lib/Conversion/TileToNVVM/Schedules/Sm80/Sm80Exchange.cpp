@@ -32,7 +32,7 @@ using moert::PeerHeap;
 
 namespace {
 
-/// Of flags and counters, and of what pieces are made of.
+/// A flag or counter takes so many bytes, and a word of a piece.
 constexpr int64_t kFlagBytes = 8, kWordBytes = 4;
 
 /// One pair of `ins` and `outs`. Counts and bytes are those of one rank, i64.

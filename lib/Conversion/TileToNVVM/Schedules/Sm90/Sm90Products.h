@@ -86,7 +86,7 @@ private:
   AsyncEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   const sm90::Contract &shape;
-  /// Of weights, and of sums as tensor cores make them.
+  /// The type of weights, and that of sums as tensor cores make them.
   mlir::Type element, sumType;
   mlir::Value consumer;
 };
