@@ -46,7 +46,8 @@ private:
   bool give(int argument, PyObject *value);
   bool accept(PyObject *name, PyObject *value);
   bool readStream();
-  /// What is given for an operand: outputs too, but for the one that is returned.
+  /// What is given for an operand: outputs too, but for the one that is
+  /// returned.
   bool readInput(int argument);
   bool readOutput();
   bool makeOutput();

@@ -7,12 +7,9 @@
 
 #include "moec/Ptx/Sim/SimDevice.h"
 
+#include "DeviceCalls.h"
 #include "moert/GpuTarget.h"
 
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -29,54 +26,14 @@ uint64_t addressOf(const void *pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
 }
 
-/// What was given to a device.
-struct Call {
-  std::function<Status()> make;
-  /// Made when all devices of the simulator have such a call to make.
-  bool meets = false;
-};
-
-/// The simulator and whoever uses it, one at a time.
-class Shared {
-public:
-  using Lock = std::unique_lock<std::mutex>;
-
-  Shared(const SimulatorOptions &options, size_t numDevices,
-         double limitSeconds)
-      : simulator(options), limitSeconds(limitSeconds), devices(numDevices) {}
-
-  /// Makes the call of a device, or keeps it behind one that meets others.
-  Status give(size_t device, Call call);
-  /// Waits until all calls of the device are made, and does all work.
-  Status finish(Lock &lock, size_t device);
-  void leave(size_t device);
-
-  std::mutex mutex;
-  Simulator simulator;
-
-private:
-  struct Member {
-    std::deque<Call> waiting;
-    /// What a call failed for that was made later than given.
-    Status failure;
-    bool hasLeft = false;
-  };
-
-  void makeAll();
-
-  const double limitSeconds;
-  std::condition_variable changed;
-  std::vector<Member> devices;
-};
-
 class SimBuffer : public moert::Buffer {
 public:
-  SimBuffer(std::shared_ptr<Shared> shared, size_t device, uint64_t address,
-            size_t bytes)
+  SimBuffer(std::shared_ptr<DeviceCalls> shared, size_t device,
+            uint64_t address, size_t bytes)
       : shared(std::move(shared)), device(device), address(address),
         bytes(bytes) {}
   ~SimBuffer() override {
-    Shared::Lock lock(shared->mutex);
+    DeviceCalls::Lock lock(shared->mutex);
     // What is under way may still use it; a failure was reported before.
     (void)shared->finish(lock, device);
     (void)shared->simulator.release(address);
@@ -85,7 +42,7 @@ public:
   size_t size() const override { return bytes; }
 
 private:
-  std::shared_ptr<Shared> shared;
+  std::shared_ptr<DeviceCalls> shared;
   const size_t device;
   const uint64_t address;
   const size_t bytes;
@@ -136,13 +93,13 @@ public:
 /// Calls to be made again.
 class SimGraph : public moert::Graph {
 public:
-  std::vector<Call> calls;
+  std::vector<DeviceCall> calls;
 };
 
 class SimDevice : public moert::Device {
 public:
   SimDevice(const SimDeviceOptions &options, moert::GpuTarget capability,
-            std::shared_ptr<Shared> shared, size_t index)
+            std::shared_ptr<DeviceCalls> shared, size_t index)
       : deviceName("sim (" + options.architecture + ", seed " +
                    std::to_string(options.simulator.seed) + ")"),
         capability(capability), shared(std::move(shared)), index(index) {}
@@ -208,7 +165,7 @@ private:
 
   const std::string deviceName;
   const moert::GpuTarget capability;
-  const std::shared_ptr<Shared> shared;
+  const std::shared_ptr<DeviceCalls> shared;
   /// Among those of the simulator.
   const size_t index;
   std::unique_ptr<SimGraph> captured;
@@ -247,64 +204,6 @@ private:
 
 } // namespace
 
-//===----------------------------------------------------------------------===//
-// Devices that meet
-//===----------------------------------------------------------------------===//
-
-/// Makes what waits for nothing, in the order of devices.
-void Shared::makeAll() {
-  auto make = [](Member &member) {
-    Status status = member.waiting.front().make();
-    if (member.failure.isOk())
-      member.failure = status;
-    member.waiting.pop_front();
-  };
-  while (true) {
-    for (Member &member : devices)
-      while (!member.waiting.empty() && !member.waiting.front().meets)
-        make(member);
-    if (!std::all_of(devices.begin(), devices.end(), [](const Member &member) {
-          return !member.waiting.empty();
-        }))
-      break;
-    for (Member &member : devices)
-      make(member);
-  }
-  changed.notify_all();
-}
-
-Status Shared::give(size_t device, Call call) {
-  Member &member = devices[device];
-  if (member.waiting.empty() && !call.meets)
-    return call.make();
-  member.waiting.push_back(std::move(call));
-  makeAll();
-  return Status::ok();
-}
-
-Status Shared::finish(Lock &lock, size_t device) {
-  Member &member = devices[device];
-  auto anyLeft = [&] {
-    return std::any_of(devices.begin(), devices.end(),
-                       [](const Member &other) { return other.hasLeft; });
-  };
-  (void)changed.wait_for(lock, std::chrono::duration<double>(limitSeconds),
-                         [&] { return member.waiting.empty() || anyLeft(); });
-  if (!member.waiting.empty())
-    return moert::unavailable("a kernel waits for that of other devices, which "
-                              "was not launched on all of them");
-  Status status = simulator.run();
-  if (member.failure.isOk())
-    return status;
-  return std::exchange(member.failure, Status::ok());
-}
-
-void Shared::leave(size_t device) {
-  Lock lock(mutex);
-  devices[device].hasLeft = true;
-  changed.notify_all();
-}
-
 Status SimDevice::checkTarget(const std::string &target) const {
   std::optional<moert::GpuTarget> parsed = moert::GpuTarget::parse(target);
   if (parsed && parsed->runsOn(capability))
@@ -331,14 +230,14 @@ Result<std::unique_ptr<moert::Buffer>> SimDevice::allocate(size_t bytes,
 }
 
 Status SimDevice::copyIn(void *dst, const void *src, size_t bytes) {
-  Shared::Lock lock(shared->mutex);
+  DeviceCalls::Lock lock(shared->mutex);
   if (Status status = shared->finish(lock, index); !status)
     return status;
   return shared->simulator.write(addressOf(dst), src, bytes);
 }
 
 Status SimDevice::copyOut(void *dst, const void *src, size_t bytes) {
-  Shared::Lock lock(shared->mutex);
+  DeviceCalls::Lock lock(shared->mutex);
   if (Status status = shared->finish(lock, index); !status)
     return status;
   return shared->simulator.read(dst, addressOf(src), bytes);
@@ -444,7 +343,7 @@ Status SimDevice::wait(moert::Stream &stream, moert::Event &event) {
 }
 
 Status SimDevice::synchronize(moert::Stream &) {
-  Shared::Lock lock(shared->mutex);
+  DeviceCalls::Lock lock(shared->mutex);
   return shared->finish(lock, index);
 }
 
@@ -469,7 +368,7 @@ Result<std::unique_ptr<moert::Graph>> SimDevice::endCapture(moert::Stream &) {
 
 Status SimDevice::launchGraph(moert::Stream &, moert::Graph &graph) {
   std::lock_guard<std::mutex> lock(shared->mutex);
-  for (const Call &call : static_cast<SimGraph &>(graph).calls)
+  for (const DeviceCall &call : static_cast<SimGraph &>(graph).calls)
     if (Status status = shared->give(index, call); !status)
       return status;
   return Status::ok();
@@ -520,7 +419,7 @@ moec::ptx::createSimDevices(const SimDeviceOptions &options, size_t count,
     return moert::invalidArgument("createSimDevices: '" + options.architecture +
                                   "' is no architecture such as sm_90");
   auto shared =
-      std::make_shared<Shared>(options.simulator, count, limitSeconds);
+      std::make_shared<DeviceCalls>(options.simulator, count, limitSeconds);
   std::vector<std::unique_ptr<moert::Device>> devices;
   for (size_t i = 0; i < count; ++i)
     devices.push_back(

@@ -12,184 +12,25 @@
 // warp looks for flags by itself. If one gives up, all leave the loop in the
 // turn behind, at whose barrier they know.
 
-#include "../../Emit.h"
-#include "../../InlinePtx.h"
-#include "../../ThreadEmitter.h"
+#include "Sm80Exchange.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "../../InlinePtx.h"
+
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "moec/Analysis/Exchange.h"
-#include "moec/Dialect/Tile/Exchange.h"
 #include "moert/PeerHeap.h"
 #include "llvm/Support/MathExtras.h"
 
-#include <functional>
-
 using namespace mlir;
 using namespace moec;
+using Part = Sm80ExchangePart;
 using moert::PeerHeap;
-
-namespace {
-
-/// A flag or counter takes so many bytes, and a word of a piece.
-constexpr int64_t kFlagBytes = 8, kWordBytes = 4;
-
-/// One pair of `ins` and `outs`. Counts and bytes are those of one rank, i64.
-struct Part {
-  Value in, out;
-  /// What one load or store moves, its elements where they are summed, and its
-  /// size.
-  Type piece;
-  VectorType terms;
-  int64_t pieceBytes;
-  /// Pieces of a thread in a round: fewer of those with fewer pieces in all.
-  int64_t atOnce;
-  Value count, bytes;
-  /// In a heap: from the place of an exchange to what rank 0 sends of this
-  /// part, and from one rank's to the next one's.
-  Value begin, pitch;
-};
-
-class Sm80Exchange {
-public:
-  Sm80Exchange(tile::ExchangeOp op, KernelBody body, ThreadEmitter &emitter)
-      : op(op), config(cast<tile::Sm80ExchangeAttr>(op.getConfigAttr())),
-        emitter(emitter), b(emitter.b), threads(body.threads),
-        ranks(int64_t(op.getHeaps().size())),
-        sums(op.getKind() != plan::CollectiveKind::AllGather) {}
-
-  void emit();
-
-private:
-  using Pieces = SmallVector<Value>;
-
-  // i64 arithmetic.
-  Value number(int64_t value) {
-    return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
-  }
-  Value toNumber(Value x) {
-    return arith::IndexCastOp::create(b, b.getI64Type(), x);
-  }
-  Value widen(Value x) { return arith::ExtUIOp::create(b, b.getI64Type(), x); }
-  Value add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
-  Value mul(Value x, Value y) { return arith::MulIOp::create(b, x, y); }
-  Value mul(Value x, int64_t y) { return mul(x, number(y)); }
-  Value isLess(Value x, Value y) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
-  }
-  Value isEqual(Value x, Value y) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
-  }
-  /// The place on the axis of the rank that is `distance` behind this one.
-  Value getPlace(Value distance);
-  /// Whether there is another rank at that distance.
-  Value isOther(Value distance) {
-    return arith::AndIOp::create(b, isLess(number(0), distance),
-                                 isLess(distance, number(ranks)));
-  }
-
-  // Words of a heap.
-  Value wordAt(Value heap, int64_t offset, Value index = {});
-  Value loadWord(Value address) {
-    return emitter.load(b.getI64Type(), address, kFlagBytes);
-  }
-  /// In the order of all GPUs.
-  Value loadStrong(Value address, LLVM::AtomicOrdering order);
-  void storeStrong(Value value, Value address, LLVM::AtomicOrdering order);
-
-  void readHeader();
-  void makeParts();
-  Part makePart(Value in, Value out, Value begin);
-
-  /// This thread's pieces of a part in a round, and whether there are such.
-  struct Round {
-    const Part *part;
-    /// Bytes from the beginning of a rank's part.
-    Pieces offsets;
-    Pieces isThere;
-  };
-  SmallVector<Round> getRounds(Value turn);
-  /// Pieces of a round that are loaded from an address, and what is done with
-  /// them then.
-  struct Load {
-    const Round *round;
-    Value from;
-    std::function<void(ArrayRef<Value>)> use;
-  };
-  void run(ArrayRef<Load> loads);
-  void tie(MutableArrayRef<Pieces> loaded);
-  void store(const Round &round, ValueRange pieces, ArrayRef<Value> addresses);
-  Value getStaged(const Part &part, Value heap, Value place) {
-    return emitter.advance(heap,
-                           add(add(begin, part.begin), mul(place, part.pitch)));
-  }
-
-  void push(Value turn);
-  void take(Value turn);
-  void sum(Value turn);
-  /// Tells each other rank that so many rounds are there.
-  void raiseFlags(Value rounds);
-  /// Waits, with each warp, for so many rounds of each other rank; whether they
-  /// have come.
-  Value awaitFlags(Value rounds);
-  Value awaitFlag(Value place, Value rounds);
-  Value getFailure(Value place, Value start);
-  void giveUp(Value failure);
-  void countExchange();
-
-  tile::ExchangeOp op;
-  tile::Sm80ExchangeAttr config;
-  ThreadEmitter &emitter;
-  ImplicitLocOpBuilder &b;
-  const int64_t threads, ranks;
-  const bool sums;
-
-  /// This rank's, then those of the ranks behind it.
-  SmallVector<Value> heaps;
-  SmallVector<Part> parts;
-  Value cta, thread, lane;
-  /// From the header: the rank's place on the axis, the limit in ns, how many
-  /// exchanges were before this one, whether somebody has given up.
-  Value own, limit, epoch, aborted;
-  /// From a heap's beginning to the place of this exchange.
-  Value begin;
-  Value placeBytes;
-  /// Threads of all CTAs; the first of this round's pieces of this thread.
-  Value lanes, first;
-  /// Two words of shared memory, for turns by turns: whether a warp of the CTA
-  /// has given up.
-  Value hasFailed;
-};
 
 Value Sm80Exchange::getPlace(Value distance) {
   Value sum = add(own, distance), all = number(ranks);
   return arith::SelectOp::create(b, isLess(sum, all), sum,
                                  arith::SubIOp::create(b, sum, all));
-}
-
-//===----------------------------------------------------------------------===//
-// Words
-//===----------------------------------------------------------------------===//
-
-Value Sm80Exchange::wordAt(Value heap, int64_t offset, Value index) {
-  Value bytes = number(offset);
-  return emitter.advance(heap,
-                         index ? add(bytes, mul(index, kFlagBytes)) : bytes);
-}
-
-Value Sm80Exchange::loadStrong(Value address, LLVM::AtomicOrdering order) {
-  return LLVM::LoadOp::create(b, b.getI64Type(), address, kFlagBytes,
-                              /*isVolatile=*/false, /*isNonTemporal=*/false,
-                              /*isInvariant=*/false,
-                              /*isInvariantGroup=*/false, order);
-}
-
-void Sm80Exchange::storeStrong(Value value, Value address,
-                               LLVM::AtomicOrdering order) {
-  LLVM::StoreOp::create(b, value, address, kFlagBytes, /*isVolatile=*/false,
-                        /*isNonTemporal=*/false, /*isInvariantGroup=*/false,
-                        order);
 }
 
 void Sm80Exchange::readHeader() {
@@ -431,110 +272,6 @@ void Sm80Exchange::sum(Value turn) {
   }
 }
 
-//===----------------------------------------------------------------------===//
-// Flags
-//===----------------------------------------------------------------------===//
-
-void Sm80Exchange::raiseFlags(Value rounds) {
-  constexpr int64_t senders = 1;
-  // Lane i tells the rank at that distance.
-  Value isSender = arith::AndIOp::create(
-      b, isEqual(widen(emitter.warp()), number(senders)), isOther(lane));
-  emitter.ifThen(isSender, [&] {
-    Value heap = heaps[1];
-    for (int64_t distance = 2; distance < ranks; ++distance)
-      heap = arith::SelectOp::create(b, isEqual(lane, number(distance)),
-                                     heaps[distance], heap);
-    Value flag = add(mul(own, PeerHeap::kMaxCtas), cta);
-    storeStrong(rounds, wordAt(heap, PeerHeap::kFlags, flag),
-                LLVM::AtomicOrdering::release);
-  });
-}
-
-/// 0, or what the wait for the rank at `place` failed for.
-Value Sm80Exchange::awaitFlag(Value place, Value rounds) {
-  // Polls between two looks at the time and the word of aborts.
-  constexpr int64_t pollsPerLook = 64;
-  Type i64 = b.getI64Type();
-  Value zero = number(0);
-  Value flag = wordAt(heaps[0], PeerHeap::kFlags,
-                      add(mul(place, PeerHeap::kMaxCtas), cta));
-  Value start = NVVM::GlobalTimerOp::create(b, i64);
-  // Polls, and why to give up.
-  SmallVector<Type> types(2, i64);
-  SmallVector<Location> locs(types.size(), b.getLoc());
-  auto loop =
-      scf::WhileOp::create(b, types, SmallVector<Value>(types.size(), zero));
-  OpBuilder::InsertionGuard guard(b);
-  Block *before = b.createBlock(&loop.getBefore(), {}, types, locs);
-  Value found = loadStrong(flag, LLVM::AtomicOrdering::acquire);
-  Value isMissing = isLess(found, rounds);
-  Value failure =
-      arith::SelectOp::create(b, isMissing, before->getArgument(1), zero);
-  Value goesOn = arith::AndIOp::create(b, isMissing, isEqual(failure, zero));
-  scf::ConditionOp::create(b, goesOn,
-                           ValueRange{before->getArgument(0), failure});
-
-  Block *after = b.createBlock(&loop.getAfter(), {}, types, locs);
-  Value polls = add(after->getArgument(0), number(1));
-  Value isLook =
-      isEqual(arith::AndIOp::create(b, polls, number(pollsPerLook - 1)), zero);
-  auto look = [&] { return SmallVector<Value>{getFailure(place, start)}; };
-  auto none = [&] { return SmallVector<Value>{zero}; };
-  Value why = emitter.choose(isLook, i64, look, none).front();
-  scf::YieldOp::create(b, ValueRange{polls, why});
-  return loop.getResult(1);
-}
-
-/// Why not to wait any longer for the rank at `place`, or 0.
-Value Sm80Exchange::getFailure(Value place, Value start) {
-  Value now = NVVM::GlobalTimerOp::create(b, b.getI64Type());
-  Value isLate = isLess(limit, arith::SubIOp::create(b, now, start));
-  Value word = loadStrong(wordAt(heaps[0], PeerHeap::kAbort),
-                          LLVM::AtomicOrdering::monotonic);
-  auto encode = [&](int64_t reason, Value place) {
-    return add(number(reason << PeerHeap::kReasonShift), place);
-  };
-  Value late = arith::SelectOp::create(
-      b, isLate, encode(PeerHeap::TimedOut, place), number(0));
-  return arith::SelectOp::create(
-      b, isEqual(word, number(0)), late,
-      encode(PeerHeap::Aborted, add(word, number(-1))));
-}
-
-/// Tells the owner why, and all ranks that they need not wait.
-void Sm80Exchange::giveUp(Value failure) {
-  Value address =
-      LLVM::PtrToIntOp::create(b, b.getI64Type(), parts.front().out);
-  storeStrong(address, wordAt(heaps[0], PeerHeap::kAddress),
-              LLVM::AtomicOrdering::monotonic);
-  // The first failure stays.
-  LLVM::AtomicCmpXchgOp::create(
-      b, wordAt(heaps[0], PeerHeap::kFailure), number(0), failure,
-      LLVM::AtomicOrdering::release, LLVM::AtomicOrdering::monotonic);
-  Value mask = number((int64_t(1) << PeerHeap::kReasonShift) - 1);
-  Value word = add(arith::AndIOp::create(b, failure, mask), number(1));
-  for (Value heap : heaps)
-    storeStrong(word, wordAt(heap, PeerHeap::kAbort),
-                LLVM::AtomicOrdering::monotonic);
-}
-
-Value Sm80Exchange::awaitFlags(Value rounds) {
-  auto await = [&] {
-    return SmallVector<Value>{awaitFlag(getPlace(lane), rounds)};
-  };
-  auto none = [&] { return SmallVector<Value>{number(0)}; };
-  Value failure =
-      emitter.choose(isOther(lane), b.getI64Type(), await, none).front();
-  Value hasFailed =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, failure, number(0));
-  Value hasCome = isEqual(widen(emitter.ballot(hasFailed)), number(0));
-  emitter.ifThen(hasFailed, [&] { giveUp(failure); });
-  emitter.warpBarrier();
-  renewMemory(b, heaps);
-  return hasCome;
-}
-
 void Sm80Exchange::countExchange() {
   Value next = add(epoch, number(1));
   Value grid = widen(NVVM::GridDimXOp::create(b, b.getI32Type()));
@@ -619,8 +356,6 @@ void Sm80Exchange::emit() {
   }
   emitter.ifThen(loop.getResult(2), [&] { countExchange(); });
 }
-
-} // namespace
 
 LogicalResult moec::emitSm80Exchange(Operation *phase, KernelBody body) {
   ThreadEmitter emitter(body.func, body.kernel, body.threads);

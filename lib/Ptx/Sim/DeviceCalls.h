@@ -1,0 +1,64 @@
+//===- DeviceCalls.h - calls of devices of one simulator --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_PTX_SIM_DEVICECALLS_H
+#define MOEC_LIB_PTX_SIM_DEVICECALLS_H
+
+#include "moec/Ptx/Sim/Simulator.h"
+#include "moert/Status.h"
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+namespace moec::ptx {
+
+/// What was given to a device.
+struct DeviceCall {
+  std::function<moert::Status()> make;
+  /// Made when all devices of the simulator have such a call to make.
+  bool meets = false;
+};
+
+/// The simulator and whoever uses it, one at a time.
+class DeviceCalls {
+public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  DeviceCalls(const SimulatorOptions &options, size_t numDevices,
+              double limitSeconds)
+      : simulator(options), limitSeconds(limitSeconds), devices(numDevices) {}
+
+  /// Makes the call of a device, or keeps it behind one that meets others.
+  moert::Status give(size_t device, DeviceCall call);
+  /// Waits until all calls of the device are made, and does all work.
+  moert::Status finish(Lock &lock, size_t device);
+  void leave(size_t device);
+
+  std::mutex mutex;
+  Simulator simulator;
+
+private:
+  struct Member {
+    std::deque<DeviceCall> waiting;
+    /// What a call failed for that was made later than given.
+    moert::Status failure;
+    bool hasLeft = false;
+  };
+
+  void makeAll();
+
+  const double limitSeconds;
+  std::condition_variable changed;
+  std::vector<Member> devices;
+};
+
+} // namespace moec::ptx
+
+#endif // MOEC_LIB_PTX_SIM_DEVICECALLS_H
