@@ -244,7 +244,8 @@ def _model(rng: random.Random) -> dict:
     experts = pick(rng, _EXPERTS)
     zero = rng.choice([1, 2, 4]) if rng.random() < 0.15 else 0
     routes = experts + zero
-    top_k = rng.randint(1, min(routes, pick(rng, {2: 4, 4: 3, 8: 3, 12: 1, 32: 1})))
+    most = min(routes, pick(rng, {2: 4, 4: 3, 8: 3, 12: 1, 32: 1}))
+    top_k = most if rng.random() < 0.2 else rng.randint(1, most)
     model = {"moec_spec": 1, "dtype": pick(rng, {"f32": 2, "bf16": 3, "f16": 2}), "entry": entry}
     if entry != "ids":
         routing, top_k = _routing(rng, entry, routes, top_k)
@@ -260,7 +261,9 @@ def _model(rng: random.Random) -> dict:
         model["latent_size"] = 1
     if gated and rng.random() < 0.6:
         model["gate_up_order"] = rng.choice(["gate_up", "up_gate", "interleaved"])
-    for field, share in (("expert_bias", 0.3), ("strided_weights", 0.15), ("num_valid_tokens", 0.25)):
+    shares = {"expert_bias": 0.3, "strided_weights": 0.15, "num_valid_tokens": 0.25, "padding_mask": 0.12,
+              "record_ids": 0.12 if entry != "ids" else 0, "record_load": 0.12}
+    for field, share in shares.items():
         if rng.random() < share:
             model[field] = True
     quantized = rng.random() < 0.6
@@ -277,7 +280,10 @@ def _model(rng: random.Random) -> dict:
         if rng.random() < (0.4 if quantized else 0.15):
             shared["quantization"] = _quantization(rng)
         model["shared_experts"] = shared
-    if rng.random() < 0.15:
+    if not zero and rng.random() < 0.12:
+        more = rng.choice([0, 1, 2, 5, 16])
+        model["replicas"] = {"num_physical_experts": experts + more, "max_replicas": rng.randint(1, min(more + 1, 4))}
+    elif rng.random() < 0.15:
         local = rng.sample(range(experts), rng.randint(1, experts))
         model["placement"] = {"local_experts": local}
         if rng.random() < 0.3:

@@ -42,7 +42,7 @@ WHOLE = {
 ALONE = {
     "weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64",
     "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90",
-    "int8_tensor_f32",
+    "int8_tensor_f32", "strided_odd_f16", "weight_on_input_latent",
 }
 
 
