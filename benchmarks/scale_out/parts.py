@@ -17,7 +17,7 @@ ITERATIONS = 10_000
 ENGINES = ("nccl", "peer")
 PLACEMENTS = ("linear", "round_robin", None)
 EXCHANGE_TOKENS = (1, 8, 32, 128, 512, 2048, 4096)
-LAYER_TOKENS = (1, 8, 64, 512, 4096)
+LAYER_TOKENS = (1, 8, 64, 512, 1024, 2048, 4096)
 
 SPEC = {"moec_spec": 1, "dtype": "bf16", "entry": "gate", "activation": {"kind": "silu"}}
 DEEPSEEK_ROUTING = {
@@ -31,7 +31,7 @@ SMALL = SPEC | {
 LAYERS = {
     "dsv3": SPEC | {
         "name": "dsv3", "hidden_size": 7168, "num_experts": 256, "top_k": 8, "intermediate_size": 2048,
-        "quantization": "fp8_block128", "routing": DEEPSEEK_ROUTING,
+        "quantization": "fp8_block128", "shared_experts": {"intermediate_size": 2048}, "routing": DEEPSEEK_ROUTING,
     },
     "qwen3_235b": SPEC | {
         "name": "qwen3_235b", "hidden_size": 4096, "num_experts": 128, "top_k": 8, "intermediate_size": 1536,
@@ -39,13 +39,14 @@ LAYERS = {
     },
     "kimi_k2": SPEC | {
         "name": "kimi_k2", "hidden_size": 7168, "num_experts": 384, "top_k": 8, "intermediate_size": 2048,
-        "quantization": "fp8_block128",
+        "quantization": "fp8_block128", "shared_experts": {"intermediate_size": 2048},
         "routing": {"score": "sigmoid", "selection_bias": True, "renormalize": True, "renormalize_epsilon": 1e-20,
                     "scale": 2.827},
     },
 }
 #: Rows of DeepSeek-V3, which are what is exchanged; experts so thin that little else is to be made and kept.
-EXCHANGE = LAYERS["dsv3"] | {"name": "dsv3_rows", "intermediate_size": 128}
+EXCHANGE = {name: value for name, value in LAYERS["dsv3"].items() if name != "shared_experts"} | {
+    "name": "dsv3_rows", "intermediate_size": 128}
 
 
 @dataclass

@@ -386,7 +386,7 @@ TEST(CudaDeviceTest, SaysWhatIsWrongWithImages) {
 }
 
 TEST(CudaDeviceTest, ChecksLaunchesAndAddresses) {
-  resetFakeCuda();
+  FakeCuda &fake = resetFakeCuda();
   auto device = createCudaDevice(0, kFakeDriver);
   ASSERT_TRUE(device);
   auto module = (*device)->loadModule(makePtxImage());
@@ -400,6 +400,10 @@ TEST(CudaDeviceTest, ChecksLaunchesAndAddresses) {
     return (*device)->launch(**stream, **kernel, dims, {args, 3}).message();
   };
   EXPECT_EQ(launch({0, 32, 0}), "");
+  LaunchDims urgent = {1, 32, 0};
+  urgent.urgent = true;
+  EXPECT_EQ(launch(urgent), "");
+  EXPECT_NE(fake.launches.back().find(" 1 32 0 urgent"), std::string::npos);
   EXPECT_NE(launch({1, 0, 0}).find("a block from 1 to 1024 threads"),
             std::string::npos);
   EXPECT_NE(launch({1, 32, 228 * 1024})

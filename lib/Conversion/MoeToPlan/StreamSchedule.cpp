@@ -21,6 +21,12 @@ struct SideBranch {
   llvm::BitVector members;
   /// Kernels of the main stream whose results the members read.
   llvm::BitVector inputs;
+  /// The last collective of the main stream beside it, if there are several.
+  int64_t lastCollective = -1;
+  /// Members that wait for `lastCollective`, so that each has company.
+  llvm::BitVector late;
+  /// Whether those of its members that are not late have been launched.
+  bool hasBegun = false;
   /// The event that joins it again, once it has been launched.
   int64_t joinEvent = -1;
 };
@@ -41,9 +47,12 @@ public:
     for (int64_t i = 0; i < numGroups; ++i) {
       if (onSide.test(i) || layer.getGroups()[i].prepares())
         continue;
-      for (SideBranch &branch : branches)
+      for (SideBranch &branch : branches) {
+        if (branch.lastCollective == i && branch.joinEvent < 0)
+          launch(branch, branch.late);
         if (branch.consumer == i)
           steps.push_back({ScheduledStep::Kind::Wait, branch.joinEvent, 0});
+      }
       steps.push_back({ScheduledStep::Kind::Launch, i, 0});
       emitted.set(i);
       launchReadyBranches();
@@ -94,7 +103,28 @@ private:
     if (branch.members.none() || !hasCompany(branch))
       return;
     onSide |= branch.members;
+    deferLastProduct(branch);
     branches.push_back(std::move(branch));
+  }
+
+  /// A shared expert takes longer than either of the two exchanges beside it:
+  /// its first product goes beside the dispatch, its last one beside the
+  /// combine.
+  void deferLastProduct(SideBranch &branch) const {
+    SmallVector<int64_t> collectives, products;
+    for (int64_t i = branch.inputs.find_last() + 1; i < branch.consumer; ++i) {
+      if (branch.members.test(i)) {
+        if (isa<GroupedMatmulOp>(layer.getGroups()[i].ops.front()))
+          products.push_back(i);
+      } else if (layer.getGroups()[i].isCollective()) {
+        collectives.push_back(i);
+      }
+    }
+    if (collectives.size() < 2 || products.size() < 2)
+      return;
+    branch.lastCollective = collectives.back();
+    branch.late = branch.members;
+    branch.late.reset(0, products.back());
   }
 
   /// Whether the main stream has work between the branch's inputs and its end.
@@ -121,15 +151,25 @@ private:
   void launchReadyBranches() {
     for (SideBranch &branch : branches) {
       // True when an input is not there yet.
-      if (branch.joinEvent >= 0 || branch.inputs.test(emitted))
+      if (branch.hasBegun || branch.inputs.test(emitted))
         continue;
-      steps.push_back({ScheduledStep::Kind::Record, numEvents, 0});
-      steps.push_back({ScheduledStep::Kind::Wait, numEvents++, 1});
-      for (int64_t i : branch.members.set_bits())
-        steps.push_back({ScheduledStep::Kind::Launch, i, 1});
-      branch.joinEvent = numEvents++;
-      steps.push_back({ScheduledStep::Kind::Record, branch.joinEvent, 1});
+      branch.hasBegun = true;
+      llvm::BitVector members = branch.members;
+      members.reset(branch.late);
+      launch(branch, members);
     }
+  }
+
+  /// The members that come last join the branch again.
+  void launch(SideBranch &branch, const llvm::BitVector &members) {
+    steps.push_back({ScheduledStep::Kind::Record, numEvents, 0});
+    steps.push_back({ScheduledStep::Kind::Wait, numEvents++, 1});
+    for (int64_t i : members.set_bits())
+      steps.push_back({ScheduledStep::Kind::Launch, i, 1});
+    if (!members.test(branch.members.find_last()))
+      return;
+    branch.joinEvent = numEvents++;
+    steps.push_back({ScheduledStep::Kind::Record, branch.joinEvent, 1});
   }
 
   const LayerFunction &layer;

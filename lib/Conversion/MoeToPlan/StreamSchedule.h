@@ -24,6 +24,8 @@ struct ScheduledStep {
 /// Orders the kernels of `layer`. What only the addend of a sum needs (the
 /// shared expert) goes to stream 1 as soon as its inputs are there, if stream 0
 /// has something to do beside it; the rest stays on stream 0 in program order.
+/// Where both a dispatch and a combine are beside it, its last product begins
+/// with the combine.
 llvm::SmallVector<ScheduledStep> scheduleStreams(const LayerFunction &layer);
 
 } // namespace moec

@@ -124,6 +124,9 @@ struct LaunchDims {
   /// Whether CTAs wait for each other: all of them have to run at once, which
   /// Device::checkResident() knows of. The host device takes no notice.
   bool resident = false;
+  /// Whether its CTAs are taken before those of other streams that wait for
+  /// room as well. A device may take no notice.
+  bool urgent = false;
 };
 
 /// One device. All calls are safe from several threads; work on one stream runs

@@ -41,11 +41,13 @@ struct CUipcMemHandle {
 
 enum CUlaunchAttributeID : int {
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+  CU_LAUNCH_ATTRIBUTE_PRIORITY = 8,
 };
 
 union CUlaunchAttributeValue {
   char pad[64];
   int programmaticStreamSerializationAllowed;
+  int priority;
 };
 
 struct CUlaunchAttribute {

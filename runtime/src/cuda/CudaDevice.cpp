@@ -348,6 +348,8 @@ Status CudaDevice::launch(Stream &stream, Kernel &kernel,
   constexpr int64_t kMaxGrid = 0x7fffffff;
   // CUDA 12.3, the first that can capture dependent launches in a graph.
   constexpr int kDependentLaunchVersion = 12030;
+  // The driver takes its own highest one for it.
+  constexpr int kHighestPriority = -5;
   auto &cudaKernel = static_cast<CudaKernel &>(kernel);
   if (dims.grid < 0 || dims.grid > kMaxGrid || dims.block < 1 ||
       dims.block > cudaKernel.maxThreads || dims.shared < 0)
@@ -371,10 +373,18 @@ Status CudaDevice::launch(Stream &stream, Kernel &kernel,
     params[i] = const_cast<uint64_t *>(&args.slots[i]);
   for (size_t i = 0; i < args.numMaps; ++i)
     params[args.numSlots + i] = const_cast<TensorMap *>(&args.maps[i]);
-  CUlaunchAttribute early = {};
-  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-  early.value.programmaticStreamSerializationAllowed = 1;
-  bool isEarly = dims.dependent && driverVersion >= kDependentLaunchVersion;
+  CUlaunchAttribute attributes[2] = {};
+  unsigned numAttributes = 0;
+  if (dims.dependent && driverVersion >= kDependentLaunchVersion) {
+    CUlaunchAttribute &early = attributes[numAttributes++];
+    early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    early.value.programmaticStreamSerializationAllowed = 1;
+  }
+  if (dims.urgent) {
+    CUlaunchAttribute &priority = attributes[numAttributes++];
+    priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+    priority.value.priority = kHighestPriority;
+  }
   Status status = context->within([&]() -> Status {
     MOERT_CHECK(grantShared(cudaKernel, dims.shared));
     CUlaunchConfig config = {static_cast<unsigned>(dims.grid),
@@ -385,8 +395,8 @@ Status CudaDevice::launch(Stream &stream, Kernel &kernel,
                              1,
                              static_cast<unsigned>(dims.shared),
                              handle(stream),
-                             isEarly ? &early : nullptr,
-                             isEarly ? 1u : 0u};
+                             attributes,
+                             numAttributes};
     MOERT_CUDA(context->driver(), cuLaunchKernelEx,
                (&config, cudaKernel.function, params, nullptr));
     return Status::ok();

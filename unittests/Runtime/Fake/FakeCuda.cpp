@@ -410,16 +410,20 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle,
       config->gridDimZ != 1 || config->blockDimY != 1 ||
       config->blockDimZ != 1 || shared > grantedTo(function))
     return CUDA_ERROR_INVALID_VALUE;
-  bool isDependent = false;
+  bool isDependent = false, isUrgent = false;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttribute &attribute = config->attrs[i];
-    if (attribute.id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      isDependent = attribute.value.programmaticStreamSerializationAllowed == 1;
+    else if (attribute.id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+      isUrgent = attribute.value.priority < 0;
+    else
       return CUDA_ERROR_INVALID_VALUE;
-    isDependent = attribute.value.programmaticStreamSerializationAllowed == 1;
   }
   state.launches.push_back(
       function.name + " " + std::to_string(grid) + " " + std::to_string(block) +
-      " " + std::to_string(shared) + (isDependent ? " dependent" : ""));
+      " " + std::to_string(shared) + (isDependent ? " dependent" : "") +
+      (isUrgent ? " urgent" : ""));
   if (CUresult failed = takeMaps(function, params))
     return failed;
   if (!state.kernel)
