@@ -14,6 +14,7 @@
 #include "Run/PartTimes.h"
 #include "Run/RankRun.h"
 #include "Run/Timing.h"
+#include "Run/TraceFile.h"
 #include "moec/Import/BuildLayer.h"
 #include "moec/Jit/Jit.h"
 #include "moec/Package/SpecText.h"
@@ -293,6 +294,7 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   run.repeat = options.repeat;
   run.comparedRuns = options.compare;
   run.timesAt.assign(options.timesAt.begin(), options.timesAt.end());
+  run.trace = !options.trace.empty();
   run.device = session.devices.front().get();
   run.others = llvm::ArrayRef(session.devices).drop_front();
   run.graph = options.graph;
@@ -322,6 +324,8 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   if (failed(result))
     return false;
   printTimes(session, *result, options);
+  if (run.trace && failed(writeTrace(options.trace, result->traces)))
+    return false;
   if (!options.outputs.empty()) {
     if (!options.accept(makeFoldersOf(options.outputs)))
       return false;
@@ -492,6 +496,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.repeat = options.repeat;
   ranks.run.comparedRuns = options.compare;
   ranks.run.timesAt.assign(options.timesAt.begin(), options.timesAt.end());
+  ranks.run.trace = !options.trace.empty();
   ranks.numInputs = options.compare > 0 ? 4 : 1;
   ranks.run.careful = options.check || options.bisect;
   ranks.run.poison = ranks.run.careful && !options.isSimulated();
@@ -540,6 +545,9 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
         keepSlowest(parts, group.parts);
       printPartTimes(parts, llvm::outs());
     }
+    if (ranks.run.trace &&
+        failed(writeTrace(options.trace, getTraces(*results))))
+      return false;
     if (!options.outputs.empty()) {
       RunResult all;
       all.output = RankRun::concatenate(*results);

@@ -554,6 +554,31 @@ TEST(CudaDeviceTest, WhoFollowsALaunchOfNoCtasDependsOnTheOneBefore) {
             "spread +square +reduce spread +square +reduce");
 }
 
+TEST(CudaDeviceTest, TracesByTheClockOfTheDevice) {
+  resetFakeCuda();
+  auto device = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(device);
+  Tensors tensors(**device);
+  ASSERT_TRUE(tensors.allocate(20));
+  auto executor = Executor::create(makeGpuPlan(), **device, makePtxImage());
+  ASSERT_TRUE(executor);
+  ASSERT_TRUE(tensors.bind(**executor));
+  EXPECT_NE((*executor)->trace(20).status().message().find("prepareWeights"),
+            std::string::npos);
+  ASSERT_TRUE((*executor)->prepareWeights());
+  auto traced = (*executor)->trace(20);
+  ASSERT_TRUE(traced) << traced.status().message();
+  std::string names;
+  for (const TracedStep &step : *traced) {
+    names += (names.empty() ? "" : " ") + step.name +
+             (step.stream ? "@" + std::to_string(step.stream) : "");
+    // What the fake driver says is between any two events.
+    EXPECT_EQ(step.begin, 0.25e-3);
+    EXPECT_EQ(step.end, 0.25e-3);
+  }
+  EXPECT_EQ(names, "spread copy@1 add_one square reduce");
+}
+
 TEST(CudaDeviceTest, GraphsKeepDependentLaunches) {
   FakeCuda &fake = resetFakeCuda();
   auto device = createCudaDevice(0, kFakeDriver);

@@ -43,6 +43,11 @@ bool MoeRunOptions::makeSense() const {
   if (!timesAt.empty() && (hasValidTokens() || !rankTokens.empty()))
     return complain("--times-at times runs in which all tokens count; leave "
                     "out --valid-tokens and --rank-tokens");
+  if (isGiven(trace) && level == ExecutedLevel::Moe)
+    return complain("--trace: level moe has no launches; leave out --level");
+  if (isGiven(trace) && (bisect || isGiven(layers)))
+    return complain("--trace is of one run of one layer; leave out --bisect "
+                    "and --layers");
   if (rankLimit <= 0)
     return complain("--rank-limit must be above 0");
   if (isGiven(target) && isPackage())
@@ -80,6 +85,8 @@ bool MoeRunOptions::canWrite() const {
        {inputs.getValue(), hiddenStates.getValue(), spec.getValue()})
     written.addInput(file);
   return canWriteDumps(written) &&
+         (trace.getNumOccurrences() == 0 ||
+          accept(written.check("--trace", trace, OutputCheck::Kind::Text))) &&
          (outputs.getNumOccurrences() == 0 ||
           accept(
               written.check("--outputs", outputs, OutputCheck::Kind::Binary)));

@@ -79,6 +79,12 @@ struct MoeRunOptions : ToolOptions {
                      "too, kernels without them, and with NCCL what it takes "
                      "to move as many bytes (docs/parallel.md)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> trace{
+      "trace", llvm::cl::value_desc("file.json"),
+      llvm::cl::desc("Run once more, and write when each launch and collective "
+                     "was under way, of all ranks and streams, as a trace for "
+                     "chrome://tracing or ui.perfetto.dev"),
+      llvm::cl::cat(category)};
   NumberOption<int64_t> validTokens{
       "valid-tokens", llvm::cl::value_desc("V"),
       llvm::cl::desc(

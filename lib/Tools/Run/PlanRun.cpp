@@ -92,6 +92,8 @@ Status PlanRun::run(RunResult &result) {
     return status;
   if (Status status = time(result); !status)
     return status;
+  if (Status status = trace(result); !status)
+    return status;
   return options.careful ? readDetails(result) : Status::ok();
 }
 
@@ -121,6 +123,21 @@ Status PlanRun::time(RunResult &result) {
   if (!parts)
     return parts.status();
   result.parts = std::move(*parts);
+  return Status::ok();
+}
+
+Status PlanRun::trace(RunResult &result) {
+  if (!options.trace)
+    return Status::ok();
+  // Ranks begin together.
+  if (options.communicator)
+    if (Status status = options.communicator->agree("what is run", "trace");
+        !status)
+      return status;
+  auto traced = executor->trace(options.tokens, stream.get());
+  if (!traced)
+    return traced.status();
+  result.traces = {std::move(*traced)};
   return Status::ok();
 }
 

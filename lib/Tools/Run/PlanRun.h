@@ -46,6 +46,7 @@ private:
   moert::Status runOnce();
   moert::Status launch();
   moert::Status time(RunResult &result);
+  moert::Status trace(RunResult &result);
   moert::Status compareRuns(const RunResult &result);
   moert::Status copyInputs(const std::vector<HostTensor> &from);
   moert::Status readOutput();

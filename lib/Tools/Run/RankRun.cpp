@@ -403,6 +403,7 @@ FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
       ofGroups.push_back(std::move(result));
       continue;
     }
+    llvm::append_range(ofGroups.back().traces, std::move(result.traces));
     // The times of a group are those of its slowest rank.
     keepSlowest(ofGroups.back().parts, result.parts);
     std::vector<double> &seconds = ofGroups.back().seconds;

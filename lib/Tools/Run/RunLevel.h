@@ -64,6 +64,8 @@ struct RunOptions {
   /// timed with. With several ranks `recorder` is the communicator.
   std::vector<int64_t> timesAt;
   std::shared_ptr<RecordingCommunicator> recorder;
+  /// Run once more, and say when each step was under way.
+  bool trace = false;
   /// Which share of a rank's tokens has an expert on another one, on average.
   double rankShare = 1;
 
@@ -82,6 +84,8 @@ struct RunResult {
   /// Ascending.
   std::vector<double> seconds;
   std::vector<PartTimes> parts;
+  /// Of each rank, where RunOptions::trace says so.
+  std::vector<std::vector<moert::TracedStep>> traces;
 };
 
 /// The plan of a layer, for its tensors; compiles as far as level plan.

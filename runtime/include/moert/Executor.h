@@ -11,6 +11,7 @@
 #include "moert/Communicator.h"
 #include "moert/Device.h"
 #include "moert/Plan.h"
+#include "moert/Trace.h"
 #include "moert/Workspace.h"
 
 #include <cstdint>
@@ -133,6 +134,13 @@ public:
   /// used as it is, so that runs can be captured in a graph.
   Status run(int64_t tokens, Stream *stream = nullptr);
   Status run(int64_t tokens, WorkspaceView workspace, Stream *stream = nullptr);
+
+  /// Runs twice, in the executor's own or a shared workspace, and says when
+  /// each launch and collective of the second run was under way; waits for its
+  /// end. A GPU's own clock is read between steps, so that no launch begins
+  /// early (Step::dependent); without such a clock each step is waited for.
+  Result<std::vector<TracedStep>> trace(int64_t tokens,
+                                        Stream *stream = nullptr);
 
   /// Returns when the work of all runs on the executor's own streams is
   /// complete. Runs on a stream of the caller's are the caller's to wait for,

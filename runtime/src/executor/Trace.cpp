@@ -1,0 +1,133 @@
+//===- Trace.cpp - a run that says when its steps were ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../support/Check.h"
+#include "moert/Executor.h"
+
+#include <chrono>
+
+namespace moert {
+
+namespace {
+
+/// Reads the time ahead of a step and behind it.
+class StepClock {
+public:
+  virtual ~StepClock() = default;
+  virtual Status begin(Stream &first) = 0;
+  virtual Status mark(Stream &stream) = 0;
+  /// Seconds since begin() of the marks, in their order.
+  virtual Result<std::vector<double>> read() = 0;
+};
+
+/// Events of the device, which do not keep streams from going on.
+class DeviceClock final : public StepClock {
+public:
+  explicit DeviceClock(Device &device) : device(device) {}
+
+  Status begin(Stream &first) override { return mark(first); }
+
+  Status mark(Stream &stream) override {
+    Result<std::unique_ptr<Event>> event = device.createTimedEvent();
+    if (!event)
+      return event.status();
+    events.push_back(std::move(*event));
+    return device.record(stream, *events.back());
+  }
+
+  Result<std::vector<double>> read() override {
+    std::vector<double> seconds;
+    for (size_t i = 1; i < events.size(); ++i) {
+      Result<double> since = device.elapsedSeconds(*events[0], *events[i]);
+      if (!since)
+        return since.status();
+      seconds.push_back(*since);
+    }
+    return seconds;
+  }
+
+private:
+  Device &device;
+  std::vector<std::unique_ptr<Event>> events;
+};
+
+/// The clock of this process: each step is waited for.
+class ProcessClock final : public StepClock {
+public:
+  explicit ProcessClock(Executor &executor) : executor(executor) {}
+
+  Status begin(Stream &first) override {
+    Status status = executor.synchronize(first);
+    start = std::chrono::steady_clock::now();
+    return status;
+  }
+
+  Status mark(Stream &stream) override {
+    Status status = executor.synchronize(stream);
+    std::chrono::duration<double> since =
+        std::chrono::steady_clock::now() - start;
+    seconds.push_back(since.count());
+    return status;
+  }
+
+  Result<std::vector<double>> read() override { return seconds; }
+
+private:
+  Executor &executor;
+  std::chrono::steady_clock::time_point start;
+  std::vector<double> seconds;
+};
+
+} // namespace
+
+static std::string nameOf(const Step &step, const Plan &plan) {
+  if (step.kind == Step::Kind::Launch)
+    return plan.kernels[step.kernel].name;
+  return std::string(collectiveKindName(step.collectiveKind)) + " " +
+         meshAxisName(step.axis);
+}
+
+Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
+                                                Stream *stream) {
+  Stream &first = stream ? *stream : *streams[0];
+  // What the first run of so many tokens does is not of interest.
+  MOERT_CHECK(run(tokens, stream));
+  MOERT_CHECK(synchronize(first));
+  std::unique_ptr<StepClock> clock;
+  if (device.createTimedEvent())
+    clock = std::make_unique<DeviceClock>(device);
+  else
+    clock = std::make_unique<ProcessClock>(*this);
+  const std::vector<Step> &steps =
+      thePlan->variants[thePlan->findVariant(tokens)].steps;
+  std::vector<TracedStep> traced;
+  MOERT_CHECK(clock->begin(first));
+  for (size_t i = 0; i < resolved.size(); ++i) {
+    const ResolvedStep &step = resolved[i];
+    bool isTraced = step.kind == Step::Kind::Collective ||
+                    (step.kind == Step::Kind::Launch && step.dims.grid > 0);
+    Stream &own = step.stream == 0 ? first : *streams[step.stream];
+    if (isTraced)
+      MOERT_CHECK(clock->mark(own));
+    MOERT_CHECK(runStep(step, first));
+    if (!isTraced)
+      continue;
+    MOERT_CHECK(clock->mark(own));
+    traced.push_back({nameOf(steps[i], *thePlan), step.stream});
+  }
+  MOERT_CHECK(synchronize(first));
+  Result<std::vector<double>> seconds = clock->read();
+  if (!seconds)
+    return seconds.status();
+  for (size_t i = 0; i < traced.size(); ++i) {
+    traced[i].begin = (*seconds)[2 * i];
+    traced[i].end = (*seconds)[2 * i + 1];
+  }
+  return traced;
+}
+
+} // namespace moert
