@@ -292,7 +292,8 @@ def hard():
     formats = {"mxfp4": (MXFP4, ["least_scales"]), "nvfp4": (NVFP4, []),
                "int4": (KINDS["u4"](32), ["zero_point_ends"]), "u4b8": (KINDS["u4b8"](64), []),
                "int8": (KINDS["u8"](32), ["zero_point_ends"]),
-               "mxfp8": (weights("fp8_e4m3", 32, "e8m0"), ["least_scales"])}
+               "mxfp8": (weights("fp8_e4m3", 32, "e8m0"), ["least_scales", "nan_codes"]),
+               "e4m3": (weights("fp8_e4m3", "channel", "f32"), ["nan_codes"])}
     for kind, (quantization, more) in formats.items():
         for rule, dtype in itertools.product(rules + more, DTYPES):
             if rule != "least_scales" or dtype == "bf16":

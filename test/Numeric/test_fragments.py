@@ -108,6 +108,11 @@ FRAGMENTS = {
                    "gate_up_order": "up_gate"}, 40, None, (192, 3, "8+24", 3)),
     "fp8_block_interleaved": ({"quantization": fp8({"block": [64, 64]}), "gate_up_order": "interleaved"}, 11,
                               "nan_scales", TWO),
+    # Codes that are NaN, which none of an f16 or bf16 of few bits is.
+    "fp8_nan": ({"quantization": fp8("channel"), **SHARED}, 11, "nan_codes", THREE_OF_8),
+    "fp8_block_nan": ({"quantization": fp8({"block": [64, 64]})}, 11, "nan_codes", FOUR_OF_8),
+    "fp8_32_nan": ({"quantization": fp8({"group": 32}, "e8m0")}, 40, "nan_codes", TWO),
+    "f16_fp8_nan": (HALF | {"quantization": fp8("tensor")}, 11, "nan_codes", THREE_OF_8),
     "f16_fp8": (HALF | {"quantization": fp8("channel")}, 11, None, THREE_OF_8),
     # The second product's depth is no whole units.
     "first_alone": ({"intermediate_size": 96}, 11, None, (192, 5, "8", 3)),

@@ -292,6 +292,7 @@ constexpr Rule kRules[] = {
     {"zero_weights", zeroWeights},
     {"scale_ends", scaleEnds},
     {"nan_scales", nanScales},
+    {"nan_codes", nanCodes},
     {"least_scales", leastScales},
     {"zero_point_ends", zeroPointEnds},
     {"minus_one_ids", minusOneIds},
