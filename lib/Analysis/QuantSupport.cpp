@@ -100,9 +100,7 @@ bool areFragments(const QuantProduct &product) {
   return !product.input && weight && (input.isBF16() || input.isF16()) &&
          moe::Fragments::whyNot(weight, moe::Fragments::getPacking(input))
              .empty() &&
-         moe::Fragments::whyNot(product.rows, product.depth,
-                                moe::getStorageBits(weight))
-             .empty();
+         moe::Fragments::whyNot(product.rows, product.depth).empty();
 }
 
 constexpr StringLiteral kNative =

@@ -53,39 +53,6 @@ bool sharesScales(const LayerSpec &spec, llvm::StringRef weight) {
          !quantization->activation->isStatic;
 }
 
-/// Where the weights lie that the slots of a token read.
-class ExpertPlaces {
-public:
-  explicit ExpertPlaces(const Call &call) : index(getLocalIndex(call.spec)) {
-    if (!call.spec.replicas)
-      return;
-    numPhysical = call.spec.replicas->numPhysicalExperts;
-    most = call.spec.replicas->maxReplicas;
-    int64_t experts = call.spec.numExperts;
-    counts = call.read("replicas.counts", 0, experts);
-    physical = call.read("replicas.physical_ids", 0, experts * most);
-  }
-
-  /// -1 for none.
-  int64_t find(int64_t token, int64_t id) const {
-    if (most == 0)
-      return index[id];
-    auto count = static_cast<int64_t>(counts[id]);
-    if (count < 1 || count > most)
-      return -1;
-    constexpr int64_t factor = 2654435769, range = int64_t(1) << 32;
-    int64_t replica = token * factor % range % count;
-    auto place = static_cast<int64_t>(physical[id * most + replica]);
-    return place >= 0 && place < numPhysical ? place : -1;
-  }
-
-private:
-  std::vector<int64_t> index;
-  /// No replicas of any expert if `most` is 0.
-  int64_t numPhysical = 0, most = 0;
-  std::vector<double> counts, physical;
-};
-
 class Evaluation {
 public:
   Evaluation(const Call &call, const Decision &decision,
@@ -408,6 +375,28 @@ std::vector<int64_t> moec::reference::getLocalIndex(const LayerSpec &spec) {
   for (int64_t e = 0; e < spec.numExperts; ++e)
     index[e] = e;
   return index;
+}
+
+ExpertPlaces::ExpertPlaces(const Call &call) : index(getLocalIndex(call.spec)) {
+  if (!call.spec.replicas)
+    return;
+  numPhysical = call.spec.replicas->numPhysicalExperts;
+  most = call.spec.replicas->maxReplicas;
+  int64_t experts = call.spec.numExperts;
+  counts = call.read("replicas.counts", 0, experts);
+  physical = call.read("replicas.physical_ids", 0, experts * most);
+}
+
+int64_t ExpertPlaces::find(int64_t token, int64_t id) const {
+  if (most == 0)
+    return index[id];
+  auto count = static_cast<int64_t>(counts[id]);
+  if (count < 1 || count > most)
+    return -1;
+  constexpr int64_t factor = 2654435769, range = int64_t(1) << 32;
+  int64_t replica = token * factor % range % count;
+  auto place = static_cast<int64_t>(physical[id * most + replica]);
+  return place >= 0 && place < numPhysical ? place : -1;
 }
 
 bool moec::reference::isValidSlot(const LayerSpec &spec, int64_t numValid,

@@ -406,6 +406,15 @@ def test_nan_scales():
     assert (spoiled.sum(axis=1) == [0, 1, 1] * 3).all() and spoiled[1::3, 32].all()
 
 
+def test_nan_codes():
+    spec = layer("e4m3", shared_experts=None)
+    tensors = generate(spec, 9, 1, "nan_codes")
+    tensors["topk_ids"][:] = [[0, 1], [2, 1], [0, 2]] * 3
+    out = evaluate(spec, tensors, decide(spec, tensors))
+    spoiled = np.isnan(out)
+    assert (spoiled.sum(axis=1) == [0, 2, 2] * 3).all() and spoiled[1::3, 32:34].all()
+
+
 def test_least_scales():
     spec = layer("mxfp4")
     tensors = generate(spec, 9, 1, "least_scales")
@@ -424,6 +433,7 @@ def test_zero_point_ends():
 
 @pytest.mark.parametrize("form,rule", [
     ("mxfp4", "ue8m0_scales"), ("int4", "least_scales"), ("int8", "zero_point_ends"),
+    ("int8", "nan_codes"),
 ])
 def test_rules_that_need_other_weights(form, rule):
     with pytest.raises(SpecError, match=rule):

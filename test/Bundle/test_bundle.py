@@ -49,7 +49,7 @@ def run(folder: Path, *command: object, code: int = 0, env: dict | None = None) 
 
 
 def test_lists_what_it_promises(folder: Path) -> None:
-    assert sorted(path.name for path in (folder / "bin").iterdir()) == sorted(bundle.tools())
+    assert sorted(path.name for path in (folder / "bin").iterdir()) == sorted(bundle.programs())
     for path in ("lib/libmoec.so", "lib/libmoert.so", "include/moert/moert.h", "README.md", "LICENSE",
                  "include/moejit/moejit.h", "python/moec/layer.py", "lib/_core.abi3.so", "benchmarks/plot.py",
                  "share/moec/cases.json", "share/moec/models/qwen3-30b-a3b.json"):
@@ -87,6 +87,12 @@ def test_finds_the_cases_of_the_gpu_suite(folder: Path) -> None:
     assert (folder / "share/moec/yardstick.py").is_file()
     text = run(folder, folder / "bin/gpu-test", "--device=host", "--filter=generator/*")
     assert "6 passed, 0 failed" in text
+
+
+def test_compares_the_simulator_with_the_record(folder: Path) -> None:
+    text = run(folder, folder / "bin/ptx-conform", "--device=sim", "--forms=shf.l.wrap.b32",
+               f"--compare={folder / 'share/ptx-conform/h200.tsv'}")
+    assert text.endswith(" 0 in trouble\n"), text
 
 
 def test_is_used_from_python_and_c(folder: Path, tmp_path: Path) -> None:

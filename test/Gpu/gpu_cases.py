@@ -13,6 +13,7 @@ Needs the standard library alone. What an entry says is in lib/Tools/GpuTest/Cas
     spread/      how tokens spread over experts, at sizes of several tiles
     spread-fp8/  the same of block fp8; spread-mxfp4/ and spread-int4/ of such weights
     hard/        quantized weights at the ends of their codes, scales and zero points
+    replicas/    several replicas of an expert, padding anywhere among the rows, and what is recorded
     formats/     every format of test/Numeric and of GGUF's blocks, from one token to several tiles
     ordered/     the same with rows that are copied into order, and such layers of other sizes;
                  ordered-fp8/ of block fp8
@@ -102,6 +103,8 @@ SPREADS = [
     ("padding_nan_ids", "ids", "padding", {"num_valid_tokens": True}),
     ("padding_nan_gate", "gate", "padding", {"num_valid_tokens": True}),
     ("only_padding", "ids", "only_padding", {"num_valid_tokens": True}),
+    ("masked_nan_gate", "gate", "padding",
+     {"padding_mask": True, "num_valid_tokens": True, "record_ids": True, "record_load": True}),
 ]
 
 
@@ -292,7 +295,8 @@ def hard():
     formats = {"mxfp4": (MXFP4, ["least_scales"]), "nvfp4": (NVFP4, []),
                "int4": (KINDS["u4"](32), ["zero_point_ends"]), "u4b8": (KINDS["u4b8"](64), []),
                "int8": (KINDS["u8"](32), ["zero_point_ends"]),
-               "mxfp8": (weights("fp8_e4m3", 32, "e8m0"), ["least_scales"])}
+               "mxfp8": (weights("fp8_e4m3", 32, "e8m0"), ["least_scales", "nan_codes"]),
+               "e4m3": (weights("fp8_e4m3", "channel", "f32"), ["nan_codes"])}
     for kind, (quantization, more) in formats.items():
         for rule, dtype in itertools.product(rules + more, DTYPES):
             if rule != "least_scales" or dtype == "bf16":
@@ -308,6 +312,17 @@ FORMATS = (
     | {name: quantization for name, (_, quantization) in (DECODED | DECODED_TOO).items()}
     | {"q8_0": weights("int8", 32, "f16")["quantization"], "q4_0": weights("int4", 32, "f16")["quantization"]}
 )
+
+
+def replicas():
+    """Experts of which there are several, at sizes of several tiles. Which one a token reads hangs on its number."""
+    kinds = {"bf16": {}, "fp8": BLOCK_FP8}
+    for (kind, more), entry, (tokens, physical, most) in itertools.product(
+            kinds.items(), ("ids", "gate"), ((1, 17, 2), (700, 24, 4), (3000, 40, 16))):
+        yield case(f"replicas/m{tokens}-p{physical}-{entry}-{kind}", tokens,
+                   layer(512, 320, 16, 4, "bf16", entry, record_load=True, padding_mask=True,
+                         replicas={"num_physical_experts": physical, "max_replicas": most}, **more),
+                   repeats=3, isolation=True, hard="padding" if entry == "ids" else "")
 
 
 def formats():
@@ -469,16 +484,9 @@ def models(folder: pathlib.Path):
                    "permutation": tokens in (33, 1024), "timed": 50}
 
 
-#: Fields with operands or outputs of their own, which the suite's program does not bind: test/Numeric has them on the
-#: simulator.
-UNBOUND = {"padding_mask", "record_ids", "record_load", "replicas"}
-
-
 def everything():
     yield from spreads("small", 45, 32, 24, 6, 2, repeats=3)
     for numeric in NUMERIC:
-        if not UNBOUND.isdisjoint(numeric.model):
-            continue
         yield {"name": f"numeric/{numeric.name}", "spec": numeric.model, "tokens": numeric.tokens,
                "seed": numeric.seed, "hard": numeric.hard or "", "repeats": 1}
     yield from published()
@@ -494,6 +502,7 @@ def everything():
                            quantization=quantization)
     yield from published_weights()
     yield from hard()
+    yield from replicas()
     yield from formats()
     yield from ordered()
     yield from models(ROOT / "test" / "models")

@@ -135,6 +135,14 @@ def test_finds_what_is_planted(plant, message, tmp_path):
         assert any(message in failure for failure in case["failures"]), case
 
 
+def test_finds_what_is_recorded_otherwise(tmp_path):
+    path = tmp_path / "results.json"
+    done = gpu_test("--device=host", "--filter=small/masked_nan_gate/bf16", "--plant=repeat", f"--json={path}")
+    assert done.returncode == 1
+    (case,) = record(path)["cases"]
+    assert "run 2: what is recorded has other bits" in case["failures"], case
+
+
 def test_resumes(tmp_path):
     path = tmp_path / "results.json"
     options = ["--device=host", "--filter=small/z*,small/u*/bf16", f"--json={path}"]

@@ -751,6 +751,11 @@ for name, hard in (("nf4", "zero_weights"), ("ue8m0_inputs", "zero_groups"), ("u
     case(f"{name}_{hard}", tokens=11, entry="ids", dtype="f16" if name == "nf4" else "bf16", hard=hard,
          hidden_size=2 * unit, intermediate_size=unit, quantization=quantization,
          shared_experts={"intermediate_size": unit})
+# Codes that are NaN, multiplied as they are, decoded and repacked.
+for name, quantization in (("channel", FORMS["channel"]), ("weights_channel", FORMS["weights_channel"]),
+                           ("mxfp8", DECODED_TOO["mxfp8"][1]), ("fp8", FP8["quantization"])):
+    case(f"{name}_nan_codes", tokens=17, entry="ids", dtype="bf16", hard="nan_codes", hidden_size=256,
+         intermediate_size=128, quantization=quantization)
 for dtype in ("f32", "bf16"):
     case(f"mxfp4_least_scales_{dtype}", tokens=11, entry="ids", dtype=dtype, hidden_size=160,
          intermediate_size=96, hard="least_scales", quantization={"weight": "mxfp4"},

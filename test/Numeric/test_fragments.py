@@ -43,6 +43,8 @@ HALF = {"dtype": "f16"}
 THREE, TWO, FOUR = (192, 5, "8+24", 3), (128, 1, "16", 4), (256, 5, "8+16", 3)
 #: The same of 8 bits, whose units take twice the memory.
 THREE_OF_8, FOUR_OF_8 = (192, 2, "8+24", 3), (256, 2, "8+16", 3)
+#: Of 57 units, by 64 columns.
+LONG = {"hidden_size": 3648, "intermediate_size": 64, "num_experts": 2, "top_k": 1}
 #: Fields that differ, tokens, hard input, what its products' configs have.
 FRAGMENTS = {
     "gate_up": ({"gate_up_order": "gate_up"} | SHARED, 40, None, THREE),
@@ -108,7 +110,19 @@ FRAGMENTS = {
                    "gate_up_order": "up_gate"}, 40, None, (192, 3, "8+24", 3)),
     "fp8_block_interleaved": ({"quantization": fp8({"block": [64, 64]}), "gate_up_order": "interleaved"}, 11,
                               "nan_scales", TWO),
+    # Codes that are NaN, which none of an f16 or bf16 of few bits is.
+    "fp8_nan": ({"quantization": fp8("channel"), **SHARED}, 11, "nan_codes", THREE_OF_8),
+    "fp8_block_nan": ({"quantization": fp8({"block": [64, 64]})}, 11, "nan_codes", FOUR_OF_8),
+    "fp8_32_nan": ({"quantization": fp8({"group": 32}, "e8m0")}, 40, "nan_codes", TWO),
+    "f16_fp8_nan": (HALF | {"quantization": fp8("tensor")}, 11, "nan_codes", THREE_OF_8),
     "f16_fp8": (HALF | {"quantization": fp8("channel")}, 11, None, THREE_OF_8),
+    # Rows that a CTA of the repacking holds in two parts, of which the second has fewer units.
+    "int8_long": (LONG | {"quantization": int8({"group": 32}, zero_point=True)}, 3, "zero_point_ends", (192, 3, "8", 3)),
+    "fp8_block_long": (LONG | {"quantization": fp8({"block": [64, 64]}), "gate_up_order": "interleaved"}, 3,
+                       "scale_ends", TWO),
+    "fp8_long_nan": (LONG | {"quantization": fp8("channel"), "hidden_size": 64, "intermediate_size": 3648}, 3, "nan_codes",
+                     TWO),
+    "nvfp4_long": (LONG | {"quantization": {"weight": "nvfp4"}, "hidden_size": 7232}, 3, "scale_ends", TWO),
     # The second product's depth is no whole units.
     "first_alone": ({"intermediate_size": 96}, 11, None, (192, 5, "8", 3)),
 }

@@ -1,5 +1,5 @@
-// Weights of 4 bits are brought into the order of Hopper's tensor cores where they are whole units of 64 x 64 and the input
-// is bf16, or f16 and the weights int4; elsewhere, and on other targets, they are decoded as they are.
+// Weights of 4 or 8 bits are brought into the order of Hopper's tensor cores where they are whole units of 64 x 64 and the
+// input is bf16, or f16 and the weights no e2m1; elsewhere, and on other targets, they are decoded as they are.
 
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}))' | FileCheck %s
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_80}))' | FileCheck %s --check-prefix=SM80
@@ -111,6 +111,19 @@ func.func @digits(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
     %s: tensor<192x1xf32> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
   %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf32>)
       {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 128], packing = pairs>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// Rows of 8 bits may be longer than those that a CTA holds when it packs them.
+// CHECK-LABEL: func.func @long
+// CHECK:         moe.repack {{.*}} : tensor<192x7168xf8E4M3FN>, tensor<2x56xf32> -> tensor<192x7168xi8>, tensor<192x448xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>
+func.func @long(%x: tensor<?x7168xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x7168xf8E4M3FN> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<2x56xf32> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x7168xbf16>, tensor<192x7168xf8E4M3FN> weight_scale(%s : tensor<2x56xf32>)
+      {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>,
        moe.name = ["y"]} -> tensor<?x192xbf16>
   return %y : tensor<?x192xbf16>
 }

@@ -216,31 +216,63 @@ TEST(PtxasLimits, CandidatesDoNotSpill) {
   }
 }
 
-/// Weighted rows of groups with mxfp4 weights that are multiplied from
-/// registers, of which a CTA has `n`.
-std::string fromRegisters(bool isMapped, int64_t n, int64_t step,
+/// Weights in an order of fragments: their `#moe.quant` up to the packing, and
+/// bytes of a unit's row, of codes and of what is beside them.
+struct FromRegisters {
+  std::string quant, input;
+  int64_t codeBytes, scaleBytes;
+};
+
+const FromRegisters kMxfp4 = {"storage = f4E2M1FN, scale = f8E8M0FNU, "
+                              "granularity = group, block = [1, 32]",
+                              "bf16", 32, 2};
+
+/// Groups of rows by weights that are multiplied from registers, of which a CTA
+/// has `n` rows: weighted, as in a layer's last product, or, with gate and up,
+/// as in its first one.
+std::string fromRegisters(const FromRegisters &format, bool isPaired,
+                          bool isMapped, int64_t n, int64_t step,
                           const std::string &config) {
+  constexpr int64_t units = 45;
+  std::string input = memrefOf("?x2880", format.input),
+              result = memrefOf(isPaired ? "?x1440" : "?x2880", format.input),
+              codes = memrefOf(
+                  "6x2880x" + std::to_string(units * format.codeBytes), "i8"),
+              scales = memrefOf(
+                  "6x2880x" + std::to_string(units * format.scaleBytes), "i8");
   std::vector<std::string> arguments{
-      "%x: memref<?x2880xbf16>",   "%w: memref<6x2880x1440xi8>",
-      "%ws: memref<6x2880x90xi8>", "%ww: memref<6x2880xf32>",
-      "%o: memref<7xi32>",         "%s: memref<?xi32>",
-      "%r: memref<?x1xf32>",       "%y: memref<?x2880xbf16>"};
-  return kernel(
-      arguments,
-      "tile.contract tokens(%t) ins(%x, %w : memref<?x2880xbf16>, "
-      "memref<6x2880x1440xi8>) weight_scale(%ws : memref<6x2880x90xi8>)"
-      " weight_global_scale(%ww : memref<6x2880xf32>) "
-      "offsets(%o : memref<7xi32>)" +
-          std::string(isMapped ? "" : " source(%s : memref<?xi32>)") +
-          " rows(%r : memref<?x1xf32>) outs(%y : memref<?x2880xbf16>) "
-          "epilogue {\n^bb0(%a: f32, %b: f32):\n"
-          "  %1 = arith.mulf %a, %b : f32\n  tile.yield %1 : f32\n}"
-          " {weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, "
-          "granularity = group, block = [1, 32], packing = fragments, "
-          "second_scale = f32>, way = #moe.way<repack>, "
-          "config = #tile.sm90_contract<tile_columns = " +
-          std::to_string(n) + ", step = " + std::to_string(step) + ", " +
-          config + (isMapped ? ", map_rows>}" : ">}"));
+      "%x: " + input,        "%w: " + codes,
+      "%ws: " + scales,      "%ww: memref<6x2880xf32>",
+      "%o: memref<7xi32>",   "%s: memref<?xi32>",
+      "%r: memref<?x1xf32>", "%y: " + result};
+  std::string phase = "tile.contract tokens(%t) ins(%x, %w : " + input + ", " +
+                      codes + ") weight_scale(%ws : " + scales +
+                      ") weight_global_scale(%ww : memref<6x2880xf32>) "
+                      "offsets(%o : memref<7xi32>)";
+  if (!isMapped)
+    phase += " source(%s : memref<?xi32>)";
+  if (!isPaired)
+    phase += " rows(%r : memref<?x1xf32>)";
+  phase += " outs(%y : " + result + ") epilogue {\n^bb0(%a: f32, %b: f32):\n";
+  if (isPaired)
+    phase += "  %2 = arith.negf %a : f32\n  %3 = math.exp %2 : f32\n"
+             "  %4 = arith.constant 1.0 : f32\n"
+             "  %5 = arith.addf %3, %4 : f32\n"
+             "  %6 = arith.divf %a, %5 : f32\n"
+             "  %1 = arith.mulf %6, %b : f32\n";
+  else
+    phase += "  %1 = arith.mulf %a, %b : f32\n";
+  phase +=
+      "  tile.yield %1 : f32\n} {weight_quant = #moe.quant<" + format.quant +
+      ", packing = " + (format.input == "f16" ? "fragments_f16" : "fragments") +
+      ", second_scale = f32>, way = #moe.way<repack>, "
+      "config = #tile.sm90_contract<tile_columns = " +
+      std::to_string(isPaired ? n / 2 : n) +
+      ", step = " + std::to_string(step) + ", " + config +
+      (isMapped ? ", map_rows>" : ">");
+  if (isPaired)
+    phase += ", layout = #moe.weight_layout<order = gate_up>";
+  return kernel(arguments, phase + "}");
 }
 
 /// Fragments of a unit lie beside sums and what of the next one is taken apart;
@@ -258,11 +290,46 @@ TEST(PtxasLimits, RegistersSufficeForThree) {
   for (const auto &[n, step, config] : cases)
     for (bool isMapped : {false, true}) {
       SCOPED_TRACE(config);
-      Assembled assembled =
-          expectFits(fromRegisters(isMapped, n, step, config), "sm_90a");
+      Assembled assembled = expectFits(
+          fromRegisters(kMxfp4, /*isPaired=*/false, isMapped, n, step, config),
+          "sm_90a");
       EXPECT_NE(assembled.ptx.find(n == 192 ? ".reqntid 512" : ".reqntid 384"),
                 std::string::npos);
     }
+}
+
+/// Units of 8 bits have two words for each product, and scales that are sums of
+/// two numbers. A height has code of its own, and the last ones spill.
+TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
+  static_assert(ptxas::kHeightsOfTwo == 5 && ptxas::kHeightsOfManySums == 4 &&
+                ptxas::kSumsOfFiveHeights == 64);
+  struct {
+    int64_t n, step;
+    std::string config;
+  } cases[] = {{192, 192, "tile_rows = [8, 16, 48], stages = 3"},
+               {128, 64, "tile_rows = [120, 128, 144, 160], stages = 3"},
+               {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4"},
+               {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4"}};
+  std::string groups = "granularity = group, block = [1, 32]",
+              blocks = "granularity = block, block = [128, 128]";
+  const FromRegisters formats[] = {
+      {"storage = i8, scale = f32, granularity = channel", "bf16", 64, 2},
+      {"storage = i8, scale = f16, " + groups + ", zero_point = true", "bf16",
+       64, 8},
+      {"storage = f8E4M3FN, scale = f32, " + blocks, "bf16", 64, 4},
+      {"storage = f8E4M3FN, scale = bf16, " + groups, "f16", 64, 4}};
+  for (const FromRegisters &format : formats) {
+    SCOPED_TRACE(format.quant + ", " + format.input);
+    for (const auto &[n, step, config] : cases)
+      for (bool isPaired : {false, true}) {
+        SCOPED_TRACE(config + (isPaired ? ", gate and up" : ""));
+        // Rows of a first product are copied, where those of a last one lie in
+        // order.
+        expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
+                                 step, config),
+                   "sm_90a");
+      }
+  }
 }
 
 //===----------------------------------------------------------------------===//

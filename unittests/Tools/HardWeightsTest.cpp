@@ -110,6 +110,17 @@ TEST(HardWeights, NaNStandsInOneColumn) {
   }
 }
 
+TEST(HardWeights, CodesThatAreNaNStandInTwoColumns) {
+  moert::Result<Inputs> inputs = makeInputs(kForms[6], "nan_codes");
+  ASSERT_TRUE(inputs.status()) << inputs.status().message();
+  for (double x : evaluate(*inputs, 0, 1))
+    EXPECT_TRUE(std::isfinite(x));
+  std::vector<double> output = evaluate(*inputs, 0, 2);
+  for (size_t i = 0; i < output.size(); ++i)
+    EXPECT_EQ(std::isnan(output[i]), i == 32 || i == 33) << i;
+  EXPECT_FALSE(makeInputs(kForms[5], "nan_codes").status());
+}
+
 TEST(HardWeights, HiddenStatesMakeUpForLeastScales) {
   moert::Result<Inputs> inputs = makeInputs(kForms[0], "least_scales");
   ASSERT_TRUE(inputs.status()) << inputs.status().message();

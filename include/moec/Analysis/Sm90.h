@@ -427,16 +427,24 @@ private:
 };
 
 /// sm90.repack: what a CTA holds of a block of 64 rows of weights, in the order
-/// of memory: codes, and how much less each row's stored exponents are.
+/// of memory: the codes of a part of the depth, and how much less each row's
+/// stored exponents are.
 struct Repack {
   explicit Repack(tile::RepackOp op);
 
   static constexpr int64_t kExcessBytes = 4;
 
-  int64_t rows, depth, codeBits;
+  /// Units of the depth that are a part; the last part may have fewer.
+  int64_t rows, depth, codeBits, partUnits;
+  int64_t getUnits() const { return depth / moe::Fragments::kDepth; }
+  /// Of the codes of a row: all of them, those of a unit and of a part.
   int64_t getCodeRowBytes() const { return depth * codeBits / 8; }
+  int64_t getUnitRowBytes() const {
+    return moe::Fragments::kDepth * codeBits / 8;
+  }
+  int64_t getPartRowBytes() const { return partUnits * getUnitRowBytes(); }
   int64_t getExcessOffset() const {
-    return moe::Fragments::kRows * getCodeRowBytes();
+    return moe::Fragments::kRows * getPartRowBytes();
   }
   int64_t getSharedBytes() const {
     return getExcessOffset() + moe::Fragments::kRows * kExcessBytes;

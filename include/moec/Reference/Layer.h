@@ -43,6 +43,21 @@ void forEachRoutedRow(
 /// that are not held here.
 std::vector<int64_t> getLocalIndex(const LayerSpec &spec);
 
+/// Where the weights lie that the slots of a token read.
+class ExpertPlaces {
+public:
+  explicit ExpertPlaces(const Call &call);
+
+  /// -1 for none.
+  int64_t find(int64_t token, int64_t id) const;
+
+private:
+  std::vector<int64_t> index;
+  /// No replicas of any expert if `most` is 0.
+  int64_t numPhysical = 0, most = 0;
+  std::vector<double> counts, physical;
+};
+
 /// Whether a slot of a token counts (formula 6).
 bool isValidSlot(const LayerSpec &spec, int64_t numValid, int64_t token,
                  int64_t id);

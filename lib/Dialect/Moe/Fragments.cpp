@@ -119,16 +119,10 @@ std::string Fragments::whyNot(QuantAttr plain, Packing packing) {
                 plain.getZeroPoint(), packing);
 }
 
-std::string Fragments::whyNot(int64_t rows, int64_t depth, int64_t bits) {
-  // What of a row a CTA holds when it brings a block into this order.
-  constexpr int64_t maxBytes = 3584;
-  int64_t maxDepth = maxBytes * 8 / bits;
+std::string Fragments::whyNot(int64_t rows, int64_t depth) {
   if (depth % kDepth)
     return "K = " + std::to_string(depth) + " is no multiple of " +
            std::to_string(kDepth);
-  if (depth > maxDepth)
-    return "K = " + std::to_string(depth) + " is above " +
-           std::to_string(maxDepth);
   if (rows % kRows)
     return "N = " + std::to_string(rows) + " is no multiple of " +
            std::to_string(kRows);

@@ -104,8 +104,7 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
     return check.error("'weight' must have rows and contracted elements");
   ArrayRef<int64_t> shape = type.getShape();
   int64_t n = shape.end()[-2], k = getRowWidth(o.quant, shape.back());
-  if (std::string reason = Fragments::whyNot(n, k, getStorageBits(o.quant));
-      !reason.empty())
+  if (std::string reason = Fragments::whyNot(n, k); !reason.empty())
     return check.error("cannot pack 'weight': ") << reason;
   if (bool(o.zeroPoint) != o.quant.getZeroPoint() ||
       bool(o.globalScale) != bool(o.quant.getSecondScale()))

@@ -110,6 +110,16 @@ def _nan_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
     _clear(spec, tensors, "experts.w2", where, rng)
 
 
+def _nan_codes(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """Two rows of the last expert's w2 have a code that is NaN: the first of one, the last of the other."""
+    quantization = spec.quantization.w2
+    if quantization is None or quantization.weight.dtype != "fp8_e4m3":
+        raise SpecError("hard inputs 'nan_codes' need field 'quantization' of experts.w2 in fp8_e4m3")
+    codes = tensors["experts.w2"][-1].view(np.uint8)
+    middle = len(codes) // 2
+    codes[middle, 0], codes[middle + 1, -1] = 0x7F, 0xFF
+
+
 def _least_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
     """Scales of w13 are 2^-127, subnormal floats, and hidden states make up for it."""
     first = [
@@ -149,6 +159,7 @@ HARD_WEIGHTS: dict[str, Callable[..., None]] = {
     "zero_weights": _zero_weights,
     "scale_ends": _scale_ends,
     "nan_scales": _nan_scales,
+    "nan_codes": _nan_codes,
     "least_scales": _least_scales,
     "zero_point_ends": _zero_point_ends,
 }

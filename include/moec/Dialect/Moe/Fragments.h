@@ -63,9 +63,8 @@ public:
                             bool hasZeroPoints, Packing packing);
   /// Why weights that lie in memory as they are, or in pairs, have it not.
   static std::string whyNot(QuantAttr plain, Packing packing);
-  /// Why a matrix of so many elements of so many bits has none; empty if it
-  /// has.
-  static std::string whyNot(int64_t rows, int64_t depth, int64_t bits);
+  /// Why a matrix of so many elements has none; empty if it has.
+  static std::string whyNot(int64_t rows, int64_t depth);
 
   /// What the order `packing` makes of weights in memory.
   static QuantAttr getQuant(QuantAttr plain, Packing packing);

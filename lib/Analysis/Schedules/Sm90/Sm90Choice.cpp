@@ -98,6 +98,15 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
            std::to_string(ptxas::kHeightsOfThree) + " of " +
            std::to_string(ptxas::kRowsOfThree) + " together, each of up to " +
            std::to_string(ptxas::kRowsOfManyHeights) + ", are tried";
+  int64_t maxHeights = sums > ptxas::kSumsOfFiveHeights
+                           ? ptxas::kHeightsOfManySums
+                           : ptxas::kHeightsOfTwo;
+  if (shape.fromRegisters && heights > maxHeights)
+    return std::to_string(heights) + " heights in tile_rows with " +
+           std::to_string(sums) +
+           " accumulators leave too few registers for weights that are "
+           "multiplied from them; at most " +
+           std::to_string(maxHeights) + " are tried";
   int64_t lines = estimateEpilogue(op);
   if (shape.rowsOnM && shape.promotes && !shape.mapRows &&
       sums > ptxas::kSumsOfAnyEpilogue && lines > ptxas::kShortEpilogue)

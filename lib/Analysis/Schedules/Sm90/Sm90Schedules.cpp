@@ -78,6 +78,10 @@ Repack::Repack(tile::RepackOp op) {
   rows = type.getShape().end()[-2];
   depth = moe::getRowWidth(op.getQuant(), type.getShape().back());
   codeBits = moe::getStorageBits(op.getQuant());
+  // Of a row; 64 of them leave what else shared memory has to hold.
+  constexpr int64_t maxBytes = 3584;
+  int64_t parts = llvm::divideCeil(getCodeRowBytes(), maxBytes);
+  partUnits = llvm::divideCeil(getUnits(), parts);
 }
 
 void Contract::shareMemoryWith(const Contract &other) {

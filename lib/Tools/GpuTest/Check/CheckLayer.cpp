@@ -40,7 +40,7 @@ public:
         const LayerResult &result, int threads, Outcome &outcome)
       : layerCase(layerCase), spec(inputs.getSpec()), result(result),
         outcome(outcome), call(inputs.makeCall(threads)),
-        numValid(call.getNumValid()) {}
+        numValid(call.getNumValid()), isPresent(call.getPresent()) {}
 
   Load run() {
     double operations = static_cast<double>(call.tokens) *
@@ -68,7 +68,7 @@ private:
       return reference::getLogits(call);
     std::vector<int64_t> present;
     llvm::copy_if(tokens, std::back_inserter(present),
-                  [&](int64_t token) { return token < numValid; });
+                  [&](int64_t token) { return isPresent[token]; });
     // Logits are f32, and as large as their terms.
     note(reference::compare(reference::computeLogits(call, present),
                             toMatrix(*result.logits, present),
@@ -119,6 +119,9 @@ private:
           llvm::copy(ids, decision.ids.begin() + first);
           row.weigh(ids, {decision.weights.data() + first,
                           static_cast<size_t>(topK)});
+          // As reference::decide() has it.
+          if (!isPresent[token])
+            std::fill_n(decision.ids.begin() + first, topK, -1);
         });
     if (numWrong > 0)
       outcome.fail(llvm::formatv("{0}; {1} wrong rows", wrong, numWrong));
@@ -151,7 +154,8 @@ private:
   }
 
   bool isValid(int64_t token, int64_t id) const {
-    return reference::isValidSlot(spec, numValid, token, id);
+    return isPresent[token] &&
+           reference::isValidSlot(spec, numValid, token, id);
   }
 
   void checkWeights() {
@@ -170,11 +174,12 @@ private:
 
   /// Counts, offsets and positions, from the ids.
   void checkSorting() {
-    std::vector<int64_t> index = reference::getLocalIndex(spec);
+    reference::ExpertPlaces places(call);
     std::vector<int64_t> offsets(spec.getNumLocalExperts() + 1, 0);
     auto getExpert = [&](int64_t slot) -> int64_t {
       int64_t id = decision.ids[slot];
-      return isValid(slot / spec.topK, id) ? index[id] : -1;
+      int64_t token = slot / spec.topK;
+      return isValid(token, id) ? places.find(token, id) : -1;
     };
     auto slots = static_cast<int64_t>(decision.ids.size());
     for (int64_t slot = 0; slot < slots; ++slot)
@@ -279,6 +284,7 @@ private:
   Outcome &outcome;
   reference::Call call;
   int64_t numValid;
+  std::vector<bool> isPresent;
   std::vector<int64_t> tokens, all;
   reference::Decision decision;
   Load load;

@@ -18,9 +18,10 @@ namespace moec::gputest {
 /// changed inputs. Outputs are compared bit by bit, over all rows.
 class Invariants {
 public:
-  /// `expected` is the output of the first run.
+  /// `expected` and `records` are the output of the first run and those beside
+  /// it.
   Invariants(const SuiteContext &context, LayerRun &run, Inputs &inputs,
-             Bytes expected, Outcome &outcome);
+             Bytes expected, Bytes records, Outcome &outcome);
 
   /// Runs give the same bits; those of graphs too, where there are graphs.
   void checkRepeats(int64_t count);
@@ -42,6 +43,8 @@ private:
   /// source is not compared.
   void compare(const std::string &what, const Bytes &wanted,
                llvm::function_ref<int64_t(int64_t)> source);
+  /// Compares what is recorded with that of the first run.
+  void compareRecords(const std::string &what);
   bool
   update(const std::function<void(HostTensor &, const HostTensor &)> &change);
   bool restore();
@@ -49,7 +52,7 @@ private:
   const SuiteContext &context;
   LayerRun &run;
   Inputs &inputs;
-  Bytes expected;
+  Bytes expected, records;
   Outcome &outcome;
   int64_t tokens, numValid;
   size_t rowBytes;

@@ -97,7 +97,11 @@ private:
     if (!bytes->empty())
       std::memcpy(result.output.data(), bytes->data(), bytes->size());
 
-    Invariants invariants(context, run, inputs, std::move(*bytes), outcome);
+    Result<Bytes> records = run.readRecords();
+    if (!outcome.expect(records.status()))
+      return false;
+    Invariants invariants(context, run, inputs, std::move(*bytes),
+                          std::move(*records), outcome);
     invariants.checkRepeats(layerCase.repeats);
     invariants.checkValidCounts();
     if (layerCase.isolation)

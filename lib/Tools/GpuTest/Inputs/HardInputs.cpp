@@ -247,27 +247,41 @@ Status zeroGroups(Hard &hard) {
   return Status::ok();
 }
 
-/// Tokens from some on are padding that holds garbage.
+/// Tokens from some on, and of a mask every other one, are padding that holds
+/// garbage.
 Status pad(Hard &hard, int64_t valid) {
-  if (Status status = needs(hard.spec.numValidTokens, "num_valid_tokens");
+  if (Status status = needs(hard.spec.numValidTokens || hard.spec.paddingMask,
+                            "num_valid_tokens or padding_mask");
       !status)
     return status;
   hard.set("num_valid_tokens", 0, static_cast<double>(valid));
-  auto fill = [&](llvm::StringRef name, int64_t columns, double value) {
-    for (int64_t i = valid * columns; i < hard.tokens * columns; ++i)
-      hard.set(name, i, value);
+  auto fill = [&](int64_t token, llvm::StringRef name, int64_t columns,
+                  double value, int64_t step = 1) {
+    for (int64_t i = 0; i < columns; i += step)
+      hard.set(name, token * columns + i, value);
   };
-  fill("hidden_states", hard.spec.hiddenSize, kNaN);
-  fill("router_logits", hard.routes, kNaN);
-  fill("topk_weights", hard.topK, kNaN);
-  fill("input_ids", 1, -5);
-  for (int64_t i = valid * hard.topK; i < hard.tokens * hard.topK; i += 2)
-    hard.set("topk_ids", i, static_cast<double>(hard.routes + 3));
+  for (int64_t t = 0; t < hard.tokens; ++t) {
+    bool isMasked = hard.spec.paddingMask && t % 2 == 0;
+    // Any byte but 0 is a yes.
+    hard.set("is_padding", t,
+             isMasked ? static_cast<double>(t % 127 - 127) : 0);
+    if (!isMasked && (!hard.spec.numValidTokens || t < valid))
+      continue;
+    fill(t, "hidden_states", hard.spec.hiddenSize, kNaN);
+    fill(t, "router_logits", hard.routes, kNaN);
+    fill(t, "topk_weights", hard.topK, kNaN);
+    fill(t, "input_ids", 1, -5);
+    fill(t, "topk_ids", hard.topK, static_cast<double>(hard.routes + 3),
+         /*step=*/2);
+  }
   return Status::ok();
 }
 
 Status padding(Hard &hard) { return pad(hard, (hard.tokens + 1) / 2); }
-Status onlyPadding(Hard &hard) { return pad(hard, 0); }
+Status onlyPadding(Hard &hard) {
+  Status status = needs(hard.spec.numValidTokens, "num_valid_tokens");
+  return status ? pad(hard, 0) : status;
+}
 
 struct Rule {
   llvm::StringLiteral name;
@@ -292,6 +306,7 @@ constexpr Rule kRules[] = {
     {"zero_weights", zeroWeights},
     {"scale_ends", scaleEnds},
     {"nan_scales", nanScales},
+    {"nan_codes", nanCodes},
     {"least_scales", leastScales},
     {"zero_point_ends", zeroPointEnds},
     {"minus_one_ids", minusOneIds},

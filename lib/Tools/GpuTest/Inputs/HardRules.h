@@ -97,6 +97,9 @@ moert::Status scaleEnds(Hard &hard);
 /// A scale of the last expert's w2 is NaN, and all weights that it has are
 /// zeros.
 moert::Status nanScales(Hard &hard);
+/// Two rows of the last expert's w2 have a code that is NaN: the first of one,
+/// the last of the other.
+moert::Status nanCodes(Hard &hard);
 /// Scales of w13 are 2^-127, subnormal floats, and hidden states make up for
 /// it.
 moert::Status leastScales(Hard &hard);

@@ -92,6 +92,16 @@ public:
       }
   }
 
+  /// Makes the first code of a row of the last expert, and the last one of the
+  /// next row, NaN of e4m3.
+  void spoilCodes() const {
+    int64_t rows = elements->shape[elements->shape.size() - 2];
+    int64_t columns = elements->shape.back();
+    int64_t row = (getNumExperts() - 1) * rows + rows / 2;
+    setCode(row * columns, 0x7F);
+    setCode((row + 2) * columns - 1, 0xFF);
+  }
+
 private:
   int64_t getScaleBytes() const { return moert::dtypeBits(scales->dtype) / 8; }
 
@@ -238,6 +248,19 @@ Status moec::gputest::nanScales(Hard &hard) {
     weight.setScale(scale, getScaleEnds(weight).nan);
     chosen[scale] = true;
     weight.clear(chosen, hard.draw);
+  });
+}
+
+Status moec::gputest::nanCodes(Hard &hard) {
+  const auto &quantization = hard.spec.quantization.w2;
+  if (Status status = needs(quantization && quantization->weight.storage ==
+                                                StorageType::Fp8E4M3,
+                            "quantization of experts.w2 in fp8_e4m3");
+      !status)
+    return status;
+  return forEachWeight(hard, [&](llvm::StringRef name, const Weight &weight) {
+    if (name == "experts.w2")
+      weight.spoilCodes();
   });
 }
 

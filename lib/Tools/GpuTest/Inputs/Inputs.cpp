@@ -42,6 +42,9 @@ void moec::gputest::setElement(const HostTensor &tensor, int64_t i,
   case moert::DType::I32:
     reinterpret_cast<int32_t *>(tensor.data())[i] = static_cast<int32_t>(value);
     return;
+  case moert::DType::I8:
+    reinterpret_cast<int8_t *>(tensor.data())[i] = static_cast<int8_t>(value);
+    return;
   case moert::DType::BF16:
   case moert::DType::F16:
     reinterpret_cast<uint16_t *>(tensor.data())[i] = encode(
@@ -49,7 +52,7 @@ void moec::gputest::setElement(const HostTensor &tensor, int64_t i,
                                                   : llvm::APFloat::IEEEhalf());
     return;
   default:
-    llvm_unreachable("rules for elements of a byte write bits");
+    llvm_unreachable("rules for codes and scales of a byte write bits");
   }
 }
 
@@ -74,9 +77,6 @@ Result<Inputs> Inputs::create(const LayerCase &from, const LayerSpec &spec) {
                                     "; the suite has plain layers and fp8_e4m3 "
                                     "with f32 scales only");
   }
-  if (spec.paddingMask || spec.replicas)
-    return moert::invalidArgument("the suite has layers without 'padding_mask' "
-                                  "and 'replicas' only");
   Inputs inputs(spec, from.tokens, from.seed);
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role == TensorRole::Output)
@@ -146,11 +146,37 @@ static double getDeviation(const LayerSpec &spec, const HostTensor &tensor,
   return 1 / std::sqrt(static_cast<double>(tensor.shape.back()));
 }
 
+/// Every physical expert is one of an expert, as many as there may be of each:
+/// the first ones get most, and their places are anywhere.
+static void fillReplicas(const LayerSpec &spec, uint64_t seed,
+                         const HostTensor &tensor) {
+  int64_t most = spec.replicas->maxReplicas;
+  Draw draw(seed, "replicas");
+  std::vector<int64_t> places = drawIds(draw, spec.replicas->numPhysicalExperts,
+                                        spec.replicas->numPhysicalExperts);
+  std::vector<std::vector<int64_t>> physical(spec.numExperts);
+  size_t next = 0;
+  for (int64_t count = 1; count <= most; ++count)
+    for (int64_t e = 0; e < spec.numExperts && next < places.size(); e += count)
+      physical[e].push_back(places[next++]);
+  for (auto [e, own] : llvm::enumerate(physical)) {
+    auto expert = static_cast<int64_t>(e);
+    auto count = static_cast<int64_t>(own.size());
+    if (tensor.name == "replicas.counts") {
+      setElement(tensor, expert, static_cast<double>(count));
+      continue;
+    }
+    for (int64_t j = 0; j < most; ++j)
+      setElement(tensor, expert * most + j,
+                 j < count ? static_cast<double>(own[j]) : -1);
+  }
+}
+
 Status Inputs::fill(InputTensor &tensor, double deviation) {
   HostTensor &host = tensor.host;
   llvm::StringRef name = host.name;
   if (host.dtype != moert::DType::I32 && name != "topk_weights" &&
-      name != "gate.expert_scale") {
+      name != "gate.expert_scale" && name != "is_padding") {
     RandomStream stream(seed, name);
     RandomTensor random = {stream, host.dtype,
                            getFactor(getDeviation(spec, host, deviation))};
@@ -176,6 +202,15 @@ Status Inputs::fill(InputTensor &tensor, double deviation) {
   int64_t count = host.getNumElements();
   if (name == "num_valid_tokens") {
     setElement(host, 0, static_cast<double>(tokens - tokens / 4));
+  } else if (name == "is_padding") {
+    // Any byte but 0 is a yes.
+    for (int64_t i = 0; i < count; ++i)
+      setElement(host, i,
+                 draw.uniform() < 0.25
+                     ? static_cast<double>(draw.below(128) - 128)
+                     : 0);
+  } else if (name.starts_with("replicas.")) {
+    fillReplicas(spec, seed, host);
   } else if (name == "input_ids") {
     for (int64_t i = 0; i < count; ++i)
       setElement(host, i,

@@ -7,6 +7,7 @@
 
 #include "LayerRun.h"
 
+#include "../../OnDevice/RuntimeType.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace moec;
@@ -46,7 +47,7 @@ LayerRun::create(moert::Device &device, DeviceGenerator &generator,
   run->stream = std::move(*stream);
   for (const InputTensor &tensor : inputs.getTensors())
     RETURN_IF_FAILED(run->place(tensor));
-  RETURN_IF_FAILED(run->placeOutput());
+  RETURN_IF_FAILED(run->placeOutputs());
   moert::Executor &executor = *run->layer.executor;
   RETURN_IF_FAILED(run->start(executor));
   Result<int64_t> bytes = executor.workspaceBytes(run->tokens);
@@ -97,20 +98,29 @@ Status LayerRun::place(const InputTensor &tensor) {
   return fill(tensor, buffers.back());
 }
 
-Status LayerRun::placeOutput() {
-  const LayerSpec &spec = inputs.getSpec();
-  moert::DType dtype = reference::getRuntimeType(spec.dtype);
-  moert::TensorView view = {nullptr, dtype, {tokens, spec.hiddenSize}, {}};
-  Result<GuardedBuffer> buffer =
-      GuardedBuffer::create(device, "output",
-                            static_cast<size_t>(tokens * spec.hiddenSize *
-                                                moert::dtypeBits(dtype) / 8));
-  if (!buffer)
-    return buffer.status();
-  view.data = buffer->data();
+Status LayerRun::placeOutputs() {
   output = buffers.size();
-  buffers.push_back(std::move(*buffer));
-  views["output"] = view;
+  for (const TensorInfo &info : getTensorSignature(inputs.getSpec())) {
+    if (info.role != TensorRole::Output)
+      continue;
+    Result<moert::DType> type = getRuntimeType(info);
+    if (!type)
+      return type.status();
+    moert::TensorView view = {nullptr, *type, info.shape, {}};
+    if (view.shape[0] == kTokenDimension)
+      view.shape[0] = tokens;
+    int64_t elements = 1;
+    for (int64_t size : view.shape)
+      elements *= size;
+    Result<GuardedBuffer> buffer = GuardedBuffer::create(
+        device, info.name,
+        static_cast<size_t>(elements * moert::dtypeBits(*type) / 8));
+    if (!buffer)
+      return buffer.status();
+    view.data = buffer->data();
+    buffers.push_back(std::move(*buffer));
+    views[info.name] = view;
+  }
   return Status::ok();
 }
 
@@ -126,7 +136,7 @@ Status LayerRun::start(moert::Executor &executor) {
 }
 
 Status LayerRun::poison() {
-  for (size_t i : {output, workspace})
+  for (size_t i = output; i <= workspace; ++i)
     if (buffers[i].size() > 0)
       RETURN_IF_FAILED(
           device.fill(*stream, buffers[i].data(), 0xFF, buffers[i].size()));
@@ -149,6 +159,18 @@ Result<Bytes> LayerRun::readOutput() {
     RETURN_IF_FAILED(
         device.copyOut(bytes.data(), buffers[output].data(), bytes.size()));
   return bytes;
+}
+
+Result<Bytes> LayerRun::readRecords() {
+  Bytes all;
+  for (size_t i = output + 1; i < workspace; ++i) {
+    size_t first = all.size();
+    all.resize(first + buffers[i].size());
+    if (buffers[i].size() > 0)
+      RETURN_IF_FAILED(device.copyOut(all.data() + first, buffers[i].data(),
+                                      buffers[i].size()));
+  }
+  return all;
 }
 
 Status LayerRun::checkGuards() const {
@@ -228,6 +250,7 @@ Status LayerRun::runInspected() {
     for (auto [tensor, buffer] : llvm::zip(inputs.getTensors(), buffers))
       RETURN_IF_FAILED(fill(tensor, buffer));
   RETURN_IF_FAILED(start(*layer.inspected));
+  RETURN_IF_FAILED(poison());
   RETURN_IF_FAILED(layer.inspected->run(tokens, stream.get()));
   return device.synchronize(*stream);
 }

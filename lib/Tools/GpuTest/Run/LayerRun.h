@@ -41,8 +41,10 @@ public:
 
   /// Runs and waits.
   moert::Status run();
-  /// The output of the latest run.
+  /// The output of the latest run, and the outputs beside it, one behind the
+  /// other.
   moert::Result<Bytes> readOutput();
+  moert::Result<Bytes> readRecords();
   /// Whether guards are as they were.
   moert::Status checkGuards() const;
   /// Writes over the guard behind the workspace.
@@ -72,7 +74,7 @@ private:
 
   moert::Status place(const InputTensor &tensor);
   moert::Status fill(const InputTensor &tensor, const GuardedBuffer &buffer);
-  moert::Status placeOutput();
+  moert::Status placeOutputs();
   moert::Status start(moert::Executor &executor);
   moert::Status poison();
 
@@ -82,7 +84,8 @@ private:
   const Inputs &inputs;
   int64_t tokens, pitch;
   std::unique_ptr<moert::Stream> stream;
-  /// Buffers of the inputs in their order, the output, the workspace.
+  /// Buffers of the inputs in their order, the output, those of records, the
+  /// workspace.
   std::vector<GuardedBuffer> buffers;
   std::map<std::string, moert::TensorView> views;
   size_t output = 0, workspace = 0;

@@ -6,8 +6,9 @@
 //===----------------------------------------------------------------------===//
 // A CTA brings a block of 64 rows into the order of tensor cores: two runs of
 // 32 rows that follow one another in memory. It reads the codes of both into
-// shared memory, for what it writes lies where they were, finds the largest
-// scale of each row, and writes words.
+// shared memory, in parts of the depth, finds the largest scale of each row,
+// and writes words. Parts, where there are several, are read once more for
+// that: how a row's scales are kept depends on all of them.
 
 #include "../../AsyncEmitter.h"
 #include "../../Emit.h"
@@ -55,9 +56,17 @@ private:
   /// The row in its matrix of one in shared memory, and its row of scales.
   Value getMatrixRow(Value sharedRow);
   Value getScaleRow(Value sharedRow);
-  void loadBlock();
-  /// A thread per row: how much less its exponents are stored, and its number.
-  void findExcess();
+  /// Makes the units from one on (index) the part that is held.
+  void setPart(Value first);
+  /// Reads the part.
+  void loadPart();
+  /// The largest scales of a row in the part, and what they are before it
+  /// (i32): of groups that are not zeros, and of all.
+  SmallVector<Value> findLargest(Value row, ValueRange before);
+  /// The same of all of the thread's row, which may be none.
+  SmallVector<Value> findLargest(Value isRow);
+  /// How much less a row's exponents are stored, and its number.
+  void storeExcess(Value row, ValueRange largest);
   /// The number of all of a row: its scale, or that of the matrix; null for 1.
   Value loadFactor(Value sharedRow);
   void storeRowScale(Value sharedRow, Value excess, Value largest);
@@ -67,6 +76,9 @@ private:
   void storeScales();
   /// The row, in shared memory, of a row of a unit (i32).
   Value getSharedRow(Value unitRow);
+  /// The offset in shared memory of a byte (i32) of a row, which is of the
+  /// part.
+  Value getOffset(Value sharedRow, Value byte);
   /// A byte at an offset of shared memory, as i32.
   Word loadByte(Value offset);
 
@@ -122,6 +134,8 @@ private:
   Value shared;
   /// The CTA's matrix and block; index and i32.
   Value matrix, block;
+  /// The part's first unit, and that behind its last; index.
+  Value firstUnit, endUnit;
 };
 
 SmallVector<Value> Sm90Repack::getIndices(Value row) {
@@ -152,22 +166,54 @@ Value Sm90Repack::getMatrixRow(Value sharedRow) {
                 inRun);
 }
 
-void Sm90Repack::loadBlock() {
+void Sm90Repack::setPart(Value first) {
+  firstUnit = first;
+  endUnit = emitter.min(emitter.add(first, shape.partUnits),
+                        emitter.index(shape.getUnits()));
+}
+
+void Sm90Repack::loadPart() {
   auto type = VectorType::get(kPieceBytes / kWordBytes, b.getI32Type());
-  int64_t runBytes = Fragments::kRunRows * shape.getCodeRowBytes();
+  int64_t rowPieces = shape.getPartRowBytes() / kPieceBytes;
+  // The part before has been read.
+  emitter.barrier();
   for (int64_t run = 0; run < kRuns; ++run) {
-    Value to = emitter.advance(shared, run * runBytes);
+    Value to = emitter.advance(shared, run * Fragments::kRunRows * rowPieces *
+                                           kPieceBytes);
     emitter.forThreads(
-        emitter.index(0), emitter.index(runBytes / kPieceBytes),
-        [&](Value piece) {
-          Value from =
-              getAddress(op.getWeight(), run, emitter.mul(piece, kPieceBytes));
-          emitter.store(
-              emitter.load(type, from, kPieceBytes),
-              emitter.advance(to, emitter.scale(toI32(piece), kPieceBytes)),
-              kPieceBytes);
+        emitter.index(0), emitter.index(Fragments::kRunRows * rowPieces),
+        [&](Value index) {
+          Value piece = toI32(index);
+          Value row = emitter.toIndex(emitter.divide(piece, rowPieces));
+          Value inRow = emitter.toIndex(emitter.remainder(piece, rowPieces));
+          Value byte =
+              emitter.add(emitter.mul(firstUnit, shape.getUnitRowBytes()),
+                          emitter.mul(inRow, kPieceBytes));
+          auto copy = [&] {
+            Value from = getAddress(
+                op.getWeight(), run,
+                emitter.add(emitter.mul(row, shape.getCodeRowBytes()), byte));
+            emitter.store(
+                emitter.load(type, from, kPieceBytes),
+                emitter.advance(to, emitter.scale(piece, kPieceBytes)),
+                kPieceBytes);
+          };
+          if (shape.getUnits() % shape.partUnits == 0)
+            return copy();
+          // The last part has fewer.
+          Value end = emitter.mul(endUnit, shape.getUnitRowBytes());
+          emitter.ifThen(
+              arith::CmpIOp::create(b, arith::CmpIPredicate::slt, byte, end),
+              copy);
         });
   }
+  emitter.barrier();
+}
+
+Value Sm90Repack::getOffset(Value sharedRow, Value byte) {
+  Value first = emitter.scale(toI32(firstUnit), shape.getUnitRowBytes());
+  return addI32(emitter.scale(sharedRow, shape.getPartRowBytes()),
+                b.createOrFold<arith::SubIOp>(byte, first));
 }
 
 Word Sm90Repack::loadByte(Value offset) {
@@ -262,8 +308,8 @@ Word Sm90Repack::gather(Value sharedRow, Value element,
                         function_ref<Word(Word)> change) {
   int64_t groupBytes = format.group * shape.codeBits / 8,
           loadBytes = std::min(groupBytes, kPieceBytes);
-  Value first = addI32(emitter.scale(sharedRow, shape.getCodeRowBytes()),
-                       emitter.divide(element, 8 / shape.codeBits));
+  Value first =
+      getOffset(sharedRow, emitter.divide(element, 8 / shape.codeBits));
   Word all = word(0);
   for (int64_t byte = 0; byte < groupBytes; byte += loadBytes) {
     Value codes = emitter.load(
@@ -349,27 +395,40 @@ Word Sm90Repack::getKeptZeroPoint(Value sharedRow, Value element,
       arith::BitcastOp::create(b, b.getIntegerType(16), half)));
 }
 
-void Sm90Repack::findExcess() {
-  Value row = emitter.thread();
-  emitter.ifThen(emitter.isLess(row, emitter.i32(Fragments::kRows)), [&] {
-    // Of groups that are not zeros, and of all.
-    SmallVector<Value> largest = emitter.forLoop(
-        emitter.index(0), emitter.index(shape.depth / format.group), 1,
-        {emitter.i32(0), emitter.i32(0)}, [&](Value i, ValueRange carried) {
-          Value element = emitter.scale(toI32(i), format.group);
-          Word scale = loadScale(row, element).bits;
-          Word counted = word(isZero(row, element)).choose(word(0), scale);
-          if (format.codes == Fragments::Codes::E4M3)
-            scale = word(hasNaN(row, element))
-                        .choose(word(kNoNumber << digits), scale);
-          return SmallVector<Value>{max(word(carried[0]), counted).value,
-                                    max(word(carried[1]), scale).value};
-        });
-    Word excess = (word(largest[0]) >> digits) + -format.getLargestExponent();
-    excess = max(excess, word(format.getLeastExcess()));
-    emitter.store(excess.value, excessAddress(row), kWordBytes);
-    storeRowScale(row, excess.value, largest[1]);
-  });
+SmallVector<Value> Sm90Repack::findLargest(Value row, ValueRange before) {
+  int64_t groups = format.getGroups();
+  return emitter.forLoop(
+      emitter.mul(firstUnit, groups), emitter.mul(endUnit, groups), 1, before,
+      [&](Value i, ValueRange carried) {
+        Value element = emitter.scale(toI32(i), format.group);
+        Word scale = loadScale(row, element).bits;
+        Word counted = word(isZero(row, element)).choose(word(0), scale);
+        if (format.codes == Fragments::Codes::E4M3)
+          scale = word(hasNaN(row, element))
+                      .choose(word(kNoNumber << digits), scale);
+        return SmallVector<Value>{max(word(carried[0]), counted).value,
+                                  max(word(carried[1]), scale).value};
+      });
+}
+
+SmallVector<Value> Sm90Repack::findLargest(Value isRow) {
+  return emitter.forLoop(
+      emitter.index(0), emitter.index(shape.getUnits()), shape.partUnits,
+      {emitter.i32(0), emitter.i32(0)}, [&](Value first, ValueRange carried) {
+        setPart(first);
+        loadPart();
+        return emitter.choose(
+            isRow, carried.getTypes(),
+            [&] { return findLargest(emitter.thread(), carried); },
+            [&] { return SmallVector<Value>(carried); });
+      });
+}
+
+void Sm90Repack::storeExcess(Value row, ValueRange largest) {
+  Word excess = (word(largest[0]) >> digits) + -format.getLargestExponent();
+  excess = max(excess, word(format.getLeastExcess()));
+  emitter.store(excess.value, excessAddress(row), kWordBytes);
+  storeRowScale(row, excess.value, largest[1]);
 }
 
 Value Sm90Repack::loadFactor(Value sharedRow) {
@@ -450,8 +509,7 @@ static Word placePair(const Fragments &format, Word codes, int64_t i) {
 }
 
 Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
-  Value offset =
-      addI32(emitter.scale(sharedRow, shape.getCodeRowBytes()), byte);
+  Value offset = getOffset(sharedRow, byte);
   if (shape.codeBits == 8) {
     constexpr int64_t ones = 0x00010001;
     Word pair =
@@ -473,13 +531,13 @@ Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
 }
 
 void Sm90Repack::storeCodes() {
-  int64_t units = shape.depth / Fragments::kDepth;
   int64_t unitWords = format.getRunWords(), wordPairs = format.getWordPairs();
   // Bytes of a pair of codes.
   int64_t pairBytes = shape.codeBits / 4;
   for (int64_t run = 0; run < kRuns; ++run) {
     emitter.forThreads(
-        emitter.index(0), emitter.index(units * unitWords), [&](Value index) {
+        emitter.mul(firstUnit, unitWords), emitter.mul(endUnit, unitWords),
+        [&](Value index) {
           Value at = toI32(index);
           Value unit = emitter.divide(at, unitWords);
           Value inUnit = emitter.remainder(at, unitWords);
@@ -519,12 +577,12 @@ void Sm90Repack::storeCodes() {
 }
 
 void Sm90Repack::storeScales() {
-  int64_t quads = shape.depth / Fragments::kDepth * Fragments::kQuads;
   int64_t count = Fragments::kQuadRows * format.getGroups();
   int64_t quadBytes = format.getQuadBytes();
   for (int64_t run = 0; run < kRuns; ++run) {
     emitter.forThreads(
-        emitter.index(0), emitter.index(quads), [&](Value index) {
+        emitter.mul(firstUnit, Fragments::kQuads),
+        emitter.mul(endUnit, Fragments::kQuads), [&](Value index) {
           Value at = toI32(index);
           Value unit = emitter.divide(at, Fragments::kQuads);
           Value inUnit = emitter.remainder(at, Fragments::kQuads);
@@ -563,12 +621,19 @@ void Sm90Repack::emit() {
   Value blocks = emitter.index(shape.rows / Fragments::kRows);
   matrix = arith::DivUIOp::create(b, emitter.cta(), blocks);
   block = toI32(arith::RemUIOp::create(b, emitter.cta(), blocks));
-  loadBlock();
+  Value isRow = emitter.isLess(emitter.thread(), emitter.i32(Fragments::kRows));
+  SmallVector<Value> largest = findLargest(isRow);
+  emitter.ifThen(isRow, [&] { storeExcess(emitter.thread(), largest); });
   emitter.barrier();
-  findExcess();
-  emitter.barrier();
-  storeCodes();
-  storeScales();
+  emitter.forLoop(emitter.index(0), emitter.index(shape.getUnits()),
+                  shape.partUnits, [&](Value first) {
+                    setPart(first);
+                    // The only one is there.
+                    if (shape.partUnits < shape.getUnits())
+                      loadPart();
+                    storeCodes();
+                    storeScales();
+                  });
 }
 
 } // namespace
