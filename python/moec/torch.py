@@ -153,9 +153,14 @@ def _forward_out_fake(
     _check_fake(layer, hidden_states, out=out)
 
 
-def _wants_gradient(*tensors: Optional[torch.Tensor]) -> int:
+def _wants_gradient(a, b, c, d) -> int:
     """Which of the tensors require a gradient, as bits."""
-    return sum(1 << i for i, each in enumerate(tensors) if each is not None and each.requires_grad)
+    return (
+        (a is not None and a.requires_grad)
+        + 2 * (b is not None and b.requires_grad)
+        + 4 * (c is not None and c.requires_grad)
+        + 8 * (d is not None and d.requires_grad)
+    )
 
 
 def _add_kernels_of_core() -> tuple[str, ...]:

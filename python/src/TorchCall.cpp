@@ -224,9 +224,10 @@ template <bool hasOut>
 static void runKernel(StableIValue *stack, uint64_t, uint64_t) {
   void *error = nullptr;
   {
+    // Tensors that have objects of Python count references with Python held.
+    Held held;
     Operands operands(stack, hasOut);
     AtenTensorHandle made = nullptr;
-    Held held;
     if (!call(operands, made))
       error = takeError(torch);
     else if (!hasOut)
