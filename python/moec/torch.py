@@ -226,11 +226,11 @@ class MoE(torch.nn.Module):
         input_ids: Optional[torch.Tensor] = None,
         is_padding: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
-        shape = hidden_states.shape
-        if len(shape) != 2:
-            hidden_states = hidden_states.reshape(-1, shape[-1])
+        rows = hidden_states
+        if rows.dim() != 2:
+            rows = rows.reshape(-1, rows.shape[-1])
         output = _op(
-            hidden_states,
+            rows,
             router_logits,
             topk_ids,
             topk_weights,
@@ -239,7 +239,7 @@ class MoE(torch.nn.Module):
             self.number,
             is_padding,
         )
-        return output if len(shape) == 2 else output.view(shape)
+        return output if rows is hidden_states else output.view(hidden_states.shape)
 
     def extra_repr(self) -> str:
         return repr(self.layer)
