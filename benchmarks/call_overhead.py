@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a call of a layer takes of the host's time, by how it is called.
 
-    python benchmarks/call_overhead.py [--device=cpu] [--entry=ids] [--calls=2000] [--output=FILE.json]
+    python benchmarks/call_overhead.py [--device=cpu] [--entry=ids] [--calls=2000] [--kernels=python]
+                                       [--output=FILE.json]
 
 `c_api`: moert_layer_bind() per tensor and moert_layer_run(), in a loop without Python. The others make
 the same call from Python: `python` with an output given, `python_allocates` without one; `torch_out` and
-`torch` through torch.ops.moec.forward_out and forward; `module` through moec.torch.MoE. Tensors are
+`torch` through torch.ops.moec.forward_out and forward; `module` through moec.torch.MoE. The operators have
+the kernels of moec._core where PyTorch shows what these need, or, with --kernels=python, those in Python. Tensors are
 PyTorch's, where it is installed, else NumPy's. A layer is as small as one can be, so that little but
 the call is timed; on the CPU, where a call returns when the layer has run, its kernels count in all
 rows alike. Blocks of calls alternate between the rows. Medians, in microseconds, and what each is above
@@ -125,6 +127,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "entry": options.entry,
         "tokens": options.tokens,
         "calls": blocks * BLOCK,
+        "kernels": "core" if torch and moec.torch._keys_of_core else "python",
         "tensors": f"torch {torch.__version__}" if torch else "numpy",
         "python": platform.python_version(),
         "median_us": medians,
@@ -140,11 +143,18 @@ def main() -> int:
     parser.add_argument("--entry", default="ids", choices=("gate", "logits", "ids"))
     parser.add_argument("--tokens", type=int, default=1)
     parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--kernels", default="core", choices=("core", "python"),
+                        help="what the operators of PyTorch have")
     parser.add_argument("--output", help="where the JSON goes (default: standard output)")
     parser.add_argument("--commit", default="", help="recorded with the result")
     options = parser.parse_args()
     if torch:
         torch.set_grad_enabled(False)
+    if options.kernels == "python":
+        import moec._core
+
+        # As in a release of PyTorch without its stable C ABI.
+        moec._core.load_torch = lambda *_: False
     result = measure(options)
     text = json.dumps(result, indent=1)
     if options.output:

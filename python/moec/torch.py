@@ -25,10 +25,11 @@ try:
 except ImportError as error:
     raise ImportError("moec.torch needs PyTorch; install it, as with pip install torch") from error
 
-from . import InvalidArgument, InvalidType, Layer
+from . import InvalidArgument, InvalidType, Layer, _core
 
 __all__ = ["MoE", "register", "unregister"]
 
+#: Read by the kernels of _core too.
 _layers: dict[int, Layer] = {}
 _numbers = itertools.count(1)
 
@@ -87,7 +88,10 @@ def _forward(
 def _forward_out(
     out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
 ):
-    (_layers.get(layer) or _find(layer))(
+    found = _layers.get(layer) or _find(layer)
+    if out is None:
+        raise InvalidType("out: is missing; give a tensor, or use moec::forward")
+    found(
         hidden_states,
         router_logits,
         topk_ids,
@@ -99,7 +103,7 @@ def _forward_out(
     )
 
 
-def _check_fake(hidden_states, router_logits, topk_weights, layer) -> None:
+def _check_fake(layer: int, hidden_states: torch.Tensor, **others: Optional[torch.Tensor]) -> None:
     """What an operator refuses of tensors without memory, as it would of real ones."""
     found = _find(layer)
     if hidden_states.dim() != 2:
@@ -107,19 +111,17 @@ def _check_fake(hidden_states, router_logits, topk_weights, layer) -> None:
             f"hidden_states: rank 2 expected, shape {list(hidden_states.shape)} found; reshape it "
             "to one row per token"
         )
-    if hidden_states.device != torch.device(found.device):
-        raise InvalidArgument(
-            f"hidden_states: a tensor on {found.device} expected, one on {hidden_states.device} "
-            "found; copy it to the device of the layer"
-        )
-    if not torch.is_grad_enabled():
-        return
-    for name, tensor in (
-        ("hidden_states", hidden_states),
-        ("router_logits", router_logits),
-        ("topk_weights", topk_weights),
-    ):
-        if tensor is not None and tensor.requires_grad:
+    tensors = {"hidden_states": hidden_states, **others}
+    device = torch.device(found.device)
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if tensor.device != device:
+            raise InvalidArgument(
+                f"{name}: a tensor on {found.device} expected, one on {tensor.device} "
+                "found; copy it to the device of the layer"
+            )
+        if tensor.requires_grad and torch.is_grad_enabled():
             raise InvalidArgument(
                 f"{name}: requires a gradient, and a layer has no backward pass; call it under "
                 "torch.no_grad(), or detach the tensor"
@@ -129,20 +131,61 @@ def _check_fake(hidden_states, router_logits, topk_weights, layer) -> None:
 def _forward_fake(
     hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
 ):
-    _check_fake(hidden_states, router_logits, topk_weights, layer)
+    _check_fake(
+        layer,
+        hidden_states,
+        router_logits=router_logits,
+        topk_ids=topk_ids,
+        topk_weights=topk_weights,
+        num_valid_tokens=num_valid_tokens,
+        input_ids=input_ids,
+        is_padding=is_padding,
+    )
     return torch.empty_like(hidden_states)
 
 
 def _forward_out_fake(
     out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
 ):
-    _check_fake(hidden_states, router_logits, topk_weights, layer)
+    _forward_fake(
+        hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding
+    )
+    _check_fake(layer, hidden_states, out=out)
 
 
-for _key in ("CPU", "CUDA"):
+def _wants_gradient(a, b, c, d) -> int:
+    """Which of the tensors require a gradient, as bits."""
+    return (
+        (a is not None and a.requires_grad)
+        + 2 * (b is not None and b.requires_grad)
+        + 4 * (c is not None and c.requires_grad)
+        + 8 * (d is not None and d.requires_grad)
+    )
+
+
+def _add_kernels_of_core() -> tuple[str, ...]:
+    """The dispatch keys for which _core has registered its kernels, which take tensors of libtorch as they are,
+    through PyTorch's stable C ABI (2.10). None where PyTorch does not show what they need, or where exceptions do not
+    come through as what they are."""
+    if not _core.load_torch(torch._C.__file__, _layers, _find):
+        return ()
+    try:
+        torch.ops.moec.probe.default()
+    except InvalidArgument:
+        return tuple(key for key in ("CPU", "CUDA") if _core.add_torch_kernels(key))
+    except Exception:
+        return ()
+    return ()
+
+
+_library.define("probe() -> ()")
+_library.define("wants_gradient(Tensor? a, Tensor? b, Tensor? c, Tensor? d) -> int")
+_library.impl("wants_gradient", _wants_gradient, "CompositeExplicitAutograd")
+_keys_of_core = _add_kernels_of_core()
+for _key in {"CPU", "CUDA"}.difference(_keys_of_core):
     _library.impl("forward", _forward, _key)
     _library.impl("forward_out", _forward_out, _key)
-for _name in ("forward", "forward_out"):
+for _name in ("forward", "forward_out", "wants_gradient"):
     # The layer itself refuses inputs that require a gradient: autograd, which would ask for them once more, is left out.
     _library.impl(_name, torch.library.fallthrough_kernel, "Autograd")
 torch.library.register_fake("moec::forward", _forward_fake, lib=_library)
@@ -183,11 +226,11 @@ class MoE(torch.nn.Module):
         input_ids: Optional[torch.Tensor] = None,
         is_padding: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
-        shape = hidden_states.shape
-        if len(shape) != 2:
-            hidden_states = hidden_states.reshape(-1, shape[-1])
+        rows = hidden_states
+        if rows.dim() != 2:
+            rows = rows.reshape(-1, rows.shape[-1])
         output = _op(
-            hidden_states,
+            rows,
             router_logits,
             topk_ids,
             topk_weights,
@@ -196,7 +239,7 @@ class MoE(torch.nn.Module):
             self.number,
             is_padding,
         )
-        return output if len(shape) == 2 else output.view(shape)
+        return output if rows is hidden_states else output.view(hidden_states.shape)
 
     def extra_repr(self) -> str:
         return repr(self.layer)

@@ -101,9 +101,10 @@ bool moec::python::failBecause(const char *argument, const char *what) {
   return false;
 }
 
-/// A class below moec.Error, and another one where given.
+/// A class below moec.Error, and another one where given. `code` is that of
+/// exceptions that are raised in Python.
 static PyObject *addClass(PyObject *module, const char *name, PyObject *other,
-                          const char *doc) {
+                          const char *code, const char *doc) {
   std::string full = std::string("moec.") + name;
   Ref bases =
       Ref::take(errors.base ? other ? PyTuple_Pack(2, errors.base, other)
@@ -113,7 +114,9 @@ static PyObject *addClass(PyObject *module, const char *name, PyObject *other,
     return nullptr;
   PyObject *made =
       PyErr_NewExceptionWithDoc(full.c_str(), doc, bases.get(), nullptr);
-  if (!made || PyModule_AddObjectRef(module, name, made) < 0)
+  Ref text = Ref::take(PyUnicode_FromString(code));
+  if (!made || !text || PyObject_SetAttrString(made, "code", text.get()) < 0 ||
+      PyModule_AddObjectRef(module, name, made) < 0)
     return nullptr;
   return made;
 }
@@ -121,24 +124,25 @@ static PyObject *addClass(PyObject *module, const char *name, PyObject *other,
 bool moec::python::addErrors(PyObject *module) {
   errors = {};
   return (errors.base = addClass(
-              module, "Error", PyExc_Exception,
+              module, "Error", PyExc_Exception, "internal",
               "A call of moec that failed. `code` is what moert.h calls the "
               "failure, as \"invalid_argument\".")) &&
-         (errors.invalidArgument =
-              addClass(module, "InvalidArgument", PyExc_ValueError,
-                       "An argument has a wrong value: shape, strides, device, "
-                       "alignment, a description that is wrong. The message "
-                       "names the argument and what to change.")) &&
-         (errors.invalidType =
-              addClass(module, "InvalidType", PyExc_TypeError,
-                       "An argument is of a wrong kind: no tensor, or one of "
-                       "another dtype.")) &&
+         (errors.invalidArgument = addClass(
+              module, "InvalidArgument", PyExc_ValueError, "invalid_argument",
+              "An argument has a wrong value: shape, strides, device, "
+              "alignment, a description that is wrong. The message "
+              "names the argument and what to change.")) &&
+         (errors.invalidType = addClass(
+              module, "InvalidType", PyExc_TypeError, "invalid_argument",
+              "An argument is of a wrong kind: no tensor, or one of "
+              "another dtype.")) &&
          (errors.notFound =
-              addClass(module, "NotFound", PyExc_LookupError,
+              addClass(module, "NotFound", PyExc_LookupError, "not_found",
                        "A file, or a tensor of that name, is not there.")) &&
          (errors.unavailable =
-              addClass(module, "Unavailable", nullptr,
+              addClass(module, "Unavailable", nullptr, "unavailable",
                        "What is asked for is not there: a driver, a GPU.")) &&
-         (errors.exhausted = addClass(module, "ResourceExhausted",
-                                      PyExc_MemoryError, "No memory is left."));
+         (errors.exhausted =
+              addClass(module, "ResourceExhausted", PyExc_MemoryError,
+                       "resource_exhausted", "No memory is left."));
 }

@@ -117,10 +117,10 @@ bool prepare(LayerState &state, void *stream);
 
 /// layer(hidden_states, ...).
 PyObject *callLayer(PyObject *self, PyObject *arguments, PyObject *keywords);
-/// layer.run(tokens, tensors, stream): see Call.cpp.
+/// layer.run(tokens, tensors, stream): see PythonCall.cpp.
 PyObject *runLayer(PyObject *self, PyObject *const *arguments,
                    Py_ssize_t count);
-/// layer.time_calls(count, call): see Call.cpp.
+/// layer.time_calls(count, call): see PythonCall.cpp.
 PyObject *timeCalls(PyObject *self, PyObject *const *arguments,
                     Py_ssize_t count);
 bool makeNames();
@@ -132,6 +132,7 @@ moert_communicator *getCommunicator(PyObject *object);
 bool addLayer(PyObject *module);
 bool addCommunicator(PyObject *module);
 bool addCompiler(PyObject *module);
+bool addTorch(PyObject *module);
 
 /// A moejit_message_fn: calls `user`, an object of Python, with (severity,
 /// text). The thread has let Python go.

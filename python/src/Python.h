@@ -60,6 +60,19 @@ private:
   PyThreadState *state;
 };
 
+/// Has Python for this thread, whether it had it before or not, as long as it
+/// lives.
+class Held {
+public:
+  Held() : state(PyGILState_Ensure()) {}
+  Held(const Held &) = delete;
+  Held &operator=(const Held &) = delete;
+  ~Held() { PyGILState_Release(state); }
+
+private:
+  PyGILState_STATE state;
+};
+
 /// The text of a str, which lives as long as the object; null with an
 /// exception set for any other object.
 const char *getText(PyObject *object, const char *what);

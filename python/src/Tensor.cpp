@@ -142,6 +142,13 @@ bool Tensor::read(PyObject *object, const Asking &asking) {
   return verify(asking);
 }
 
+bool Tensor::borrow(const DLTensor &described, const Asking &asking) {
+  reset();
+  isReadOnly = false;
+  tensor = described;
+  return verify(asking);
+}
+
 bool Tensor::readExchange(PyObject *object, const DLPackExchangeAPI &exchange,
                           const Asking &asking) {
   if (!asking.keep && exchange.dltensor_from_py_object_no_sync)

@@ -35,6 +35,9 @@ public:
 
   /// False with an exception set. Calls functions of the object's framework.
   bool read(PyObject *object, const Asking &asking);
+  /// The same of one that is described: sizes and memory stay whoever's they
+  /// are.
+  bool borrow(const DLTensor &described, const Asking &asking);
   void reset();
 
   const DLTensor &get() const { return tensor; }

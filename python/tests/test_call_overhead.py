@@ -10,13 +10,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_measures_every_way_to_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kernels", ["core", "python"])
+def test_measures_every_way_to_call(kernels: str, tmp_path: Path) -> None:
     output = tmp_path / "calls.json"
     subprocess.run(
-        [sys.executable, ROOT / "benchmarks/call_overhead.py", "--calls=50", f"--output={output}"],
+        [sys.executable, ROOT / "benchmarks/call_overhead.py", "--calls=50", f"--kernels={kernels}",
+         f"--output={output}"],
         check=True, capture_output=True,
         env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
     )
@@ -25,4 +29,5 @@ def test_measures_every_way_to_call(tmp_path: Path) -> None:
     assert {"c_api", "python", "python_allocates"} <= set(rows)
     assert ("torch_out" in rows) == result["tensors"].startswith("torch")
     assert all(each > 0 for each in rows.values()) and result["calls"] == 50
+    assert result["kernels"] in {kernels, "python"}
     assert result["above_c_api_us"]["c_api"] == 0

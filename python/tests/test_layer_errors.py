@@ -169,3 +169,14 @@ def test_sources_and_options() -> None:
     ):
         with pytest.raises(error, match=message):
             moec.compile(SPEC, device="cpu", **{option: value})
+
+
+def test_errors_have_a_code() -> None:
+    """Those that are raised in Python too."""
+    codes = {"Error": "internal", "InvalidArgument": "invalid_argument", "InvalidType": "invalid_argument",
+             "NotFound": "not_found", "Unavailable": "unavailable", "ResourceExhausted": "resource_exhausted"}
+    for name, code in codes.items():
+        assert getattr(moec, name)("text").code == code
+    with pytest.raises(moec.InvalidArgument) as failure:
+        shared_case()[1].ir("machine code")
+    assert failure.value.code == "invalid_argument"

@@ -184,6 +184,36 @@ def test_valid_tokens_change_between_calls(device: str) -> None:
     assert output[:2].any() and not output[2:].any()
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool])
+def test_padding(device: str, dtype: torch.dtype) -> None:
+    case = Case(padding_mask=True)
+    layer = moec.compile(case.source, device=device)
+    layer.bind({name: to_torch(each, device) for name, each in case.weights.items()})
+    block = moec_torch.MoE(layer)
+    hidden = to_torch(case.arguments["hidden_states"], device)
+    mask = np.array([0, 1, 0, 0, 1], np.int8)
+    case.tensors["is_padding"] = mask
+    padding = torch.from_numpy(mask).to(device, dtype)
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        for call in (block, compiled):
+            output = call(hidden, is_padding=padding)
+            case.verify(to_numpy(output, case.arguments["hidden_states"]))
+            assert not output[padding.bool()].any() and output[~padding.bool()].any(1).all()
+        out = torch.empty_like(hidden)
+        torch.ops.moec.forward_out(out, hidden, None, None, None, None, None, block.number, padding)
+        assert torch.equal(out, output)
+        torch.library.opcheck(torch.ops.moec.forward.default, (hidden, *[None] * 5, block.number, padding))
+    with pytest.raises(moec.InvalidType, match="is_padding: is missing"):
+        block(hidden)
+    with pytest.raises(moec.InvalidType, match="is_padding: dtype i8 expected, i32 found"):
+        block(hidden, is_padding=padding.int())
+    with pytest.raises(moec.InvalidArgument, match="is_padding: 5 rows expected, as hidden_states has"):
+        block(hidden, is_padding=padding[:4])
+    with pytest.raises(moec.InvalidArgument, match="is_padding: the layer takes none"):
+        moec_torch.MoE(TorchCase("gate", device).layer)(hidden, is_padding=padding)
+
+
 def test_errors_name_the_argument(made: TorchCase) -> None:
     block = moec_torch.MoE(made.layer)
     arguments = dict(made.arguments)

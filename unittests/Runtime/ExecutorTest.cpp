@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 using namespace moert;
 using namespace moert::test;
@@ -158,6 +159,23 @@ TEST_F(ExecutorTest, BindingTheSameAgainIsChecked) {
   wrong.strides = {1};
   EXPECT_FALSE(executor->bind("x", wrong));
   ASSERT_OK(executor->run(20));
+}
+
+/// What is laid out for a token count is used again, other memory of arguments
+/// or not.
+TEST_F(ExecutorTest, ArgumentsMayMoveBetweenRuns) {
+  auto executor = makeExecutor();
+  bindAll(*executor);
+  ASSERT_OK(executor->prepareWeights().status());
+  std::vector<std::vector<float>> left;
+  for (int64_t tokens : {20, 20, 3, 20, 100, 20}) {
+    left.push_back(std::exchange(x, std::vector<float>(x)));
+    std::fill(left.back().begin(), left.back().end(), NAN);
+    left.push_back(std::exchange(y, std::vector<float>(y.size(), -1.0f)));
+    bindBatch(*executor);
+    ASSERT_OK(executor->run(tokens));
+    expectResult(tokens);
+  }
 }
 
 TEST_F(ExecutorTest, CallerMayOwnTheWorkspace) {

@@ -245,6 +245,10 @@ private:
   /// By kernel, map and tensor.
   std::map<std::tuple<int64_t, size_t, int64_t>, EncodedMap> encodedMaps;
   WorkspaceView resolvedWorkspace;
+  /// Where workspace tensors lie in a run of `layoutTokens` tokens; -1 for
+  /// none yet. It stays where arguments move.
+  WorkspaceLayout layout;
+  int64_t layoutTokens = -1;
   /// -1 where the next run has to be resolved.
   int64_t resolvedTokens = -1;
   /// Addresses of all plan tensors in the latest run; null where there is none.

@@ -322,32 +322,36 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
   MOERT_CHECK(checkReady(tokens));
   int64_t variantIndex = thePlan->findVariant(tokens);
   const Variant &variant = thePlan->variants[variantIndex];
-  Result<WorkspaceLayout> layout = layoutWorkspace(*thePlan, variant, tokens);
-  if (!layout)
-    return layout.status();
-  if (workspace.bytes < layout->bytes)
+  if (tokens != layoutTokens) {
+    Result<WorkspaceLayout> made = layoutWorkspace(*thePlan, variant, tokens);
+    if (!made)
+      return made.status();
+    layout = std::move(*made);
+    layoutTokens = tokens;
+  }
+  if (workspace.bytes < layout.bytes)
     return invalidArgument("run: the workspace has " +
                            std::to_string(workspace.bytes) + " bytes, " +
                            std::to_string(tokens) + " tokens need " +
-                           std::to_string(layout->bytes) +
+                           std::to_string(layout.bytes) +
                            "; allocate what workspaceBytes() answers");
   auto base = reinterpret_cast<uintptr_t>(workspace.data);
-  if (layout->bytes > 0 && (base == 0 || base % kWorkspaceAlignment != 0))
+  if (layout.bytes > 0 && (base == 0 || base % kWorkspaceAlignment != 0))
     return invalidArgument("run: the workspace's address " +
                            std::to_string(base) + " is not a multiple of " +
                            std::to_string(kWorkspaceAlignment));
 
   addresses.assign(thePlan->tensors.size(), nullptr);
   for (size_t i = 0; i < addresses.size(); ++i) {
-    if (layout->offsets[i] >= 0)
-      addresses[i] = static_cast<char *>(workspace.data) + layout->offsets[i];
+    if (layout.offsets[i] >= 0)
+      addresses[i] = static_cast<char *>(workspace.data) + layout.offsets[i];
     else
       addresses[i] = addressOf(i);
   }
   lastTokens = tokens;
   MOERT_CHECK(resolveSteps(variant.steps, variantName(variantIndex) + ".steps",
                            tokens));
-  resolvedWorkspace = {workspace.data, layout->bytes};
+  resolvedWorkspace = {workspace.data, layout.bytes};
   resolvedTokens = tokens;
   return Status::ok();
 }
@@ -447,7 +451,8 @@ Status Executor::resolveSteps(const std::vector<Step> &steps,
     if (Status status = resolveStep(steps[i], tokens); !status)
       return status.withContext(stepName(where, i));
   for (size_t i = 0; i < steps.size(); ++i)
-    resolved[i].collective.where = stepName(where, i);
+    if (steps[i].kind == Step::Kind::Collective)
+      resolved[i].collective.where = stepName(where, i);
   return Status::ok();
 }
 

@@ -1,0 +1,315 @@
+//===- PythonCall.cpp - a call with objects of Python -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Call.h"
+#include "Errors.h"
+
+#include <algorithm>
+#include <chrono>
+
+using namespace moec;
+using namespace moec::python;
+
+namespace {
+
+/// A call whose arguments are objects of Python: tensors of any framework.
+class PythonCall final : public Call {
+public:
+  explicit PythonCall(LayerState &state) : Call(state) {}
+
+  bool parse(PyObject *arguments, PyObject *keywords);
+  /// The same of a layer with any inputs and outputs, all of them by name.
+  bool parseNamed(int64_t numTokens, PyObject *tensors, PyObject *stream);
+  bool readNamed();
+  PyObject *takeOutput();
+
+  /// Binds and runs without anything of Python, `count` times; what each
+  /// takes, in nanoseconds.
+  bool time(int64_t count, std::vector<int64_t> &nanoseconds);
+
+private:
+  bool accept(PyObject *name, PyObject *value);
+  bool checkStream() const;
+  PyObject *objectOf(int argument) const {
+    return static_cast<PyObject *>(given[argument]);
+  }
+
+  bool readTensor(int argument, const Asking &asking) override;
+  bool findStream() override;
+  int wantsGradient(int argument) override;
+  bool makeOutput() override;
+
+  PyObject *givenStream = nullptr;
+  /// The output that was made.
+  Ref made;
+  /// What makes a tensor of the framework of the output, which is a buffer
+  /// then; null where it is one. Borrowed.
+  PyObject *handOver = nullptr;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Arguments
+//===----------------------------------------------------------------------===//
+
+bool PythonCall::accept(PyObject *name, PyObject *value) {
+  PyObject *given = value == Py_None ? nullptr : value;
+  bool isStream =
+      name == names.stream || (name != names.out && find(name) < 0 &&
+                               PyUnicode_Compare(name, names.stream) == 0);
+  if (!isStream)
+    return place(name, given);
+  givenStream = given;
+  return true;
+}
+
+bool PythonCall::parse(PyObject *arguments, PyObject *keywords) {
+  Py_ssize_t count = PyTuple_Size(arguments);
+  if (count > Py_ssize_t(ArgumentNames::kPositional))
+    return fail(Kind::Type, "a layer takes up to 4 arguments by position, " +
+                                std::to_string(count) + " found");
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject *value = PyTuple_GetItem(arguments, i);
+    if (value != Py_None && !accept(names.inputs[i], value))
+      return false;
+  }
+  Py_ssize_t at = 0;
+  PyObject *name, *value;
+  while (keywords && PyDict_Next(keywords, &at, &name, &value))
+    if (!accept(name, value))
+      return false;
+  return checkInputs() && checkStream();
+}
+
+bool PythonCall::parseNamed(int64_t numTokens, PyObject *dict,
+                            PyObject *given) {
+  isNamed = true;
+  tokens = numTokens;
+  givenStream = given == Py_None ? nullptr : given;
+  if (!PyDict_Check(dict))
+    return fail(Kind::Type,
+                "tensors: a dict expected, " + nameType(dict) + " found");
+  Py_ssize_t at = 0;
+  PyObject *name, *value;
+  while (PyDict_Next(dict, &at, &name, &value)) {
+    const char *text = getText(name, "tensors: a name");
+    if (!text)
+      return false;
+    int argument = find(name);
+    if (argument < 0) {
+      std::string names;
+      for (int i = 0; i < numArguments; ++i)
+        names += (i ? ", " : "") + operandOf(i).text;
+      return fail(Kind::Value, std::string(text) +
+                                   ": the layer has no such input or output; "
+                                   "it has " +
+                                   names);
+    }
+    if (!give(argument, value == Py_None ? nullptr : value))
+      return false;
+  }
+  for (int i = 0; i < numArguments; ++i)
+    if (!this->given[i])
+      return fail(Kind::Type, std::string(nameOf(i)) +
+                                  ": is missing; give all inputs and outputs "
+                                  "of the layer");
+  return checkStream();
+}
+
+bool PythonCall::checkStream() const {
+  return !givenStream || !state.isOnHost() ||
+         fail(Kind::Value, "stream: a layer on the CPU has none; leave it out");
+}
+
+/// The number of the device that a stream says it is of; -1 where it does not.
+static int64_t getDeviceOf(PyObject *stream) {
+  for (const char *name : {"device_index", "device_id"}) {
+    Ref number = Ref::take(PyObject_GetAttrString(stream, name));
+    int64_t value = number && PyLong_Check(number.get())
+                        ? PyLong_AsLongLong(number.get())
+                        : -1;
+    PyErr_Clear();
+    if (value >= 0)
+      return value;
+  }
+  return -1;
+}
+
+bool PythonCall::findStream() {
+  int32_t device = state.getDevice().where.device_id;
+  if (!givenStream)
+    return findCurrentStream(objectOf(std::max(state.hiddenStates, 0)), device,
+                             stream);
+  int64_t owner = getDeviceOf(givenStream);
+  if (owner >= 0 && owner != device)
+    return fail(Kind::Value,
+                "stream: one of cuda:" + std::to_string(device) +
+                    " expected, one of cuda:" + std::to_string(owner) +
+                    " found; use a stream of the layer's device");
+  if (PyLong_Check(givenStream) && !PyBool_Check(givenStream)) {
+    stream = PyLong_AsVoidPtr(givenStream);
+    return !PyErr_Occurred() || failBecause("stream", "no address");
+  }
+  for (const char *name : {"cuda_stream", "ptr"}) {
+    Ref value = Ref::take(PyObject_GetAttrString(givenStream, name));
+    if (value && PyLong_Check(value.get())) {
+      stream = PyLong_AsVoidPtr(value.get());
+      return !PyErr_Occurred() || failBecause("stream", "no address");
+    }
+    PyErr_Clear();
+  }
+  return fail(Kind::Type, "stream: a stream of a framework, or the address of "
+                          "a CUstream as an int, expected, " +
+                              nameType(givenStream) + " found");
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+bool PythonCall::readTensor(int argument, const Asking &asking) {
+  PyObject *object = objectOf(argument);
+  if (argument == state.validTokens && !isNamed && PyLong_Check(object))
+    return getInt(object, "num_valid_tokens", 0, INT32_MAX, numValid);
+  return tensors[argument].read(object, asking);
+}
+
+int PythonCall::wantsGradient(int argument) {
+  int wanted = python::wantsGradient(objectOf(argument));
+  if (wanted < 0)
+    failBecause(nameOf(argument), "the tensor cannot be read");
+  return wanted;
+}
+
+bool PythonCall::makeOutput() {
+  PyObject *like = objectOf(state.hiddenStates);
+  const TensorType *type = findTensorType(like);
+  if (type->fromDLPack) {
+    handOver = type->fromDLPack.get();
+    made = Ref::take(
+        makeBufferLike(state.device.get(), tensors[state.hiddenStates].get()));
+    given[state.output] = made.get();
+    return bool(made);
+  }
+  if (!type->emptyLike)
+    return fail(Kind::Value,
+                "out: is missing, and moec does not know how tensors of type " +
+                    nameType(like) + " are allocated; give one");
+  made = Ref::take(
+      PyObject_CallFunctionObjArgs(type->emptyLike.get(), like, nullptr));
+  given[state.output] = made.get();
+  return made || failBecause("out", "it cannot be allocated");
+}
+
+/// Shapes are checked where tensors are bound and where the layer runs.
+bool PythonCall::readNamed() {
+  stream = MOERT_LAYER_STREAM;
+  if (!state.isOnHost() && !findStream())
+    return false;
+  for (int i = 0; i < numArguments; ++i) {
+    if (!readTensor(i, makeAsking(i)) || !check(i))
+      return false;
+    if (operandOf(i).dtype[0] != 'i' &&
+        !checkGradient(i,
+                       "call it under torch.no_grad(), or detach the tensor"))
+      return false;
+  }
+  for (int i = 0; i < numArguments; ++i)
+    if (operandOf(i).role == MOERT_OUTPUT && !checkOverlap(i))
+      return false;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// The run
+//===----------------------------------------------------------------------===//
+
+/// Who takes it over works on streams that are not known here.
+PyObject *PythonCall::takeOutput() {
+  PyObject *output = objectOf(state.output);
+  if (!handOver)
+    return Ref::share(output).release();
+  moert_status *status = nullptr;
+  if (!state.isOnHost()) {
+    Unlocked unlocked;
+    status = moert_layer_synchronize_stream(state.layer, stream);
+  }
+  if (!python::check(status))
+    return nullptr;
+  return PyObject_CallFunctionObjArgs(handOver, output, nullptr);
+}
+
+bool PythonCall::time(int64_t count, std::vector<int64_t> &nanoseconds) {
+  using Clock = std::chrono::steady_clock;
+  Locked locked(state);
+  if (!locked.isOpen() || !bind() ||
+      !prepare(state, state.isOnHost() ? nullptr : stream))
+    return false;
+  for (int64_t i = 0; i < count; ++i) {
+    Clock::time_point begin = Clock::now();
+    if (!bind() || !python::check(launch()))
+      return false;
+    nanoseconds.push_back(
+        std::chrono::nanoseconds(Clock::now() - begin).count());
+  }
+  return true;
+}
+
+PyObject *moec::python::callLayer(PyObject *self, PyObject *arguments,
+                                  PyObject *keywords) {
+  if (!isCallable(getState(self)))
+    return nullptr;
+  PythonCall call(getState(self));
+  if (!call.parse(arguments, keywords) || !call.read() || !call.run())
+    return nullptr;
+  return call.takeOutput();
+}
+
+/// run(tokens, tensors, stream): the layer with all inputs and outputs by name.
+PyObject *moec::python::runLayer(PyObject *self, PyObject *const *arguments,
+                                 Py_ssize_t count) {
+  int64_t tokens = 0;
+  if (!checkCount("run", count, 2, 3) ||
+      !getInt(arguments[0], "tokens", 0, INT64_MAX, tokens))
+    return nullptr;
+  PythonCall call(getState(self));
+  if (!call.parseNamed(tokens, arguments[1],
+                       count > 2 ? arguments[2] : Py_None) ||
+      !call.readNamed() || !call.run())
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
+/// time_calls(count, arguments, keywords): what each of so many calls of the C
+/// API takes, in nanoseconds, with the same tensors.
+PyObject *moec::python::timeCalls(PyObject *self, PyObject *const *arguments,
+                                  Py_ssize_t count) {
+  int64_t number = 0;
+  if (!checkCount("time_calls", count, 3, 3) ||
+      !getInt(arguments[0], "count", 1, 100000000, number))
+    return nullptr;
+  if (!PyTuple_Check(arguments[1]) || !PyDict_Check(arguments[2])) {
+    fail(Kind::Type, "time_calls: a tuple and a dict expected");
+    return nullptr;
+  }
+  if (!isCallable(getState(self)))
+    return nullptr;
+  PythonCall call(getState(self));
+  std::vector<int64_t> nanoseconds;
+  nanoseconds.reserve(size_t(number));
+  if (!call.parse(arguments[1], arguments[2]) || !call.read() ||
+      !call.time(number, nanoseconds))
+    return nullptr;
+  Ref list = Ref::take(PyList_New(0));
+  for (int64_t each : nanoseconds) {
+    Ref item = Ref::take(PyLong_FromLongLong(each));
+    if (!list || !item || PyList_Append(list.get(), item.get()) < 0)
+      return nullptr;
+  }
+  return list.release();
+}

@@ -1,0 +1,95 @@
+//===- Torch.h - what libtorch shows ----------------------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The functions of PyTorch's stable C ABI that operators are made of, found in
+// the process that has loaded it, since moec is neither built nor linked with
+// PyTorch. Names of functions are PyTorch's.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_PYTHON_TORCH_H
+#define MOEC_PYTHON_TORCH_H
+
+#include "DLPack.h"
+#include "Errors.h"
+
+#include <typeinfo>
+
+namespace moec::python {
+
+struct AtenTensorOpaque;
+using AtenTensorHandle = AtenTensorOpaque *;
+struct TorchLibraryOpaque;
+using TorchLibraryHandle = TorchLibraryOpaque *;
+
+/// What an operator takes or gives: an int64_t, an AtenTensorHandle, or the
+/// address of such a value on the heap, null for none, where it is optional.
+/// Whoever gets one owns what it refers to.
+using StableIValue = uint64_t;
+using TorchKernel = void (*)(StableIValue *stack, uint64_t numArguments,
+                             uint64_t numResults);
+
+/// Functions answer 0, or another number where they fail.
+struct Torch {
+  /// False where one of them is missing, as in releases before 2.10. `path` is
+  /// that of the module torch._C.
+  bool load(const char *path);
+
+  /// Registers a kernel of "moec" for a dispatch key, for good.
+  bool addKernel(const char *name, const char *key, TorchKernel kernel) const;
+
+  /// What DLPack would tell of a tensor, which has the sizes; false with an
+  /// exception set about `argument`.
+  bool describe(AtenTensorHandle handle, const char *argument,
+                DLTensor &tensor) const;
+  /// Fails with what libtorch says of its latest failure.
+  bool failBecause(const char *argument, const char *what) const;
+
+  int32_t (*aoti_torch_is_defined)(AtenTensorHandle, bool *);
+  int32_t (*aoti_torch_get_data_ptr)(AtenTensorHandle, void **);
+  int32_t (*aoti_torch_get_dim)(AtenTensorHandle, int64_t *);
+  int32_t (*aoti_torch_get_sizes)(AtenTensorHandle, int64_t **);
+  int32_t (*aoti_torch_get_strides)(AtenTensorHandle, int64_t **);
+  int32_t (*aoti_torch_get_dtype)(AtenTensorHandle, int32_t *);
+  int32_t (*aoti_torch_get_device_type)(AtenTensorHandle, int32_t *);
+  int32_t (*aoti_torch_get_device_index)(AtenTensorHandle, int32_t *);
+  int32_t (*aoti_torch_new_tensor_handle)(AtenTensorHandle, AtenTensorHandle *);
+  int32_t (*aoti_torch_delete_tensor_object)(AtenTensorHandle);
+  int32_t (*aoti_torch_empty_strided)(int64_t rank, const int64_t *sizes,
+                                      const int64_t *strides, int32_t dtype,
+                                      int32_t deviceType, int32_t deviceIndex,
+                                      AtenTensorHandle *);
+  bool (*aoti_torch_grad_mode_is_enabled)();
+  int32_t (*aoti_torch_library_init_impl)(const char *space, const char *key,
+                                          const char *file, uint32_t line,
+                                          TorchLibraryHandle *);
+  int32_t (*torch_library_impl)(TorchLibraryHandle, const char *name,
+                                TorchKernel, uint64_t version);
+  int32_t (*torch_call_dispatcher)(const char *name, const char *overload,
+                                   StableIValue *stack, uint64_t version);
+  /// Null where PyTorch was built without CUDA.
+  int32_t (*aoti_torch_get_current_cuda_stream)(int32_t device, void **);
+
+  /// Of the C++ runtime that libtorch uses: kernels throw.
+  void *(*allocateException)(size_t);
+  void (*throwException)(void *, const std::type_info *, void (*)(void *));
+
+  /// The release whose conventions kernels and calls keep to.
+  static constexpr uint64_t kVersion = uint64_t(2) << 56 | uint64_t(10) << 48;
+
+private:
+  void *handle = nullptr;
+  /// Null in releases before 2.13.
+  const char *(*getLatestFailure)() = nullptr;
+  int32_t cpu = 0, cuda = 0;
+  /// By PyTorch's number of a dtype; no lanes where DLPack has none.
+  DLDataType dtypes[64] = {};
+};
+
+} // namespace moec::python
+
+#endif // MOEC_PYTHON_TORCH_H

@@ -1,0 +1,295 @@
+//===- TorchCall.cpp - kernels of PyTorch's operators -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// moec::forward and moec::forward_out of moec/torch.py, as PyTorch's dispatcher
+// calls them: with tensors of libtorch, of which no objects of Python are made.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Call.h"
+#include "TorchError.h"
+
+#include <memory>
+
+using namespace moec::python;
+
+static Torch torch;
+/// moec.torch's layers by number, and what raises where it has none.
+static PyObject *layers = nullptr, *findLayer = nullptr;
+
+/// Arguments of moec::wants_gradient.
+static constexpr int kMostFloats = 4;
+
+namespace {
+
+/// The arguments of an operator, which it owns.
+struct Operands {
+  Operands(const StableIValue *stack, bool hasOut);
+  Operands(const Operands &) = delete;
+  Operands &operator=(const Operands &) = delete;
+  ~Operands();
+
+  AtenTensorHandle out = nullptr;
+  /// In the order of ArgumentNames; null for none.
+  AtenTensorHandle inputs[ArgumentNames::kInputs];
+  int64_t number;
+};
+
+/// A call whose arguments are tensors of libtorch.
+class TorchCall final : public Call {
+public:
+  explicit TorchCall(LayerState &state) : Call(state) {}
+  ~TorchCall() {
+    if (made)
+      torch.aoti_torch_delete_tensor_object(made);
+  }
+
+  bool take(const Operands &operands);
+  AtenTensorHandle releaseOutput() { return std::exchange(made, nullptr); }
+
+private:
+  AtenTensorHandle handleOf(int argument) const {
+    return static_cast<AtenTensorHandle>(given[argument]);
+  }
+
+  bool readTensor(int argument, const Asking &asking) override;
+  bool findStream() override;
+  int wantsGradient(int argument) override;
+  bool makeOutput() override;
+
+  /// The output that was made.
+  AtenTensorHandle made = nullptr;
+  /// Which arguments require a gradient, as bits; -1 where that is not known
+  /// yet.
+  int64_t wanting = -1;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Arguments
+//===----------------------------------------------------------------------===//
+
+static AtenTensorHandle takeOptional(StableIValue value) {
+  std::unique_ptr<StableIValue> held(reinterpret_cast<StableIValue *>(value));
+  return held ? reinterpret_cast<AtenTensorHandle>(*held) : nullptr;
+}
+
+/// One more reference to a tensor, as an optional argument; null for none.
+static StableIValue giveOptional(AtenTensorHandle handle) {
+  AtenTensorHandle other = nullptr;
+  if (!handle || torch.aoti_torch_new_tensor_handle(handle, &other) != 0)
+    return 0;
+  return reinterpret_cast<StableIValue>(
+      new StableIValue(reinterpret_cast<StableIValue>(other)));
+}
+
+Operands::Operands(const StableIValue *stack, bool hasOut) {
+  if (hasOut)
+    out = reinterpret_cast<AtenTensorHandle>(*stack++);
+  inputs[0] = reinterpret_cast<AtenTensorHandle>(*stack++);
+  // The number is ahead of the last one.
+  constexpr size_t last = ArgumentNames::kInputs - 1;
+  for (size_t i = 1; i < last; ++i)
+    inputs[i] = takeOptional(*stack++);
+  number = int64_t(*stack++);
+  inputs[last] = takeOptional(*stack);
+}
+
+Operands::~Operands() {
+  for (AtenTensorHandle each : inputs)
+    if (each)
+      torch.aoti_torch_delete_tensor_object(each);
+  if (out)
+    torch.aoti_torch_delete_tensor_object(out);
+}
+
+/// None stands for a tensor too, as one that is not defined.
+static bool isDefined(AtenTensorHandle handle) {
+  bool answer = false;
+  return handle && torch.aoti_torch_is_defined(handle, &answer) == 0 && answer;
+}
+
+bool TorchCall::take(const Operands &operands) {
+  if (operands.out) {
+    if (!isDefined(operands.out))
+      return fail(Kind::Type,
+                  "out: is missing; give a tensor, or use moec::forward");
+    give(state.output, operands.out);
+  }
+  for (size_t i = 0; i < ArgumentNames::kInputs; ++i)
+    if (isDefined(operands.inputs[i]) &&
+        !place(names.inputs[i], operands.inputs[i]))
+      return false;
+  return checkInputs();
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+bool TorchCall::readTensor(int argument, const Asking &asking) {
+  DLTensor described;
+  return torch.describe(handleOf(argument), asking.argument, described) &&
+         tensors[argument].borrow(described, asking);
+}
+
+bool TorchCall::findStream() {
+  if (!torch.aoti_torch_get_current_cuda_stream)
+    return fail(Kind::Value, "stream: this PyTorch was built without CUDA; "
+                             "install one for the layer's device");
+  int32_t device = state.getDevice().where.device_id;
+  return torch.aoti_torch_get_current_cuda_stream(device, &stream) == 0 ||
+         torch.failBecause("stream",
+                           "the framework does not say which it works on");
+}
+
+/// The C ABI does not say whether a tensor requires a gradient: an operator
+/// does, whose kernel is a function of Python. It is asked in grad mode alone,
+/// once.
+int TorchCall::wantsGradient(int argument) {
+  if (!torch.aoti_torch_grad_mode_is_enabled())
+    return 0;
+  if (wanting < 0) {
+    StableIValue stack[kMostFloats] = {};
+    int asked[kMostFloats], count = 0;
+    for (int i = 0; i < numArguments && count < kMostFloats; ++i)
+      if (given[i] && operandOf(i).dtype[0] != 'i') {
+        asked[count] = i;
+        stack[count++] = giveOptional(handleOf(i));
+      }
+    if (torch.torch_call_dispatcher("moec::wants_gradient", "", stack,
+                                    Torch::kVersion) != 0) {
+      torch.failBecause(nameOf(argument), "the tensor cannot be read");
+      return -1;
+    }
+    wanting = 0;
+    for (int i = 0; i < count; ++i)
+      wanting |= int64_t(stack[0] >> i & 1) << asked[i];
+  }
+  return int(wanting >> argument & 1);
+}
+
+bool TorchCall::makeOutput() {
+  const DLTensor &like = tensors[state.hiddenStates].get();
+  AtenTensorHandle hidden = handleOf(state.hiddenStates);
+  const int64_t strides[] = {like.shape[1], 1};
+  int32_t dtype = 0, deviceType = 0, failed = 0;
+  {
+    // An allocator may wait for other threads.
+    Unlocked unlocked;
+    failed = torch.aoti_torch_get_dtype(hidden, &dtype) != 0 ||
+             torch.aoti_torch_get_device_type(hidden, &deviceType) != 0 ||
+             torch.aoti_torch_empty_strided(2, like.shape, strides, dtype,
+                                            deviceType, like.device.device_id,
+                                            &made) != 0;
+  }
+  given[state.output] = made;
+  return !failed || torch.failBecause("out", "it cannot be allocated");
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+/// Null with an exception set where there is no layer of the number.
+static Ref find(int64_t number) {
+  Ref key = Ref::take(PyLong_FromLongLong(number));
+  if (!key)
+    return Ref();
+  if (PyObject *layer = PyDict_GetItemWithError(layers, key.get()))
+    return Ref::share(layer);
+  return PyErr_Occurred() ? Ref()
+                          : Ref::take(PyObject_CallFunctionObjArgs(
+                                findLayer, key.get(), nullptr));
+}
+
+/// Answers the output that was made in `made`; false with an exception set.
+static bool call(const Operands &operands, AtenTensorHandle &made) {
+  Ref layer = find(operands.number);
+  if (!layer || !isCallable(getState(layer.get())))
+    return false;
+  TorchCall call(getState(layer.get()));
+  if (!call.take(operands) || !call.read() || !call.run())
+    return false;
+  made = call.releaseOutput();
+  return true;
+}
+
+template <bool hasOut>
+static void runKernel(StableIValue *stack, uint64_t, uint64_t) {
+  void *error = nullptr;
+  {
+    // Tensors that have objects of Python count references with Python held.
+    Held held;
+    Operands operands(stack, hasOut);
+    AtenTensorHandle made = nullptr;
+    if (!call(operands, made))
+      error = takeError(torch);
+    else if (!hasOut)
+      *stack = reinterpret_cast<StableIValue>(made);
+  }
+  if (error)
+    throwError(torch, error);
+}
+
+/// Fails, to see whether exceptions come through.
+static void runProbe(StableIValue *, uint64_t, uint64_t) {
+  void *error = nullptr;
+  {
+    Held held;
+    fail(Kind::Value, "probe: fails, as it is to do");
+    error = takeError(torch);
+  }
+  throwError(torch, error);
+}
+
+/// load_torch(path, layers, find): registers the kernel of moec::probe, whose
+/// answer says whether add_torch_kernels() may be called. False where PyTorch
+/// does not show what kernels need.
+static PyObject *loadTorch(PyObject *, PyObject *const *arguments,
+                           Py_ssize_t count) {
+  const char *path = checkCount("load_torch", count, 3, 3)
+                         ? getText(arguments[0], "path")
+                         : nullptr;
+  if (!path)
+    return nullptr;
+  if (!PyDict_Check(arguments[1])) {
+    fail(Kind::Type,
+         "layers: a dict expected, " + nameType(arguments[1]) + " found");
+    return nullptr;
+  }
+  if (!torch.load(path))
+    Py_RETURN_FALSE;
+  // For good, as kernels are.
+  layers = Ref::share(arguments[1]).release();
+  findLayer = Ref::share(arguments[2]).release();
+  return PyBool_FromLong(
+      torch.addKernel("probe", "CompositeExplicitAutograd", runProbe));
+}
+
+/// add_torch_kernels(key): registers those of moec::forward and
+/// moec::forward_out for a dispatch key. False where PyTorch has not all that
+/// they need.
+static PyObject *addTorchKernels(PyObject *, PyObject *name) {
+  const char *key = getText(name, "key");
+  if (!key)
+    return nullptr;
+  bool isHost = std::string(key) == "CPU";
+  return PyBool_FromLong(layers &&
+                         (isHost || torch.aoti_torch_get_current_cuda_stream) &&
+                         torch.addKernel("forward", key, runKernel<false>) &&
+                         torch.addKernel("forward_out", key, runKernel<true>));
+}
+
+bool moec::python::addTorch(PyObject *module) {
+  static PyMethodDef functions[] = {
+      makeMethod("load_torch", loadTorch),
+      {"add_torch_kernels", addTorchKernels, METH_O, nullptr},
+      {}};
+  return PyModule_AddFunctions(module, functions) == 0;
+}
