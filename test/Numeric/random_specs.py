@@ -333,7 +333,7 @@ def is_telling(case: Case) -> bool:
         return False
     out = evaluate(spec, tensors, decision)
     lost = np.isnan(out)
-    if lost.any() and case.hard not in ("nan_hidden", "nan_scales"):
+    if lost.any() and case.hard not in ("nan_hidden", "nan_scales", "nan_codes"):
         return False
     out = np.where(lost, 0.0, out)
     if np.isinf(out).any() or (case.hard != "wide_hidden" and np.abs(out).max(initial=0.0) > 1e3):
