@@ -25,7 +25,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool isFinite(double x) { return std::isfinite(static_cast<float>(x)); }
 
-double softplus(double x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+double softplus(double x) {
+  double value = x > 20 ? x : std::log1p(std::exp(x));
+  // Scores are f32, which has nothing so small: logits below -104 are alike.
+  return value < 0x1p-150 ? 0 : value;
+}
 
 /// Formula 2, with what IEEE arithmetic makes of NaN and infinities.
 std::vector<double> getScores(Score kind, llvm::ArrayRef<double> logits) {

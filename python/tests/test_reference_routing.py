@@ -75,6 +75,11 @@ def test_softplus_of_large_logits_is_the_logit():
     np.testing.assert_allclose(weights, [10.0, 5.0], rtol=1e-6)
 
 
+def test_softplus_of_logits_far_below_zero_is_zero():
+    ids, weights = first([-300.0, -200.0, -150.0], 2, score="sqrtsoftplus")
+    assert ids == [0, 1] and list(weights) == [0.0, 0.0]
+
+
 def test_bias_selects_but_does_not_weigh():
     bias = np.array([0.5, 0.0, 0.0], F32)
     ids, weights = first(

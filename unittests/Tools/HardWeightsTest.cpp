@@ -130,7 +130,7 @@ TEST(HardWeights, HiddenStatesMakeUpForLeastScales) {
   double sum = 0;
   for (double x : evaluate(*inputs, 0, 1))
     sum += x * x;
-  EXPECT_GT(sum, 0.01);
+  EXPECT_GT(sum, 1e-4);
   EXPECT_LT(sum, 1e6);
   EXPECT_FALSE(makeInputs(kForms[0], "least_scales", "f16").status());
   EXPECT_FALSE(makeInputs(kForms[1], "least_scales").status());

@@ -137,8 +137,9 @@ def _least_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
     typical = int(np.median(tensors["experts.w13_scale"].view(np.uint8)))
     for _, scales in first:
         scales.view(np.uint8)[...] = 0
+    # Sums of a group, which scales come to afterwards, stay below the largest float.
     hidden = tensors["hidden_states"]
-    hidden *= hidden.dtype.type(2.0**typical)
+    hidden *= hidden.dtype.type(2.0 ** (typical - 2))
 
 
 def _zero_point_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:

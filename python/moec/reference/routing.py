@@ -18,7 +18,9 @@ _LOWEST = -1e30
 
 
 def softplus(x: np.ndarray) -> np.ndarray:
-    return np.where(x > 20.0, x, np.log1p(np.exp(np.minimum(x, 20.0))))
+    value = np.where(x > 20.0, x, np.log1p(np.exp(np.minimum(x, 20.0))))
+    # Scores are f32, which has nothing so small: logits below -104 are alike.
+    return np.where(value < 2.0**-150, 0.0, value)
 
 
 def scores(kind: str, logits: np.ndarray) -> np.ndarray:
