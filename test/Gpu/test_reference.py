@@ -13,6 +13,10 @@ from moec.reference import LayerSpec, decide, evaluate, generate, write_tensors
 
 #: Both work in float64, each in an order of its own.
 BOUND = 1e-12
+#: What is between two codes lies by such an order on either side: of the rows whose results are quantized so few differ,
+#: by a code.
+MOST_APART = 0.02
+CODE_BOUND = 1e-3
 
 
 def run(case, folder):
@@ -44,4 +48,10 @@ def test_agrees(case, tmp_path):
     decision = decide(spec, tensors)
     np.testing.assert_array_equal(results["topk_ids"], decision.ids)
     assert difference(decision.weights, results["topk_weights"]) <= BOUND
-    assert difference(evaluate(spec, tensors, decision), results["output"]) <= BOUND
+    expected, actual = evaluate(spec, tensors, decision), results["output"]
+    if difference(expected, actual) <= BOUND:
+        return
+    assert any(quantization.activation is not None for quantization in spec.quantizations)
+    assert difference(expected, actual) <= CODE_BOUND
+    apart = sum(difference(*rows) > BOUND for rows in zip(expected, actual))
+    assert apart <= max(1, MOST_APART * len(expected))
