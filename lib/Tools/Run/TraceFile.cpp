@@ -31,8 +31,7 @@ static void nameTrack(llvm::json::OStream &json, llvm::StringRef kind,
     json.attribute("ph", "M");
     json.attribute("pid", rank);
     json.attribute("tid", stream);
-    json.attributeObject("args",
-                         [&] { json.attribute("name", name.str()); });
+    json.attributeObject("args", [&] { json.attribute("name", name.str()); });
   });
 }
 

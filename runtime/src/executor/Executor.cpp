@@ -546,8 +546,10 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   if (!grid)
     return grid.status();
   made.collective.kernel = kernels[step.kernel];
-  // Other ranks wait for it, and what is beside it has all of the GPU behind it.
-  made.collective.dims = {*grid, decl.block, decl.shared, /*dependent=*/false,
+  // Other ranks wait for it, and what is beside it has all of the GPU behind
+  // it.
+  made.collective.dims = {*grid,         decl.block,
+                          decl.shared,   /*dependent=*/false,
                           decl.resident, /*urgent=*/true};
   return Status::ok();
 }
