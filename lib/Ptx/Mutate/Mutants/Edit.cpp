@@ -83,3 +83,10 @@ std::string mutate::opcodeOf(const RawInstruction &instruction) {
     text += (text.empty() ? "" : ".") + part;
   return text;
 }
+
+void mutate::addNames(const RawOperand &operand, std::set<std::string> &names) {
+  if (operand.isWord())
+    names.insert(operand.text);
+  for (const RawOperand &part : operand.parts)
+    addNames(part, names);
+}

@@ -10,6 +10,8 @@
 
 #include "../../Sim/Program/PtxText.h"
 
+#include <set>
+
 namespace moec::ptx::mutate {
 
 /// Removes an instruction; labels before it stand before the next one.
@@ -36,6 +38,8 @@ bool has(const RawInstruction &instruction, const char *word);
 /// Whether the opcode begins with these words, given with dots.
 bool startsWith(const RawInstruction &instruction, const std::string &words);
 std::string opcodeOf(const RawInstruction &instruction);
+/// Adds the words of an operand and its parts: registers and variables.
+void addNames(const RawOperand &operand, std::set<std::string> &names);
 
 } // namespace moec::ptx::mutate
 

@@ -45,13 +45,6 @@ bool isProductFence(const RawInstruction &instruction) {
   return startsWith(instruction, "wgmma.fence");
 }
 
-void addNames(const RawOperand &operand, std::set<std::string> &names) {
-  if (operand.isWord())
-    names.insert(operand.text);
-  for (const RawOperand &part : operand.parts)
-    addNames(part, names);
-}
-
 /// Follows who touches the registers of a kernel's products.
 class TouchAnalysis {
 public:

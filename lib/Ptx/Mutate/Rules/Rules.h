@@ -48,6 +48,7 @@ bool fencesSingleWords(const Flow &flow, const Mutant &mutant);
 bool goesOneWay(const Flow &flow, const Mutant &mutant);
 bool writesNothingMore(const Flow &flow, const Mutant &mutant);
 bool guardsOnlyHints(const Flow &flow, const Mutant &mutant);
+bool isWaitedForAgain(const Flow &flow, const Mutant &mutant);
 
 } // namespace moec::ptx::mutate
 

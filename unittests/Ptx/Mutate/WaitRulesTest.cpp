@@ -1,0 +1,69 @@
+//===- WaitRulesTest.cpp - products that are waited for again -------------===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "MutateTesting.h"
+
+using namespace moec::ptx::mutate::test;
+
+namespace {
+
+const char kCommit[] = "wgmma.commit_group.sync.aligned;\n";
+const char kWait[] = "wgmma.wait_group.sync.aligned 0;\n";
+
+/// A product whose left matrix is four registers from %r`first` on.
+std::string product(int first) {
+  std::string matrix;
+  for (int i = 0; i < 4; ++i)
+    matrix += (i ? ", %r" : "%r") + std::to_string(first + i);
+  return "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+         "{%r1, %r2, %r3, %r4}, {" +
+         matrix + "}, %rd2, 1, 1, 1, 0;\n";
+}
+
+std::string rulesOf(const std::string &kind, const std::string &between,
+                    bool haveSurvived = true) {
+  return rulesFor(product(10) + kCommit + kWait + between + product(20) +
+                      kCommit + kWait + "st.global.b32 [%rd0], %r1;",
+                  kind, /*threads=*/128, haveSurvived);
+}
+
+TEST(WaitRule, TheNextWaitIsForThemToo) {
+  // Both mutants of the first wait; those of the last one are noticed.
+  const char both[] = "waited for again; waited for again; -; -; ";
+  EXPECT_EQ(rulesOf("wgmma wait", ""), both);
+  EXPECT_EQ(rulesOf("wgmma wait", "mul.lo.s32 %r20, %r30, %r31;\n"), both);
+  EXPECT_EQ(
+      rulesOf("wgmma wait", "mbarrier.try_wait.parity.shared.b64 %p1, "
+                            "[one], %r30;\nld.shared.b32 %r20, [two];\n"),
+      both);
+  // The simulator has a say.
+  EXPECT_EQ(rulesOf("wgmma wait", "", /*haveSurvived=*/false), "-; -; -; -; ");
+}
+
+TEST(WaitRule, NobodyTouchesOrLearnsOfThem) {
+  for (const char *between :
+       {// Registers of the matrix, and sums.
+        "mul.lo.s32 %r11, %r30, %r31;\n", "add.s32 %r30, %r4, 1;\n",
+        // The place of the other matrix is given away.
+        "mbarrier.arrive.shared.b64 %rd5, [one];\n", "bar.sync 0;\n",
+        "st.shared.b32 [one], %r30;\n",
+        // Nobody waits on one of the ways.
+        "@%p1 ret;\n"})
+    EXPECT_EQ(rulesOf("wgmma wait", between), "-; -; -; -; ") << between;
+}
+
+TEST(WaitRule, ACommitIsMadeUpForByTheNextOne) {
+  EXPECT_EQ(rulesOf("commit", ""), "waited for again; -; ");
+  EXPECT_EQ(rulesOf("commit", "mul.lo.s32 %r11, %r30, %r31;\n"), "-; -; ");
+  // Where no other one follows the products are never waited for.
+  EXPECT_EQ(rulesFor(product(10) + kCommit + kWait + kWait +
+                         "st.global.b32 [%rd0], %r1;",
+                     "commit", /*threads=*/128, /*haveSurvived=*/true),
+            "-; ");
+}
+
+} // namespace
