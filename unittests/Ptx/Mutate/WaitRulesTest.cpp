@@ -36,10 +36,9 @@ TEST(WaitRule, TheNextWaitIsForThemToo) {
   const char both[] = "waited for again; waited for again; -; -; ";
   EXPECT_EQ(rulesOf("wgmma wait", ""), both);
   EXPECT_EQ(rulesOf("wgmma wait", "mul.lo.s32 %r20, %r30, %r31;\n"), both);
-  EXPECT_EQ(
-      rulesOf("wgmma wait", "mbarrier.try_wait.parity.shared.b64 %p1, "
-                            "[one], %r30;\nld.shared.b32 %r20, [two];\n"),
-      both);
+  EXPECT_EQ(rulesOf("wgmma wait", "mbarrier.try_wait.parity.shared.b64 %p1, "
+                                  "[one], %r30;\nld.shared.b32 %r20, [two];\n"),
+            both);
   // The simulator has a say.
   EXPECT_EQ(rulesOf("wgmma wait", "", /*haveSurvived=*/false), "-; -; -; -; ");
 }
