@@ -97,7 +97,8 @@ Value TopKHeld::keysOfScores(ArrayRef<Value> scores) {
   constexpr double minPower = -104;
   for (Value score : scores)
     keys.push_back(KeyTable::fromFloat(emitter, score));
-  rowLargest = KeyTable::toFloat(emitter, warp.warpMax(largestHeld(keys)));
+  Value largestKey = warp.warpMax(largestHeld(keys));
+  rowLargest = KeyTable::toFloat(emitter, largestKey);
   rowSum = splat(0.0);
   for (Value score : scores) {
     Value power = math::ExpOp::create(
@@ -108,8 +109,12 @@ Value TopKHeld::keysOfScores(ArrayRef<Value> scores) {
   rowSum = sumOf(rowSum);
   Value isNumber = compare(Predicate::ORD, rowSum, rowSum);
   Value least = arith::AddFOp::create(b, rowLargest, emitter.f32(minPower));
-  least = choose(isNumber, KeyTable::fromFloat(emitter, least),
-                 emitter.i32(std::numeric_limits<int32_t>::max()));
+  // From 2^31 on the sum may be the largest itself, which is alone all the
+  // same.
+  Value below = arith::AddIOp::create(b, largestKey, emitter.i32(-1));
+  least = arith::MinSIOp::create(b, KeyTable::fromFloat(emitter, least), below);
+  least =
+      choose(isNumber, least, emitter.i32(std::numeric_limits<int32_t>::max()));
   for (auto [part, key] : llvm::zip(parts, keys)) {
     key = arith::MaxSIOp::create(b, key, least);
     if (part.mask)
