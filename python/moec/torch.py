@@ -103,15 +103,16 @@ def _forward_out(
     )
 
 
-def _check_fake(layer: int, hidden_states: torch.Tensor, **others: Optional[torch.Tensor]) -> None:
+def _check_fake(layer: int, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids,
+                is_padding, out=None) -> None:
     """What an operator refuses of tensors without memory, as it would of real ones."""
-    found = _find(layer)
+    tensors = dict(locals())
+    found = _find(tensors.pop("layer"))
     if hidden_states.dim() != 2:
         raise InvalidArgument(
             f"hidden_states: rank 2 expected, shape {list(hidden_states.shape)} found; reshape it "
             "to one row per token"
         )
-    tensors = {"hidden_states": hidden_states, **others}
     device = torch.device(found.device)
     for name, tensor in tensors.items():
         if tensor is None:
@@ -132,14 +133,7 @@ def _forward_fake(
     hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
 ):
     _check_fake(
-        layer,
-        hidden_states,
-        router_logits=router_logits,
-        topk_ids=topk_ids,
-        topk_weights=topk_weights,
-        num_valid_tokens=num_valid_tokens,
-        input_ids=input_ids,
-        is_padding=is_padding,
+        layer, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding
     )
     return torch.empty_like(hidden_states)
 
@@ -147,10 +141,9 @@ def _forward_fake(
 def _forward_out_fake(
     out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
 ):
-    _forward_fake(
-        hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding
+    _check_fake(
+        layer, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding, out
     )
-    _check_fake(layer, hidden_states, out=out)
 
 
 def _wants_gradient(a, b, c, d) -> int:

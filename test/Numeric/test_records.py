@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import BASE, HASH, HUGE, ROUTINGS, TINY
-from runs import ROOT, TIMEOUT, binary
+from runs import ROOT, SEEDS, TIMEOUT, binary
 from safetensors import safe_open
 
 from moec.reference import LayerSpec, generate, write_tensors
@@ -19,11 +19,10 @@ from moec.reference import LayerSpec, generate, write_tensors
 sys.path.append(str(ROOT / "python" / "tests"))
 from replica_vectors import VECTORS  # noqa: E402
 
-#: One seed: which bits there are is asked, and cases of test_simulated.py have these kernels under several.
 TARGETS = {
     "cpu": (),
-    "sm_80": ("--target=sm_80", "--device=sim"),
-    "sm_90a": ("--target=sm_90a", "--device=sim"),
+    "sm_80": ("--target=sm_80", f"--device=sim:0-{SEEDS - 1}"),
+    "sm_90a": ("--target=sm_90a", f"--device=sim:0-{SEEDS - 1}"),
 }
 #: Fields that differ from BASE, tokens, kinds of inputs.
 LAYERS = {

@@ -180,15 +180,29 @@ TEST(CudaDeviceTest, EveryDriverCallMayFail) {
   }
 }
 
+namespace {
+
+/// A plan on the fake device, with 20 rows bound.
+struct Loaded {
+  explicit Loaded(const Plan &plan, ExecutorOptions options = {})
+      : device(createCudaDevice(0, kFakeDriver)), tensors(**device),
+        executor(Executor::create(plan, **device, makePtxImage(), options)) {
+    EXPECT_TRUE(executor) << executor.status().message();
+    EXPECT_TRUE(tensors.allocate(20));
+    EXPECT_TRUE(tensors.bind(**executor));
+  }
+
+  Result<std::unique_ptr<Device>> device;
+  Tensors tensors;
+  Result<std::unique_ptr<Executor>> executor;
+};
+
+} // namespace
+
 TEST(CudaDeviceTest, HotPathNeitherAllocatesNorWaits) {
   FakeCuda &fake = resetFakeCuda();
-  Result<std::unique_ptr<Device>> device = createCudaDevice(0, kFakeDriver);
-  ASSERT_TRUE(device);
-  Tensors tensors(**device);
-  ASSERT_TRUE(tensors.allocate(20));
-  auto executor = Executor::create(makeGpuPlan(), **device, makePtxImage());
-  ASSERT_TRUE(executor);
-  ASSERT_TRUE(tensors.bind(**executor));
+  Loaded loaded(makeGpuPlan());
+  auto &[device, tensors, executor] = loaded;
   ASSERT_TRUE((*executor)->prepareWeights());
   ASSERT_TRUE((*executor)->run(20));
   // A caller like PyTorch has the primary context current.
@@ -509,17 +523,12 @@ std::string runTwice(const Plan &plan, int64_t tokens, ExecutorOptions options,
                      int driverVersion = 12080) {
   FakeCuda &fake = resetFakeCuda();
   fake.driverVersion = driverVersion;
-  auto device = createCudaDevice(0, kFakeDriver);
-  EXPECT_TRUE(device);
-  Tensors tensors(**device);
-  EXPECT_TRUE(tensors.allocate(20));
-  auto executor = Executor::create(plan, **device, makePtxImage(), options);
-  EXPECT_TRUE(executor) << executor.status().message();
-  EXPECT_TRUE(tensors.bind(**executor));
-  EXPECT_TRUE((*executor)->prepareWeights());
+  Loaded loaded(plan, options);
+  Executor &executor = **loaded.executor;
+  EXPECT_TRUE(executor.prepareWeights());
   fake.launches.clear();
   for (int i = 0; i < 2; ++i)
-    EXPECT_TRUE((*executor)->run(tokens));
+    EXPECT_TRUE(executor.run(tokens));
   return launchesOf(fake);
 }
 
@@ -556,17 +565,12 @@ TEST(CudaDeviceTest, WhoFollowsALaunchOfNoCtasDependsOnTheOneBefore) {
 
 TEST(CudaDeviceTest, TracesByTheClockOfTheDevice) {
   resetFakeCuda();
-  auto device = createCudaDevice(0, kFakeDriver);
-  ASSERT_TRUE(device);
-  Tensors tensors(**device);
-  ASSERT_TRUE(tensors.allocate(20));
-  auto executor = Executor::create(makeGpuPlan(), **device, makePtxImage());
-  ASSERT_TRUE(executor);
-  ASSERT_TRUE(tensors.bind(**executor));
-  EXPECT_NE((*executor)->trace(20).status().message().find("prepareWeights"),
+  Loaded loaded(makeGpuPlan());
+  Executor &executor = **loaded.executor;
+  EXPECT_NE(executor.trace(20).status().message().find("prepareWeights"),
             std::string::npos);
-  ASSERT_TRUE((*executor)->prepareWeights());
-  auto traced = (*executor)->trace(20);
+  ASSERT_TRUE(executor.prepareWeights());
+  auto traced = executor.trace(20);
   ASSERT_TRUE(traced) << traced.status().message();
   std::string names;
   for (const TracedStep &step : *traced) {

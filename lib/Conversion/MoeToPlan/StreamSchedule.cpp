@@ -48,7 +48,7 @@ public:
       if (onSide.test(i) || layer.getGroups()[i].prepares())
         continue;
       for (SideBranch &branch : branches) {
-        if (branch.lastCollective == i && branch.joinEvent < 0)
+        if (branch.lastCollective == i)
           launch(branch, branch.late);
         if (branch.consumer == i)
           steps.push_back({ScheduledStep::Kind::Wait, branch.joinEvent, 0});

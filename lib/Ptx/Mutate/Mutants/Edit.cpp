@@ -90,3 +90,14 @@ void mutate::addNames(const RawOperand &operand, std::set<std::string> &names) {
   for (const RawOperand &part : operand.parts)
     addNames(part, names);
 }
+
+bool mutate::isProduct(const RawInstruction &instruction) {
+  return startsWith(instruction, "wgmma.mma_async");
+}
+
+void mutate::addProductRegisters(const RawInstruction &product,
+                                 std::set<std::string> &names) {
+  for (const RawOperand &operand : product.operands)
+    if (operand.kind == RawOperand::Kind::Vector)
+      addNames(operand, names);
+}

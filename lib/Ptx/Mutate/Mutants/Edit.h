@@ -41,6 +41,12 @@ std::string opcodeOf(const RawInstruction &instruction);
 /// Adds the words of an operand and its parts: registers and variables.
 void addNames(const RawOperand &operand, std::set<std::string> &names);
 
+/// Whether it begins a product of a group of warps.
+bool isProduct(const RawInstruction &instruction);
+/// Adds the registers of a product: sums, and a matrix that is in registers.
+void addProductRegisters(const RawInstruction &product,
+                         std::set<std::string> &names);
+
 } // namespace moec::ptx::mutate
 
 #endif // MOEC_LIB_PTX_MUTATE_MUTANTS_EDIT_H

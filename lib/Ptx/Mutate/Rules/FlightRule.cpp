@@ -32,10 +32,6 @@ bool isBulk(const RawInstruction &instruction) {
   return has(instruction, "bulk_group") &&
          !startsWith(instruction, "cp.async.bulk.commit_group");
 }
-bool isProduct(const RawInstruction &instruction) {
-  return startsWith(instruction, "wgmma.mma_async");
-}
-
 const Family kFamilies[] = {
     {"cp.async.commit_group", "cp.async.wait_group", isCopy},
     {"cp.async.bulk.commit_group", "cp.async.bulk.wait_group", isBulk},

@@ -37,10 +37,6 @@ struct Touches {
   }
 };
 
-bool isProduct(const RawInstruction &instruction) {
-  return startsWith(instruction, "wgmma.mma_async");
-}
-
 bool isProductFence(const RawInstruction &instruction) {
   return startsWith(instruction, "wgmma.fence");
 }
@@ -51,9 +47,7 @@ public:
   explicit TouchAnalysis(const Flow &flow) : flow(flow) {
     for (const RawInstruction &instruction : flow.kernel.instructions)
       if (isProduct(instruction)) {
-        for (const RawOperand &operand : instruction.operands)
-          if (operand.kind == RawOperand::Kind::Vector)
-            addNames(operand, registers);
+        addProductRegisters(instruction, registers);
         shapes.insert(opcodeOf(instruction));
       }
   }

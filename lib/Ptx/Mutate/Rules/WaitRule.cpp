@@ -15,10 +15,6 @@ using namespace moec::ptx::mutate;
 
 namespace {
 
-bool isProduct(const RawInstruction &instruction) {
-  return startsWith(instruction, "wgmma.mma_async");
-}
-
 bool isCommit(const RawInstruction &instruction) {
   return startsWith(instruction, "wgmma.commit_group");
 }
@@ -49,9 +45,7 @@ public:
     auto stops = [&](size_t at) { return isWholeWait(get(at)); };
     for (size_t at : flow.walk(index, /*isForward=*/false, stops))
       if (isProduct(get(at)))
-        for (const RawOperand &operand : get(at).operands)
-          if (operand.kind == RawOperand::Kind::Vector)
-            addNames(operand, registers);
+        addProductRegisters(get(at), registers);
   }
 
   /// With a commit that is left out, another one has to come ahead of the wait.
