@@ -137,7 +137,8 @@ def Moe_Packing : Moe_Enum<"Packing", "how elements of less than a byte lie in m
   I32EnumCase<"None", 0, "none">,
   I32EnumCase<"Pairs", 1, "pairs">,
   I32EnumCase<"Fragments", 2, "fragments">,
-  I32EnumCase<"FragmentsF16", 3, "fragments_f16">]>;
+  I32EnumCase<"FragmentsF16", 3, "fragments_f16">,
+  I32EnumCase<"FragmentsE4M3", 4, "fragments_e4m3">]>;
 
 def Moe_PackingAttr : EnumAttr<Moe_Dialect, Moe_Packing, "packing"> {
   let summary = "how elements of less than a byte lie in memory";
@@ -171,7 +172,7 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     | `block` | two sizes, with `group` (`[1, n]`) and `block` only |
     | `zero_point` | false; true with integer storage only |
     | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
-    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of weights of 4 or 8 bits to be multiplied by bf16, or `fragments_f16`, by f16: the same bits in the order of Hopper's tensor cores, with bytes for scales and zero points of `scale`, `granularity` and `block` (docs/decoded-products.md); else `none` |
+    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of weights of 4 or 8 bits to be multiplied by bf16, `fragments_f16`, by f16, or `fragments_e4m3`, by e4m3: the same bits in the order of Hopper's tensor cores, with bytes for scales and zero points of `scale`, `granularity` and `block` (docs/decoded-products.md); else `none` |
     | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each), with `group` and `block` only; with `fragments` always, one of each row |
     | `power_of_two` | false; true for scales that a `dynamic` group finds, which become the least power of two that is not below (UE8M0), and stay f32 |
 

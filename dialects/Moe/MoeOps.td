@@ -242,7 +242,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "weights in the order of tensor cores";
   let description = [{
-    Brings weights of `quant` into `packing`, which is `fragments` or `fragments_f16` by what they are multiplied with,
+    Brings weights of `quant` into `packing`, which is `fragments`, `fragments_f16` or `fragments_e4m3` by what they are multiplied with,
     bf16 or f16: codes keep their number of bytes, in the order that docs/decoded-products.md has; scales and zero
     points become bytes beside each other, one scale at least for every 64 contracted elements; and each row gets a
     number of its own, `row_scale`, which is 2^r times what is one number for all of the row: its scale of `channel`, or
@@ -256,6 +256,8 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     | `fragments`, i8, perhaps with zero points | as of i4, and of `tensor` and `block`; without zero points f32 too | 133 | 2^-5, exclusive |
     | `fragments`, f8E4M3FN | as of i8; f8E8M0FNU, groups of 32 | 120 | 2^8, exclusive |
     | `fragments_f16`, i8, f8E4M3FN | as of i4, and of `tensor` and `block` | 24; 8 | 2^-8; 2^6, exclusive |
+    | `fragments_e4m3`, f4E2M1FN | f8E8M0FNU, groups of 32 | 0 | 2^6, which the largest of a row becomes |
+    | `fragments_e4m3`, i4 | f32, bf16 or f16 of `channel`, whose groups have 1 | 9 | |
 
     A group's scale s is kept as s * 2^(e - r), with r as small as the largest of the row allows, groups of zeros not
     counted: 0 at least, but where scales are kept as f16, which has few exponents (`fragments_f16`, and i4 with scales of
@@ -265,6 +267,10 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     signs change.
 
     A code of f8E4M3FN that is no number makes its row's number NaN.
+
+    In `fragments_e4m3` a scale of f4E2M1FN is one of 12 powers of two below the largest of its row. The codes of a group with
+    a smaller one are rounded to what they are with the least of them, of two the even one: an error of 2^-13 of the largest
+    scale at most.
 
     With E matrices of N rows and K contracted elements (without E for a single one), N and K multiples of 64, G elements
     per scale, and B bytes per row (docs/decoded-products.md):

@@ -68,6 +68,11 @@ bool moec::hasFragments(moe::QuantAttr quant) {
   return quant && moe::isFragments(quant.getPacking());
 }
 
+bool moec::isScaledByRow(moe::QuantAttr quant) {
+  return !quant || (hasPlainScales(quant) && moe::getScaleGroup(quant).columns ==
+                                                 moe::ScaleGroup::kAll);
+}
+
 ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
   static_assert(moe::ScaleGroup::kAll % kDecodedColumns == 0);
   if (!quant)

@@ -93,13 +93,13 @@ bool areNative(const QuantProduct &product) {
   return areNativeProducts(product.input, product.weight, product.depth);
 }
 
-/// Weights of 4 or 8 bits in whole units, with inputs of bf16 or f16.
+/// Weights of 4 or 8 bits in whole units, with inputs of bf16 or f16, or of 4
+/// bits with inputs of e4m3 that have scales of whole rows.
 bool areFragments(const QuantProduct &product) {
-  moe::QuantAttr weight = product.weight;
-  Type input = product.inputType;
-  return !product.input && weight && (input.isBF16() || input.isF16()) &&
-         moe::Fragments::whyNot(weight, moe::Fragments::getPacking(input))
-             .empty() &&
+  std::optional<moe::Packing> packing =
+      moe::Fragments::getPacking(product.inputType);
+  return product.weight && packing && isScaledByRow(product.input) &&
+         moe::Fragments::whyNot(product.weight, *packing).empty() &&
          moe::Fragments::whyNot(product.rows, product.depth).empty();
 }
 

@@ -183,6 +183,8 @@ void Matmul::loadFragments(int64_t group, int64_t weightRow,
                       .convertToDouble();
       continue;
     }
+    if (format.isSignMagnitude())
+      code = format.fromKept(code);
     auto zeroPoint = double(format.getMiddle());
     if (format.hasZeroPoints) {
       uint16_t bits;

@@ -96,7 +96,7 @@ GroupScale MatrixRepacker::getScale(int64_t row, int64_t element) const {
   if (!format.matrixGroup)
     return {kOne << digits, false};
   int64_t index = getScaleIndex(row, element);
-  if (format.scales == Fragments::Scales::E8M0)
+  if (format.arePowers())
     return {arguments.scale.as<uint8_t>()[index] << digits, false};
   constexpr int64_t singleDigits = 23;
   float scale = loadAt(arguments.scale, index);
@@ -145,7 +145,11 @@ float MatrixRepacker::getFactor(int64_t row) const {
 void MatrixRepacker::pack(int64_t row, int64_t excess) {
   int64_t unitRow = Fragments::getUnitRow(row, rows, arguments.layout);
   for (int64_t i = 0; i < depth; ++i) {
-    int64_t code = getCode(row, i) ^ format.getTurnedBits();
+    int64_t code = format.toKept(getCode(row, i));
+    if (format.scales == Fragments::Scales::Steps) {
+      int64_t exponent = (getScale(row, i).bits >> digits) - excess;
+      code = Fragments::weaken(code, Fragments::kLeastStep - exponent);
+    }
     if (format.scales == Fragments::Scales::E5M3) {
       // Which has neither a zero nor a sign.
       GroupScale scale = getScale(row, i);
@@ -163,8 +167,7 @@ void MatrixRepacker::pack(int64_t row, int64_t excess) {
         format.getScalePlace(row, i, rows, arguments.layout);
     uint8_t *bytes = &packedScale[place.firstRow * format.getRowBytes(depth)];
     GroupScale scale = getScale(row, i);
-    bool isZero =
-        format.scales != Fragments::Scales::E8M0 && scale.bits >> digits == 0;
+    bool isZero = !format.arePowers() && scale.bits >> digits == 0;
     int64_t bits =
         scale.bits + (format.getExponent(unitRow) - excess) * (1 << digits);
     if (isZero || bits < format.getLeastKept(unitRow) << digits)

@@ -35,6 +35,14 @@ def fp8(scale, scale_dtype="f32"):
     return {"weight": {"dtype": "fp8_e4m3", "scale": scale, "scale_dtype": scale_dtype}}
 
 
+def by_row(weight, activation="token"):
+    """A `quantization` of activations of e4m3, with scales of whole rows."""
+    scale = {"scale": activation} | ({"static": True} if activation == "tensor" else {})
+    return {"quantization": {"weight": weight, "activation": {"dtype": "fp8_e4m3"} | scale}}
+
+
+MX_E4M3 = by_row({"dtype": "fp4_e2m1", "scale": {"group": 32}, "scale_dtype": "e8m0"})
+INT4_E4M3 = by_row({"dtype": "int4", "scale": "channel", "scale_dtype": "f16"})
 INT4 = {"quantization": int4({"group": 32})}
 INT4_F16 = {"quantization": int4({"group": 32}, "f16")}
 POINTS_F16 = {"quantization": int4({"group": 32}, "f16", zero_point=True)}
@@ -116,6 +124,17 @@ FRAGMENTS = {
     "fp8_32_nan": ({"quantization": fp8({"group": 32}, "e8m0")}, 40, "nan_codes", TWO),
     "f16_fp8_nan": (HALF | {"quantization": fp8("tensor")}, 11, "nan_codes", THREE_OF_8),
     "f16_fp8": (HALF | {"quantization": fp8("channel")}, 11, None, THREE_OF_8),
+    # Activations of e4m3, which codes of 4 bits become too.
+    "e4m3_mxfp4": (MX_E4M3 | SHARED, 40, None, THREE),
+    "e4m3_mxfp4_up_gate": (MX_E4M3 | {"gate_up_order": "up_gate"}, 11, "empty_experts", FOUR),
+    "e4m3_mxfp4_interleaved": (MX_E4M3 | {"gate_up_order": "interleaved"}, 1, None, TWO),
+    "e4m3_mxfp4_scale_ends": (MX_E4M3, 11, "scale_ends", TWO),
+    "e4m3_mxfp4_nan_scales": (MX_E4M3, 11, "nan_scales", THREE),
+    "e4m3_mxfp4_zeros": (MX_E4M3, 11, "zero_groups", FOUR),
+    "e4m3_mxfp4_tensor": (by_row(MX_E4M3["quantization"]["weight"], "tensor"), 11, None, THREE),
+    "e4m3_mxfp4_nan": (MX_E4M3, 11, "nan_hidden", TWO),
+    "e4m3_int4": (INT4_E4M3 | SHARED, 40, None, FOUR),
+    "e4m3_int4_scale_ends": (INT4_E4M3 | {"gate_up_order": "interleaved"}, 11, "scale_ends", THREE),
     # Rows that a CTA of the repacking holds in two parts, of which the second has fewer units.
     "int8_long": (LONG | {"quantization": int8({"group": 32}, zero_point=True)}, 3, "zero_point_ends", (192, 3, "8", 3)),
     "fp8_block_long": (LONG | {"quantization": fp8({"block": [64, 64]}), "gate_up_order": "interleaved"}, 3,

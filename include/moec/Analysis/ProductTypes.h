@@ -81,6 +81,10 @@ ScaleTime getScaleTime(moe::QuantAttr quant);
 /// those of rows, the second ones, sums of all elements.
 bool hasFragments(moe::QuantAttr quant);
 
+/// Whether an operand is as it is, or e4m3 or int8 with f32 scales of whole
+/// rows.
+bool isScaledByRow(moe::QuantAttr quant);
+
 /// That of both operands.
 struct ScaleTimes {
   explicit ScaleTimes(tile::ContractOp op)

@@ -46,7 +46,8 @@ namespace moec::sm90 {
 ///
 /// Weights of 4 or 8 bits in the order of tensor cores (`packing = fragments`)
 /// are multiplied from registers: consumers load a unit of 64 rows by 64 of the
-/// depth from shared memory, decode it and multiply it with the input rows. A
+/// depth from shared memory, decode it and multiply it with the input rows, of
+/// which it takes a row of the swizzle, of 128 bytes or, of e4m3, of 64. A
 /// step is one or more units deep, whose weights and scales come in pieces, one
 /// per run of 32 rows. A CTA has two blocks of 64 weight rows, one per
 /// consumer, or four, two per consumer, or three, one for each of three
@@ -143,6 +144,9 @@ struct Contract {
   /// What 64 weight rows by 64 of the depth have in the order of tensor cores:
   /// codes, and scales with zero points. 0 of other weights.
   int64_t unitBytes, unitScaleBytes;
+  /// A row of the swizzle of input rows: a step, or what a unit is multiplied
+  /// with.
+  int64_t swizzledBytes;
   /// Input rows come by tensor maps too, one per height.
   bool mapRows;
   /// Input rows of high tiles are on the tensor cores' side of 64.
@@ -162,7 +166,7 @@ struct Contract {
   int64_t getInputRowBytes() const { return depth * inputBits / 8; }
   int64_t getStepBytes() const { return k * inputBits / 8; }
   /// Rows of the swizzle, side by side, that an input row of a step takes.
-  int64_t getUnits() const { return getStepBytes() / kStepBytes; }
+  int64_t getUnits() const { return getStepBytes() / swizzledBytes; }
   int64_t getConsumers() const {
     bool hasThird =
         fromRegisters && getWeightRows() == kMaxConsumers * kBlockRows;
@@ -301,7 +305,9 @@ struct Contract {
                          : getWeightRows() * kStepBytes;
   }
   /// Input rows of a tile of that height, for each unit of the depth of a step.
-  int64_t getUnitRowBytes(int64_t height) const { return height * kStepBytes; }
+  int64_t getUnitRowBytes(int64_t height) const {
+    return height * swizzledBytes;
+  }
   int64_t getStageBytes() const {
     return std::max(getWeightBytes() +
                         getUnits() * getUnitRowBytes(getMaxHeight()),

@@ -159,8 +159,9 @@ void AsyncEmitter::copyBytes(Value shared, Value global, int64_t bytes,
 //===----------------------------------------------------------------------===//
 
 // A descriptor has fields in units of 16 bytes: the address; the distance of
-// groups of 8 rows from bit 32 on. Bit 62 is the 128-byte swizzle; the field at
-// bit 16 does not count with it, and is 1 by convention.
+// groups of 8 rows from bit 32 on. From bit 62 on 1 is the 128-byte swizzle and
+// 2 that of 64; the field at bit 16 does not count with them, and is 1 by
+// convention.
 
 Value AsyncEmitter::describeTile(Value shared) {
   constexpr int64_t addressBits = 0x3FFFF, convention = 1 << 16;
@@ -170,10 +171,11 @@ Value AsyncEmitter::describeTile(Value shared) {
                               i32(convention));
 }
 
-Value AsyncEmitter::getDescriptor(Value tile, int64_t step) {
-  constexpr int64_t unit = Contract::kChunkBytes;
-  constexpr uint64_t high =
-      uint64_t(1) << 62 | uint64_t(Contract::kSwizzleBytes / unit) << 32;
+Value AsyncEmitter::getDescriptor(Value tile, int64_t step,
+                                  int64_t swizzledBytes) {
+  constexpr int64_t unit = Contract::kChunkBytes, rows = 8;
+  uint64_t kind = Contract::kStepBytes / swizzledBytes;
+  uint64_t high = kind << 62 | uint64_t(rows * swizzledBytes / unit) << 32;
   Value low = scale(tile, 1, step * (Contract::kProductBytes / unit));
   Value wide = arith::ExtUIOp::create(b, b.getI64Type(), low);
   return arith::OrIOp::create(
@@ -249,12 +251,13 @@ static SmallVector<Value> getMembers(ImplicitLocOpBuilder &b, Value sums) {
 }
 
 Value AsyncEmitter::multiplyAsync(Type element, int64_t width, ValueRange a,
-                                  Value c, int64_t step, Value sums) {
+                                  Value c, int64_t swizzledBytes, int64_t step,
+                                  Value sums) {
   assert(2 * cast<LLVM::LLVMStructType>(sums.getType()).getBody().size() ==
              size_t(width) &&
          "a thread has half as many sums");
   return multiplyFragments(b, element, getMembers(b, sums), a,
-                           getDescriptor(c, step));
+                           getDescriptor(c, step, swizzledBytes));
 }
 
 SmallVector<Value> AsyncEmitter::getSums(Value sums) {

@@ -93,13 +93,16 @@ Value moec::multiplyFragments(ImplicitLocOpBuilder &b, Type element,
     constraints += std::to_string(i) + ",";
   for (size_t i = 0; i < a.size(); ++i)
     constraints += "r,";
-  std::string type = element.isF16() ? "f16" : "bf16";
+  bool areBytes = element.getIntOrFloatBitWidth() == 8;
+  std::string type = areBytes ? "e4m3" : element.isF16() ? "f16" : "bf16";
+  // Rows of 16-bit elements could be transposed.
+  std::string form = (areBytes ? "k32.f32." : "k16.f32.") + type + "." + type;
   std::string text = "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"
                      "wgmma.mma_async.sync.aligned.m64n" +
-                     std::to_string(2 * count) + "k16.f32." + type + "." +
-                     type + " " + list(0, count) + ", " +
-                     list(2 * count, a.size()) + ", " +
-                     name(2 * count + a.size()) + ", p, 1, 1, 0;\n}\n";
+                     std::to_string(2 * count) + form + " " + list(0, count) +
+                     ", " + list(2 * count, a.size()) + ", " +
+                     name(2 * count + a.size()) + ", p, 1, 1" +
+                     (areBytes ? "" : ", 0") + ";\n}\n";
   SmallVector<Value> operands(old);
   llvm::append_range(operands, a);
   operands.push_back(c);

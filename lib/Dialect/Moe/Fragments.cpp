@@ -12,6 +12,7 @@
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -33,11 +34,16 @@ static std::string show(Type type) {
 }
 
 bool isFragments(Packing packing) {
-  return packing == Packing::Fragments || packing == Packing::FragmentsF16;
+  return packing == Packing::Fragments || packing == Packing::FragmentsF16 ||
+         packing == Packing::FragmentsE4M3;
 }
 
-Packing Fragments::getPacking(Type input) {
-  return input.isF16() ? Packing::FragmentsF16 : Packing::Fragments;
+std::optional<Packing> Fragments::getPacking(Type input) {
+  if (input.isF16())
+    return Packing::FragmentsF16;
+  if (isa<Float8E4M3FNType>(input))
+    return Packing::FragmentsE4M3;
+  return input.isBF16() ? std::optional(Packing::Fragments) : std::nullopt;
 }
 
 /// A code times its scale has few digits.
@@ -89,9 +95,25 @@ static std::string whyNotInteger(Type storage, Type scale,
   return {};
 }
 
+/// An e4m3 has few digits.
+static std::string whyNotE4M3(Type storage, Type scale, Granularity granularity,
+                              int64_t group, bool hasZeroPoints) {
+  constexpr int64_t ofMx = 32;
+  if (isa<Float4E2M1FNType>(storage) && isa<Float8E8M0FNUType>(scale) &&
+      granularity == Granularity::Group && group == ofMx)
+    return {};
+  if (storage.isInteger(4) && granularity == Granularity::Channel &&
+      !hasZeroPoints && isa<Float32Type, Float16Type, BFloat16Type>(scale))
+    return {};
+  return "e4m3 has digits for f4E2M1FN with scales f8E8M0FNU of groups of 32, "
+         "and for i4 without zero points with scales of rows";
+}
+
 std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
                               int64_t group, bool hasZeroPoints,
                               Packing packing) {
+  if (packing == Packing::FragmentsE4M3)
+    return whyNotE4M3(storage, scale, granularity, group, hasZeroPoints);
   if (isa<Float4E2M1FNType>(storage))
     return whyNotE2M1(scale, granularity, group, packing);
   if (isCodeBook(storage))
@@ -105,7 +127,8 @@ std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
 std::string Fragments::whyNot(QuantAttr plain, Packing packing) {
   if (!isFragments(packing))
     return "'" + stringifyPacking(packing).str() +
-           "' is no order of fragments; 'fragments' and 'fragments_f16' are";
+           "' is no order of fragments; 'fragments', 'fragments_f16' and "
+           "'fragments_e4m3' are";
   if (isFragments(plain.getPacking()))
     return "weights have one already";
   // The row's number has that of the matrix.
@@ -145,7 +168,9 @@ static bool areOfGroups(QuantAttr quant) { return !quant.getBlock().empty(); }
 static Fragments::Scales getKeptScales(QuantAttr quant) {
   Type scale = quant.getScale();
   if (isa<Float8E8M0FNUType>(scale))
-    return Fragments::Scales::E8M0;
+    return quant.getPacking() == Packing::FragmentsE4M3
+               ? Fragments::Scales::Steps
+               : Fragments::Scales::E8M0;
   if (isa<Float8E4M3FNType>(scale))
     return Fragments::Scales::E5M3;
   bool areF16 = quant.getPacking() == Packing::FragmentsF16;
@@ -163,10 +188,16 @@ static Fragments::Codes getCodes(Type storage) {
   return storage.isInteger(8) ? Fragments::Codes::Int8 : Fragments::Codes::Int4;
 }
 
+static Fragments::Numbers getNumbers(Packing packing) {
+  if (packing == Packing::FragmentsE4M3)
+    return Fragments::Numbers::E4M3;
+  return packing == Packing::FragmentsF16 ? Fragments::Numbers::F16
+                                          : Fragments::Numbers::BF16;
+}
+
 Fragments::Fragments(QuantAttr quant)
     : codes(getCodes(quant.getStorage())),
-      numbers(quant.getPacking() == Packing::FragmentsF16 ? Numbers::F16
-                                                          : Numbers::BF16),
+      numbers(getNumbers(quant.getPacking())),
       scales(getKeptScales(quant)),
       matrixGroup(areOfGroups(quant) ? quant.getBlock()[1] : 0),
       hasZeroPoints(quant.getZeroPoint()) {
@@ -242,12 +273,40 @@ ArrayRef<int64_t> Fragments::getBits(int64_t pair) const {
   llvm_unreachable("all codes are listed");
 }
 
+SmallVector<int64_t, 8> Fragments::getBits(int64_t inWord, int64_t code) const {
+  constexpr int64_t nibble = 4, byte = 8, wordBits = 32;
+  // Magnitudes of e2m1 are nibbles that select bytes of a table, four side by
+  // side; a sign is the highest bit of some nibble, of a byte's own in the
+  // first register, and a shift by 4 below in the second one.
+  if (codes == Codes::E2M1) {
+    int64_t lowest = nibble * (4 * inWord + code);
+    return {byte * code + (inWord ? 3 : 7), lowest + 2, lowest + 1, lowest};
+  }
+  // Those of int4 are the lowest bits of a byte, and its sign is the highest
+  // one; of the second register after a rotation by 4.
+  int64_t lowest = byte * code + nibble * inWord;
+  int64_t sign = (byte * code + 7 + nibble * inWord) % wordBits;
+  return {sign, lowest + 2, lowest + 1, lowest};
+}
+
+int64_t Fragments::weaken(int64_t code, int64_t by) {
+  constexpr int64_t magnitude = 7, nibble = 4;
+  uint32_t codes = kWeakenedCodes[std::clamp<int64_t>(by, 0, kWeakened)];
+  return (code & ~magnitude) |
+         (codes >> nibble * (code & magnitude) & magnitude);
+}
+
 int64_t Fragments::getExponent(int64_t unitRow) const {
   // 0.5 is a subnormal number of 2^-126 of it, as the smallest ones of e4m3
   // are. Integers count the lowest bit of a number of 16 bits, int4 or the
   // fifth.
   constexpr int64_t e2m1 = 126, e4m3 = 120, e4m3OfF16 = 8, ofBF16 = 133,
                     ofF16 = 24, nibble = 4;
+  if (numbers == Numbers::E4M3) {
+    // Four bits of an e4m3 count in steps of 2^-9.
+    constexpr int64_t ofE4M3 = 9;
+    return codes == Codes::E2M1 ? 0 : ofE4M3;
+  }
   bool hasF16 = numbers == Numbers::F16;
   if (codes == Codes::E2M1)
     return e2m1;
@@ -261,6 +320,8 @@ int64_t Fragments::getExponent(int64_t unitRow) const {
 constexpr int64_t kLargestBF16 = 254, kLargestF16 = 142;
 
 int64_t Fragments::getLargestExponent() const {
+  if (scales == Scales::Steps)
+    return kMostStep;
   // The largest e4m3 is below 2^9, which an f16 has to have room for.
   constexpr int64_t room = 2;
   int64_t largest = (numbers == Numbers::F16 ? kLargestF16 : kLargestBF16) -
@@ -270,6 +331,8 @@ int64_t Fragments::getLargestExponent() const {
 }
 
 int64_t Fragments::getLeastKept(int64_t unitRow) const {
+  if (scales == Scales::Steps)
+    return kLeastStep;
   if (scales == Scales::F16)
     return getKeptBias() + 1;
   // The middle times a scale is subtracted of what have been integers, and is
@@ -280,10 +343,12 @@ int64_t Fragments::getLeastKept(int64_t unitRow) const {
 int64_t Fragments::getLeastExcess() const {
   // 2^r is a normal number.
   constexpr int64_t least = -126;
-  return scales == Scales::F16 ? least : 0;
+  return scales == Scales::F16 || scales == Scales::Steps ? least : 0;
 }
 
 int64_t Fragments::getLargestKept() const {
+  if (scales == Scales::Steps)
+    return kMostStep << getDigits();
   int64_t exponent = numbers == Numbers::F16 ? kLargestF16 : kLargestBF16;
   return ((exponent + 1) << getDigits()) - 1;
 }
@@ -305,6 +370,8 @@ int64_t Fragments::encodeScale(int64_t bits) const {
     return bits << kMissingDigits;
   case Scales::F16:
     return std::max<int64_t>(bits - (getKeptBias() << getDigits()), 0);
+  case Scales::Steps:
+    return std::max<int64_t>((bits >> kDigits) - kLeastStep, 0) * kStepBits;
   }
   llvm_unreachable("all scales are listed");
 }
@@ -328,6 +395,10 @@ double Fragments::decodeScale(int64_t kept) const {
   case Scales::F16:
     return std::ldexp(getNumber(APFloat::IEEEhalf(), kept),
                       int(getKeptBias() - kF16Bias));
+  case Scales::Steps: {
+    constexpr int64_t bias = 127;
+    return std::ldexp(1.0, int(kept / kStepBits + kLeastStep - bias));
+  }
   }
   llvm_unreachable("all scales are listed");
 }
@@ -352,20 +423,35 @@ double Fragments::decodeZeroPoint(int64_t kept, int64_t unitRow) const {
 
 Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
                                      WeightLayoutAttr layout) const {
-  constexpr int64_t product = 16, octet = 8, halfBits = 16;
+  // A register has neighbours of the depth, as many for each of the four
+  // threads that share a row; a product has two such stretches.
+  constexpr int64_t lanes = 4, halfBits = 16;
+  int64_t product = kDepth / getProducts(), stretch = product / 2;
+  int64_t perRegister = stretch / lanes;
   UnitRow own = findUnitRow(row, rows, layout);
   int64_t warp = own.row / kWarpRows, in = element % kDepth;
-  int64_t thread = warp * 32 + own.row % kFragmentRows * 4 + in % octet / 2;
-  int64_t run = warp / 2;
-  int64_t pair = getParity(own.row) + in % product / octet * 2;
+  int64_t thread = warp * 32 + own.row % kFragmentRows * lanes +
+                   in % stretch / perRegister;
+  int64_t run = warp / 2, second = in % product / stretch;
+  // The number of the register in its product, in the order in which words
+  // have them: of two rows in turns, or first all of a row.
+  int64_t inProduct = numbers == Numbers::E4M3
+                          ? getParity(own.row) * 2 + second
+                          : getParity(own.row) + second * 2;
   // Among the words of the thread, of all pieces.
-  int64_t word = in / product * getProductWords() + pair / getWordPairs();
+  int64_t word = in / product * getProductWords() +
+                 inProduct / getWordRegisters();
+  int64_t inWord = inProduct % getWordRegisters();
   Place place;
   place.firstRow = getRunRow(own.block, run, rows, layout);
   place.word = element / kDepth * getRunWords() +
                word / kThreadWords * kPieceWords +
                thread % kRows * kThreadWords + word % kThreadWords;
-  for (int64_t inHalf : getBits(pair % getWordPairs()))
+  if (numbers == Numbers::E4M3) {
+    place.bits = getBits(inWord, in % perRegister);
+    return place;
+  }
+  for (int64_t inHalf : getBits(inWord))
     place.bits.push_back(inHalf + element % 2 * halfBits);
   return place;
 }

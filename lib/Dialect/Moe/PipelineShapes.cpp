@@ -314,14 +314,15 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
     if (o.weightQuant.getDynamic())
       return check.error("has a dynamic 'weight_quant'; weights are quantized "
                          "ahead of time: remove 'dynamic'");
-    if (hasFragments && !o.inputQuant) {
+    if (hasFragments) {
       Type element = getElementType(o.input);
       Packing packing = o.weightQuant.getPacking();
-      if ((!element.isBF16() && !element.isF16()) ||
-          Fragments::getPacking(element) != packing)
+      if (Fragments::getPacking(element) != packing)
         return check.error("has 'weight_quant' in 'packing = ")
                << stringifyPacking(packing) << "', an order for inputs of "
-               << (packing == Packing::FragmentsF16 ? "f16" : "bf16")
+               << (packing == Packing::FragmentsF16    ? "f16"
+                   : packing == Packing::FragmentsE4M3 ? "f8E4M3FN"
+                                                       : "bf16")
                << ", but 'input' has elements of " << element;
     }
     weight = SmallVector<Dim>(group);

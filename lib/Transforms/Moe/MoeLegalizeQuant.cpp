@@ -75,7 +75,7 @@ struct MoeLegalizeQuant
                                           builder.getF32Type());
     moe::QuantAttr quant = product.getWeightQuantAttr();
     moe::Packing packing =
-        moe::Fragments::getPacking(QuantProduct(product).inputType);
+        *moe::Fragments::getPacking(QuantProduct(product).inputType);
     moe::QuantAttr packed = moe::Fragments::getQuant(quant, packing);
     int64_t depth = moe::getRowWidth(quant, type.getShape().back());
     SmallVector<int64_t> scaleShape(type.getShape());

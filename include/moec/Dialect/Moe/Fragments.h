@@ -5,12 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `packing = fragments` and `fragments_f16` of `#moe.quant`: a matrix of
-// weights of 4 or 8 bits as Hopper's tensor cores take it from registers, to
-// multiply it by bf16 or by f16 (docs/decoded-products.md). It has the
-// bytes of the weights, in another order: rows go in blocks of 64, each of them
-// two *runs* of 32 rows that follow one another in memory; with gate and up
-// halves one run is of either. A block's bytes stay where its runs were.
+// `packing = fragments`, `fragments_f16` and `fragments_e4m3` of `#moe.quant`:
+// a matrix of weights of 4 or 8 bits as Hopper's tensor cores take it from
+// registers, to multiply it by bf16, f16 or e4m3 (docs/decoded-products.md). It
+// has the bytes of the weights, in another order: rows go in blocks of 64, each
+// of them two *runs* of 32 rows that follow one another in memory; with gate
+// and up halves one run is of either. A block's bytes stay where its runs were.
 //
 // A run of codes is `[depth / 64][pieces][256]` words of 4 bytes: the halves of
 // *units* of 64 rows by 64 of the depth. A unit has one *piece* of 16 bytes per
@@ -24,12 +24,18 @@
 // number for a row. A scale for all of a row, or of a matrix, is a factor of
 // the row's own number, an f32 that sums are multiplied with.
 //
+// An e4m3 has no digits for a scale but for powers of two: of e2m1 the scale is
+// a step among those that leave a code's digits whole (`Scales::Steps`), and
+// the codes of groups with less are rounded to those of the least.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef MOEC_DIALECT_MOE_FRAGMENTS_H
 #define MOEC_DIALECT_MOE_FRAGMENTS_H
 
 #include "moec/Dialect/Moe/Moe.h"
+
+#include <optional>
 
 namespace moec::moe {
 
@@ -46,15 +52,14 @@ public:
   /// Words of a run's half of a piece, and those that a thread has of it;
   /// groups of four threads that share two rows of a unit.
   static constexpr int64_t kPieceWords = 256, kThreadWords = 4, kQuads = 16;
-  /// `wgmma` instructions of a unit, and a fragment's registers, each of which
-  /// has a pair of codes.
-  static constexpr int64_t kProducts = 4, kPairs = 4;
+  /// A fragment's registers.
+  static constexpr int64_t kRegisters = 4;
   /// Two rows that are 8 apart, one of either in a byte's halves.
   static constexpr int64_t kQuadRows = 2;
 
-  /// The order of weights that are multiplied by elements of that type, bf16 or
-  /// f16.
-  static Packing getPacking(mlir::Type input);
+  /// The order of weights that are multiplied by elements of that type, bf16,
+  /// f16 or e4m3; nothing of others.
+  static std::optional<Packing> getPacking(mlir::Type input);
 
   /// Why weights with such scales, of `group` neighbours where these are of
   /// groups or blocks, have not the order `packing`; empty if they have.
@@ -88,12 +93,28 @@ public:
   /// What integers without zero points are less by.
   int64_t getMiddle() const { return codes == Codes::Int4 ? 8 : 128; }
   /// Which bits of a code in memory are others here: the sign of int8 without
-  /// zero points.
+  /// zero points, and of int4 that becomes e4m3.
   int64_t getTurnedBits() const {
-    return codes == Codes::Int8 && !hasZeroPoints ? 0x80 : 0;
+    if (codes == Codes::Int8 && !hasZeroPoints)
+      return 0x80;
+    return isSignMagnitude() ? 8 : 0;
+  }
+  /// Whether the lower bits of a negative int4 are turned too: it is kept as a
+  /// sign and one less than its magnitude.
+  bool isSignMagnitude() const {
+    return codes == Codes::Int4 && numbers == Numbers::E4M3;
+  }
+  /// A code in memory as it is kept here, but for the group's steps.
+  int64_t toKept(int64_t code) const {
+    code ^= getTurnedBits();
+    return isSignMagnitude() && code & 8 ? code ^ 7 : code;
+  }
+  /// The other way round, for int4 that becomes e4m3.
+  int64_t fromKept(int64_t kept) const {
+    return (kept & 8 ? kept ^ 7 : kept) ^ getTurnedBits();
   }
   /// What they become on their way to tensor cores.
-  enum class Numbers { BF16, F16 };
+  enum class Numbers { BF16, F16, E4M3 };
   Numbers numbers;
 
   /// By how many powers of two a code, as the bits of such a number, is less
@@ -106,8 +127,9 @@ public:
   /// lowest 5 bits of the exponent, with 3 of mantissa; a bf16; an f16, which
   /// has few exponents: where codes become bf16 it stands for 2^112 times its
   /// number, and for two bf16 whose sum that is; an f32 of 16 digits, which are
-  /// those of the sum of two bf16.
-  enum class Scales { E8M0, E5M3, BF16, F16, F32 };
+  /// those of the sum of two bf16; a step, 0 to 11 times 8, that the bits of
+  /// e4m3 are greater by.
+  enum class Scales { E8M0, E5M3, BF16, F16, F32, Steps };
   Scales scales;
   /// Contracted elements of a unit that share a scale; those that share one in
   /// a matrix may be more, 0 standing for all of a row.
@@ -119,6 +141,19 @@ public:
 
   /// The exponent that the lowest of `E5M3` stands for.
   static constexpr int64_t kLeastExponent = 235;
+  /// The exponents of the lowest and the highest step: with the lowest, 0.5 is
+  /// the least normal e4m3, 2^-6, and with the highest 6 is 384.
+  static constexpr int64_t kLeastStep = 122, kMostStep = 133;
+  /// A step, as the bits of an e4m3 count it.
+  static constexpr int64_t kStepBits = 8;
+  /// By how many powers of two the scale of a group may be less than that of
+  /// the lowest step before all of its codes are 0; and what codes of e2m1
+  /// without their signs, the lowest bits first, become with so many.
+  static constexpr int64_t kWeakened = 5;
+  static constexpr uint32_t kWeakenedCodes[kWeakened + 1] = {
+      0x76543210, 0x54322100, 0x32211000, 0x21100000, 0x10000000, 0};
+  /// The nearest e2m1 to that code's number by 2^-by, of two the even one.
+  static int64_t weaken(int64_t code, int64_t by);
   /// Bits of the mantissa.
   int64_t getDigits() const {
     return scales == Scales::F32 ? 15 : scales == Scales::F16 ? 10 : 7;
@@ -140,6 +175,10 @@ public:
   }
 
   int64_t getGroups() const { return kDepth / group; }
+  /// Powers of two, as which no scale is 0.
+  bool arePowers() const {
+    return scales == Scales::E8M0 || scales == Scales::Steps;
+  }
   bool areNumbers() const {
     return scales == Scales::BF16 || scales == Scales::F16 ||
            scales == Scales::F32;
@@ -184,13 +223,22 @@ public:
   /// Which row of its unit a row of a matrix is.
   static int64_t getUnitRow(int64_t row, int64_t rows, WeightLayoutAttr layout);
 
+  /// Bytes of an input row that a unit is multiplied with.
+  int64_t getInputBytes() const {
+    return numbers == Numbers::E4M3 ? kDepth : 2 * kDepth;
+  }
+  /// `wgmma` instructions of a unit, of 32 bytes of an input row each.
+  int64_t getProducts() const { return getInputBytes() / 32; }
   /// Bytes of the codes of a unit, and words of a run's half of them.
   int64_t getUnitBytes() const { return kRows * kDepth * getCodeBits() / 8; }
   int64_t getRunWords() const { return getPieces() * kPieceWords; }
-  /// Pieces of a unit; words and pairs of them that a thread has.
+  /// Pieces of a unit; words that a thread has of a product, and registers that
+  /// a word becomes: of both rows in turns, or of one (`e4m3`).
   int64_t getPieces() const { return getCodeBits() / 4; }
-  int64_t getProductWords() const { return getPieces(); }
-  int64_t getWordPairs() const { return kPairs / getProductWords(); }
+  int64_t getProductWords() const {
+    return getPieces() * kThreadWords / getProducts();
+  }
+  int64_t getWordRegisters() const { return kRegisters / getProductWords(); }
 
   /// Where an element of a matrix is: the row in memory of its run's first
   /// byte, the word there, and its bits, the highest first.
@@ -201,8 +249,11 @@ public:
   Place getPlace(int64_t row, int64_t element, int64_t rows,
                  WeightLayoutAttr layout) const;
   /// The bits of a word for its pair of that number: of the first of its two
-  /// codes; 16 above are the second's.
+  /// codes; 16 above are the second's. Of words that become bf16 or f16.
   llvm::ArrayRef<int64_t> getBits(int64_t pair) const;
+  /// The same of the code of that number in a register (0 or 1) of a word that
+  /// becomes e4m3.
+  llvm::SmallVector<int64_t, 8> getBits(int64_t inWord, int64_t code) const;
   /// Where the scale of an element is: the first row of its run, the byte
   /// there; and the byte of its zero point.
   struct ScalePlace {

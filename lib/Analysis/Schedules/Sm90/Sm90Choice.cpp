@@ -128,10 +128,9 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
 /// whole depth.
 SmallVector<int64_t> getSteps(tile::ContractOp op) {
   auto input = cast<MemRefType>(op.getInput().getType());
-  int64_t one = Contract::kStepBytes * 8 / input.getElementTypeBitWidth();
   if (!hasFragments(op.getWeightQuantAttr()))
-    return {one};
-  constexpr int64_t maxUnits = 5;
+    return {Contract::kStepBytes * 8 / input.getElementTypeBitWidth()};
+  constexpr int64_t one = moe::Fragments::kDepth, maxUnits = 5;
   SmallVector<int64_t> steps;
   for (int64_t units = 1; units <= maxUnits; ++units)
     if (input.getDimSize(1) % (units * one) == 0)

@@ -126,6 +126,11 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
   // Codes of 8 bits come apart by as many instructions as others that are
   // multiplied likewise. Zero points are 16 more, and scales that are sums 40,
   // or of floats 24.
+  // What becomes e4m3 takes half as many registers, of which two come of a word.
+  constexpr double ofE4M3 = 0.65;
+  if (format.numbers == Fragments::Numbers::E4M3)
+    return ofE4M3 * (format.areIntegers() ? device.decodeInt4Clk
+                                          : device.decodeMxfp4Clk);
   if (format.areIntegers()) {
     double more = format.haveRests() ? 2.5 : format.hasZeroPoints ? 1 : 0;
     return device.decodeInt4Clk + more * device.decodeZeroPointsClk;
@@ -189,7 +194,7 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
 /// They overlap in part. `product`: of 64 rows and 16 of the depth.
 double ContractCost::getRegisterStep(const Contract &shape, double product,
                                      double chains) const {
-  constexpr double perUnit = 4;
+  auto perUnit = double(shape.swizzledBytes) / Contract::kProductBytes;
   auto units = double(shape.getUnits());
   double shared = units * chains * std::hypot(decodeClk, perUnit * product);
   // A consumer's units come between those of the others.

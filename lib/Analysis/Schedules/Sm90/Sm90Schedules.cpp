@@ -50,13 +50,16 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   auto input = cast<MemRefType>(op.getInput().getType());
   depth = input.getDimSize(1);
   columns = result.getDimSize(1);
-  promotes = copiesScales() || losesDigits(compute, depth);
   fromRegisters = hasFragments(op.getWeightQuantAttr());
+  // Next to fragments there are no registers for the sums of a step.
+  promotes = !fromRegisters && (copiesScales() || losesDigits(compute, depth));
   storageBits = fromRegisters ? moe::getStorageBits(op.getWeightQuantAttr())
                               : weight.getElementTypeBitWidth();
   unitBytes = unitScaleBytes = 0;
+  swizzledBytes = kStepBytes;
   if (fromRegisters) {
     moe::Fragments format(op.getWeightQuantAttr());
+    swizzledBytes = format.getInputBytes();
     unitBytes = format.getUnitBytes();
     unitScaleBytes = moe::Fragments::kRows * format.getRowBytes();
   }
@@ -148,16 +151,16 @@ std::string sm90::declineQuant(tile::ContractOp op) {
   moe::QuantAttr weight = op.getWeightQuantAttr();
   int64_t depth = cast<MemRefType>(op.getInput().getType()).getDimSize(1);
   if ((!input && !weight) || areNativeProducts(input, weight, depth) ||
-      (!input && hasFragments(weight)))
+      (isScaledByRow(input) && hasFragments(weight)))
     return {};
   std::string reason =
       "tensor cores take " + describeNativeProducts() +
-      ", or 16 bits with weights in fragments; others are decoded, by "
-      "sm80.contract";
-  if (!input) {
-    moe::Packing packing = moe::Fragments::getPacking(
-        cast<MemRefType>(op.getInput().getType()).getElementType());
-    if (std::string whyNot = moe::Fragments::whyNot(weight, packing);
+      ", or 16 bits or f8E4M3FN by row with weights in fragments; others are "
+      "decoded, by sm80.contract";
+  std::optional<moe::Packing> packing = moe::Fragments::getPacking(
+      cast<MemRefType>(op.getInput().getType()).getElementType());
+  if (weight && packing) {
+    if (std::string whyNot = moe::Fragments::whyNot(weight, *packing);
         !whyNot.empty())
       reason += "; these weights have no fragments: " + whyNot;
   }
@@ -183,7 +186,7 @@ static void addRowMaps(tile::ContractOp op, const Contract &shape,
     }
     maps.push_back(tile::TensorMapAttr::get(
         op.getContext(), getArgumentNumber(op.getInput()), sizes, along, steps,
-        box, Contract::kStepBytes));
+        box, shape.swizzledBytes));
   }
 }
 

@@ -5,14 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 // A unit of 64 weight rows by 64 of the depth is 16 or 32 bytes of codes and
-// some of scales per thread, which become the fragments of four products. While
+// some of scales per thread, which become the fragments of four products, or,
+// of e4m3 (Sm90ByteUnits.cpp), of two. While
 // tensor cores read those of one unit, the next one's codes are loaded and
 // taken apart; the last step, a multiplication per pair, waits until the
 // products are done: where input registers of a product are written while
 // another one runs, ptxas serializes both (C7513). Other consumers' products
 // run meanwhile.
 //
-// A word has four pairs of codes, or two. A mask takes a pair, perhaps after a
+// Of 16 bits: a word has four pairs of codes, or two. A mask takes a pair, perhaps after a
 // shift, to where a bf16 or f16 stands for its number times a small power of
 // two. A product with the scale, whose exponent is higher by as much, makes it
 // whole: of floats exactly where the scale is a power of two, and of integers
@@ -20,6 +21,7 @@
 // scale with more digits than a bf16 is the sum of two.
 
 #include "Sm90Products.h"
+#include "Sm90Units.h"
 
 #include "../../InlinePtx.h"
 #include "../../Word.h"
@@ -38,29 +40,19 @@ using sm90::Contract;
 namespace {
 
 /// Products of a unit: a word of codes each, or two.
-constexpr int64_t kProducts = Fragments::kProducts;
+constexpr int64_t kProducts = 4;
 /// A fragment's registers: of two rows, and of two octets of the depth.
-constexpr int64_t kRegisters = Fragments::kPairs;
+constexpr int64_t kRegisters = Fragments::kRegisters;
 
-/// A unit before the last step: words of two small numbers each, of all
-/// products one after the other; of two scales each, of both rows of one group
-/// after the other; and, of the same, what scales are greater by, and what is
-/// added to products with them, or nothing.
-struct OpenUnit {
-  SmallVector<Value> numbers, scales, rests, addends;
-};
-
-/// Makes fragments of a thread's share of units.
-class UnitDecoder {
+/// Of codes that become bf16 or f16.
+class HalfDecoder final : public UnitDecoder {
 public:
-  UnitDecoder(AsyncEmitter &emitter, const Fragments &format)
+  HalfDecoder(AsyncEmitter &emitter, const Fragments &format)
       : emitter(emitter), b(emitter.b), format(format),
         hasF16(format.numbers == Fragments::Numbers::F16) {}
 
-  /// Takes apart vectors of four i32, and one i32 or a vector of several.
-  OpenUnit open(ArrayRef<Value> codes, Value scales);
-  /// The fragments of all products.
-  SmallVector<Value> close(const OpenUnit &unit);
+  OpenUnit open(ArrayRef<Value> codes, Value scales) override;
+  SmallVector<Value> close(const OpenUnit &unit) override;
 
 private:
   /// Bits of a bf16 below its exponent.
@@ -121,7 +113,7 @@ private:
   bool hasF16;
 };
 
-Value UnitDecoder::spread(ArrayRef<Value> words, int64_t byte, int64_t bytes) {
+Value HalfDecoder::spread(ArrayRef<Value> words, int64_t byte, int64_t bytes) {
   constexpr int64_t wordBytes = 4;
   int64_t from = byte % wordBytes;
   // The byte above is that of a zero (byte 4), or the next one.
@@ -132,7 +124,7 @@ Value UnitDecoder::spread(ArrayRef<Value> words, int64_t byte, int64_t bytes) {
                                  selector, NVVM::PermuteMode::DEFAULT);
 }
 
-Value UnitDecoder::getScale(ArrayRef<Value> words, int64_t number) {
+Value HalfDecoder::getScale(ArrayRef<Value> words, int64_t number) {
   int64_t bytes = format.getScaleBytes();
   Word kept = word(spread(words, number * bytes, bytes));
   switch (format.scales) {
@@ -140,6 +132,7 @@ Value UnitDecoder::getScale(ArrayRef<Value> words, int64_t number) {
   case Fragments::Scales::F16:
     return kept.value;
   case Fragments::Scales::F32:
+  case Fragments::Scales::Steps:
     break;
   case Fragments::Scales::E8M0:
     return (kept << kDigits).value;
@@ -152,7 +145,7 @@ Value UnitDecoder::getScale(ArrayRef<Value> words, int64_t number) {
   llvm_unreachable("all scales are listed");
 }
 
-std::pair<Value, Value> UnitDecoder::split(ArrayRef<Value> words,
+std::pair<Value, Value> HalfDecoder::split(ArrayRef<Value> words,
                                            int64_t number) {
   // Digits that a bf16 has of an f32.
   constexpr int64_t first = 0xFFFF0000, perWord = 2;
@@ -181,7 +174,7 @@ std::pair<Value, Value> UnitDecoder::split(ArrayRef<Value> words,
           spread(toBits(rest), upperHalf, bytes)};
 }
 
-Value UnitDecoder::move(Word codes, int64_t i) {
+Value HalfDecoder::move(Word codes, int64_t i) {
   switch (format.codes) {
   case Fragments::Codes::E2M1:
     return moveE2M1(codes, i);
@@ -207,7 +200,7 @@ Value UnitDecoder::move(Word codes, int64_t i) {
   llvm_unreachable("all codes are listed");
 }
 
-Value UnitDecoder::moveE4M3(Word codes, int64_t i) {
+Value HalfDecoder::moveE4M3(Word codes, int64_t i) {
   if (hasF16) {
     constexpr int64_t sign = 0x80008000, digits = 0x3F803F80;
     if (i == 0)
@@ -220,7 +213,7 @@ Value UnitDecoder::moveE4M3(Word codes, int64_t i) {
   return (((codes << 4) & low) | ((codes >> 4) & high)).value;
 }
 
-Value UnitDecoder::moveE2M1(Word codes, int64_t i) {
+Value HalfDecoder::moveE2M1(Word codes, int64_t i) {
   constexpr int64_t all = 0x81C081C0;
   constexpr int64_t distance = 3;
   if (i + 1 < kRegisters)
@@ -231,7 +224,7 @@ Value UnitDecoder::moveE2M1(Word codes, int64_t i) {
   return (sign | high | low).value;
 }
 
-OpenUnit UnitDecoder::open(ArrayRef<Value> codes, Value scales) {
+OpenUnit HalfDecoder::open(ArrayRef<Value> codes, Value scales) {
   OpenUnit unit;
   SmallVector<Value> words{scales};
   if (auto type = dyn_cast<VectorType>(scales.getType())) {
@@ -258,7 +251,7 @@ OpenUnit UnitDecoder::open(ArrayRef<Value> codes, Value scales) {
   for (int64_t product = 0; product < kProducts; ++product)
     for (int64_t i = 0; i < kRegisters; ++i) {
       int64_t at =
-          product * format.getProductWords() + i / format.getWordPairs();
+          product * format.getProductWords() + i / format.getWordRegisters();
       Value number = move(
           word(vector::ExtractOp::create(b, codes[at / Fragments::kThreadWords],
                                          at % Fragments::kThreadWords)),
@@ -275,24 +268,11 @@ OpenUnit UnitDecoder::open(ArrayRef<Value> codes, Value scales) {
       Value middle = arith::NegFOp::create(b, getMiddle(i % kRows));
       unit.addends.push_back(multiply(scale, toWord(middle)));
     }
-  // Ahead of the wait, whatever LLVM would like.
-  SmallVector<Value> all = unit.numbers;
-  llvm::append_range(all, unit.scales);
-  llvm::append_range(all, unit.rests);
-  llvm::append_range(all, unit.addends);
-  ArrayRef<Value> tied(all = tieWords(b, all));
-  auto take = [&](SmallVector<Value> &some) {
-    some.assign(tied.begin(), tied.begin() + some.size());
-    tied = tied.drop_front(some.size());
-  };
-  take(unit.numbers);
-  take(unit.scales);
-  take(unit.rests);
-  take(unit.addends);
+  unit.tie(b);
   return unit;
 }
 
-SmallVector<Value> UnitDecoder::close(const OpenUnit &unit) {
+SmallVector<Value> HalfDecoder::close(const OpenUnit &unit) {
   // Behind the wait.
   SmallVector<Value> scales = tieWords(b, unit.scales);
   SmallVector<Value> fragments;
@@ -310,6 +290,25 @@ SmallVector<Value> UnitDecoder::close(const OpenUnit &unit) {
 }
 
 } // namespace
+
+void OpenUnit::tie(ImplicitLocOpBuilder &b) {
+  SmallVector<Value> all = numbers;
+  llvm::append_range(all, scales);
+  llvm::append_range(all, rests);
+  llvm::append_range(all, addends);
+  ArrayRef<Value> tied(all = tieWords(b, all));
+  for (SmallVector<Value> *some : {&numbers, &scales, &rests, &addends}) {
+    some->assign(tied.begin(), tied.begin() + some->size());
+    tied = tied.drop_front(some->size());
+  }
+}
+
+static std::unique_ptr<UnitDecoder> makeDecoder(AsyncEmitter &emitter,
+                                                const Fragments &format) {
+  if (format.numbers == Fragments::Numbers::E4M3)
+    return makeByteDecoder(emitter, format);
+  return std::make_unique<HalfDecoder>(emitter, format);
+}
 
 ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
   int64_t numBlocks = shape.getBlocks(height), units = shape.getUnits();
@@ -333,7 +332,7 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
   Value ownScales = offset(shape.unitScaleBytes,
                            emitter.divide(inRun, rowThreads), scaleBytes);
   Type inputElement = getElementType(emitter.operand(contract.op.getInput()));
-  UnitDecoder decoder(emitter, format);
+  std::unique_ptr<UnitDecoder> decoder = makeDecoder(emitter, format);
   auto codesType = VectorType::get(Fragments::kThreadWords, b.getI32Type());
   Type scalesType = b.getI32Type();
   if (scaleBytes > wordBytes)
@@ -356,7 +355,7 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
                         ownScales));
     for (Value &piece : codes)
       piece = emitter.load(codesType, piece, codeBytes);
-    return decoder.open(codes, emitter.load(scalesType, scales, scaleBytes));
+    return decoder->open(codes, emitter.load(scalesType, scales, scaleBytes));
   };
   int64_t rowBytes =
       shape.getUnitRowBytes(shape.mapRows ? height : shape.getMaxHeight());
@@ -381,15 +380,15 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
         for (int64_t i = 0; i < units * numBlocks; ++i) {
           int64_t unit = i / numBlocks, block = i % numBlocks;
           emitter.waitProducts(0);
-          SmallVector<Value> fragments = decoder.close(opened);
+          SmallVector<Value> fragments = decoder->close(opened);
           Value rows = describeRows(at.stage, unit);
           emitter.fenceProducts();
-          for (int64_t product = 0; product < kProducts; ++product)
-            sums[block] =
-                emitter.multiplyAsync(inputElement, width,
-                                      ArrayRef<Value>(fragments).slice(
-                                          product * kRegisters, kRegisters),
-                                      rows, product, sums[block]);
+          for (int64_t product = 0; product < format.getProducts(); ++product)
+            sums[block] = emitter.multiplyAsync(
+                inputElement, width,
+                ArrayRef<Value>(fragments).slice(product * kRegisters,
+                                                 kRegisters),
+                rows, shape.swizzledBytes, product, sums[block]);
           emitter.commitProducts();
           if (i == 0)
             giveBackBefore();

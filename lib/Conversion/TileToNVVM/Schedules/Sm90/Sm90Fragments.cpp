@@ -9,6 +9,9 @@
 
 #include "../../../Emission/ContractOperands.h"
 #include "../../InlinePtx.h"
+#include "moec/Dialect/Moe/Fragments.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace moec;
@@ -149,12 +152,27 @@ SmallVector<Value> Sm90Fragments::loadRowScales() {
   });
 }
 
+/// What a row's number is less by than what sums are to be multiplied with:
+/// those of e4m3 have no scales of 1 that make up for how much less a code's
+/// number is.
+static double getGreater(moe::QuantAttr quant) {
+  moe::Fragments format(quant);
+  bool hasScales = format.numbers != moe::Fragments::Numbers::E4M3 ||
+                   format.scales == moe::Fragments::Scales::Steps;
+  return hasScales ? 1 : std::ldexp(1.0, int(format.getExponent(0)));
+}
+
 SmallVector<Value> Sm90Fragments::loadColumnScales(int64_t projection) {
   return loadColumns([&](Value column) {
-    if (shape.fromRegisters)
-      return emitter.loadF32(
+    if (shape.fromRegisters) {
+      Value number = emitter.loadF32(
           emitter.operand(contract.op.getWeightGlobalScale()),
           getIndices(getWeightRow(emitter, contract.op, projection, column)));
+      double greater = getGreater(contract.op.getWeightQuantAttr());
+      return greater == 1
+                 ? number
+                 : arith::MulFOp::create(b, number, emitter.f32(greater));
+    }
     SmallVector<Value> indices =
         getIndices(getScaleRow(emitter, contract.op, projection, column));
     indices.push_back(emitter.index(0));

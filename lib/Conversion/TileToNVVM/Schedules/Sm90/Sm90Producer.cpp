@@ -278,11 +278,15 @@ public:
   RingPlace emit(RingPlace first);
 
 private:
-  // A step of a row has 8 chunks; the warps copy 12 rows at once.
-  static constexpr int64_t kRowChunks = 8;
-  static constexpr int64_t kRowsAtOnce =
-      sm90::Contract::kRowThreads / kRowChunks;
   static constexpr int64_t kSwizzleRows = 8;
+  // A row of the swizzle has 8 chunks, or 4; the warps copy 12 rows at once, or
+  // 24.
+  int64_t getRowChunks() const {
+    return shape.swizzledBytes / sm90::Contract::kChunkBytes;
+  }
+  int64_t getRowsAtOnce() const {
+    return sm90::Contract::kRowThreads / getRowChunks();
+  }
 
   /// What a thread carries from step to step of a tile.
   struct State {
@@ -304,8 +308,9 @@ private:
 
   static constexpr int64_t kTileValues = 4;
   int64_t getRowsPerThread() const {
-    return shape.mapRows ? 0
-                         : llvm::divideCeil(shape.getMaxHeight(), kRowsAtOnce);
+    return shape.mapRows
+               ? 0
+               : llvm::divideCeil(shape.getMaxHeight(), getRowsAtOnce());
   }
 
   /// An item's tile, and the thread's rows of it; `otherwise` behind the last
@@ -355,8 +360,8 @@ RowCopier::RowCopier(Sm90Contract &contract)
   constexpr int64_t others =
       sm90::Contract::kWarpgroup - sm90::Contract::kRowThreads;
   own = emitter.scale(emitter.warpgroupThread(), 1, -others);
-  ownRow = emitter.divide(own, kRowChunks);
-  ownChunk = emitter.remainder(own, kRowChunks);
+  ownRow = emitter.divide(own, getRowChunks());
+  ownChunk = emitter.remainder(own, getRowChunks());
 }
 
 RingPlace RowCopier::emit(RingPlace first) {
@@ -468,7 +473,7 @@ SmallVector<Value> RowCopier::findRows(const ContractTile &tile) {
   // Rows past the end are not copied, and nobody reads their sums.
   Value last = emitter.scale(tile.rows, 1, -1);
   SmallVector<Value> rows;
-  for (int64_t i = 0; i < shape.getMaxHeight(); i += kRowsAtOnce) {
+  for (int64_t i = 0; i < shape.getMaxHeight(); i += getRowsAtOnce()) {
     Value row = contract.minI32(emitter.scale(ownRow, 1, i), last);
     Value position = contract.addI32(tile.firstRow, row);
     if (source)
@@ -479,10 +484,12 @@ SmallVector<Value> RowCopier::findRows(const ContractTile &tile) {
 }
 
 Value RowCopier::getChunkOffset(int64_t i) {
-  // In 8 rows of 128 bytes a chunk moves by the number of its row.
+  // In 8 rows of 128 bytes a chunk moves by the number of its row, and where a
+  // row has half of that by the number of its pair.
   Value row = emitter.remainder(emitter.scale(ownRow, 1, i), kSwizzleRows);
+  row = emitter.divide(row, kSwizzleRows / getRowChunks());
   Value chunk = arith::XOrIOp::create(b, ownChunk, row);
-  return contract.addI32(emitter.scale(ownRow, sm90::Contract::kStepBytes),
+  return contract.addI32(emitter.scale(ownRow, shape.swizzledBytes),
                          emitter.scale(chunk, sm90::Contract::kChunkBytes));
 }
 
@@ -490,11 +497,12 @@ void RowCopier::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
                          Value step, Value stage) {
   // A period of places: 12 rows on, and 24.
   constexpr int64_t period = 2;
-  static_assert(period * kRowsAtOnce % kSwizzleRows == 0);
+  assert(period * getRowsAtOnce() % kSwizzleRows == 0 &&
+         "places come again after a whole pattern");
   Value begin = contract.stageAddress(stage, contract.getInputOffset());
   Value places[period];
   for (int64_t i = 0; i < period; ++i)
-    places[i] = emitter.advance(begin, getChunkOffset(i * kRowsAtOnce));
+    places[i] = emitter.advance(begin, getChunkOffset(i * getRowsAtOnce()));
   for (int64_t unit = 0; unit < shape.getUnits(); ++unit) {
     if (unit)
       for (Value &place : places)
@@ -509,7 +517,7 @@ void RowCopier::copyUnitRows(const ContractTile &tile, ArrayRef<Value> rows,
   int64_t width = shape.k / shape.getUnits();
   int64_t period = places.size();
   Value column = contract.addI32(emitter.scale(step, shape.k, unit * width),
-                                 emitter.scale(ownChunk, width / kRowChunks));
+                                 emitter.scale(ownChunk, width / getRowChunks()));
   Value bytes;
   if (shape.depth % shape.k) {
     // A chunk is inside or outside of the row, for rows are whole chunks.
@@ -519,13 +527,13 @@ void RowCopier::copyUnitRows(const ContractTile &tile, ArrayRef<Value> rows,
     column = arith::SelectOp::create(b, isInside, column, emitter.i32(0));
   }
   for (auto [i, row] : llvm::enumerate(rows)) {
-    int64_t first = i * kRowsAtOnce;
+    int64_t first = int64_t(i) * getRowsAtOnce();
     Value isThere = emitter.isLess(emitter.scale(ownRow, 1, first), tile.rows);
     emitter.ifThen(isThere, [&, i = i, row = row] {
       Value from = emitter.address(
           input, {emitter.toIndex(row), emitter.toIndex(column)});
       emitter.copyAsync(emitter.advance(places[i % period],
-                                        first * sm90::Contract::kStepBytes),
+                                        first * shape.swizzledBytes),
                         from, bytes);
     });
   }

@@ -73,6 +73,14 @@ private:
   void storeCodes();
   /// The pair of codes at a byte of a row, at the low ends of both halves.
   Word loadPair(Value sharedRow, Value byte);
+  /// The word that becomes two registers of e4m3, of a row: four codes from a
+  /// byte on, and four more that are 16 on.
+  Word packBytes(Value sharedRow, Value byte);
+  /// Four codes from a byte on, in the lowest bits.
+  Word loadFour(Value sharedRow, Value byte);
+  /// Codes as they are with the least step, where the scale of the element's
+  /// group is less.
+  Word weaken(Word codes, Value sharedRow, Value element);
   void storeScales();
   /// The row, in shared memory, of a row of a unit (i32).
   Value getSharedRow(Value unitRow);
@@ -277,6 +285,7 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
   Word loaded = loadOfElement(op.getScale(), sharedRow, element);
   switch (format.scales) {
   case Fragments::Scales::E8M0:
+  case Fragments::Scales::Steps:
     return {loaded << digits, word(0)};
   case Fragments::Scales::BF16:
   case Fragments::Scales::F16:
@@ -359,7 +368,7 @@ Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
   bits = bits.isGreater(least - 1).choose(bits, word(0));
   // The row's own number says where there is a NaN.
   bits = bits.min(format.getLargestKept());
-  if (format.scales != Fragments::Scales::E8M0)
+  if (!format.arePowers())
     bits = scale.bits.isGreater((1 << digits) - 1).choose(bits, word(0));
   switch (format.scales) {
   case Fragments::Scales::E8M0:
@@ -376,6 +385,11 @@ Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
   case Fragments::Scales::F16: {
     Word rebiased = bits + -(format.getKeptBias() << digits);
     return max(rebiased, word(0)) | scale.sign;
+  }
+  case Fragments::Scales::Steps: {
+    constexpr int64_t log2StepBits = 3;
+    Word step = (bits >> digits) + -Fragments::kLeastStep;
+    return max(step, word(0)) << log2StepBits;
   }
   }
   llvm_unreachable("all scales are listed");
@@ -530,8 +544,71 @@ Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
   return (pair & 15) | ((pair >> 4) << 16);
 }
 
+/// Four codes in a word's lowest bits, as those of a register of the word that
+/// they go to.
+static Word placeFour(const Fragments &format, Word codes, int64_t inWord) {
+  constexpr int64_t nibble = 4;
+  // Neighbouring bits move together.
+  std::map<int64_t, int64_t> masks;
+  for (int64_t code = 0; code < 4; ++code) {
+    auto bits = format.getBits(inWord, code);
+    for (auto [n, to] : llvm::enumerate(bits)) {
+      int64_t from = nibble * code + int64_t(bits.size() - 1 - n);
+      masks[to - from] |= int64_t(1) << from;
+    }
+  }
+  Word placed = codes.constant(0);
+  for (auto [distance, mask] : masks) {
+    Word some = codes & mask;
+    placed = placed | (distance < 0   ? some >> -distance
+                       : distance > 0 ? some << distance
+                                      : some);
+  }
+  return placed;
+}
+
+Word Sm90Repack::weaken(Word codes, Value sharedRow, Value element) {
+  Word excess =
+      word(emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes));
+  Word exponent = (loadScale(sharedRow, element).bits >> digits) - excess;
+  Word by = word(Fragments::kLeastStep) - exponent;
+  Word table = word(Fragments::kWeakenedCodes[0]);
+  for (int64_t i = 1; i <= Fragments::kWeakened; ++i)
+    table =
+        by.isGreater(i - 1).choose(word(Fragments::kWeakenedCodes[i]), table);
+  constexpr int64_t nibble = 4, magnitude = 7, signs = 0x8888;
+  Word weakened = codes & signs;
+  for (int64_t i = 0; i < 4; ++i) {
+    Word code = (codes >> nibble * i) & magnitude;
+    Word looked = word(arith::ShRUIOp::create(b, table.value,
+                                              (code << 2).value));
+    weakened = weakened | ((looked & magnitude) << nibble * i);
+  }
+  return weakened;
+}
+
+Word Sm90Repack::loadFour(Value sharedRow, Value byte) {
+  Value offset = getOffset(sharedRow, byte);
+  Word codes = loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 8);
+  if (format.scales == Fragments::Scales::Steps)
+    return weaken(codes, sharedRow, emitter.scale(byte, 2));
+  constexpr int64_t ones = 0x1111, magnitude = 7;
+  codes = codes ^ format.getTurnedBits() * ones;
+  Word negative = (codes >> 3) & ones;
+  return word(arith::XOrIOp::create(
+      b, codes.value, emitter.scale(negative.value, magnitude)));
+}
+
+Word Sm90Repack::packBytes(Value sharedRow, Value byte) {
+  constexpr int64_t stretchBytes = 8;
+  Word first = placeFour(format, loadFour(sharedRow, byte), 0);
+  Value second = emitter.scale(byte, 1, stretchBytes);
+  return first | placeFour(format, loadFour(sharedRow, second), 1);
+}
+
 void Sm90Repack::storeCodes() {
-  int64_t unitWords = format.getRunWords(), wordPairs = format.getWordPairs();
+  int64_t unitWords = format.getRunWords();
+  int64_t wordPairs = format.getWordRegisters();
   // Bytes of a pair of codes.
   int64_t pairBytes = shape.codeBits / 4;
   for (int64_t run = 0; run < kRuns; ++run) {
@@ -555,6 +632,23 @@ void Sm90Repack::storeCodes() {
           Value warp = emitter.scale(emitter.divide(thread, 32), 1, run * 2);
           Value lane = emitter.remainder(thread, 32);
           Value row = addI32(emitter.scale(warp, 16), emitter.divide(lane, 4));
+          auto store = [&](Value packed) {
+            emitter.store(
+                packed,
+                getAddress(op.getPacked(), run, emitter.mul(index, kWordBytes)),
+                kWordBytes);
+          };
+          if (format.numbers == Fragments::Numbers::E4M3) {
+            // Of two rows in turns, 16 bytes of the depth each.
+            constexpr int64_t unitBytes = 32, wordBytes = 16, laneBytes = 2;
+            Value parity = emitter.remainder(own, 2);
+            Value from = getSharedRow(addI32(row, emitter.scale(parity, 8)));
+            Value byte = addI32(
+                addI32(emitter.scale(unit, unitBytes),
+                       emitter.scale(emitter.divide(own, 2), wordBytes)),
+                emitter.scale(emitter.remainder(lane, 4), laneBytes));
+            return store(packBytes(from, byte).value);
+          }
           // A unit is 32 pairs deep, and a word 4 for each two of its own.
           int64_t deep = 2 * wordPairs;
           Value byte =
@@ -568,10 +662,7 @@ void Sm90Repack::storeCodes() {
             Word placed = placePair(format, loadPair(from, pair), i);
             packed = packed ? (word(packed) | placed).value : placed.value;
           }
-          emitter.store(
-              packed,
-              getAddress(op.getPacked(), run, emitter.mul(index, kWordBytes)),
-              kWordBytes);
+          store(packed);
         });
   }
 }
