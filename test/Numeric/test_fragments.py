@@ -43,6 +43,8 @@ def by_row(weight, activation="token"):
 
 MX_E4M3 = by_row({"dtype": "fp4_e2m1", "scale": {"group": 32}, "scale_dtype": "e8m0"})
 INT4_E4M3 = by_row({"dtype": "int4", "scale": "channel", "scale_dtype": "f16"})
+INT4_64 = {"dtype": "int4", "scale": {"group": 64}, "scale_dtype": "bf16"}
+INT4_128_E4M3 = by_row(INT4_64 | {"scale": {"group": 128}}) | {"hidden_size": 384, "intermediate_size": 128}
 INT4 = {"quantization": int4({"group": 32})}
 INT4_F16 = {"quantization": int4({"group": 32}, "f16")}
 POINTS_F16 = {"quantization": int4({"group": 32}, "f16", zero_point=True)}
@@ -133,6 +135,11 @@ FRAGMENTS = {
     "e4m3_mxfp4_zeros": (MX_E4M3, 11, "zero_groups", FOUR),
     "e4m3_mxfp4_tensor": (by_row(MX_E4M3["quantization"]["weight"], "tensor"), 11, None, THREE),
     "e4m3_mxfp4_nan": (MX_E4M3, 11, "nan_hidden", TWO),
+    "e4m3_int4_128": (INT4_128_E4M3 | SHARED, 40, None, (192, 2, "8+24", 3)),
+    "e4m3_int4_128_four": (INT4_128_E4M3, 11, "empty_experts", (256, 2, "8+16", 3)),
+    "e4m3_int4_64": (by_row(INT4_64) | {"gate_up_order": "interleaved"}, 11, "scale_ends", TWO),
+    "e4m3_int4_64_f16": (by_row(INT4_64 | {"scale_dtype": "f16"}) | {"gate_up_order": "up_gate"}, 40, "nan_scales", THREE),
+    "e4m3_int4_zeros": (by_row(INT4_64), 1, "zero_weights", THREE),
     "e4m3_int4": (INT4_E4M3 | SHARED, 40, None, FOUR),
     "e4m3_int4_scale_ends": (INT4_E4M3 | {"gate_up_order": "interleaved"}, 11, "scale_ends", THREE),
     # Rows that a CTA of the repacking holds in two parts, of which the second has fewer units.

@@ -45,7 +45,11 @@ protected:
     bytes = {
         makeQuant(i8, bf16, 64), makeQuant(e4m3, f32, 128),
         Fragments::getQuant(makeQuant(e4m3, f32, 0), Packing::FragmentsF16)};
+    e4m3s = {Fragments::getQuant(mxfp4, Packing::FragmentsE4M3),
+             Fragments::getQuant(makeQuant(i4, f32, 0), Packing::FragmentsE4M3)};
     quants = {mxfp4,
+              e4m3s[0],
+              e4m3s[1],
               nvfp4,
               int4,
               makeQuant(i4, bf16, 128),
@@ -83,6 +87,8 @@ protected:
   /// Scales of f16: of codes that become bf16, and f16. Codes of 8 bits: int8,
   /// e4m3 that become bf16, and f16.
   std::vector<QuantAttr> halves, bytes, quants;
+  /// e2m1 and int4 that become e4m3.
+  std::vector<QuantAttr> e4m3s;
 };
 
 constexpr int64_t kRows = 256, kDepth = 256;
@@ -96,7 +102,8 @@ float toFloat(int64_t bits) {
 
 /// Each bit of the memory that a matrix has in pairs is one of one element.
 TEST_F(FragmentsTest, CodesFillTheirMemory) {
-  for (QuantAttr quant : {mxfp4, int4, bytes[0], bytes[1], bytes[2]})
+  for (QuantAttr quant :
+       {mxfp4, int4, bytes[0], bytes[1], bytes[2], e4m3s[0], e4m3s[1]})
     for (WeightLayoutAttr layout : layouts) {
       Fragments format(quant);
       int64_t codeBits = format.getCodeBits();
@@ -167,6 +174,82 @@ TEST_F(FragmentsTest, WordsAreFragments) {
         EXPECT_EQ(place.bits[1], 8 - 3 * pair);
         EXPECT_EQ(place.bits[3], 6 - 3 * pair);
       }
+}
+
+/// The same of e4m3: a register has four of the depth, and a word two registers
+/// of a row.
+TEST_F(FragmentsTest, WordsAreFragmentsOfBytes) {
+  for (int64_t thread : {0, 5, 37, 95, 127})
+    for (int64_t product : {0, 1})
+      for (int64_t i = 0; i < 4; ++i)
+        for (int64_t code = 0; code < 4; ++code) {
+          int64_t warp = thread / 32, g = thread % 32 / 4, c = thread % 4;
+          auto getPlace = [&](QuantAttr quant) {
+            return Fragments(quant).getPlace(
+                /*row=*/64 + 16 * warp + g + i % 2 * 8,
+                /*element=*/64 + 32 * product + 16 * (i / 2) + 4 * c + code,
+                kRows, {});
+          };
+          Fragments::Place place = getPlace(e4m3s[0]);
+          EXPECT_EQ(place.firstRow, 64 + warp / 2 * 32);
+          EXPECT_EQ(place.word, 256 + thread % 64 * 4 + 2 * product + i % 2);
+          // A nibble that selects, and a sign that a shift by 4 takes there.
+          EXPECT_EQ(place.bits[0], 8 * code + (i / 2 ? 3 : 7));
+          EXPECT_EQ(place.bits[3], 16 * (i / 2) + 4 * code);
+          // The lowest bits and the sign of a byte, after a rotation by 4.
+          place = getPlace(e4m3s[1]);
+          EXPECT_EQ(place.bits[3], 8 * code + 4 * (i / 2));
+          EXPECT_EQ((place.bits[0] + 32 - 4 * (i / 2)) % 32, 8 * code + 7);
+        }
+}
+
+/// Each number of e2m1 with each step is an e4m3: as many more in its bits as
+/// the step is kept as, but for 0.
+TEST_F(FragmentsTest, StepsAreExact) {
+  Fragments format(e4m3s[0]);
+  constexpr double numbers[] = {0, .5, 1, 1.5, 2, 3, 4, 6};
+  constexpr int64_t least[] = {0, 0x08, 0x10, 0x14, 0x18, 0x1C, 0x20, 0x24};
+  for (int64_t exponent = Fragments::kLeastStep;
+       exponent <= Fragments::kMostStep; ++exponent) {
+    int64_t kept = format.encodeScale(exponent << format.getDigits());
+    EXPECT_EQ(kept, 8 * (exponent - Fragments::kLeastStep));
+    EXPECT_EQ(format.decodeScale(kept), std::ldexp(1.0, int(exponent - 127)));
+    for (int64_t code = 0; code < 8; ++code) {
+      APFloat number(APFloat::Float8E4M3FN(),
+                     APInt(8, code ? least[code] + kept : 0));
+      EXPECT_EQ(number.convertToDouble(),
+                numbers[code] * format.decodeScale(kept));
+    }
+  }
+}
+
+/// Codes with less than the lowest step become the nearest, of two the even.
+TEST_F(FragmentsTest, SmallGroupsAreRounded) {
+  constexpr double numbers[] = {0, .5, 1, 1.5, 2, 3, 4, 6};
+  for (int64_t by = -1; by < 8; ++by)
+    for (int64_t code = 0; code < 16; ++code) {
+      APFloat number(std::ldexp(numbers[code % 8], -int(std::max<int64_t>(by, 0))));
+      bool losesInfo;
+      number.convert(APFloat::Float4E2M1FN(), APFloat::rmNearestTiesToEven,
+                     &losesInfo);
+      auto expected = int64_t(number.bitcastToAPInt().getZExtValue());
+      EXPECT_EQ(Fragments::weaken(code, by), expected | (code & 8))
+          << code << " by " << by;
+    }
+}
+
+/// An int4 is a sign and a magnitude that a negative one has one less of.
+TEST_F(FragmentsTest, NibblesAreBytes) {
+  Fragments format(e4m3s[1]);
+  for (int64_t code = 0; code < 16; ++code) {
+    int64_t kept = format.toKept(code);
+    EXPECT_EQ(format.fromKept(kept), code);
+    int64_t byte = (kept & 8) << 4 | ((kept & 7) + (kept >> 3));
+    APFloat number(APFloat::Float8E4M3FN(), APInt(8, byte));
+    EXPECT_EQ(std::ldexp(number.convertToDouble(),
+                         int(format.getExponent(/*unitRow=*/0))),
+              double(code - 8));
+  }
 }
 
 /// A nibble of a word, alone in its half or after a shift by 8, is a bf16 less
@@ -278,8 +361,12 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
   EXPECT_EQ(Fragments::whyNot(nvfp4, other),
             "f16 has too few exponents for the scales of f4E2M1FN");
   EXPECT_EQ(Fragments::whyNot(int4, Packing::Pairs),
-            "'pairs' is no order of fragments; 'fragments' and 'fragments_f16' "
-            "are");
+            "'pairs' is no order of fragments; 'fragments', 'fragments_f16' "
+            "and 'fragments_e4m3' are");
+  EXPECT_EQ(Fragments::whyNot(nvfp4, Packing::FragmentsE4M3),
+            "e4m3 has digits for f4E2M1FN with scales f8E8M0FNU of groups of "
+            "32, and for i4 without zero points with scales of rows or of "
+            "groups of multiples of 64");
   Type i4 = IntegerType::get(&context, 4), f32 = Float32Type::get(&context);
   Type f16 = Float16Type::get(&context), bf16 = BFloat16Type::get(&context);
   for (Packing either : {packing, other}) {

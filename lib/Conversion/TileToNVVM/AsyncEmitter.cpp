@@ -252,12 +252,12 @@ static SmallVector<Value> getMembers(ImplicitLocOpBuilder &b, Value sums) {
 
 Value AsyncEmitter::multiplyAsync(Type element, int64_t width, ValueRange a,
                                   Value c, int64_t swizzledBytes, int64_t step,
-                                  Value sums) {
+                                  Value sums, Value keeps) {
   assert(2 * cast<LLVM::LLVMStructType>(sums.getType()).getBody().size() ==
              size_t(width) &&
          "a thread has half as many sums");
   return multiplyFragments(b, element, getMembers(b, sums), a,
-                           getDescriptor(c, step, swizzledBytes));
+                           getDescriptor(c, step, swizzledBytes), keeps);
 }
 
 SmallVector<Value> AsyncEmitter::getSums(Value sums) {

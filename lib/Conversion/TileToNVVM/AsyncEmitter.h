@@ -105,11 +105,12 @@ public:
                             bool isFirst = false);
   /// The same with 64 rows of bf16, f16 or e4m3 of which the thread has the
   /// fragments `a`, of 32 bytes (four i32), which stay as they are until a wait;
-  /// the other rows are of so many swizzled bytes.
+  /// the other rows are of so many swizzled bytes. With `keeps` (i32) the result
+  /// is all, in the registers of `sums`, where that is 0.
   mlir::Value multiplyAsync(mlir::Type element, int64_t width,
                             mlir::ValueRange a, mlir::Value c,
                             int64_t swizzledBytes, int64_t step,
-                            mlir::Value sums);
+                            mlir::Value sums, mlir::Value keeps = {});
   /// The members of `sums`, after a wait.
   llvm::SmallVector<mlir::Value> getSums(mlir::Value sums);
   /// Stores 8x8 matrices of 16-bit elements (one i32 each, 1, 2 or 4), perhaps

@@ -77,7 +77,8 @@ Value moec::multiplyE4M3(ImplicitLocOpBuilder &b, ValueRange old, Value a,
 }
 
 Value moec::multiplyFragments(ImplicitLocOpBuilder &b, Type element,
-                              ValueRange old, ValueRange a, Value c) {
+                              ValueRange old, ValueRange a, Value c,
+                              Value keeps) {
   size_t count = old.size();
   auto name = [](size_t i) { return "$" + std::to_string(i); };
   auto list = [&](size_t first, size_t size) {
@@ -97,8 +98,12 @@ Value moec::multiplyFragments(ImplicitLocOpBuilder &b, Type element,
   std::string type = areBytes ? "e4m3" : element.isF16() ? "f16" : "bf16";
   // Rows of 16-bit elements could be transposed.
   std::string form = (areBytes ? "k32.f32." : "k16.f32.") + type + "." + type;
-  std::string text = "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n" +
+  // LLVM may still move registers to where a chain begins.
+  std::string begin =
+      keeps ? name(2 * count + a.size() + 1) + ", 0;\nwgmma.fence.sync.aligned;"
+            : "1, 0;";
+  std::string text = "{\n.reg .pred p;\nsetp.ne.b32 p, " + begin +
+                     "\nwgmma.mma_async.sync.aligned.m64n" +
                      std::to_string(2 * count) + form + " " + list(0, count) +
                      ", " + list(2 * count, a.size()) + ", " +
                      name(2 * count + a.size()) + ", p, 1, 1" +
@@ -106,9 +111,14 @@ Value moec::multiplyFragments(ImplicitLocOpBuilder &b, Type element,
   SmallVector<Value> operands(old);
   llvm::append_range(operands, a);
   operands.push_back(c);
+  constraints += "l";
+  if (keeps) {
+    operands.push_back(keeps);
+    constraints += ",r";
+  }
   auto sums = LLVM::LLVMStructType::getLiteral(
       b.getContext(), SmallVector<Type>(count, b.getF32Type()));
-  return LLVM::InlineAsmOp::create(b, sums, operands, text, constraints + "l",
+  return LLVM::InlineAsmOp::create(b, sums, operands, text, constraints,
                                    /*has_side_effects=*/true,
                                    /*is_align_stack=*/false,
                                    LLVM::TailCallKind::None,

@@ -51,12 +51,12 @@ mlir::Value multiplyE4M3(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange old,
 /// Starts adding a product of 64 rows of `element` (bf16, f16 or e4m3), of which
 /// `a` (four i32) are the thread's fragments of 32 bytes of the depth, with
 /// `old.size() * 2` rows by the descriptor `c`. A struct of f32. The fragments
-/// stay as they are until a wait.
+/// stay as they are until a wait. With `keeps` (i32) as `multiplyE4M3` has it.
 ///
 /// Stands for an `nvvm.wgmma.mma_async` whose first operand is in registers.
 mlir::Value multiplyFragments(mlir::ImplicitLocOpBuilder &b, mlir::Type element,
                               mlir::ValueRange old, mlir::ValueRange a,
-                              mlir::Value c);
+                              mlir::Value c, mlir::Value keeps = {});
 
 /// The thread's number in its CTA (i32), read anew at this point: no register
 /// keeps it, and what follows from it, through a loop before.

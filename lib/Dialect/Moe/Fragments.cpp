@@ -102,11 +102,16 @@ static std::string whyNotE4M3(Type storage, Type scale, Granularity granularity,
   if (isa<Float4E2M1FNType>(storage) && isa<Float8E8M0FNUType>(scale) &&
       granularity == Granularity::Group && group == ofMx)
     return {};
-  if (storage.isInteger(4) && granularity == Granularity::Channel &&
-      !hasZeroPoints && isa<Float32Type, Float16Type, BFloat16Type>(scale))
+  bool isOfSums = granularity == Granularity::Channel ||
+                  (granularity == Granularity::Group &&
+                   group % Fragments::kDepth == 0);
+  if (storage.isInteger(4) && isOfSums && !hasZeroPoints &&
+      isa<Float32Type, Float16Type, BFloat16Type>(scale))
     return {};
   return "e4m3 has digits for f4E2M1FN with scales f8E8M0FNU of groups of 32, "
-         "and for i4 without zero points with scales of rows";
+         "and for i4 without zero points with scales of rows or of groups of "
+         "multiples of " +
+         std::to_string(Fragments::kDepth);
 }
 
 std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
@@ -173,6 +178,10 @@ static Fragments::Scales getKeptScales(QuantAttr quant) {
                : Fragments::Scales::E8M0;
   if (isa<Float8E4M3FNType>(scale))
     return Fragments::Scales::E5M3;
+  // Sums are multiplied by f32.
+  if (quant.getPacking() == Packing::FragmentsE4M3)
+    return areOfGroups(quant) && !scale.isBF16() ? Fragments::Scales::F32
+                                                 : Fragments::Scales::BF16;
   bool areF16 = quant.getPacking() == Packing::FragmentsF16;
   if (areF16 || (areOfGroups(quant) && scale.isF16()))
     return Fragments::Scales::F16;

@@ -174,6 +174,14 @@ public:
     return numbers == Numbers::F16 ? kF16Bias : 2 * kF16Bias;
   }
 
+  /// Whether sums of groups are multiplied with them, since no code has digits
+  /// for them. Those that a row has in common are a part of its number.
+  bool areScalesOfSums() const {
+    return numbers == Numbers::E4M3 && scales != Scales::Steps && matrixGroup;
+  }
+  /// Units of a group of at least one.
+  int64_t getGroupUnits() const { return matrixGroup / kDepth; }
+
   int64_t getGroups() const { return kDepth / group; }
   /// Powers of two, as which no scale is 0.
   bool arePowers() const {

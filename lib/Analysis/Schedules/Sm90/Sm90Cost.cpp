@@ -196,7 +196,12 @@ double ContractCost::getRegisterStep(const Contract &shape, double product,
                                      double chains) const {
   auto perUnit = double(shape.swizzledBytes) / Contract::kProductBytes;
   auto units = double(shape.getUnits());
-  double shared = units * chains * std::hypot(decodeClk, perUnit * product);
+  // Sums of groups are added by the multiprocessor's four schedulers.
+  double promoteClk =
+      shape.promotes ? double(shape.getProductWidth(shape.getMaxHeight())) / 2
+                     : 0;
+  double shared =
+      units * chains * std::hypot(decodeClk + promoteClk, perUnit * product);
   // A consumer's units come between those of the others.
   double own = device.registerStepClk +
                units * chains *
@@ -234,7 +239,7 @@ void ContractCost::addTiles(const Contract &shape, int64_t height,
   double stepClk = perStep * chains * std::max(product, shared);
   if (shape.tileRows.size() > 1)
     stepClk *= 1 + device.heightsShare;
-  if (shape.promotes)
+  if (shape.promotes && !shape.fromRegisters)
     stepClk += (shape.hasRowsOnM(height) ? device.rowPromotionExposed
                                          : device.promotionExposed) *
                chains * width / 2;

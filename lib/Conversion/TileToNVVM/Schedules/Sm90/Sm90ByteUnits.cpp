@@ -14,7 +14,8 @@
 //
 // The lowest four bits of an e4m3 count in steps of 2^-9, as those of a bf16 in
 // steps of 2^-133. So an int4 of sign and magnitude is one by its place; of
-// negative ones, whose magnitude is kept less one, 1 is added.
+// negative ones, whose magnitude is kept less one, 1 is added. Its groups have
+// scales that no e4m3 has digits for: sums of groups are multiplied with them.
 
 #include "Sm90Units.h"
 
@@ -51,6 +52,8 @@ private:
   /// Of a word, the two registers and what is added to them in the end.
   void openE2M1(Word codes, Word steps, int64_t number, OpenUnit &unit);
   void openInt4(Word codes, OpenUnit &unit);
+  /// The scales of the sums of both rows, as the bits of f32.
+  SmallVector<Value> openScales(Value scales);
 
   AsyncEmitter &emitter;
   ImplicitLocOpBuilder &b;
@@ -101,8 +104,18 @@ OpenUnit ByteDecoder::open(ArrayRef<Value> codes, Value scales) {
       else
         openInt4(some, unit);
     }
+  if (format.areScalesOfSums())
+    unit.scales = openScales(scales);
   unit.tie(b);
   return unit;
+}
+
+SmallVector<Value> ByteDecoder::openScales(Value scales) {
+  if (format.scales == Fragments::Scales::F32)
+    return {vector::ExtractOp::create(b, scales, 0),
+            vector::ExtractOp::create(b, scales, 1)};
+  constexpr int64_t halfBits = 16, upperHalf = 0xFFFF0000;
+  return {(word(scales) << halfBits).value, (word(scales) & upperHalf).value};
 }
 
 SmallVector<Value> ByteDecoder::close(const OpenUnit &unit) {

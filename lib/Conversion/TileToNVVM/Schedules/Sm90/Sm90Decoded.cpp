@@ -310,90 +310,219 @@ static std::unique_ptr<UnitDecoder> makeDecoder(AsyncEmitter &emitter,
   return std::make_unique<HalfDecoder>(emitter, format);
 }
 
-ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
-  int64_t numBlocks = shape.getBlocks(height), units = shape.getUnits();
-  int64_t width = shape.getProductWidth(height);
-  // Where the thread's words of a step begin, and its scales: a run of each
-  // block has half of the warps.
-  constexpr int64_t runThreads = Contract::kWarpgroup / 2, rowThreads = 4;
-  Value thread = emitter.warpgroupThread();
-  Value run = emitter.divide(thread, runThreads);
-  Value inRun = emitter.remainder(thread, runThreads);
-  auto offset = [&](int64_t unitBytes, Value share, int64_t shareBytes) {
-    Value block = emitter.scale(consumer, numBlocks * units * unitBytes);
-    Value half = emitter.scale(run, units * unitBytes / 2);
-    return contract.addI32(contract.addI32(block, half),
-                           emitter.scale(share, shareBytes));
+namespace {
+
+/// What a consumer reads of a step: units of weights, and the input rows that
+/// they are multiplied with.
+class UnitReader {
+public:
+  UnitReader(Sm90Contract &contract, Value consumer, int64_t height)
+      : contract(contract), emitter(contract.emitter), shape(contract.shape),
+        format(contract.op.getWeightQuantAttr()),
+        decoder(makeDecoder(emitter, format)),
+        element(getElementType(emitter.operand(contract.op.getInput()))),
+        width(shape.getProductWidth(height)), units(shape.getUnits()),
+        blocks(shape.getBlocks(height)),
+        rowBytes(shape.getUnitRowBytes(shape.mapRows ? height
+                                                     : shape.getMaxHeight())) {
+    // A run of each block has half of the warps.
+    constexpr int64_t runThreads = Contract::kWarpgroup / 2, rowThreads = 4;
+    Value thread = emitter.warpgroupThread();
+    Value run = emitter.divide(thread, runThreads);
+    Value inRun = emitter.remainder(thread, runThreads);
+    auto offset = [&](int64_t unitBytes, Value share, int64_t shareBytes) {
+      Value block = emitter.scale(consumer, blocks * units * unitBytes);
+      Value half = emitter.scale(run, units * unitBytes / 2);
+      return contract.addI32(contract.addI32(block, half),
+                             emitter.scale(share, shareBytes));
+    };
+    ownCodes = offset(shape.unitBytes, inRun, Contract::kChunkBytes);
+    ownScales =
+        offset(shape.unitScaleBytes, emitter.divide(inRun, rowThreads),
+               format.getQuadBytes());
+  }
+
+  const Fragments &getFormat() const { return format; }
+  int64_t getTurns() const { return units * blocks; }
+  /// Unit and block of a step come in turns: all blocks of a unit.
+  OpenUnit load(Value stage, int64_t turn);
+  SmallVector<Value> close(const OpenUnit &unit) {
+    return decoder->close(unit);
+  }
+  /// Starts the products of a turn's fragments, added to sums; where `keeps`
+  /// (i32) is there and 0, these are new ones.
+  Value multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
+                 Value sums, Value keeps = {});
+
+private:
+  Sm90Contract &contract;
+  AsyncEmitter &emitter;
+  const Contract &shape;
+  Fragments format;
+  std::unique_ptr<UnitDecoder> decoder;
+  Type element;
+  int64_t width, units, blocks, rowBytes;
+  /// Where the thread's words of a step begin, and its scales.
+  Value ownCodes, ownScales;
+};
+
+} // namespace
+
+OpenUnit UnitReader::load(Value stage, int64_t turn) {
+  int64_t unit = turn / blocks, block = turn % blocks;
+  auto at = [&](int64_t unitBytes) {
+    return block * units * unitBytes + unit * unitBytes / 2;
   };
-  Fragments format(contract.op.getWeightQuantAttr());
-  constexpr int64_t codeBytes = Contract::kChunkBytes, wordBytes = 4;
+  constexpr int64_t wordBytes = 4, codeBytes = Contract::kChunkBytes,
+                    pieceBytes = Fragments::kPieceWords * wordBytes;
   int64_t scaleBytes = format.getQuadBytes();
-  Value ownCodes = offset(shape.unitBytes, inRun, codeBytes);
-  Value ownScales = offset(shape.unitScaleBytes,
-                           emitter.divide(inRun, rowThreads), scaleBytes);
-  Type inputElement = getElementType(emitter.operand(contract.op.getInput()));
-  std::unique_ptr<UnitDecoder> decoder = makeDecoder(emitter, format);
-  auto codesType = VectorType::get(Fragments::kThreadWords, b.getI32Type());
-  Type scalesType = b.getI32Type();
+  auto codesType =
+      VectorType::get(Fragments::kThreadWords, emitter.b.getI32Type());
+  Type scalesType = emitter.b.getI32Type();
   if (scaleBytes > wordBytes)
     scalesType = VectorType::get(scaleBytes / wordBytes, scalesType);
-  auto load = [&](Value stage, int64_t block, int64_t unit) {
-    auto at = [&](int64_t unitBytes) {
-      return block * units * unitBytes + unit * unitBytes / 2;
-    };
-    constexpr int64_t pieceBytes = Fragments::kPieceWords * wordBytes;
-    SmallVector<Value> codes;
-    for (int64_t piece = 0; piece < format.getPieces(); ++piece)
-      codes.push_back(
-          emitter.advance(contract.stageAddress(stage, at(shape.unitBytes) +
-                                                           piece * pieceBytes),
-                          ownCodes));
-    Value scales = emitter.advance(
-        contract.sharedAddress(shape.getScaleOffset() +
-                               at(shape.unitScaleBytes)),
-        contract.addI32(emitter.scale(stage, shape.getScaleBytes()),
-                        ownScales));
-    for (Value &piece : codes)
-      piece = emitter.load(codesType, piece, codeBytes);
-    return decoder->open(codes, emitter.load(scalesType, scales, scaleBytes));
-  };
-  int64_t rowBytes =
-      shape.getUnitRowBytes(shape.mapRows ? height : shape.getMaxHeight());
-  auto describeRows = [&](Value stage, int64_t unit) {
-    // What the first stage has is known ahead.
-    constexpr int64_t chunk = Contract::kChunkBytes;
-    Value first = emitter.describeTile(
-        contract.sharedAddress(contract.getInputOffset() + unit * rowBytes));
-    return contract.addI32(first,
-                           emitter.scale(stage, shape.getStageBytes() / chunk));
-  };
+  SmallVector<Value> codes;
+  for (int64_t piece = 0; piece < format.getPieces(); ++piece)
+    codes.push_back(emitter.advance(
+        contract.stageAddress(stage,
+                              at(shape.unitBytes) + piece * pieceBytes),
+        ownCodes));
+  Value scales = emitter.advance(
+      contract.sharedAddress(shape.getScaleOffset() + at(shape.unitScaleBytes)),
+      contract.addI32(emitter.scale(stage, shape.getScaleBytes()), ownScales));
+  for (Value &piece : codes)
+    piece = emitter.load(codesType, piece, codeBytes);
+  return decoder->open(codes, emitter.load(scalesType, scales, scaleBytes));
+}
+
+Value UnitReader::multiply(Value stage, int64_t turn,
+                           ArrayRef<Value> fragments, Value sums, Value keeps) {
+  // What the first stage has is known ahead.
+  Value first = emitter.describeTile(contract.sharedAddress(
+      contract.getInputOffset() + turn / blocks * rowBytes));
+  Value rows = contract.addI32(
+      first,
+      emitter.scale(stage, shape.getStageBytes() / Contract::kChunkBytes));
+  constexpr int64_t registers = Fragments::kRegisters;
+  emitter.fenceProducts();
+  for (int64_t product = 0; product < format.getProducts(); ++product) {
+    sums = emitter.multiplyAsync(
+        element, width, fragments.slice(product * registers, registers), rows,
+        shape.swizzledBytes, product, sums, keeps);
+    keeps = {};
+  }
+  emitter.commitProducts();
+  return sums;
+}
+
+ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
+  UnitReader reader(contract, consumer, height);
+  int64_t numBlocks = shape.getBlocks(height);
   // All lanes have read their words.
   auto giveBack = [&](Value stage) {
     emitter.warpBarrier();
     release(stage);
   };
   return forSteps(
-      numBlocks, width, place, giveBack,
+      numBlocks, shape.getProductWidth(height), place, giveBack,
       [&](RingPlace at, MutableArrayRef<Value> sums,
           function_ref<void()> giveBackBefore) {
-        OpenUnit opened = load(at.stage, 0, 0);
-        for (int64_t i = 0; i < units * numBlocks; ++i) {
-          int64_t unit = i / numBlocks, block = i % numBlocks;
+        OpenUnit opened = reader.load(at.stage, 0);
+        for (int64_t turn = 0; turn < reader.getTurns(); ++turn) {
+          Value &sum = sums[turn % numBlocks];
           emitter.waitProducts(0);
-          SmallVector<Value> fragments = decoder->close(opened);
-          Value rows = describeRows(at.stage, unit);
-          emitter.fenceProducts();
-          for (int64_t product = 0; product < format.getProducts(); ++product)
-            sums[block] = emitter.multiplyAsync(
-                inputElement, width,
-                ArrayRef<Value>(fragments).slice(product * kRegisters,
-                                                 kRegisters),
-                rows, shape.swizzledBytes, product, sums[block]);
-          emitter.commitProducts();
-          if (i == 0)
+          sum = reader.multiply(at.stage, turn, reader.close(opened), sum);
+          if (turn == 0)
             giveBackBefore();
-          if (i + 1 < units * numBlocks)
-            opened = load(at.stage, (i + 1) % numBlocks, (i + 1) / numBlocks);
+          if (turn + 1 < reader.getTurns())
+            opened = reader.load(at.stage, turn + 1);
         }
       });
+}
+
+/// The sums of a group are apart, in registers that the next group's take over,
+/// and are added, times its scale, when they are done: of one group after the
+/// other, each of which begins when those before have been added.
+ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
+                                                   const ContractTile &tile,
+                                                   RingPlace place) {
+  UnitReader reader(contract, consumer, height);
+  int64_t numBlocks = shape.getBlocks(height), turns = reader.getTurns();
+  int64_t width = shape.getProductWidth(height), numSums = width / 2;
+  // Units of a group that follow one another, with one block: several have
+  // their sums in the same registers.
+  int64_t chain = numBlocks > 1 ? 1 : reader.getFormat().getGroupUnits();
+  if (turns % chain)
+    chain = 1;
+  // No compiler knows that a tile has rows, and that so these are zeros.
+  Value never =
+      arith::ExtUIOp::create(b, b.getI32Type(),
+                             emitter.isLess(tile.rows, emitter.i32(1)));
+  Value zero = arith::BitcastOp::create(b, b.getF32Type(), never);
+  auto promoteBefore = [&](Value products, ArrayRef<Value> scales,
+                           MutableArrayRef<Value> sums) {
+    // A thread's four sums of every 8 rows are two of either of its weight
+    // rows.
+    constexpr int64_t perOctet = 4;
+    for (auto [i, product] : llvm::enumerate(emitter.getSums(products))) {
+      Value scale = arith::BitcastOp::create(b, b.getF32Type(),
+                                             scales[i % perOctet / 2]);
+      sums[i] = math::FmaOp::create(b, product, scale, sums[i]);
+    }
+    llvm::copy(tieSums(b, sums), sums.begin());
+  };
+  SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0),
+                             emitter.makeSums(b.getF32Type(), width),
+                             emitter.i32(0), emitter.i32(0)};
+  int64_t numOwn = carried.size();
+  carried.append(numBlocks * numSums, zero);
+  auto giveBack = [&](Value stage) {
+    emitter.warpBarrier();
+    release(stage);
+  };
+  SmallVector<Value> end = emitter.forLoop(
+      emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
+      [&](Value step, ValueRange values) {
+        RingPlace at{values[0], values[1]};
+        Value products = values[3];
+        SmallVector<Value> scales{values[4], values[5]};
+        SmallVector<Value> sums(values.drop_front(numOwn));
+        emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
+        OpenUnit opened = reader.load(at.stage, 0);
+        for (int64_t turn = 0; turn < turns; ++turn) {
+          emitter.waitProducts(0);
+          bool isNew = turn % chain == 0;
+          if (isNew) {
+            int64_t before = (turn + numBlocks - 1) % numBlocks;
+            promoteBefore(products, scales,
+                          MutableArrayRef<Value>(sums).slice(before * numSums,
+                                                             numSums));
+          }
+          products = reader.multiply(at.stage, turn, reader.close(opened),
+                                     products, isNew ? never : Value());
+          scales = opened.scales;
+          if (turn == 0) {
+            Value hasBefore = arith::CmpIOp::create(
+                b, arith::CmpIPredicate::ne, step, emitter.index(0));
+            emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
+          }
+          if (turn + 1 < turns)
+            opened = reader.load(at.stage, turn + 1);
+        }
+        RingPlace next = contract.next(at);
+        SmallVector<Value> all{next.stage, next.parity, at.stage,
+                               products,   scales[0],   scales[1]};
+        all.append(sums);
+        return all;
+      });
+  emitter.waitProducts(0);
+  SmallVector<Value> sums(ArrayRef<Value>(end).drop_front(numOwn));
+  promoteBefore(end[3], {end[4], end[5]},
+                MutableArrayRef<Value>(sums).take_back(numSums));
+  giveBack(end[2]);
+  ContractSums result{{end[0], end[1]}, {}};
+  for (int64_t block = 0; block < numBlocks; ++block)
+    result.blocks.emplace_back(
+        ArrayRef<Value>(sums).slice(block * numSums, numSums));
+  return result;
 }

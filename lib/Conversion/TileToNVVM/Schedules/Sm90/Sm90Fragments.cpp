@@ -158,7 +158,8 @@ SmallVector<Value> Sm90Fragments::loadRowScales() {
 static double getGreater(moe::QuantAttr quant) {
   moe::Fragments format(quant);
   bool hasScales = format.numbers != moe::Fragments::Numbers::E4M3 ||
-                   format.scales == moe::Fragments::Scales::Steps;
+                   format.scales == moe::Fragments::Scales::Steps ||
+                   format.areScalesOfSums();
   return hasScales ? 1 : std::ldexp(1.0, int(format.getExponent(0)));
 }
 

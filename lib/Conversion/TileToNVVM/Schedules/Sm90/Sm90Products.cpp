@@ -66,7 +66,8 @@ Sm90Products::getSides(int64_t height, const Factors &factors, int64_t i) {
 ContractSums Sm90Products::emit(int64_t height, const ContractTile &tile,
                                 RingPlace place) {
   if (shape.fromRegisters)
-    return multiplyDecoded(height, place);
+    return shape.promotes ? multiplyDecodedPromoted(height, tile, place)
+                          : multiplyDecoded(height, place);
   ContractSums sums = shape.promotes ? multiplyPromoted(height, tile, place)
                                      : multiply(height, place);
   if (shape.sharesBlock())

@@ -64,6 +64,8 @@ private:
                                 RingPlace place);
   /// The sums of weights that are decoded to registers (in Sm90Decoded.cpp).
   ContractSums multiplyDecoded(int64_t height, RingPlace place);
+  ContractSums multiplyDecodedPromoted(int64_t height, const ContractTile &tile,
+                                       RingPlace place);
   /// Without scales if there are none.
   void promote(int64_t height, llvm::MutableArrayRef<mlir::Value> sums,
                llvm::ArrayRef<mlir::Value> products,
