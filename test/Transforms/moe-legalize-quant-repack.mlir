@@ -1,5 +1,5 @@
 // Weights of 4 or 8 bits are brought into the order of Hopper's tensor cores where they are whole units of 64 x 64 and the
-// input is bf16, or f16 and the weights no e2m1; elsewhere, and on other targets, they are decoded as they are.
+// input is bf16, or f16 and the weights no e2m1, or e4m3 by row and the weights of 4 bits; elsewhere, and on other targets, they are decoded as they are.
 
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}))' | FileCheck %s
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_80}))' | FileCheck %s --check-prefix=SM80
@@ -100,6 +100,39 @@ func.func @halves(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
       {weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs>,
        moe.name = ["y"]} -> tensor<?x192xf16>
   return %y : tensor<?x192xf16>
+}
+
+// Inputs of e4m3 with a scale for each row, too.
+// CHECK-LABEL: func.func @bytes
+// CHECK:         moe.repack {{.*}} {moe.name = [{{.*}}], packing = #moe.packing<fragments_e4m3>} : tensor<192x64xi8>, tensor<192x4xf8E8M0FNU> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         input_scale(%{{.*}} : tensor<?x1xf32>)
+// CHECK-SAME:    way = #moe.way<repack>, weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments_e4m3, second_scale = f32>
+// TILE-LABEL: plan.program @bytes
+// TILE:         tile.repack <{{.*}}> {{.*}}, packing = #moe.packing<fragments_e4m3>}
+func.func @bytes(%x: tensor<?x128xf8E4M3FN> {moe.name = "x", moe.role = "input"},
+    %xs: tensor<?x1xf32> {moe.name = "xs", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x4xf8E8M0FNU> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xf8E4M3FN>, tensor<192x64xi8> input_scale(%xs : tensor<?x1xf32>)
+      weight_scale(%s : tensor<192x4xf8E8M0FNU>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #mxfp4,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// Scales of groups of the input's own are of no row.
+// CHECK-LABEL: func.func @groups
+// CHECK-NOT:     moe.repack
+// CHECK:         way = #moe.way<decode>
+func.func @groups(%x: tensor<?x128xf8E4M3FN> {moe.name = "x", moe.role = "input"},
+    %xs: tensor<?x1xf32> {moe.name = "xs", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x4xf8E8M0FNU> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xf8E4M3FN>, tensor<192x64xi8> input_scale(%xs : tensor<?x1xf32>)
+      weight_scale(%s : tensor<192x4xf8E8M0FNU>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #mxfp4,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
 }
 
 // Scales of f32 have more digits than either.

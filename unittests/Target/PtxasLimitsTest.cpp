@@ -234,8 +234,10 @@ std::string fromRegisters(const FromRegisters &format, bool isPaired,
                           bool isMapped, int64_t n, int64_t step,
                           const std::string &config) {
   constexpr int64_t units = 45;
+  bool areBytes = format.input == "f8E4M3FN";
   std::string input = memrefOf("?x2880", format.input),
-              result = memrefOf(isPaired ? "?x1440" : "?x2880", format.input),
+              result = memrefOf(isPaired ? "?x1440" : "?x2880",
+                                areBytes ? "bf16" : format.input),
               codes = memrefOf(
                   "6x2880x" + std::to_string(units * format.codeBytes), "i8"),
               scales = memrefOf(
@@ -244,9 +246,12 @@ std::string fromRegisters(const FromRegisters &format, bool isPaired,
       "%x: " + input,        "%w: " + codes,
       "%ws: " + scales,      "%ww: memref<6x2880xf32>",
       "%o: memref<7xi32>",   "%s: memref<?xi32>",
-      "%r: memref<?x1xf32>", "%y: " + result};
+      "%r: memref<?x1xf32>", "%xs: memref<?x1xf32>",
+      "%y: " + result};
   std::string phase = "tile.contract tokens(%t) ins(%x, %w : " + input + ", " +
-                      codes + ") weight_scale(%ws : " + scales +
+                      codes + ")" +
+                      (areBytes ? " input_scale(%xs : memref<?x1xf32>)" : "") +
+                      " weight_scale(%ws : " + scales +
                       ") weight_global_scale(%ww : memref<6x2880xf32>) "
                       "offsets(%o : memref<7xi32>)";
   if (!isMapped)
@@ -263,8 +268,15 @@ std::string fromRegisters(const FromRegisters &format, bool isPaired,
   else
     phase += "  %1 = arith.mulf %a, %b : f32\n";
   phase +=
-      "  tile.yield %1 : f32\n} {weight_quant = #moe.quant<" + format.quant +
-      ", packing = " + (format.input == "f16" ? "fragments_f16" : "fragments") +
+      "  tile.yield %1 : f32\n} {" +
+      std::string(areBytes ? "input_quant = #moe.quant<storage = f8E4M3FN, "
+                             "scale = f32, granularity = token, dynamic = "
+                             "true>, "
+                           : "") +
+      "weight_quant = #moe.quant<" + format.quant + ", packing = fragments" +
+      (areBytes                ? "_e4m3"
+       : format.input == "f16" ? "_f16"
+                               : "") +
       ", second_scale = f32>, way = #moe.way<repack>, "
       "config = #tile.sm90_contract<tile_columns = " +
       std::to_string(isPaired ? n / 2 : n) +
@@ -325,6 +337,45 @@ TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
         SCOPED_TRACE(config + (isPaired ? ", gate and up" : ""));
         // Rows of a first product are copied, where those of a last one lie in
         // order.
+        expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
+                                 step, config),
+                   "sm_90a");
+      }
+  }
+}
+
+/// Codes of 4 bits that become e4m3 take fewer registers; sums of groups that
+/// are apart take as many as the others.
+TEST(PtxasLimits, UnitsOfE4M3FitInRegisters) {
+  struct {
+    int64_t n, step;
+    std::string config;
+    bool isPromoted;
+  } cases[] = {{192, 320, "tile_rows = [8, 16, 48], stages = 4", false},
+               {192, 320, "tile_rows = [96], stages = 3", false},
+               {128, 320, "tile_rows = [80, 128, 144, 160], stages = 3", false},
+               {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4", false},
+               {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4", false},
+               {192, 320, "tile_rows = [80], stages = 4", true},
+               {192, 192, "tile_rows = [16, 48], stages = 4", true},
+               {128, 320, "tile_rows = [64, 80], stages = 4", true},
+               {256, 64, "tile_rows = [32, 48], stages = 4", true}};
+  const FromRegisters formats[] = {
+      {"storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = "
+       "[1, 32]",
+       "f8E4M3FN", 32, 2},
+      {"storage = i4, scale = bf16, granularity = group, block = [1, 64]",
+       "f8E4M3FN", 32, 2},
+      {"storage = i4, scale = f32, granularity = group, block = [1, 64]",
+       "f8E4M3FN", 32, 4}};
+  for (const FromRegisters &format : formats) {
+    SCOPED_TRACE(format.quant);
+    bool isPromoted = format.quant != formats[0].quant;
+    for (const auto &[n, step, config, isOfPromoted] : cases)
+      for (bool isPaired : {false, true}) {
+        if (isOfPromoted != isPromoted)
+          continue;
+        SCOPED_TRACE(config + (isPaired ? ", gate and up" : ""));
         expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
                                  step, config),
                    "sm_90a");

@@ -112,7 +112,7 @@ func.func @packing(%w: tensor<128x64xi8>, %s: tensor<128x1xf16>) -> (tensor<128x
 // -----
 
 func.func @no_order(%w: tensor<128x64xi8>, %s: tensor<128x1xf16>) {
-  // expected-error@+1 {{which has no order of fragments: 'pairs' is no order of fragments; 'fragments' and 'fragments_f16' are}}
+  // expected-error@+1 {{which has no order of fragments: 'pairs' is no order of fragments; 'fragments', 'fragments_f16' and 'fragments_e4m3' are}}
   %p, %ps, %r = moe.repack <storage = i4, scale = f16, granularity = group, block = [1, 128], packing = pairs> %w, %s
       {packing = #moe.packing<pairs>}
       : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>

@@ -404,7 +404,9 @@ Value UnitReader::multiply(Value stage, int64_t turn,
       first,
       emitter.scale(stage, shape.getStageBytes() / Contract::kChunkBytes));
   constexpr int64_t registers = Fragments::kRegisters;
-  emitter.fenceProducts();
+  // A chain's first product comes with one.
+  if (!keeps)
+    emitter.fenceProducts();
   for (int64_t product = 0; product < format.getProducts(); ++product) {
     sums = emitter.multiplyAsync(
         element, width, fragments.slice(product * registers, registers), rows,

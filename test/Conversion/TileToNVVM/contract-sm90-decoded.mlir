@@ -1,0 +1,60 @@
+// Weights of 4 bits that become e4m3 in registers, on Hopper.
+// RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s
+
+// Magnitudes of e2m1 select bytes of a table, which its group's step has been added to; signs are what comes behind the
+// wait. A unit has two products, by rows of a 64-byte swizzle (2^63).
+// CHECK-LABEL: func.func @steps
+// CHECK:       nvvm.setmaxregister increase
+// CHECK:       %[[S:.*]] = nvvm.prmt
+// CHECK:       arith.addi %[[S]], %c336594944_i32
+// CHECK:       arith.addi %{{.*}}, %c606084120_i32
+// CHECK:       %[[M:.*]] = arith.andi %{{.*}}, %c2004318071_i32
+// CHECK:       nvvm.prmt
+// CHECK:       arith.shrui %[[M]]
+// CHECK:       nvvm.prmt
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       %[[SIGNS:.*]] = arith.andi %{{.*}}, %c-2139062144_i32
+// CHECK:       arith.ori %{{.*}}, %[[SIGNS]]
+// CHECK:       nvvm.wgmma.fence.aligned
+// CHECK:       arith.ori %{{.*}}, %c-9223371899415822336_i64
+// CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
+// CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
+// CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
+#rows = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
+tile.kernel @steps(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x1xf32>, %w: memref<6x128x128xi8>, %ws: memref<6x128x8xi8>,
+    %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x128x128xi8>) input_scale(%xs : memref<?x1xf32>)
+      weight_scale(%ws : memref<6x128x8xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xbf16>)
+      {input_quant = #rows, weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments_e4m3, second_scale = f32>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
+  tile.return
+}
+
+// -----
+
+// Sums of a group of int4 are new ones, in the registers of those before, which have been added times their scale.
+// CHECK-LABEL: func.func @groups
+// CHECK:       nvvm.setmaxregister increase
+// CHECK:       llvm.intr.fshr
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       math.fma
+// CHECK:       llvm.inline_asm {{.*}}wgmma.fence.sync.aligned;{{.*}}wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
+// A group of 128 has two units: the second one's products are added.
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK-NOT:   math.fma
+// CHECK:       nvvm.wgmma.fence.aligned
+// CHECK-NOT:   math.fma
+// CHECK:       scf.yield
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       math.fma
+#rows = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
+tile.kernel @groups(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x1xf32>, %w: memref<6x128x128xi8>, %ws: memref<6x128x8xi8>,
+    %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x128x128xi8>) input_scale(%xs : memref<?x1xf32>)
+      weight_scale(%ws : memref<6x128x8xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xbf16>)
+      {input_quant = #rows, weight_quant = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 128], packing = fragments_e4m3, second_scale = f32>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 128, stages = 4>}
+  tile.return
+}
