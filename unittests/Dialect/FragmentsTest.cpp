@@ -166,13 +166,15 @@ TEST_F(FragmentsTest, WordsAreFragments) {
         EXPECT_EQ(place.word, 512 + product / 2 * 256 + thread % 64 * 4 +
                                   product % 2 * 2 + pair / 2);
         EXPECT_EQ(place.bits[0], pair % 2 * 8 + 7);
-        // Where bf16 has sign, exponent and mantissa, after a shift by 3 or 6.
+        // Where bf16 has sign, exponent and mantissa, after a rotation by 4 and
+        // a shift by 6 the other way.
         if (pair == 3)
           continue;
+        constexpr int64_t distances[] = {0, 4, -6};
         place = getPlace(mxfp4);
-        EXPECT_EQ(place.bits[0], 15 - 3 * pair);
-        EXPECT_EQ(place.bits[1], 8 - 3 * pair);
-        EXPECT_EQ(place.bits[3], 6 - 3 * pair);
+        EXPECT_EQ(place.bits[0], 15 + distances[pair]);
+        EXPECT_EQ(place.bits[1], 8 + distances[pair]);
+        EXPECT_EQ(place.bits[3], 6 + distances[pair]);
       }
 }
 

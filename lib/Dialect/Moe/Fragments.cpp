@@ -253,10 +253,11 @@ static int64_t getParity(int64_t unitRow) {
 }
 
 ArrayRef<int64_t> Fragments::getBits(int64_t pair) const {
-  // The sign, two bits of exponent and the mantissa: all but the last are
-  // shifted to where a bf16 has them.
+  // The sign, two bits of exponent and the mantissa: a bf16's own places, those
+  // a rotation of the word by 4 above them, those 6 below, and the bits that are
+  // left, one of which is 6 above its place and the others 2 below.
   static constexpr int64_t e2m1[4][4] = {
-      {15, 8, 7, 6}, {12, 5, 4, 3}, {9, 2, 1, 0}, {14, 13, 11, 10}};
+      {15, 8, 7, 6}, {19, 12, 11, 10}, {9, 2, 1, 0}, {13, 14, 5, 4}};
   // Bits 0 to 7 of a bf16 count in steps of 2^-133, the lowest of the exponent
   // too, and bits 0 to 10 of an f16 in steps of 2^-24.
   static constexpr int64_t int4[4][4] = {
@@ -434,7 +435,7 @@ Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
                                      WeightLayoutAttr layout) const {
   // A register has neighbours of the depth, as many for each of the four
   // threads that share a row; a product has two such stretches.
-  constexpr int64_t lanes = 4, halfBits = 16;
+  constexpr int64_t lanes = 4, halfBits = 16, wordBits = 2 * halfBits;
   int64_t product = kDepth / getProducts(), stretch = product / 2;
   int64_t perRegister = stretch / lanes;
   UnitRow own = findUnitRow(row, rows, layout);
@@ -461,7 +462,7 @@ Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
     return place;
   }
   for (int64_t inHalf : getBits(inWord))
-    place.bits.push_back(inHalf + element % 2 * halfBits);
+    place.bits.push_back((inHalf + element % 2 * halfBits) % wordBits);
   return place;
 }
 

@@ -214,14 +214,20 @@ Value HalfDecoder::moveE4M3(Word codes, int64_t i) {
 }
 
 Value HalfDecoder::moveE2M1(Word codes, int64_t i) {
-  constexpr int64_t all = 0x81C081C0;
-  constexpr int64_t distance = 3;
-  if (i + 1 < kRegisters)
-    return ((i ? codes << distance * i : codes) & all).value;
-  Word sign = (codes << 1) & 0x80008000;
-  Word high = (codes >> 5) & 0x01000100;
-  Word low = (codes >> 4) & 0x00C000C0;
-  return (sign | high | low).value;
+  constexpr int64_t all = 0x81C081C0, rotation = 4;
+  switch (i) {
+  case 0:
+    return (codes & all).value;
+  case 1:
+    return (word(LLVM::FshrOp::create(b, codes.value, codes.value,
+                                      emitter.i32(rotation))) &
+            all)
+        .value;
+  case 2:
+    return ((codes << 6) & all).value;
+  default:
+    return (((codes << 2) & 0x80C080C0) | ((codes >> 6) & 0x01000100)).value;
+  }
 }
 
 OpenUnit HalfDecoder::open(ArrayRef<Value> codes, Value scales) {

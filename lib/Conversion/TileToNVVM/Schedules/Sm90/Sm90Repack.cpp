@@ -13,6 +13,7 @@
 #include "../../AsyncEmitter.h"
 #include "../../Emit.h"
 #include "../../Word.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "moec/Analysis/Sm90.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
@@ -516,8 +517,11 @@ static Word placePair(const Fragments &format, Word codes, int64_t i) {
   }
   Word placed = codes.constant(0);
   for (auto [distance, mask] : masks) {
-    Word some = codes & mask;
-    placed = placed | (distance ? some << distance : some);
+    // What goes beyond a half goes on in the other one.
+    Value some = (codes & mask).value;
+    placed = placed | placed.make(LLVM::FshlOp::create(
+                          *codes.b, some, some,
+                          codes.constant(distance).value));
   }
   return placed;
 }
