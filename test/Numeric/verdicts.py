@@ -18,6 +18,8 @@ from runs import ROOT, TIMEOUT, Runs, binary
 from moec.reference import LayerSpec, SpecError
 
 TARGETS = ("cpu", "sm_90a", "sm_80")
+#: A GPU at hand, the first one, for what it runs best.
+GPU = "gpu"
 SCHEMA = json.loads((ROOT / "docs" / "spec.schema.json").read_text())
 _VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
@@ -81,6 +83,8 @@ def judge_readers(model: dict, legal: bool = False) -> Verdict:
 
 
 def options_for(target: str) -> tuple[str, ...]:
+    if target == GPU:
+        return ("--device=cuda:0",)
     return () if target == "cpu" else ("--device=sim:0", f"--target={target}")
 
 
@@ -96,7 +100,7 @@ def judge(case: Case, target: str, runs: Runs) -> Verdict:
     spec = LayerSpec.from_json(case.model)
     if not all(quantization.supported for quantization in spec.quantizations):
         # The reference has no inputs for it.
-        done = _compile(case.model, f"--target={target}", "--emit=tile")
+        done = _compile(case.model, f"--target={'sm_90a' if target == GPU else target}", "--emit=tile")
         if done.returncode == 0:
             return Verdict("wrong", "compiled, though the reference has no numbers for it")
         return _of_failure(done.returncode, done.stdout)
