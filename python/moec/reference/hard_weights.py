@@ -117,7 +117,7 @@ def _nan_codes(spec: LayerSpec, tensors: Tensors, rng) -> None:
         raise SpecError("hard inputs 'nan_codes' need field 'quantization' of experts.w2 in fp8_e4m3")
     codes = tensors["experts.w2"][-1].view(np.uint8)
     middle = len(codes) // 2
-    codes[middle, 0], codes[middle + 1, -1] = 0x7F, 0xFF
+    codes[middle, 0], codes[middle - 1, -1] = 0x7F, 0xFF
 
 
 def _least_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
