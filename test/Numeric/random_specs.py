@@ -331,6 +331,9 @@ def is_telling(case: Case) -> bool:
     decision = decide(spec, tensors)
     if decision.routing is not None and decision.routing.near.any():
         return False
+    # Scores of both signs may nearly cancel, and weights of a row that sums up to `scale` are large then.
+    if spec.routing.renormalize and np.abs(decision.weights).max(initial=0.0) > 8 * abs(spec.routing.scale):
+        return False
     out = evaluate(spec, tensors, decision)
     lost = np.isnan(out)
     if lost.any() and case.hard not in ("nan_hidden", "nan_scales", "nan_codes"):

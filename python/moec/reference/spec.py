@@ -392,6 +392,18 @@ def _check_limits(spec: LayerSpec) -> None:
         _require(value is None or value <= most, f"field '{field}' is {value}: at most {most}")
 
 
+def _check_parameters(activation: Activation, field: str) -> None:
+    _require(
+        activation.limit is None or activation.limit > 0,
+        f"field '{field}.limit': must be above 0",
+    )
+    _require(
+        activation.kind != "situ" or activation.beta != 0,
+        f"field '{field}.beta': situ divides by it",
+    )
+
+
+
 def _check(spec: LayerSpec) -> None:
     """Refuses sizes beyond the limits, and fields that contradict each other."""
     _check_limits(spec)
@@ -431,14 +443,9 @@ def _check(spec: LayerSpec) -> None:
         f"field 'routing.weight_on_input' needs top_k 1, not {k}",
     )
     activation = spec.activation
-    _require(
-        activation.limit is None or activation.limit > 0,
-        "field 'activation.limit': must be above 0",
-    )
-    _require(
-        activation.kind != "situ" or activation.beta != 0,
-        "field 'activation.beta': situ divides by it",
-    )
+    _check_parameters(activation, "activation")
+    if spec.shared_experts and spec.shared_experts.activation:
+        _check_parameters(spec.shared_experts.activation, "shared_experts.activation")
     _require(
         activation.gated or spec.gate_up_order == "gate_up",
         f"field 'gate_up_order': {activation.kind} has no gate",
