@@ -85,9 +85,16 @@ bool moec::hasPlainScales(moe::QuantAttr quant) {
          !quant.getSecondScale();
 }
 
+/// Whether scales of a weight become f32 where they are loaded.
+static bool haveWideScales(moe::QuantAttr weight) {
+  return isa<Float32Type, BFloat16Type, Float16Type, Float8E8M0FNUType>(
+             weight.getScale()) &&
+         !weight.getZeroPoint() && !weight.getSecondScale();
+}
+
 bool moec::areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
                              int64_t depth) {
-  if (!input || !weight || !hasPlainScales(input) || !hasPlainScales(weight) ||
+  if (!input || !weight || !hasPlainScales(input) || !haveWideScales(weight) ||
       input.getStorage() != weight.getStorage())
     return false;
   bool areOfRows =
@@ -100,9 +107,10 @@ bool moec::areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
 }
 
 std::string moec::describeNativeProducts() {
-  return "f8E4M3FN or i8 of both operands with f32 scales of whole rows, or "
+  return "f8E4M3FN or i8 of both operands with scales of whole rows, or "
          "f8E4M3FN of weights in blocks of [128, 128] and inputs in groups of "
-         "[1, 128]";
+         "[1, 128], scales of inputs f32 and of weights f32, bf16, f16 or "
+         "f8E8M0FNU";
 }
 
 /// Whether `getElements` knows them.

@@ -736,7 +736,7 @@ for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
     decoded("local_experts", entry="ids", hard="minus_one_ids",
             placement={"local_experts": [7, 0, 5]})
     # Scales of whole rows have no zeros beside them that the others do not see.
-    if unit == 128 or form in ("mxfp4", "nvfp4", "int4_group32", "int8_points"):
+    if unit == 128 or form in ("mxfp4", "nvfp4", "int4_group32", "int8_points", "ue8m0_block"):
         for dtype in ("f32", "bf16", "f16"):
             decoded(f"scale_ends_{dtype}", entry="ids", dtype=dtype, hard="scale_ends",
                     shared_experts=shared)

@@ -103,7 +103,8 @@ bool hasPlainScales(moe::QuantAttr quant);
 
 /// Whether tensor cores that know e4m3 and int8 multiply two operands of
 /// `depth` contracted elements as they are in memory: both are e4m3 or int8
-/// with f32 scales of whole rows, or block fp8. Sums of int8 have 32 bits.
+/// with scales of whole rows, or block fp8. Sums of int8 have 32 bits. Scales
+/// of weights may be what an f32 has exactly.
 bool areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
                        int64_t depth);
 /// What `areNativeProducts` accepts, in words.

@@ -128,7 +128,6 @@ bool isBlockFp8(QuantAttr input, QuantAttr weight) {
   constexpr int64_t size = 128;
   auto is = [&](QuantAttr quant, int64_t rows) {
     return quant && isa<Float8E4M3FNType>(quant.getStorage()) &&
-           quant.getScale().isF32() && !quant.getZeroPoint() &&
            getScaleGroup(quant) == ScaleGroup{rows, size};
   };
   return is(input, 1) && is(weight, size);

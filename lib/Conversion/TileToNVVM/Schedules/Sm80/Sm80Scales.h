@@ -99,8 +99,8 @@ private:
   mlir::Value load(mlir::Type type, mlir::Value address, mlir::Value number,
                    int64_t bytes = 0);
   mlir::Value loadByte(mlir::Value address);
-  /// A scale of a byte as f32.
-  mlir::Value decodeByte(mlir::Type type, mlir::Value byte);
+  /// The scale at an address, f32.
+  mlir::Value loadAt(mlir::Type type, mlir::Value address);
   /// Scale of a whole row, or tensor, of the weights.
   mlir::Value loadRowScale(int64_t projection, mlir::Value column);
   mlir::Value loadGlobalScale(int64_t projection);
