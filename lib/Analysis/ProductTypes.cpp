@@ -68,6 +68,13 @@ bool moec::hasFragments(moe::QuantAttr quant) {
   return quant && moe::isFragments(quant.getPacking());
 }
 
+/// Those of elements of 4 bits are of both products that are decoded at once.
+static int64_t getLeastColumns(moe::QuantAttr quant) {
+  constexpr int64_t byteBits = 8;
+  return moe::getStorageBits(quant) == byteBits ? kProductColumns
+                                                : kDecodedColumns;
+}
+
 ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
   static_assert(moe::ScaleGroup::kAll % kDecodedColumns == 0);
   if (!quant)
@@ -77,7 +84,8 @@ ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
   int64_t columns = moe::getScaleGroup(quant).columns;
   if (columns == moe::ScaleGroup::kAll)
     return ScaleTime::InEpilogue;
-  return columns % kDecodedColumns ? ScaleTime::OnElements : ScaleTime::InLoop;
+  return columns % getLeastColumns(quant) ? ScaleTime::OnElements
+                                          : ScaleTime::InLoop;
 }
 
 bool moec::hasPlainScales(moe::QuantAttr quant) {
@@ -136,7 +144,8 @@ bool moec::isInputDecodedOnGpu(moe::QuantAttr quant) {
   if (!quant)
     return true;
   Elements elements = getElements(quant);
-  return areKnown(quant) && getScaleTime(quant) != ScaleTime::OnElements &&
+  return areKnown(quant) &&
+         moe::getScaleGroup(quant).columns % kDecodedColumns == 0 &&
          (elements == Elements::E4M3 || elements == Elements::Int8);
 }
 
@@ -146,8 +155,10 @@ static std::string describeScales() {
 }
 
 std::string moec::describeWeightDecodedOnGpu() {
+  std::string few = std::to_string(kProductColumns);
   return "f8E4M3FN or i8, or f4E2M1FN, code books or i4 in pairs, " +
-         describeScales() + ", or f4E2M1FN with f8E4M3FN scales of 16";
+         describeScales() + ", of " + few +
+         " where they have 8 bits, or f4E2M1FN with f8E4M3FN scales of " + few;
 }
 
 std::string moec::describeInputDecodedOnGpu() {

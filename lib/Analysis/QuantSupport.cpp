@@ -111,7 +111,8 @@ constexpr StringLiteral kNative =
 constexpr StringLiteral kDecoded =
     "f8E4M3FN or i8 of one operand or both, or i4, f4E2M1FN or code books of "
     "weights with rows of multiples of 32, with scales of whole rows or of "
-    "multiples of 32 neighbours, or f4E2M1FN with f8E4M3FN scales of 16,";
+    "multiples of 32 neighbours, of 16 of weights of 8 bits, or f4E2M1FN with "
+    "f8E4M3FN scales of 16,";
 
 constexpr ProductCapability kProducts[] = {
     {Architecture::Cpu, areDecodedOnCpu, moe::Way::Decode,

@@ -685,6 +685,9 @@ DECODED_TOO = {
     "int4_f16": (128, groups("int4", 128, "f16")),
     "int8_group128": (128, groups("int8", 128)),
     "int8_channel_points": (32, weights("int8", "channel", zero_point=True)),
+    "int8_group16": (32, groups("int8", 16, "f32")),
+    "int8_points16": (32, groups("int8", 16, zero_point=True)),
+    "e4m3_group16": (32, groups("fp8_e4m3", 16, "f16") | {"activation": e4m3("token")}),
     "mxfp8": (32, groups("fp8_e4m3", 32, "e8m0")),
     "e4m3_bf16": (32, {"weight": e4m3("channel", scale_dtype="bf16"),
                        "activation": e4m3("token")}),
@@ -751,6 +754,12 @@ for name, hard in (("nf4", "zero_weights"), ("ue8m0_inputs", "zero_groups"), ("u
     case(f"{name}_{hard}", tokens=11, entry="ids", dtype="f16" if name == "nf4" else "bf16", hard=hard,
          hidden_size=2 * unit, intermediate_size=unit, quantization=quantization,
          shared_experts={"intermediate_size": unit})
+# Scales of few elements, as q6_K has them, of a single one of two products that are decoded at once.
+for name, tokens, fields in (("one_token", 1, {}), ("tokens_90", 90, {"dtype": "f16", "intermediate_size": 160}),
+                             ("scale_ends", 11, {"hard": "scale_ends"}), ("nan_scales", 17, {"hard": "nan_scales"})):
+    case(f"int8_group16_{name}", tokens=tokens, **{"entry": "ids", "dtype": "bf16", "hidden_size": 288,
+                                                   "intermediate_size": 96} | fields,
+         quantization=DECODED_TOO["int8_group16"][1], shared_experts={"intermediate_size": 48})
 # Codes that are NaN, multiplied as they are, decoded and repacked.
 for name, quantization in (("channel", FORMS["channel"]), ("weights_channel", FORMS["weights_channel"]),
                            ("mxfp8", DECODED_TOO["mxfp8"][1]), ("fp8", FP8["quantization"])):

@@ -64,8 +64,8 @@ constexpr int64_t getOffset(Elements elements) {
 enum class ScaleTime {
   /// There are none.
   Never,
-  /// A row has several, of fewer elements than are decoded at once: with each
-  /// element, before it is multiplied.
+  /// A row has several, of fewer elements than a product of tensor cores has:
+  /// with each element, before it is multiplied.
   OnElements,
   /// A row has several: with the sums of the elements that share one, inside
   /// the loop over contracted elements.
@@ -112,13 +112,16 @@ std::string describeNativeProducts();
 
 /// Whether GPUs decode a weight (null: it is not quantized): any elements but
 /// e5m2, with scales of a whole row or of a multiple of `kDecodedColumns`
-/// neighbours, or e2m1 with e4m3 scales of 16, which 16 bits hold the products
-/// of exactly.
+/// neighbours, of `kProductColumns` where elements have 8 bits, or e2m1 with
+/// e4m3 scales of 16, which 16 bits hold the products of exactly.
 bool isWeightDecodedOnGpu(moe::QuantAttr quant);
-/// The same of an input: e4m3 or int8, with the first kind of scales.
+/// The same of an input: e4m3 or int8, with scales of a whole row or of a
+/// multiple of `kDecodedColumns`.
 bool isInputDecodedOnGpu(moe::QuantAttr quant);
-/// Contracted elements that code for GPUs decodes at once.
-inline constexpr int64_t kDecodedColumns = 32;
+/// Contracted elements that code for GPUs decodes at once, for two products of
+/// tensor cores; those of one product, which are neighbours where elements of
+/// weights have 8 bits.
+inline constexpr int64_t kDecodedColumns = 32, kProductColumns = 16;
 /// What the two accept, in words.
 std::string describeWeightDecodedOnGpu();
 std::string describeInputDecodedOnGpu();

@@ -105,10 +105,14 @@ private:
                                                  mlir::Value stage,
                                                  int64_t part,
                                                  mlir::ValueRange sums);
+  /// Which of the products of elements that are decoded at once.
+  struct Halves {
+    int64_t begin, end;
+  };
   /// `firstElement` (i32) is the first contracted one.
   llvm::SmallVector<mlir::Value> addDecoded(mlir::Value firstElement,
                                             mlir::Value inputs,
-                                            mlir::Value weights,
+                                            mlir::Value weights, Halves halves,
                                             mlir::ValueRange before);
   llvm::SmallVector<mlir::Value> multiplyByFma(mlir::Value step,
                                                mlir::Value stage, int64_t part,
