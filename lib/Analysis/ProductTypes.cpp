@@ -60,7 +60,7 @@ Elements moec::getElements(moe::QuantAttr quant) {
   if (moe::isCodeBook(quant.getStorage()))
     return Elements::CodeBook;
   if (quant.getStorage().isInteger(4))
-    return Elements::Int4;
+    return quant.getMinimum() ? Elements::UInt4 : Elements::Int4;
   return quant.getZeroPoint() ? Elements::UInt8 : Elements::Int8;
 }
 
@@ -89,7 +89,7 @@ ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
 }
 
 bool moec::hasPlainScales(moe::QuantAttr quant) {
-  return quant.getScale().isF32() && !quant.getZeroPoint() &&
+  return quant.getScale().isF32() && !moe::hasZeros(quant) &&
          !quant.getSecondScale();
 }
 
@@ -97,7 +97,7 @@ bool moec::hasPlainScales(moe::QuantAttr quant) {
 static bool haveWideScales(moe::QuantAttr weight) {
   return isa<Float32Type, BFloat16Type, Float16Type, Float8E8M0FNUType>(
              weight.getScale()) &&
-         !weight.getZeroPoint() && !weight.getSecondScale();
+         !moe::hasZeros(weight) && !weight.getSecondScale();
 }
 
 bool moec::areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,

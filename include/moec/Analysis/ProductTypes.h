@@ -37,7 +37,7 @@ inline bool areBytes(ComputeType type) {
 
 /// What GPUs find of an operand in memory: elements of the compute type
 /// (`Plain`), or those that they decode.
-enum class Elements { Plain, E4M3, E2M1, CodeBook, Int4, Int8, UInt8 };
+enum class Elements { Plain, E4M3, E2M1, CodeBook, Int4, UInt4, Int8, UInt8 };
 
 Elements getElements(moe::QuantAttr quant);
 /// Bits of an element that is decoded.
@@ -46,6 +46,7 @@ inline int64_t getElementBits(Elements elements) {
   case Elements::E2M1:
   case Elements::CodeBook:
   case Elements::Int4:
+  case Elements::UInt4:
     return 4;
   default:
     return 8;
@@ -53,7 +54,7 @@ inline int64_t getElementBits(Elements elements) {
 }
 /// What is subtracted of integers that have no sign in memory before they are
 /// multiplied, so that one decoder serves them with zero points and without: a
-/// zero point is less by as much.
+/// zero point is less by as much. `UInt4` is of weights with minima.
 constexpr int64_t getOffset(Elements elements) {
   if (elements == Elements::Int4)
     return 8;

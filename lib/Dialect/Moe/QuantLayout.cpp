@@ -88,9 +88,18 @@ int64_t getRowWidth(QuantAttr quant, int64_t length) {
   return length * getPacked(quant);
 }
 
+bool hasZeros(QuantAttr quant) {
+  return quant.getZeroPoint() || quant.getMinimum();
+}
+
+Type getZeroType(QuantAttr quant) {
+  return quant.getMinimum() ? quant.getScale()
+                            : IntegerType::get(quant.getContext(), 8);
+}
+
 int64_t getImpliedZeroPoint(QuantAttr quant) {
   constexpr int64_t middle = 8;
-  return quant.getStorage().isInteger(4) && !quant.getZeroPoint() ? middle : 0;
+  return quant.getStorage().isInteger(4) && !hasZeros(quant) ? middle : 0;
 }
 
 ElementPlace getElementPlace(QuantAttr quant, int64_t element) {

@@ -61,6 +61,8 @@ SmallVector<Value> Sm80Products::addDecoded(Value firstElement, Value inputs,
       auto [low0, high0] = input.decoder.decode(pieces[2 * half], half);
       auto [low8, high8] = input.decoder.decode(pieces[2 * half + 1], half);
       a[block][half] = {low0, low8, high0, high8};
+      if (shape.hasMinima)
+        addRow(block, a[block][half], sums);
     }
   }
   for (int64_t projection = 0; projection < shape.weightsPerColumn;
@@ -90,4 +92,14 @@ SmallVector<Value> Sm80Products::addDecoded(Value firstElement, Value inputs,
       }
     }
   return sums;
+}
+
+/// A product by ones, of which all columns are alike.
+void Sm80Products::addRow(int64_t block, ArrayRef<Value> elements,
+                          MutableArrayRef<Value> sums) {
+  Value ones = emitter.i32(element.isBF16() ? 0x3F803F80 : 0x3C003C00);
+  auto place = sums.slice(getNumSums() + block * kCoreSums, kCoreSums);
+  SmallVector<Value> product = emitter.multiply(
+      element, elements, ValueRange{ones, ones}, SmallVector<Value>(place));
+  llvm::copy(product, place.begin());
 }

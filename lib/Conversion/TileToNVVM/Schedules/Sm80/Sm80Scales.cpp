@@ -8,6 +8,7 @@
 #include "Sm80Scales.h"
 
 #include "../../../Emission/ContractOperands.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
@@ -81,6 +82,17 @@ void Sm80Scales::findColumns(ValueRange ofThread) {
     for (Value own : ofThread)
       addresses.push_back(addressOfColumn(scales, projection, getColumn(own)));
   }
+  if (!shape.hasMinima)
+    return;
+  // Both tensors are of one shape and one type: addresses take many registers.
+  auto begin = [&](Value memref) -> Value {
+    SmallVector<Value> first(cast<MemRefType>(memref.getType()).getRank(),
+                             emitter.index(0));
+    return LLVM::PtrToIntOp::create(b, b.getI64Type(),
+                                    emitter.address(memref, first));
+  };
+  toMinima = arith::SubIOp::create(
+      b, begin(emitter.operand(op.getWeightZeroPoint())), begin(scales));
 }
 
 Value Sm80Scales::limit(moe::QuantAttr quant, Value number) {
@@ -114,15 +126,28 @@ Sm80Scales::Factors Sm80Scales::load(Value step, int64_t part) {
   if (hasColumnsInLoop()) {
     moe::QuantAttr quant = op.getWeightQuantAttr();
     Value number = getNumber(quant, step, part);
-    for (ArrayRef<Value> projection : columns)
+    for (ArrayRef<Value> projection : columns) {
       factors.columns.push_back(loadAll(quant, projection, number));
+      if (!toMinima)
+        continue;
+      factors.minima.push_back(
+          llvm::map_to_vector(projection, [&](Value address) -> Value {
+            Value minimum = load(quant.getScale(),
+                                 emitter.advance(address, toMinima), number);
+            return arith::NegFOp::create(b, minimum);
+          }));
+    }
   }
   return factors;
 }
 
 SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
-                                   ValueRange sums,
+                                   ValueRange rowSums, ValueRange sums,
                                    function_ref<Place(int64_t)> placeOf) {
+  SmallVector<Value> scaledRows(rowSums);
+  if (!factors.rows.empty())
+    for (auto [row, scale] : llvm::zip(scaledRows, factors.rows))
+      row = arith::MulFOp::create(b, row, scale);
   // [column][row] of a projection, with one row, or column, for all.
   SmallVector<SmallVector<Value>> table;
   int64_t projection = -1;
@@ -148,7 +173,11 @@ SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
     }
     ArrayRef<Value> column = table[table.size() == 1 ? 0 : place.column];
     Value factor = column[column.size() == 1 ? 0 : place.row];
-    next.push_back(math::FmaOp::create(b, product, factor, sums[i]));
+    Value sum = sums[i];
+    if (!factors.minima.empty())
+      sum = math::FmaOp::create(b, scaledRows[place.row],
+                                factors.minima[projection][place.column], sum);
+    next.push_back(math::FmaOp::create(b, product, factor, sum));
   }
   return next;
 }
