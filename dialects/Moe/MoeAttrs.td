@@ -161,8 +161,9 @@ def Moe_BlockParameter : OptionalArrayRefParameter<"int64_t"> {
 def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
   let summary = "how a tensor is quantized";
   let description = [{
-    `value = (stored - zero_point) * scale * second_scale`. What is not quantized carries no `#moe.quant`. Without
-    zero points of its own i4, which is stored as 0 to 15, has 8; others have 0. With them, integers are unsigned.
+    `value = (stored - zero_point) * scale * second_scale - minimum`. What is not quantized carries no `#moe.quant`. Without
+    zero points and minima of its own i4, which is stored as 0 to 15, has the zero point 8; others have 0. With zero points,
+    integers are unsigned.
 
     | parameter | |
     |---|---|
@@ -174,6 +175,7 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
     | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of weights of 4 or 8 bits to be multiplied by bf16, `fragments_f16`, by f16, or `fragments_e4m3`, by e4m3: the same bits in the order of Hopper's tensor cores, with bytes for scales and zero points of `scale`, `granularity` and `block` (docs/decoded-products.md); else `none` |
     | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each), with `group` and `block` only; with `fragments` always, one of each row |
+    | `minimum` | false; true for weights of integer storage in groups whose tensor of zero points has minima in their place, of the type of the scales, f32, bf16 or f16 |
     | `power_of_two` | false; true for scales that a `dynamic` group finds, which become the least power of two that is not below (UE8M0), and stay f32 |
 
     The last block or group of a row may be smaller where the op allows it. How many scales there are, which one is
@@ -194,7 +196,8 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     DefaultValuedParameter<"bool", "false">:$dynamic,
     Moe_DefaultEnum<Moe_Packing, "::moec::moe::Packing::None">:$packing,
     OptionalParameter<"::mlir::Type">:$second_scale,
-    DefaultValuedParameter<"bool", "false">:$power_of_two
+    DefaultValuedParameter<"bool", "false">:$power_of_two,
+    DefaultValuedParameter<"bool", "false">:$minimum
   );
   let genVerifyDecl = 1;
 }

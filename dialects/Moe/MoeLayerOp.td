@@ -27,6 +27,8 @@ def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>;
 // Scales of weights in fragments are bytes.
 def Moe_AnyScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN, I8]>;
 def Moe_ByteTensor : RankedTensorOf<[I8]>;
+/// Zero points, or minima.
+def Moe_ZeroTensor : RankedTensorOf<[I8, F32, BF16, F16]>;
 
 def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments, IsolatedFromAbove]> {
   let summary = "a whole Mixture-of-Experts layer";
@@ -56,7 +58,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both; of type D or quantized | 10 |
     | `shared_gate` | `1 x H x D` | 10 |
     | `w13_scale`, `w2_scale`, `shared_w13_scale`, `shared_w2_scale` | see below | |
-    | `w13_zero_point`, ... of each of the four | as its scale, i8 | |
+    | `w13_zero_point`, ... of each of the four | as its scale, i8; minima of the scale's type | |
     | `w13_global_scale`, ... of each of the four | `E x 1 x f32`, without E for the shared expert; 2 where gate and up rows are halves | |
     | `w13_input_scale`, `w2_input_scale`, `shared_w13_input_scale`, `shared_w2_input_scale` | `1 x f32`, where the activation's quantization is not dynamic | |
 
@@ -93,8 +95,8 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
       `block` `E x ceil(rows / block[0]) x ceil(columns / block[1])`, where gate and up halves of a
       first weight have scales of their own unless rows are interleaved: `E x 2 x 1` with `tensor`,
       `2 ceil(I / block[0])` rows of them with `block`.
-      With `zero_point` each weight has a `_zero_point` too, bytes that are read unsigned; with `second_scale` a
-      `_global_scale`. Columns of a weight in `pairs` are half as many as stated above.
+      With `zero_point` each weight has a `_zero_point` too, bytes that are read unsigned; with `minimum` it has minima there;
+      with `second_scale` a `_global_scale`. Columns of a weight in `pairs` are half as many as stated above.
     - `activation_quant`: how inputs of the experts' products are quantized, with `weight_quant`: `dynamic`, of
       granularity `tensor`, `token` or `group`, or by scales that operands give, of granularity `tensor`.
       Absent, inputs stay of type D.
@@ -149,23 +151,23 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     Moe_ProductTensor:$w13,
     Optional<Moe_DataTensor>:$w13_bias,
     Optional<Moe_ScaleTensor>:$w13_scale,
-    Optional<Moe_ByteTensor>:$w13_zero_point,
+    Optional<Moe_ZeroTensor>:$w13_zero_point,
     Optional<Moe_F32Tensor>:$w13_global_scale,
     Optional<Moe_F32Tensor>:$w13_input_scale,
     Moe_ProductTensor:$w2,
     Optional<Moe_DataTensor>:$w2_bias,
     Optional<Moe_ScaleTensor>:$w2_scale,
-    Optional<Moe_ByteTensor>:$w2_zero_point,
+    Optional<Moe_ZeroTensor>:$w2_zero_point,
     Optional<Moe_F32Tensor>:$w2_global_scale,
     Optional<Moe_F32Tensor>:$w2_input_scale,
     Optional<Moe_ProductTensor>:$shared_w13,
     Optional<Moe_ScaleTensor>:$shared_w13_scale,
-    Optional<Moe_ByteTensor>:$shared_w13_zero_point,
+    Optional<Moe_ZeroTensor>:$shared_w13_zero_point,
     Optional<Moe_F32Tensor>:$shared_w13_global_scale,
     Optional<Moe_F32Tensor>:$shared_w13_input_scale,
     Optional<Moe_ProductTensor>:$shared_w2,
     Optional<Moe_ScaleTensor>:$shared_w2_scale,
-    Optional<Moe_ByteTensor>:$shared_w2_zero_point,
+    Optional<Moe_ZeroTensor>:$shared_w2_zero_point,
     Optional<Moe_F32Tensor>:$shared_w2_global_scale,
     Optional<Moe_F32Tensor>:$shared_w2_input_scale,
     Optional<Moe_DataTensor>:$shared_gate,

@@ -149,7 +149,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     | `weight`, element type of `input` | `G x N x K` | `N x K` |
     | `input_scale`, as `input_quant` says | `? x Bi x f32`, or `1 x f32` | `T x Bi x f32`, or `1 x f32` |
     | `weight_scale`, of a type that `weight_quant` says | `G x Bn x Bk` | `Bn x Bk` |
-    | `weight_zero_point`, if `weight_quant` says so | `G x Bn x Bk x i8` | `Bn x Bk x i8` |
+    | `weight_zero_point`, if `weight_quant` says so; minima are of the scales' type | `G x Bn x Bk x i8` | `Bn x Bk x i8` |
     | `weight_global_scale`, if `weight_quant` says so | `G x 1 x f32`, or `G x 2` | `1 x f32`, or `2` |
     | `offsets` | `(G + 1) x i32` | absent |
     | `source` | `M x i32`, optional | absent |
@@ -180,7 +180,9 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     contracted elements, as `token` has. The last block of either dimension may be smaller. A weight with zero points
     stands for `weight[g, n, k] - weight_zero_point[g, blk(n), b]`, bytes that are read unsigned, one of i4 without
     them for `weight[g, n, k] - 8`; `sw` is `weight_scale * weight_global_scale`, rounded to f32, with one global scale for
-    gate rows and one for up rows where these are halves (in the order of the layout). K counts elements, whichever
+    gate rows and one for up rows where these are halves (in the order of the layout). Where `weight_quant` says `minimum`,
+    values of `weight_zero_point` are subtracted behind the scale: each block b adds
+    `- (sum_{k in b} input[row, k]) * (si[row, b] * weight_zero_point[g, blk(n), b])`, and i4 stands for itself. K counts elements, whichever
     of them share a byte. `way` says how the
     target multiplies them; `moe-legalize-quant` sets it, with a quant only. A weight in `fragments` has scales and zero points in the bytes
     of `weight_scale` (`G x N x B x i8`, docs/decoded-products.md) and `weight_global_scale` of each row (`G x N`).
@@ -205,7 +207,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
     Moe_ProductTensor:$weight,
     Optional<Moe_F32Tensor>:$input_scale,
     Optional<Moe_AnyScaleTensor>:$weight_scale,
-    Optional<Moe_ByteTensor>:$weight_zero_point,
+    Optional<Moe_ZeroTensor>:$weight_zero_point,
     Optional<Moe_F32Tensor>:$weight_global_scale,
     Optional<Moe_I32Tensor>:$offsets,
     Optional<Moe_I32Tensor>:$source,

@@ -29,6 +29,7 @@ def Tile_ProductIn : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>, "read
 def Tile_ProductOut : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "written", [MemWrite]>;
 def Tile_OptScaleIn : Arg<Optional<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN, I8]>>, "read", [MemRead]>;
 def Tile_ScaleIn : Arg<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>, "read", [MemRead]>;
+def Tile_OptZeroIn : Arg<Optional<MemRefOf<[I8, F32, BF16, F16]>>, "read", [MemRead]>;
 def Tile_OptI8In : Arg<Optional<MemRefOf<[I8]>>, "read", [MemRead]>;
 def Tile_OptF32Out : Arg<Optional<MemRefOf<[F32]>>, "written", [MemWrite]>;
 def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN, I8]>, "written", [MemWrite]>;
@@ -280,7 +281,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     I64:$tokens,
     Tile_ProductIn:$input, Tile_ProductIn:$weight,
     Tile_OptF32In:$input_scale, Tile_OptScaleIn:$weight_scale,
-    Tile_OptI8In:$weight_zero_point, Tile_OptF32In:$weight_global_scale,
+    Tile_OptZeroIn:$weight_zero_point, Tile_OptF32In:$weight_global_scale,
     Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$ids,
     Tile_OptI32In:$num_valid_tokens, Tile_OptI32InOut:$signals, Tile_OptI32In:$awaits,
     Tile_OptI32InOut:$tickets,

@@ -60,7 +60,7 @@ Elements moec::getElements(moe::QuantAttr quant) {
   if (moe::isCodeBook(quant.getStorage()))
     return Elements::CodeBook;
   if (quant.getStorage().isInteger(4))
-    return Elements::Int4;
+    return quant.getMinimum() ? Elements::UInt4 : Elements::Int4;
   return quant.getZeroPoint() ? Elements::UInt8 : Elements::Int8;
 }
 
@@ -73,6 +73,13 @@ bool moec::isScaledByRow(moe::QuantAttr quant) {
                                                  moe::ScaleGroup::kAll);
 }
 
+/// Those of elements of 4 bits are of both products that are decoded at once.
+static int64_t getLeastColumns(moe::QuantAttr quant) {
+  constexpr int64_t byteBits = 8;
+  return moe::getStorageBits(quant) == byteBits ? kProductColumns
+                                                : kDecodedColumns;
+}
+
 ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
   static_assert(moe::ScaleGroup::kAll % kDecodedColumns == 0);
   if (!quant)
@@ -82,17 +89,25 @@ ScaleTime moec::getScaleTime(moe::QuantAttr quant) {
   int64_t columns = moe::getScaleGroup(quant).columns;
   if (columns == moe::ScaleGroup::kAll)
     return ScaleTime::InEpilogue;
-  return columns % kDecodedColumns ? ScaleTime::OnElements : ScaleTime::InLoop;
+  return columns % getLeastColumns(quant) ? ScaleTime::OnElements
+                                          : ScaleTime::InLoop;
 }
 
 bool moec::hasPlainScales(moe::QuantAttr quant) {
-  return quant.getScale().isF32() && !quant.getZeroPoint() &&
+  return quant.getScale().isF32() && !moe::hasZeros(quant) &&
          !quant.getSecondScale();
+}
+
+/// Whether scales of a weight become f32 where they are loaded.
+static bool haveWideScales(moe::QuantAttr weight) {
+  return isa<Float32Type, BFloat16Type, Float16Type, Float8E8M0FNUType>(
+             weight.getScale()) &&
+         !moe::hasZeros(weight) && !weight.getSecondScale();
 }
 
 bool moec::areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
                              int64_t depth) {
-  if (!input || !weight || !hasPlainScales(input) || !hasPlainScales(weight) ||
+  if (!input || !weight || !hasPlainScales(input) || !haveWideScales(weight) ||
       input.getStorage() != weight.getStorage())
     return false;
   bool areOfRows =
@@ -105,9 +120,10 @@ bool moec::areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
 }
 
 std::string moec::describeNativeProducts() {
-  return "f8E4M3FN or i8 of both operands with f32 scales of whole rows, or "
+  return "f8E4M3FN or i8 of both operands with scales of whole rows, or "
          "f8E4M3FN of weights in blocks of [128, 128] and inputs in groups of "
-         "[1, 128]";
+         "[1, 128], scales of inputs f32 and of weights f32, bf16, f16 or "
+         "f8E8M0FNU";
 }
 
 /// Whether `getElements` knows them.
@@ -133,7 +149,8 @@ bool moec::isInputDecodedOnGpu(moe::QuantAttr quant) {
   if (!quant)
     return true;
   Elements elements = getElements(quant);
-  return areKnown(quant) && getScaleTime(quant) != ScaleTime::OnElements &&
+  return areKnown(quant) &&
+         moe::getScaleGroup(quant).columns % kDecodedColumns == 0 &&
          (elements == Elements::E4M3 || elements == Elements::Int8);
 }
 
@@ -143,8 +160,10 @@ static std::string describeScales() {
 }
 
 std::string moec::describeWeightDecodedOnGpu() {
+  std::string few = std::to_string(kProductColumns);
   return "f8E4M3FN or i8, or f4E2M1FN, code books or i4 in pairs, " +
-         describeScales() + ", or f4E2M1FN with f8E4M3FN scales of 16";
+         describeScales() + ", of " + few +
+         " where they have 8 bits, or f4E2M1FN with f8E4M3FN scales of " + few;
 }
 
 std::string moec::describeInputDecodedOnGpu() {

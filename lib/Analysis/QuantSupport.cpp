@@ -104,13 +104,15 @@ bool areFragments(const QuantProduct &product) {
 }
 
 constexpr StringLiteral kNative =
-    "f8E4M3FN or i8 of both operands with f32 scales of whole rows, or "
-    "f8E4M3FN of weights in blocks of [128, 128] and of inputs in dynamic "
-    "groups of [1, 128],";
+    "f8E4M3FN or i8 of both operands with scales of whole rows, or f8E4M3FN of "
+    "weights in blocks of [128, 128] and of inputs in dynamic groups of "
+    "[1, 128], scales of inputs f32 and of weights f32, bf16, f16 or "
+    "f8E8M0FNU,";
 constexpr StringLiteral kDecoded =
     "f8E4M3FN or i8 of one operand or both, or i4, f4E2M1FN or code books of "
     "weights with rows of multiples of 32, with scales of whole rows or of "
-    "multiples of 32 neighbours, or f4E2M1FN with f8E4M3FN scales of 16,";
+    "multiples of 32 neighbours, of 16 of weights of 8 bits, or f4E2M1FN with "
+    "f8E4M3FN scales of 16,";
 
 constexpr ProductCapability kProducts[] = {
     {Architecture::Cpu, areDecodedOnCpu, moe::Way::Decode,

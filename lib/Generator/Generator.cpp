@@ -246,7 +246,7 @@ std::optional<RandomTensor> moec::makeQuantized(RandomStream stream,
                                                 FindTensor find) {
   llvm::StringRef suffix;
   for (llvm::StringRef candidate :
-       {"_scale", "_global_scale", "_input_scale", "_zero_point"})
+       {"_scale", "_global_scale", "_input_scale", "_zero_point", "_minimum"})
     if (name.ends_with(candidate))
       suffix = candidate;
   std::string weightName = name.drop_back(suffix.size()).str();
@@ -272,6 +272,10 @@ std::optional<RandomTensor> moec::makeQuantized(RandomStream stream,
   int64_t blocks = (contracted + 127) / 128;
   double mean =
       1 / (codes.meant * std::sqrt(128.0 * static_cast<double>(blocks)));
+  // Codes of half a byte have no sign, and those of bytes are about 0.
+  if (suffix == "_minimum")
+    return makePositive(stream, tensor->dtype,
+                        mean * (isPaired ? codes.middle : codes.middle / 8));
   return makePositive(stream, tensor->dtype,
                       hasGlobal ? mean / kLocalScale : mean);
 }

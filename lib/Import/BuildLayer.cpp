@@ -59,6 +59,11 @@ private:
 
   /// The argument with a canonical name; null when the layer has none.
   Value get(StringRef name) { return arguments.lookup(name); }
+  /// The zero points or the minima of a weight.
+  Value getZeros(const Twine &weight) {
+    Value points = get((weight + "_zero_point").str());
+    return points ? points : get((weight + "_minimum").str());
+  }
 
   const LayerSpec &spec;
   OpBuilder builder;
@@ -245,7 +250,8 @@ moe::QuantAttr LayerBuilder::getQuant(const OperandQuantization &operand,
       /*dynamic=*/isActivation && !operand.isStatic,
       isPaired ? moe::Packing::Pairs : moe::Packing::None,
       operand.hasGlobalScale ? Type(builder.getF32Type()) : Type(),
-      /*power_of_two=*/isActivation && operand.scale == ScaleType::E8M0);
+      /*power_of_two=*/isActivation && operand.scale == ScaleType::E8M0,
+      operand.hasMinimum);
 }
 
 moe::ProductQuantAttr LayerBuilder::getProductQuant(
@@ -322,22 +328,22 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*input_ids=*/get("input_ids"), /*hash_table=*/get("gate.hash_table"),
       /*w13=*/get("experts.w13"), /*w13_bias=*/get("experts.w13_bias"),
       /*w13_scale=*/get("experts.w13_scale"),
-      /*w13_zero_point=*/get("experts.w13_zero_point"),
+      /*w13_zero_point=*/getZeros("experts.w13"),
       /*w13_global_scale=*/get("experts.w13_global_scale"),
       /*w13_input_scale=*/get("experts.w13_input_scale"),
       /*w2=*/get("experts.w2"), /*w2_bias=*/get("experts.w2_bias"),
       /*w2_scale=*/get("experts.w2_scale"),
-      /*w2_zero_point=*/get("experts.w2_zero_point"),
+      /*w2_zero_point=*/getZeros("experts.w2"),
       /*w2_global_scale=*/get("experts.w2_global_scale"),
       /*w2_input_scale=*/get("experts.w2_input_scale"),
       /*shared_w13=*/get("shared_experts.w13"),
       /*shared_w13_scale=*/get("shared_experts.w13_scale"),
-      /*shared_w13_zero_point=*/get("shared_experts.w13_zero_point"),
+      /*shared_w13_zero_point=*/getZeros("shared_experts.w13"),
       /*shared_w13_global_scale=*/get("shared_experts.w13_global_scale"),
       /*shared_w13_input_scale=*/get("shared_experts.w13_input_scale"),
       /*shared_w2=*/get("shared_experts.w2"),
       /*shared_w2_scale=*/get("shared_experts.w2_scale"),
-      /*shared_w2_zero_point=*/get("shared_experts.w2_zero_point"),
+      /*shared_w2_zero_point=*/getZeros("shared_experts.w2"),
       /*shared_w2_global_scale=*/get("shared_experts.w2_global_scale"),
       /*shared_w2_input_scale=*/get("shared_experts.w2_input_scale"),
       /*shared_gate=*/get("shared_experts.gate"),

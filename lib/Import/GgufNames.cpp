@@ -29,13 +29,14 @@ struct Place {
   Part part = Part::Bytes;
 };
 
-/// A block of ggml, and what weights of it are quantized as.
+/// A block of ggml, and what weights of it are quantized as; `minima` of 0
+/// bytes where it has none.
 struct Block {
   StringLiteral name;
   StorageType storage;
   ScaleType scale;
   int64_t groupColumns, bytes;
-  Place elements, scales;
+  Place elements, scales, minima = {0, 0};
 };
 
 constexpr Block kBlocks[] = {
@@ -47,6 +48,22 @@ constexpr Block kBlocks[] = {
      {2, 16, Part::Halves},
      {0, 2}},
     {"q8_0", StorageType::Int8, ScaleType::F16, 32, 34, {2, 32}, {0, 2}},
+    {"q4_K",
+     StorageType::Int4,
+     ScaleType::F32,
+     32,
+     144,
+     {16, 128, Part::RunsOfHalves},
+     {0, 32, Part::SixBitScales},
+     {0, 32, Part::SixBitMinima}},
+    {"q5_K",
+     StorageType::Int8,
+     ScaleType::F32,
+     32,
+     176,
+     {16, 256, Part::FiveBits},
+     {0, 32, Part::SixBitScales},
+     {0, 32, Part::SixBitMinima}},
     {"q6_K",
      StorageType::Int8,
      ScaleType::F32,
@@ -71,9 +88,24 @@ const Block *findBlock(const OperandQuantization &weight) {
     expected.granularity = Granularity::Group;
     expected.blockRows = 1;
     expected.blockColumns = one.groupColumns;
+    expected.hasMinimum = one.minima.count != 0;
     return weight == expected;
   });
   return block == std::end(kBlocks) ? nullptr : block;
+}
+
+/// Null for what a block does not have.
+const Place *findPlace(const Block &block, Projection projection) {
+  switch (projection) {
+  case Projection::Weight:
+    return &block.elements;
+  case Projection::Scale:
+    return &block.scales;
+  case Projection::Minimum:
+    return &block.minima;
+  default:
+    return nullptr;
+  }
 }
 
 /// Names of what a tensor of the layer has: one, or gate and up.
@@ -106,17 +138,16 @@ std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
   if (quantization && !name.ends_with("_bias")) {
     projection = takePlane(name);
     const Block *block = findBlock(quantization->weight);
-    bool isScale = projection == Projection::Scale;
-    if (!block || (projection != Projection::Weight && !isScale))
+    const Place *found = block ? findPlace(*block, projection) : nullptr;
+    if (!found)
       return {};
     part.blocks.type = block->name.str();
     part.blocks.bytes = block->bytes;
-    const Place &place = isScale ? block->scales : block->elements;
-    part.blocks.first = place.first;
-    part.blocks.count = place.count;
-    part.blocks.part = place.part;
+    part.blocks.first = found->first;
+    part.blocks.count = found->count;
+    part.blocks.part = found->part;
     // Scales of q4_0 and q6_K have the sign of the largest element.
-    if (isScale)
+    if (projection != Projection::Weight)
       part.use = block->scale == ScaleType::E8M0 ? PartUse::Scales
                                                  : PartUse::AnyScales;
   }

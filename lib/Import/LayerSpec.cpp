@@ -75,7 +75,8 @@ bool OperandQuantization::operator==(const OperandQuantization &other) const {
          granularity == other.granularity && blockRows == other.blockRows &&
          blockColumns == other.blockColumns && isStatic == other.isStatic &&
          hasZeroPoint == other.hasZeroPoint &&
-         hasGlobalScale == other.hasGlobalScale;
+         hasGlobalScale == other.hasGlobalScale &&
+         hasMinimum == other.hasMinimum;
 }
 
 ScaleGroup OperandQuantization::getScaleGroup() const {
@@ -135,6 +136,8 @@ static std::string describe(const OperandQuantization &operand) {
     text += ", scales " + stringify(operand.scale).str();
   if (operand.hasZeroPoint)
     text += ", zero points";
+  if (operand.hasMinimum)
+    text += ", minima";
   if (operand.hasGlobalScale)
     text += ", global scales";
   return text;

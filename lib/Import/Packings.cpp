@@ -261,6 +261,7 @@ Projection takePlane(StringRef &name) {
   // The longer suffixes end in the shorter one.
   constexpr std::pair<StringLiteral, Projection> suffixes[] = {
       {"_zero_point", Projection::ZeroPoint},
+      {"_minimum", Projection::Minimum},
       {"_global_scale", Projection::GlobalScale},
       {"_input_scale", Projection::InputScale},
       {"_scale", Projection::Scale}};

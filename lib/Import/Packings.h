@@ -21,7 +21,14 @@
 namespace moec {
 
 /// A tensor of the layer that belongs to a quantized matrix.
-enum class Projection { Weight, Scale, ZeroPoint, GlobalScale, InputScale };
+enum class Projection {
+  Weight,
+  Scale,
+  ZeroPoint,
+  Minimum,
+  GlobalScale,
+  InputScale
+};
 
 /// The projection that a tensor of experts is, whose suffix is taken off
 /// `name`.

@@ -103,7 +103,19 @@ OperandQuantization readOperand(FieldReader &outer, StringRef name,
   } else {
     operand.hasZeroPoint = reader.getBoolean("zero_point", false);
     operand.hasGlobalScale = reader.getBoolean("global_scale", false);
+    operand.hasMinimum = reader.getBoolean("minimum", false);
   }
+  bool areNumbers = operand.scale == ScaleType::F32 ||
+                    operand.scale == ScaleType::BF16 ||
+                    operand.scale == ScaleType::F16;
+  if (operand.hasMinimum && (!isInteger(operand.storage) || !areNumbers ||
+                             operand.granularity != Granularity::Group ||
+                             operand.hasZeroPoint || operand.hasGlobalScale))
+    reader.error("minimum",
+                 reader.show("minimum") +
+                     " belongs to \"int8\" and \"int4\" in groups, with "
+                     "\"scale_dtype\" \"f32\", \"bf16\" or \"f16\" and without "
+                     "'zero_point' and 'global_scale'; remove it");
   if (operand.hasZeroPoint && !isInteger(operand.storage))
     reader.error("zero_point", reader.show("zero_point") +
                                    " belongs to \"int8\" and \"int4\"; "

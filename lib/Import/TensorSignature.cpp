@@ -180,7 +180,10 @@ private:
       addMatrix(name, std::move(shape), getTensorType(weight.storage));
     }
     add((name + "_scale").str(), scales, getTensorType(weight.scale));
-    if (weight.hasZeroPoint)
+    if (weight.hasMinimum)
+      add((name + "_minimum").str(), std::move(scales),
+          getTensorType(weight.scale));
+    else if (weight.hasZeroPoint)
       add((name + "_zero_point").str(), std::move(scales), TensorType::I8);
     if (weight.hasGlobalScale)
       add((name + "_global_scale").str(), std::move(globalScales),

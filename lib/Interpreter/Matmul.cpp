@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 using namespace mlir;
 using namespace moert;
@@ -227,7 +228,7 @@ void Matmul::loadWeightRow(int64_t group, int64_t weightRow,
     return loadFragments(group, weightRow, values);
   loadRow(arguments.weight, arguments.weightQuant,
           group * weightRows + weightRow, values);
-  if (arguments.weightZeroPoint)
+  if (arguments.weightZeroPoint && !arguments.weightQuant.getMinimum())
     for (int64_t i = 0; i < depth; ++i)
       values[i] -= arguments.weightZeroPoint
                        ->as<uint8_t>()[getScaleIndex(group, weightRow, i)];
@@ -281,15 +282,21 @@ float Matmul::sum(const double *inputs, const std::vector<double> &weights,
   double total = 0;
   for (int64_t first = 0; first < depth; first += step) {
     int64_t size = std::min(step, depth - first);
-    double scale = 1;
+    double inputScale = 1, weightScale = 1;
     if (input)
-      scale = loadAt(*arguments.inputScale,
-                     hasScaleOfRow() ? row * inputColumns +
-                                           moe::getScaleColumn(input, first)
-                                     : 0);
+      inputScale =
+          loadAt(*arguments.inputScale,
+                 hasScaleOfRow()
+                     ? row * inputColumns + moe::getScaleColumn(input, first)
+                     : 0);
     if (weight)
-      scale *= getWeightScale(group, weightRow, first);
-    total += dot(inputs + first, weights.data() + first, size) * scale;
+      weightScale = getWeightScale(group, weightRow, first);
+    total += dot(inputs + first, weights.data() + first, size) *
+             (inputScale * weightScale);
+    if (weight && weight.getMinimum())
+      total -= std::accumulate(inputs + first, inputs + first + size, 0.0) *
+               (inputScale * loadAt(*arguments.weightZeroPoint,
+                                    getScaleIndex(group, weightRow, first)));
   }
   return total;
 }

@@ -91,6 +91,7 @@ void printOperand(llvm::StringRef name, const OperandQuantization &operand,
     fields.add("static", operand.isStatic, false);
     fields.add("zero_point", operand.hasZeroPoint, false);
     fields.add("global_scale", operand.hasGlobalScale, false);
+    fields.add("minimum", operand.hasMinimum, false);
   });
 }
 

@@ -248,6 +248,8 @@ private:
     product.scales = &call.get(weight + "_scale");
     if (call.has(weight + "_zero_point"))
       product.zeroPoints = &call.get(weight + "_zero_point");
+    if (call.has(weight + "_minimum"))
+      product.minima = &call.get(weight + "_minimum");
     if (call.has(weight + "_global_scale"))
       product.globalScales = &call.get(weight + "_global_scale");
     product.quantization = &quantization->weight;

@@ -105,7 +105,7 @@ constexpr float kNormalFloat[16] = {
 };
 
 /// Reads elements of a row as they are stored, without scales; int4 without a
-/// zero point counts from 8. `row` is one of the stack.
+/// zero point and a minimum counts from 8. `row` is one of the stack.
 void readElements(const Product &product, int64_t row, int64_t depth,
                   double *to) {
   StorageType storage = product.quantization->storage;
@@ -124,15 +124,15 @@ void readElements(const Product &product, int64_t row, int64_t depth,
   product.weight->read(row * (depth / 2), depth / 2, bytes.data());
   for (int64_t k = 0; k < depth; ++k) {
     int code = static_cast<int>(bytes[k / 2]) >> k % 2 * 4 & 0xF;
-    to[k] = storage == StorageType::Fp4E2M1 ? decodeE2M1(code)
-            : storage == StorageType::NF4   ? kNormalFloat[code]
-            : product.zeroPoints            ? code
-                                            : code - 8;
+    to[k] = storage == StorageType::Fp4E2M1        ? decodeE2M1(code)
+            : storage == StorageType::NF4          ? kNormalFloat[code]
+            : product.zeroPoints || product.minima ? code
+                                                   : code - 8;
   }
 }
 
 /// Makes elements of row `column` of the product's matrix the numbers that they
-/// stand for: (q - z) * (s * g).
+/// stand for: (q - z) * (s * g) - m.
 void applyScales(const Product &product, int64_t column, double *weights) {
   int64_t depth = product.x->getNumColumns();
   int64_t rows = product.out->getNumColumns();
@@ -158,10 +158,12 @@ void applyScales(const Product &product, int64_t column, double *weights) {
   int64_t scaleRow = (matrix * (rows / run) + half) * divideUp(run, height) +
                      column % run / height;
   int64_t count = divideUp(depth, width);
-  std::vector<double> scales(count), zeroPoints(count);
+  std::vector<double> scales(count), zeroPoints(count), minima(count);
   product.scales->read(scaleRow * count, count, scales.data());
   if (product.zeroPoints)
     product.zeroPoints->read(scaleRow * count, count, zeroPoints.data());
+  if (product.minima)
+    product.minima->read(scaleRow * count, count, minima.data());
   if (product.globalScales) {
     double global;
     product.globalScales->read(matrix * (rows / run) + half, 1, &global);
@@ -170,7 +172,8 @@ void applyScales(const Product &product, int64_t column, double *weights) {
   }
   for (int64_t k = 0; k < depth; ++k) {
     int zeroPoint = static_cast<int>(zeroPoints[k / width]) & 0xFF;
-    weights[k] = (weights[k] - zeroPoint) * scales[k / width];
+    weights[k] =
+        (weights[k] - zeroPoint) * scales[k / width] - minima[k / width];
   }
 }
 

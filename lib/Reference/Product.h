@@ -21,9 +21,10 @@ struct Product {
   Matrix *out;
   /// The scales of the stack, which elements share one, and whether each matrix
   /// has two halves with scales of their own (gate and up). Null where w has
-  /// none; so are zero points and global scales.
+  /// none; so are zero points, minima and global scales.
   const Source *scales = nullptr;
   const Source *zeroPoints = nullptr;
+  const Source *minima = nullptr;
   const Source *globalScales = nullptr;
   const OperandQuantization *quantization = nullptr;
   bool hasHalves = false;

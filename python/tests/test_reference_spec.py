@@ -130,6 +130,10 @@ ERRORS = [
      "quantization.weight.zero_point"),
     ("quantization", {"weight": {"dtype": "int8", "scale": "channel", "global_scale": True}},
      "quantization.weight.global_scale"),
+    *(("quantization", {"weight": {"dtype": "int8", "scale": {"group": 32}, "minimum": True} | other},
+       "quantization.weight.minimum")
+      for other in ({"dtype": "fp8_e4m3"}, {"scale": "channel"}, {"scale": {"block": [1, 32]}}, {"zero_point": True},
+                    {"global_scale": True}, {"scale_dtype": "e8m0"})),
     ("quantization", {"weight": {"dtype": "int8", "scale": "channel"},
                       "activation": {"dtype": "int4", "scale": "token"}},
      "quantization.activation.dtype"),

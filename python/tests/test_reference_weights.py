@@ -38,6 +38,8 @@ FORMS = {
     "int4_zero": weights("int4", {"group": 16}, scale_dtype="f16", zero_point=True),
     "int4_channel": weights("int4", "channel", zero_point=True),
     "int4_global": weights("int4", {"block": [24, 8]}, scale_dtype="e4m3", global_scale=True),
+    "int4_minima": weights("int4", {"group": 16}, scale_dtype="f16", minimum=True),
+    "int8_minima": weights("int8", {"group": 32}, minimum=True),
     "int8": weights("int8", "channel"),
     "int8_zero": weights("int8", {"group": 32}, zero_point=True),
     "e4m3": weights("fp8_e4m3", {"group": 32}, scale_dtype="e8m0"),
@@ -113,6 +115,9 @@ def test_codes_of_int4_and_int8():
     assert elements(stored.view(np.uint8), int8).tolist() == [0, 1, 127, -128, -1]
     zero = dataclasses.replace(int8, zero_point=True)
     assert elements(stored, zero).tolist() == [0, 1, 127, 128, 255]
+    # Minima leave codes as they are.
+    assert elements(ALL_PAIRS, dataclasses.replace(int4, minimum=True)).tolist() == list(range(16))
+    assert elements(stored, dataclasses.replace(int8, minimum=True)).tolist() == [0, 1, 127, -128, -1]
 
 
 def test_codes_of_e4m3():
@@ -172,6 +177,17 @@ def test_zero_points_are_unsigned():
     assert row.tolist() == [(255 - 128) * 0.25] * 32
 
 
+def test_minima_are_subtracted_behind_scales():
+    # 1.5 and 0.25, -2 as f16; groups of 16.
+    scales, minima = np.full((64, 2), 0x3E00), np.tile([0x3400, 0xC000], (64, 1))
+    row = rows_of("int4_minima", **{"": 0x2F, "_scale": scales, "_minimum": minima})[0]
+    assert row[:2].tolist() == [15 * 1.5 - 0.25, 2 * 1.5 - 0.25]
+    assert row[16:18].tolist() == [15 * 1.5 + 2, 2 * 1.5 + 2]
+    bits = np.float32(0.25).view(np.uint32)
+    row = rows_of("int8_minima", **{"": 255, "_scale": bits, "_minimum": np.float32(3).view(np.uint32)})[0]
+    assert row.tolist() == [-0.25 - 3] * 32
+
+
 def test_halves_have_global_scales_of_their_own():
     for order, scales in (("gate_up", [1.0, 2.0]), ("up_gate", [1.0, 2.0])):
         spec = layer("nvfp4", gate_up_order=order)
@@ -193,6 +209,8 @@ def test_halves_have_global_scales_of_their_own():
     ("int4", {"": ((3, 64, 32), "i8"), "_scale": ((3, 64, 2), "bf16")}),
     ("int4_zero", {"": ((3, 64, 32), "i8"), "_scale": ((3, 64, 4), "f16"),
                    "_zero_point": ((3, 64, 4), "i8")}),
+    ("int4_minima", {"": ((3, 64, 32), "i8"), "_scale": ((3, 64, 4), "f16"),
+                     "_minimum": ((3, 64, 4), "f16")}),
     ("int4_channel", {"": ((3, 64, 32), "i8"), "_scale": ((3, 64, 1), "f32"),
                       "_zero_point": ((3, 64, 1), "i8")}),
     ("int4_global", {"": ((3, 64, 32), "i8"), "_scale": ((3, 4, 8), "f8e4m3"),
@@ -295,13 +313,14 @@ def decode_scalar(spec, tensors, name):
             q = code
         else:
             q = code - 256 if code >= 128 else code
-        z = 8 if weight.dtype == "int4" else 0
+        z = 8 if weight.dtype == "int4" and not weight.minimum else 0
         if weight.zero_point:
             z = int(tensors[f"{name}_zero_point"].view(np.uint8)[scale_at])
         s = np.float32(tensors[f"{name}_scale"][scale_at])
         if weight.global_scale:
             s = s * tensors[f"{name}_global_scale"][(*expert, n // half)]
-        out[at] = (q - z) * float(s)
+        m = float(tensors[f"{name}_minimum"][scale_at]) if weight.minimum else 0.0
+        out[at] = (q - z) * float(s) - m
     return out
 
 

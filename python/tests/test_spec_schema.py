@@ -121,6 +121,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
     {"weight": "nvfp4"},
     {"weight": {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "f16",
                 "zero_point": True}},
+    {"weight": {"dtype": "int4", "scale": {"group": 32}, "minimum": True}},
     {"weight": {"dtype": "int8", "scale": {"block": [8, 8]}, "scale_dtype": "bf16",
                 "global_scale": True},
      "activation": {"dtype": "int8", "scale": "token"}},

@@ -667,6 +667,7 @@ DECODED = {
     "int4_points": (128, groups("int4", 128, "f16", zero_point=True)),
     "int8_weights": (32, weights("int8", "channel", scale_dtype="bf16")),
     "int8_points": (32, groups("int8", 32, "f16", zero_point=True)),
+    "int4_minima": (32, groups("int4", 32, "f32", minimum=True)),
     "int8_token": (32, {"weight": INT8, "activation": {"dtype": "int8", "scale": "token"}}),
     "int8_tensor": (32, {"weight": INT8 | {"scale": "tensor"},
                          "activation": {"dtype": "int8", "scale": "tensor"}}),
@@ -684,7 +685,14 @@ DECODED_TOO = {
     "int4_channel_points": (32, weights("int4", "channel", zero_point=True)),
     "int4_f16": (128, groups("int4", 128, "f16")),
     "int8_group128": (128, groups("int8", 128)),
+    "int8_group64": (64, groups("int8", 64, "f32")),
     "int8_channel_points": (32, weights("int8", "channel", zero_point=True)),
+    "int8_group16": (32, groups("int8", 16, "f32")),
+    "int8_minima": (32, groups("int8", 32, "f32", minimum=True)),
+    "int8_minima16": (32, groups("int8", 16, minimum=True)),
+    "int4_minima_e4m3": (128, groups("int4", 128, "f16", minimum=True) | {"activation": e4m3("token")}),
+    "int8_points16": (32, groups("int8", 16, zero_point=True)),
+    "e4m3_group16": (32, groups("fp8_e4m3", 16, "f16") | {"activation": e4m3("token")}),
     "mxfp8": (32, groups("fp8_e4m3", 32, "e8m0")),
     "e4m3_bf16": (32, {"weight": e4m3("channel", scale_dtype="bf16"),
                        "activation": e4m3("token")}),
@@ -736,7 +744,7 @@ for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
     decoded("local_experts", entry="ids", hard="minus_one_ids",
             placement={"local_experts": [7, 0, 5]})
     # Scales of whole rows have no zeros beside them that the others do not see.
-    if unit == 128 or form in ("mxfp4", "nvfp4", "int4_group32", "int8_points"):
+    if unit == 128 or form in ("mxfp4", "nvfp4", "int4_group32", "int8_points", "int4_minima", "ue8m0_block"):
         for dtype in ("f32", "bf16", "f16"):
             decoded(f"scale_ends_{dtype}", entry="ids", dtype=dtype, hard="scale_ends",
                     shared_experts=shared)
@@ -751,6 +759,12 @@ for name, hard in (("nf4", "zero_weights"), ("ue8m0_inputs", "zero_groups"), ("u
     case(f"{name}_{hard}", tokens=11, entry="ids", dtype="f16" if name == "nf4" else "bf16", hard=hard,
          hidden_size=2 * unit, intermediate_size=unit, quantization=quantization,
          shared_experts={"intermediate_size": unit})
+# Scales of few elements, as q6_K has them, of a single one of two products that are decoded at once.
+for name, tokens, fields in (("one_token", 1, {}), ("tokens_90", 90, {"dtype": "f16", "intermediate_size": 160}),
+                             ("scale_ends", 11, {"hard": "scale_ends"}), ("nan_scales", 17, {"hard": "nan_scales"})):
+    case(f"int8_group16_{name}", tokens=tokens, **{"entry": "ids", "dtype": "bf16", "hidden_size": 288,
+                                                   "intermediate_size": 96} | fields,
+         quantization=DECODED_TOO["int8_group16"][1], shared_experts={"intermediate_size": 48})
 # Codes that are NaN, multiplied as they are, decoded and repacked.
 for name, quantization in (("channel", FORMS["channel"]), ("weights_channel", FORMS["weights_channel"]),
                            ("mxfp8", DECODED_TOO["mxfp8"][1]), ("fp8", FP8["quantization"])):

@@ -40,7 +40,11 @@ FORMATS = (
     "nf4 by group, alone", "fp8_e4m3 by block x group of e8m0",
     "fp4_e2m1 by group of e8m0 x fp8_e4m3 x group of e8m0",
     "fp4_e2m1 by group of e8m0 x fp8_e4m3 x token", "int4 by group of bf16 x fp8_e4m3 x token",
-    "int4 by group of bf16 x int8 x token",
+    "int4 by group of bf16 x int8 x token", "int8 by group, alone",
+    "int8 by group of 16, alone", "int8 by group of 16 of bf16 with zero points, alone",
+    "fp8_e4m3 by group of 16 of f16 x token", "int4 by group with minima, alone",
+    "int8 by group with minima, alone", "int8 by group of 16 of bf16 with minima, alone",
+    "int4 by group of f16 with minima x fp8_e4m3 x token",
 )
 
 
@@ -93,10 +97,15 @@ def format_name(quantization: Quantization) -> str:
         if quantization == meaning:
             return short
     name = f"{weight.dtype} by {weight.granularity}"
+    # Of fewer neighbours than GPUs decode at once.
+    if weight.granularity == "group" and weight.columns < 32:
+        name += f" of {weight.columns}"
     if weight.scale_dtype != "f32":
         name += f" of {weight.scale_dtype}"
     if weight.zero_point:
         name += " with zero points"
+    if weight.minimum:
+        name += " with minima"
     if weight.global_scale:
         name += " with a global scale"
     if activation is None:

@@ -75,6 +75,9 @@ def _weight(rng: random.Random) -> dict:
         weight["zero_point"] = True
     if kind in ("group", "block") and rng.random() < 0.25:
         weight["global_scale"] = True
+    elif kind == "group" and dtype in ("int8", "int4") and scale_dtype in (None, "f32", "bf16", "f16"):
+        if "zero_point" not in weight and rng.random() < 0.4:
+            weight["minimum"] = True
     return weight
 
 
@@ -108,6 +111,8 @@ _PUBLISHED = (
     {"weight": {"dtype": "int4", "scale": {"group": 64}},
      "activation": {"dtype": "fp8_e4m3", "scale": "token"}},
     {"weight": {"dtype": "nf4", "scale": {"group": 64}}},
+    {"weight": {"dtype": "int8", "scale": {"group": 16}}},
+    {"weight": {"dtype": "int4", "scale": {"group": 32}, "minimum": True}},
     {"weight": {"dtype": "fp8_e4m3", "scale": {"block": [128, 128]}},
      "activation": {"dtype": "fp8_e4m3", "scale": {"group": 128}, "scale_dtype": "e8m0"}},
 )

@@ -16,7 +16,13 @@ CHECKPOINTS = ROOT / "test" / "Tools" / "Inputs" / "checkpoints"
     [
         ("q8_0", {}, ()),
         ("mxfp4", {}, ()),
+        # Blocks of 256 in the first products. Minima, and scales of few elements.
+        ("q4_K", {}, ()),
+        ("q5_K", {}, ()),
         ("q6_K", {}, ()),
+        ("q4_K", {"dtype": "bf16", "entry": "logits"}, ("--target=sm_90a", "--device=sim:0")),
+        ("q5_K", {"dtype": "f16", "entry": "ids"}, ("--target=sm_80", "--device=sim:0")),
+        ("q6_K", {"dtype": "bf16", "entry": "ids"}, ("--target=sm_80", "--device=sim:0")),
         # Scales of either sign, and 0: decoded, and brought into the order of Hopper's tensor cores.
         ("q4_0", {}, ()),
         ("q4_0", {"dtype": "bf16", "entry": "logits"}, ("--target=sm_90a", "--device=sim:0")),

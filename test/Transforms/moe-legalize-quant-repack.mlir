@@ -209,3 +209,26 @@ func.func @long_int8(%x: tensor<?x131072xi8> {moe.name = "x", moe.role = "input"
        weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, moe.name = ["long_int8"]} -> tensor<?x64xbf16>
   return %y : tensor<?x64xbf16>
 }
+
+// So is block fp8, and e4m3 by channel, whatever type the scales of weights have that an f32 has exactly.
+// CHECK-LABEL: func.func @powers_of_blocks
+// CHECK:         way = #moe.way<native>
+func.func @powers_of_blocks(%x: tensor<?x256xf8E4M3FN> {moe.name = "x", moe.role = "input"}, %a: tensor<?x2xf32> {moe.name = "a", moe.role = "input"},
+    %w: tensor<128x256xf8E4M3FN> {moe.name = "w", moe.role = "weight"}, %s: tensor<1x2xf8E8M0FNU> {moe.name = "s", moe.role = "weight"})
+    -> (tensor<?x128xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x256xf8E4M3FN>, tensor<128x256xf8E4M3FN> input_scale(%a : tensor<?x2xf32>) weight_scale(%s : tensor<1x2xf8E8M0FNU>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>,
+       weight_quant = #moe.quant<storage = f8E4M3FN, scale = f8E8M0FNU, granularity = block, block = [128, 128]>, moe.name = ["powers"]} -> tensor<?x128xbf16>
+  return %y : tensor<?x128xbf16>
+}
+
+// CHECK-LABEL: func.func @bf16_of_channels
+// CHECK:         way = #moe.way<native>
+func.func @bf16_of_channels(%x: tensor<?x256xf8E4M3FN> {moe.name = "x", moe.role = "input"}, %a: tensor<?x1xf32> {moe.name = "a", moe.role = "input"},
+    %w: tensor<128x256xf8E4M3FN> {moe.name = "w", moe.role = "weight"}, %s: tensor<128x1xbf16> {moe.name = "s", moe.role = "weight"})
+    -> (tensor<?x128xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x256xf8E4M3FN>, tensor<128x256xf8E4M3FN> input_scale(%a : tensor<?x1xf32>) weight_scale(%s : tensor<128x1xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>,
+       weight_quant = #moe.quant<storage = f8E4M3FN, scale = bf16, granularity = channel>, moe.name = ["channels"]} -> tensor<?x128xbf16>
+  return %y : tensor<?x128xbf16>
+}

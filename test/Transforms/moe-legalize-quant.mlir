@@ -4,20 +4,20 @@
 // RUN: moe-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(moe-decompose,moe-legalize-quant))' | FileCheck %s --check-prefix=CPU
 
 // Activations in the layer's type.
-// GPU: 'moe.grouped_matmul' op cannot be lowered: an input quantized as it is with a weight quantized #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 16]> in rows of 256 is not multiplied on target sm_90a; f8E4M3FN or i8 of both operands with f32 scales of whole rows, or f8E4M3FN of weights in blocks of [128, 128] and of inputs in dynamic groups of [1, 128], or f8E4M3FN or i8 of one operand or both, or i4, f4E2M1FN or code books of weights with rows of multiples of 32, with scales of whole rows or of multiples of 32 neighbours, or f4E2M1FN with f8E4M3FN scales of 16, is, and target cpu multiplies other granularities too
+// GPU: 'moe.grouped_matmul' op cannot be lowered: an input quantized as it is with a weight quantized #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 16], packing = pairs> in rows of 256 is not multiplied on target sm_90a; f8E4M3FN or i8 of both operands with scales of whole rows, or f8E4M3FN of weights in blocks of [128, 128] and of inputs in dynamic groups of [1, 128], scales of inputs f32 and of weights f32, bf16, f16 or f8E8M0FNU, or f8E4M3FN or i8 of one operand or both, or i4, f4E2M1FN or code books of weights with rows of multiples of 32, with scales of whole rows or of multiples of 32 neighbours, of 16 of weights of 8 bits, or f4E2M1FN with f8E4M3FN scales of 16, is, and target cpu multiplies other granularities too
 // CPU-LABEL: func.func @weights_only
 //   CPU-NOT: moe.quantize
-//       CPU: moe.grouped_matmul {{.*}} : tensor<?x256xbf16>, tensor<4x256x256xf8E4M3FN> weight_scale(
+//       CPU: moe.grouped_matmul {{.*}} : tensor<?x256xbf16>, tensor<4x256x128xi8> weight_scale(
 //       CPU: way = #moe.way<decode>
 func.func @weights_only(%x: tensor<?x256xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<?x2xf32>,
-    %w13: tensor<4x256x256xf8E4M3FN>, %s13: tensor<4x2x16xf32>, %w2: tensor<4x256x256xf8E4M3FN>, %s2: tensor<4x2x16xf32>) -> tensor<?x256xbf16> {
+    %w13: tensor<4x256x128xi8>, %s13: tensor<4x256x16xf32>, %w2: tensor<4x256x128xi8>, %s2: tensor<4x256x16xf32>) -> tensor<?x256xbf16> {
   %0 = moe.layer %x : tensor<?x256xbf16> ids(%ids : tensor<?x2xi32>) weights(%wt : tensor<?x2xf32>)
-      w13_scale(%s13 : tensor<4x2x16xf32>) w2_scale(%s2 : tensor<4x2x16xf32>)
-      experts(%w13, %w2 : tensor<4x256x256xf8E4M3FN>, tensor<4x256x256xf8E4M3FN>)
+      w13_scale(%s13 : tensor<4x256x16xf32>) w2_scale(%s2 : tensor<4x256x16xf32>)
+      experts(%w13, %w2 : tensor<4x256x128xi8>, tensor<4x256x128xi8>)
       activation {
       ^bb0(%a: f32):
         moe.yield %a : f32
-      } {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 16]>}
+      } {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 16], packing = pairs>}
       -> tensor<?x256xbf16>
   return %0 : tensor<?x256xbf16>
 }

@@ -56,12 +56,12 @@ tile.kernel @parts(%x: memref<?x256xf32>, %w: memref<256x256xf8E4M3FN>, %b: memr
 
 // -----
 
-tile.kernel @groups(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %b: memref<256x16xf32>,
+tile.kernel @groups(%x: memref<?x256xbf16>, %w: memref<256x256xf8E4M3FN>, %b: memref<256x32xf32>,
     %y: memref<?x256xf32>, %t: i64) {
-  // expected-error @+1 {{the weight is quantized otherwise than is decoded: f8E4M3FN or i8, or f4E2M1FN, code books or i4 in pairs, with scales of whole rows or of multiples of 32 neighbours, or f4E2M1FN with f8E4M3FN scales of 16}}
+  // expected-error @+1 {{the weight is quantized otherwise than is decoded: f8E4M3FN or i8, or f4E2M1FN, code books or i4 in pairs, with scales of whole rows or of multiples of 32 neighbours, of 16 where they have 8 bits, or f4E2M1FN with f8E4M3FN scales of 16}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<256x256xf8E4M3FN>)
-      weight_scale(%b : memref<256x16xf32>) outs(%y : memref<?x256xf32>)
-      {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 16]>,
+      weight_scale(%b : memref<256x32xf32>) outs(%y : memref<?x256xf32>)
+      {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 8]>,
        config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 4>}
   tile.return
 }

@@ -78,7 +78,7 @@ protected:
         storage.getIntOrFloatBitWidth() == 4 ? Packing::Pairs : Packing::None;
     return QuantAttr::get(&context, storage, scale, granularity, block,
                           hasZeroPoints, /*dynamic=*/false, packing, second,
-                          /*power_of_two=*/false);
+                          /*power_of_two=*/false, /*minimum=*/false);
   }
 
   MLIRContext context;

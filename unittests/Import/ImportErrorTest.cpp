@@ -231,6 +231,11 @@ TEST(ImportError, QuantizationAndPlacement) {
                                    "zero_point": true}})",
        "'quantization.weight.zero_point' belongs to \"int8\" and \"int4\""},
       {R"("quantization": {"weight": {"dtype": "int8", "scale": "channel",
+                                   "minimum": true}})",
+       "'quantization.weight.minimum' belongs to \"int8\" and \"int4\" in "
+       "groups, with \"scale_dtype\" \"f32\", \"bf16\" or \"f16\" and without "
+       "'zero_point' and 'global_scale'; remove it"},
+      {R"("quantization": {"weight": {"dtype": "int8", "scale": "channel",
                                    "global_scale": true}})",
        "'quantization.weight.global_scale' is a factor of the scales of groups "
        "or blocks"},

@@ -23,7 +23,7 @@ struct Weights {
   OperandQuantization quantization;
   int64_t rows = 1, columns = 0;
   moert::DType dtype = moert::DType::I8, scaleType = moert::DType::F32;
-  Bytes elements, scales, zeroPoints, globalScales;
+  Bytes elements, scales, zeroPoints, minima, globalScales;
   bool hasHalves = false;
 
   Weights(StorageType storage, Granularity granularity, int64_t blockRows = 0,
@@ -46,6 +46,8 @@ struct Weights {
     Product product = {&unit, weight.get(), matrix * rows, &out};
     product.scales = scale.get();
     product.zeroPoints = zeroPoints.empty() ? nullptr : zeroPoint.get();
+    auto minimum = makeSource(minima.data(), scaleType);
+    product.minima = minima.empty() ? nullptr : minimum.get();
     product.globalScales = globalScales.empty() ? nullptr : global.get();
     product.quantization = &quantization;
     product.hasHalves = hasHalves;
@@ -148,6 +150,24 @@ TEST(ReferenceWeights, ZeroPointsAreUnsigned) {
   weights.zeroPoints = {255, 3};
   EXPECT_EQ(weights.decode(), (Numbers{(15 - 255) * 1.5, (2 - 255) * 1.5,
                                        (15 - 3) * 1.5, (2 - 3) * 1.5}));
+}
+
+TEST(ReferenceWeights, MinimaAreSubtractedBehindScales) {
+  Weights weights(StorageType::Int4, Granularity::Group, 1, 2);
+  weights.columns = 4;
+  weights.elements = {0x2F, 0x2F};
+  weights.scaleType = moert::DType::F16;
+  weights.scales = toBytes<uint16_t>({0x3E00, 0x3E00});
+  // 0.25 and -2.
+  weights.minima = toBytes<uint16_t>({0x3400, 0xC000});
+  EXPECT_EQ(weights.decode(), (Numbers{15 * 1.5 - 0.25, 2 * 1.5 - 0.25,
+                                       15 * 1.5 + 2, 2 * 1.5 + 2}));
+  Weights bytes(StorageType::Int8, Granularity::Group, 1, 2);
+  bytes.columns = 2;
+  bytes.elements = {0x80, 0x7F};
+  bytes.scales = floats({0.5f});
+  bytes.minima = floats({3});
+  EXPECT_EQ(bytes.decode(), (Numbers{-128 * 0.5 - 3, 127 * 0.5 - 3}));
 }
 
 TEST(ReferenceWeights, BytesHaveASignWithoutZeroPoints) {

@@ -34,7 +34,8 @@ double decodeFloat8(uint8_t byte) {
       .convertToDouble();
 }
 
-/// An element as a number; a `zero` below 0 is that of the format.
+/// An element as a number, behind which minima are subtracted; a `zero` below 0
+/// is that of the format.
 double decode(const Format &format, uint8_t code, int zero) {
   static constexpr double halves[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   if (format.storage == "f4E2M1FN")
@@ -45,7 +46,9 @@ double decode(const Format &format, uint8_t code, int zero) {
     return decodeFloat8(code);
   if (zero >= 0)
     return code - zero;
-  return format.storage == "i4" ? code - 8 : int8_t(code);
+  if (format.storage != "i4")
+    return int8_t(code);
+  return format.hasMinimum ? code : code - 8;
 }
 
 DType getScaleType(const Format &format) {
@@ -94,7 +97,8 @@ void Product::run() const {
           numGlobal = hasHalves() ? 2 : 1;
   std::vector<int64_t> scaleShape = {getScaleRows(), scaleColumns};
   Array x(DType::F32, {rows, depth}), w(DType::I8, {n, length}),
-      s(getScaleType(format), scaleShape), z(DType::I8, scaleShape),
+      s(getScaleType(format), scaleShape),
+      z(format.hasMinimum ? getScaleType(format) : DType::I8, scaleShape),
       g(DType::F32, {numGlobal}), y(DType::F32, {rows, getColumns()});
   x.randomize(1);
   g.randomize(2);
@@ -107,8 +111,11 @@ void Product::run() const {
     if (format.storage == "f8E4M3FN" && (codes[i] & 0x7F) == 0x7F)
       codes[i] = 0x7E;
   }
-  for (int64_t i = 0; i < z.size(); ++i)
-    zeros[i] = engine();
+  if (format.hasMinimum)
+    z.randomize(5);
+  else
+    for (int64_t i = 0; i < z.size(); ++i)
+      zeros[i] = engine();
   if (format.scale == "f8E8M0FNU")
     for (int64_t i = 0; i < s.size(); ++i)
       static_cast<uint8_t *>(s.data())[i] = 120 + engine() % 12;
@@ -126,7 +133,9 @@ void Product::run() const {
                       : s.get(at);
     if (format.hasGlobalScale)
       scale *= float(g.get(hasHalves() ? row / (n / 2) : 0));
-    return decode(format, code, format.hasZeroPoint ? zeros[at] : -1) * scale;
+    double number =
+        decode(format, code, format.hasZeroPoint ? zeros[at] : -1) * scale;
+    return format.hasMinimum ? number - z.get(at) : number;
   };
 
   std::string dims =
@@ -135,13 +144,16 @@ void Product::run() const {
               wt = "memref<" + std::to_string(n) + "x" +
                    std::to_string(length) + "x" + format.getElement("") + ">",
               st = "memref<" + dims + format.scale + ">",
-              zt = "memref<" + dims + "i8>";
+              zt = "memref<" + dims +
+                   (format.hasMinimum ? format.scale : "i8") + ">";
   CompiledKernels kernels(
       "tile.kernel @k(%x: " + xt + ", %w: " + wt + ", %s: " + st +
       ", %z: " + zt + ", %g: " + gt + ", %y: " + yt +
       ", %t: i64) {\n tile.contract tokens(%t) ins(%x, %w : " + xt + ", " + wt +
       ") weight_scale(%s : " + st + ")" +
-      (format.hasZeroPoint ? " weight_zero_point(%z : " + zt + ")" : "") +
+      (format.hasZeroPoint || format.hasMinimum
+           ? " weight_zero_point(%z : " + zt + ")"
+           : "") +
       (format.hasGlobalScale ? " weight_global_scale(%g : " + gt + ")" : "") +
       " outs(%y : " + yt + ")" +
       (order.empty() ? ""
@@ -202,6 +214,14 @@ TEST(CpuFormats, Integers) {
           Product{kChannel.with(storage, scale, hasZeroPoint), order, 150}
               .run();
       }
+}
+
+TEST(CpuFormats, Minima) {
+  for (std::string storage : {"i8", "i4"})
+    for (std::string scale : {"f32", "bf16", "f16"})
+      for (const char *order : kOrders)
+        for (const Format &format : {kGroup16, kGroup32, kGroup128})
+          Product{format.withMinima(storage, scale), order, 256}.run();
 }
 
 TEST(CpuFormats, ScalesOfFloat8) {

@@ -73,6 +73,37 @@ TEST(GpuFormats, QuantizedInputs) {
       runInTurns({input, weight, "bf16", 256, 72, "gate_up", true});
 }
 
+/// A product of tensor cores has one of the groups that are decoded at once.
+TEST(GpuFormats, GroupsOfOneProduct) {
+  for (std::string element : {"bf16", "f16", "f32"})
+    for (const Format &weight :
+         {kGroup16.with("i8"), kGroup16.with("i8", "bf16", true),
+          kGroup16.with("f8E4M3FN", "f8E8M0FNU"), kGroup48.with("i8", "f16")})
+      for (int64_t depth : {144, 256})
+        runInTurns({kPlain, weight, element, depth, 72, "gate_up", true});
+  for (const Format &input : {kToken, kToken.with("i8"), kGroup32})
+    runInTurns({input, kGroup16.with("f8E4M3FN", "f16"), "bf16", 192, 40,
+                "interleaved", true});
+}
+
+/// What is subtracted behind scales, next to inputs with scales of both times.
+TEST(GpuFormats, Minima) {
+  for (std::string element : {"bf16", "f16", "f32"})
+    for (std::string storage : {"i4", "i8"})
+      for (std::string scale : {"f32", "bf16", "f16"})
+        for (const Format &granularity : {kGroup32, kGroup128})
+          runInTurns({kPlain, granularity.withMinima(storage, scale), element,
+                      256, 72, "up_gate", true});
+  for (const Format &input : {kToken, kTensor.with("i8"), kGroup64})
+    for (std::string storage : {"i4", "i8"})
+      for (int64_t depth : {64, 288})
+        runInTurns({input, kGroup32.withMinima(storage), "bf16", depth, 37, "",
+                    false});
+  for (std::string element : {"bf16", "f32"})
+    runInTurns({kPlain, kGroup16.withMinima("i8"), element, 144, 40,
+                "interleaved", true});
+}
+
 /// Blocks, which share zero points too; rows of an odd number of chunks, whose
 /// last step is cut; columns that fill no tile.
 TEST(GpuFormats, Tails) {
@@ -225,7 +256,8 @@ TEST(GpuFormats, FitInRegisters) {
       for (const Format &weight :
            {kMxfp4, kNvfp4, kNF4, kChannel.with("i8"), kChannel.with("i4"),
             kGroup32.with("i4", "bf16", true),
-            kGroup128.with("i8", "bf16", true)})
+            kGroup128.with("i8", "bf16", true), kGroup16.with("i8"),
+            kGroup32.withMinima("i4"), kGroup32.withMinima("i8")})
         for (std::string order : {"interleaved", ""})
           for (const std::string &target : takeTargets()) {
             Product product{input, weight, element, 2880, 2880, order, true};

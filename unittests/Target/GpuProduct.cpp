@@ -229,6 +229,8 @@ private:
     add("weight_scale", "%b", shape + p.weight.scale + ">");
     if (p.weight.hasZeroPoint)
       add("weight_zero_point", "%z", shape + "i8>");
+    if (p.weight.hasMinimum)
+      add("weight_zero_point", "%z", shape + p.weight.scale + ">");
     if (p.weight.hasGlobalScale)
       add("weight_global_scale", "%e",
           "memref<" + leading(sizes.getGlobalScales()) + "xf32>");
@@ -251,7 +253,8 @@ public:
         a(makeScales("f32", kTokens * sizes.getInputScaleColumns(), 3)),
         b(makeScales(p.weight.scale, sizes.getNumScales(), 4)),
         global(
-            makeScales("f32", sizes.getGroups() * sizes.getGlobalScales(), 5)) {
+            makeScales("f32", sizes.getGroups() * sizes.getGlobalScales(), 5)),
+        minima(makeScales(p.weight.scale, sizes.getNumScales(), 7)) {
     std::mt19937 random(6);
     for (int64_t i = 0; i < sizes.getNumScales(); ++i)
       zeros.push_back(uint8_t(random()));
@@ -269,44 +272,48 @@ private:
     return a.values[(p.input.rows ? row : 0) * sizes.getInputScaleColumns() +
                     (p.input.columns ? k / p.input.columns : 0)];
   }
-  double getWeight(int64_t group, int64_t row, int64_t k) const;
+  /// What it stands for; `size` is that without a sign.
+  double getWeight(int64_t group, int64_t row, int64_t k, double &size) const;
   double getSum(int64_t group, int64_t row, int64_t weightRow,
                 double &size) const;
   void check(const std::vector<float> &y, double tolerance) const;
 
   const Product &p;
   Sizes sizes;
-  Elements x, w, a, b, global;
+  Elements x, w, a, b, global, minima;
   std::vector<uint8_t> zeros;
   /// One group is empty.
   std::vector<int32_t> offsets{0, 51, 51, int32_t(kPositions)}, source;
 };
 
-double Run::getWeight(int64_t group, int64_t row, int64_t k) const {
+double Run::getWeight(int64_t group, int64_t row, int64_t k,
+                      double &size) const {
   double q = w.values[(group * sizes.getWeightRows() + row) * p.depth + k];
+  size = std::fabs(q);
   if (!p.weight.isQuantized())
     return q;
   int64_t at = (group * sizes.getScaleRows() + sizes.getScaleRow(row)) *
                    sizes.getScaleColumns() +
                (p.weight.columns ? k / p.weight.columns : 0);
-  double zero = p.weight.hasZeroPoint      ? zeros[at]
-                : p.weight.storage == "i4" ? 8
-                                           : 0;
+  bool isFromMiddle = p.weight.storage == "i4" && !p.weight.hasMinimum;
+  double zero = p.weight.hasZeroPoint ? zeros[at] : isFromMiddle ? 8 : 0;
   double scale = b.values[at];
   if (p.weight.hasGlobalScale)
     scale *= global.values[group * sizes.getGlobalScales() +
                            (sizes.hasHalves() ? row / p.columns : 0)];
-  return (q - zero) * scale;
+  double minimum = p.weight.hasMinimum ? minima.values[at] : 0;
+  size = std::fabs((q - zero) * scale) + minimum;
+  return (q - zero) * scale - minimum;
 }
 
 double Run::getSum(int64_t group, int64_t row, int64_t weightRow,
                    double &size) const {
   double sum = 0;
   for (int64_t k = 0; k < p.depth; ++k) {
-    double term = x.values[row * p.depth + k] * getInputScale(row, k) *
-                  getWeight(group, weightRow, k);
-    sum += term;
-    size += std::fabs(term);
+    double input = x.values[row * p.depth + k] * getInputScale(row, k);
+    double weightSize;
+    sum += input * getWeight(group, weightRow, k, weightSize);
+    size += std::fabs(input) * weightSize;
   }
   return sum;
 }
@@ -347,6 +354,8 @@ void Run::run(const std::string &target, double tolerance) {
     add(b.bytes);
   if (p.weight.hasZeroPoint)
     add(zeros);
+  if (p.weight.hasMinimum)
+    add(minima.bytes);
   if (p.weight.hasGlobalScale)
     add(global.bytes);
   if (p.isGrouped) {

@@ -22,7 +22,7 @@ struct Format {
   std::string granularity;
   int64_t rows = 0, columns = 0;
   std::string storage = "f8E4M3FN", scale = "f32";
-  bool hasZeroPoint = false, hasGlobalScale = false;
+  bool hasZeroPoint = false, hasGlobalScale = false, hasMinimum = false;
 
   bool isQuantized() const { return !granularity.empty(); }
   int64_t getScaleRows(int64_t size) const {
@@ -54,7 +54,8 @@ struct Format {
            (hasZeroPoint ? ", zero_point = true" : "") +
            (isDynamic ? ", dynamic = true" : "") +
            (areHalves() ? ", packing = pairs" : "") +
-           (hasGlobalScale ? ", second_scale = f32" : "") + ">, ";
+           (hasGlobalScale ? ", second_scale = f32" : "") +
+           (hasMinimum ? ", minimum = true" : "") + ">, ";
   }
   /// The same with other elements or scales.
   Format with(const std::string &otherStorage,
@@ -66,12 +67,19 @@ struct Format {
     other.hasZeroPoint = zeroPoint;
     return other;
   }
+  Format withMinima(const std::string &otherStorage,
+                    const std::string &otherScale = "f32") const {
+    Format other = with(otherStorage, otherScale);
+    other.hasMinimum = true;
+    return other;
+  }
 };
 
 inline const Format kPlain;
 inline const Format kToken{"token", 1, 0};
 inline const Format kGroup128{"group, block = [1, 128]", 1, 128};
 inline const Format kGroup64{"group, block = [1, 64]", 1, 64};
+inline const Format kGroup48{"group, block = [1, 48]", 1, 48};
 inline const Format kGroup32{"group, block = [1, 32]", 1, 32};
 inline const Format kGroup16{"group, block = [1, 16]", 1, 16};
 inline const Format kTensor{"tensor", 0, 0};

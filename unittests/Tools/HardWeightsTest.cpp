@@ -67,6 +67,8 @@ const std::string kForms[] = {
     weights("fp8_e4m3", R"("scale_dtype": "e8m0")"),
     R"({"weight": "mxfp4", "w2": {"weight": {"dtype": "int8",
         "scale": {"group": 16}, "scale_dtype": "f16"}}})",
+    weights("int4", R"("minimum": true)"),
+    weights("int8", R"("scale_dtype": "bf16", "minimum": true)"),
 };
 
 TEST(HardWeights, ZerosOfAllForms) {

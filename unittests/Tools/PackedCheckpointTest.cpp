@@ -133,7 +133,7 @@ double read(const HostTensor &tensor, int64_t i) {
 
 /// q of the table of elements in docs/layers.md, less what stands for 0.
 double readElement(const HostTensor &tensor, StorageType storage, int64_t i,
-                   std::optional<int64_t> zero) {
+                   std::optional<int64_t> zero, bool hasMinimum) {
   uint8_t byte = tensor.data()[getElementBits(storage) < 8 ? i / 2 : i];
   int code = i % 2 ? byte >> 4 : byte & 15;
   constexpr double sizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
@@ -143,7 +143,7 @@ double readElement(const HostTensor &tensor, StorageType storage, int64_t i,
   case StorageType::Fp4E2M1:
     return code & 8 ? -sizes[code & 7] : sizes[code];
   case StorageType::Int4:
-    return double(code - zero.value_or(8));
+    return double(code - zero.value_or(hasMinimum ? 0 : 8));
   case StorageType::Int8:
     return zero ? double(byte - *zero) : double(int8_t(byte));
   default:
@@ -181,9 +181,14 @@ double dequantize(const Layer &layer, const LayerSpec &spec,
   std::optional<int64_t> zero;
   if (const HostTensor *zeros = layer.find(name + "_zero_point"))
     zero = zeros->data()[at];
+  double minimum = 0;
+  if (const HostTensor *minima = layer.find(name + "_minimum"))
+    minimum = read(*minima, at);
   return readElement(elements, weight.storage,
-                     (expert * rows + row) * columns + column, zero) *
-         scale;
+                     (expert * rows + row) * columns + column, zero,
+                     weight.hasMinimum) *
+             scale -
+         minimum;
 }
 
 class PackedCheckpoint : public ::testing::TestWithParam<const char *> {};
@@ -233,9 +238,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("awq-int4", "bnb-nf4", "bnb-nf4-nested", "ct-fp8",
                       "ct-fp8-block", "ct-int4", "ct-int4-zeros", "ct-int8",
                       "ct-mxfp4", "ct-mxfp8", "ct-nvfp4", "ct-w8a8",
-                      "ct-w8a8-zeros", "gguf-mxfp4", "gguf-q4_0", "gguf-q6_K",
-                      "gguf-q8_0", "gptq-int4", "gptq-int4-zeros", "gptq-int8",
-                      "gptq-int8-zeros", "modelopt-nvfp4"));
+                      "ct-w8a8-zeros", "gguf-mxfp4", "gguf-q4_0", "gguf-q4_K",
+                      "gguf-q5_K", "gguf-q6_K", "gguf-q8_0", "gptq-int4",
+                      "gptq-int4-zeros", "gptq-int8", "gptq-int8-zeros",
+                      "modelopt-nvfp4"));
 
 //===----------------------------------------------------------------------===//
 // Words

@@ -37,7 +37,7 @@ inline bool areBytes(ComputeType type) {
 
 /// What GPUs find of an operand in memory: elements of the compute type
 /// (`Plain`), or those that they decode.
-enum class Elements { Plain, E4M3, E2M1, CodeBook, Int4, Int8, UInt8 };
+enum class Elements { Plain, E4M3, E2M1, CodeBook, Int4, UInt4, Int8, UInt8 };
 
 Elements getElements(moe::QuantAttr quant);
 /// Bits of an element that is decoded.
@@ -46,6 +46,7 @@ inline int64_t getElementBits(Elements elements) {
   case Elements::E2M1:
   case Elements::CodeBook:
   case Elements::Int4:
+  case Elements::UInt4:
     return 4;
   default:
     return 8;
@@ -53,7 +54,7 @@ inline int64_t getElementBits(Elements elements) {
 }
 /// What is subtracted of integers that have no sign in memory before they are
 /// multiplied, so that one decoder serves them with zero points and without: a
-/// zero point is less by as much.
+/// zero point is less by as much. `UInt4` is of weights with minima.
 constexpr int64_t getOffset(Elements elements) {
   if (elements == Elements::Int4)
     return 8;
@@ -64,8 +65,8 @@ constexpr int64_t getOffset(Elements elements) {
 enum class ScaleTime {
   /// There are none.
   Never,
-  /// A row has several, of fewer elements than are decoded at once: with each
-  /// element, before it is multiplied.
+  /// A row has several, of fewer elements than a product of tensor cores has:
+  /// with each element, before it is multiplied.
   OnElements,
   /// A row has several: with the sums of the elements that share one, inside
   /// the loop over contracted elements.
@@ -107,7 +108,8 @@ bool hasPlainScales(moe::QuantAttr quant);
 
 /// Whether tensor cores that know e4m3 and int8 multiply two operands of
 /// `depth` contracted elements as they are in memory: both are e4m3 or int8
-/// with f32 scales of whole rows, or block fp8. Sums of int8 have 32 bits.
+/// with scales of whole rows, or block fp8. Sums of int8 have 32 bits. Scales
+/// of weights may be what an f32 has exactly.
 bool areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
                        int64_t depth);
 /// What `areNativeProducts` accepts, in words.
@@ -115,13 +117,16 @@ std::string describeNativeProducts();
 
 /// Whether GPUs decode a weight (null: it is not quantized): any elements but
 /// e5m2, with scales of a whole row or of a multiple of `kDecodedColumns`
-/// neighbours, or e2m1 with e4m3 scales of 16, which 16 bits hold the products
-/// of exactly.
+/// neighbours, of `kProductColumns` where elements have 8 bits, or e2m1 with
+/// e4m3 scales of 16, which 16 bits hold the products of exactly.
 bool isWeightDecodedOnGpu(moe::QuantAttr quant);
-/// The same of an input: e4m3 or int8, with the first kind of scales.
+/// The same of an input: e4m3 or int8, with scales of a whole row or of a
+/// multiple of `kDecodedColumns`.
 bool isInputDecodedOnGpu(moe::QuantAttr quant);
-/// Contracted elements that code for GPUs decodes at once.
-inline constexpr int64_t kDecodedColumns = 32;
+/// Contracted elements that code for GPUs decodes at once, for two products of
+/// tensor cores; those of one product, which are neighbours where elements of
+/// weights have 8 bits.
+inline constexpr int64_t kDecodedColumns = 32, kProductColumns = 16;
 /// What the two accept, in words.
 std::string describeWeightDecodedOnGpu();
 std::string describeInputDecodedOnGpu();

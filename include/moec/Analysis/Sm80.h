@@ -35,7 +35,7 @@ int64_t getVectorLanes(mlir::MemRefType result);
 /// with zero points, and with scales of fewer elements than are decoded at
 /// once. Scales of a whole row are applied behind the loop, and so are global
 /// ones; of others a step has one part or several, whose sums are apart from
-/// those of the parts before.
+/// those of the parts before. Minima meet the sums of the rows' own elements.
 ///
 /// Copies go in chunks of 16 bytes through `kStages` buffers of shared memory,
 /// in which a row is padded by one chunk, so that reading a column of chunks
@@ -83,6 +83,9 @@ struct Contract {
   /// Elements of weights have scales, or zero points, before they are
   /// multiplied.
   bool hasElementFactors;
+  /// Scales that are applied inside the loop have minima beside them, for which
+  /// the elements of input rows are added up.
+  bool hasMinima;
 
   /// f32 has no tensor core of its precision.
   bool usesTensorCores() const { return compute != ComputeType::F32; }

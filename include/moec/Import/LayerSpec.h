@@ -144,6 +144,9 @@ struct OperandQuantization {
   bool hasZeroPoint = false;
   /// Scales of weights in groups or blocks have a factor per matrix.
   bool hasGlobalScale = false;
+  /// What is subtracted of weights of integers, behind their scale, is a
+  /// tensor, one per scale and of its type.
+  bool hasMinimum = false;
 
   bool operator==(const OperandQuantization &other) const;
   ScaleGroup getScaleGroup() const;

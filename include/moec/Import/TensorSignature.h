@@ -85,6 +85,16 @@ struct BlockPacking {
     SixBits,
     /// Its 16 scales, i8 with one f16 behind them, whose products are f32.
     ScaledBytes,
+    /// Elements of 4 bits: of each 64 as `Halves` has them.
+    RunsOfHalves,
+    /// The 256 elements of q5_K, which become i8: their upper bits, then their
+    /// lower ones as `RunsOfHalves` has them.
+    FiveBits,
+    /// The 8 scales of q4_K and q5_K, or their minima: two f16, of which one is
+    /// a factor of all scales and one of all minima, then those, of 6 bits.
+    /// Products are f32.
+    SixBitScales,
+    SixBitMinima,
   };
 
   /// Bytes of a block, the first one of the part, and how many it has in the

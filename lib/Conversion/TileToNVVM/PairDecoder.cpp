@@ -69,6 +69,7 @@ Value PairDecoder::decode(Value word, int64_t number) {
   case Elements::CodeBook:
     return decodeByBook(word, number);
   case Elements::Int4:
+  case Elements::UInt4:
     return decodeInt4(word, number);
   case Elements::Int8:
   case Elements::UInt8:
@@ -107,7 +108,7 @@ Value PairDecoder::decodeInt4(Value word, int64_t number) {
   Word codes = shiftLeft({&b, word}, -4 * number) & 0x000F000F;
   Word anchored = codes | codes.constant(isBF16 ? 0x43004300 : 0x64006400);
   double anchor = isBF16 ? 128 : 1024;
-  Value offset = splat(-(anchor + getOffset(Elements::Int4)));
+  Value offset = splat(-(anchor + getOffset(elements)));
   return toWord(multiplyAdd(toPair(anchored.value), splat(1), offset));
 }
 

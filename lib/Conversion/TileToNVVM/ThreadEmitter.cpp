@@ -7,6 +7,7 @@
 
 #include "ThreadEmitter.h"
 
+#include "Word.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -235,6 +236,27 @@ Value ThreadEmitter::load(Type type, Value pointer, int64_t alignment) {
 
 void ThreadEmitter::store(Value value, Value pointer, int64_t alignment) {
   LLVM::StoreOp::create(b, value, pointer, alignment);
+}
+
+Value ThreadEmitter::loadScale(Type type, Value pointer) {
+  if (!isa<Float8E8M0FNUType>(type))
+    return castFloat(b, load(type, pointer, type.getIntOrFloatBitWidth() / 8),
+                     b.getF32Type());
+  // The exponent of a float, but for the subnormal one and NaN.
+  constexpr int64_t least = 0x00400000, infinite = 0x7F800000, nan = 0x7FC00000;
+  Value byte = arith::ExtUIOp::create(b, b.getI32Type(),
+                                      load(b.getI8Type(), pointer, 1));
+  Word bits = Word{&b, byte} << 23;
+  Word normal = bits.isGreater(infinite - 1).choose(bits.constant(nan), bits);
+  Word scale = bits.isGreater(0).choose(normal, bits.constant(least));
+  return arith::BitcastOp::create(b, b.getF32Type(), scale.value);
+}
+
+Value ThreadEmitter::loadScale(Value memref, ValueRange indices) {
+  Type type = getElementType(memref);
+  return isa<Float8E8M0FNUType>(type)
+             ? loadScale(type, address(memref, indices))
+             : loadF32(memref, indices);
 }
 
 void ThreadEmitter::addAtomically(Value value, Value memref, Value index) {

@@ -90,6 +90,10 @@ public:
   mlir::Value advance(mlir::Value pointer, int64_t bytes);
   mlir::Value load(mlir::Type type, mlir::Value pointer, int64_t alignment);
   void store(mlir::Value value, mlir::Value pointer, int64_t alignment);
+  /// The scale of a weight at an address, e8m0 or a float of 16 or 32 bits, as
+  /// f32, which has it exactly.
+  mlir::Value loadScale(mlir::Type type, mlir::Value pointer);
+  mlir::Value loadScale(mlir::Value memref, mlir::ValueRange indices);
   /// Adds an i32 to an element of shared memory that other threads of the CTA
   /// add to as well; a barrier has to come before the sum is read.
   void addAtomically(mlir::Value value, mlir::Value memref, mlir::Value index);

@@ -32,7 +32,7 @@ ScaledBlocks::ScaledBlocks(KernelEmitter &emitter, tile::ContractOp op,
   weight = emitter.scratch({weightRows, block}, f32);
   if (op.getInputScale())
     rowScales = emitter.scratch({sizes.rows}, f32);
-  if (op.getWeightScale())
+  if (op.getWeightScale() && !hasMinima())
     columnScales = emitter.scratch({weightRows}, f32);
 }
 
@@ -79,8 +79,8 @@ void ScaledBlocks::loadInput(Value number, int64_t size, Value count,
                            ? emitter.loadF32(scales, emitter.index(0))
                            : emitter.loadF32(scales, {source, scaleColumn}),
                        rowScales, row);
-    convertRow(from, op.getInputQuantAttr(), /*zero=*/Value(), {source}, first,
-               size, input, row);
+    convertRow(from, op.getInputQuantAttr(), /*line=*/{}, {source}, first, size,
+               input, row);
   });
 }
 
@@ -103,16 +103,21 @@ void ScaledBlocks::loadWeight(Value number, int64_t size, Value group,
       Value to = getWeightRow(projection,
                               arith::SubIOp::create(b, column, columns.begin));
       Index row = lead(moec::getWeightRow(emitter, op, projection, column));
-      Value zero;
+      Line line;
       if (scales) {
-        Index scale = lead(getScaleRow(emitter, op, projection, column));
-        scale.push_back(scaleColumn);
-        emitter.storeF32(loadWeightScale(scales, scale, group, projection),
-                         columnScales, to);
-        if (zeroPoints)
-          zero = emitter.splat(
-              decodeInteger(emitter,
-                            memref::LoadOp::create(b, zeroPoints, scale),
+        Index at = lead(getScaleRow(emitter, op, projection, column));
+        at.push_back(scaleColumn);
+        Value scale = loadWeightScale(scales, at, group, projection);
+        if (hasMinima()) {
+          line.factor = emitter.splat(scale, sizes.lanes);
+          line.less =
+              emitter.splat(emitter.loadF32(zeroPoints, at), sizes.lanes);
+        } else {
+          emitter.storeF32(scale, columnScales, to);
+        }
+        if (quant.getZeroPoint())
+          line.less = emitter.splat(
+              decodeInteger(emitter, memref::LoadOp::create(b, zeroPoints, at),
                             /*isUnsigned=*/true),
               sizes.lanes);
       }
@@ -123,7 +128,7 @@ void ScaledBlocks::loadWeight(Value number, int64_t size, Value group,
         memref::PrefetchOp::create(b, from, next, /*isWrite=*/false,
                                    /*localityHint=*/2, /*isDataCache=*/true);
       }
-      convertRow(from, quant, zero, row, first, size, weight, to);
+      convertRow(from, quant, line, row, first, size, weight, to);
     });
 }
 
@@ -141,19 +146,26 @@ Value ScaledBlocks::loadWeightScale(Value scales, const Index &at, Value group,
   return arith::MulFOp::create(b, scale, emitter.loadF32(factors, index));
 }
 
-void ScaledBlocks::convertRow(Value from, moe::QuantAttr quant, Value zero,
+bool ScaledBlocks::hasMinima() {
+  moe::QuantAttr quant = op.getWeightQuantAttr();
+  return quant && quant.getMinimum();
+}
+
+void ScaledBlocks::convertRow(Value from, moe::QuantAttr quant, Line line,
                               const Index &row, Value first, int64_t size,
                               Value to, Value toRow) {
   int64_t implied = quant ? moe::getImpliedZeroPoint(quant) : 0;
   if (implied)
-    zero = emitter.splat(double(implied), sizes.lanes);
+    line.less = emitter.splat(double(implied), sizes.lanes);
   for (int64_t done = 0; done < block; done += sizes.lanes) {
     int64_t count = std::clamp<int64_t>(size - done, 0, sizes.lanes);
     Value values =
         count ? decode(from, quant, row, emitter.add(first, done), count)
               : emitter.splat(0.0, sizes.lanes);
-    if (zero && count) {
-      Value less = arith::SubFOp::create(b, values, zero);
+    if (line.less && count) {
+      if (line.factor)
+        values = arith::MulFOp::create(b, values, line.factor);
+      Value less = arith::SubFOp::create(b, values, line.less);
       if (count < sizes.lanes)
         less = arith::SelectOp::create(
             b, emitter.mask(emitter.index(count), sizes.lanes), less,
@@ -212,6 +224,8 @@ Value ScaledBlocks::getFactors(Value row, int64_t projection, Value column,
                                  length);
   if (rowScales)
     scale = emitter.splat(emitter.loadF32(rowScales, row), length);
+  if (!columns && !scale)
+    return emitter.splat(1.0, length);
   if (!columns || !scale)
     return columns ? columns : scale;
   return arith::MulFOp::create(b, scale, columns);

@@ -40,7 +40,8 @@ public:
                  llvm::function_ref<mlir::Value(mlir::Value)> getRow,
                  llvm::function_ref<void()> body);
 
-  /// The scales of `length` neighbouring columns with that of an input row.
+  /// The scales of `length` neighbouring columns with that of an input row; 1
+  /// where elements have become what they stand for.
   mlir::Value getFactors(mlir::Value row, int64_t projection,
                          mlir::Value column, int64_t length);
 
@@ -54,9 +55,17 @@ private:
   /// The scale at an index, with the global one of the projection.
   mlir::Value loadWeightScale(mlir::Value scales, const Index &at,
                               mlir::Value group, int64_t projection);
-  /// The `size` elements of a row from `first` on, less `zero` in each lane
-  /// (null for none), then zeros. `quant` is null for what stands for itself.
-  void convertRow(mlir::Value from, moe::QuantAttr quant, mlir::Value zero,
+  /// Whether weights become what they stand for, scales and all: minima are
+  /// subtracted behind the scale.
+  bool hasMinima();
+  /// What elements are multiplied by, and less by then, in each lane; null for
+  /// nothing.
+  struct Line {
+    mlir::Value factor, less;
+  };
+  /// The `size` elements of a row from `first` on, then zeros. `quant` is null
+  /// for what stands for itself.
+  void convertRow(mlir::Value from, moe::QuantAttr quant, Line line,
                   const Index &row, mlir::Value first, int64_t size,
                   mlir::Value to, mlir::Value toRow);
   /// The column of scales of an operand that a block has.

@@ -136,6 +136,8 @@ std::string Fragments::whyNot(QuantAttr plain, Packing packing) {
            "'fragments_e4m3' are";
   if (isFragments(plain.getPacking()))
     return "weights have one already";
+  if (plain.getMinimum())
+    return "minima are subtracted from sums, and not from elements";
   // The row's number has that of the matrix.
   bool hasSecond = isa<Float4E2M1FNType>(plain.getStorage()) &&
                    isa<Float8E4M3FNType>(plain.getScale());
@@ -162,7 +164,8 @@ QuantAttr Fragments::getQuant(QuantAttr plain, Packing packing) {
   return QuantAttr::get(context, plain.getStorage(), plain.getScale(),
                         plain.getGranularity(), plain.getBlock(),
                         plain.getZeroPoint(), plain.getDynamic(), packing,
-                        Float32Type::get(context), /*power_of_two=*/false);
+                        Float32Type::get(context), /*power_of_two=*/false,
+                        /*minimum=*/false);
 }
 
 /// Whether scales are those of neighbours, not of all of a row.

@@ -132,7 +132,7 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                                 Granularity granularity,
                                 ArrayRef<int64_t> block, bool zeroPoint,
                                 bool dynamic, Packing packing, Type secondScale,
-                                bool powerOfTwo) {
+                                bool powerOfTwo, bool minimum) {
   bool isInteger = storage.isSignlessInteger(8) || storage.isSignlessInteger(4);
   if (!isInteger &&
       !isa<Float8E4M3FNType, Float8E5M2Type, Float4E2M1FNType>(storage) &&
@@ -151,6 +151,14 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
     return emitError() << "'zero_point' belongs to integer storage; remove it "
                           "for "
                        << storage;
+  bool isOfNumbers = isa<Float32Type, BFloat16Type, Float16Type>(scale);
+  bool hasMinima = isInteger && isOfNumbers && !zeroPoint && !dynamic &&
+                   !secondScale && !isFragments(packing) &&
+                   granularity == Granularity::Group;
+  if (minimum && !hasMinima)
+    return emitError() << "'minimum' is of weights of i8 or i4 in groups, as "
+                          "they lie in memory, with scales of f32, bf16 or f16 "
+                          "and without zero points or second scales; remove it";
   bool isOfWeights =
       granularity == Granularity::Channel || granularity == Granularity::Block;
   if (dynamic && isOfWeights)

@@ -514,8 +514,8 @@ LogicalResult LayerVerifier::verifyScales(QuantAttr quant,
   };
   std::string attribute = nameQuant("weight");
   if (failed(checkPresence("_scale", w.scale, true, attribute)) ||
-      failed(checkPresence("_zero_point", w.zeroPoint, quant.getZeroPoint(),
-                           "the 'zero_point' of " + attribute)) ||
+      failed(checkPresence("_zero_point", w.zeroPoint, hasZeros(quant),
+                           "the 'zero_point' or 'minimum' of " + attribute)) ||
       failed(checkPresence("_global_scale", w.globalScale,
                            bool(quant.getSecondScale()),
                            "the 'second_scale' of " + attribute)))
@@ -541,11 +541,13 @@ LogicalResult LayerVerifier::verifyScales(QuantAttr quant,
   globalDims.push_back(
       {"(scales of a matrix)", getNumSecondScales(quant, rows, layout)});
   std::string scale = (w.name + "_scale").str();
+  std::string zero = (w.name + "_zero_point").str();
   return failure(failed(check.checkShape(scale, w.scale, dims)) ||
                  failed(check.checkElement(scale, w.scale, quant.getScale(),
                                            "the scale of " + attribute)) ||
-                 failed(check.checkShape((w.name + "_zero_point").str(),
-                                         w.zeroPoint, dims)) ||
+                 failed(check.checkShape(zero, w.zeroPoint, dims)) ||
+                 failed(check.checkElement(zero, w.zeroPoint,
+                                           getZeroType(quant), attribute)) ||
                  failed(check.checkShape((w.name + "_global_scale").str(),
                                          w.globalScale, globalDims)));
 }

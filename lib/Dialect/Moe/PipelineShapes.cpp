@@ -345,13 +345,16 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
              << name << "' where 'weight_quant' says so, and only there";
     return check.checkShape(name, value, dims);
   };
-  bool hasZeroPoint =
-      o.weightQuant && o.weightQuant.getZeroPoint() && !hasFragments;
+  bool hasZeroPoint = o.weightQuant && hasZeros(o.weightQuant) && !hasFragments;
   bool hasGlobalScale = o.weightQuant && o.weightQuant.getSecondScale();
   if (failed(checkPart("weight_zero_point", o.weightZeroPoint, hasZeroPoint,
                        weight)) ||
       failed(checkPart("weight_global_scale", o.weightGlobalScale,
-                       hasGlobalScale, globalScale)))
+                       hasGlobalScale, globalScale)) ||
+      (hasZeroPoint &&
+       failed(check.checkElement("weight_zero_point", o.weightZeroPoint,
+                                 getZeroType(o.weightQuant),
+                                 "as 'weight_quant' says"))))
     return failure();
   return failure(failed(verifyQuantized(check, "input", o.input, o.inputQuant,
                                         o.inputScale, input)) ||

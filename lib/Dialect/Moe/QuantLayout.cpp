@@ -88,9 +88,18 @@ int64_t getRowWidth(QuantAttr quant, int64_t length) {
   return length * getPacked(quant);
 }
 
+bool hasZeros(QuantAttr quant) {
+  return quant.getZeroPoint() || quant.getMinimum();
+}
+
+Type getZeroType(QuantAttr quant) {
+  return quant.getMinimum() ? quant.getScale()
+                            : IntegerType::get(quant.getContext(), 8);
+}
+
 int64_t getImpliedZeroPoint(QuantAttr quant) {
   constexpr int64_t middle = 8;
-  return quant.getStorage().isInteger(4) && !quant.getZeroPoint() ? middle : 0;
+  return quant.getStorage().isInteger(4) && !hasZeros(quant) ? middle : 0;
 }
 
 ElementPlace getElementPlace(QuantAttr quant, int64_t element) {
@@ -128,7 +137,6 @@ bool isBlockFp8(QuantAttr input, QuantAttr weight) {
   constexpr int64_t size = 128;
   auto is = [&](QuantAttr quant, int64_t rows) {
     return quant && isa<Float8E4M3FNType>(quant.getStorage()) &&
-           quant.getScale().isF32() && !quant.getZeroPoint() &&
            getScaleGroup(quant) == ScaleGroup{rows, size};
   };
   return is(input, 1) && is(weight, size);

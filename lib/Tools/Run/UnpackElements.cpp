@@ -133,12 +133,47 @@ static void unpackSixBits(const uint8_t *from, uint8_t *to) {
   }
 }
 
+/// 64 neighbours have 32 bytes, and one bit in each of 32 bytes for each half.
+static void unpackFiveBits(const uint8_t *from, uint8_t *to) {
+  constexpr int64_t elements = 256, run = 64, half = 32;
+  for (int64_t i = 0; i < elements; ++i) {
+    int64_t place = i % half, isUpper = i % run / half;
+    uint8_t low = from[half + i / run * half + place] >> 4 * isUpper & 15;
+    uint8_t high = from[place] >> i / half & 1;
+    to[i] = uint8_t(low | high << 4);
+  }
+}
+
+static float toF32(const uint8_t *half) {
+  float value = 0;
+  convertElement(half, moert::DType::F16, reinterpret_cast<uint8_t *>(&value),
+                 moert::DType::F32);
+  return value;
+}
+
+/// Of the first four scales, and of their minima, a byte has the lower six
+/// bits; of the others these have the upper two in theirs, and four bytes
+/// behind them the lower four, of a scale in the lower half. Products are
+/// exact: 6 and 11 binary digits.
+static void unpackSixBitScales(const uint8_t *from, bool areMinima,
+                               uint8_t *to) {
+  constexpr int64_t scales = 8, first = 4;
+  float factor = toF32(from + (areMinima ? 2 : 0));
+  const uint8_t *bytes = from + 4;
+  for (int64_t i = 0; i < scales; ++i) {
+    uint8_t own = bytes[i % first + (areMinima ? first : 0)];
+    uint8_t rest = bytes[i % first + 2 * first];
+    int code = i < first ? own & 63
+                         : (rest >> (areMinima ? 4 : 0) & 15) | own >> 6 << 4;
+    float scale = float(code) * factor;
+    memcpy(to + i * int64_t(sizeof(float)), &scale, sizeof(float));
+  }
+}
+
 /// Exact: 8 and 11 binary digits.
 static void multiplyScales(const uint8_t *from, uint8_t *to) {
   constexpr int64_t scales = 16;
-  float factor = 0;
-  convertElement(from + scales, moert::DType::F16,
-                 reinterpret_cast<uint8_t *>(&factor), moert::DType::F32);
+  float factor = toF32(from + scales);
   for (int64_t i = 0; i < scales; ++i) {
     float scale = float(int8_t(from[i])) * factor;
     memcpy(to + i * int64_t(sizeof(float)), &scale, sizeof(float));
@@ -157,6 +192,18 @@ static void unpackBlock(const BlockPacking &packing, const uint8_t *from,
     return unpackSixBits(from, to);
   case BlockPacking::Part::ScaledBytes:
     return multiplyScales(from, to);
+  case BlockPacking::Part::RunsOfHalves: {
+    constexpr int64_t run = 32;
+    for (int64_t i = 0; i < packing.count; i += run)
+      copyHalves(from + i, run, to + i);
+    return;
+  }
+  case BlockPacking::Part::FiveBits:
+    return unpackFiveBits(from, to);
+  case BlockPacking::Part::SixBitScales:
+    return unpackSixBitScales(from, /*areMinima=*/false, to);
+  case BlockPacking::Part::SixBitMinima:
+    return unpackSixBitScales(from, /*areMinima=*/true, to);
   }
 }
 

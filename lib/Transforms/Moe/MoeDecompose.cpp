@@ -243,7 +243,7 @@ QuantizeOp LayerDecomposer::quantize(Value input, QuantAttr quant,
                            Granularity::Tensor, /*block=*/{},
                            /*zero_point=*/false, /*dynamic=*/false,
                            Packing::None, /*second_scale=*/Type(),
-                           /*power_of_two=*/false);
+                           /*power_of_two=*/false, /*minimum=*/false);
   } else {
     scaleType = tensorOf(
         {type.getDimSize(0), getNumScaleColumns(quant, type.getDimSize(1))},

@@ -26,6 +26,9 @@ _DEVIATIONS = {"fp8_e4m3": CODE_DEVIATION, "fp4_e2m1": 3.0, "nf4": 0.55, "int8":
 #: Mean and deviation of zero points.
 _ZERO_POINTS = {"int8": (128.0, 24.0), "int4": (8.0, 2.0)}
 
+#: Minima, as multiples of typical scales: of codes without a sign, and of such that are about 0.
+_MINIMA = {"int8": (-16.0, 16.0), "int4": (4.0, 12.0)}
+
 #: A factor of scales behind which a global one stands, so that e4m3 has digits for them.
 _LOCAL_SCALE = 64.0
 
@@ -102,6 +105,9 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
         return np.full(shape, _INPUT_SCALES[activation.dtype], dtype)
     if name.endswith("_scale"):
         return _scales(spec, name, shape, rng).astype(dtype)
+    if name.endswith("_minimum"):
+        least, largest = _MINIMA[spec.quantization_of(_matrix(name)).weight.dtype]
+        return ((least + (largest - least) * rng.random(shape)) / _size(spec, _matrix(name))).astype(dtype)
     if name.endswith("_zero_point"):
         mean, deviation = _ZERO_POINTS[spec.quantization_of(_matrix(name)).weight.dtype]
         points = np.rint(mean + deviation * rng.standard_normal(shape))
@@ -133,13 +139,18 @@ def _replicas(spec: LayerSpec) -> dict[str, np.ndarray]:
 def _scales(spec: LayerSpec, name: str, shape: tuple[int, ...], rng) -> np.ndarray:
     """Scales of weights, with which products are about as large as their input."""
     weight = spec.quantization_of(_matrix(name)).weight
-    size = _DEVIATIONS[weight.dtype]
-    size *= math.sqrt(_BLOCK * -(-_contracted(spec, _matrix(name)) // _BLOCK))
+    size = _size(spec, _matrix(name))
     if name.endswith("_global_scale"):
         return (0.5 + rng.random(shape)) / (size * _LOCAL_SCALE)
     scales = (0.5 + rng.random(shape)) * (_LOCAL_SCALE if weight.global_scale else 1 / size)
     # ml_dtypes rounds to a power of two as it likes; here it is the next below.
     return np.exp2(np.floor(np.log2(scales))) if weight.scale_dtype == "e8m0" else scales
+
+
+def _size(spec: LayerSpec, matrix: str) -> float:
+    """What codes of a weight are divided by, so that products are about as large as their input."""
+    blocks = -(-_contracted(spec, matrix) // _BLOCK)
+    return _DEVIATIONS[spec.quantization_of(matrix).weight.dtype] * math.sqrt(_BLOCK * blocks)
 
 
 def _matrix(name: str) -> str:

@@ -51,7 +51,10 @@ def _clear(spec: LayerSpec, tensors: Tensors, name: str, where: np.ndarray, rng)
     at = scale_row(spec, name, rows)[:, None], scale_column(spec, name, columns)
     chosen = where[..., at[0], at[1]]
     shape = chosen.shape
-    if weight.zero_point:
+    if weight.minimum:
+        tensors[f"{name}_minimum"][where] = 0
+        zeros = np.zeros(shape, np.uint8)
+    elif weight.zero_point:
         zeros = tensors[f"{name}_zero_point"].view(np.uint8)[..., at[0], at[1]]
     elif weight.dtype in ("int4", "nf4"):
         zeros = np.full(shape, 8 if weight.dtype == "int4" else 7, np.uint8)

@@ -26,6 +26,7 @@ class Operand:
     static: bool = False
     zero_point: bool = False
     global_scale: bool = False
+    minimum: bool = False
 
     @property
     def in_pairs(self) -> bool:
@@ -130,13 +131,14 @@ def _operand(fields: Fields, granularities, is_activation: bool) -> Operand:
     dtypes = ACTIVATION_DTYPES if is_activation else WEIGHT_DTYPES
     dtype = fields.choice("dtype", dtypes, required=True)
     granularity, rows, columns = _scale(fields, granularities)
-    static, zero_point, global_scale = False, False, False
+    static, zero_point, global_scale, minimum = False, False, False, False
     scale_dtype = fields.choice("scale_dtype", SCALE_DTYPES, "f32")
     if is_activation:
         static = fields.boolean("static")
     else:
         zero_point = fields.boolean("zero_point")
         global_scale = fields.boolean("global_scale")
+        minimum = fields.boolean("minimum")
     if is_activation and (dtype, granularity) == ("int8", "group"):
         raise SpecError(f"field '{fields.name('scale')}': int8 has 'tensor' and 'token'")
     if is_activation and (scale_dtype, granularity) not in (("f32", granularity), ("e8m0", "group")):
@@ -151,9 +153,17 @@ def _operand(fields: Fields, granularities, is_activation: bool) -> Operand:
         raise SpecError(
             f"field '{fields.name('global_scale')}': needs scales of groups or blocks"
         )
+    if minimum and (
+        dtype not in ("int8", "int4") or granularity != "group" or zero_point or global_scale
+        or scale_dtype not in ("f32", "bf16", "f16")
+    ):
+        raise SpecError(
+            f"field '{fields.name('minimum')}': needs int8 or int4 in groups, scales of f32, bf16 or f16, and "
+            "neither 'zero_point' nor 'global_scale'"
+        )
     fields.finish()
     return Operand(
-        dtype, granularity, rows, columns, scale_dtype, static, zero_point, global_scale
+        dtype, granularity, rows, columns, scale_dtype, static, zero_point, global_scale, minimum
     )
 
 

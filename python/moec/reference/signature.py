@@ -128,6 +128,8 @@ def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:
         Tensor(name, stored, _STORAGE_TENSORS[weight.dtype]),
         Tensor(f"{name}_scale", scales, _SCALE_TENSORS[weight.scale_dtype]),
     ]
+    if weight.minimum:
+        tensors.append(Tensor(f"{name}_minimum", scales, _SCALE_TENSORS[weight.scale_dtype]))
     if weight.zero_point:
         tensors.append(Tensor(f"{name}_zero_point", scales, "i8"))
     if weight.global_scale:

@@ -45,7 +45,7 @@ def elements(stored: np.ndarray, weight: Operand) -> np.ndarray:
     if weight.dtype == "nf4":
         return NF4[unpack_pairs(stored)]
     if weight.dtype == "int4":
-        offset = 0.0 if weight.zero_point else _INT4_OFFSET
+        offset = 0.0 if weight.zero_point or weight.minimum else _INT4_OFFSET
         return unpack_pairs(stored).astype(np.float64) - offset
     return stored.view(np.uint8 if weight.zero_point else np.int8).astype(np.float64)
 
@@ -59,7 +59,7 @@ def num_columns(spec: LayerSpec, tensors: Mapping, name: str) -> int:
 def scaled_rows(
     spec: LayerSpec, tensors: Mapping, name: str, expert: int | None, piece: slice
 ) -> np.ndarray:
-    """Rows of a quantized weight: (q - z) * (s * g), with s * g in f32."""
+    """Rows of a quantized weight: (q - z) * (s * g) - m, with s * g in f32."""
     weight = spec.quantization_of(name).weight
 
     def part(suffix: str = "") -> np.ndarray:
@@ -80,4 +80,7 @@ def scaled_rows(
         if weight.zero_point:
             zero_points = part("_zero_point").view(np.uint8).astype(np.float64)[at]
             values = values - zero_points[:, columns]
-        return values * scales.astype(np.float64)[:, columns]
+        values = values * scales.astype(np.float64)[:, columns]
+        if weight.minimum:
+            values = values - part("_minimum").astype(np.float64)[at][:, columns]
+        return values

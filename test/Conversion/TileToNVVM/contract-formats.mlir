@@ -70,6 +70,48 @@ tile.kernel @zero_points(%x: memref<?x256xf16>, %w: memref<96x256xi8>, %b: memre
 
 // -----
 
+// int4 with minima, as q4_K has them: a product by ones adds up the rows of a part, and their sums meet the minima, which
+// lie as far from the scales for all columns.
+// CHECK-LABEL: func.func @minima
+// CHECK: llvm.ptrtoint
+// CHECK: arith.subi {{.*}} : i64
+// CHECK: scf.for
+// CHECK: %[[MINIMUM:.*]] = llvm.load {{.*}} -> f32
+// CHECK: arith.negf {{.*}} : f32
+// CHECK: scf.for
+// CHECK: %[[ONES:.*]] = arith.constant 1065369472 : i32
+// CHECK: nvvm.mma.sync {{.*}}B[%[[ONES]], %[[ONES]]]
+// CHECK: nvvm.mma.sync
+// CHECK: scf.yield
+// CHECK: math.fma {{.*}} : f32
+tile.kernel @minima(%x: memref<?x256xbf16>, %w: memref<4x96x128xi8>, %b: memref<4x96x8xf32>, %m: memref<4x96x8xf32>,
+    %o: memref<5xi32>, %y: memref<?x96xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<4x96x128xi8>)
+      weight_scale(%b : memref<4x96x8xf32>) weight_zero_point(%m : memref<4x96x8xf32>)
+      offsets(%o : memref<5xi32>) outs(%y : memref<?x96xf32>)
+      {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = pairs, minimum = true>}
+  tile.return
+}
+
+// -----
+
+// int8 in groups of 16, as q6_K has them: a part is one of the two products that are decoded at once.
+// CHECK-LABEL: func.func @few
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK: nvvm.ldmatrix
+// CHECK: nvvm.mma.sync
+// CHECK: scf.yield
+// CHECK: math.fma {{.*}} : f32
+tile.kernel @few(%x: memref<?x256xbf16>, %w: memref<96x256xi8>, %b: memref<96x16xf32>, %y: memref<?x96xf32>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<96x256xi8>) weight_scale(%b : memref<96x16xf32>)
+      outs(%y : memref<?x96xf32>)
+      {weight_quant = #moe.quant<storage = i8, scale = f32, granularity = group, block = [1, 16]>}
+  tile.return
+}
+
+// -----
+
 // Both are int8, which f16 has exactly.
 // CHECK-LABEL: func.func @int8
 // CHECK: nvvm.mma.sync {{.*}}(vector<2xf16>, vector<2xf16>, f32)

@@ -100,6 +100,26 @@ module attributes {test.a = #moe.quant<storage = f8E4M3FN, scale = f32, granular
 
 // -----
 
+// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups, as they lie in memory, with scales of f32, bf16 or f16 and without zero points or second scales; remove it}}
+module attributes {test.a = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], minimum = true>} {}
+
+// -----
+
+// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups}}
+module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = channel, minimum = true>} {}
+
+// -----
+
+// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups}}
+module attributes {test.a = #moe.quant<storage = i8, scale = f8E8M0FNU, granularity = group, block = [1, 32], minimum = true>} {}
+
+// -----
+
+// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups}}
+module attributes {test.a = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], zero_point = true, packing = pairs, minimum = true>} {}
+
+// -----
+
 // expected-error@+1 {{'dynamic' is for activations, which have no granularity 'channel'; write 'tensor', 'token' or 'group'}}
 module attributes {test.a = #moe.quant<storage = i8, scale = f32, granularity = channel, dynamic = true>} {}
 

@@ -230,7 +230,7 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale:
 
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13_scale: tensor<4x2x1xf32>,
     %w2_scale: tensor<4x1x1xf32>, %w13: tensor<4x24x16xi8>, %w2: tensor<4x16x12xi8>) {
-  // expected-error@+1 {{takes 'w13' and 'w13_zero_point' together with the 'zero_point' of 'weight_quant'}}
+  // expected-error@+1 {{takes 'w13' and 'w13_zero_point' together with the 'zero_point' or 'minimum' of 'weight_quant'}}
   %0 = moe.layer %hidden : tensor<?x16xf32>
       gate(%gate : tensor<4x16xf32>) w13_scale(%w13_scale : tensor<4x2x1xf32>)
       w2_scale(%w2_scale : tensor<4x1x1xf32>)
@@ -333,5 +333,16 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %s13: tenso
       ^bb0(%v: f32):
         moe.yield %v : f32
       } {routing = #moe.routing<top_k = 2>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 8], second_scale = f32>} -> tensor<?x16xf32>
+  return
+}
+
+// -----
+
+// Minima are of the scales' type.
+func.func @minima(%x: tensor<?x64xf32>, %w: tensor<32x64xi8>, %s: tensor<32x2xf32>, %m: tensor<32x2xi8>) {
+  // expected-error@+1 {{'weight_zero_point' must have elements of type 'f32', as 'weight_quant' says, not 'i8'}}
+  %0 = moe.grouped_matmul %x, %w : tensor<?x64xf32>, tensor<32x64xi8> weight_scale(%s : tensor<32x2xf32>)
+      weight_zero_point(%m : tensor<32x2xi8>)
+      {weight_quant = #moe.quant<storage = i8, scale = f32, granularity = group, block = [1, 32], minimum = true>} -> tensor<?x32xf32>
   return
 }

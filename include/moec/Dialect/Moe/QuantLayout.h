@@ -66,8 +66,13 @@ int64_t getRowLength(QuantAttr quant, int64_t width);
 /// And the other way round: what a row of so many stands for.
 int64_t getRowWidth(QuantAttr quant, int64_t length);
 
+/// Whether a tensor of zero points or minima, one for each scale, belongs to
+/// the elements, and what it has elements of.
+bool hasZeros(QuantAttr quant);
+mlir::Type getZeroType(QuantAttr quant);
+
 /// What every element stands for minus this, where there are no zero points
-/// in memory: 8 of i4, else 0.
+/// and no minima in memory: 8 of i4, else 0.
 int64_t getImpliedZeroPoint(QuantAttr quant);
 
 /// The byte of a row that holds an element, and the lowest of its bits there;

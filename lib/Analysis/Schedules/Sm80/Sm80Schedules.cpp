@@ -74,8 +74,9 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     if (getScaleTime(quant) == ScaleTime::InLoop)
       partDepth = std::gcd(partDepth, moe::getScaleGroup(quant).columns);
   hasColumnScales = scales.weight == ScaleTime::InLoop && haveOwnScales(op, n);
-  hasElementFactors =
-      scales.weight == ScaleTime::OnElements || op.getWeightZeroPoint();
+  hasMinima = op.getWeightQuant() && op.getWeightQuantAttr().getMinimum();
+  hasElementFactors = scales.weight == ScaleTime::OnElements ||
+                      (op.getWeightZeroPoint() && !hasMinima);
 }
 
 int64_t Contract::getSharedBytes() const {

@@ -48,7 +48,8 @@ public:
                   hard.spec.gateUpOrder != GateUpOrder::Interleaved),
         elements(load(hard, name.str(), status)),
         scales(load(hard, name.str() + "_scale", status)),
-        zeroPoints(load(hard, name.str() + "_zero_point", status)) {}
+        zeroPoints(load(hard, name.str() + "_zero_point", status)),
+        minima(load(hard, name.str() + "_minimum", status)) {}
 
   const OperandQuantization &getQuantization() const { return quantization; }
   int64_t getNumScales() const { return scales->getNumElements(); }
@@ -72,9 +73,12 @@ public:
     setElement(*scales, i, getElement(*scales, i) * factor);
   }
 
-  /// Elements become zeros where their scales are chosen; zeros of floats have
-  /// either sign.
+  /// Elements become zeros where their scales are chosen, and so do minima;
+  /// zeros of floats have either sign.
   void clear(llvm::ArrayRef<bool> chosen, Draw &draw) const {
+    for (int64_t i = 0; minima && i < getNumScales(); ++i)
+      if (chosen[i])
+        setElement(*minima, i, 0);
     int64_t rows = elements->shape[elements->shape.size() - 2];
     int64_t columns = elements->shape.back() * (isInPairs ? 2 : 1);
     ScaleGroup group = quantization.getScaleGroup();
@@ -112,7 +116,7 @@ private:
     case StorageType::Int8:
       return 0;
     case StorageType::Int4:
-      return 8;
+      return minima ? 0 : 8;
     case StorageType::NF4:
       return 7;
     default:
@@ -131,7 +135,7 @@ private:
 
   const OperandQuantization &quantization;
   bool isInPairs, hasHalves;
-  HostTensor *elements, *scales, *zeroPoints;
+  HostTensor *elements, *scales, *zeroPoints, *minima;
 };
 
 /// Calls `body` with each weight, and its name, that is quantized as `holds`

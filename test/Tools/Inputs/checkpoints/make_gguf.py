@@ -22,23 +22,30 @@ WEIGHTS = {
     "q8_0": {"dtype": "int8", "scale": {"group": 32}, "scale_dtype": "f16"},
     "q4_0": {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "f16"},
     "mxfp4": {"dtype": "fp4_e2m1", "scale": {"group": 32}, "scale_dtype": "e8m0"},
+    "q4_K": {"dtype": "int4", "scale": {"group": 32}, "minimum": True},
+    "q5_K": {"dtype": "int8", "scale": {"group": 32}, "minimum": True},
     "q6_K": {"dtype": "int8", "scale": {"group": 16}},
 }
+#: Kinds of 256 elements, and where a block has each of its factors, an f16: of scales, and of minima.
+FACTORS = {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (-2,)}
 
 
 def quantize(rng, matrices, kind):
     """Blocks; of kinds that the package only reads, any bytes with small scales."""
-    if kind != GGMLQuantizationType.Q6_K:
+    if kind.name not in FACTORS:
         return quants.quantize(matrices, kind)
     elements, size = gguf.GGML_QUANT_SIZES[kind]
     blocks = rng.integers(0, 256, (*matrices.shape[:-1], matrices.shape[-1] // elements, size), np.uint8)
-    blocks[..., -2:] = rng.uniform(1e-4, 2e-4, blocks.shape[:-1]).astype(np.float16)[..., None].view(np.uint8)
+    for at in FACTORS[kind.name]:
+        factor = rng.uniform(1e-4, 2e-4, blocks.shape[:-1]).astype(np.float16)[..., None].view(np.uint8)
+        blocks[..., at] = factor[..., 0]
+        blocks[..., at + 1] = factor[..., 1]
     return blocks.reshape(*matrices.shape[:-1], -1)
 
 
 def write(name, weight):
     # Blocks of 256 in the first weights, and others in the second ones, which have rows of 32.
-    is_large = name == "q6_K"
+    is_large = name.upper() in FACTORS
     hidden = 256 if is_large else 64
     second = "q8_0" if is_large else name
     folder = HERE / f"gguf-{name}"

@@ -61,9 +61,12 @@ Value Sm80Scales::getElementNumber(Value element) {
   if (size == moe::ScaleGroup::kAll)
     return emitter.i32(0);
   Value own = element;
-  // The lane's eight neighbours.
+  // The lane's eight neighbours; of elements of 8 bits all lanes' are those of
+  // one product.
   constexpr int64_t lanesOfRow = 4, neighbours = kDecodedColumns / lanesOfRow;
-  if (shape.usesTensorCores() && size < kDecodedColumns)
+  constexpr int64_t byteBits = 8;
+  if (shape.usesTensorCores() && size < kDecodedColumns &&
+      shape.weight.bits < byteBits)
     own = arith::AddIOp::create(
         b, element,
         emitter.scale(emitter.remainder(emitter.lane(), lanesOfRow),

@@ -157,6 +157,22 @@ int64_t Sm80Products::getNumSums() const {
   return shape.m * shape.getWeightRows() / Contract::kThreads;
 }
 
+int64_t Sm80Products::getNumRowSums() const {
+  if (!shape.hasMinima)
+    return 0;
+  return shape.usesTensorCores() ? getWarpRows() / kCoreRows * kCoreSums
+                                 : shape.m / kFmaRows;
+}
+
+SmallVector<Value> Sm80Products::getRowSums(ValueRange sums) const {
+  // Of a product by ones a thread has two columns of two rows.
+  int64_t columns = shape.usesTensorCores() ? kCoreSums / 2 : 1;
+  SmallVector<Value> ofRows;
+  for (int64_t i = 0, end = sums.size(); i < end; i += columns)
+    ofRows.push_back(sums[i]);
+  return ofRows;
+}
+
 void Sm80Products::emit(RowAddress inputAddress, RowAddress scaleAddress) {
   makeCopies(input, /*projections=*/1, shape.m, inputAddress);
   if (scales.hasRowsInLoop()) {
@@ -209,9 +225,11 @@ SmallVector<Value> Sm80Products::multiplyStep(Value step, Value stage,
   for (int64_t part = 0; part < shape.getParts(); ++part) {
     // Loaded before they are needed.
     Sm80Scales::Factors factors = scales.load(step, part);
-    SmallVector<Value> zeros(getNumSums(), emitter.f32(0));
+    SmallVector<Value> zeros(getNumSums() + getNumRowSums(), emitter.f32(0));
     SmallVector<Value> products = multiplyPart(step, stage, part, zeros);
-    next = scales.add(factors, products, next,
+    ArrayRef<Value> ofPart(products);
+    next = scales.add(factors, ofPart.take_front(getNumSums()),
+                      getRowSums(ofPart.drop_front(getNumSums())), next,
                       [&](int64_t i) { return getPlace(i); });
   }
   return next;
@@ -317,6 +335,11 @@ SmallVector<Value> Sm80Products::multiplyByFma(Value step, Value stage,
     SmallVector<SmallVector<Value>> x;
     for (int64_t row = 0; row < rows; ++row)
       x.push_back(load(input, inputs, row * kFmaRows, k));
+    for (int64_t row = 0; row < getNumRowSums(); ++row)
+      for (Value value : x[row]) {
+        Value &sum = next[getNumSums() + row];
+        sum = arith::AddFOp::create(b, sum, value);
+      }
     for (int64_t projection = 0; projection < shape.weightsPerColumn;
          ++projection)
       for (int64_t column = 0; column < columns; ++column) {

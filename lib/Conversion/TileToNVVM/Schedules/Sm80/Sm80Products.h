@@ -105,15 +105,26 @@ private:
                                                  mlir::Value stage,
                                                  int64_t part,
                                                  mlir::ValueRange sums);
+  /// Which of the products of elements that are decoded at once.
+  struct Halves {
+    int64_t begin, end;
+  };
   /// `firstElement` (i32) is the first contracted one.
   llvm::SmallVector<mlir::Value> addDecoded(mlir::Value firstElement,
                                             mlir::Value inputs,
-                                            mlir::Value weights,
+                                            mlir::Value weights, Halves halves,
                                             mlir::ValueRange before);
+  /// Adds up the elements of a block of rows.
+  void addRow(int64_t block, llvm::ArrayRef<mlir::Value> elements,
+              llvm::MutableArrayRef<mlir::Value> sums);
   llvm::SmallVector<mlir::Value> multiplyByFma(mlir::Value step,
                                                mlir::Value stage, int64_t part,
                                                mlir::ValueRange sums);
   int64_t getNumSums() const;
+  /// Sums of a part that follow those: of the elements of rows, for minima.
+  int64_t getNumRowSums() const;
+  /// The one of each of the thread's rows.
+  llvm::SmallVector<mlir::Value> getRowSums(mlir::ValueRange sums) const;
   /// Where the thread's sum `i` belongs: its projection, and its number among
   /// the thread's rows and among the thread's columns of a projection.
   Sm80Scales::Place getPlace(int64_t i) const;

@@ -8,7 +8,7 @@
 #include "Sm80Scales.h"
 
 #include "../../../Emission/ContractOperands.h"
-#include "../../Word.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
@@ -51,36 +51,23 @@ Value Sm80Scales::getColumn(Value own) {
 // Types of scales
 //===----------------------------------------------------------------------===//
 
-static int64_t getScaleBytes(Type type) {
-  return type.getIntOrFloatBitWidth() / 8;
-}
-
 Value Sm80Scales::loadByte(Value address) {
   Value byte = emitter.load(b.getI8Type(), address, 1);
   return arith::ExtUIOp::create(b, b.getI32Type(), byte);
 }
 
-Value Sm80Scales::decodeByte(Type type, Value byte) {
-  if (isa<Float8E4M3FNType>(type)) {
-    PairDecoder pairs(b, Elements::E4M3, b.getF16Type(), floats);
-    return pairs.split(pairs.decode(byte, 0)).first;
-  }
-  // e8m0: the exponent of a float, but for the subnormal one and NaN.
-  constexpr int64_t least = 0x00400000, infinite = 0x7F800000, nan = 0x7FC00000;
-  Word bits = Word{&b, byte} << 23;
-  Word normal = bits.isGreater(infinite - 1).choose(bits.constant(nan), bits);
-  Word scale = bits.isGreater(0).choose(normal, bits.constant(least));
-  return arith::BitcastOp::create(b, b.getF32Type(), scale.value);
+Value Sm80Scales::loadAt(Type type, Value address) {
+  if (!isa<Float8E4M3FNType>(type))
+    return emitter.loadScale(type, address);
+  PairDecoder pairs(b, Elements::E4M3, b.getF16Type(), floats);
+  return pairs.split(pairs.decode(loadByte(address), 0)).first;
 }
 
 Value Sm80Scales::load(Type type, Value address, Value number, int64_t bytes) {
-  int64_t size = getScaleBytes(type);
-  Value offset =
-      arith::ExtUIOp::create(b, b.getI64Type(), emitter.scale(number, size));
-  Value at = emitter.advance(emitter.advance(address, offset), bytes);
-  if (size == 1)
-    return decodeByte(type, loadByte(at));
-  return castFloat(b, emitter.load(type, at, size), b.getF32Type());
+  Value offset = arith::ExtUIOp::create(
+      b, b.getI64Type(),
+      emitter.scale(number, type.getIntOrFloatBitWidth() / 8));
+  return loadAt(type, emitter.advance(emitter.advance(address, offset), bytes));
 }
 
 //===----------------------------------------------------------------------===//
@@ -95,6 +82,17 @@ void Sm80Scales::findColumns(ValueRange ofThread) {
     for (Value own : ofThread)
       addresses.push_back(addressOfColumn(scales, projection, getColumn(own)));
   }
+  if (!shape.hasMinima)
+    return;
+  // Both tensors are of one shape and one type: addresses take many registers.
+  auto begin = [&](Value memref) -> Value {
+    SmallVector<Value> first(cast<MemRefType>(memref.getType()).getRank(),
+                             emitter.index(0));
+    return LLVM::PtrToIntOp::create(b, b.getI64Type(),
+                                    emitter.address(memref, first));
+  };
+  toMinima = arith::SubIOp::create(
+      b, begin(emitter.operand(op.getWeightZeroPoint())), begin(scales));
 }
 
 Value Sm80Scales::limit(moe::QuantAttr quant, Value number) {
@@ -128,15 +126,28 @@ Sm80Scales::Factors Sm80Scales::load(Value step, int64_t part) {
   if (hasColumnsInLoop()) {
     moe::QuantAttr quant = op.getWeightQuantAttr();
     Value number = getNumber(quant, step, part);
-    for (ArrayRef<Value> projection : columns)
+    for (ArrayRef<Value> projection : columns) {
       factors.columns.push_back(loadAll(quant, projection, number));
+      if (!toMinima)
+        continue;
+      factors.minima.push_back(
+          llvm::map_to_vector(projection, [&](Value address) -> Value {
+            Value minimum = load(quant.getScale(),
+                                 emitter.advance(address, toMinima), number);
+            return arith::NegFOp::create(b, minimum);
+          }));
+    }
   }
   return factors;
 }
 
 SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
-                                   ValueRange sums,
+                                   ValueRange rowSums, ValueRange sums,
                                    function_ref<Place(int64_t)> placeOf) {
+  SmallVector<Value> scaledRows(rowSums);
+  if (!factors.rows.empty())
+    for (auto [row, scale] : llvm::zip(scaledRows, factors.rows))
+      row = arith::MulFOp::create(b, row, scale);
   // [column][row] of a projection, with one row, or column, for all.
   SmallVector<SmallVector<Value>> table;
   int64_t projection = -1;
@@ -162,7 +173,11 @@ SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
     }
     ArrayRef<Value> column = table[table.size() == 1 ? 0 : place.column];
     Value factor = column[column.size() == 1 ? 0 : place.row];
-    next.push_back(math::FmaOp::create(b, product, factor, sums[i]));
+    Value sum = sums[i];
+    if (!factors.minima.empty())
+      sum = math::FmaOp::create(b, scaledRows[place.row],
+                                factors.minima[projection][place.column], sum);
+    next.push_back(math::FmaOp::create(b, product, factor, sum));
   }
   return next;
 }
@@ -175,9 +190,9 @@ Value Sm80Scales::loadRowScale(int64_t projection, Value column) {
   Value scales = emitter.operand(op.getWeightScale());
   Type type = getElementType(scales);
   SmallVector<Value> indices = getIndices(projection, column);
-  if (getScaleBytes(type) == 1)
-    return decodeByte(type, loadByte(emitter.address(scales, indices)));
-  return emitter.loadF32(scales, indices);
+  return isa<Float8E4M3FNType>(type)
+             ? loadAt(type, emitter.address(scales, indices))
+             : emitter.loadScale(scales, indices);
 }
 
 Value Sm80Scales::loadGlobalScale(int64_t projection) {

@@ -47,6 +47,8 @@ public:
   struct Factors {
     llvm::SmallVector<mlir::Value> rows;
     llvm::SmallVector<llvm::SmallVector<mlir::Value>> columns;
+    /// Minima of columns, negative.
+    llvm::SmallVector<llvm::SmallVector<mlir::Value>> minima;
   };
   bool hasRowsInLoop() const { return shape.scales.input == ScaleTime::InLoop; }
   bool hasColumnsInLoop() const {
@@ -61,9 +63,11 @@ public:
   }
   /// Loads the scales of part `part` of step `step` (i32).
   Factors load(mlir::Value step, int64_t part);
-  /// `sums` and those of a part, times their scales.
+  /// `sums` and those of a part, times their scales; `rowSums` are those of the
+  /// elements of each row of the thread, where there are minima.
   llvm::SmallVector<mlir::Value>
-  add(const Factors &factors, mlir::ValueRange products, mlir::ValueRange sums,
+  add(const Factors &factors, mlir::ValueRange products,
+      mlir::ValueRange rowSums, mlir::ValueRange sums,
       llvm::function_ref<Place(int64_t)> placeOf);
 
   //===--- Behind it ---===//
@@ -99,8 +103,8 @@ private:
   mlir::Value load(mlir::Type type, mlir::Value address, mlir::Value number,
                    int64_t bytes = 0);
   mlir::Value loadByte(mlir::Value address);
-  /// A scale of a byte as f32.
-  mlir::Value decodeByte(mlir::Type type, mlir::Value byte);
+  /// The scale at an address, f32.
+  mlir::Value loadAt(mlir::Type type, mlir::Value address);
   /// Scale of a whole row, or tensor, of the weights.
   mlir::Value loadRowScale(int64_t projection, mlir::Value column);
   mlir::Value loadGlobalScale(int64_t projection);
@@ -117,6 +121,8 @@ private:
   /// Addresses.
   llvm::SmallVector<mlir::Value> rows;
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> columns;
+  /// Bytes from a scale to its minimum; null where there are none.
+  mlir::Value toMinima;
   ElementRows elementScales, zeroPoints;
 };
 

@@ -177,8 +177,8 @@ SmallVector<Value> Sm90Fragments::loadColumnScales(int64_t projection) {
     SmallVector<Value> indices =
         getIndices(getScaleRow(emitter, contract.op, projection, column));
     indices.push_back(emitter.index(0));
-    return emitter.loadF32(emitter.operand(contract.op.getWeightScale()),
-                           indices);
+    return emitter.loadScale(emitter.operand(contract.op.getWeightScale()),
+                             indices);
   });
 }
 

@@ -79,9 +79,15 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
     auto start = [&] {
       for (Value &index : row)
         index = emitter.toIndex(index);
-      emitter.copyWordAsync(
-          emitter.advance(to, first * Contract::kScaleElementBytes),
-          emitter.address(emitter.operand(memref), row));
+      Value own = emitter.advance(to, first * Contract::kScaleElementBytes);
+      Value from = emitter.address(emitter.operand(memref), row);
+      Type type = getElementType(memref);
+      if (type.isF32())
+        return emitter.copyWordAsync(own, from);
+      // Those of a row lie beside each other, so that nearly all are in the
+      // cache. The thread's arrival, which comes later, publishes it.
+      emitter.store(emitter.loadScale(type, from), own,
+                    Contract::kScaleElementBytes);
     };
     if (count >= Contract::kRowThreads)
       start();
