@@ -57,7 +57,7 @@ def make_tensor(device: Any, info: moec.TensorInfo, tokens: int, rng: np.random.
 class Rank:
     """A layer with weights and tokens, and perhaps others to run it with."""
 
-    def __init__(self, spec: dict, device: str, tokens: int, local_ids: list[int] | None = None) -> None:
+    def __init__(self, spec: dict, device: str, tokens: int, tables: dict[str, list[int]] | None = None) -> None:
         self.layer = moec.compile(spec, device=device)
         rng = np.random.default_rng(1)
         weights = {}
@@ -68,8 +68,8 @@ class Rank:
                 self.hidden = make_tensor(self.layer.device_object, info, tokens, rng)
             elif info.role == "output":
                 self.out = make_tensor(self.layer.device_object, info, tokens, rng)
-        if local_ids is not None:
-            weights["placement.local_ids"].copy_in(np.asarray(local_ids, np.int32).tobytes())
+        for name, table in (tables or {}).items():
+            weights[name].copy_in(np.asarray(table, np.int32).tobytes())
         self.layer.bind(weights)
         self.tokens = tokens
 
@@ -125,7 +125,8 @@ def main() -> int:
     spec = order["spec"]
     if order["mode"] == "package" and order["rank"] == order["victim"]:
         spec = {**spec, "max_tokens": spec["max_tokens"] // 2}
-    rank = Rank(spec, order["device"], TOKENS.get(order["phase"], FEW_TOKENS), order["local_ids"])
+    rank = Rank(spec, order["device"], TOKENS.get(order["phase"], FEW_TOKENS),
+                {name: table for name, table in order.items() if name.startswith("placement.")})
     try:
         take_part(order, rank)
     except moec.Error as error:

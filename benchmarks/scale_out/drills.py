@@ -96,7 +96,8 @@ def start(tools: Tools, folder: Path, ranks: int, victim: int, mode: str, phase:
         order = {
             "rank": rank, "ranks": ranks, "victim": victim, "mode": mode, "phase": phase, "limit": LIMIT, "device": f"cuda:{rank}",
             "own_spec": LAYER | {"max_tokens": 64}, "spec": LAYER | {"parallel": {"dp": ranks, "experts": "linear"}},
-            "local_ids": [e - rank * per_rank if e // per_rank == rank else -1 for e in range(LAYER["num_experts"])],
+            "placement.local_ids": [e - rank * per_rank if e // per_rank == rank else -1 for e in range(LAYER["num_experts"])],
+            "placement.owners": [e // per_rank for e in range(LAYER["num_experts"])],
         }
         environment = tools.environment() | {
             "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MOERT_JOB_TOKEN": token,

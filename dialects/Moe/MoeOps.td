@@ -307,7 +307,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
-def Moe_DispatchOp : Moe_Op<"dispatch", [Pure,
+def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "rows of all ranks of an axis, on each of them";
   let description = [{
@@ -315,33 +315,51 @@ def Moe_DispatchOp : Moe_Op<"dispatch", [Pure,
     other in their order: row `i * T + t` is row t of rank i. What is of another size than T (`num_valid_tokens`, `1 x
     i32`) is put together likewise. T is the same on all ranks (docs/parallel.md).
 
+    With `owners` (`E x i32`, of each expert the place on the axis of the rank that has it, -1 if none has) the inputs
+    that `owned` numbers are for a row's owners alone, the ranks that have an expert of its `ids`: on other ranks that
+    row of the result is anything, which nobody reads.
+
     ```mlir
-    %rows, %all_ids = moe.dispatch <dp> %x, %ids : tensor<?x2048xbf16>, tensor<?x8xi32>
-        -> tensor<?x2048xbf16>, tensor<?x8xi32>
+    %rows, %all_ids = moe.dispatch <dp> %x, %ids owners(%o : tensor<64xi32>) ids(%ids : tensor<?x8xi32>) owned [0]
+        : tensor<?x2048xbf16>, tensor<?x8xi32> -> tensor<?x2048xbf16>, tensor<?x8xi32>
     ```
   }];
-  let arguments = (ins Moe_AxisAttr:$axis, Variadic<AnyRankedTensor>:$inputs);
+  let arguments = (ins Moe_AxisAttr:$axis, Variadic<AnyRankedTensor>:$inputs, Optional<Moe_I32Tensor>:$owners,
+                       Variadic<Moe_I32Tensor>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned);
   let results = (outs Variadic<AnyRankedTensor>:$results);
-  let assemblyFormat = "$axis $inputs attr-dict `:` type($inputs) `->` type($results)";
+  let assemblyFormat = [{
+    $axis $inputs (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)?
+    (`owned` $owned^)? attr-dict `:` type($inputs) `->` type($results)
+  }];
   let hasVerifier = 1;
 }
 
-def Moe_CombineOp : Moe_Op<"combine", [Pure, AllTypesMatch<["input", "result"]>, Moe_NamedResult]> {
+def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesMatch<["input", "result"]>,
+                                       Moe_NamedResult]> {
   let summary = "sums of partial rows over the ranks of an axis";
   let description = [{
     `input` is a part of a sum on each rank of `axis`. Over `tp` every rank gets the sum; over `dp`, where the rows are
     those of all ranks as `moe.dispatch` puts them together, each gets the sum of its own rows. Sums are rounded to the
     element type, in an order of the ranks that does not change from run to run.
 
+    With `owners`, over `dp`, the part of a rank that is no owner of a row, as `moe.dispatch` says, is +0.0 whatever
+    `input` has there; `ids` are those of the rank's own rows and those of all.
+
     ```mlir
-    %y = moe.combine <dp> %partial : tensor<?x2048xbf16>
+    %y = moe.combine <dp> %partial owners(%o : tensor<64xi32>) ids(%ids, %all : tensor<?x8xi32>, tensor<?x8xi32>)
+        : tensor<?x2048xbf16>
     ```
   }];
-  let arguments = (ins Moe_AxisAttr:$axis, Moe_DataTensor:$input);
+  let arguments = (ins Moe_AxisAttr:$axis, Moe_DataTensor:$input, Optional<Moe_I32Tensor>:$owners,
+                       Variadic<Moe_I32Tensor>:$ids);
   let results = (outs Moe_DataTensor:$result);
-  let assemblyFormat = "$axis $input attr-dict `:` type($input)";
+  let assemblyFormat = [{
+    $axis $input (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)?
+    attr-dict `:` type($input)
+  }];
+  let hasVerifier = 1;
   let builders = [OpBuilder<(ins "::mlir::Value":$input, "::moec::moe::Axis":$axis), [{
-    build($_builder, $_state, input.getType(), axis, input);
+    build($_builder, $_state, input.getType(), axis, input, /*owners=*/::mlir::Value(), /*ids=*/::mlir::ValueRange());
   }]>];
 }
 

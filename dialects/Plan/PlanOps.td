@@ -180,7 +180,7 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
-def Plan_CollectiveOp : Plan_Op<"collective", [SameVariadicOperandSize, HasParent<"VariantOp">]> {
+def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasParent<"VariantOp">]> {
   let summary = "what all ranks of an axis do together";
   let description = [{
     With n ranks on `axis`, each of `outs` is made from the one of `ins` at its place, in one call: `all_gather` has n
@@ -188,14 +188,27 @@ def Plan_CollectiveOp : Plan_Op<"collective", [SameVariadicOperandSize, HasParen
     the sums of all. `stream` is 0 if unsaid. All ranks walk the same variant, so that they order collectives alike;
     those of different streams are ordered by events (`moert::verifyPlan`).
 
+    With `owners` the pairs that `owned` numbers are for the owners of each row alone, the ranks that have an expert of
+    its `ids` (of an `all_gather` one tensor, the ids of the rank's own rows; of a `reduce_scatter` these and those of
+    all). On other ranks a gathered row is anything, and to a sum these add +0.0. Who moves all rows does that, too.
+
     ```mlir
     plan.collective all_gather dp ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
+        owners(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) owned [0]
     ```
   }];
   let arguments = (ins Plan_CollectiveKindAttr:$kind, Plan_AxisAttr:$axis, DefaultValuedAttr<I64Attr, "0">:$stream,
-                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs);
+                       Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs, Optional<MemRefOf<[I32]>>:$owners,
+                       Variadic<MemRefOf<[I32]>>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned);
   let assemblyFormat = [{
-    `` $kind `` $axis (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)` attr-dict
+    `` $kind `` $axis (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
+    (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)? attr-dict
+  }];
+  let extraClassDeclaration = [{
+    /// How many `ids` a collective of that kind has where it has owners.
+    static size_t getNumIds(::moec::plan::CollectiveKind kind);
+    /// Everything beside `outs` that the collective reads.
+    ::mlir::SmallVector<::mlir::Value> getRead();
   }];
   let hasVerifier = 1;
 }

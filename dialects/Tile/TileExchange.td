@@ -14,14 +14,16 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Tile_Sm80ExchangeAttr : Tile_Config<"sm80", "exchange", "Sm80Exchange", [
     Tile_Number<"ctas", "the most CTAs of a launch, up to 64">,
     Tile_Number<"threads", "threads of a CTA">,
-    Tile_Number<"pieces", "pieces of up to 16 bytes that a thread moves in a round">]> {
+    Tile_Number<"pieces", "pieces of up to 16 bytes that a thread moves in a round">,
+    Tile_Number<"least_rows", "of a rank, from which on rows are moved for their owners alone">]> {
   let summary = "how sm80.exchange moves rows";
   let description = [{
     CTA c of a rank meets CTA c of each other rank and no other CTA. In a round each of its threads moves so many
-    pieces; a flag is set behind each round, so that what has come is taken while more is on the way.
+    pieces; a flag is set behind each round, so that what has come is taken while more is on the way. With fewer rows
+    of a rank than `least_rows` nobody asks for owners, since that would take longer than what it saves.
 
     ```mlir
-    #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4>
+    #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4, least_rows = 256>
     ```
   }];
 }
@@ -44,8 +46,14 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     takes or sums what has come. Places are two, in turns: who has seen a rank's flag of one exchange knows that
     the rank is done with the exchange before it, so that nobody waits before a push.
 
+    `owners`, `ids` and `owned` are those of `plan.collective`. Of what `owned` numbers a rank pushes a row to the owners
+    alone, and as much of a sum as it owns; it finds them by `ids`, on both sides by the same ones. A schedule may
+    leave out less. What nobody pushed is read from the heap all the same, where it is anything that was written there
+    before, and is no part of a sum.
+
     ```mlir
     tile.exchange all_gather tokens(%tokens) ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
+        owners(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) owned [0]
         heaps(%own, %other : memref<?xi64>, memref<?xi64>)
     ```
   }];
@@ -53,10 +61,14 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     Plan_CollectiveKindAttr:$kind, I64:$tokens,
     Arg<Variadic<AnyMemRef>, "read", [MemRead]>:$ins,
     Arg<Variadic<AnyMemRef>, "written", [MemWrite]>:$outs,
+    Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$owners,
+    Arg<Variadic<MemRefOf<[I32]>>, "read", [MemRead]>:$ids,
+    OptionalAttr<DenseI64ArrayAttr>:$owned,
     Arg<Variadic<MemRefOf<[I64]>>, "read and written", [MemRead, MemWrite]>:$heaps,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `` $kind `tokens` `(` $tokens `)` `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
+    (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)?
     `heaps` `(` $heaps `:` type($heaps) `)` attr-dict
   }];
   let hasVerifier = 1;

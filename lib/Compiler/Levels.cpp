@@ -100,6 +100,7 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   manager.addPass(createTileChooseKernelsPass(kernels));
   TileMakeExchangesPassOptions exchanges;
   exchanges.target = options.target;
+  llvm::append_range(exchanges.configs, options.configs);
   manager.addPass(createTileMakeExchangesPass(exchanges));
   if (!options.dependentLaunches)
     return;

@@ -252,6 +252,11 @@ private:
     if (failed(kernel))
       return failure();
     step.kernel = *kernel;
+    for (Value ids : op.getIds())
+      step.args.push_back(moert::Argument::ofTensor(tensors.lookup(ids)));
+    if (Value owners = op.getOwners())
+      step.args.push_back(moert::Argument::ofTensor(tensors.lookup(owners)));
+    step.numKernelArgs = int64_t(op.getRead().size() - op.getIns().size());
     return step;
   }
 

@@ -69,6 +69,15 @@ std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank) {
   return places;
 }
 
+std::vector<int32_t> getOwners(const LayerSpec &spec, int64_t rank) {
+  std::vector<int32_t> owners(spec.numExperts, -1);
+  int64_t tp = spec.parallel->tp;
+  for (int64_t place = 0; place < spec.parallel->dp; ++place)
+    for (int64_t expert : spec.getExpertsOf(place * tp + rank % tp))
+      owners[expert] = int32_t(place);
+  return owners;
+}
+
 void copyShard(const TensorShard &shard, const uint8_t *whole, uint8_t *local) {
   auto multiply = [](auto begin, auto end) {
     return std::accumulate(begin, end, int64_t(1), std::multiplies<>());

@@ -9,6 +9,7 @@
 
 #include "CheckpointNames.h"
 #include "GgufNames.h"
+#include "moec/Dialect/RowOwners.h"
 
 #include "llvm/ADT/Twine.h"
 
@@ -126,6 +127,9 @@ public:
     addLatent();
     if (spec.parallel && spec.parallel->hasWholeExperts())
       add("placement.local_ids", {spec.numExperts}, TensorType::I32);
+    if (spec.parallel && spec.parallel->hasWholeExperts() &&
+        spec.parallel->dp > 1)
+      add(kOwnersTensor, {spec.numExperts}, TensorType::I32);
     if (spec.replicas) {
       add("replicas.physical_ids",
           {spec.numExperts, spec.replicas->maxReplicas}, TensorType::I32);

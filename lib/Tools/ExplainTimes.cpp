@@ -149,6 +149,8 @@ void TimeTable::printTimes() {
     all.push_back(getCell(total.us, total.floorUs, ""));
   table.addRow(std::move(all));
   table.print(os);
+  for (auto collective : variant.getBody().getOps<plan::CollectiveOp>())
+    os << describeOwners(collective);
 }
 
 void TimeTable::printChoices(ToldKernels &told) {

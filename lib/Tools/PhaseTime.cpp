@@ -8,10 +8,12 @@
 #include "PhaseTime.h"
 
 #include "PhaseWork.h"
+#include "moec/Analysis/Exchange.h"
 #include "moec/Analysis/ExchangeTime.h"
 #include "moec/Dialect/Names.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace moec;
@@ -93,6 +95,41 @@ std::string moec::getName(plan::CollectiveOp collective) {
   return (plan::stringifyCollectiveKind(collective.getKind()) + " " +
           plan::stringifyAxis(collective.getAxis()))
       .str();
+}
+
+static StringRef getTensorName(Value memory) {
+  if (auto tensor = memory.getDefiningOp<plan::TensorOp>())
+    return tensor.getName();
+  return memory.getDefiningOp<plan::BufferOp>().getName();
+}
+
+std::string moec::describeOwners(plan::CollectiveOp collective) {
+  auto symbol =
+      collective->getAttrOfType<FlatSymbolRefAttr>(kExchangeKernelAttr);
+  if (!collective.getOwners() || !symbol)
+    return {};
+  auto kernel =
+      SymbolTable::lookupNearestSymbolFrom<tile::KernelOp>(collective, symbol);
+  auto exchange = cast<tile::ExchangeOp>(kernel.getBody().front().front());
+  auto config = cast<tile::Sm80ExchangeAttr>(exchange.getConfigAttr());
+  plan::MeshAttr mesh =
+      collective->getParentOfType<plan::ProgramOp>().getMeshAttr();
+  int64_t numExperts =
+      cast<MemRefType>(collective.getOwners().getType()).getDimSize(0);
+  int64_t topK =
+      cast<MemRefType>(collective.getIds().front().getType()).getDimSize(1);
+  std::string names;
+  for (auto [i, in] : llvm::enumerate(collective.getIns()))
+    if (isMovedForOwners(exchange, int64_t(i)))
+      names += (names.empty() ? "" : ", ") + getTensorName(in).str();
+  if (names.empty())
+    return {};
+  return llvm::formatv(
+      "{0} through peers' memory, from {1} tokens of a rank on: rows of {2} to "
+      "owners alone, {3:f0} % of the other ranks\n",
+      getName(collective), std::max<int64_t>(config.getLeastRows(), 1), names,
+      100 * getOwnedShare(numExperts,
+                          numExperts / (mesh.getDp() * mesh.getTp()), topK));
 }
 
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,

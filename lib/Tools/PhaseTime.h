@@ -45,6 +45,10 @@ Prediction predictCollective(plan::CollectiveOp collective, int64_t tokens,
 /// "all_gather dp".
 std::string getName(plan::CollectiveOp collective);
 
+/// A line about what it moves for owners alone through the memory of other
+/// ranks; nothing where all rows go to all.
+std::string describeOwners(plan::CollectiveOp collective);
+
 /// What takes the longest of a prediction: "memory", "tensor cores", "L2",
 /// "power" or "launch".
 llvm::StringRef getBound(const Prediction &prediction);

@@ -52,6 +52,7 @@ def take_weights(rank, tensors):
     placed[first:first + each] = np.arange(each)
     return {
         "gate.weight": tensors["gate.weight"], "placement.local_ids": placed,
+        "placement.owners": np.arange(MODEL["num_experts"], dtype=np.int32) // each,
         "experts.w13": np.ascontiguousarray(tensors["experts.w13"][first:first + each]),
         "experts.w2": np.ascontiguousarray(tensors["experts.w2"][first:first + each]),
     }

@@ -212,6 +212,56 @@ def test_peer_exchange(dp, tp, tokens, tmp_path):
     assert made[0] == made[1]
 
 
+#: Rows of several pieces, quantized and not, where few ranks have an expert of one.
+OWNED = spec_of(entry="ids", top_k=2, hidden_size=256, intermediate_size=32, dtype="bf16")
+OWNED_FP8 = OWNED | {"intermediate_size": 256, "quantization": {
+    "weight": {"dtype": "fp8_e4m3", "scale": "channel"}, "activation": {"dtype": "fp8_e4m3", "scale": "token"}}}
+#: Owners are asked for with any number of rows.
+ASKING = ("--config=all_gather:least_rows=1", "--config=reduce_scatter:least_rows=1")
+
+
+def spread_ids(kind: str, tokens: int, ranks: int) -> np.ndarray:
+    rng = np.random.default_rng(tokens + ranks)
+    ids = np.stack([rng.permutation(16)[:2] for _ in range(tokens)])
+    if kind == "last rank":
+        ids = 15 - ids % (16 // ranks)
+    elif kind == "own rank":
+        ids = np.arange(tokens)[:, None] * ranks // tokens * (16 // ranks) + ids % (16 // ranks)
+    elif kind == "nobody":
+        ids[::2] = [-1, 16]
+        ids[1::4, 0] = 2**31 - 1
+    return ids
+
+
+@pytest.mark.parametrize(("dp", "tp", "tokens", "kind", "model"), [
+    (4, 1, 9, "any", OWNED), (4, 1, 9, "last rank", OWNED), (4, 1, 5, "own rank", OWNED), (4, 1, 9, "nobody", OWNED),
+    (2, 2, 9, "any", OWNED), (8, 1, 3, "any", OWNED), (4, 1, 5, "any", OWNED_FP8),
+], ids=lambda value: "fp8" if value is OWNED_FP8 else "bf16" if value is OWNED else str(value))
+def test_rows_of_owners(dp, tp, tokens, kind, model, tmp_path):
+    """Ranks that have no expert of a row are not sent it: bits are those of ranks that copy all."""
+    ids = spread_ids(kind, tokens * dp, dp)
+    options = (f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=20")
+    made = []
+    for exchange in ("peer", "default"):
+        folder = tmp_path / exchange
+        folder.mkdir()
+        verify(folder, model, Ranks(dp, tp, "round_robin" if kind == "any" else "linear"), tokens=tokens, ids=ids,
+               options=(*options, *ASKING, f"--exchange={exchange}"))
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(("entry", "counts"), [("ids", "0,3,5,1"), ("gate", "5,0,0,0")])
+def test_rows_of_owners_with_fewer_tokens(entry, counts, tmp_path):
+    """Rows that do not count have ids, too, which the caller gives; several runs find rows of others in the heaps."""
+    model = OWNED | {"entry": entry, "num_valid_tokens": True, "routing": {} if entry == "ids" else {"score": "softmax"}}
+    inputs = generate(LayerSpec.from_json(model), 20, 3)
+    done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, f"--rank-tokens={counts}", "--check", *ASKING,
+               "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=2", "--graph")
+    assert done.returncode == 0, done.stdout
+    assert "the same bits of 2 runs more" in done.stdout
+
+
 @pytest.mark.parametrize("counts", ["0,3,5,1", "0,0,0,0", "5,0,0,0"])
 def test_peer_exchange_with_fewer_tokens(counts, tmp_path):
     model = spec_of(**LAYERS["fp8_block"], entry="ids", num_valid_tokens=True)

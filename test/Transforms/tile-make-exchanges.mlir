@@ -5,6 +5,11 @@
 
 // CPU-NOT: tile.exchange
 
+// RUN: moe-opt %s --tile-make-exchanges="target=sm_90a configs=all_gather:ctas=8,reduce_scatter:pieces=2" \
+// RUN:   | FileCheck %s --check-prefix=FORCED
+
+// FORCED: config = #tile.sm80_exchange<ctas = 8, threads = 512, pieces = 4>
+
 // CHECK-LABEL: plan.program @layer
 // CHECK: plan.collective all_gather dp ins(%{{.*}}) outs(%{{.*}}) {plan.exchange_kernel = @all_gather}
 // CHECK: plan.collective reduce_scatter dp ins(%{{.*}}) outs(%{{.*}}) {plan.exchange_kernel = @reduce_scatter}

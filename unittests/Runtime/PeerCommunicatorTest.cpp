@@ -128,7 +128,8 @@ NoKernel kernel;
 
 /// A gather of four bytes over dp; nothing is launched.
 Status gather(const Rank &rank, std::vector<uint8_t> &send,
-              std::vector<uint8_t> &receive, bool hasKernel = true) {
+              std::vector<uint8_t> &receive, bool hasKernel = true,
+              const std::vector<const void *> &kernelArgs = {}) {
   CollectivePart part{send.data(), receive.data(), DType::U8, 4};
   Collective collective;
   collective.parts = &part;
@@ -136,6 +137,7 @@ Status gather(const Rank &rank, std::vector<uint8_t> &send,
   collective.where = "steps[3]";
   collective.dims.grid = 1;
   collective.rows = 4;
+  collective.kernelArgs = kernelArgs;
   if (hasKernel)
     collective.kernel = &kernel;
   return rank.communicator.run(rank.stream, collective);
@@ -172,6 +174,16 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
           EXPECT_EQ(*rank.word(slot, PeerHeap::kLimit), 2000000000);
           EXPECT_EQ(*rank.word(slot, PeerHeap::kPlaceBytes), 256);
         }
+        // What is for the kernel alone is ahead of the heaps.
+        int table = 0;
+        if (Status status = gather(rank, send, receive, true, {&table});
+            !status)
+          return status;
+        EXPECT_EQ(rank.peer.slots.size(), 1U + 1 + 1 + 3 + 1);
+        EXPECT_EQ(rank.peer.slots[2], reinterpret_cast<uintptr_t>(&table));
+        EXPECT_EQ(*rank.word(3, PeerHeap::kLimit), 2000000000);
+        // What nobody has pushed is no number.
+        EXPECT_EQ(*rank.word(3, PeerHeap::kPlaces), -1);
         return rank.communicator.check();
       });
   for (const Status &status : statuses)

@@ -230,6 +230,25 @@ TEST(RankPlanTest, RefusesWhatNoRankCouldDo) {
   expectRefused(plan, "prepare[0]");
 }
 
+/// What a kernel of a collective is given beside the pairs.
+TEST(RankPlanTest, TellsWhatIsForTheKernelAlone) {
+  Plan plan = makePlan();
+  plan.target = "sm_90a";
+  plan.kernels = {{"gather", 1, 64}};
+  Step &gather = step(plan, 0);
+  gather.args.push_back(Argument::ofTensor(X));
+  gather.numKernelArgs = 1;
+  expectRefused(plan, "steps[0].kernel_args is 1; 0 to 0");
+  gather.kernel = 0;
+  EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
+  EXPECT_EQ(gather.numPairs(), 1U);
+  gather.numKernelArgs = 2;
+  expectRefused(plan, "steps[0].args is a list of 3, the kernel's 2 among "
+                      "them; pairs of an input");
+  gather.numKernelArgs = 4;
+  expectRefused(plan, "steps[0].kernel_args is 4; 0 to 3");
+}
+
 /// Ranks that begin with different ones would wait for each other for ever.
 TEST(RankPlanTest, RefusesCollectivesWithoutAnOrder) {
   Plan plan = makePlan();
@@ -257,6 +276,11 @@ TEST(RankPlanTest, PackagesHaveMeshAndCollectives) {
   package.programs.resize(1);
   package.programs[0].plan = makePlan();
   package.programs[0].plan.target = "sm_90a";
+  package.programs[0].plan.kernels = {{"gather", 1, 64}};
+  Step &gather = step(package.programs[0].plan, 0);
+  gather.kernel = 0;
+  gather.args.push_back(Argument::ofTensor(X));
+  gather.numKernelArgs = 1;
   std::string text = ".version 8.0\n.target sm_90a\n";
   package.programs[0].images = {
       {"sm_90a", ModuleImage::Kind::Ptx, {{text.begin(), text.end()}}}};
@@ -270,4 +294,5 @@ TEST(RankPlanTest, PackagesHaveMeshAndCollectives) {
   EXPECT_EQ(printPlan(plan), printPlan(package.programs[0].plan));
   EXPECT_NE(printPlan(plan).find("\"collective\":\"reduce_scatter\""),
             std::string::npos);
+  EXPECT_EQ(plan.variants[0].steps[0].numKernelArgs, 1);
 }

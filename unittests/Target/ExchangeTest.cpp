@@ -19,7 +19,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -31,10 +33,11 @@ using moert::Status;
 namespace {
 
 /// One part: f32 or i32 rows of so many columns, or one row whatever the
-/// tokens.
+/// tokens. Those of owners alone are f32, in pieces of 16 bytes.
 struct PartShape {
   int64_t columns;
   bool perToken = true;
+  bool owned = false;
 };
 
 struct Compiled {
@@ -43,9 +46,45 @@ struct Compiled {
   moert::LaunchDims dims;
 };
 
-std::string makeKernel(llvm::StringRef kind, llvm::StringRef element,
-                       int64_t ranks, llvm::ArrayRef<PartShape> parts) {
-  std::string arguments, ins, inTypes, outs, outTypes, heaps, heapTypes;
+/// Which experts rows have.
+enum class Spread {
+  /// All rows go to all ranks, whoever needs them.
+  None,
+  /// Any of the experts, of which some are nowhere, and ids that are none.
+  Even,
+  /// Those of one rank alone.
+  OneRank,
+};
+
+/// Experts of the ranks that meet, and one more for every so many, which none
+/// of these has.
+constexpr int64_t kExpertsPerRank = 3, kTopK = 3;
+
+struct Case {
+  llvm::StringRef kind;
+  int64_t ranks;
+  int64_t tokens;
+  std::vector<PartShape> parts = {{8}, {3}, {1, false}};
+  int64_t exchanges = 4;
+  int64_t limit = int64_t(1) << 40;
+  /// Ranks that do not come to an exchange, as rank * 100 + exchange.
+  std::vector<int64_t> missing = {};
+  Spread spread = Spread::None;
+  /// Everything that is summed is -0.0.
+  bool isZero = false;
+  /// Of the config.
+  int64_t leastRows = 0;
+
+  bool gathers() const { return kind == "all_gather"; }
+  bool scatters() const { return kind == "reduce_scatter"; }
+  int64_t numExperts() const { return (ranks + 1) * kExpertsPerRank; }
+};
+
+std::string makeKernel(const Case &what) {
+  std::string kind = what.kind.str();
+  int64_t ranks = what.ranks;
+  std::string arguments, ins, inTypes, outs, outTypes, heaps, heapTypes, ids,
+      idTypes, owners, ownerType, owned;
   auto add = [&](std::string &names, std::string &types,
                  const std::string &name, const std::string &type) {
     names += (names.empty() ? "" : ", ") + name;
@@ -54,25 +93,42 @@ std::string makeKernel(llvm::StringRef kind, llvm::StringRef element,
   };
   auto type = [&](const PartShape &part, int64_t rows) {
     return "memref<" + (part.perToken ? "?" : std::to_string(rows)) + "x" +
-           std::to_string(part.columns) + "x" + element.str() + ">";
+           std::to_string(part.columns) + "x" +
+           (what.gathers() && !part.owned ? "i32" : "f32") + ">";
   };
-  int64_t toAll = kind == "all_gather" ? ranks : 1;
-  int64_t toOne = kind == "reduce_scatter" ? ranks : 1;
-  for (auto [i, part] : llvm::enumerate(parts))
+  int64_t toAll = what.gathers() ? ranks : 1;
+  int64_t toOne = what.scatters() ? ranks : 1;
+  for (auto [i, part] : llvm::enumerate(what.parts)) {
     add(ins, inTypes, "%in" + std::to_string(i), type(part, toOne));
-  for (auto [i, part] : llvm::enumerate(parts))
+    if (part.owned)
+      owned += (owned.empty() ? "" : ", ") + std::to_string(i);
+  }
+  for (auto [i, part] : llvm::enumerate(what.parts))
     add(outs, outTypes, "%out" + std::to_string(i), type(part, toAll));
+  std::string whose;
+  if (what.spread != Spread::None) {
+    for (int64_t i = 0; i < (what.scatters() ? 2 : 1); ++i)
+      add(ids, idTypes, "%ids" + std::to_string(i),
+          "memref<?x" + std::to_string(kTopK) + "xi32>");
+    add(owners, ownerType, "%owners",
+        "memref<" + std::to_string(what.numExperts()) + "xi32>");
+    whose = " owners(" + owners + " : " + ownerType + ") ids(" + ids + " : " +
+            idTypes + ") owned [" + owned + "]";
+  }
   for (int64_t i = 0; i < ranks; ++i)
     add(heaps, heapTypes, "%heap" + std::to_string(i), "memref<?xi64>");
   // Several rounds for a few hundred rows.
   return "tile.kernel @kernel(" + arguments +
          "%tokens: i64) attributes {form = #tile.kernel_form<resident = "
          "true>} {\n  tile.exchange " +
-         kind.str() + " tokens(%tokens) ins(" + ins + " : " + inTypes +
-         ") outs(" + outs + " : " + outTypes + ") heaps(" + heaps + " : " +
+         kind + " tokens(%tokens) ins(" + ins + " : " + inTypes + ") outs(" +
+         outs + " : " + outTypes + ")" + whose + " heaps(" + heaps + " : " +
          heapTypes +
-         ") {config = #tile.sm80_exchange<ctas = 3, threads = 64, pieces = "
-         "2>}\n  tile.return\n}\n";
+         ") {config = #tile.sm80_exchange<ctas = 3, threads = 64, pieces = 2" +
+         (what.leastRows > 0
+              ? ", least_rows = " + std::to_string(what.leastRows)
+              : "") +
+         ">}\n  tile.return\n}\n";
 }
 
 /// Kernels are compiled once.
@@ -106,27 +162,13 @@ const Compiled &compile(const std::string &text) {
   return made;
 }
 
-struct Case {
-  llvm::StringRef kind;
-  int64_t ranks;
-  int64_t tokens;
-  std::vector<PartShape> parts = {{8}, {3}, {1, false}};
-  int64_t exchanges = 4;
-  int64_t limit = int64_t(1) << 40;
-  /// Ranks that do not come to an exchange, as rank * 100 + exchange.
-  std::vector<int64_t> missing = {};
-};
-
 /// Changes the text of a kernel.
 using Mutation = std::string (*)(std::string);
 
 class Rig {
 public:
   Rig(const Case &what, uint64_t seed, Mutation mutation = nullptr)
-      : what(what),
-        compiled(compile(makeKernel(what.kind,
-                                    what.kind == "all_gather" ? "i32" : "f32",
-                                    what.ranks, what.parts))),
+      : what(what), compiled(compile(makeKernel(what))),
         text(mutation ? mutation(compiled.ptx) : compiled.ptx),
         simulator(makeOptions(seed)) {
     for (int64_t rank = 0; rank < what.ranks; ++rank)
@@ -134,8 +176,10 @@ public:
   }
 
   Status run();
-  /// Whether all ranks have what they should.
+  /// Whether all ranks have what they should, in what they need.
   bool isRight() const;
+  /// Gathered rows that their rank does not need, and has not been sent.
+  int64_t countLeftOut() const;
   int64_t readWord(int64_t rank, int64_t offset) const {
     int64_t word = 0;
     EXPECT_TRUE(simulator.read(&word, heaps[rank] + offset, sizeof(word)));
@@ -155,10 +199,39 @@ private:
     return part.columns * (part.perToken ? what.tokens : 1);
   }
   int64_t sent(const PartShape &part) const {
-    return count(part) * (what.kind == "reduce_scatter" ? what.ranks : 1);
+    return count(part) * (what.scatters() ? what.ranks : 1);
   }
   int64_t received(const PartShape &part) const {
-    return count(part) * (what.kind == "all_gather" ? what.ranks : 1);
+    return count(part) * (what.gathers() ? what.ranks : 1);
+  }
+  /// An id of a row of `rank`.
+  int32_t id(int64_t rank, int64_t exchange, int64_t i) const {
+    int64_t number = (i * 11 + rank * 5 + exchange * 3 + i / 7) % 101;
+    if (what.spread == Spread::OneRank)
+      return int32_t(number % kExpertsPerRank);
+    if (number < 4)
+      return number < 2 ? int32_t(-1) : int32_t(what.numExperts() + number);
+    // Rows of one expert, and of several.
+    return int32_t((i / kTopK % 3 == 0 ? i / kTopK : number) %
+                   what.numExperts());
+  }
+  int32_t owner(int64_t expert) const {
+    int64_t place = expert / kExpertsPerRank;
+    return place < what.ranks ? int32_t(place) : -1;
+  }
+  /// Whether `rank` has an expert of that row of `sender`.
+  bool owns(int64_t rank, int64_t sender, int64_t exchange, int64_t row) const {
+    for (int64_t i = 0; i < kTopK; ++i)
+      if (int32_t expert = id(sender, exchange, row * kTopK + i);
+          expert >= 0 && expert < what.numExperts() && owner(expert) == rank)
+        return true;
+    return false;
+  }
+  bool needs(int64_t rank, int64_t sender, int64_t exchange, size_t part,
+             int64_t element) const {
+    const PartShape &shape = what.parts[part];
+    return !shape.owned || rank == sender ||
+           owns(rank, sender, exchange, element / shape.columns);
   }
   static int32_t value(int64_t rank, int64_t exchange, size_t part, int64_t i) {
     return int32_t((i * 7 + rank * 13 + exchange * 29 + int64_t(part) * 5) %
@@ -167,14 +240,24 @@ private:
   int32_t expected(int64_t rank, int64_t exchange, size_t part,
                    int64_t i) const {
     int64_t own = count(what.parts[part]);
-    if (what.kind == "all_gather")
+    if (what.gathers())
       return value(i / own, exchange, part, i % own);
-    int64_t offset = what.kind == "reduce_scatter" ? rank * own : 0;
+    int64_t offset = what.scatters() ? rank * own : 0;
     int32_t sum = 0;
     for (int64_t other = 0; other < what.ranks; ++other)
-      sum += value(other, exchange, part, offset + i);
+      if (!what.scatters() || needs(other, rank, exchange, part, i))
+        sum += value(other, exchange, part, offset + i);
     return sum;
   }
+  /// Each of them has that row's part of the sum as -0.0.
+  bool allOwn(int64_t rank, int64_t exchange, size_t part, int64_t i) const {
+    for (int64_t other = 0; other < what.ranks; ++other)
+      if (!owns(other, rank, exchange, i / what.parts[part].columns))
+        return false;
+    return true;
+  }
+  float summed(int64_t rank, int64_t exchange, size_t part, int64_t i) const;
+  uint64_t allocateIds(int64_t firstRank, int64_t numRanks, int64_t exchange);
   uint64_t allocate(int64_t bytes, const std::string &name) {
     auto address =
         simulator.allocate(size_t(std::max<int64_t>(bytes, 16)), 256, name);
@@ -204,9 +287,36 @@ void Rig::makeHeap(int64_t rank) {
   set(PeerHeap::kIndex, rank);
   set(PeerHeap::kLimit, what.limit);
   set(PeerHeap::kPlaceBytes, place);
+  // What no rank sends may be read, and is NaN.
+  bytes.resize(size_t(PeerHeap::kPlaces + 2 * place), char(0xff));
   heaps.push_back(
-      allocate(PeerHeap::kPlaces + 2 * place, "heap " + std::to_string(rank)));
+      allocate(int64_t(bytes.size()), "heap " + std::to_string(rank)));
   EXPECT_TRUE(simulator.write(heaps.back(), bytes.data(), bytes.size()));
+}
+
+/// What a rank gives to a sum: nothing that may be read where it is no owner of
+/// another rank's row.
+float Rig::summed(int64_t rank, int64_t exchange, size_t part,
+                  int64_t i) const {
+  int64_t own = count(what.parts[part]);
+  int64_t to = what.scatters() ? i / own : rank;
+  if (!needs(rank, to, exchange, part, i % own))
+    return std::numeric_limits<float>::quiet_NaN();
+  if (what.isZero)
+    return owns(rank, to, exchange, i % own / what.parts[part].columns) ? -0.0F
+                                                                        : 0.0F;
+  return float(value(rank, exchange, part, i));
+}
+
+uint64_t Rig::allocateIds(int64_t firstRank, int64_t numRanks,
+                          int64_t exchange) {
+  std::vector<int32_t> ids;
+  for (int64_t rank = firstRank; rank < firstRank + numRanks; ++rank)
+    for (int64_t i = 0; i < what.tokens * kTopK; ++i)
+      ids.push_back(id(rank, exchange, i));
+  uint64_t address = allocate(int64_t(ids.size()) * 4, "ids");
+  EXPECT_TRUE(simulator.write(address, ids.data(), ids.size() * 4));
+  return address;
 }
 
 Status Rig::run() {
@@ -227,10 +337,9 @@ Status Rig::run() {
         std::vector<int32_t> values(size_t(sent(shape)));
         for (size_t i = 0; i < values.size(); ++i) {
           int32_t number = value(rank, exchange, part, int64_t(i));
-          auto real = float(number);
+          float real = summed(rank, exchange, part, int64_t(i));
           std::memcpy(&values[i],
-                      what.kind == "all_gather" ? static_cast<void *>(&number)
-                                                : &real,
+                      what.gathers() ? static_cast<void *>(&number) : &real,
                       sizeof(number));
         }
         slots.push_back(allocate(int64_t(values.size()) * 4, "in"));
@@ -240,6 +349,17 @@ Status Rig::run() {
       for (auto [part, shape] : llvm::enumerate(what.parts)) {
         slots.push_back(allocate(received(shape) * 4, "out"));
         outs[{rank, exchange, part}] = slots.back();
+      }
+      if (what.spread != Spread::None) {
+        slots.push_back(allocateIds(rank, 1, exchange));
+        if (what.scatters())
+          slots.push_back(allocateIds(0, what.ranks, exchange));
+        std::vector<int32_t> table;
+        for (int64_t expert = 0; expert < what.numExperts(); ++expert)
+          table.push_back(owner(expert));
+        slots.push_back(allocate(int64_t(table.size()) * 4, "owners"));
+        EXPECT_TRUE(
+            simulator.write(slots.back(), table.data(), table.size() * 4));
       }
       for (int64_t distance = 0; distance < what.ranks; ++distance)
         slots.push_back(heaps[size_t((rank + distance) % what.ranks)]);
@@ -273,31 +393,91 @@ bool Rig::isRight() const {
       return false;
     for (size_t i = 0; i < values.size(); ++i) {
       int32_t wanted = expected(rank, exchange, part, int64_t(i));
-      if (what.kind != "all_gather") {
+      if (!what.gathers()) {
         float real = 0;
         std::memcpy(&real, &values[i], sizeof(real));
-        if (real != float(wanted))
+        if (what.isZero
+                ? real != 0 || std::signbit(real) !=
+                                   allOwn(rank, exchange, part, int64_t(i))
+                : real != float(wanted))
           return false;
-      } else if (values[i] != wanted) {
-        return false;
+        continue;
       }
+      int64_t own = count(what.parts[part]);
+      bool isNeeded =
+          needs(rank, int64_t(i) / own, exchange, part, int64_t(i) % own);
+      if (isNeeded && values[i] != wanted)
+        return false;
     }
   }
   return true;
 }
 
+int64_t Rig::countLeftOut() const {
+  int64_t count = 0;
+  for (const auto &[where, address] : outs) {
+    auto [rank, exchange, part] = where;
+    // Later ones find in the heap what came before.
+    if (exchange > 1 || !what.gathers() || !what.parts[part].owned)
+      continue;
+    int64_t own = this->count(what.parts[part]);
+    for (int64_t i = 0; i < own * what.ranks; ++i) {
+      int32_t value = 0;
+      EXPECT_TRUE(
+          simulator.read(&value, address + uint64_t(i) * 4, sizeof(value)));
+      bool isNeeded = needs(rank, i / own, exchange, part, i % own);
+      EXPECT_TRUE(!isNeeded || value != -1);
+      count += !isNeeded && value == -1;
+    }
+  }
+  return count;
+}
+
+/// Rows of several pieces, of as many as a warp has, and of fewer, which go to
+/// all.
+const std::vector<PartShape> kOwned = {
+    {3}, {44, true, true}, {128, true, true}, {4, true, true}, {1, false}};
+const std::vector<PartShape> kSummed = {{44, true, true}, {132, true, true}};
+
+Case makeOwned(Case what, Spread spread = Spread::Even) {
+  what.parts = what.gathers() ? kOwned : kSummed;
+  what.spread = spread;
+  return what;
+}
+
 const Case kCases[] = {
-    {"all_gather", 2, 1},      {"all_gather", 2, 200},
-    {"all_gather", 4, 37},     {"all_gather", 8, 16},
-    {"reduce_scatter", 2, 1},  {"reduce_scatter", 2, 200},
-    {"reduce_scatter", 4, 37}, {"reduce_scatter", 8, 16},
-    {"all_reduce", 2, 200},    {"all_reduce", 4, 37},
+    {"all_gather", 2, 1},
+    {"all_gather", 2, 200},
+    {"all_gather", 4, 37},
+    {"all_gather", 8, 16},
+    {"reduce_scatter", 2, 1},
+    {"reduce_scatter", 2, 200},
+    {"reduce_scatter", 4, 37},
+    {"reduce_scatter", 8, 16},
+    {"all_reduce", 2, 200},
+    {"all_reduce", 4, 37},
     {"all_gather", 16, 3},
+    {"reduce_scatter", 16, 3},
+    makeOwned({"all_gather", 2, 40}),
+    makeOwned({"all_gather", 4, 9}),
+    makeOwned({"all_gather", 4, 9}, Spread::OneRank),
+    makeOwned({"all_gather", 8, 5}),
+    makeOwned({"all_gather", 16, 2}),
+    makeOwned({"all_gather", 3, 1}),
+    makeOwned({"reduce_scatter", 2, 40}),
+    makeOwned({"reduce_scatter", 4, 9}),
+    makeOwned({"reduce_scatter", 4, 9}, Spread::OneRank),
+    makeOwned({"reduce_scatter", 8, 5}),
+    makeOwned({"reduce_scatter", 16, 2}),
 };
 
 std::string describe(const Case &what, uint64_t seed) {
   return what.kind.str() + " of " + std::to_string(what.ranks) + " ranks, " +
-         std::to_string(what.tokens) + " tokens, seed " + std::to_string(seed);
+         std::to_string(what.tokens) + " tokens, " +
+         (what.spread == Spread::None      ? "all rows"
+          : what.spread == Spread::OneRank ? "rows of one rank's experts"
+                                           : "rows of owners") +
+         ", seed " + std::to_string(seed);
 }
 
 } // namespace
@@ -309,6 +489,9 @@ TEST(Exchange, AllRanksGetWhatTheyShould) {
       Status status = rig.run();
       ASSERT_TRUE(status) << describe(what, seed) << ": " << status.message();
       EXPECT_TRUE(rig.isRight()) << describe(what, seed);
+      EXPECT_EQ(rig.countLeftOut() > 0,
+                what.gathers() && what.spread != Spread::None)
+          << describe(what, seed);
       for (int64_t rank = 0; rank < what.ranks; ++rank) {
         EXPECT_EQ(rig.readWord(rank, PeerHeap::kEpochs), what.exchanges);
         EXPECT_EQ(rig.readWord(rank, PeerHeap::kEpochs +
@@ -317,6 +500,30 @@ TEST(Exchange, AllRanksGetWhatTheyShould) {
         EXPECT_EQ(rig.readWord(rank, PeerHeap::kFailure), 0);
       }
     }
+}
+
+TEST(Exchange, WithFewRowsNobodyAsksForOwners) {
+  for (int64_t leastRows : {9, 10}) {
+    Case what = makeOwned({"all_gather", 4, 9});
+    what.leastRows = leastRows;
+    Rig rig(what, 1);
+    Status status = rig.run();
+    ASSERT_TRUE(status) << status.message();
+    EXPECT_TRUE(rig.isRight());
+    EXPECT_EQ(rig.countLeftOut() > 0, leastRows == 9);
+  }
+}
+
+/// Who is no owner adds +0.0, so that -0.0 is left where all are owners alone.
+TEST(Exchange, SignsOfZerosAreThoseOfAllParts) {
+  for (Spread spread : {Spread::Even, Spread::OneRank}) {
+    Case what = makeOwned({"reduce_scatter", 2, 40}, spread);
+    what.isZero = true;
+    Rig rig(what, 1);
+    Status status = rig.run();
+    ASSERT_TRUE(status) << status.message();
+    EXPECT_TRUE(rig.isRight());
+  }
 }
 
 TEST(Exchange, SomeoneWhoDoesNotComeIsNamed) {
@@ -416,16 +623,23 @@ TEST(Exchange, MistakesAreNoticed) {
   };
   constexpr uint64_t seeds = 8;
   for (const Case &what :
-       {Case{"all_gather", 2, 200}, Case{"all_reduce", 4, 37}})
+       {Case{"all_gather", 2, 200}, Case{"all_reduce", 4, 37},
+        Case{"reduce_scatter", 4, 37}, makeOwned({"all_gather", 4, 20}),
+        makeOwned({"reduce_scatter", 4, 20})}) {
+    Rig right(what, 0);
+    EXPECT_TRUE(right.run() && right.isRight()) << describe(what, 0);
     for (auto [name, mutation] : mutations) {
       uint64_t noticed = 0;
       for (uint64_t seed = 0; seed < seeds; ++seed) {
         Rig rig(what, seed, mutation);
         noticed += !rig.run() || !rig.isRight();
       }
-      EXPECT_GT(noticed, 0U) << name << ", " << what.kind.str();
-      RecordProperty((what.kind + ": " + name).str(), int(noticed));
-      llvm::outs() << what.kind << ", " << name << ": noticed with " << noticed
+      std::string kind =
+          what.kind.str() + (what.spread == Spread::None ? "" : " to owners");
+      EXPECT_GT(noticed, 0U) << name << ", " << kind;
+      RecordProperty(kind + ": " + name, int(noticed));
+      llvm::outs() << kind << ", " << name << ": noticed with " << noticed
                    << " of " << seeds << " seeds\n";
     }
+  }
 }

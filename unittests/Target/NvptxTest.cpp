@@ -104,6 +104,47 @@ std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
           (hasOffsets ? " {top_k = 8 : i64}" : ""));
 }
 
+/// Rows of DeepSeek-V3 between ranks, of which each has whole experts.
+std::string exchange(const std::string &kind, int64_t ranks) {
+  bool gathers = kind == "all_gather", sums = kind == "all_reduce";
+  std::vector<std::string> shapes{"?x7168xbf16"};
+  if (gathers)
+    shapes = {"?x7168xf8E4M3FN", "?x56xf32", "?x8xi32", "?x8xf32"};
+  std::vector<std::string> arguments;
+  std::string ins, outs, types, heaps, heapTypes;
+  auto add = [&](std::string &names, const std::string &name,
+                 const std::string &type) {
+    names += (names.empty() ? "" : ", ") + name;
+    arguments.push_back(name + ": " + type);
+  };
+  for (auto [i, shape] : llvm::enumerate(shapes))
+    add(ins, "%in" + std::to_string(i), "memref<" + shape + ">");
+  for (auto [i, shape] : llvm::enumerate(shapes))
+    add(outs, "%out" + std::to_string(i), "memref<" + shape + ">");
+  for (const std::string &shape : shapes)
+    types += (types.empty() ? "memref<" : ", memref<") + shape + ">";
+  std::string owned;
+  if (!sums) {
+    std::string ids, idTypes = "memref<?x8xi32>";
+    add(ids, "%mine", idTypes);
+    if (!gathers) {
+      add(ids, "%all", idTypes);
+      idTypes += ", " + idTypes;
+    }
+    arguments.push_back("%owners: memref<256xi32>");
+    owned = " owners(%owners : memref<256xi32>) ids(" + ids + " : " + idTypes +
+            ") owned [0" + (gathers ? ", 1]" : "]");
+  }
+  for (int64_t i = 0; i < ranks; ++i) {
+    add(heaps, "%heap" + std::to_string(i), "memref<?xi64>");
+    heapTypes += i > 0 ? ", memref<?xi64>" : "memref<?xi64>";
+  }
+  return kernel(arguments, "tile.exchange " + kind + " tokens(%t) ins(" + ins +
+                               " : " + types + ") outs(" + outs + " : " +
+                               types + ")" + owned + " heaps(" + heaps + " : " +
+                               heapTypes + ")");
+}
+
 std::vector<Case> makeMatrix() {
   std::vector<Case> cases;
   for (std::string dtype : {"f32", "bf16", "f16"}) {
@@ -222,6 +263,10 @@ std::vector<Case> makeMatrix() {
                          " input_ids(%n : memref<?xi32>)"
                          " hash_table(%h : memref<100x4xi32>)",
                          {"%n: memref<?xi32>", "%h: memref<100x4xi32>"})});
+  for (const char *kind : {"all_gather", "reduce_scatter", "all_reduce"})
+    for (int64_t ranks : {2, 4})
+      cases.push_back(
+          {kind + ("_" + std::to_string(ranks)), exchange(kind, ranks)});
   cases.push_back({"most_slots", topK(2048, "1024, softmax = selected, "
                                             "renormalize = true")});
   cases.push_back({"many_slots", topK(2048, "2048, softmax = selected, "

@@ -27,6 +27,18 @@ struct ExchangedPart {
 ExchangedPart getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
                                mlir::MemRefType in);
 
+/// Which share of rows has an owner in a rank with `numLocal` of `numExperts`,
+/// where a row's `topK` are any of the experts.
+double getOwnedShare(int64_t numExperts, int64_t numLocal, int64_t topK);
+
+/// Rows that the pieces of a warp are of at most, of those of `pieces` each.
+int64_t countRowsOfWarp(int64_t pieces);
+
+/// Whether rows of pair `index` are moved for their owners alone by
+/// sm80.exchange: a piece is 16 bytes, and a warp has few rows to ask for. What
+/// is narrower goes to all.
+bool isMovedForOwners(tile::ExchangeOp exchange, int64_t index);
+
 /// The rows of one rank in all parts of a collective whose rows depend on the
 /// tokens; no value where they differ, or where none does.
 std::optional<moert::Expr> getExchangedRows(plan::CollectiveOp collective);

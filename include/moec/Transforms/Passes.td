@@ -194,10 +194,12 @@ def TileMakeExchangesPass : Pass<"tile-make-exchanges", "::mlir::ModuleOp"> {
     For a GPU: a kernel with a `tile.exchange` for each `plan.collective`, which names it as `plan.exchange_kernel`; alike
     ones share it. Which engine moves rows is chosen when a layer is run, so the steps stay (docs/parallel.md). None is
     made for an axis of more ranks than have room in a heap, nor where parts differ in what their rows follow
-    from. Runs after the passes that make variants.
+    from. Runs after the passes that make variants. `configs` are those of `tile-assign-config`; kernels are called as
+    the kind of their collective.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"",
-                        "the target: cpu, sm_80, sm_90a or sm_100a">];
+                        "the target: cpu, sm_80, sm_90a or sm_100a">,
+                 ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];
 }
 

@@ -186,41 +186,55 @@ private:
 
   void emitLaunch(int64_t index, int64_t stream) {
     const KernelGroup &group = layer.getGroups()[index];
-    auto toMemory = [&](auto &&values) {
-      SmallVector<Value> result;
-      for (Value value : values)
-        result.push_back(memory.lookup(value));
-      return result;
-    };
-    SmallVector<Value> ins = toMemory(group.ins), outs = toMemory(group.outs);
     if (group.isCollective())
-      return emitCollective(group.ops.front(), stream, ins, outs);
+      return emitCollective(group.ops.front(), stream);
     plan::ExprAttr tokens;
     if (group.tokens != moert::Expr::tokens())
       tokens = plan::ExprAttr::get(builder.getContext(), group.tokens.str());
     plan::LaunchOp::create(builder, group.ops.front()->getLoc(),
                            FlatSymbolRefAttr::get(kernels[index]),
-                           builder.getI64IntegerAttr(stream), ins, outs,
+                           builder.getI64IntegerAttr(stream),
+                           toMemory(group.ins.getArrayRef()),
+                           toMemory(group.outs),
                            /*dependent=*/UnitAttr(), tokens);
   }
 
-  void emitCollective(Operation *op, int64_t stream, ValueRange ins,
-                      ValueRange outs) {
+  SmallVector<Value> toMemory(ValueRange values) const {
+    return llvm::map_to_vector(
+        values, [&](Value value) { return memory.lookup(value); });
+  }
+
+  void emitCollective(Operation *op, int64_t stream) {
     auto kind = plan::CollectiveKind::AllGather;
     moe::Axis axis;
+    ValueRange inputs, ids;
+    Value owners;
+    DenseI64ArrayAttr owned;
     if (auto dispatch = dyn_cast<moe::DispatchOp>(op)) {
       axis = dispatch.getAxis();
+      inputs = dispatch.getInputs();
+      owners = dispatch.getOwners();
+      ids = dispatch.getIds();
+      owned = dispatch.getOwnedAttr();
     } else {
-      axis = cast<moe::CombineOp>(op).getAxis();
+      auto combine = cast<moe::CombineOp>(op);
+      axis = combine.getAxis();
       kind = axis == moe::Axis::Dp ? plan::CollectiveKind::ReduceScatter
                                    : plan::CollectiveKind::AllReduce;
+      inputs = combine->getOperands().take_front();
+      owners = combine.getOwners();
+      ids = combine.getIds();
+      if (owners)
+        owned = builder.getDenseI64ArrayAttr({0});
     }
     MLIRContext *context = builder.getContext();
     plan::CollectiveOp::create(
         builder, op->getLoc(), plan::CollectiveKindAttr::get(context, kind),
         plan::AxisAttr::get(context, axis == moe::Axis::Dp ? plan::Axis::Dp
                                                            : plan::Axis::Tp),
-        builder.getI64IntegerAttr(stream), ins, outs);
+        builder.getI64IntegerAttr(stream), toMemory(inputs),
+        toMemory(op->getResults()), owners ? memory.lookup(owners) : Value(),
+        toMemory(ids), owned);
   }
 
   const LayerFunction &layer;

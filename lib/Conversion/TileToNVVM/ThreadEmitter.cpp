@@ -116,6 +116,11 @@ Value ThreadEmitter::warpMin(Value value) {
                                i32(-1));
 }
 
+Value ThreadEmitter::warpOr(Value value) {
+  return NVVM::ReduxOp::create(b, value.getType(), value, NVVM::ReduxKind::OR,
+                               i32(-1));
+}
+
 Value ThreadEmitter::ballot(Value flag) {
   return NVVM::VoteSyncOp::create(b, b.getI32Type(), i32(-1), flag,
                                   NVVM::VoteSyncKind::ballot);

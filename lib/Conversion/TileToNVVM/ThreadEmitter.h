@@ -69,6 +69,8 @@ public:
   /// The largest or smallest i32 of the warp, in all lanes.
   mlir::Value warpMax(mlir::Value value);
   mlir::Value warpMin(mlir::Value value);
+  /// The bits that an i32 of any lane has, in all lanes.
+  mlir::Value warpOr(mlir::Value value);
   /// The lanes whose `flag` is set, as bits.
   mlir::Value ballot(mlir::Value flag);
   /// The lanes whose i32 is equal to this lane's, as bits.

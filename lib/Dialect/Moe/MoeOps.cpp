@@ -9,6 +9,7 @@
 #include "moec/Dialect/Moe/PipelineShapes.h"
 #include "moec/Dialect/Moe/ScalarRegion.h"
 #include "moec/Dialect/Names.h"
+#include "moec/Dialect/RowOwners.h"
 
 using namespace mlir;
 using namespace moec;
@@ -127,7 +128,17 @@ LogicalResult DispatchOp::verify() {
        llvm::enumerate(getInputs().getTypes(), getResults().getTypes()))
     if (failed(verifyAlike(*this, input, result, i)))
       return failure();
-  return success();
+  return verifyRowOwners(
+      *this, {getOwners(), getIds(), getOwned().value_or(ArrayRef<int64_t>())},
+      getInputs(), /*numIds=*/1);
+}
+
+LogicalResult CombineOp::verify() {
+  if (!getOwners() && getIds().empty())
+    return success();
+  static const int64_t owned = 0;
+  return verifyRowOwners(*this, {getOwners(), getIds(), owned}, getInput(),
+                         /*numIds=*/getAxis() == Axis::Dp ? 2 : 0);
 }
 
 LogicalResult PlaceIdsOp::verify() {

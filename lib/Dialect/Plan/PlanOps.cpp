@@ -9,6 +9,7 @@
 #include "moec/Dialect/Plan/KernelSyntax.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
+#include "moec/Dialect/RowOwners.h"
 
 using namespace mlir;
 using namespace moec;
@@ -194,9 +195,10 @@ LogicalResult CollectiveOp::verify() {
     return emitOpError("stream ")
            << getStreamAttr().getInt()
            << " is not a stream; they are numbered from 0";
-  if (getIns().empty())
-    return emitOpError("moves nothing; give at least one pair of 'ins' and "
-                       "'outs'");
+  if (getIns().empty() || getIns().size() != getOuts().size())
+    return emitOpError("has ")
+           << getIns().size() << " 'ins' and " << getOuts().size()
+           << " 'outs'; give at least one pair";
   for (auto [i, in, out] : llvm::enumerate(getIns(), getOuts())) {
     auto from = cast<MemRefType>(in.getType());
     auto to = cast<MemRefType>(out.getType());
@@ -210,7 +212,29 @@ LogicalResult CollectiveOp::verify() {
       return emitOpError("reads and writes the same tensor; 'outs' must not be "
                          "among 'ins'");
   }
-  return success();
+  return verifyRowOwners(
+      *this, {getOwners(), getIds(), getOwned().value_or(ArrayRef<int64_t>())},
+      getIns(), getNumIds(getKind()));
+}
+
+size_t CollectiveOp::getNumIds(CollectiveKind kind) {
+  switch (kind) {
+  case CollectiveKind::AllGather:
+    return 1;
+  case CollectiveKind::ReduceScatter:
+    return 2;
+  case CollectiveKind::AllReduce:
+    return 0;
+  }
+  llvm_unreachable("every kind is listed");
+}
+
+SmallVector<Value> CollectiveOp::getRead() {
+  SmallVector<Value> read(getIns());
+  llvm::append_range(read, getIds());
+  if (getOwners())
+    read.push_back(getOwners());
+  return read;
 }
 
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {

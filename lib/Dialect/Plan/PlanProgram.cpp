@@ -165,6 +165,16 @@ LogicalResult ProgramVerifier::verifyInPlace(TensorOp tensor) {
   return success();
 }
 
+static LogicalResult verifyRead(Operation *step, Value memory,
+                                const llvm::DenseSet<Value> &written) {
+  if (written.contains(memory))
+    return success();
+  InFlightDiagnostic diag =
+      step->emitOpError("reads memory that no step has written yet");
+  diag.attachNote(memory.getLoc()) << "the memory is here";
+  return diag;
+}
+
 /// The ins of a launch must hold something; its outs do afterwards.
 template <typename StepOp>
 LogicalResult ProgramVerifier::verifyStep(StepOp launch,
@@ -179,12 +189,8 @@ LogicalResult ProgramVerifier::verifyStep(StepOp launch,
              << "'";
   }
   for (Value in : launch.getIns())
-    if (!written.contains(in)) {
-      InFlightDiagnostic diag =
-          launch.emitOpError("reads memory that no step has written yet");
-      diag.attachNote(in.getLoc()) << "the memory is here";
-      return diag;
-    }
+    if (failed(verifyRead(launch, in, written)))
+      return failure();
   for (Value out : launch.getOuts()) {
     auto tensor = out.getDefiningOp<TensorOp>();
     if (tensor && tensor.getRole() == Role::Prepared && !prepares)
@@ -281,6 +287,19 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
              << (toOne > 1 ? toOne : toAll)
              << (toOne > 1 ? "" : " times as many");
     }
+  // Rows of one rank, then those of all.
+  size_t first = op.getOwned() ? size_t(op.getOwned()->front()) : 0;
+  SmallVector<Value> moved{op.getIns()[first]};
+  if (toOne > 1)
+    moved.insert(moved.begin(), op.getOuts()[first]);
+  for (auto [ids, like] : llvm::zip(op.getIds(), moved))
+    if (!(getRows(ids) == getRows(like)))
+      return op.emitOpError("has 'ids' of ")
+             << getRows(ids).str() << " rows for " << getRows(like).str()
+             << " rows that are moved; give the ids of those";
+  for (Value read : op.getRead())
+    if (failed(verifyRead(op, read, written)))
+      return failure();
   return verifyStep(op, written, /*prepares=*/false);
 }
 

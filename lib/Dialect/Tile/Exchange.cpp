@@ -10,6 +10,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "moec/Dialect/RowOwners.h"
 #include "moert/PeerHeap.h"
 
 using namespace mlir;
@@ -73,6 +74,12 @@ LogicalResult ExchangeOp::verify() {
   for (size_t i = 0; i < getIns().size(); ++i)
     if (failed(verifyPair(*this, i, ranks)))
       return failure();
+  if (failed(verifyRowOwners(
+          *this,
+          {getOwners(), getIds(), getOwned().value_or(ArrayRef<int64_t>())},
+          getIns(), plan::CollectiveOp::getNumIds(getKind()))))
+    return failure();
+  // What is gathered may be the ids.
   llvm::SmallPtrSet<Value, 16> seen;
   for (OperandRange values : {getIns(), getOuts(), getHeaps()})
     for (Value value : values)

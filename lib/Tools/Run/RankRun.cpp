@@ -13,8 +13,10 @@
 #include "OpenDevice.h"
 #include "PartTimes.h"
 #include "PlanRun.h"
+#include "moec/Analysis/Exchange.h"
 #include "moec/Compiler/Levels.h"
 #include "moec/Compiler/PlanData.h"
+#include "moec/Dialect/RowOwners.h"
 #include "moec/Import/BuildLayer.h"
 #include "moec/Import/Shards.h"
 #include "moec/Interpreter/InterpreterDevice.h"
@@ -106,17 +108,13 @@ private:
 
 } // namespace
 
-/// Which share of tokens has an expert on a given rank, where a token's top_k
-/// are any of the experts.
+/// Which share of tokens has an expert on a given rank.
 static double getRankShare(const LayerSpec &spec) {
   if (!spec.parallel->hasWholeExperts())
     return 1;
-  double numExperts = double(spec.numExperts), none = 1;
-  double elsewhere =
-      numExperts - numExperts / double(spec.parallel->getNumRanks());
-  for (int64_t i = 0; i < spec.topK; ++i)
-    none *= std::max(0.0, elsewhere - double(i)) / (numExperts - double(i));
-  return 1 - none;
+  return getOwnedShare(spec.numExperts,
+                       spec.numExperts / spec.parallel->getNumRanks(),
+                       spec.topK);
 }
 
 static HostTensor *find(std::vector<HostTensor> &tensors,
@@ -311,9 +309,11 @@ Result<std::vector<HostTensor>> RankRun::cut(const moert::Plan &plan,
   for (HostTensor &tensor : *tensors) {
     if (tensor.role == moert::TensorRole::Output)
       continue;
-    if (tensor.name == "placement.local_ids") {
-      std::vector<int32_t> ids = getLocalIds(spec, rank);
-      std::memcpy(tensor.data(), ids.data(), tensor.getNumBytes());
+    bool saysOwners = tensor.name == kOwnersTensor;
+    if (saysOwners || tensor.name == "placement.local_ids") {
+      std::vector<int32_t> table =
+          saysOwners ? getOwners(spec, rank) : getLocalIds(spec, rank);
+      std::memcpy(tensor.data(), table.data(), tensor.getNumBytes());
       continue;
     }
     if (tensor.role == moert::TensorRole::Input) {

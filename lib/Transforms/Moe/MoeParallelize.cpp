@@ -10,8 +10,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "moec/Analysis/Exchange.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Names.h"
+#include "moec/Dialect/RowOwners.h"
 #include "moec/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -51,6 +53,8 @@ public:
       return failure();
     if (mesh.getDp() > 1) {
       findExpertOps();
+      if (failed(findOwners()))
+        return failure();
       dispatch();
       combineRows();
       multiplyMaxTokens();
@@ -63,6 +67,8 @@ public:
 private:
   LogicalResult findOps();
   void findExpertOps();
+  LogicalResult findOwners();
+  bool isForOwners(Value input) const;
   void dispatch();
   void combineRows();
   void combineResults();
@@ -94,6 +100,9 @@ private:
   PlaceIdsOp place;
   /// What is done for the rows of all ranks, in order.
   llvm::SetVector<Operation *> expertOps;
+  /// The table that says who needs a row, and by which ids; null where all rows
+  /// go to all ranks.
+  Value owners, ownIds;
 };
 
 LogicalResult Parallelizer::findOps() {
@@ -124,6 +133,43 @@ void Parallelizer::findExpertOps() {
           return expertOps.contains(operand.getDefiningOp());
         }))
       expertOps.insert(&op);
+}
+
+/// Asks for owners where so many copies of rows are for nothing that leaving
+/// them out is more than it costs.
+LogicalResult Parallelizer::findOwners() {
+  constexpr double mostShare = 0.95;
+  if (!place || !place.getTable())
+    return success();
+  for (BlockArgument argument : func.getArguments())
+    if (getName(argument) == kOwnersTensor)
+      owners = argument;
+  if (!owners)
+    return success();
+  ownIds = place.getIds();
+  auto table = cast<RankedTensorType>(place.getTable().getType());
+  if (owners.getType() != table)
+    return func.emitOpError("has '")
+           << kOwnersTensor << "' of type " << owners.getType()
+           << "; give one number per expert, " << table;
+  int64_t topK = cast<RankedTensorType>(ownIds.getType()).getDimSize(1);
+  if (getOwnedShare(table.getDimSize(0), permute.getNumExperts(), topK) >
+      mostShare)
+    owners = {};
+  return success();
+}
+
+/// Whether rows are read as the `source` of slots alone, which are those of a
+/// rank's own experts.
+bool Parallelizer::isForOwners(Value input) const {
+  return llvm::all_of(input.getUses(), [&](OpOperand &use) {
+    if (!expertOps.contains(use.getOwner()))
+      return true;
+    auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
+    return product && product.getSource() &&
+           (use.get() == product.getInput() ||
+            use.get() == product.getInputScale());
+  });
 }
 
 /// The rows of all ranks of what those ops read of a rank's own rows.
@@ -174,8 +220,15 @@ void Parallelizer::dispatch() {
     b.setInsertionPointAfter(last);
   else
     b.setInsertionPointToStart(&func.getBody().front());
+  SmallVector<int64_t> owned;
+  for (auto [i, input] : llvm::enumerate(inputs.getArrayRef()))
+    if (owners && hasTokenRows(input) && isForOwners(input))
+      owned.push_back(int64_t(i));
+  bool hasOwned = !owned.empty();
   auto dispatched = DispatchOp::create(
-      b, types, AxisAttr::get(b.getContext(), Axis::Dp), inputs.getArrayRef());
+      b, types, AxisAttr::get(b.getContext(), Axis::Dp), inputs.getArrayRef(),
+      hasOwned ? owners : Value(), hasOwned ? ValueRange(ownIds) : ValueRange(),
+      hasOwned ? b.getDenseI64ArrayAttr(owned) : DenseI64ArrayAttr());
   setNames(dispatched, llvm::map_to_vector(inputs, [](Value input) {
              return ("all_" + getName(input)).str();
            }));
@@ -226,6 +279,10 @@ void Parallelizer::dispatch() {
 void Parallelizer::combineRows() {
   b.setInsertionPointAfter(unpermute);
   auto combined = CombineOp::create(b, unpermute.getResult(), Axis::Dp);
+  if (owners) {
+    combined.getOwnersMutable().assign(owners);
+    combined.getIdsMutable().assign({ownIds, place.getIds()});
+  }
   bool isReturned = llvm::any_of(unpermute->getUsers(), [](Operation *user) {
     return user->hasTrait<OpTrait::IsTerminator>();
   });

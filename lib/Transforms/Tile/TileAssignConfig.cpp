@@ -284,6 +284,13 @@ struct TileAssignConfig
       if (config.isFor(getLargeGroupsName(kernel), kernel.getLoadAttr()) &&
           mayHaveLargeGroups(kernel, machine))
         return success();
+    bool isOfExchange = false;
+    getOperation().walk([&](plan::CollectiveOp collective) {
+      isOfExchange |= config.isFor(
+          plan::stringifyCollectiveKind(collective.getKind()), nullptr);
+    });
+    if (isOfExchange)
+      return success();
     InFlightDiagnostic diagnostic =
         getOperation().emitError("tile-assign-config: config '")
         << config.str() << "' is for no kernel; there are ";

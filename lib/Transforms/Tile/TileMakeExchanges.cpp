@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchShape.h"
+#include "PassInputs.h"
 #include "moec/Analysis/Exchange.h"
-#include "moec/Analysis/Schedules.h"
 #include "moec/Transforms/Passes.h"
 #include "moert/PeerHeap.h"
 
@@ -23,8 +23,9 @@ namespace {
 
 class ExchangeMaker {
 public:
-  ExchangeMaker(ModuleOp module, const Target &target)
-      : module(module), target(target), symbols(module) {}
+  ExchangeMaker(ModuleOp module, const PassInputs &inputs)
+      : module(module), target(inputs.target), forced(inputs.forced),
+        symbols(module) {}
 
   /// Fails where the schedule does not take what it chose itself.
   LogicalResult make(plan::CollectiveOp collective) {
@@ -37,6 +38,9 @@ public:
       return success();
     SmallVector<Type> types(collective.getIns().getTypes());
     llvm::append_range(types, collective.getOuts().getTypes());
+    llvm::append_range(types, collective.getIds().getTypes());
+    if (collective.getOwners())
+      types.push_back(collective.getOwners().getType());
     auto heap = MemRefType::get(ShapedType::kDynamic,
                                 IntegerType::get(module.getContext(), 64));
     types.append(ranks, heap);
@@ -45,14 +49,16 @@ public:
     // The runtime has one answer per kernel to how many rows there are.
     Made *same = llvm::find_if(made, [&](Made &other) {
       return other.kernel.getFunctionType() == type &&
-             other.kind == collective.getKind() && other.rows == *rows;
+             other.kind == collective.getKind() && other.rows == *rows &&
+             other.owned == collective.getOwnedAttr();
     });
     if (same == made.end()) {
       FailureOr<tile::KernelOp> kernel =
           makeKernel(collective, type, unsigned(ranks));
       if (failed(kernel))
         return failure();
-      made.push_back({*kernel, collective.getKind(), *rows});
+      made.push_back(
+          {*kernel, collective.getKind(), *rows, collective.getOwnedAttr()});
       same = &made.back();
     }
     collective->setAttr(kExchangeKernelAttr,
@@ -65,6 +71,7 @@ private:
     tile::KernelOp kernel;
     plan::CollectiveKind kind;
     moert::Expr rows;
+    DenseI64ArrayAttr owned;
   };
 
   FailureOr<tile::KernelOp> makeKernel(plan::CollectiveOp collective,
@@ -78,15 +85,31 @@ private:
     kernel.setResident(true);
     Block &body = kernel.getBody().front();
     builder.setInsertionPointToStart(&body);
-    ValueRange arguments = body.getArguments();
+    ValueRange rest = body.getArguments();
+    auto take = [&](size_t count) {
+      ValueRange taken = rest.take_front(count);
+      rest = rest.drop_front(count);
+      return taken;
+    };
     size_t pairs = collective.getIns().size();
+    ValueRange ins = take(pairs), outs = take(pairs);
+    ValueRange ids = take(collective.getIds().size());
+    Value owners = collective.getOwners() ? take(1).front() : Value();
+    ValueRange heaps = take(ranks);
     auto exchange = tile::ExchangeOp::create(
-        builder, loc, collective.getKindAttr(), arguments.back(),
-        arguments.take_front(pairs), arguments.slice(pairs, pairs),
-        arguments.slice(2 * pairs, ranks), tile::ConfigAttr());
+        builder, loc, collective.getKindAttr(), rest.front(), ins, outs, owners,
+        ids, collective.getOwnedAttr(), heaps, tile::ConfigAttr());
     tile::ReturnOp::create(builder, loc);
     for (const Schedule *schedule : getSchedulesFor(target, exchange)) {
       tile::ConfigAttr config = schedule->choose(exchange, target);
+      for (const ForcedConfig &given : forced)
+        if (given.isFor(kernel)) {
+          llvm::Expected<tile::ConfigAttr> applied = given.apply(config);
+          if (!applied)
+            return exchange.emitOpError()
+                   << llvm::toString(applied.takeError());
+          config = *applied;
+        }
       std::string reason = schedule->whyIllegal(exchange, config, target);
       if (!reason.empty())
         return exchange.emitOpError("cannot run as ")
@@ -101,6 +124,7 @@ private:
 
   ModuleOp module;
   const Target &target;
+  ArrayRef<ForcedConfig> forced;
   SymbolTable symbols;
   SmallVector<Made> made;
 };
@@ -110,16 +134,16 @@ struct TileMakeExchanges
   using TileMakeExchangesPassBase::TileMakeExchangesPassBase;
 
   void runOnOperation() override {
-    std::optional<Target> machine =
-        Target::findFor(getOperation(), "tile-make-exchanges", target);
-    if (!machine)
+    std::optional<PassInputs> inputs = PassInputs::read(
+        getOperation(), "tile-make-exchanges", target, /*part=*/"", configs);
+    if (!inputs)
       return signalPassFailure();
-    if (!machine->isGpu())
+    if (!inputs->target.isGpu())
       return;
     SmallVector<plan::CollectiveOp> collectives;
     getOperation().walk(
         [&](plan::CollectiveOp op) { collectives.push_back(op); });
-    ExchangeMaker maker(getOperation(), *machine);
+    ExchangeMaker maker(getOperation(), *inputs);
     for (plan::CollectiveOp collective : collectives)
       if (failed(maker.make(collective)))
         return signalPassFailure();

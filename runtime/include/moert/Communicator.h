@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace moert {
 
@@ -44,6 +45,8 @@ struct Collective {
   Kernel *kernel = nullptr;
   LaunchDims dims = {};
   int64_t rows = 0;
+  /// Addresses of what the kernel reads beside the parts.
+  std::vector<const void *> kernelArgs = {};
 };
 
 /// One rank's connection to all others of a mesh. Calls on one object are made

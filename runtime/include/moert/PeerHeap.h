@@ -8,7 +8,7 @@
 // What PeerCommunicator and the kernels of tile.exchange agree on. Each rank of
 // an axis has a heap on its device, which all others map: words of 64 bits,
 // then two places for what comes from other ranks, which exchanges take in
-// turns.
+// turns. Their bytes are initialized: what no rank has pushed is read, too.
 //
 //===----------------------------------------------------------------------===//
 

@@ -136,10 +136,18 @@ struct Step {
   int64_t stream = 0;
   /// Index into Plan::kernels: what is launched; of a collective the kernel
   /// that does it through the memory of other ranks, or -1. That one gets all
-  /// inputs, all outputs, the heaps of the axis' ranks (PeerHeap.h), this
-  /// rank's own first, and the rows of one rank.
+  /// inputs, all outputs, what is for it alone, the heaps of the axis' ranks
+  /// (PeerHeap.h), this rank's own first, and the rows of one rank.
   int64_t kernel = -1;
   std::vector<Argument> args;
+  /// Collective: how many of `args`, behind the pairs, are for the kernel
+  /// alone, which reads by them who needs a row.
+  int64_t numKernelArgs = 0;
+
+  /// Collective: its pairs of an input and an output.
+  size_t numPairs() const {
+    return (args.size() - static_cast<size_t>(numKernelArgs)) / 2;
+  }
   /// Launch: may begin before the step before it on its stream, which is a
   /// launch of the same run too, has ended (LaunchDims::dependent).
   bool dependent = false;

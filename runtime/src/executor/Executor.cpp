@@ -167,7 +167,7 @@ static int64_t getOwnPart(const Step &step, size_t pair) {
 /// Bytes of a heap's place that the collective takes with the most tokens.
 static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
   int64_t total = 0;
-  for (size_t pair = 0; 2 * pair < step.args.size(); ++pair) {
+  for (size_t pair = 0; pair < step.numPairs(); ++pair) {
     Result<int64_t> bytes = tensorBytes(plan.tensors[getOwnPart(step, pair)])
                                 .maxUpTo(plan.maxTokens);
     if (!bytes)
@@ -522,9 +522,10 @@ Status Executor::resolveLaunch(const Step &step, int64_t tokens,
 Status Executor::resolveCollective(const Step &step, int64_t tokens,
                                    ResolvedStep &made) {
   made.firstPart = resolvedParts.size();
-  for (size_t i = 0; i < step.args.size(); i += 2) {
-    int64_t in = step.args[i].tensor, out = step.args[i + 1].tensor;
-    const TensorDecl &one = thePlan->tensors[getOwnPart(step, i / 2)];
+  for (size_t pair = 0; pair < step.numPairs(); ++pair) {
+    int64_t in = step.args[2 * pair].tensor,
+            out = step.args[2 * pair + 1].tensor;
+    const TensorDecl &one = thePlan->tensors[getOwnPart(step, pair)];
     int64_t count = 1;
     for (const Expr &size : one.shape) {
       Result<int64_t> value = size.evaluate(tokens);
@@ -546,6 +547,8 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   if (!grid)
     return grid.status();
   made.collective.kernel = kernels[step.kernel];
+  for (size_t i = 2 * step.numPairs(); i < step.args.size(); ++i)
+    made.collective.kernelArgs.push_back(addresses[step.args[i].tensor]);
   // Other ranks wait for it, and what is beside it has all of the GPU behind
   // it.
   made.collective.dims = {*grid,         decl.block,

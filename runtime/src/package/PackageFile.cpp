@@ -47,7 +47,7 @@ packSteps(fb::FlatBufferBuilder &builder, const std::vector<Step> &steps) {
         builder, static_cast<schema::StepKind>(step.kind), step.stream,
         step.kernel, builder.CreateVector(args), step.event, step.dependent,
         static_cast<schema::CollectiveKind>(step.collectiveKind),
-        static_cast<schema::MeshAxis>(step.axis)));
+        static_cast<schema::MeshAxis>(step.axis), step.numKernelArgs));
   }
   return builder.CreateVector(packed);
 }

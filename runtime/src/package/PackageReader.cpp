@@ -73,6 +73,7 @@ static Status readStep(const schema::Step &from, const std::string &where,
   step.kernel = from.kernel();
   step.event = from.event();
   step.dependent = from.dependent();
+  step.numKernelArgs = from.kernel_args();
   if (!from.args())
     return Status::ok();
   for (fb::uoffset_t i = 0; i < from.args()->size(); ++i) {

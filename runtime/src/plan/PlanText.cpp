@@ -85,6 +85,8 @@ private:
     case Step::Kind::Collective:
       field("collective", std::string(collectiveKindName(step.collectiveKind)));
       field("axis", std::string(meshAxisName(step.axis)));
+      if (step.numKernelArgs > 0)
+        field("kernel_args", step.numKernelArgs);
       return;
     }
   }

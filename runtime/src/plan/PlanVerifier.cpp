@@ -393,12 +393,20 @@ private:
                        ? std::string("a launch (weights are prepared alone)")
                        : std::string("a launch (mesh.") +
                              meshAxisName(step.axis) + " is 1)");
-    if (step.args.empty() || step.args.size() % 2 != 0)
-      return wrong(context.where + ".args",
-                   "a list of " + std::to_string(step.args.size()),
-                   "pairs of an input and an output, at least one,");
     if (step.kernel != -1)
       MOERT_CHECK(verifyKernel(step, context));
+    MOERT_CHECK(checkRange(context.where + ".kernel_args", step.numKernelArgs,
+                           0,
+                           step.kernel == -1 ? 0 : int64_t(step.args.size())));
+    size_t numPaired = step.args.size() - size_t(step.numKernelArgs);
+    if (numPaired == 0 || numPaired % 2 != 0)
+      return wrong(context.where + ".args",
+                   "a list of " + std::to_string(step.args.size()) +
+                       (step.numKernelArgs > 0
+                            ? ", the kernel's " + num(step.numKernelArgs) +
+                                  " among them"
+                            : std::string()),
+                   "pairs of an input and an output, at least one,");
     int64_t dp = plan.mesh.dp;
     int64_t first = (context.minTokens + dp - 1) / dp * dp;
     int64_t last = context.maxTokens / dp * dp;
@@ -407,7 +415,7 @@ private:
       MOERT_CHECK(verifyArgument(step.args[i], where, context));
       if (step.args[i].kind != Argument::Kind::Tensor)
         return wrong(where, "a scalar", "a tensor");
-      if (i % 2 == 0 || first > last)
+      if (i % 2 == 0 || i >= numPaired || first > last)
         continue;
       const TensorDecl &in = plan.tensors[step.args[i - 1].tensor];
       const TensorDecl &out = plan.tensors[step.args[i].tensor];

@@ -75,3 +75,63 @@ func.func @map(%x: tensor<?x16xf16>, %y: tensor<?x8xf16>) {
   } -> tensor<?x16xf16>
   return
 }
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %owners: tensor<4xi32>) {
+  // expected-error@+1 {{has 'owners', 0 'ids' and 1 'owned'; give 'owners', 1 'ids' and at least one number of 'owned', or none}}
+  %0 = moe.dispatch <dp> %x owners(%owners : tensor<4xi32>) owned [0] : tensor<?x8xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>) {
+  // expected-error@+1 {{has no 'owners', 1 'ids' and 1 'owned'; give 'owners', 2 'ids'}}
+  %0 = moe.combine <dp> %x ids(%ids : tensor<?x2xi32>) : tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>, %owners: tensor<4xi32>) {
+  // expected-error@+1 {{gives all ranks the same sums; drop 'owners', 'ids' and 'owned'}}
+  %0 = moe.combine <tp> %x owners(%owners : tensor<4xi32>) ids(%ids : tensor<?x2xi32>) : tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>, %owners: tensor<4x1xi32>) {
+  // expected-error@+1 {{has 'owners' of type 'tensor<4x1xi32>'; give one i32 per expert}}
+  %0 = moe.dispatch <dp> %x owners(%owners : tensor<4x1xi32>) ids(%ids : tensor<?x2xi32>) owned [0]
+      : tensor<?x8xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?xi32>, %owners: tensor<4xi32>) {
+  // expected-error@+1 {{has 'ids' of type 'tensor<?xi32>'; give tokens x top_k of i32, all of one type}}
+  %0 = moe.dispatch <dp> %x owners(%owners : tensor<4xi32>) ids(%ids : tensor<?xi32>) owned [0]
+      : tensor<?x8xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %n: tensor<1xi32>, %ids: tensor<?x2xi32>, %owners: tensor<4xi32>) {
+  // expected-error@+1 {{has 1 in 'owned', which is 'tensor<1xi32>' and has no row per token}}
+  %0:2 = moe.dispatch <dp> %x, %n owners(%owners : tensor<4xi32>) ids(%ids : tensor<?x2xi32>) owned [0, 1]
+      : tensor<?x8xf32>, tensor<1xi32> -> tensor<?x8xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>, %owners: tensor<4xi32>) {
+  // expected-error@+1 {{has 0 in 'owned'; give numbers of what it moves, ascending from 0 to 0}}
+  %0 = moe.dispatch <dp> %x owners(%owners : tensor<4xi32>) ids(%ids : tensor<?x2xi32>) owned [0, 0]
+      : tensor<?x8xf32> -> tensor<?x8xf32>
+  return
+}

@@ -339,6 +339,17 @@ func.func @ranks(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %valid: tensor<1xi
   return
 }
 
+// CHECK-LABEL: func.func @owners
+func.func @owners(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %owners: tensor<8xi32>) {
+  // CHECK: %[[D:.*]]:2 = moe.dispatch <dp> %{{[a-z0-9]+}}, %{{[a-z0-9]+}} owners(%{{[a-z0-9]+}} : tensor<8xi32>) ids(%{{[a-z0-9]+}} : tensor<?x2xi32>) owned [0] : tensor<?x16xf16>, tensor<?x2xi32> -> tensor<?x16xf16>, tensor<?x2xi32>
+  %all:2 = moe.dispatch <dp> %x, %ids owners(%owners : tensor<8xi32>) ids(%ids : tensor<?x2xi32>) owned [0]
+      : tensor<?x16xf16>, tensor<?x2xi32> -> tensor<?x16xf16>, tensor<?x2xi32>
+  // CHECK: moe.combine <dp> %[[D]]#0 owners(%{{[a-z0-9]+}} : tensor<8xi32>) ids(%{{[a-z0-9]+}}, %[[D]]#1 : tensor<?x2xi32>, tensor<?x2xi32>) : tensor<?x16xf16>
+  %0 = moe.combine <dp> %all#0 owners(%owners : tensor<8xi32>) ids(%ids, %all#1 : tensor<?x2xi32>, tensor<?x2xi32>)
+      : tensor<?x16xf16>
+  return
+}
+
 // CHECK-LABEL: func.func @unpermute
 func.func @unpermute(%rows: tensor<?x16xbf16>, %position: tensor<?x2xi32>, %x: tensor<?x16xbf16>,
     %weights: tensor<?x2xf32>, %addend: tensor<?x16xbf16>, %valid: tensor<1xi32>) {

@@ -74,3 +74,67 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
 
 // CHECK: module attributes {test.mesh = #plan.mesh<tp = 2>}
 module attributes {test.mesh = #plan.mesh<dp = 1, tp = 2>} {}
+
+// -----
+
+// Rows that go to their owners alone.
+// CHECK: plan.collective all_gather dp ins(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<?x2xi32>) outs(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<?x2xi32>) owners(%{{.*}} : memref<4xi32>) ids(%{{.*}} : memref<?x2xi32>) owned [0]
+// CHECK: plan.collective reduce_scatter dp ins(%{{.*}} : memref<?x8xf32>) outs(%{{.*}} : memref<?x8xf32>) owners(%{{.*}} : memref<4xi32>) ids(%{{.*}}, %{{.*}} : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %i = plan.tensor input "i" rows <"ceildiv(tokens, 2)"> : memref<?x2xi32>
+  %o = plan.tensor weight "o" : memref<4xi32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %all = plan.buffer "all" rows <"tokens"> : memref<?x8xf32>
+  %is = plan.buffer "is" rows <"tokens"> : memref<?x2xi32>
+  plan.variant tokens 0 to 64 {
+    plan.collective all_gather dp ins(%x, %i : memref<?x8xf32>, memref<?x2xi32>)
+        outs(%all, %is : memref<?x8xf32>, memref<?x2xi32>)
+        owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+    plan.collective reduce_scatter dp ins(%all : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+        owners(%o : memref<4xi32>) ids(%i, %is : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+  }
+}
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %i = plan.tensor input "i" rows <"tokens"> : memref<?x2xi32>
+  %o = plan.tensor weight "o" : memref<4xi32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{has 'ids' of tokens rows for ceildiv(tokens, 2) rows that are moved; give the ids of those}}
+    plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+        owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+  }
+}
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  // expected-note@+1 {{the memory is here}}
+  %i = plan.buffer "i" rows <"ceildiv(tokens, 2)"> : memref<?x2xi32>
+  %o = plan.tensor weight "o" : memref<4xi32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{reads memory that no step has written yet}}
+    plan.collective all_gather dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+        owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+  }
+}
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %i = plan.tensor input "i" rows <"ceildiv(tokens, 2)"> : memref<?x2xi32>
+  %o = plan.tensor weight "o" : memref<4xi32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{has 'owners', 1 'ids' and 1 'owned'; give 'owners', 2 'ids' and at least one number of 'owned', or none}}
+    plan.collective reduce_scatter dp ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+        owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+  }
+}

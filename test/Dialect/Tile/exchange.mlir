@@ -11,6 +11,28 @@ tile.kernel @gather(%x: memref<?x8xbf16>, %n: memref<1xi32>, %y: memref<?x8xbf16
   tile.return
 }
 
+// Rows for their owners alone, from so many on; ids are among what is gathered.
+// CHECK-LABEL: tile.kernel @owners(
+// CHECK: tile.exchange all_gather tokens(%tokens) ins(%{{.*}}, %[[IDS:.*]] : memref<?x256xbf16>, memref<?x2xi32>) outs(%{{.*}}, %{{.*}} : memref<?x256xbf16>, memref<?x2xi32>) owners(%{{.*}} : memref<4xi32>) ids(%[[IDS]] : memref<?x2xi32>) owned [0] heaps({{.*}}) {config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4, least_rows = 256>}
+tile.kernel @owners(%x: memref<?x256xbf16>, %i: memref<?x2xi32>, %y: memref<?x256xbf16>, %j: memref<?x2xi32>,
+    %o: memref<4xi32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  tile.exchange all_gather tokens(%tokens) ins(%x, %i : memref<?x256xbf16>, memref<?x2xi32>)
+      outs(%y, %j : memref<?x256xbf16>, memref<?x2xi32>) owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+      {config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4, least_rows = 256>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @sums(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %i: memref<?x2xi32>, %o: memref<4xi32>,
+    %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{gives all ranks the same sums; drop 'owners', 'ids' and 'owned'}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0] heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
 // -----
 
 tile.kernel @one(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, %tokens: i64) {
@@ -69,7 +91,7 @@ tile.kernel @twice(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, 
 
 tile.kernel @config(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
   tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
-      // expected-error @+1 {{'warps' is no field of sm80.exchange; it has ctas, threads, pieces}}
+      // expected-error @+1 {{'warps' is no field of sm80.exchange; it has ctas, threads, pieces, least_rows}}
       heaps(%a, %b : memref<?xi64>, memref<?xi64>) {config = #tile.sm80_exchange<warps = 2>}
   tile.return
 }

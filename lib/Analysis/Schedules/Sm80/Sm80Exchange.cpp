@@ -35,6 +35,30 @@ ExchangedPart moec::getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
   return {pieceBytes, bytes / pieceBytes, perToken};
 }
 
+double moec::getOwnedShare(int64_t numExperts, int64_t numLocal, int64_t topK) {
+  double none = 1;
+  for (int64_t i = 0; i < topK; ++i)
+    none *= std::max(0.0, double(numExperts - numLocal - i)) /
+            double(numExperts - i);
+  return 1 - none;
+}
+
+int64_t moec::countRowsOfWarp(int64_t pieces) {
+  return 1 + llvm::divideCeil(sm80::kWarp - 1, pieces);
+}
+
+bool moec::isMovedForOwners(tile::ExchangeOp exchange, int64_t index) {
+  constexpr int64_t mostRows = 4, wideBytes = 16;
+  if (!llvm::is_contained(exchange.getOwned().value_or(ArrayRef<int64_t>()),
+                          index))
+    return false;
+  ExchangedPart part = getExchangedPart(
+      exchange.getKind(), int64_t(exchange.getHeaps().size()),
+      cast<MemRefType>(exchange.getIns()[size_t(index)].getType()));
+  return part.pieceBytes == wideBytes &&
+         countRowsOfWarp(part.pieces) <= mostRows;
+}
+
 std::optional<Expr> moec::getExchangedRows(plan::CollectiveOp collective) {
   bool scatters = collective.getKind() == plan::CollectiveKind::ReduceScatter;
   std::optional<Expr> rows;
@@ -59,7 +83,7 @@ class ExchangeSchedule final : public Schedule {
 public:
   ExchangeSchedule() : Schedule("sm80.exchange", "tile.exchange") {}
 
-  std::string whyIllegal(Operation *, tile::ConfigAttr config,
+  std::string whyIllegal(Operation *op, tile::ConfigAttr config,
                          const Target &) const override {
     constexpr int64_t maxThreads = 1024, maxPieces = 8;
     auto exchange = cast<tile::Sm80ExchangeAttr>(config);
@@ -77,13 +101,19 @@ public:
     if (exchange.getPieces() < 1 || exchange.getPieces() > maxPieces)
       return "pieces = " + number(exchange.getPieces()) + "; give 1 to " +
              number(maxPieces);
+    if (exchange.getLeastRows() > 0 && !cast<tile::ExchangeOp>(op).getOwners())
+      return "least_rows = " + number(exchange.getLeastRows()) +
+             ", but all rows go to all ranks; leave it out";
     return {};
   }
 
   tile::ConfigAttr choose(Operation *op, const Target &) const override {
     constexpr int64_t threads = 512, pieces = 4;
+    // Up to 128 rows the time is that of flags and first bytes.
+    constexpr int64_t manyRows = 256;
     return tile::Sm80ExchangeAttr::get(
-        op->getContext(), moert::PeerHeap::kMaxCtas, threads, pieces);
+        op->getContext(), moert::PeerHeap::kMaxCtas, threads, pieces,
+        cast<tile::ExchangeOp>(op).getOwners() ? manyRows : 0);
   }
 
   Expr grid(Operation *op, tile::ConfigAttr config,

@@ -54,6 +54,7 @@ private:
   using Lock = std::unique_lock<std::mutex>;
 
   Status makeHeaps(Heaps &heaps, int64_t bytes);
+  Status fillPlaces(const Heaps &heaps);
   Status openOthers(Heaps &heaps, const std::vector<PeerHandle> &handles);
   Result<std::vector<PeerHandle>> gatherHandles(MeshAxis axis,
                                                 const PeerHandle &own);
@@ -195,6 +196,18 @@ Status PeerRank::openOthers(Heaps &heaps,
   return Status::ok();
 }
 
+/// What nobody pushes is read, but no result follows from it: it begins as NaN
+/// of every float format, so that one that did would show.
+Status PeerRank::fillPlaces(const Heaps &heaps) {
+  Result<std::unique_ptr<Stream>> stream = options.device->createStream();
+  if (!stream)
+    return stream.status();
+  MOERT_CHECK(options.device->fill(
+      **stream, static_cast<char *>(heaps.own->data()) + PeerHeap::kPlaces,
+      0xff, static_cast<size_t>(2 * heaps.placeBytes)));
+  return options.device->synchronize(**stream);
+}
+
 Status PeerRank::makeHeaps(Heaps &heaps, int64_t bytes) {
   // A multiple of what device memory is aligned to.
   constexpr int64_t granule = 256;
@@ -216,6 +229,8 @@ Status PeerRank::makeHeaps(Heaps &heaps, int64_t bytes) {
             static_cast<int64_t>(std::min(options.limitSeconds, 1e9) * 1e9));
     setWord(PeerHeap::kPlaceBytes, heaps.placeBytes);
   }
+  if (status)
+    status = fillPlaces(heaps);
   if (status) {
     handle = options.peer->share(*heaps.own);
     status = handle.status();
@@ -293,6 +308,8 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
                               " bytes of a heap were not reserved"));
   names[results.front()] = where;
   slots.insert(slots.end(), results.begin(), results.end());
+  for (const void *arg : collective.kernelArgs)
+    slots.push_back(reinterpret_cast<uintptr_t>(arg));
   int64_t own = mesh().index(collective.axis, rank());
   for (int64_t distance = 0; distance < size; ++distance)
     slots.push_back(reinterpret_cast<uintptr_t>(

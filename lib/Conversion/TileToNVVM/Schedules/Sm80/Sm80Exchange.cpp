@@ -11,6 +11,9 @@
 // which waits until what was pushed is there; the others go on meanwhile. Each
 // warp looks for flags by itself. If one gives up, all leave the loop in the
 // turn behind, at whose barrier they know.
+//
+// What a rank need not have is not pushed to it. A gather takes it all the
+// same, whatever is there; a sum loads it and adds +0.0.
 
 #include "Sm80Exchange.h"
 
@@ -36,6 +39,7 @@ Value Sm80Exchange::getPlace(Value distance) {
 void Sm80Exchange::readHeader() {
   for (Value heap : op.getHeaps())
     heaps.push_back(emitter.address(emitter.operand(heap), {emitter.index(0)}));
+  numRows = toNumber(emitter.tokens());
   cta = toNumber(emitter.cta());
   thread = widen(emitter.thread());
   lane = widen(emitter.lane());
@@ -43,8 +47,9 @@ void Sm80Exchange::readHeader() {
   limit = loadWord(wordAt(heaps[0], PeerHeap::kLimit));
   placeBytes = loadWord(wordAt(heaps[0], PeerHeap::kPlaceBytes));
   epoch = loadWord(wordAt(heaps[0], PeerHeap::kEpochs, cta));
-  aborted = loadStrong(wordAt(heaps[0], PeerHeap::kAbort),
-                       LLVM::AtomicOrdering::monotonic);
+  mayPush = isEqual(loadStrong(wordAt(heaps[0], PeerHeap::kAbort),
+                               LLVM::AtomicOrdering::monotonic),
+                    number(0));
   Value isOdd = arith::AndIOp::create(b, epoch, number(1));
   begin = add(number(PeerHeap::kPlaces), mul(isOdd, placeBytes));
   lanes = mul(widen(NVVM::GridDimXOp::create(b, b.getI32Type())), threads);
@@ -55,8 +60,9 @@ void Sm80Exchange::readHeader() {
 // Pieces
 //===----------------------------------------------------------------------===//
 
-Part Sm80Exchange::makePart(Value in, Value out, Value begin) {
+Part Sm80Exchange::makePart(size_t index, Value begin) {
   Part part;
+  Value in = op.getIns()[index], out = op.getOuts()[index];
   ExchangedPart shape =
       getExchangedPart(op.getKind(), ranks, cast<MemRefType>(in.getType()));
   auto address = [&](Value memref) {
@@ -76,10 +82,12 @@ Part Sm80Exchange::makePart(Value in, Value out, Value begin) {
     part.piece = VectorType::get(shape.pieceBytes / kWordBytes, b.getI32Type());
   part.count = number(shape.pieces);
   if (shape.perToken)
-    part.count = mul(toNumber(emitter.tokens()), part.count);
+    part.count = mul(numRows, part.count);
   part.bytes = mul(part.count, shape.pieceBytes);
   part.begin = begin;
   part.atOnce = shape.pieces;
+  if (isMovedForOwners(op, int64_t(index)))
+    part.ownedPieces = shape.pieces;
   Value mask = number(-PeerHeap::kAlignment);
   part.pitch = arith::AndIOp::create(
       b, add(part.bytes, number(PeerHeap::kAlignment - 1)), mask);
@@ -87,10 +95,11 @@ Part Sm80Exchange::makePart(Value in, Value out, Value begin) {
 }
 
 void Sm80Exchange::makeParts() {
+  parts.clear();
   Value begin = number(0);
   int64_t most = 1;
-  for (auto [in, out] : llvm::zip(op.getIns(), op.getOuts())) {
-    parts.push_back(makePart(in, out, begin));
+  for (size_t i = 0; i < op.getIns().size(); ++i) {
+    parts.push_back(makePart(i, begin));
     begin = add(begin, mul(parts.back().pitch, ranks));
     most = std::max(most, parts.back().atOnce);
   }
@@ -100,8 +109,9 @@ void Sm80Exchange::makeParts() {
 }
 
 /// `turn` is how many rounds were before, times the threads of all CTAs.
-SmallVector<Sm80Exchange::Round> Sm80Exchange::getRounds(Value turn) {
-  SmallVector<Round> rounds;
+SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn,
+                                                            Value isStored) {
+  SmallVector<Round, 0> rounds;
   for (const Part &part : parts) {
     Round &round = rounds.emplace_back();
     round.part = &part;
@@ -109,7 +119,11 @@ SmallVector<Sm80Exchange::Round> Sm80Exchange::getRounds(Value turn) {
     for (int64_t i = 0; i < part.atOnce; ++i) {
       if (i > 0)
         piece = add(piece, lanes);
-      round.isThere.push_back(isLess(piece, part.count));
+      round.numbers.push_back(piece);
+      Value isThere = isLess(piece, part.count);
+      round.isThere.push_back(isThere);
+      round.isStored.push_back(
+          isStored ? arith::AndIOp::create(b, isThere, isStored) : isThere);
       round.offsets.push_back(mul(piece, part.pieceBytes));
     }
   }
@@ -175,72 +189,135 @@ void Sm80Exchange::run(ArrayRef<Load> loads) {
       }
     }
     tie(loaded);
+    // Behind the loads, so that both are waited for at once.
+    SmallVector<Question> questions;
+    for (const Load &load : loads.take_front(count))
+      if (load.ids)
+        questions.push_back(
+            {load.round->part, load.round->numbers, load.ids, load.firstRow});
+    SmallVector<Pieces> answers = findOwners(questions);
+    const Pieces *answer = answers.begin();
     for (auto [load, pieces] : llvm::zip(loads.take_front(count), loaded))
-      load.use(pieces);
+      load.use(pieces, load.ids ? *answer++ : Pieces());
     loads = loads.drop_front(count);
   }
 }
 
+Sm80Exchange::Load Sm80Exchange::makeLoad(const Round &round, Value from,
+                                          decltype(Load::use) use, Value ids,
+                                          Value firstRow) {
+  Load load{&round, from, std::move(use)};
+  if (round.part->ownedPieces > 0) {
+    load.ids = ids;
+    load.firstRow = firstRow;
+  }
+  return load;
+}
+
 void Sm80Exchange::store(const Round &round, ValueRange pieces,
-                         ArrayRef<Value> addresses) {
+                         ArrayRef<Target> targets, ValueRange owners) {
   int64_t bytes = round.part->pieceBytes;
-  for (auto [piece, offset, isThere] :
-       llvm::zip(pieces, round.offsets, round.isThere))
-    emitter.ifThen(isThere, [&, piece = piece, offset = offset] {
-      for (Value address : addresses)
-        emitter.store(piece, emitter.advance(address, offset), bytes);
-    });
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    Value piece = pieces[i], offset = round.offsets[i];
+    Value isStored = round.isStored[i];
+    auto storeTo = [&](const Target &target) {
+      emitter.store(piece, emitter.advance(target.address, offset), bytes);
+    };
+    auto isForAll = [&](const Target &target) {
+      return owners.empty() || !target.place;
+    };
+    if (llvm::any_of(targets, isForAll))
+      emitter.ifThen(isStored, [&] {
+        for (const Target &target : llvm::make_filter_range(targets, isForAll))
+          storeTo(target);
+      });
+    for (const Target &target : targets)
+      if (!isForAll(target))
+        emitter.ifThen(arith::AndIOp::create(b, isStored,
+                                             isOwner(owners[i], target.place)),
+                       [&] { storeTo(target); });
+  }
+}
+
+Sm80Exchange Sm80Exchange::forTurn() const {
+  Sm80Exchange turn = *this;
+  for (Value &heap : turn.heaps)
+    heap = tieAddress(b, heap);
+  SmallVector<Value> words;
+  for (Value number : {own, numRows})
+    words.push_back(arith::TruncIOp::create(b, b.getI32Type(), number));
+  words = tieWords(b, words);
+  turn.own = turn.widen(words[0]);
+  turn.numRows = turn.widen(words[1]);
+  turn.makeParts();
+  return turn;
 }
 
 void Sm80Exchange::push(Value turn) {
-  SmallVector<Round> rounds = getRounds(turn);
+  auto rounds = getRounds(turn, mayPush);
   SmallVector<Load> loads;
   for (const Round &round : rounds) {
     const Part &part = *round.part;
-    SmallVector<Value> targets;
-    for (int64_t distance = 1; distance < ranks; ++distance)
-      targets.push_back(getStaged(part, heaps[distance], own));
+    // Addresses are computed where they are used.
+    auto getTarget = [this, &part](int64_t distance) {
+      return Target{getStaged(part, heaps[distance], own),
+                    getPlace(number(distance))};
+    };
     if (op.getKind() == plan::CollectiveKind::ReduceScatter) {
+      // Of each other rank's rows what this one owns.
       for (int64_t distance = 1; distance < ranks; ++distance) {
-        Value from = emitter.advance(
-            part.in, mul(getPlace(number(distance)), part.bytes));
-        Value target = targets[distance - 1];
-        loads.push_back({&round, from, [&, target](ArrayRef<Value> pieces) {
-                           store(round, pieces, target);
-                         }});
+        Value place = getPlace(number(distance));
+        loads.push_back(makeLoad(
+            round, emitter.advance(part.in, mul(place, part.bytes)),
+            [this, &round, getTarget, distance](Pieces pieces, Pieces owners) {
+              Target target = getTarget(distance);
+              target.place = own;
+              store(round, pieces, target, owners);
+            },
+            allIds, mul(place, numRows)));
       }
       continue;
     }
-    if (!sums)
-      targets.push_back(emitter.advance(part.out, mul(own, part.bytes)));
-    loads.push_back({&round, part.in, [&, targets](ArrayRef<Value> pieces) {
-                       store(round, pieces, targets);
-                     }});
+    loads.push_back(makeLoad(
+        round, part.in,
+        [this, &round, getTarget](Pieces pieces, Pieces owners) {
+          SmallVector<Target> targets;
+          for (int64_t distance = 1; distance < ranks; ++distance)
+            targets.push_back(getTarget(distance));
+          const Part &part = *round.part;
+          if (!sums)
+            targets.push_back(
+                {emitter.advance(part.out, mul(own, part.bytes))});
+          store(round, pieces, targets, owners);
+        },
+        ownIds, number(0)));
   }
   run(loads);
 }
 
 void Sm80Exchange::take(Value turn) {
-  SmallVector<Round> rounds = getRounds(turn);
+  auto rounds = getRounds(turn);
   SmallVector<Load> loads;
   for (int64_t distance = 1; distance < ranks; ++distance) {
     Value place = getPlace(number(distance));
     for (const Round &round : rounds) {
       const Part &part = *round.part;
-      Value to = emitter.advance(part.out, mul(place, part.bytes));
-      loads.push_back(
-          {&round, getStaged(part, heaps[0], place),
-           [&, to](ArrayRef<Value> pieces) { store(round, pieces, to); }});
+      loads.push_back({&round, getStaged(part, heaps[0], place),
+                       [&, place](Pieces pieces, Pieces) {
+                         Value to =
+                             emitter.advance(part.out, mul(place, part.bytes));
+                         store(round, pieces, Target{to});
+                       }});
     }
   }
   run(loads);
 }
 
 void Sm80Exchange::sum(Value turn) {
-  SmallVector<Round> rounds = getRounds(turn);
-  SmallVector<Pieces> sums(rounds.size());
+  SmallVector<Round, 0> rounds = getRounds(turn);
+  SmallVector<Pieces> sums(rounds.size()), allOwners(rounds.size());
   SmallVector<Load> loads;
-  for (auto [round, total] : llvm::zip(rounds, sums)) {
+  for (auto [round, total, owners] : llvm::zip(rounds, sums, allOwners)) {
     const Part &part = *round.part;
     Value mine = part.in;
     if (op.getKind() == plan::CollectiveKind::ReduceScatter)
@@ -249,7 +326,13 @@ void Sm80Exchange::sum(Value turn) {
       Value place = number(rank);
       Value from = arith::SelectOp::create(b, isEqual(place, own), mine,
                                            getStaged(part, heaps[0], place));
-      auto addTo = [&, &total = total](ArrayRef<Value> pieces) {
+      auto addTo = [&, place, &total = total, &owners = owners](Pieces pieces,
+                                                                Pieces found) {
+        // Asked for with the first rank's pieces.
+        if (!found.empty())
+          owners = found;
+        for (auto [i, owner] : llvm::enumerate(owners))
+          pieces[i] = getPartOf(pieces[i], owner, place);
         for (auto [i, piece] : llvm::enumerate(pieces)) {
           Value term = castFloat(
               b, LLVM::BitcastOp::create(b, part.terms, piece), b.getF32Type());
@@ -259,7 +342,8 @@ void Sm80Exchange::sum(Value turn) {
             total[i] = arith::AddFOp::create(b, total[i], term);
         }
       };
-      loads.push_back({&round, from, addTo});
+      loads.push_back(makeLoad(round, from, addTo, rank == 0 ? ownIds : Value(),
+                               number(0)));
     }
   }
   run(loads);
@@ -268,7 +352,7 @@ void Sm80Exchange::sum(Value turn) {
     for (Value &value : total)
       value = LLVM::BitcastOp::create(
           b, part.piece, castFloat(b, value, part.terms.getElementType()));
-    store(round, total, part.out);
+    store(round, total, Target{part.out});
   }
 }
 
@@ -294,6 +378,7 @@ void Sm80Exchange::emit() {
   hasFailed = emitter.scratch({2}, b.getI32Type());
   readHeader();
   makeParts();
+  readOwners();
   // Seen by all behind the barrier of the first round.
   emitter.ifThen(isEqual(thread, number(0)), [&] {
     for (int64_t i : {0, 1})
@@ -314,7 +399,8 @@ void Sm80Exchange::emit() {
   // whether all ranks have come so far.
   SmallVector<Type> types{b.getI64Type(), b.getI64Type(), b.getI1Type()};
   SmallVector<Location> locs(types.size(), b.getLoc());
-  SmallVector<Value> inits{number(0), done, isEqual(aborted, number(0))};
+  Value isTrue = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  SmallVector<Value> inits{number(0), done, isTrue};
   auto loop = scf::WhileOp::create(b, types, inits);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -330,13 +416,16 @@ void Sm80Exchange::emit() {
           b, b.getIndexType(), arith::AndIOp::create(b, turn, number(1)));
     };
     Value pushes = isLess(base, most);
-    emitter.ifThen(pushes, [&] { push(base); });
+    emitter.ifThen(pushes, [&] { forTurn().push(base); });
     renewMemory(b, heaps);
     emitter.barrier();
     // Written in the turn before, and in none but every second one.
-    Value isAlive = isEqual(
-        widen(emitter.loadI32(hasFailed, ValueRange{word(next)})), number(0));
-    emitter.ifThen(pushes, [&] { raiseFlags(next); });
+    Value isAlive = arith::AndIOp::create(
+        b, mayPush,
+        isEqual(widen(emitter.loadI32(hasFailed, ValueRange{word(next)})),
+                number(0)));
+    emitter.ifThen(arith::AndIOp::create(b, pushes, mayPush),
+                   [&] { raiseFlags(next); });
     Value takes = arith::AndIOp::create(b, isAlive, isLess(number(0), base));
     emitter.ifThen(takes, [&] {
       emitter.ifThen(
@@ -344,9 +433,9 @@ void Sm80Exchange::emit() {
           [&] {
             Value before = arith::SubIOp::create(b, base, lanes);
             if (sums)
-              sum(before);
+              forTurn().sum(before);
             else
-              take(before);
+              forTurn().take(before);
           },
           [&] {
             emitter.addAtomically(emitter.i32(1), hasFailed, word(rounds));

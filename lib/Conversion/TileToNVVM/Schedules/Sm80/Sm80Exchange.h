@@ -32,6 +32,8 @@ struct Sm80ExchangePart {
   /// Pieces of a thread in a round: fewer of those with fewer pieces in all.
   int64_t atOnce;
   mlir::Value count, bytes;
+  /// Pieces of a row, where rows are moved for their owners alone; else 0.
+  int64_t ownedPieces = 0;
   /// In a heap: from the place of an exchange to what rank 0 sends of this
   /// part, and from one rank's to the next one's.
   mlir::Value begin, pitch;
@@ -94,33 +96,74 @@ private:
 
   void readHeader();
   void makeParts();
-  Sm80ExchangePart makePart(mlir::Value in, mlir::Value out, mlir::Value begin);
+  Sm80ExchangePart makePart(size_t index, mlir::Value begin);
+
+  // Owners. They are found with many rows only: `asks`.
+  void readOwners();
+  /// Pieces of which the owners of their rows are asked for: their numbers in
+  /// a rank's part, the ids, and how many rows of these are before that part.
+  struct Question {
+    const Sm80ExchangePart *part;
+    mlir::ArrayRef<mlir::Value> pieces;
+    mlir::Value ids;
+    mlir::Value firstRow;
+  };
+  /// For each piece of each question the owners' places as bits (i32).
+  mlir::SmallVector<Pieces> findOwners(mlir::ArrayRef<Question> questions);
+  mlir::SmallVector<mlir::Value> loadOwnerBits(const Question &question,
+                                               mlir::Value firstElement,
+                                               mlir::Value endElement);
+  /// Whether the place is one of the owners'.
+  mlir::Value isOwner(mlir::Value owners, mlir::Value place);
+  /// A piece that the rank at `place` has a part of a sum in: zeros where it is
+  /// neither an owner nor this rank.
+  mlir::Value getPartOf(mlir::Value piece, mlir::Value owners,
+                        mlir::Value place);
 
   /// This thread's pieces of a part in a round, and whether there are such.
   struct Round {
     const Sm80ExchangePart *part;
+    /// Of a rank's part.
+    Pieces numbers;
     /// Bytes from the beginning of a rank's part.
     Pieces offsets;
     Pieces isThere;
+    /// Whether they are written, too.
+    Pieces isStored;
   };
-  mlir::SmallVector<Round> getRounds(mlir::Value turn);
+  llvm::SmallVector<Round, 0> getRounds(mlir::Value turn,
+                                        mlir::Value isStored = {});
   /// Pieces of a round that are loaded from an address, and what is done with
-  /// them then.
+  /// them then, and with their owners: none where nobody asks, or rows go to
+  /// all.
   struct Load {
     const Round *round;
     mlir::Value from;
-    std::function<void(mlir::ArrayRef<mlir::Value>)> use;
+    std::function<void(Pieces pieces, Pieces owners)> use;
+    /// Null where nobody asks.
+    mlir::Value ids = {};
+    mlir::Value firstRow = {};
   };
+  Load makeLoad(const Round &round, mlir::Value from, decltype(Load::use) use,
+                mlir::Value ids, mlir::Value firstRow);
   void run(mlir::ArrayRef<Load> loads);
   void tie(mlir::MutableArrayRef<Pieces> loaded);
+  /// Where pieces go to; with a place, to this one if it is an owner.
+  struct Target {
+    mlir::Value address;
+    mlir::Value place = {};
+  };
   void store(const Round &round, mlir::ValueRange pieces,
-             mlir::ArrayRef<mlir::Value> addresses);
+             mlir::ArrayRef<Target> targets, mlir::ValueRange owners = {});
   mlir::Value getStaged(const Sm80ExchangePart &part, mlir::Value heap,
                         mlir::Value place) {
     return emitter.advance(heap,
                            add(add(begin, part.begin), mul(place, part.pitch)));
   }
 
+  /// The same for one turn: what follows from heaps, rows and places is
+  /// computed there, since addresses of all parts have no room in registers.
+  Sm80Exchange forTurn() const;
   void push(mlir::Value turn);
   void take(mlir::Value turn);
   void sum(mlir::Value turn);
@@ -146,13 +189,21 @@ private:
   mlir::SmallVector<Sm80ExchangePart> parts;
   mlir::Value cta, thread, lane;
   /// From the header: the rank's place on the axis, the limit in ns, how many
-  /// exchanges were before this one, whether somebody has given up.
-  mlir::Value own, limit, epoch, aborted;
+  /// exchanges were before this one, whether nobody has given up. The first
+  /// pieces are loaded before the header is there.
+  mlir::Value own, limit, epoch, mayPush;
   /// From a heap's beginning to the place of this exchange.
   mlir::Value begin;
   mlir::Value placeBytes;
   /// Threads of all CTAs; the first of this round's pieces of this thread.
   mlir::Value lanes, first;
+  /// Rows of a rank.
+  mlir::Value numRows;
+  /// The table of owners, ids of own rows and of all; null where all rows go to
+  /// all ranks.
+  mlir::Value ownerTable, ownIds, allIds;
+  /// Whether there are enough rows to ask for owners.
+  mlir::Value asks;
   /// Two words of shared memory, for turns by turns: whether a warp of the CTA
   /// has given up.
   mlir::Value hasFailed;

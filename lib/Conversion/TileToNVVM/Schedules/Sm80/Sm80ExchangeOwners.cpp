@@ -1,0 +1,155 @@
+//===- Sm80ExchangeOwners.cpp - which ranks need a row ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Lanes of a warp have pieces one behind the other, so these are of a few rows,
+// whose ids lie one behind the other too: each lane looks up some of them, and
+// what they find is put together by row. Ranks find the same owners, since they
+// have the same ids and tables.
+
+#include "Sm80Exchange.h"
+
+#include "moec/Analysis/Exchange.h"
+#include "moec/Analysis/Sm80.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace moec;
+
+void Sm80Exchange::readOwners() {
+  if (!op.getOwners())
+    return;
+  auto address = [&](Value memref) {
+    auto rank = cast<MemRefType>(memref.getType()).getRank();
+    return emitter.address(emitter.operand(memref),
+                           SmallVector<Value>(rank, emitter.index(0)));
+  };
+  ownerTable = address(op.getOwners());
+  ownIds = address(op.getIds().front());
+  if (op.getIds().size() > 1)
+    allIds = address(op.getIds().back());
+  asks = isLess(number(config.getLeastRows() - 1), numRows);
+}
+
+Value Sm80Exchange::isOwner(Value owners, Value place) {
+  Value distance = arith::TruncIOp::create(b, b.getI32Type(), place);
+  Value bit = arith::AndIOp::create(
+      b, arith::ShRUIOp::create(b, owners, distance), emitter.i32(1));
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bit,
+                               emitter.i32(0));
+}
+
+Value Sm80Exchange::getPartOf(Value piece, Value owners, Value place) {
+  Value isThere =
+      arith::OrIOp::create(b, isOwner(owners, place), isEqual(place, own));
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(piece.getType()));
+  return arith::SelectOp::create(b, isThere, piece, zeros);
+}
+
+/// What this lane finds for its elements of the ids, from `firstElement` on and
+/// a warp's lanes further each time: the owner as a bit, none for an id that
+/// is no expert's.
+SmallVector<Value> Sm80Exchange::loadOwnerBits(const Question &question,
+                                               Value firstElement,
+                                               Value endElement) {
+  constexpr int64_t idBytes = 4;
+  Type i32 = b.getI32Type();
+  int64_t topK = cast<MemRefType>(op.getIds().front().getType()).getDimSize(1);
+  int64_t numExperts = cast<MemRefType>(op.getOwners().getType()).getDimSize(0);
+  int64_t count = llvm::divideCeil(
+      countRowsOfWarp(question.part->ownedPieces) * topK, sm80::kWarp);
+  auto isBelow = [&](Value x, int64_t end) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, x,
+                                 emitter.i32(end));
+  };
+  // What is not there reads the header of the heap.
+  auto loadIf = [&](Value isThere, Value table, Value index) {
+    Value address = arith::SelectOp::create(
+        b, isThere, emitter.advance(table, mul(index, idBytes)), heaps[0]);
+    return emitter.load(i32, address, idBytes);
+  };
+  SmallVector<Value> isThere, ids, found;
+  for (int64_t i = 0; i < count; ++i) {
+    Value element = add(firstElement, number(i * sm80::kWarp));
+    isThere.push_back(isLess(element, endElement));
+    ids.push_back(loadIf(isThere.back(), question.ids, element));
+  }
+  for (auto [id, there] : llvm::zip(ids, isThere)) {
+    there = arith::AndIOp::create(b, there, isBelow(id, numExperts));
+    found.push_back(loadIf(there, ownerTable, widen(id)));
+  }
+  for (auto [place, there] : llvm::zip(found, isThere)) {
+    Value has = arith::AndIOp::create(b, there, isBelow(place, ranks));
+    place = arith::SelectOp::create(
+        b, has, arith::ShLIOp::create(b, emitter.i32(1), place),
+        emitter.i32(0));
+  }
+  return found;
+}
+
+SmallVector<Sm80Exchange::Pieces>
+Sm80Exchange::findOwners(ArrayRef<Question> questions) {
+  SmallVector<Pieces> answers;
+  if (questions.empty())
+    return answers;
+  int64_t topK = cast<MemRefType>(op.getIds().front().getType()).getDimSize(1);
+  auto ask = [&] {
+    struct Asked {
+      const Question *question;
+      /// From the warp's first row to the piece, in pieces.
+      Value rest;
+      SmallVector<Value> bits;
+    };
+    SmallVector<Asked> asked;
+    for (const Question &question : questions)
+      for (Value piece : question.pieces) {
+        Value perRow = number(question.part->ownedPieces);
+        Value row = arith::DivUIOp::create(
+            b, arith::SubIOp::create(b, piece, lane), perRow);
+        Value element = add(mul(add(question.firstRow, row), topK), lane);
+        Value end = mul(add(question.firstRow, numRows), topK);
+        asked.push_back({&question,
+                         arith::SubIOp::create(b, piece, mul(row, perRow)),
+                         loadOwnerBits(question, element, end)});
+      }
+    SmallVector<Value> all;
+    for (const Asked &each : asked) {
+      int64_t pieces = each.question->part->ownedPieces;
+      Value mine;
+      for (int64_t row = 0; row < countRowsOfWarp(pieces); ++row) {
+        Value ofRow;
+        for (auto [i, bits] : llvm::enumerate(each.bits)) {
+          int64_t first = row * topK - int64_t(i) * sm80::kWarp;
+          if (first >= sm80::kWarp || first + topK <= 0)
+            continue;
+          Value isOfRow =
+              arith::AndIOp::create(b, isLess(number(first - 1), lane),
+                                    isLess(lane, number(first + topK)));
+          Value joined = emitter.warpOr(
+              arith::SelectOp::create(b, isOfRow, bits, emitter.i32(0)));
+          ofRow = ofRow ? arith::OrIOp::create(b, ofRow, joined) : joined;
+        }
+        mine =
+            mine ? arith::SelectOp::create(
+                       b, isLess(each.rest, number(row * pieces)), mine, ofRow)
+                 : ofRow;
+      }
+      all.push_back(mine);
+    }
+    return all;
+  };
+  size_t count = 0;
+  for (const Question &question : questions)
+    count += question.pieces.size();
+  auto everybody = [&] { return SmallVector<Value>(count, emitter.i32(-1)); };
+  SmallVector<Value> all = emitter.choose(
+      asks, SmallVector<Type>(count, b.getI32Type()), ask, everybody);
+  ArrayRef<Value> rest = all;
+  for (const Question &question : questions) {
+    answers.emplace_back(rest.take_front(question.pieces.size()));
+    rest = rest.drop_front(question.pieces.size());
+  }
+  return answers;
+}

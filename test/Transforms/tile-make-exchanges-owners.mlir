@@ -1,0 +1,44 @@
+// Kernels that push rows to their owners alone get ids and the table of owners behind what they move.
+// RUN: moe-opt %s --tile-make-exchanges=target=sm_90a | FileCheck %s
+// RUN: moe-opt %s --tile-make-exchanges="target=sm_90a configs=all_gather:least_rows=7" \
+// RUN:   | FileCheck %s --check-prefix=FORCED
+// RUN: not moe-opt %s --tile-make-exchanges="target=sm_90a configs=all_gather_0:least_rows=7" 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=ALL
+
+// FORCED: least_rows = 7
+// FORCED: least_rows = 256
+// ALL: cannot run as #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4, least_rows = 7>: least_rows = 7, but all rows go to all ranks; leave it out
+
+// CHECK-LABEL: plan.program @layer
+// CHECK: plan.collective all_gather dp {{.*}} owned [0] {plan.exchange_kernel = @all_gather}
+// CHECK: plan.collective reduce_scatter dp {{.*}} owned [0] {plan.exchange_kernel = @reduce_scatter}
+// CHECK: plan.collective all_gather dp {{.*}} {plan.exchange_kernel = @all_gather_0}
+plan.program @layer max_tokens 16 mesh <dp = 2, tp = 1> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x256xbf16>
+  %i = plan.tensor input "i" rows <"ceildiv(tokens, 2)"> : memref<?x2xi32>
+  %o = plan.tensor weight "o" : memref<4xi32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x256xbf16>
+  %a = plan.buffer "a" slot 0 rows <"tokens"> : memref<?x256xbf16>
+  %b = plan.buffer "b" slot 1 rows <"tokens"> : memref<?x2xi32>
+  plan.variant tokens 0 to 16 {
+    plan.collective all_gather dp ins(%x, %i : memref<?x256xbf16>, memref<?x2xi32>)
+        outs(%a, %b : memref<?x256xbf16>, memref<?x2xi32>) owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
+    plan.collective reduce_scatter dp ins(%a : memref<?x256xbf16>) outs(%y : memref<?x256xbf16>)
+        owners(%o : memref<4xi32>) ids(%i, %b : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+    plan.collective all_gather dp ins(%x, %i : memref<?x256xbf16>, memref<?x2xi32>)
+        outs(%a, %b : memref<?x256xbf16>, memref<?x2xi32>)
+  }
+}
+
+// CHECK-LABEL: tile.kernel @all_gather(
+//  CHECK-SAME: %[[X:[a-z0-9]+]]: memref<?x256xbf16>, %[[I:[a-z0-9]+]]: memref<?x2xi32>, %{{[a-z0-9]+}}: memref<?x256xbf16>, %{{[a-z0-9]+}}: memref<?x2xi32>,
+//  CHECK-SAME: %[[IDS:[a-z0-9]+]]: memref<?x2xi32>, %[[OWNERS:[a-z0-9]+]]: memref<4xi32>, %{{[a-z0-9]+}}: memref<?xi64>, %{{[a-z0-9]+}}: memref<?xi64>, %tokens: i64
+//       CHECK: tile.exchange all_gather
+//  CHECK-SAME: owners(%[[OWNERS]] : memref<4xi32>) ids(%[[IDS]] : memref<?x2xi32>) owned [0]
+//  CHECK-SAME: least_rows = 256
+// CHECK-LABEL: tile.kernel @reduce_scatter(
+//       CHECK: tile.exchange reduce_scatter
+//  CHECK-SAME: ids(%{{[a-z0-9]+}}, %{{[a-z0-9]+}} : memref<?x2xi32>, memref<?x2xi32>) owned [0]
+// CHECK-LABEL: tile.kernel @all_gather_0(
+//   CHECK-NOT: owners
+//   CHECK-NOT: least_rows
