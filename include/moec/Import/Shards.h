@@ -33,7 +33,8 @@ struct TensorShard {
 /// signature, but for `placement.local_ids`.
 std::vector<TensorShard> shardWeights(const LayerSpec &spec, int64_t rank);
 
-/// `placement.local_ids` of a rank: of each expert its place there, or -1.
+/// `placement.local_ids` of a rank: of each expert, or physical one where there
+/// are replicas, its place there, or -1.
 std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank);
 
 /// Copies a part; both tensors are row-major without gaps.

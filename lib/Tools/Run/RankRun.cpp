@@ -111,7 +111,7 @@ private:
 static double getRankShare(const LayerSpec &spec) {
   if (!spec.parallel->hasWholeExperts())
     return 1;
-  double numExperts = double(spec.numExperts), none = 1;
+  double numExperts = double(spec.getNumPhysicalExperts()), none = 1;
   double elsewhere =
       numExperts - numExperts / double(spec.parallel->getNumRanks());
   for (int64_t i = 0; i < spec.topK; ++i)
@@ -177,6 +177,7 @@ Status RankRun::makeTensors() {
     if (!file)
       return file.status();
     LayerRequest request = makeRequest(whole);
+    request.expertIds = spec.getLogicalIds();
     request.inputsAreRequired = true;
     if (Status status = loadTensors(*all, *file, request); !status)
       return status;
@@ -198,6 +199,7 @@ Status RankRun::generate(std::vector<HostTensor> &tensors,
   GenerateOptions generate;
   generate.seed = seed;
   generate.numExperts = spec.getNumRouted();
+  generate.logicalIds = spec.getLogicalIds();
   return generateTensors(tensors, generate);
 }
 
@@ -455,6 +457,7 @@ bool RankRun::check(const std::vector<RunResult> &results) {
       llvm::errs() << "moe-run: error: " << status.message() << "\n";
       return false;
     }
+    check.setFirstToken(int64_t(group) * options.run.tokens);
     llvm::outs() << "ranks of group " << group << ": ";
     llvm::outs().flush();
     // Details are of the rows of all groups.
