@@ -11,6 +11,8 @@
 #ifndef MOERT_BALANCE_H
 #define MOERT_BALANCE_H
 
+#include "moert/Communicator.h"
+#include "moert/Device.h"
 #include "moert/Status.h"
 
 #include <cstdint>
@@ -53,6 +55,15 @@ struct BalanceOptions {
 /// nodes. Of equal ones the first is taken.
 Result<std::vector<int64_t>> balanceExperts(const std::vector<double> &loads,
                                             const BalanceOptions &options);
+
+/// How often each expert was chosen on all ranks: `own` has the numbers of the
+/// rank's physical experts, in their order, and `logicalIds` is the map, the
+/// same on all ranks. All of them call it, and wait for each other.
+Result<std::vector<int64_t>> sumLoads(Communicator &communicator,
+                                      Device &device,
+                                      const std::vector<int64_t> &own,
+                                      const std::vector<int64_t> &logicalIds,
+                                      int64_t numExperts);
 
 } // namespace moert
 
