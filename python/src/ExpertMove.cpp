@@ -57,8 +57,7 @@ bool readEach(PyObject *object, const char *what, Read read) {
 bool readInts(PyObject *object, const char *what,
               std::vector<int64_t> &numbers) {
   return readEach(object, what, [&](PyObject *element) {
-    return getInt(element, what, INT64_MIN, INT64_MAX,
-                  numbers.emplace_back());
+    return getInt(element, what, INT64_MIN, INT64_MAX, numbers.emplace_back());
   });
 }
 
@@ -104,8 +103,7 @@ PyObject *balance(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
 
 /// replica_tables(map, num_experts, max_replicas): physical ids, one expert
 /// after the other, and counts.
-PyObject *makeTables(PyObject *, PyObject *const *arguments,
-                     Py_ssize_t count) {
+PyObject *makeTables(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
   std::vector<int64_t> map;
   int64_t experts = 0, most = 0;
   if (!checkCount("replica_tables", count, 3, 3) ||
@@ -122,7 +120,8 @@ PyObject *makeTables(PyObject *, PyObject *const *arguments,
   if (!check(moert_replica_tables(map.data(), static_cast<int64_t>(map.size()),
                                   experts, most, ids.data(), counts.data())))
     return nullptr;
-  Ref idList = Ref::take(makeList(ids)), countList = Ref::take(makeList(counts));
+  Ref idList = Ref::take(makeList(ids)),
+      countList = Ref::take(makeList(counts));
   if (!idList || !countList)
     return nullptr;
   return PyTuple_Pack(2, idList.get(), countList.get());
@@ -132,8 +131,8 @@ PyObject *makeTables(PyObject *, PyObject *const *arguments,
 PyObject *getLayer(PyObject *object) {
   if (isLayer(object))
     return object;
-  fail(Kind::Type, "layer: a moec.Layer expected, " + nameType(object) +
-                       " found");
+  fail(Kind::Type,
+       "layer: a moec.Layer expected, " + nameType(object) + " found");
   return nullptr;
 }
 
@@ -181,9 +180,9 @@ bool readSpare(LayerState &state, PyObject *given, Spare &spare,
     const char *text = getText(name, "spare");
     int operand = text ? findWeight(state, text) : -1;
     std::shared_ptr<Tensor> read =
-        operand < 0 ? nullptr
-                    : readWeight(state, operand, tensor, /*isWritten=*/true,
-                                 stream);
+        operand < 0
+            ? nullptr
+            : readWeight(state, operand, tensor, /*isWritten=*/true, stream);
     if (!read)
       return false;
     spare.emplace_back(operand, std::move(read));
@@ -225,9 +224,9 @@ PyObject *beginMove(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
   {
     Unlocked unlocked;
     // What used the memory before, as PyTorch hands it out.
-    status = state.isOnHost() ? nullptr
-                              : moert_device_synchronize(
-                                    state.getDevice().device, stream);
+    status = state.isOnHost()
+                 ? nullptr
+                 : moert_device_synchronize(state.getDevice().device, stream);
     if (!status)
       status = moert_expert_move_begin(
           state.layer, communicator, from.data(), to.data(),
@@ -286,9 +285,10 @@ PyObject *switchOver(PyObject *self, PyObject *) {
   {
     Unlocked unlocked;
     // The old memory goes with the move.
-    status = state.isOnHost() ? nullptr
-                              : moert_layer_synchronize_stream(
-                                    state.layer, state.latestStream);
+    status =
+        state.isOnHost()
+            ? nullptr
+            : moert_layer_synchronize_stream(state.layer, state.latestStream);
     if (!status)
       status = moert_expert_move_switch(object.move);
   }
