@@ -46,7 +46,9 @@ public:
       if (checkpoint.contains(tensor.name)) {
         used.insert(tensor.name);
         found.tensors.push_back({tensor.name, {{tensor.name, nullptr, 0}}});
-      } else if (tensor.role == TensorRole::Weight) {
+      } else if (tensor.role == TensorRole::Weight &&
+                 !StringRef(tensor.name).starts_with("replicas.")) {
+        // Tables of replicas follow from `expertIds`.
         pending.push_back(&tensor);
       }
     }
@@ -357,10 +359,8 @@ LayerRequest moec::makeRequest(const LayerSpec &spec) {
   if (spec.placement && spec.placement->localExperts) {
     request.expertIds = *spec.placement->localExperts;
   } else {
-    // Replicas that are more than one of each expert go around.
+    request.expertIds = spec.getLogicalIds();
     request.expertIds.resize(size_t(spec.getNumLocalExperts()));
-    for (auto [place, id] : llvm::enumerate(request.expertIds))
-      id = int64_t(place) % spec.numExperts;
   }
   return request;
 }

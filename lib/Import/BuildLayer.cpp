@@ -296,7 +296,7 @@ moe::MeshAttr LayerBuilder::getMesh() {
     return {};
   return moe::MeshAttr::get(
       builder.getContext(), spec.parallel->dp, spec.parallel->tp,
-      spec.parallel->hasWholeExperts() ? spec.numExperts : 0);
+      spec.parallel->hasWholeExperts() ? spec.getNumPhysicalExperts() : 0);
 }
 
 FloatAttr LayerBuilder::getSharedScale() {

@@ -81,12 +81,15 @@ private:
   void checkRow(StringRef weight, StringRef field, int64_t size);
   void checkPlacement();
   /// Adds the ids to those that were seen; false where one is wrong.
-  bool checkExpertIds(StringRef field, ArrayRef<int64_t> ids,
-                      SmallBitVector &seen);
+  /// `where` is the field, or a part of it, in words.
+  bool checkExpertIds(StringRef field, const Twine &where,
+                      ArrayRef<int64_t> ids, SmallBitVector &seen);
   void checkParallel();
   void checkRecord();
   void checkReplicas();
   void checkExpertLists();
+  void checkReplicaLists();
+  void checkExpertsDivide();
   /// Whether ranks have equal parts of a size, in whole scales.
   void checkShare(StringRef field, int64_t size, int64_t ranks,
                   ArrayRef<StringRef> weights);
@@ -279,13 +282,13 @@ void Checker::checkPlacement() {
   require(!spec.placement->localExperts->empty(), field,
           "'placement.local_experts' must name at least one expert");
   SmallBitVector seen(spec.numExperts);
-  checkExpertIds(field, *spec.placement->localExperts, seen);
+  checkExpertIds(field, "'" + field + "'", *spec.placement->localExperts, seen);
 }
 
-bool Checker::checkExpertIds(StringRef field, ArrayRef<int64_t> ids,
-                             SmallBitVector &seen) {
+bool Checker::checkExpertIds(StringRef field, const Twine &where,
+                             ArrayRef<int64_t> ids, SmallBitVector &seen) {
   auto fail = [&](const Twine &what) {
-    require(false, field, "'" + field + "' names expert " + what);
+    require(false, field, where + " names expert " + what);
     return false;
   };
   for (int64_t id : ids) {
@@ -342,12 +345,50 @@ void Checker::checkExpertLists() {
                          Twine(parallel.lists.front().size()) +
                          " experts and rank " + Twine(rank) + " " +
                          Twine(list.size()) + "; give all as many");
-    if (!checkExpertIds(field, list, seen))
+    SmallBitVector own(spec.numExperts);
+    std::string where = "'parallel.experts'";
+    if (spec.replicas)
+      where += " of rank " + std::to_string(rank);
+    if (!checkExpertIds(field, where, list, spec.replicas ? own : seen))
       return;
+    seen |= own;
   }
   require(seen.all(), field,
           "'parallel.experts' has expert " + Twine(seen.find_first_unset()) +
               " on no rank");
+  if (spec.replicas)
+    checkReplicaLists();
+}
+
+/// How many of each expert lists have.
+void Checker::checkReplicaLists() {
+  const ParallelSpec &parallel = *spec.parallel;
+  std::vector<int64_t> ids = spec.getLogicalIds();
+  StringRef field = "parallel.experts";
+  require(int64_t(ids.size()) == spec.replicas->numPhysicalExperts, field,
+          "'parallel.experts' gives " + Twine(parallel.getNumRanks()) +
+              " ranks " + Twine(ids.size()) + " experts in all, but " +
+              showValue("replicas.num_physical_experts",
+                        spec.replicas->numPhysicalExperts));
+  std::vector<int64_t> counts(spec.numExperts, 0);
+  for (int64_t id : ids)
+    if (++counts[id] > spec.replicas->maxReplicas)
+      return require(
+          false, field,
+          "'parallel.experts' has expert " + Twine(id) +
+              " on more ranks than " +
+              showValue("replicas.max_replicas", spec.replicas->maxReplicas));
+}
+
+void Checker::checkExpertsDivide() {
+  int64_t ranks = spec.parallel->getNumRanks();
+  int64_t experts = spec.getNumPhysicalExperts();
+  StringRef field =
+      spec.replicas ? "replicas.num_physical_experts" : "num_experts";
+  require(experts % ranks == 0, field,
+          (spec.replicas ? showValue(field, experts) + ", and" : show(field)) +
+              " must be a multiple of the " + Twine(ranks) +
+              " ranks (dp * tp), or 'parallel.experts' a list for each");
 }
 
 void Checker::checkParallel() {
@@ -363,9 +404,7 @@ void Checker::checkParallel() {
   if (parallel.placement == ExpertPlacement::Listed)
     checkExpertLists();
   else if (parallel.hasWholeExperts())
-    require(spec.numExperts % ranks == 0, "num_experts",
-            show("num_experts") + " must be a multiple of the " + Twine(ranks) +
-                " ranks (dp * tp), or 'parallel.experts' a list for each");
+    checkExpertsDivide();
   else
     checkShare("intermediate_size", spec.intermediateSize, ranks,
                {"experts.w13", "experts.w2"});
@@ -402,9 +441,18 @@ void Checker::checkReplicas() {
           "placement.local_experts",
           "'placement.local_experts' are of one rank by itself, which has all "
           "replicas; drop it, or 'replicas'");
-  require(!spec.parallel, "parallel",
-          "'parallel' and 'replicas' do not go together yet: each rank would "
-          "have a part of the physical experts; drop one of them");
+  if (!spec.parallel)
+    return;
+  require(
+      spec.parallel->hasWholeExperts(), "parallel",
+      "'replicas' are whole experts, and 'parallel' without 'experts' gives "
+      "each rank a part of every one; add \"experts\": \"linear\", or drop "
+      "'replicas'");
+  require(spec.parallel->placement != ExpertPlacement::RoundRobin,
+          "parallel.experts",
+          "'parallel.experts' is \"round_robin\", but physical experts "
+          "('replicas') are numbered rank by rank; give \"linear\", or a list "
+          "for each rank");
 }
 
 } // namespace

@@ -165,16 +165,30 @@ std::string describe(const ExpertQuantization &quantization) {
 
 bool LayerSpec::isGated() const { return moec::isGated(activation.kind); }
 
+int64_t LayerSpec::getNumPhysicalExperts() const {
+  return replicas ? replicas->numPhysicalExperts : numExperts;
+}
+
+std::vector<int64_t> LayerSpec::getLogicalIds() const {
+  std::vector<int64_t> ids;
+  if (replicas && parallel && parallel->placement == ExpertPlacement::Listed) {
+    for (const std::vector<int64_t> &list : parallel->lists)
+      append_range(ids, list);
+    return ids;
+  }
+  for (int64_t i = 0; i < getNumPhysicalExperts(); ++i)
+    ids.push_back(i % numExperts);
+  return ids;
+}
+
 int64_t LayerSpec::getNumLocalExperts() const {
   if (placement && placement->localExperts)
     return placement->localExperts->size();
-  if (replicas)
-    return replicas->numPhysicalExperts;
   if (!parallel || !parallel->hasWholeExperts())
-    return numExperts;
+    return getNumPhysicalExperts();
   if (parallel->placement == ExpertPlacement::Listed)
     return parallel->lists.empty() ? 0 : parallel->lists.front().size();
-  return numExperts / parallel->getNumRanks();
+  return getNumPhysicalExperts() / parallel->getNumRanks();
 }
 
 int64_t LayerSpec::getLocalIntermediateSize() const {
@@ -188,7 +202,8 @@ int64_t LayerSpec::getLocalSharedSize() const {
 }
 
 std::vector<int64_t> LayerSpec::getExpertsOf(int64_t rank) const {
-  if (parallel && parallel->placement == ExpertPlacement::Listed)
+  // Those of lists are numbered as they stand there.
+  if (parallel && parallel->placement == ExpertPlacement::Listed && !replicas)
     return parallel->lists[rank];
   std::vector<int64_t> experts(getNumLocalExperts());
   bool isStrided =

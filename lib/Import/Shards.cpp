@@ -27,7 +27,7 @@ static TensorShard makeShard(const LayerSpec &spec, const TensorInfo &whole,
   bool isShared = name.starts_with("shared_experts.");
   const ParallelSpec &parallel = *spec.parallel;
   if (name.starts_with("experts.") && parallel.hasWholeExperts() &&
-      whole.shape.front() == spec.numExperts) {
+      whole.shape.front() == spec.getNumPhysicalExperts()) {
     shard.experts = spec.getExpertsOf(rank);
     return shard;
   }
@@ -63,14 +63,14 @@ std::vector<TensorShard> shardWeights(const LayerSpec &spec, int64_t rank) {
 }
 
 std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank) {
-  std::vector<int32_t> places(spec.numExperts, -1);
+  std::vector<int32_t> places(spec.getNumPhysicalExperts(), -1);
   for (auto [place, expert] : enumerate(spec.getExpertsOf(rank)))
     places[expert] = int32_t(place);
   return places;
 }
 
 std::vector<int32_t> getOwners(const LayerSpec &spec, int64_t rank) {
-  std::vector<int32_t> owners(spec.numExperts, -1);
+  std::vector<int32_t> owners(spec.getNumPhysicalExperts(), -1);
   int64_t tp = spec.parallel->tp;
   for (int64_t place = 0; place < spec.parallel->dp; ++place)
     for (int64_t expert : spec.getExpertsOf(place * tp + rank % tp))

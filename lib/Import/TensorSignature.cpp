@@ -126,10 +126,11 @@ public:
     addSharedExperts();
     addLatent();
     if (spec.parallel && spec.parallel->hasWholeExperts())
-      add("placement.local_ids", {spec.numExperts}, TensorType::I32);
+      add("placement.local_ids", {spec.getNumPhysicalExperts()},
+          TensorType::I32);
     if (spec.parallel && spec.parallel->hasWholeExperts() &&
         spec.parallel->dp > 1)
-      add(kOwnersTensor, {spec.numExperts}, TensorType::I32);
+      add(kOwnersTensor, {spec.getNumPhysicalExperts()}, TensorType::I32);
     if (spec.replicas) {
       add("replicas.physical_ids",
           {spec.numExperts, spec.replicas->maxReplicas}, TensorType::I32);

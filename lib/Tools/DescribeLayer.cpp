@@ -28,6 +28,25 @@ static void printWrapped(StringRef text, raw_ostream &os) {
   os << text << "\n";
 }
 
+/// Which ranks there are, and what experts each has.
+static void describeExperts(const LayerSpec &spec, raw_ostream &os) {
+  if (const std::optional<ParallelSpec> &parallel = spec.parallel) {
+    os << "ranks: dp " << parallel->dp << " x tp " << parallel->tp;
+    if (parallel->hasWholeExperts())
+      os << ", " << spec.getNumLocalExperts() << " whole experts on each, "
+         << (parallel->placement == ExpertPlacement::Linear   ? "linear"
+             : parallel->placement == ExpertPlacement::Listed ? "by a list"
+                                                              : "round robin");
+    else
+      os << ", a part of every expert on each";
+    os << "\n";
+  }
+  if (spec.replicas)
+    os << "replicas: " << spec.replicas->numPhysicalExperts
+       << " physical experts, of each expert " << spec.replicas->maxReplicas
+       << " at most\n";
+}
+
 void moec::describeLayer(const LayerSpec &spec, raw_ostream &os) {
   std::string text;
   llvm::raw_string_ostream line(text);
@@ -47,6 +66,7 @@ void moec::describeLayer(const LayerSpec &spec, raw_ostream &os) {
   line << "; entry " << stringify(spec.entry) << ", up to " << spec.maxTokens
        << " tokens";
   printWrapped(text, os);
+  describeExperts(spec, os);
   if (spec.entry == Entry::Ids)
     return;
   const RoutingSpec &routing = spec.routing;

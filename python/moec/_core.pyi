@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the extension has; moec.compiler and moec.layer are made of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 class Error(Exception):
@@ -101,6 +101,29 @@ class Communicator:
     def rank(self) -> int: ...
     @property
     def mesh(self) -> tuple[int, int]: ...
+
+class ExpertMove:
+    @staticmethod
+    def begin(
+        layer: Layer, communicator: Communicator, old: Sequence[int], new: Sequence[int],
+        spare: dict[str, Any], /,
+    ) -> ExpertMove: ...
+    def step(self) -> None: ...
+    def switch(self) -> None: ...
+    @property
+    def steps(self) -> int: ...
+
+def balance_experts(
+    loads: Sequence[float], num_physical: int, num_groups: int, num_nodes: int, num_ranks: int,
+    max_replicas: int, /,
+) -> list[int]: ...
+def replica_tables(
+    map: Sequence[int], num_experts: int, max_replicas: int, /
+) -> tuple[list[int], list[int]]: ...
+def sum_loads(
+    layer: Layer, communicator: Communicator, own: Sequence[int], map: Sequence[int],
+    num_experts: int, /,
+) -> list[int]: ...
 
 class Compiler:
     def __new__(

@@ -10,15 +10,31 @@ the first call it gets a communicator:
     output = layer(hidden_states)                            # as many rows on all ranks
 
 Ranks with fewer tokens pad them, and say how many count with num_valid_tokens.
+
+Where the spec has `replicas` too, experts may move while the layer runs. A map has the expert of each physical
+one, those of rank 0 first:
+
+    loads = moec.ranks.sum_loads(layer, communicator, own_loads, old)
+    new = moec.ranks.balance(loads, len(old), num_ranks=8, max_replicas=4)
+    move = moec.ranks.move_experts(layer, communicator, old, new, spare)
+    while move.steps:
+        move.step()
+        output = layer(hidden_states)                        # by the old map
+    move.switch()                                            # from the next call on by the new one
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ._core import Communicator
+from . import _core
+from ._core import Communicator, ExpertMove
 
-__all__ = ["Communicator", "adopt", "connect", "from_process_group", "local"]
+__all__ = [
+    "Communicator", "ExpertMove", "adopt", "balance", "connect", "from_process_group", "local", "move_experts",
+    "replica_tables", "sum_loads",
+]
 
 #: Seconds that a rank waits for the others in one call.
 LIMIT = 60.0
@@ -75,3 +91,48 @@ def local(dp: int, tp: int = 1, *, device: Any = "cpu", limit: float = LIMIT) ->
     from .compiler import find_device
 
     return Communicator.local(dp, tp, limit, find_device(device))
+
+
+def balance(
+    loads: Sequence[float], num_physical: int, *, num_ranks: int, num_groups: int = 1, num_nodes: int = 1,
+    max_replicas: int = 0,
+) -> list[int]:
+    """A map for experts with these loads, by the expert-parallel load balancer (EPLB) of DeepSeek.
+
+    num_physical: physical experts, a multiple of num_ranks, one of each expert at least.
+    num_groups: groups of neighbouring experts that a token's choice is limited to. Where num_nodes divides it,
+        the experts of a group are on one node.
+    max_replicas: as many as an expert may have, by the layer's spec; 0 for any number.
+
+    Raises InvalidArgument."""
+    return _core.balance_experts(loads, num_physical, num_groups, num_nodes, num_ranks, max_replicas)
+
+
+def replica_tables(map: Sequence[int], num_experts: int, max_replicas: int) -> tuple[list[list[int]], list[int]]:
+    """What a layer takes as `replicas.physical_ids` and `replicas.counts`, by a map; as i32."""
+    ids, counts = _core.replica_tables(map, num_experts, max_replicas)
+    rows = [ids[first:first + max_replicas] for first in range(0, len(ids), max_replicas)]
+    return rows, counts
+
+
+def sum_loads(layer: Any, communicator: Communicator, own: Sequence[int], map: Sequence[int]) -> list[int]:
+    """How often each expert was chosen on all ranks; they all call it, and wait for each other.
+
+    own: the number of slots of each physical expert of this rank, such as the sums of what calls of a layer with
+        `record_load` have told: the differences of `expert_offsets`."""
+    return _core.sum_loads(layer, communicator, own, map, max(map, default=0) + 1)
+
+
+def move_experts(
+    layer: Any, communicator: Communicator, old: Sequence[int], new: Sequence[int], spare: dict[str, Any]
+) -> ExpertMove:
+    """Begins to bring experts to where the map `new` has them; `old` is the one that the layer has.
+
+    spare: by name, a tensor that nothing uses in the form of each weight that moves: all of `experts.` but
+        input scales, `replicas.physical_ids` and `replicas.counts`. The layer is bound to them at the end, and what
+        it was bound to before can serve the next move, of this layer or of another one.
+
+    All ranks call it and then, as often, step() of what it answers, in one order with other calls on the same
+    communicator; at the end switch(). A call that raises leaves the layer on the old map, which goes on where
+    the communicator is another one than the layer's."""
+    return ExpertMove.begin(layer, communicator, old, new, spare)

@@ -141,8 +141,8 @@ bool moec::python::checkOperand(const LayerState &state, int operand,
   return true;
 }
 
-bool moec::python::bindOperand(LayerState &state, int operand,
-                               const Tensor &tensor, const char *argument) {
+moert_tensor moec::python::describeTensor(const LayerState &state, int operand,
+                                          const Tensor &tensor) {
   const Operand &expected = state.operands[size_t(operand)];
   moert_tensor described = {};
   described.name = expected.text.c_str();
@@ -151,6 +151,12 @@ bool moec::python::bindOperand(LayerState &state, int operand,
   described.rank = tensor.get().ndim;
   described.shape = tensor.get().shape;
   described.strides = tensor.get().strides;
+  return described;
+}
+
+bool moec::python::bindOperand(LayerState &state, int operand,
+                               const Tensor &tensor, const char *argument) {
+  moert_tensor described = describeTensor(state, operand, tensor);
   return check(moert_layer_bind(state.layer, &described), argument);
 }
 
@@ -177,32 +183,33 @@ static Ref shareMemory(PyObject *tensor) {
   return Ref::take(PyObject_CallMethod(tensor, "detach", nullptr));
 }
 
-static PyObject *bind(PyObject *self, PyObject *const *arguments,
-                      Py_ssize_t count) {
-  LayerState &state = getState(self);
-  if (!checkCount("bind", count, 2, 2))
-    return nullptr;
-  const char *name = getText(arguments[0], "name");
-  if (!name)
-    return nullptr;
+int moec::python::findWeight(const LayerState &state, const char *name) {
   int operand = state.find(name);
-  if (operand < 0 || state.operands[size_t(operand)].role != MOERT_WEIGHT) {
-    std::string names;
-    for (const Operand &each : state.operands)
-      if (each.role == MOERT_WEIGHT)
-        names += (names.empty() ? "" : ", ") + each.text;
-    fail(Kind::Value,
-         std::string(name) + ": the layer has no such weight; it has " + names);
-    return nullptr;
-  }
+  if (operand >= 0 && state.operands[size_t(operand)].role == MOERT_WEIGHT)
+    return operand;
+  std::string names;
+  for (const Operand &each : state.operands)
+    if (each.role == MOERT_WEIGHT)
+      names += (names.empty() ? "" : ", ") + each.text;
+  fail(Kind::Value,
+       std::string(name) + ": the layer has no such weight; it has " + names);
+  return -1;
+}
+
+std::shared_ptr<Tensor> moec::python::readWeight(LayerState &state, int operand,
+                                                 PyObject *object,
+                                                 bool isWritten,
+                                                 void *&stream) {
+  const char *name = state.operands[size_t(operand)].text.c_str();
   Asking asking;
   asking.argument = name;
   asking.keep = true;
+  asking.write = isWritten;
   if (!state.isOnHost() &&
-      !findCurrentStream(arguments[1], state.getDevice().where.device_id,
+      !findCurrentStream(object, state.getDevice().where.device_id,
                          asking.stream))
     return nullptr;
-  Ref shared = shareMemory(arguments[1]);
+  Ref shared = shareMemory(object);
   if (!shared) {
     failBecause(name, "the tensor cannot be read");
     return nullptr;
@@ -211,12 +218,30 @@ static PyObject *bind(PyObject *self, PyObject *const *arguments,
   if (!tensor->read(shared.get(), asking) ||
       !checkOperand(state, operand, *tensor, name))
     return nullptr;
+  stream = asking.stream;
+  return tensor;
+}
+
+static PyObject *bind(PyObject *self, PyObject *const *arguments,
+                      Py_ssize_t count) {
+  LayerState &state = getState(self);
+  if (!checkCount("bind", count, 2, 2))
+    return nullptr;
+  const char *name = getText(arguments[0], "name");
+  int operand = name ? findWeight(state, name) : -1;
+  if (operand < 0)
+    return nullptr;
+  void *stream = nullptr;
+  std::shared_ptr<Tensor> tensor =
+      readWeight(state, operand, arguments[1], /*isWritten=*/false, stream);
+  if (!tensor)
+    return nullptr;
   {
     Locked locked(state);
     if (!locked.isOpen() || !bindOperand(state, operand, *tensor, name))
       return nullptr;
     state.isPrepared = false;
-    state.latestStream = asking.stream;
+    state.latestStream = stream;
     std::swap(state.weights[size_t(operand)], tensor);
   }
   Py_RETURN_NONE;
@@ -346,6 +371,10 @@ static PyObject *cloneLayer(PyObject *self, PyObject *) {
   other.isPrepared = true;
   other.weights = state.weights;
   return made.release();
+}
+
+bool moec::python::isLayer(PyObject *object) {
+  return PyObject_TypeCheck(object, layerType);
 }
 
 static PyObject *useCommunicator(PyObject *self, PyObject *object) {

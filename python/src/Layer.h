@@ -104,6 +104,20 @@ private:
 /// which is freed where that fails.
 PyObject *makeLayer(PyObject *type, moert_layer *layer, DeviceObject *device);
 
+/// Whether an object is a layer, which getState() takes.
+bool isLayer(PyObject *object);
+
+/// The operand of a weight; -1 with an exception set where there is none.
+int findWeight(const LayerState &state, const char *name);
+/// A tensor for that operand, whose memory is kept and perhaps written, and the
+/// stream that its framework uses now; null with an exception set.
+std::shared_ptr<Tensor> readWeight(LayerState &state, int operand,
+                                   PyObject *object, bool isWritten,
+                                   void *&stream);
+/// The tensor as that operand, for a call of the C API.
+moert_tensor describeTensor(const LayerState &state, int operand,
+                            const Tensor &tensor);
+
 /// Binds a tensor that has been read to an operand, by the name of an argument.
 bool bindOperand(LayerState &state, int operand, const Tensor &tensor,
                  const char *argument);
@@ -131,6 +145,7 @@ moert_communicator *getCommunicator(PyObject *object);
 
 bool addLayer(PyObject *module);
 bool addCommunicator(PyObject *module);
+bool addExpertMove(PyObject *module);
 bool addCompiler(PyObject *module);
 bool addTorch(PyObject *module);
 

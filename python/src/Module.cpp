@@ -47,8 +47,8 @@ PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit__core(void) {
   Ref module = Ref::take(PyModule_Create(&definition));
   if (!module || !addErrors(module.get()) || !addDevice(module.get()) ||
       !addBuffer(module.get()) || !addLayer(module.get()) ||
-      !addCommunicator(module.get()) || !addCompiler(module.get()) ||
-      !addTorch(module.get()))
+      !addCommunicator(module.get()) || !addExpertMove(module.get()) ||
+      !addCompiler(module.get()) || !addTorch(module.get()))
     return nullptr;
   return module.release();
 }

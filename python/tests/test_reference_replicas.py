@@ -7,7 +7,7 @@ import pytest
 from replica_vectors import VECTORS
 from test_reference_spec import spec_json
 
-from moec.reference import LayerSpec
+from moec.reference import LayerSpec, decide, generate
 from moec.reference.layer import Decision, Replicas, expert_counts, places
 
 
@@ -51,3 +51,12 @@ def test_wrong_maps_reach_nobody():
         np.arange(2)[:, None], np.array([[0, 1, 2], [0, 1, 2]])
     )
     np.testing.assert_array_equal(chosen, [[0, -1, -1], [-1, -1, -1]])
+
+
+def test_rows_of_a_part_have_their_numbers_in_the_whole():
+    spec = spec_of([[0, 1], [2, 3]], 4, 1)
+    tensors = generate(spec, 9, 2)
+    whole = places(spec, decide(spec, tensors))
+    part = {name: value[5:] if len(value) == 9 else value for name, value in tensors.items()}
+    np.testing.assert_array_equal(places(spec, decide(spec, part, first_token=5)), whole[5:])
+    assert (places(spec, decide(spec, part)) != whole[5:]).any()

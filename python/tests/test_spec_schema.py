@@ -101,11 +101,14 @@ def test_every_field_of_the_reader_is_in_the_schema():
     assert set(value["shared_experts"]) == set(
         SCHEMA["$defs"]["shared_experts"]["properties"]
     )
-    # Which experts a rank has, and replicas of them, do not go together.
+    # The experts of one rank by itself, and replicas of them, do not go together.
     replicas = {"num_physical_experts": 9, "max_replicas": 2}
     value |= {"replicas": replicas}
     assert not is_valid(value)
     VALIDATOR.validate(spec_json(replicas=replicas))
+    for experts, goes in (("linear", True), ([[0, 1], [1, 2]], True), ("round_robin", False), (None, False)):
+        parallel = {"dp": 2} if experts is None else {"dp": 2, "experts": experts}
+        assert is_valid(spec_json(replicas=replicas, parallel=parallel)) == goes
     assert set(replicas) == set(SCHEMA["$defs"]["replicas"]["properties"])
     assert set(value) == set(SCHEMA["properties"])
 

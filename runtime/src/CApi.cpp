@@ -271,30 +271,37 @@ const moert_tensor_info *moert_layer_tensor(const moert_layer *layer,
   return &layer->infos[static_cast<size_t>(index)];
 }
 
+Result<TensorView> readTensor(const moert_tensor &tensor) {
+  std::string context = std::string("bind '") + tensor.name + "'";
+  std::optional<DType> dtype = parseDType(tensor.dtype);
+  if (!dtype)
+    return invalidArgument(context + ": dtype '" + tensor.dtype +
+                           "' is none that the runtime knows; give a name such "
+                           "as bf16 or i32");
+  if (tensor.rank < 0 || tensor.rank > kMaxRank ||
+      (tensor.rank > 0 && !tensor.shape))
+    return invalidArgument(context + ": rank " + std::to_string(tensor.rank) +
+                           (tensor.shape ? "" : " without a shape") +
+                           "; a rank from 0 to " + std::to_string(kMaxRank) +
+                           " and a shape are accepted");
+  TensorView view;
+  view.data = tensor.data;
+  view.dtype = *dtype;
+  view.shape.assign(tensor.shape, tensor.shape + tensor.rank);
+  if (tensor.strides)
+    view.strides.assign(tensor.strides, tensor.strides + tensor.rank);
+  return view;
+}
+
 moert_status *moert_layer_bind(moert_layer *layer, const moert_tensor *tensor) {
   NEEDED(layer);
   NEEDED(tensor);
   NEEDED(tensor->name);
   NEEDED(tensor->dtype);
-  std::string context = std::string("bind '") + tensor->name + "'";
-  std::optional<DType> dtype = parseDType(tensor->dtype);
-  if (!dtype)
-    return answer(invalidArgument(context + ": dtype '" + tensor->dtype +
-                                  "' is none that the runtime knows; give a "
-                                  "name such as bf16 or i32"));
-  if (tensor->rank < 0 || tensor->rank > kMaxRank ||
-      (tensor->rank > 0 && !tensor->shape))
-    return answer(invalidArgument(
-        context + ": rank " + std::to_string(tensor->rank) +
-        (tensor->shape ? "" : " without a shape") + "; a rank from 0 to " +
-        std::to_string(kMaxRank) + " and a shape are accepted"));
-  TensorView view;
-  view.data = tensor->data;
-  view.dtype = *dtype;
-  view.shape.assign(tensor->shape, tensor->shape + tensor->rank);
-  if (tensor->strides)
-    view.strides.assign(tensor->strides, tensor->strides + tensor->rank);
-  return answer(layer->executor->bind(tensor->name, view));
+  Result<TensorView> view = readTensor(*tensor);
+  if (!view)
+    return answer(view.status());
+  return answer(layer->executor->bind(tensor->name, *view));
 }
 
 moert_status *moert_layer_prepare_weights(moert_layer *layer,

@@ -66,6 +66,9 @@ struct moert_layer {
   void *native = MOERT_LAYER_STREAM;
 };
 
+/// The tensor that a caller describes, whose name and dtype are given.
+moert::Result<moert::TensorView> readTensor(const moert_tensor &tensor);
+
 /// What the functions of the C API answer.
 namespace moert::answers {
 

@@ -182,6 +182,92 @@ def test_experts_by_list(tmp_path):
     verify(tmp_path, spec_of(), Ranks(4, 1, lists))
 
 
+def replicas_of(model: dict, physical: int, most: int) -> dict:
+    return model | {"replicas": {"num_physical_experts": physical, "max_replicas": most}}
+
+
+def replica_lists(ranks: int, experts: int, physical: int) -> list[list[int]]:
+    """Each expert somewhere, the first ones on several ranks, no rank in order."""
+    each = physical // ranks
+    lists = [[] for _ in range(ranks)]
+    for number in range(physical):
+        expert = number if number < experts else (number - experts) % experts
+        free = [rank for rank in range(ranks) if len(lists[rank]) < each and expert not in lists[rank]]
+        lists[min(free, key=lambda rank: (len(lists[rank]), (rank * 7 + number) % ranks))].insert(0, expert)
+    assert all(len(rank) == each for rank in lists)
+    return lists
+
+
+def of_logical(inputs: dict, logical) -> dict:
+    """Tensors of a layer without replicas as one with them: physical experts are copies."""
+    return {name: value[logical] if name.startswith("experts.") and value.shape[0] == 16 else value
+            for name, value in inputs.items()}
+
+
+#: dp, tp, physical experts, replicas of each at most.
+REPLICAS = [(2, 1, 20, 4), (1, 2, 20, 2), (4, 1, 24, 4), (2, 2, 32, 2), (8, 1, 24, 8), (4, 2, 32, 3), (1, 8, 32, 4)]
+
+
+@pytest.mark.parametrize(("dp", "tp", "physical", "most"), REPLICAS)
+@pytest.mark.parametrize("entry", ["gate", "ids"])
+def test_replicas(entry, dp, tp, physical, most, tmp_path):
+    """Every physical expert has weights of its own here, so that which one a token takes is seen: that of its number
+    among the tokens of all groups."""
+    model = replicas_of(spec_of(entry=entry, shared_experts={"intermediate_size": 32}), physical, most)
+    verify(tmp_path, model, Ranks(dp, tp, "linear"), tokens=7)
+
+
+@pytest.mark.parametrize(("dp", "tp", "physical", "most"), REPLICAS)
+def test_replicas_by_list(dp, tp, physical, most, tmp_path):
+    """The lists of the spec say which experts physical ones are of, where the tables are not given: the output is that
+    of the layer without replicas. With one expert for each token there is one sum, and the bits are the same."""
+    lists = replica_lists(dp * tp, 16, physical)
+    ranks = Ranks(dp, tp, lists)
+    most = max(most, *np.bincount(np.concatenate(lists)).tolist())
+    for top_k in (1, 4):
+        plain = spec_of(entry="logits", top_k=top_k, expert_bias=True, dtype="bf16")
+        inputs = generate(LayerSpec.from_json(plain), 6 * dp, 5)
+        made = []
+        for name, model, given, placed in (
+            ("plain", plain, inputs, Ranks(dp, tp, "linear")),
+            ("replicas", replicas_of(plain, physical, most), of_logical(inputs, np.concatenate(lists)), ranks),
+        ):
+            folder = tmp_path / f"{name}{top_k}"
+            folder.mkdir()
+            done = run(folder, model, placed, given, 6, "--check")
+            assert done.returncode == 0, done.stdout
+            made.append((folder / "out.safetensors").read_bytes())
+        assert top_k > 1 or made[0] == made[1]
+
+
+@pytest.mark.parametrize("layer", ["fp8_block", "int4", "fp8_channel", "latent_shared", "weight_on_input"])
+def test_replicas_of_layers(layer, tmp_path):
+    fields = LAYERS[layer] | {"record_load": True}
+    verify(tmp_path, replicas_of(spec_of(**fields), 24, 4), Ranks(2, 2, "linear"))
+
+
+@pytest.mark.parametrize("entry", ["gate", "ids"])
+def test_replicas_with_padding(entry, tmp_path):
+    """Padding is left out on the rank whose it is, ahead of the choice of a replica."""
+    model = replicas_of(spec_of(entry=entry, num_valid_tokens=True, padding_mask=True), 24, 3)
+    inputs = generate(LayerSpec.from_json(model), 28, 3)
+    done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 7, "--rank-tokens=0,3,7,1", "--check")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("level", ["plan", "tile"])
+def test_replicas_at_levels(level, tmp_path):
+    model = replicas_of(spec_of(entry="ids", padding_mask=True), 24, 3)
+    verify(tmp_path, model, Ranks(2, 2, "linear"), options=(f"--level={level}",))
+
+
+@pytest.mark.parametrize(("dp", "tp", "target"), [(2, 1, "sm_80"), (4, 1, "sm_90a"), (2, 2, "sm_90a"), (8, 1, "sm_80")])
+def test_replicas_simulated(dp, tp, target, tmp_path):
+    model = replicas_of(spec_of(**LAYERS["gate_shared_bias"]), 24, 4)
+    verify(tmp_path, model, Ranks(dp, tp, "linear"), tokens=3,
+           options=("--device=sim:0", f"--target={target}", "--max-tokens=8"))
+
+
 @pytest.mark.parametrize("level", ["plan", "tile"])
 def test_levels(level, tmp_path):
     model = spec_of(**LAYERS["gate_shared_bias"])

@@ -322,9 +322,44 @@ TEST(ImportError, PaddingRecordsAndReplicas) {
       {R"("placement": {"local_experts": [1]},
           "replicas": {"num_physical_experts": 9, "max_replicas": 2})",
        "'placement.local_experts' are of one rank by itself"},
+  });
+}
+
+TEST(ImportError, ReplicasOverRanks) {
+  expectErrors({
       {R"("parallel": {"dp": 2},
+          "replicas": {"num_physical_experts": 10, "max_replicas": 2})",
+       "'replicas' are whole experts, and 'parallel' without 'experts' gives "
+       "each rank a part of every one; add \"experts\": \"linear\""},
+      {R"("parallel": {"dp": 2, "experts": "round_robin"},
+          "replicas": {"num_physical_experts": 10, "max_replicas": 2})",
+       "'parallel.experts' is \"round_robin\", but physical experts "
+       "('replicas') are numbered rank by rank"},
+      {R"("parallel": {"dp": 2, "experts": "linear"},
           "replicas": {"num_physical_experts": 9, "max_replicas": 2})",
-       "'parallel' and 'replicas' do not go together yet"},
+       "'replicas.num_physical_experts' is 9, and must be a multiple of the 2 "
+       "ranks (dp * tp), or 'parallel.experts' a list for each"},
+      {R"("parallel": {"dp": 2, "experts": [[0, 1, 2, 3, 4], [5, 6, 7, 0, 5]]},
+          "replicas": {"num_physical_experts": 10, "max_replicas": 2})",
+       "'parallel.experts' of rank 1 names expert 5 twice"},
+      {R"("parallel": {"dp": 2, "experts": [[0, 1, 2, 3, 4], [5, 6, 0, 1, 2]]},
+          "replicas": {"num_physical_experts": 10, "max_replicas": 2})",
+       "'parallel.experts' has expert 7 on no rank"},
+      {R"("parallel": {"dp": 2, "experts": [[0, 1, 2, 3, 4], [5, 6, 7, 8, 1]]},
+          "replicas": {"num_physical_experts": 10, "max_replicas": 2})",
+       "'parallel.experts' of rank 1 names expert 8, but there are only 8"},
+      {R"("parallel": {"dp": 2, "experts": [[0, 1, 2, 3, 4], [5, 6, 7, 0]]},
+          "replicas": {"num_physical_experts": 10, "max_replicas": 2})",
+       "'parallel.experts' gives rank 0 5 experts and rank 1 4; give all as "
+       "many"},
+      {R"("parallel": {"dp": 2, "experts": [[0, 1, 2, 3, 4], [5, 6, 7, 0, 1]]},
+          "replicas": {"num_physical_experts": 12, "max_replicas": 2})",
+       "'parallel.experts' gives 2 ranks 10 experts in all, but "
+       "'replicas.num_physical_experts' is 12"},
+      {R"("parallel": {"dp": 2, "experts": [[0, 1, 2, 3, 4], [5, 6, 7, 0, 1]]},
+          "replicas": {"num_physical_experts": 10, "max_replicas": 1})",
+       "'parallel.experts' has expert 0 on more ranks than "
+       "'replicas.max_replicas' is 1"},
   });
 }
 

@@ -82,6 +82,23 @@ TEST(ShardsTest, EachRankHasWholeExperts) {
   EXPECT_EQ(getLocalIds(spec, 0), (std::vector<int32_t>{1, -1, -1, 0}));
 }
 
+/// Physical experts are numbered rank by rank; lists say what they are of.
+TEST(ShardsTest, EachRankHasPhysicalExperts) {
+  LayerSpec spec = makeSpec({2, 1, ExpertPlacement::Linear, {}});
+  spec.replicas = {/*numPhysicalExperts=*/6, /*maxReplicas=*/2};
+  EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, -1, -1, 0, 1, 2}));
+  EXPECT_EQ(cut(spec, 1, "gate.weight").size(), 8u);
+  EXPECT_EQ(spec.getLogicalIds(), (std::vector<int64_t>{0, 1, 2, 3, 0, 1}));
+  spec.parallel->placement = ExpertPlacement::Listed;
+  spec.parallel->lists = {{3, 0, 1}, {2, 1, 3}};
+  EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(getLocalIds(spec, 0), (std::vector<int32_t>{0, 1, 2, -1, -1, -1}));
+  EXPECT_EQ(spec.getLogicalIds(), (std::vector<int64_t>{3, 0, 1, 2, 1, 3}));
+  spec.replicas.reset();
+  EXPECT_EQ(spec.getLogicalIds(), (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
 /// The shared expert is split over the ranks that have the same tokens alone.
 TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
   LayerSpec spec = makeSpec({2, 2, ExpertPlacement::Linear, {}});

@@ -251,3 +251,77 @@ TEST_F(CApiTest, HandlesServeTheHostToo) {
                 .find("wrapStream: host has no streams of its own"),
             std::string::npos);
 }
+
+TEST_F(CApiTest, MapsOfExperts) {
+  moert_balance_options options = {sizeof(options), 3, 4, 1, 1, 2, 2};
+  const double loads[] = {1, 6, 2};
+  int64_t map[4] = {};
+  ASSERT_DONE(moert_balance_experts(&options, loads, map));
+  EXPECT_EQ(std::vector<int64_t>(map, map + 4),
+            (std::vector<int64_t>{1, 2, 1, 0}));
+  int32_t ids[6], counts[3];
+  ASSERT_DONE(moert_replica_tables(map, 4, 3, 2, ids, counts));
+  EXPECT_EQ(std::vector<int32_t>(ids, ids + 6),
+            (std::vector<int32_t>{3, -1, 0, 2, 1, -1}));
+  EXPECT_EQ(std::vector<int32_t>(counts, counts + 3),
+            (std::vector<int32_t>{1, 2, 1}));
+
+  options.size = 8;
+  EXPECT_NE(take(moert_balance_experts(&options, loads, map))
+                .find("moert_balance_options.size is 8; set it to"),
+            std::string::npos);
+  options.size = sizeof(options);
+  options.num_experts = -1;
+  EXPECT_EQ(take(moert_balance_experts(&options, loads, map)),
+            "num_experts is -1; 0 or more expected");
+  EXPECT_EQ(take(moert_balance_experts(&options, nullptr, map)),
+            "moert_balance_experts: the argument 'loads' is NULL");
+  EXPECT_EQ(take(moert_replica_tables(map, -1, 3, 2, ids, counts)),
+            "num_physical is -1; 0 or more expected");
+  EXPECT_EQ(take(moert_replica_tables(map, 4, 3, 2, nullptr, counts)),
+            "moert_replica_tables: the argument 'physical_ids' is NULL");
+}
+
+TEST_F(CApiTest, ALayerWithoutReplicasHasNothingToMove) {
+  moert_package *package = nullptr;
+  moert_device *device = nullptr;
+  moert_layer *layer = nullptr;
+  ASSERT_DONE(moert_package_open(PACKAGE_FIXTURE, &package));
+  ASSERT_DONE(moert_device_create_cuda(0, &device));
+  ASSERT_DONE(moert_layer_create(package, device, nullptr, &layer));
+  moert_communicator_options options = {sizeof(options), 1, 1, 0};
+  moert_communicator *alone = nullptr;
+  ASSERT_DONE(moert_communicator_create_local(&options, device, &alone));
+  const int64_t map[] = {0, 0, 1}, own[] = {5, 6, 7};
+  int64_t loads[2] = {};
+  ASSERT_DONE(moert_layer_sum_loads(layer, alone, own, 3, map, 3, loads, 2));
+  EXPECT_EQ(loads[0], 11);
+  EXPECT_EQ(loads[1], 7);
+  EXPECT_EQ(
+      take(moert_layer_sum_loads(layer, alone, own, -1, map, 3, loads, 2)),
+      "num_own is -1; 0 or more expected");
+  moert_expert_move *move = nullptr;
+  moert_tensor spare = {"scale", "f32", nullptr, 1, kScale, nullptr};
+  auto begin = [&](int64_t count, int numSpare) {
+    return take(moert_expert_move_begin(layer, alone, map, map, count, &spare,
+                                        numSpare, &move));
+  };
+  EXPECT_EQ(begin(3, 1),
+            "a move of experts: the layer has no 'replicas' over ranks; give "
+            "it them in its spec, beside 'parallel.experts'");
+  EXPECT_EQ(begin(-1, 1), "num_physical is -1; 0 or more expected");
+  EXPECT_EQ(begin(3, -1), "num_spare is -1; 0 or more expected");
+  spare.dtype = "float";
+  EXPECT_NE(begin(3, 1).find("bind 'scale': dtype 'float'"), std::string::npos);
+  EXPECT_EQ(move, nullptr);
+  EXPECT_EQ(moert_expert_move_num_steps(nullptr), 0);
+  EXPECT_EQ(take(moert_expert_move_step(nullptr)),
+            "moert_expert_move_step: the argument 'move' is NULL");
+  EXPECT_EQ(take(moert_expert_move_switch(nullptr)),
+            "moert_expert_move_switch: the argument 'move' is NULL");
+  moert_expert_move_free(nullptr);
+  moert_communicator_free(alone);
+  moert_layer_free(layer);
+  moert_device_free(device);
+  moert_package_free(package);
+}

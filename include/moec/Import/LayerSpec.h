@@ -275,7 +275,8 @@ struct ParallelSpec {
   /// Groups of ranks with tokens of their own, and ranks of a group.
   int64_t dp = 1, tp = 1;
   ExpertPlacement placement = ExpertPlacement::Split;
-  /// With `Listed`: the experts of each rank, all of one number.
+  /// With `Listed`: the experts of each rank, all of one number; one that
+  /// several ranks have is one of several replicas.
   std::vector<std::vector<int64_t>> lists;
 
   int64_t getNumRanks() const { return dp * tp; }
@@ -338,13 +339,18 @@ struct LayerSpec {
   int64_t getNumRouted() const { return numExperts + numZeroExperts; }
   /// L: width that the routed experts see.
   int64_t getExpertWidth() const { return latentSize.value_or(hiddenSize); }
+  /// Experts that have weights on one rank or another, replicas of one counted
+  /// each.
+  int64_t getNumPhysicalExperts() const;
+  /// The expert of each of them, when the layer is loaded.
+  std::vector<int64_t> getLogicalIds() const;
   /// Experts whose weights are here.
   int64_t getNumLocalExperts() const;
   /// I and S of the weights that are here.
   int64_t getLocalIntermediateSize() const;
   int64_t getLocalSharedSize() const;
   /// With `parallel`: global ids of the experts whose weights a rank has, in
-  /// their order.
+  /// their order; those of physical ones, where there are replicas.
   std::vector<int64_t> getExpertsOf(int64_t rank) const;
   /// The layer on one rank.
   LayerSpec getWhole() const;

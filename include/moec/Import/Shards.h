@@ -33,11 +33,12 @@ struct TensorShard {
 /// signature, but for `placement.local_ids` and `placement.owners`.
 std::vector<TensorShard> shardWeights(const LayerSpec &spec, int64_t rank);
 
-/// `placement.local_ids` of a rank: of each expert its place there, or -1.
+/// `placement.local_ids` of a rank: of each expert, or physical one where there
+/// are replicas, its place there, or -1.
 std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank);
 
-/// `placement.owners` of a rank: of each expert the place on dp of the rank
-/// that has it, or -1 where that has another place on tp.
+/// `placement.owners` of a rank: of each expert, or physical one, the place on
+/// dp of the rank that has it, or -1 where that has another place on tp.
 std::vector<int32_t> getOwners(const LayerSpec &spec, int64_t rank);
 
 /// Copies a part; both tensors are row-major without gaps.

@@ -140,8 +140,9 @@ bool ReferenceCheck::compare(const RunResult &result) {
     return complain(outputs.status());
   Status written = writeResult(*outputs, result);
   std::vector<std::string> args = {
-      python,   "-m",       "moec.reference", "check",     "--spec",
-      specFile, "--inputs", inputs,           "--outputs", *outputs};
+      python,      "-m",     "moec.reference", "check",
+      "--spec",    specFile, "--inputs",       inputs,
+      "--outputs", *outputs, "--first-token",  std::to_string(firstToken)};
   llvm::SmallVector<llvm::StringRef> refs(args.begin(), args.end());
   std::string error;
   int exitCode = 1;

@@ -33,6 +33,9 @@ public:
   /// several calls the last one's count.
   moert::Status setInputs(llvm::ArrayRef<const HostTensor *> tensors);
 
+  /// The number of the first row among those of all ranks; 0 until then.
+  void setFirstToken(int64_t number) { firstToken = number; }
+
   /// Compares; the reference prints its summary on standard output. False if
   /// the results are wrong or the reference could not run (with a message).
   bool compare(const RunResult &result);
@@ -45,6 +48,7 @@ private:
   /// Temporary files.
   std::string inputs;
   std::string specFile;
+  int64_t firstToken = 0;
 };
 
 /// Writes output and details to a safetensors file, whole or not at all.

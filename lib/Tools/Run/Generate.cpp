@@ -8,6 +8,7 @@
 #include "HostTensor.h"
 
 #include "moec/Generator/Generator.h"
+#include "moert/Balance.h"
 #include "llvm/ADT/APFloat.h"
 
 #include <algorithm>
@@ -131,25 +132,23 @@ void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
 
 /// Physical experts, and how many of them may be of one.
 struct Replicas {
+  std::vector<int64_t> logicalIds;
   int64_t numPhysical = 1, most = 1;
 };
 
-/// As checkpoints are loaded: physical expert p is one of expert p modulo the
-/// number of experts.
-void fillReplicas(const HostTensor &tensor, const Replicas &replicas) {
-  auto *values = reinterpret_cast<int32_t *>(tensor.data());
+Status fillReplicas(const HostTensor &tensor, Replicas replicas) {
   int64_t numExperts = tensor.shape.front();
-  int64_t most = replicas.most, columns = getRowSize(tensor);
-  for (int64_t e = 0; e < numExperts; ++e) {
-    int64_t count = (replicas.numPhysical - e + numExperts - 1) / numExperts;
-    count = std::clamp<int64_t>(count, 1, most);
-    if (tensor.shape.size() == 1) {
-      values[e] = int32_t(count);
-      continue;
-    }
-    for (int64_t j = 0; j < columns; ++j)
-      values[e * columns + j] = j < count ? int32_t(j * numExperts + e) : -1;
-  }
+  if (replicas.logicalIds.empty())
+    // As checkpoints are loaded.
+    for (int64_t place = 0; place < replicas.numPhysical; ++place)
+      replicas.logicalIds.push_back(place % numExperts);
+  auto tables =
+      moert::makeReplicaTables(replicas.logicalIds, numExperts, replicas.most);
+  if (!tables)
+    return tables.status();
+  llvm::copy(tensor.shape.size() == 1 ? tables->counts : tables->physicalIds,
+             reinterpret_cast<int32_t *>(tensor.data()));
+  return Status::ok();
 }
 
 void fillWeights(const HostTensor &tensor, uint64_t seed) {
@@ -172,6 +171,7 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
   int64_t vocabulary = 1;
   int64_t tokens = 0;
   Replicas replicas;
+  replicas.logicalIds = options.logicalIds;
   for (const HostTensor &tensor : tensors) {
     if (tensor.name == "replicas.physical_ids" && tensor.shape.size() == 2)
       replicas.most = tensor.shape[1];
@@ -212,7 +212,8 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
       fillIds(tensor, options);
     } else if (tensor.name == "replicas.physical_ids" ||
                tensor.name == "replicas.counts") {
-      fillReplicas(tensor, replicas);
+      if (Status status = fillReplicas(tensor, replicas); !status)
+        return status;
     } else if (tensor.name == "topk_weights") {
       fillWeights(tensor, options.seed);
     } else if (tensor.name == "input_ids") {

@@ -67,6 +67,9 @@ struct GenerateOptions {
   uint64_t seed = 0;
   /// Generated expert ids lie below this.
   int64_t numExperts = 1;
+  /// Which expert each physical one is of, where there are replicas; empty for
+  /// number p modulo the number of experts.
+  std::vector<int64_t> logicalIds = {};
 };
 
 /// Fills inputs and weights with pseudo-random values that depend on seed and

@@ -60,6 +60,10 @@ public:
   }
   moert::Status run(moert::Stream &stream,
                     const moert::Collective &collective) override;
+  moert::Status transfer(moert::Stream &stream,
+                         const moert::Transfer &transfer) override {
+    return inner->transfer(stream, transfer);
+  }
   moert::Status synchronize(moert::Stream &stream) override {
     return inner->synchronize(stream);
   }

@@ -112,8 +112,8 @@ private:
 static double getRankShare(const LayerSpec &spec) {
   if (!spec.parallel->hasWholeExperts())
     return 1;
-  return getOwnedShare(spec.numExperts,
-                       spec.numExperts / spec.parallel->getNumRanks(),
+  int64_t numExperts = spec.getNumPhysicalExperts();
+  return getOwnedShare(numExperts, numExperts / spec.parallel->getNumRanks(),
                        spec.topK);
 }
 
@@ -175,6 +175,7 @@ Status RankRun::makeTensors() {
     if (!file)
       return file.status();
     LayerRequest request = makeRequest(whole);
+    request.expertIds = spec.getLogicalIds();
     request.inputsAreRequired = true;
     if (Status status = loadTensors(*all, *file, request); !status)
       return status;
@@ -196,6 +197,7 @@ Status RankRun::generate(std::vector<HostTensor> &tensors,
   GenerateOptions generate;
   generate.seed = seed;
   generate.numExperts = spec.getNumRouted();
+  generate.logicalIds = spec.getLogicalIds();
   return generateTensors(tensors, generate);
 }
 
@@ -455,6 +457,7 @@ bool RankRun::check(const std::vector<RunResult> &results) {
       llvm::errs() << "moe-run: error: " << status.message() << "\n";
       return false;
     }
+    check.setFirstToken(int64_t(group) * options.run.tokens);
     llvm::outs() << "ranks of group " << group << ": ";
     llvm::outs().flush();
     // Details are of the rows of all groups.

@@ -328,19 +328,24 @@ void LayerDecomposer::permute() {
   int64_t numExperts = layer.getNumPhysicalExperts();
   // The router has left padding out already.
   Value isPadding = layer.getTopkIds() ? layer.getIsPadding() : Value();
-  if (layer.getPhysicalIds() || isPadding) {
-    auto place = PlaceIdsOp::create(
-        b, ids.getType(), ids, layer.getPhysicalIds(), layer.getReplicaCounts(),
-        /*num_valid_tokens=*/Value(), isPadding);
-    setNames(place, {"placed_ids"});
-    placed = place.getResult();
+  auto place = [&](Value table, Value counts, Value isPadding, StringRef name) {
+    auto op = PlaceIdsOp::create(b, ids.getType(), placed, table, counts,
+                                 /*num_valid_tokens=*/Value(), isPadding);
+    setNames(op, {name});
+    placed = op.getResult();
+  };
+  // Padding is of a rank's own rows; which replica a token takes depends on its
+  // place among the rows of all.
+  bool isSpread = layer.getMesh() && layer.getMesh()->getNumRanks() > 1;
+  if (isPadding && (isSpread || !layer.getPhysicalIds())) {
+    place(/*table=*/Value(), /*counts=*/Value(), isPadding, "placed_ids");
+    isPadding = {};
   }
+  if (layer.getPhysicalIds())
+    place(layer.getPhysicalIds(), layer.getReplicaCounts(), isPadding,
+          isSpread ? "physical_ids" : "placed_ids");
   if (Value table = layer.getLocalIds()) {
-    auto place = PlaceIdsOp::create(
-        b, ids.getType(), placed, table, /*replica_counts=*/Value(),
-        /*num_valid_tokens=*/Value(), /*is_padding=*/Value());
-    setNames(place, {"local_ids"});
-    placed = place.getResult();
+    place(table, /*counts=*/Value(), /*isPadding=*/Value(), "local_ids");
     numExperts = layer.getNumLocalExperts();
   }
   int64_t topK = layer.getTopK();

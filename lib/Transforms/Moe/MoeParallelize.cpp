@@ -97,7 +97,9 @@ private:
   ImplicitLocOpBuilder b;
   PermuteOp permute;
   UnpermuteOp unpermute;
-  PlaceIdsOp place;
+  /// What makes the ids of all ranks' rows those of this rank's experts, in
+  /// order: logical to physical ones, and these to places.
+  SmallVector<PlaceIdsOp, 2> places;
   /// What is done for the rows of all ranks, in order.
   llvm::SetVector<Operation *> expertOps;
   /// The table that says who needs a row, and by which ids; null where all rows
@@ -108,10 +110,12 @@ private:
 LogicalResult Parallelizer::findOps() {
   if (failed(findOne(permute)) || failed(findOne(unpermute)))
     return failure();
-  place = permute.getIds().getDefiningOp<PlaceIdsOp>();
-  // Replicas and padding are those of a rank's own rows.
-  if (place && (place.getReplicaCounts() || place.getIsPadding()))
-    place = {};
+  // Padding is that of a rank's own rows.
+  auto place = permute.getIds().getDefiningOp<PlaceIdsOp>();
+  while (place && !place.getIsPadding()) {
+    places.insert(places.begin(), place);
+    place = place.getIds().getDefiningOp<PlaceIdsOp>();
+  }
   if (permute.getNumZeroExperts() > 0)
     return permute.emitOpError("has zero experts, whose share each rank of a "
                                "mesh would add; run such a layer on one rank");
@@ -124,8 +128,7 @@ LogicalResult Parallelizer::findOps() {
 }
 
 void Parallelizer::findExpertOps() {
-  if (place)
-    expertOps.insert(place);
+  expertOps.insert(places.begin(), places.end());
   expertOps.insert(permute);
   for (Operation &op : llvm::make_range(std::next(permute->getIterator()),
                                         std::next(unpermute->getIterator())))
@@ -189,14 +192,16 @@ void Parallelizer::dispatch() {
   permute.getNumValidTokensMutable().clear();
   unpermute.getNumValidTokensMutable().clear();
   unpermute.getAddendMutable().clear();
-  if (counts && !place) {
+  if (counts && places.empty()) {
     b.setInsertionPoint(permute);
-    place = PlaceIdsOp::create(b, permute.getIds().getType(), permute.getIds(),
-                               /*table=*/Value(), /*replica_counts=*/Value(),
-                               counts, /*is_padding=*/Value());
+    auto place = PlaceIdsOp::create(
+        b, permute.getIds().getType(), permute.getIds(),
+        /*table=*/Value(), /*replica_counts=*/Value(), counts,
+        /*is_padding=*/Value());
     setNames(place, {"counted_ids"});
     permute.getIdsMutable().assign(place.getResult());
     expertOps.insert(place);
+    places.push_back(place);
   }
 
   llvm::SetVector<Value> inputs;
@@ -239,14 +244,14 @@ void Parallelizer::dispatch() {
     });
   }
   if (counts)
-    place.getNumValidTokensMutable().assign(dispatched.getResults().back());
+    places.front().getNumValidTokensMutable().assign(
+        dispatched.getResults().back());
 
   // In their order, behind what they read.
   SmallVector<Operation *> ordered(expertOps.begin(), expertOps.end());
-  if (place) {
-    llvm::erase(ordered, place);
-    ordered.insert(ordered.begin(), place);
-  }
+  llvm::erase_if(ordered,
+                 [&](Operation *op) { return llvm::is_contained(places, op); });
+  ordered.insert(ordered.begin(), places.begin(), places.end());
   Operation *after = dispatched;
   for (Operation *op : ordered) {
     if (op->isBeforeInBlock(after))

@@ -8,67 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from .. import InvalidArgument
-
-
-def _pack(loads: torch.Tensor, num_packs: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The pack of each item and its place there, [layers, items] each: packs of equally many items, heavy items
-    first, each to the pack that has least and is not full. Of equal ones the first is taken."""
-    layers, items = loads.shape
-    size = items // num_packs
-    order = loads.sort(dim=1, descending=True, stable=True).indices.tolist()
-    pack = torch.zeros(layers, items, dtype=torch.int64)
-    place = torch.zeros_like(pack)
-    for layer in range(layers):
-        weights, counts = [0.0] * num_packs, [0] * num_packs
-        for item in order[layer] if size > 1 else range(items):
-            open_packs = (each for each in range(num_packs) if counts[each] < size)
-            chosen = min(open_packs, key=weights.__getitem__) if size > 1 else item
-            pack[layer, item], place[layer, item] = chosen, counts[chosen]
-            weights[chosen] += float(loads[layer, item])
-            counts[chosen] += 1
-    return pack, place
-
-
-def _replicate(loads: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The expert and the number among its replicas of each of `count` ones, and how many each expert has: one, and
-    one more for that whose replicas have the largest loads, again and again."""
-    layers, experts = loads.shape
-    expert = torch.arange(experts).repeat(layers, 1)
-    number = torch.zeros_like(expert)
-    replicas = torch.ones_like(expert)
-    lines = torch.arange(layers)
-    for _ in range(count - experts):
-        chosen = (loads / replicas).argmax(dim=1)
-        expert = torch.cat([expert, chosen[:, None]], dim=1)
-        number = torch.cat([number, replicas[lines, chosen][:, None]], dim=1)
-        replicas[lines, chosen] += 1
-    return expert, number, replicas
-
-
-def _invert(order: torch.Tensor) -> torch.Tensor:
-    inverse = torch.empty_like(order)
-    return inverse.scatter_(1, order, torch.arange(order.shape[1]).expand_as(order))
-
-
-def _balance(loads: torch.Tensor, physical: int, groups: int, nodes: int, gpus: int):
-    """Groups of experts to nodes, replicas inside a node, replicas to its GPUs."""
-    layers, experts = loads.shape
-    size, on_node, on_gpu = experts // groups, experts // nodes, physical // gpus
-    pack, place = _pack(loads.unflatten(1, (groups, size)).sum(dim=2), nodes)
-    first = (pack * (groups // nodes) + place) * size
-    # Experts in the order of their nodes.
-    ordered = (first[:, :, None] + torch.arange(size)).flatten(1)
-    original = _invert(ordered)
-    per_node = loads.gather(1, original).reshape(-1, on_node)
-    expert, number, replicas = _replicate(per_node, physical // nodes)
-    pack, place = _pack((per_node / replicas).gather(1, expert), gpus // nodes)
-    order = _invert(pack * on_gpu + place)
-    begin = torch.arange(0, experts, on_node)[None, :, None]
-    expert = (expert.gather(1, order).view(layers, nodes, -1) + begin).flatten(1)
-    logical = original.gather(1, expert)
-    number = number.gather(1, order).view(layers, -1)
-    return logical, number, replicas.view(layers, -1).gather(1, ordered)
+from .. import InvalidArgument, _core
 
 
 def rebalance_experts(
@@ -101,12 +41,10 @@ def rebalance_experts(
     ):
         if whole % value:
             raise InvalidArgument(f"{name}: {value} found; it has to divide {part}, {whole}")
-    loads = weight.detach().to("cpu", torch.float32)
-    if num_groups % num_nodes:
-        num_groups = num_nodes = 1
-    logical, number, counts = _balance(loads, num_replicas, num_groups, num_nodes, num_gpus)
-    layers, most = loads.shape[0], int(counts.max()) if counts.numel() else 1
-    physical = torch.full((layers, experts * most), -1)
-    places = torch.arange(num_replicas).repeat(layers, 1)
-    physical.scatter_(1, logical * most + number, places)
-    return logical, physical.view(layers, experts, most), counts
+    loads = weight.detach().to("cpu", torch.float64).tolist()
+    maps = [_core.balance_experts(layer, num_replicas, num_groups, num_nodes, num_gpus, 0) for layer in loads]
+    logical = torch.tensor(maps, dtype=torch.int64).view(len(loads), num_replicas)
+    counts = torch.stack([row.bincount(minlength=experts) for row in logical]) if maps else logical.new_zeros(0, experts)
+    most = int(counts.max()) if counts.numel() else 1
+    tables = [_core.replica_tables(layer, experts, most)[0] for layer in maps]
+    return logical, torch.tensor(tables, dtype=torch.int64).view(len(loads), experts, most), counts

@@ -40,7 +40,7 @@ def _check(options: argparse.Namespace) -> int:
     tokens = inputs.require(signature.inputs(spec))
     outputs = TensorFile(options.outputs)
     outputs.require(signature.outputs(spec), tokens, optional=True)
-    report = check(spec, inputs, outputs)
+    report = check(spec, inputs, outputs, options.first_token)
     print(report.summary())
     for failure in report.failures[:_LISTED]:
         print(f"  {failure}")
@@ -101,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("check", _check, "compare the results of a run with the reference")
     sub.add_argument("--inputs", required=True, help="safetensors with every input")
     sub.add_argument("--outputs", required=True, help="safetensors with the results")
+    sub.add_argument("--first-token", type=int, default=0, help="number of the first row among those of all ranks")
 
     sub = command("generate", _generate, "write random or hard inputs")
     sub.add_argument("--tokens", type=int, required=True)

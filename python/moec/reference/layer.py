@@ -146,8 +146,8 @@ def present_rows(spec: LayerSpec, tensors: Mapping, tokens: int) -> np.ndarray:
     return present
 
 
-def decide(spec: LayerSpec, tensors: Mapping) -> Decision:
-    """Routes every row as the reference does."""
+def decide(spec: LayerSpec, tensors: Mapping, first_token: int = 0) -> Decision:
+    """Routes every row as the reference does; the rows may be a part of a call, from `first_token` on."""
     tokens = tensors["hidden_states"].shape[0]
     if spec.entry == "ids":
         routing = None
@@ -180,7 +180,8 @@ def decide(spec: LayerSpec, tensors: Mapping) -> Decision:
             np.asarray(tensors["replicas.counts"][...]).astype(np.int64),
             spec.replicas.num_physical_experts,
         )
-    return Decision(ids, weights, valid, routing, None, replicas)
+    numbers = first_token + np.arange(tokens) if first_token else None
+    return Decision(ids, weights, valid, routing, numbers, replicas)
 
 
 def local_index(spec: LayerSpec) -> np.ndarray:

@@ -235,8 +235,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         local_experts=_parse_placement(fields.object("placement")),
         replicas=_parse_replicas(fields.object("replicas")),
     )
-    if _check_parallel(fields.object("parallel")) and spec["replicas"] is not None:
-        raise SpecError("field 'parallel' does not go with 'replicas'")
+    _check_parallel(fields.object("parallel"))
     fields.finish()
     return LayerSpec(**spec)
 
@@ -353,20 +352,16 @@ def _parse_replicas(fields: Fields | None) -> Replicas | None:
     return replicas
 
 
-def _check_parallel(fields: Fields | None) -> bool:
-    """Ranks change nothing about what a layer computes for the tokens of one of them.
-
-    Whether there are any.
-    """
+def _check_parallel(fields: Fields | None) -> None:
+    """Ranks change nothing about what a layer computes for the tokens of one of them."""
     if fields is None:
-        return False
+        return
     fields.integer("dp", 1)
     fields.integer("tp", 1)
     experts = fields.raw("experts") if fields.has("experts") else "linear"
     fields.finish()
     if not isinstance(experts, list) and experts not in ("linear", "round_robin"):
         raise SpecError("field 'parallel.experts': expected \"linear\", \"round_robin\" or lists of ids")
-    return True
 
 
 def _require(holds: bool, message: str) -> None:

@@ -49,6 +49,22 @@ struct Collective {
   std::vector<const void *> kernelArgs = {};
 };
 
+/// Bytes of device memory for a rank, or from one, which may be the same.
+struct Message {
+  int64_t rank = 0;
+  void *data = nullptr;
+  int64_t bytes = 0;
+};
+
+/// What a rank sends to and gets of others in one call. Its n-th message to a
+/// rank is that one's n-th from it, of as many bytes. What is sent and what is
+/// received do not overlap.
+struct Transfer {
+  std::vector<Message> sends, receives;
+  /// For messages: "experts move, step 3 of 8".
+  std::string where;
+};
+
 /// One rank's connection to all others of a mesh. Calls on one object are made
 /// one at a time, and all ranks make the same calls in the same order. No call
 /// waits for ever: where a rank does not come within the limit that the
@@ -78,6 +94,10 @@ public:
   /// and what goes wrong later is what check() answers. Sums are of elements of
   /// f32, bf16 or f16; an all-gather takes any type of whole bytes.
   virtual Status run(Stream &stream, const Collective &collective) = 0;
+
+  /// Gives messages to the stream, as run() gives a collective. All ranks call
+  /// it, those without messages too.
+  virtual Status transfer(Stream &stream, const Transfer &transfer) = 0;
 
   /// Returns when all work of the stream is done, collectives too, as
   /// Device::synchronize() does, but fails after the limit, or as soon as

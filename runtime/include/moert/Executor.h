@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace moert {
@@ -106,6 +107,13 @@ public:
   /// rows as its tokens call for. The memory stays the caller's and lives until
   /// the last run with it is complete.
   Status bind(const std::string &name, const TensorView &view);
+  /// Success where the tensor can be bound so.
+  Status checkBinding(const std::string &name, const TensorView &view) const;
+  /// Binds all of them, or none where one cannot be.
+  Status
+  bindAll(const std::vector<std::pair<std::string, TensorView>> &tensors);
+  /// What a tensor is bound to.
+  Result<TensorView> bound(const std::string &name) const;
 
   /// Runs the prepare steps, which may overwrite weights (TensorDecl::
   /// inPlaceOf). Needed once after the weights are bound, where the plan has
@@ -192,6 +200,7 @@ private:
   };
 
   Status createStreams();
+  Result<int64_t> findTensor(const std::string &name) const;
   bool isBoundTo(int64_t index, const TensorView &view) const;
   Status checkWeights() const;
   Status allocatePrepared(PrepareReport &report);

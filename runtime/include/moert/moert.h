@@ -50,7 +50,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOERT_API_VERSION 4
+#define MOERT_API_VERSION 5
 
 /* The MOERT_API_VERSION that the library was built with. */
 MOERT_API int moert_api_version(void);
@@ -367,6 +367,96 @@ MOERT_API void moert_layer_mesh(const moert_layer *layer, int64_t *dp,
 MOERT_API moert_status *
 moert_layer_use_communicator(moert_layer *layer,
                              const moert_communicator *communicator);
+
+/*===----------------------------------------------------------------------===*\
+ * Experts that move between ranks
+\*===----------------------------------------------------------------------===*/
+
+/* A layer with `replicas` has physical experts, each of which is one of an
+ * expert (docs/parallel.md). A map says of which: `num_physical` numbers of
+ * experts, in the order of physical ones, and over several ranks those of rank
+ * 0 first. From time to time:
+ *
+ *   moert_layer_sum_loads(...)       how often each expert was chosen
+ *   moert_balance_experts(...)       a map for loads like these
+ *   moert_expert_move_begin(...)     its experts, to memory of the caller's
+ *   moert_expert_move_step(...)      once for each of a rank's experts, with
+ *                                    runs of the layer in between
+ *   moert_expert_move_switch(...)    from the next run on
+ */
+
+/* What the layer's `replicas.physical_ids` (num_experts x max_replicas) and
+ * `replicas.counts` (num_experts) hold by a map. Of an expert that it has more
+ * than `max_replicas` times the first ones are used. */
+MOERT_API moert_status *
+moert_replica_tables(const int64_t *map, int64_t num_physical,
+                     int64_t num_experts, int64_t max_replicas,
+                     int32_t *physical_ids, int32_t *counts);
+
+/* Which ranks there are, and what a map has to be like. */
+typedef struct moert_balance_options {
+  /* sizeof(moert_balance_options), so that later versions may add fields. */
+  size_t size;
+  /* Experts, each of which has a load. */
+  int64_t num_experts;
+  /* Physical experts: a multiple of num_ranks, num_experts at least. */
+  int64_t num_physical;
+  /* Groups of neighbouring experts that a token's choice is limited to; 1 for
+   * none. Where num_nodes divides it a group's experts are on one node. */
+  int64_t num_groups;
+  /* Nodes, and the ranks on all of them together. */
+  int64_t num_nodes, num_ranks;
+  /* As many as an expert may have; 0 for any number. */
+  int64_t max_replicas;
+} moert_balance_options;
+
+/* A map for experts with these loads, by the expert-parallel load balancer of
+ * DeepSeek; `map` has room for num_physical. */
+MOERT_API moert_status *
+moert_balance_experts(const moert_balance_options *options, const double *loads,
+                      int64_t *map);
+
+/* How often each expert was chosen on all ranks: `own` has the numbers of this
+ * rank's physical experts, such as the caller has summed of `expert_offsets`.
+ * All ranks call it, with the same map, and wait for each other. */
+MOERT_API moert_status *moert_layer_sum_loads(
+    moert_layer *layer, const moert_communicator *communicator,
+    const int64_t *own, int64_t num_own, const int64_t *map,
+    int64_t num_physical, int64_t *loads, int64_t num_experts);
+
+/* Experts of a layer on their way to where another map has them, beside its
+ * runs. A call that fails leaves the layer on its old map and memory, and ends
+ * the move: later calls answer the same.
+ *
+ * Threads: one call at a time, from any thread, and none while another call
+ * uses the layer or its communicator. Contexts: those of the layer's device.
+ * Lifetime: freed before the layer. The memory is the caller's; where the
+ * communicator has failed it lives until that is freed. */
+typedef struct moert_expert_move moert_expert_move;
+
+/* `from` is the map that the layer has, `to` the one that it will have.
+ * `spare` is memory that nothing uses for each tensor that moves: the experts'
+ * but for scales that all inputs share, `replicas.physical_ids` and
+ * `replicas.counts`; the layer is bound to it at the end, and what it was bound
+ * to before can serve the next move. All ranks call it, with the same maps. A
+ * communicator other than the layer's lets the layer go on where a rank fails
+ * to move. */
+MOERT_API moert_status *moert_expert_move_begin(
+    moert_layer *layer, const moert_communicator *communicator,
+    const int64_t *from, const int64_t *to, int64_t num_physical,
+    const moert_tensor *spare, int num_spare, moert_expert_move **move);
+/* Steps that are left. */
+MOERT_API int64_t moert_expert_move_num_steps(const moert_expert_move *move);
+/* Gives one expert for each rank to a stream of the move's own. All ranks call
+ * it, as often, and in the same order with other calls on the communicator. */
+MOERT_API moert_status *moert_expert_move_step(moert_expert_move *move);
+/* When all steps were given: waits for those of all ranks, and binds the layer
+ * to the new memory at once. Runs that were given before are complete before
+ * the old memory is used for anything else; clones and captured graphs still
+ * have it. */
+MOERT_API moert_status *moert_expert_move_switch(moert_expert_move *move);
+/* Of a move that has not ended nothing remains but what is in its memory. */
+MOERT_API void moert_expert_move_free(moert_expert_move *move);
 
 /* The stream of the layer itself, for callers that have none. */
 #define MOERT_LAYER_STREAM ((void *)(intptr_t)-1)

@@ -178,6 +178,15 @@ public:
   Error useCommunicator(const Communicator &communicator) {
     return moert_layer_use_communicator(get(), communicator.get());
   }
+  /// `loads` has room for an element of each expert.
+  Error sumLoads(const Communicator &communicator,
+                 const std::vector<int64_t> &own,
+                 const std::vector<int64_t> &map, std::vector<int64_t> &loads) {
+    return moert_layer_sum_loads(get(), communicator.get(), own.data(),
+                                 static_cast<int64_t>(own.size()), map.data(),
+                                 static_cast<int64_t>(map.size()), loads.data(),
+                                 static_cast<int64_t>(loads.size()));
+  }
   Error run(int64_t tokens, void *stream = MOERT_LAYER_STREAM,
             void *workspace = nullptr, int64_t workspaceBytes = 0) {
     return moert_layer_run(get(), tokens, stream, workspace, workspaceBytes);
@@ -185,6 +194,25 @@ public:
   Error synchronize(void *stream = MOERT_LAYER_STREAM) {
     return moert_layer_synchronize_stream(get(), stream);
   }
+};
+
+/// Experts on their way to where another map has them.
+class ExpertMove : public Handle<moert_expert_move, &moert_expert_move_free> {
+public:
+  /// The maps are of one size.
+  Error begin(const Layer &layer, const Communicator &communicator,
+              const std::vector<int64_t> &from, const std::vector<int64_t> &to,
+              const std::vector<moert_tensor> &spare) {
+    return set([&](auto made) {
+      return moert_expert_move_begin(
+          layer.get(), communicator.get(), from.data(), to.data(),
+          static_cast<int64_t>(from.size()), spare.data(),
+          static_cast<int>(spare.size()), made);
+    });
+  }
+  int64_t numSteps() const { return moert_expert_move_num_steps(get()); }
+  Error step() { return moert_expert_move_step(get()); }
+  Error switchOver() { return moert_expert_move_switch(get()); }
 };
 
 } // namespace moert::capi

@@ -65,6 +65,25 @@ Status checkCollective(const Mesh &mesh, const Collective &collective) {
   return Status::ok();
 }
 
+Status checkTransfer(const Mesh &mesh, const Transfer &transfer) {
+  for (bool isSent : {true, false}) {
+    size_t number = 0;
+    for (const Message &message : isSent ? transfer.sends : transfer.receives) {
+      std::string context =
+          transfer.where + ": message " + std::to_string(number++) +
+          (isSent ? " to rank " : " from rank ") + std::to_string(message.rank);
+      if (message.rank < 0 || message.rank >= mesh.numRanks())
+        return outOfRange(context + ": there are the ranks 0 to " +
+                          std::to_string(mesh.numRanks() - 1));
+      if (message.bytes < 0 || (message.bytes > 0 && !message.data))
+        return invalidArgument(context + ": " + std::to_string(message.bytes) +
+                               " bytes, at an address that is " +
+                               (message.data ? "not null" : "null"));
+    }
+  }
+  return Status::ok();
+}
+
 size_t partBytes(const CollectivePart &part) {
   return static_cast<size_t>(part.count * (dtypeBits(part.dtype) / 8));
 }

@@ -25,6 +25,10 @@ Status checkLimit(double seconds);
 /// takes, and sizes in bytes can be counted. The message begins with `where`.
 Status checkCollective(const Mesh &mesh, const Collective &collective);
 
+/// Success where each message is for a rank of the mesh, and has an address and
+/// a size.
+Status checkTransfer(const Mesh &mesh, const Transfer &transfer);
+
 /// Bytes that one rank sends to an all-gather and an all-reduce, and gets of a
 /// reduce-scatter.
 size_t partBytes(const CollectivePart &part);

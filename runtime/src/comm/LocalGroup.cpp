@@ -23,14 +23,16 @@ LocalGroup::~LocalGroup() = default;
 
 namespace {
 
-/// What a rank has come for: a collective, or a text to compare.
+/// What a rank has come for: a collective, messages, or a text to compare.
 struct Request {
   const Collective *collective = nullptr;
+  const Transfer *transfer = nullptr;
   const std::string *subject = nullptr;
   const std::string *what = nullptr;
 
   std::string where() const {
     return collective ? collective->where + " (" + describe(*collective) + ")"
+           : transfer ? transfer->where
                       : *subject;
   }
 };
@@ -40,13 +42,15 @@ std::string describeDifference(int64_t rank, const Request &request,
   if (request.collective && other.collective)
     return moert::describeDifference(rank, *request.collective, otherRank,
                                      *other.collective);
-  bool bothAgree = !request.collective && !other.collective;
-  if (bothAgree && *request.subject == *other.subject &&
+  if (request.transfer && other.transfer &&
+      request.transfer->where == other.transfer->where)
+    return "";
+  if (request.subject && other.subject && *request.subject == *other.subject &&
       *request.what == *other.what)
     return "";
   auto text = [](const Request &request) {
-    return request.collective ? request.where()
-                              : *request.subject + " '" + *request.what + "'";
+    return request.subject ? *request.subject + " '" + *request.what + "'"
+                           : request.where();
   };
   return "rank " + std::to_string(rank) + " has " + text(request) + ", rank " +
          std::to_string(otherRank) + " has " + text(other);
@@ -81,6 +85,9 @@ public:
 
   const Collective &collective(int64_t rank) const {
     return *member(rank).request->collective;
+  }
+  const Transfer &transfer(int64_t rank) const {
+    return *member(rank).request->transfer;
   }
 
   const Mesh mesh;
@@ -144,6 +151,7 @@ public:
   }
 
   Status run(Stream &stream, const Collective &collective) override;
+  Status transfer(Stream &stream, const Transfer &transfer) override;
 
   /// Collectives are done when run() returns.
   Status synchronize(Stream &stream) override {
@@ -162,6 +170,7 @@ private:
   void receive(const Collective &collective, size_t part, char *out) const;
   Status copyOut(const Collective &collective,
                  std::vector<CollectivePart> &parts);
+  Status copyMessages(const Transfer &own) const;
 
   const std::shared_ptr<Group> group;
   const int64_t ownRank;
@@ -373,6 +382,84 @@ Status LocalCommunicator::run(Stream &stream, const Collective &collective) {
           device.copyIn(collective.parts[i].receive, parts[i].receive, bytes);
     if (!copied)
       return group->fail(copied.withContext("rank " + std::to_string(ownRank)));
+  }
+  return Status::ok();
+}
+
+/// What other ranks send to this one, all of it in host memory.
+Status LocalCommunicator::copyMessages(const Transfer &own) const {
+  auto messagesOf = [](const std::vector<Message> &all, int64_t rank) {
+    std::vector<const Message *> found;
+    for (const Message &message : all)
+      if (message.rank == rank)
+        found.push_back(&message);
+    return found;
+  };
+  for (int64_t rank = 0; rank < mesh().numRanks(); ++rank) {
+    std::vector<const Message *> sent =
+        messagesOf(group->transfer(rank).sends, ownRank);
+    std::vector<const Message *> received = messagesOf(own.receives, rank);
+    std::string ranks = "rank " + std::to_string(rank) + " sends rank " +
+                        std::to_string(ownRank) + " ";
+    if (sent.size() != received.size())
+      return invalidArgument(own.where + ": " + ranks +
+                             std::to_string(sent.size()) + " messages, and " +
+                             std::to_string(received.size()) +
+                             " are expected there");
+    for (size_t i = 0; i < sent.size(); ++i) {
+      if (sent[i]->bytes != received[i]->bytes)
+        return invalidArgument(
+            own.where + ": " + ranks + std::to_string(sent[i]->bytes) +
+            " bytes in message " + std::to_string(i) + ", and " +
+            std::to_string(received[i]->bytes) + " are expected there");
+      if (sent[i]->bytes > 0)
+        memcpy(received[i]->data, sent[i]->data,
+               static_cast<size_t>(sent[i]->bytes));
+    }
+  }
+  return Status::ok();
+}
+
+Status LocalCommunicator::transfer(Stream &stream, const Transfer &transfer) {
+  MOERT_CHECK(check());
+  auto failed = [&](const Status &status) {
+    return group->fail(status.withContext("rank " + std::to_string(ownRank)));
+  };
+  if (Status status = checkTransfer(mesh(), transfer); !status)
+    return failed(status);
+  if (Status status = device.synchronize(stream); !status)
+    return failed(status.withContext(transfer.where));
+
+  Transfer onHost = transfer;
+  size_t total = 0;
+  for (auto *messages : {&onHost.sends, &onHost.receives})
+    for (const Message &message : *messages)
+      total += static_cast<size_t>(message.bytes);
+  staging.resize(total);
+  char *next = staging.data();
+  for (auto *messages : {&onHost.sends, &onHost.receives})
+    for (Message &message : *messages) {
+      auto bytes = static_cast<size_t>(message.bytes);
+      if (messages == &onHost.sends && bytes > 0)
+        if (Status status = device.copyOut(next, message.data, bytes); !status)
+          return failed(status.withContext(transfer.where));
+      message.data = next;
+      next += bytes;
+    }
+  Request request;
+  request.transfer = &onHost;
+  MOERT_CHECK(group->meet(ownRank, request, [&] {
+    if (Status status = copyMessages(onHost); !status)
+      (void)group->fail(status);
+  }));
+  for (size_t i = 0; i < transfer.receives.size(); ++i) {
+    const Message &message = transfer.receives[i];
+    if (message.bytes == 0)
+      continue;
+    Status status = device.copyIn(message.data, onHost.receives[i].data,
+                                  static_cast<size_t>(message.bytes));
+    if (!status)
+      return failed(status.withContext(transfer.where));
   }
   return Status::ok();
 }

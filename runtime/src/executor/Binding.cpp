@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../plan/TensorMaps.h"
+#include "../support/Check.h"
 #include "../support/Text.h"
 #include "moert/Executor.h"
 
@@ -139,14 +140,20 @@ bool Executor::isBoundTo(int64_t index, const TensorView &view) const {
          usedStrides(view) == binding.strides;
 }
 
-Status Executor::bind(const std::string &name, const TensorView &view) {
+Result<int64_t> Executor::findTensor(const std::string &name) const {
   int64_t index = thePlan->findTensor(name);
   if (index < 0)
     return notFound("bind: the plan has no tensor '" + name + "'; it has " +
                     bindableNames(*thePlan));
-  if (isBoundTo(index, view))
-    return Status::ok();
-  const TensorDecl &tensor = thePlan->tensors[index];
+  return index;
+}
+
+Status Executor::checkBinding(const std::string &name,
+                              const TensorView &view) const {
+  Result<int64_t> index = findTensor(name);
+  if (!index)
+    return index.status();
+  const TensorDecl &tensor = thePlan->tensors[*index];
   std::string context = "bind '" + name + "'";
   if (tensor.role == TensorRole::Workspace ||
       tensor.role == TensorRole::Prepared)
@@ -173,15 +180,58 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   if (hasElements)
     if (Status status = device.checkAddress(view.data); !status)
       return status.withContext(context);
+  return Status::ok();
+}
+
+Status Executor::bind(const std::string &name, const TensorView &view) {
+  Result<int64_t> found = findTensor(name);
+  if (!found)
+    return found.status();
+  int64_t index = *found;
+  if (isBoundTo(index, view))
+    return Status::ok();
+  MOERT_CHECK(checkBinding(name, view));
+  bool isWeight = thePlan->tensors[index].role == TensorRole::Weight;
   Binding binding = {view.data, view.shape, usedStrides(view), true};
-  if (tensor.role == TensorRole::Weight)
+  if (isWeight)
     if (Status status = encodeWeightMaps(index, binding); !status)
-      return status.withContext(context);
+      return status.withContext("bind '" + name + "'");
   resolvedTokens = -1;
   bindings[index] = std::move(binding);
-  if (tensor.role == TensorRole::Weight && !thePlan->prepare.empty())
+  if (isWeight && !thePlan->prepare.empty())
     isPrepared = false;
   return Status::ok();
+}
+
+Status Executor::bindAll(
+    const std::vector<std::pair<std::string, TensorView>> &tensors) {
+  std::vector<Binding> before = bindings;
+  auto mapsBefore = encodedMaps;
+  bool wasPrepared = isPrepared;
+  for (const auto &[name, view] : tensors)
+    if (Status status = bind(name, view); !status) {
+      bindings = std::move(before);
+      encodedMaps = std::move(mapsBefore);
+      isPrepared = wasPrepared;
+      resolvedTokens = -1;
+      return status;
+    }
+  return Status::ok();
+}
+
+Result<TensorView> Executor::bound(const std::string &name) const {
+  Result<int64_t> index = findTensor(name);
+  if (!index)
+    return index.status();
+  const Binding &binding = bindings[*index];
+  if (!binding.bound)
+    return unavailable("'" + name + "' is not bound; bind it first");
+  TensorView view;
+  view.data = binding.data;
+  view.dtype = thePlan->tensors[*index].dtype;
+  view.shape = binding.shape;
+  view.strides = binding.strides;
+  return view;
 }
 
 Result<TensorView> Executor::view(const std::string &name) const {

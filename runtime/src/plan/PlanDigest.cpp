@@ -27,11 +27,7 @@ std::string digestPlan(const Plan &plan) {
   for (const Variant &variant : plan.variants)
     addArguments(variant.steps, text);
   addArguments(plan.prepare, text);
-  std::string digits;
-  for (uint8_t byte : sha256(text.data(), text.size()))
-    for (int shift : {4, 0})
-      digits += "0123456789abcdef"[byte >> shift & 15];
-  return digits;
+  return sha256Text(text.data(), text.size());
 }
 
 } // namespace moert

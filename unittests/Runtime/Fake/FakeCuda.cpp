@@ -280,8 +280,10 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   *address = reinterpret_cast<uintptr_t>(
       aligned_alloc(256, (bytes + 255) / 256 * 256));
-  state.allocations[*address] = {bytes,
-                                 current().back() == contextOf(0) ? 0 : 1};
+  int device = 0;
+  while (current().back() != contextOf(device))
+    ++device;
+  state.allocations[*address] = {bytes, device};
   return CUDA_SUCCESS;
 }
 

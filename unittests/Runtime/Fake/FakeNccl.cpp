@@ -33,7 +33,13 @@ enum class Kind {
   AllReduce,
   Send,
   Receive,
-  AllToAll
+  Messages
+};
+
+/// What one call sends or receives.
+struct Block {
+  void *memory;
+  size_t bytes;
 };
 
 struct Op {
@@ -45,9 +51,8 @@ struct Op {
   ncclStream_t stream;
   /// Of Send and Receive.
   int peer = 0;
-  /// Of AllToAll: what the calls of a group send to each rank, and get.
-  std::map<int, const void *> sends = {};
-  std::map<int, void *> receives = {};
+  /// Of Messages: what the calls of a group send to each rank, and get.
+  std::map<int, std::vector<Block>> sends = {}, receives = {};
 };
 
 struct Clique;
@@ -61,6 +66,7 @@ struct Comm {
   int pollsLeft = 0;
   bool isFinalized = false;
   std::vector<Op> given;
+  size_t numDone = 0;
   /// A split in progress: where the new communicator goes.
   ncclComm_t *splitOut = nullptr;
   Comm *splitMade = nullptr;
@@ -71,7 +77,7 @@ struct Comm {
 struct Clique {
   size_t numRanks = 0;
   std::map<int, Comm *> members;
-  size_t numDone = 0, numFinalized = 0;
+  size_t numFinalized = 0;
   /// Whether all have come, some of which may be gone.
   bool hasMet = false;
   /// Per split so far: who has called, by color and key.
@@ -153,45 +159,95 @@ void sum(const std::vector<Op> &ops, size_t first, const Op &own) {
   }
 }
 
-/// The blocks that other ranks have for rank `rank`.
-void receive(const std::vector<Op> &ops, int rank, size_t bytes) {
-  const Op &own = ops[static_cast<size_t>(rank)];
-  for (const auto &[peer, memory] : own.receives) {
-    auto found = ops[static_cast<size_t>(peer)].sends.find(rank);
-    if (found == ops[static_cast<size_t>(peer)].sends.end())
-      misuse("a rank receives what nobody sends");
+/// What a rank is to do next; null if nothing was given.
+const Op *next(const Comm *comm) {
+  return comm && comm->numDone < comm->given.size()
+             ? &comm->given[comm->numDone]
+             : nullptr;
+}
+
+void finish(Comm *comm) { --pending[comm->given[comm->numDone++].stream]; }
+
+/// Does a collective, if all ranks have come to one.
+bool advanceCollective(Clique &clique) {
+  std::vector<Op> ops;
+  for (auto &[rank, member] : clique.members)
+    if (const Op *op = next(member); op && op->kind != Kind::Messages)
+      ops.push_back(*op);
+  if (ops.size() != clique.numRanks)
+    return false;
+  for (auto &[rank, member] : clique.members)
+    finish(member);
+  for (size_t rank = 0; rank < ops.size(); ++rank) {
+    const Op &op = ops[rank];
+    if (op.kind != ops[0].kind || op.count != ops[0].count ||
+        op.type != ops[0].type)
+      misuse("ranks give different collectives");
+    size_t bytes = op.count * bytesOf(op.type);
+    if (op.kind == Kind::AllGather)
+      for (size_t i = 0; i < ops.size(); ++i)
+        memmove(static_cast<char *>(op.receive) + i * bytes, ops[i].send,
+                bytes);
     else
-      memmove(memory, found->second, bytes);
+      sum(ops, op.kind == Kind::ReduceScatter ? rank * op.count : 0, op);
+  }
+  return true;
+}
+
+/// The ranks that a rank's messages tie to it, if all of them have come to what
+/// these are for: the next message between two may be behind others.
+bool findTied(Clique &clique, int rank, std::map<int, Comm *> &tied) {
+  auto found = clique.members.find(rank);
+  Comm *comm = found == clique.members.end() ? nullptr : found->second;
+  const Op *op = next(comm);
+  if (!op || op->kind != Kind::Messages)
+    return false;
+  if (!tied.emplace(rank, comm).second)
+    return true;
+  auto isMet = [&](const std::map<int, std::vector<Block>> &blocks,
+                   std::map<int, std::vector<Block>> Op::*others) {
+    return std::all_of(blocks.begin(), blocks.end(), [&](const auto &block) {
+      return findTied(clique, block.first, tied) &&
+             (next(tied.at(block.first))->*others).count(rank) > 0;
+    });
+  };
+  return isMet(op->sends, &Op::receives) && isMet(op->receives, &Op::sends);
+}
+
+/// Copies what ranks have for each other.
+void deliver(const std::map<int, Comm *> &tied) {
+  for (const auto &[rank, comm] : tied) {
+    for (const auto &[peer, blocks] : next(comm)->receives) {
+      const std::vector<Block> &sent = next(tied.at(peer))->sends.at(rank);
+      if (sent.size() != blocks.size())
+        misuse("a rank receives other messages than it is sent");
+      for (size_t i = 0; i < std::min(sent.size(), blocks.size()); ++i) {
+        if (sent[i].bytes != blocks[i].bytes)
+          misuse("a message has other sizes on both sides");
+        memmove(blocks[i].memory, sent[i].memory,
+                std::min(blocks[i].bytes, sent[i].bytes));
+      }
+    }
   }
 }
 
-/// Does what all ranks of the clique have given.
-void advance(Clique &clique) {
-  while (true) {
-    std::vector<Op> ops;
-    for (auto &[rank, member] : clique.members)
-      if (member->given.size() > clique.numDone)
-        ops.push_back(member->given[clique.numDone]);
-    if (ops.size() != clique.numRanks)
-      return;
-    ++clique.numDone;
-    for (size_t rank = 0; rank < ops.size(); ++rank) {
-      const Op &op = ops[rank];
-      if (op.kind != ops[0].kind || op.count != ops[0].count ||
-          op.type != ops[0].type)
-        misuse("ranks give different collectives");
-      size_t bytes = op.count * bytesOf(op.type);
-      if (op.kind == Kind::AllGather)
-        for (size_t i = 0; i < ops.size(); ++i)
-          memmove(static_cast<char *>(op.receive) + i * bytes, ops[i].send,
-                  bytes);
-      else if (op.kind == Kind::AllToAll)
-        receive(ops, static_cast<int>(rank), bytes);
-      else
-        sum(ops, op.kind == Kind::ReduceScatter ? rank * op.count : 0, op);
-      --pending[op.stream];
-    }
+bool advanceMessages(Clique &clique) {
+  for (auto &[rank, member] : clique.members) {
+    std::map<int, Comm *> tied;
+    if (!findTied(clique, rank, tied))
+      continue;
+    deliver(tied);
+    for (auto &[peer, comm] : tied)
+      finish(comm);
+    return true;
   }
+  return false;
+}
+
+/// Does what the ranks of the clique have given.
+void advance(Clique &clique) {
+  while (advanceCollective(clique) || advanceMessages(clique))
+    ;
 }
 
 /// Puts the sends and receives of a group on one communicator into one op.
@@ -205,21 +261,20 @@ void joinBlocks(std::vector<std::pair<Comm *, Op>> &ops) {
     }
     auto [place, isNew] = places.try_emplace(comm, joined.size());
     if (isNew)
-      joined.emplace_back(comm, Op{Kind::AllToAll, nullptr, nullptr, op.count,
-                                   op.type, op.stream});
+      joined.emplace_back(
+          comm, Op{Kind::Messages, nullptr, nullptr, 0, op.type, op.stream});
     Op &all = joined[place->second].second;
-    if (all.count != op.count)
-      misuse("blocks of one group differ");
+    size_t bytes = op.count * bytesOf(op.type);
     if (op.kind == Kind::Send)
-      all.sends[op.peer] = op.send;
+      all.sends[op.peer].push_back({const_cast<void *>(op.send), bytes});
     else
-      all.receives[op.peer] = op.receive;
+      all.receives[op.peer].push_back({op.receive, bytes});
   }
   ops = std::move(joined);
 }
 
 void end(Comm *comm) {
-  for (size_t i = comm->clique->numDone; i < comm->given.size(); ++i)
+  for (size_t i = comm->numDone; i < comm->given.size(); ++i)
     --pending[comm->given[i].stream];
   if (comm->clique->members[comm->rank] == comm)
     comm->clique->members.erase(comm->rank);

@@ -56,6 +56,7 @@ public:
 
   Status agree(const std::string &subject, const std::string &what) override;
   Status run(Stream &stream, const Collective &collective) override;
+  Status transfer(Stream &stream, const Transfer &transfer) override;
   Status allToAll(Stream &stream, MeshAxis axis, const void *send,
                   void *receive, int64_t bytes,
                   const std::string &where) override;
@@ -78,8 +79,10 @@ private:
   Status enqueue(ncclComm_t comm, ncclResult_t &state,
                  const std::function<Status()> &calls);
   Status checkTaken(ncclResult_t code, const char *call, ncclComm_t comm) const;
-  Status runGroup(Lock &lock, MeshAxis axis, const std::string &where,
-                  const std::function<Status(ncclComm_t)> &calls);
+  Status runGroup(Lock &lock, ncclComm_t comm, const std::string &where,
+                  const std::function<Status()> &calls);
+  Status runOnAxis(Lock &lock, MeshAxis axis, const std::string &where,
+                   const std::function<Status(ncclComm_t)> &calls);
   ncclResult_t enqueuePart(cuda::CUstream stream, CollectiveKind kind,
                            const CollectivePart &part, ncclComm_t comm,
                            const char *&call) const;
@@ -470,19 +473,24 @@ Status NcclRank::checkTaken(ncclResult_t code, const char *call,
   return code == ncclInProgress ? Status::ok() : nccl->check(code, call, comm);
 }
 
-/// A group of calls on the ranks of an axis.
-Status NcclRank::runGroup(Lock &lock, MeshAxis axis, const std::string &where,
-                          const std::function<Status(ncclComm_t)> &calls) {
+/// A group of calls on a communicator.
+Status NcclRank::runGroup(Lock &lock, ncclComm_t comm, const std::string &where,
+                          const std::function<Status()> &calls) {
+  ncclResult_t state = ncclSuccess;
+  Status status = context->within([&] { return enqueue(comm, state, calls); });
+  if (!status)
+    return fail(status.withContext(where));
+  return settle(lock, where, "ncclGroupEnd", comm, state);
+}
+
+/// The same on that of the ranks of an axis.
+Status NcclRank::runOnAxis(Lock &lock, MeshAxis axis, const std::string &where,
+                           const std::function<Status(ncclComm_t)> &calls) {
   ncclComm_t comm = commOf(axis);
   if (!comm)
     return fail(invalidArgument(where + ": the axis has one rank (" +
                                 mesh().str() + "); leave the step out"));
-  ncclResult_t state = ncclSuccess;
-  Status status = context->within(
-      [&] { return enqueue(comm, state, [&] { return calls(comm); }); });
-  if (!status)
-    return fail(status.withContext(where));
-  return settle(lock, where, "ncclGroupEnd", comm, state);
+  return runGroup(lock, comm, where, [&] { return calls(comm); });
 }
 
 Status NcclRank::run(Stream &stream, const Collective &collective) {
@@ -497,7 +505,7 @@ Status NcclRank::run(Stream &stream, const Collective &collective) {
     return Status::ok();
   cuda::CUstream handle = static_cast<cuda::CudaStream &>(stream).handle;
   std::string where = collective.where + " (" + describe(collective) + ")";
-  return runGroup(lock, collective.axis, where, [&](ncclComm_t comm) {
+  return runOnAxis(lock, collective.axis, where, [&](ncclComm_t comm) {
     Status status;
     for (size_t i = 0; i < collective.numParts && status; ++i) {
       // What is empty on one rank is so on all.
@@ -526,7 +534,7 @@ Status NcclRank::allToAll(Stream &stream, MeshAxis axis, const void *send,
     return Status::ok();
   cuda::CUstream handle = static_cast<cuda::CudaStream &>(stream).handle;
   auto block = static_cast<size_t>(bytes);
-  return runGroup(lock, axis, where, [&](ncclComm_t comm) {
+  return runOnAxis(lock, axis, where, [&](ncclComm_t comm) {
     Status status;
     for (int peer = 0; peer < mesh().size(axis) && status; ++peer) {
       size_t offset = static_cast<size_t>(peer) * block;
@@ -541,6 +549,30 @@ Status NcclRank::allToAll(Stream &stream, MeshAxis axis, const void *send,
                        "ncclRecv", comm);
     }
     return status;
+  });
+}
+
+Status NcclRank::transfer(Stream &stream, const Transfer &transfer) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  if (Status status = checkTransfer(mesh(), transfer); !status)
+    return fail(status);
+  cuda::CUstream handle = static_cast<cuda::CudaStream &>(stream).handle;
+  return runGroup(lock, world, transfer.where, [&] {
+    // A message of no bytes is so on both ranks.
+    for (const Message &message : transfer.sends)
+      if (message.bytes > 0)
+        MOERT_CHECK(checkTaken(
+            nccl->ncclSend(message.data, static_cast<size_t>(message.bytes),
+                           ncclUint8, int(message.rank), world, handle),
+            "ncclSend", world));
+    for (const Message &message : transfer.receives)
+      if (message.bytes > 0)
+        MOERT_CHECK(checkTaken(
+            nccl->ncclRecv(message.data, static_cast<size_t>(message.bytes),
+                           ncclUint8, int(message.rank), world, handle),
+            "ncclRecv", world));
+    return Status::ok();
   });
 }
 

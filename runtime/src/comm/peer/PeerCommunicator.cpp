@@ -46,6 +46,7 @@ public:
   Status agree(const std::string &subject, const std::string &what) override;
   Status reserve(MeshAxis axis, int64_t bytes) override;
   Status run(Stream &stream, const Collective &collective) override;
+  Status transfer(Stream &stream, const Transfer &transfer) override;
   Status synchronize(Stream &stream) override;
   Status check() override;
   void abort(const std::string &reason) override;
@@ -355,6 +356,15 @@ Status PeerRank::readFailures() {
     if (Status status = readFailure(heaps); !status)
       return fail(status);
   return Status::ok();
+}
+
+/// What is not in each call goes by way of the base.
+Status PeerRank::transfer(Stream &stream, const Transfer &transfer) {
+  {
+    Lock lock(mutex);
+    MOERT_CHECK(failure);
+  }
+  return options.base->transfer(stream, transfer);
 }
 
 Status PeerRank::synchronize(Stream &stream) {

@@ -1,0 +1,23 @@
+//===- ExpertMap.h - which physical experts are of which --------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_SRC_EXPERTS_EXPERTMAP_H
+#define MOERT_SRC_EXPERTS_EXPERTMAP_H
+
+#include "moert/Status.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace moert {
+
+/// Success for a map that has each of the experts, and no others.
+Status checkMap(const std::vector<int64_t> &logicalIds, int64_t numExperts);
+
+} // namespace moert
+
+#endif // MOERT_SRC_EXPERTS_EXPERTMAP_H
