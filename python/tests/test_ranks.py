@@ -14,6 +14,7 @@ import moec
 import moec.ranks
 from moec.reference import LayerSpec, evaluate, decide, generate
 
+
 @pytest.fixture(scope="module")
 def layers():
     spec = MODEL | {"parallel": {"dp": RANKS, "experts": "linear"}}
