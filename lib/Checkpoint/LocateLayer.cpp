@@ -46,9 +46,7 @@ public:
       if (checkpoint.contains(tensor.name)) {
         used.insert(tensor.name);
         found.tensors.push_back({tensor.name, {{tensor.name, nullptr, 0}}});
-      } else if (tensor.role == TensorRole::Weight &&
-                 !StringRef(tensor.name).starts_with("replicas.")) {
-        // Tables of replicas follow from `expertIds`.
+      } else if (tensor.role == TensorRole::Weight && !isFromIds(tensor)) {
         pending.push_back(&tensor);
       }
     }
@@ -63,6 +61,12 @@ public:
   }
 
 private:
+  /// Tables of replicas, which follow from the ids of experts.
+  bool isFromIds(const TensorInfo &tensor) const {
+    return !request.expertIds.empty() &&
+           StringRef(tensor.name).starts_with("replicas.");
+  }
+
   //===--------------------------------------------------------------------===//
   // The block
   //===--------------------------------------------------------------------===//

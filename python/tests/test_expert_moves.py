@@ -4,7 +4,7 @@
 
 import numpy as np
 import pytest
-from test_ranks import MODEL, RANKS, on_ranks
+from rank_threads import MODEL, RANKS, on_ranks
 
 import moec
 import moec.ranks

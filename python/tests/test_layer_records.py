@@ -10,6 +10,7 @@ from replica_vectors import VECTORS
 from small_layer import SPEC, Case
 
 import moec
+from moec.reference import write_tensors
 
 
 def make_records(case: Case) -> dict[str, np.ndarray]:
@@ -80,3 +81,19 @@ def test_replicas(name: str) -> None:
     output = case.compile()(**case.arguments, **records)
     case.verify(output)
     assert np.diff(records["expert_offsets"]).tolist() == vector.load
+
+
+def test_tables_that_a_file_leaves_out_are_those_of_its_experts(tmp_path) -> None:
+    """Physical experts go around, as those of a checkpoint do."""
+    case = Case(tokens=12, replicas={"num_physical_experts": 7, "max_replicas": 2}, dtype="f32")
+    tables = {"replicas.physical_ids": [[0, 4], [1, 5], [2, 6], [3, -1]], "replicas.counts": [2, 2, 2, 1]}
+    case.tensors |= {name: np.array(value, np.int32) for name, value in tables.items()}
+    file = tmp_path / "layer.safetensors"
+    write_tensors(file, {name: value for name, value in case.weights.items() if name not in tables})
+    layer = moec.compile(case.source, device="cpu")
+    layer.load(file)
+    case.verify(layer(**case.arguments))
+    one = {name: value for name, value in case.weights.items() if name != "replicas.counts"}
+    write_tensors(file, one)
+    with pytest.raises(moec.InvalidArgument, match="'replicas.physical_ids' and 'replicas.counts' are given together"):
+        layer.load(file)

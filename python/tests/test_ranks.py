@@ -3,40 +3,16 @@
 """Layers of several ranks from Python, as threads of one process on the CPU."""
 
 import re
-import threading
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rank_threads import MODEL, RANKS, on_ranks
 
 import moec
 import moec.ranks
 from moec.reference import LayerSpec, evaluate, decide, generate
-
-MODEL = {
-    "moec_spec": 1, "dtype": "f32", "hidden_size": 32, "num_experts": 8, "top_k": 2, "intermediate_size": 24,
-    "routing": {"score": "softmax", "renormalize": True}, "activation": {"kind": "silu"}, "max_tokens": 16,
-}
-RANKS = 2
-
-
-def on_ranks(work):
-    """What each rank's thread gives, or raises."""
-    results = [None] * RANKS
-
-    def run(rank):
-        try:
-            results[rank] = work(rank)
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            results[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 @pytest.fixture(scope="module")

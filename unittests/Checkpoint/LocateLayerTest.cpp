@@ -231,3 +231,20 @@ TEST(LocateLayer, ModulesInTheTablesNames) {
   EXPECT_EQ(locate(names, request).front().rfind("tensor 'h.1.moe.bias'", 0),
             0u);
 }
+
+/// Physical experts are copies, and tables of them no checkpoint has.
+TEST(LocateLayer, ReplicasAreCopies) {
+  LayerRequest request = makeRequest();
+  request.expertIds = {0, 1, 0};
+  for (const char *name : {"replicas.physical_ids", "replicas.counts"})
+    request.signature.push_back(makeTensor(name, {}));
+  const Names copies = {"gate.weight",    "experts.0.gate", "experts.1.gate",
+                        "experts.0.gate", "experts.0.up",   "experts.1.up",
+                        "experts.0.up",   "shared.down"};
+  EXPECT_EQ(locate(addLayer(""), request), copies);
+  EXPECT_EQ(locate({"gate.weight", "experts.w13", "shared_experts.w2",
+                    "hidden_states", "replicas.counts"},
+                   request),
+            (Names{"hidden_states", "gate.weight", "experts.w13",
+                   "shared_experts.w2", "replicas.counts"}));
+}

@@ -130,27 +130,6 @@ void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
   }
 }
 
-/// Physical experts, and how many of them may be of one.
-struct Replicas {
-  std::vector<int64_t> logicalIds;
-  int64_t numPhysical = 1, most = 1;
-};
-
-Status fillReplicas(const HostTensor &tensor, Replicas replicas) {
-  int64_t numExperts = tensor.shape.front();
-  if (replicas.logicalIds.empty())
-    // As checkpoints are loaded.
-    for (int64_t place = 0; place < replicas.numPhysical; ++place)
-      replicas.logicalIds.push_back(place % numExperts);
-  auto tables =
-      moert::makeReplicaTables(replicas.logicalIds, numExperts, replicas.most);
-  if (!tables)
-    return tables.status();
-  llvm::copy(tensor.shape.size() == 1 ? tables->counts : tables->physicalIds,
-             reinterpret_cast<int32_t *>(tensor.data()));
-  return Status::ok();
-}
-
 void fillWeights(const HostTensor &tensor, uint64_t seed) {
   RandomStream stream(seed, tensor.name);
   int64_t topK = getRowSize(tensor);
@@ -166,17 +145,46 @@ void fillWeights(const HostTensor &tensor, uint64_t seed) {
 
 } // namespace
 
+Status moec::fillReplicaTables(std::vector<HostTensor> &tensors,
+                               std::vector<int64_t> logicalIds) {
+  HostTensor *ids = nullptr, *counts = nullptr;
+  int64_t numPhysical = 0;
+  for (HostTensor &tensor : tensors) {
+    if (tensor.name == "replicas.physical_ids")
+      ids = &tensor;
+    if (tensor.name == "replicas.counts")
+      counts = &tensor;
+    if (tensor.name == "experts.w13" && !tensor.shape.empty())
+      numPhysical = tensor.shape[0];
+  }
+  if (!ids || !counts || ids->shape.size() != 2)
+    return Status::ok();
+  if (ids->isGiven != counts->isGiven)
+    return moert::invalidArgument(
+        "'replicas.physical_ids' and 'replicas.counts' are given together, or "
+        "both left out");
+  if (ids->isGiven)
+    return Status::ok();
+  int64_t numExperts = ids->shape[0];
+  if (logicalIds.empty())
+    for (int64_t place = 0; place < numPhysical; ++place)
+      logicalIds.push_back(place % numExperts);
+  auto tables = moert::makeReplicaTables(logicalIds, numExperts, ids->shape[1]);
+  if (!tables)
+    return tables.status();
+  llvm::copy(tables->physicalIds, reinterpret_cast<int32_t *>(ids->data()));
+  llvm::copy(tables->counts, reinterpret_cast<int32_t *>(counts->data()));
+  ids->isGiven = counts->isGiven = true;
+  return Status::ok();
+}
+
 Status moec::generateTensors(std::vector<HostTensor> &tensors,
                              const GenerateOptions &options) {
   int64_t vocabulary = 1;
   int64_t tokens = 0;
-  Replicas replicas;
-  replicas.logicalIds = options.logicalIds;
+  if (Status status = fillReplicaTables(tensors, options.logicalIds); !status)
+    return status;
   for (const HostTensor &tensor : tensors) {
-    if (tensor.name == "replicas.physical_ids" && tensor.shape.size() == 2)
-      replicas.most = tensor.shape[1];
-    if (tensor.name == "experts.w13" && !tensor.shape.empty())
-      replicas.numPhysical = tensor.shape[0];
     if (tensor.name == "gate.hash_table" && !tensor.shape.empty())
       vocabulary = std::max<int64_t>(1, tensor.shape[0]);
     if (tensor.name == "hidden_states" && !tensor.shape.empty())
@@ -210,10 +218,6 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
       std::fill_n(integers, count, int32_t(tokens));
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
       fillIds(tensor, options);
-    } else if (tensor.name == "replicas.physical_ids" ||
-               tensor.name == "replicas.counts") {
-      if (Status status = fillReplicas(tensor, replicas); !status)
-        return status;
     } else if (tensor.name == "topk_weights") {
       fillWeights(tensor, options.seed);
     } else if (tensor.name == "input_ids") {

@@ -72,6 +72,11 @@ struct GenerateOptions {
   std::vector<int64_t> logicalIds = {};
 };
 
+/// Fills the tables of a layer with replicas that are not given, by the expert
+/// of each physical one; without any that is its number modulo that of experts.
+moert::Status fillReplicaTables(std::vector<HostTensor> &tensors,
+                                std::vector<int64_t> logicalIds);
+
 /// Fills inputs and weights with pseudo-random values that depend on seed and
 /// tensor name alone: weights of variance 1 / (contracted size), so that every
 /// intermediate is of the order of one, distinct expert ids, weights that sum

@@ -319,6 +319,9 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
     if (loaded)
       loaded(*tensor);
   }
+  if (!request.expertIds.empty())
+    if (Status status = fillReplicaTables(tensors, request.expertIds); !status)
+      return status;
   // A file of canonical names is a whole call; a checkpoint never has one.
   for (const HostTensor &tensor : tensors)
     if (tensor.role == moert::TensorRole::Input && !tensor.isGiven &&
