@@ -177,8 +177,13 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   if (tensor.role == TensorRole::Weight)
     if (Status status = encodeWeightMaps(index, binding); !status)
       return status.withContext(context);
+  // Memory of the executor's own goes when what reads it is done.
+  if (ownWeights[index])
+    if (Status status = synchronize(); !status)
+      return status.withContext(context);
   resolvedTokens = -1;
   bindings[index] = std::move(binding);
+  ownWeights[index].reset();
   if (tensor.role == TensorRole::Weight && !thePlan->prepare.empty())
     isPrepared = false;
   return Status::ok();

@@ -159,4 +159,12 @@ Sha256Digest sha256(const void *data, size_t size, bool mayUseInstructions) {
   return digest;
 }
 
+std::string showDigest(const Sha256Digest &digest) {
+  std::string digits;
+  for (uint8_t byte : digest)
+    for (int shift : {4, 0})
+      digits += "0123456789abcdef"[byte >> shift & 15];
+  return digits;
+}
+
 } // namespace moert

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace moert {
 
@@ -20,6 +21,9 @@ using Sha256Digest = std::array<uint8_t, 32>;
 /// it has them, and they may be used.
 Sha256Digest sha256(const void *data, size_t size,
                     bool mayUseInstructions = true);
+
+/// 64 hexadecimal digits.
+std::string showDigest(const Sha256Digest &digest);
 
 } // namespace moert
 
