@@ -57,6 +57,7 @@ public:
         return status;
     if (Status status = checkRest(); !status)
       return status;
+    keepOwnExperts();
     return std::move(found);
   }
 
@@ -336,6 +337,32 @@ private:
     return Status::ok();
   }
 
+  /// Leaves out what other ranks have. The largest scale of all experts is that
+  /// of each rank.
+  void keepOwnExperts() {
+    for (LocatedTensor &tensor : found.tensors) {
+      const TensorShard *shard = request.findShard(tensor.name);
+      if (!shard)
+        continue;
+      if (shard->isZero)
+        tensor.parts.clear();
+      if (shard->experts.empty())
+        continue;
+      std::vector<LocatedPart> own;
+      for (LocatedPart &located : tensor.parts) {
+        const CheckpointPart *part = located.part;
+        if (part && part->isPerExpert() && part->use != PartUse::LargestScale) {
+          auto at = llvm::find(shard->experts, request.expertIds[located.slot]);
+          if (at == shard->experts.end())
+            continue;
+          located.slot = at - shard->experts.begin();
+        }
+        own.push_back(std::move(located));
+      }
+      tensor.parts = std::move(own);
+    }
+  }
+
   const moert::Checkpoint &checkpoint;
   const LayerRequest &request;
   /// The call brings logits, or ids and weights.
@@ -363,6 +390,24 @@ LayerRequest moec::makeRequest(const LayerSpec &spec) {
       id = int64_t(place) % spec.numExperts;
   }
   return request;
+}
+
+LayerRequest moec::makeRequest(const LayerSpec &spec, int64_t rank) {
+  LayerRequest request = makeRequest(spec.getWhole());
+  request.rank.emplace();
+  request.rank->shards = shardWeights(spec, rank);
+  if (spec.parallel->hasWholeExperts())
+    request.rank->localIds = getLocalIds(spec, rank);
+  return request;
+}
+
+const TensorShard *LayerRequest::findShard(StringRef tensor) const {
+  if (!rank)
+    return nullptr;
+  auto it = llvm::find_if(rank->shards, [&](const TensorShard &shard) {
+    return shard.local.name == tensor;
+  });
+  return it == rank->shards.end() ? nullptr : &*it;
 }
 
 const LocatedTensor *LocatedLayer::find(StringRef name) const {

@@ -52,6 +52,11 @@ private:
 std::vector<const HostTensor *>
 getPointers(const std::vector<HostTensor> &tensors);
 
+/// The tensors of some roles of a plan for `tokens` tokens, without memory.
+moert::Result<std::vector<HostTensor>>
+describeTensors(const moert::Plan &plan, int64_t tokens,
+                std::initializer_list<moert::TensorRole> roles);
+
 /// The inputs, weights and outputs of a plan for `tokens` tokens, allocated.
 /// Fails, rather than lets the process be killed, where they and the workspace
 /// need more memory than this machine has free.
