@@ -40,7 +40,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOEJIT_API_VERSION 5
+#define MOEJIT_API_VERSION 6
 
 /* The MOEJIT_API_VERSION that the library was built with. */
 MOERT_API int moejit_api_version(void);
@@ -145,6 +145,9 @@ typedef struct moejit_source {
   /* The decoder layer of a model's configuration, counted from 0; NULL: the
    * first one that has experts. */
   const int64_t *layer;
+  /* An object `parallel` in JSON (docs/parallel.md), which says the ranks of
+   * the layer in place of the description; NULL: as it says. */
+  const char *parallel;
 } moejit_source;
 
 /* How a layer came about. */
@@ -182,16 +185,18 @@ moejit_load_layer(moejit_compiler *compiler, const moejit_source *source,
 /* Fills the weights of a layer from a checkpoint, a folder or a file of
  * safetensors, under the names that its model gives them or the canonical ones
  * (docs/formats.md), in memory of the device that belongs to the layer and its
- * clones, and binds them. `decoder_layer`, counted from 0, is the layer of the
- * checkpoint; NULL: the one that the source of the layer was. Elements are
- * converted where that is exact. `message`, which may be NULL, is called with
- * `user` and MOEJIT_STEP, in bytes that are read and that are placed, after
- * each tensor. */
-MOERT_API moert_status *moejit_layer_load_weights(moert_layer *layer,
-                                                  const char *path,
-                                                  const int64_t *decoder_layer,
-                                                  moejit_message_fn message,
-                                                  void *user);
+ * clones, and binds them: one expert after the other, so that no more than one
+ * is in host memory beside what is on a GPU. `decoder_layer`, counted from 0,
+ * is the layer of the checkpoint; NULL: the one that the source of the layer
+ * was. `rank`, of a layer of several ranks, is the one whose part is read;
+ * NULL: that of its communicator. Elements are converted where that is exact.
+ * `message`, which may be NULL, is called with `user` and MOEJIT_STEP, in
+ * bytes, after each expert of a tensor. Weights that were there before go when
+ * all are read. */
+MOERT_API moert_status *
+moejit_layer_load_weights(moert_layer *layer, const char *path,
+                          const int64_t *decoder_layer, const int64_t *rank,
+                          moejit_message_fn message, void *user);
 
 /* What moejit_print() prints. */
 typedef enum moejit_form {

@@ -8,6 +8,7 @@
 #include "moec/Checkpoint/LocateLayer.h"
 
 #include "TensorPlace.h"
+#include "moec/Dialect/RowOwners.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -57,6 +58,7 @@ public:
         return status;
     if (Status status = checkRest(); !status)
       return status;
+    keepOwnExperts();
     return std::move(found);
   }
 
@@ -342,6 +344,32 @@ private:
     return Status::ok();
   }
 
+  /// Leaves out what other ranks have. The largest scale of all experts is that
+  /// of each rank.
+  void keepOwnExperts() {
+    for (LocatedTensor &tensor : found.tensors) {
+      const TensorShard *shard = request.findShard(tensor.name);
+      if (!shard)
+        continue;
+      if (shard->isZero)
+        tensor.parts.clear();
+      if (shard->experts.empty())
+        continue;
+      std::vector<LocatedPart> own;
+      for (LocatedPart &located : tensor.parts) {
+        const CheckpointPart *part = located.part;
+        if (part && part->isPerExpert() && part->use != PartUse::LargestScale) {
+          auto at = llvm::find(shard->experts, located.slot);
+          if (at == shard->experts.end())
+            continue;
+          located.slot = at - shard->experts.begin();
+        }
+        own.push_back(std::move(located));
+      }
+      tensor.parts = std::move(own);
+    }
+  }
+
   const moert::Checkpoint &checkpoint;
   const LayerRequest &request;
   /// The call brings logits, or ids and weights.
@@ -367,6 +395,30 @@ LayerRequest moec::makeRequest(const LayerSpec &spec) {
     request.expertIds.resize(size_t(spec.getNumLocalExperts()));
   }
   return request;
+}
+
+LayerRequest moec::makeRequest(const LayerSpec &spec, int64_t rank) {
+  LayerRequest request = makeRequest(spec.getWhole());
+  // Replicas are where the ranks' lists say.
+  request.expertIds = spec.getLogicalIds();
+  request.rank.emplace();
+  request.rank->shards = shardWeights(spec, rank);
+  if (spec.parallel->hasWholeExperts())
+    request.rank->tables.push_back(
+        {"placement.local_ids", getLocalIds(spec, rank)});
+  if (spec.parallel->hasWholeExperts() && spec.parallel->dp > 1)
+    request.rank->tables.push_back(
+        {kOwnersTensor.str(), getOwners(spec, rank)});
+  return request;
+}
+
+const TensorShard *LayerRequest::findShard(StringRef tensor) const {
+  if (!rank)
+    return nullptr;
+  auto it = llvm::find_if(rank->shards, [&](const TensorShard &shard) {
+    return shard.local.name == tensor;
+  });
+  return it == rank->shards.end() ? nullptr : &*it;
 }
 
 const LocatedTensor *LocatedLayer::find(StringRef name) const {

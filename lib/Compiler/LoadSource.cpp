@@ -125,11 +125,11 @@ FailureOr<Source> moec::parseSource(MLIRContext &context,
   if (isJson(text))
     return parseJson(context, text, overrides, os);
   if (overrides.numExperts || overrides.maxTokens || overrides.entry ||
-      overrides.numValidTokens || overrides.layer ||
+      overrides.numValidTokens || overrides.layer || overrides.parallel ||
       !overrides.ignoredFields.empty()) {
     os << text.getName()
-       << ": error: --num-experts, --max-tokens, --entry, --layer and "
-          "--ignore-field are about a JSON description; IR says these "
+       << ": error: --num-experts, --max-tokens, --entry, --layer, --parallel "
+          "and --ignore-field are about a JSON description; IR says these "
           "itself\n";
     return failure();
   }

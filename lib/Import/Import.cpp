@@ -79,6 +79,8 @@ FailureOr<LayerSpec> finishImport(LayerSpec spec,
   if (overrides.entry)
     overrideEntry(context, *overrides.entry, spec);
   spec.numValidTokens = overrides.numValidTokens.value_or(spec.numValidTokens);
+  if (overrides.parallel)
+    spec.parallel = readParallel(*overrides.parallel, context.diags);
   if (!failed())
     checkLayerSpec(spec, context);
   if (!failed() && overrides.toCompile)

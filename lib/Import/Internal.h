@@ -37,6 +37,9 @@ void readQuantization(FieldReader &config, FieldReader *outer,
                       const Family &family, const SpecOverrides &overrides,
                       IgnoredFields &ignored, LayerSpec &spec);
 
+/// The object `parallel` of a text of its own; errors are reported.
+ParallelSpec readParallel(const SourceText &text, Diagnostics &diags);
+
 /// Reports what makes no sense in a complete spec.
 void checkLayerSpec(const LayerSpec &spec, ImportContext &context);
 

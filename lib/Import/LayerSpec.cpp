@@ -230,6 +230,26 @@ ArrayRef<StringLiteral> LayerSpec::getExpertWeights() const {
   return sharedExperts ? all : all.take_front(numRouted);
 }
 
+Packing LayerSpec::getPacking() const {
+  for (StringRef weight : getExpertWeights())
+    if (const std::optional<QuantizationSpec> &quantized =
+            getQuantization(weight))
+      return quantized->packing;
+  return Packing::Unstated;
+}
+
+void LayerSpec::setPacking(Packing packing) {
+  auto set = [&](ExpertQuantization &experts) {
+    for (std::optional<QuantizationSpec> *quantized :
+         {&experts.w13, &experts.w2})
+      if (*quantized)
+        (*quantized)->packing = packing;
+  };
+  set(quantization);
+  if (sharedExperts)
+    set(sharedExperts->quantization);
+}
+
 const std::optional<QuantizationSpec> &
 LayerSpec::getQuantization(StringRef tensor) const {
   static const std::optional<QuantizationSpec> none;

@@ -287,6 +287,22 @@ LayerSpec readLayer(FieldReader &reader) {
 
 } // namespace
 
+ParallelSpec readParallel(const SourceText &text, Diagnostics &diags) {
+  FailureOr<json::Value> document = json::parse(text, diags);
+  if (failed(document))
+    return {};
+  if (!document->isObject()) {
+    diags.error(text, document->range,
+                "'parallel' must be an object such as {\"dp\": 2, "
+                "\"experts\": \"linear\"}, not " +
+                    describeValue(*document));
+    return {};
+  }
+  ImportContext context{text, diags, {}};
+  FieldReader reader(context, *document, "parallel.", Null::IsWrong);
+  return readParallel(reader);
+}
+
 FailureOr<LayerSpec> parseLayerSpec(const SourceText &text,
                                     const json::Value &document,
                                     const SpecOverrides &overrides,

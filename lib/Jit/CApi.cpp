@@ -126,6 +126,8 @@ Result<SourceText> moec::capi::readText(const char *call,
     overrides.numValidTokens = true;
   if (source.layer)
     overrides.layer = *source.layer;
+  if (source.parallel)
+    overrides.parallel = SourceText("parallel", source.parallel);
   if (source.text)
     return SourceText(path, std::string(source.text, source.text_bytes));
   std::string messages;
@@ -202,6 +204,12 @@ moert_status *moejit_compile(moejit_compiler *compiler,
 
 void moejit_free(void *data) { free(data); }
 
+/// What the layer has to know of its source to read a checkpoint.
+static void describe(const LayerSpec &spec, moert_layer &layer) {
+  layer.decoderLayer = spec.layerIndex;
+  layer.packing = int(spec.getPacking());
+}
+
 /// Kernels for the host are code in memory: the layer is made from them.
 static Status loadOnHost(moejit_compiler &compiler, const moejit_source &source,
                          moert_device &device,
@@ -230,7 +238,7 @@ static Status loadOnHost(moejit_compiler &compiler, const moejit_source &source,
                          layer->spec ? printLayerSpec(*layer->spec) : "",
                          layer->spec ? layer->spec->modelType : "");
   if (layer->spec)
-    made->decoderLayer = layer->spec->layerIndex;
+    describe(*layer->spec, *made);
   fill(report, layer->report);
   return Status::ok();
 }
@@ -269,7 +277,7 @@ moert_status *moejit_load_layer(moejit_compiler *compiler,
           moert_layer_create(&package, device, options, layer))
     return status;
   if (compiled->spec)
-    (*layer)->decoderLayer = compiled->spec->layerIndex;
+    describe(*compiled->spec, **layer);
   fill(report, compiled->report);
   return nullptr;
 }

@@ -128,14 +128,20 @@ std::string getCheckpoint(const MoeRunOptions &options) {
 }
 
 moert::Status loadInputs(Session &session, const std::string &path,
-                         const MoeRunOptions &options) {
+                         const MoeRunOptions &options, Progress &progress) {
   moert::Result<moert::Checkpoint> checkpoint = moert::Checkpoint::open(path);
   if (!checkpoint)
     return checkpoint.status();
   LayerRequest request = session.source.spec ? makeRequest(*session.source.spec)
                                              : makeRequest(session.tensors);
   request.inputsAreRequired = options.hiddenStates.empty();
-  return loadTensors(session.tensors, *checkpoint, request);
+  size_t done = 0, all = 0;
+  for (const HostTensor &tensor : session.tensors)
+    if (tensor.role == moert::TensorRole::Weight)
+      all += tensor.getNumBytes();
+  return loadTensors(session.tensors, *checkpoint, request, [&](size_t bytes) {
+    progress.step(std::min(done += bytes, all), all);
+  });
 }
 
 moert::Status loadHiddenStates(Session &session, const std::string &path) {
@@ -155,12 +161,14 @@ bool fillTensors(Session &session, const MoeRunOptions &options) {
         tensor.isGiven = true;
       }
   moert::Status status;
-  std::string checkpoint = getCheckpoint(options);
+  // A model's folder has weights alone.
+  std::string checkpoint = options.needsWeights() ? getCheckpoint(options)
+                                                  : options.inputs.getValue();
   if (!options.hiddenStates.empty())
     status = loadHiddenStates(session, options.hiddenStates);
   if (status && !checkpoint.empty()) {
     Progress progress("moe-run", "weights and activations are read");
-    status = loadInputs(session, checkpoint, options);
+    status = loadInputs(session, checkpoint, options, progress);
   }
   // What is left: everything, or what a call brings beside a checkpoint.
   if (status) {
@@ -295,6 +303,8 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   run.comparedRuns = options.compare;
   run.timesAt.assign(options.timesAt.begin(), options.timesAt.end());
   run.trace = !options.trace.empty();
+  run.prepared = options.prepared;
+  run.writePrepared = options.writePrepared;
   run.device = session.devices.front().get();
   run.others = llvm::ArrayRef(session.devices).drop_front();
   run.graph = options.graph;
@@ -486,6 +496,13 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   if (!session.source.spec)
     return options.complain("a layer of several ranks is run from a JSON "
                             "description, whose weights are cut by rank");
+  for (llvm::StringRef file : {llvm::StringRef(options.prepared),
+                               llvm::StringRef(options.writePrepared)})
+    if (!file.empty() && !file.contains("{rank}"))
+      return options.complain("'" + file +
+                              "': each rank has a file of prepared weights; "
+                              "give a name with {rank}, as "
+                              "layer-{rank}.safetensors");
   OwningOpRef<ModuleOp> module = std::move(session.source.module);
   if (!module)
     module = buildLayer(*session.context, *session.source.spec);
@@ -497,12 +514,15 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.comparedRuns = options.compare;
   ranks.run.timesAt.assign(options.timesAt.begin(), options.timesAt.end());
   ranks.run.trace = !options.trace.empty();
+  ranks.run.prepared = options.prepared;
+  ranks.run.writePrepared = options.writePrepared;
   ranks.numInputs = options.compare > 0 ? 4 : 1;
-  ranks.run.careful = options.check || options.bisect;
+  ranks.checks = options.check || options.bisect;
+  ranks.run.careful = ranks.checks;
   ranks.run.poison = ranks.run.careful && !options.isSimulated();
   ranks.run.compile = options.getCompileOptions(*session.devices.front());
   ranks.seed = options.seed;
-  ranks.inputs = options.inputs;
+  ranks.inputs = getCheckpoint(options);
   ranks.validTokens.assign(options.rankTokens.begin(),
                            options.rankTokens.end());
   if (options.hasValidTokens())
@@ -590,7 +610,10 @@ bool runOne(Session &session, const MoeRunOptions &options) {
   if (!options.rankTokens.empty())
     return options.complain("--rank-tokens: the layer has no 'parallel'");
   moert::Result<std::vector<HostTensor>> tensors =
-      allocateTensors(session.plan, options.tokens);
+      options.needsWeights() ? allocateTensors(session.plan, options.tokens)
+                             : allocateTensors(session.plan, options.tokens,
+                                               {moert::TensorRole::Input,
+                                                moert::TensorRole::Output});
   if (!tensors)
     return options.complain(tensors.status().message());
   session.tensors = std::move(*tensors);

@@ -26,6 +26,12 @@ Progress::~Progress() {
   teller.join();
 }
 
+void Progress::step(size_t done, size_t all) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (all > 0)
+    percent = unsigned(100.0 * double(done) / double(all));
+}
+
 void Progress::tell() {
   using std::chrono::seconds;
   constexpr seconds patience(2), period(10);
@@ -34,7 +40,8 @@ void Progress::tell() {
   for (seconds gone = patience, wait = patience;
        !changed.wait_for(lock, wait, isOver); gone += wait) {
     // One write, so that lines of several threads do not mix.
-    llvm::errs() << tool + ": " + what + " ... " +
+    std::string part = percent ? std::to_string(*percent) + " %, " : "";
+    llvm::errs() << tool + ": " + what + " ... " + part +
                         std::to_string(gone.count()) + " s\n";
     wait = period;
   }

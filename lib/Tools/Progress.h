@@ -9,7 +9,9 @@
 #define MOEC_LIB_TOOLS_PROGRESS_H
 
 #include <condition_variable>
+#include <cstddef>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -17,7 +19,8 @@ namespace moec {
 
 /// While it lives, a command does something. If that takes more than two
 /// seconds it is told on the error stream, and every ten seconds again, with
-/// the seconds that have gone by.
+/// the part that is done, where that is known, and the seconds that have gone
+/// by.
 class Progress {
 public:
   /// "moe-run: WHAT ..."; e.g. "moe-run", "the layer is compiled".
@@ -26,6 +29,9 @@ public:
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
 
+  /// So much of it is done. From any thread.
+  void step(size_t done, size_t all);
+
 private:
   void tell();
 
@@ -33,6 +39,7 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   bool isDone = false;
+  std::optional<unsigned> percent;
   std::thread teller;
 };
 

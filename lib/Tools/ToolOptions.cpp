@@ -128,6 +128,8 @@ SpecOverrides ToolOptions::getOverrides() const {
     overrides.entry = symbolize<Entry>(entry);
   if (layer.getNumOccurrences())
     overrides.layer = layer;
+  if (parallel.getNumOccurrences())
+    overrides.parallel = SourceText("--parallel", parallel);
   overrides.ignoredFields.assign(ignoreField.begin(), ignoreField.end());
   return overrides;
 }

@@ -153,6 +153,12 @@ struct ToolOptions : private ForeignOptionsRemoved {
                      "names of its tensors count (default: the first that has "
                      "experts)"),
       llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> parallel{
+      "parallel", llvm::cl::value_desc("object"),
+      llvm::cl::desc("The ranks of the layer (docs/parallel.md), which a "
+                     "model's configuration does not say, as in "
+                     "--parallel='{\"dp\": 2, \"experts\": \"linear\"}'"),
+      llvm::cl::cat(category)};
   llvm::cl::list<std::string> ignoreField{
       "ignore-field", llvm::cl::value_desc("key"),
       llvm::cl::desc("Of a model: read past a key of its config.json that is "

@@ -71,6 +71,15 @@ def _make_message(
     return tell
 
 
+def _print_json(name: str, value: Mapping[str, Any]) -> str:
+    if not isinstance(value, Mapping):
+        raise _core.InvalidType(f"{name}: a dict expected, {type(value).__name__} found")
+    try:
+        return json.dumps(dict(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _core.InvalidArgument(f"{name}: is not JSON: {error}") from error
+
+
 def _describe(
     source: Source,
     max_tokens: int | None,
@@ -78,7 +87,8 @@ def _describe(
     entry: str | None,
     num_valid_tokens: bool,
     layer: int | None,
-) -> tuple[str, bytes | None, int, int, str | None, bool, int | None]:
+    parallel: Mapping[str, Any] | None = None,
+) -> tuple[str, bytes | None, int, int, str | None, bool, int | None, str | None]:
     for name, value in (("max_tokens", max_tokens), ("num_experts", num_experts)):
         if value is None:
             continue
@@ -93,10 +103,7 @@ def _describe(
     text = None
     if isinstance(source, Mapping):
         path = "layer.json"
-        try:
-            text = json.dumps(dict(source)).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise _core.InvalidArgument(f"source: is not JSON: {error}") from error
+        text = _print_json("source", source).encode()
     else:
         try:
             path = os.fspath(source)
@@ -106,7 +113,8 @@ def _describe(
             ) from None
         if not isinstance(path, str) or "\0" in path:
             raise _core.InvalidArgument("source: a path of text without NUL expected")
-    return (path, text, max_tokens or 0, num_experts or 0, entry, num_valid_tokens, layer)
+    ranks = None if parallel is None else _print_json("parallel", parallel)
+    return (path, text, max_tokens or 0, num_experts or 0, entry, num_valid_tokens, layer, ranks)
 
 
 def compile(
@@ -118,6 +126,7 @@ def compile(
     entry: str | None = None,
     num_valid_tokens: bool = False,
     layer: int | None = None,
+    parallel: Mapping[str, Any] | None = None,
     cache: bool = True,
     progress: Progress = None,
 ) -> Layer:
@@ -132,6 +141,8 @@ def compile(
         "logits" (router_logits) or "ids" (topk_ids and topk_weights); by default the description's.
     num_valid_tokens: a call brings the number of its valid tokens; rows beyond it are zero.
     layer: which decoder layer of a model, counted from 0; by default the first one with experts.
+    parallel: the ranks of the layer (docs/parallel.md), which a model's configuration does not say:
+        {"dp": 2, "experts": "linear"}.
     cache: whether the compiled layer is looked for and kept on disk. Layers for the CPU never are.
     progress: what is told of it: by default a bar on the error stream, if that is a terminal, once two
         seconds have gone by; False: nothing; True: lines on the error stream, wherever it goes, each
@@ -141,7 +152,7 @@ def compile(
     Raises InvalidArgument about a description that is wrong, with file, line and column; NotFound
     where there is no such file; Unavailable without a driver or GPU. Other threads run meanwhile.
     """
-    described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer)
+    described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel)
     return _load(described, device, cache, progress)
 
 
@@ -164,12 +175,12 @@ def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progre
 def compile_text(name: str, text: str, *, device: Any) -> Layer:
     """The same as compile() of a file with this name and contents, a spec (.json) or IR (.mlir). IR may
     have any inputs and outputs: run() of the layer takes them by name."""
-    return _load((name, text.encode(), 0, 0, None, False, None), device, True, False)
+    return _load((name, text.encode(), 0, 0, None, False, None, None), device, True, False)
 
 
 def print_text(name: str, text: str, form: str) -> str:
     """What the compiler makes of a file with this name and contents, as Layer.ir() prints it."""
-    described = (name, text.encode(), 0, 0, None, False, None)
+    described = (name, text.encode(), 0, 0, None, False, None, None)
     return _make_compiler(False, None).print(described, find_device("cpu"), FORMS.index(form))
 
 
@@ -183,6 +194,7 @@ def compile_package(
     entry: str | None = None,
     num_valid_tokens: bool = False,
     layer: int | None = None,
+    parallel: Mapping[str, Any] | None = None,
     cache: bool = True,
     cache_directory: str | os.PathLike[str] | None = None,
     cache_bytes: int = 0,
@@ -206,7 +218,7 @@ def compile_package(
 
     The other arguments, and what is raised, are as for compile().
     """
-    described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer)
+    described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel)
     directory = None if cache_directory is None else os.fspath(cache_directory)
     with watch(f"{described[0]} is compiled", progress) as work:
         compiler = _core.Compiler(

@@ -119,12 +119,20 @@ class Layer(_core.Layer):
         max_tokens: int | None = None,
         entry: str | None = None,
         num_valid_tokens: bool = False,
+        parallel: Mapping[str, Any] | None = None,
+        rank: int | None = None,
+        prepared: str | os.PathLike[str] | None = None,
         cache: bool = True,
         progress: Progress = None,
     ) -> Layer:
         """A layer of a model on disk (config.json and safetensors), with its weights.
 
-        layer: counted from 0; by default the first one with experts. The others are compile()'s."""
+        layer: counted from 0; by default the first one with experts.
+        rank: with `parallel`, whose part of the weights is read.
+        prepared: a file of the weights as the kernels read them: where it is there, they are from it and not
+            from the folder; else it is written.
+
+        The others are compile()'s."""
         from .compiler import compile
 
         made = compile(
@@ -134,10 +142,16 @@ class Layer(_core.Layer):
             entry=entry,
             num_valid_tokens=num_valid_tokens,
             layer=layer,
+            parallel=parallel,
             cache=cache,
             progress=progress,
         )
-        return made.load(folder, layer, progress=progress)
+        if prepared is not None and os.path.exists(prepared):
+            return made.load_prepared(prepared, rank=rank, progress=progress)
+        made.load(folder, layer, rank=rank, progress=progress)
+        if prepared is not None:
+            made.save_prepared(prepared, progress=progress)
+        return made
 
     @classmethod
     def from_package(
@@ -186,13 +200,15 @@ class Layer(_core.Layer):
         folder: str | os.PathLike[str],
         layer: int | None = None,
         *,
+        rank: int | None = None,
         progress: Progress = None,
     ) -> Layer:
         """Binds the weights of a checkpoint: a model's folder, or a file of safetensors, under the
-        names of the model or those of docs/layers.md. They are read into memory of the layer's own,
-        converted where that is exact.
+        names of the model or those of docs/layers.md. They are read into memory of the layer's own, one
+        expert after the other, and converted where that is exact.
 
         layer: which decoder layer, counted from 0; by default the one that was compiled.
+        rank: of a layer of several ranks, whose part is read; by default that of its communicator.
         progress: as compile()'s.
 
         Raises NotFound or InvalidArgument, with the name of the tensor."""
@@ -201,8 +217,51 @@ class Layer(_core.Layer):
         with watch("weights are read", progress) as work:
             tell = _make_message(progress, work)
             tell(_PROGRESS, f"weights are read from {folder}")
-            self.load_weights(os.fspath(folder), layer, tell)
+            self.load_weights(os.fspath(folder), layer, rank, tell)
         tell(_PROGRESS, "weights are loaded")
+        return self
+
+    def save_prepared(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        rank: int | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Writes what the kernels read of the weights, prepared where they are prepared, to a file that
+        load_prepared() takes (docs/runtime.md): whole or not at all.
+
+        rank: of a layer of several ranks, whose weights these are; by default that of load(), or of its
+            communicator.
+
+        Raises InvalidArgument where weights are not bound, Unavailable where the file cannot be
+        written."""
+        from .compiler import _make_message
+
+        with watch(f"{os.fspath(path)} is written", progress) as work:
+            self.write_prepared(os.fspath(path), rank, True, _make_message(progress, work))
+
+    def load_prepared(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        rank: int | None = None,
+        verify: bool = True,
+        progress: Progress = None,
+    ) -> Layer:
+        """Takes the weights from a file of save_prepared() of the same layer, in place of binding and
+        preparing them, into memory of the layer's own.
+
+        rank: of a layer of several ranks, which one this is; by default that of its communicator, or the
+            file's.
+        verify: whether digests are compared; sizes, types and names always are.
+
+        Raises NotFound, or InvalidArgument for a file of another layer, target, version or rank and for one
+        that is damaged: then all is as before."""
+        from .compiler import _make_message
+
+        with watch(f"{os.fspath(path)} is read", progress) as work:
+            self.bind_prepared(os.fspath(path), rank, verify, _make_message(progress, work))
         return self
 
     def prepare(self) -> PrepareReport:
@@ -235,7 +294,7 @@ class Layer(_core.Layer):
             text = self.spec_text
             if not text:
                 raise _core.Error("the package has no description of the layer")
-            source = ("layer.json", text.encode(), 0, 0, None, False, None)
+            source = ("layer.json", text.encode(), 0, 0, None, False, None, None)
         return source
 
     def _print(self, form: int) -> str:

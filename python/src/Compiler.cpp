@@ -30,7 +30,8 @@ struct CompilerObject {
 };
 
 /// A source with what it points to. Made from the tuple (path, text or None,
-/// max_tokens, num_experts, entry or None, num_valid_tokens, layer or None).
+/// max_tokens, num_experts, entry or None, num_valid_tokens, layer or None,
+/// parallel in JSON or None).
 class Source {
 public:
   bool read(PyObject *tuple);
@@ -57,9 +58,10 @@ bool Source::read(PyObject *tuple) {
   source.size = sizeof(source);
   if (!PyTuple_Check(tuple))
     return fail(Kind::Type, "source: a tuple expected");
-  if (!PyArg_ParseTuple(tuple, "sz#LLzpO:source", &source.path, &text, &size,
+  if (!PyArg_ParseTuple(tuple, "sz#LLzpOz:source", &source.path, &text, &size,
                         &maxTokens, &numExperts, &source.entry,
-                        &source.num_valid_tokens, &layerObject))
+                        &source.num_valid_tokens, &layerObject,
+                        &source.parallel))
     return false;
   source.text = text;
   source.text_bytes = size_t(size);

@@ -247,17 +247,33 @@ static PyObject *bind(PyObject *self, PyObject *const *arguments,
   Py_RETURN_NONE;
 }
 
+namespace {
+
+/// A number, or None.
+class GivenInt {
+public:
+  bool read(PyObject *object, const char *what) {
+    isGiven = object != Py_None;
+    return !isGiven || getInt(object, what, 0, INT32_MAX, value);
+  }
+  const int64_t *get() const { return isGiven ? &value : nullptr; }
+
+private:
+  int64_t value = 0;
+  bool isGiven = false;
+};
+
+} // namespace
+
 static PyObject *load(PyObject *self, PyObject *const *arguments,
                       Py_ssize_t count) {
   LayerState &state = getState(self);
-  int64_t decoderLayer = 0;
-  const char *path = checkCount("load", count, 3, 3)
+  const char *path = checkCount("load", count, 4, 4)
                          ? getText(arguments[0], "folder")
                          : nullptr;
-  if (!path)
-    return nullptr;
-  bool isGiven = arguments[1] != Py_None;
-  if (isGiven && !getInt(arguments[1], "layer", 0, INT32_MAX, decoderLayer))
+  GivenInt decoderLayer, rank;
+  if (!path || !decoderLayer.read(arguments[1], "layer") ||
+      !rank.read(arguments[2], "rank"))
     return nullptr;
   std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
   Locked locked(state);
@@ -266,13 +282,84 @@ static PyObject *load(PyObject *self, PyObject *const *arguments,
   moert_status *status;
   {
     Unlocked unlocked;
-    status = moejit_layer_load_weights(state.layer, path,
-                                       isGiven ? &decoderLayer : nullptr, tell,
-                                       arguments[2]);
+    status = moejit_layer_load_weights(state.layer, path, decoderLayer.get(),
+                                       rank.get(), tell, arguments[3]);
   }
   state.isPrepared = false;
   if (!check(status))
     return nullptr;
+  std::swap(state.weights, released);
+  Py_RETURN_NONE;
+}
+
+static void tellBytes(void *user, uint64_t done, uint64_t all) {
+  std::string text = std::to_string(done) + "/" + std::to_string(all);
+  tell(user, MOEJIT_STEP, text.c_str());
+}
+
+/// The arguments (path, rank or None, verify, message) of both that follow.
+static const char *readPreparedArguments(const char *call,
+                                         PyObject *const *arguments,
+                                         Py_ssize_t count, GivenInt &rank,
+                                         moert_prepared_options &options) {
+  const char *path =
+      checkCount(call, count, 4, 4) ? getText(arguments[0], "path") : nullptr;
+  if (!path || !rank.read(arguments[1], "rank"))
+    return nullptr;
+  int verify = PyObject_IsTrue(arguments[2]);
+  if (verify < 0)
+    return nullptr;
+  options.size = sizeof(options);
+  options.rank = rank.get();
+  options.no_digests = verify == 0;
+  options.step = tellBytes;
+  options.step_user = arguments[3];
+  return path;
+}
+
+static PyObject *writePrepared(PyObject *self, PyObject *const *arguments,
+                               Py_ssize_t count) {
+  LayerState &state = getState(self);
+  GivenInt rank;
+  moert_prepared_options options = {};
+  const char *path =
+      readPreparedArguments("write_prepared", arguments, count, rank, options);
+  if (!path)
+    return nullptr;
+  Locked locked(state);
+  if (!locked.isOpen() || !prepare(state, state.latestStream))
+    return nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moert_layer_write_prepared(state.layer, path, &options);
+  }
+  if (!check(status))
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
+static PyObject *bindPrepared(PyObject *self, PyObject *const *arguments,
+                              Py_ssize_t count) {
+  LayerState &state = getState(self);
+  GivenInt rank;
+  moert_prepared_options options = {};
+  const char *path =
+      readPreparedArguments("bind_prepared", arguments, count, rank, options);
+  if (!path)
+    return nullptr;
+  std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
+  Locked locked(state);
+  if (!locked.isOpen())
+    return nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moert_layer_bind_prepared(state.layer, path, &options);
+  }
+  if (!check(status))
+    return nullptr;
+  state.isPrepared = true;
   std::swap(state.weights, released);
   Py_RETURN_NONE;
 }
@@ -532,6 +619,8 @@ bool moec::python::addLayer(PyObject *module) {
   static PyMethodDef methods[] = {
       makeMethod("bind_weight", bind),
       makeMethod("load_weights", load),
+      makeMethod("write_prepared", writePrepared),
+      makeMethod("bind_prepared", bindPrepared),
       makeMethod("benchmark_runs", benchmark),
       makeMethod("time_calls", timeCalls),
       makeMethod("run", runLayer,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from pathlib import Path
@@ -14,6 +15,9 @@ from dlpack_maker import Told
 from small_layer import SPEC
 
 import moec
+from moec.reference.files import write_tensors
+from moec.reference.generate import generate
+from moec.reference.spec import LayerSpec
 
 BUILD = Path(os.environ["MOEC_LIBRARY_DIR"]).parent
 CODES = {"bf16": (4, 16), "f32": (2, 32), "i32": (0, 32), "u8": (1, 8)}
@@ -44,6 +48,32 @@ def layer(gpu, tmp_path: Path) -> moec.Layer:
     return layer.bind(
         {info.name: gpu(info.shape, info.dtype) for info in layer.tensors if info.role == "weight"}
     )
+
+
+def read_bytes(path: Path) -> dict[str, bytes]:
+    """The tensors of a file of safetensors."""
+    contents = path.read_bytes()
+    begin = 8 + int.from_bytes(contents[:8], "little")
+    header = json.loads(contents[8:begin])
+    header.pop("__metadata__")
+    offsets = {name: each["data_offsets"] for name, each in header.items()}
+    return {name: contents[begin + first:begin + end] for name, (first, end) in offsets.items()}
+
+
+def test_weights_go_through_the_device(gpu, layer: moec.Layer, tmp_path: Path) -> None:
+    """From a checkpoint to the GPU, one expert at a time, and from there to a file of prepared weights."""
+    tensors = generate(LayerSpec.from_json(SPEC), 1, 1)
+    weights = {name: each for name, each in tensors.items() if "." in name}
+    write_tensors(tmp_path / "layer.safetensors", weights)
+    layer.load(tmp_path / "layer.safetensors")
+    layer.save_prepared(tmp_path / "prepared.safetensors")
+    found = read_bytes(tmp_path / "prepared.safetensors")
+    assert set(found) == {*weights, "sha256"}
+    for name, each in weights.items():
+        assert found[name] == each.tobytes()
+    other = layer.clone().load_prepared(tmp_path / "prepared.safetensors")
+    other.save_prepared(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "prepared.safetensors").read_bytes()
 
 
 def test_runs(gpu, layer: moec.Layer) -> None:

@@ -20,6 +20,7 @@ from small_layer import CALLS, SPEC, Case, shared_case
 
 import moec
 from moec.reference.files import write_tensors
+from moec.reference.numerics import NUMPY_DTYPES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -268,6 +269,46 @@ def test_from_pretrained(tmp_path: Path) -> None:
         moec.Layer.from_pretrained(folder, layer=7, device="cpu")
     with pytest.raises(moec.Error, match="nowhere"):
         moec.Layer.from_pretrained(tmp_path / "nowhere", device="cpu")
+
+
+CHECKPOINTS = Path(__file__).resolve().parents[2] / "test/Tools/Inputs/checkpoints"
+
+
+@pytest.mark.parametrize("name", ["gptq-int4", "gptq-int4-zeros", "awq-int4", "ct-int4", "bnb-nf4-nested", "ct-nvfp4"])
+def test_packed_checkpoints_are_read(name: str) -> None:
+    """Their names and words are those of the config.json, which the layer remembers."""
+    layer = moec.Layer.from_pretrained(CHECKPOINTS / name, device="cpu")
+    hidden, *_ = (info for info in layer.tensors if info.name == "hidden_states")
+    rows = np.ones((3, hidden.shape[1]), NUMPY_DTYPES[hidden.dtype])
+    assert np.isfinite(layer(rows).astype(np.float32)).all()
+    assert (layer.clone().load(CHECKPOINTS / name)(rows) == layer(rows)).all()
+
+
+def test_prepared_weights(tmp_path: Path) -> None:
+    case, folder = make_model(tmp_path / "model")
+    path = tmp_path / "prepared.safetensors"
+    with pytest.raises(moec.InvalidArgument, match="weight 'gate.weight' is not bound"):
+        moec.compile(folder, device="cpu", max_tokens=64).save_prepared(path)
+    layer = moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64)
+    layer.save_prepared(path)
+    other = moec.compile(folder, layer=1, device="cpu", max_tokens=64)
+    with pytest.raises(moec.NotFound):
+        other.load_prepared(tmp_path / "nowhere")
+    case.verify(other.load_prepared(path)(**case.arguments))
+    case.verify(other.clone()(**case.arguments))
+    # It needs no other file.
+    (folder / "model.safetensors").unlink()
+    third = moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64, prepared=path)
+    case.verify(third(**case.arguments))
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    path.write_bytes(contents)
+    with pytest.raises(moec.InvalidArgument, match="has not the bytes that were written .*; read the checkpoint"):
+        third.load_prepared(path)
+    case.verify(third(**case.arguments))
+    third.load_prepared(path, verify=False)
+    with pytest.raises(moec.InvalidArgument, match="was written by another layer"):
+        moec.compile(folder, device="cpu", max_tokens=8).load_prepared(path)
 
 
 def test_progress_on_the_error_stream(capfd: pytest.CaptureFixture) -> None:

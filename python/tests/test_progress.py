@@ -135,8 +135,15 @@ def test_fractions_of_compilations_and_loads(tmp_path: Path, monkeypatch: pytest
     steps.clear()
     layer.load(tmp_path / "layer.safetensors")
     size = sum(each.nbytes for each in weights.values())
-    assert len(steps) == 2 * len(weights) and steps[-1] == (2 * size, 2 * size)
-    assert steps == sorted(steps) and {of for _, of in steps} == {2 * size}
+    # The router, and the matrices of each expert.
+    assert len(steps) == 1 + 2 * SPEC["num_experts"] and steps[-1] == (size, size)
+    assert steps == sorted(steps) and {of for _, of in steps} == {size}
+    steps.clear()
+    layer.save_prepared(tmp_path / "prepared.safetensors")
+    assert steps == sorted(steps) and steps[-1] == (size, size)
+    steps.clear()
+    layer.load_prepared(tmp_path / "prepared.safetensors")
+    assert steps == sorted(steps) and steps[-1] == (2 * size, 2 * size)
 
 
 def test_compiling_and_loading_are_watched(hurry: None, tmp_path: Path) -> None:

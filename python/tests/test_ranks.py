@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Layers of several ranks from Python, as threads of one process on the CPU."""
 
+import json
 import re
 import types
 from pathlib import Path
@@ -13,6 +14,7 @@ from rank_threads import MODEL, RANKS, on_ranks
 import moec
 import moec.ranks
 from moec.reference import LayerSpec, evaluate, decide, generate
+from moec.reference.files import write_tensors
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +107,87 @@ def test_a_call_without_a_communicator_is_refused(layers):
         alone.use_communicator(moec.ranks.local(1, 2)[0])
 
 
-def test_a_checkpoint_is_not_cut_by_rank(layers, tmp_path):
-    with pytest.raises(moec.InvalidArgument, match="a checkpoint is not cut by rank; bind each weight"):
-        layers[0].load(tmp_path)
+CONFIG = {
+    "model_type": "qwen3_moe", "hidden_size": 32, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+    "num_hidden_layers": 1, "hidden_act": "silu", "norm_topk_prob": True, "torch_dtype": "float32", "mlp_only_layers": [],
+    "decoder_sparse_step": 1, "intermediate_size": 128,
+}
+
+
+def save_model(folder, tensors):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    prefix = "model.layers.0.mlp"
+    saved = {f"{prefix}.gate.weight": tensors["gate.weight"]}
+    for expert in range(8):
+        gate, up = np.split(tensors["experts.w13"][expert], 2)
+        for name, value in ("gate_proj", gate), ("up_proj", up), ("down_proj", tensors["experts.w2"][expert]):
+            saved[f"{prefix}.experts.{expert}.{name}.weight"] = np.ascontiguousarray(value)
+    write_tensors(folder / "model.safetensors", saved)
+    return folder
+
+
+@pytest.mark.parametrize("parallel", [{"dp": 2, "experts": "linear"}, {"dp": 2, "experts": [[7, 1, 3, 5], [0, 2, 4, 6]]},
+                                      {"tp": 2}, {"dp": 2}], ids=str)
+def test_each_rank_reads_its_part_of_a_checkpoint(parallel, tmp_path):
+    spec = LayerSpec.from_json(MODEL)
+    groups = parallel.get("dp", 1)
+    tensors = generate(spec, groups * 5, 1)
+    expected = evaluate(spec, tensors, decide(spec, tensors))
+    folder = save_model(tmp_path / "model", tensors)
+    communicators = moec.ranks.local(*((2, 1) if groups == 2 else (1, 2)), device="cpu")
+    prepared = str(tmp_path / "rank{}.safetensors")
+
+    def work(rank):
+        rows = np.ascontiguousarray(np.split(tensors["hidden_states"], groups)[rank % groups])
+        outputs = []
+        # With the first it is written, with the second read.
+        for _ in range(2):
+            layer = moec.Layer.from_pretrained(folder, device="cpu", max_tokens=16, parallel=parallel, rank=rank,
+                                               prepared=prepared.format(rank), cache=False)
+            layer.use_communicator(communicators[rank])
+            outputs.append(layer(rows))
+        # By the rank of the communicator.
+        other = moec.compile(folder, device="cpu", max_tokens=16, parallel=parallel)
+        other.use_communicator(communicators[rank])
+        outputs.append(other.load(folder)(rows))
+        return outputs
+
+    results = on_ranks(work)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    for outputs in zip(*results):
+        whole = np.concatenate(outputs) if groups == 2 else outputs[0]
+        np.testing.assert_allclose(whole, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_whose_weights_these_are_is_known(tmp_path):
+    tensors = generate(LayerSpec.from_json(MODEL), 2, 1)
+    folder, path = save_model(tmp_path / "model", tensors), tmp_path / "prepared.safetensors"
+    parallel = {"dp": 2, "experts": "linear"}
+    layer = moec.compile(folder, device="cpu", parallel=parallel)
+    with pytest.raises(moec.InvalidArgument, match="say the rank whose part of the checkpoint is read"):
+        layer.load(folder)
+    with pytest.raises(moec.Error, match="rank is 2; 0 to 1 are those of dp 2 x tp 1"):
+        layer.load(folder, rank=2)
+    layer.load(folder, rank=1)
+    with pytest.raises(moec.InvalidArgument, match="it is of rank 0, and the weights are those of rank 1"):
+        layer.use_communicator(moec.ranks.local(2, device="cpu")[0])
+    layer.save_prepared(path)
+    with pytest.raises(moec.InvalidArgument, match="has the weights of rank 1, and this is rank 0"):
+        layer.load_prepared(path, rank=0)
+    with pytest.raises(moec.InvalidArgument, match="rank is 0, and the weights are those of rank 1"):
+        layer.save_prepared(path, rank=0)
+    with pytest.raises(moec.NotFound):
+        layer.load(tmp_path / "nowhere", rank=0)
+    layer.save_prepared(path, rank=1)
+    # Other weights, of another rank.
+    layer.load(folder, rank=0).save_prepared(path)
+    with pytest.raises(moec.InvalidArgument, match="parallel:1:8: error: 'parallel.dp' must be"):
+        moec.compile(folder, device="cpu", parallel={"dp": 0})
+    with pytest.raises(moec.InvalidType, match="parallel: a dict expected, int found"):
+        moec.compile(folder, device="cpu", parallel=3)
 
 
 def test_a_rank_that_does_not_come_is_named(layers):

@@ -240,6 +240,7 @@ moert_status *moert_layer_clone(const moert_layer *layer, moert_layer **clone) {
                            layer->modelType);
   (*clone)->loaded = layer->loaded;
   (*clone)->decoderLayer = layer->decoderLayer;
+  (*clone)->packing = layer->packing;
   return nullptr;
 }
 
@@ -313,6 +314,51 @@ moert_status *moert_layer_prepare_weights(moert_layer *layer,
   if (report)
     *report = {prepared->bytes, prepared->inPlaceBytes, prepared->seconds};
   return nullptr;
+}
+
+/// Reads the options of `call`, which may be NULL.
+static Result<PreparedFileOptions>
+readOptions(const char *call, const moert_prepared_options *options) {
+  PreparedFileOptions read;
+  if (!options)
+    return read;
+  if (options->size != sizeof(moert_prepared_options))
+    return invalidArgument(std::string(call) + ": options.size is " +
+                           std::to_string(options->size) +
+                           "; sizeof(moert_prepared_options) is " +
+                           std::to_string(sizeof(moert_prepared_options)) +
+                           ", so compile against the header of this library");
+  if (options->rank)
+    read.rank = *options->rank;
+  read.verify = options->no_digests == 0;
+  if (options->step)
+    read.step = [step = options->step, user = options->step_user](
+                    uint64_t done, uint64_t all) { step(user, done, all); };
+  return read;
+}
+
+moert_status *
+moert_layer_write_prepared(moert_layer *layer, const char *path,
+                           const moert_prepared_options *options) {
+  NEEDED(layer);
+  NEEDED(path);
+  Result<PreparedFileOptions> read = readOptions(__func__, options);
+  if (!read)
+    return answer(read.status());
+  return answer(layer->executor->writePrepared(path, *read).status());
+}
+
+moert_status *moert_layer_bind_prepared(moert_layer *layer, const char *path,
+                                        const moert_prepared_options *options) {
+  NEEDED(layer);
+  NEEDED(path);
+  Result<PreparedFileOptions> read = readOptions(__func__, options);
+  if (!read)
+    return answer(read.status());
+  Status status = layer->executor->bindPrepared(path, *read).status();
+  if (status)
+    layer->loaded.clear();
+  return answer(std::move(status));
 }
 
 moert_status *moert_layer_workspace_bytes(const moert_layer *layer,

@@ -51,6 +51,9 @@ struct moert_layer {
   const std::string planText;
   /// Which layer of a model it is, where its description says so.
   std::optional<int64_t> decoderLayer;
+  /// How files have its weights, where its description says so: a
+  /// moec::Packing.
+  int packing = 0;
   /// Memory of weights that were loaded, by name; shared with clones.
   std::map<std::string, std::shared_ptr<moert::Buffer>> loaded;
   std::vector<moert_tensor_info> infos;

@@ -91,6 +91,44 @@ Names getAll(const std::string &prefix) {
 
 } // namespace
 
+/// A rank gets its own experts, in its own order, and the scales that are the
+/// largest of all; names of the others have to be there all the same.
+TEST(LocateLayer, GivesARankItsExperts) {
+  LayerRequest request = makeRequest(3);
+  request.signature.push_back(
+      makeTensor("experts.w13_input_scale", {{"experts.{e}.input"}}));
+  request.signature.back().checkpointForms[0][0].use = PartUse::LargestScale;
+  request.rank.emplace();
+  for (const TensorInfo &info : request.signature) {
+    TensorShard &shard = request.rank->shards.emplace_back();
+    shard.whole = shard.local = info;
+    if (info.name == "experts.w13")
+      shard.experts = {1};
+  }
+  Names names = addLayer("layers.3.");
+  names.push_back("layers.3.experts.1.input");
+  EXPECT_EQ(locate(names, request),
+            Names{"no tensor 'layers.3.experts.0.input' for "
+                  "'experts.w13_input_scale'"});
+  names.push_back("layers.3.experts.0.input");
+  EXPECT_EQ(locate(names, request),
+            (Names{"layers.3.gate.weight", "layers.3.experts.1.gate",
+                   "layers.3.experts.1.up", "layers.3.shared.down",
+                   "layers.3.experts.0.input", "layers.3.experts.1.input"}));
+  moert::Checkpoint checkpoint = makeCheckpoint(names);
+  auto located = locateLayer(checkpoint, request);
+  ASSERT_TRUE(located);
+  EXPECT_EQ(located->find("experts.w13")->parts.front().slot, 0);
+  // Zeros need no values.
+  request.rank->shards.back().isZero = true;
+  located = locateLayer(checkpoint, request);
+  ASSERT_TRUE(located);
+  EXPECT_TRUE(located->find("experts.w13_input_scale")->parts.empty());
+  names.erase(names.begin() + 1);
+  EXPECT_EQ(locate(names, request),
+            Names{"no tensor 'layers.3.experts.0.gate' for 'experts.w13'"});
+}
+
 TEST(LocateLayer, TakesTheLayerThatIsAskedFor) {
   Names names = addLayer("model.layers.3.mlp.");
   names = addLayer("model.layers.13.mlp.", names);

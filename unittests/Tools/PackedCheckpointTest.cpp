@@ -12,12 +12,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TensorTesting.h"
+#include "PackedCheckpoint.h"
 #include "lib/Tools/Run/ConvertElements.h"
-#include "lib/Tools/Run/LoadTensors.h"
 #include "lib/Tools/Run/UnpackElements.h"
 #include "moec/Dialect/Moe/CodeBook.h"
-#include "moec/Import/Import.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -29,83 +27,6 @@ using namespace moec;
 using namespace moec::testing;
 
 namespace {
-
-std::string getFolder(const std::string &name) {
-  return PACKED_CHECKPOINTS "/" + name;
-}
-
-/// Described by a spec, for what the file says of the model is not read.
-bool isGguf(llvm::StringRef name) { return name.starts_with("gguf-"); }
-
-std::string getWeights(const std::string &name) {
-  return getFolder(name) +
-         (isGguf(name) ? "/model.gguf" : "/model.safetensors");
-}
-
-LayerSpec import(const std::string &name) {
-  std::string messages;
-  llvm::raw_string_ostream os(messages);
-  Diagnostics diags(os);
-  SpecOverrides overrides;
-  // It quantizes activations to 4 bits.
-  if (name == "modelopt-nvfp4")
-    overrides.ignoredFields = {
-        "quantization_config.config_groups.group_0.input_activations"};
-  const char *file = isGguf(name) ? "/spec.json" : "/config.json";
-  auto spec = importJsonFile(getFolder(name) + file, overrides, diags);
-  EXPECT_TRUE(succeeded(spec)) << messages;
-  return succeeded(spec) ? *spec : LayerSpec();
-}
-
-ElementType getType(TensorType type) {
-  switch (type) {
-  case TensorType::F32:
-    return ElementType::F32;
-  case TensorType::BF16:
-    return ElementType::BF16;
-  case TensorType::F16:
-    return ElementType::F16;
-  case TensorType::I32:
-    return ElementType::I32;
-  case TensorType::F8E4M3FN:
-    return ElementType::F8E4M3;
-  case TensorType::F8E5M2:
-    return ElementType::F8E5M2;
-  case TensorType::F8E8M0FNU:
-    return ElementType::F8E8M0;
-  case TensorType::I8:
-    return ElementType::I8;
-  }
-  llvm_unreachable("every type is listed");
-}
-
-/// The weights of a layer, which are loaded from a checkpoint.
-struct Layer {
-  explicit Layer(const LayerSpec &spec) {
-    std::vector<TensorShape> shapes;
-    for (const TensorInfo &info : getTensorSignature(spec))
-      if (info.role == moec::TensorRole::Weight)
-        shapes.push_back(
-            {info.name, Role::Weight, getType(info.type), info.shape});
-    tensors = makeTensors(shapes);
-  }
-
-  moert::Status load(const LayerSpec &spec, const std::string &path) {
-    auto file = moert::Checkpoint::open(path);
-    if (!file)
-      return file.status();
-    return loadTensors(tensors, *file, makeRequest(spec));
-  }
-
-  const HostTensor *find(const std::string &name) const {
-    for (const HostTensor &tensor : tensors)
-      if (tensor.name == name)
-        return &tensor;
-    return nullptr;
-  }
-
-  std::vector<HostTensor> tensors;
-};
 
 double decodeE4M3(uint8_t bits) {
   int exponent = bits >> 3 & 15, mantissa = bits & 7;
@@ -152,7 +73,7 @@ double readElement(const HostTensor &tensor, StorageType storage, int64_t i,
 }
 
 /// Element (row, column) of an expert's matrix.
-double dequantize(const Layer &layer, const LayerSpec &spec,
+double dequantize(const PackedLayer &layer, const LayerSpec &spec,
                   const std::string &name, int64_t expert, int64_t row,
                   int64_t column) {
   const OperandQuantization &weight =
@@ -196,13 +117,13 @@ class PackedCheckpoint : public ::testing::TestWithParam<const char *> {};
 } // namespace
 
 TEST_P(PackedCheckpoint, IsWhatItsToolSays) {
-  LayerSpec spec = import(GetParam());
+  LayerSpec spec = importPacked(GetParam());
   ASSERT_TRUE(spec.quantization);
-  Layer layer(spec);
-  moert::Status status = layer.load(spec, getWeights(GetParam()));
+  PackedLayer layer(spec);
+  moert::Status status = layer.load(spec, getPackedWeights(GetParam()));
   ASSERT_TRUE(status) << status.message();
-  auto file =
-      moert::Checkpoint::open(getFolder(GetParam()) + "/expected.safetensors");
+  auto file = moert::Checkpoint::open(getPackedFolder(GetParam()) +
+                                      "/expected.safetensors");
   ASSERT_TRUE(file);
   EXPECT_EQ(file->tensors().size(), 3U);
   for (const auto &entry : file->tensors()) {
@@ -233,15 +154,8 @@ TEST_P(PackedCheckpoint, IsWhatItsToolSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Tools, PackedCheckpoint,
-    ::testing::Values("awq-int4", "bnb-nf4", "bnb-nf4-nested", "ct-fp8",
-                      "ct-fp8-block", "ct-int4", "ct-int4-zeros", "ct-int8",
-                      "ct-mxfp4", "ct-mxfp8", "ct-nvfp4", "ct-w8a8",
-                      "ct-w8a8-zeros", "gguf-mxfp4", "gguf-q4_0", "gguf-q4_K",
-                      "gguf-q5_K", "gguf-q6_K", "gguf-q8_0", "gptq-int4",
-                      "gptq-int4-zeros", "gptq-int8", "gptq-int8-zeros",
-                      "modelopt-nvfp4"));
+INSTANTIATE_TEST_SUITE_P(Tools, PackedCheckpoint,
+                         ::testing::ValuesIn(kPackedCheckpoints));
 
 //===----------------------------------------------------------------------===//
 // Words
@@ -278,7 +192,7 @@ TEST(UnpackElements, LastWordsArePadded) {
         }
       std::vector<uint8_t> matrix(6 * 6, 0xEE);
       unpackElements(packing, transposed,
-                     reinterpret_cast<const uint8_t *>(words.data()),
+                     reinterpret_cast<const uint8_t *>(words.data()), {3, 6},
                      {matrix.data(), 6, 1, 2, 3});
       for (int64_t row = 0; row < 6; ++row)
         for (int64_t byte = 0; byte < 6; ++byte) {
@@ -321,8 +235,9 @@ using Change = std::function<void(moert::SafetensorsTensor &,
                                   std::vector<uint8_t> &bytes)>;
 std::string loadChanged(const std::string &name, const std::string &tensor,
                         const Change &change) {
-  LayerSpec spec = import(name);
-  auto file = moert::Checkpoint::open(getFolder(name) + "/model.safetensors");
+  LayerSpec spec = importPacked(name);
+  auto file =
+      moert::Checkpoint::open(getPackedFolder(name) + "/model.safetensors");
   EXPECT_TRUE(file);
   std::vector<moert::SafetensorsTensor> tensors;
   std::vector<uint8_t> bytes;
@@ -345,7 +260,7 @@ std::string loadChanged(const std::string &name, const std::string &tensor,
   EXPECT_FALSE(llvm::sys::fs::createTemporaryFile("moec", "safetensors", path));
   moert::Status status = moert::writeSafetensors(path.str().str(), tensors);
   EXPECT_TRUE(status) << status.message();
-  status = Layer(spec).load(spec, path.str().str());
+  status = PackedLayer(spec).load(spec, path.str().str());
   (void)llvm::sys::fs::remove(path);
   EXPECT_FALSE(status);
   std::string message = status.message();
@@ -514,8 +429,9 @@ TEST(PackedCheckpointError, WhatBitsAndBytesSays) {
 
 TEST(PackedCheckpointError, BlocksAreThoseOfTheSpec) {
   // The same names, of blocks that the layer is not of.
-  LayerSpec spec = import("gguf-q8_0");
-  moert::Status status = Layer(spec).load(spec, getWeights("gguf-q4_0"));
+  LayerSpec spec = importPacked("gguf-q8_0");
+  moert::Status status =
+      PackedLayer(spec).load(spec, getPackedWeights("gguf-q4_0"));
   ASSERT_FALSE(status);
   EXPECT_TRUE(llvm::StringRef(status.message())
                   .ends_with("tensor 'blk.1.ffn_gate_exps.weight': is of q4_0, "
@@ -524,7 +440,7 @@ TEST(PackedCheckpointError, BlocksAreThoseOfTheSpec) {
       << status.message();
   // Groups that no block of ggml has.
   spec.quantization.w2->weight.blockColumns = 16;
-  status = Layer(spec).load(spec, getWeights("gguf-q8_0"));
+  status = PackedLayer(spec).load(spec, getPackedWeights("gguf-q8_0"));
   ASSERT_FALSE(status);
   EXPECT_NE(status.message().find("no tensor for 'experts.w2'"),
             std::string::npos)

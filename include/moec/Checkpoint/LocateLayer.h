@@ -15,10 +15,19 @@
 #ifndef MOEC_CHECKPOINT_LOCATELAYER_H
 #define MOEC_CHECKPOINT_LOCATELAYER_H
 
+#include "moec/Import/Shards.h"
 #include "moec/Import/TensorSignature.h"
 #include "moert/Checkpoint.h"
 
 namespace moec {
+
+/// What a rank of several has of a layer (docs/parallel.md).
+struct RankRequest {
+  std::vector<TensorShard> shards;
+  /// Weights that no checkpoint has: which experts the rank has, and which
+  /// others have.
+  std::vector<NamedTable> tables;
+};
 
 /// The layer that is looked for.
 struct LayerRequest {
@@ -33,10 +42,18 @@ struct LayerRequest {
   /// The number of the decoder layer, where it is known. Names without a number
   /// are those of a layer saved by itself.
   std::optional<int64_t> layer;
+  /// Where a rank is to have its weights alone: everything above is of the
+  /// layer on one rank, whose names the checkpoint has.
+  std::optional<RankRequest> rank;
+
+  /// The part of a weight that the rank has; null for all of it.
+  const TensorShard *findShard(llvm::StringRef tensor) const;
 };
 
-/// What a spec asks for.
+/// What a spec asks for, `parallel` aside.
 LayerRequest makeRequest(const LayerSpec &spec);
+/// What a rank of a spec with `parallel` asks for.
+LayerRequest makeRequest(const LayerSpec &spec, int64_t rank);
 
 /// One tensor of the checkpoint.
 struct LocatedPart {
@@ -45,8 +62,8 @@ struct LocatedPart {
   /// Where its values go, a part of the request's; null for a tensor under its
   /// canonical name, which goes in as it is.
   const CheckpointPart *part = nullptr;
-  /// The place in the layer of the expert whose part it is, where there is one
-  /// for each.
+  /// The place in the layer, or among those of the rank, of the expert whose
+  /// part it is, where there is one for each.
   int64_t slot = 0;
 };
 
@@ -67,11 +84,11 @@ struct LocatedLayer {
   const LocatedTensor *find(llvm::StringRef name) const;
 };
 
-/// Finds every weight of the layer, and the inputs that are there under their
-/// canonical names. A name that looks like one of the layer's but is none is a
-/// failure, since its values would be left out in silence. Names of modules
-/// beside the language model (multi-token prediction, vision, speech) count
-/// only where nothing else does.
+/// Finds every weight of the layer, of which a rank gets its experts' alone,
+/// and the inputs that are there under their canonical names. A name that looks
+/// like one of the layer's but is none is a failure, since its values would be
+/// left out in silence. Names of modules beside the language model (multi-token
+/// prediction, vision, speech) count only where nothing else does.
 moert::Result<LocatedLayer> locateLayer(const moert::Checkpoint &checkpoint,
                                         const LayerRequest &request);
 

@@ -34,6 +34,9 @@ struct SpecOverrides {
   /// The decoder layer of a model's configuration, counted from 0 as the names
   /// of its tensors count. Absent means the first one that has experts.
   std::optional<int64_t> layer;
+  /// The text of an object `parallel` (docs/parallel.md) in place of that of
+  /// the description.
+  std::optional<SourceText> parallel;
   /// Keys of a model's configuration that are read past although they could
   /// describe the layer, as messages show them ("text_config.route_scale").
   std::vector<std::string> ignoredFields;

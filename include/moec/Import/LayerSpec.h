@@ -368,6 +368,9 @@ struct LayerSpec {
   getQuantization(llvm::StringRef tensor) const;
   /// Whether a product of experts is quantized.
   bool isQuantized() const;
+  /// How files have the matrices that are quantized, all alike.
+  Packing getPacking() const;
+  void setPacking(Packing packing);
 };
 
 /// Whether an activation takes a gate and an up value.

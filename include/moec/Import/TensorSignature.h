@@ -190,6 +190,12 @@ struct TensorInfo {
 /// the product's input, if it is given (`experts.w13_input_scale`).
 std::vector<TensorInfo> getTensorSignature(const LayerSpec &spec);
 
+/// A weight of i32 that follows from the layer's description.
+struct NamedTable {
+  std::string name;
+  std::vector<int32_t> values;
+};
+
 } // namespace moec
 
 #endif // MOEC_IMPORT_TENSORSIGNATURE_H

@@ -55,7 +55,7 @@ static std::pair<uint32_t, uint32_t> getBitsOfPositive(moert::DType dtype) {
 }
 
 std::string moec::checkScales(const SafetensorsEntry &entry, moert::DType dtype,
-                              bool haveSigns) {
+                              bool haveSigns, int64_t first) {
   auto [least, largest] = getBitsOfPositive(dtype);
   size_t size = size_t(moert::dtypeBits(dtype)) / 8;
   uint32_t magnitude = ~uint32_t(0);
@@ -68,8 +68,8 @@ std::string moec::checkScales(const SafetensorsEntry &entry, moert::DType dtype,
     std::memcpy(&bits, entry.data + i * size, size);
     if ((bits & magnitude) < least || (bits & magnitude) > largest)
       return "has a scale of " + showElement(entry.data + i * size, dtype) +
-             " (element " + std::to_string(i) + "); scales are finite" +
-             (haveSigns ? "" : " and above 0");
+             " (element " + std::to_string(first + int64_t(i)) +
+             "); scales are finite" + (haveSigns ? "" : " and above 0");
   }
   return "";
 }
@@ -144,7 +144,7 @@ static std::string checkMiddleZeros(const CheckpointPart &part,
            moert::dtypeName(getPackedType(packing)) + " of shape " +
            printShape(expected);
   std::vector<uint8_t> zeros(size_t(rows * columns));
-  unpackElements(packing, part.transposed, entry.data,
+  unpackElements(packing, part.transposed, entry.data, {rows, columns},
                  {zeros.data(), columns, 0, 1, rows});
   auto middle = uint8_t(1 << (packing.elementBits - 1));
   for (auto [i, zero] : llvm::enumerate(zeros))

@@ -19,9 +19,11 @@
 namespace moec {
 
 /// Every scale is finite and, unless they may have signs, above 0. `dtype` is
-/// what the elements are, which a file may call bytes.
+/// what the elements are, which a file may call bytes; `first` is the number of
+/// the first one in its tensor.
 std::string checkScales(const moert::SafetensorsEntry &entry,
-                        moert::DType dtype, bool haveSigns = false);
+                        moert::DType dtype, bool haveSigns = false,
+                        int64_t first = 0);
 
 /// A tensor of which nothing goes into the layer. `rows` and `columns` are
 /// those of the projection that the part belongs to: elements of a matrix, or

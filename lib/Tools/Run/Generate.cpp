@@ -18,6 +18,7 @@
 
 using namespace moec;
 using ElementType = moert::DType;
+using moert::Result;
 using moert::Status;
 
 namespace {
@@ -145,11 +146,12 @@ void fillWeights(const HostTensor &tensor, uint64_t seed) {
 
 } // namespace
 
-Status moec::fillReplicaTables(std::vector<HostTensor> &tensors,
-                               std::vector<int64_t> logicalIds) {
-  HostTensor *ids = nullptr, *counts = nullptr;
+Result<std::vector<NamedTable>>
+moec::makeReplicaTables(const std::vector<HostTensor> &tensors,
+                        std::vector<int64_t> logicalIds) {
+  const HostTensor *ids = nullptr, *counts = nullptr;
   int64_t numPhysical = 0;
-  for (HostTensor &tensor : tensors) {
+  for (const HostTensor &tensor : tensors) {
     if (tensor.name == "replicas.physical_ids")
       ids = &tensor;
     if (tensor.name == "replicas.counts")
@@ -158,13 +160,13 @@ Status moec::fillReplicaTables(std::vector<HostTensor> &tensors,
       numPhysical = tensor.shape[0];
   }
   if (!ids || !counts || ids->shape.size() != 2)
-    return Status::ok();
+    return std::vector<NamedTable>();
   if (ids->isGiven != counts->isGiven)
     return moert::invalidArgument(
         "'replicas.physical_ids' and 'replicas.counts' are given together, or "
         "both left out");
   if (ids->isGiven)
-    return Status::ok();
+    return std::vector<NamedTable>();
   int64_t numExperts = ids->shape[0];
   if (logicalIds.empty())
     for (int64_t place = 0; place < numPhysical; ++place)
@@ -172,18 +174,23 @@ Status moec::fillReplicaTables(std::vector<HostTensor> &tensors,
   auto tables = moert::makeReplicaTables(logicalIds, numExperts, ids->shape[1]);
   if (!tables)
     return tables.status();
-  llvm::copy(tables->physicalIds, reinterpret_cast<int32_t *>(ids->data()));
-  llvm::copy(tables->counts, reinterpret_cast<int32_t *>(counts->data()));
-  ids->isGiven = counts->isGiven = true;
-  return Status::ok();
+  return std::vector<NamedTable>{{ids->name, std::move(tables->physicalIds)},
+                                 {counts->name, std::move(tables->counts)}};
 }
 
 Status moec::generateTensors(std::vector<HostTensor> &tensors,
                              const GenerateOptions &options) {
   int64_t vocabulary = 1;
   int64_t tokens = 0;
-  if (Status status = fillReplicaTables(tensors, options.logicalIds); !status)
-    return status;
+  auto tables = makeReplicaTables(tensors, options.logicalIds);
+  if (!tables)
+    return tables.status();
+  for (NamedTable &table : *tables)
+    for (HostTensor &tensor : tensors)
+      if (tensor.name == table.name) {
+        llvm::copy(table.values, reinterpret_cast<int32_t *>(tensor.data()));
+        tensor.isGiven = true;
+      }
   for (const HostTensor &tensor : tensors) {
     if (tensor.name == "gate.hash_table" && !tensor.shape.empty())
       vocabulary = std::max<int64_t>(1, tensor.shape[0]);

@@ -154,6 +154,19 @@ Result<std::vector<HostTensor>> moec::allocateTensors(const moert::Plan &plan,
 Result<std::vector<HostTensor>>
 moec::allocateTensors(const moert::Plan &plan, int64_t tokens,
                       std::initializer_list<moert::TensorRole> roles) {
+  Result<std::vector<HostTensor>> tensors =
+      describeTensors(plan, tokens, roles);
+  if (!tensors)
+    return tensors.status();
+  for (HostTensor &tensor : *tensors)
+    if (Status status = tensor.allocate(); !status)
+      return status;
+  return tensors;
+}
+
+Result<std::vector<HostTensor>>
+moec::describeTensors(const moert::Plan &plan, int64_t tokens,
+                      std::initializer_list<moert::TensorRole> roles) {
   std::vector<HostTensor> tensors;
   for (const moert::TensorDecl &decl : plan.tensors) {
     if (!llvm::is_contained(roles, decl.role))
@@ -168,8 +181,6 @@ moec::allocateTensors(const moert::Plan &plan, int64_t tokens,
         return value.status().withContext("tensor '" + decl.name + "'");
       tensor.shape.push_back(*value);
     }
-    if (Status status = tensor.allocate(); !status)
-      return status;
     tensors.push_back(std::move(tensor));
   }
   return tensors;

@@ -52,6 +52,11 @@ private:
 std::vector<const HostTensor *>
 getPointers(const std::vector<HostTensor> &tensors);
 
+/// The tensors of some roles of a plan for `tokens` tokens, without memory.
+moert::Result<std::vector<HostTensor>>
+describeTensors(const moert::Plan &plan, int64_t tokens,
+                std::initializer_list<moert::TensorRole> roles);
+
 /// The inputs, weights and outputs of a plan for `tokens` tokens, allocated.
 /// Fails, rather than lets the process be killed, where they and the workspace
 /// need more memory than this machine has free.
@@ -72,10 +77,12 @@ struct GenerateOptions {
   std::vector<int64_t> logicalIds = {};
 };
 
-/// Fills the tables of a layer with replicas that are not given, by the expert
-/// of each physical one; without any that is its number modulo that of experts.
-moert::Status fillReplicaTables(std::vector<HostTensor> &tensors,
-                                std::vector<int64_t> logicalIds);
+/// The tables of a layer with replicas that are not given, by the expert of each
+/// physical one; without any that is its number modulo that of experts. None of
+/// other layers.
+moert::Result<std::vector<NamedTable>>
+makeReplicaTables(const std::vector<HostTensor> &tensors,
+                  std::vector<int64_t> logicalIds);
 
 /// Fills inputs and weights with pseudo-random values that depend on seed and
 /// tensor name alone: weights of variance 1 / (contracted size), so that every

@@ -7,250 +7,28 @@
 
 #include "LoadTensors.h"
 
-#include "CheckParts.h"
-#include "ConvertElements.h"
 #include "NestedScales.h"
+#include "PartCopier.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 using namespace moec;
+using moert::Result;
 using moert::SafetensorsEntry;
 using moert::Status;
 
+TensorMemory::~TensorMemory() = default;
+
+Result<uint8_t *> TensorMemory::open(const HostTensor &tensor, size_t offset,
+                                     size_t) {
+  return tensor.data() + offset;
+}
+
+Status TensorMemory::close() { return Status::ok(); }
+
 namespace {
-
-/// Copies elements of one tensor of a file into one of the layer's.
-class Copier {
-public:
-  Copier(const std::string &file, const SafetensorsEntry &entry,
-         const HostTensor &tensor)
-      : file(file), entry(entry), tensor(tensor) {}
-
-  /// The whole tensor.
-  Status copyAll() {
-    if (Status status = check(tensor.shape, tensor.dtype); !status)
-      return status;
-    copyRow(0, 0, tensor.getNumElements());
-    return finish();
-  }
-
-  /// One element, which stays where it is not less than what is there already.
-  Status copyLargest(bool isFirst);
-
-  /// A part, for the expert at `slot` where there is one tensor for each.
-  Status copyPart(const CheckpointPart &part, int64_t slot);
-
-private:
-  Status fail(const std::string &what) const {
-    return moert::invalidArgument(file + ": tensor '" + entry.name +
-                                  "': " + what);
-  }
-  /// `what` is empty where nothing is wrong.
-  Status failIfAny(const std::string &what) const {
-    return what.empty() ? Status::ok() : fail(what);
-  }
-
-  /// `blocks` is what ggml calls those that the elements are in.
-  Status check(llvm::ArrayRef<int64_t> shape, moert::DType dtype,
-               const std::string &blocks = "") const {
-    if (entry.blockType != blocks)
-      return fail("is of " +
-                  (entry.blockType.empty() ? moert::dtypeName(entry.dtype)
-                                           : entry.blockType) +
-                  ", expected " +
-                  (blocks.empty() ? moert::dtypeName(dtype) : blocks) +
-                  "; the layer's quantization says what its weights are");
-    if (!canConvert(entry.dtype, dtype))
-      return fail(std::string("dtype is ") + moert::dtypeName(entry.dtype) +
-                  ", expected " + moert::dtypeName(dtype));
-    if (!isSameShape(entry.shape, shape) && !isInBlocks(shape))
-      return fail("shape is " + printShape(entry.shape) + ", expected " +
-                  printShape(shape));
-    return Status::ok();
-  }
-
-  /// What the elements are: bytes of a file may be scales.
-  Status checkScales(bool haveSigns = false) const {
-    bool areBytes = entry.dtype == moert::DType::U8;
-    return failIfAny(moec::checkScales(
-        entry, areBytes ? tensor.dtype : entry.dtype, haveSigns));
-  }
-
-  /// Rows of bytes, each of the groups of a row by itself: mxfp4 has blocks of
-  /// 16, one behind the other.
-  bool isInBlocks(llvm::ArrayRef<int64_t> shape) const {
-    llvm::ArrayRef<int64_t> found = entry.shape;
-    if (tensor.dtype != moert::DType::I8 || found.size() != shape.size() + 1)
-      return false;
-    int64_t block = found.back();
-    found = found.drop_back();
-    return block > 0 && found.drop_back() == shape.drop_back() &&
-           shape.back() % block == 0 && found.back() == shape.back() / block;
-  }
-
-  Status finish() const {
-    if (lossy < 0)
-      return Status::ok();
-    size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
-    return moert::invalidArgument(
-        file + ": tensor '" + entry.name + "': is " +
-        moert::dtypeName(entry.dtype) + " and the layer's '" + tensor.name +
-        "' " + moert::dtypeName(tensor.dtype) + ", which has no value " +
-        showElement(entry.data + size_t(lossy) * size, entry.dtype) +
-        " (element " + std::to_string(lossy) +
-        "); convert the tensor yourself, or compile the layer in " +
-        moert::dtypeName(entry.dtype) + " (the configuration's torch_dtype)");
-  }
-
-  void copyRow(int64_t from, int64_t to, int64_t count) {
-    if (entry.dtype == tensor.dtype) {
-      int64_t bits = moert::dtypeBits(entry.dtype);
-      if (count > 0)
-        std::memcpy(tensor.data() + to * bits / 8, entry.data + from * bits / 8,
-                    size_t(count * bits / 8));
-      return;
-    }
-    for (int64_t i = 0; i < count; ++i)
-      copy(from + i, to + i);
-  }
-
-  /// Row r of the destination begins at `to + r * step` and is column r of the
-  /// source. Goes by squares, because one of the two sides jumps in memory.
-  void copyTransposed(int64_t from, int64_t to, int64_t rows, int64_t columns,
-                      int64_t step) {
-    constexpr int64_t side = 32;
-    for (int64_t row = 0; row < rows; row += side)
-      for (int64_t column = 0; column < columns; column += side)
-        for (int64_t r = row; r < std::min(row + side, rows); ++r)
-          for (int64_t c = column; c < std::min(column + side, columns); ++c)
-            copy(from + c * rows + r, to + r * step + c);
-  }
-
-  /// Reciprocals, of a tensor of f32.
-  void invertRow(int64_t to, int64_t count) {
-    auto *values = reinterpret_cast<float *>(tensor.data()) + to;
-    for (int64_t i = 0; i < count; ++i)
-      values[i] = 1.0F / values[i];
-  }
-
-  void copy(int64_t from, int64_t to) {
-    size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
-    size_t resultSize = size_t(moert::dtypeBits(tensor.dtype)) / 8;
-    const uint8_t *source = entry.data + size_t(from) * size;
-    uint8_t *result = tensor.data() + size_t(to) * resultSize;
-    if (entry.dtype == tensor.dtype)
-      std::memcpy(result, source, size);
-    else if (!convertElement(source, entry.dtype, result, tensor.dtype) &&
-             lossy < 0)
-      lossy = from;
-  }
-
-  const std::string &file;
-  const SafetensorsEntry &entry;
-  const HostTensor &tensor;
-  /// The first element whose value the layer's type does not have, or -1.
-  int64_t lossy = -1;
-};
-
-Status Copier::copyLargest(bool isFirst) {
-  if (Status status = check({1}, tensor.dtype); !status)
-    return status;
-  if (Status status = checkScales(); !status)
-    return status;
-  auto *value = reinterpret_cast<float *>(tensor.data());
-  float before = *value;
-  copy(0, 0);
-  if (!isFirst)
-    *value = std::max(*value, before);
-  return finish();
-}
-
-Status Copier::copyPart(const CheckpointPart &part, int64_t slot) {
-  // What the destination holds per expert: rows x columns, a bias one column.
-  bool isStacked = part.isPerExpert() || tensor.name.rfind("experts.", 0) == 0;
-  bool isVector = tensor.shape.size() == (isStacked ? 2 : 1);
-  int64_t columns = isVector ? 1 : tensor.shape.back();
-  int64_t rows =
-      isVector ? tensor.shape.back() : tensor.shape[tensor.shape.size() - 2];
-  if (part.use == PartUse::Shape || part.use == PartUse::GroupOfColumn ||
-      part.use == PartUse::NF4State)
-    columns = columns * 8 / part.packing.layerBits;
-  if (isBeside(part.use))
-    return failIfAny(checkBeside(part, entry, part.numRows, columns));
-  bool hasBlocks = isStacked && !part.isPerExpert();
-  int64_t blocks = hasBlocks ? tensor.shape.front() : 1;
-  moert::DType dtype = tensor.dtype;
-  std::vector<int64_t> expected = {part.numRows};
-  int64_t rowBytes = columns * moert::dtypeBits(tensor.dtype) / 8;
-  if (part.blocks) {
-    dtype = moert::DType::U8;
-    expected.push_back(rowBytes / part.blocks.count * part.blocks.bytes);
-  } else if (part.packing) {
-    dtype = getPackedType(part.packing);
-    expected = getPackedShape(part.packing, part.transposed, part.numRows,
-                              columns * 8 / part.packing.layerBits);
-  } else if (!isVector) {
-    expected.insert(part.transposed ? expected.begin() : expected.end(),
-                    columns);
-  }
-  if (part.isFlat)
-    expected = {std::accumulate(expected.begin(), expected.end(), int64_t(1),
-                                std::multiplies<>())};
-  if (hasBlocks && part.flattened)
-    expected.front() *= blocks;
-  else if (hasBlocks)
-    expected.insert(expected.begin(), blocks);
-  if (Status status = check(expected, dtype, part.blocks.type); !status)
-    return status;
-  bool haveSigns =
-      part.use == PartUse::AnyScales || part.use == PartUse::NestedScales;
-  bool areScales = haveSigns || part.use == PartUse::Scales ||
-                   part.use == PartUse::InverseScales;
-  if (areScales && !part.blocks)
-    if (Status status = checkScales(haveSigns); !status)
-      return status;
-  for (int64_t block = 0; block < blocks; ++block) {
-    if (part.blocks) {
-      PartRows target = {tensor.data() + (slot + block) * rows * rowBytes,
-                         rowBytes, part.firstRow, part.rowStride, part.numRows};
-      size_t bytes = entry.bytes / size_t(blocks);
-      unpackBlocks(part.blocks, entry.data + size_t(block) * bytes, target);
-      for (int64_t row = 0; areScales && row < part.numRows; ++row) {
-        SafetensorsEntry scales = entry;
-        scales.data = target.getRow(row);
-        scales.bytes = size_t(rowBytes);
-        std::string what = moec::checkScales(scales, tensor.dtype, haveSigns);
-        if (!what.empty())
-          return fail(what + " (row " + std::to_string(row) + " of matrix " +
-                      std::to_string(block) + ")");
-      }
-      continue;
-    }
-    if (part.packing) {
-      PartRows target = {tensor.data() + (slot + block) * rows * columns,
-                         columns, part.firstRow, part.rowStride, part.numRows};
-      size_t bytes = entry.bytes / size_t(blocks);
-      unpackElements(part.packing, part.transposed,
-                     entry.data + size_t(block) * bytes, target);
-      continue;
-    }
-    int64_t from = block * part.numRows * columns;
-    int64_t to = ((slot + block) * rows + part.firstRow) * columns;
-    int64_t step = part.rowStride * columns;
-    if (part.transposed)
-      copyTransposed(from, to, part.numRows, columns, step);
-    else
-      for (int64_t row = 0; row < part.numRows; ++row)
-        copyRow(from + row * columns, to + row * step, columns);
-    if (part.use == PartUse::InverseScales)
-      for (int64_t row = 0; row < part.numRows; ++row)
-        invertRow(to + row * step, columns);
-  }
-  return finish();
-}
 
 HostTensor *findTensor(std::vector<HostTensor> &tensors, llvm::StringRef name) {
   auto it = llvm::find_if(
@@ -274,54 +52,199 @@ LayerRequest moec::makeRequest(const std::vector<HostTensor> &tensors) {
   return request;
 }
 
+namespace {
+
+/// Reads the tensors of one layer, or what a rank has of them.
+class Loader {
+public:
+  Loader(moert::Checkpoint &checkpoint, const LayerRequest &request,
+         TensorMemory &memory, llvm::function_ref<void(size_t)> read)
+      : checkpoint(checkpoint), request(request), memory(memory), read(read) {}
+
+  Status load(const LocatedTensor &located, const HostTensor &tensor);
+  /// A tensor whose values are known.
+  Status put(const HostTensor &tensor, const void *data);
+
+private:
+  Status loadMatrix(const CopyTarget &target, int64_t place, uint8_t *matrix);
+  Status copy(const LocatedPart &located, const CopyTarget &target,
+              int64_t place, uint8_t *matrix);
+  Status loadLargest(const LocatedTensor &located, const CopyTarget &target,
+                     uint8_t *value);
+  /// Fills so many bytes of a tensor from an offset on.
+  Status fill(const HostTensor &tensor, size_t offset, size_t bytes,
+              llvm::function_ref<Status(uint8_t *)> make);
+
+  moert::Checkpoint &checkpoint;
+  const LayerRequest &request;
+  TensorMemory &memory;
+  llvm::function_ref<void(size_t)> read;
+  /// Of the tensor that is loaded: the parts of each matrix.
+  std::vector<std::vector<const LocatedPart *>> parts;
+};
+
+} // namespace
+
+/// A file has the tensor of one expert, or those of all.
+static bool isStacked(const LocatedTensor &located, const HostTensor &tensor) {
+  bool isPerExpert =
+      llvm::any_of(located.parts, [](const LocatedPart &located) {
+        return located.part && located.part->isPerExpert();
+      });
+  return tensor.shape.size() > 1 &&
+         (isPerExpert || llvm::StringRef(tensor.name).starts_with("experts."));
+}
+
+Status Loader::fill(const HostTensor &tensor, size_t offset, size_t bytes,
+                    llvm::function_ref<Status(uint8_t *)> make) {
+  Result<uint8_t *> opened = memory.open(tensor, offset, bytes);
+  if (!opened)
+    return opened.status();
+  if (Status status = make(*opened); !status)
+    return status;
+  if (Status status = memory.close(); !status)
+    return status.withContext("tensor '" + tensor.name + "'");
+  if (read)
+    read(bytes);
+  return Status::ok();
+}
+
+Status Loader::put(const HostTensor &tensor, const void *data) {
+  size_t bytes = tensor.getNumBytes();
+  return fill(tensor, 0, bytes, [&](uint8_t *to) {
+    std::memcpy(to, data, bytes);
+    return Status::ok();
+  });
+}
+
+Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
+  CopyTarget target;
+  target.name = tensor.name;
+  target.dtype = tensor.dtype;
+  target.shard = request.findShard(tensor.name);
+  target.shape = target.shard ? target.shard->whole.shape : tensor.shape;
+  target.isStacked = isStacked(located, tensor);
+  bool isLargest = llvm::any_of(located.parts, [](const LocatedPart &located) {
+    return located.part && located.part->use == PartUse::LargestScale;
+  });
+  if (isLargest)
+    return fill(tensor, 0, tensor.getNumBytes(), [&](uint8_t *value) {
+      return loadLargest(located, target, value);
+    });
+  auto numMatrices = size_t(target.getLocal().count);
+  parts.assign(numMatrices, {});
+  for (const LocatedPart &each : located.parts) {
+    if (each.part && each.part->isPerExpert()) {
+      parts[size_t(each.slot)].push_back(&each);
+      continue;
+    }
+    for (auto &ofMatrix : parts)
+      ofMatrix.push_back(&each);
+  }
+  size_t bytes = target.getMatrixBytes();
+  for (size_t place = 0; place < numMatrices; ++place) {
+    Status status = fill(tensor, place * bytes, bytes, [&](uint8_t *matrix) {
+      // Another rank adds it.
+      if (target.shard && target.shard->isZero)
+        std::memset(matrix, 0, bytes);
+      return loadMatrix(target, int64_t(place), matrix);
+    });
+    if (!status)
+      return status;
+  }
+  return Status::ok();
+}
+
+Status Loader::loadMatrix(const CopyTarget &target, int64_t place,
+                          uint8_t *matrix) {
+  for (const LocatedPart *located : parts[size_t(place)])
+    if (Status status = copy(*located, target, place, matrix); !status)
+      return status;
+  return Status::ok();
+}
+
+Status Loader::loadLargest(const LocatedTensor &located,
+                           const CopyTarget &target, uint8_t *value) {
+  for (const LocatedPart &part : located.parts) {
+    Result<const SafetensorsEntry *> entry = checkpoint.find(part.name);
+    if (!entry)
+      return entry.status();
+    PartCopier copier(checkpoint.fileOf(part.name), **entry, target);
+    bool isFirst = &part == &located.parts.front();
+    if (Status status = copier.copyLargest(isFirst, value); !status)
+      return status;
+  }
+  return Status::ok();
+}
+
+Status Loader::copy(const LocatedPart &located, const CopyTarget &target,
+                    int64_t place, uint8_t *matrix) {
+  Result<const SafetensorsEntry *> entry = checkpoint.find(located.name);
+  if (!entry)
+    return entry.status();
+  // What is not in the file as it goes in.
+  SafetensorsEntry resolved;
+  std::vector<float> scales;
+  if (located.part && located.part->use == PartUse::NestedScales) {
+    Result<std::vector<float>> found =
+        readNestedScales(checkpoint, located.name);
+    if (!found)
+      return found.status();
+    scales = std::move(*found);
+    resolved = {located.name,
+                moert::DType::F32,
+                {int64_t(scales.size())},
+                reinterpret_cast<const uint8_t *>(scales.data()),
+                scales.size() * sizeof(float),
+                /*blockType=*/""};
+    entry = &resolved;
+  }
+  PartCopier copier(checkpoint.fileOf(located.name), **entry, target);
+  return located.part ? copier.copyPart(*located.part, place, matrix)
+                      : copier.copyOwn(place, matrix);
+}
+
 Status moec::loadTensors(std::vector<HostTensor> &tensors,
                          moert::Checkpoint &checkpoint,
                          const LayerRequest &request,
-                         llvm::function_ref<void(const HostTensor &)> loaded) {
-  moert::Result<LocatedLayer> layer = locateLayer(checkpoint, request);
+                         llvm::function_ref<void(size_t)> read) {
+  TensorMemory memory;
+  return loadTensors(tensors, checkpoint, request, memory, read);
+}
+
+Status moec::loadTensors(std::vector<HostTensor> &tensors,
+                         moert::Checkpoint &checkpoint,
+                         const LayerRequest &request, TensorMemory &memory,
+                         llvm::function_ref<void(size_t)> read) {
+  Result<LocatedLayer> layer = locateLayer(checkpoint, request);
   if (!layer)
     return layer.status();
+  Loader loader(checkpoint, request, memory, read);
   for (const LocatedTensor &located : layer->tensors) {
     HostTensor *tensor = findTensor(tensors, located.name);
     if (!tensor || tensor->isGiven)
       continue;
-    for (const LocatedPart &part : located.parts) {
-      moert::Result<const SafetensorsEntry *> entry =
-          checkpoint.find(part.name);
-      if (!entry)
-        return entry.status();
-      // What is not in the file as it goes in.
-      SafetensorsEntry resolved;
-      std::vector<float> scales;
-      if (part.part && part.part->use == PartUse::NestedScales) {
-        moert::Result<std::vector<float>> found =
-            readNestedScales(checkpoint, part.name);
-        if (!found)
-          return found.status();
-        scales = std::move(*found);
-        resolved = {part.name,
-                    moert::DType::F32,
-                    {int64_t(scales.size())},
-                    reinterpret_cast<const uint8_t *>(scales.data()),
-                    scales.size() * sizeof(float),
-                    /*blockType=*/""};
-        entry = &resolved;
-      }
-      Copier copier(checkpoint.fileOf(part.name), **entry, *tensor);
-      Status status = !part.part ? copier.copyAll()
-                      : part.part->use == PartUse::LargestScale
-                          ? copier.copyLargest(&part == &located.parts.front())
-                          : copier.copyPart(*part.part, part.slot);
-      if (!status)
-        return status;
-    }
-    tensor->isGiven = true;
-    if (loaded)
-      loaded(*tensor);
-  }
-  if (!request.expertIds.empty())
-    if (Status status = fillReplicaTables(tensors, request.expertIds); !status)
+    if (Status status = loader.load(located, *tensor); !status)
       return status;
+    tensor->isGiven = true;
+  }
+  std::vector<NamedTable> tables;
+  if (request.rank)
+    tables = request.rank->tables;
+  if (!request.expertIds.empty()) {
+    auto ofReplicas = makeReplicaTables(tensors, request.expertIds);
+    if (!ofReplicas)
+      return ofReplicas.status();
+    llvm::append_range(tables, *ofReplicas);
+  }
+  for (const NamedTable &table : tables) {
+    HostTensor *tensor = findTensor(tensors, table.name);
+    if (!tensor)
+      continue;
+    if (Status status = loader.put(*tensor, table.values.data()); !status)
+      return status;
+    tensor->isGiven = true;
+  }
   // A file of canonical names is a whole call; a checkpoint never has one.
   for (const HostTensor &tensor : tensors)
     if (tensor.role == moert::TensorRole::Input && !tensor.isGiven &&
@@ -330,6 +253,16 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
                              tensor.name + "'; accepted names: '" +
                              tensor.name + "'");
   return Status::ok();
+}
+
+/// An input, as it is in the file.
+static Status copyCall(const std::string &file, const SafetensorsEntry &entry,
+                       const HostTensor &tensor) {
+  CopyTarget target;
+  target.name = tensor.name;
+  target.dtype = tensor.dtype;
+  target.shape = tensor.shape;
+  return PartCopier(file, entry, target).copyOwn(/*place=*/0, tensor.data());
 }
 
 Status moec::loadCall(std::vector<HostTensor> &tensors,
@@ -348,11 +281,10 @@ Status moec::loadCall(std::vector<HostTensor> &tensors,
     if (tensor->isGiven)
       return moert::invalidArgument(file.path() + ": tensor '" + name +
                                     "' is given twice");
-    moert::Result<const SafetensorsEntry *> found = file.find(name);
+    Result<const SafetensorsEntry *> found = file.find(name);
     if (!found)
       return found.status();
-    if (Status status = Copier(file.fileOf(name), **found, *tensor).copyAll();
-        !status)
+    if (Status status = copyCall(file.fileOf(name), **found, *tensor); !status)
       return status;
     tensor->isGiven = true;
   }

@@ -48,6 +48,14 @@ bool MoeRunOptions::makeSense() const {
   if (isGiven(trace) && (bisect || isGiven(layers)))
     return complain("--trace is of one run of one layer; leave out --bisect "
                     "and --layers");
+  if (isGiven(prepared) && isGiven(writePrepared))
+    return complain("--prepared: what is written with --write-prepared is that "
+                    "file again; leave out one of them");
+  if ((isGiven(prepared) || isGiven(writePrepared)) &&
+      (bisect || isGiven(layers) || level != ExecutedLevel::LLVM))
+    return complain("--prepared and --write-prepared are of the compiled "
+                    "kernels of one layer; leave out --level, --bisect and "
+                    "--layers");
   if (rankLimit <= 0)
     return complain("--rank-limit must be above 0");
   if (isGiven(target) && isPackage())
@@ -81,12 +89,15 @@ bool MoeRunOptions::makeSense() const {
 
 bool MoeRunOptions::canWrite() const {
   OutputCheck written = makeOutputCheck();
-  for (const std::string &file :
-       {inputs.getValue(), hiddenStates.getValue(), spec.getValue()})
+  for (const std::string &file : {inputs.getValue(), hiddenStates.getValue(),
+                                  spec.getValue(), prepared.getValue()})
     written.addInput(file);
   return canWriteDumps(written) &&
          (trace.getNumOccurrences() == 0 ||
           accept(written.check("--trace", trace, OutputCheck::Kind::Text))) &&
+         (writePrepared.getNumOccurrences() == 0 ||
+          accept(written.check("--write-prepared", writePrepared,
+                               OutputCheck::Kind::Binary))) &&
          (outputs.getNumOccurrences() == 0 ||
           accept(
               written.check("--outputs", outputs, OutputCheck::Kind::Binary)));

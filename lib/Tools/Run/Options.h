@@ -37,6 +37,18 @@ struct MoeRunOptions : ToolOptions {
                      "tensor, or tensors called hidden_states, router_logits, "
                      "topk_ids, topk_weights, input_ids (default: generated)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> writePrepared{
+      "write-prepared", llvm::cl::value_desc("file"),
+      llvm::cl::desc("Write the weights as the kernels read them, to start "
+                     "from again with --prepared; of several ranks a file "
+                     "each, whose name has {rank} for the number"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> prepared{
+      "prepared", llvm::cl::value_desc("file"),
+      llvm::cl::desc("Weights that --write-prepared of the same layer has "
+                     "written, verified by their digests; those of --inputs or "
+                     "generated ones are for --check alone then"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<std::string> layers{
       "layers", llvm::cl::value_desc("all"),
       llvm::cl::desc("Of a model: run each decoder layer that has experts, one "
@@ -187,6 +199,8 @@ struct MoeRunOptions : ToolOptions {
   bool choosesTarget() const override {
     return target.getNumOccurrences() == 0 && !runsOnHost();
   }
+  /// Weights are read or generated: for a run, or to check one.
+  bool needsWeights() const { return prepared.empty() || check; }
   bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
 
   /// The options for kernels that run on `device`.

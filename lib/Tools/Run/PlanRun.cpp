@@ -7,6 +7,7 @@
 
 #include "PlanRun.h"
 
+#include "../Progress.h"
 #include "PartTimes.h"
 #include "Timing.h"
 #include "llvm/ADT/STLExtras.h"
@@ -64,10 +65,10 @@ Status PlanRun::run(RunResult &result) {
   // Runs without collectives read what those have left in buffers.
   if (Status status = start(/*keepAll=*/!options.timesAt.empty()); !status)
     return status;
-  Result<moert::PrepareReport> prepared = executor->prepareWeights();
-  if (!prepared)
-    return prepared.status();
-  result.prepare = *prepared;
+  if (Status status = prepare(result); !status)
+    return status;
+  if (Status status = writePrepared(); !status)
+    return status;
   Result<int64_t> bytes = executor->workspaceBytes(options.tokens);
   if (!bytes)
     return bytes.status();
@@ -95,6 +96,29 @@ Status PlanRun::run(RunResult &result) {
   if (Status status = trace(result); !status)
     return status;
   return options.careful ? readDetails(result) : Status::ok();
+}
+
+Status PlanRun::prepare(RunResult &result) {
+  if (!options.prepared.empty()) {
+    Progress progress("moe-run", "prepared weights are read");
+    moert::PreparedFileOptions file;
+    file.step = [&](uint64_t done, uint64_t all) { progress.step(done, all); };
+    return executor->bindPrepared(options.prepared, file).status();
+  }
+  Result<moert::PrepareReport> prepared = executor->prepareWeights();
+  if (!prepared)
+    return prepared.status();
+  result.prepare = *prepared;
+  return Status::ok();
+}
+
+Status PlanRun::writePrepared() {
+  if (options.writePrepared.empty())
+    return Status::ok();
+  Progress progress("moe-run", "prepared weights are written");
+  moert::PreparedFileOptions file;
+  file.step = [&](uint64_t done, uint64_t all) { progress.step(done, all); };
+  return executor->writePrepared(options.writePrepared, file).status();
 }
 
 HostTensor &PlanRun::getOutput() {
@@ -208,6 +232,8 @@ Status PlanRun::place() {
   constexpr int64_t kGap = 128;
   for (const HostTensor &tensor : tensors) {
     moert::TensorView &view = views.emplace_back(tensor.getView());
+    if (!isBound(tensor))
+      continue;
     const HostTensor *from = &tensor;
     int64_t index = plan.findTensor(tensor.name);
     if (index >= 0 && plan.tensors[index].strided) {
@@ -256,8 +282,9 @@ Status PlanRun::start(bool keepAll) {
         !status)
       return status;
   for (auto [tensor, view] : llvm::zip(tensors, views))
-    if (Status status = executor->bind(tensor.name, view); !status)
-      return status;
+    if (isBound(tensor))
+      if (Status status = executor->bind(tensor.name, view); !status)
+        return status;
   return Status::ok();
 }
 
@@ -313,9 +340,8 @@ Status PlanRun::readDetails(RunResult &result) {
   graph.reset();
   if (Status status = start(/*keepAll=*/true); !status)
     return status;
-  Result<moert::PrepareReport> prepared = executor->prepareWeights();
-  if (!prepared)
-    return prepared.status();
+  if (Status status = prepare(result); !status)
+    return status;
   if (Status status = runOnce(); !status)
     return status;
   if (Status status = checkOutput(

@@ -41,6 +41,12 @@ private:
   moert::Status place();
   moert::Status place(const HostTensor &tensor, moert::TensorView &view);
   moert::Status start(bool keepAll);
+  /// Weights come from a file of prepared ones, if there is one.
+  bool isBound(const HostTensor &tensor) const {
+    return tensor.role != moert::TensorRole::Weight || options.prepared.empty();
+  }
+  moert::Status prepare(RunResult &result);
+  moert::Status writePrepared();
   moert::Status capture();
   moert::Status replay();
   moert::Status runOnce();

@@ -167,17 +167,18 @@ Status RankRun::makeTensors() {
   FailureOr<moert::Plan> plan = makePlan(*layer, options.run.compile);
   if (failed(plan))
     return moert::invalidArgument("the layer on one rank does not compile");
-  Result<std::vector<HostTensor>> all = allocateTensors(*plan, tokens);
+  Result<std::vector<HostTensor>> all = allocateTensors(
+      *plan, tokens, {moert::TensorRole::Input, moert::TensorRole::Output});
   if (!all)
     return all.status();
   if (!options.inputs.empty()) {
     Result<moert::Checkpoint> file = moert::Checkpoint::open(options.inputs);
     if (!file)
       return file.status();
+    checkpoint = std::make_unique<moert::Checkpoint>(std::move(*file));
     LayerRequest request = makeRequest(whole);
     request.expertIds = spec.getLogicalIds();
-    request.inputsAreRequired = true;
-    if (Status status = loadTensors(*all, *file, request); !status)
+    if (Status status = loadTensors(*all, *checkpoint, request); !status)
       return status;
   }
   if (Status status = generate(*all, options.seed); !status)
@@ -186,10 +187,28 @@ Status RankRun::makeTensors() {
   if (!cut)
     return cut.status();
   groups = std::move(*cut);
-  for (HostTensor &tensor : *all)
-    if (tensor.role == moert::TensorRole::Weight)
-      groups.front().push_back(std::move(tensor));
+  bool areCut = !checkpoint && options.run.prepared.empty();
+  if (areCut || options.checks)
+    if (Status status = makeWeights(*plan); !status)
+      return status;
   return makeOtherInputs(*plan, tokens);
+}
+
+Status RankRun::makeWeights(const moert::Plan &plan) {
+  Result<std::vector<HostTensor>> all =
+      allocateTensors(plan, plan.mesh.dp * options.run.tokens);
+  if (!all)
+    return all.status();
+  llvm::erase_if(*all, [](const HostTensor &tensor) {
+    return tensor.role != moert::TensorRole::Weight;
+  });
+  weights = std::move(*all);
+  if (!checkpoint)
+    return generate(weights, options.seed);
+  LayerRequest request = makeRequest(spec.getWhole());
+  request.expertIds = spec.getLogicalIds();
+  request.inputsAreRequired = false;
+  return loadTensors(weights, *checkpoint, request);
 }
 
 Status RankRun::generate(std::vector<HostTensor> &tensors,
@@ -297,39 +316,74 @@ FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
   return compiled;
 }
 
-Result<std::vector<HostTensor>> RankRun::cut(const moert::Plan &plan,
-                                             int64_t rank) {
-  auto tensors =
-      allocateTensors(plan, plan.mesh.dp * options.run.tokens,
-                      {moert::TensorRole::Input, moert::TensorRole::Weight,
-                       moert::TensorRole::Output});
+Result<std::vector<HostTensor>>
+RankRun::makeRankTensors(const moert::Plan &plan, int64_t rank) {
+  int64_t tokens = plan.mesh.dp * options.run.tokens;
+  std::initializer_list<moert::TensorRole> ofCalls = {
+      moert::TensorRole::Input, moert::TensorRole::Output};
+  std::initializer_list<moert::TensorRole> all = {moert::TensorRole::Input,
+                                                  moert::TensorRole::Weight,
+                                                  moert::TensorRole::Output};
+  auto tensors = allocateTensors(plan, tokens,
+                                 options.run.prepared.empty() ? all : ofCalls);
   if (!tensors)
     return tensors.status();
-  std::vector<TensorShard> shards = shardWeights(spec, rank);
   std::vector<HostTensor> &inputs =
       groups[plan.mesh.index(moert::MeshAxis::Data, rank)];
   for (HostTensor &tensor : *tensors) {
-    if (tensor.role == moert::TensorRole::Output)
+    if (tensor.role != moert::TensorRole::Input)
       continue;
-    bool saysOwners = tensor.name == kOwnersTensor;
-    if (saysOwners || tensor.name == "placement.local_ids") {
-      std::vector<int32_t> table =
-          saysOwners ? getOwners(spec, rank) : getLocalIds(spec, rank);
-      std::memcpy(tensor.data(), table.data(), tensor.getNumBytes());
-      continue;
-    }
-    if (tensor.role == moert::TensorRole::Input) {
-      HostTensor *input = find(inputs, tensor.name);
-      if (input->getNumBytes() > 0)
-        std::memcpy(tensor.data(), input->data(), tensor.getNumBytes());
-      continue;
-    }
-    auto shard = llvm::find_if(shards, [&](const TensorShard &shard) {
-      return shard.local.name == tensor.name;
-    });
-    copyShard(*shard, find(groups.front(), tensor.name)->data(), tensor.data());
+    HostTensor *input = find(inputs, tensor.name);
+    if (input->getNumBytes() > 0)
+      std::memcpy(tensor.data(), input->data(), tensor.getNumBytes());
+    tensor.isGiven = true;
   }
+  if (options.run.prepared.empty())
+    if (Status status = fillRankWeights(*tensors, rank); !status)
+      return status;
   return tensors;
+}
+
+Status RankRun::fillRankWeights(std::vector<HostTensor> &tensors,
+                                int64_t rank) {
+  LayerRequest request = makeRequest(spec, rank);
+  if (checkpoint)
+    return loadTensors(tensors, *checkpoint, request);
+  for (HostTensor &tensor : tensors) {
+    if (tensor.role != moert::TensorRole::Weight)
+      continue;
+    auto table =
+        llvm::find_if(request.rank->tables, [&](const NamedTable &table) {
+          return table.name == tensor.name;
+        });
+    if (table != request.rank->tables.end())
+      std::memcpy(tensor.data(), table->values.data(), tensor.getNumBytes());
+    else
+      copyShard(*request.findShard(tensor.name),
+                find(weights, tensor.name)->data(), tensor.data());
+  }
+  return Status::ok();
+}
+
+Result<std::vector<std::vector<HostTensor>>>
+RankRun::makeRankTensors(const moert::Plan &plan) {
+  int64_t numRanks = plan.mesh.numRanks();
+  Progress progress("moe-run", "the weights of all ranks are made");
+  std::vector<std::vector<HostTensor>> made;
+  for (int64_t rank = 0; rank < numRanks; ++rank) {
+    auto tensors = makeRankTensors(plan, rank);
+    if (!tensors)
+      return tensors.status().withContext("rank " + std::to_string(rank));
+    made.push_back(std::move(*tensors));
+    progress.step(size_t(rank + 1), size_t(numRanks));
+  }
+  return made;
+}
+
+/// The file of a rank, of a name that has "{rank}" for its number.
+static std::string getRankFile(llvm::StringRef name, int64_t rank) {
+  auto [before, after] = name.split("{rank}");
+  return name.empty() ? "" : (before + llvm::Twine(rank) + after).str();
 }
 
 Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
@@ -337,6 +391,9 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
   Connector connector(compiled.plan.mesh, options.limitSeconds);
   if (Status status = connector.open(usesNccl()); !status)
     return status;
+  auto tensors = makeRankTensors(compiled.plan);
+  if (!tensors)
+    return tensors.status();
   std::vector<RunResult> results(numRanks);
   std::vector<Status> statuses(numRanks);
   auto runRank = [&](int64_t rank) -> Status {
@@ -364,16 +421,16 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
     int64_t group = compiled.plan.mesh.index(moert::MeshAxis::Data, rank);
     for (const Groups &inputs : otherInputs)
       run.otherInputs.push_back(&inputs[group]);
-    Result<std::vector<HostTensor>> tensors = cut(compiled.plan, rank);
-    Status status = tensors.status();
-    if (tensors)
-      status =
-          PlanRun(compiled.plan, *run.device, compiled.image, *tensors, run)
-              .run(results[rank]);
+    run.prepared = getRankFile(run.prepared, rank);
+    run.writePrepared = getRankFile(run.writePrepared, rank);
+    Status status = PlanRun(compiled.plan, *run.device, compiled.image,
+                            (*tensors)[rank], run)
+                        .run(results[rank]);
     if (!status)
       run.communicator->abort(status.message());
     return status;
   };
+  Progress progress("moe-run", "all ranks run");
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < numRanks; ++rank)
     threads.emplace_back([&, rank] {
@@ -392,7 +449,6 @@ FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
   FailureOr<Compiled> compiled = compile(level);
   if (failed(compiled))
     return failure();
-  Progress progress("moe-run", "all ranks run");
   Result<std::vector<RunResult>> results = runRanks(*compiled);
   if (!results) {
     llvm::errs() << "moe-run: error: " << results.status().message() << "\n";
@@ -447,10 +503,7 @@ bool RankRun::check(const std::vector<RunResult> &results) {
     status = check.setSpec(printLayerSpec(spec.getWhole()));
   for (auto [group, result] : llvm::enumerate(results)) {
     std::vector<const HostTensor *> inputs = getPointers(groups[group]);
-    if (group > 0)
-      for (const HostTensor &tensor : groups.front())
-        if (tensor.role == moert::TensorRole::Weight)
-          inputs.push_back(&tensor);
+    llvm::append_range(inputs, getPointers(weights));
     if (status)
       status = check.setInputs(inputs);
     if (!status) {

@@ -11,6 +11,7 @@
 #include "HostTensor.h"
 #include "RunLevel.h"
 #include "moec/Import/LayerSpec.h"
+#include "moert/Checkpoint.h"
 #include "moert/PeerDevice.h"
 
 namespace moec {
@@ -22,6 +23,8 @@ struct RankRunOptions {
   /// A file of tensors of the layer on one rank, with the rows of all groups
   /// one after the other; empty for generated ones.
   std::string inputs;
+  /// The weights are wanted on one rank too, for check().
+  bool checks = false;
   /// Tokens that count, per group of ranks; empty for all.
   std::vector<int64_t> validTokens;
   /// How many inputs take turns in `run.comparedRuns`.
@@ -76,9 +79,15 @@ private:
   using Groups = std::vector<std::vector<HostTensor>>;
   moert::Result<Groups> cutGroups(const std::vector<HostTensor> &all) const;
   mlir::FailureOr<Compiled> compile(ExecutedLevel level);
-  /// The tensors that a rank binds.
-  moert::Result<std::vector<HostTensor>> cut(const moert::Plan &plan,
-                                             int64_t rank);
+  /// The tensors of weights on one rank, read or generated.
+  moert::Status makeWeights(const moert::Plan &plan);
+  /// The tensors that a rank binds, whose weights are of the checkpoint, if
+  /// there is one, or cut.
+  moert::Result<std::vector<HostTensor>>
+  makeRankTensors(const moert::Plan &plan, int64_t rank);
+  moert::Status fillRankWeights(std::vector<HostTensor> &tensors, int64_t rank);
+  moert::Result<std::vector<std::vector<HostTensor>>>
+  makeRankTensors(const moert::Plan &plan);
   moert::Result<std::vector<RunResult>> runRanks(Compiled &compiled);
 
   const LayerSpec &spec;
@@ -88,9 +97,13 @@ private:
   std::vector<std::unique_ptr<moert::Device>> devices;
   /// Where ranks write to each other's memory.
   std::vector<std::shared_ptr<moert::PeerDevice>> peers;
-  /// Per group: the tensors of the layer on one rank, with its tokens. Those of
-  /// the first have the weights.
+  /// Null where weights are generated.
+  std::unique_ptr<moert::Checkpoint> checkpoint;
+  /// Per group: the inputs and outputs of the layer on one rank, with its
+  /// tokens.
   Groups groups;
+  /// Weights of the layer on one rank: where they are generated, or checked.
+  std::vector<HostTensor> weights;
   /// More of what calls bring, of all groups each.
   std::vector<Groups> otherInputs;
 };

@@ -66,6 +66,9 @@ struct RunOptions {
   std::shared_ptr<RecordingCommunicator> recorder;
   /// Run once more, and say when each step was under way.
   bool trace = false;
+  /// A file that prepared weights are written to, and one that they come from
+  /// in place of the tensors; of several ranks, those of one. Empty for none.
+  std::string writePrepared, prepared;
   /// Which share of a rank's tokens has an expert on another one, on average.
   double rankShare = 1;
 

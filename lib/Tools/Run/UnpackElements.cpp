@@ -44,47 +44,63 @@ moert::DType moec::getPackedType(const ElementPacking &packing) {
 /// The bytes of a word are those of the row, which has its elements in the same
 /// order and width; two in a byte may have changed places.
 static void unpackAlongColumns(const ElementPacking &packing, bool transposed,
-                               const uint8_t *words, const PartRows &rows) {
+                               const uint8_t *words, const PartWindow &window,
+                               const PartRows &rows) {
   int64_t wordBytes = packing.wordBits / 8;
   bool areSwapped = packing.order.front() != 0;
-  int64_t wordsOfRow =
-      int64_t(llvm::divideCeil(uint64_t(rows.rowBytes), uint64_t(wordBytes)));
+  auto countWords = [&](int64_t bytes) {
+    return int64_t(llvm::divideCeil(uint64_t(bytes), uint64_t(wordBytes)));
+  };
+  int64_t wordsOfRow = countWords(window.rowBytes);
+  int64_t firstByte = window.firstByte, endByte = firstByte + rows.rowBytes;
   for (int64_t first = 0; first < rows.numRows; first += kRowsAtOnce) {
     int64_t end = std::min(first + kRowsAtOnce, rows.numRows);
-    for (int64_t word = 0; word < wordsOfRow; ++word)
+    for (int64_t word = firstByte / wordBytes; word < countWords(endByte);
+         ++word) {
+      int64_t begin = word * wordBytes;
+      int64_t from = std::max(begin, firstByte);
+      int64_t to = std::min(begin + wordBytes, endByte);
       for (int64_t row = first; row < end; ++row) {
-        int64_t at =
-            transposed ? word * rows.numRows + row : row * wordsOfRow + word;
-        int64_t to = word * wordBytes;
-        int64_t count = std::min(wordBytes, rows.rowBytes - to);
-        uint8_t *result = rows.getRow(row) + to;
-        for (int64_t i = 0; i < count; ++i) {
-          uint8_t byte = words[at * wordBytes + i];
-          result[i] = areSwapped ? uint8_t(byte << 4 | byte >> 4)
+        int64_t partRow = window.firstRow + row;
+        int64_t at = transposed ? word * window.numRows + partRow
+                                : partRow * wordsOfRow + word;
+        uint8_t *result = rows.getRow(row) + from - firstByte;
+        for (int64_t i = from; i < to; ++i) {
+          uint8_t byte = words[at * wordBytes + i - begin];
+          *result++ = areSwapped ? uint8_t(byte << 4 | byte >> 4)
                                  : uint8_t(byte + packing.offset);
         }
       }
+    }
   }
 }
 
 /// The elements of a word are of as many rows.
 static void unpackAlongRows(const ElementPacking &packing, bool transposed,
-                            const uint8_t *words, const PartRows &rows) {
+                            const uint8_t *words, const PartWindow &window,
+                            const PartRows &rows) {
   int64_t perWord = packing.wordBits / packing.elementBits;
+  auto countWords = [&](int64_t elements) {
+    return int64_t(llvm::divideCeil(uint64_t(elements), uint64_t(perWord)));
+  };
+  int64_t columnsOfPart = window.rowBytes * 8 / packing.layerBits;
+  int64_t firstColumn = window.firstByte * 8 / packing.layerBits;
   int64_t columns = rows.rowBytes * 8 / packing.layerBits;
-  int64_t wordsOfColumn =
-      int64_t(llvm::divideCeil(uint64_t(rows.numRows), uint64_t(perWord)));
+  int64_t wordsOfColumn = countWords(window.numRows);
   uint32_t mask = (uint32_t(1) << packing.elementBits) - 1;
   int64_t perByte = 8 / packing.layerBits;
-  for (int64_t word = 0; word < wordsOfColumn; ++word)
+  for (int64_t word = window.firstRow / perWord;
+       word < countWords(window.firstRow + rows.numRows); ++word)
     for (int64_t column = 0; column < columns; ++column) {
-      int64_t at =
-          transposed ? column * wordsOfColumn + word : word * columns + column;
+      int64_t partColumn = firstColumn + column;
+      int64_t at = transposed ? partColumn * wordsOfColumn + word
+                              : word * columnsOfPart + partColumn;
       uint32_t value =
           llvm::support::endian::read32le(words + at * 4) + packing.wordOffset;
       for (int64_t place = 0; place < perWord; ++place) {
-        int64_t row = word * perWord + packing.order[size_t(place)];
-        if (row >= rows.numRows)
+        int64_t row =
+            word * perWord + packing.order[size_t(place)] - window.firstRow;
+        if (row < 0 || row >= rows.numRows)
           continue;
         auto element = uint8_t(
             ((value >> (place * packing.elementBits)) & mask) + packing.offset);
@@ -97,13 +113,14 @@ static void unpackAlongRows(const ElementPacking &packing, bool transposed,
 }
 
 void moec::unpackElements(const ElementPacking &packing, bool transposed,
-                          const uint8_t *words, const PartRows &rows) {
+                          const uint8_t *words, const PartWindow &window,
+                          const PartRows &rows) {
   // Along columns a zero point of 4 bits would have to become a byte; no
   // packing has such.
   if (packing.alongRows)
-    unpackAlongRows(packing, transposed, words, rows);
+    unpackAlongRows(packing, transposed, words, window, rows);
   else
-    unpackAlongColumns(packing, transposed, words, rows);
+    unpackAlongColumns(packing, transposed, words, window, rows);
 }
 
 /// Neighbours of a row go side by side into a byte.
@@ -208,12 +225,24 @@ static void unpackBlock(const BlockPacking &packing, const uint8_t *from,
 }
 
 void moec::unpackBlocks(const BlockPacking &packing, const uint8_t *blocks,
-                        const PartRows &rows) {
-  int64_t blocksOfRow = rows.rowBytes / packing.count;
+                        const PartWindow &window, const PartRows &rows) {
+  int64_t count = packing.count, blocksOfRow = window.rowBytes / count;
+  int64_t firstByte = window.firstByte, endByte = firstByte + rows.rowBytes;
+  std::vector<uint8_t> cut(static_cast<size_t>(count));
   for (int64_t row = 0; row < rows.numRows; ++row)
-    for (int64_t block = 0; block < blocksOfRow; ++block) {
-      const uint8_t *from =
-          blocks + (row * blocksOfRow + block) * packing.bytes + packing.first;
-      unpackBlock(packing, from, rows.getRow(row) + block * packing.count);
+    for (int64_t begin = firstByte / count * count; begin < endByte;
+         begin += count) {
+      int64_t block = (window.firstRow + row) * blocksOfRow + begin / count;
+      const uint8_t *from = blocks + block * packing.bytes + packing.first;
+      uint8_t *result = rows.getRow(row);
+      if (begin >= firstByte && begin + count <= endByte) {
+        unpackBlock(packing, from, result + begin - firstByte);
+        continue;
+      }
+      unpackBlock(packing, from, cut.data());
+      int64_t first = std::max(begin, firstByte);
+      int64_t end = std::min(begin + count, endByte);
+      std::copy(cut.begin() + (first - begin), cut.begin() + (end - begin),
+                result + first - firstByte);
     }
 }

@@ -26,6 +26,14 @@ struct PartRows {
   }
 };
 
+/// What is taken of a part: as many rows and bytes of a row as are filled, from
+/// `firstRow` and `firstByte` on, counted as they lie in the layer.
+struct PartWindow {
+  /// Those of the whole part.
+  int64_t numRows = 0, rowBytes = 0;
+  int64_t firstRow = 0, firstByte = 0;
+};
+
 /// The shape in the file of a packed matrix; of a row that is no multiple of a
 /// word the last word is padded.
 std::vector<int64_t> getPackedShape(const ElementPacking &packing,
@@ -34,14 +42,16 @@ std::vector<int64_t> getPackedShape(const ElementPacking &packing,
 /// The type of its words.
 moert::DType getPackedType(const ElementPacking &packing);
 
-/// Fills the rows, which have `rowBytes` * 8 / `layerBits` elements, from
-/// `words` of the shape above.
+/// Fills the rows, which have `rowBytes` * 8 / `layerBits` elements, from a
+/// window into `words` of the shape above.
 void unpackElements(const ElementPacking &packing, bool transposed,
-                    const uint8_t *words, const PartRows &rows);
+                    const uint8_t *words, const PartWindow &window,
+                    const PartRows &rows);
 
-/// The same from blocks of a GGUF file, whole ones of each row.
+/// The same from blocks of a GGUF file, whole ones of each row, of which the
+/// window may cut the first and the last.
 void unpackBlocks(const BlockPacking &packing, const uint8_t *blocks,
-                  const PartRows &rows);
+                  const PartWindow &window, const PartRows &rows);
 
 } // namespace moec
 

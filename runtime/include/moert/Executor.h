@@ -15,14 +15,19 @@
 #include "moert/Workspace.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 namespace moert {
+
+class SafetensorsFile;
+struct SafetensorsEntry;
 
 /// A tensor somewhere in device memory, not owned.
 struct TensorView {
@@ -82,6 +87,23 @@ struct PrepareReport {
   double seconds = 0;
 };
 
+/// How a file of prepared weights is written and read.
+struct PreparedFileOptions {
+  /// Of a plan of several ranks: whose weights these are, where Executor::
+  /// rank() does not know it, or those of another are to take their place.
+  std::optional<int64_t> rank = std::nullopt;
+  /// Whether the digests in the file are compared with what is read.
+  bool verify = true;
+  /// Called with the bytes that are done, of how many.
+  std::function<void(uint64_t, uint64_t)> step = nullptr;
+};
+
+/// What was written or read of such a file, and how long it took.
+struct PreparedFileReport {
+  int64_t bytes = 0;
+  double seconds = 0;
+};
+
 /// Runs one plan. Calls on one executor are made one at a time; executors that
 /// share a device, clones included, run at the same time from several threads.
 class Executor {
@@ -120,6 +142,29 @@ public:
   /// such steps, and again when one of them is bound anew; all that were
   /// overwritten are bound anew then. A call in between does nothing.
   Result<PrepareReport> prepareWeights();
+
+  /// Writes what runs read of the weights, prepared or as they are, to a file
+  /// (docs/runtime.md) that bindPrepared() takes; prepares them before, where
+  /// that is due. A failure leaves an old file as it was.
+  Result<PreparedFileReport>
+  writePrepared(const std::string &path,
+                const PreparedFileOptions &options = {});
+  /// In place of binding weights and preparing them: reads a file that the same
+  /// layer has written, on another device of its kind perhaps, into memory of
+  /// the executor's own. Weights that were bound are let go of. A failure
+  /// before the file is read and verified leaves all as it was.
+  Result<PreparedFileReport>
+  bindPrepared(const std::string &path,
+               const PreparedFileOptions &options = {});
+
+  /// Of a plan of several ranks: whose weights these are, where that was said,
+  /// by setRank() or the communicator.
+  std::optional<int64_t> rank() const { return ownRank; }
+  /// Afterwards no communicator and no prepared file of another rank is taken.
+  Status setRank(int64_t rank);
+  /// Whether weights of that rank may be bound: its communicator is of none
+  /// other.
+  Status checkRank(int64_t rank) const;
 
   /// From now on run() without a workspace runs in this slot, which lives as
   /// long as it is used; null: in memory of the executor's own again.
@@ -177,6 +222,13 @@ private:
     bool overwritten = false;
   };
 
+  /// A tensor of a prepared file.
+  struct PreparedTensor {
+    size_t index = 0;
+    std::vector<int64_t> shape;
+    size_t bytes = 0;
+  };
+
   /// A step with everything evaluated for one token count and workspace.
   struct ResolvedStep {
     Step::Kind kind = Step::Kind::Launch;
@@ -203,6 +255,15 @@ private:
   Result<int64_t> findTensor(const std::string &name) const;
   bool isBoundTo(int64_t index, const TensorView &view) const;
   Status checkWeights() const;
+  std::vector<bool> findReadByRuns() const;
+  Result<std::vector<PreparedTensor>> listPrepared() const;
+  std::map<std::string, std::string>
+  describePrepared(std::optional<int64_t> rank) const;
+  Result<std::vector<const SafetensorsEntry *>>
+  findPrepared(const std::string &path, const SafetensorsFile &file,
+               const std::vector<PreparedTensor> &list) const;
+  Status usePrepared(const std::vector<PreparedTensor> &list,
+                     std::vector<std::shared_ptr<Buffer>> buffers);
   Status allocatePrepared(PrepareReport &report);
   /// Where a bound or prepared tensor is; null for a workspace tensor.
   void *addressOf(size_t tensor) const;
@@ -229,6 +290,9 @@ private:
   Device &device;
   ExecutorOptions options;
   std::shared_ptr<const Plan> thePlan;
+  /// By which a prepared file knows the layer.
+  std::string identity;
+  std::optional<int64_t> ownRank;
   std::shared_ptr<Module> module;
   /// Per plan kernel.
   std::vector<Kernel *> kernels;
@@ -236,7 +300,11 @@ private:
   std::vector<Binding> bindings;
   /// Per plan tensor; null but for prepared ones with memory of their own.
   std::vector<std::shared_ptr<Buffer>> prepared;
+  /// Per plan tensor; null but for weights that a prepared file has brought.
+  std::vector<std::shared_ptr<Buffer>> ownWeights;
   bool isPrepared = false;
+  /// Weights that no run reads are not bound.
+  bool isFromFile = false;
   PrepareReport prepareReport;
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<std::unique_ptr<Event>> events;

@@ -277,6 +277,40 @@ typedef struct moert_prepare_report {
 MOERT_API moert_status *
 moert_layer_prepare_weights(moert_layer *layer, moert_prepare_report *report);
 
+/* How much of a call is done, in bytes. Called in the thread of the call. */
+typedef void (*moert_step_fn)(void *user, uint64_t done, uint64_t all);
+
+/* How a file of prepared weights is written and read; all 0 but for `size` is
+ * as without options. */
+typedef struct moert_prepared_options {
+  /* sizeof(moert_prepared_options), so that later versions may add fields. */
+  size_t size;
+  /* Of a layer of several ranks: whose weights these are. NULL: those of the
+   * rank that is known by its communicator, or by what loaded the weights; a
+   * file says itself whose it is. */
+  const int64_t *rank;
+  /* Not 0: what is read is not compared with the digests in the file. */
+  int no_digests;
+  /* Told of what is done; NULL: nobody is. */
+  moert_step_fn step;
+  /* The `user` of its calls. */
+  void *step_user;
+} moert_prepared_options;
+
+/* Writes what runs read of the weights, prepared or as they are, to a file of
+ * safetensors (docs/runtime.md), whole or not at all; prepares them before,
+ * where that is due. `options` may be NULL. */
+MOERT_API moert_status *
+moert_layer_write_prepared(moert_layer *layer, const char *path,
+                           const moert_prepared_options *options);
+/* In place of binding weights and preparing them: reads a file that the same
+ * layer has written, into memory of the device that belongs to the layer and
+ * its clones. A file of another layer, target, version or rank, and one that is
+ * damaged, is refused, and all is as before then. `options` may be NULL. */
+MOERT_API moert_status *
+moert_layer_bind_prepared(moert_layer *layer, const char *path,
+                          const moert_prepared_options *options);
+
 /* Bytes of a workspace that serves every call of up to `tokens` tokens. */
 MOERT_API moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
                                                     int64_t tokens,

@@ -169,6 +169,14 @@ public:
   Error prepareWeights(moert_prepare_report *report = nullptr) {
     return moert_layer_prepare_weights(get(), report);
   }
+  Error writePrepared(const char *path,
+                      const moert_prepared_options *options = nullptr) {
+    return moert_layer_write_prepared(get(), path, options);
+  }
+  Error bindPrepared(const char *path,
+                     const moert_prepared_options *options = nullptr) {
+    return moert_layer_bind_prepared(get(), path, options);
+  }
   Error workspaceBytes(int64_t tokens, int64_t &bytes) const {
     return moert_layer_workspace_bytes(get(), tokens, &bytes);
   }

@@ -196,8 +196,13 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   if (isWeight)
     if (Status status = encodeWeightMaps(index, binding); !status)
       return status.withContext("bind '" + name + "'");
+  // Memory of the executor's own goes when what reads it is done.
+  if (ownWeights[index])
+    if (Status status = synchronize(); !status)
+      return status.withContext("bind '" + name + "'");
   resolvedTokens = -1;
   bindings[index] = std::move(binding);
+  ownWeights[index].reset();
   if (isWeight && !thePlan->prepare.empty())
     isPrepared = false;
   return Status::ok();

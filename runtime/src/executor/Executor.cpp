@@ -41,6 +41,7 @@ Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
                                                    ExecutorOptions options) {
   MOERT_CHECK(verifyPlan(plan));
   MOERT_CHECK(device.checkTarget(plan.target));
+  std::string identity = digestLayer(plan, image);
   if (options.keepAll) {
     plan.numSlots = 0;
     for (TensorDecl &tensor : plan.tensors)
@@ -50,6 +51,7 @@ Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
     MOERT_CHECK(verifyPlan(plan));
   }
   std::unique_ptr<Executor> executor(new Executor(device, options));
+  executor->identity = std::move(identity);
   Result<std::unique_ptr<Module>> module = device.loadModule(image);
   if (!module)
     return module.status();
@@ -64,6 +66,7 @@ Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
   }
   executor->bindings.resize(plan.tensors.size());
   executor->prepared.resize(plan.tensors.size());
+  executor->ownWeights.resize(plan.tensors.size());
   executor->isPrepared = plan.prepare.empty();
   executor->thePlan = std::make_shared<const Plan>(std::move(plan));
   MOERT_CHECK(executor->createStreams());
@@ -89,11 +92,15 @@ Status Executor::createStreams() {
 Result<std::unique_ptr<Executor>> Executor::clone() const {
   std::unique_ptr<Executor> copy(new Executor(device, options));
   copy->thePlan = thePlan;
+  copy->identity = identity;
+  copy->ownRank = ownRank;
   copy->communicator = communicator;
   copy->module = module;
   copy->kernels = kernels;
   copy->prepared = prepared;
+  copy->ownWeights = ownWeights;
   copy->isPrepared = isPrepared;
+  copy->isFromFile = isFromFile;
   copy->prepareReport = prepareReport;
   copy->encodedMaps = encodedMaps;
   copy->bindings.resize(bindings.size());
@@ -204,11 +211,36 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
     return invalidArgument("useCommunicator: it is for the mesh " +
                            made->mesh().str() + ", and the layer for " +
                            thePlan->mesh.str() + "; give one of that mesh");
+  if (ownRank && *ownRank != made->rank())
+    return invalidArgument(
+        "useCommunicator: it is of rank " + std::to_string(made->rank()) +
+        ", and the weights are those of rank " + std::to_string(*ownRank) +
+        "; give the communicator of that rank");
   MOERT_CHECK(synchronize());
   resolvedTokens = lastTokens = -1;
   MOERT_CHECK(made->agree("the layer's plan", digestPlan(*thePlan)));
   MOERT_CHECK(reservePlaces(*thePlan, *made));
+  ownRank = made->rank();
   communicator = std::move(made);
+  return Status::ok();
+}
+
+Status Executor::setRank(int64_t rank) {
+  MOERT_CHECK(checkRank(rank));
+  ownRank = rank;
+  return Status::ok();
+}
+
+Status Executor::checkRank(int64_t rank) const {
+  if (rank < 0 || rank >= thePlan->mesh.numRanks())
+    return outOfRange("rank is " + std::to_string(rank) + "; 0 to " +
+                      std::to_string(thePlan->mesh.numRanks() - 1) +
+                      " are those of " + thePlan->mesh.str());
+  if (communicator && communicator->rank() != rank)
+    return invalidArgument("rank is " + std::to_string(rank) +
+                           ", and the communicator is of rank " +
+                           std::to_string(communicator->rank()) +
+                           "; give the weights of that rank");
   return Status::ok();
 }
 
@@ -240,11 +272,11 @@ Status Executor::allocatePrepared(PrepareReport &report) {
     Result<int64_t> bytes = tensorBytes(tensor).evaluate(0);
     if (!bytes)
       return bytes.status();
+    prepared[i].reset();
     if (tensor.inPlaceOf >= 0) {
       report.inPlaceBytes += *bytes;
       continue;
     }
-    prepared[i].reset();
     Result<std::unique_ptr<Buffer>> buffer =
         device.allocate(*bytes, kWorkspaceAlignment);
     if (!buffer)
@@ -284,6 +316,7 @@ Result<PrepareReport> Executor::prepareWeights() {
   MOERT_CHECK(runResolved(*streams[0], /*variant=*/-1));
   MOERT_CHECK(synchronize());
   isPrepared = true;
+  isFromFile = false;
   report.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
@@ -378,10 +411,14 @@ Status Executor::checkReadyNow(int64_t tokens) const {
   if (!isPrepared)
     return invalidArgument("the weights are not prepared; call "
                            "prepareWeights() first");
+  std::vector<bool> isRead;
+  if (isFromFile)
+    isRead = findReadByRuns();
   for (size_t i = 0; i < bindings.size(); ++i) {
     const TensorDecl &tensor = thePlan->tensors[i];
     if (tensor.role == TensorRole::Workspace ||
-        tensor.role == TensorRole::Prepared)
+        tensor.role == TensorRole::Prepared ||
+        (tensor.role == TensorRole::Weight && isFromFile && !isRead[i]))
       continue;
     if (!bindings[i].bound)
       return invalidArgument(std::string(tensorRoleName(tensor.role)) + " '" +

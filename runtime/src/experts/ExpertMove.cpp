@@ -70,7 +70,7 @@ std::string mapDigest(const std::vector<int64_t> &from,
                       const std::vector<int64_t> &to) {
   std::vector<int64_t> both = from;
   both.insert(both.end(), to.begin(), to.end());
-  return sha256Text(both.data(), both.size() * sizeof(int64_t));
+  return showDigest(sha256(both.data(), both.size() * sizeof(int64_t)));
 }
 
 } // namespace

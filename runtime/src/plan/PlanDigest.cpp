@@ -21,13 +21,26 @@ static void addArguments(const std::vector<Step> &steps, std::string &text) {
   }
 }
 
-std::string digestPlan(const Plan &plan) {
-  // The text for people leaves out what steps are given.
+/// The text for people leaves out what steps are given.
+static std::string printWhole(const Plan &plan) {
   std::string text = printPlan(plan);
   for (const Variant &variant : plan.variants)
     addArguments(variant.steps, text);
   addArguments(plan.prepare, text);
-  return sha256Text(text.data(), text.size());
+  return text;
+}
+
+std::string digestPlan(const Plan &plan) {
+  std::string text = printWhole(plan);
+  return showDigest(sha256(text.data(), text.size()));
+}
+
+std::string digestLayer(const Plan &plan, const ModuleImage &image) {
+  std::string text = printWhole(plan);
+  if (!plan.prepare.empty())
+    for (const std::vector<uint8_t> &module : image.modules)
+      text += '\n' + showDigest(sha256(module.data(), module.size()));
+  return showDigest(sha256(text.data(), text.size()));
 }
 
 } // namespace moert

@@ -8,6 +8,7 @@
 #ifndef MOERT_SRC_PLAN_PLANDIGEST_H
 #define MOERT_SRC_PLAN_PLANDIGEST_H
 
+#include "moert/Device.h"
 #include "moert/Plan.h"
 
 #include <string>
@@ -17,6 +18,10 @@ namespace moert {
 /// 64 hexadecimal digits, of what a plan launches and moves in which order, and
 /// of its mesh.
 std::string digestPlan(const Plan &plan);
+
+/// The same, and of the code, where some of it prepares weights: layers that
+/// agree prepare them alike.
+std::string digestLayer(const Plan &plan, const ModuleImage &image);
 
 } // namespace moert
 

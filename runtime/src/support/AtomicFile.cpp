@@ -6,11 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "AtomicFile.h"
+#include "Check.h"
 
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,22 +20,26 @@
 
 namespace moert {
 
-static bool writeAll(int descriptor, const void *data, size_t bytes) {
-  auto *next = static_cast<const char *>(data);
-  while (bytes > 0) {
-    ssize_t written = write(descriptor, next, bytes);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written < 0)
-      return false;
-    next += written;
-    bytes -= static_cast<size_t>(written);
-  }
-  return true;
+AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
+    : path(std::move(path)), temporary(std::move(temporary)),
+      descriptor(descriptor) {}
+
+AtomicFile::AtomicFile(AtomicFile &&other) noexcept
+    : path(std::move(other.path)), temporary(std::move(other.temporary)),
+      descriptor(std::exchange(other.descriptor, -1)) {}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor < 0)
+    return;
+  close(descriptor);
+  unlink(temporary.c_str());
 }
 
-Status writeFileWhole(const std::string &path,
-                      const std::vector<FilePart> &parts) {
+Status AtomicFile::fail(int error) const {
+  return unavailable(path + ": cannot be written: " + strerror(error));
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string &path) {
   struct stat info;
   // Renaming over a device or a directory would replace or miss it.
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
@@ -47,23 +53,60 @@ Status writeFileWhole(const std::string &path,
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0)
     return unavailable(path + ": cannot be written: " + strerror(errno));
-  bool written = true;
-  for (const FilePart &part : parts)
-    written = written && writeAll(descriptor, part.data, part.bytes);
-  int error = errno;
-  if (close(descriptor) != 0 && written) {
-    written = false;
-    error = errno;
-  }
-  if (written && rename(temporary.c_str(), path.c_str()) != 0) {
-    written = false;
-    error = errno;
-  }
-  if (!written) {
-    unlink(temporary.c_str());
-    return unavailable(path + ": cannot be written: " + strerror(error));
+  return AtomicFile(path, std::move(temporary), descriptor);
+}
+
+Status AtomicFile::write(const void *data, size_t bytes) {
+  auto *next = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t written = ::write(descriptor, next, bytes);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0)
+      return fail(errno);
+    next += written;
+    bytes -= static_cast<size_t>(written);
   }
   return Status::ok();
+}
+
+/// The name, too, is on the disk. A file system that cannot say so of a folder
+/// has done what it can.
+static void syncFolderOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  std::string folder = slash == std::string::npos ? "."
+                       : slash == 0               ? "/"
+                                                  : path.substr(0, slash);
+  int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0)
+    return;
+  (void)fsync(descriptor);
+  close(descriptor);
+}
+
+Status AtomicFile::commit(bool isDurable) {
+  int error = isDurable && fsync(descriptor) != 0 ? errno : 0;
+  if (close(std::exchange(descriptor, -1)) != 0 && error == 0)
+    error = errno;
+  if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0)
+    error = errno;
+  if (error != 0) {
+    unlink(temporary.c_str());
+    return fail(error);
+  }
+  if (isDurable)
+    syncFolderOf(path);
+  return Status::ok();
+}
+
+Status writeFileWhole(const std::string &path,
+                      const std::vector<FilePart> &parts) {
+  Result<AtomicFile> file = AtomicFile::create(path);
+  if (!file)
+    return file.status();
+  for (const FilePart &part : parts)
+    MOERT_CHECK(file->write(part.data, part.bytes));
+  return file->commit();
 }
 
 } // namespace moert

@@ -159,9 +159,9 @@ Sha256Digest sha256(const void *data, size_t size, bool mayUseInstructions) {
   return digest;
 }
 
-std::string sha256Text(const void *data, size_t size) {
+std::string showDigest(const Sha256Digest &digest) {
   std::string digits;
-  for (uint8_t byte : sha256(data, size))
+  for (uint8_t byte : digest)
     for (int shift : {4, 0})
       digits += "0123456789abcdef"[byte >> shift & 15];
   return digits;

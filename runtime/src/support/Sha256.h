@@ -22,8 +22,8 @@ using Sha256Digest = std::array<uint8_t, 32>;
 Sha256Digest sha256(const void *data, size_t size,
                     bool mayUseInstructions = true);
 
-/// The same as 64 hexadecimal digits.
-std::string sha256Text(const void *data, size_t size);
+/// 64 hexadecimal digits.
+std::string showDigest(const Sha256Digest &digest);
 
 } // namespace moert
 

@@ -10,6 +10,7 @@
 #define MOERT_SRC_TENSORS_SAFETENSORSHEADER_H
 
 #include "moert/DType.h"
+#include "moert/Safetensors.h"
 #include "moert/Status.h"
 
 #include <cstddef>
@@ -37,6 +38,12 @@ struct SafetensorsHeader {
 /// Parses the JSON text of a header. A failure names the field or the byte.
 Result<SafetensorsHeader> parseSafetensorsHeader(const char *text,
                                                  size_t bytes);
+
+/// What stands before the data of the tensors, which follow one another: the
+/// header's length and its text, so that data begin at a multiple of 64.
+std::string
+printSafetensorsHeader(const std::vector<SafetensorsTensor> &tensors,
+                       const std::map<std::string, std::string> &metadata);
 
 /// Bytes of a tensor's data; fails where they overflow or are no whole number.
 Result<uint64_t> safetensorsBytes(DType dtype,

@@ -45,9 +45,9 @@ static Status checkTensors(const std::vector<SafetensorsTensor> &tensors) {
   return Status::ok();
 }
 
-static std::string
-headerText(const std::vector<const SafetensorsTensor *> &tensors,
-           const std::map<std::string, std::string> &metadata) {
+std::string
+printSafetensorsHeader(const std::vector<SafetensorsTensor> &tensors,
+                       const std::map<std::string, std::string> &metadata) {
   rapidjson::StringBuffer buffer;
   rapidjson::Writer<rapidjson::StringBuffer> writer(buffer);
   auto writeString = [&](const std::string &text) {
@@ -64,20 +64,20 @@ headerText(const std::vector<const SafetensorsTensor *> &tensors,
     writer.EndObject();
   }
   uint64_t offset = 0;
-  for (const SafetensorsTensor *tensor : tensors) {
-    writeString(tensor->name);
+  for (const SafetensorsTensor &tensor : tensors) {
+    writeString(tensor.name);
     writer.StartObject();
     writeString("dtype");
-    writeString(safetensorsName(tensor->dtype));
+    writeString(safetensorsName(tensor.dtype));
     writeString("shape");
     writer.StartArray();
-    for (int64_t size : tensor->shape)
+    for (int64_t size : tensor.shape)
       writer.Int64(size);
     writer.EndArray();
     writeString("data_offsets");
     writer.StartArray();
     writer.Uint64(offset);
-    offset += tensor->bytes;
+    offset += tensor.bytes;
     writer.Uint64(offset);
     writer.EndArray();
     writer.EndObject();
@@ -88,7 +88,10 @@ headerText(const std::vector<const SafetensorsTensor *> &tensors,
                       kDataAlignment -
                   8,
               ' ');
-  return text;
+  std::string length(8, '\0');
+  for (int i = 0; i < 8; ++i)
+    length[i] = static_cast<char>(text.size() >> (8 * i));
+  return length + text;
 }
 
 Status writeSafetensors(const std::string &path,
@@ -97,23 +100,15 @@ Status writeSafetensors(const std::string &path,
   if (Status status = checkTensors(tensors); !status)
     return status.withContext(path);
   // Wide elements first keeps every tensor aligned to its element.
-  std::vector<const SafetensorsTensor *> sorted;
-  sorted.reserve(tensors.size());
-  for (const SafetensorsTensor &tensor : tensors)
-    sorted.push_back(&tensor);
-  std::sort(sorted.begin(), sorted.end(), [](const auto *a, const auto *b) {
-    int64_t aBits = dtypeBits(a->dtype), bBits = dtypeBits(b->dtype);
-    return aBits != bBits ? aBits > bBits : a->name < b->name;
+  std::vector<SafetensorsTensor> sorted = tensors;
+  std::sort(sorted.begin(), sorted.end(), [](const auto &a, const auto &b) {
+    int64_t aBits = dtypeBits(a.dtype), bBits = dtypeBits(b.dtype);
+    return aBits != bBits ? aBits > bBits : a.name < b.name;
   });
-  std::string header = headerText(sorted, metadata);
-
-  uint8_t length[8];
-  for (int i = 0; i < 8; ++i)
-    length[i] = static_cast<uint8_t>(header.size() >> (8 * i));
-  std::vector<FilePart> parts = {{length, sizeof(length)},
-                                 {header.data(), header.size()}};
-  for (const SafetensorsTensor *tensor : sorted)
-    parts.push_back({tensor->data, tensor->bytes});
+  std::string header = printSafetensorsHeader(sorted, metadata);
+  std::vector<FilePart> parts = {{header.data(), header.size()}};
+  for (const SafetensorsTensor &tensor : sorted)
+    parts.push_back({tensor.data, tensor.bytes});
   return writeFileWhole(path, parts);
 }
 

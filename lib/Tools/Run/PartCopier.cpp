@@ -1,0 +1,365 @@
+//===- PartCopier.cpp - values of a checkpoint's tensor ---------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PartCopier.h"
+
+#include "ConvertElements.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+using namespace moec;
+using moert::SafetensorsEntry;
+using moert::Status;
+
+static int64_t multiply(llvm::ArrayRef<int64_t> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
+                         std::multiplies<>());
+}
+
+/// Bytes of so many elements.
+static int64_t getBytes(moert::DType dtype, int64_t elements) {
+  return elements * moert::dtypeBits(dtype) / 8;
+}
+
+//===----------------------------------------------------------------------===//
+// Matrices
+//===----------------------------------------------------------------------===//
+
+MatrixShape::MatrixShape(llvm::ArrayRef<int64_t> shape, bool isStacked) {
+  if (isStacked) {
+    count = shape.front();
+    shape = shape.drop_front();
+  }
+  isVector = shape.size() <= 1;
+  if (!isVector) {
+    columns = shape.back();
+    shape = shape.drop_back();
+  }
+  rows = multiply(shape);
+}
+
+MatrixShape CopyTarget::getLocal() const {
+  return {shard ? shard->local.shape : shape, isStacked};
+}
+
+size_t CopyTarget::getMatrixBytes() const {
+  MatrixShape local = getLocal();
+  return size_t(getBytes(dtype, local.rows * local.columns));
+}
+
+int64_t CopyTarget::getMatrix(int64_t place) const {
+  return shard && !shard->experts.empty() ? shard->experts[size_t(place)]
+                                          : place;
+}
+
+int64_t PartCopier::getFirstColumn() const {
+  const TensorShard *shard = target.shard;
+  bool hasColumns = shard && !target.getWhole().isVector &&
+                    shard->dimension + 1 == int64_t(target.shape.size());
+  return hasColumns ? shard->part * target.getLocal().columns : 0;
+}
+
+llvm::SmallVector<PartCopier::Run, 2>
+PartCopier::getRuns(const CheckpointPart &part) const {
+  int64_t step = part.rowStride;
+  const TensorShard *shard = target.shard;
+  int64_t rowsAt = target.isStacked ? 1 : 0;
+  if (!shard || shard->dimension != rowsAt)
+    return {{0, part.firstRow, step, part.numRows}};
+  int64_t rowsOfRun = target.getWhole().rows / shard->numRuns;
+  int64_t share = rowsOfRun / shard->numParts;
+  llvm::SmallVector<Run, 2> runs;
+  for (int64_t i = 0; i < shard->numRuns; ++i) {
+    // Rows of the tensor that this rank has, and those of the part among them.
+    int64_t first = i * rowsOfRun + shard->part * share;
+    auto countBefore = [&](int64_t row) {
+      int64_t count = llvm::divideCeil(
+          uint64_t(std::max<int64_t>(row - part.firstRow, 0)), uint64_t(step));
+      return std::min(count, part.numRows);
+    };
+    int64_t from = countBefore(first);
+    int64_t count = countBefore(first + share) - from;
+    if (count > 0)
+      runs.push_back(
+          {from, i * share + part.firstRow + from * step - first, step, count});
+  }
+  return runs;
+}
+
+//===----------------------------------------------------------------------===//
+// What is found is what was expected
+//===----------------------------------------------------------------------===//
+
+Status PartCopier::fail(const std::string &what) const {
+  return moert::invalidArgument(file + ": tensor '" + entry.name +
+                                "': " + what);
+}
+
+/// `blocks` is what ggml calls those that the elements are in.
+Status PartCopier::check(llvm::ArrayRef<int64_t> shape, moert::DType dtype,
+                         const std::string &blocks) const {
+  if (entry.blockType != blocks)
+    return fail("is of " +
+                (entry.blockType.empty() ? moert::dtypeName(entry.dtype)
+                                         : entry.blockType) +
+                ", expected " +
+                (blocks.empty() ? moert::dtypeName(dtype) : blocks) +
+                "; the layer's quantization says what its weights are");
+  if (!canConvert(entry.dtype, dtype))
+    return fail(std::string("dtype is ") + moert::dtypeName(entry.dtype) +
+                ", expected " + moert::dtypeName(dtype));
+  if (!isSameShape(entry.shape, shape) && !isInBlocks(shape))
+    return fail("shape is " + printShape(entry.shape) + ", expected " +
+                printShape(shape));
+  return Status::ok();
+}
+
+/// Rows of bytes, each of the groups of a row by itself: mxfp4 has blocks of
+/// 16, one behind the other.
+bool PartCopier::isInBlocks(llvm::ArrayRef<int64_t> shape) const {
+  llvm::ArrayRef<int64_t> found = entry.shape;
+  if (target.dtype != moert::DType::I8 || found.size() != shape.size() + 1)
+    return false;
+  int64_t block = found.back();
+  found = found.drop_back();
+  return block > 0 && found.drop_back() == shape.drop_back() &&
+         shape.back() % block == 0 && found.back() == shape.back() / block;
+}
+
+std::vector<int64_t>
+PartCopier::getExpectedShape(const CheckpointPart &part) const {
+  MatrixShape whole = target.getWhole();
+  std::vector<int64_t> expected = {part.numRows};
+  if (part.blocks)
+    expected.push_back(getBytes(target.dtype, whole.columns) /
+                       part.blocks.count * part.blocks.bytes);
+  else if (part.packing)
+    expected = getPackedShape(part.packing, part.transposed, part.numRows,
+                              whole.columns * 8 / part.packing.layerBits);
+  else if (!whole.isVector)
+    expected.insert(part.transposed ? expected.begin() : expected.end(),
+                    whole.columns);
+  if (part.isFlat)
+    expected = {multiply(expected)};
+  bool hasAll = target.isStacked && !part.isPerExpert();
+  if (hasAll && part.flattened)
+    expected.front() *= whole.count;
+  else if (hasAll)
+    expected.insert(expected.begin(), whole.count);
+  return expected;
+}
+
+Status PartCopier::checkShape(const CheckpointPart &part) const {
+  moert::DType dtype = part.blocks    ? moert::DType::U8
+                       : part.packing ? getPackedType(part.packing)
+                                      : target.dtype;
+  return check(getExpectedShape(part), dtype, part.blocks.type);
+}
+
+static bool haveSigns(PartUse use) {
+  return use == PartUse::AnyScales || use == PartUse::NestedScales;
+}
+
+static bool areScales(PartUse use) {
+  return haveSigns(use) || use == PartUse::Scales ||
+         use == PartUse::InverseScales || use == PartUse::LargestScale;
+}
+
+/// Of elements of the file from `first` on, whose bytes may be scales.
+Status PartCopier::checkScales(const CheckpointPart &part, int64_t first,
+                               int64_t count) const {
+  bool areBytes = entry.dtype == moert::DType::U8;
+  SafetensorsEntry scales = entry;
+  scales.data += getBytes(entry.dtype, first);
+  scales.bytes = size_t(getBytes(entry.dtype, count));
+  std::string what =
+      moec::checkScales(scales, areBytes ? target.dtype : entry.dtype,
+                        haveSigns(part.use), first);
+  return what.empty() ? Status::ok() : fail(what);
+}
+
+Status PartCopier::finish() const {
+  if (lossy < 0)
+    return Status::ok();
+  size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
+  return moert::invalidArgument(
+      file + ": tensor '" + entry.name + "': is " +
+      moert::dtypeName(entry.dtype) + " and the layer's '" + target.name +
+      "' " + moert::dtypeName(target.dtype) + ", which has no value " +
+      showElement(entry.data + size_t(lossy) * size, entry.dtype) +
+      " (element " + std::to_string(lossy) +
+      "); convert the tensor yourself, or compile the layer in " +
+      moert::dtypeName(entry.dtype) + " (the configuration's torch_dtype)");
+}
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+void PartCopier::copyRow(int64_t from, uint8_t *to, int64_t count) {
+  if (entry.dtype == target.dtype) {
+    if (count > 0)
+      std::memcpy(to, entry.data + getBytes(entry.dtype, from),
+                  size_t(getBytes(entry.dtype, count)));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    copy(from + i, to + getBytes(target.dtype, i));
+}
+
+/// Row r of the destination begins at `to + r * stepBytes` and is a column of
+/// the source, which has `rowsOfPart` of them. Goes by squares, because one of
+/// the two sides jumps in memory.
+void PartCopier::copyTransposed(int64_t from, int64_t rowsOfPart, uint8_t *to,
+                                int64_t rows, int64_t columns,
+                                int64_t stepBytes) {
+  constexpr int64_t side = 32;
+  int64_t bytes = getBytes(target.dtype, 1);
+  for (int64_t row = 0; row < rows; row += side)
+    for (int64_t column = 0; column < columns; column += side)
+      for (int64_t r = row; r < std::min(row + side, rows); ++r)
+        for (int64_t c = column; c < std::min(column + side, columns); ++c)
+          copy(from + c * rowsOfPart + r, to + r * stepBytes + c * bytes);
+}
+
+void PartCopier::copy(int64_t from, uint8_t *to) {
+  size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
+  const uint8_t *source = entry.data + size_t(from) * size;
+  if (entry.dtype == target.dtype)
+    std::memcpy(to, source, size);
+  else if (!convertElement(source, entry.dtype, to, target.dtype) && lossy < 0)
+    lossy = from;
+}
+
+//===----------------------------------------------------------------------===//
+// Parts
+//===----------------------------------------------------------------------===//
+
+Status PartCopier::copyOwn(int64_t place, uint8_t *matrix) {
+  if (Status status = check(target.shape, target.dtype); !status)
+    return status;
+  MatrixShape whole = target.getWhole();
+  CheckpointPart all;
+  all.numRows = whole.rows;
+  int64_t first = target.getMatrix(place) * whole.rows * whole.columns;
+  for (const Run &run : getRuns(all))
+    copyPlain(all, first, run, matrix);
+  return finish();
+}
+
+Status PartCopier::copyLargest(bool isFirst, uint8_t *value) {
+  CheckpointPart part;
+  part.use = PartUse::LargestScale;
+  if (Status status = check({1}, target.dtype); !status)
+    return status;
+  if (Status status = checkScales(part, 0, 1); !status)
+    return status;
+  float before, after;
+  std::memcpy(&before, value, sizeof(before));
+  copy(0, value);
+  std::memcpy(&after, value, sizeof(after));
+  if (!isFirst && before > after)
+    std::memcpy(value, &before, sizeof(before));
+  return finish();
+}
+
+/// Elements of the file from `first` on are the part.
+void PartCopier::copyPlain(const CheckpointPart &part, int64_t first,
+                           const Run &run, uint8_t *matrix) {
+  int64_t columns = target.getWhole().columns;
+  int64_t count = target.getLocal().columns, column = getFirstColumn();
+  int64_t rowBytes = getBytes(target.dtype, count);
+  uint8_t *to = matrix + run.to * rowBytes;
+  int64_t stepBytes = run.step * rowBytes;
+  if (part.transposed) {
+    copyTransposed(first + column * part.numRows + run.from, part.numRows, to,
+                   run.count, count, stepBytes);
+  } else if (run.step == 1 && count == columns) {
+    copyRow(first + run.from * columns, to, run.count * columns);
+  } else {
+    for (int64_t row = 0; row < run.count; ++row)
+      copyRow(first + (run.from + row) * columns + column, to + row * stepBytes,
+              count);
+  }
+  // Reciprocals, which are f32.
+  if (part.use == PartUse::InverseScales)
+    for (int64_t row = 0; row < run.count; ++row) {
+      auto *values = reinterpret_cast<float *>(to + row * stepBytes);
+      for (int64_t i = 0; i < count; ++i)
+        values[i] = 1.0F / values[i];
+    }
+}
+
+Status PartCopier::copyBlocks(const CheckpointPart &part, int64_t number,
+                              const SafetensorsEntry &from, const Run &run,
+                              uint8_t *matrix) const {
+  int64_t rowBytes = getBytes(target.dtype, target.getLocal().columns);
+  PartRows rows = {matrix, rowBytes, run.to, run.step, run.count};
+  PartWindow window = {part.numRows,
+                       getBytes(target.dtype, target.getWhole().columns),
+                       run.from, getBytes(target.dtype, getFirstColumn())};
+  if (part.packing) {
+    unpackElements(part.packing, part.transposed, from.data, window, rows);
+    return Status::ok();
+  }
+  unpackBlocks(part.blocks, from.data, window, rows);
+  for (int64_t row = 0; areScales(part.use) && row < run.count; ++row) {
+    SafetensorsEntry scales = entry;
+    scales.data = rows.getRow(row);
+    scales.bytes = size_t(rowBytes);
+    std::string what =
+        moec::checkScales(scales, target.dtype, haveSigns(part.use));
+    if (!what.empty())
+      return fail(what + " (row " + std::to_string(run.from + row) +
+                  " of matrix " + std::to_string(number) + ")");
+  }
+  return Status::ok();
+}
+
+SafetensorsEntry PartCopier::getMatrix(int64_t number, int64_t count) const {
+  SafetensorsEntry one = entry;
+  one.bytes = entry.bytes / size_t(count);
+  one.data = entry.data + size_t(number) * one.bytes;
+  return one;
+}
+
+Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
+                            uint8_t *matrix) {
+  MatrixShape whole = target.getWhole();
+  if (isBeside(part.use)) {
+    bool isOfElements = part.use == PartUse::Shape ||
+                        part.use == PartUse::GroupOfColumn ||
+                        part.use == PartUse::NF4State;
+    int64_t columns = isOfElements ? whole.columns * 8 / part.packing.layerBits
+                                   : whole.columns;
+    std::string what = checkBeside(part, entry, part.numRows, columns);
+    return what.empty() ? Status::ok() : fail(what);
+  }
+  if (Status status = checkShape(part); !status)
+    return status;
+  bool hasAll = target.isStacked && !part.isPerExpert();
+  int64_t number = hasAll ? target.getMatrix(place) : 0;
+  if (part.blocks || part.packing) {
+    SafetensorsEntry from = getMatrix(number, hasAll ? whole.count : 1);
+    for (const Run &run : getRuns(part))
+      if (Status status = copyBlocks(part, number, from, run, matrix); !status)
+        return status;
+    return Status::ok();
+  }
+  int64_t count = part.numRows * whole.columns;
+  int64_t first = number * count;
+  if (areScales(part.use))
+    if (Status status = checkScales(part, first, count); !status)
+      return status;
+  for (const Run &run : getRuns(part))
+    copyPlain(part, first, run, matrix);
+  return finish();
+}

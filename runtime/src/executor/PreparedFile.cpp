@@ -1,0 +1,475 @@
+//===- PreparedFile.cpp - weights as runs read them, in a file --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A safetensors file of the tensors that runs read, by their names in the plan,
+// and behind them one of digests: of the header, then of each tensor in the
+// order of their data. docs/runtime.md has the metadata.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../support/AtomicFile.h"
+#include "../support/Check.h"
+#include "../support/PieceDigest.h"
+#include "../support/Text.h"
+#include "../tensors/SafetensorsHeader.h"
+#include "moert/Executor.h"
+#include "moert/Safetensors.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace moert {
+
+/// Raised whenever an older reader would take a file for something else.
+static constexpr char kVersion[] = "1";
+static constexpr char kFormat[] = "moec prepared weights";
+/// The tensor of digests.
+static constexpr char kDigests[] = "sha256";
+
+namespace {
+
+class Stopwatch {
+public:
+  double read() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         start)
+        .count();
+  }
+
+private:
+  std::chrono::steady_clock::time_point start =
+      std::chrono::steady_clock::now();
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What is in the file
+//===----------------------------------------------------------------------===//
+
+std::vector<bool> Executor::findReadByRuns() const {
+  std::vector<bool> isRead(thePlan->tensors.size());
+  for (const Variant &variant : thePlan->variants)
+    for (const Step &step : variant.steps)
+      for (const Argument &arg : step.args)
+        if (arg.kind == Argument::Kind::Tensor)
+          isRead[arg.tensor] = true;
+  return isRead;
+}
+
+Result<std::vector<Executor::PreparedTensor>> Executor::listPrepared() const {
+  std::vector<bool> isRead = findReadByRuns();
+  std::vector<PreparedTensor> list;
+  for (size_t i = 0; i < thePlan->tensors.size(); ++i) {
+    const TensorDecl &decl = thePlan->tensors[i];
+    if (!isRead[i] ||
+        (decl.role != TensorRole::Weight && decl.role != TensorRole::Prepared))
+      continue;
+    PreparedTensor &tensor = list.emplace_back();
+    tensor.index = i;
+    for (const Expr &size : decl.shape) {
+      Result<int64_t> value = size.evaluate(/*tokens=*/0);
+      if (!value)
+        return value.status();
+      tensor.shape.push_back(*value);
+    }
+    Result<uint64_t> bytes = safetensorsBytes(decl.dtype, tensor.shape);
+    if (!bytes)
+      return bytes.status().withContext("tensor '" + decl.name + "'");
+    tensor.bytes = static_cast<size_t>(*bytes);
+  }
+  // As writeSafetensors() has them, so that all are aligned to their elements.
+  std::stable_sort(list.begin(), list.end(), [&](const auto &a, const auto &b) {
+    return dtypeBits(thePlan->tensors[a.index].dtype) >
+           dtypeBits(thePlan->tensors[b.index].dtype);
+  });
+  return list;
+}
+
+/// What a file has to say to be one of this layer's.
+std::map<std::string, std::string>
+Executor::describePrepared(std::optional<int64_t> rank) const {
+  std::map<std::string, std::string> metadata = {{"format", kFormat},
+                                                 {"version", kVersion},
+                                                 {"target", thePlan->target},
+                                                 {"layer", identity}};
+  if (thePlan->mesh.numRanks() > 1) {
+    metadata["mesh"] = thePlan->mesh.str();
+    if (rank)
+      metadata["rank"] = std::to_string(*rank);
+  }
+  return metadata;
+}
+
+static SafetensorsTensor describeDigests(size_t count) {
+  SafetensorsTensor tensor;
+  tensor.name = kDigests;
+  tensor.dtype = DType::U8;
+  tensor.bytes = count * sizeof(Sha256Digest);
+  tensor.shape = {static_cast<int64_t>(count), sizeof(Sha256Digest)};
+  return tensor;
+}
+
+//===----------------------------------------------------------------------===//
+// Writing
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Reads a tensor on the device, whose rows may be apart, as if they were not.
+class DeviceReader {
+public:
+  DeviceReader(Device &device, const void *data, DType dtype,
+               const std::vector<int64_t> &shape,
+               const std::vector<int64_t> &strides)
+      : device(device), data(static_cast<const uint8_t *>(data)),
+        elementBits(dtypeBits(dtype)) {
+    // The innermost dimensions that lie in one piece.
+    size_t inner = shape.size();
+    int64_t packed = 1;
+    while (inner > 0 && (strides.empty() || strides[inner - 1] == packed))
+      packed *= shape[--inner];
+    runBytes = static_cast<size_t>(packed * elementBits / 8);
+    outer.assign(shape.begin(), shape.begin() + inner);
+    if (!strides.empty())
+      steps.assign(strides.begin(), strides.begin() + inner);
+  }
+
+  /// `bytes` from `offset` on of what the tensor has without gaps.
+  Status read(size_t offset, size_t bytes, uint8_t *to) const {
+    while (bytes > 0) {
+      size_t within = offset % runBytes;
+      size_t count = std::min(bytes, runBytes - within);
+      MOERT_CHECK(
+          device.copyOut(to, findRun(offset / runBytes) + within, count));
+      to += count;
+      offset += count;
+      bytes -= count;
+    }
+    return Status::ok();
+  }
+
+private:
+  const uint8_t *findRun(size_t number) const {
+    int64_t at = 0;
+    for (size_t i = outer.size(); i-- > 0;) {
+      at += static_cast<int64_t>(number % outer[i]) * steps[i];
+      number /= outer[i];
+    }
+    return data + at * elementBits / 8;
+  }
+
+  Device &device;
+  const uint8_t *data;
+  int64_t elementBits;
+  /// Dimensions around the pieces, and elements from one index to the next.
+  std::vector<int64_t> outer, steps;
+  size_t runBytes = 0;
+};
+
+} // namespace
+
+/// Copies a tensor from the device to the file, a piece at a time.
+static Result<Sha256Digest>
+writeTensor(AtomicFile &file, const DeviceReader &reader, size_t bytes,
+            std::vector<uint8_t> &piece, const std::function<void()> &step,
+            uint64_t &done) {
+  std::vector<Sha256Digest> digests;
+  for (size_t begin = 0; begin < bytes; begin += kPieceBytes) {
+    size_t size = std::min(kPieceBytes, bytes - begin);
+    MOERT_CHECK(reader.read(begin, size, piece.data()));
+    digests.push_back(sha256(piece.data(), size));
+    MOERT_CHECK(file.write(piece.data(), size));
+    done += size;
+    step();
+  }
+  return digestPieces(digests);
+}
+
+Result<PreparedFileReport>
+Executor::writePrepared(const std::string &path,
+                        const PreparedFileOptions &options) {
+  Stopwatch watch;
+  if (options.rank && ownRank && *options.rank != *ownRank)
+    return invalidArgument("writePrepared: rank is " +
+                           std::to_string(*options.rank) +
+                           ", and the weights are those of rank " +
+                           std::to_string(*ownRank) + "; leave it out");
+  if (options.rank)
+    MOERT_CHECK(setRank(*options.rank).withContext("writePrepared"));
+  if (thePlan->mesh.numRanks() > 1 && !ownRank)
+    return invalidArgument("writePrepared: the layer is for the ranks of " +
+                           thePlan->mesh.str() +
+                           "; say whose weights these are, or call "
+                           "useCommunicator() first");
+  MOERT_CHECK(prepareWeights().status());
+  Result<std::vector<PreparedTensor>> list = listPrepared();
+  if (!list)
+    return list.status();
+  std::vector<SafetensorsTensor> tensors;
+  PreparedFileReport report;
+  for (const PreparedTensor &tensor : *list) {
+    const TensorDecl &decl = thePlan->tensors[tensor.index];
+    if (decl.name == kDigests)
+      return invalidArgument(
+          "writePrepared: a tensor of the layer is called '" + decl.name +
+          "', as that of digests is; rename it");
+    if (tensor.bytes > 0 && !addressOf(tensor.index))
+      return invalidArgument("writePrepared: weight '" + decl.name +
+                             "' is not bound; bind it first");
+    SafetensorsTensor &entry = tensors.emplace_back();
+    entry.name = decl.name;
+    entry.dtype = decl.dtype;
+    entry.shape = tensor.shape;
+    entry.bytes = tensor.bytes;
+    report.bytes += static_cast<int64_t>(tensor.bytes);
+  }
+  tensors.push_back(describeDigests(tensors.size() + 1));
+  std::string header =
+      printSafetensorsHeader(tensors, describePrepared(ownRank));
+  std::vector<Sha256Digest> digests = {sha256(header.data(), header.size())};
+
+  Result<AtomicFile> file = AtomicFile::create(path);
+  if (!file)
+    return file.status();
+  MOERT_CHECK(file->write(header.data(), header.size()));
+  std::vector<uint8_t> piece(kPieceBytes);
+  uint64_t done = 0;
+  auto step = [&] {
+    if (options.step)
+      options.step(done, static_cast<uint64_t>(report.bytes));
+  };
+  for (const PreparedTensor &tensor : *list) {
+    const TensorDecl &decl = thePlan->tensors[tensor.index];
+    DeviceReader reader(
+        device, addressOf(tensor.index), decl.dtype, tensor.shape,
+        decl.role == TensorRole::Weight ? bindings[tensor.index].strides
+                                        : std::vector<int64_t>());
+    Result<Sha256Digest> digest =
+        writeTensor(*file, reader, tensor.bytes, piece, step, done);
+    if (!digest)
+      return digest.status().withContext("writePrepared: tensor '" + decl.name +
+                                         "'");
+    digests.push_back(*digest);
+  }
+  MOERT_CHECK(file->write(digests.data(), tensors.back().bytes));
+  MOERT_CHECK(file->commit(/*isDurable=*/true));
+  report.seconds = watch.read();
+  return report;
+}
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+/// What to do about a file that is of no use here.
+static constexpr char kRemedy[] =
+    "; read the checkpoint instead, and write the file anew";
+
+static Status wrong(const std::string &path, const std::string &what) {
+  return invalidArgument(path + ": " + what + kRemedy);
+}
+
+/// Whether the file is one that a layer of this description has written; of
+/// several ranks, by which.
+static Result<std::optional<int64_t>> checkMetadata(
+    const std::string &path, const std::map<std::string, std::string> &found,
+    const std::map<std::string, std::string> &expected, const Mesh &mesh) {
+  auto get = [&](const char *key) {
+    auto it = found.find(key);
+    return it == found.end() ? std::string() : it->second;
+  };
+  auto getExpected = [&](const char *key) {
+    auto it = expected.find(key);
+    return it == expected.end() ? std::string() : it->second;
+  };
+  if (get("format") != kFormat)
+    return wrong(path, "has no prepared weights (their files say \"" +
+                           std::string(kFormat) +
+                           "\" for \"format\" in their metadata)");
+  if (get("version") != kVersion)
+    return wrong(path, "is of version " + get("version") +
+                           " of its format, and version " + kVersion +
+                           " is read");
+  if (get("target") != getExpected("target"))
+    return wrong(path, "was written for " + get("target") +
+                           ", and the layer is for " + getExpected("target"));
+  auto showMesh = [](const std::string &mesh) {
+    return mesh.empty() ? std::string("one rank") : "the ranks of " + mesh;
+  };
+  if (get("mesh") != getExpected("mesh"))
+    return wrong(path, "was written for " + showMesh(get("mesh")) +
+                           ", and the layer is for " +
+                           showMesh(getExpected("mesh")));
+  if (expected.count("rank") > 0 && get("rank") != getExpected("rank"))
+    return invalidArgument(path + ": has the weights of rank " + get("rank") +
+                           ", and this is rank " + getExpected("rank") +
+                           "; give the file of this rank");
+  if (get("layer") != getExpected("layer"))
+    return wrong(path, "was written by another layer, or by one that another "
+                       "compiler made of the same description");
+  if (mesh.numRanks() == 1)
+    return std::optional<int64_t>();
+  for (int64_t rank = 0; rank < mesh.numRanks(); ++rank)
+    if (get("rank") == std::to_string(rank))
+      return std::optional<int64_t>(rank);
+  return wrong(path, "does not say whose weights it has");
+}
+
+/// Compares the digests in the file with those of what it has.
+static Status verifyDigests(const std::string &path,
+                            const SafetensorsFile &file,
+                            const std::function<void(uint64_t)> &step) {
+  const SafetensorsEntry &digests = file.entries().back();
+  std::vector<SafetensorsTensor> tensors;
+  std::vector<Bytes> contents;
+  for (const SafetensorsEntry &entry : file.entries()) {
+    tensors.push_back(
+        {entry.name, entry.dtype, entry.shape, entry.data, entry.bytes});
+    contents.push_back({entry.data, entry.bytes});
+  }
+  contents.pop_back();
+  auto isRight = [&](size_t number, const Sha256Digest &digest) {
+    return memcmp(digests.data + number * sizeof(digest), digest.data(),
+                  sizeof(digest)) == 0;
+  };
+  std::string header = printSafetensorsHeader(tensors, file.metadata());
+  if (!isRight(0, sha256(header.data(), header.size())))
+    return wrong(path, "the header is not the one that was written (SHA-256)");
+  std::vector<Sha256Digest> found = digestInPieces(contents, step);
+  for (size_t i = 0; i < found.size(); ++i)
+    if (!isRight(i + 1, found[i]))
+      return wrong(path, "tensor '" + tensors[i].name +
+                             "' has not the bytes that were written (SHA-256)");
+  return Status::ok();
+}
+
+Result<std::vector<const SafetensorsEntry *>>
+Executor::findPrepared(const std::string &path, const SafetensorsFile &file,
+                       const std::vector<PreparedTensor> &list) const {
+  std::vector<const SafetensorsEntry *> entries;
+  for (const PreparedTensor &tensor : list) {
+    const TensorDecl &decl = thePlan->tensors[tensor.index];
+    const SafetensorsEntry *entry = file.find(decl.name);
+    if (!entry)
+      return wrong(path, "has no tensor '" + decl.name + "'");
+    if (entry->dtype != decl.dtype || entry->shape != tensor.shape)
+      return wrong(path, "tensor '" + decl.name + "' is " +
+                             dtypeName(entry->dtype) + " of shape " +
+                             listText(entry->shape) + ", expected " +
+                             dtypeName(decl.dtype) + " of shape " +
+                             listText(tensor.shape));
+    entries.push_back(entry);
+  }
+  for (const SafetensorsEntry &entry : file.entries()) {
+    bool isKnown =
+        entry.name == kDigests ||
+        std::find(entries.begin(), entries.end(), &entry) != entries.end();
+    if (!isKnown)
+      return wrong(path, "tensor '" + entry.name + "' is none of the layer's");
+  }
+  SafetensorsTensor digests = describeDigests(list.size() + 1);
+  if (file.entries().empty() || file.entries().back().name != kDigests ||
+      file.entries().back().shape != digests.shape ||
+      file.entries().back().dtype != digests.dtype)
+    return wrong(path, std::string("does not end in a tensor '") + kDigests +
+                           "' of " + listText(digests.shape) + " bytes");
+  return entries;
+}
+
+/// Memory of the device with the bytes of a tensor.
+static Result<std::shared_ptr<Buffer>>
+copyToDevice(Device &device, const SafetensorsEntry &entry,
+             const std::function<void(uint64_t)> &copied) {
+  Result<std::unique_ptr<Buffer>> buffer =
+      device.allocate(entry.bytes, kWorkspaceAlignment);
+  if (!buffer)
+    return buffer.status();
+  auto *to = static_cast<uint8_t *>((*buffer)->data());
+  for (size_t begin = 0; begin < entry.bytes; begin += kPieceBytes) {
+    size_t size = std::min(kPieceBytes, entry.bytes - begin);
+    MOERT_CHECK(device.copyIn(to + begin, entry.data + begin, size));
+    copied(size);
+  }
+  return std::shared_ptr<Buffer>(std::move(*buffer));
+}
+
+Status Executor::usePrepared(const std::vector<PreparedTensor> &list,
+                             std::vector<std::shared_ptr<Buffer>> buffers) {
+  // What an earlier run still reads stays until it is complete.
+  MOERT_CHECK(synchronize());
+  lastTokens = resolvedTokens = -1;
+  isPrepared = false;
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (thePlan->tensors[i].role == TensorRole::Weight)
+      bindings[i] = Binding();
+  ownWeights.assign(bindings.size(), nullptr);
+  prepared.assign(bindings.size(), nullptr);
+  for (size_t i = 0; i < list.size(); ++i) {
+    const TensorDecl &decl = thePlan->tensors[list[i].index];
+    if (decl.role == TensorRole::Prepared) {
+      prepared[list[i].index] = std::move(buffers[i]);
+      continue;
+    }
+    MOERT_CHECK(
+        bind(decl.name, {buffers[i]->data(), decl.dtype, list[i].shape, {}}));
+    ownWeights[list[i].index] = std::move(buffers[i]);
+  }
+  isPrepared = isFromFile = true;
+  prepareReport = {};
+  return Status::ok();
+}
+
+Result<PreparedFileReport>
+Executor::bindPrepared(const std::string &path,
+                       const PreparedFileOptions &options) {
+  Stopwatch watch;
+  if (options.rank)
+    MOERT_CHECK(checkRank(*options.rank).withContext("bindPrepared"));
+  Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  if (!file)
+    return file.status().code() == StatusCode::InvalidArgument
+               ? invalidArgument(file.status().message() + kRemedy)
+               : file.status();
+  Result<std::optional<int64_t>> rank = checkMetadata(
+      path, file->metadata(),
+      describePrepared(options.rank ? options.rank : ownRank), thePlan->mesh);
+  if (!rank)
+    return rank.status();
+  Result<std::vector<PreparedTensor>> list = listPrepared();
+  if (!list)
+    return list.status();
+  auto entries = findPrepared(path, *file, *list);
+  if (!entries)
+    return entries.status();
+
+  uint64_t bytes = 0;
+  for (const PreparedTensor &tensor : *list)
+    bytes += tensor.bytes;
+  uint64_t all = options.verify ? 2 * bytes : bytes, done = all - bytes;
+  auto step = [&](uint64_t now) {
+    if (options.step)
+      options.step(now, all);
+  };
+  if (options.verify)
+    MOERT_CHECK(verifyDigests(path, *file, step));
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  for (const SafetensorsEntry *entry : *entries) {
+    auto buffer = copyToDevice(device, *entry,
+                               [&](uint64_t size) { step(done += size); });
+    if (!buffer)
+      return buffer.status().withContext("bindPrepared: tensor '" +
+                                         entry->name + "'");
+    buffers.push_back(std::move(*buffer));
+  }
+  MOERT_CHECK(usePrepared(*list, std::move(buffers)));
+  ownRank = *rank;
+  return PreparedFileReport{static_cast<int64_t>(bytes), watch.read()};
+}
+
+} // namespace moert

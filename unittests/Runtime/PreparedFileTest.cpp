@@ -1,0 +1,493 @@
+//===- PreparedFileTest.cpp - tests of files of prepared weights *- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moert/CudaDevice.h"
+#include "moert/Executor.h"
+#include "moert/HostDevice.h"
+#include "moert/LocalGroup.h"
+#include "moert/Safetensors.h"
+#include "runtime/src/support/PieceDigest.h"
+#include "unittests/Runtime/CudaTesting.h"
+#include "unittests/Runtime/TestPlan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include <dirent.h>
+
+using namespace moert;
+using namespace moert::test;
+
+namespace {
+
+std::string readFile(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void writeFile(const std::string &path, const std::string &contents) {
+  std::ofstream(path, std::ios::binary) << contents;
+}
+
+size_t countFiles(const std::string &folder) {
+  size_t count = 0;
+  DIR *opened = opendir(folder.c_str());
+  while (dirent *entry = readdir(opened))
+    count += entry->d_name[0] != '.';
+  closedir(opened);
+  return count;
+}
+
+void doubleInPlace(const uint64_t *args, int64_t) {
+  auto *twice = reinterpret_cast<float *>(static_cast<uintptr_t>(args[0]));
+  for (int64_t i = 0; i < kWidth; ++i)
+    twice[i] *= 2;
+}
+
+class PreparedFileTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    std::string made = ::testing::TempDir() + "moert-prepared-XXXXXX";
+    ASSERT_NE(mkdtemp(made.data()), nullptr);
+    folder = made;
+    path = folder + "/layer.safetensors";
+    Result<std::unique_ptr<Device>> host = createHostDevice(2);
+    ASSERT_TRUE(host);
+    device = std::move(*host);
+  }
+
+  void TearDown() override {
+    std::remove(path.c_str());
+    rmdir(folder.c_str());
+  }
+
+  std::unique_ptr<Executor> create(const Plan &plan = makePlan()) {
+    auto created = Executor::create(plan, *device, makeImage());
+    EXPECT_TRUE(created) << created.status().toString();
+    return std::move(*created);
+  }
+
+  /// An executor that has the weight, whose file is written.
+  std::unique_ptr<Executor> write(const Plan &plan = makePlan()) {
+    std::unique_ptr<Executor> executor = create(plan);
+    EXPECT_TRUE(executor->bind("scale", {scale.data(), DType::F32, {kWidth}}));
+    Result<PreparedFileReport> report = executor->writePrepared(path);
+    EXPECT_TRUE(report) << report.status().toString();
+    return executor;
+  }
+
+  void expectRuns(Executor &executor) {
+    std::vector<float> x(20 * kWidth, 1.5f), y(20 * kWidth);
+    int32_t offset = 3;
+    ASSERT_TRUE(executor.bind("x", {x.data(), DType::F32, {20, kWidth}}));
+    ASSERT_TRUE(executor.bind("y", {y.data(), DType::F32, {20, kWidth}}));
+    ASSERT_TRUE(executor.bind("offset", {&offset, DType::I32, {1}}));
+    Status status = executor.run(20);
+    ASSERT_TRUE(status) << status.toString();
+    for (int64_t i = 0; i < 20 * kWidth; ++i)
+      ASSERT_EQ(y[i], expectedY(x, scale, offset, i / kWidth, i % kWidth, 20));
+  }
+
+  /// The message about the file, without its path and the remedy.
+  std::string refuse(Executor &executor, PreparedFileOptions options = {}) {
+    Status status = executor.bindPrepared(path, options).status();
+    EXPECT_FALSE(status);
+    std::string message = status.message();
+    if (size_t at = message.find(path + ": "); at != std::string::npos)
+      message.erase(at, path.size() + 2);
+    std::string remedy =
+        "; read the checkpoint instead, and write the file anew";
+    if (size_t at = message.rfind(remedy); at != std::string::npos)
+      message.erase(at);
+    return message;
+  }
+
+  /// Writes the file's tensors again, with other contents or metadata.
+  using Change = std::function<void(std::vector<SafetensorsTensor> &,
+                                    std::map<std::string, std::string> &)>;
+  std::string refuseChanged(const Change &change) {
+    write();
+    std::string contents = readFile(path);
+    auto file =
+        SafetensorsFile::fromMemory(contents.data(), contents.size(), path);
+    EXPECT_TRUE(file);
+    std::vector<SafetensorsTensor> tensors;
+    for (const SafetensorsEntry &entry : file->entries())
+      tensors.push_back(
+          {entry.name, entry.dtype, entry.shape, entry.data, entry.bytes});
+    std::map<std::string, std::string> metadata = file->metadata();
+    change(tensors, metadata);
+    EXPECT_TRUE(writeSafetensors(path, tensors, metadata));
+    return refuse(*create());
+  }
+
+  std::string folder, path;
+  std::unique_ptr<Device> device;
+  std::vector<float> scale = {0.5f, -1.0f, 2.0f, 0.25f};
+};
+
+} // namespace
+
+TEST_F(PreparedFileTest, HasWhatRunsRead) {
+  std::unique_ptr<Executor> first = write();
+  auto file = SafetensorsFile::open(path);
+  ASSERT_TRUE(file) << file.status().message();
+  // The weight is read by the prepare step alone.
+  ASSERT_EQ(file->entries().size(), 2u);
+  EXPECT_EQ(file->entries()[0].name, "twice");
+  EXPECT_EQ(file->entries()[1].name, "sha256");
+  EXPECT_EQ(file->entries()[1].shape, (std::vector<int64_t>{2, 32}));
+  EXPECT_EQ(file->metadata().at("format"), "moec prepared weights");
+  EXPECT_EQ(file->metadata().at("version"), "1");
+  EXPECT_EQ(file->metadata().at("target"), "cpu");
+  EXPECT_EQ(file->metadata().at("layer").size(), 64u);
+  EXPECT_EQ(countFiles(folder), 1u);
+
+  std::unique_ptr<Executor> second = create();
+  uint64_t last = 0, all = 0;
+  PreparedFileOptions options;
+  options.step = [&](uint64_t done, uint64_t of) {
+    EXPECT_GE(done, last);
+    last = done;
+    all = of;
+  };
+  Result<PreparedFileReport> report = second->bindPrepared(path, options);
+  ASSERT_TRUE(report) << report.status().toString();
+  EXPECT_EQ(report->bytes, kWidth * 4);
+  // Digests, then copies.
+  EXPECT_EQ(last, 2u * kWidth * 4);
+  EXPECT_EQ(all, last);
+  ASSERT_NO_FATAL_FAILURE(expectRuns(*second));
+  // What is bound anew calls for all weights, as after prepareWeights().
+  Result<PrepareReport> prepared = second->prepareWeights();
+  ASSERT_TRUE(prepared);
+  EXPECT_EQ(prepared->bytes, 0);
+  auto clone = second->clone();
+  ASSERT_TRUE(clone);
+  second.reset();
+  ASSERT_NO_FATAL_FAILURE(expectRuns(**clone));
+  // It writes the same file.
+  std::string contents = readFile(path);
+  ASSERT_TRUE((*clone)->writePrepared(path));
+  EXPECT_EQ(readFile(path), contents);
+}
+
+TEST_F(PreparedFileTest, WeightsMayBeBoundAfterwards) {
+  write();
+  std::unique_ptr<Executor> executor = create();
+  ASSERT_TRUE(executor->bindPrepared(path));
+  scale = {4, 3, 2, 1};
+  ASSERT_TRUE(executor->bind("scale", {scale.data(), DType::F32, {kWidth}}));
+  EXPECT_NE(executor->run(1).message().find("the weights are not prepared"),
+            std::string::npos);
+  Result<PrepareReport> report = executor->prepareWeights();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->bytes, kWidth * 4);
+  ASSERT_NO_FATAL_FAILURE(expectRuns(*executor));
+}
+
+/// What stood in the weight's memory has memory of its own then.
+TEST_F(PreparedFileTest, ReadsWhatWasPreparedInPlace) {
+  Plan plan = makePlan();
+  plan.tensors[Twice].inPlaceOf = Scale;
+  plan.kernels[0].name = "double_in_place";
+  plan.prepare = {Step::launch(0, {Argument::ofTensor(Twice)})};
+  ModuleImage image;
+  image.lookup =
+      [inner = makeImage()](const std::string &name) -> Result<HostKernelFn> {
+    if (name != "double_in_place")
+      return inner.lookup(name);
+    return &doubleInPlace;
+  };
+  auto bind = [&](Executor &executor, std::vector<float> &values) {
+    values = scale;
+    return executor.bind("scale", {values.data(), DType::F32, {kWidth}});
+  };
+  std::vector<float> one, other;
+  auto first = Executor::create(plan, *device, image);
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(bind(**first, one));
+  ASSERT_TRUE((*first)->writePrepared(path));
+  auto second = Executor::create(plan, *device, image);
+  ASSERT_TRUE(second);
+  ASSERT_TRUE((*second)->bindPrepared(path));
+  ASSERT_NO_FATAL_FAILURE(expectRuns(**second));
+  // In the weight's memory again.
+  ASSERT_TRUE(bind(**second, other));
+  Result<PrepareReport> report = (*second)->prepareWeights();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->inPlaceBytes, kWidth * 4);
+  EXPECT_EQ(other[0], 2 * scale[0]);
+  ASSERT_NO_FATAL_FAILURE(expectRuns(**second));
+}
+
+TEST_F(PreparedFileTest, RowsThatAreApartAreWrittenWithoutGaps) {
+  Plan plan;
+  plan.target = "cpu";
+  plan.maxTokens = 1;
+  TensorDecl w{"w", DType::F32, {2, 3, 4}, TensorRole::Weight};
+  w.strided = true;
+  plan.tensors = {w, {"y", DType::F32, {1}, TensorRole::Output}};
+  plan.kernels = {{"spread", 1}};
+  plan.variants = {
+      {0,
+       1,
+       {Step::launch(0, {Argument::ofTensor(0), Argument::ofTensor(1)})}}};
+  std::unique_ptr<Executor> executor = create(plan);
+  std::vector<float> values(100);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i);
+  for (std::vector<int64_t> strides :
+       {std::vector<int64_t>{40, 10, 1}, {40, 4, 1}, {12, 4, 1}}) {
+    ASSERT_TRUE(
+        executor->bind("w", {values.data(), DType::F32, {2, 3, 4}, strides}));
+    ASSERT_TRUE(executor->writePrepared(path));
+    auto file = SafetensorsFile::open(path);
+    ASSERT_TRUE(file);
+    for (int64_t i = 0; i < 24; ++i) {
+      float found;
+      memcpy(&found, file->find("w")->data + i * 4, 4);
+      EXPECT_EQ(found, static_cast<float>(i / 12 * strides[0] +
+                                          i / 4 % 3 * strides[1] + i % 4));
+    }
+  }
+}
+
+TEST_F(PreparedFileTest, WhatIsNoFileOfTheLayerIsRefused) {
+  std::unique_ptr<Executor> executor = create();
+  EXPECT_EQ(executor->bindPrepared(path).status().code(), StatusCode::NotFound);
+  EXPECT_EQ(refuseChanged([](auto &, auto &metadata) { metadata.clear(); }),
+            "has no prepared weights (their files say \"moec prepared "
+            "weights\" for \"format\" in their metadata)");
+  EXPECT_EQ(
+      refuseChanged([](auto &, auto &metadata) { metadata["version"] = "9"; }),
+      "is of version 9 of its format, and version 1 is read");
+  EXPECT_EQ(refuseChanged(
+                [](auto &, auto &metadata) { metadata["target"] = "sm_80"; }),
+            "was written for sm_80, and the layer is for cpu");
+  EXPECT_EQ(refuseChanged([](auto &, auto &metadata) {
+              metadata["mesh"] = "dp 2 x tp 1";
+            }),
+            "was written for the ranks of dp 2 x tp 1, and the layer is for "
+            "one rank");
+  EXPECT_EQ(
+      refuseChanged([](auto &, auto &metadata) { metadata["layer"][0] ^= 1; }),
+      "was written by another layer, or by one that another compiler "
+      "made of the same description");
+  // What is said of it is covered by a digest, too.
+  EXPECT_EQ(
+      refuseChanged([](auto &, auto &metadata) { metadata["rank"] = "7"; }),
+      "the header is not the one that was written (SHA-256)");
+  Plan other = makePlan();
+  other.maxTokens = other.variants.back().maxTokens = 50;
+  write();
+  EXPECT_EQ(refuse(*create(other)),
+            "was written by another layer, or by one that another compiler "
+            "made of the same description");
+}
+
+TEST_F(PreparedFileTest, TensorsAreThoseOfTheLayer) {
+  EXPECT_EQ(
+      refuseChanged([](auto &tensors, auto &) { tensors[0].name = "thrice"; }),
+      "has no tensor 'twice'");
+  EXPECT_EQ(
+      refuseChanged([](auto &tensors, auto &) { tensors[0].shape = {2, 2}; }),
+      "tensor 'twice' is f32 of shape [2, 2], expected f32 of shape "
+      "[4]");
+  EXPECT_EQ(refuseChanged(
+                [](auto &tensors, auto &) { tensors[0].dtype = DType::I32; }),
+            "tensor 'twice' is i32 of shape [4], expected f32 of shape [4]");
+  EXPECT_EQ(refuseChanged([](auto &tensors, auto &) {
+              tensors.push_back({"more", DType::F32, {0}, nullptr, 0});
+            }),
+            "tensor 'more' is none of the layer's");
+  EXPECT_EQ(refuseChanged([](auto &tensors, auto &) { tensors.pop_back(); }),
+            "does not end in a tensor 'sha256' of [2, 32] bytes");
+}
+
+TEST_F(PreparedFileTest, DamageIsFound) {
+  std::unique_ptr<Executor> executor = create();
+  write();
+  std::string contents = readFile(path);
+  auto file =
+      SafetensorsFile::fromMemory(contents.data(), contents.size(), path);
+  ASSERT_TRUE(file);
+  size_t data =
+      file->entries()[0].data - reinterpret_cast<uint8_t *>(contents.data());
+  // Each byte of the tensor, and each of its digest.
+  for (size_t at = data; at < contents.size(); ++at) {
+    std::string changed = contents;
+    changed[at] ^= 16;
+    writeFile(path, changed);
+    bool isOfHeader = at >= data + kWidth * 4 && at < data + kWidth * 4 + 32;
+    EXPECT_EQ(refuse(*executor),
+              isOfHeader
+                  ? "the header is not the one that was written (SHA-256)"
+                  : "tensor 'twice' has not the bytes that were written "
+                    "(SHA-256)");
+  }
+  // What the header says, too: whatever is wrong, something is named.
+  for (size_t at = 0; at < data; ++at) {
+    std::string changed = contents;
+    changed[at] ^= 1;
+    writeFile(path, changed);
+    EXPECT_NE(refuse(*executor), "");
+  }
+  for (size_t size = 0; size < contents.size(); ++size) {
+    writeFile(path, contents.substr(0, size));
+    refuse(*executor);
+  }
+  // Nothing was bound; what is not looked at is not found.
+  EXPECT_FALSE(executor->run(1));
+  std::string changed = contents;
+  changed[data] ^= 16;
+  writeFile(path, changed);
+  PreparedFileOptions careless;
+  careless.verify = false;
+  EXPECT_TRUE(executor->bindPrepared(path, careless));
+  // What is there stays where another file is refused.
+  writeFile(path, contents);
+  ASSERT_TRUE(executor->bindPrepared(path));
+  writeFile(path, changed);
+  refuse(*executor);
+  ASSERT_NO_FATAL_FAILURE(expectRuns(*executor));
+}
+
+TEST_F(PreparedFileTest, AFailureLeavesNoFile) {
+  std::unique_ptr<Executor> executor = create();
+  EXPECT_EQ(executor->writePrepared(path).status().message(),
+            "prepareWeights: weight 'scale' is not bound; bind it first");
+  EXPECT_EQ(countFiles(folder), 0u);
+  EXPECT_EQ(executor->writePrepared(folder).status().code(),
+            StatusCode::InvalidArgument);
+  write();
+  std::string contents = readFile(path);
+  EXPECT_FALSE(executor->writePrepared(path));
+  EXPECT_EQ(readFile(path), contents);
+}
+
+TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
+  Plan plan = makePlan();
+  plan.mesh = {2, 1};
+  std::unique_ptr<Executor> executor = create(plan);
+  ASSERT_TRUE(executor->bind("scale", {scale.data(), DType::F32, {kWidth}}));
+  EXPECT_EQ(executor->writePrepared(path).status().message(),
+            "writePrepared: the layer is for the ranks of dp 2 x tp 1; say "
+            "whose weights these are, or call useCommunicator() first");
+  EXPECT_EQ(executor->setRank(2).message(),
+            "rank is 2; 0 to 1 are those of dp 2 x tp 1");
+  ASSERT_TRUE(executor->setRank(1));
+  ASSERT_TRUE(executor->writePrepared(path));
+
+  std::unique_ptr<Executor> other = create(plan);
+  ASSERT_TRUE(other->setRank(0));
+  EXPECT_EQ(refuse(*other), "has the weights of rank 1, and this is rank 0; "
+                            "give the file of this rank");
+  EXPECT_EQ(refuse(*create()), "was written for the ranks of dp 2 x tp 1, and "
+                               "the layer is for one rank");
+  // Who loads weights says so, too, and is believed if the file agrees.
+  PreparedFileOptions options;
+  options.rank = 0;
+  EXPECT_EQ(refuse(*other, options), "has the weights of rank 1, and this is "
+                                     "rank 0; give the file of this rank");
+  options.rank = 1;
+  EXPECT_EQ(executor->rank(), 1);
+  ASSERT_TRUE(other->bindPrepared(path, options));
+  EXPECT_EQ(other->rank(), 1);
+  options.rank = 0;
+  EXPECT_EQ(other->writePrepared(path, options).status().message(),
+            "writePrepared: rank is 0, and the weights are those of rank 1; "
+            "leave it out");
+  options.rank = 2;
+  EXPECT_EQ(other->bindPrepared(path, options).status().message(),
+            "bindPrepared: rank is 2; 0 to 1 are those of dp 2 x tp 1");
+  // The file says whose it is.
+  std::unique_ptr<Executor> again = create(plan);
+  ASSERT_TRUE(again->bindPrepared(path));
+  EXPECT_EQ(again->rank(), 1);
+  auto group = LocalGroup::create(plan.mesh, /*limitSeconds=*/5);
+  ASSERT_TRUE(group);
+  auto joined = (*group)->join(0, *device);
+  ASSERT_TRUE(joined);
+  EXPECT_EQ(again->useCommunicator(std::move(*joined)).message(),
+            "useCommunicator: it is of rank 0, and the weights are those of "
+            "rank 1; give the communicator of that rank");
+}
+
+TEST(PreparedFileOnGpuTest, GoesThroughTheDevice) {
+  FakeCuda &fake = resetFakeCuda();
+  setenv("MOERT_CUDA_LIBRARY", kFakeDriver, 1);
+  std::string path = ::testing::TempDir() + "moert_prepared_gpu.safetensors";
+  {
+    auto device = createCudaDevice(0);
+    ASSERT_TRUE(device) << device.status().toString();
+    auto create = [&] {
+      auto executor = Executor::create(makeGpuPlan(), **device, makePtxImage());
+      EXPECT_TRUE(executor) << executor.status().toString();
+      return std::move(*executor);
+    };
+    std::vector<float> scale = {0.5f, -1.0f, 2.0f, 0.25f}, twice(kWidth);
+    auto memory = (*device)->allocate(kWidth * 4, 256);
+    ASSERT_TRUE(memory);
+    ASSERT_TRUE((*device)->copyIn((*memory)->data(), scale.data(), kWidth * 4));
+    std::unique_ptr<Executor> first = create();
+    ASSERT_TRUE(
+        first->bind("scale", {(*memory)->data(), DType::F32, {kWidth}}));
+    Result<PreparedFileReport> report = first->writePrepared(path);
+    ASSERT_TRUE(report) << report.status().toString();
+    auto file = SafetensorsFile::open(path);
+    ASSERT_TRUE(file);
+    memcpy(twice.data(), file->find("twice")->data, kWidth * 4);
+    for (int64_t i = 0; i < kWidth; ++i)
+      EXPECT_EQ(twice[i], 2 * scale[i]);
+    EXPECT_EQ(file->find("scale"), nullptr);
+
+    // Of code that prepares weights the file knows each byte.
+    ModuleImage image = makePtxImage();
+    image.modules.back().insert(image.modules.back().end() - 1, ' ');
+    auto other = Executor::create(makeGpuPlan(), **device, image);
+    ASSERT_TRUE(other) << other.status().toString();
+    EXPECT_NE((*other)->bindPrepared(path).status().message().find(
+                  "was written by another layer"),
+              std::string::npos);
+
+    std::unique_ptr<Executor> second = create();
+    report = second->bindPrepared(path);
+    ASSERT_TRUE(report) << report.status().toString();
+    // The same bytes, through the device and back.
+    std::string again = path + ".again";
+    ASSERT_TRUE(second->writePrepared(again));
+    EXPECT_EQ(readFile(again), readFile(path));
+    std::remove(again.c_str());
+  }
+  std::remove(path.c_str());
+  EXPECT_EQ(fake.leaks(), "");
+  unsetenv("MOERT_CUDA_LIBRARY");
+}
+
+TEST(PieceDigestTest, IsThatOfTheDigestsOfPieces) {
+  std::vector<uint8_t> bytes(2 * kPieceBytes + 5);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<uint8_t>(i * 7 + i / 1000);
+  std::vector<Sha256Digest> pieces = {
+      sha256(bytes.data(), kPieceBytes),
+      sha256(bytes.data() + kPieceBytes, kPieceBytes),
+      sha256(bytes.data() + 2 * kPieceBytes, 5)};
+  uint64_t last = 0;
+  std::vector<Sha256Digest> found = digestInPieces(
+      {{bytes.data(), bytes.size()}, {nullptr, 0}, {bytes.data(), 1}},
+      [&](uint64_t done) { last = std::max(last, done); });
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0], digestPieces(pieces));
+  EXPECT_EQ(found[0], sha256(pieces.data(), 96));
+  EXPECT_EQ(found[1], sha256(nullptr, 0));
+  EXPECT_EQ(found[2], digestPieces({sha256(bytes.data(), 1)}));
+  EXPECT_LE(last, bytes.size() + 1);
+}
