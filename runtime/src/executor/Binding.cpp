@@ -127,16 +127,28 @@ static Status checkShape(const TensorDecl &tensor, const TensorView &view,
   return checkStrides(tensor, view);
 }
 
-/// Whether an input or output is bound like that already, which has been
-/// checked then. A weight that is bound anew has other values.
-bool Executor::isBoundTo(int64_t index, const TensorView &view) const {
+/// Whether an input or output is bound like that already, but perhaps for its
+/// address; all else has been checked then. A weight that is bound anew has
+/// other values.
+bool Executor::isLaidOutAs(int64_t index, const TensorView &view) const {
   const Binding &binding = bindings[index];
   const TensorDecl &tensor = thePlan->tensors[index];
   return binding.bound && tensor.role != TensorRole::Weight &&
-         view.dtype == tensor.dtype && view.data == binding.data &&
-         view.shape == binding.shape &&
+         view.dtype == tensor.dtype && view.shape == binding.shape &&
          (view.strides.empty() || view.strides.size() == view.shape.size()) &&
          usedStrides(view) == binding.strides;
+}
+
+/// Binds a tensor that is laid out as before. A resolved run stays so, but for
+/// arguments.
+void Executor::move(int64_t index, void *data) {
+  bindings[index].data = data;
+  if (resolvedTokens < 0)
+    return;
+  if (isEncoded[index])
+    resolvedTokens = -1;
+  else
+    hasMoved = true;
 }
 
 Status Executor::bind(const std::string &name, const TensorView &view) {
@@ -144,7 +156,8 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   if (index < 0)
     return notFound("bind: the plan has no tensor '" + name + "'; it has " +
                     bindableNames(*thePlan));
-  if (isBoundTo(index, view))
+  bool isSame = isLaidOutAs(index, view);
+  if (isSame && view.data == bindings[index].data)
     return Status::ok();
   const TensorDecl &tensor = thePlan->tensors[index];
   std::string context = "bind '" + name + "'";
@@ -157,8 +170,9 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
     return invalidArgument(context + ": dtype " + dtypeName(tensor.dtype) +
                            " expected, " + dtypeName(view.dtype) +
                            " found; convert the tensor");
-  if (Status status = checkShape(tensor, view, thePlan->maxTokens); !status)
-    return status.withContext(context);
+  if (!isSame)
+    if (Status status = checkShape(tensor, view, thePlan->maxTokens); !status)
+      return status.withContext(context);
   bool hasElements =
       std::find(view.shape.begin(), view.shape.end(), 0) == view.shape.end();
   if (hasElements && !view.data)
@@ -173,6 +187,10 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   if (hasElements)
     if (Status status = device.checkAddress(view.data); !status)
       return status.withContext(context);
+  if (isSame) {
+    move(index, view.data);
+    return Status::ok();
+  }
   Binding binding = {view.data, view.shape, usedStrides(view), true};
   if (tensor.role == TensorRole::Weight)
     if (Status status = encodeWeightMaps(index, binding); !status)
