@@ -92,12 +92,9 @@ Operands::Operands(const StableIValue *stack, bool hasOut) {
   if (hasOut)
     out = reinterpret_cast<AtenTensorHandle>(*stack++);
   inputs[0] = reinterpret_cast<AtenTensorHandle>(*stack++);
-  // The number is ahead of the last one.
-  constexpr size_t last = ArgumentNames::kInputs - 1;
-  for (size_t i = 1; i < last; ++i)
-    inputs[i] = takeOptional(*stack++);
   number = int64_t(*stack++);
-  inputs[last] = takeOptional(*stack);
+  for (size_t i = 1; i < ArgumentNames::kInputs; ++i)
+    inputs[i] = takeOptional(*stack++);
 }
 
 Operands::~Operands() {
@@ -162,8 +159,7 @@ int TorchCall::wantsGradient(int argument) {
         asked[count] = i;
         stack[count++] = giveOptional(handleOf(i));
       }
-    if (torch.torch_call_dispatcher("moec::wants_gradient", "", stack,
-                                    Torch::kVersion) != 0) {
+    if (!torch.callOperator("moec::wants_gradient", stack)) {
       torch.failBecause(nameOf(argument), "the tensor cannot be read");
       return -1;
     }
