@@ -11,8 +11,13 @@ the same call from Python: `python` with an output given, `python_allocates` wit
 the kernels of moec._core where PyTorch shows what these need, or, with --kernels=python, those in Python. Tensors are
 PyTorch's, where it is installed, else NumPy's. A layer is as small as one can be, so that little but
 the call is timed; on the CPU, where a call returns when the layer has run, its kernels count in all
-rows alike. Blocks of calls alternate between the rows. Medians, in microseconds, and what each is above
-`c_api`; the aims are 3 for `python` and 6 for `torch_out`.
+rows alike.
+
+A round has a block of calls of each row, in another order each time, and what a row is above `c_api` is the median over
+the rounds of the difference of both within a round: what slows the host for a while slows both. Blocks are loops of
+timeit's, whose clock is read once for all calls of a block. `median_us` is of all blocks of a row, `above_c_api_us` the
+median of the differences, `quartiles_us` their quartiles, `empty_like_us` what PyTorch takes to allocate a result and to
+free it, which is part of `torch` and `python_allocates`. The aims are 3 for `python` and 6 for `torch_out` and `torch`.
 """
 
 from __future__ import annotations
@@ -21,9 +26,10 @@ import argparse
 import datetime
 import json
 import platform
+import random
 import statistics
 import sys
-import time
+import timeit
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +53,7 @@ SPEC = {
 }
 #: Calls in a row. A GPU is waited for between blocks, so that its queue never fills.
 BLOCK = 50
-AIMS = {"python": 3.0, "torch_out": 6.0}
+AIMS = {"python": 3.0, "torch_out": 6.0, "torch": 6.0}
 
 
 def make_tensors(layer: moec.Layer, tokens: int, device: str) -> dict[str, Any]:
@@ -68,37 +74,29 @@ def make_tensors(layer: moec.Layer, tokens: int, device: str) -> dict[str, Any]:
     return tensors
 
 
-def time_each(call: Callable[[], Any], count: int) -> list[int]:
-    clock, times = time.perf_counter_ns, []
-    for _ in range(count):
-        begin = clock()
-        call()
-        times.append(clock() - begin)
-    return times
-
-
-def make_rows(layer: moec.Layer, inputs: dict[str, Any], out: Any) -> dict[str, Callable]:
-    """Per row: what times so many calls."""
-    names = ("hidden_states", "router_logits", "topk_ids", "topk_weights")
-    arguments = [inputs.get(name) for name in names]
-    rows = {
-        "c_api": lambda count: layer.time_calls(count, (), {**inputs, "out": out}),
-        "python": lambda count: time_each(lambda: layer(*arguments, out=out), count),
-        "python_allocates": lambda count: time_each(lambda: layer(*arguments), count),
-    }
+def make_rows(layer: moec.Layer, inputs: dict[str, Any], out: Any) -> dict[str, Callable[[], float]]:
+    """Per row: what a call of a block takes, in microseconds."""
+    values = {**inputs, "out": out, "layer": layer}
+    names = [name if name in inputs else "None" for name in
+             ("hidden_states", "router_logits", "topk_ids", "topk_weights")]
+    while names[-1] == "None":
+        del names[-1]
+    given = ", ".join(names)
+    calls = {"python": f"layer({given}, out=out)", "python_allocates": f"layer({given})"}
     if torch:
         import moec.torch
 
         block = moec.torch.MoE(layer)
-        forward, forward_out = torch.ops.moec.forward.default, torch.ops.moec.forward_out.default
-        number = block.number
-        rows["torch_out"] = lambda count: time_each(
-            lambda: forward_out(out, *arguments, None, None, number), count
-        )
-        rows["torch"] = lambda count: time_each(
-            lambda: forward(*arguments, None, None, number), count
-        )
-        rows["module"] = lambda count: time_each(lambda: block(*arguments), count)
+        values |= {"block": block, "number": block.number, "empty_like": torch.empty_like,
+                   "forward": torch.ops.moec.forward.default, "forward_out": torch.ops.moec.forward_out.default}
+        operands = ", ".join([names[0], "number", *names[1:]])
+        calls |= {"torch_out": f"forward_out(out, {operands})", "torch": f"forward({operands})",
+                  "module": f"block({given})", "empty_like": "empty_like(out)"}
+    arguments = {**inputs, "out": out}
+    rows = {"c_api": lambda: layer.time_calls(BLOCK, (), arguments) / BLOCK / 1e3}
+    for name, call in calls.items():
+        timer = timeit.Timer(call, globals=values)
+        rows[name] = lambda timer=timer: timer.timeit(BLOCK) / BLOCK * 1e6
     return rows
 
 
@@ -109,15 +107,19 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     layer.bind({name: each for name, each in tensors.items() if roles[name] == "weight"})
     inputs = {name: each for name, each in tensors.items() if roles[name] == "input"}
     rows = make_rows(layer, inputs, tensors["output"])
-    times: dict[str, list[int]] = {name: [] for name in rows}
+    times: dict[str, list[float]] = {name: [] for name in rows}
     blocks = max(options.calls // BLOCK, 1)
-    for block in range(-1, blocks):
-        for name, row in rows.items():
-            taken = row(BLOCK)
+    order, shuffle = list(rows), random.Random(0).shuffle
+    for block in range(-2, blocks):
+        shuffle(order)
+        for name in order:
+            taken = rows[name]()
             layer.synchronize()
-            if block >= 0:  # the first one warms up
-                times[name] += taken
-    medians = {name: statistics.median(each) / 1e3 for name, each in times.items()}
+            if block >= 0:  # the first ones warm up
+                times[name].append(taken)
+    empty_like = times.pop("empty_like", None)
+    medians = {name: statistics.median(each) for name, each in times.items()}
+    above = {name: [one - base for one, base in zip(each, times["c_api"])] for name, each in times.items()}
     name = torch.cuda.get_device_name(options.device) if layer.device != "cpu" and torch else None
     return {
         "benchmark": "call_overhead",
@@ -131,7 +133,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "tensors": f"torch {torch.__version__}" if torch else "numpy",
         "python": platform.python_version(),
         "median_us": medians,
-        "above_c_api_us": {name: each - medians["c_api"] for name, each in medians.items()},
+        "above_c_api_us": {name: statistics.median(each) for name, each in above.items()},
+        "quartiles_us": {name: [sorted(each)[len(each) * part // 4] for part in (1, 3)]
+                         for name, each in above.items()},
+        "empty_like_us": statistics.median(empty_like) if empty_like else None,
         "aims_us": AIMS,
     }
 
@@ -142,7 +147,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--entry", default="ids", choices=("gate", "logits", "ids"))
     parser.add_argument("--tokens", type=int, default=1)
-    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--calls", type=int, default=20000, help="of each row")
     parser.add_argument("--kernels", default="core", choices=("core", "python"),
                         help="what the operators of PyTorch have")
     parser.add_argument("--output", help="where the JSON goes (default: standard output)")

@@ -102,7 +102,7 @@ def run_tests(run: Run) -> dict[str, Any]:
 
 
 def run_overhead(run: Run) -> dict[str, Any]:
-    calls = 100 if run.options.quick else 2000
+    calls = 100 if run.options.quick else 20000
     return {entry: run.read("benchmarks/call_overhead.py", f"--device={run.options.device}",
                             f"--entry={entry}", f"--calls={calls}", option="--output")
             for entry in ("ids", "gate")}

@@ -8,7 +8,11 @@
     output = block(hidden_states)                     # or torch.compile(block, fullgraph=True)
 
 The operators are `torch.ops.moec.forward`, which allocates its result, and
-`torch.ops.moec.forward_out`, which writes it into its first argument. A layer is named in them by the
+`torch.ops.moec.forward_out`, which writes it into its first argument:
+
+    torch.ops.moec.forward(hidden_states, number, router_logits, topk_ids, topk_weights)
+
+with what the layer takes, by the layer's order or by name. A layer is named in them by the
 number that register() gives, since graphs hold no objects. They have fake implementations, so that
 torch.compile, torch.export and CUDA graphs take them. There is no backward pass: an input that requires
 a gradient, in grad mode, is refused.
@@ -22,6 +26,7 @@ from typing import Optional
 
 try:
     import torch
+    from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 except ImportError as error:
     raise ImportError("moec.torch needs PyTorch; install it, as with pip install torch") from error
 
@@ -34,8 +39,8 @@ _layers: dict[int, Layer] = {}
 _numbers = itertools.count(1)
 
 _ARGUMENTS = (
-    "Tensor hidden_states, Tensor? router_logits, Tensor? topk_ids, Tensor? topk_weights, "
-    "Tensor? num_valid_tokens, Tensor? input_ids, int layer, Tensor? is_padding=None"
+    "Tensor hidden_states, int layer, Tensor? router_logits=None, Tensor? topk_ids=None, Tensor? topk_weights=None, "
+    "Tensor? num_valid_tokens=None, Tensor? input_ids=None, Tensor? is_padding=None"
 )
 _library = torch.library.Library("moec", "DEF")
 _library.define(f"forward({_ARGUMENTS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
@@ -68,13 +73,12 @@ def _find(number: int) -> Layer:
     return layer
 
 
-def _forward(
-    hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
+def _call(
+    layer, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding
 ):
-    found = _layers.get(layer) or _find(layer)
     if num_valid_tokens is None and input_ids is None and is_padding is None:
-        return found(hidden_states, router_logits, topk_ids, topk_weights)
-    return found(
+        return layer(hidden_states, router_logits, topk_ids, topk_weights)
+    return layer(
         hidden_states,
         router_logits,
         topk_ids,
@@ -85,8 +89,19 @@ def _forward(
     )
 
 
+def _forward(
+    hidden_states, layer, router_logits=None, topk_ids=None, topk_weights=None, num_valid_tokens=None,
+    input_ids=None, is_padding=None
+):
+    found = _layers.get(layer) or _find(layer)
+    return _call(
+        found, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding
+    )
+
+
 def _forward_out(
-    out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
+    out, hidden_states, layer, router_logits=None, topk_ids=None, topk_weights=None, num_valid_tokens=None,
+    input_ids=None, is_padding=None
 ):
     found = _layers.get(layer) or _find(layer)
     if out is None:
@@ -103,7 +118,7 @@ def _forward_out(
     )
 
 
-def _check_fake(layer: int, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids,
+def _check_fake(hidden_states, layer: int, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids,
                 is_padding, out=None) -> None:
     """What an operator refuses of tensors without memory, as it would of real ones."""
     tensors = dict(locals())
@@ -130,19 +145,21 @@ def _check_fake(layer: int, hidden_states, router_logits, topk_ids, topk_weights
 
 
 def _forward_fake(
-    hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
+    hidden_states, layer, router_logits=None, topk_ids=None, topk_weights=None, num_valid_tokens=None,
+    input_ids=None, is_padding=None
 ):
     _check_fake(
-        layer, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding
+        hidden_states, layer, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding
     )
     return torch.empty_like(hidden_states)
 
 
 def _forward_out_fake(
-    out, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, layer, is_padding=None
+    out, hidden_states, layer, router_logits=None, topk_ids=None, topk_weights=None, num_valid_tokens=None,
+    input_ids=None, is_padding=None
 ):
     _check_fake(
-        layer, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding, out
+        hidden_states, layer, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding, out
     )
 
 
@@ -158,7 +175,7 @@ def _wants_gradient(a, b, c, d) -> int:
 
 def _add_kernels_of_core() -> tuple[str, ...]:
     """The dispatch keys for which _core has registered its kernels, which take tensors of libtorch as they are,
-    through PyTorch's stable C ABI (2.10). None where PyTorch does not show what they need, or where exceptions do not
+    through PyTorch's stable C ABI (2.9). None where PyTorch does not show what they need, or where exceptions do not
     come through as what they are."""
     if not _core.load_torch(torch._C.__file__, _layers, _find):
         return ()
@@ -184,6 +201,13 @@ for _name in ("forward", "forward_out", "wants_gradient"):
 torch.library.register_fake("moec::forward", _forward_fake, lib=_library)
 torch.library.register_fake("moec::forward_out", _forward_out_fake, lib=_library)
 _op = torch.ops.moec.forward.default
+#: Whether a layer takes tensors without an object of Python being made, and so more quickly than an operator.
+_is_direct = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+
+
+def _is_traced() -> bool:
+    """Whether somebody wants to see an operator: a compiler, a tracer, a mode of PyTorch's dispatcher."""
+    return torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch.jit.is_tracing()
 
 
 class MoE(torch.nn.Module):
@@ -222,16 +246,12 @@ class MoE(torch.nn.Module):
         rows = hidden_states
         if rows.dim() != 2:
             rows = rows.reshape(-1, rows.shape[-1])
-        output = _op(
-            rows,
-            router_logits,
-            topk_ids,
-            topk_weights,
-            num_valid_tokens,
-            input_ids,
-            self.number,
-            is_padding,
-        )
+        others = (router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding)
+        # Where nobody looks, the layer is called without the operator, whose dispatch takes longer than the call.
+        if _is_direct and type(rows) is torch.Tensor and not _is_traced():
+            output = _call(self.layer, rows, *others)
+        else:
+            output = _op(rows, self.number, *others)
         return output if rows is hidden_states else output.view(hidden_states.shape)
 
     def extra_repr(self) -> str:

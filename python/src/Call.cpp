@@ -105,6 +105,7 @@ Asking Call::makeAsking(int argument) const {
   asking.argument = nameOf(argument);
   asking.write = operandOf(argument).role == MOERT_OUTPUT;
   asking.stream = state.isOnHost() ? nullptr : stream;
+  asking.known = &state.bound[argument].layout;
   return asking;
 }
 
@@ -206,8 +207,23 @@ bool Call::read() {
 // The run
 //===----------------------------------------------------------------------===//
 
+bool Call::bindTensor(int argument) {
+  const Tensor &tensor = tensors[argument];
+  Bound &before = state.bound[argument];
+  if (before.isTo(tensor))
+    return true;
+  before.layout.forget();
+  if (!bindOperand(state, state.arguments[size_t(argument)], tensor,
+                   nameOf(argument)))
+    return false;
+  before.layout.take(tensor);
+  before.data = tensor.data();
+  return true;
+}
+
 /// A number of valid tokens that is no tensor gets memory of the layer's.
 bool Call::bindValidTokens() {
+  state.bound[state.validTokens].layout.forget();
   moert_device *device = state.getDevice().device;
   if (!state.validMemory && !python::check(moert_device_allocate(
                                 device, sizeof(int32_t), &state.validMemory)))
@@ -233,9 +249,7 @@ bool Call::bindValidTokens() {
 bool Call::bind() {
   for (int i = 0; i < numArguments; ++i) {
     bool isNumber = i == state.validTokens && numValid >= 0;
-    if (!(isNumber ? bindValidTokens()
-                   : bindOperand(state, state.arguments[size_t(i)], tensors[i],
-                                 nameOf(i))))
+    if (!(isNumber ? bindValidTokens() : bindTensor(i)))
       return false;
   }
   return true;

@@ -61,6 +61,7 @@ protected:
   /// The same by name, that of an input or of the output.
   bool place(PyObject *name, void *value);
 
+  /// Binds what has changed since the call before.
   bool bind();
   moert_status *launch();
   bool checkGradient(int argument, const char *remedy);
@@ -76,7 +77,8 @@ protected:
                : operandOf(argument).text.c_str();
   }
   bool check(int argument) const {
-    return checkOperand(state, state.arguments[size_t(argument)],
+    return tensors[argument].isKnown() ||
+           checkOperand(state, state.arguments[size_t(argument)],
                         tensors[argument], nameOf(argument));
   }
 
@@ -97,6 +99,7 @@ private:
   /// returned.
   bool readInput(int argument);
   bool readOutput();
+  bool bindTensor(int argument);
   bool bindValidTokens();
 };
 

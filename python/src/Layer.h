@@ -34,6 +34,17 @@ struct Operand {
 /// Inputs and output of any layer are no more.
 inline constexpr size_t kMostArguments = 12;
 
+/// What an input or output is bound to.
+struct Bound {
+  /// None where it is not bound to a tensor.
+  Layout layout;
+  void *data = nullptr;
+
+  bool isTo(const Tensor &tensor) const {
+    return data == tensor.data() && layout.isOf(tensor.get());
+  }
+};
+
 /// What a layer has. Operands and arguments stay as they are; the rest is used
 /// under the mutex.
 struct LayerState {
@@ -63,6 +74,9 @@ struct LayerState {
   std::mutex mutex;
   /// Per operand: the weight that is bound, which clones share; null for none.
   std::vector<std::shared_ptr<Tensor>> weights;
+  /// Per argument; calls bind what has changed since the one before. Changed
+  /// with Python held, so that whoever holds it may look without the mutex.
+  Bound bound[kMostArguments];
   bool isPrepared = false;
   /// Where runs find their workspace; null for memory of the layer's own.
   std::unique_ptr<Tensor> workspace;

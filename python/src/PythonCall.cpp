@@ -27,9 +27,9 @@ public:
   bool readNamed();
   PyObject *takeOutput();
 
-  /// Binds and runs without anything of Python, `count` times; what each
-  /// takes, in nanoseconds.
-  bool time(int64_t count, std::vector<int64_t> &nanoseconds);
+  /// Binds and runs without anything of Python, `count` times; what all of
+  /// them take, in nanoseconds.
+  bool time(int64_t count, int64_t &nanoseconds);
 
 private:
   bool accept(PyObject *name, PyObject *value);
@@ -44,6 +44,8 @@ private:
   bool makeOutput() override;
 
   PyObject *givenStream = nullptr;
+  /// Whether PyTorch is in grad mode; -1 where that was not asked yet.
+  int gradMode = -1;
   /// The output that was made.
   Ref made;
   /// What makes a tensor of the framework of the output, which is a buffer
@@ -180,7 +182,12 @@ bool PythonCall::readTensor(int argument, const Asking &asking) {
 }
 
 int PythonCall::wantsGradient(int argument) {
-  int wanted = python::wantsGradient(objectOf(argument));
+  PyObject *object = objectOf(argument);
+  if (findTensorType(object)->framework != Framework::Torch)
+    return 0;
+  if (gradMode < 0)
+    gradMode = isGradEnabled();
+  int wanted = gradMode > 0 ? requiresGradient(object) : gradMode;
   if (wanted < 0)
     failBecause(nameOf(argument), "the tensor cannot be read");
   return wanted;
@@ -244,19 +251,23 @@ PyObject *PythonCall::takeOutput() {
   return PyObject_CallFunctionObjArgs(handOver, output, nullptr);
 }
 
-bool PythonCall::time(int64_t count, std::vector<int64_t> &nanoseconds) {
+bool PythonCall::time(int64_t count, int64_t &nanoseconds) {
   using Clock = std::chrono::steady_clock;
   Locked locked(state);
   if (!locked.isOpen() || !bind() ||
       !prepare(state, state.isOnHost() ? nullptr : stream))
     return false;
+  Clock::time_point begin = Clock::now();
   for (int64_t i = 0; i < count; ++i) {
-    Clock::time_point begin = Clock::now();
-    if (!bind() || !python::check(launch()))
+    for (int argument = 0; argument < numArguments; ++argument)
+      if (tensors[argument].get().data &&
+          !bindOperand(state, state.arguments[size_t(argument)],
+                       tensors[argument], nameOf(argument)))
+        return false;
+    if (!python::check(launch()))
       return false;
-    nanoseconds.push_back(
-        std::chrono::nanoseconds(Clock::now() - begin).count());
   }
+  nanoseconds = std::chrono::nanoseconds(Clock::now() - begin).count();
   return true;
 }
 
@@ -285,8 +296,8 @@ PyObject *moec::python::runLayer(PyObject *self, PyObject *const *arguments,
   Py_RETURN_NONE;
 }
 
-/// time_calls(count, arguments, keywords): what each of so many calls of the C
-/// API takes, in nanoseconds, with the same tensors.
+/// time_calls(count, arguments, keywords): what so many calls of the C API
+/// take, in nanoseconds, with the same tensors.
 PyObject *moec::python::timeCalls(PyObject *self, PyObject *const *arguments,
                                   Py_ssize_t count) {
   int64_t number = 0;
@@ -300,16 +311,9 @@ PyObject *moec::python::timeCalls(PyObject *self, PyObject *const *arguments,
   if (!isCallable(getState(self)))
     return nullptr;
   PythonCall call(getState(self));
-  std::vector<int64_t> nanoseconds;
-  nanoseconds.reserve(size_t(number));
+  int64_t nanoseconds = 0;
   if (!call.parse(arguments[1], arguments[2]) || !call.read() ||
       !call.time(number, nanoseconds))
     return nullptr;
-  Ref list = Ref::take(PyList_New(0));
-  for (int64_t each : nanoseconds) {
-    Ref item = Ref::take(PyLong_FromLongLong(each));
-    if (!list || !item || PyList_Append(list.get(), item.get()) < 0)
-      return nullptr;
-  }
-  return list.release();
+  return PyLong_FromLongLong(nanoseconds);
 }

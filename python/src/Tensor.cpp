@@ -108,9 +108,33 @@ int64_t Tensor::extent() const {
   return (elements * tensor.dtype.bits * tensor.dtype.lanes + 7) / 8;
 }
 
-void Tensor::reset() {
-  if (!versioned && !old)
-    return clear();
+void Layout::take(const Tensor &tensor) {
+  const DLTensor &from = tensor.get();
+  rank = from.ndim;
+  hasStrides = from.strides != nullptr;
+  device = from.device;
+  type = from.dtype;
+  dtypeName = tensor.dtype();
+  std::copy_n(from.shape, rank, shape);
+  if (hasStrides)
+    std::copy_n(from.strides, rank, strides);
+}
+
+bool Layout::isOf(const DLTensor &tensor) const {
+  if (tensor.ndim != rank || tensor.dtype.code != type.code ||
+      tensor.dtype.bits != type.bits || tensor.dtype.lanes != type.lanes ||
+      tensor.device.device_type != device.device_type ||
+      tensor.device.device_id != device.device_id ||
+      (tensor.strides != nullptr) != hasStrides || (rank > 0 && !tensor.shape))
+    return false;
+  for (int i = 0; i < rank; ++i)
+    if (tensor.shape[i] != shape[i] ||
+        (hasStrides && tensor.strides[i] != strides[i]))
+      return false;
+  return true;
+}
+
+void Tensor::release() {
   // Deleters may run code of Python's, which an exception that is on its way
   // must not meet.
   PyObject *type, *value, *trace;
@@ -122,12 +146,7 @@ void Tensor::reset() {
   if (second && second->deleter)
     second->deleter(second);
   PyErr_Restore(type, value, trace);
-  clear();
-}
-
-void Tensor::clear() {
   array = Ref();
-  tensor = {};
 }
 
 bool Tensor::read(PyObject *object, const Asking &asking) {
@@ -206,7 +225,17 @@ static PyObject *makeCapsule(PyObject *object, const TensorType &type,
 
 bool Tensor::readCapsule(PyObject *object, const TensorType &type,
                          const Asking &asking) {
-  if (Ref capsule = Ref::take(makeCapsule(object, type, asking)))
+  Ref capsule = Ref::take(makeCapsule(object, type, asking));
+  if (!capsule && type.framework == Framework::Torch &&
+      PyErr_ExceptionMatches(PyExc_BufferError)) {
+    // One that requires a gradient is not exported, and another one of the same
+    // memory is; whether it may require one is checked elsewhere.
+    PyErr_Clear();
+    Ref detached = Ref::take(PyObject_CallMethod(object, "detach", nullptr));
+    capsule = Ref::take(detached ? makeCapsule(detached.get(), type, asking)
+                                 : nullptr);
+  }
+  if (capsule)
     return takeCapsule(capsule.get(), asking);
   if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
     PyErr_Clear();
@@ -319,6 +348,11 @@ bool Tensor::readArray(PyObject *object, const Asking &asking) {
 }
 
 bool Tensor::verify(const Asking &asking) {
+  isKnownLayout = asking.known && asking.known->isOf(tensor);
+  if (isKnownLayout && !(asking.write && isReadOnly)) {
+    dtypeName = asking.known->dtype();
+    return true;
+  }
   std::string argument = asking.argument;
   if (tensor.ndim < 0 || tensor.ndim > kMaxRank ||
       (tensor.ndim > 0 && !tensor.shape))

@@ -12,6 +12,31 @@
 
 namespace moec::python {
 
+/// No tensor has more dimensions.
+inline constexpr int kMaxRank = 8;
+
+class Tensor;
+
+/// What the checks of a tensor look at, but for its address and whether it may
+/// be written to.
+class Layout {
+public:
+  /// That of a tensor which has passed them.
+  void take(const Tensor &tensor);
+  void forget() { rank = -1; }
+  bool isOf(const DLTensor &tensor) const;
+  const char *dtype() const { return dtypeName; }
+
+private:
+  int rank = -1;
+  bool hasStrides = false;
+  DLDevice device = {};
+  DLDataType type = {};
+  const char *dtypeName = nullptr;
+  int64_t shape[kMaxRank];
+  int64_t strides[kMaxRank];
+};
+
 /// How a tensor is asked for.
 struct Asking {
   /// What messages call it.
@@ -23,6 +48,8 @@ struct Asking {
   bool write = false;
   /// On a GPU: the stream that uses the memory.
   void *stream = nullptr;
+  /// One that need not be checked again; null for none.
+  const Layout *known = nullptr;
 };
 
 /// A tensor of some framework, as DLPack tells of it.
@@ -31,14 +58,21 @@ public:
   Tensor() = default;
   Tensor(const Tensor &) = delete;
   Tensor &operator=(const Tensor &) = delete;
-  ~Tensor() { reset(); }
+  ~Tensor() {
+    if (isHeld())
+      release();
+  }
 
   /// False with an exception set. Calls functions of the object's framework.
   bool read(PyObject *object, const Asking &asking);
   /// The same of one that is described: sizes and memory stay whoever's they
   /// are.
   bool borrow(const DLTensor &described, const Asking &asking);
-  void reset();
+  void reset() {
+    if (isHeld())
+      release();
+    tensor = {};
+  }
 
   const DLTensor &get() const { return tensor; }
   void *data() const {
@@ -46,6 +80,8 @@ public:
   }
   /// As moert.h has it: "bf16".
   const char *dtype() const { return dtypeName; }
+  /// Whether the layout is the one that was known.
+  bool isKnown() const { return isKnownLayout; }
   /// Bytes from the first element to behind the last one.
   int64_t extent() const;
   bool isContiguous() const;
@@ -55,8 +91,6 @@ public:
   std::string showDevice() const;
 
 private:
-  static constexpr int kMaxRank = 8;
-
   bool readExchange(PyObject *object, const DLPackExchangeAPI &exchange,
                     const Asking &asking);
   bool readCapsule(PyObject *object, const TensorType &type,
@@ -64,11 +98,13 @@ private:
   bool readArray(PyObject *object, const Asking &asking);
   bool takeCapsule(PyObject *capsule, const Asking &asking);
   bool verify(const Asking &asking);
-  void clear();
+  bool isHeld() const { return versioned || old || array; }
+  void release();
 
   DLTensor tensor = {};
   const char *dtypeName = nullptr;
   bool isReadOnly = false;
+  bool isKnownLayout = false;
   DLManagedTensorVersioned *versioned = nullptr;
   DLManagedTensor *old = nullptr;
   /// An array of NumPy's that has no DLPack.

@@ -197,15 +197,16 @@ bool moec::python::findCurrentStream(PyObject *object, int32_t device,
          failBecause("stream", "the framework does not say which it works on");
 }
 
-int moec::python::wantsGradient(PyObject *object) {
+int moec::python::isGradEnabled() {
   static Imported isEnabled = {"torch", "is_grad_enabled"};
-  if (findTensorType(object)->framework != Framework::Torch)
+  if (!isEnabled.get())
     return 0;
-  Ref wanted = Ref::take(PyObject_GetAttrString(object, "requires_grad"));
-  if (!wanted)
-    return -1;
-  if (wanted.get() != Py_True || !isEnabled.get())
-    return 0;
-  Ref enabled = Ref::take(PyObject_CallFunction(isEnabled.get(), nullptr));
+  Ref enabled = Ref::take(PyObject_CallNoArgs(isEnabled.get()));
   return enabled ? enabled.get() == Py_True : -1;
+}
+
+int moec::python::requiresGradient(PyObject *tensor) {
+  static PyObject *name = PyUnicode_InternFromString("requires_grad");
+  Ref wanted = Ref::take(name ? PyObject_GetAttr(tensor, name) : nullptr);
+  return wanted ? wanted.get() == Py_True : -1;
 }

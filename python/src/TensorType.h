@@ -37,9 +37,10 @@ const TensorType *findTensorType(PyObject *object);
 /// has no notion of it. False with an exception set.
 bool findCurrentStream(PyObject *object, int32_t device, void *&stream);
 
-/// Whether autograd of PyTorch would want to know of an operation on the
-/// tensor. Answers -1 with an exception set.
-int wantsGradient(PyObject *object);
+/// Whether autograd of PyTorch, which is loaded, wants to know of operations in
+/// this thread, and of those on a tensor. -1 with an exception set.
+int isGradEnabled();
+int requiresGradient(PyObject *tensor);
 
 } // namespace moec::python
 

@@ -48,6 +48,9 @@ static constexpr DType kDTypes[] = {
     {"torch_dtype_float4_e2m1fn_x2", {17, 4, 2}},
 };
 
+/// The release whose conventions kernels and calls keep to.
+static constexpr uint64_t kVersion = uint64_t(2) << 56 | uint64_t(10) << 48;
+
 template <typename Function>
 static bool find(void *handle, const char *name, Function *&function) {
   function = reinterpret_cast<Function *>(dlsym(handle, name));
@@ -86,8 +89,10 @@ bool Torch::load(const char *path) {
          FIND(aoti_torch_delete_tensor_object) &&
          FIND(aoti_torch_empty_strided) &&
          FIND(aoti_torch_grad_mode_is_enabled) &&
-         FIND(aoti_torch_library_init_impl) && FIND(torch_library_impl) &&
-         FIND(torch_call_dispatcher) &&
+         FIND(aoti_torch_library_init_impl) &&
+         ((FIND(torch_library_impl) && FIND(torch_call_dispatcher)) ||
+          (FIND(aoti_torch_library_impl) &&
+           FIND(aoti_torch_call_dispatcher))) &&
          find(handle, "__cxa_allocate_exception", allocateException) &&
          find(handle, "__cxa_throw", throwException);
 #undef FIND
@@ -99,7 +104,15 @@ bool Torch::addKernel(const char *name, const char *key,
   // Kernels are there until the library is deleted.
   return aoti_torch_library_init_impl("moec", key, "moec/torch.py", 0,
                                       &library) == 0 &&
-         torch_library_impl(library, name, kernel, kVersion) == 0;
+         (torch_call_dispatcher
+              ? torch_library_impl(library, name, kernel, kVersion)
+              : aoti_torch_library_impl(library, name, kernel)) == 0;
+}
+
+bool Torch::callOperator(const char *name, StableIValue *stack) const {
+  return (torch_call_dispatcher
+              ? torch_call_dispatcher(name, "", stack, kVersion)
+              : aoti_torch_call_dispatcher(name, "", stack)) == 0;
 }
 
 bool Torch::failBecause(const char *argument, const char *what) const {

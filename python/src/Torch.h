@@ -35,12 +35,16 @@ using TorchKernel = void (*)(StableIValue *stack, uint64_t numArguments,
 
 /// Functions answer 0, or another number where they fail.
 struct Torch {
-  /// False where one of them is missing, as in releases before 2.10. `path` is
+  /// False where one of them is missing, as in releases before 2.9. `path` is
   /// that of the module torch._C.
   bool load(const char *path);
 
   /// Registers a kernel of "moec" for a dispatch key, for good.
   bool addKernel(const char *name, const char *key, TorchKernel kernel) const;
+
+  /// Calls an operator, which takes what is on the stack and leaves there what
+  /// it answers.
+  bool callOperator(const char *name, StableIValue *stack) const;
 
   /// What DLPack would tell of a tensor, which has the sizes; false with an
   /// exception set about `argument`.
@@ -67,10 +71,6 @@ struct Torch {
   int32_t (*aoti_torch_library_init_impl)(const char *space, const char *key,
                                           const char *file, uint32_t line,
                                           TorchLibraryHandle *);
-  int32_t (*torch_library_impl)(TorchLibraryHandle, const char *name,
-                                TorchKernel, uint64_t version);
-  int32_t (*torch_call_dispatcher)(const char *name, const char *overload,
-                                   StableIValue *stack, uint64_t version);
   /// Null where PyTorch was built without CUDA.
   int32_t (*aoti_torch_get_current_cuda_stream)(int32_t device, void **);
 
@@ -78,11 +78,17 @@ struct Torch {
   void *(*allocateException)(size_t);
   void (*throwException)(void *, const std::type_info *, void (*)(void *));
 
-  /// The release whose conventions kernels and calls keep to.
-  static constexpr uint64_t kVersion = uint64_t(2) << 56 | uint64_t(10) << 48;
-
 private:
   void *handle = nullptr;
+  /// Null in releases before 2.10, which have those below.
+  int32_t (*torch_library_impl)(TorchLibraryHandle, const char *name,
+                                TorchKernel, uint64_t version);
+  int32_t (*torch_call_dispatcher)(const char *name, const char *overload,
+                                   StableIValue *stack, uint64_t version);
+  int32_t (*aoti_torch_library_impl)(TorchLibraryHandle, const char *name,
+                                     TorchKernel);
+  int32_t (*aoti_torch_call_dispatcher)(const char *name, const char *overload,
+                                        StableIValue *stack);
   /// Null in releases before 2.13.
   const char *(*getLatestFailure)() = nullptr;
   int32_t cpu = 0, cuda = 0;

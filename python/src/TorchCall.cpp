@@ -39,17 +39,32 @@ struct Operands {
   int64_t number;
 };
 
+/// A tensor of libtorch that is ours, or null.
+class OwnTensor {
+public:
+  explicit OwnTensor(AtenTensorHandle handle) : handle(handle) {}
+  OwnTensor(const OwnTensor &) = delete;
+  OwnTensor &operator=(const OwnTensor &) = delete;
+  ~OwnTensor() {
+    if (handle)
+      torch.aoti_torch_delete_tensor_object(handle);
+  }
+
+  AtenTensorHandle get() const { return handle; }
+  AtenTensorHandle release() { return std::exchange(handle, nullptr); }
+
+private:
+  AtenTensorHandle handle;
+};
+
 /// A call whose arguments are tensors of libtorch.
 class TorchCall final : public Call {
 public:
-  explicit TorchCall(LayerState &state) : Call(state) {}
-  ~TorchCall() {
-    if (made)
-      torch.aoti_torch_delete_tensor_object(made);
-  }
+  /// `made` is the output where none is given.
+  TorchCall(LayerState &state, AtenTensorHandle made)
+      : Call(state), made(made) {}
 
   bool take(const Operands &operands);
-  AtenTensorHandle releaseOutput() { return std::exchange(made, nullptr); }
 
 private:
   AtenTensorHandle handleOf(int argument) const {
@@ -61,8 +76,7 @@ private:
   int wantsGradient(int argument) override;
   bool makeOutput() override;
 
-  /// The output that was made.
-  AtenTensorHandle made = nullptr;
+  AtenTensorHandle made;
   /// Which arguments require a gradient, as bits; -1 where that is not known
   /// yet.
   int64_t wanting = -1;
@@ -92,12 +106,9 @@ Operands::Operands(const StableIValue *stack, bool hasOut) {
   if (hasOut)
     out = reinterpret_cast<AtenTensorHandle>(*stack++);
   inputs[0] = reinterpret_cast<AtenTensorHandle>(*stack++);
-  // The number is ahead of the last one.
-  constexpr size_t last = ArgumentNames::kInputs - 1;
-  for (size_t i = 1; i < last; ++i)
-    inputs[i] = takeOptional(*stack++);
   number = int64_t(*stack++);
-  inputs[last] = takeOptional(*stack);
+  for (size_t i = 1; i < ArgumentNames::kInputs; ++i)
+    inputs[i] = takeOptional(*stack++);
 }
 
 Operands::~Operands() {
@@ -162,8 +173,7 @@ int TorchCall::wantsGradient(int argument) {
         asked[count] = i;
         stack[count++] = giveOptional(handleOf(i));
       }
-    if (torch.torch_call_dispatcher("moec::wants_gradient", "", stack,
-                                    Torch::kVersion) != 0) {
+    if (!torch.callOperator("moec::wants_gradient", stack)) {
       torch.failBecause(nameOf(argument), "the tensor cannot be read");
       return -1;
     }
@@ -175,21 +185,28 @@ int TorchCall::wantsGradient(int argument) {
 }
 
 bool TorchCall::makeOutput() {
-  const DLTensor &like = tensors[state.hiddenStates].get();
-  AtenTensorHandle hidden = handleOf(state.hiddenStates);
-  const int64_t strides[] = {like.shape[1], 1};
-  int32_t dtype = 0, deviceType = 0, failed = 0;
-  {
-    // An allocator may wait for other threads.
-    Unlocked unlocked;
-    failed = torch.aoti_torch_get_dtype(hidden, &dtype) != 0 ||
-             torch.aoti_torch_get_device_type(hidden, &deviceType) != 0 ||
-             torch.aoti_torch_empty_strided(2, like.shape, strides, dtype,
-                                            deviceType, like.device.device_id,
-                                            &made) != 0;
-  }
   given[state.output] = made;
-  return !failed || torch.failBecause("out", "it cannot be allocated");
+  return made || torch.failBecause("out", "it cannot be allocated");
+}
+
+/// A tensor as the hidden states are, not yet checked; null where they are no
+/// matrix, or where that fails. An allocator may wait for other threads, so
+/// that Python is not held.
+static AtenTensorHandle makeLike(AtenTensorHandle hidden) {
+  int64_t rank = 0, *sizes = nullptr;
+  int32_t dtype = 0, deviceType = 0, deviceIndex = 0;
+  AtenTensorHandle made = nullptr;
+  if (!isDefined(hidden) || torch.aoti_torch_get_dim(hidden, &rank) != 0 ||
+      rank != 2 || torch.aoti_torch_get_sizes(hidden, &sizes) != 0 ||
+      torch.aoti_torch_get_dtype(hidden, &dtype) != 0 ||
+      torch.aoti_torch_get_device_type(hidden, &deviceType) != 0 ||
+      torch.aoti_torch_get_device_index(hidden, &deviceIndex) != 0)
+    return nullptr;
+  const int64_t strides[] = {sizes[1], 1};
+  return torch.aoti_torch_empty_strided(2, sizes, strides, dtype, deviceType,
+                                        deviceIndex, &made) == 0
+             ? made
+             : nullptr;
 }
 
 //===----------------------------------------------------------------------===//
@@ -208,30 +225,29 @@ static Ref find(int64_t number) {
                                 findLayer, key.get(), nullptr));
 }
 
-/// Answers the output that was made in `made`; false with an exception set.
-static bool call(const Operands &operands, AtenTensorHandle &made) {
+/// `made` is the output where none is given. False with an exception set.
+static bool call(const Operands &operands, AtenTensorHandle made) {
   Ref layer = find(operands.number);
   if (!layer || !isCallable(getState(layer.get())))
     return false;
-  TorchCall call(getState(layer.get()));
-  if (!call.take(operands) || !call.read() || !call.run())
-    return false;
-  made = call.releaseOutput();
-  return true;
+  TorchCall call(getState(layer.get()), made);
+  return call.take(operands) && call.read() && call.run();
 }
 
 template <bool hasOut>
 static void runKernel(StableIValue *stack, uint64_t, uint64_t) {
   void *error = nullptr;
   {
+    OwnTensor made(hasOut
+                       ? nullptr
+                       : makeLike(reinterpret_cast<AtenTensorHandle>(*stack)));
     // Tensors that have objects of Python count references with Python held.
     Held held;
     Operands operands(stack, hasOut);
-    AtenTensorHandle made = nullptr;
-    if (!call(operands, made))
+    if (!call(operands, made.get()))
       error = takeError(torch);
     else if (!hasOut)
-      *stack = reinterpret_cast<StableIValue>(made);
+      *stack = reinterpret_cast<StableIValue>(made.release());
   }
   if (error)
     throwError(torch, error);

@@ -12,6 +12,8 @@ import numpy as np
 _api = ctypes.pythonapi
 _api.PyCapsule_New.restype = ctypes.py_object
 _api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+_api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class DLTensor(ctypes.Structure):
@@ -42,6 +44,12 @@ class Versioned(ctypes.Structure):
         ("flags", ctypes.c_uint64),
         ("tensor", DLTensor),
     ]
+
+
+def address_of(tensor: Any) -> int:
+    """Of the memory of one whose capsules are not versioned unless that is asked for."""
+    capsule = tensor.__dlpack__()
+    return Managed.from_address(_api.PyCapsule_GetPointer(capsule, b"dltensor")).tensor.data
 
 
 class Told:

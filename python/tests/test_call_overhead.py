@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_measures_every_way_to_call(kernels: str, tmp_path: Path) -> None:
     output = tmp_path / "calls.json"
     subprocess.run(
-        [sys.executable, ROOT / "benchmarks/call_overhead.py", "--calls=50", f"--kernels={kernels}",
+        [sys.executable, ROOT / "benchmarks/call_overhead.py", "--calls=200", f"--kernels={kernels}",
          f"--output={output}"],
         check=True, capture_output=True,
         env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
@@ -28,6 +28,8 @@ def test_measures_every_way_to_call(kernels: str, tmp_path: Path) -> None:
     rows = result["median_us"]
     assert {"c_api", "python", "python_allocates"} <= set(rows)
     assert ("torch_out" in rows) == result["tensors"].startswith("torch")
-    assert all(each > 0 for each in rows.values()) and result["calls"] == 50
+    assert all(each > 0 for each in rows.values()) and result["calls"] == 200
     assert result["kernels"] in {kernels, "python"}
     assert result["above_c_api_us"]["c_api"] == 0
+    assert all(low <= result["above_c_api_us"][name] <= high for name, (low, high) in result["quartiles_us"].items())
+    assert (result["empty_like_us"] or 0) > 0 or result["tensors"] == "numpy"

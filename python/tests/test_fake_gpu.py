@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dlpack_maker import Told
+from dlpack_maker import Told, address_of
 from small_layer import SPEC
 
 import moec
@@ -103,6 +103,13 @@ def test_refuses_what_is_elsewhere(gpu, layer: moec.Layer) -> None:
     ):
         with pytest.raises(moec.InvalidArgument, match=f"hidden_states: .*{message}"):
             layer(tensor, out=out)
+    memory = gpu((6, 64))
+    odd = Told(array, device=(2, 0), data=address_of(memory) + 2)
+    with pytest.raises(moec.InvalidArgument, match="hidden_states: an address aligned to 16 bytes expected"):
+        layer(odd, out=out)
+    layer(hidden, out=out)
+    with pytest.raises(moec.InvalidArgument, match="out: an address aligned to 16 bytes expected"):
+        layer(hidden, out=odd)
     with pytest.raises(moec.InvalidArgument, match="experts.w2: .*one on cpu found"):
         layer.bind(experts_w2=Told(np.zeros((4, 64, 32), np.uint16)))
 

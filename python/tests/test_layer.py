@@ -210,6 +210,24 @@ def test_other_threads_run_while_it_compiles() -> None:
     assert count > 20
 
 
+def test_other_threads_run_while_it_runs() -> None:
+    case, layer = shared_case()
+    layer(**case.arguments)
+    done, count = threading.Event(), 0
+
+    def run() -> None:
+        layer.benchmark(64, repeat=2000)
+        done.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not done.is_set():
+        time.sleep(0.0001)
+        count += 1
+    thread.join()
+    assert count > 20
+
+
 def test_sources(tmp_path: Path) -> None:
     case, layer = shared_case()
     spec, ir = tmp_path / "spec.json", tmp_path / "layer.mlir"

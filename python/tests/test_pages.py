@@ -91,7 +91,7 @@ case "$*" in *--profile*) sed -i 's/"floor_us"/"graph_us": 50, "floor_us"/' resu
 
 
 @pytest.mark.parametrize("page", [
-    "adding-a-router.md", "adding-a-target.md", "adding-an-activation.md",
+    "adding-a-format.md", "adding-a-router.md", "adding-a-target.md", "adding-an-activation.md",
     "finding-a-wrong-result.md", "finding-a-slow-row.md"])
 def test_commands_of(page: str, folder: Path) -> None:
     blocks = list_blocks(page)
@@ -99,6 +99,13 @@ def test_commands_of(page: str, folder: Path) -> None:
     path = f"{folder / 'bin'}:{BINARIES}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     for _, text in blocks:
         run_shell(text, folder, PATH=path)
+
+
+def test_format_of_the_page_is_that_of_the_example() -> None:
+    ((_, text),) = list_blocks("adding-a-format.md", "mlir")
+    example = " ".join((ROOT / "examples/own/weight_format.mlir").read_text().split())
+    parts = text.split("...")
+    assert len(parts) == 2 and all(" ".join(part.split()) in example for part in parts)
 
 
 def test_report_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 import moec.torch as moec_torch  # noqa: E402
 
 NUMPY = {"bfloat16": (np.uint16, torch.bfloat16)}
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 DEVICES = ["cpu"] + ["cuda:0"] * torch.cuda.is_available()
 
 
@@ -50,12 +51,12 @@ class TorchCase:
     def verify(self, output: torch.Tensor) -> None:
         self.case.verify(to_numpy(output, self.case.arguments["hidden_states"]))
 
-    @property
-    def operands(self) -> tuple:
+    def operands(self, number: int, **changed: torch.Tensor) -> tuple:
         """The arguments of the operator."""
-        return tuple(self.arguments.get(name) for name in
-                     ("hidden_states", "router_logits", "topk_ids", "topk_weights",
-                      "num_valid_tokens", "input_ids"))
+        given = self.arguments | changed
+        hidden, *others = (given.get(name) for name in
+                           ("hidden_states", "router_logits", "topk_ids", "topk_weights"))
+        return (hidden, number, *others)
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +84,7 @@ def test_takes_and_gives_tensors(made: TorchCase) -> None:
     made.verify(out)
 
 
+@pytest.mark.skipif(VERSION < (2, 10), reason="PyTorch has DLPack's functions of C from 2.10 on")
 def test_is_the_exchange_of_c(device: str) -> None:
     assert hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
@@ -113,38 +115,81 @@ def test_gradients_are_refused(made: TorchCase) -> None:
     for name, tensor in made.arguments.items():
         if not tensor.is_floating_point():
             continue
-        changed = TorchCase.operands.fget(made)
-        arguments = {**made.arguments, name: tensor.clone().requires_grad_()}
+        wanting = tensor.clone().requires_grad_()
         message = f"{name}: requires a gradient, and a layer has no backward pass"
         with pytest.raises(moec.InvalidArgument, match=message):
-            made.layer(**arguments)
-        wanting = [arguments.get(each) for each in
-                   ("hidden_states", "router_logits", "topk_ids", "topk_weights")]
+            made.layer(**made.arguments | {name: wanting})
+        operands = made.operands(number, **{name: wanting})
         with pytest.raises(moec.InvalidArgument, match=message):
-            operator(*wanting, None, None, number)
+            operator(*operands)
         with pytest.raises(Exception, match=message):
-            torch.compile(lambda *each: operator(*each, None, None, number), fullgraph=True,
-                          backend="aot_eager")(*wanting)
+            torch.compile(lambda *each: operator(*each), fullgraph=True, backend="aot_eager")(*operands)
         with torch.no_grad():
-            made.verify(operator(*wanting, None, None, number))
-        assert changed is not None
+            made.verify(operator(*operands))
+            made.verify(made.layer(**made.arguments | {name: wanting}))
     out = torch.empty_like(made.arguments["hidden_states"]).requires_grad_()
     with pytest.raises(moec.InvalidArgument, match="out: requires a gradient"):
         made.layer(**made.arguments, out=out)
     moec_torch.unregister(number)
     with pytest.raises(moec.InvalidArgument, match=f"no layer has the number {number}"):
-        operator(*made.operands, number)
+        operator(*made.operands(number))
 
 
 def test_operators_pass_opcheck(made: TorchCase) -> None:
     number = moec_torch.register(made.layer)
-    torch.library.opcheck(torch.ops.moec.forward.default, (*made.operands, number))
+    torch.library.opcheck(torch.ops.moec.forward.default, made.operands(number))
     out = torch.empty_like(made.arguments["hidden_states"])
-    torch.library.opcheck(torch.ops.moec.forward_out.default, (out, *made.operands, number))
-    made.verify(torch.ops.moec.forward(*made.operands, number))
-    torch.ops.moec.forward_out(out, *made.operands, number)
+    torch.library.opcheck(torch.ops.moec.forward_out.default, (out, *made.operands(number)))
+    made.verify(torch.ops.moec.forward(*made.operands(number)))
+    torch.ops.moec.forward_out(out, *made.operands(number))
     made.verify(out)
     moec_torch.unregister(number)
+
+
+def test_tensors_may_move_and_change_between_calls(made: TorchCase) -> None:
+    """What a call checks and binds is no more than what has changed since the one before."""
+    number = moec_torch.register(made.layer)
+    forward, forward_out = torch.ops.moec.forward, torch.ops.moec.forward_out
+    first, *others = made.operands(number)
+    outputs = [torch.empty_like(first) for _ in range(3)]
+    want = made.layer(**made.arguments)
+    made.verify(want)
+    for out in (*outputs, *outputs):
+        # Elsewhere, with other values, then back.
+        for hidden, wanted in ((first, want), (first.flip(1), None), (first.clone(), want)):
+            for call in (lambda: forward_out(out, hidden, *others), lambda: made.layer(
+                    **made.arguments | {"hidden_states": hidden}, out=out)):
+                out.fill_(9.0)
+                call()
+                made_anew = forward(hidden, *others)
+                assert torch.equal(out, made_anew)
+                assert torch.equal(out, want) == (wanted is not None)
+    # Other layouts at the same address, and other tensors there.
+    few = {name: tensor[:3] for name, tensor in made.arguments.items()}
+    assert torch.equal(made.layer(**few), want[:3])
+    assert torch.equal(forward(*made.operands(number, **few)), want[:3])
+    assert torch.equal(forward(first, *others), want)
+    with pytest.raises(moec.InvalidArgument, match="hidden_states: strides"):
+        forward(first.as_strided(first.shape, (1, first.shape[0])), *others)
+    with pytest.raises(moec.InvalidType, match="hidden_states: dtype bf16 expected, f16 found"):
+        forward(first.view(torch.float16), *others)
+    with pytest.raises(moec.InvalidArgument, match="out: shares memory with hidden_states"):
+        forward_out(first, first, *others)
+    with pytest.raises(moec.InvalidArgument, match="out: 5 rows expected"):
+        forward_out(outputs[0][:4], first, *others)
+    assert torch.equal(forward(first, *others), want)
+
+
+def test_tracers_see_an_operator(device: str) -> None:
+    """The module calls its layer directly, but where somebody looks."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    made = TorchCase("gate", device)
+    block, hidden = moec_torch.MoE(made.layer), made.arguments["hidden_states"]
+    with torch.no_grad():
+        graph = make_fx(block)(hidden)
+        assert torch.ops.moec.forward.default in {node.target for node in graph.graph.nodes}
+        assert torch.equal(graph(hidden.flip(1)), block(hidden.flip(1)))
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -170,7 +215,7 @@ def test_module(made: TorchCase) -> None:
     number = block.number
     del block
     with pytest.raises(moec.InvalidArgument, match="no layer has the number"):
-        torch.ops.moec.forward(*made.operands, number)
+        torch.ops.moec.forward(*made.operands(number))
 
 
 def test_valid_tokens_change_between_calls(device: str) -> None:
@@ -201,9 +246,9 @@ def test_padding(device: str, dtype: torch.dtype) -> None:
             case.verify(to_numpy(output, case.arguments["hidden_states"]))
             assert not output[padding.bool()].any() and output[~padding.bool()].any(1).all()
         out = torch.empty_like(hidden)
-        torch.ops.moec.forward_out(out, hidden, None, None, None, None, None, block.number, padding)
+        torch.ops.moec.forward_out(out, hidden, block.number, is_padding=padding)
         assert torch.equal(out, output)
-        torch.library.opcheck(torch.ops.moec.forward.default, (hidden, *[None] * 5, block.number, padding))
+        torch.library.opcheck(torch.ops.moec.forward.default, (hidden, block.number, *[None] * 5, padding))
     with pytest.raises(moec.InvalidType, match="is_padding: is missing"):
         block(hidden)
     with pytest.raises(moec.InvalidType, match="is_padding: dtype i8 expected, i32 found"):

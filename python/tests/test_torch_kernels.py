@@ -30,8 +30,9 @@ NAMES = ("hidden_states", "router_logits", "topk_ids", "topk_weights", "num_vali
 #: Of the layers that are called.
 LAYERS = ({"entry": "gate"}, {"entry": "logits"}, {"entry": "ids"}, {"entry": "gate", "padding_mask": True},
           {"entry": "ids", "num_valid_tokens": True})
-HAS_CORE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 10)
-needs_core = pytest.mark.skipif(not HAS_CORE, reason="PyTorch is older than 2.10")
+VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+HAS_CORE = VERSION >= (2, 9)
+needs_core = pytest.mark.skipif(not HAS_CORE, reason="PyTorch is older than 2.9")
 
 
 def make_right(layer: moec.Layer, rng: random.Random, rows: int) -> dict[str, torch.Tensor]:
@@ -106,14 +107,14 @@ def run_calls() -> list[str]:
                 arguments[name] = make_wrong(rng, arguments.get(name))
         if rng.random() < 0.05:
             number = rng.choice([0, -1, 2**31, 2**63 - 1, 2**64, "1", None, 1.5, number_of_closed])
-        values = [arguments.get(name) for name in NAMES[:-1]]
+        first, *others = (arguments.get(name) for name in NAMES)
         has_grad = rng.random() < 0.5
         try:
             with torch.set_grad_enabled(has_grad):
                 if rng.random() < 0.5:
-                    result = torch.ops.moec.forward(*values, number, arguments.get("is_padding"))
+                    result = torch.ops.moec.forward(first, number, *others)
                 else:
-                    torch.ops.moec.forward_out(out, *values, number, arguments.get("is_padding"))
+                    torch.ops.moec.forward_out(out, first, number, *others)
                     result = out
             answers.append(f"{result.dtype} {list(result.shape)} {result.sum(dtype=torch.float64).item()}")
         except Exception as error:
@@ -136,11 +137,20 @@ def run_elsewhere(kernels: str) -> list[str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def are_alike(found: str, wanted: str) -> bool:
+    if found == wanted or VERSION >= (2, 10):
+        return found == wanted
+    # Capsules of before, by which tensors come to kernels in Python, have no float8 and make strides up.
+    refused = re.compile(r"Invalid\w+ \w+ (\w+): (.*(contiguous\) expected|f8e\w+ found|not supported by dlpack).*)$")
+    both = refused.match(found), refused.match(wanted)
+    return all(both) and both[0][1] == both[1][1]
+
+
 @needs_core
 def test_kernels_answer_alike() -> None:
     found, wanted = run_elsewhere("core"), run_elsewhere("python")
     assert len(found) == CALLS
-    different = [pair for pair in zip(found, wanted) if pair[0] != pair[1]]
+    different = [pair for pair in zip(found, wanted) if not are_alike(*pair)]
     assert not different, (len(different), different[:5])
     # Some are right, most are not, and both in many ways.
     right = [each for each in found if each.startswith("torch.bfloat16")]
@@ -166,10 +176,10 @@ def test_nothing_is_left_behind() -> None:
 
     def call(times: int) -> None:
         for _ in range(times):
-            torch.ops.moec.forward(hidden, None, ids, weights, None, None, number)
-            torch.ops.moec.forward_out(out, hidden, None, ids, weights, None, None, number)
+            torch.ops.moec.forward(hidden, number, None, ids, weights)
+            torch.ops.moec.forward_out(out, hidden, number, None, ids, weights)
             with pytest.raises(moec.InvalidType, match="topk_ids: dtype i32 expected, f32 found"):
-                torch.ops.moec.forward(hidden, None, weights, weights, None, None, number)
+                torch.ops.moec.forward(hidden, number, None, weights, weights)
 
     call(100)
     before = [sys.getrefcount(each) for each in (hidden, ids, weights, out, moec.InvalidType)]

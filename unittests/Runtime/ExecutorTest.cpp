@@ -176,6 +176,27 @@ TEST_F(ExecutorTest, ArgumentsMayMoveBetweenRuns) {
     ASSERT_OK(executor->run(tokens));
     expectResult(tokens);
   }
+  // Before the next run the latest one is where it was.
+  std::vector<float> other(y.size(), -1.0f);
+  ASSERT_OK(executor->bind("y", view(other, {100, kWidth})));
+  EXPECT_EQ(executor->view("y")->data, y.data());
+  ASSERT_OK(executor->run(20));
+  EXPECT_EQ(executor->view("y")->data, other.data());
+  std::swap(y, other);
+  expectResult(20);
+}
+
+/// An address is checked although all else is as before.
+TEST_F(ExecutorTest, MovedArgumentsAreChecked) {
+  auto executor = makeExecutor();
+  bindAll(*executor);
+  ASSERT_OK(executor->prepareWeights().status());
+  ASSERT_OK(executor->run(20));
+  EXPECT_FALSE(executor->bind("x", {nullptr, DType::F32, {100, kWidth}, {}}));
+  char *odd = reinterpret_cast<char *>(x.data()) + 1;
+  EXPECT_FALSE(executor->bind("x", {odd, DType::F32, {100, kWidth}, {}}));
+  ASSERT_OK(executor->run(20));
+  expectResult(20);
 }
 
 TEST_F(ExecutorTest, CallerMayOwnTheWorkspace) {

@@ -120,6 +120,23 @@ TEST_F(TensorMapTest, ThoseOfBuffersFollowTheWorkspace) {
   EXPECT_EQ(fake->maps.size(), 5u);
 }
 
+/// An input that a map is of is not moved as an argument alone.
+TEST_F(TensorMapTest, ThoseOfInputsFollowThem) {
+  ASSERT_TRUE(bindScale(1));
+  ASSERT_TRUE(executor->prepareWeights());
+  bindBatch(*executor);
+  ASSERT_TRUE(executor->run(20));
+  EXPECT_EQ(fake->mapsOfLaunches.back(), "spread 2 3");
+  auto other = device->allocate(20 * kWidth * 4, 256);
+  ASSERT_TRUE(other);
+  ASSERT_TRUE(
+      executor->bind("x", {(*other)->data(), DType::F32, {20, kWidth}, {}}));
+  ASSERT_TRUE(executor->run(20));
+  ASSERT_EQ(fake->maps.size(), 4u);
+  EXPECT_EQ(fake->maps[3].address, addressOf((*other)->data()));
+  EXPECT_EQ(fake->mapsOfLaunches.back(), "spread 4 3");
+}
+
 TEST_F(TensorMapTest, DriversWithoutThemAreNamed) {
   fake->failCode = cuda::CUDA_ERROR_NOT_SUPPORTED;
   fake->failAt = static_cast<int>(fake->calls.size()) + 7;

@@ -245,6 +245,12 @@ private:
     size_t firstPart = 0;
   };
 
+  /// An argument of a resolved step that is the address of an input or output.
+  struct MovableArgument {
+    int64_t tensor;
+    size_t index;
+  };
+
   /// A tensor map and what it was made from.
   struct EncodedMap {
     TensorMapRecipe recipe;
@@ -253,7 +259,12 @@ private:
 
   Status createStreams();
   Result<int64_t> findTensor(const std::string &name) const;
-  bool isBoundTo(int64_t index, const TensorView &view) const;
+  bool isLaidOutAs(int64_t index, const TensorView &view) const;
+  /// The same of a tensor whose layout may have been checked.
+  Status checkBinding(int64_t index, const TensorView &view,
+                      bool isLaidOut) const;
+  void move(int64_t index, void *data);
+  void moveArguments();
   Status checkWeights() const;
   std::vector<bool> findReadByRuns() const;
   Result<std::vector<PreparedTensor>> listPrepared() const;
@@ -332,6 +343,13 @@ private:
   std::vector<void *> addresses;
   /// Token count of the latest run, -1 before the first.
   int64_t lastTokens = -1;
+  /// Of the resolved steps.
+  std::vector<MovableArgument> movableArgs;
+  /// Per plan tensor: whether tensor maps or collectives of the resolved steps
+  /// have its address too.
+  std::vector<bool> isEncoded;
+  /// Whether an input or output was bound elsewhere since the run was resolved.
+  bool hasMoved = false;
 };
 
 } // namespace moert

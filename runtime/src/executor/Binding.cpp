@@ -128,16 +128,28 @@ static Status checkShape(const TensorDecl &tensor, const TensorView &view,
   return checkStrides(tensor, view);
 }
 
-/// Whether an input or output is bound like that already, which has been
-/// checked then. A weight that is bound anew has other values.
-bool Executor::isBoundTo(int64_t index, const TensorView &view) const {
+/// Whether an input or output is bound like that already, but perhaps for its
+/// address; all else has been checked then. A weight that is bound anew has
+/// other values.
+bool Executor::isLaidOutAs(int64_t index, const TensorView &view) const {
   const Binding &binding = bindings[index];
   const TensorDecl &tensor = thePlan->tensors[index];
   return binding.bound && tensor.role != TensorRole::Weight &&
-         view.dtype == tensor.dtype && view.data == binding.data &&
-         view.shape == binding.shape &&
+         view.dtype == tensor.dtype && view.shape == binding.shape &&
          (view.strides.empty() || view.strides.size() == view.shape.size()) &&
          usedStrides(view) == binding.strides;
+}
+
+/// Binds a tensor that is laid out as before. A resolved run stays so, but for
+/// arguments.
+void Executor::move(int64_t index, void *data) {
+  bindings[index].data = data;
+  if (resolvedTokens < 0)
+    return;
+  if (isEncoded[index])
+    resolvedTokens = -1;
+  else
+    hasMoved = true;
 }
 
 Result<int64_t> Executor::findTensor(const std::string &name) const {
@@ -153,7 +165,13 @@ Status Executor::checkBinding(const std::string &name,
   Result<int64_t> index = findTensor(name);
   if (!index)
     return index.status();
-  const TensorDecl &tensor = thePlan->tensors[*index];
+  return checkBinding(*index, view, /*isLaidOut=*/false);
+}
+
+Status Executor::checkBinding(int64_t index, const TensorView &view,
+                              bool isLaidOut) const {
+  const TensorDecl &tensor = thePlan->tensors[index];
+  const std::string &name = tensor.name;
   std::string context = "bind '" + name + "'";
   if (tensor.role == TensorRole::Workspace ||
       tensor.role == TensorRole::Prepared)
@@ -164,8 +182,9 @@ Status Executor::checkBinding(const std::string &name,
     return invalidArgument(context + ": dtype " + dtypeName(tensor.dtype) +
                            " expected, " + dtypeName(view.dtype) +
                            " found; convert the tensor");
-  if (Status status = checkShape(tensor, view, thePlan->maxTokens); !status)
-    return status.withContext(context);
+  if (!isLaidOut)
+    if (Status status = checkShape(tensor, view, thePlan->maxTokens); !status)
+      return status.withContext(context);
   bool hasElements =
       std::find(view.shape.begin(), view.shape.end(), 0) == view.shape.end();
   if (hasElements && !view.data)
@@ -188,9 +207,14 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   if (!found)
     return found.status();
   int64_t index = *found;
-  if (isBoundTo(index, view))
+  bool isSame = isLaidOutAs(index, view);
+  if (isSame && view.data == bindings[index].data)
     return Status::ok();
-  MOERT_CHECK(checkBinding(name, view));
+  MOERT_CHECK(checkBinding(index, view, isSame));
+  if (isSame) {
+    move(index, view.data);
+    return Status::ok();
+  }
   bool isWeight = thePlan->tensors[index].role == TensorRole::Weight;
   Binding binding = {view.data, view.shape, usedStrides(view), true};
   if (isWeight)

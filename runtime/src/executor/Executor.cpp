@@ -342,8 +342,11 @@ Status Executor::run(int64_t tokens, Stream *stream) {
 
 Status Executor::run(int64_t tokens, WorkspaceView workspace, Stream *stream) {
   if (tokens != resolvedTokens || workspace.data != resolvedWorkspace.data ||
-      workspace.bytes < resolvedWorkspace.bytes)
+      workspace.bytes < resolvedWorkspace.bytes) {
     MOERT_CHECK(resolveRun(tokens, workspace));
+  } else if (hasMoved) {
+    moveArguments();
+  }
   Stream &first = stream ? *stream : *streams[0];
   if (options.poison)
     MOERT_CHECK(poison(first, tokens));
@@ -387,6 +390,21 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
   resolvedWorkspace = {workspace.data, layout.bytes};
   resolvedTokens = tokens;
   return Status::ok();
+}
+
+/// Whether calls bring the tensor: it is often elsewhere in the next one.
+static bool isMovable(const TensorDecl &tensor) {
+  return tensor.role == TensorRole::Input || tensor.role == TensorRole::Output;
+}
+
+void Executor::moveArguments() {
+  for (size_t i = 0; i < addresses.size(); ++i)
+    if (isMovable(thePlan->tensors[i]))
+      addresses[i] = bindings[i].data;
+  for (const MovableArgument &arg : movableArgs)
+    resolvedArgs[arg.index] =
+        reinterpret_cast<uintptr_t>(addresses[arg.tensor]);
+  hasMoved = false;
 }
 
 Status Executor::checkReady(int64_t tokens) const {
@@ -484,6 +502,9 @@ Status Executor::resolveSteps(const std::vector<Step> &steps,
   resolvedArgs.clear();
   resolvedMaps.clear();
   resolvedParts.clear();
+  movableArgs.clear();
+  isEncoded.assign(thePlan->tensors.size(), false);
+  hasMoved = false;
   for (size_t i = 0; i < steps.size(); ++i)
     if (Status status = resolveStep(steps[i], tokens); !status)
       return status.withContext(stepName(where, i));
@@ -536,6 +557,8 @@ Status Executor::resolveLaunch(const Step &step, int64_t tokens,
   made.firstArg = resolvedArgs.size();
   for (const Argument &arg : step.args) {
     if (arg.kind == Argument::Kind::Tensor) {
+      if (isMovable(thePlan->tensors[arg.tensor]))
+        movableArgs.push_back({arg.tensor, resolvedArgs.size()});
       resolvedArgs.push_back(
           reinterpret_cast<uintptr_t>(addresses[arg.tensor]));
       if (thePlan->tensors[arg.tensor].strided) {
@@ -559,6 +582,8 @@ Status Executor::resolveLaunch(const Step &step, int64_t tokens,
 Status Executor::resolveCollective(const Step &step, int64_t tokens,
                                    ResolvedStep &made) {
   made.firstPart = resolvedParts.size();
+  for (const Argument &arg : step.args)
+    isEncoded[arg.tensor] = true;
   for (size_t pair = 0; pair < step.numPairs(); ++pair) {
     int64_t in = step.args[2 * pair].tensor,
             out = step.args[2 * pair + 1].tensor;

@@ -42,6 +42,7 @@ Status Executor::resolveMaps(const Step &step, int64_t tokens) {
   const KernelDecl &kernel = thePlan->kernels[step.kernel];
   for (size_t i = 0; i < kernel.tensorMaps.size(); ++i) {
     int64_t tensor = step.args[kernel.tensorMaps[i].argument].tensor;
+    isEncoded[tensor] = true;
     const TensorDecl &decl = thePlan->tensors[tensor];
     Result<int64_t> rows = decl.shape[0].evaluate(tokens);
     if (!rows)
