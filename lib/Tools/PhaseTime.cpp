@@ -110,8 +110,15 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
     return {};
   auto kernel =
       SymbolTable::lookupNearestSymbolFrom<tile::KernelOp>(collective, symbol);
-  auto exchange = cast<tile::ExchangeOp>(kernel.getBody().front().front());
-  auto config = cast<tile::Sm80ExchangeAttr>(exchange.getConfigAttr());
+  auto exchange =
+      kernel ? dyn_cast<tile::ExchangeOp>(kernel.getBody().front().front())
+             : tile::ExchangeOp();
+  auto config =
+      exchange
+          ? dyn_cast_or_null<tile::Sm80ExchangeAttr>(exchange.getConfigAttr())
+          : tile::Sm80ExchangeAttr();
+  if (!config || exchange.getIns().size() != collective.getIns().size())
+    return {};
   plan::MeshAttr mesh =
       collective->getParentOfType<plan::ProgramOp>().getMeshAttr();
   int64_t numExperts =

@@ -597,17 +597,19 @@ std::string dropBarrierBehindFlag(std::string text) {
 
 /// All exchanges take the same place.
 std::string useOnePlace(std::string text) {
-  // What the parity of the epoch comes from.
-  size_t load = text.find("ld.global.b64");
-  size_t parity = std::string::npos;
-  for (size_t at = load; (at = text.find("and.b64", at)) != std::string::npos;
-       ++at)
-    if (size_t end = text.find(';', at); text.compare(end - 3, 3, ", 1") == 0) {
-      parity = end - 1;
-      break;
-    }
-  EXPECT_NE(parity, std::string::npos);
-  return parity == std::string::npos ? text : text.replace(parity, 1, "0");
+  // Where the parity of the epoch chooses one of them.
+  std::string places = std::to_string(PeerHeap::kPlaces);
+  size_t count = 0;
+  for (size_t at = 0;
+       (at = text.find(", " + places + ", ", at)) != std::string::npos; ++at) {
+    size_t name = text.find("%rd", text.rfind("selp.b64", at));
+    std::string word = text.substr(name, text.find(',', name) - name);
+    text.insert(text.find('\n', at) + 1,
+                "\tmov.b64 " + word + ", " + places + ";\n");
+    ++count;
+  }
+  EXPECT_GT(count, 0U);
+  return text;
 }
 
 } // namespace

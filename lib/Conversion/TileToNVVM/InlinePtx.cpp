@@ -43,6 +43,11 @@ SmallVector<Value> moec::tieWords(ImplicitLocOpBuilder &b, ValueRange words) {
   return tie(b, words, "r");
 }
 
+SmallVector<Value> moec::tieNumbers(ImplicitLocOpBuilder &b,
+                                    ValueRange numbers) {
+  return tie(b, numbers, "l");
+}
+
 Value moec::tieAddress(ImplicitLocOpBuilder &b, Value address) {
   return tie(b, address, "l").front();
 }

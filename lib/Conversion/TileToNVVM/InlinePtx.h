@@ -31,6 +31,11 @@ llvm::SmallVector<mlir::Value> tieSums(mlir::ImplicitLocOpBuilder &b,
 llvm::SmallVector<mlir::Value> tieWords(mlir::ImplicitLocOpBuilder &b,
                                         mlir::ValueRange words);
 
+/// The same of i64 values. Behind loads: what does not follow from them is not
+/// behind what does.
+llvm::SmallVector<mlir::Value> tieNumbers(mlir::ImplicitLocOpBuilder &b,
+                                          mlir::ValueRange numbers);
+
 /// The same of a global address: what a branch alone needs LLVM would compute
 /// there, and of one that is more than a few instructions ptxas makes no
 /// predicates.

@@ -400,13 +400,13 @@ private:
                            step.kernel == -1 ? 0 : int64_t(step.args.size())));
     size_t numPaired = step.args.size() - size_t(step.numKernelArgs);
     if (numPaired == 0 || numPaired % 2 != 0)
-      return wrong(context.where + ".args",
-                   "a list of " + std::to_string(step.args.size()) +
-                       (step.numKernelArgs > 0
-                            ? ", the kernel's " + num(step.numKernelArgs) +
-                                  " among them"
-                            : std::string()),
-                   "pairs of an input and an output, at least one,");
+      return wrong(
+          context.where + ".args",
+          "a list of " + std::to_string(step.args.size()) +
+              (step.numKernelArgs > 0
+                   ? ", the kernel's " + num(step.numKernelArgs) + " among them"
+                   : std::string()),
+          "pairs of an input and an output, at least one,");
     int64_t dp = plan.mesh.dp;
     int64_t first = (context.minTokens + dp - 1) / dp * dp;
     int64_t last = context.maxTokens / dp * dp;

@@ -47,13 +47,22 @@ void Sm80Exchange::readHeader() {
   limit = loadWord(wordAt(heaps[0], PeerHeap::kLimit));
   placeBytes = loadWord(wordAt(heaps[0], PeerHeap::kPlaceBytes));
   epoch = loadWord(wordAt(heaps[0], PeerHeap::kEpochs, cta));
-  mayPush = isEqual(loadStrong(wordAt(heaps[0], PeerHeap::kAbort),
-                               LLVM::AtomicOrdering::monotonic),
-                    number(0));
-  Value isOdd = arith::AndIOp::create(b, epoch, number(1));
-  begin = add(number(PeerHeap::kPlaces), mul(isOdd, placeBytes));
+  aborted = loadStrong(wordAt(heaps[0], PeerHeap::kAbort),
+                       LLVM::AtomicOrdering::monotonic);
   lanes = mul(widen(NVVM::GridDimXOp::create(b, b.getI32Type())), threads);
   first = add(mul(cta, threads), thread);
+}
+
+void Sm80Exchange::useHeader() {
+  SmallVector<Value *> words{&own, &limit, &placeBytes, &epoch, &aborted};
+  SmallVector<Value> tied = tieNumbers(
+      b, llvm::map_to_vector(words, [](Value *word) { return *word; }));
+  for (auto [word, value] : llvm::zip(words, tied))
+    *word = value;
+  Value isOdd = arith::AndIOp::create(b, epoch, number(1));
+  begin = add(number(PeerHeap::kPlaces), mul(isOdd, placeBytes));
+  done = arith::ShLIOp::create(b, epoch, number(PeerHeap::kRoundBits));
+  mayPush = isEqual(aborted, number(0));
 }
 
 //===----------------------------------------------------------------------===//
@@ -109,8 +118,7 @@ void Sm80Exchange::makeParts() {
 }
 
 /// `turn` is how many rounds were before, times the threads of all CTAs.
-SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn,
-                                                            Value isStored) {
+SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn) {
   SmallVector<Round, 0> rounds;
   for (const Part &part : parts) {
     Round &round = rounds.emplace_back();
@@ -120,10 +128,7 @@ SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn,
       if (i > 0)
         piece = add(piece, lanes);
       round.numbers.push_back(piece);
-      Value isThere = isLess(piece, part.count);
-      round.isThere.push_back(isThere);
-      round.isStored.push_back(
-          isStored ? arith::AndIOp::create(b, isThere, isStored) : isThere);
+      round.isThere.push_back(isLess(piece, part.count));
       round.offsets.push_back(mul(piece, part.pieceBytes));
     }
   }
@@ -189,6 +194,9 @@ void Sm80Exchange::run(ArrayRef<Load> loads) {
       }
     }
     tie(loaded);
+    if (awaitsHeader)
+      useHeader();
+    awaitsHeader = false;
     // Behind the loads, so that both are waited for at once.
     SmallVector<Question> questions;
     for (const Load &load : loads.take_front(count))
@@ -219,7 +227,9 @@ void Sm80Exchange::store(const Round &round, ValueRange pieces,
   int64_t bytes = round.part->pieceBytes;
   for (size_t i = 0; i < pieces.size(); ++i) {
     Value piece = pieces[i], offset = round.offsets[i];
-    Value isStored = round.isStored[i];
+    Value isStored = round.isThere[i];
+    if (isPush)
+      isStored = arith::AndIOp::create(b, isStored, mayPush);
     auto storeTo = [&](const Target &target) {
       emitter.store(piece, emitter.advance(target.address, offset), bytes);
     };
@@ -243,18 +253,17 @@ Sm80Exchange Sm80Exchange::forTurn() const {
   Sm80Exchange turn = *this;
   for (Value &heap : turn.heaps)
     heap = tieAddress(b, heap);
-  SmallVector<Value> words;
-  for (Value number : {own, numRows})
-    words.push_back(arith::TruncIOp::create(b, b.getI32Type(), number));
-  words = tieWords(b, words);
-  turn.own = turn.widen(words[0]);
-  turn.numRows = turn.widen(words[1]);
+  turn.numRows = tieNumbers(b, numRows).front();
   turn.makeParts();
   return turn;
 }
 
 void Sm80Exchange::push(Value turn) {
-  auto rounds = getRounds(turn, mayPush);
+  isPush = true;
+  awaitsHeader = op.getKind() != plan::CollectiveKind::ReduceScatter;
+  if (!awaitsHeader)
+    useHeader();
+  auto rounds = getRounds(turn);
   SmallVector<Load> loads;
   for (const Round &round : rounds) {
     const Part &part = *round.part;
@@ -393,14 +402,13 @@ void Sm80Exchange::emit() {
                                number(part.atOnce)));
   // The last turn takes what the turn before pushed.
   Value end = add(most, lanes);
-  Value done = arith::ShLIOp::create(b, epoch, number(PeerHeap::kRoundBits));
 
-  // The number of the turn, times `lanes`; flags of the rounds before it;
-  // whether all ranks have come so far.
+  // The number of the turn, times `lanes`; the rounds before it; whether all
+  // ranks have come so far.
   SmallVector<Type> types{b.getI64Type(), b.getI64Type(), b.getI1Type()};
   SmallVector<Location> locs(types.size(), b.getLoc());
   Value isTrue = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  SmallVector<Value> inits{number(0), done, isTrue};
+  SmallVector<Value> inits{number(0), number(0), isTrue};
   auto loop = scf::WhileOp::create(b, types, inits);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -419,23 +427,25 @@ void Sm80Exchange::emit() {
     emitter.ifThen(pushes, [&] { forTurn().push(base); });
     renewMemory(b, heaps);
     emitter.barrier();
+    Sm80Exchange here = forTurn();
+    here.useHeader();
     // Written in the turn before, and in none but every second one.
     Value isAlive = arith::AndIOp::create(
-        b, mayPush,
+        b, here.mayPush,
         isEqual(widen(emitter.loadI32(hasFailed, ValueRange{word(next)})),
                 number(0)));
-    emitter.ifThen(arith::AndIOp::create(b, pushes, mayPush),
-                   [&] { raiseFlags(next); });
+    emitter.ifThen(arith::AndIOp::create(b, pushes, here.mayPush),
+                   [&] { here.raiseFlags(next); });
     Value takes = arith::AndIOp::create(b, isAlive, isLess(number(0), base));
     emitter.ifThen(takes, [&] {
       emitter.ifThen(
-          awaitFlags(rounds),
+          here.awaitFlags(rounds),
           [&] {
             Value before = arith::SubIOp::create(b, base, lanes);
             if (sums)
-              forTurn().sum(before);
+              here.forTurn().sum(before);
             else
-              forTurn().take(before);
+              here.forTurn().take(before);
           },
           [&] {
             emitter.addAtomically(emitter.i32(1), hasFailed, word(rounds));

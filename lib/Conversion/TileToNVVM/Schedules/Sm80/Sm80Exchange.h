@@ -95,6 +95,8 @@ private:
                    mlir::LLVM::AtomicOrdering order);
 
   void readHeader();
+  /// What follows from the header's words from here on.
+  void useHeader();
   void makeParts();
   Sm80ExchangePart makePart(size_t index, mlir::Value begin);
 
@@ -128,11 +130,8 @@ private:
     /// Bytes from the beginning of a rank's part.
     Pieces offsets;
     Pieces isThere;
-    /// Whether they are written, too.
-    Pieces isStored;
   };
-  llvm::SmallVector<Round, 0> getRounds(mlir::Value turn,
-                                        mlir::Value isStored = {});
+  llvm::SmallVector<Round, 0> getRounds(mlir::Value turn);
   /// Pieces of a round that are loaded from an address, and what is done with
   /// them then, and with their owners: none where nobody asks, or rows go to
   /// all.
@@ -188,13 +187,16 @@ private:
   mlir::SmallVector<mlir::Value> heaps;
   mlir::SmallVector<Sm80ExchangePart> parts;
   mlir::Value cta, thread, lane;
-  /// From the header: the rank's place on the axis, the limit in ns, how many
-  /// exchanges were before this one, whether nobody has given up. The first
-  /// pieces are loaded before the header is there.
-  mlir::Value own, limit, epoch, mayPush;
-  /// From a heap's beginning to the place of this exchange.
-  mlir::Value begin;
-  mlir::Value placeBytes;
+  /// Words of the header, which are used as `useHeader` leaves them: the rank's
+  /// place on the axis, the limit in ns, bytes of a place, how many exchanges
+  /// were before this one, the word of aborts.
+  mlir::Value own, limit, placeBytes, epoch, aborted;
+  /// What follows from them: from a heap's beginning to the place of this
+  /// exchange, its flags before the first round, whether nobody has given up.
+  mlir::Value begin, done, mayPush;
+  /// Of a push, which loads its first pieces before the header is there where
+  /// addresses do not follow from it.
+  bool isPush = false, awaitsHeader = false;
   /// Threads of all CTAs; the first of this round's pieces of this thread.
   mlir::Value lanes, first;
   /// Rows of a rank.

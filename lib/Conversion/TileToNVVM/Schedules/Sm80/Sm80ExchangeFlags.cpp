@@ -58,7 +58,7 @@ void Sm80Exchange::raiseFlags(Value rounds) {
       heap = arith::SelectOp::create(b, isEqual(lane, number(distance)),
                                      heaps[distance], heap);
     Value flag = add(mul(own, PeerHeap::kMaxCtas), cta);
-    storeStrong(rounds, wordAt(heap, PeerHeap::kFlags, flag),
+    storeStrong(add(done, rounds), wordAt(heap, PeerHeap::kFlags, flag),
                 LLVM::AtomicOrdering::release);
   });
 }
@@ -68,7 +68,7 @@ Value Sm80Exchange::awaitFlag(Value place, Value rounds) {
   // Polls between two looks at the time and the word of aborts.
   constexpr int64_t pollsPerLook = 64;
   Type i64 = b.getI64Type();
-  Value zero = number(0);
+  Value zero = number(0), wanted = add(done, rounds);
   Value flag = wordAt(heaps[0], PeerHeap::kFlags,
                       add(mul(place, PeerHeap::kMaxCtas), cta));
   Value start = NVVM::GlobalTimerOp::create(b, i64);
@@ -80,7 +80,7 @@ Value Sm80Exchange::awaitFlag(Value place, Value rounds) {
   OpBuilder::InsertionGuard guard(b);
   Block *before = b.createBlock(&loop.getBefore(), {}, types, locs);
   Value found = loadStrong(flag, LLVM::AtomicOrdering::acquire);
-  Value isMissing = isLess(found, rounds);
+  Value isMissing = isLess(found, wanted);
   Value failure =
       arith::SelectOp::create(b, isMissing, before->getArgument(1), zero);
   Value goesOn = arith::AndIOp::create(b, isMissing, isEqual(failure, zero));
