@@ -256,8 +256,9 @@ TEST(GpuFormats, FitInRegisters) {
       for (const Format &weight :
            {kMxfp4, kNvfp4, kNF4, kChannel.with("i8"), kChannel.with("i4"),
             kGroup32.with("i4", "bf16", true),
-            kGroup128.with("i8", "bf16", true), kGroup16.with("i8"),
-            kGroup32.withMinima("i4"), kGroup32.withMinima("i8")})
+            kGroup128.with("i8", "bf16", true), kGroup32.with("i8"),
+            kGroup16.with("i8"), kGroup32.withMinima("i4"),
+            kGroup32.withMinima("i8")})
         for (std::string order : {"interleaved", ""})
           for (const std::string &target : takeTargets()) {
             Product product{input, weight, element, 2880, 2880, order, true};

@@ -188,6 +188,16 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   return {};
 }
 
+/// Whether scales of columns and minima of all parts of a step, which ptxas
+/// loads together, leave too few registers next to two operands that are
+/// decoded; GpuFormats.FitInRegisters assembles such.
+bool hasManyFactors(tile::ContractOp op, const Contract &shape) {
+  constexpr int64_t most = 2, byteBits = 8;
+  return op.getInputQuant() && shape.hasColumnScales &&
+         (shape.hasMinima || shape.weight.bits == byteBits) &&
+         shape.getParts() > most;
+}
+
 /// Products with few columns, such as a router's, get narrow tiles: there are
 /// few CTAs. So that the threads have a chunk each to copy, decoded operands
 /// next to f32 are no exception.
@@ -204,12 +214,18 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &) {
                   !contract.getOffsets() && weightBits * 4 > bits;
   bool isPlainF32 = inputBits == weightBits && bits > 16;
   int64_t rowBytes = isPlainF32 ? 64 : weightBits * 8 == bits ? 256 : 128;
+  int64_t columns = isNarrow ? 32 : 64;
   auto make = [&](int64_t m) {
     return tile::Sm80ContractAttr::get(
-        op->getContext(), /*tile_rows=*/m, /*tile_columns=*/isNarrow ? 32 : 64,
+        op->getContext(), /*tile_rows=*/m, /*tile_columns=*/columns,
         rowBytes * 8 / bits, getVectorLanes(result));
   };
   constexpr int64_t most = 64, fewer = 32;
+  if (!isNarrow && hasManyFactors(contract, Contract(contract, make(most)))) {
+    rowBytes /= 2;
+    if (Contract(contract, make(most)).partDepth < kDecodedColumns)
+      columns = 32;
+  }
   Contract shape(contract, make(most));
   bool fits = shape.getAccumulators() <= shape.getMaxAccumulators();
   return make(fits ? most : fewer);
