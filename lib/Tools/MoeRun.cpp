@@ -112,11 +112,13 @@ bool checkPlan(const Session &session, const MoeRunOptions &options) {
 int64_t getNumRouted(const Session &session) {
   if (session.source.spec)
     return session.source.spec->getNumRouted();
-  int64_t numExperts = 1;
-  for (const HostTensor &tensor : session.tensors)
-    if (tensor.name == "experts.w13" && !tensor.shape.empty())
-      numExperts = std::max(numExperts, tensor.shape[0]);
-  return numExperts;
+  int64_t index = session.plan.findTensor("experts.w13");
+  if (index < 0 || session.plan.tensors[index].shape.empty())
+    return 1;
+  // Of a weight it does not depend on the tokens.
+  moert::Result<int64_t> count =
+      session.plan.tensors[index].shape[0].evaluate(/*tokens=*/0);
+  return count ? std::max<int64_t>(*count, 1) : 1;
 }
 
 /// Where weights come from: --inputs, or the folder of a model that was given.
