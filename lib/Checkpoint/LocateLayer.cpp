@@ -406,7 +406,7 @@ LayerRequest moec::makeRequest(const LayerSpec &spec, int64_t rank) {
   if (spec.parallel->hasWholeExperts())
     request.rank->tables.push_back(
         {"placement.local_ids", getLocalIds(spec, rank)});
-  if (spec.parallel->hasWholeExperts() && spec.parallel->dp > 1)
+  if (hasOwners(spec))
     request.rank->tables.push_back(
         {kOwnersTensor.str(), getOwners(spec, rank)});
   return request;

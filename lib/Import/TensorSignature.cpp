@@ -10,6 +10,7 @@
 #include "CheckpointNames.h"
 #include "GgufNames.h"
 #include "moec/Dialect/RowOwners.h"
+#include "moec/Import/Shards.h"
 
 #include "llvm/ADT/Twine.h"
 
@@ -128,9 +129,8 @@ public:
     if (spec.parallel && spec.parallel->hasWholeExperts())
       add("placement.local_ids", {spec.getNumPhysicalExperts()},
           TensorType::I32);
-    if (spec.parallel && spec.parallel->hasWholeExperts() &&
-        spec.parallel->dp > 1)
-      add(kOwnersTensor, {spec.getNumPhysicalExperts()}, TensorType::I32);
+    if (hasOwners(spec))
+      add(kOwnersTensor, {spec.numExperts}, TensorType::I32);
     if (spec.replicas) {
       add("replicas.physical_ids",
           {spec.numExperts, spec.replicas->maxReplicas}, TensorType::I32);

@@ -55,8 +55,7 @@ class Rank:
         placed = np.full(PHYSICAL, -1, np.int32)
         placed[rank * EACH:(rank + 1) * EACH] = np.arange(EACH)
         self.weights = weights(rank, tensors, OLD)
-        owners = np.arange(PHYSICAL, dtype=np.int32) // EACH
-        self.layer.bind(self.weights | {"placement.local_ids": placed, "placement.owners": owners})
+        self.layer.bind(self.weights | {"placement.local_ids": placed})
         self.layer.use_communicator(communicators[rank])
         self.loads = np.zeros(EACH, np.int64)
 

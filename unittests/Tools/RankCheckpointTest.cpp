@@ -191,8 +191,7 @@ TEST_P(RankCheckpoint, HasWhatParallelSays) {
       LayerRequest request = makeRequest(spec, rank);
       // Places of experts, and who has them where there are several groups.
       EXPECT_EQ(request.rank->tables.size(),
-                spec.parallel->hasWholeExperts() ? 1u + (spec.parallel->dp > 1)
-                                                 : 0u);
+                size_t(spec.parallel->hasWholeExperts()) + hasOwners(spec));
       ASSERT_NO_FATAL_FAILURE(
           expectCut(spec.getWhole(), *whole, request.rank->shards, weights));
     }

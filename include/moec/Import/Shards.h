@@ -37,8 +37,12 @@ std::vector<TensorShard> shardWeights(const LayerSpec &spec, int64_t rank);
 /// are replicas, its place there, or -1.
 std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank);
 
-/// `placement.owners` of a rank: of each expert, or physical one, the place on
-/// dp of the rank that has it, or -1 where that has another place on tp.
+/// Whether ranks know who needs a row: groups of them have whole experts, of
+/// which there are no replicas to choose.
+bool hasOwners(const LayerSpec &spec);
+
+/// `placement.owners` of a rank: of each expert the place on dp of the rank
+/// that has it, or -1 where that has another place on tp.
 std::vector<int32_t> getOwners(const LayerSpec &spec, int64_t rank);
 
 /// Copies a part; both tensors are row-major without gaps.

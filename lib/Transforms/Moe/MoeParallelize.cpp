@@ -142,8 +142,10 @@ void Parallelizer::findExpertOps() {
 /// them out is more than it costs.
 LogicalResult Parallelizer::findOwners() {
   constexpr double mostShare = 0.95;
-  if (!place || !place.getTable())
+  // Replicas are chosen behind the dispatch: no rank knows them ahead of it.
+  if (places.size() != 1 || !places.front().getTable())
     return success();
+  PlaceIdsOp place = places.front();
   for (BlockArgument argument : func.getArguments())
     if (getName(argument) == kOwnersTensor)
       owners = argument;
@@ -286,7 +288,7 @@ void Parallelizer::combineRows() {
   auto combined = CombineOp::create(b, unpermute.getResult(), Axis::Dp);
   if (owners) {
     combined.getOwnersMutable().assign(owners);
-    combined.getIdsMutable().assign({ownIds, place.getIds()});
+    combined.getIdsMutable().assign({ownIds, places.front().getIds()});
   }
   bool isReturned = llvm::any_of(unpermute->getUsers(), [](Operation *user) {
     return user->hasTrait<OpTrait::IsTerminator>();
