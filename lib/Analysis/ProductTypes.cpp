@@ -69,8 +69,8 @@ bool moec::hasFragments(moe::QuantAttr quant) {
 }
 
 bool moec::isScaledByRow(moe::QuantAttr quant) {
-  return !quant || (hasPlainScales(quant) && moe::getScaleGroup(quant).columns ==
-                                                 moe::ScaleGroup::kAll);
+  return !quant || (hasPlainScales(quant) &&
+                    moe::getScaleGroup(quant).columns == moe::ScaleGroup::kAll);
 }
 
 /// Those of elements of 4 bits are of both products that are decoded at once.

@@ -45,8 +45,9 @@ protected:
     bytes = {
         makeQuant(i8, bf16, 64), makeQuant(e4m3, f32, 128),
         Fragments::getQuant(makeQuant(e4m3, f32, 0), Packing::FragmentsF16)};
-    e4m3s = {Fragments::getQuant(mxfp4, Packing::FragmentsE4M3),
-             Fragments::getQuant(makeQuant(i4, f32, 0), Packing::FragmentsE4M3)};
+    e4m3s = {
+        Fragments::getQuant(mxfp4, Packing::FragmentsE4M3),
+        Fragments::getQuant(makeQuant(i4, f32, 0), Packing::FragmentsE4M3)};
     quants = {mxfp4,
               e4m3s[0],
               e4m3s[1],
@@ -230,7 +231,8 @@ TEST_F(FragmentsTest, SmallGroupsAreRounded) {
   constexpr double numbers[] = {0, .5, 1, 1.5, 2, 3, 4, 6};
   for (int64_t by = -1; by < 8; ++by)
     for (int64_t code = 0; code < 16; ++code) {
-      APFloat number(std::ldexp(numbers[code % 8], -int(std::max<int64_t>(by, 0))));
+      APFloat number(
+          std::ldexp(numbers[code % 8], -int(std::max<int64_t>(by, 0))));
       bool losesInfo;
       number.convert(APFloat::Float4E2M1FN(), APFloat::rmNearestTiesToEven,
                      &losesInfo);

@@ -351,15 +351,16 @@ TEST(PtxasLimits, UnitsOfE4M3FitInRegisters) {
     int64_t n, step;
     std::string config;
     bool isPromoted;
-  } cases[] = {{192, 320, "tile_rows = [8, 16, 48], stages = 4", false},
-               {192, 320, "tile_rows = [96], stages = 3", false},
-               {128, 320, "tile_rows = [80, 128, 144, 160], stages = 3", false},
-               {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4", false},
-               {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4", false},
-               {192, 320, "tile_rows = [80], stages = 3", true},
-               {192, 192, "tile_rows = [16, 48], stages = 4", true},
-               {128, 320, "tile_rows = [64, 80], stages = 4", true},
-               {256, 64, "tile_rows = [32, 48], stages = 4", true}};
+  } cases[] = {
+      {192, 320, "tile_rows = [8, 16, 48], stages = 4", false},
+      {192, 320, "tile_rows = [96], stages = 3", false},
+      {128, 320, "tile_rows = [80, 128, 144, 160], stages = 3", false},
+      {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4", false},
+      {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4", false},
+      {192, 320, "tile_rows = [80], stages = 3", true},
+      {192, 192, "tile_rows = [16, 48], stages = 4", true},
+      {128, 320, "tile_rows = [64, 80], stages = 4", true},
+      {256, 64, "tile_rows = [32, 48], stages = 4", true}};
   const FromRegisters formats[] = {
       {"storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = "
        "[1, 32]",

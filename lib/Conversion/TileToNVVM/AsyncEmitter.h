@@ -81,13 +81,12 @@ public:
   //===--- Tensor cores ---===//
 
   /// Where tensor cores read: rows of 128 swizzled bytes, or of 64, at
-  /// `shared`, each 8 of them behind the 8 before. The part of a descriptor that
-  /// differs, i32.
+  /// `shared`, each 8 of them behind the 8 before. The part of a descriptor
+  /// that differs, i32.
   mlir::Value describeTile(mlir::Value shared);
   /// The descriptor of `step` times 32 bytes into such rows, i64.
-  mlir::Value
-  getDescriptor(mlir::Value tile, int64_t step,
-                int64_t swizzledBytes = sm90::Contract::kStepBytes);
+  mlir::Value getDescriptor(mlir::Value tile, int64_t step,
+                            int64_t swizzledBytes = sm90::Contract::kStepBytes);
   /// Orders the warpgroup's accesses to registers before its products.
   void fenceProducts();
   void commitProducts();
@@ -104,9 +103,9 @@ public:
                             mlir::Value c, int64_t step, mlir::Value sums,
                             bool isFirst = false);
   /// The same with 64 rows of bf16, f16 or e4m3 of which the thread has the
-  /// fragments `a`, of 32 bytes (four i32), which stay as they are until a wait;
-  /// the other rows are of so many swizzled bytes. With `keeps` (i32) the result
-  /// is all, in the registers of `sums`, where that is 0.
+  /// fragments `a`, of 32 bytes (four i32), which stay as they are until a
+  /// wait; the other rows are of so many swizzled bytes. With `keeps` (i32) the
+  /// result is all, in the registers of `sums`, where that is 0.
   mlir::Value multiplyAsync(mlir::Type element, int64_t width,
                             mlir::ValueRange a, mlir::Value c,
                             int64_t swizzledBytes, int64_t step,

@@ -53,10 +53,11 @@ mlir::Value tieAddress(mlir::ImplicitLocOpBuilder &b, mlir::Value address);
 mlir::Value multiplyE4M3(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange old,
                          mlir::Value a, mlir::Value c, mlir::Value keeps);
 
-/// Starts adding a product of 64 rows of `element` (bf16, f16 or e4m3), of which
-/// `a` (four i32) are the thread's fragments of 32 bytes of the depth, with
-/// `old.size() * 2` rows by the descriptor `c`. A struct of f32. The fragments
-/// stay as they are until a wait. With `keeps` (i32) as `multiplyE4M3` has it.
+/// Starts adding a product of 64 rows of `element` (bf16, f16 or e4m3), of
+/// which `a` (four i32) are the thread's fragments of 32 bytes of the depth,
+/// with `old.size() * 2` rows by the descriptor `c`. A struct of f32. The
+/// fragments stay as they are until a wait. With `keeps` (i32) as
+/// `multiplyE4M3` has it.
 ///
 /// Stands for an `nvvm.wgmma.mma_async` whose first operand is in registers.
 mlir::Value multiplyFragments(mlir::ImplicitLocOpBuilder &b, mlir::Type element,

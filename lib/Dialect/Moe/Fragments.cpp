@@ -102,9 +102,9 @@ static std::string whyNotE4M3(Type storage, Type scale, Granularity granularity,
   if (isa<Float4E2M1FNType>(storage) && isa<Float8E8M0FNUType>(scale) &&
       granularity == Granularity::Group && group == ofMx)
     return {};
-  bool isOfSums = granularity == Granularity::Channel ||
-                  (granularity == Granularity::Group &&
-                   group % Fragments::kDepth == 0);
+  bool isOfSums =
+      granularity == Granularity::Channel ||
+      (granularity == Granularity::Group && group % Fragments::kDepth == 0);
   if (storage.isInteger(4) && isOfSums && !hasZeroPoints &&
       isa<Float32Type, Float16Type, BFloat16Type>(scale))
     return {};
@@ -209,8 +209,7 @@ static Fragments::Numbers getNumbers(Packing packing) {
 
 Fragments::Fragments(QuantAttr quant)
     : codes(getCodes(quant.getStorage())),
-      numbers(getNumbers(quant.getPacking())),
-      scales(getKeptScales(quant)),
+      numbers(getNumbers(quant.getPacking())), scales(getKeptScales(quant)),
       matrixGroup(areOfGroups(quant) ? quant.getBlock()[1] : 0),
       hasZeroPoints(quant.getZeroPoint()) {
   group = matrixGroup ? std::min(matrixGroup, kDepth) : kDepth;
@@ -257,8 +256,8 @@ static int64_t getParity(int64_t unitRow) {
 
 ArrayRef<int64_t> Fragments::getBits(int64_t pair) const {
   // The sign, two bits of exponent and the mantissa: a bf16's own places, those
-  // a rotation of the word by 4 above them, those 6 below, and the bits that are
-  // left, one of which is 6 above its place and the others 2 below.
+  // a rotation of the word by 4 above them, those 6 below, and the bits that
+  // are left, one of which is 6 above its place and the others 2 below.
   static constexpr int64_t e2m1[4][4] = {
       {15, 8, 7, 6}, {19, 12, 11, 10}, {9, 2, 1, 0}, {13, 14, 5, 4}};
   // Bits 0 to 7 of a bf16 count in steps of 2^-133, the lowest of the exponent
@@ -443,8 +442,8 @@ Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
   int64_t perRegister = stretch / lanes;
   UnitRow own = findUnitRow(row, rows, layout);
   int64_t warp = own.row / kWarpRows, in = element % kDepth;
-  int64_t thread = warp * 32 + own.row % kFragmentRows * lanes +
-                   in % stretch / perRegister;
+  int64_t thread =
+      warp * 32 + own.row % kFragmentRows * lanes + in % stretch / perRegister;
   int64_t run = warp / 2, second = in % product / stretch;
   // The number of the register in its product, in the order in which words
   // have them: of two rows in turns, or first all of a row.
@@ -452,8 +451,8 @@ Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
                           ? getParity(own.row) * 2 + second
                           : getParity(own.row) + second * 2;
   // Among the words of the thread, of all pieces.
-  int64_t word = in / product * getProductWords() +
-                 inProduct / getWordRegisters();
+  int64_t word =
+      in / product * getProductWords() + inProduct / getWordRegisters();
   int64_t inWord = inProduct % getWordRegisters();
   Place place;
   place.firstRow = getRunRow(own.block, run, rows, layout);

@@ -77,9 +77,9 @@ struct GenerateOptions {
   std::vector<int64_t> logicalIds = {};
 };
 
-/// The tables of a layer with replicas that are not given, by the expert of each
-/// physical one; without any that is its number modulo that of experts. None of
-/// other layers.
+/// The tables of a layer with replicas that are not given, by the expert of
+/// each physical one; without any that is its number modulo that of experts.
+/// None of other layers.
 moert::Result<std::vector<NamedTable>>
 makeReplicaTables(const std::vector<HostTensor> &tensors,
                   std::vector<int64_t> logicalIds);

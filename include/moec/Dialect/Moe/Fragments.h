@@ -257,7 +257,8 @@ public:
   Place getPlace(int64_t row, int64_t element, int64_t rows,
                  WeightLayoutAttr layout) const;
   /// The bits of a word for its pair of that number: of the first of its two
-  /// codes; 16 above, or below where there are none, are the second's. Of words that become bf16 or f16.
+  /// codes; 16 above, or below where there are none, are the second's. Of words
+  /// that become bf16 or f16.
   llvm::ArrayRef<int64_t> getBits(int64_t pair) const;
   /// The same of the code of that number in a register (0 or 1) of a word that
   /// becomes e4m3.

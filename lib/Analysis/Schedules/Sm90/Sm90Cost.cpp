@@ -126,7 +126,8 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
   // Codes of 8 bits come apart by as many instructions as others that are
   // multiplied likewise. Zero points are 16 more, and scales that are sums 40,
   // or of floats 24.
-  // What becomes e4m3 takes half as many registers, of which two come of a word.
+  // What becomes e4m3 takes half as many registers, of which two come of a
+  // word.
   constexpr double ofE4M3 = 0.65;
   if (format.numbers == Fragments::Numbers::E4M3)
     return ofE4M3 * (format.areIntegers() ? device.decodeInt4Clk

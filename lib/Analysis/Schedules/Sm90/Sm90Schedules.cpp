@@ -51,9 +51,9 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   depth = input.getDimSize(1);
   columns = result.getDimSize(1);
   fromRegisters = hasFragments(op.getWeightQuantAttr());
-  promotes = fromRegisters ? moe::Fragments(op.getWeightQuantAttr())
-                                 .areScalesOfSums()
-                           : copiesScales() || losesDigits(compute, depth);
+  promotes = fromRegisters
+                 ? moe::Fragments(op.getWeightQuantAttr()).areScalesOfSums()
+                 : copiesScales() || losesDigits(compute, depth);
   storageBits = fromRegisters ? moe::getStorageBits(op.getWeightQuantAttr())
                               : weight.getElementTypeBitWidth();
   unitBytes = unitScaleBytes = 0;

@@ -81,8 +81,8 @@ void ByteDecoder::openE2M1(Word codes, Word steps, int64_t number,
 
 void ByteDecoder::openInt4(Word codes, OpenUnit &unit) {
   constexpr int64_t magnitudes = 0x07070707, nibble = 4, signBit = 7;
-  Word turned = word(LLVM::FshrOp::create(b, codes.value, codes.value,
-                                          emitter.i32(nibble)));
+  Word turned = word(
+      LLVM::FshrOp::create(b, codes.value, codes.value, emitter.i32(nibble)));
   for (Word some : {codes, turned}) {
     unit.numbers.push_back((some & (kSigns | magnitudes)).value);
     unit.addends.push_back(((some >> signBit) & kOnes).value);

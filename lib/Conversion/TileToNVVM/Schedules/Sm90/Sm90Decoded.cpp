@@ -13,12 +13,12 @@
 // another one runs, ptxas serializes both (C7513). Other consumers' products
 // run meanwhile.
 //
-// Of 16 bits: a word has four pairs of codes, or two. A mask takes a pair, perhaps after a
-// shift, to where a bf16 or f16 stands for its number times a small power of
-// two. A product with the scale, whose exponent is higher by as much, makes it
-// whole: of floats exactly where the scale is a power of two, and of integers
-// less their zero point, which is subtracted exactly, with one rounding. A
-// scale with more digits than a bf16 is the sum of two.
+// Of 16 bits: a word has four pairs of codes, or two. A mask takes a pair,
+// perhaps after a shift, to where a bf16 or f16 stands for its number times a
+// small power of two. A product with the scale, whose exponent is higher by as
+// much, makes it whole: of floats exactly where the scale is a power of two,
+// and of integers less their zero point, which is subtracted exactly, with one
+// rounding. A scale with more digits than a bf16 is the sum of two.
 
 #include "Sm90Products.h"
 #include "Sm90Units.h"
@@ -343,9 +343,8 @@ public:
                              emitter.scale(share, shareBytes));
     };
     ownCodes = offset(shape.unitBytes, inRun, Contract::kChunkBytes);
-    ownScales =
-        offset(shape.unitScaleBytes, emitter.divide(inRun, rowThreads),
-               format.getQuadBytes());
+    ownScales = offset(shape.unitScaleBytes, emitter.divide(inRun, rowThreads),
+                       format.getQuadBytes());
   }
 
   const Fragments &getFormat() const { return format; }
@@ -390,8 +389,7 @@ OpenUnit UnitReader::load(Value stage, int64_t turn) {
   SmallVector<Value> codes;
   for (int64_t piece = 0; piece < format.getPieces(); ++piece)
     codes.push_back(emitter.advance(
-        contract.stageAddress(stage,
-                              at(shape.unitBytes) + piece * pieceBytes),
+        contract.stageAddress(stage, at(shape.unitBytes) + piece * pieceBytes),
         ownCodes));
   Value scales = emitter.advance(
       contract.sharedAddress(shape.getScaleOffset() + at(shape.unitScaleBytes)),
@@ -401,14 +399,14 @@ OpenUnit UnitReader::load(Value stage, int64_t turn) {
   return decoder->open(codes, emitter.load(scalesType, scales, scaleBytes));
 }
 
-Value UnitReader::multiply(Value stage, int64_t turn,
-                           ArrayRef<Value> fragments, Value sums, Value keeps) {
+Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
+                           Value sums, Value keeps) {
   // What the first stage has is known ahead.
   Value first = emitter.describeTile(contract.sharedAddress(
       contract.getInputOffset() + turn / blocks * rowBytes));
-  Value rows = contract.addI32(
-      first,
-      emitter.scale(stage, shape.getStageBytes() / Contract::kChunkBytes));
+  Value rows =
+      contract.addI32(first, emitter.scale(stage, shape.getStageBytes() /
+                                                      Contract::kChunkBytes));
   constexpr int64_t registers = Fragments::kRegisters;
   // A chain's first product comes with one.
   if (!keeps)
@@ -431,21 +429,21 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height, RingPlace place) {
     emitter.warpBarrier();
     release(stage);
   };
-  return forSteps(
-      numBlocks, shape.getProductWidth(height), place, giveBack,
-      [&](RingPlace at, MutableArrayRef<Value> sums,
-          function_ref<void()> giveBackBefore) {
-        OpenUnit opened = reader.load(at.stage, 0);
-        for (int64_t turn = 0; turn < reader.getTurns(); ++turn) {
-          Value &sum = sums[turn % numBlocks];
-          emitter.waitProducts(0);
-          sum = reader.multiply(at.stage, turn, reader.close(opened), sum);
-          if (turn == 0)
-            giveBackBefore();
-          if (turn + 1 < reader.getTurns())
-            opened = reader.load(at.stage, turn + 1);
-        }
-      });
+  return forSteps(numBlocks, shape.getProductWidth(height), place, giveBack,
+                  [&](RingPlace at, MutableArrayRef<Value> sums,
+                      function_ref<void()> giveBackBefore) {
+                    OpenUnit opened = reader.load(at.stage, 0);
+                    for (int64_t turn = 0; turn < reader.getTurns(); ++turn) {
+                      Value &sum = sums[turn % numBlocks];
+                      emitter.waitProducts(0);
+                      sum = reader.multiply(at.stage, turn,
+                                            reader.close(opened), sum);
+                      if (turn == 0)
+                        giveBackBefore();
+                      if (turn + 1 < reader.getTurns())
+                        opened = reader.load(at.stage, turn + 1);
+                    }
+                  });
 }
 
 /// The sums of a group are apart, in registers that the next group's take over,
@@ -463,9 +461,8 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
   if (turns % chain)
     chain = 1;
   // No compiler knows that a tile has rows, and that so these are zeros.
-  Value never =
-      arith::ExtUIOp::create(b, b.getI32Type(),
-                             emitter.isLess(tile.rows, emitter.i32(1)));
+  Value never = arith::ExtUIOp::create(
+      b, b.getI32Type(), emitter.isLess(tile.rows, emitter.i32(1)));
   Value zero = arith::BitcastOp::create(b, b.getF32Type(), never);
   auto promoteBefore = [&](Value products, ArrayRef<Value> scales,
                            MutableArrayRef<Value> sums) {
@@ -473,15 +470,16 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
     // rows.
     constexpr int64_t perOctet = 4;
     for (auto [i, product] : llvm::enumerate(emitter.getSums(products))) {
-      Value scale = arith::BitcastOp::create(b, b.getF32Type(),
-                                             scales[i % perOctet / 2]);
+      Value scale =
+          arith::BitcastOp::create(b, b.getF32Type(), scales[i % perOctet / 2]);
       sums[i] = math::FmaOp::create(b, product, scale, sums[i]);
     }
     llvm::copy(tieSums(b, sums), sums.begin());
   };
-  SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0),
-                             emitter.makeSums(b.getF32Type(), width),
-                             emitter.i32(0), emitter.i32(0)};
+  SmallVector<Value> carried{
+      place.stage,    place.parity,
+      emitter.i32(0), emitter.makeSums(b.getF32Type(), width),
+      emitter.i32(0), emitter.i32(0)};
   int64_t numOwn = carried.size();
   carried.append(numBlocks * numSums, zero);
   auto giveBack = [&](Value stage) {
@@ -502,16 +500,16 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
           bool isNew = turn % chain == 0;
           if (isNew) {
             int64_t before = (turn + numBlocks - 1) % numBlocks;
-            promoteBefore(products, scales,
-                          MutableArrayRef<Value>(sums).slice(before * numSums,
-                                                             numSums));
+            promoteBefore(
+                products, scales,
+                MutableArrayRef<Value>(sums).slice(before * numSums, numSums));
           }
           products = reader.multiply(at.stage, turn, reader.close(opened),
                                      products, isNew ? never : Value());
           scales = opened.scales;
           if (turn == 0) {
-            Value hasBefore = arith::CmpIOp::create(
-                b, arith::CmpIPredicate::ne, step, emitter.index(0));
+            Value hasBefore = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                                    step, emitter.index(0));
             emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
           }
           if (turn + 1 < turns)

@@ -516,8 +516,9 @@ void RowCopier::copyUnitRows(const ContractTile &tile, ArrayRef<Value> rows,
                              Value step, int64_t unit, ArrayRef<Value> places) {
   int64_t width = shape.k / shape.getUnits();
   int64_t period = places.size();
-  Value column = contract.addI32(emitter.scale(step, shape.k, unit * width),
-                                 emitter.scale(ownChunk, width / getRowChunks()));
+  Value column =
+      contract.addI32(emitter.scale(step, shape.k, unit * width),
+                      emitter.scale(ownChunk, width / getRowChunks()));
   Value bytes;
   if (shape.depth % shape.k) {
     // A chunk is inside or outside of the row, for rows are whole chunks.
@@ -532,9 +533,9 @@ void RowCopier::copyUnitRows(const ContractTile &tile, ArrayRef<Value> rows,
     emitter.ifThen(isThere, [&, i = i, row = row] {
       Value from = emitter.address(
           input, {emitter.toIndex(row), emitter.toIndex(column)});
-      emitter.copyAsync(emitter.advance(places[i % period],
-                                        first * shape.swizzledBytes),
-                        from, bytes);
+      emitter.copyAsync(
+          emitter.advance(places[i % period], first * shape.swizzledBytes),
+          from, bytes);
     });
   }
 }

@@ -519,9 +519,9 @@ static Word placePair(const Fragments &format, Word codes, int64_t i) {
   for (auto [distance, mask] : masks) {
     // What goes beyond a half goes on in the other one.
     Value some = (codes & mask).value;
-    placed = placed | placed.make(LLVM::FshlOp::create(
-                          *codes.b, some, some,
-                          codes.constant(distance).value));
+    placed = placed |
+             placed.make(LLVM::FshlOp::create(*codes.b, some, some,
+                                              codes.constant(distance).value));
   }
   return placed;
 }
@@ -584,8 +584,8 @@ Word Sm90Repack::weaken(Word codes, Value sharedRow, Value element) {
   Word weakened = codes & signs;
   for (int64_t i = 0; i < 4; ++i) {
     Word code = (codes >> nibble * i) & magnitude;
-    Word looked = word(arith::ShRUIOp::create(b, table.value,
-                                              (code << 2).value));
+    Word looked =
+        word(arith::ShRUIOp::create(b, table.value, (code << 2).value));
     weakened = weakened | ((looked & magnitude) << nibble * i);
   }
   return weakened;
@@ -599,8 +599,8 @@ Word Sm90Repack::loadFour(Value sharedRow, Value byte) {
   constexpr int64_t ones = 0x1111, magnitude = 7;
   codes = codes ^ format.getTurnedBits() * ones;
   Word negative = (codes >> 3) & ones;
-  return word(arith::XOrIOp::create(
-      b, codes.value, emitter.scale(negative.value, magnitude)));
+  return word(arith::XOrIOp::create(b, codes.value,
+                                    emitter.scale(negative.value, magnitude)));
 }
 
 Word Sm90Repack::packBytes(Value sharedRow, Value byte) {
@@ -647,10 +647,10 @@ void Sm90Repack::storeCodes() {
             constexpr int64_t unitBytes = 32, wordBytes = 16, laneBytes = 2;
             Value parity = emitter.remainder(own, 2);
             Value from = getSharedRow(addI32(row, emitter.scale(parity, 8)));
-            Value byte = addI32(
-                addI32(emitter.scale(unit, unitBytes),
-                       emitter.scale(emitter.divide(own, 2), wordBytes)),
-                emitter.scale(emitter.remainder(lane, 4), laneBytes));
+            Value byte =
+                addI32(addI32(emitter.scale(unit, unitBytes),
+                              emitter.scale(emitter.divide(own, 2), wordBytes)),
+                       emitter.scale(emitter.remainder(lane, 4), laneBytes));
             return store(packBytes(from, byte).value);
           }
           // A unit is 32 pairs deep, and a word 4 for each two of its own.
