@@ -290,7 +290,8 @@ moe::MeshAttr LayerBuilder::getMesh() {
     return {};
   return moe::MeshAttr::get(
       builder.getContext(), spec.parallel->dp, spec.parallel->tp,
-      spec.parallel->hasWholeExperts() ? spec.numExperts : 0);
+      spec.parallel->hasWholeExperts() ? spec.numExperts : 0,
+      spec.parallel->sp);
 }
 
 FloatAttr LayerBuilder::getSharedScale() {

@@ -38,7 +38,7 @@ public:
     plan::MeshAttr mesh;
     if (moe::MeshAttr ranks = layer.getMesh(); ranks && ranks.getNumRanks() > 1)
       mesh = plan::MeshAttr::get(builder.getContext(), ranks.getDp(),
-                                 ranks.getTp());
+                                 ranks.getTp(), ranks.getSp());
     program = plan::ProgramOp::create(builder, loc, func.getName(),
                                       layer.getMaxTokens(), mesh);
     builder.setInsertionPointAfter(program);
@@ -211,9 +211,10 @@ private:
     if (auto dispatch = dyn_cast<moe::DispatchOp>(op)) {
       axis = dispatch.getAxis();
     } else {
-      axis = cast<moe::CombineOp>(op).getAxis();
-      kind = axis == moe::Axis::Dp ? plan::CollectiveKind::ReduceScatter
-                                   : plan::CollectiveKind::AllReduce;
+      auto combine = cast<moe::CombineOp>(op);
+      axis = combine.getAxis();
+      kind = combine.scatters() ? plan::CollectiveKind::ReduceScatter
+                                : plan::CollectiveKind::AllReduce;
     }
     MLIRContext *context = builder.getContext();
     plan::CollectiveOp::create(

@@ -130,6 +130,13 @@ LogicalResult DispatchOp::verify() {
   return success();
 }
 
+LogicalResult CombineOp::verify() {
+  if (getOwnRows() && getAxis() == Axis::Dp)
+    return emitOpError("over 'dp' leaves each rank its own rows always; drop "
+                       "'own_rows'");
+  return success();
+}
+
 LogicalResult PlaceIdsOp::verify() {
   return verifyPlaceIds(*this, PlaceIdsOperands(*this));
 }

@@ -6,7 +6,9 @@
 //===----------------------------------------------------------------------===//
 // What is done for the rows of all ranks are the ops from the permutation of
 // slots to the sum over a token's experts; everything else is done for a rank's
-// own rows. docs/parallel.md has the rules.
+// own rows, or, where ranks of a group share its tokens (sp), for those of the
+// group from the first op on whose weights are split. docs/parallel.md has the
+// rules.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -41,6 +43,13 @@ StringRef getName(Value value) {
   return name ? name.getValue() : StringRef();
 }
 
+/// Whether an op reads what one of `ops` makes.
+bool readsOf(Operation *op, const llvm::SetVector<Operation *> &ops) {
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return ops.contains(operand.getDefiningOp());
+  });
+}
+
 class Parallelizer {
 public:
   Parallelizer(func::FuncOp func, MeshAttr mesh)
@@ -49,11 +58,19 @@ public:
   LogicalResult run() {
     if (failed(findOps()))
       return failure();
-    if (mesh.getDp() > 1) {
-      findExpertOps();
-      dispatch();
-      combineRows();
+    if (mesh.getTokenRanks() > 1) {
+      countOwnRows();
       multiplyMaxTokens();
+    }
+    if (mesh.getSp())
+      dispatch(Axis::Tp, findGroupOps());
+    if (mesh.getDp() > 1) {
+      Value addend = unpermute.getAddend();
+      unpermute.getAddendMutable().clear();
+      dispatch(Axis::Dp, findExpertOps());
+      if (addend)
+        addOwnRows(addend);
+      combineRows();
     }
     if (mesh.getTp() > 1)
       combineResults();
@@ -61,11 +78,18 @@ public:
   }
 
 private:
+  using Ops = llvm::SetVector<Operation *>;
+
   LogicalResult findOps();
-  void findExpertOps();
-  void dispatch();
+  Ops findExpertOps() const;
+  Ops findGroupOps() const;
+  void countOwnRows();
+  void dispatch(Axis axis, const Ops &ops);
+  void addOwnRows(Value addend);
   void combineRows();
   void combineResults();
+  bool isZeroBeyondCount(Value value) const;
+  RowMapOp mapRows(Value input, Value numValidTokens, Value addend);
   void multiplyMaxTokens();
 
   void setNames(Operation *op, ArrayRef<std::string> names) {
@@ -92,8 +116,8 @@ private:
   PermuteOp permute;
   UnpermuteOp unpermute;
   PlaceIdsOp place;
-  /// What is done for the rows of all ranks, in order.
-  llvm::SetVector<Operation *> expertOps;
+  /// How many of the rank's own rows count; null where all do.
+  Value numValidTokens;
 };
 
 LogicalResult Parallelizer::findOps() {
@@ -114,35 +138,59 @@ LogicalResult Parallelizer::findOps() {
   return success();
 }
 
-void Parallelizer::findExpertOps() {
+/// What is done for the rows of all ranks, in order.
+Parallelizer::Ops Parallelizer::findExpertOps() const {
+  Ops ops;
   if (place)
-    expertOps.insert(place);
-  expertOps.insert(permute);
+    ops.insert(place);
+  ops.insert(permute);
   for (Operation &op : llvm::make_range(std::next(permute->getIterator()),
                                         std::next(unpermute->getIterator())))
-    if (llvm::any_of(op.getOperands(), [&](Value operand) {
-          return expertOps.contains(operand.getDefiningOp());
-        }))
-      expertOps.insert(&op);
+    if (readsOf(&op, ops))
+      ops.insert(&op);
+  return ops;
 }
 
-/// The rows of all ranks of what those ops read of a rank's own rows.
-void Parallelizer::dispatch() {
+/// What is done for the rows of a group, in order: what ranks have other
+/// weights for, and all that follows from it.
+Parallelizer::Ops Parallelizer::findGroupOps() const {
+  Ops ops;
+  if (place)
+    ops.insert(place);
+  ops.insert(permute);
+  for (Operation &op : func->getRegion(0).front().without_terminator()) {
+    auto product = dyn_cast<GroupedMatmulOp>(op);
+    if ((product &&
+         getName(product.getWeight()).starts_with("shared_experts.")) ||
+        readsOf(&op, ops))
+      ops.insert(&op);
+  }
+  return ops;
+}
+
+/// Which rows count is said ahead of the ids that are dispatched, and of what
+/// is added to a rank's own rows.
+void Parallelizer::countOwnRows() {
+  numValidTokens = permute.getNumValidTokens();
   // Ids of rows that do not count are -1, but for those that the caller gives.
-  Value counts = permute.getNumValidTokens();
+  Value counts = numValidTokens;
   Value chosen = permute.getIds();
   while (auto placed = chosen.getDefiningOp<PlaceIdsOp>())
     chosen = placed.getIds();
   if (chosen.getDefiningOp<RouteOp>())
     counts = {};
   Value addend = unpermute.getAddend();
-  // Rows that do not count are zero where they are added, as their sums are.
-  if (auto shared = addend ? addend.getDefiningOp<GroupedMatmulOp>() : nullptr;
-      shared && permute.getNumValidTokens())
-    shared.getNumValidTokensMutable().assign(permute.getNumValidTokens());
+  // Rows that do not count are zero where they are added, as their sums are;
+  // products for rows of a group do not know them.
+  if (mesh.getSp())
+    for (auto product : func.getOps<GroupedMatmulOp>())
+      product.getNumValidTokensMutable().clear();
+  else if (auto shared =
+               addend ? addend.getDefiningOp<GroupedMatmulOp>() : nullptr;
+           shared && numValidTokens)
+    shared.getNumValidTokensMutable().assign(numValidTokens);
   permute.getNumValidTokensMutable().clear();
   unpermute.getNumValidTokensMutable().clear();
-  unpermute.getAddendMutable().clear();
   if (counts && !place) {
     b.setInsertionPoint(permute);
     place = PlaceIdsOp::create(b, permute.getIds().getType(), permute.getIds(),
@@ -150,19 +198,26 @@ void Parallelizer::dispatch() {
                                counts, /*is_padding=*/Value());
     setNames(place, {"counted_ids"});
     permute.getIdsMutable().assign(place.getResult());
-    expertOps.insert(place);
+  } else if (counts) {
+    place.getNumValidTokensMutable().assign(counts);
   }
+}
 
+/// The rows of all ranks of an axis of what those ops read of a rank's own.
+void Parallelizer::dispatch(Axis axis, const Ops &ops) {
   llvm::SetVector<Value> inputs;
-  for (Operation *op : expertOps)
+  for (Operation *op : ops)
     for (Value operand : op->getOperands())
-      if (hasTokenRows(operand) && !expertOps.contains(operand.getDefiningOp()))
+      if (hasTokenRows(operand) && !ops.contains(operand.getDefiningOp()))
         inputs.insert(operand);
   SmallVector<Type> types =
       llvm::map_to_vector(inputs, [](Value input) { return input.getType(); });
+  Value counts = place ? place.getNumValidTokens() : Value();
   if (counts) {
     inputs.insert(counts);
-    types.push_back(RankedTensorType::get({mesh.getDp()}, b.getI32Type()));
+    int64_t before = cast<RankedTensorType>(counts.getType()).getDimSize(0);
+    types.push_back(
+        RankedTensorType::get({before * mesh.getSize(axis)}, b.getI32Type()));
   }
 
   Operation *last = nullptr;
@@ -175,21 +230,23 @@ void Parallelizer::dispatch() {
   else
     b.setInsertionPointToStart(&func.getBody().front());
   auto dispatched = DispatchOp::create(
-      b, types, AxisAttr::get(b.getContext(), Axis::Dp), inputs.getArrayRef());
-  setNames(dispatched, llvm::map_to_vector(inputs, [](Value input) {
-             return ("all_" + getName(input)).str();
+      b, types, AxisAttr::get(b.getContext(), axis), inputs.getArrayRef());
+  setNames(dispatched, llvm::map_to_vector(inputs, [&](Value input) {
+             StringRef name = getName(input);
+             name.consume_front("group_");
+             return ((axis == Axis::Dp ? "all_" : "group_") + name).str();
            }));
   for (auto [i, input] : llvm::enumerate(inputs.getArrayRef())) {
     Value own = input;
     own.replaceUsesWithIf(dispatched.getResult(i), [&](OpOperand &use) {
-      return expertOps.contains(use.getOwner());
+      return ops.contains(use.getOwner());
     });
   }
   if (counts)
     place.getNumValidTokensMutable().assign(dispatched.getResults().back());
 
   // In their order, behind what they read.
-  SmallVector<Operation *> ordered(expertOps.begin(), expertOps.end());
+  SmallVector<Operation *> ordered(ops.begin(), ops.end());
   if (place) {
     llvm::erase(ordered, place);
     ordered.insert(ordered.begin(), place);
@@ -201,20 +258,28 @@ void Parallelizer::dispatch() {
     if (after->isBeforeInBlock(op))
       after = op;
   }
-  if (!addend)
-    return;
-  // It is of the rank's own rows: added to their sum.
+}
+
+/// Rows as they are, or with an addend, and zeros from `numValidTokens` on.
+RowMapOp Parallelizer::mapRows(Value input, Value numValidTokens,
+                               Value addend) {
+  auto map = RowMapOp::create(b, input.getType(), input, numValidTokens,
+                              /*row_operands=*/ValueRange(),
+                              addend ? ValueRange(addend) : ValueRange());
+  OpBuilder::InsertionGuard guard(b);
+  SmallVector<Type> types(addend ? 2 : 1, b.getF32Type());
+  Block *block = b.createBlock(&map.getBody(), {}, types,
+                               SmallVector<Location>(types.size(), b.getLoc()));
+  Value row = block->getArgument(0);
+  YieldOp::create(
+      b, addend ? arith::AddFOp::create(b, row, block->getArgument(1)) : row);
+  return map;
+}
+
+/// What is of the rank's own rows, or its group's, is added to their sum.
+void Parallelizer::addOwnRows(Value addend) {
   b.setInsertionPointAfter(unpermute);
-  auto sum = RowMapOp::create(b, unpermute.getType(), unpermute.getResult(),
-                              /*row_operands=*/ValueRange(), addend);
-  Type f32 = b.getF32Type();
-  {
-    OpBuilder::InsertionGuard guard(b);
-    Block *block =
-        b.createBlock(&sum.getBody(), {}, {f32, f32}, {b.getLoc(), b.getLoc()});
-    YieldOp::create(b, arith::AddFOp::create(b, block->getArgument(0),
-                                             block->getArgument(1)));
-  }
+  auto sum = mapRows(unpermute.getResult(), /*numValidTokens=*/Value(), addend);
   setNames(sum, {getName(unpermute).str()});
   unpermute.getResult().replaceUsesWithIf(
       sum.getResult(), [&](OpOperand &use) { return use.getOwner() != sum; });
@@ -242,19 +307,38 @@ void Parallelizer::combineResults() {
     // All ranks route alike, and each counts the slots of its own experts.
     if (isa_and_nonnull<RouteOp, PermuteOp>(value.getDefiningOp()))
       continue;
-    auto combined = CombineOp::create(b, value, Axis::Tp);
-    setNames(combined, {getName(value).str()});
+    auto combined = CombineOp::create(b, value, Axis::Tp, mesh.getSp());
+    std::string name = getName(value).str();
+    Value whole = combined.getResult();
+    if (mesh.getSp() && !isZeroBeyondCount(value)) {
+      setNames(combined, {"padded_" + name});
+      auto counted = mapRows(whole, numValidTokens, /*addend=*/Value());
+      setNames(counted, {name});
+      whole = counted.getResult();
+    } else {
+      setNames(combined, {name});
+    }
     if (Operation *op = value.getDefiningOp(); op && op->getNumResults() == 1)
-      setNames(op, {"partial_" + getName(value).str()});
-    operand.set(combined.getResult());
+      setNames(op, {"partial_" + name});
+    operand.set(whole);
   }
 }
 
-/// From here on tokens are those of a group of `dp` ranks.
+/// Whether rows of a group that do not count are zeros: sums of no slots.
+bool Parallelizer::isZeroBeyondCount(Value value) const {
+  if (!numValidTokens)
+    return true;
+  if (auto combined = value.getDefiningOp<CombineOp>())
+    value = combined.getInput();
+  auto sum = value.getDefiningOp<UnpermuteOp>();
+  return sum && !sum.getAddend();
+}
+
+/// From here on tokens are those of all ranks with tokens of their own.
 void Parallelizer::multiplyMaxTokens() {
   if (auto most = func->getAttrOfType<IntegerAttr>(kMaxTokensAttr))
     func->setAttr(kMaxTokensAttr,
-                  b.getI64IntegerAttr(most.getInt() * mesh.getDp()));
+                  b.getI64IntegerAttr(most.getInt() * mesh.getTokenRanks()));
 }
 
 struct MoeParallelize : moec::impl::MoeParallelizePassBase<MoeParallelize> {
