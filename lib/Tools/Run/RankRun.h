@@ -9,6 +9,7 @@
 #define MOEC_LIB_TOOLS_RUN_RANKRUN_H
 
 #include "HostTensor.h"
+#include "RankProcesses.h"
 #include "RunLevel.h"
 #include "moec/Import/LayerSpec.h"
 #include "moert/PeerDevice.h"
@@ -33,13 +34,16 @@ struct RankRunOptions {
   std::string device = "host";
   Exchange exchange = Exchange::Default;
   int threads = 0;
+  /// A process for each rank, of which this is one, or the one that started
+  /// them; null where ranks are threads.
+  RankProcesses *processes = nullptr;
   /// Kernels for the device, where there are some already.
   const moert::PackageProgram *program = nullptr;
   const moert::PackageImage *image = nullptr;
 };
 
-/// A layer of several ranks, which are threads here. Tensors are those of the
-/// layer on one rank for the tokens of all groups, and cut.
+/// A layer of several ranks, which are threads here or processes. Tensors are
+/// those of the layer on one rank for the tokens of all groups, and cut.
 class RankRun {
 public:
   /// `module` holds the layer of `spec` and outlives this.
@@ -65,6 +69,10 @@ private:
   bool usesNccl() const {
     return options.device == "cuda" && options.exchange != Exchange::Peer;
   }
+  /// The rank that this process is, where it is one.
+  std::optional<int64_t> getOwnRank() const {
+    return options.processes ? options.processes->getRank() : std::nullopt;
+  }
   moert::Status openDevices();
   struct Compiled;
 
@@ -79,7 +87,13 @@ private:
   /// The tensors that a rank binds.
   moert::Result<std::vector<HostTensor>> cut(const moert::Plan &plan,
                                              int64_t rank);
+  class Connector;
+  moert::Status runRank(Compiled &compiled, int64_t rank, Connector &connector,
+                        RunResult &result);
   moert::Result<std::vector<RunResult>> runRanks(Compiled &compiled);
+  moert::Status runOwnRank(Compiled &compiled);
+  mlir::FailureOr<std::vector<RunResult>>
+  mergeGroups(std::vector<RunResult> results) const;
 
   const LayerSpec &spec;
   mlir::ModuleOp module;
