@@ -313,7 +313,8 @@ def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
   let description = [{
     Each of `inputs` has `T x ...` elements on every rank of `axis`; its result is those of all ranks, one after the
     other in their order: row `i * T + t` is row t of rank i. What is of another size than T (`num_valid_tokens`, `1 x
-    i32`) is put together likewise. T is the same on all ranks (docs/parallel.md).
+    i32`) is put together likewise. T is the same on all ranks (docs/parallel.md). Over `tp` too: of ranks that each have a
+    part of their group's tokens.
 
     With `owners` (`E x i32`, of each expert the place on the axis of the rank that has it, -1 if none has) the inputs
     that `owned` numbers are for a row's owners alone, the ranks that have an expert of its `ids`: on other ranks that
@@ -338,9 +339,9 @@ def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesM
                                        Moe_NamedResult]> {
   let summary = "sums of partial rows over the ranks of an axis";
   let description = [{
-    `input` is a part of a sum on each rank of `axis`. Over `tp` every rank gets the sum; over `dp`, where the rows are
-    those of all ranks as `moe.dispatch` puts them together, each gets the sum of its own rows. Sums are rounded to the
-    element type, in an order of the ranks that does not change from run to run.
+    `input` is a part of a sum on each rank of `axis`. Over `tp` every rank gets the sum; over `dp`, and over `tp` with
+    `own_rows`, the rows are those of all ranks as `moe.dispatch` puts them together, and each gets the sum of its own.
+    Sums are rounded to the element type, in an order of the ranks that does not change from run to run.
 
     With `owners`, over `dp`, the part of a rank that is no owner of a row, as `moe.dispatch` says, is +0.0 whatever
     `input` has there; `ids` are those of the rank's own rows and those of all.
@@ -348,19 +349,25 @@ def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesM
     ```mlir
     %y = moe.combine <dp> %partial owners(%o : tensor<64xi32>) ids(%ids, %all : tensor<?x8xi32>, tensor<?x8xi32>)
         : tensor<?x2048xbf16>
+    %z = moe.combine <tp> own_rows %partial : tensor<?x2048xbf16>
     ```
   }];
   let arguments = (ins Moe_AxisAttr:$axis, Moe_DataTensor:$input, Optional<Moe_I32Tensor>:$owners,
-                       Variadic<Moe_I32Tensor>:$ids);
+                       Variadic<Moe_I32Tensor>:$ids, UnitAttr:$own_rows);
   let results = (outs Moe_DataTensor:$result);
   let assemblyFormat = [{
-    $axis $input (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)?
-    attr-dict `:` type($input)
+    $axis (`own_rows` $own_rows^)? $input (`owners` `(` $owners^ `:` type($owners) `)`)?
+    (`ids` `(` $ids^ `:` type($ids) `)`)? attr-dict `:` type($input)
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Value":$input, "::moec::moe::Axis":$axis, CArg<"bool", "false">:$own_rows), [{
+    build($_builder, $_state, input.getType(), axis, input, /*owners=*/::mlir::Value(), /*ids=*/::mlir::ValueRange(),
+          own_rows);
+  }]>];
+  let extraClassDeclaration = [{
+    /// Whether each rank gets the sum of its own rows, not that of all.
+    bool scatters() { return getAxis() == Axis::Dp || getOwnRows(); }
   }];
   let hasVerifier = 1;
-  let builders = [OpBuilder<(ins "::mlir::Value":$input, "::moec::moe::Axis":$axis), [{
-    build($_builder, $_state, input.getType(), axis, input, /*owners=*/::mlir::Value(), /*ids=*/::mlir::ValueRange());
-  }]>];
 }
 
 def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
@@ -406,7 +413,8 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, AttrSizedOperandSegments, IsolatedFr
 
     `input` and `result` are `T x W` of one type, `rows` any number of `T x 1 x f32`, `elementwise` any number of
     `T x W`. The arguments of the region are the element, one value of each row operand and one of each elementwise
-    operand. Llama 4's weight on the input is `body(x, w) = x * w`.
+    operand. Llama 4's weight on the input is `body(x, w) = x * w`. With `num_valid_tokens` (`1 x i32`) rows from there on
+    are zero, without regard to the body.
 
     ```mlir
     %y = moe.row_map %x : tensor<?x2048xbf16> rows(%w : tensor<?x1xf32>) {
@@ -416,12 +424,13 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, AttrSizedOperandSegments, IsolatedFr
     } -> tensor<?x2048xbf16>
     ```
   }];
-  let arguments = (ins Moe_DataTensor:$input, Variadic<Moe_F32Tensor>:$row_operands,
-                       Variadic<Moe_DataTensor>:$elementwise_operands);
+  let arguments = (ins Moe_DataTensor:$input, Optional<Moe_I32Tensor>:$num_valid_tokens,
+                       Variadic<Moe_F32Tensor>:$row_operands, Variadic<Moe_DataTensor>:$elementwise_operands);
   let results = (outs Moe_DataTensor:$result);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $input `:` type($input) (`rows` `(` $row_operands^ `:` type($row_operands) `)`)?
+    $input `:` type($input) (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
+    (`rows` `(` $row_operands^ `:` type($row_operands) `)`)?
     (`elementwise` `(` $elementwise_operands^ `:` type($elementwise_operands) `)`)?
     custom<ScalarRegion>($body) attr-dict `->` type($result)
   }];

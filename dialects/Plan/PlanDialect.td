@@ -76,13 +76,18 @@ def Plan_MeshAttr : AttrDef<Plan_Dialect, "Mesh"> {
   let mnemonic = "mesh";
   let summary = "the ranks that share a program";
   let description = [{
-    `dp * tp` ranks, as in `#moe.mesh`.
+    `dp * tp` ranks, with `sp` each with tokens of its own, as in `#moe.mesh`.
 
     ```mlir
     #plan.mesh<dp = 4, tp = 2>
     ```
   }];
-  let parameters = (ins DefaultValuedParameter<"int64_t", "1">:$dp, DefaultValuedParameter<"int64_t", "1">:$tp);
+  let parameters = (ins DefaultValuedParameter<"int64_t", "1">:$dp, DefaultValuedParameter<"int64_t", "1">:$tp,
+                        DefaultValuedParameter<"bool", "false">:$sp);
+  let extraClassDeclaration = [{
+    /// Ranks, or groups of ranks, with tokens of their own.
+    int64_t getTokenRanks() const { return getSp() ? getDp() * getTp() : getDp(); }
+  }];
   let assemblyFormat = "`<` struct(params) `>`";
 }
 

@@ -401,13 +401,14 @@ def Tile_RowMapOp : Tile_Phase<"row_map", [AttrSizedOperandSegments, IsolatedFro
     ```
   }];
   let arguments = (ins
-    I64:$tokens, Tile_In:$input,
+    I64:$tokens, Tile_In:$input, Tile_OptI32In:$num_valid_tokens,
     Arg<Variadic<MemRefOf<[F32]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<AnyMemRef>, "read", [MemRead]>:$elementwise_operands,
     Tile_Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $input `:` type($input) `)`
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
     (`rows` `(` $row_operands^ `:` type($row_operands) `)`)?
     (`elementwise` `(` $elementwise_operands^ `:` type($elementwise_operands) `)`)?
     `outs` `(` $result `:` type($result) `)` custom<ScalarRegion>($body) attr-dict

@@ -83,6 +83,7 @@ LogicalResult moec::decomposeLayers(ModuleOp module,
   return runPasses(module, options, [](OpPassManager &manager) {
     manager.addNestedPass<func::FuncOp>(createMoeDecomposePass());
     manager.addNestedPass<func::FuncOp>(createMoeParallelizePass());
+    manager.addNestedPass<func::FuncOp>(createMoeVerifyPartialsPass());
   });
 }
 

@@ -62,6 +62,7 @@ void moec::buildMoeToPlanPipeline(OpPassManager &manager, StringRef target,
                                   bool keepAllBuffers) {
   manager.addNestedPass<func::FuncOp>(createMoeDecomposePass());
   manager.addNestedPass<func::FuncOp>(createMoeParallelizePass());
+  manager.addNestedPass<func::FuncOp>(createMoeVerifyPartialsPass());
   MoeLegalizeQuantPassOptions quant;
   quant.target = target.str();
   manager.addNestedPass<func::FuncOp>(createMoeLegalizeQuantPass(quant));

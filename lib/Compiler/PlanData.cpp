@@ -94,7 +94,7 @@ public:
     plan.target = target.str();
     plan.maxTokens = program.getMaxTokens();
     if (plan::MeshAttr mesh = program.getMeshAttr())
-      plan.mesh = {mesh.getDp(), mesh.getTp()};
+      plan.mesh = {mesh.getDp(), mesh.getTp(), mesh.getSp()};
   }
 
   FailureOr<moert::Plan> run() {

@@ -296,7 +296,8 @@ moe::MeshAttr LayerBuilder::getMesh() {
     return {};
   return moe::MeshAttr::get(
       builder.getContext(), spec.parallel->dp, spec.parallel->tp,
-      spec.parallel->hasWholeExperts() ? spec.getNumPhysicalExperts() : 0);
+      spec.parallel->hasWholeExperts() ? spec.getNumPhysicalExperts() : 0,
+      spec.parallel->sp);
 }
 
 FloatAttr LayerBuilder::getSharedScale() {

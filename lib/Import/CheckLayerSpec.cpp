@@ -401,6 +401,9 @@ void Checker::checkParallel() {
           show("num_zero_experts") +
               " cannot be spread over ranks, each of which would add their "
               "share; drop 'parallel'");
+  require(!parallel.sp || parallel.tp > 1, "parallel",
+          "'parallel.sp' shares the tokens of a group among its ranks, of "
+          "which there is one; give 'parallel.tp' more, or drop it");
   if (parallel.placement == ExpertPlacement::Listed)
     checkExpertLists();
   else if (parallel.hasWholeExperts())

@@ -169,6 +169,7 @@ ParallelSpec readParallel(FieldReader &reader) {
   ParallelSpec spec;
   spec.dp = reader.getInteger("dp", 1, limits::kMaxRanks, 1);
   spec.tp = reader.getInteger("tp", 1, limits::kMaxRanks, 1);
+  spec.sp = reader.getBoolean("sp", false);
   if (const json::Value *experts = reader.get("experts")) {
     StringRef name;
     if (experts->kind == json::Value::Kind::String)

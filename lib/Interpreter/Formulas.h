@@ -104,6 +104,7 @@ moert::Status repack(const RepackArguments &arguments);
 struct RowMapArguments {
   int64_t tokens = 0;
   TensorRef input;
+  OptionalRef numValidTokens;
   llvm::SmallVector<TensorRef> rowOperands, elementwiseOperands;
   TensorRef result;
 };

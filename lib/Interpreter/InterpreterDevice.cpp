@@ -224,13 +224,17 @@ static Result<std::vector<Parameter>> describeLaunch(ModuleOp module,
   if (plan::ExprAttr told = launch.getTokensAttr()) {
     plan::MeshAttr mesh =
         launch->getParentOfType<plan::ProgramOp>().getMeshAttr();
-    int64_t dp = mesh ? mesh.getDp() : 1;
-    if (told.getExpr() != Expr::ceilDiv(tokens, dp))
+    // Those of a rank, and of a group of ranks.
+    int64_t own = mesh ? mesh.getTokenRanks() : 1;
+    int64_t parts = mesh ? mesh.getDp() : 1;
+    if (told.getExpr() == Expr::ceilDiv(tokens, own))
+      parts = own;
+    else if (told.getExpr() != Expr::ceilDiv(tokens, parts))
       return invalidArgument("its launch has tokens <\"" +
                              told.getText().str() +
                              "\">; the interpreter knows those of one rank, " +
-                             Expr::ceilDiv(tokens, dp).str());
-    tokens = tokens * Expr(dp);
+                             Expr::ceilDiv(tokens, own).str());
+    tokens = tokens * Expr(parts);
   }
   std::vector<Parameter> parameters;
   for (Value value : launch->getOperands()) {

@@ -152,6 +152,7 @@ Status Machine::runRowMap(OpT op, int64_t count, Value result) {
   RowMapArguments arguments;
   arguments.tokens = count;
   arguments.input = at(op.getInput());
+  arguments.numValidTokens = maybe(op.getNumValidTokens());
   arguments.rowOperands = all(op.getRowOperands());
   arguments.elementwiseOperands = all(op.getElementwiseOperands());
   arguments.result = at(result);

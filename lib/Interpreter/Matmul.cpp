@@ -425,8 +425,14 @@ Status rowMap(const RowMapArguments &arguments, RegionEvaluator &body) {
         !status)
       return status;
   int64_t width = arguments.input.rowSize();
+  int64_t valid = validTokens(arguments.numValidTokens, arguments.tokens);
   std::vector<float> row(width), values;
   for (int64_t t = 0; t < arguments.tokens; ++t) {
+    if (t >= valid) {
+      row.assign(width, 0);
+      store(arguments.result, t * width, row);
+      continue;
+    }
     load(arguments.input, t * width, MutableArrayRef<float>(row));
     for (int64_t c = 0; c < width; ++c) {
       values.assign(1, row[c]);

@@ -129,6 +129,8 @@ void printQuantization(const ExpertQuantization &quantization,
 void printParallel(const ParallelSpec &parallel, llvm::json::OStream &json) {
   json.attribute("dp", parallel.dp);
   json.attribute("tp", parallel.tp);
+  if (parallel.sp)
+    json.attribute("sp", true);
   switch (parallel.placement) {
   case ExpertPlacement::Split:
     return;

@@ -12,6 +12,7 @@
 #include "Run/OpenDevice.h"
 #include "Run/Options.h"
 #include "Run/PartTimes.h"
+#include "Run/RankProcesses.h"
 #include "Run/RankRun.h"
 #include "Run/Timing.h"
 #include "Run/TraceFile.h"
@@ -46,6 +47,9 @@ struct Session {
   moert::PackageChoice choice;
   /// How the package came about, where it was made from the source.
   std::optional<JitReport> report;
+  /// With --nproc; outlives what ranks have.
+  std::unique_ptr<RankProcesses> processes;
+  bool isRankProcess() const { return processes && processes->getRank(); }
   /// One, or as many simulated ones as there are seeds.
   std::vector<std::unique_ptr<moert::Device>> devices;
   moert::Plan plan;
@@ -351,7 +355,10 @@ bool runSession(Session &session, const MoeRunOptions &options) {
 bool findDevice(Session &session, const MoeRunOptions &options) {
   if (options.signature)
     return true;
-  auto devices = openDevices(options.getDevice(), options.threads);
+  std::string name = options.getDevice().str();
+  if (session.isRankProcess() && name == "cuda")
+    name += ":" + std::to_string(*session.processes->getRank());
+  auto devices = openDevices(name, options.threads);
   if (!devices)
     return options.complain(devices.status().message());
   session.devices = std::move(*devices);
@@ -528,11 +535,13 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.validTokens.assign(options.rankTokens.begin(),
                            options.rankTokens.end());
   if (options.hasValidTokens())
-    ranks.validTokens.assign(session.plan.mesh.dp, options.validTokens);
+    ranks.validTokens.assign(session.plan.mesh.tokenRanks(),
+                             options.validTokens);
   ranks.limitSeconds = double(options.rankLimit);
   ranks.device = options.getDevice().str();
   ranks.exchange = options.exchange;
   ranks.threads = options.threads;
+  ranks.processes = session.processes.get();
   ranks.run.graph = options.graph;
   if (session.package) {
     ranks.program = &session.package->programs[session.choice.program];
@@ -551,6 +560,9 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
     FailureOr<std::vector<RunResult>> results = (*run)->run(level);
     if (failed(results))
       return false;
+    // The process that started it has its results.
+    if (session.isRankProcess())
+      return true;
     llvm::outs() << llvm::formatv("{0} ranks ({1}), {2} tokens each",
                                   session.plan.mesh.numRanks(),
                                   session.plan.mesh.str(), options.tokens);
@@ -586,6 +598,48 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
                                    "first wrong at level '" + stringify(level) +
                                    "': look at " + getPassesBefore(level));
   }
+  return true;
+}
+
+/// The layer's ranks, as its description says; prints what is wrong.
+FailureOr<ParallelSpec> readParallel(const Session &session,
+                                     const MoeRunOptions &options) {
+  std::optional<SourceText> text = session.text;
+  if (options.isPackage()) {
+    moert::Result<moert::Package> package = moert::Package::open(options.input);
+    if (!package) {
+      (void)options.complain(package.status().message());
+      return failure();
+    }
+    text = SourceText(options.input + ": spec", package->spec);
+  }
+  Diagnostics diagnostics(llvm::errs());
+  FailureOr<LayerSpec> spec = failure();
+  if (!text->getText().empty() && isJson(*text))
+    spec = importJson(*text, session.overrides, diagnostics);
+  else
+    (void)options.complain("--nproc needs a JSON description, which says what "
+                           "ranks there are");
+  if (failed(spec))
+    return failure();
+  return spec->parallel.value_or(ParallelSpec());
+}
+
+/// Starts a process for each rank; returns in all of them.
+bool startProcesses(Session &session, MoeRunOptions &options) {
+  FailureOr<ParallelSpec> parallel = readParallel(session, options);
+  if (failed(parallel))
+    return false;
+  if (parallel->getNumRanks() != options.nproc)
+    return options.complain(
+        "--nproc=" + llvm::Twine(options.nproc) + ": the layer is for " +
+        llvm::Twine(parallel->getNumRanks()) + " ranks (parallel: dp " +
+        llvm::Twine(parallel->dp) + " x tp " + llvm::Twine(parallel->tp) +
+        "); give that number");
+  auto processes = RankProcesses::start(options.nproc);
+  if (!processes)
+    return options.complain(processes.status().message());
+  session.processes = std::move(*processes);
   return true;
 }
 
@@ -678,6 +732,8 @@ int moec::moeRunMain(int argc, char **argv) {
           "disk\n"
           "  moe-run MODEL-FOLDER --layers=all --check   each that has "
           "experts\n"
+          "  moe-run parallel.json --nproc=4 --check     a process for each "
+          "rank\n"
           "  moe-run layer.mlir --tokens=128 --repeat=10\n"
           "  moe-run layer.moepkg --tokens=128 --repeat=10 --graph\n"
           "\nThe input is a model's folder or its config.json, a spec "
@@ -691,5 +747,9 @@ int moec::moeRunMain(int argc, char **argv) {
   if (!options.layers.empty())
     return runAllLayers(options) ? 0 : 1;
   Session session;
-  return readInputOf(session, options) && runOne(session, options) ? 0 : 1;
+  return readInputOf(session, options) &&
+                 (options.nproc == 0 || startProcesses(session, options)) &&
+                 runOne(session, options)
+             ? 0
+             : 1;
 }

@@ -166,7 +166,8 @@ moert_status *moert_device_synchronize(moert_device *device, void *stream) {
 
 int64_t moert_layer::getGroupTokens(int64_t tokens) const {
   int64_t ofGroup;
-  if (__builtin_mul_overflow(tokens, executor->plan().mesh.dp, &ofGroup))
+  if (__builtin_mul_overflow(tokens, executor->plan().mesh.tokenRanks(),
+                             &ofGroup))
     return tokens < 0 ? -1 : std::numeric_limits<int64_t>::max();
   return ofGroup;
 }
@@ -250,7 +251,7 @@ int64_t moert_layer_max_tokens(const moert_layer *layer) {
   if (!layer)
     return 0;
   const Plan &plan = layer->executor->plan();
-  return plan.maxTokens / plan.mesh.dp;
+  return plan.maxTokens / plan.mesh.tokenRanks();
 }
 
 const char *moert_layer_plan(const moert_layer *layer) {

@@ -43,11 +43,17 @@ class Ranks:
     dp: int
     tp: int
     experts: object = None
+    sp: bool = False
 
     @property
     def field(self) -> dict:
-        field = {"dp": self.dp, "tp": self.tp}
+        field = {"dp": self.dp, "tp": self.tp} | ({"sp": True} if self.sp else {})
         return field if self.experts is None else field | {"experts": self.experts}
+
+    @property
+    def token_ranks(self) -> int:
+        """Ranks, or groups of ranks, with tokens of their own."""
+        return self.dp * self.tp if self.sp else self.dp
 
 
 def spec_of(**fields) -> dict:
@@ -69,7 +75,7 @@ def run(folder, model: dict, ranks: Ranks, inputs, tokens: int, *options: str) -
 
 def verify(folder, model: dict, ranks: Ranks, tokens: int = 5, seed: int = 1, ids=None, options=()) -> None:
     spec = LayerSpec.from_json(model)
-    inputs = generate(spec, tokens * ranks.dp, seed)
+    inputs = generate(spec, tokens * ranks.token_ranks, seed)
     if ids is not None:
         inputs["topk_ids"] = ids.astype(np.int32)
     done = run(folder, model, ranks, inputs, tokens, *options)
@@ -177,6 +183,60 @@ def test_many_runs_and_times_of_parts(dp, tp, tmp_path):
     assert all(0 < float(median) <= float(p99) for *_, median, p99 in rows)
 
 
+@pytest.mark.parametrize("experts", ["linear", None], ids=str)
+@pytest.mark.parametrize(("dp", "tp"), [(1, 2), (1, 4), (2, 2), (1, 8), (2, 4), (4, 2)])
+def test_parts_of_a_groups_tokens(dp, tp, experts, tmp_path):
+    verify(tmp_path, spec_of(shared_experts={"intermediate_size": 32}), Ranks(dp, tp, experts, sp=True))
+
+
+@pytest.mark.parametrize(("layer", "ranks"), [
+    pytest.param(layer, ranks, id=f"{layer}-{ranks.dp}x{ranks.tp}-{ranks.experts}")
+    for layer in LAYERS
+    for ranks in (Ranks(1, 2, "round_robin", sp=True), Ranks(2, 2, "linear", sp=True))
+])
+def test_layers_with_parts_of_tokens(layer, ranks, tmp_path):
+    verify(tmp_path, spec_of(**LAYERS[layer]), ranks)
+
+
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_few_tokens_in_parts(tokens, tmp_path):
+    verify(tmp_path, spec_of(), Ranks(2, 2, "linear", sp=True), tokens=tokens)
+
+
+def split(tokens: int, parts: int, rows: int) -> str:
+    """How many of so many tokens each part has, which is full but for the last ones."""
+    return ",".join(str(min(max(tokens - part * rows, 0), rows)) for part in range(parts))
+
+
+@pytest.mark.parametrize("layer", ["routed", "shared", "latent"])
+@pytest.mark.parametrize("entry", ["gate", "ids"])
+@pytest.mark.parametrize(("dp", "tp", "tokens"), [(1, 2, 5), (1, 4, 5), (2, 2, 7), (1, 8, 9), (2, 4, 3)])
+def test_tokens_that_do_not_divide(dp, tp, tokens, entry, layer, tmp_path):
+    """Each group has so many tokens, in parts of the same number of rows: what is left over is padding."""
+    fields = {"routed": {}, "shared": {"shared_experts": {"intermediate_size": 32, "gate": "sigmoid"}},
+              "latent": {"latent_size": 32, "shared_experts": {"intermediate_size": 32}}}[layer]
+    model = spec_of(entry=entry, num_valid_tokens=True, **fields)
+    rows = -(-tokens // tp)
+    counts = ",".join([split(tokens, tp, rows)] * dp)
+    inputs = generate(LayerSpec.from_json(model), rows * dp * tp, 3)
+    # What nobody may read.
+    hidden = inputs["hidden_states"].reshape(dp * tp, rows, -1)
+    for part, count in zip(hidden, map(int, counts.split(","))):
+        part[count:] = np.nan
+    done = run(tmp_path, model, Ranks(dp, tp, "linear", sp=True), inputs, rows, f"--rank-tokens={counts}", "--check")
+    assert done.returncode == 0, done.stdout
+    made = TensorFile(tmp_path / "out.safetensors")
+    made.require(signature.outputs(LayerSpec.from_json(model)), rows * dp * tp, optional=True)
+    output = np.asarray(made["output"][...]).reshape(dp * tp, rows, -1)
+    for part, count in zip(output, map(int, counts.split(","))):
+        assert not part[count:].any() and np.isfinite(part).all() and (count == 0 or part[:count].any())
+
+
+def test_padding_mask_in_parts(tmp_path):
+    model = spec_of(entry="gate", padding_mask=True, shared_experts={"intermediate_size": 32})
+    verify(tmp_path, model, Ranks(2, 2, "linear", sp=True))
+
+
 def test_experts_by_list(tmp_path):
     lists = [[5, 0, 9, 12], [1, 15, 2, 3], [4, 6, 7, 8], [10, 11, 13, 14]]
     verify(tmp_path, spec_of(), Ranks(4, 1, lists))
@@ -272,6 +332,16 @@ def test_replicas_simulated(dp, tp, target, tmp_path):
 def test_levels(level, tmp_path):
     model = spec_of(**LAYERS["gate_shared_bias"])
     verify(tmp_path, model, Ranks(2, 2, "linear"), options=(f"--level={level}",))
+    verify(tmp_path, model, Ranks(2, 2, "linear", sp=True), options=(f"--level={level}",))
+
+
+@pytest.mark.parametrize("level", ["plan", "tile"])
+def test_levels_of_parts(level, tmp_path):
+    model = spec_of(**LAYERS["gate_shared_bias"], num_valid_tokens=True)
+    inputs = generate(LayerSpec.from_json(model), 12, 3)
+    done = run(tmp_path, model, Ranks(2, 2, "linear", sp=True), inputs, 3, "--rank-tokens=3,2,3,2", "--check",
+               f"--level={level}")
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("layer", ["gate_shared_bias", "fp8_block"])
@@ -281,6 +351,33 @@ def test_simulated(target, layer, tmp_path):
     model = spec_of(**LAYERS[layer])
     ranks = Ranks(2, 2, "linear")
     verify(tmp_path, model, ranks, options=("--device=sim:0", f"--target={target}", "--max-tokens=16"))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("dp", "tp"), [(1, 2), (2, 2), (2, 4)])
+def test_simulated_parts_of_tokens(dp, tp, target, tmp_path):
+    """The last kernel leaves out what does not count of 5 tokens of each group."""
+    model = spec_of(**LAYERS["gate_shared_bias"], num_valid_tokens=True)
+    rows = -(-5 // tp)
+    inputs = generate(LayerSpec.from_json(model), rows * dp * tp, 3)
+    counts = ",".join([split(5, tp, rows)] * dp)
+    done = run(tmp_path, model, Ranks(dp, tp, "linear", sp=True), inputs, rows, f"--rank-tokens={counts}", "--check",
+               "--device=sim:0", f"--target={target}", "--max-tokens=4")
+    assert done.returncode == 0, done.stdout
+
+
+def test_peer_exchange_of_parts(tmp_path):
+    """Gathers and sums over both axes, through the memory of other ranks."""
+    model = spec_of(**LAYERS["gate_shared_bias"])
+    options = ("--device=sim:1", "--target=sm_90a", "--max-tokens=4")
+    made = []
+    for exchange in ("peer", "default"):
+        folder = tmp_path / exchange
+        folder.mkdir()
+        verify(folder, model, Ranks(2, 2, "linear", sp=True), tokens=3,
+               options=(*options, f"--exchange={exchange}", "--rank-limit=20"))
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
 
 
 @pytest.mark.parametrize(("dp", "tp", "tokens"), [(2, 1, 5), (2, 1, 0), (4, 1, 1), (2, 2, 5), (1, 4, 5), (8, 1, 2)])

@@ -85,3 +85,28 @@ tile.kernel @back(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
 tile.kernel @caller(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
   tile.return
 }
+
+// -----
+
+// What other ranks have sent is read behind a wait, though the exchange had ended before the launch ahead began.
+// CHECK-LABEL: tile.kernel @gate(
+//   CHECK-NOT: independent
+// CHECK-LABEL: tile.kernel @hidden(
+//   CHECK-NOT: independent
+plan.program @ranks max_tokens 8 mesh <tp = 2, sp = true> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %all = plan.buffer "all" slot 0 rows <"tokens"> : memref<?x8xf32>
+  %a = plan.buffer "a" slot 1 rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 8 {
+    plan.collective all_gather tp ins(%x : memref<?x8xf32>) outs(%all : memref<?x8xf32>)
+    plan.launch @gate ins(%all : memref<?x8xf32>) outs(%a : memref<?x8xf32>)
+    plan.launch @hidden dependent ins(%all : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+tile.kernel @gate(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @hidden(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.return
+}

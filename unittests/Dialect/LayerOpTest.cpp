@@ -100,8 +100,14 @@ TEST_F(LayerOpTest, CheckedAttributeReports) {
   function_ref<InFlightDiagnostic()> emit = report;
   EXPECT_FALSE(MeshAttr::getChecked(emit, &context, /*dp=*/int64_t(2),
                                     /*tp=*/int64_t(0),
-                                    /*num_experts=*/int64_t(8)));
+                                    /*num_experts=*/int64_t(8),
+                                    /*sp=*/false));
   EXPECT_EQ(message, "'tp' is 0; give 1 to 65536");
+  EXPECT_FALSE(MeshAttr::getChecked(emit, &context, /*dp=*/int64_t(2),
+                                    /*tp=*/int64_t(1),
+                                    /*num_experts=*/int64_t(8), /*sp=*/true));
+  EXPECT_EQ(message, "'sp' shares a group's tokens among its ranks, and 'tp' "
+                     "is 1; give more, or drop 'sp'");
 }
 
 } // namespace

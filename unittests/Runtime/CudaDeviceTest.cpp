@@ -148,8 +148,8 @@ TEST(CudaDeviceTest, EveryDriverCallMayFail) {
       ASSERT_TRUE(status) << status.toString();
       numCalls = static_cast<int>(fake.calls.size());
       // Every function that the runtime knows, but for those that name errors,
-      // the one that only NcclCommunicator calls, and those of CudaPeerDevice,
-      // which a driver may lack, as this one does.
+      // the one that only NcclCommunicator calls, and those of CudaPeerDevice
+      // (CudaPeerDeviceTest).
       std::set<std::string> made(fake.calls.begin(), fake.calls.end());
       const std::set<std::string> ofPeers = {
           "cuDeviceGetUuid",   "cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess",

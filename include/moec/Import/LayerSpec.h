@@ -274,12 +274,16 @@ enum class ExpertPlacement {
 struct ParallelSpec {
   /// Groups of ranks with tokens of their own, and ranks of a group.
   int64_t dp = 1, tp = 1;
+  /// Whether each rank of a group has a part of its tokens, not all of them.
+  bool sp = false;
   ExpertPlacement placement = ExpertPlacement::Split;
   /// With `Listed`: the experts of each rank, all of one number; one that
   /// several ranks have is one of several replicas.
   std::vector<std::vector<int64_t>> lists;
 
   int64_t getNumRanks() const { return dp * tp; }
+  /// Ranks, or groups of ranks, with tokens of their own.
+  int64_t getTokenRanks() const { return sp ? getNumRanks() : dp; }
   bool hasWholeExperts() const { return placement != ExpertPlacement::Split; }
 };
 

@@ -32,9 +32,31 @@ def MoeParallelizePass : Pass<"moe-parallelize", "::mlir::func::FuncOp"> {
     Of a function with `moe.mesh` (which `moe-decompose` takes from the layer), by the rules of docs/parallel.md: over
     `dp` a `moe.dispatch` ahead of what is done for the rows of all ranks, from the permutation to the sum over a
     token's experts, and a `moe.combine` behind it; over `tp` a `moe.combine` of what is returned. Bounds of tokens are
-    multiplied by `dp`. Nothing without a mesh of several ranks, or where there is a `moe.combine` already.
+    multiplied by `dp`. With `sp` a `moe.dispatch` over `tp` comes first, ahead of what is done for the rows of a group,
+    and the last `moe.combine` leaves each rank its own rows. Nothing without a mesh of several ranks, or where there is a
+    `moe.combine` already.
   }];
   let dependentDialects = ["::moec::moe::MoeDialect", "::mlir::arith::ArithDialect"];
+}
+
+def MoeVerifyPartialsPass : Pass<"moe-verify-partials", "::mlir::func::FuncOp"> {
+  let summary = "refuse sums over ranks that are used before they are whole, or added twice";
+  let description = [{
+    Of a function with `moe.mesh`, computes for every value over which axes it is a part of a sum (the products with
+    `experts.w2` over all of several ranks, those with `shared_experts.w2` over `tp`, and what follows from them), and for
+    every tensor of experts' ids which experts they count: those of the layer (`logical`), replicas of the layer
+    (`physical`), or a rank's own (`local`). A scalar region passes a part of a sum on as long as it is linear in it.
+    Refuses, with the value and where it is used:
+
+    - a part of a sum where a whole one is needed: in the router, a quantization, an activation, a product of two of
+      them, another kind of sum, what the function returns;
+    - a sum of a part with what is whole, which each rank would add;
+    - a `moe.combine` of what is whole along its axis, which counts it once per rank, and of what was combined before;
+    - ids of a rank's own experts where those of the layer are needed: placed once more, dispatched, returned; and the
+      other way round, where ranks have whole experts.
+
+    Changes nothing. Nothing is checked without a mesh of several ranks; runs behind `moe-parallelize`.
+  }];
 }
 
 def MoeLegalizeQuantPass : Pass<"moe-legalize-quant", "::mlir::func::FuncOp"> {

@@ -47,10 +47,11 @@ LogicalResult LayerFunction::analyze(func::FuncOp function) {
   if (maxTokens < 1)
     return func.emitOpError("has ")
            << kMaxTokensAttr << " = " << maxTokens << "; give at least 1";
-  ownTokens = moert::Expr::tokens();
+  ownTokens = groupTokens = moert::Expr::tokens();
   if (auto attr = func->getAttrOfType<MeshAttr>(kMeshAttr)) {
     mesh = attr;
-    ownTokens = moert::Expr::ceilDiv(ownTokens, mesh.getDp());
+    groupTokens = moert::Expr::ceilDiv(ownTokens, mesh.getDp());
+    ownTokens = moert::Expr::ceilDiv(ownTokens, mesh.getTokenRanks());
   }
   if (failed(checkArguments()) || failed(checkOps()) || failed(checkResults()))
     return failure();
@@ -151,8 +152,7 @@ LogicalResult LayerFunction::checkMesh(Operation &op) {
     axis = combine.getAxis();
   if (!axis)
     return success();
-  int64_t ranks = !mesh ? 1 : *axis == Axis::Dp ? mesh.getDp() : mesh.getTp();
-  if (ranks > 1)
+  if (mesh && mesh.getSize(*axis) > 1)
     return success();
   return op.emitOpError("is over axis '")
          << stringifyAxis(*axis) << "', which has one rank; give the function "
@@ -194,10 +194,12 @@ void LayerFunction::inferRows(Operation &op) {
         for (Value result : dispatch.getResults())
           setTokens(result, dispatch.getAxis() == Axis::Dp
                                 ? moert::Expr::tokens()
-                                : ownTokens);
+                                : groupTokens);
       })
-      .Case(
-          [&](CombineOp combine) { setTokens(combine.getResult(), ownTokens); })
+      .Case([&](CombineOp combine) {
+        setTokens(combine.getResult(),
+                  combine.getOwnRows() ? ownTokens : groupTokens);
+      })
       .Case([&](RowMapOp map) { setRows(map.getResult(), map.getInput()); })
       .Case([&](QuantizeOp quantize) {
         setRows(quantize.getQuantized(), quantize.getInput());

@@ -82,8 +82,8 @@ private:
   llvm::SmallVector<mlir::Operation *> ops;
   llvm::SmallVector<KernelGroup, 0> groups;
   moe::MeshAttr mesh;
-  /// Tokens of a rank.
-  moert::Expr ownTokens;
+  /// Tokens of a rank, and of its group.
+  moert::Expr ownTokens, groupTokens;
   llvm::DenseMap<mlir::Value, moert::Expr> rows;
   /// The tokens that rows of a value are for.
   llvm::DenseMap<mlir::Value, moert::Expr> rowTokens;

@@ -38,7 +38,7 @@ public:
     plan::MeshAttr mesh;
     if (moe::MeshAttr ranks = layer.getMesh(); ranks && ranks.getNumRanks() > 1)
       mesh = plan::MeshAttr::get(builder.getContext(), ranks.getDp(),
-                                 ranks.getTp());
+                                 ranks.getTp(), ranks.getSp());
     program = plan::ProgramOp::create(builder, loc, func.getName(),
                                       layer.getMaxTokens(), mesh);
     builder.setInsertionPointAfter(program);
@@ -219,8 +219,8 @@ private:
     } else {
       auto combine = cast<moe::CombineOp>(op);
       axis = combine.getAxis();
-      kind = axis == moe::Axis::Dp ? plan::CollectiveKind::ReduceScatter
-                                   : plan::CollectiveKind::AllReduce;
+      kind = combine.scatters() ? plan::CollectiveKind::ReduceScatter
+                                : plan::CollectiveKind::AllReduce;
       inputs = combine->getOperands().take_front();
       owners = combine.getOwners();
       ids = combine.getIds();

@@ -189,8 +189,9 @@ private:
   Operation *create(moe::RowMapOp op) {
     auto phase = tile::RowMapOp::create(
         builder, op.getLoc(), tokens, get(op.getInput()),
-        get(op.getRowOperands()), get(op.getElementwiseOperands()),
-        get(op.getResult()), tile::ConfigAttr());
+        get(op.getNumValidTokens()), get(op.getRowOperands()),
+        get(op.getElementwiseOperands()), get(op.getResult()),
+        tile::ConfigAttr());
     cloneScalarRegion(op.getBody(), phase.getBody());
     return phase;
   }

@@ -25,7 +25,9 @@ LogicalResult moec::emitRowMap(tile::RowMapOp op, KernelEmitter &emitter) {
   LogicalResult status = success();
   RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
   Value zero = emitter.index(0);
-  emitter.forLoop(range.begin, range.end, 1, [&](Value row) {
+  Value valid = emitter.validTokens(op.getNumValidTokens());
+  Value end = emitter.min(range.end, valid);
+  emitter.forLoop(range.begin, end, 1, [&](Value row) {
     SmallVector<Value> args(1);
     for (Value operand : op.getRowOperands())
       args.push_back(emitter.splat(
@@ -45,5 +47,8 @@ LogicalResult moec::emitRowMap(tile::RowMapOp op, KernelEmitter &emitter) {
             emitter.storeVector(*value, result, {row, column}, mask);
         });
   });
+  if (op.getNumValidTokens())
+    emitter.storeZeros(result, {emitter.max(range.begin, valid), range.end},
+                       {zero, emitter.index(columns)}, lanes, columns);
   return status;
 }

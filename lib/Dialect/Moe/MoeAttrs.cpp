@@ -229,7 +229,7 @@ LogicalResult ActivationFormatAttr::verify(EmitError emitError, Format format,
 }
 
 LogicalResult MeshAttr::verify(EmitError emitError, int64_t dp, int64_t tp,
-                               int64_t numExperts) {
+                               int64_t numExperts, bool sp) {
   // So many that no product of sizes overflows; there are no machines of it.
   constexpr int64_t kMost = int64_t(1) << 16;
   for (auto [name, size] : {std::pair{"dp", dp}, {"tp", tp}})
@@ -240,6 +240,9 @@ LogicalResult MeshAttr::verify(EmitError emitError, int64_t dp, int64_t tp,
     return emitError() << "'num_experts' is " << numExperts
                        << "; give the number of experts of the whole layer, or "
                           "0 for a part of every expert on each rank";
+  if (sp && tp == 1)
+    return emitError() << "'sp' shares a group's tokens among its ranks, and "
+                          "'tp' is 1; give more, or drop 'sp'";
   return success();
 }
 

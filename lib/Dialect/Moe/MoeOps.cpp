@@ -134,6 +134,9 @@ LogicalResult DispatchOp::verify() {
 }
 
 LogicalResult CombineOp::verify() {
+  if (getOwnRows() && getAxis() == Axis::Dp)
+    return emitOpError("over 'dp' leaves each rank its own rows always; drop "
+                       "'own_rows'");
   if (!getOwners() && getIds().empty())
     return success();
   static const int64_t owned = 0;

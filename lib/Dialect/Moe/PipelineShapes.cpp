@@ -458,6 +458,7 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
 LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
   OperandChecker check(op);
   if (failed(check.checkShape("input", o.input, {tokensDim(), {"width"}})) ||
+      failed(check.checkNumValidTokens(o.numValidTokens)) ||
       failed(check.checkShape("result", o.result,
                               {tokensDim(), {"width", getDim(o.input, 1)}})) ||
       failed(check.checkElement("result", o.result, getElementType(o.input),

@@ -275,7 +275,7 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
   int64_t toOne = op.getKind() == CollectiveKind::ReduceScatter ? ranks : 1;
   int64_t toAll = op.getKind() == CollectiveKind::AllGather ? ranks : 1;
   for (auto [i, in, out] : llvm::enumerate(op.getIns(), op.getOuts()))
-    for (int64_t tokens : {mesh.getDp(), 2 * mesh.getDp()}) {
+    for (int64_t tokens : {mesh.getTokenRanks(), 2 * mesh.getTokenRanks()}) {
       moert::Result<int64_t> from = getRows(in).evaluate(tokens);
       moert::Result<int64_t> to = getRows(out).evaluate(tokens);
       if (from && to && *from * toAll == *to * toOne)

@@ -58,6 +58,16 @@ bool MoeRunOptions::makeSense() const {
                     "--layers");
   if (rankLimit <= 0)
     return complain("--rank-limit must be above 0");
+  if (isGiven(nproc) && nproc < 2)
+    return complain("--nproc is the number of ranks, 2 at least; without it "
+                    "ranks are threads");
+  if (isGiven(nproc) && (bisect || isGiven(layers) || signature))
+    return complain("--nproc is of one run of one layer; leave out --bisect, "
+                    "--layers and --signature");
+  if (isGiven(nproc) &&
+      (isGiven(dumpDir) || printIRAfterAll || isGiven(reproducer)))
+    return complain("--nproc: each process compiles the layer; leave out "
+                    "--dump-dir, --print-ir-after-all and --reproducer");
   if (isGiven(target) && isPackage())
     return complain("--target: a package is compiled already");
   if (isGiven(kernels.devicePart) && isPackage())

@@ -106,14 +106,20 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::list<int64_t> rankTokens{
       "rank-tokens", llvm::cl::CommaSeparated, llvm::cl::value_desc("V,..."),
-      llvm::cl::desc("Of a layer with 'parallel': --valid-tokens of each group "
-                     "of ranks, of which there are dp"),
+      llvm::cl::desc(
+          "Of a layer with 'parallel': --valid-tokens of each group "
+          "of ranks, of which there are dp, or with sp of each rank"),
       llvm::cl::cat(category)};
   NumberOption<int64_t> rankLimit{
       "rank-limit", llvm::cl::value_desc("S"),
       llvm::cl::desc("Seconds that a rank waits for the others in one call "
                      "(default: 60)"),
       llvm::cl::init(60), llvm::cl::cat(category)};
+  NumberOption<int64_t> nproc{
+      "nproc", llvm::cl::value_desc("N"),
+      llvm::cl::desc("Of a layer with 'parallel': run each of its N ranks as a "
+                     "process of its own, not as a thread"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<Exchange> exchange{
       "exchange", llvm::cl::desc("Who moves rows between ranks"),
       llvm::cl::values(

@@ -52,8 +52,8 @@ Result<std::vector<PartTimes>> PartTimer::run() {
 }
 
 Status PartTimer::runLayer() {
-  int64_t groups = options.recorder ? options.recorder->mesh().dp : 1;
-  return executor.run(tokens * groups, &stream);
+  int64_t parts = options.recorder ? options.recorder->mesh().tokenRanks() : 1;
+  return executor.run(tokens * parts, &stream);
 }
 
 Status PartTimer::timeParts() {

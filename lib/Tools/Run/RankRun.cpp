@@ -44,16 +44,16 @@ struct RankRun::Compiled {
   OwningOpRef<ModuleOp> interpreted;
 };
 
-namespace {
-
 /// How ranks find each other.
-class Connector {
+class RankRun::Connector {
 public:
-  Connector(const moert::Mesh &mesh, double limitSeconds)
-      : mesh(mesh), limitSeconds(limitSeconds) {}
+  Connector(const RankRun &run, const moert::Mesh &mesh)
+      : run(run), mesh(mesh), limitSeconds(run.options.limitSeconds) {}
 
-  Status open(bool usesNccl) {
-    if (!usesNccl) {
+  Status open() {
+    if (run.options.processes)
+      return Status::ok();
+    if (!run.usesNccl()) {
       auto made = moert::LocalGroup::create(mesh, limitSeconds);
       if (made)
         group = std::move(*made);
@@ -65,29 +65,84 @@ public:
     return made.status();
   }
 
-  /// Called by each rank in a thread of its own. With `peer` the ranks write to
-  /// each other's memory.
+  /// Called by each rank in a thread, or a process, of its own. With `peer` the
+  /// ranks write to each other's memory.
   Result<std::shared_ptr<RecordingCommunicator>>
   connect(int64_t rank, moert::Device &device,
           const std::shared_ptr<moert::PeerDevice> &peer) {
-    if (group) {
-      auto joined = group->join(rank, device);
-      if (!joined)
-        return joined.status();
-      if (!peer)
-        return std::make_shared<RecordingCommunicator>(std::move(*joined));
-      moert::PeerOptions options;
-      options.base = std::move(*joined);
-      // The run's own, which outlives the communicator.
-      options.device = std::shared_ptr<moert::Device>(
-          std::shared_ptr<moert::Device>(), &device);
-      options.peer = peer;
-      options.limitSeconds = limitSeconds;
-      auto made = moert::createPeerCommunicator(options);
-      if (!made)
-        return made.status();
-      return std::make_shared<RecordingCommunicator>(std::move(*made));
+    if (run.usesNccl()) {
+      if (run.options.processes)
+        if (Status status = shareId(rank, device); !status)
+          return status;
+      return connectNccl(rank);
     }
+    auto joined = join(rank, device);
+    if (!joined)
+      return joined.status();
+    if (!peer)
+      return std::make_shared<RecordingCommunicator>(std::move(*joined));
+    moert::PeerOptions options;
+    options.base = std::move(*joined);
+    // The run's own, which outlives the communicator.
+    options.device = std::shared_ptr<moert::Device>(
+        std::shared_ptr<moert::Device>(), &device);
+    options.peer = peer;
+    options.limitSeconds = limitSeconds;
+    auto made = moert::createPeerCommunicator(options);
+    if (!made)
+      return made.status();
+    return std::make_shared<RecordingCommunicator>(std::move(*made));
+  }
+
+private:
+  Result<std::unique_ptr<moert::Communicator>> join(int64_t rank,
+                                                    moert::Device &device) {
+    if (group)
+      return group->join(rank, device);
+    return moert::createProcessCommunicator(
+        {mesh, rank, run.options.processes->takeSockets(), limitSeconds},
+        device);
+  }
+
+  /// Rank 0 makes NCCL's id, and all others get it.
+  Status shareId(int64_t rank, moert::Device &device) {
+    moert::Mesh all{mesh.numRanks(), 1};
+    auto joined = moert::createProcessCommunicator(
+        {all, rank, run.options.processes->takeSockets(), limitSeconds},
+        device);
+    if (!joined)
+      return joined.status();
+    if (rank == 0) {
+      auto made = moert::makeNcclUniqueId();
+      if (!made) {
+        (*joined)->abort(made.status().message());
+        return made.status();
+      }
+      id = *made;
+    }
+    auto stream = device.createStream();
+    if (!stream)
+      return stream.status();
+    size_t bytes = id.size();
+    auto memory = device.allocate(bytes * (1 + size_t(mesh.numRanks())),
+                                  moert::kWorkspaceAlignment);
+    if (!memory)
+      return memory.status();
+    auto *own = static_cast<char *>((*memory)->data());
+    if (Status status = device.copyIn(own, id.data(), bytes); !status)
+      return status;
+    moert::CollectivePart part{own, own + bytes, moert::DType::U8,
+                               int64_t(bytes)};
+    moert::Collective collective;
+    collective.parts = &part;
+    collective.numParts = 1;
+    collective.where = "NCCL's id";
+    if (Status status = (*joined)->run(**stream, collective); !status)
+      return status;
+    return device.copyOut(id.data(), own + bytes, bytes);
+  }
+
+  Result<std::shared_ptr<RecordingCommunicator>> connectNccl(int64_t rank) {
     moert::NcclOptions options;
     options.mesh = mesh;
     options.rank = rank;
@@ -99,16 +154,15 @@ public:
     return std::make_shared<RecordingCommunicator>(std::move(*made));
   }
 
-private:
+  const RankRun &run;
   moert::Mesh mesh;
   double limitSeconds;
   std::shared_ptr<moert::LocalGroup> group;
   moert::NcclUniqueId id = {};
 };
 
-} // namespace
-
-/// Which share of tokens has an expert on a given rank.
+/// Which share of tokens has an expert on a given rank, where a token's top_k
+/// are any of the experts.
 static double getRankShare(const LayerSpec &spec) {
   if (!spec.parallel->hasWholeExperts())
     return 1;
@@ -127,12 +181,13 @@ static HostTensor *find(std::vector<HostTensor> &tensors,
 Result<std::unique_ptr<RankRun>>
 RankRun::create(const LayerSpec &spec, ModuleOp module,
                 const RankRunOptions &options) {
-  size_t dp = spec.parallel->dp;
-  if (!options.validTokens.empty() && options.validTokens.size() != dp)
+  size_t numGroups = spec.parallel->getTokenRanks();
+  if (!options.validTokens.empty() && options.validTokens.size() != numGroups)
     return moert::invalidArgument(
         "--rank-tokens has " + std::to_string(options.validTokens.size()) +
-        " numbers, but there are " + std::to_string(dp) +
-        " groups of ranks (parallel.dp)");
+        " numbers, but there are " + std::to_string(numGroups) +
+        (spec.parallel->sp ? " ranks with tokens of their own (parallel.sp)"
+                           : " groups of ranks (parallel.dp)"));
   std::unique_ptr<RankRun> run(new RankRun(spec, module, options));
   Status status = run->openDevices();
   if (status)
@@ -146,9 +201,21 @@ Status RankRun::openDevices() {
   if (options.exchange == Exchange::Nccl && !usesNccl())
     return moert::invalidArgument("--exchange=nccl is for --device=cuda, a GPU "
                                   "for each rank");
-  auto opened = openRankDevices(
-      options.device, options.threads, spec.parallel->getNumRanks(),
-      options.exchange == Exchange::Peer, options.limitSeconds);
+  bool isPeer = options.exchange == Exchange::Peer;
+  if (isPeer && options.processes &&
+      !llvm::StringRef(options.device).starts_with("cuda"))
+    return moert::invalidArgument(
+        "--exchange=peer: processes (--nproc) do not share '" + options.device +
+        "'; give --device=cuda, or leave out --nproc");
+  if (options.processes && !getOwnRank())
+    return Status::ok();
+  // A rank's process opens its own.
+  std::string device = options.device;
+  if (device == "cuda" && getOwnRank())
+    device += ":" + std::to_string(*getOwnRank());
+  auto opened = openRankDevices(device, options.threads,
+                                getOwnRank() ? 1 : spec.parallel->getNumRanks(),
+                                isPeer, options.limitSeconds);
   if (!opened)
     return opened.status();
   devices = std::move(opened->devices);
@@ -158,7 +225,7 @@ Status RankRun::openDevices() {
 
 Status RankRun::makeTensors() {
   Progress progress("moe-run", "weights and activations are made");
-  int64_t tokens = spec.parallel->dp * options.run.tokens;
+  int64_t tokens = spec.parallel->getTokenRanks() * options.run.tokens;
   LayerSpec whole = spec.getWhole();
   whole.maxTokens = std::max(tokens, int64_t(1));
   OwningOpRef<ModuleOp> layer = buildLayer(*module.getContext(), whole);
@@ -239,9 +306,9 @@ Status RankRun::makeOtherInputs(const moert::Plan &plan, int64_t tokens) {
 
 Result<RankRun::Groups>
 RankRun::cutGroups(const std::vector<HostTensor> &all) const {
-  int64_t dp = spec.parallel->dp;
+  int64_t numGroups = spec.parallel->getTokenRanks();
   Groups made;
-  for (int64_t group = 0; group < dp; ++group) {
+  for (int64_t group = 0; group < numGroups; ++group) {
     std::vector<HostTensor> &tensors = made.emplace_back();
     for (const HostTensor &tensor : all) {
       if (tensor.role == moert::TensorRole::Weight)
@@ -253,7 +320,7 @@ RankRun::cutGroups(const std::vector<HostTensor> &all) const {
       own.shape = tensor.shape;
       bool isCount = tensor.name == "num_valid_tokens";
       if (!isCount)
-        own.shape[0] /= dp;
+        own.shape[0] /= numGroups;
       if (Status status = own.allocate(); !status)
         return status;
       if (isCount)
@@ -318,7 +385,7 @@ FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
 
 Result<std::vector<HostTensor>>
 RankRun::makeRankTensors(const moert::Plan &plan, int64_t rank) {
-  int64_t tokens = plan.mesh.dp * options.run.tokens;
+  int64_t tokens = plan.mesh.tokenRanks() * options.run.tokens;
   std::initializer_list<moert::TensorRole> ofCalls = {
       moert::TensorRole::Input, moert::TensorRole::Output};
   std::initializer_list<moert::TensorRole> all = {moert::TensorRole::Input,
@@ -328,8 +395,7 @@ RankRun::makeRankTensors(const moert::Plan &plan, int64_t rank) {
                                  options.run.prepared.empty() ? all : ofCalls);
   if (!tensors)
     return tensors.status();
-  std::vector<HostTensor> &inputs =
-      groups[plan.mesh.index(moert::MeshAxis::Data, rank)];
+  std::vector<HostTensor> &inputs = groups[plan.mesh.tokenRank(rank)];
   for (HostTensor &tensor : *tensors) {
     if (tensor.role != moert::TensorRole::Input)
       continue;
@@ -386,56 +452,66 @@ static std::string getRankFile(llvm::StringRef name, int64_t rank) {
   return name.empty() ? "" : (before + llvm::Twine(rank) + after).str();
 }
 
+Status RankRun::runRank(Compiled &compiled, int64_t rank, Connector &connector,
+                        std::vector<HostTensor> *tensors, RunResult &result) {
+  const moert::Mesh &mesh = compiled.plan.mesh;
+  RunOptions run = options.run;
+  run.tokens *= mesh.tokenRanks();
+  run.device = devices[size_t(rank) % devices.size()].get();
+  std::unique_ptr<moert::Device> interpreter;
+  if (compiled.interpreted) {
+    auto made = interpreter::createInterpreterDevice(*compiled.interpreted);
+    if (!made)
+      return made.status();
+    interpreter = std::move(*made);
+    run.device = interpreter.get();
+  }
+  // Who interprets kernels runs none that meets those of other ranks.
+  std::shared_ptr<moert::PeerDevice> peer;
+  if (!peers.empty() && !compiled.interpreted)
+    peer = peers[size_t(rank) % peers.size()];
+  Result<std::shared_ptr<RecordingCommunicator>> communicator =
+      connector.connect(rank, *run.device, peer);
+  if (!communicator)
+    return communicator.status();
+  run.communicator = run.recorder = std::move(*communicator);
+  run.rankShare = getRankShare(spec);
+  for (const Groups &inputs : otherInputs)
+    run.otherInputs.push_back(&inputs[mesh.tokenRank(rank)]);
+  run.prepared = getRankFile(run.prepared, rank);
+  run.writePrepared = getRankFile(run.writePrepared, rank);
+  Result<std::vector<HostTensor>> own = std::vector<HostTensor>();
+  if (!tensors) {
+    own = makeRankTensors(compiled.plan, rank);
+    if (own)
+      tensors = &*own;
+  }
+  Status status = own.status();
+  if (tensors)
+    status = PlanRun(compiled.plan, *run.device, compiled.image, *tensors, run)
+                 .run(result);
+  if (!status)
+    run.communicator->abort(status.message());
+  return status;
+}
+
 Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
   int64_t numRanks = compiled.plan.mesh.numRanks();
-  Connector connector(compiled.plan.mesh, options.limitSeconds);
-  if (Status status = connector.open(usesNccl()); !status)
+  Connector connector(*this, compiled.plan.mesh);
+  if (Status status = connector.open(); !status)
     return status;
   auto tensors = makeRankTensors(compiled.plan);
   if (!tensors)
     return tensors.status();
   std::vector<RunResult> results(numRanks);
   std::vector<Status> statuses(numRanks);
-  auto runRank = [&](int64_t rank) -> Status {
-    RunOptions run = options.run;
-    run.tokens *= compiled.plan.mesh.dp;
-    run.device = devices[size_t(rank) % devices.size()].get();
-    std::unique_ptr<moert::Device> interpreter;
-    if (compiled.interpreted) {
-      auto made = interpreter::createInterpreterDevice(*compiled.interpreted);
-      if (!made)
-        return made.status();
-      interpreter = std::move(*made);
-      run.device = interpreter.get();
-    }
-    // Who interprets kernels runs none that meets those of other ranks.
-    std::shared_ptr<moert::PeerDevice> peer;
-    if (!peers.empty() && !compiled.interpreted)
-      peer = peers[size_t(rank)];
-    Result<std::shared_ptr<RecordingCommunicator>> communicator =
-        connector.connect(rank, *run.device, peer);
-    if (!communicator)
-      return communicator.status();
-    run.communicator = run.recorder = std::move(*communicator);
-    run.rankShare = getRankShare(spec);
-    int64_t group = compiled.plan.mesh.index(moert::MeshAxis::Data, rank);
-    for (const Groups &inputs : otherInputs)
-      run.otherInputs.push_back(&inputs[group]);
-    run.prepared = getRankFile(run.prepared, rank);
-    run.writePrepared = getRankFile(run.writePrepared, rank);
-    Status status = PlanRun(compiled.plan, *run.device, compiled.image,
-                            (*tensors)[rank], run)
-                        .run(results[rank]);
-    if (!status)
-      run.communicator->abort(status.message());
-    return status;
-  };
   Progress progress("moe-run", "all ranks run");
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < numRanks; ++rank)
     threads.emplace_back([&, rank] {
-      statuses[rank] =
-          runRank(rank).withContext("rank " + std::to_string(rank));
+      statuses[rank] = runRank(compiled, rank, connector,
+                               &(*tensors)[size_t(rank)], results[rank])
+                           .withContext("rank " + std::to_string(rank));
     });
   for (std::thread &thread : threads)
     thread.join();
@@ -445,19 +521,51 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
   return results;
 }
 
+/// What comes of it is told to the process that started this one.
+Status RankRun::runOwnRank(Compiled &compiled) {
+  int64_t rank = *getOwnRank();
+  Connector connector(*this, compiled.plan.mesh);
+  Result<RunResult> result = RunResult();
+  if (Status status =
+          runRank(compiled, rank, connector, /*tensors=*/nullptr, *result);
+      !status)
+    result = status.withContext("rank " + std::to_string(rank));
+  return options.processes->tell(result);
+}
+
 FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
-  FailureOr<Compiled> compiled = compile(level);
-  if (failed(compiled))
+  Result<std::vector<RunResult>> results = std::vector<RunResult>();
+  auto fail = [](const Status &status) {
+    llvm::errs() << "moe-run: error: " << status.message() << "\n";
     return failure();
-  Result<std::vector<RunResult>> results = runRanks(*compiled);
-  if (!results) {
-    llvm::errs() << "moe-run: error: " << results.status().message() << "\n";
-    return failure();
+  };
+  if (options.processes && !getOwnRank()) {
+    Progress progress("moe-run", "all ranks run");
+    results = options.processes->wait(options.limitSeconds);
+  } else {
+    FailureOr<Compiled> compiled = compile(level);
+    if (failed(compiled))
+      return failure();
+    if (getOwnRank()) {
+      if (Status status = runOwnRank(*compiled); !status)
+        return fail(status);
+      return std::vector<RunResult>();
+    }
+    results = runRanks(*compiled);
   }
+  if (!results)
+    return fail(results.status());
+  return mergeGroups(std::move(*results));
+}
+
+/// Those of ranks with the same tokens, which have to have the same bits, as
+/// one.
+FailureOr<std::vector<RunResult>>
+RankRun::mergeGroups(std::vector<RunResult> results) const {
   std::vector<RunResult> ofGroups;
-  const moert::Mesh &mesh = compiled->plan.mesh;
-  for (auto [rank, result] : llvm::enumerate(*results)) {
-    if (mesh.index(moert::MeshAxis::Tensor, int64_t(rank)) == 0) {
+  moert::Mesh mesh{spec.parallel->dp, spec.parallel->tp, spec.parallel->sp};
+  for (auto [rank, result] : llvm::enumerate(results)) {
+    if (size_t(mesh.tokenRank(int64_t(rank))) == ofGroups.size()) {
       ofGroups.push_back(std::move(result));
       continue;
     }
@@ -511,7 +619,8 @@ bool RankRun::check(const std::vector<RunResult> &results) {
       return false;
     }
     check.setFirstToken(int64_t(group) * options.run.tokens);
-    llvm::outs() << "ranks of group " << group << ": ";
+    llvm::outs() << (spec.parallel->sp ? "rank " : "ranks of group ") << group
+                 << ": ";
     llvm::outs().flush();
     // Details are of the rows of all groups.
     RunResult output;

@@ -9,6 +9,7 @@
 #define MOEC_LIB_TOOLS_RUN_RANKRUN_H
 
 #include "HostTensor.h"
+#include "RankProcesses.h"
 #include "RunLevel.h"
 #include "moec/Import/LayerSpec.h"
 #include "moert/Checkpoint.h"
@@ -36,13 +37,16 @@ struct RankRunOptions {
   std::string device = "host";
   Exchange exchange = Exchange::Default;
   int threads = 0;
+  /// A process for each rank, of which this is one, or the one that started
+  /// them; null where ranks are threads.
+  RankProcesses *processes = nullptr;
   /// Kernels for the device, where there are some already.
   const moert::PackageProgram *program = nullptr;
   const moert::PackageImage *image = nullptr;
 };
 
-/// A layer of several ranks, which are threads here. Tensors are those of the
-/// layer on one rank for the tokens of all groups, and cut.
+/// A layer of several ranks, which are threads here or processes. Tensors are
+/// those of the layer on one rank for the tokens of all groups, and cut.
 class RankRun {
 public:
   /// `module` holds the layer of `spec` and outlives this.
@@ -68,6 +72,10 @@ private:
   bool usesNccl() const {
     return options.device == "cuda" && options.exchange != Exchange::Peer;
   }
+  /// The rank that this process is, where it is one.
+  std::optional<int64_t> getOwnRank() const {
+    return options.processes ? options.processes->getRank() : std::nullopt;
+  }
   moert::Status openDevices();
   struct Compiled;
 
@@ -88,7 +96,15 @@ private:
   moert::Status fillRankWeights(std::vector<HostTensor> &tensors, int64_t rank);
   moert::Result<std::vector<std::vector<HostTensor>>>
   makeRankTensors(const moert::Plan &plan);
+  class Connector;
+  /// With the tensors that a rank binds, or null for those that are made when
+  /// the rank is connected.
+  moert::Status runRank(Compiled &compiled, int64_t rank, Connector &connector,
+                        std::vector<HostTensor> *tensors, RunResult &result);
   moert::Result<std::vector<RunResult>> runRanks(Compiled &compiled);
+  moert::Status runOwnRank(Compiled &compiled);
+  mlir::FailureOr<std::vector<RunResult>>
+  mergeGroups(std::vector<RunResult> results) const;
 
   const LayerSpec &spec;
   mlir::ModuleOp module;

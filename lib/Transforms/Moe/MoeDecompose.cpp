@@ -374,7 +374,8 @@ void LayerDecomposer::makeExpertInput() {
   expertInput = latentInput;
   if (!layer.getWeightOnInput())
     return;
-  auto op = RowMapOp::create(b, latentInput.getType(), latentInput, weights,
+  auto op = RowMapOp::create(b, latentInput.getType(), latentInput,
+                             /*num_valid_tokens=*/Value(), weights,
                              /*elementwise_operands=*/ValueRange());
   setNames(op, {"weighted_input"});
   OpBuilder::InsertionGuard guard(b);

@@ -6,7 +6,9 @@
 //===----------------------------------------------------------------------===//
 // What is done for the rows of all ranks are the ops from the permutation of
 // slots to the sum over a token's experts; everything else is done for a rank's
-// own rows. docs/parallel.md has the rules.
+// own rows, or, where ranks of a group share its tokens (sp), for those of the
+// group from the first op on whose weights are split. docs/parallel.md has the
+// rules.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -43,6 +45,13 @@ StringRef getName(Value value) {
   return name ? name.getValue() : StringRef();
 }
 
+/// Whether an op reads what one of `ops` makes.
+bool readsOf(Operation *op, const llvm::SetVector<Operation *> &ops) {
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return ops.contains(operand.getDefiningOp());
+  });
+}
+
 class Parallelizer {
 public:
   Parallelizer(func::FuncOp func, MeshAttr mesh)
@@ -51,13 +60,21 @@ public:
   LogicalResult run() {
     if (failed(findOps()))
       return failure();
+    if (mesh.getTokenRanks() > 1) {
+      countOwnRows();
+      multiplyMaxTokens();
+    }
+    if (mesh.getSp())
+      dispatch(Axis::Tp, findGroupOps());
     if (mesh.getDp() > 1) {
-      findExpertOps();
+      Value addend = unpermute.getAddend();
+      unpermute.getAddendMutable().clear();
       if (failed(findOwners()))
         return failure();
-      dispatch();
+      dispatch(Axis::Dp, findExpertOps());
+      if (addend)
+        addOwnRows(addend);
       combineRows();
-      multiplyMaxTokens();
     }
     if (mesh.getTp() > 1)
       combineResults();
@@ -65,13 +82,19 @@ public:
   }
 
 private:
+  using Ops = llvm::SetVector<Operation *>;
+
   LogicalResult findOps();
-  void findExpertOps();
+  Ops findExpertOps() const;
+  Ops findGroupOps() const;
   LogicalResult findOwners();
-  bool isForOwners(Value input) const;
-  void dispatch();
+  void countOwnRows();
+  void dispatch(Axis axis, const Ops &ops);
+  void addOwnRows(Value addend);
   void combineRows();
   void combineResults();
+  bool isZeroBeyondCount(Value value) const;
+  RowMapOp mapRows(Value input, Value numValidTokens, Value addend);
   void multiplyMaxTokens();
 
   void setNames(Operation *op, ArrayRef<std::string> names) {
@@ -100,11 +123,11 @@ private:
   /// What makes the ids of all ranks' rows those of this rank's experts, in
   /// order: logical to physical ones, and these to places.
   SmallVector<PlaceIdsOp, 2> places;
-  /// What is done for the rows of all ranks, in order.
-  llvm::SetVector<Operation *> expertOps;
-  /// The table that says who needs a row, and by which ids; null where all rows
-  /// go to all ranks.
+  /// The table that says who needs a row of the dispatch over dp, and by which
+  /// ids; null where all rows go to all ranks.
   Value owners, ownIds;
+  /// How many of the rank's own rows count; null where all do.
+  Value numValidTokens;
 };
 
 LogicalResult Parallelizer::findOps() {
@@ -127,15 +150,32 @@ LogicalResult Parallelizer::findOps() {
   return success();
 }
 
-void Parallelizer::findExpertOps() {
-  expertOps.insert(places.begin(), places.end());
-  expertOps.insert(permute);
+/// What is done for the rows of all ranks, in order.
+Parallelizer::Ops Parallelizer::findExpertOps() const {
+  Ops ops;
+  ops.insert(places.begin(), places.end());
+  ops.insert(permute);
   for (Operation &op : llvm::make_range(std::next(permute->getIterator()),
                                         std::next(unpermute->getIterator())))
-    if (llvm::any_of(op.getOperands(), [&](Value operand) {
-          return expertOps.contains(operand.getDefiningOp());
-        }))
-      expertOps.insert(&op);
+    if (readsOf(&op, ops))
+      ops.insert(&op);
+  return ops;
+}
+
+/// What is done for the rows of a group, in order: what ranks have other
+/// weights for, and all that follows from it.
+Parallelizer::Ops Parallelizer::findGroupOps() const {
+  Ops ops;
+  ops.insert(places.begin(), places.end());
+  ops.insert(permute);
+  for (Operation &op : func->getRegion(0).front().without_terminator()) {
+    auto product = dyn_cast<GroupedMatmulOp>(op);
+    if ((product &&
+         getName(product.getWeight()).starts_with("shared_experts.")) ||
+        readsOf(&op, ops))
+      ops.insert(&op);
+  }
+  return ops;
 }
 
 /// Asks for owners where so many copies of rows are for nothing that leaving
@@ -164,11 +204,11 @@ LogicalResult Parallelizer::findOwners() {
   return success();
 }
 
-/// Whether rows are read as the `source` of slots alone, which are those of a
-/// rank's own experts.
-bool Parallelizer::isForOwners(Value input) const {
+/// Whether, among those ops, rows are read as the `source` of slots alone,
+/// which are those of a rank's own experts.
+static bool isForOwners(Value input, const llvm::SetVector<Operation *> &ops) {
   return llvm::all_of(input.getUses(), [&](OpOperand &use) {
-    if (!expertOps.contains(use.getOwner()))
+    if (!ops.contains(use.getOwner()))
       return true;
     auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
     return product && product.getSource() &&
@@ -177,23 +217,29 @@ bool Parallelizer::isForOwners(Value input) const {
   });
 }
 
-/// The rows of all ranks of what those ops read of a rank's own rows.
-void Parallelizer::dispatch() {
+/// Which rows count is said ahead of the ids that are dispatched, and of what
+/// is added to a rank's own rows.
+void Parallelizer::countOwnRows() {
+  numValidTokens = permute.getNumValidTokens();
   // Ids of rows that do not count are -1, but for those that the caller gives.
-  Value counts = permute.getNumValidTokens();
+  Value counts = numValidTokens;
   Value chosen = permute.getIds();
   while (auto placed = chosen.getDefiningOp<PlaceIdsOp>())
     chosen = placed.getIds();
   if (chosen.getDefiningOp<RouteOp>())
     counts = {};
   Value addend = unpermute.getAddend();
-  // Rows that do not count are zero where they are added, as their sums are.
-  if (auto shared = addend ? addend.getDefiningOp<GroupedMatmulOp>() : nullptr;
-      shared && permute.getNumValidTokens())
-    shared.getNumValidTokensMutable().assign(permute.getNumValidTokens());
+  // Rows that do not count are zero where they are added, as their sums are;
+  // products for rows of a group do not know them.
+  if (mesh.getSp())
+    for (auto product : func.getOps<GroupedMatmulOp>())
+      product.getNumValidTokensMutable().clear();
+  else if (auto shared =
+               addend ? addend.getDefiningOp<GroupedMatmulOp>() : nullptr;
+           shared && numValidTokens)
+    shared.getNumValidTokensMutable().assign(numValidTokens);
   permute.getNumValidTokensMutable().clear();
   unpermute.getNumValidTokensMutable().clear();
-  unpermute.getAddendMutable().clear();
   if (counts && places.empty()) {
     b.setInsertionPoint(permute);
     auto place = PlaceIdsOp::create(
@@ -202,20 +248,27 @@ void Parallelizer::dispatch() {
         /*is_padding=*/Value());
     setNames(place, {"counted_ids"});
     permute.getIdsMutable().assign(place.getResult());
-    expertOps.insert(place);
     places.push_back(place);
+  } else if (counts) {
+    places.front().getNumValidTokensMutable().assign(counts);
   }
+}
 
+/// The rows of all ranks of an axis of what those ops read of a rank's own.
+void Parallelizer::dispatch(Axis axis, const Ops &ops) {
   llvm::SetVector<Value> inputs;
-  for (Operation *op : expertOps)
+  for (Operation *op : ops)
     for (Value operand : op->getOperands())
-      if (hasTokenRows(operand) && !expertOps.contains(operand.getDefiningOp()))
+      if (hasTokenRows(operand) && !ops.contains(operand.getDefiningOp()))
         inputs.insert(operand);
   SmallVector<Type> types =
       llvm::map_to_vector(inputs, [](Value input) { return input.getType(); });
+  Value counts = places.empty() ? Value() : places.front().getNumValidTokens();
   if (counts) {
     inputs.insert(counts);
-    types.push_back(RankedTensorType::get({mesh.getDp()}, b.getI32Type()));
+    int64_t before = cast<RankedTensorType>(counts.getType()).getDimSize(0);
+    types.push_back(
+        RankedTensorType::get({before * mesh.getSize(axis)}, b.getI32Type()));
   }
 
   Operation *last = nullptr;
@@ -229,20 +282,23 @@ void Parallelizer::dispatch() {
     b.setInsertionPointToStart(&func.getBody().front());
   SmallVector<int64_t> owned;
   for (auto [i, input] : llvm::enumerate(inputs.getArrayRef()))
-    if (owners && hasTokenRows(input) && isForOwners(input))
+    if (axis == Axis::Dp && owners && hasTokenRows(input) &&
+        isForOwners(input, ops))
       owned.push_back(int64_t(i));
   bool hasOwned = !owned.empty();
   auto dispatched = DispatchOp::create(
-      b, types, AxisAttr::get(b.getContext(), Axis::Dp), inputs.getArrayRef(),
+      b, types, AxisAttr::get(b.getContext(), axis), inputs.getArrayRef(),
       hasOwned ? owners : Value(), hasOwned ? ValueRange(ownIds) : ValueRange(),
       hasOwned ? b.getDenseI64ArrayAttr(owned) : DenseI64ArrayAttr());
-  setNames(dispatched, llvm::map_to_vector(inputs, [](Value input) {
-             return ("all_" + getName(input)).str();
+  setNames(dispatched, llvm::map_to_vector(inputs, [&](Value input) {
+             StringRef name = getName(input);
+             name.consume_front("group_");
+             return ((axis == Axis::Dp ? "all_" : "group_") + name).str();
            }));
   for (auto [i, input] : llvm::enumerate(inputs.getArrayRef())) {
     Value own = input;
     own.replaceUsesWithIf(dispatched.getResult(i), [&](OpOperand &use) {
-      return expertOps.contains(use.getOwner());
+      return ops.contains(use.getOwner());
     });
   }
   if (counts)
@@ -250,7 +306,7 @@ void Parallelizer::dispatch() {
         dispatched.getResults().back());
 
   // In their order, behind what they read.
-  SmallVector<Operation *> ordered(expertOps.begin(), expertOps.end());
+  SmallVector<Operation *> ordered(ops.begin(), ops.end());
   llvm::erase_if(ordered,
                  [&](Operation *op) { return llvm::is_contained(places, op); });
   ordered.insert(ordered.begin(), places.begin(), places.end());
@@ -261,20 +317,28 @@ void Parallelizer::dispatch() {
     if (after->isBeforeInBlock(op))
       after = op;
   }
-  if (!addend)
-    return;
-  // It is of the rank's own rows: added to their sum.
+}
+
+/// Rows as they are, or with an addend, and zeros from `numValidTokens` on.
+RowMapOp Parallelizer::mapRows(Value input, Value numValidTokens,
+                               Value addend) {
+  auto map = RowMapOp::create(b, input.getType(), input, numValidTokens,
+                              /*row_operands=*/ValueRange(),
+                              addend ? ValueRange(addend) : ValueRange());
+  OpBuilder::InsertionGuard guard(b);
+  SmallVector<Type> types(addend ? 2 : 1, b.getF32Type());
+  Block *block = b.createBlock(&map.getBody(), {}, types,
+                               SmallVector<Location>(types.size(), b.getLoc()));
+  Value row = block->getArgument(0);
+  YieldOp::create(
+      b, addend ? arith::AddFOp::create(b, row, block->getArgument(1)) : row);
+  return map;
+}
+
+/// What is of the rank's own rows, or its group's, is added to their sum.
+void Parallelizer::addOwnRows(Value addend) {
   b.setInsertionPointAfter(unpermute);
-  auto sum = RowMapOp::create(b, unpermute.getType(), unpermute.getResult(),
-                              /*row_operands=*/ValueRange(), addend);
-  Type f32 = b.getF32Type();
-  {
-    OpBuilder::InsertionGuard guard(b);
-    Block *block =
-        b.createBlock(&sum.getBody(), {}, {f32, f32}, {b.getLoc(), b.getLoc()});
-    YieldOp::create(b, arith::AddFOp::create(b, block->getArgument(0),
-                                             block->getArgument(1)));
-  }
+  auto sum = mapRows(unpermute.getResult(), /*numValidTokens=*/Value(), addend);
   setNames(sum, {getName(unpermute).str()});
   unpermute.getResult().replaceUsesWithIf(
       sum.getResult(), [&](OpOperand &use) { return use.getOwner() != sum; });
@@ -306,19 +370,38 @@ void Parallelizer::combineResults() {
     // All ranks route alike, and each counts the slots of its own experts.
     if (isa_and_nonnull<RouteOp, PermuteOp>(value.getDefiningOp()))
       continue;
-    auto combined = CombineOp::create(b, value, Axis::Tp);
-    setNames(combined, {getName(value).str()});
+    auto combined = CombineOp::create(b, value, Axis::Tp, mesh.getSp());
+    std::string name = getName(value).str();
+    Value whole = combined.getResult();
+    if (mesh.getSp() && !isZeroBeyondCount(value)) {
+      setNames(combined, {"padded_" + name});
+      auto counted = mapRows(whole, numValidTokens, /*addend=*/Value());
+      setNames(counted, {name});
+      whole = counted.getResult();
+    } else {
+      setNames(combined, {name});
+    }
     if (Operation *op = value.getDefiningOp(); op && op->getNumResults() == 1)
-      setNames(op, {"partial_" + getName(value).str()});
-    operand.set(combined.getResult());
+      setNames(op, {"partial_" + name});
+    operand.set(whole);
   }
 }
 
-/// From here on tokens are those of a group of `dp` ranks.
+/// Whether rows of a group that do not count are zeros: sums of no slots.
+bool Parallelizer::isZeroBeyondCount(Value value) const {
+  if (!numValidTokens)
+    return true;
+  if (auto combined = value.getDefiningOp<CombineOp>())
+    value = combined.getInput();
+  auto sum = value.getDefiningOp<UnpermuteOp>();
+  return sum && !sum.getAddend();
+}
+
+/// From here on tokens are those of all ranks with tokens of their own.
 void Parallelizer::multiplyMaxTokens() {
   if (auto most = func->getAttrOfType<IntegerAttr>(kMaxTokensAttr))
     func->setAttr(kMaxTokensAttr,
-                  b.getI64IntegerAttr(most.getInt() * mesh.getDp()));
+                  b.getI64IntegerAttr(most.getInt() * mesh.getTokenRanks()));
 }
 
 struct MoeParallelize : moec::impl::MoeParallelizePassBase<MoeParallelize> {

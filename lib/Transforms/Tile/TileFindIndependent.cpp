@@ -7,7 +7,9 @@
 // A dependent launch begins when the one before it has begun. That one may have
 // begun early as well, and so on, back to a launch that is not dependent: what
 // is before that has ended. Of a kernel with several phases the first one may
-// be independent alone, where the next one waits.
+// be independent alone, where the next one waits. What ranks gather or sum is
+// read by who waits alone: a kernel may have written it, and nothing but a wait
+// says that to the copies of the next one.
 
 #include "Launches.h"
 #include "moec/Transforms/Passes.h"
@@ -21,10 +23,19 @@ namespace moec {
 using namespace mlir;
 using namespace moec;
 
+static bool comesFromRanks(Value memory) {
+  return llvm::any_of(memory.getUsers(), [&](Operation *user) {
+    auto collective = dyn_cast<plan::CollectiveOp>(user);
+    return collective && llvm::is_contained(collective.getOuts(), memory);
+  });
+}
+
 /// Whether what a dependent launch reads and writes is nothing to all that may
 /// still run when it begins.
 static bool isIndependent(plan::LaunchOp launch, ValueRange ins,
                           ValueRange outs) {
+  if (llvm::any_of(ins, comesFromRanks))
+    return false;
   for (Operation *op = launch->getPrevNode(); op; op = op->getPrevNode()) {
     auto before = dyn_cast<plan::LaunchOp>(op);
     if (!before || before.getStream() != launch.getStream())

@@ -358,6 +358,7 @@ def _check_parallel(fields: Fields | None) -> None:
         return
     fields.integer("dp", 1)
     fields.integer("tp", 1)
+    fields.boolean("sp", False)
     experts = fields.raw("experts") if fields.has("experts") else "linear"
     fields.finish()
     if not isinstance(experts, list) and experts not in ("linear", "round_robin"):

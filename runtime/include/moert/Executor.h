@@ -176,8 +176,8 @@ public:
   /// not complete are waited for.
   Status useCommunicator(std::shared_ptr<Communicator> communicator);
 
-  /// Runs the variant for `tokens` (those of a group of `mesh.dp` ranks, each
-  /// of which has as many) in the slot of a shared workspace, else in a
+  /// Runs the variant for `tokens` (those of all `mesh.tokenRanks()` together,
+  /// each of which has as many) in the slot of a shared workspace, else in a
   /// workspace that the executor owns and grows as needed, or in the caller's.
   /// `stream`, where given, takes the
   /// place of the executor's first stream: the run begins after what was given

@@ -18,7 +18,7 @@ namespace moert {
 enum class MeshAxis : uint8_t {
   /// Groups with tokens of their own: rank / tp.
   Data,
-  /// Ranks of a group, which have the same tokens: rank % tp.
+  /// Ranks of a group, which share its tokens: rank % tp.
   Tensor,
 };
 
@@ -34,8 +34,15 @@ std::optional<CollectiveKind> parseCollectiveKind(std::string_view name);
 struct Mesh {
   int64_t dp = 1;
   int64_t tp = 1;
+  /// Whether each rank of a group has a part of its tokens, not all of them. It
+  /// is the layer's: ranks are connected alike.
+  bool sp = false;
 
   int64_t numRanks() const { return dp * tp; }
+  /// Ranks, or groups of ranks, with tokens of their own.
+  int64_t tokenRanks() const { return sp ? numRanks() : dp; }
+  /// Which of these a rank is, or is in.
+  int64_t tokenRank(int64_t rank) const { return sp ? rank : rank / tp; }
   /// Ranks along an axis.
   int64_t size(MeshAxis axis) const { return axis == MeshAxis::Data ? dp : tp; }
   /// The place of a rank along an axis.
@@ -47,9 +54,10 @@ struct Mesh {
     return axis == MeshAxis::Data ? i * tp + rank % tp : rank / tp * tp + i;
   }
 
-  /// "dp 4 x tp 2".
+  /// "dp 4 x tp 2"; "dp 4 x tp 2, sp".
   std::string str() const;
 
+  /// Whether the ranks are the same.
   bool operator==(const Mesh &other) const {
     return dp == other.dp && tp == other.tp;
   }

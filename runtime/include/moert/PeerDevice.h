@@ -27,8 +27,10 @@ struct PeerHandle {
   /// In its process.
   uint64_t address = 0;
   uint64_t bytes = 0;
-  /// The driver's handle for other processes.
+  /// The driver's handle for other processes, and its answer where it gave
+  /// none: ranks of one process need no handle.
   std::array<uint8_t, 64> opaque = {};
+  int64_t refusal = 0;
 };
 
 /// What an exchange through the memory of other ranks needs of the device of

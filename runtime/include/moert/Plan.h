@@ -172,8 +172,8 @@ struct Variant {
 struct Plan {
   /// What the kernels were compiled for: "cpu", "sm_90a", ...
   std::string target;
-  /// Tokens are those of the `mesh.dp` ranks of a group together, each of which
-  /// has as many: a multiple of that number.
+  /// Tokens are those of all ranks with tokens of their own together
+  /// (`mesh.tokenRanks()`), each of which has as many: a multiple of that.
   int64_t maxTokens = 0;
   /// The ranks that run the plan.
   Mesh mesh;

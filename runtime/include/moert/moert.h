@@ -356,8 +356,8 @@ typedef struct moert_communicator_options {
   /* sizeof(moert_communicator_options), so that later versions may add
    * fields. */
   size_t size;
-  /* Groups of ranks with tokens of their own, and ranks of a group, which have
-   * the same: dp * tp ranks, of which r is number r % tp of group r / tp. */
+  /* Groups of ranks with tokens of their own, and ranks of a group, which share
+   * them: dp * tp ranks, of which r is number r % tp of group r / tp. */
   int64_t dp, tp;
   /* How long a rank waits for the others in one call; 0 for 60 seconds. */
   double limit_seconds;

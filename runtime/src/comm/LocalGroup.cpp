@@ -8,12 +8,12 @@
 #include "moert/LocalGroup.h"
 #include "../support/Check.h"
 #include "Collectives.h"
-#include "RankSum.h"
+#include "Request.h"
+#include "Staging.h"
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstddef>
 #include <cstring>
 #include <mutex>
 
@@ -22,39 +22,6 @@ namespace moert {
 LocalGroup::~LocalGroup() = default;
 
 namespace {
-
-/// What a rank has come for: a collective, messages, or a text to compare.
-struct Request {
-  const Collective *collective = nullptr;
-  const Transfer *transfer = nullptr;
-  const std::string *subject = nullptr;
-  const std::string *what = nullptr;
-
-  std::string where() const {
-    return collective ? collective->where + " (" + describe(*collective) + ")"
-           : transfer ? transfer->where
-                      : *subject;
-  }
-};
-
-std::string describeDifference(int64_t rank, const Request &request,
-                               int64_t otherRank, const Request &other) {
-  if (request.collective && other.collective)
-    return moert::describeDifference(rank, *request.collective, otherRank,
-                                     *other.collective);
-  if (request.transfer && other.transfer &&
-      request.transfer->where == other.transfer->where)
-    return "";
-  if (request.subject && other.subject && *request.subject == *other.subject &&
-      *request.what == *other.what)
-    return "";
-  auto text = [](const Request &request) {
-    return request.subject ? *request.subject + " '" + *request.what + "'"
-                           : request.where();
-  };
-  return "rank " + std::to_string(rank) + " has " + text(request) + ", rank " +
-         std::to_string(otherRank) + " has " + text(other);
-}
 
 class Group : public LocalGroup {
 public:
@@ -137,7 +104,8 @@ private:
 class LocalCommunicator : public Communicator {
 public:
   LocalCommunicator(std::shared_ptr<Group> group, int64_t rank, Device &device)
-      : group(std::move(group)), ownRank(rank), device(device) {}
+      : group(std::move(group)), ownRank(rank), device(device),
+        staging(this->group->mesh, device) {}
   ~LocalCommunicator() override { group->leave(ownRank); }
 
   const Mesh &mesh() const override { return group->mesh; }
@@ -167,16 +135,15 @@ public:
   }
 
 private:
-  void receive(const Collective &collective, size_t part, char *out) const;
-  Status copyOut(const Collective &collective,
-                 std::vector<CollectivePart> &parts);
   Status copyMessages(const Transfer &own) const;
+  void receive(size_t part) const;
 
   const std::shared_ptr<Group> group;
   const int64_t ownRank;
   Device &device;
-  /// What is sent and received, part by part, in host memory.
-  std::vector<char> staging;
+  Staging staging;
+  /// Messages in host memory.
+  std::vector<char> messageMemory;
 };
 
 } // namespace
@@ -216,10 +183,8 @@ void Group::leave(int64_t rank) {
   std::vector<int64_t> waiting =
       ranksThat([](const Member &member) { return member.request != nullptr; });
   if (numWaiting > 0 && failure.isOk())
-    (void)failLocked(unavailable(
-        member(waiting[0]).request->where() + ": rank " + std::to_string(rank) +
-        " has left, its communicator is gone, while " + ranksText(waiting) +
-        " wait; look for an earlier error of rank " + std::to_string(rank)));
+    (void)failLocked(
+        describeLeaving(*member(waiting[0]).request, rank, waiting));
 }
 
 Status Group::failLocked(Status status) {
@@ -236,24 +201,10 @@ Status Group::checkOthers(int64_t rank, const Request &request) const {
   std::vector<int64_t> gone =
       ranksThat([](const Member &member) { return member.left; });
   if (!gone.empty())
-    return unavailable(request.where() + ": " + ranksText(gone) +
-                       " left before this call, for which rank " +
-                       std::to_string(rank) +
-                       " has come; all ranks make the same calls");
+    return describeGone(request, rank, gone);
   for (int64_t other = 0; other < mesh.numRanks(); ++other)
-    if (member(other).request) {
-      // In the order of ranks, whoever came first.
-      const Request &otherRequest = *member(other).request;
-      std::string difference =
-          rank < other ? describeDifference(rank, request, other, otherRequest)
-                       : describeDifference(other, otherRequest, rank, request);
-      if (!difference.empty())
-        return invalidArgument(request.where() +
-                               ": ranks differ: " + difference +
-                               "; give all ranks the same package and the "
-                               "same number of tokens");
-      break;
-    }
+    if (member(other).request)
+      return checkSame(rank, request, other, *member(other).request);
   return Status::ok();
 }
 
@@ -262,12 +213,10 @@ Status Group::describeMissing(const Request &request) const {
       ranksThat([](const Member &member) { return member.request == nullptr; });
   std::vector<int64_t> neverJoined =
       ranksThat([](const Member &member) { return !member.joined; });
-  return unavailable(
-      request.where() + ": " + ranksText(missing) + " did not come within " +
-      secondsText(limitSeconds) +
-      (neverJoined.empty() ? ""
-                           : " (" + ranksText(neverJoined) + " never joined)") +
-      "; look for an earlier error there, or give a longer limit");
+  return moert::describeMissing(
+      request, missing, limitSeconds,
+      neverJoined.empty() ? ""
+                          : " (" + ranksText(neverJoined) + " never joined)");
 }
 
 template <typename Work>
@@ -316,73 +265,32 @@ Status Group::meet(int64_t rank, const Request &request, Work work) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-/// Elements that a rank receives, as a multiple of a part's count.
-static size_t receivedParts(const Mesh &mesh, const Collective &collective) {
-  return collective.kind == CollectiveKind::AllGather
-             ? static_cast<size_t>(mesh.size(collective.axis))
-             : 1;
-}
-
-static size_t sentParts(const Mesh &mesh, const Collective &collective) {
-  return collective.kind == CollectiveKind::ReduceScatter
-             ? static_cast<size_t>(mesh.size(collective.axis))
-             : 1;
-}
-
-void LocalCommunicator::receive(const Collective &collective, size_t part,
-                                char *out) const {
-  size_t bytes = partBytes(collective.parts[part]);
-  if (bytes == 0)
-    return;
+void LocalCommunicator::receive(size_t part) const {
+  const Collective &collective = staging.onHost();
+  int64_t place = mesh().index(collective.axis, ownRank);
   std::vector<const void *> sources;
-  int64_t size = mesh().size(collective.axis);
-  for (int64_t i = 0; i < size; ++i) {
-    int64_t peer = mesh().peer(collective.axis, ownRank, i);
-    auto *source =
-        static_cast<const char *>(group->collective(peer).parts[part].send);
-    if (collective.kind == CollectiveKind::ReduceScatter)
-      source +=
-          bytes * static_cast<size_t>(mesh().index(collective.axis, ownRank));
-    sources.push_back(source);
-  }
-  if (collective.kind == CollectiveKind::AllGather) {
-    for (size_t i = 0; i < sources.size(); ++i)
-      memcpy(out + i * bytes, sources[i], bytes);
-    return;
-  }
-  const CollectivePart &own = collective.parts[part];
-  sumRanks(own.dtype, sources, out, static_cast<size_t>(own.count));
+  for (int64_t i = 0; i < mesh().size(collective.axis); ++i)
+    sources.push_back(
+        sentTo(group->collective(mesh().peer(collective.axis, ownRank, i)),
+               part, place));
+  staging.receive(part, sources);
 }
 
 Status LocalCommunicator::run(Stream &stream, const Collective &collective) {
   MOERT_CHECK(check());
-  Status ready = checkCollective(mesh(), collective);
-  if (ready)
-    ready = device.synchronize(stream).withContext(collective.where);
-  if (!ready)
-    return group->fail(ready.withContext("rank " + std::to_string(ownRank)));
-
-  std::vector<CollectivePart> parts(collective.parts,
-                                    collective.parts + collective.numParts);
-  Status copied = copyOut(collective, parts);
-  if (!copied)
-    return group->fail(copied.withContext("rank " + std::to_string(ownRank)));
-  Collective onHost = collective;
-  onHost.parts = parts.data();
+  auto ofRank = [&](const Status &status) {
+    return group->fail(status.withContext("rank " + std::to_string(ownRank)));
+  };
+  if (Status copied = staging.copyOut(stream, collective); !copied)
+    return ofRank(copied);
   Request request;
-  request.collective = &onHost;
+  request.collective = &staging.onHost();
   MOERT_CHECK(group->meet(ownRank, request, [&] {
-    for (size_t i = 0; i < parts.size(); ++i)
-      receive(onHost, i, static_cast<char *>(parts[i].receive));
+    for (size_t i = 0; i < collective.numParts; ++i)
+      receive(i);
   }));
-  for (size_t i = 0; i < parts.size(); ++i) {
-    size_t bytes = partBytes(parts[i]) * receivedParts(mesh(), collective);
-    if (bytes > 0)
-      copied =
-          device.copyIn(collective.parts[i].receive, parts[i].receive, bytes);
-    if (!copied)
-      return group->fail(copied.withContext("rank " + std::to_string(ownRank)));
-  }
+  if (Status copied = staging.copyIn(collective); !copied)
+    return ofRank(copied);
   return Status::ok();
 }
 
@@ -435,8 +343,8 @@ Status LocalCommunicator::transfer(Stream &stream, const Transfer &transfer) {
   for (auto *messages : {&onHost.sends, &onHost.receives})
     for (const Message &message : *messages)
       total += static_cast<size_t>(message.bytes);
-  staging.resize(total);
-  char *next = staging.data();
+  messageMemory.resize(total);
+  char *next = messageMemory.data();
   for (auto *messages : {&onHost.sends, &onHost.receives})
     for (Message &message : *messages) {
       auto bytes = static_cast<size_t>(message.bytes);
@@ -460,37 +368,6 @@ Status LocalCommunicator::transfer(Stream &stream, const Transfer &transfer) {
                                   static_cast<size_t>(message.bytes));
     if (!status)
       return failed(status.withContext(transfer.where));
-  }
-  return Status::ok();
-}
-
-/// What is sent to host memory, where other ranks read it; `parts` are there
-/// afterwards.
-Status LocalCommunicator::copyOut(const Collective &collective,
-                                  std::vector<CollectivePart> &parts) {
-  size_t total = 0;
-  auto sentBytes = [&](const CollectivePart &part) {
-    return partBytes(part) * sentParts(mesh(), collective);
-  };
-  // Sums read elements as numbers, which have to lie where such may.
-  auto roundedUp = [](size_t bytes) {
-    constexpr size_t alignment = alignof(std::max_align_t);
-    return (bytes + alignment - 1) / alignment * alignment;
-  };
-  auto receivedBytes = [&](const CollectivePart &part) {
-    return partBytes(part) * receivedParts(mesh(), collective);
-  };
-  for (const CollectivePart &part : parts)
-    total += roundedUp(sentBytes(part)) + roundedUp(receivedBytes(part));
-  staging.resize(total);
-  char *next = staging.data();
-  for (CollectivePart &part : parts) {
-    if (sentBytes(part) > 0)
-      MOERT_CHECK(device.copyOut(next, part.send, sentBytes(part)));
-    part.send = next;
-    next += roundedUp(sentBytes(part));
-    part.receive = next;
-    next += roundedUp(receivedBytes(part));
   }
   return Status::ok();
 }

@@ -129,12 +129,11 @@ Result<PeerHandle> CudaPeerDevice::share(const Buffer &buffer) {
   memcpy(handle.uuid.data(), uuid.bytes, handle.uuid.size());
   CUipcMemHandle opaque = {};
   static_assert(sizeof(opaque.reserved) == sizeof(handle.opaque));
-  // Ranks of this process need no handle, so that it may be refused.
-  (void)context->within([&]() -> Status {
-    MOERT_CUDA(driver(), cuIpcGetMemHandle, (&opaque, handle.address));
-    memcpy(handle.opaque.data(), opaque.reserved, handle.opaque.size());
+  MOERT_CHECK(context->within([&] {
+    handle.refusal = driver().cuIpcGetMemHandle(&opaque, handle.address);
     return Status::ok();
-  });
+  }));
+  memcpy(handle.opaque.data(), opaque.reserved, handle.opaque.size());
   return handle;
 }
 
@@ -175,6 +174,9 @@ CudaPeerDevice::openInProcess(const PeerHandle &handle) {
 
 Result<std::unique_ptr<Buffer>>
 CudaPeerDevice::openOfProcess(const PeerHandle &handle) {
+  MOERT_CHECK(driver()
+                  .check(CUresult(handle.refusal), "cuIpcGetMemHandle")
+                  .withContext("it has no handle for other processes"));
   int count = 0;
   MOERT_CUDA(driver(), cuDeviceGetCount, (&count));
   for (int i = 0; i < count; ++i) {

@@ -418,9 +418,9 @@ Status Executor::checkReadyNow(int64_t tokens) const {
         "0 to max_tokens = " + std::to_string(thePlan->maxTokens) +
         " tokens are accepted; compile with a larger "
         "max_tokens or split the batch");
-  if (tokens % thePlan->mesh.dp != 0)
+  if (tokens % thePlan->mesh.tokenRanks() != 0)
     return invalidArgument("tokens are those of a group of " +
-                           std::to_string(thePlan->mesh.dp) +
+                           std::to_string(thePlan->mesh.tokenRanks()) +
                            " ranks; give a multiple of that");
   if (thePlan->mesh.numRanks() > 1 && !communicator)
     return invalidArgument("the layer is for the ranks of " +

@@ -88,7 +88,8 @@ static fb::Offset<schema::Plan> packPlan(fb::FlatBufferBuilder &builder,
       builder, builder.CreateString(plan.target), plan.maxTokens, plan.numSlots,
       plan.numStreams, plan.numEvents, builder.CreateVector(tensors),
       builder.CreateVector(kernels), builder.CreateVector(variants),
-      packSteps(builder, plan.prepare), plan.mesh.dp, plan.mesh.tp);
+      packSteps(builder, plan.prepare), plan.mesh.dp, plan.mesh.tp,
+      plan.mesh.sp);
 }
 
 static fb::Offset<schema::Program> packProgram(fb::FlatBufferBuilder &builder,

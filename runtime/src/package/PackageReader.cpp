@@ -115,7 +115,7 @@ static Status readPlan(const schema::Plan &from, const std::string &where,
   plan.numSlots = from.num_slots();
   plan.numStreams = from.num_streams();
   plan.numEvents = from.num_events();
-  plan.mesh = {from.dp(), from.tp()};
+  plan.mesh = {from.dp(), from.tp(), from.sp()};
   for (fb::uoffset_t i = 0; i < from.tensors()->size(); ++i)
     MOERT_CHECK(readTensor(*from.tensors()->Get(i), at(where + ".tensors", i),
                            plan.tensors.emplace_back()));

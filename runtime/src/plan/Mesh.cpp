@@ -42,7 +42,8 @@ std::optional<CollectiveKind> parseCollectiveKind(std::string_view name) {
 }
 
 std::string Mesh::str() const {
-  return "dp " + std::to_string(dp) + " x tp " + std::to_string(tp);
+  return "dp " + std::to_string(dp) + " x tp " + std::to_string(tp) +
+         (sp ? ", sp" : "");
 }
 
 } // namespace moert

@@ -23,6 +23,8 @@ public:
     if (plan.mesh.numRanks() > 1) {
       field("dp", plan.mesh.dp);
       field("tp", plan.mesh.tp);
+      if (plan.mesh.sp)
+        field("sp", int64_t(1));
     }
     field("streams", plan.numStreams);
     list("variants", plan.variants, [&](const Variant &variant) {

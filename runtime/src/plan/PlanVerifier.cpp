@@ -90,9 +90,13 @@ private:
     MOERT_CHECK(checkRange("max_tokens", plan.maxTokens, 1, kMaxInt32));
     MOERT_CHECK(checkRange("mesh.dp", plan.mesh.dp, 1, kMaxRanks));
     MOERT_CHECK(checkRange("mesh.tp", plan.mesh.tp, 1, kMaxRanks));
-    if (plan.maxTokens % plan.mesh.dp != 0)
+    if (plan.mesh.sp && plan.mesh.tp == 1)
+      return wrong("mesh.sp", "true", "false, where mesh.tp is 1,");
+    if (plan.maxTokens % plan.mesh.tokenRanks() != 0)
       return wrong("max_tokens", num(plan.maxTokens),
-                   "a multiple of mesh.dp, " + num(plan.mesh.dp) + ",");
+                   std::string("a multiple of mesh.dp") +
+                       (plan.mesh.sp ? " * mesh.tp, " : ", ") +
+                       num(plan.mesh.tokenRanks()) + ",");
     MOERT_CHECK(checkRange("num_streams", plan.numStreams, 1, kMaxStreams));
     MOERT_CHECK(checkRange("num_events", plan.numEvents, 0, kMaxEvents));
     return checkRange("num_slots", plan.numSlots, 0,
@@ -407,9 +411,9 @@ private:
                    ? ", the kernel's " + num(step.numKernelArgs) + " among them"
                    : std::string()),
           "pairs of an input and an output, at least one,");
-    int64_t dp = plan.mesh.dp;
-    int64_t first = (context.minTokens + dp - 1) / dp * dp;
-    int64_t last = context.maxTokens / dp * dp;
+    int64_t own = plan.mesh.tokenRanks();
+    int64_t first = (context.minTokens + own - 1) / own * own;
+    int64_t last = context.maxTokens / own * own;
     for (size_t i = 0; i < step.args.size(); ++i) {
       std::string where = at(context.where + ".args", i);
       MOERT_CHECK(verifyArgument(step.args[i], where, context));

@@ -16,6 +16,14 @@ func.func @dispatch(%x: tensor<?x8xf32>) {
 
 // -----
 
+func.func @combine(%x: tensor<?x8xf32>) {
+  // expected-error@+1 {{over 'dp' leaves each rank its own rows always; drop 'own_rows'}}
+  %0 = moe.combine <dp> own_rows %x : tensor<?x8xf32>
+  return
+}
+
+// -----
+
 func.func @place(%ids: tensor<?x2xi32>) {
   // expected-error@+1 {{changes nothing; give a 'table', 'num_valid_tokens' or 'is_padding'}}
   %0 = moe.place_ids %ids : tensor<?x2xi32> -> tensor<?x2xi32>
@@ -62,6 +70,17 @@ func.func @replicas(%ids: tensor<?x2xi32>, %table: tensor<8xi32>, %counts: tenso
 func.func @padding(%ids: tensor<?x2xi32>, %mask: tensor<?x2xi8>) {
   // expected-error@+1 {{'is_padding' must be of shape tokens}}
   %0 = moe.place_ids %ids : tensor<?x2xi32> is_padding(%mask : tensor<?x2xi8>) -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @map(%x: tensor<?x16xf16>, %n: tensor<2xi32>) {
+  // expected-error@+1 {{'num_valid_tokens'}}
+  %0 = moe.row_map %x : tensor<?x16xf16> num_valid_tokens(%n : tensor<2xi32>) {
+  ^bb0(%v: f32):
+    moe.yield %v : f32
+  } -> tensor<?x16xf16>
   return
 }
 

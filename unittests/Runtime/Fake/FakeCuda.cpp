@@ -289,6 +289,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
   ALONE;
+  state.freedWhileMapped += int(state.mapped.count(address));
   if (!state.allocations.erase(address))
     return CUDA_ERROR_INVALID_VALUE;
   free(reinterpret_cast<void *>(static_cast<uintptr_t>(address)));
@@ -582,6 +583,55 @@ CUresult cuTensorMapEncodeTiled(void *map, CUtensorMapDataType type,
   state.maps.push_back(made);
   *static_cast<uint64_t *>(map) = state.maps.size();
   return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+  ENTER;
+  *uuid = {};
+  uuid->bytes[0] = char(1 + device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) {
+  ENTER;
+  *can = state.hasPeers;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
+  ENTER_WITH_CONTEXT;
+  return state.peerAccess.insert({current().back(), peer}).second
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
+  ENTER_WITH_CONTEXT;
+  if (!state.allocations.count(address))
+    return CUDA_ERROR_INVALID_VALUE;
+  memcpy(handle->reserved, &address, sizeof(address));
+  return CUDA_SUCCESS;
+}
+
+/// At the same address.
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle,
+                               unsigned) {
+  ENTER_WITH_CONTEXT;
+  memcpy(address, handle.reserved, sizeof(*address));
+  if (!state.allocations.count(*address))
+    return CUDA_ERROR_INVALID_VALUE;
+  ++state.mapped[*address];
+  return CUDA_SUCCESS;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+  ALONE;
+  auto found = state.mapped.find(address);
+  if (found == state.mapped.end())
+    return CUDA_ERROR_INVALID_VALUE;
+  if (--found->second == 0)
+    state.mapped.erase(found);
+  return enter(__func__);
 }
 
 CUresult cuGetProcAddress_v2(const char *name, void **function, int, uint64_t,

@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace moert::test {
@@ -84,6 +85,14 @@ struct FakeCuda {
     int device = 0;
   };
   std::map<cuda::CUdeviceptr, Allocation> allocations;
+  /// Whether GPUs have peer access to each other, and which contexts have
+  /// enabled it to which.
+  bool hasPeers = true;
+  std::set<std::pair<cuda::CUcontext, cuda::CUcontext>> peerAccess;
+  /// How often memory of another process is mapped here, and how often memory
+  /// was freed that was.
+  std::map<cuda::CUdeviceptr, int> mapped;
+  int freedWhileMapped = 0;
   std::set<void *> modules, streams, events, graphs, graphExecs;
   int retained = 0;
   /// Streams that are being captured, all of them into one graph.
@@ -97,6 +106,7 @@ struct FakeCuda {
         text += std::to_string(count) + " " + what + "; ";
     };
     add("allocations", allocations.size());
+    add("mappings", mapped.size());
     add("modules", modules.size());
     add("streams", streams.size());
     add("events", events.size());

@@ -122,10 +122,11 @@ llvm::LogicalResult verifyPlaceIds(mlir::Operation *op,
 struct RowMapOperands {
   template <typename OpTy>
   explicit RowMapOperands(OpTy op)
-      : input(op.getInput()), result(op.getResult()), rows(op.getRowOperands()),
+      : input(op.getInput()), numValidTokens(op.getNumValidTokens()),
+        result(op.getResult()), rows(op.getRowOperands()),
         elementwise(op.getElementwiseOperands()), body(op.getBody()) {}
 
-  mlir::Value input, result;
+  mlir::Value input, numValidTokens, result;
   mlir::ValueRange rows, elementwise;
   mlir::Region &body;
 };

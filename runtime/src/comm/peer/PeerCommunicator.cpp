@@ -35,6 +35,12 @@ struct Heaps {
   }
 };
 
+/// What handles go through to other ranks.
+struct HandleMemory {
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Buffer> send, receive;
+};
+
 class PeerRank : public Communicator {
 public:
   explicit PeerRank(const PeerOptions &options) : options(options) {}
@@ -54,11 +60,18 @@ public:
 private:
   using Lock = std::unique_lock<std::mutex>;
 
-  Status makeHeaps(Heaps &heaps, int64_t bytes);
   Status fillPlaces(const Heaps &heaps);
-  Status openOthers(Heaps &heaps, const std::vector<PeerHandle> &handles);
-  Result<std::vector<PeerHandle>> gatherHandles(MeshAxis axis,
+  Result<HandleMemory> makeHandleMemory() const;
+  Status moveHandles(const HandleMemory &memory, MeshAxis axis,
+                     const PeerHandle &own, std::vector<PeerHandle> &handles);
+  Result<std::vector<PeerHandle>> gatherHandles(const HandleMemory &memory,
+                                                MeshAxis axis,
                                                 const PeerHandle &own);
+  Result<bool> isSoOnAll(const HandleMemory &memory, bool isSo);
+  Status makeOwnHeap(Heaps &heaps, int64_t bytes, PeerHandle &handle);
+  Status openOthers(Heaps &heaps, const HandleMemory &memory,
+                    const PeerHandle &handle);
+  Status makeHeaps(Heaps &heaps, int64_t bytes);
   Heaps *findHeaps(MeshAxis axis);
   Status readFailure(const Heaps &heaps);
   Status readFailures();
@@ -149,21 +162,31 @@ Heaps *PeerRank::findHeaps(MeshAxis axis) {
   return nullptr;
 }
 
-Result<std::vector<PeerHandle>> PeerRank::gatherHandles(MeshAxis axis,
-                                                        const PeerHandle &own) {
-  auto size = static_cast<size_t>(mesh().size(axis));
+Result<HandleMemory> PeerRank::makeHandleMemory() const {
+  HandleMemory memory;
   Device &device = *options.device;
   Result<std::unique_ptr<Stream>> stream = device.createStream();
   if (!stream)
     return stream.status();
+  auto most = static_cast<size_t>(std::max(mesh().dp, mesh().tp));
   auto send = device.allocate(sizeof(PeerHandle), 256);
-  auto receive = device.allocate(sizeof(PeerHandle) * size, 256);
+  auto receive = device.allocate(sizeof(PeerHandle) * most, 256);
   if (!send || !receive)
     return (send ? receive : send).status();
-  MOERT_CHECK(device.copyIn((*send)->data(), &own, sizeof(own)));
+  memory.stream = std::move(*stream);
+  memory.send = std::move(*send);
+  memory.receive = std::move(*receive);
+  return memory;
+}
+
+Status PeerRank::moveHandles(const HandleMemory &memory, MeshAxis axis,
+                             const PeerHandle &own,
+                             std::vector<PeerHandle> &handles) {
+  Device &device = *options.device;
+  MOERT_CHECK(device.copyIn(memory.send->data(), &own, sizeof(own)));
   CollectivePart part;
-  part.send = (*send)->data();
-  part.receive = (*receive)->data();
+  part.send = memory.send->data();
+  part.receive = memory.receive->data();
   part.dtype = DType::U8;
   part.count = sizeof(PeerHandle);
   Collective collective;
@@ -171,16 +194,50 @@ Result<std::vector<PeerHandle>> PeerRank::gatherHandles(MeshAxis axis,
   collective.parts = &part;
   collective.numParts = 1;
   collective.where = "exchange of memory handles";
-  MOERT_CHECK(options.base->run(**stream, collective));
-  MOERT_CHECK(options.base->synchronize(**stream));
-  std::vector<PeerHandle> handles(size);
-  MOERT_CHECK(device.copyOut(handles.data(), (*receive)->data(),
-                             sizeof(PeerHandle) * size));
-  return handles;
+  MOERT_CHECK(options.base->run(*memory.stream, collective));
+  MOERT_CHECK(options.base->synchronize(*memory.stream));
+  handles.resize(static_cast<size_t>(mesh().size(axis)));
+  return device.copyOut(handles.data(), memory.receive->data(),
+                        sizeof(PeerHandle) * handles.size());
 }
 
-Status PeerRank::openOthers(Heaps &heaps,
-                            const std::vector<PeerHandle> &handles) {
+/// Those of all ranks of the axis; others are told why there are none.
+Result<std::vector<PeerHandle>>
+PeerRank::gatherHandles(const HandleMemory &memory, MeshAxis axis,
+                        const PeerHandle &own) {
+  std::vector<PeerHandle> handles;
+  Status moved = moveHandles(memory, axis, own, handles)
+                     .withContext("exchange of memory handles");
+  if (moved)
+    return handles;
+  options.base->abort(moved.message());
+  return moved;
+}
+
+/// Whether something holds on all ranks of the mesh; a barrier too.
+Result<bool> PeerRank::isSoOnAll(const HandleMemory &memory, bool isSo) {
+  for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
+    if (mesh().size(axis) == 1)
+      continue;
+    PeerHandle flag;
+    flag.bytes = isSo;
+    Result<std::vector<PeerHandle>> flags = gatherHandles(memory, axis, flag);
+    if (!flags)
+      return flags.status();
+    for (const PeerHandle &other : *flags)
+      isSo = isSo && other.bytes != 0;
+  }
+  return isSo;
+}
+
+/// Exchanges handles, and maps what the others have.
+Status PeerRank::openOthers(Heaps &heaps, const HandleMemory &memory,
+                            const PeerHandle &handle) {
+  Result<std::vector<PeerHandle>> gathered =
+      gatherHandles(memory, heaps.axis, handle);
+  if (!gathered)
+    return gathered.status();
+  const std::vector<PeerHandle> &handles = *gathered;
   auto own = static_cast<size_t>(mesh().index(heaps.axis, rank()));
   for (size_t place = 0; place < handles.size(); ++place) {
     std::unique_ptr<Buffer> &other = heaps.others.emplace_back();
@@ -209,39 +266,71 @@ Status PeerRank::fillPlaces(const Heaps &heaps) {
   return options.device->synchronize(**stream);
 }
 
-Status PeerRank::makeHeaps(Heaps &heaps, int64_t bytes) {
+Status PeerRank::makeOwnHeap(Heaps &heaps, int64_t bytes, PeerHandle &handle) {
   // A multiple of what device memory is aligned to.
   constexpr int64_t granule = 256;
   heaps.placeBytes = (bytes + granule - 1) / granule * granule;
-  Result<std::unique_ptr<Buffer>> own = options.peer->allocate(
-      static_cast<size_t>(PeerHeap::kPlaces + 2 * heaps.placeBytes));
-  Result<PeerHandle> handle = PeerHandle();
-  Status status = own.status();
-  if (status) {
-    heaps.own = std::move(*own);
-    auto setWord = [&](int64_t offset, int64_t value) {
-      if (status)
-        status = options.device->copyIn(static_cast<char *>(heaps.own->data()) +
-                                            offset,
-                                        &value, sizeof(value));
-    };
-    setWord(PeerHeap::kIndex, mesh().index(heaps.axis, rank()));
-    setWord(PeerHeap::kLimit,
-            static_cast<int64_t>(std::min(options.limitSeconds, 1e9) * 1e9));
-    setWord(PeerHeap::kPlaceBytes, heaps.placeBytes);
+  int64_t heapBytes = PeerHeap::kPlaces + 2 * heaps.placeBytes;
+  std::string what = "allocation of " + std::to_string(heapBytes) +
+                     " bytes that other ranks write to";
+  Result<std::unique_ptr<Buffer>> own =
+      options.peer->allocate(static_cast<size_t>(heapBytes));
+  if (!own)
+    return own.status().withContext(what);
+  heaps.own = std::move(*own);
+  auto setWord = [&](int64_t offset, int64_t value) {
+    return options.device
+        ->copyIn(static_cast<char *>(heaps.own->data()) + offset, &value,
+                 sizeof(value))
+        .withContext(what);
+  };
+  MOERT_CHECK(setWord(PeerHeap::kIndex, mesh().index(heaps.axis, rank())));
+  MOERT_CHECK(
+      setWord(PeerHeap::kLimit,
+              static_cast<int64_t>(std::min(options.limitSeconds, 1e9) * 1e9)));
+  MOERT_CHECK(setWord(PeerHeap::kPlaceBytes, heaps.placeBytes));
+  MOERT_CHECK(fillPlaces(heaps).withContext(what));
+  Result<PeerHandle> shared = options.peer->share(*heaps.own);
+  if (!shared)
+    return shared.status().withContext("a handle of that memory");
+  handle = *shared;
+  return Status::ok();
+}
+
+/// On all ranks or on none. Where it fails no rank frees what another one has
+/// mapped: what nobody has seen is freed at once, the rest when all are known
+/// to have unmapped it, and what may still be mapped then is kept.
+Status PeerRank::makeHeaps(Heaps &heaps, int64_t bytes) {
+  std::string subject =
+      std::string("memory of other ranks over ") + meshAxisName(heaps.axis);
+  // What ranks differ in names the one that failed.
+  auto agreeOn = [&](const Status &made, const std::string &what) {
+    Status agreed = options.base->agree(subject, made ? what : made.message());
+    return agreed ? made : agreed;
+  };
+  PeerHandle handle;
+  Result<HandleMemory> memory = makeHandleMemory();
+  Status made = memory.status();
+  if (made)
+    made = makeOwnHeap(heaps, bytes, handle);
+  MOERT_CHECK(agreeOn(made, "all is there"));
+
+  made = openOthers(heaps, *memory, handle);
+  Result<bool> areMade = isSoOnAll(*memory, made.isOk());
+  if (made && !areMade)
+    made = areMade.status();
+  bool areUnmapped = false;
+  if (!areMade || !*areMade) {
+    heaps.others.clear();
+    areUnmapped = areMade && isSoOnAll(*memory, true);
   }
-  if (status)
-    status = fillPlaces(heaps);
-  if (status) {
-    handle = options.peer->share(*heaps.own);
-    status = handle.status();
+  made = agreeOn(made, "all is reached");
+  if (!made && !areUnmapped) {
+    std::vector<Heaps> left;
+    left.push_back(std::move(heaps));
+    keepForever(std::move(left));
   }
-  // A rank that has failed takes part all the same, so that all know.
-  Result<std::vector<PeerHandle>> handles =
-      gatherHandles(heaps.axis, handle ? *handle : PeerHandle());
-  if (!handles)
-    return status ? handles.status() : status;
-  return status ? openOthers(heaps, *handles) : status;
+  return made;
 }
 
 Status PeerRank::reserve(MeshAxis axis, int64_t bytes) {
@@ -257,14 +346,8 @@ Status PeerRank::reserve(MeshAxis axis, int64_t bytes) {
     return Status::ok();
   Heaps heaps;
   heaps.axis = axis;
-  Status made = makeHeaps(heaps, bytes);
-  Status agreed = options.base->agree(
-      std::string("memory of other ranks over ") + meshAxisName(axis),
-      made ? "all is reached" : made.message());
-  if (!made || !agreed)
-    // What ranks differ in names the one that failed.
-    return fail((agreed ? made : agreed)
-                    .withContext("peer memory (take NCCL, or ranks of one "
+  if (Status made = makeHeaps(heaps, bytes); !made)
+    return fail(made.withContext("peer memory (take NCCL, or ranks of one "
                                  "host with peer access)"));
   all.push_back(std::move(heaps));
   return Status::ok();

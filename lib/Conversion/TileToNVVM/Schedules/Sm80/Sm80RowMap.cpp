@@ -30,7 +30,7 @@ LogicalResult moec::emitSm80RowMap(Operation *phase, KernelBody body) {
   Value hasColumns = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, column,
                                            emitter.index(columns));
   LogicalResult status = success();
-  emitter.ifThen(hasColumns, [&] {
+  auto map = [&] {
     SmallVector<Value> args{emitter.loadVector(input, {token, column}, lanes)};
     for (Value operand : op.getRowOperands()) {
       Value scalar =
@@ -43,8 +43,22 @@ LogicalResult moec::emitSm80RowMap(Operation *phase, KernelBody body) {
     FailureOr<Value> value = emitter.inlineRegion(op.getBody(), args);
     if (failed(value))
       status = failure();
-    else
-      emitter.storeVector(*value, result, {token, column});
+    return succeeded(value) ? *value : emitter.splat(0.0, lanes);
+  };
+  emitter.ifThen(hasColumns, [&] {
+    Value value;
+    if (op.getNumValidTokens()) {
+      Value isValid =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::slt, token,
+                                emitter.validTokens(op.getNumValidTokens()));
+      value = emitter.choose(
+          isValid, emitter.vectorType(b.getF32Type(), lanes),
+          [&] { return SmallVector<Value>{map()}; },
+          [&] { return SmallVector<Value>{emitter.splat(0.0, lanes)}; })[0];
+    } else {
+      value = map();
+    }
+    emitter.storeVector(value, result, {token, column});
   });
   return status;
 }

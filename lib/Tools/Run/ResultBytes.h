@@ -1,0 +1,22 @@
+//===- ResultBytes.h - results of a run as bytes ----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TOOLS_RUN_RESULTBYTES_H
+#define MOEC_LIB_TOOLS_RUN_RESULTBYTES_H
+
+#include "RunLevel.h"
+
+namespace moec {
+
+/// What a rank's process tells the one that started it: output, times and
+/// traces of a run, or why there are none.
+std::string packResult(moert::Result<RunResult> &result);
+moert::Result<RunResult> unpackResult(const std::string &bytes);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TOOLS_RUN_RESULTBYTES_H

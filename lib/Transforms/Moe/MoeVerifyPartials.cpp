@@ -1,0 +1,383 @@
+//===- MoeVerifyPartials.cpp - sums over ranks, and whose ids ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// One walk from the arguments to what is returned: a function of pipeline ops
+// has one block.
+
+#include "PartialRegion.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "moec/Dialect/Moe/Moe.h"
+#include "moec/Dialect/Names.h"
+#include "moec/Transforms/Passes.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace moec {
+#define GEN_PASS_DEF_MOEVERIFYPARTIALSPASS
+#include "moec/Transforms/Passes.h.inc"
+} // namespace moec
+
+using namespace mlir;
+using namespace moec;
+using namespace moec::moe;
+
+namespace {
+
+/// Which experts ids count.
+enum class IdSpace {
+  None,     ///< no ids of experts
+  Logical,  ///< those of the layer
+  Physical, ///< replicas of the layer
+  Local,    ///< a rank's own
+};
+
+struct State {
+  /// Over which axes it is a part of a sum.
+  Axes partial;
+  /// The last op that made it whole along an axis, by axis.
+  CombineOp combined[2];
+  IdSpace ids = IdSpace::None;
+};
+
+StringRef getIdWords(IdSpace space) {
+  switch (space) {
+  case IdSpace::None:
+    return "no ids";
+  case IdSpace::Logical:
+    return "ids of the layer's experts";
+  case IdSpace::Physical:
+    return "ids of replicas";
+  case IdSpace::Local:
+    return "ids of a rank's own experts";
+  }
+  llvm_unreachable("every space is listed");
+}
+
+class PartialVerifier {
+public:
+  PartialVerifier(func::FuncOp func, MeshAttr mesh) : func(func), mesh(mesh) {
+    for (Axis axis : {Axis::Dp, Axis::Tp})
+      if (mesh.getSize(axis) > 1)
+        all.insert(axis);
+  }
+
+  LogicalResult run() {
+    for (BlockArgument argument : func.getArguments())
+      if (getName(argument) == "topk_ids")
+        states[argument].ids = IdSpace::Logical;
+    for (Operation &op : func.getBody().front())
+      if (failed(visit(op)))
+        return failure();
+    return success();
+  }
+
+private:
+  LogicalResult visit(Operation &op);
+  LogicalResult visit(RouteOp op);
+  LogicalResult visit(PlaceIdsOp op);
+  LogicalResult visit(PermuteOp op);
+  LogicalResult visit(GroupedMatmulOp op);
+  LogicalResult visit(RowMapOp op);
+  LogicalResult visit(UnpermuteOp op);
+  LogicalResult visit(DispatchOp op);
+  LogicalResult visit(CombineOp op);
+  LogicalResult visit(func::ReturnOp op);
+
+  /// What an argument or a result is called.
+  StringRef getName(Value value) const {
+    if (auto result = dyn_cast<OpResult>(value))
+      return getResultName(result.getOwner(), result.getResultNumber());
+    func::FuncOp function = func;
+    auto name = function.getArgAttrOfType<StringAttr>(
+        cast<BlockArgument>(value).getArgNumber(), kNameAttr);
+    return name ? name.getValue() : StringRef();
+  }
+  std::string quote(Value value) const {
+    StringRef name = getName(value);
+    return name.empty() ? "a value without a name" : ("'" + name + "'").str();
+  }
+  /// "'x', a part of a sum over tp,".
+  std::string describePart(Value value) const {
+    return quote(value) + ", a part of a sum over " +
+           states.lookup(value).partial.str() + ",";
+  }
+
+  /// Over which axes products with a weight, or sums with it, are parts.
+  Axes getSplit(Value weight) const;
+  LogicalResult requireWhole(Operation *op, ValueRange values,
+                             StringRef remedy);
+  LogicalResult requireAlike(Operation *op, Value part, Value addend);
+  LogicalResult requireIds(Operation *op, Value ids, ArrayRef<IdSpace> accepted,
+                           StringRef remedy);
+  /// What a scalar region makes of arguments, of which `values` say where each
+  /// comes from.
+  LogicalResult passRegion(Operation *op, Region &region,
+                           ArrayRef<RegionInput> inputs, Value result);
+  void passCombined(Value from, Value to) {
+    State &state = states[to];
+    State given = states.lookup(from);
+    for (size_t i = 0; i < std::size(state.combined); ++i)
+      if (given.combined[i])
+        state.combined[i] = given.combined[i];
+  }
+
+  func::FuncOp func;
+  MeshAttr mesh;
+  /// Axes of several ranks.
+  Axes all;
+  DenseMap<Value, State> states;
+};
+
+constexpr StringLiteral kCombineAhead = "put a moe.combine ahead of it";
+
+} // namespace
+
+Axes PartialVerifier::getSplit(Value weight) const {
+  while (auto repack = weight.getDefiningOp<RepackOp>())
+    weight = repack.getWeight();
+  StringRef name = getName(weight);
+  if (name == "experts.w2" || name == "experts.w2_bias")
+    return all;
+  Axes tp;
+  if (name == "shared_experts.w2" && all.contains(Axis::Tp))
+    tp.insert(Axis::Tp);
+  return tp;
+}
+
+LogicalResult PartialVerifier::requireWhole(Operation *op, ValueRange values,
+                                            StringRef remedy) {
+  for (Value value : values)
+    if (!states.lookup(value).partial.empty())
+      return op->emitOpError("takes ")
+             << describePart(value) << " where a whole value is needed; "
+             << remedy;
+  return success();
+}
+
+/// Two values that are added are parts of sums over the same axes.
+LogicalResult PartialVerifier::requireAlike(Operation *op, Value part,
+                                            Value addend) {
+  Axes first = states.lookup(part).partial,
+       second = states.lookup(addend).partial;
+  if (first == second)
+    return success();
+  auto describe = [&](Value value, Axes axes) {
+    return axes.empty() ? quote(value) + ", which is whole,"
+                        : describePart(value);
+  };
+  return op->emitOpError("adds ")
+         << describe(addend, second) << " to " << describe(part, first)
+         << " so that one of them would be counted once per rank; combine what "
+            "is a part first, or add behind the moe.combine of both";
+}
+
+LogicalResult PartialVerifier::requireIds(Operation *op, Value ids,
+                                          ArrayRef<IdSpace> accepted,
+                                          StringRef remedy) {
+  IdSpace space = states.lookup(ids).ids;
+  if (space == IdSpace::None || llvm::is_contained(accepted, space))
+    return success();
+  return op->emitOpError("takes ")
+         << quote(ids) << ", " << getIdWords(space) << ", where "
+         << getIdWords(accepted.front()) << " are needed; " << remedy;
+}
+
+LogicalResult PartialVerifier::passRegion(Operation *op, Region &region,
+                                          ArrayRef<RegionInput> inputs,
+                                          Value result) {
+  PartialRegion checked(region, inputs);
+  states[result].partial = checked.run();
+  Operation *culprit = checked.getCulprit();
+  if (!culprit)
+    return success();
+  Value value = checked.getBlamed();
+  auto diagnostic = op->emitOpError(
+      checked.addsWhole() ? "adds a whole value to what comes from "
+                          : "is not linear in what comes from ");
+  diagnostic << quote(value) << ", a part of a sum over "
+             << checked.getBlamedAxes().str()
+             << (checked.addsWhole() ? ", and each rank would add it; "
+                                     : ", and a part is no value of it; ")
+             << kCombineAhead;
+  diagnostic.attachNote(culprit->getLoc())
+      << "by '" << culprit->getName() << "'";
+  return diagnostic;
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+LogicalResult PartialVerifier::visit(Operation &op) {
+  return TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case<RouteOp, PlaceIdsOp, PermuteOp, GroupedMatmulOp, RowMapOp,
+            UnpermuteOp, DispatchOp, CombineOp, func::ReturnOp>(
+          [&](auto typed) { return visit(typed); })
+      .Default([&](Operation *other) {
+        return requireWhole(other, other->getOperands(), kCombineAhead);
+      });
+}
+
+LogicalResult PartialVerifier::visit(RouteOp op) {
+  states[op.getIds()].ids = IdSpace::Logical;
+  return requireWhole(op, op->getOperands(), kCombineAhead);
+}
+
+LogicalResult PartialVerifier::visit(PlaceIdsOp op) {
+  IdSpace &made = states[op.getResult()].ids;
+  made = states.lookup(op.getIds()).ids;
+  if (!op.getTable())
+    return success();
+  StringRef remedy = "place the ids that were chosen";
+  if (op.getReplicaCounts()) {
+    made = IdSpace::Physical;
+    return requireIds(op, op.getIds(), {IdSpace::Logical}, remedy);
+  }
+  made = IdSpace::Local;
+  return requireIds(op, op.getIds(), {IdSpace::Logical, IdSpace::Physical},
+                    remedy);
+}
+
+LogicalResult PartialVerifier::visit(PermuteOp op) {
+  if (failed(requireWhole(op, op->getOperands(), kCombineAhead)))
+    return failure();
+  if (mesh.getNumExperts() > 0)
+    return requireIds(op, op.getIds(), {IdSpace::Local},
+                      "put a moe.place_ids with the rank's table ahead of it");
+  return requireIds(op, op.getIds(), {IdSpace::Logical, IdSpace::Physical},
+                    "each rank has a part of every expert: drop the table");
+}
+
+LogicalResult PartialVerifier::visit(GroupedMatmulOp op) {
+  SmallVector<Value> whole{op.getWeight()};
+  for (Value scale : {op.getInputScale(), op.getWeightScale(),
+                      op.getWeightZeroPoint(), op.getWeightGlobalScale()})
+    if (scale)
+      whole.push_back(scale);
+  if (failed(requireWhole(op, whole, kCombineAhead)))
+    return failure();
+  Axes split = getSplit(op.getWeight());
+  Axes given = states.lookup(op.getInput()).partial;
+  if (!split.empty() && !given.empty())
+    return requireWhole(op, op.getInput(),
+                        "a product with a part of a weight is a part itself: "
+                        "put a moe.combine ahead of it");
+  Axes sum = split.empty() ? given : split;
+  if (op.getEpilogue().empty()) {
+    states[op.getResult()].partial = sum;
+    if (split.empty())
+      passCombined(op.getInput(), op.getResult());
+    return success();
+  }
+  SmallVector<RegionInput> inputs;
+  unsigned perColumn = op.getLayout() ? 2 : 1;
+  Value from = split.empty() ? op.getInput() : op.getWeight();
+  inputs.append(perColumn, {from, sum});
+  for (Value row : op.getRowOperands())
+    inputs.push_back({row, states.lookup(row).partial});
+  for (Value column : op.getColumnOperands())
+    inputs.append(perColumn, {column, getSplit(column)});
+  for (Value element : op.getElementwiseOperands())
+    inputs.push_back({element, states.lookup(element).partial});
+  if (split.empty())
+    passCombined(op.getInput(), op.getResult());
+  for (Value element : op.getElementwiseOperands())
+    passCombined(element, op.getResult());
+  return passRegion(op, op.getEpilogue(), inputs, op.getResult());
+}
+
+LogicalResult PartialVerifier::visit(RowMapOp op) {
+  SmallVector<RegionInput> inputs;
+  inputs.push_back({op.getInput(), states.lookup(op.getInput()).partial});
+  passCombined(op.getInput(), op.getResult());
+  for (Value row : op.getRowOperands())
+    inputs.push_back({row, states.lookup(row).partial});
+  for (Value element : op.getElementwiseOperands()) {
+    inputs.push_back({element, states.lookup(element).partial});
+    passCombined(element, op.getResult());
+  }
+  return passRegion(op, op.getBody(), inputs, op.getResult());
+}
+
+LogicalResult PartialVerifier::visit(UnpermuteOp op) {
+  states[op.getResult()].partial = states.lookup(op.getRows()).partial;
+  passCombined(op.getRows(), op.getResult());
+  for (Value addend : {op.getIdentity(), op.getAddend()}) {
+    if (!addend)
+      continue;
+    passCombined(addend, op.getResult());
+    if (failed(requireAlike(op, op.getRows(), addend)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult PartialVerifier::visit(DispatchOp op) {
+  for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
+    // What ranks have parts of may go out; not along the axis of the sum.
+    if (states.lookup(input).partial.contains(op.getAxis()) &&
+        failed(requireWhole(op, input, kCombineAhead)))
+      return failure();
+    if (failed(requireIds(op, input, {IdSpace::Logical, IdSpace::Physical},
+                          "other ranks have other experts: dispatch the ids "
+                          "that were chosen, and place them behind")))
+      return failure();
+    State state = states.lookup(input);
+    states[result] = state;
+  }
+  return success();
+}
+
+LogicalResult PartialVerifier::visit(CombineOp op) {
+  Axis axis = op.getAxis();
+  Value input = op.getInput();
+  State state = states.lookup(input);
+  CombineOp before;
+  if (!state.partial.contains(axis))
+    before = state.combined[size_t(axis)];
+  for (Operation *user : input.getUsers())
+    if (auto other = dyn_cast<CombineOp>(user); other && other != op &&
+                                                other.getAxis() == axis &&
+                                                other->isBeforeInBlock(op))
+      before = other;
+  if (before || !state.partial.contains(axis)) {
+    auto diagnostic = op.emitOpError("sums ");
+    diagnostic << quote(input) << " over " << stringifyAxis(axis)
+               << (before ? ", which was done before, "
+                          : ", along which it is whole, ")
+               << "so that it would count once per rank; drop one of the sums";
+    if (before)
+      diagnostic.attachNote(before.getLoc()) << "here";
+    return diagnostic;
+  }
+  state.partial.erase(axis);
+  state.combined[size_t(axis)] = op;
+  states[op.getResult()] = state;
+  return success();
+}
+
+LogicalResult PartialVerifier::visit(func::ReturnOp op) {
+  for (Value value : op.getOperands())
+    if (failed(requireIds(op, value, {IdSpace::Logical},
+                          "return those that were chosen")))
+      return failure();
+  return requireWhole(op, op.getOperands(), kCombineAhead);
+}
+
+namespace {
+
+struct MoeVerifyPartials
+    : moec::impl::MoeVerifyPartialsPassBase<MoeVerifyPartials> {
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    auto mesh = func->getAttrOfType<MeshAttr>(kMeshAttr);
+    if (!mesh || mesh.getNumRanks() == 1 || !func.getBody().hasOneBlock())
+      return;
+    if (failed(PartialVerifier(func, mesh).run()))
+      signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,127 @@
+//===- Message.cpp - what processes of a group say --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Message.h"
+
+#include <cstring>
+
+namespace moert {
+
+namespace {
+
+class Writer {
+public:
+  void number(int64_t value) {
+    bytes.append(reinterpret_cast<const char *>(&value), sizeof(value));
+  }
+  void text(const std::string &value) {
+    number(static_cast<int64_t>(value.size()));
+    bytes += value;
+  }
+
+  std::string bytes;
+};
+
+class Reader {
+public:
+  explicit Reader(const std::string &bytes) : bytes(bytes) {}
+
+  int64_t number() {
+    int64_t value = 0;
+    if (isWhole && bytes.size() - at >= sizeof(value)) {
+      memcpy(&value, bytes.data() + at, sizeof(value));
+      at += sizeof(value);
+    } else {
+      isWhole = false;
+    }
+    return value;
+  }
+  /// A number below `end`.
+  int64_t below(int64_t end) {
+    int64_t value = number();
+    isWhole = isWhole && value >= 0 && value < end;
+    return isWhole ? value : 0;
+  }
+  std::string text() {
+    auto size = static_cast<size_t>(number());
+    if (!isWhole || size > bytes.size() - at) {
+      isWhole = false;
+      return "";
+    }
+    at += size;
+    return bytes.substr(at - size, size);
+  }
+  bool hasAll() const { return isWhole && at == bytes.size(); }
+  bool isOk() const { return isWhole; }
+
+private:
+  const std::string &bytes;
+  size_t at = 0;
+  bool isWhole = true;
+};
+
+} // namespace
+
+Request DecodedRequest::get() {
+  Request request;
+  if (isCollective) {
+    collective.parts = parts.data();
+    request.collective = &collective;
+  } else {
+    request.subject = &subject;
+    request.what = &what;
+  }
+  return request;
+}
+
+std::string encodeRequest(const Request &request) {
+  Writer writer;
+  writer.number(request.collective != nullptr);
+  if (!request.collective) {
+    writer.text(*request.subject);
+    writer.text(*request.what);
+    return writer.bytes;
+  }
+  const Collective &collective = *request.collective;
+  writer.number(static_cast<int64_t>(collective.kind));
+  writer.number(static_cast<int64_t>(collective.axis));
+  writer.text(collective.where);
+  writer.number(static_cast<int64_t>(collective.numParts));
+  for (size_t i = 0; i < collective.numParts; ++i) {
+    writer.number(static_cast<int64_t>(collective.parts[i].dtype));
+    writer.number(collective.parts[i].count);
+  }
+  return writer.bytes;
+}
+
+std::optional<DecodedRequest> decodeRequest(const std::string &bytes) {
+  Reader reader(bytes);
+  DecodedRequest request;
+  request.isCollective = reader.below(2) == 1;
+  if (!request.isCollective) {
+    request.subject = reader.text();
+    request.what = reader.text();
+    return reader.hasAll() ? std::optional(std::move(request)) : std::nullopt;
+  }
+  Collective &collective = request.collective;
+  collective.kind = static_cast<CollectiveKind>(reader.below(3));
+  collective.axis = static_cast<MeshAxis>(reader.below(2));
+  collective.where = reader.text();
+  int64_t numParts = reader.below(MessageHead::kMostBytes);
+  for (int64_t i = 0; i < numParts && reader.isOk(); ++i) {
+    CollectivePart &part = request.parts.emplace_back();
+    part.dtype =
+        static_cast<DType>(reader.below(static_cast<int64_t>(kLastDType) + 1));
+    part.count = reader.number();
+  }
+  collective.numParts = request.parts.size();
+  if (!reader.hasAll())
+    return std::nullopt;
+  return request;
+}
+
+} // namespace moert

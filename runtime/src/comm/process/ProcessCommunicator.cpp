@@ -1,0 +1,477 @@
+//===- ProcessCommunicator.cpp - ranks that are processes -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Each rank tells every other one what it has come for, and with that the rows
+// that are for it. So each knows of itself who has not come, and the end of a
+// process is the end of its connections.
+
+#include "moert/ProcessCommunicator.h"
+#include "../../support/Check.h"
+#include "../Collectives.h"
+#include "../Staging.h"
+#include "Connection.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace moert {
+
+//===----------------------------------------------------------------------===//
+// Sockets
+//===----------------------------------------------------------------------===//
+
+Result<ProcessSockets> ProcessSockets::create(int64_t ranks) {
+  ProcessSockets made;
+  auto count = static_cast<size_t>(ranks);
+  made.ends.assign(count, std::vector<int>(count, -1));
+  for (size_t r = 0; r < count; ++r)
+    for (size_t s = r + 1; s < count; ++s) {
+      int pair[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return unavailable("sockets for " + std::to_string(ranks) +
+                           " ranks: " + strerror(errno) +
+                           "; raise the limit of open files (ulimit -n)");
+      made.ends[r][s] = pair[0];
+      made.ends[s][r] = pair[1];
+    }
+  return made;
+}
+
+std::vector<int> ProcessSockets::take(int64_t rank) {
+  std::vector<int> taken = std::move(ends[static_cast<size_t>(rank)]);
+  ends[static_cast<size_t>(rank)].clear();
+  closeAll();
+  return taken;
+}
+
+void ProcessSockets::closeAll() {
+  for (const std::vector<int> &row : ends)
+    for (int descriptor : row)
+      if (descriptor >= 0)
+        close(descriptor);
+  ends.clear();
+}
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// A rank
+//===----------------------------------------------------------------------===//
+
+using Clock = std::chrono::steady_clock;
+
+/// How long a rank that has failed, or leaves, tries to tell the others.
+constexpr std::chrono::milliseconds kTelling(200);
+
+/// On the way rows of a part begin where numbers may lie.
+constexpr size_t kAlignment = alignof(std::max_align_t);
+const char kPadding[kAlignment] = {};
+
+size_t roundedUp(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// Another rank, and what it has sent for the call that is under way or next.
+struct Peer {
+  Peer(int64_t rank, int socket) : rank(rank), connection(socket) {}
+
+  const int64_t rank;
+  Connection connection;
+  bool hasLeft = false;
+  std::optional<DecodedRequest> come;
+  std::string rows;
+};
+
+class ProcessRank : public Communicator {
+public:
+  ProcessRank(const ProcessOptions &options, Device &device);
+  ~ProcessRank() override;
+
+  const Mesh &mesh() const override { return options.mesh; }
+  int64_t rank() const override { return options.rank; }
+
+  Status agree(const std::string &subject, const std::string &what) override;
+  Status run(Stream &stream, const Collective &collective) override;
+  Status transfer(Stream &, const Transfer &transfer) override {
+    return unavailable(transfer.where +
+                       ": ranks that are processes without a GPU exchange "
+                       "collectives alone; run them as threads");
+  }
+  /// Collectives are done when run() returns.
+  Status synchronize(Stream &stream) override {
+    MOERT_CHECK(check());
+    return device.synchronize(stream);
+  }
+  Status check() override;
+  void abort(const std::string &reason) override {
+    (void)fail(unavailable(self() + ": aborted: " + reason));
+  }
+
+private:
+  std::string self() const { return "rank " + std::to_string(options.rank); }
+  /// The ranks for which `test` of the peer holds.
+  template <typename Test>
+  std::vector<int64_t> ranksThat(Test test) const {
+    std::vector<int64_t> ranks;
+    for (const std::unique_ptr<Peer> &peer : peers)
+      if (test(*peer))
+        ranks.push_back(peer->rank);
+    return ranks;
+  }
+  bool isOnAxis(MeshAxis axis, int64_t other) const;
+  size_t countRows(const Peer &peer) const;
+  bool isComplete(const Peer &peer) const {
+    return peer.come && peer.rows.size() == countRows(peer);
+  }
+  bool takeOne(Peer &peer, const Message &message);
+  Status take(Peer &peer, const Request *request);
+  void queueRows(Peer &peer, const Collective &collective);
+  Status meet(const Request &request);
+  Status exchange(const Request &request);
+  Status wait(const Request &request, Clock::time_point begin,
+              Clock::time_point &lastMoved);
+  bool move(std::chrono::milliseconds limit);
+  void flush();
+  Status fail(Status status);
+
+  const ProcessOptions options;
+  Device &device;
+  Staging staging;
+  std::vector<std::unique_ptr<Peer>> peers;
+  Status failure;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Communicator>>
+createProcessCommunicator(const ProcessOptions &options, Device &device) {
+  // It owns the sockets from here on.
+  auto made = std::make_unique<ProcessRank>(options, device);
+  MOERT_CHECK(checkMesh(options.mesh));
+  MOERT_CHECK(checkLimit(options.limitSeconds));
+  int64_t ranks = options.mesh.numRanks();
+  if (options.rank < 0 || options.rank >= ranks ||
+      static_cast<int64_t>(options.sockets.size()) != ranks)
+    return invalidArgument("rank " + std::to_string(options.rank) + " with " +
+                           std::to_string(options.sockets.size()) +
+                           " sockets of a mesh of " + options.mesh.str() +
+                           "; give one of its ranks, and a place for each");
+  for (int64_t other = 0; other < ranks; ++other)
+    if ((options.sockets[static_cast<size_t>(other)] < 0) !=
+        (other == options.rank))
+      return invalidArgument("rank " + std::to_string(options.rank) +
+                             " needs a socket for each other rank; that of "
+                             "rank " +
+                             std::to_string(other) + " is wrong");
+  return std::unique_ptr<Communicator>(std::move(made));
+}
+
+ProcessRank::ProcessRank(const ProcessOptions &options, Device &device)
+    : options(options), device(device), staging(options.mesh, device) {
+  for (size_t other = 0; other < options.sockets.size(); ++other)
+    if (options.sockets[other] >= 0)
+      peers.push_back(std::make_unique<Peer>(static_cast<int64_t>(other),
+                                             options.sockets[other]));
+}
+
+ProcessRank::~ProcessRank() {
+  if (!failure.isOk())
+    return;
+  for (const std::unique_ptr<Peer> &peer : peers)
+    peer->connection.queue(MessageKind::Left, "");
+  flush();
+}
+
+/// The first failure, which all others are told, is the only one.
+Status ProcessRank::fail(Status status) {
+  if (!failure.isOk())
+    return failure;
+  failure = std::move(status);
+  std::string text(1, static_cast<char>(failure.code()));
+  text += failure.message().substr(0, MessageHead::kRowsBytes);
+  for (const std::unique_ptr<Peer> &peer : peers) {
+    peer->connection.dropQueued();
+    peer->connection.queue(MessageKind::Failed, text);
+  }
+  flush();
+  for (const std::unique_ptr<Peer> &peer : peers)
+    peer->connection.shutDown();
+  return failure;
+}
+
+/// Sends what is queued, as far as others take it.
+void ProcessRank::flush() {
+  auto until = Clock::now() + kTelling;
+  auto isDone = [&] {
+    return std::none_of(peers.begin(), peers.end(), [](const auto &peer) {
+      return peer->connection.hasQueued();
+    });
+  };
+  for (const std::unique_ptr<Peer> &peer : peers)
+    peer->connection.write();
+  while (!isDone() && Clock::now() < until) {
+    std::vector<pollfd> polled;
+    for (const std::unique_ptr<Peer> &peer : peers)
+      if (peer->connection.hasQueued())
+        polled.push_back({peer->connection.socket(), POLLOUT, 0});
+    (void)poll(polled.data(), polled.size(), /*timeout=*/10);
+    for (const std::unique_ptr<Peer> &peer : peers)
+      peer->connection.write();
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// What others say
+//===----------------------------------------------------------------------===//
+
+/// Whether this rank and the other one are in one line of the axis.
+bool ProcessRank::isOnAxis(MeshAxis axis, int64_t other) const {
+  MeshAxis across = axis == MeshAxis::Data ? MeshAxis::Tensor : MeshAxis::Data;
+  return mesh().index(across, other) == mesh().index(across, rank());
+}
+
+/// The bytes that a rank that has come sends to this one.
+size_t ProcessRank::countRows(const Peer &peer) const {
+  if (!peer.come->isCollective ||
+      !isOnAxis(peer.come->collective.axis, peer.rank))
+    return 0;
+  size_t bytes = 0;
+  for (const CollectivePart &part : peer.come->parts)
+    bytes += roundedUp(partBytes(part));
+  return bytes;
+}
+
+/// Takes a message; false where it is none.
+bool ProcessRank::takeOne(Peer &peer, const Message &message) {
+  switch (message.kind) {
+  case MessageKind::Come:
+    peer.come = decodeRequest(message.bytes);
+    return peer.come.has_value();
+  case MessageKind::Rows:
+    peer.rows += message.bytes;
+    return peer.come && peer.rows.size() <= countRows(peer);
+  case MessageKind::Failed:
+    return !message.bytes.empty() &&
+           message.bytes[0] != static_cast<char>(StatusCode::Ok);
+  case MessageKind::Left:
+    peer.hasLeft = true;
+    return true;
+  }
+  return false;
+}
+
+/// Takes what has come of a rank for a call, `request` if that is under way.
+Status ProcessRank::take(Peer &peer, const Request *request) {
+  std::string name = "rank " + std::to_string(peer.rank);
+  std::string where = request ? request->where() + ": " : "";
+  Status noMessage = internalError(where + name +
+                                   " has sent what is no message; look for "
+                                   "another version there");
+  Connection &connection = peer.connection;
+  while (const Message *message = connection.front()) {
+    // Of the next call.
+    if (message->kind == MessageKind::Come && peer.come)
+      break;
+    bool isOne = takeOne(peer, *message);
+    if (isOne && message->kind == MessageKind::Failed)
+      return Status(static_cast<StatusCode>(message->bytes[0]),
+                    message->bytes.substr(1));
+    connection.pop();
+    if (!isOne)
+      return noMessage;
+  }
+  if (connection.isBroken())
+    return noMessage;
+  if (request && peer.come) {
+    Request other = peer.come->get();
+    MOERT_CHECK(checkSame(rank(), *request, peer.rank, other));
+  }
+  bool isDue = !request || !isComplete(peer);
+  if (isDue && connection.isAtEnd() && !peer.hasLeft)
+    return unavailable(where + name +
+                       " is gone: its process has ended, or has given up; look "
+                       "for an earlier error there");
+  if (request && isDue && peer.hasLeft) {
+    std::vector<int64_t> waiting =
+        ranksThat([](const Peer &other) { return other.come.has_value(); });
+    waiting.insert(std::upper_bound(waiting.begin(), waiting.end(), rank()),
+                   rank());
+    return describeLeaving(*request, peer.rank, waiting);
+  }
+  return Status::ok();
+}
+
+Status ProcessRank::check() {
+  MOERT_CHECK(failure);
+  for (const std::unique_ptr<Peer> &peer : peers) {
+    peer->connection.read();
+    if (Status status = take(*peer, nullptr); !status)
+      return fail(status);
+  }
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// Ranks that meet
+//===----------------------------------------------------------------------===//
+
+void ProcessRank::queueRows(Peer &peer, const Collective &collective) {
+  if (!isOnAxis(collective.axis, peer.rank))
+    return;
+  int64_t place = mesh().index(collective.axis, peer.rank);
+  for (size_t i = 0; i < collective.numParts; ++i) {
+    size_t bytes = partBytes(collective.parts[i]);
+    peer.connection.queueRows(sentTo(collective, i, place), bytes);
+    peer.connection.queueRows(kPadding, roundedUp(bytes) - bytes);
+  }
+}
+
+/// Returns when all ranks have come with such a request, and their rows are
+/// here, and this one's there.
+Status ProcessRank::meet(const Request &request) {
+  std::vector<int64_t> gone =
+      ranksThat([](const Peer &peer) { return peer.hasLeft; });
+  if (!gone.empty())
+    return fail(describeGone(request, rank(), gone));
+  std::string text = encodeRequest(request);
+  if (text.size() > MessageHead::kMostBytes)
+    return fail(invalidArgument(request.where() + ": its description has " +
+                                std::to_string(text.size()) +
+                                " bytes, and 1 MiB are taken"));
+  for (const std::unique_ptr<Peer> &peer : peers) {
+    peer->connection.queue(MessageKind::Come, text);
+    if (request.collective)
+      queueRows(*peer, *request.collective);
+  }
+  Status met = exchange(request);
+  return met ? met : fail(met);
+}
+
+Status ProcessRank::exchange(const Request &request) {
+  Clock::time_point begin = Clock::now(), lastMoved = begin;
+  while (true) {
+    bool isDone = true;
+    for (const std::unique_ptr<Peer> &peer : peers) {
+      MOERT_CHECK(take(*peer, &request));
+      isDone = isDone && isComplete(*peer) && !peer->connection.hasQueued();
+    }
+    if (isDone)
+      return Status::ok();
+    // A rank that was stopped itself reads what others have said meanwhile
+    // before it looks at the time.
+    if (move(std::chrono::milliseconds(0)))
+      lastMoved = Clock::now();
+    else if (Status late = wait(request, begin, lastMoved); !late)
+      return late;
+  }
+}
+
+/// Waits until something can be moved; an error where the limit is over.
+Status ProcessRank::wait(const Request &request, Clock::time_point begin,
+                         Clock::time_point &lastMoved) {
+  // What steady_clock can count is far less than a double.
+  auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(std::min(options.limitSeconds, 1e6)));
+  std::vector<int64_t> missing =
+      ranksThat([](const Peer &peer) { return !peer.come; });
+  auto until = (missing.empty() ? lastMoved : begin) + limit;
+  auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  if (left.count() > 0) {
+    if (move(left))
+      lastMoved = Clock::now();
+    return Status::ok();
+  }
+  if (!missing.empty())
+    return describeMissing(request, missing, options.limitSeconds, "");
+  missing = ranksThat([&](const Peer &peer) {
+    return !isComplete(peer) || peer.connection.hasQueued();
+  });
+  return describeMissing(request, missing, options.limitSeconds,
+                         " with the rest of the rows");
+}
+
+/// Sends and reads what goes within the limit. Answers whether anything did.
+bool ProcessRank::move(std::chrono::milliseconds limit) {
+  std::vector<pollfd> polled;
+  std::vector<Peer *> of;
+  for (const std::unique_ptr<Peer> &peer : peers) {
+    short events = 0;
+    if (!isComplete(*peer))
+      events |= POLLIN;
+    if (peer->connection.hasQueued())
+      events |= POLLOUT;
+    if (events == 0)
+      continue;
+    polled.push_back({peer->connection.socket(), events, 0});
+    of.push_back(peer.get());
+  }
+  int timeout = static_cast<int>(
+      std::min<int64_t>(limit.count(), std::numeric_limits<int>::max()));
+  if (poll(polled.data(), polled.size(), timeout) <= 0)
+    return false;
+  bool hasMoved = false;
+  for (size_t i = 0; i < polled.size(); ++i) {
+    if (polled[i].revents & (POLLOUT | POLLERR | POLLHUP))
+      hasMoved |= of[i]->connection.write();
+    if ((polled[i].events & POLLIN) && polled[i].revents != 0)
+      hasMoved |= of[i]->connection.read();
+  }
+  return hasMoved;
+}
+
+Status ProcessRank::agree(const std::string &subject, const std::string &what) {
+  MOERT_CHECK(failure);
+  Request request;
+  request.subject = &subject;
+  request.what = &what;
+  Status met = meet(request);
+  for (const std::unique_ptr<Peer> &peer : peers)
+    peer->come.reset();
+  return met;
+}
+
+Status ProcessRank::run(Stream &stream, const Collective &collective) {
+  MOERT_CHECK(failure);
+  if (Status copied = staging.copyOut(stream, collective); !copied)
+    return fail(copied.withContext(self()));
+  const Collective &onHost = staging.onHost();
+  Request request;
+  request.collective = &onHost;
+  MOERT_CHECK(meet(request));
+  // By the place on the axis.
+  std::vector<const char *> from(
+      static_cast<size_t>(mesh().size(collective.axis)));
+  for (const std::unique_ptr<Peer> &peer : peers)
+    if (isOnAxis(collective.axis, peer->rank))
+      from[static_cast<size_t>(mesh().index(collective.axis, peer->rank))] =
+          peer->rows.data();
+  int64_t own = mesh().index(collective.axis, rank());
+  size_t begin = 0;
+  for (size_t i = 0; i < onHost.numParts; ++i) {
+    std::vector<const void *> sources;
+    for (const char *rows : from)
+      sources.push_back(rows ? rows + begin : sentTo(onHost, i, own));
+    staging.receive(i, sources);
+    begin += roundedUp(partBytes(onHost.parts[i]));
+  }
+  for (const std::unique_ptr<Peer> &peer : peers) {
+    peer->come.reset();
+    peer->rows.clear();
+  }
+  if (Status copied = staging.copyIn(collective); !copied)
+    return fail(copied.withContext(self()));
+  return Status::ok();
+}
+
+} // namespace moert

@@ -1,0 +1,140 @@
+//===- CommunicatorTesting.cpp - what ranks of tests do -------------------===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "unittests/Runtime/CommunicatorTesting.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+using namespace moert;
+using namespace moert::test;
+
+Status RankOfTest::run(CollectiveKind kind, MeshAxis axis,
+                       const std::vector<CollectivePart> &parts,
+                       const std::string &where) const {
+  Collective collective;
+  collective.kind = kind;
+  collective.axis = axis;
+  collective.parts = parts.data();
+  collective.numParts = parts.size();
+  collective.where = where;
+  return communicator.run(stream, collective);
+}
+
+Status RankOfTest::step(const std::string &where) const {
+  float value = 1, sum = 0;
+  return run(CollectiveKind::AllReduce, MeshAxis::Data,
+             {{&value, &sum, DType::F32, 1}}, where);
+}
+
+void moert::test::expectAllSay(const std::vector<Status> &statuses,
+                               StatusCode code,
+                               const std::vector<std::string> &texts) {
+  for (const Status &status : statuses) {
+    EXPECT_EQ(status.code(), code) << status.toString();
+    for (const std::string &text : texts)
+      EXPECT_NE(status.message().find(text), std::string::npos)
+          << "'" << text << "' in: " << status.message();
+  }
+}
+
+std::vector<Mesh> moert::test::allMeshes(int64_t most) {
+  std::vector<Mesh> meshes;
+  for (int64_t ranks = 2; ranks <= most; ++ranks)
+    for (int64_t tp = 1; tp <= ranks; ++tp)
+      if (ranks % tp == 0)
+        meshes.push_back({ranks / tp, tp});
+  return meshes;
+}
+
+namespace {
+
+/// Small integers, whose sums are exact whatever the type.
+float valueAt(int64_t rank, size_t part, int64_t i) {
+  return static_cast<float>((rank * 7 + static_cast<int64_t>(part) * 3 + i) %
+                            8);
+}
+
+void storeAs(DType dtype, std::vector<char> &bytes, int64_t i, float value) {
+  if (dtype == DType::F32)
+    memcpy(&bytes[static_cast<size_t>(i) * 4], &value, 4);
+  else if (dtype == DType::F16) {
+    auto half = static_cast<_Float16>(value);
+    memcpy(&bytes[static_cast<size_t>(i) * 2], &half, 2);
+  } else
+    // The upper half, as such integers have few bits.
+    memcpy(&bytes[static_cast<size_t>(i) * 2],
+           reinterpret_cast<const char *>(&value) + 2, 2);
+}
+
+/// One part of one rank, and what has to come of it.
+struct PartData {
+  DType dtype;
+  int64_t count;
+  std::vector<char> send, receive, expected;
+};
+
+PartData makePart(const Mesh &mesh, int64_t rank, CollectiveKind kind,
+                  MeshAxis axis, size_t part, DType dtype, int64_t count) {
+  int64_t size = mesh.size(axis), bytes = dtypeBits(dtype) / 8;
+  bool gathers = kind == CollectiveKind::AllGather;
+  bool scatters = kind == CollectiveKind::ReduceScatter;
+  int64_t sent = scatters ? count * size : count;
+  int64_t received = gathers ? count * size : count;
+  PartData data{dtype, count, {}, {}, {}};
+  data.send.resize(static_cast<size_t>(sent * bytes));
+  data.receive.assign(static_cast<size_t>(received * bytes), '\x55');
+  data.expected = data.receive;
+  for (int64_t i = 0; i < sent; ++i)
+    storeAs(dtype, data.send, i, valueAt(rank, part, i));
+  for (int64_t i = 0; i < received; ++i) {
+    float value = 0;
+    if (gathers)
+      value = valueAt(mesh.peer(axis, rank, i / count), part, i % count);
+    else
+      for (int64_t peer = 0; peer < size; ++peer)
+        value += valueAt(mesh.peer(axis, rank, peer), part,
+                         scatters ? mesh.index(axis, rank) * count + i : i);
+    storeAs(dtype, data.expected, i, value);
+  }
+  return data;
+}
+
+} // namespace
+
+Status moert::test::runRandomly(const RankOfTest &rank, uint32_t seed) {
+  const Mesh &mesh = rank.communicator.mesh();
+  // The same on all ranks.
+  std::mt19937 random(seed);
+  for (int call = 0; call < 12; ++call) {
+    auto kind = static_cast<CollectiveKind>(random() % 3);
+    auto axis = static_cast<MeshAxis>(random() % 2);
+    std::vector<PartData> data;
+    size_t numParts = random() % 4;
+    for (size_t p = 0; p < numParts; ++p) {
+      DType dtype =
+          std::vector{DType::F32, DType::BF16, DType::F16}[random() % 3];
+      int64_t count = random() % 3 == 0 ? 0 : int64_t(random() % 700);
+      data.push_back(makePart(mesh, rank.index, kind, axis, p, dtype, count));
+    }
+    std::vector<CollectivePart> parts;
+    for (PartData &part : data)
+      parts.push_back(
+          {part.send.data(), part.receive.data(), part.dtype, part.count});
+    std::string where = "steps[" + std::to_string(call) + "]";
+    if (Status status = rank.run(kind, axis, parts, where); !status)
+      return status;
+    for (PartData &part : data) {
+      EXPECT_EQ(part.receive, part.expected)
+          << mesh.str() << " " << collectiveKindName(kind);
+      // What a rank has sent is its own again as soon as its call returns.
+      std::fill(part.send.begin(), part.send.end(), '\x7f');
+    }
+  }
+  return rank.communicator.check();
+}

@@ -1,0 +1,304 @@
+//===- ProcessDrillTest.cpp - a rank that fails, in a table of cells ------===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Three processes per cell, all cells at a time. One rank fails in a phase;
+// each other one has to get an error that names it, within the limit and some
+// grace, or, where all calls were done, to end.
+
+#include "moert/HostDevice.h"
+#include "moert/ProcessCommunicator.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <dirent.h>
+#include <poll.h>
+#include <set>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace moert;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kRanks = 3, kVictim = 1;
+constexpr double kLimit = 3;
+/// Beyond the limit: a machine that has other things to do.
+constexpr double kGrace = 20;
+/// How long the others wait before the victim fails.
+constexpr useconds_t kPause = 100000;
+
+enum Mode { KillIdle, KillSpinning, Stop, Skip, Exit, Throw, Unwind, Package };
+const char *const kModes[] = {"kill -9 (idle)",
+                              "kill -9 (spinning)",
+                              "SIGSTOP",
+                              "call left out",
+                              "exit",
+                              "exception (uncaught)",
+                              "exception (unwound)",
+                              "other package"};
+enum Phase { Init, Idle, Dispatch, Combine, Teardown };
+const char *const kPhases[] = {"init", "idle", "dispatch", "combine",
+                               "teardown"};
+
+/// Whether there is such a failure then: what a rank has of a package is told
+/// with calls alone, and nothing is left out where nothing is done.
+bool isCell(Mode mode, Phase phase) {
+  if (mode == Package)
+    return phase == Init || phase == Dispatch || phase == Combine;
+  return (mode != Skip && mode != Unwind) || phase != Teardown;
+}
+
+void killMyself(int) { kill(getpid(), SIGKILL); }
+
+/// What the victim does in its phase.
+void strike(Mode mode) {
+  usleep(kPause);
+  switch (mode) {
+  case KillIdle:
+  case KillSpinning: {
+    signal(SIGALRM, killMyself);
+    itimerval soon = {{0, 0}, {0, 50000}};
+    setitimer(ITIMER_REAL, &soon, nullptr);
+    while (mode == KillSpinning)
+      continue;
+    while (true)
+      pause();
+  }
+  case Stop:
+    kill(getpid(), SIGSTOP);
+    break;
+  case Exit:
+    _exit(3);
+  case Throw: {
+    // What an exception does that nobody catches.
+    rlimit none = {};
+    setrlimit(RLIMIT_CORE, &none);
+    abort();
+  }
+  case Skip:
+  case Unwind:
+  case Package:
+    break;
+  }
+}
+
+class DrilledRank {
+public:
+  DrilledRank(int64_t rank, Mode mode, Phase phase)
+      : rank(rank), mode(mode), phase(phase) {}
+
+  /// Until the first error.
+  Status run(std::vector<int> sockets) {
+    std::unique_ptr<Device> device = *createHostDevice(1);
+    auto made = createProcessCommunicator(
+        {{kRanks, 1}, rank, std::move(sockets), kLimit}, *device);
+    if (!made)
+      return made.status();
+    communicator = std::move(*made);
+    stream = *device->createStream();
+    Status status = doCalls();
+    communicator.reset();
+    return status;
+  }
+
+private:
+  bool isDue(Phase now) const { return rank == kVictim && phase == now; }
+  bool isOther(Phase now) const { return isDue(now) && mode == Package; }
+  /// Whether the phase's call is left out, or all that follows.
+  bool fails(Phase now) {
+    if (isDue(now))
+      strike(mode);
+    isUnwound = isDue(now) && mode == Unwind;
+    return isUnwound || (isDue(now) && mode == Skip);
+  }
+
+  Status call(CollectiveKind kind, const char *where, bool isOther) {
+    // More than sockets hold.
+    int64_t count = isOther ? 4096 : 1 << 18;
+    CollectivePart part{many.data(), few.data(), DType::F32, count};
+    if (kind == CollectiveKind::AllGather)
+      part = {few.data(), many.data(), DType::F32, count};
+    Collective collective;
+    collective.kind = kind;
+    collective.parts = &part;
+    collective.numParts = 1;
+    collective.where = where;
+    return communicator->run(*stream, collective);
+  }
+
+  Status doCalls() {
+    Status status;
+    if (!fails(Init))
+      status =
+          communicator->agree("the layer's plan", isOther(Init) ? "b" : "a");
+    for (int round = 0; round < 2 && status && !isUnwound; ++round) {
+      // In the second one.
+      bool isLast = round == 1;
+      if (isLast && fails(Idle))
+        return status;
+      if (!isLast || !fails(Dispatch))
+        status = call(CollectiveKind::AllGather, "steps[1]",
+                      isLast && isOther(Dispatch));
+      if (status && !isUnwound && (!isLast || !fails(Combine)))
+        status = call(CollectiveKind::ReduceScatter, "steps[4]",
+                      isLast && isOther(Combine));
+    }
+    if (status)
+      (void)fails(Teardown);
+    return status;
+  }
+
+  const int64_t rank;
+  const Mode mode;
+  const Phase phase;
+  bool isUnwound = false;
+  std::vector<float> many = std::vector<float>(kRanks << 18),
+                     few = std::vector<float>(1 << 18);
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Stream> stream;
+};
+
+/// One rank's process, and what it says at its end: how long it took, and what
+/// came of it.
+struct Process {
+  pid_t pid = -1;
+  int from = -1;
+  std::string said;
+  bool isDone = false;
+
+  double getSeconds() const { return atof(said.c_str()); }
+  std::string getResult() const {
+    size_t space = said.find(' ');
+    return space == std::string::npos ? "" : said.substr(space + 1);
+  }
+};
+
+struct Cell {
+  Mode mode;
+  Phase phase;
+  std::vector<Process> ranks;
+};
+
+[[noreturn]] void runRank(const Cell &cell, int64_t rank,
+                          ProcessSockets &sockets, int to) {
+  auto begin = Clock::now();
+  Status status =
+      DrilledRank(rank, cell.mode, cell.phase).run(sockets.take(rank));
+  std::chrono::duration<double> taken = Clock::now() - begin;
+  std::string text = std::to_string(taken.count()) + " " +
+                     (status ? "done" : "error: " + status.message());
+  (void)!write(to, text.data(), text.size());
+  _exit(0);
+}
+
+void start(Cell &cell) {
+  Result<ProcessSockets> sockets = ProcessSockets::create(kRanks);
+  ASSERT_TRUE(sockets) << sockets.status().message();
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    Process &process = cell.ranks.emplace_back();
+    process.from = ends[0];
+    process.pid = fork();
+    ASSERT_GE(process.pid, 0);
+    if (process.pid == 0) {
+      close(ends[0]);
+      runRank(cell, rank, *sockets, ends[1]);
+    }
+    close(ends[1]);
+  }
+}
+
+/// Reads what processes say until all but victims have ended, or too much time
+/// has gone.
+void waitForAll(std::vector<Cell> &cells, Clock::time_point begin) {
+  auto getSeconds = [&] {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  while (getSeconds() < kLimit + kGrace) {
+    std::vector<pollfd> polled;
+    std::vector<Process *> of;
+    for (Cell &cell : cells)
+      for (int64_t rank = 0; rank < kRanks; ++rank)
+        if (Process &process = cell.ranks[rank];
+            rank != kVictim && !process.isDone) {
+          polled.push_back({process.from, POLLIN, 0});
+          of.push_back(&process);
+        }
+    if (polled.empty() || poll(polled.data(), polled.size(), 100) < 0)
+      return;
+    for (size_t i = 0; i < polled.size(); ++i) {
+      if (polled[i].revents == 0)
+        continue;
+      char bytes[4096];
+      ssize_t count = read(of[i]->from, bytes, sizeof(bytes));
+      of[i]->isDone = count <= 0;
+      if (count > 0)
+        of[i]->said.append(bytes, static_cast<size_t>(count));
+    }
+  }
+}
+
+std::set<std::string> listSharedMemory() {
+  std::set<std::string> names;
+  DIR *folder = opendir("/dev/shm");
+  while (const dirent *entry = folder ? readdir(folder) : nullptr)
+    names.insert(entry->d_name);
+  if (folder)
+    closedir(folder);
+  return names;
+}
+
+} // namespace
+
+TEST(ProcessDrillTest, EveryFailureIsToldToAllOthers) {
+  std::set<std::string> sharedBefore = listSharedMemory();
+  auto begin = Clock::now();
+  std::vector<Cell> cells;
+  for (int mode = KillIdle; mode <= Package; ++mode)
+    for (int phase = Init; phase <= Teardown; ++phase)
+      if (isCell(Mode(mode), Phase(phase)))
+        cells.push_back({Mode(mode), Phase(phase), {}});
+  for (Cell &cell : cells)
+    ASSERT_NO_FATAL_FAILURE(start(cell));
+  waitForAll(cells, begin);
+
+  int numHangs = 0;
+  printf("%-20s %-10s %8s  %s\n", "failure", "phase", "seconds", "others");
+  for (Cell &cell : cells) {
+    double slowest = 0;
+    for (int64_t rank = 0; rank < kRanks; ++rank) {
+      Process &process = cell.ranks[rank];
+      if (rank != kVictim) {
+        numHangs += !process.isDone;
+        slowest = std::max(slowest, process.getSeconds());
+        std::string result = process.getResult();
+        // Nobody is told of what happens behind the last call.
+        bool isTold = cell.phase != Teardown;
+        EXPECT_EQ(result.find(isTold ? "error: " : "done"), 0U)
+            << kModes[cell.mode] << " in " << kPhases[cell.phase] << ", rank "
+            << rank << ": " << result;
+        EXPECT_EQ(result.find("rank 1") != std::string::npos, isTold) << result;
+        EXPECT_LT(process.getSeconds(), kLimit + kGrace);
+      }
+      kill(process.pid, SIGKILL);
+      EXPECT_EQ(waitpid(process.pid, nullptr, 0), process.pid);
+      close(process.from);
+    }
+    printf("%-20s %-10s %8.2f  %s\n", kModes[cell.mode], kPhases[cell.phase],
+           slowest, cell.ranks[0].getResult().c_str());
+  }
+  printf("%zu cells, %d hangs\n", cells.size(), numHangs);
+  EXPECT_EQ(numHangs, 0);
+  EXPECT_EQ(listSharedMemory(), sharedBefore);
+}
