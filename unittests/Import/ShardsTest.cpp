@@ -54,7 +54,7 @@ using Floats = std::vector<float>;
 } // namespace
 
 TEST(ShardsTest, EachRankHasAPartOfEveryExpert) {
-  LayerSpec spec = makeSpec({1, 2, ExpertPlacement::Split, {}});
+  LayerSpec spec = makeSpec({1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
   spec.numExperts = 1;
   // Gate rows 0 to 3, up rows 4 to 7, of two elements each.
   EXPECT_EQ(cut(spec, 0, "experts.w13"), (Floats{0, 1, 2, 3, 8, 9, 10, 11}));
@@ -71,7 +71,8 @@ TEST(ShardsTest, EachRankHasAPartOfEveryExpert) {
 }
 
 TEST(ShardsTest, EachRankHasWholeExperts) {
-  LayerSpec spec = makeSpec({2, 1, ExpertPlacement::RoundRobin, {}});
+  LayerSpec spec =
+      makeSpec({2, 1, /*sp=*/false, ExpertPlacement::RoundRobin, {}});
   EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{2, 3, 6, 7}));
   EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, 0, -1, 1}));
   spec.parallel->placement = ExpertPlacement::Linear;
@@ -84,7 +85,7 @@ TEST(ShardsTest, EachRankHasWholeExperts) {
 
 /// Physical experts are numbered rank by rank; lists say what they are of.
 TEST(ShardsTest, EachRankHasPhysicalExperts) {
-  LayerSpec spec = makeSpec({2, 1, ExpertPlacement::Linear, {}});
+  LayerSpec spec = makeSpec({2, 1, /*sp=*/false, ExpertPlacement::Linear, {}});
   spec.replicas = {/*numPhysicalExperts=*/6, /*maxReplicas=*/2};
   EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, -1, -1, 0, 1, 2}));
@@ -101,7 +102,7 @@ TEST(ShardsTest, EachRankHasPhysicalExperts) {
 
 /// The shared expert is split over the ranks that have the same tokens alone.
 TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
-  LayerSpec spec = makeSpec({2, 2, ExpertPlacement::Linear, {}});
+  LayerSpec spec = makeSpec({2, 2, /*sp=*/false, ExpertPlacement::Linear, {}});
   for (int64_t rank : {1, 3})
     EXPECT_EQ(cut(spec, rank, "shared_experts.w2"), (Floats{1, 3}));
   EXPECT_EQ(cut(spec, 2, "shared_experts.w13"), (Floats{0, 1, 4, 5}));
@@ -109,7 +110,7 @@ TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
 }
 
 TEST(ShardsTest, BytesThatHoldTwoElementsAreNotParted) {
-  LayerSpec spec = makeSpec({1, 2, ExpertPlacement::Split, {}});
+  LayerSpec spec = makeSpec({1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
   OperandQuantization int4;
   int4.storage = StorageType::Int4;
   int4.granularity = Granularity::Group;

@@ -111,7 +111,7 @@ bool Connection::hasWhole() const {
   return in.size() - begin - sizeof(head) >= head.bytes;
 }
 
-const Message *Connection::front() {
+const ReceivedMessage *Connection::front() {
   if (next)
     return &*next;
   MessageHead head;
@@ -122,7 +122,8 @@ const Message *Connection::front() {
            head.bytes > MessageHead::kMostBytes;
   if (broken || !hasWhole())
     return nullptr;
-  next = Message{head.kind, in.substr(begin + sizeof(head), head.bytes)};
+  next =
+      ReceivedMessage{head.kind, in.substr(begin + sizeof(head), head.bytes)};
   begin += sizeof(head) + head.bytes;
   return &*next;
 }

@@ -14,7 +14,7 @@
 
 namespace moert {
 
-struct Message {
+struct ReceivedMessage {
   MessageKind kind = MessageKind::Come;
   std::string bytes;
 };
@@ -42,7 +42,7 @@ public:
   /// Reads what is there. Answers whether anything was.
   bool read();
   /// The next message that has come whole, which stays until pop().
-  const Message *front();
+  const ReceivedMessage *front();
   void pop() { next.reset(); }
   /// The other process has ended, or has closed its end; what it has sent
   /// before is there.
@@ -69,7 +69,7 @@ private:
   /// What has come, from `begin` on.
   std::string in;
   size_t begin = 0;
-  std::optional<Message> next;
+  std::optional<ReceivedMessage> next;
   bool hasEnded = false, broken = false;
 };
 

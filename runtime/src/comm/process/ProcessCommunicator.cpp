@@ -133,7 +133,7 @@ private:
   bool isComplete(const Peer &peer) const {
     return peer.come && peer.rows.size() == countRows(peer);
   }
-  bool takeOne(Peer &peer, const Message &message);
+  bool takeOne(Peer &peer, const ReceivedMessage &message);
   Status take(Peer &peer, const Request *request);
   void queueRows(Peer &peer, const Collective &collective);
   Status meet(const Request &request);
@@ -252,7 +252,7 @@ size_t ProcessRank::countRows(const Peer &peer) const {
 }
 
 /// Takes a message; false where it is none.
-bool ProcessRank::takeOne(Peer &peer, const Message &message) {
+bool ProcessRank::takeOne(Peer &peer, const ReceivedMessage &message) {
   switch (message.kind) {
   case MessageKind::Come:
     peer.come = decodeRequest(message.bytes);
@@ -278,7 +278,7 @@ Status ProcessRank::take(Peer &peer, const Request *request) {
                                    " has sent what is no message; look for "
                                    "another version there");
   Connection &connection = peer.connection;
-  while (const Message *message = connection.front()) {
+  while (const ReceivedMessage *message = connection.front()) {
     // Of the next call.
     if (message->kind == MessageKind::Come && peer.come)
       break;
