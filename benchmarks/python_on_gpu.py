@@ -93,7 +93,7 @@ def run_tests(run: Run) -> dict[str, Any]:
     try:
         run.call("-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, "-k", wanted,
                  f"--junit-xml={results}", "python/tests/test_torch.py", "python/tests/test_transformers.py",
-                 "python/tests/test_transformers_mxfp4.py")
+                 "python/tests/test_transformers_mxfp4.py", "python/tests/test_cupy.py")
     finally:
         cases = list(xml.etree.ElementTree.parse(results).iter("testcase")) if results.exists() else []
         results.unlink(missing_ok=True)
