@@ -300,6 +300,17 @@ def test_replicas_by_list(dp, tp, physical, most, tmp_path):
         assert top_k > 1 or made[0] == made[1]
 
 
+@pytest.mark.parametrize("entry", ["gate", "ids"])
+@pytest.mark.parametrize(("dp", "tp"), [(1, 2), (2, 2)])
+def test_replicas_of_parts(dp, tp, entry, tmp_path):
+    """Replicas are chosen for the rows of all ranks that each have a part of their group's tokens."""
+    model = replicas_of(spec_of(entry=entry, num_valid_tokens=True, shared_experts={"intermediate_size": 32}), 24, 3)
+    inputs = generate(LayerSpec.from_json(model), 4 * dp * tp, 3)
+    counts = ",".join([split(5, tp, 4)] * dp)
+    done = run(tmp_path, model, Ranks(dp, tp, "linear", sp=True), inputs, 4, f"--rank-tokens={counts}", "--check")
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.parametrize("layer", ["fp8_block", "int4", "fp8_channel", "latent_shared", "weight_on_input"])
 def test_replicas_of_layers(layer, tmp_path):
     fields = LAYERS[layer] | {"record_load": True}
@@ -430,6 +441,20 @@ def test_rows_of_owners(dp, tp, tokens, kind, model, tmp_path):
         folder.mkdir()
         verify(folder, model, Ranks(dp, tp, "round_robin" if kind == "any" else "linear"), tokens=tokens, ids=ids,
                options=(*options, *ASKING, f"--exchange={exchange}"))
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
+def test_rows_of_owners_of_parts(tmp_path):
+    """Ranks that each have a part of their group's tokens: owners are asked over dp, of the rows of a group."""
+    model = OWNED | {"shared_experts": {"intermediate_size": 32}}
+    options = ("--device=sim:4", "--target=sm_90a", "--max-tokens=8", "--rank-limit=60", *ASKING)
+    made = []
+    for exchange in ("peer", "default"):
+        folder = tmp_path / exchange
+        folder.mkdir()
+        verify(folder, model, Ranks(4, 2, "round_robin", sp=True), tokens=3, ids=spread_ids("any", 24, 8),
+               options=(*options, f"--exchange={exchange}"))
         made.append((folder / "out.safetensors").read_bytes())
     assert made[0] == made[1]
 

@@ -138,3 +138,87 @@ Status moert::test::runRandomly(const RankOfTest &rank, uint32_t seed) {
   }
   return rank.communicator.check();
 }
+
+Status moert::test::sendToEach(const RankOfTest &rank, int64_t scale) {
+  int64_t last = rank.communicator.mesh().numRanks() - 1;
+  auto goes = [&](int64_t from, int64_t to) {
+    return to != last || from == last;
+  };
+  auto sizeOf = [&](int64_t from, int64_t to, int64_t number) {
+    return static_cast<size_t>(scale * (10 * from + 3 * to + number));
+  };
+  auto fillOf = [&](size_t size) {
+    return static_cast<char>(size / static_cast<size_t>(scale));
+  };
+  Transfer transfer;
+  transfer.where = "moved";
+  std::vector<std::vector<char>> sent, received;
+  for (int64_t other = 0; other <= last; ++other)
+    for (int64_t number : {0, 1}) {
+      size_t out = sizeOf(rank.index, other, number);
+      size_t in = sizeOf(other, rank.index, number);
+      sent.emplace_back(out, fillOf(out));
+      received.emplace_back(in, -1);
+      if (goes(rank.index, other))
+        transfer.sends.push_back(
+            {other, sent.back().data(), static_cast<int64_t>(out)});
+      if (goes(other, rank.index))
+        transfer.receives.push_back(
+            {other, received.back().data(), static_cast<int64_t>(in)});
+    }
+  Status status = rank.communicator.transfer(rank.stream, transfer);
+  for (size_t i = 0; i < received.size(); ++i) {
+    auto other = static_cast<int64_t>(i / 2);
+    size_t size = received[i].size();
+    char expected = goes(other, rank.index) ? fillOf(size) : char(-1);
+    EXPECT_EQ(received[i], std::vector<char>(size, expected));
+  }
+  return status;
+}
+
+std::vector<WrongRing> moert::test::wrongRings() {
+  return {
+      {[](int64_t rank, Transfer &made) {
+         if (rank == 1)
+           made.sends[0].bytes = 2;
+       },
+       StatusCode::InvalidArgument,
+       {"moved: rank 1 sends rank 2 2 bytes in message 0, and 4 are expected "
+        "there"}},
+      {[](int64_t rank, Transfer &made) {
+         if (rank == 0)
+           made.receives.clear();
+       },
+       StatusCode::InvalidArgument,
+       {"moved: rank 2 sends rank 0 1 messages, and 0 are expected there"}},
+      {[](int64_t rank, Transfer &made) {
+         if (rank == 2)
+           made.where = "elsewhere";
+       },
+       StatusCode::InvalidArgument,
+       {"moved", "elsewhere"}},
+      {[](int64_t rank, Transfer &made) {
+         if (rank == 2)
+           made.sends[0].rank = 3;
+       },
+       StatusCode::OutOfRange,
+       {"rank 2: moved: message 0 to rank 3: there are the ranks 0 to 2"}},
+      {[](int64_t rank, Transfer &made) {
+         if (rank == 2)
+           made.receives[0].data = nullptr;
+       },
+       StatusCode::InvalidArgument,
+       {"rank 2: moved: message 0 from rank 1: 4 bytes, at an address that is "
+        "null"}},
+  };
+}
+
+Status moert::test::sendAround(const RankOfTest &rank, const WrongRing &ring) {
+  char memory[16] = {};
+  Transfer made;
+  made.where = "moved";
+  made.sends = {{(rank.index + 1) % 3, memory, 4}};
+  made.receives = {{(rank.index + 2) % 3, memory + 8, 4}};
+  ring.change(rank.index, made);
+  return rank.communicator.transfer(rank.stream, made);
+}

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,21 @@ std::vector<Mesh> allMeshes(int64_t most = 16);
 /// Twelve collectives, whose parts are drawn from `seed`, which is the same on
 /// all ranks; expects the right rows and sums.
 Status runRandomly(const RankOfTest &rank, uint32_t seed);
+
+/// Each rank sends each, itself too, two messages of sizes that say who, times
+/// `scale`; the last rank gets nothing but its own. Expects what is sent.
+Status sendToEach(const RankOfTest &rank, int64_t scale = 1);
+
+/// A ring of messages of which one rank says something else than the others,
+/// and what all of them have to answer.
+struct WrongRing {
+  std::function<void(int64_t rank, Transfer &transfer)> change;
+  StatusCode code;
+  std::vector<std::string> texts;
+};
+std::vector<WrongRing> wrongRings();
+/// What a rank of three, to which `ring` is done, answers.
+Status sendAround(const RankOfTest &rank, const WrongRing &ring);
 
 } // namespace moert::test
 

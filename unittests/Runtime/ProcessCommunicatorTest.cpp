@@ -117,6 +117,31 @@ TEST(ProcessCommunicatorTest, MovesManyRows) {
   expectAllSay(statuses, StatusCode::Ok, {});
 }
 
+/// Of a few bytes, and of more than a socket holds; collectives go on behind.
+TEST(ProcessCommunicatorTest, MessagesReachTheirRanks) {
+  for (const Mesh &mesh : {Mesh{1, 1}, Mesh{3, 1}, Mesh{2, 2}})
+    for (const Status &status :
+         runRanks(mesh, kLongLimit, [](const RankOfTest &rank) {
+           for (int64_t scale : {1, 100000})
+             if (Status sent = sendToEach(rank, scale); !sent)
+               return sent;
+           return rank.step("steps[0]");
+         }))
+      EXPECT_TRUE(status) << mesh.str() << ": " << status.toString();
+}
+
+TEST(ProcessCommunicatorTest, MessagesThatDoNotMeetAreErrorsOnAllRanks) {
+  for (const WrongRing &ring : wrongRings()) {
+    auto statuses = runRanks({3, 1}, kLongLimit, [&](const RankOfTest &rank) {
+      Status status = sendAround(rank, ring);
+      // Later calls answer the same.
+      EXPECT_EQ(sendAround(rank, ring).message(), status.message());
+      return status;
+    });
+    expectAllSay(statuses, ring.code, ring.texts);
+  }
+}
+
 TEST(ProcessCommunicatorTest, DifferencesAreErrorsOnAllRanks) {
   auto statuses = runRanks({2, 2}, kLongLimit, [](const RankOfTest &rank) {
     // Who is late in this call may learn of the next one's failure already.

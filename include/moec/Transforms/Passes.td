@@ -53,7 +53,10 @@ def MoeVerifyPartialsPass : Pass<"moe-verify-partials", "::mlir::func::FuncOp"> 
     - a sum of a part with what is whole, which each rank would add;
     - a `moe.combine` of what is whole along its axis, which counts it once per rank, and of what was combined before;
     - ids of a rank's own experts where those of the layer are needed: placed once more, dispatched, returned; and the
-      other way round, where ranks have whole experts.
+      other way round, where ranks have whole experts;
+    - owners of rows where ranks have no whole experts, or by other ids than those chosen for the rows that go over the
+      axis; rows for owners alone that are read but as the input of a product with a `source`, and a `moe.combine` with
+      owners of more than the sum of a row's experts, of which the parts of other ranks would be lost.
 
     Changes nothing. Nothing is checked without a mesh of several ranks; runs behind `moe-parallelize`.
   }];

@@ -111,6 +111,8 @@ private:
   LogicalResult requireAlike(Operation *op, Value part, Value addend);
   LogicalResult requireIds(Operation *op, Value ids, ArrayRef<IdSpace> accepted,
                            StringRef remedy);
+  LogicalResult requireOwners(Operation *op, Axis axis, ValueRange ids);
+  LogicalResult requireReadByOwners(DispatchOp op, int64_t number);
   /// What a scalar region makes of arguments, of which `values` say where each
   /// comes from.
   LogicalResult passRegion(Operation *op, Region &region,
@@ -182,6 +184,63 @@ LogicalResult PartialVerifier::requireIds(Operation *op, Value ids,
   return op->emitOpError("takes ")
          << quote(ids) << ", " << getIdWords(space) << ", where "
          << getIdWords(accepted.front()) << " are needed; " << remedy;
+}
+
+/// Owners are of whole experts, by the ids that were chosen for the rows that
+/// go over the axis.
+LogicalResult PartialVerifier::requireOwners(Operation *op, Axis axis,
+                                             ValueRange ids) {
+  if (mesh.getNumExperts() == 0)
+    return op->emitOpError("has owners of rows where each rank has a part of "
+                           "every expert; drop 'owners' and 'ids'");
+  for (Value each : ids)
+    if (failed(requireIds(op, each, {IdSpace::Logical},
+                          "owners are by the ids that were chosen")))
+      return failure();
+  Value own = ids.front(), all = ids.size() > 1 ? ids.back() : Value();
+  for (OpOperand &use : own.getUses()) {
+    auto dispatch = dyn_cast<DispatchOp>(use.getOwner());
+    if (!dispatch || dispatch.getAxis() != axis)
+      continue;
+    for (auto [input, result] :
+         llvm::zip(dispatch.getInputs(), dispatch.getResults()))
+      if (input == own && (!all || result == all))
+        return success();
+  }
+  return op->emitOpError("has owners by ")
+         << quote(own) << ", which no moe.dispatch over " << stringifyAxis(axis)
+         << " takes" << (all ? " to " + quote(all) : std::string())
+         << "; give the ids of the rows that go over it";
+}
+
+/// Whether rows are read by the slots of a rank's own experts alone.
+static bool isReadBySource(OpOperand &use) {
+  auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
+  if (!product || !product.getSource())
+    return false;
+  unsigned number = use.getOperandNumber();
+  MutableOperandRange scale = product.getInputScaleMutable();
+  return number == product.getInputMutable().getOperandNumber() ||
+         (!scale.empty() && number == scale.begin()->getOperandNumber());
+}
+
+/// On ranks that are no owners of a row it is anything.
+LogicalResult PartialVerifier::requireReadByOwners(DispatchOp op,
+                                                   int64_t number) {
+  Value rows = op.getResult(unsigned(number));
+  for (OpOperand &use : rows.getUses()) {
+    if (isReadBySource(use))
+      continue;
+    auto diagnostic = use.getOwner()->emitOpError("reads ");
+    diagnostic << quote(rows)
+               << " on ranks that are no owners of a row, where it is "
+                  "anything; read it as the input of a product with a source, "
+                  "or drop "
+               << number << " from 'owned'";
+    diagnostic.attachNote(op.getLoc()) << "here";
+    return diagnostic;
+  }
+  return success();
 }
 
 LogicalResult PartialVerifier::passRegion(Operation *op, Region &region,
@@ -327,6 +386,13 @@ LogicalResult PartialVerifier::visit(DispatchOp op) {
     State state = states.lookup(input);
     states[result] = state;
   }
+  if (!op.getOwners())
+    return success();
+  if (failed(requireOwners(op, op.getAxis(), op.getIds())))
+    return failure();
+  for (int64_t number : op.getOwned().value_or(ArrayRef<int64_t>()))
+    if (failed(requireReadByOwners(op, number)))
+      return failure();
   return success();
 }
 
@@ -351,6 +417,17 @@ LogicalResult PartialVerifier::visit(CombineOp op) {
     if (before)
       diagnostic.attachNote(before.getLoc()) << "here";
     return diagnostic;
+  }
+  if (op.getOwners()) {
+    if (failed(requireOwners(op, axis, op.getIds())))
+      return failure();
+    auto sum = input.getDefiningOp<UnpermuteOp>();
+    if (!sum || sum.getAddend() || sum.getIdentity())
+      return op.emitOpError("takes ")
+             << quote(input)
+             << " for zero on ranks that are no owners of a row, and it is "
+                "more than the sum of a row's experts; add behind it, or drop "
+                "'owners' and 'ids'";
   }
   state.partial.erase(axis);
   state.combined[size_t(axis)] = op;

@@ -9,12 +9,12 @@
 #include "../support/Check.h"
 #include "Collectives.h"
 #include "Request.h"
+#include "StagedMessages.h"
 #include "Staging.h"
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 
 namespace moert {
@@ -105,7 +105,8 @@ class LocalCommunicator : public Communicator {
 public:
   LocalCommunicator(std::shared_ptr<Group> group, int64_t rank, Device &device)
       : group(std::move(group)), ownRank(rank), device(device),
-        staging(this->group->mesh, device) {}
+        staging(this->group->mesh, device),
+        messages(this->group->mesh, device) {}
   ~LocalCommunicator() override { group->leave(ownRank); }
 
   const Mesh &mesh() const override { return group->mesh; }
@@ -135,15 +136,17 @@ public:
   }
 
 private:
-  Status copyMessages(const Transfer &own) const;
   void receive(size_t part) const;
+  /// The group fails with what went wrong here.
+  Status ofRank(const Status &status) {
+    return group->fail(status.withContext("rank " + std::to_string(ownRank)));
+  }
 
   const std::shared_ptr<Group> group;
   const int64_t ownRank;
   Device &device;
   Staging staging;
-  /// Messages in host memory.
-  std::vector<char> messageMemory;
+  StagedMessages messages;
 };
 
 } // namespace
@@ -278,9 +281,6 @@ void LocalCommunicator::receive(size_t part) const {
 
 Status LocalCommunicator::run(Stream &stream, const Collective &collective) {
   MOERT_CHECK(check());
-  auto ofRank = [&](const Status &status) {
-    return group->fail(status.withContext("rank " + std::to_string(ownRank)));
-  };
   if (Status copied = staging.copyOut(stream, collective); !copied)
     return ofRank(copied);
   Request request;
@@ -294,81 +294,25 @@ Status LocalCommunicator::run(Stream &stream, const Collective &collective) {
   return Status::ok();
 }
 
-/// What other ranks send to this one, all of it in host memory.
-Status LocalCommunicator::copyMessages(const Transfer &own) const {
-  auto messagesOf = [](const std::vector<Message> &all, int64_t rank) {
-    std::vector<const Message *> found;
-    for (const Message &message : all)
-      if (message.rank == rank)
-        found.push_back(&message);
-    return found;
-  };
-  for (int64_t rank = 0; rank < mesh().numRanks(); ++rank) {
-    std::vector<const Message *> sent =
-        messagesOf(group->transfer(rank).sends, ownRank);
-    std::vector<const Message *> received = messagesOf(own.receives, rank);
-    std::string ranks = "rank " + std::to_string(rank) + " sends rank " +
-                        std::to_string(ownRank) + " ";
-    if (sent.size() != received.size())
-      return invalidArgument(own.where + ": " + ranks +
-                             std::to_string(sent.size()) + " messages, and " +
-                             std::to_string(received.size()) +
-                             " are expected there");
-    for (size_t i = 0; i < sent.size(); ++i) {
-      if (sent[i]->bytes != received[i]->bytes)
-        return invalidArgument(
-            own.where + ": " + ranks + std::to_string(sent[i]->bytes) +
-            " bytes in message " + std::to_string(i) + ", and " +
-            std::to_string(received[i]->bytes) + " are expected there");
-      if (sent[i]->bytes > 0)
-        memcpy(received[i]->data, sent[i]->data,
-               static_cast<size_t>(sent[i]->bytes));
-    }
-  }
-  return Status::ok();
-}
-
 Status LocalCommunicator::transfer(Stream &stream, const Transfer &transfer) {
   MOERT_CHECK(check());
-  auto failed = [&](const Status &status) {
-    return group->fail(status.withContext("rank " + std::to_string(ownRank)));
-  };
-  if (Status status = checkTransfer(mesh(), transfer); !status)
-    return failed(status);
-  if (Status status = device.synchronize(stream); !status)
-    return failed(status.withContext(transfer.where));
-
-  Transfer onHost = transfer;
-  size_t total = 0;
-  for (auto *messages : {&onHost.sends, &onHost.receives})
-    for (const Message &message : *messages)
-      total += static_cast<size_t>(message.bytes);
-  messageMemory.resize(total);
-  char *next = messageMemory.data();
-  for (auto *messages : {&onHost.sends, &onHost.receives})
-    for (Message &message : *messages) {
-      auto bytes = static_cast<size_t>(message.bytes);
-      if (messages == &onHost.sends && bytes > 0)
-        if (Status status = device.copyOut(next, message.data, bytes); !status)
-          return failed(status.withContext(transfer.where));
-      message.data = next;
-      next += bytes;
-    }
+  if (Status copied = messages.copyOut(stream, transfer); !copied)
+    return ofRank(copied);
   Request request;
-  request.transfer = &onHost;
+  request.transfer = &messages.onHost();
   MOERT_CHECK(group->meet(ownRank, request, [&] {
-    if (Status status = copyMessages(onHost); !status)
+    std::vector<const Transfer *> all;
+    for (int64_t rank = 0; rank < mesh().numRanks(); ++rank)
+      all.push_back(&group->transfer(rank));
+    if (Status status = checkMessages(all); !status) {
       (void)group->fail(status);
+      return;
+    }
+    for (int64_t rank = 0; rank < mesh().numRanks(); ++rank)
+      messages.receive(ownRank, rank, group->transfer(rank));
   }));
-  for (size_t i = 0; i < transfer.receives.size(); ++i) {
-    const Message &message = transfer.receives[i];
-    if (message.bytes == 0)
-      continue;
-    Status status = device.copyIn(message.data, onHost.receives[i].data,
-                                  static_cast<size_t>(message.bytes));
-    if (!status)
-      return failed(status.withContext(transfer.where));
-  }
+  if (Status copied = messages.copyIn(transfer); !copied)
+    return ofRank(copied);
   return Status::ok();
 }
 

@@ -68,25 +68,23 @@ private:
 
 Request DecodedRequest::get() {
   Request request;
-  if (isCollective) {
-    collective.parts = parts.data();
-    request.collective = &collective;
-  } else {
+  switch (kind) {
+  case Kind::Text:
     request.subject = &subject;
     request.what = &what;
+    break;
+  case Kind::Collective:
+    collective.parts = parts.data();
+    request.collective = &collective;
+    break;
+  case Kind::Transfer:
+    request.transfer = &transfer;
+    break;
   }
   return request;
 }
 
-std::string encodeRequest(const Request &request) {
-  Writer writer;
-  writer.number(request.collective != nullptr);
-  if (!request.collective) {
-    writer.text(*request.subject);
-    writer.text(*request.what);
-    return writer.bytes;
-  }
-  const Collective &collective = *request.collective;
+static void writeCollective(Writer &writer, const Collective &collective) {
   writer.number(static_cast<int64_t>(collective.kind));
   writer.number(static_cast<int64_t>(collective.axis));
   writer.text(collective.where);
@@ -95,18 +93,42 @@ std::string encodeRequest(const Request &request) {
     writer.number(static_cast<int64_t>(collective.parts[i].dtype));
     writer.number(collective.parts[i].count);
   }
+}
+
+static void writeTransfer(Writer &writer, const Transfer &transfer) {
+  writer.text(transfer.where);
+  for (const auto *messages : {&transfer.sends, &transfer.receives}) {
+    writer.number(static_cast<int64_t>(messages->size()));
+    for (const Message &message : *messages) {
+      writer.number(message.rank);
+      writer.number(message.bytes);
+    }
+  }
+}
+
+std::string encodeRequest(const Request &request) {
+  using Kind = DecodedRequest::Kind;
+  Writer writer;
+  Kind kind = request.collective ? Kind::Collective
+              : request.transfer ? Kind::Transfer
+                                 : Kind::Text;
+  writer.number(static_cast<int64_t>(kind));
+  switch (kind) {
+  case Kind::Text:
+    writer.text(*request.subject);
+    writer.text(*request.what);
+    break;
+  case Kind::Collective:
+    writeCollective(writer, *request.collective);
+    break;
+  case Kind::Transfer:
+    writeTransfer(writer, *request.transfer);
+    break;
+  }
   return writer.bytes;
 }
 
-std::optional<DecodedRequest> decodeRequest(const std::string &bytes) {
-  Reader reader(bytes);
-  DecodedRequest request;
-  request.isCollective = reader.below(2) == 1;
-  if (!request.isCollective) {
-    request.subject = reader.text();
-    request.what = reader.text();
-    return reader.hasAll() ? std::optional(std::move(request)) : std::nullopt;
-  }
+static void readCollective(Reader &reader, DecodedRequest &request) {
   Collective &collective = request.collective;
   collective.kind = static_cast<CollectiveKind>(reader.below(3));
   collective.axis = static_cast<MeshAxis>(reader.below(2));
@@ -119,6 +141,39 @@ std::optional<DecodedRequest> decodeRequest(const std::string &bytes) {
     part.count = reader.number();
   }
   collective.numParts = request.parts.size();
+}
+
+static void readTransfer(Reader &reader, Transfer &transfer) {
+  // Of as many messages as a request has room for, the sum can be counted.
+  constexpr int64_t mostBytes = int64_t(1) << 46;
+  transfer.where = reader.text();
+  for (auto *messages : {&transfer.sends, &transfer.receives}) {
+    int64_t numMessages = reader.below(MessageHead::kMostBytes);
+    for (int64_t i = 0; i < numMessages && reader.isOk(); ++i) {
+      Message &message = messages->emplace_back();
+      message.rank = reader.number();
+      message.bytes = reader.below(mostBytes);
+    }
+  }
+}
+
+std::optional<DecodedRequest> decodeRequest(const std::string &bytes) {
+  using Kind = DecodedRequest::Kind;
+  Reader reader(bytes);
+  DecodedRequest request;
+  request.kind = static_cast<Kind>(reader.below(3));
+  switch (request.kind) {
+  case Kind::Text:
+    request.subject = reader.text();
+    request.what = reader.text();
+    break;
+  case Kind::Collective:
+    readCollective(reader, request);
+    break;
+  case Kind::Transfer:
+    readTransfer(reader, request.transfer);
+    break;
+  }
   if (!reader.hasAll())
     return std::nullopt;
   return request;

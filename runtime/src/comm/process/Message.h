@@ -21,7 +21,7 @@ namespace moert {
 enum class MessageKind : uint32_t {
   /// What the rank has come for, as encodeRequest() has it.
   Come = 1,
-  /// A piece of the rows of a collective.
+  /// A piece of the rows of a collective, or of what a transfer moves.
   Rows,
   /// The rank has failed; the bytes are why.
   Failed,
@@ -47,9 +47,11 @@ struct DecodedRequest {
   /// Lives as long as this does, where it is.
   Request get();
 
-  bool isCollective = false;
+  enum class Kind { Text, Collective, Transfer } kind = Kind::Text;
   Collective collective;
   std::vector<CollectivePart> parts;
+  /// The sizes of all messages of the rank, without their bytes.
+  Transfer transfer;
   std::string subject, what;
 };
 

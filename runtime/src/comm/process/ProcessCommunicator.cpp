@@ -11,6 +11,7 @@
 #include "moert/ProcessCommunicator.h"
 #include "../../support/Check.h"
 #include "../Collectives.h"
+#include "../StagedMessages.h"
 #include "../Staging.h"
 #include "Connection.h"
 
@@ -102,11 +103,7 @@ public:
 
   Status agree(const std::string &subject, const std::string &what) override;
   Status run(Stream &stream, const Collective &collective) override;
-  Status transfer(Stream &, const Transfer &transfer) override {
-    return unavailable(transfer.where +
-                       ": ranks that are processes without a GPU exchange "
-                       "collectives alone; run them as threads");
-  }
+  Status transfer(Stream &stream, const Transfer &transfer) override;
   /// Collectives are done when run() returns.
   Status synchronize(Stream &stream) override {
     MOERT_CHECK(check());
@@ -136,6 +133,8 @@ private:
   bool takeOne(Peer &peer, const ReceivedMessage &message);
   Status take(Peer &peer, const Request *request);
   void queueRows(Peer &peer, const Collective &collective);
+  void queueMessages(Peer &peer, const Transfer &transfer);
+  void forgetCall();
   Status meet(const Request &request);
   Status exchange(const Request &request);
   Status wait(const Request &request, Clock::time_point begin,
@@ -147,6 +146,7 @@ private:
   const ProcessOptions options;
   Device &device;
   Staging staging;
+  StagedMessages messages;
   std::vector<std::unique_ptr<Peer>> peers;
   Status failure;
 };
@@ -177,7 +177,8 @@ createProcessCommunicator(const ProcessOptions &options, Device &device) {
 }
 
 ProcessRank::ProcessRank(const ProcessOptions &options, Device &device)
-    : options(options), device(device), staging(options.mesh, device) {
+    : options(options), device(device), staging(options.mesh, device),
+      messages(options.mesh, device) {
   for (size_t other = 0; other < options.sockets.size(); ++other)
     if (options.sockets[other] >= 0)
       peers.push_back(std::make_unique<Peer>(static_cast<int64_t>(other),
@@ -242,10 +243,15 @@ bool ProcessRank::isOnAxis(MeshAxis axis, int64_t other) const {
 
 /// The bytes that a rank that has come sends to this one.
 size_t ProcessRank::countRows(const Peer &peer) const {
-  if (!peer.come->isCollective ||
-      !isOnAxis(peer.come->collective.axis, peer.rank))
-    return 0;
+  using Kind = DecodedRequest::Kind;
   size_t bytes = 0;
+  if (peer.come->kind == Kind::Transfer)
+    for (const Message &message : peer.come->transfer.sends)
+      if (message.rank == rank())
+        bytes += static_cast<size_t>(message.bytes);
+  if (peer.come->kind != Kind::Collective ||
+      !isOnAxis(peer.come->collective.axis, peer.rank))
+    return bytes;
   for (const CollectivePart &part : peer.come->parts)
     bytes += roundedUp(partBytes(part));
   return bytes;
@@ -336,6 +342,21 @@ void ProcessRank::queueRows(Peer &peer, const Collective &collective) {
   }
 }
 
+void ProcessRank::queueMessages(Peer &peer, const Transfer &transfer) {
+  for (const Message &message : transfer.sends)
+    if (message.rank == peer.rank)
+      peer.connection.queueRows(static_cast<const char *>(message.data),
+                                static_cast<size_t>(message.bytes));
+}
+
+/// Makes room for what others send for the next call.
+void ProcessRank::forgetCall() {
+  for (const std::unique_ptr<Peer> &peer : peers) {
+    peer->come.reset();
+    peer->rows.clear();
+  }
+}
+
 /// Returns when all ranks have come with such a request, and their rows are
 /// here, and this one's there.
 Status ProcessRank::meet(const Request &request) {
@@ -352,6 +373,8 @@ Status ProcessRank::meet(const Request &request) {
     peer->connection.queue(MessageKind::Come, text);
     if (request.collective)
       queueRows(*peer, *request.collective);
+    if (request.transfer)
+      queueMessages(*peer, *request.transfer);
   }
   Status met = exchange(request);
   return met ? met : fail(met);
@@ -436,8 +459,7 @@ Status ProcessRank::agree(const std::string &subject, const std::string &what) {
   request.subject = &subject;
   request.what = &what;
   Status met = meet(request);
-  for (const std::unique_ptr<Peer> &peer : peers)
-    peer->come.reset();
+  forgetCall();
   return met;
 }
 
@@ -465,11 +487,38 @@ Status ProcessRank::run(Stream &stream, const Collective &collective) {
     staging.receive(i, sources);
     begin += roundedUp(partBytes(onHost.parts[i]));
   }
-  for (const std::unique_ptr<Peer> &peer : peers) {
-    peer->come.reset();
-    peer->rows.clear();
-  }
+  forgetCall();
   if (Status copied = staging.copyIn(collective); !copied)
+    return fail(copied.withContext(self()));
+  return Status::ok();
+}
+
+Status ProcessRank::transfer(Stream &stream, const Transfer &transfer) {
+  MOERT_CHECK(failure);
+  if (Status copied = messages.copyOut(stream, transfer); !copied)
+    return fail(copied.withContext(self()));
+  Request request;
+  request.transfer = &messages.onHost();
+  MOERT_CHECK(meet(request));
+  // Each rank checks those of all, so that all answer the same.
+  std::vector<const Transfer *> all(static_cast<size_t>(mesh().numRanks()),
+                                    request.transfer);
+  for (const std::unique_ptr<Peer> &peer : peers)
+    all[static_cast<size_t>(peer->rank)] = &peer->come->transfer;
+  if (Status status = checkMessages(all); !status)
+    return fail(status);
+  messages.receive(rank(), rank(), *request.transfer);
+  for (const std::unique_ptr<Peer> &peer : peers) {
+    char *next = peer->rows.data();
+    for (Message &message : peer->come->transfer.sends)
+      if (message.rank == rank()) {
+        message.data = next;
+        next += message.bytes;
+      }
+    messages.receive(rank(), peer->rank, peer->come->transfer);
+  }
+  forgetCall();
+  if (Status copied = messages.copyIn(transfer); !copied)
     return fail(copied.withContext(self()));
   return Status::ok();
 }

@@ -1,0 +1,107 @@
+// Rows that are moved for their owners alone: whose ids say who they are, who reads them, and what their sums are of.
+// RUN: moe-opt %s -split-input-file -verify-diagnostics --moe-verify-partials
+
+// What is right passes: rows are read by slots alone, ids by all.
+
+func.func @right(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %weights: tensor<?x2xf32>, %x: tensor<?x8xf32>,
+                 %t: tensor<8xi32>, %o: tensor<8xi32>, %w2: tensor<4x8x8xf32> {moe.name = "experts.w2"})
+    -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
+  %all_ids, %all_weights, %all_x = moe.dispatch <dp> %ids, %weights, %x owners(%o : tensor<8xi32>) ids(%ids : tensor<?x2xi32>) owned [2]
+      : tensor<?x2xi32>, tensor<?x2xf32>, tensor<?x8xf32> -> tensor<?x2xi32>, tensor<?x2xf32>, tensor<?x8xf32>
+  %local = moe.place_ids %all_ids : tensor<?x2xi32> table(%t : tensor<8xi32>) -> tensor<?x2xi32>
+  %offsets, %position, %source, %row_weight = moe.permute %local, %all_weights {num_experts = 4 : i64}
+      : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<5xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
+  %e = moe.grouped_matmul %all_x, %w2 : tensor<?x8xf32>, tensor<4x8x8xf32> offsets(%offsets : tensor<5xi32>)
+      source(%source : tensor<?xi32>) -> tensor<?x8xf32>
+  %r = moe.unpermute %e, %position : tensor<?x8xf32>, tensor<?x2xi32> -> tensor<?x8xf32>
+  %y = moe.combine <dp> %r owners(%o : tensor<8xi32>) ids(%ids, %all_ids : tensor<?x2xi32>, tensor<?x2xi32>) : tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @read_by_all(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %o: tensor<8xi32>)
+    -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
+  // expected-note@+1 {{here}}
+  %all_ids, %all_x = moe.dispatch <dp> %ids, %x owners(%o : tensor<8xi32>) ids(%ids : tensor<?x2xi32>) owned [1]
+      {moe.name = ["all_ids", "all_x"]} : tensor<?x2xi32>, tensor<?x8xf32> -> tensor<?x2xi32>, tensor<?x8xf32>
+  // expected-error@+1 {{reads 'all_x' on ranks that are no owners of a row, where it is anything; read it as the input of a product with a source, or drop 1 from 'owned'}}
+  %y = moe.grouped_matmul %all_x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @ids_for_owners(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %t: tensor<8xi32>, %o: tensor<8xi32>)
+    -> tensor<?x2xi32> attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
+  // expected-note@+1 {{here}}
+  %all_ids = moe.dispatch <dp> %ids owners(%o : tensor<8xi32>) ids(%ids : tensor<?x2xi32>) owned [0]
+      {moe.name = ["all_ids"]} : tensor<?x2xi32> -> tensor<?x2xi32>
+  // expected-error@+1 {{reads 'all_ids' on ranks that are no owners of a row}}
+  %local = moe.place_ids %all_ids : tensor<?x2xi32> table(%t : tensor<8xi32>) -> tensor<?x2xi32>
+  return %ids : tensor<?x2xi32>
+}
+
+// -----
+
+func.func @split_experts(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %x: tensor<?x8xf32>, %o: tensor<8xi32>)
+    -> tensor<?x2xi32> attributes {moe.mesh = #moe.mesh<dp = 2>} {
+  // expected-error@+1 {{has owners of rows where each rank has a part of every expert; drop 'owners' and 'ids'}}
+  %all_ids, %all_x = moe.dispatch <dp> %ids, %x owners(%o : tensor<8xi32>) ids(%ids : tensor<?x2xi32>) owned [1]
+      : tensor<?x2xi32>, tensor<?x8xf32> -> tensor<?x2xi32>, tensor<?x8xf32>
+  return %all_ids : tensor<?x2xi32>
+}
+
+// -----
+
+// Owners are of the layer's experts, not of replicas.
+func.func @replicas(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %x: tensor<?x8xf32>, %o: tensor<8xi32>, %places: tensor<8x3xi32>,
+                    %counts: tensor<8xi32>) -> tensor<?x2xi32> attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
+  %physical = moe.place_ids %ids : tensor<?x2xi32> table(%places : tensor<8x3xi32>) replica_counts(%counts : tensor<8xi32>)
+      {moe.name = ["physical_ids"]} -> tensor<?x2xi32>
+  // expected-error@+1 {{takes 'physical_ids', ids of replicas, where ids of the layer's experts are needed; owners are by the ids that were chosen}}
+  %all_ids, %all_x = moe.dispatch <dp> %physical, %x owners(%o : tensor<8xi32>) ids(%physical : tensor<?x2xi32>) owned [1]
+      : tensor<?x2xi32>, tensor<?x8xf32> -> tensor<?x2xi32>, tensor<?x8xf32>
+  return %ids : tensor<?x2xi32>
+}
+
+// -----
+
+// Rows of the group go over dp; the ids of a rank's own are of other rows.
+func.func @own_ids_for_rows_of_a_group(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %x: tensor<?x8xf32>, %o: tensor<8xi32>)
+    -> tensor<?x2xi32> attributes {moe.mesh = #moe.mesh<dp = 2, tp = 2, num_experts = 8, sp = true>} {
+  %group_ids, %group_x = moe.dispatch <tp> %ids, %x : tensor<?x2xi32>, tensor<?x8xf32> -> tensor<?x2xi32>, tensor<?x8xf32>
+  // expected-error@+1 {{has owners by 'topk_ids', which no moe.dispatch over dp takes; give the ids of the rows that go over it}}
+  %all_ids, %all_x = moe.dispatch <dp> %group_ids, %group_x owners(%o : tensor<8xi32>) ids(%ids : tensor<?x2xi32>) owned [1]
+      : tensor<?x2xi32>, tensor<?x8xf32> -> tensor<?x2xi32>, tensor<?x8xf32>
+  return %ids : tensor<?x2xi32>
+}
+
+// -----
+
+func.func @ids_of_other_rows(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %position: tensor<?x2xi32>, %y: tensor<?x8xf32>,
+                             %offsets: tensor<5xi32>, %o: tensor<8xi32>, %w2: tensor<4x8x8xf32> {moe.name = "experts.w2"})
+    -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<dp = 2, tp = 2, num_experts = 8, sp = true>} {
+  %group_ids = moe.dispatch <tp> %ids {moe.name = ["group_ids"]} : tensor<?x2xi32> -> tensor<?x2xi32>
+  %all_ids = moe.dispatch <dp> %group_ids : tensor<?x2xi32> -> tensor<?x2xi32>
+  %e = moe.grouped_matmul %y, %w2 : tensor<?x8xf32>, tensor<4x8x8xf32> offsets(%offsets : tensor<5xi32>) -> tensor<?x8xf32>
+  %r = moe.unpermute %e, %position : tensor<?x8xf32>, tensor<?x2xi32> -> tensor<?x8xf32>
+  // expected-error@+1 {{has owners by 'group_ids', which no moe.dispatch over dp takes to 'topk_ids'; give the ids of the rows that go over it}}
+  %sum = moe.combine <dp> %r owners(%o : tensor<8xi32>) ids(%group_ids, %ids : tensor<?x2xi32>, tensor<?x2xi32>) : tensor<?x8xf32>
+  return %sum : tensor<?x8xf32>
+}
+
+// -----
+
+// What a rank adds to the rows of others would be lost.
+func.func @addend(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %position: tensor<?x2xi32>, %y: tensor<?x8xf32>,
+                  %offsets: tensor<5xi32>, %o: tensor<8xi32>, %w2: tensor<4x8x8xf32> {moe.name = "experts.w2"})
+    -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
+  %all_ids = moe.dispatch <dp> %ids : tensor<?x2xi32> -> tensor<?x2xi32>
+  %e = moe.grouped_matmul %y, %w2 : tensor<?x8xf32>, tensor<4x8x8xf32> offsets(%offsets : tensor<5xi32>) -> tensor<?x8xf32>
+  %r = moe.unpermute %e, %position : tensor<?x8xf32>, tensor<?x2xi32> addend(%e : tensor<?x8xf32>) {moe.name = ["partial"]}
+      -> tensor<?x8xf32>
+  // expected-error@+1 {{takes 'partial' for zero on ranks that are no owners of a row, and it is more than the sum of a row's experts; add behind it, or drop 'owners' and 'ids'}}
+  %sum = moe.combine <dp> %r owners(%o : tensor<8xi32>) ids(%ids, %all_ids : tensor<?x2xi32>, tensor<?x2xi32>) : tensor<?x8xf32>
+  return %sum : tensor<?x8xf32>
+}
