@@ -431,7 +431,16 @@ def test_nan_codes():
     tensors["topk_ids"][:] = [[0, 1], [2, 1], [0, 2]] * 3
     out = evaluate(spec, tensors, decide(spec, tensors))
     spoiled = np.isnan(out)
-    assert (spoiled.sum(axis=1) == [0, 2, 2] * 3).all() and spoiled[1::3, 32:34].all()
+    assert (spoiled.sum(axis=1) == [0, 2, 2] * 3).all() and spoiled[1::3, 31:33].all()
+
+
+def test_nan_codes_of_two_rows():
+    spec = LayerSpec.from_json({
+        "moec_spec": 1, "dtype": "f32", "hidden_size": 2, "num_experts": 2, "top_k": 1, "intermediate_size": 4,
+        "routing": {}, "activation": {"kind": "silu"},
+        "quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "channel"}}})
+    tensors = generate(spec, 3, 1, "nan_codes")
+    assert (np.isnan(tensors["experts.w2"][-1].astype(np.float32)).sum(axis=1) == 1).all()
 
 
 def test_least_scales():
