@@ -265,6 +265,28 @@ private:
 
 } // namespace
 
+/// Lets `call` give the layer all its weights, and releases the tensors that it
+/// had. `arePrepared`: they are as runs read them.
+template <typename Call>
+static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call) {
+  std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
+  Locked locked(state);
+  if (!locked.isOpen())
+    return nullptr;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = call();
+  }
+  if (!arePrepared)
+    state.isPrepared = false;
+  if (!check(status))
+    return nullptr;
+  state.isPrepared = arePrepared;
+  std::swap(state.weights, released);
+  Py_RETURN_NONE;
+}
+
 static PyObject *load(PyObject *self, PyObject *const *arguments,
                       Py_ssize_t count) {
   LayerState &state = getState(self);
@@ -275,21 +297,10 @@ static PyObject *load(PyObject *self, PyObject *const *arguments,
   if (!path || !decoderLayer.read(arguments[1], "layer") ||
       !rank.read(arguments[2], "rank"))
     return nullptr;
-  std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
-  Locked locked(state);
-  if (!locked.isOpen())
-    return nullptr;
-  moert_status *status;
-  {
-    Unlocked unlocked;
-    status = moejit_layer_load_weights(state.layer, path, decoderLayer.get(),
-                                       rank.get(), tell, arguments[3]);
-  }
-  state.isPrepared = false;
-  if (!check(status))
-    return nullptr;
-  std::swap(state.weights, released);
-  Py_RETURN_NONE;
+  return takeWeights(state, /*arePrepared=*/false, [&] {
+    return moejit_layer_load_weights(state.layer, path, decoderLayer.get(),
+                                     rank.get(), tell, arguments[3]);
+  });
 }
 
 static void tellBytes(void *user, uint64_t done, uint64_t all) {
@@ -348,20 +359,9 @@ static PyObject *bindPrepared(PyObject *self, PyObject *const *arguments,
       readPreparedArguments("bind_prepared", arguments, count, rank, options);
   if (!path)
     return nullptr;
-  std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
-  Locked locked(state);
-  if (!locked.isOpen())
-    return nullptr;
-  moert_status *status;
-  {
-    Unlocked unlocked;
-    status = moert_layer_bind_prepared(state.layer, path, &options);
-  }
-  if (!check(status))
-    return nullptr;
-  state.isPrepared = true;
-  std::swap(state.weights, released);
-  Py_RETURN_NONE;
+  return takeWeights(state, /*arePrepared=*/true, [&] {
+    return moert_layer_bind_prepared(state.layer, path, &options);
+  });
 }
 
 static PyObject *prepareWeights(PyObject *self, PyObject *) {

@@ -7,6 +7,7 @@
 
 #include "unittests/Runtime/NcclTesting.h"
 #include "moert/CudaDevice.h"
+#include "unittests/Runtime/CommunicatorTesting.h"
 #include "unittests/Runtime/CudaTesting.h"
 
 #include <algorithm>
@@ -65,13 +66,7 @@ void moert::test::setNcclRank(int64_t rank) {
 Status NcclRankOfTest::run(CollectiveKind kind, MeshAxis axis,
                            const std::vector<CollectivePart> &parts,
                            const std::string &where) const {
-  Collective collective;
-  collective.kind = kind;
-  collective.axis = axis;
-  collective.parts = parts.data();
-  collective.numParts = parts.size();
-  collective.where = where;
-  return communicator.run(stream, collective);
+  return RankOfTest{communicator, stream, index}.run(kind, axis, parts, where);
 }
 
 Status NcclRankOfTest::step(const std::string &where) const {

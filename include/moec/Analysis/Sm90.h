@@ -88,7 +88,6 @@ struct Contract {
   /// A step is one row of the 128-byte swizzle, whatever the elements.
   static constexpr int64_t kStepBytes = 128;
   static constexpr int64_t kStepProducts = kStepBytes / kProductBytes;
-  static constexpr int64_t kSwizzleBytes = 1024;
   static constexpr int64_t kChunkBytes = 16;
   static constexpr int64_t kMaxHeight = 256;
   /// Input rows on the side of 64: the most of a block of weights whose sums of

@@ -10,143 +10,21 @@
 // and writes words. Parts, where there are several, are read once more for
 // that: how a row's scales are kept depends on all of them.
 
-#include "../../AsyncEmitter.h"
+#include "Sm90Repack.h"
+
 #include "../../Emit.h"
-#include "../../Word.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "moec/Analysis/Sm90.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
 #include <cmath>
 #include <limits>
-#include <map>
 
 using namespace mlir;
 using namespace moec;
 using moe::Fragments;
 
-namespace {
-
-constexpr int64_t kRuns = Fragments::kRows / Fragments::kRunRows;
-constexpr int64_t kWordBytes = 4, kPieceBytes = 16;
-
 /// Bits of an f32 below those of a bf16, and below its exponent; its exponent
 /// where it is 1, and where it is no number.
 constexpr int64_t kBelow = 16, kSingleDigits = 23, kBias = 127, kNoNumber = 255;
-/// A row's scale of a group, i32: exponent and first digits, before it is kept,
-/// an exponent of 0 standing for 2^-127 where all scales are powers of two; and
-/// its sign, as what is kept has it.
-struct GroupScale {
-  Word bits, sign;
-};
-
-class Sm90Repack {
-public:
-  Sm90Repack(tile::RepackOp op, AsyncEmitter &emitter)
-      : op(op), emitter(emitter), b(emitter.b), shape(op),
-        format(Fragments::getQuant(op.getQuant(), op.getPacking())),
-        digits(format.getDigits()), shared(emitter.dynamicShared()) {}
-
-  void emit();
-
-private:
-  /// The address of a byte (index) of a run in a memref.
-  Value getAddress(Value memref, int64_t run, Value byte);
-  /// Indices of a row of the CTA's block.
-  SmallVector<Value> getIndices(Value row);
-  /// The row in its matrix of one in shared memory, and its row of scales.
-  Value getMatrixRow(Value sharedRow);
-  Value getScaleRow(Value sharedRow);
-  /// Makes the units from one on (index) the part that is held.
-  void setPart(Value first);
-  /// Reads the part.
-  void loadPart();
-  /// The largest scales of a row in the part, and what they are before it
-  /// (i32): of groups that are not zeros, and of all.
-  SmallVector<Value> findLargest(Value row, ValueRange before);
-  /// The same of all of the thread's row, which may be none.
-  SmallVector<Value> findLargest(Value isRow);
-  /// How much less a row's exponents are stored, and its number.
-  void storeExcess(Value row, ValueRange largest);
-  /// The number of all of a row: its scale, or that of the matrix; null for 1.
-  Value loadFactor(Value sharedRow);
-  void storeRowScale(Value sharedRow, Value excess, Value largest);
-  void storeCodes();
-  /// The pair of codes at a byte of a row, at the low ends of both halves.
-  Word loadPair(Value sharedRow, Value byte);
-  /// The word that becomes two registers of e4m3, of a row: four codes from a
-  /// byte on, and four more that are 16 on.
-  Word packBytes(Value sharedRow, Value byte);
-  /// Four codes from a byte on, in the lowest bits.
-  Word loadFour(Value sharedRow, Value byte);
-  /// Codes as they are with the least step, where the scale of the element's
-  /// group is less.
-  Word weaken(Word codes, Value sharedRow, Value element);
-  void storeScales();
-  /// The row, in shared memory, of a row of a unit (i32).
-  Value getSharedRow(Value unitRow);
-  /// The offset in shared memory of a byte (i32) of a row, which is of the
-  /// part.
-  Value getOffset(Value sharedRow, Value byte);
-  /// A byte at an offset of shared memory, as i32.
-  Word loadByte(Value offset);
-
-  //===--- What a row's element (i32) has; rows are those of shared memory
-  //---===//
-
-  /// The indices of the scale of an element, or of its zero point.
-  SmallVector<Value> getScaleIndices(Value sharedRow, Value element);
-  /// What lies there in a memref, as i32.
-  Word loadOfElement(Value memref, Value sharedRow, Value element);
-  GroupScale loadScale(Value sharedRow, Value element);
-  Word loadZeroPoint(Value sharedRow, Value element);
-  /// Whether all that shares a scale with an element, in a unit, is 0; i1.
-  Value isZero(Value sharedRow, Value element);
-  /// Whether some of it is no number; i1.
-  Value hasNaN(Value sharedRow, Value element);
-  /// All words of its codes, of which each becomes one that is added by OR.
-  Word gather(Value sharedRow, Value element, function_ref<Word(Word)> change);
-  /// As they are kept, in a row of a unit that is one of the first 8 (0), or of
-  /// the second.
-  Word getKeptScale(Value sharedRow, Value element, int64_t unitRow);
-  Word getKeptZeroPoint(Value sharedRow, Value element, int64_t unitRow);
-
-  Word word(Value value) { return {&b, value}; }
-  Word word(int64_t number) { return {&b, emitter.i32(number)}; }
-  Word max(Word x, Word y) {
-    return word(arith::MaxSIOp::create(b, x.value, y.value));
-  }
-  Value isEqual(Word x, int64_t number) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x.value,
-                                 emitter.i32(number));
-  }
-  Word toSingle(Word bits) {
-    return word(arith::BitcastOp::create(b, b.getF32Type(), bits.value));
-  }
-  Word toBits(Value single) {
-    return word(arith::BitcastOp::create(b, b.getI32Type(), single));
-  }
-  Value toI32(Value index) { return emitter.toI32(index); }
-  Value addI32(Value x, Value y) { return b.createOrFold<arith::AddIOp>(x, y); }
-  Value excessAddress(Value row) {
-    return emitter.advance(shared,
-                           emitter.scale(row, sm90::Repack::kExcessBytes,
-                                         shape.getExcessOffset()));
-  }
-
-  tile::RepackOp op;
-  AsyncEmitter &emitter;
-  ImplicitLocOpBuilder &b;
-  sm90::Repack shape;
-  Fragments format;
-  int64_t digits;
-  Value shared;
-  /// The CTA's matrix and block; index and i32.
-  Value matrix, block;
-  /// The part's first unit, and that behind its last; index.
-  Value firstUnit, endUnit;
-};
-
 SmallVector<Value> Sm90Repack::getIndices(Value row) {
   SmallVector<Value> indices{emitter.toIndex(row)};
   if (cast<MemRefType>(op.getWeight().getType()).getRank() > 2)
@@ -486,191 +364,6 @@ void Sm90Repack::storeRowScale(Value sharedRow, Value excess, Value largest) {
                    getIndices(getMatrixRow(sharedRow)));
 }
 
-//===----------------------------------------------------------------------===//
-// Words
-//===----------------------------------------------------------------------===//
-
-Value Sm90Repack::getSharedRow(Value unitRow) {
-  moe::WeightLayoutAttr layout = op.getLayoutAttr();
-  if (!layout)
-    return unitRow;
-  // 8 rows of gate, then 8 of up.
-  constexpr int64_t paired = sm90::Contract::kPairedRows;
-  Value projection = emitter.remainder(emitter.divide(unitRow, paired), 2);
-  Value column =
-      addI32(emitter.scale(emitter.divide(unitRow, 2 * paired), paired),
-             emitter.remainder(unitRow, paired));
-  if (layout.getOrder() == moe::GateUpOrder::Interleaved)
-    return addI32(emitter.scale(column, 2), projection);
-  return addI32(emitter.scale(projection, Fragments::kRunRows), column);
-}
-
-/// Codes at the low ends of both halves, as pair `i` of a word.
-static Word placePair(const Fragments &format, Word codes, int64_t i) {
-  constexpr int64_t ones = 0x00010001;
-  // Neighbouring bits move together.
-  ArrayRef<int64_t> bits = format.getBits(i);
-  std::map<int64_t, int64_t> masks;
-  for (auto [n, to] : llvm::enumerate(bits)) {
-    int64_t from = int64_t(bits.size() - 1 - n);
-    masks[to - from] |= ones << from;
-  }
-  Word placed = codes.constant(0);
-  for (auto [distance, mask] : masks) {
-    // What goes beyond a half goes on in the other one.
-    Value some = (codes & mask).value;
-    placed = placed |
-             placed.make(LLVM::FshlOp::create(*codes.b, some, some,
-                                              codes.constant(distance).value));
-  }
-  return placed;
-}
-
-Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
-  Value offset = getOffset(sharedRow, byte);
-  if (shape.codeBits == 8) {
-    constexpr int64_t ones = 0x00010001;
-    Word pair =
-        loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 16);
-    int64_t turned = format.getTurnedBits();
-    return turned ? pair ^ turned * ones : pair;
-  }
-  Word pair = loadByte(offset);
-  if (format.scales == Fragments::Scales::E5M3) {
-    // Which has neither a zero nor a sign.
-    constexpr int64_t signs = 0x88;
-    GroupScale scale = loadScale(sharedRow, emitter.scale(byte, 2));
-    Word turned =
-        word(arith::XOrIOp::create(b, pair.value, emitter.i32(signs)));
-    pair = scale.sign.isGreater(0).choose(turned, pair);
-    pair = scale.bits.isGreater(0).choose(pair, word(0));
-  }
-  return (pair & 15) | ((pair >> 4) << 16);
-}
-
-/// Four codes in a word's lowest bits, as those of a register of the word that
-/// they go to.
-static Word placeFour(const Fragments &format, Word codes, int64_t inWord) {
-  constexpr int64_t nibble = 4;
-  // Neighbouring bits move together.
-  std::map<int64_t, int64_t> masks;
-  for (int64_t code = 0; code < 4; ++code) {
-    auto bits = format.getBits(inWord, code);
-    for (auto [n, to] : llvm::enumerate(bits)) {
-      int64_t from = nibble * code + int64_t(bits.size() - 1 - n);
-      masks[to - from] |= int64_t(1) << from;
-    }
-  }
-  Word placed = codes.constant(0);
-  for (auto [distance, mask] : masks) {
-    Word some = codes & mask;
-    placed = placed | (distance < 0   ? some >> -distance
-                       : distance > 0 ? some << distance
-                                      : some);
-  }
-  return placed;
-}
-
-Word Sm90Repack::weaken(Word codes, Value sharedRow, Value element) {
-  Word excess =
-      word(emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes));
-  Word exponent = (loadScale(sharedRow, element).bits >> digits) - excess;
-  Word by = word(Fragments::kLeastStep) - exponent;
-  Word table = word(Fragments::kWeakenedCodes[0]);
-  for (int64_t i = 1; i <= Fragments::kWeakened; ++i)
-    table =
-        by.isGreater(i - 1).choose(word(Fragments::kWeakenedCodes[i]), table);
-  constexpr int64_t nibble = 4, magnitude = 7, signs = 0x8888;
-  Word weakened = codes & signs;
-  for (int64_t i = 0; i < 4; ++i) {
-    Word code = (codes >> nibble * i) & magnitude;
-    Word looked =
-        word(arith::ShRUIOp::create(b, table.value, (code << 2).value));
-    weakened = weakened | ((looked & magnitude) << nibble * i);
-  }
-  return weakened;
-}
-
-Word Sm90Repack::loadFour(Value sharedRow, Value byte) {
-  Value offset = getOffset(sharedRow, byte);
-  Word codes = loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 8);
-  if (format.scales == Fragments::Scales::Steps)
-    return weaken(codes, sharedRow, emitter.scale(byte, 2));
-  constexpr int64_t ones = 0x1111, magnitude = 7;
-  codes = codes ^ format.getTurnedBits() * ones;
-  Word negative = (codes >> 3) & ones;
-  return word(arith::XOrIOp::create(b, codes.value,
-                                    emitter.scale(negative.value, magnitude)));
-}
-
-Word Sm90Repack::packBytes(Value sharedRow, Value byte) {
-  constexpr int64_t stretchBytes = 8;
-  Word first = placeFour(format, loadFour(sharedRow, byte), 0);
-  Value second = emitter.scale(byte, 1, stretchBytes);
-  return first | placeFour(format, loadFour(sharedRow, second), 1);
-}
-
-void Sm90Repack::storeCodes() {
-  int64_t unitWords = format.getRunWords();
-  int64_t wordPairs = format.getWordRegisters();
-  // Bytes of a pair of codes.
-  int64_t pairBytes = shape.codeBits / 4;
-  for (int64_t run = 0; run < kRuns; ++run) {
-    emitter.forThreads(
-        emitter.mul(firstUnit, unitWords), emitter.mul(endUnit, unitWords),
-        [&](Value index) {
-          Value at = toI32(index);
-          Value unit = emitter.divide(at, unitWords);
-          Value inUnit = emitter.remainder(at, unitWords);
-          // The thread of the warpgroup that reads the word, and the number of
-          // its word.
-          Value inPiece = inUnit;
-          if (format.getPieces() > 1)
-            inPiece = emitter.remainder(inUnit, Fragments::kPieceWords);
-          Value thread = emitter.divide(inPiece, Fragments::kThreadWords);
-          Value own = emitter.remainder(inPiece, Fragments::kThreadWords);
-          if (format.getPieces() > 1)
-            own = addI32(own, emitter.scale(emitter.divide(
-                                                inUnit, Fragments::kPieceWords),
-                                            Fragments::kThreadWords));
-          Value warp = emitter.scale(emitter.divide(thread, 32), 1, run * 2);
-          Value lane = emitter.remainder(thread, 32);
-          Value row = addI32(emitter.scale(warp, 16), emitter.divide(lane, 4));
-          auto store = [&](Value packed) {
-            emitter.store(
-                packed,
-                getAddress(op.getPacked(), run, emitter.mul(index, kWordBytes)),
-                kWordBytes);
-          };
-          if (format.numbers == Fragments::Numbers::E4M3) {
-            // Of two rows in turns, 16 bytes of the depth each.
-            constexpr int64_t unitBytes = 32, wordBytes = 16, laneBytes = 2;
-            Value parity = emitter.remainder(own, 2);
-            Value from = getSharedRow(addI32(row, emitter.scale(parity, 8)));
-            Value byte =
-                addI32(addI32(emitter.scale(unit, unitBytes),
-                              emitter.scale(emitter.divide(own, 2), wordBytes)),
-                       emitter.scale(emitter.remainder(lane, 4), laneBytes));
-            return store(packBytes(from, byte).value);
-          }
-          // A unit is 32 pairs deep, and a word 4 for each two of its own.
-          int64_t deep = 2 * wordPairs;
-          Value byte =
-              addI32(addI32(emitter.scale(unit, 32 * pairBytes),
-                            emitter.scale(own, deep * pairBytes)),
-                     emitter.scale(emitter.remainder(lane, 4), pairBytes));
-          Value packed;
-          for (int64_t i = 0; i < wordPairs; ++i) {
-            Value from = getSharedRow(emitter.scale(row, 1, i % 2 * 8));
-            Value pair = emitter.scale(byte, 1, i / 2 * 4 * pairBytes);
-            Word placed = placePair(format, loadPair(from, pair), i);
-            packed = packed ? (word(packed) | placed).value : placed.value;
-          }
-          store(packed);
-        });
-  }
-}
-
 void Sm90Repack::storeScales() {
   int64_t count = Fragments::kQuadRows * format.getGroups();
   int64_t quadBytes = format.getQuadBytes();
@@ -730,8 +423,6 @@ void Sm90Repack::emit() {
                     storeScales();
                   });
 }
-
-} // namespace
 
 LogicalResult moec::emitSm90Repack(Operation *phase, KernelBody height) {
   AsyncEmitter emitter(height.func, height.kernel, height.threads);

@@ -1,0 +1,199 @@
+//===- Sm90RepackWords.cpp - codes in the order of tensor cores -*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Each thread makes words of the codes that lie in shared memory.
+
+#include "Sm90Repack.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace moec;
+using moe::Fragments;
+
+Value Sm90Repack::getSharedRow(Value unitRow) {
+  moe::WeightLayoutAttr layout = op.getLayoutAttr();
+  if (!layout)
+    return unitRow;
+  // 8 rows of gate, then 8 of up.
+  constexpr int64_t paired = sm90::Contract::kPairedRows;
+  Value projection = emitter.remainder(emitter.divide(unitRow, paired), 2);
+  Value column =
+      addI32(emitter.scale(emitter.divide(unitRow, 2 * paired), paired),
+             emitter.remainder(unitRow, paired));
+  if (layout.getOrder() == moe::GateUpOrder::Interleaved)
+    return addI32(emitter.scale(column, 2), projection);
+  return addI32(emitter.scale(projection, Fragments::kRunRows), column);
+}
+
+/// The bits of each mask moved up by its distance, beyond a word's end to its
+/// beginning.
+static Word moveBits(Word codes, const std::map<int64_t, int64_t> &masks) {
+  constexpr int64_t wordBits = 32;
+  Word placed = codes.constant(0);
+  for (auto [distance, mask] : masks) {
+    Word some = codes & mask;
+    if (distance)
+      some = some.make(LLVM::FshlOp::create(
+          *codes.b, some.value, some.value,
+          codes.constant((distance + wordBits) % wordBits).value));
+    placed = placed | some;
+  }
+  return placed;
+}
+
+/// Codes at the low ends of both halves, as pair `i` of a word.
+static Word placePair(const Fragments &format, Word codes, int64_t i) {
+  constexpr int64_t ones = 0x00010001;
+  // Neighbouring bits move together.
+  ArrayRef<int64_t> bits = format.getBits(i);
+  std::map<int64_t, int64_t> masks;
+  for (auto [n, to] : llvm::enumerate(bits)) {
+    int64_t from = int64_t(bits.size() - 1 - n);
+    masks[to - from] |= ones << from;
+  }
+  return moveBits(codes, masks);
+}
+
+Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
+  Value offset = getOffset(sharedRow, byte);
+  if (shape.codeBits == 8) {
+    constexpr int64_t ones = 0x00010001;
+    Word pair =
+        loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 16);
+    int64_t turned = format.getTurnedBits();
+    return turned ? pair ^ turned * ones : pair;
+  }
+  Word pair = loadByte(offset);
+  if (format.scales == Fragments::Scales::E5M3) {
+    // Which has neither a zero nor a sign.
+    constexpr int64_t signs = 0x88;
+    GroupScale scale = loadScale(sharedRow, emitter.scale(byte, 2));
+    Word turned =
+        word(arith::XOrIOp::create(b, pair.value, emitter.i32(signs)));
+    pair = scale.sign.isGreater(0).choose(turned, pair);
+    pair = scale.bits.isGreater(0).choose(pair, word(0));
+  }
+  return (pair & 15) | ((pair >> 4) << 16);
+}
+
+/// Four codes in a word's lowest bits, as those of a register of the word that
+/// they go to.
+static Word placeFour(const Fragments &format, Word codes, int64_t inWord) {
+  constexpr int64_t nibble = 4;
+  // Neighbouring bits move together.
+  std::map<int64_t, int64_t> masks;
+  for (int64_t code = 0; code < 4; ++code) {
+    auto bits = format.getBits(inWord, code);
+    for (auto [n, to] : llvm::enumerate(bits)) {
+      int64_t from = nibble * code + int64_t(bits.size() - 1 - n);
+      masks[to - from] |= int64_t(1) << from;
+    }
+  }
+  return moveBits(codes, masks);
+}
+
+Word Sm90Repack::weaken(Word codes, Value sharedRow, Value element) {
+  Word excess =
+      word(emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes));
+  Word exponent = (loadScale(sharedRow, element).bits >> digits) - excess;
+  Word by = word(Fragments::kLeastStep) - exponent;
+  Word table = word(Fragments::kWeakenedCodes[0]);
+  for (int64_t i = 1; i <= Fragments::kWeakened; ++i)
+    table =
+        by.isGreater(i - 1).choose(word(Fragments::kWeakenedCodes[i]), table);
+  constexpr int64_t nibble = 4, magnitude = 7, signs = 0x8888;
+  Word weakened = codes & signs;
+  for (int64_t i = 0; i < 4; ++i) {
+    Word code = (codes >> nibble * i) & magnitude;
+    Word looked =
+        word(arith::ShRUIOp::create(b, table.value, (code << 2).value));
+    weakened = weakened | ((looked & magnitude) << nibble * i);
+  }
+  return weakened;
+}
+
+Word Sm90Repack::loadFour(Value sharedRow, Value byte) {
+  Value offset = getOffset(sharedRow, byte);
+  Word codes = loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 8);
+  if (format.scales == Fragments::Scales::Steps)
+    return weaken(codes, sharedRow, emitter.scale(byte, 2));
+  constexpr int64_t ones = 0x1111, magnitude = 7;
+  codes = codes ^ format.getTurnedBits() * ones;
+  Word negative = (codes >> 3) & ones;
+  return word(arith::XOrIOp::create(b, codes.value,
+                                    emitter.scale(negative.value, magnitude)));
+}
+
+Word Sm90Repack::packBytes(Value sharedRow, Value byte) {
+  constexpr int64_t stretchBytes = 8;
+  Word first = placeFour(format, loadFour(sharedRow, byte), 0);
+  Value second = emitter.scale(byte, 1, stretchBytes);
+  return first | placeFour(format, loadFour(sharedRow, second), 1);
+}
+
+void Sm90Repack::storeCodes() {
+  int64_t unitWords = format.getRunWords();
+  int64_t wordPairs = format.getWordRegisters();
+  // Bytes of a pair of codes.
+  int64_t pairBytes = shape.codeBits / 4;
+  for (int64_t run = 0; run < kRuns; ++run) {
+    emitter.forThreads(
+        emitter.mul(firstUnit, unitWords), emitter.mul(endUnit, unitWords),
+        [&](Value index) {
+          Value at = toI32(index);
+          Value unit = emitter.divide(at, unitWords);
+          Value inUnit = emitter.remainder(at, unitWords);
+          // The thread of the warpgroup that reads the word, and the number of
+          // its word.
+          Value inPiece = inUnit;
+          if (format.getPieces() > 1)
+            inPiece = emitter.remainder(inUnit, Fragments::kPieceWords);
+          Value thread = emitter.divide(inPiece, Fragments::kThreadWords);
+          Value own = emitter.remainder(inPiece, Fragments::kThreadWords);
+          if (format.getPieces() > 1)
+            own = addI32(own, emitter.scale(emitter.divide(
+                                                inUnit, Fragments::kPieceWords),
+                                            Fragments::kThreadWords));
+          Value warp = emitter.scale(emitter.divide(thread, 32), 1, run * 2);
+          Value lane = emitter.remainder(thread, 32);
+          Value row = addI32(emitter.scale(warp, 16), emitter.divide(lane, 4));
+          auto store = [&](Value packed) {
+            emitter.store(
+                packed,
+                getAddress(op.getPacked(), run, emitter.mul(index, kWordBytes)),
+                kWordBytes);
+          };
+          if (format.numbers == Fragments::Numbers::E4M3) {
+            // Of two rows in turns, 16 bytes of the depth each.
+            constexpr int64_t unitBytes = 32, wordBytes = 16, laneBytes = 2;
+            Value parity = emitter.remainder(own, 2);
+            Value from = getSharedRow(addI32(row, emitter.scale(parity, 8)));
+            Value byte =
+                addI32(addI32(emitter.scale(unit, unitBytes),
+                              emitter.scale(emitter.divide(own, 2), wordBytes)),
+                       emitter.scale(emitter.remainder(lane, 4), laneBytes));
+            return store(packBytes(from, byte).value);
+          }
+          // A unit is 32 pairs deep, and a word 4 for each two of its own.
+          int64_t deep = 2 * wordPairs;
+          Value byte =
+              addI32(addI32(emitter.scale(unit, 32 * pairBytes),
+                            emitter.scale(own, deep * pairBytes)),
+                     emitter.scale(emitter.remainder(lane, 4), pairBytes));
+          Value packed;
+          for (int64_t i = 0; i < wordPairs; ++i) {
+            Value from = getSharedRow(emitter.scale(row, 1, i % 2 * 8));
+            Value pair = emitter.scale(byte, 1, i / 2 * 4 * pairBytes);
+            Word placed = placePair(format, loadPair(from, pair), i);
+            packed = packed ? (word(packed) | placed).value : placed.value;
+          }
+          store(packed);
+        });
+  }
+}
