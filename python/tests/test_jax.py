@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers on arrays of JAX, on the CPU."""
+"""Layers on arrays of JAX, on the CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -43,3 +43,27 @@ def test_arrays_are_not_written_to() -> None:
     arguments = as_jax(case.arguments)
     with pytest.raises(moec.InvalidArgument, match="out: the tensor is read-only"):
         layer(**arguments, out=jax.numpy.zeros_like(arguments["hidden_states"]))
+
+
+def find_gpu() -> jax.Device | None:
+    try:
+        return jax.devices("cuda")[0]
+    except RuntimeError:
+        return None
+
+
+def test_arrays_of_a_gpu_go_in_and_out() -> None:
+    gpu = find_gpu()
+    if gpu is None:
+        pytest.skip("JAX has no GPU")
+    case = Case()
+    with jax.default_device(gpu):
+        layer = moec.compile(SPEC, device="cuda:0").bind(as_jax(case.weights))
+        arguments = as_jax(case.arguments)
+        halved = jax.jit(lambda x: x / 2)(arguments["hidden_states"])
+        doubled = jax.jit(lambda x: x * 2)(halved)
+        output = layer(**arguments | {"hidden_states": doubled})
+        # What follows waits for the layer.
+        follows = jax.jit(lambda x: x * 1)(output)
+    assert output.devices() == {gpu}
+    case.verify(np.asarray(follows))
