@@ -14,13 +14,16 @@ import numpy as np  # noqa: E402
 from small_layer import SPEC, Case  # noqa: E402
 
 
-def as_jax(arrays: dict[str, np.ndarray]) -> dict[str, jax.Array]:
-    return {name: jax.numpy.asarray(each) for name, each in arrays.items()}
+CPU = jax.devices("cpu")[0]
+
+
+def as_jax(arrays: dict[str, np.ndarray], device: jax.Device = CPU) -> dict[str, jax.Array]:
+    return {name: jax.device_put(each, device) for name, each in arrays.items()}
 
 
 def test_arrays_go_in_and_out() -> None:
     case = Case()
-    layer = moec.compile(SPEC, device=jax.devices("cpu")[0])
+    layer = moec.compile(SPEC, device=CPU)
     layer.bind(as_jax(case.weights))
     output = layer(**as_jax(case.arguments))
     assert isinstance(output, jax.Array)
@@ -57,13 +60,12 @@ def test_arrays_of_a_gpu_go_in_and_out() -> None:
     if gpu is None:
         pytest.skip("JAX has no GPU")
     case = Case()
-    with jax.default_device(gpu):
-        layer = moec.compile(SPEC, device="cuda:0").bind(as_jax(case.weights))
-        arguments = as_jax(case.arguments)
-        halved = jax.jit(lambda x: x / 2)(arguments["hidden_states"])
-        doubled = jax.jit(lambda x: x * 2)(halved)
-        output = layer(**arguments | {"hidden_states": doubled})
-        # What follows waits for the layer.
-        follows = jax.jit(lambda x: x * 1)(output)
+    layer = moec.compile(SPEC, device="cuda:0").bind(as_jax(case.weights, gpu))
+    arguments = as_jax(case.arguments, gpu)
+    halved = jax.jit(lambda x: x / 2)(arguments["hidden_states"])
+    doubled = jax.jit(lambda x: x * 2)(halved)
+    output = layer(**arguments | {"hidden_states": doubled})
+    # What follows waits for the layer.
+    follows = jax.jit(lambda x: x * 1)(output)
     assert output.devices() == {gpu}
     case.verify(np.asarray(follows))
