@@ -26,7 +26,7 @@ def Tile_OptI32InOut : Arg<Optional<MemRefOf<[I32]>>, "read and written", [MemRe
 def Tile_Out : Arg<MemRefOf<[F32, BF16, F16]>, "written", [MemWrite]>;
 def Tile_I32Out : Arg<MemRefOf<[I32]>, "written", [MemWrite]>;
 def Tile_ProductIn : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>, "read", [MemRead]>;
-def Tile_ProductOut : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN]>, "written", [MemWrite]>;
+def Tile_ProductOut : Arg<MemRefOf<[F32, BF16, F16, F8E4M3FN, I8]>, "written", [MemWrite]>;
 def Tile_OptScaleIn : Arg<Optional<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN, I8]>>, "read", [MemRead]>;
 def Tile_ScaleIn : Arg<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>, "read", [MemRead]>;
 def Tile_OptZeroIn : Arg<Optional<MemRefOf<[I8, F32, BF16, F16]>>, "read", [MemRead]>;
@@ -257,8 +257,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       is, so that tiles that are read together run at about the same time, however long each takes. It is 0 when the
       kernel begins, and when it ends. `queue-tiles` (`tile-rewrite-launches`) adds it where `config` says `queue`.
 
-    With `result_scale` the result is e4m3: what the epilogue makes is rounded to `rounded_to` (bf16 or f16), then
-    quantized as `tile.quantize` does it by `result_quant`, with scales `result_scale`. The bits are those
+    With `result_quant` the result is codes: what the epilogue makes is rounded to `rounded_to` (bf16 or f16), then
+    quantized as `tile.quantize` does it by `result_quant`, to e4m3 with scales `result_scale`, or to e4m3 or int8 by
+    the scale in `result_tensor_scale`. The bits are those
     of the two phases one after the other. `quantize-results` (`tile-rewrite-launches`) makes such products.
 
     With `group_rows` the product is one of the groups with so many rows: of others it reads nothing, and leaves their
@@ -288,6 +289,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Arg<Variadic<MemRefOf<[F32, I8]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
+    Tile_OptF32In:$result_tensor_scale,
     Tile_ProductOut:$result, Tile_OptF32Out:$result_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout,
     OptionalAttr<Moe_QuantAttr>:$input_quant, OptionalAttr<Moe_QuantAttr>:$weight_quant,
@@ -299,6 +301,8 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
   let extraClassDeclaration = [{
+    /// Whether the result is codes.
+    bool quantizesResult() { return static_cast<bool>(getResultQuantAttr()); }
     /// Whether groups of any number of rows are the product's.
     bool takesAllGroups() { return !getGroupRows(); }
     /// Whether a group with so many rows is, if it has any.
@@ -327,6 +331,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
+      | `result_tensor_scale` `(` $result_tensor_scale `:` type($result_tensor_scale) `)`
     )
     `outs` `(` $result `:` type($result) `)`
     (`result_scale` `(` $result_scale^ `:` type($result_scale) `)`)?

@@ -324,7 +324,7 @@ Status Machine::run(moe::UnpermuteOp op) {
 /// name.
 Status Machine::run(tile::ContractOp op) {
   TensorRef result = at(op.getResult());
-  if (!op.getResultScale())
+  if (!op.quantizesResult())
     return runMatmul(op, tokens, result);
   auto type = cast<ShapedType>(op.getResult().getType());
   Result<DType> dtype = elementDType(type.clone(*op.getRoundedTo()));
@@ -338,7 +338,8 @@ Status Machine::run(tile::ContractOp op) {
   arguments.input = rounded.ref();
   arguments.offsets = maybe(op.getOffsets());
   arguments.quantized = result;
-  arguments.scale = at(op.getResultScale());
+  arguments.tensorScale = maybe(op.getResultTensorScale());
+  arguments.scale = maybe(op.getResultScale());
   arguments.groupRows = getGroupRows(op);
   arguments.quant = op.getResultQuantAttr();
   return quantize(arguments);

@@ -31,11 +31,34 @@ CASES = [
     (150, BIASED, "24+64+128", True),
     (150, NO_GATE, "16+64+128", True),
 ]
+#: Scales that are given: usual ones, and those whose quotients are below or above all codes or whose reciprocal is no
+#: normal f32. The fields of CASES, with one of them.
+SCALES = (0.031, 1e-41, 3e38)
+E4M3 = {"quantization": {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+                         "activation": {"dtype": "fp8_e4m3", "scale": "tensor", "static": True}}}
+INT8 = {"quantization": {"weight": {"dtype": "int8", "scale": "channel"},
+                         "activation": {"dtype": "int8", "scale": "tensor", "static": True}}}
+MXFP4 = {"hidden_size": 384, "quantization": {
+    "weight": {"dtype": "fp4_e2m1", "scale": {"group": 32}, "scale_dtype": "e8m0"},
+    "activation": {"dtype": "fp8_e4m3", "scale": "tensor", "static": True}}}
+GIVEN = [
+    (1, E4M3, "8", False, SCALES[0]),
+    (70, INT8, "16+80", False, SCALES[0]),
+    (40, E4M3, "16+40", False, SCALES[1]),
+    (60, INT8 | {"dtype": "f16"}, "64", True, SCALES[2]),
+    (150, E4M3 | BIASED, "24+64+128", True, SCALES[0]),
+    (150, INT8 | NO_GATE, "16+64+128", True, SCALES[1]),
+    # Weights decoded in registers.
+    (40, MXFP4, "8+16", False, SCALES[0]),
+]
 
 
-def make_inputs(spec, tokens, path):
-    """Some slots without an expert; rows of zeros, of tiny and huge numbers, with NaN and infinity."""
+def make_inputs(spec, tokens, path, scale=None):
+    """Some slots without an expert; rows of zeros, of tiny and huge numbers, with NaN and infinity. What the second
+    product's rows are divided by is given, or found."""
     tensors = generate(LayerSpec.from_json(spec), tokens, 1, None)
+    if scale is not None:
+        tensors["experts.w2_input_scale"][...] = scale
     ids, hidden = tensors["topk_ids"], tensors["hidden_states"]
     if tokens > 20:
         ids[::7, 0] = -1
@@ -50,14 +73,14 @@ def make_inputs(spec, tokens, path):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "fields", "tile_rows", "rows_on_m"), CASES,
+    ("tokens", "fields", "tile_rows", "rows_on_m", "scale"), [(*case, None) for case in CASES] + GIVEN,
     ids=lambda value: "-".join(value) or "plain" if isinstance(value, dict) else str(value),
 )
-def test_same_bits(tokens, fields, tile_rows, rows_on_m, tmp_path):
+def test_same_bits(tokens, fields, tile_rows, rows_on_m, scale, tmp_path):
     spec = SPEC | fields
     model, inputs = tmp_path / "model.json", tmp_path / "in.safetensors"
     model.write_text(json.dumps(spec))
-    make_inputs(spec, tokens, inputs)
+    make_inputs(spec, tokens, inputs, scale)
     options = [
         f"--max-tokens={tokens}",
         f"--config=experts_hidden:tile_rows={tile_rows} tile_columns=128 stages=3 rows_on_m={str(rows_on_m).lower()}",

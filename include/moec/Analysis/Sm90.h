@@ -61,10 +61,10 @@ namespace moec::sm90 {
 /// and one for sums that consumers exchange; what quantization shares; the
 /// barriers; the tiles that were taken from a queue; a table of all groups.
 ///
-/// A product that quantizes its results has tiles of one group of columns. The
-/// largest magnitude of a row is found among the threads that have it: four
-/// lanes with rows on M in high tiles, else warps of both consumers, through
-/// shared memory.
+/// A product that quantizes its results has tiles of one group of columns.
+/// Where the scale is not given, the largest magnitude of a row is found among
+/// the threads that have it: four lanes with rows on M in high tiles, else
+/// warps of both consumers, through shared memory.
 ///
 /// Two products of one kernel, of which the second awaits the first, share all
 /// that: each part is as large as the larger one of theirs.
@@ -113,14 +113,15 @@ struct Contract {
   /// Tiles of the queue that a CTA has taken and not all of its warps have
   /// begun; of each, two barriers and its number.
   static constexpr int64_t kTaken = 2;
-  /// Columns of a result that share a scale.
+  /// Columns of a tile of results that are quantized, and of those that share a
+  /// scale that is found.
   static constexpr int64_t kQuantizedColumns = 128;
   /// Warps of the consumers.
   static constexpr int64_t kConsumerWarps = kConsumers * 4;
 
   bool isGrouped;
-  /// Results become codes with a scale.
-  bool quantizes;
+  /// Results become codes; with scales that are found, not given.
+  bool quantizes, findsScales;
   int64_t groups, depth, columns;
   /// 2 with a layout: gate and up.
   int64_t weightsPerColumn;
@@ -392,7 +393,7 @@ struct Contract {
     constexpr int64_t atOnce = 64;
     int64_t rows = 0;
     for (int64_t height : tileRows)
-      if (quantizes && !splitsRows(height))
+      if (findsScales && !splitsRows(height))
         rows = std::max(rows, (height + atOnce - 1) / atOnce * atOnce);
     return rows;
   }

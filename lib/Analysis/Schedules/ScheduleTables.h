@@ -32,9 +32,9 @@ inline std::string needsPositive(llvm::StringRef field, int64_t value) {
 /// What a schedule whose code quantizes no results says; empty if there are
 /// none to.
 inline std::string declineQuantized(tile::ContractOp op) {
-  return op.getResultScale() ? "'result_scale' is written by sm90.contract "
-                               "alone; give a tile.quantize of the result"
-                             : std::string();
+  return op.quantizesResult() ? "sm90.contract alone quantizes results; give a "
+                                "tile.quantize of the result"
+                              : std::string();
 }
 
 /// What a schedule whose code takes all groups says; empty if it may.

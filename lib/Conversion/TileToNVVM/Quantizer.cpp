@@ -78,6 +78,41 @@ Value Quantizer::divide(Value value, const Divisor &divisor) {
   return divide(value, divisor.factor, divisor.reciprocal, corrections);
 }
 
+Quantizer::GivenScale Quantizer::takeApart(Value scale) {
+  constexpr double small = 0x1p-64, up = 0x1p64;
+  constexpr int64_t exponentBits = 0x7F800000;
+  // Powers of two: of a subnormal scale, too, and none that is subnormal.
+  constexpr int64_t bias = 127, mostExponent = int64_t(2 * bias - 1) << 23;
+  Value isSmall = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, scale,
+                                        makeF32(small));
+  Value first = arith::SelectOp::create(b, isSmall, makeF32(up), makeF32(1));
+  Value larger = arith::MulFOp::create(b, scale, first);
+  auto word = [&](Value bits) { return Word{&b, bits}; };
+  Word exponent =
+      (word(arith::BitcastOp::create(b, b.getI32Type(), larger)) & exponentBits)
+          .min(mostExponent);
+  Value second = arith::BitcastOp::create(
+      b, b.getF32Type(),
+      (exponent.constant(int64_t(2 * bias) << 23) - exponent).value);
+  Value factor = arith::MulFOp::create(b, larger, second);
+  return {first, second, factor, invert(factor, factor)};
+}
+
+Value Quantizer::divideBy(Value value, const GivenScale &scale) {
+  // Above all codes; what infinity leaves over would be NaN.
+  constexpr double beyond = 0x1p24;
+  Value scaled = arith::MulFOp::create(
+      b, arith::MulFOp::create(b, value, scale.first), scale.second);
+  Value isInRange =
+      arith::CmpFOp::create(b, arith::CmpFPredicate::OLT,
+                            math::AbsFOp::create(b, scaled), makeF32(beyond));
+  // A scale has any digits, so that a quotient may be as near to where codes
+  // round the other way as f32 has it.
+  Value quotient =
+      divide(scaled, scale.factor, scale.reciprocal, /*corrections=*/2);
+  return arith::SelectOp::create(b, isInRange, quotient, scaled);
+}
+
 /// NaN becomes 0, and what is beyond the integers of 32 bits the last of them.
 Value Quantizer::roundToInteger(Value quotient) {
   Word rounded{

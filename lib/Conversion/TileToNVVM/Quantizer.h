@@ -45,6 +45,16 @@ public:
   /// may be beyond the range.
   mlir::Value encodeBy(mlir::Value values, mlir::Value scale);
 
+  /// A scale that is given, taken apart: values times `first` and `second`, two
+  /// powers of two, are divided by `factor`, from 1 to 4.
+  struct GivenScale {
+    mlir::Value first, second, factor, reciprocal;
+  };
+  GivenScale takeApart(mlir::Value scale);
+  /// The quotient of encodeBy as it is rounded, of a 16-bit value (f32), in
+  /// which nothing branches.
+  mlir::Value divideBy(mlir::Value value, const GivenScale &scale);
+
 private:
   bool areIntegers() const { return quant.getStorage().isInteger(8); }
   mlir::Value roundToInteger(mlir::Value quotient);

@@ -260,33 +260,52 @@ static LogicalResult verifyIds(ContractOp op) {
 /// Results that are quantized as `tile.quantize` would do it.
 static LogicalResult verifyQuantized(ContractOp op) {
   auto result = cast<MemRefType>(op.getResult().getType());
-  bool isQuantized = isa<Float8E4M3FNType>(result.getElementType());
-  if (!op.getResultScale()) {
-    if (isQuantized)
-      return op.emitOpError("has a result of f8E4M3FN, which means nothing "
-                            "without 'result_scale'; give 'result_scale'");
+  Type element = result.getElementType();
+  bool isGiven = static_cast<bool>(op.getResultTensorScale());
+  if (!op.getResultScale() && !isGiven) {
+    if (isa<Float8E4M3FNType>(element) || element.isInteger(8))
+      return op.emitOpError("has a result of ")
+             << element << ", which means nothing without a scale; give "
+             << "'result_scale' or 'result_tensor_scale'";
     if (op.getRoundedTo() || op.getResultQuant())
       return op.emitOpError("has 'rounded_to' or 'result_quant', which belong "
                             "to 'result_scale'; give 'result_scale' too");
     return success();
   }
-  if (!isQuantized)
-    return op.emitOpError("has 'result_scale' and a result of ")
-           << result.getElementType() << "; make it one of f8E4M3FN";
+  if (op.getResultScale() && isGiven)
+    return op.emitOpError("has 'result_scale' and 'result_tensor_scale'; a "
+                          "scale is found or given, so give one of them");
+  StringRef name = isGiven ? "result_tensor_scale" : "result_scale";
+  if (!isa<Float8E4M3FNType>(element) && !(isGiven && element.isInteger(8)))
+    return op.emitOpError("has '")
+           << name << "' and a result of " << element
+           << "; make it one of f8E4M3FN" << (isGiven ? " or i8" : "");
   if (!op.getRoundedTo() || !isa<BFloat16Type, Float16Type>(*op.getRoundedTo()))
-    return op.emitOpError("has 'result_scale'; give 'rounded_to', the bf16 or "
-                          "f16 that results are rounded to before");
+    return op.emitOpError("has '")
+           << name
+           << "'; give 'rounded_to', the bf16 or f16 that results are rounded "
+              "to before";
   if (!op.getOffsets())
-    return op.emitOpError("has 'result_scale'; results of a product with "
-                          "'offsets' can be quantized, others by a "
-                          "'tile.quantize'");
+    return op.emitOpError("has '")
+           << name
+           << "'; results of a product with 'offsets' can be quantized, others "
+              "by a 'tile.quantize'";
   moe::QuantAttr quant = op.getResultQuantAttr();
-  if (!quant || quant.getStorage() != result.getElementType() ||
-      !quant.getDynamic())
+  moe::OperandChecker check(op);
+  if (isGiven) {
+    if (!quant || quant.getStorage() != element || quant.getDynamic() ||
+        quant.getGranularity() != moe::Granularity::Tensor)
+      return op.emitOpError("has 'result_tensor_scale'; give the "
+                            "'result_quant' by tensor, not dynamic, that "
+                            "stores ")
+             << element;
+    return check.checkShape("result_tensor_scale", op.getResultTensorScale(),
+                            {{"(scales of a tensor)", 1}});
+  }
+  if (!quant || quant.getStorage() != element || !quant.getDynamic())
     return op.emitOpError("has 'result_scale'; give the dynamic 'result_quant' "
                           "that says what shares a scale and stores ")
-           << result.getElementType();
-  moe::OperandChecker check(op);
+           << element;
   moe::Dim groups{"(scales of a row)",
                   moe::getNumScaleColumns(quant, result.getDimSize(1))};
   return check.checkShape("result_scale", op.getResultScale(),

@@ -47,8 +47,7 @@ plan::LaunchOp QuantizeResults::findQuantization(plan::LaunchOp launch) {
   auto product = getPhase<tile::ContractOp>(launch);
   auto quantize = getPhase<tile::QuantizeOp>(next);
   Value result = launch.getOuts().front();
-  // A product has no scales to write where the scale is given.
-  if (!quantize || quantize.getTensorScale() || !product.getOffsets() ||
+  if (!quantize || !product.getOffsets() ||
       getPassed(launch, product.getOffsets()) !=
           getPassed(next, quantize.getOffsets()) ||
       getPassed(next, quantize.getInput()) != result ||
@@ -96,7 +95,10 @@ tile::KernelOp QuantizeResults::makeKernel(plan::LaunchOp launch,
                                            plan::LaunchOp quantization) {
   tile::KernelOp kernel = getKernel(launch);
   tile::ContractOp product = getProduct(kernel);
+  auto quantize = getPhase<tile::QuantizeOp>(quantization);
   SmallVector<Type> types(launch.getIns().getTypes());
+  if (Value given = quantize.getTensorScale())
+    types.push_back(given.getType());
   llvm::append_range(types, quantization.getOuts().getTypes());
   OpBuilder builder(kernel);
   types.push_back(builder.getI64Type());
@@ -105,19 +107,25 @@ tile::KernelOp QuantizeResults::makeKernel(plan::LaunchOp launch,
                              builder.getFunctionType(types, {}));
   symbols.insert(made, kernel->getIterator());
   made.setLoadAttr(kernel.getLoadAttr());
-  // Behind what is read, the result becomes codes and scales.
-  auto arguments = made.getBody().getArguments().drop_back();
-  Value scale = arguments.back();
+  // Behind what is read, the result becomes codes and scales, or codes by a
+  // scale that is read.
+  auto arguments = made.getBody().getArguments();
+  auto own = kernel.getBody().getArguments();
+  size_t reads = launch.getIns().size();
   IRMapping mapping;
-  for (auto [from, to] : llvm::zip(kernel.getBody().getArguments().drop_back(),
-                                   arguments.drop_back()))
-    mapping.map(from, to);
+  for (size_t i = 0; i < reads; ++i)
+    mapping.map(own[i], arguments[i]);
+  Value next = arguments[reads], last = arguments[reads + 1];
+  bool isGiven = static_cast<bool>(quantize.getTensorScale());
+  mapping.map(own[reads], isGiven ? last : next);
   mapping.map(kernel.getTokens(), made.getTokens());
   builder.setInsertionPointToStart(&made.getBody().front());
   auto copy = cast<tile::ContractOp>(builder.clone(*product, mapping));
-  copy.getResultScaleMutable().assign(scale);
-  copy.setResultQuantAttr(
-      getPhase<tile::QuantizeOp>(quantization).getQuantAttr());
+  if (isGiven)
+    copy.getResultTensorScaleMutable().assign(next);
+  else
+    copy.getResultScaleMutable().assign(last);
+  copy.setResultQuantAttr(quantize.getQuantAttr());
   copy.setRoundedToAttr(
       TypeAttr::get(getElementTypeOrSelf(product.getResult().getType())));
   tile::ReturnOp::create(builder, kernel.getLoc());
@@ -165,9 +173,13 @@ LogicalResult QuantizeResults::commit(const RewriteSite &site) {
   for (const RewriteSite::Place &place : site.places) {
     plan::LaunchOp launch = place[0], quantization = place[1];
     OpBuilder builder(launch);
+    SmallVector<Value> ins(launch.getIns());
+    auto quantize = getPhase<tile::QuantizeOp>(quantization);
+    if (Value given = quantize.getTensorScale())
+      ins.push_back(getPassed(quantization, given));
     plan::LaunchOp::create(builder, launch.getLoc(), launch.getKernel(),
-                           launch.getStream(), launch.getIns(),
-                           quantization.getOuts(), launch.getDependent(),
+                           launch.getStream(), ins, quantization.getOuts(),
+                           launch.getDependent(),
                            /*tokens=*/{});
   }
   replaceKernel(getKernel(site.getLaunch()), quantized);

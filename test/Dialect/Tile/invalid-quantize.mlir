@@ -53,7 +53,7 @@ tile.kernel @k(%x: memref<?x200xf32>, %w: memref<160x200xf32>, %s: memref<?x2xf3
 
 tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: memref<?x2xf32>, %b: memref<4x2x2xf32>,
     %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
-  // expected-error@+1 {{has a result of f8E4M3FN, which means nothing without 'result_scale'; give 'result_scale'}}
+  // expected-error@+1 {{has a result of 'f8E4M3FN', which means nothing without a scale; give 'result_scale' or 'result_tensor_scale'}}
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
       input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x256xf8E4M3FN>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>}
@@ -134,5 +134,49 @@ tile.kernel @k(%x: memref<?x256xf8E4M3FN>, %w: memref<4x256x256xf8E4M3FN>, %s: m
   tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<4x256x256xf8E4M3FN>)
       input_scale(%s : memref<?x2xf32>) weight_scale(%b : memref<4x2x2xf32>) offsets(%o : memref<5xi32>)
       outs(%y : memref<?x256xf8E4M3FN>) result_scale(%s : memref<?x2xf32>) {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xi8>, %w: memref<4x256x256xi8>, %s: memref<1xf32>, %b: memref<4x256x1xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf16>, %g: memref<1xf32>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'result_tensor_scale' and a result of 'f16'; make it one of f8E4M3FN or i8}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xi8>, memref<4x256x256xi8>)
+      input_scale(%s : memref<1xf32>) weight_scale(%b : memref<4x256x1xf32>) offsets(%o : memref<5xi32>)
+      result_tensor_scale(%g : memref<1xf32>) outs(%y : memref<?x256xf16>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, result_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, rounded_to = f16}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xi8>, %w: memref<4x256x256xi8>, %s: memref<1xf32>, %b: memref<4x256x1xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xf8E4M3FN>, %g: memref<1xf32>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'result_tensor_scale'; give the 'result_quant' by tensor, not dynamic, that stores 'f8E4M3FN'}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xi8>, memref<4x256x256xi8>)
+      input_scale(%s : memref<1xf32>) weight_scale(%b : memref<4x256x1xf32>) offsets(%o : memref<5xi32>)
+      result_tensor_scale(%g : memref<1xf32>) outs(%y : memref<?x256xf8E4M3FN>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, result_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, rounded_to = f16}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xi8>, %w: memref<4x256x256xi8>, %s: memref<1xf32>, %b: memref<4x256x1xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xi8>, %g: memref<2xf32>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{'result_tensor_scale' must be of shape (scales of a tensor) = 1, not 2}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xi8>, memref<4x256x256xi8>)
+      input_scale(%s : memref<1xf32>) weight_scale(%b : memref<4x256x1xf32>) offsets(%o : memref<5xi32>)
+      result_tensor_scale(%g : memref<2xf32>) outs(%y : memref<?x256xi8>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, result_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, rounded_to = f16}
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x256xi8>, %w: memref<4x256x256xi8>, %s: memref<1xf32>, %b: memref<4x256x1xf32>,
+    %o: memref<5xi32>, %y: memref<?x256xi8>, %g: memref<1xf32>, %z: memref<?x2xf32>, %tokens: i64) {
+  // expected-error@+1 {{has 'result_scale' and 'result_tensor_scale'; a scale is found or given, so give one of them}}
+  tile.contract tokens(%tokens) ins(%x, %w : memref<?x256xi8>, memref<4x256x256xi8>)
+      input_scale(%s : memref<1xf32>) weight_scale(%b : memref<4x256x1xf32>) offsets(%o : memref<5xi32>)
+      result_tensor_scale(%g : memref<1xf32>) outs(%y : memref<?x256xi8>) result_scale(%z : memref<?x2xf32>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, result_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, rounded_to = f16}
   tile.return
 }

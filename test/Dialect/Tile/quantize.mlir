@@ -71,3 +71,15 @@ tile.kernel @quantized_result(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %
       } {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>, layout = #moe.weight_layout<order = gate_up>, result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>, rounded_to = bf16}
   tile.return
 }
+
+// One that quantizes it by a given scale.
+// CHECK-LABEL: tile.kernel @given_scale
+tile.kernel @given_scale(%q: memref<?x256xi8>, %s: memref<1xf32>, %w: memref<4x256x256xi8>,
+    %b: memref<4x256x1xf32>, %offsets: memref<5xi32>, %g: memref<1xf32>, %y: memref<?x256xi8>, %tokens: i64) {
+  // CHECK: result_tensor_scale(%{{[a-z0-9]+}} : memref<1xf32>) outs(%{{[a-z0-9]+}} : memref<?x256xi8>)
+  // CHECK-SAME: rounded_to = f16
+  tile.contract tokens(%tokens) ins(%q, %w : memref<?x256xi8>, memref<4x256x256xi8>)
+      input_scale(%s : memref<1xf32>) weight_scale(%b : memref<4x256x1xf32>) offsets(%offsets : memref<5xi32>)
+      result_tensor_scale(%g : memref<1xf32>) outs(%y : memref<?x256xi8>) {input_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, weight_quant = #moe.quant<storage = i8, scale = f32, granularity = channel>, result_quant = #moe.quant<storage = i8, scale = f32, granularity = tensor>, rounded_to = f16}
+  tile.return
+}

@@ -186,7 +186,7 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
     return {narrow / (op.getLayout() ? 2 : 1),
             fits(narrow, all) ? ArrayRef<int64_t>(all) : some};
   if (op.getInputScale()) {
-    int64_t n = op.getLayout() || op.getResultScale() ? narrow : wide;
+    int64_t n = op.getLayout() || op.quantizesResult() ? narrow : wide;
     return {n, fits(n, lower) ? ArrayRef<int64_t>(lower) : lowest};
   }
   for (ArrayRef<int64_t> tileRows : {ArrayRef<int64_t>(all), {some}, {one}})

@@ -57,11 +57,14 @@ int64_t sm90::estimateEpilogue(tile::ContractOp op) {
 
 namespace {
 
-/// Instructions per result of quantizing it: the largest of a row, a division
-/// and its correction, two roundings.
+/// Instructions per result of quantizing it: the largest of a row or, by a
+/// given scale, what keeps it in range; a division and its correction, two
+/// roundings.
 int64_t getQuantizationLines(tile::ContractOp op) {
-  constexpr int64_t lines = 6;
-  return op.getResultScale() ? lines : 0;
+  constexpr int64_t found = 6, given = 11;
+  if (op.getResultTensorScale())
+    return given;
+  return op.getResultScale() ? found : 0;
 }
 
 /// The mean of ceil(x / width) for integers x that are normally distributed.
@@ -314,7 +317,7 @@ double ContractCost::getMemoryBytes(const Contract &shape,
   double inputRows = hasSource ? std::min(rows, double(tokens)) : rows;
   double input = inputRows * double(shape.getInputRowBytes());
   double result = rows * double(shape.columns * shape.resultBytes);
-  if (shape.quantizes) {
+  if (shape.findsScales) {
     int64_t scales = shape.columns / Contract::kQuantizedColumns;
     result += rows * double(scales * Contract::kScaleElementBytes);
   }

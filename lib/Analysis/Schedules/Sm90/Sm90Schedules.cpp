@@ -39,7 +39,8 @@ static bool losesDigits(ComputeType type, int64_t depth) {
 
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
-      quantizes(static_cast<bool>(op.getResultScale())),
+      quantizes(op.quantizesResult()),
+      findsScales(static_cast<bool>(op.getResultScale())),
       weightsPerColumn(op.getLayout() ? 2 : 1),
       compute(op.getInputQuantAttr() ? getNativeType(op) : getDecodedType(op)),
       scales(op), minGroupRows(op.getMinGroupRows()),
@@ -237,7 +238,8 @@ std::string declineContract(tile::ContractOp op) {
   if (std::string reason = declineQuant(op); !reason.empty())
     return reason;
   if (moe::QuantAttr quant = op.getResultQuantAttr();
-      quant && moe::getScaleGroup(quant).columns != Contract::kQuantizedColumns)
+      quant && op.getResultScale() &&
+      moe::getScaleGroup(quant).columns != Contract::kQuantizedColumns)
     return "results are quantized in other than groups of " +
            number(Contract::kQuantizedColumns) +
            ", which are what a CTA has of a row; give a tile.quantize of the "
@@ -274,7 +276,8 @@ std::string declineContract(tile::ContractOp op) {
       resultBytes % Contract::kChunkBytes)
     return "a row of the result has " + number(resultBytes) +
            " bytes, and rows are copied in multiples of 16";
-  if (op.getResultScale() && result.getDimSize(1) % Contract::kQuantizedColumns)
+  if (op.quantizesResult() &&
+      result.getDimSize(1) % Contract::kQuantizedColumns)
     return "the result has " + number(result.getDimSize(1)) +
            " columns, and a CTA quantizes whole groups of " +
            number(Contract::kQuantizedColumns);
@@ -355,8 +358,7 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
            (shape.weightsPerColumn == 2 ? "64 or 128" : "128 or 256");
   if (shape.quantizes && shape.n != Contract::kQuantizedColumns)
     return "tile_columns = " + number(shape.n) +
-           ", but the columns that share a scale of the result are those of a "
-           "CTA; give " +
+           ", but a CTA that quantizes has the columns of a group; give " +
            number(Contract::kQuantizedColumns);
   if (shape.fromRegisters) {
     if (std::string reason = registersIllegal(shape); !reason.empty())

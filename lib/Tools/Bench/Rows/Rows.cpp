@@ -40,6 +40,11 @@ static constexpr WeightFormat kFormats[] = {
     kPlainWeights,
     {"fp8_block128", R"({"weight": "fp8_block128"})", 1 + 4.0 / (128 * 128),
      true},
+    {"fp8_block128_e8m0",
+     R"({"weight": {"dtype": "fp8_e4m3", "scale": {"block": [128, 128]},
+                    "scale_dtype": "e8m0"},
+         "activation": {"dtype": "fp8_e4m3", "scale": {"group": 128}}})",
+     1 + 1.0 / (128 * 128), true},
     {"fp8_tensor",
      R"({"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
          "activation": {"dtype": "fp8_e4m3", "scale": "tensor",
@@ -132,9 +137,9 @@ static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
   });
   if (layer.format == std::end(kFormats)) {
     path.field("dtype").report(
-        "expected bf16, fp8_block128, fp8_tensor, fp8_channel, int8_channel, "
-        "int8_weights, fp8_weights, mxfp4, mxfp4_fp8, nvfp4, int4_group32, "
-        "int4_group128 or int4_group128_fp8");
+        "expected bf16, fp8_block128, fp8_block128_e8m0, fp8_tensor, "
+        "fp8_channel, int8_channel, int8_weights, fp8_weights, mxfp4, "
+        "mxfp4_fp8, nvfp4, int4_group32, int4_group128 or int4_group128_fp8");
     return false;
   }
   if (const llvm::json::Object *routing =

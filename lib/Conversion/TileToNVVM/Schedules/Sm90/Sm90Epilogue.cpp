@@ -201,7 +201,7 @@ void Sm90Epilogue::takeBuffer(bool isFirst) {
   }
   // Behind a barrier of both consumers all have ended the tile before.
   bool hasShared = shape.sharesBlock() ||
-                   (shape.quantizes && !shape.splitsRows(part.tileHeight));
+                   (shape.findsScales && !shape.splitsRows(part.tileHeight));
   if (hasShared)
     return;
   // In a tile of another height, the parts of a consumer's warps may have been

@@ -4,8 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A thread keeps its results, two in a register, until the largest magnitude of
-// each row is known: neighbours of a row with rows on M, else neighbours of a
+// Where the scale is given, results become codes at once. Else a thread keeps
+// its results, two in a register, until the largest magnitude of each row is
+// known: neighbours of a row with rows on M, else neighbours of a
 // column. With rows on M in high tiles four lanes have a row. Otherwise each
 // warp writes what its columns have, one thread per row makes the scale of it
 // all, and every thread reads what to divide its rows by.
@@ -18,6 +19,8 @@
 #include "moec/Dialect/Moe/QuantLayout.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+#include <optional>
 
 using namespace mlir;
 using namespace moec;
@@ -41,6 +44,8 @@ public:
   LogicalResult emit();
 
 private:
+  LogicalResult emitByGivenScale(Value hasRows);
+
   //===--- Pairs: two 16-bit floats in an i32 ---===//
 
   Value toPair(Value word) {
@@ -81,6 +86,12 @@ private:
   Quantizer::Divisor getDivisor(Value largest) {
     return quantizer.getDivisor(largest);
   }
+  /// A result by what its row is divided by, which a given scale makes
+  /// needless.
+  Value divide(Value value, const Quantizer::Divisor &divisor) {
+    return given ? quantizer.divideBy(value, *given)
+                 : quantizer.divide(value, divisor);
+  }
   /// The scale of a row of the part.
   void storeScale(Value row, Value scale, Value isStored);
 
@@ -97,6 +108,8 @@ private:
 
   Type half;
   Quantizer quantizer;
+  /// The scale of all results, if it is given.
+  std::optional<Quantizer::GivenScale> given;
   /// Octets of a block, and pairs of each of them.
   int64_t octets, perOctet;
   SmallVector<Value> results;
@@ -303,9 +316,8 @@ void Sm90Quantize::quantizeRows(ArrayRef<Quantizer::Divisor> divisors) {
     for (int64_t octet = 0; octet < octets; ++octet)
       for (auto [i, divisor] : llvm::enumerate(divisors)) {
         Value pair = getResults(block, octet, i);
-        Value codes =
-            quantizer.round({quantizer.divide(get(pair, 0), divisor),
-                             quantizer.divide(get(pair, 1), divisor)});
+        Value codes = quantizer.round(
+            {divide(get(pair, 0), divisor), divide(get(pair, 1), divisor)});
         int64_t offset =
             int64_t(i) * kOctet * shape.getStagedStride(part.tileHeight) +
             (block * octets + octet) * kOctet;
@@ -341,11 +353,16 @@ void Sm90Quantize::quantizeColumns() {
   Value to = emitter.advance(getBuffer(), own);
   auto quantize = [&](int64_t octet, int64_t place) {
     auto type = VectorType::get(4, b.getF32Type());
-    Value pair = emitter.load(
-        type,
-        emitter.advance(getDivisorAddress(emitter.scale(getQuadLane(), 2)),
-                        octet * kOctet * Contract::kDivisorBytes),
-        2 * Contract::kDivisorBytes);
+    Quantizer::Divisor divisors[2];
+    if (!given) {
+      Value pair = emitter.load(
+          type,
+          emitter.advance(getDivisorAddress(emitter.scale(getQuadLane(), 2)),
+                          octet * kOctet * Contract::kDivisorBytes),
+          2 * Contract::kDivisorBytes);
+      for (int64_t row = 0; row < 2; ++row)
+        divisors[row] = getDivisor(pair, row);
+    }
     SmallVector<Value> quotients;
     SmallVector<int64_t> columns;
     for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
@@ -353,8 +370,8 @@ void Sm90Quantize::quantizeColumns() {
         columns.push_back(block * shape.getBlockColumns(part.tileHeight) +
                           i * kOctet);
         for (int64_t row = 0; row < 2; ++row)
-          quotients.push_back(quantizer.divide(
-              get(getResults(block, octet, i), row), getDivisor(pair, row)));
+          quotients.push_back(
+              divide(get(getResults(block, octet, i), row), divisors[row]));
       }
     Value codes = pairColumns(quantizer.round(quotients), isOdd);
     for (auto [i, first] : llvm::enumerate(columns)) {
@@ -385,8 +402,27 @@ void Sm90Quantize::quantizeColumns() {
   }
 }
 
+LogicalResult Sm90Quantize::emitByGivenScale(Value hasRows) {
+  Value scale = emitter.loadF32(emitter.operand(op.getResultTensorScale()),
+                                {emitter.index(0)});
+  given = quantizer.takeApart(scale);
+  if (!isOnM) {
+    roundResults();
+    quantizeColumns();
+    return status;
+  }
+  takeBuffer(/*isFirst=*/true);
+  ifAny(hasRows, [&] {
+    roundResults();
+    quantizeRows(SmallVector<Quantizer::Divisor>(perOctet));
+  });
+  return status;
+}
+
 LogicalResult Sm90Quantize::emit() {
   Value hasRows = isOnM ? emitter.isLess(getWarpRow(), tile.rows) : Value();
+  if (op.getResultTensorScale())
+    return emitByGivenScale(hasRows);
   if (shape.splitsRows(part.tileHeight)) {
     takeBuffer(/*isFirst=*/true);
     ifAny(hasRows, [&] {
