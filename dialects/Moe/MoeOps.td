@@ -381,6 +381,9 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
     `result[t, j] = table[e, h mod n]` with `h = t * 2654435769 mod 2^32`, t counted from the first row. Where n is not
     1 to M the result is -1.
 
+    With `zero_experts = [E, Z]`, without a table, the result is no ids but positions, of slots whose experts are on other
+    ranks, as `moe.permute` has them: -2 for the ids `E .. E + Z - 1`, which are of zero experts, -1 for all others.
+
     | operand, result | type | |
     |---|---|---|
     | `ids`, `result` | `T x k x i32` | |
@@ -395,7 +398,8 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
   }];
   let arguments = (ins Moe_I32Tensor:$ids, Optional<Moe_I32Tensor>:$table,
                        Optional<Moe_I32Tensor>:$replica_counts,
-                       Optional<Moe_I32Tensor>:$num_valid_tokens, Optional<Moe_ByteTensor>:$is_padding);
+                       Optional<Moe_I32Tensor>:$num_valid_tokens, Optional<Moe_ByteTensor>:$is_padding,
+                       OptionalAttr<DenseI64ArrayAttr>:$zero_experts);
   let results = (outs Moe_I32Tensor:$result);
   let assemblyFormat = [{
     $ids `:` type($ids) (`table` `(` $table^ `:` type($table) `)`)?
@@ -564,8 +568,8 @@ def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments, Moe_N
     | `num_valid_tokens` | `1 x i32` |
     | `result` | `T x W` |
 
-    `rows`, `identity`, `addend` and `result` have one element type. Edge cases: rows from
-    `num_valid_tokens` on are zero, without the addend. A token of whose slots none is valid gets its
+    `rows`, `identity`, `addend` and `result` have one element type. Where no position is 0 or more, as on ranks that add
+    zero experts behind a sum (docs/parallel.md), `rows` are not read. Edge cases: rows from `num_valid_tokens` on are zero, without the addend. A token of whose slots none is valid gets its
     addend alone.
 
     ```mlir

@@ -37,7 +37,7 @@ public:
     builder.setInsertionPointAfter(func);
     plan::MeshAttr mesh;
     if (moe::MeshAttr ranks = layer.getMesh(); ranks && ranks.getNumRanks() > 1)
-      mesh = plan::MeshAttr::get(builder.getContext(), ranks.getDp(),
+      mesh = plan::MeshAttr::get(builder.getContext(), ranks.getNumGroups(),
                                  ranks.getTp(), ranks.getSp());
     program = plan::ProgramOp::create(builder, loc, func.getName(),
                                       layer.getMaxTokens(), mesh);

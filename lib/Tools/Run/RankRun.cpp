@@ -167,8 +167,8 @@ static double getRankShare(const LayerSpec &spec) {
   if (!spec.parallel->hasWholeExperts())
     return 1;
   int64_t numExperts = spec.getNumPhysicalExperts();
-  return getOwnedShare(numExperts, numExperts / spec.parallel->getNumRanks(),
-                       spec.topK);
+  return getOwnedShare(numExperts + spec.numZeroExperts,
+                       numExperts / spec.parallel->getNumRanks(), spec.topK);
 }
 
 static HostTensor *find(std::vector<HostTensor> &tensors,
@@ -187,7 +187,7 @@ RankRun::create(const LayerSpec &spec, ModuleOp module,
         "--rank-tokens has " + std::to_string(options.validTokens.size()) +
         " numbers, but there are " + std::to_string(numGroups) +
         (spec.parallel->sp ? " ranks with tokens of their own (parallel.sp)"
-                           : " groups of ranks (parallel.dp)"));
+                           : " groups of ranks (parallel.dp, parallel.pcp)"));
   std::unique_ptr<RankRun> run(new RankRun(spec, module, options));
   Status status = run->openDevices();
   if (status)
@@ -563,7 +563,8 @@ FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
 FailureOr<std::vector<RunResult>>
 RankRun::mergeGroups(std::vector<RunResult> results) const {
   std::vector<RunResult> ofGroups;
-  moert::Mesh mesh{spec.parallel->dp, spec.parallel->tp, spec.parallel->sp};
+  moert::Mesh mesh{spec.parallel->getNumGroups(), spec.parallel->tp,
+                   spec.parallel->sp};
   for (auto [rank, result] : llvm::enumerate(results)) {
     if (size_t(mesh.tokenRank(int64_t(rank))) == ofGroups.size()) {
       ofGroups.push_back(std::move(result));

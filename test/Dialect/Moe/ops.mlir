@@ -332,6 +332,8 @@ func.func @ranks(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %valid: tensor<1xi
   // CHECK: moe.place_ids %[[D]]#1 : tensor<?x2xi32> table(%{{[a-z0-9]+}} : tensor<8xi32>) num_valid_tokens(%[[D]]#2 : tensor<4xi32>) -> tensor<?x2xi32>
   %0 = moe.place_ids %all#1 : tensor<?x2xi32> table(%table : tensor<8xi32>) num_valid_tokens(%all#2 : tensor<4xi32>)
       -> tensor<?x2xi32>
+  // CHECK: moe.place_ids %{{[a-z0-9]+}} : tensor<?x2xi32> {zero_experts = array<i64: 8, 2>} -> tensor<?x2xi32>
+  %zeros = moe.place_ids %ids : tensor<?x2xi32> {zero_experts = array<i64: 8, 2>} -> tensor<?x2xi32>
   // CHECK: moe.combine <dp> %[[D]]#0 : tensor<?x16xf16>
   %1 = moe.combine <dp> %all#0 : tensor<?x16xf16>
   // CHECK: moe.combine <tp>
