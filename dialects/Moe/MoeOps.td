@@ -318,7 +318,9 @@ def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
 
     With `owners` (`E x i32`, of each expert the place on the axis of the rank that has it, -1 if none has) the inputs
     that `owned` numbers are for a row's owners alone, the ranks that have an expert of its `ids`: on other ranks that
-    row of the result is anything, which nobody reads.
+    row of the result is anything, which nobody reads. With `experts_per_owner` the table is that of `moe.place_ids` with
+    replicas (`E x M x i32`), of physical experts of which each place on the axis has so many, one place after the other:
+    the ranks that have any replica of its ids.
 
     ```mlir
     %rows, %all_ids = moe.dispatch <dp> %x, %ids owners(%o : tensor<64xi32>) ids(%ids : tensor<?x8xi32>) owned [0]
@@ -326,7 +328,8 @@ def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
     ```
   }];
   let arguments = (ins Moe_AxisAttr:$axis, Variadic<AnyRankedTensor>:$inputs, Optional<Moe_I32Tensor>:$owners,
-                       Variadic<Moe_I32Tensor>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned);
+                       Variadic<Moe_I32Tensor>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned,
+                       OptionalAttr<I64Attr>:$experts_per_owner);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $axis $inputs (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)?
@@ -353,7 +356,7 @@ def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesM
     ```
   }];
   let arguments = (ins Moe_AxisAttr:$axis, Moe_DataTensor:$input, Optional<Moe_I32Tensor>:$owners,
-                       Variadic<Moe_I32Tensor>:$ids, UnitAttr:$own_rows);
+                       Variadic<Moe_I32Tensor>:$ids, UnitAttr:$own_rows, OptionalAttr<I64Attr>:$experts_per_owner);
   let results = (outs Moe_DataTensor:$result);
   let assemblyFormat = [{
     $axis (`own_rows` $own_rows^)? $input (`owners` `(` $owners^ `:` type($owners) `)`)?
@@ -361,7 +364,7 @@ def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesM
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$input, "::moec::moe::Axis":$axis, CArg<"bool", "false">:$own_rows), [{
     build($_builder, $_state, input.getType(), axis, input, /*owners=*/::mlir::Value(), /*ids=*/::mlir::ValueRange(),
-          own_rows);
+          own_rows, /*experts_per_owner=*/::mlir::IntegerAttr());
   }]>];
   let extraClassDeclaration = [{
     /// Whether each rank gets the sum of its own rows, not that of all.

@@ -532,6 +532,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.compile = options.getCompileOptions(*session.devices.front());
   ranks.seed = options.seed;
   ranks.inputs = getCheckpoint(options);
+  ranks.hiddenStates = options.hiddenStates;
   ranks.validTokens.assign(options.rankTokens.begin(),
                            options.rankTokens.end());
   if (options.hasValidTokens())

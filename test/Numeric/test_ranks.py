@@ -547,12 +547,50 @@ def test_rows_of_owners(dp, tp, tokens, kind, model, tmp_path):
     assert made[0] == made[1]
 
 
+@pytest.mark.parametrize(("dp", "tp", "sp", "physical"), [(4, 1, False, 20), (2, 2, False, 24), (4, 2, True, 24)])
+def test_rows_of_owners_of_replicas(dp, tp, sp, physical, tmp_path):
+    """Which replica a token takes is known behind the dispatch alone: rows go wherever there is one."""
+    lists = replica_lists(dp * tp, 16, physical)
+    most = max(np.bincount(np.concatenate(lists)).tolist())
+    token_ranks = dp * (tp if sp else 1)
+    inputs = generate(LayerSpec.from_json(OWNED), 5 * token_ranks, 7)
+    inputs["topk_ids"] = spread_ids("any", 5 * token_ranks, dp).astype(np.int32)
+    options = (f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=60",
+               "--config=all_gather_dp:least_rows=1", "--config=reduce_scatter_dp:least_rows=1")
+    made = []
+    for exchange in ("peer", "default"):
+        folder = tmp_path / exchange
+        folder.mkdir()
+        done = run(folder, replicas_of(OWNED, physical, most), Ranks(dp, tp, lists, sp),
+                   of_logical(inputs, np.concatenate(lists)), 5, *options, f"--exchange={exchange}", "--check")
+        assert done.returncode == 0, done.stdout
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
+def test_hidden_states_of_all_groups(tmp_path):
+    """Activations of a file of their own, for the tokens of all groups: what one file with weights gives."""
+    model = spec_of(entry="ids")
+    inputs = generate(LayerSpec.from_json(model), 12, 3)
+    call = {name: inputs.pop(name) for name in ("hidden_states", "topk_ids", "topk_weights")}
+    made = []
+    for name, weights, options in (("apart", inputs, (f"--hidden-states={tmp_path}/call.safetensors",)),
+                                   ("together", inputs | call, ())):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_tensors(tmp_path / "call.safetensors", call)
+        done = run(folder, model, Ranks(2, 2, "linear"), weights, 6, *options, "--check")
+        assert done.returncode == 0, done.stdout
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
 def test_rows_of_owners_of_parts(tmp_path):
     """Ranks that each have a part of their group's tokens: owners are asked for sums over dp, of the rows of a group."""
     model = OWNED | {"shared_experts": {"intermediate_size": 32}}
-    # A config named by kind is of the first one: of sums that over dp, of gathers that over tp, which has no owners.
+    # A config named by kind is of the first one: of gathers that over tp, which has no owners.
     options = ("--device=sim:4", "--target=sm_90a", "--max-tokens=8", "--rank-limit=60",
-               "--config=reduce_scatter:least_rows=1")
+               "--config=all_gather_dp:least_rows=1", "--config=reduce_scatter_dp:least_rows=1")
     made = []
     for exchange in ("peer", "default"):
         folder = tmp_path / exchange

@@ -222,7 +222,8 @@ def TileMakeExchangesPass : Pass<"tile-make-exchanges", "::mlir::ModuleOp"> {
     ones share it. Which engine moves rows is chosen when a layer is run, so the steps stay (docs/parallel.md). None is
     made for an axis of more ranks than have room in a heap, nor where parts differ in what their rows follow
     from. Runs after the passes that make variants. `configs` are those of `tile-assign-config`; kernels are called as
-    the kind of their collective.
+    the kind of their collective, and configs name them so or, where there are several of a kind, with the axis
+    (`all_gather_dp`).
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"",
                         "the target: cpu, sm_80, sm_90a or sm_100a">,

@@ -238,6 +238,14 @@ Status RankRun::makeTensors() {
       *plan, tokens, {moert::TensorRole::Input, moert::TensorRole::Output});
   if (!all)
     return all.status();
+  if (!options.hiddenStates.empty()) {
+    Result<moert::Checkpoint> file =
+        moert::Checkpoint::open(options.hiddenStates);
+    if (!file)
+      return file.status();
+    if (Status status = loadCall(*all, *file); !status)
+      return status;
+  }
   if (!options.inputs.empty()) {
     Result<moert::Checkpoint> file = moert::Checkpoint::open(options.inputs);
     if (!file)
@@ -245,6 +253,7 @@ Status RankRun::makeTensors() {
     checkpoint = std::make_unique<moert::Checkpoint>(std::move(*file));
     LayerRequest request = makeRequest(whole);
     request.expertIds = spec.getLogicalIds();
+    request.inputsAreRequired = options.hiddenStates.empty();
     if (Status status = loadTensors(*all, *checkpoint, request); !status)
       return status;
   }

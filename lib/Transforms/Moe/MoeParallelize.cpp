@@ -144,6 +144,8 @@ private:
   /// The table that says who needs a row of the dispatch over dp, and by which
   /// ids; null where all rows go to all ranks.
   Value owners, ownerIds;
+  /// Of replicas, whose table it is then; null where there are none.
+  IntegerAttr expertsPerOwner;
   /// How many of the rank's own rows count; null where all do.
   Value numValidTokens;
 };
@@ -228,26 +230,40 @@ Parallelizer::Ops Parallelizer::findGroupOps() const {
 /// them out is more than it costs.
 LogicalResult Parallelizer::findOwners() {
   constexpr double mostShare = 0.95;
-  // Replicas are chosen behind the dispatch: no rank knows them ahead of it.
-  if (places.size() != 1 || !places.front().getTable())
+  // What is loaded for each id of a row.
+  constexpr int64_t mostReplicas = 8;
+  if (places.empty() || !places.front().getTable())
     return success();
   PlaceIdsOp place = places.front();
-  for (BlockArgument argument : func.getArguments())
-    if (getName(argument) == kOwnersTensor)
-      owners = argument;
-  if (!owners)
-    return success();
+  auto table = cast<RankedTensorType>(place.getTable().getType());
+  int64_t numHere = permute.getNumExperts();
+  if (place.getReplicaCounts()) {
+    // Which replica a token takes is chosen behind the dispatch, so that rows
+    // go wherever there is one, on any rank of a group: the number of a
+    // physical expert says the group.
+    if (table.getDimSize(1) > mostReplicas)
+      return success();
+    owners = place.getTable();
+    numHere = std::min(numHere * mesh.getTp(), table.getDimSize(0));
+    expertsPerOwner =
+        b.getI64IntegerAttr(permute.getNumExperts() * mesh.getTp());
+  } else {
+    for (BlockArgument argument : func.getArguments())
+      if (getName(argument) == kOwnersTensor)
+        owners = argument;
+    if (!owners)
+      return success();
+    if (owners.getType() != table)
+      return func.emitOpError("has '")
+             << kOwnersTensor << "' of type " << owners.getType()
+             << "; give one number per expert, " << table;
+  }
   // With sp those of the group.
   ownerIds = place.getIds();
-  auto table = cast<RankedTensorType>(place.getTable().getType());
-  if (owners.getType() != table)
-    return func.emitOpError("has '")
-           << kOwnersTensor << "' of type " << owners.getType()
-           << "; give one number per expert, " << table;
-  int64_t topK = cast<RankedTensorType>(ownIds.getType()).getDimSize(1);
+  int64_t topK = cast<RankedTensorType>(ownerIds.getType()).getDimSize(1);
   // Zero experts are nobody's.
-  if (getOwnedShare(table.getDimSize(0) + zeros.number, permute.getNumExperts(),
-                    topK) > mostShare)
+  if (getOwnedShare(table.getDimSize(0) + zeros.number, numHere, topK) >
+      mostShare)
     owners = {};
   return success();
 }
@@ -339,7 +355,8 @@ void Parallelizer::dispatch(Axis axis, const Ops &ops) {
       b, types, AxisAttr::get(b.getContext(), axis), inputs.getArrayRef(),
       hasOwned ? owners : Value(),
       hasOwned ? ValueRange(ownerIds) : ValueRange(),
-      hasOwned ? b.getDenseI64ArrayAttr(owned) : DenseI64ArrayAttr());
+      hasOwned ? b.getDenseI64ArrayAttr(owned) : DenseI64ArrayAttr(),
+      hasOwned ? expertsPerOwner : IntegerAttr());
   setNames(dispatched, llvm::map_to_vector(inputs, [&](Value input) {
              StringRef name = getName(input);
              name.consume_front("group_");
@@ -403,6 +420,7 @@ void Parallelizer::combineRows() {
   if (owners) {
     combined.getOwnersMutable().assign(owners);
     combined.getIdsMutable().assign({ownerIds, places.front().getIds()});
+    combined.setExpertsPerOwnerAttr(expertsPerOwner);
   }
   bool isReturned = llvm::any_of(unpermute->getUsers(), [](Operation *user) {
     return user->hasTrait<OpTrait::IsTerminator>();

@@ -154,6 +154,24 @@ func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>, %owners: tensor<4x
 
 // -----
 
+func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>, %owners: tensor<4xi32>) {
+  // expected-error@+1 {{has 'owners' of type 'tensor<4xi32>'; give one i32 per expert and replica, as it has 'experts_per_owner'}}
+  %0 = moe.dispatch <dp> %x owners(%owners : tensor<4xi32>) ids(%ids : tensor<?x2xi32>) owned [0] {experts_per_owner = 2 : i64}
+      : tensor<?x8xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>, %owners: tensor<4x2xi32>) {
+  // expected-error@+1 {{has 0 as 'experts_per_owner'; give 1 or more}}
+  %0 = moe.combine <dp> %x owners(%owners : tensor<4x2xi32>) ids(%ids, %ids : tensor<?x2xi32>, tensor<?x2xi32>)
+      {experts_per_owner = 0 : i64} : tensor<?x8xf32>
+  return
+}
+
+// -----
+
 func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?xi32>, %owners: tensor<4xi32>) {
   // expected-error@+1 {{has 'ids' of type 'tensor<?xi32>'; give tokens x top_k of i32, all of one type}}
   %0 = moe.dispatch <dp> %x owners(%owners : tensor<4xi32>) ids(%ids : tensor<?xi32>) owned [0]
