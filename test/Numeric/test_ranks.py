@@ -109,7 +109,8 @@ def test_layers(layer, ranks, tmp_path):
 
 
 @pytest.mark.parametrize("experts", ["round_robin", None], ids=str)
-@pytest.mark.parametrize(("dp", "pcp", "tp", "sp"), [(1, 2, 1, False), (1, 2, 2, False), (2, 2, 2, True), (2, 4, 1, False)])
+@pytest.mark.parametrize(("dp", "pcp", "tp", "sp"),
+                         [(1, 2, 1, False), (1, 2, 2, False), (2, 2, 2, True), (2, 4, 1, False)])
 def test_prefill_context_parallel(dp, pcp, tp, sp, experts, tmp_path):
     """Ranks that share a prompt have tokens of their own, and the bits of as many groups that do not."""
     model = spec_of(shared_experts={"intermediate_size": 32})
