@@ -267,25 +267,29 @@ def Moe_ActivationFormatAttr : Moe_Attr<"ActivationFormat", "activation_format">
 def Moe_MeshAttr : Moe_Attr<"Mesh", "mesh"> {
   let summary = "the ranks that share a layer";
   let description = [{
-    `dp * tp` ranks (docs/parallel.md): `dp` groups with tokens of their own, of `tp` ranks each, which all have the
-    tokens of their group; with `sp` each rank of a group has a part of them, as many as the others. Rank r is number
-    `r % tp` of group `r / tp`. With `num_experts` each rank has whole experts, out of so many; without (0, the default)
-    a part of every expert.
+    `dp * pcp * tp` ranks (docs/parallel.md): `dp * pcp` groups with tokens of their own, of `tp` ranks each, which all
+    have the tokens of their group; with `sp` each rank of a group has a part of them, as many as the others. Rank r is
+    number `r % tp` of group `r / tp`, which is number `r / tp % pcp` of those that share a prompt (prefill context
+    parallelism): for a layer groups like the others. With `num_experts` each rank has whole experts, out of so many;
+    without (0, the default) a part of every expert.
 
     ```mlir
     #moe.mesh<dp = 4, tp = 2, num_experts = 64>
     ```
   }];
-  let parameters = (ins DefaultValuedParameter<"int64_t", "1">:$dp, DefaultValuedParameter<"int64_t", "1">:$tp,
+  let parameters = (ins DefaultValuedParameter<"int64_t", "1">:$dp, DefaultValuedParameter<"int64_t", "1">:$pcp,
+                        DefaultValuedParameter<"int64_t", "1">:$tp,
                         DefaultValuedParameter<"int64_t", "0">:$num_experts,
                         DefaultValuedParameter<"bool", "false">:$sp);
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    int64_t getNumRanks() const { return getDp() * getTp(); }
+    /// Groups of ranks with tokens of their own.
+    int64_t getNumGroups() const { return getDp() * getPcp(); }
+    int64_t getNumRanks() const { return getNumGroups() * getTp(); }
     /// Ranks, or groups of ranks, with tokens of their own.
-    int64_t getTokenRanks() const { return getSp() ? getNumRanks() : getDp(); }
+    int64_t getTokenRanks() const { return getSp() ? getNumRanks() : getNumGroups(); }
     /// Ranks along an axis.
-    int64_t getSize(Axis axis) const { return axis == Axis::Dp ? getDp() : getTp(); }
+    int64_t getSize(Axis axis) const { return axis == Axis::Dp ? getNumGroups() : getTp(); }
   }];
 }
 
@@ -296,7 +300,7 @@ def Moe_Axis : Moe_Enum<"Axis", "an axis of the mesh", [
 def Moe_AxisAttr : EnumAttr<Moe_Dialect, Moe_Axis, "axis"> {
   let summary = "an axis of the mesh";
   let description = [{
-    `dp`: groups with tokens of their own; `tp`: ranks of a group, which share its tokens.
+    `dp`: groups with tokens of their own, `dp * pcp` of them; `tp`: ranks of a group, which share its tokens.
 
     ```mlir
     #moe.axis<dp>

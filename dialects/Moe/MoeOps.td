@@ -318,7 +318,9 @@ def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
 
     With `owners` (`E x i32`, of each expert the place on the axis of the rank that has it, -1 if none has) the inputs
     that `owned` numbers are for a row's owners alone, the ranks that have an expert of its `ids`: on other ranks that
-    row of the result is anything, which nobody reads.
+    row of the result is anything, which nobody reads. With `experts_per_owner` the table is that of `moe.place_ids` with
+    replicas (`E x M x i32`), of physical experts of which each place on the axis has so many, one place after the other:
+    the ranks that have any replica of its ids.
 
     ```mlir
     %rows, %all_ids = moe.dispatch <dp> %x, %ids owners(%o : tensor<64xi32>) ids(%ids : tensor<?x8xi32>) owned [0]
@@ -326,7 +328,8 @@ def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
     ```
   }];
   let arguments = (ins Moe_AxisAttr:$axis, Variadic<AnyRankedTensor>:$inputs, Optional<Moe_I32Tensor>:$owners,
-                       Variadic<Moe_I32Tensor>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned);
+                       Variadic<Moe_I32Tensor>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned,
+                       OptionalAttr<I64Attr>:$experts_per_owner);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $axis $inputs (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)?
@@ -353,7 +356,7 @@ def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesM
     ```
   }];
   let arguments = (ins Moe_AxisAttr:$axis, Moe_DataTensor:$input, Optional<Moe_I32Tensor>:$owners,
-                       Variadic<Moe_I32Tensor>:$ids, UnitAttr:$own_rows);
+                       Variadic<Moe_I32Tensor>:$ids, UnitAttr:$own_rows, OptionalAttr<I64Attr>:$experts_per_owner);
   let results = (outs Moe_DataTensor:$result);
   let assemblyFormat = [{
     $axis (`own_rows` $own_rows^)? $input (`owners` `(` $owners^ `:` type($owners) `)`)?
@@ -361,7 +364,7 @@ def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesM
   }];
   let builders = [OpBuilder<(ins "::mlir::Value":$input, "::moec::moe::Axis":$axis, CArg<"bool", "false">:$own_rows), [{
     build($_builder, $_state, input.getType(), axis, input, /*owners=*/::mlir::Value(), /*ids=*/::mlir::ValueRange(),
-          own_rows);
+          own_rows, /*experts_per_owner=*/::mlir::IntegerAttr());
   }]>];
   let extraClassDeclaration = [{
     /// Whether each rank gets the sum of its own rows, not that of all.
@@ -381,6 +384,9 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
     `result[t, j] = table[e, h mod n]` with `h = t * 2654435769 mod 2^32`, t counted from the first row. Where n is not
     1 to M the result is -1.
 
+    With `zero_experts = [E, Z]`, without a table, the result is no ids but positions, of slots whose experts are on other
+    ranks, as `moe.permute` has them: -2 for the ids `E .. E + Z - 1`, which are of zero experts, -1 for all others.
+
     | operand, result | type | |
     |---|---|---|
     | `ids`, `result` | `T x k x i32` | |
@@ -395,7 +401,8 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
   }];
   let arguments = (ins Moe_I32Tensor:$ids, Optional<Moe_I32Tensor>:$table,
                        Optional<Moe_I32Tensor>:$replica_counts,
-                       Optional<Moe_I32Tensor>:$num_valid_tokens, Optional<Moe_ByteTensor>:$is_padding);
+                       Optional<Moe_I32Tensor>:$num_valid_tokens, Optional<Moe_ByteTensor>:$is_padding,
+                       OptionalAttr<DenseI64ArrayAttr>:$zero_experts);
   let results = (outs Moe_I32Tensor:$result);
   let assemblyFormat = [{
     $ids `:` type($ids) (`table` `(` $table^ `:` type($table) `)`)?
@@ -564,8 +571,8 @@ def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments, Moe_N
     | `num_valid_tokens` | `1 x i32` |
     | `result` | `T x W` |
 
-    `rows`, `identity`, `addend` and `result` have one element type. Edge cases: rows from
-    `num_valid_tokens` on are zero, without the addend. A token of whose slots none is valid gets its
+    `rows`, `identity`, `addend` and `result` have one element type. Where no position is 0 or more, as on ranks that add
+    zero experts behind a sum (docs/parallel.md), `rows` are not read. Edge cases: rows from `num_valid_tokens` on are zero, without the addend. A token of whose slots none is valid gets its
     addend alone.
 
     ```mlir

@@ -76,7 +76,7 @@ def Plan_MeshAttr : AttrDef<Plan_Dialect, "Mesh"> {
   let mnemonic = "mesh";
   let summary = "the ranks that share a program";
   let description = [{
-    `dp * tp` ranks, with `sp` each with tokens of its own, as in `#moe.mesh`.
+    `dp * tp` ranks, with `sp` each with tokens of its own, as in `#moe.mesh`, whose `pcp` is in `dp` here.
 
     ```mlir
     #plan.mesh<dp = 4, tp = 2>

@@ -191,6 +191,7 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     With `owners` the pairs that `owned` numbers are for the owners of each row alone, the ranks that have an expert of
     its `ids` (of an `all_gather` one tensor, the ids of the rank's own rows; of a `reduce_scatter` these and those of
     all). On other ranks a gathered row is anything, and to a sum these add +0.0. Who moves all rows does that, too.
+    `experts_per_owner` is that of `moe.dispatch`.
 
     ```mlir
     plan.collective all_gather dp ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
@@ -199,7 +200,8 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
   }];
   let arguments = (ins Plan_CollectiveKindAttr:$kind, Plan_AxisAttr:$axis, DefaultValuedAttr<I64Attr, "0">:$stream,
                        Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs, Optional<MemRefOf<[I32]>>:$owners,
-                       Variadic<MemRefOf<[I32]>>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned);
+                       Variadic<MemRefOf<[I32]>>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned,
+                       OptionalAttr<I64Attr>:$experts_per_owner);
   let assemblyFormat = [{
     `` $kind `` $axis (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
     (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)? attr-dict

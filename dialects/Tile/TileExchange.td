@@ -46,7 +46,7 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     takes or sums what has come. Places are two, in turns: who has seen a rank's flag of one exchange knows that
     the rank is done with the exchange before it, so that nobody waits before a push.
 
-    `owners`, `ids` and `owned` are those of `plan.collective`. Of what `owned` numbers a rank pushes a row to the owners
+    `owners`, `ids`, `owned` and `experts_per_owner` are those of `plan.collective`. Of what `owned` numbers a rank pushes a row to the owners
     alone, and as much of a sum as it owns; it finds them by `ids`, on both sides by the same ones. A schedule may
     leave out less. What nobody pushed is read from the heap all the same, where it is anything that was written there
     before, and is no part of a sum.
@@ -63,7 +63,7 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     Arg<Variadic<AnyMemRef>, "written", [MemWrite]>:$outs,
     Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$owners,
     Arg<Variadic<MemRefOf<[I32]>>, "read", [MemRead]>:$ids,
-    OptionalAttr<DenseI64ArrayAttr>:$owned,
+    OptionalAttr<DenseI64ArrayAttr>:$owned, OptionalAttr<I64Attr>:$experts_per_owner,
     Arg<Variadic<MemRefOf<[I64]>>, "read and written", [MemRead, MemWrite]>:$heaps,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{

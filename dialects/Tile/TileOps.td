@@ -380,7 +380,8 @@ def Tile_PlaceIdsOp : Tile_Phase<"place_ids", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins I64:$tokens, Tile_I32In:$ids, Tile_OptI32In:$table, Tile_OptI32In:$replica_counts,
-                       Tile_OptI32In:$num_valid_tokens, Tile_OptI8In:$is_padding, Tile_I32Out:$result, OptionalAttr<Tile_ConfigAttr>:$config);
+                       Tile_OptI32In:$num_valid_tokens, Tile_OptI8In:$is_padding, Tile_I32Out:$result,
+                       OptionalAttr<DenseI64ArrayAttr>:$zero_experts, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $ids `:` type($ids) `)` (`table` `(` $table^ `:` type($table) `)`)?
     (`replica_counts` `(` $replica_counts^ `:` type($replica_counts) `)`)?

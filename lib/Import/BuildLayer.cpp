@@ -295,7 +295,8 @@ moe::MeshAttr LayerBuilder::getMesh() {
   if (!spec.parallel)
     return {};
   return moe::MeshAttr::get(
-      builder.getContext(), spec.parallel->dp, spec.parallel->tp,
+      builder.getContext(), spec.parallel->dp, spec.parallel->pcp,
+      spec.parallel->tp,
       spec.parallel->hasWholeExperts() ? spec.getNumPhysicalExperts() : 0,
       spec.parallel->sp);
 }

@@ -335,7 +335,7 @@ void Checker::checkExpertLists() {
   if (int64_t(parallel.lists.size()) != parallel.getNumRanks())
     return require(false, field,
                    "'parallel.experts' has " + Twine(parallel.lists.size()) +
-                       " lists, but there are dp * tp = " +
+                       " lists, but there are dp * pcp * tp = " +
                        Twine(parallel.getNumRanks()) + " ranks");
   SmallBitVector seen(spec.numExperts);
   for (auto [rank, list] : enumerate(parallel.lists)) {
@@ -388,7 +388,7 @@ void Checker::checkExpertsDivide() {
   require(experts % ranks == 0, field,
           (spec.replicas ? showValue(field, experts) + ", and" : show(field)) +
               " must be a multiple of the " + Twine(ranks) +
-              " ranks (dp * tp), or 'parallel.experts' a list for each");
+              " ranks (dp * pcp * tp), or 'parallel.experts' a list for each");
 }
 
 void Checker::checkParallel() {
@@ -397,10 +397,10 @@ void Checker::checkParallel() {
   require(!spec.placement, "placement",
           "'placement' is of one rank by itself, and 'parallel' places the "
           "experts; give one of them");
-  require(spec.numZeroExperts == 0 || ranks == 1, "num_zero_experts",
-          show("num_zero_experts") +
-              " cannot be spread over ranks, each of which would add their "
-              "share; drop 'parallel'");
+  require(parallel.getNumGroups() <= limits::kMaxRanks, "parallel",
+          "'parallel.dp' * 'parallel.pcp' is " +
+              Twine(parallel.getNumGroups()) + " groups of ranks; " +
+              Twine(limits::kMaxRanks) + " are accepted");
   require(!parallel.sp || parallel.tp > 1, "parallel",
           "'parallel.sp' shares the tokens of a group among its ranks, of "
           "which there is one; give 'parallel.tp' more, or drop it");

@@ -163,6 +163,12 @@ std::string describe(const ExpertQuantization &quantization) {
   return "w13 " + first + ", w2 " + describeProduct(quantization.w2);
 }
 
+std::string ParallelSpec::describeRanks() const {
+  return "dp " + std::to_string(dp) +
+         (pcp > 1 ? " x pcp " + std::to_string(pcp) : "") + " x tp " +
+         std::to_string(tp);
+}
+
 bool LayerSpec::isGated() const { return moec::isGated(activation.kind); }
 
 int64_t LayerSpec::getNumPhysicalExperts() const {

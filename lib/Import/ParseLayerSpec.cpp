@@ -168,6 +168,7 @@ std::vector<std::vector<int64_t>> readExpertLists(FieldReader &reader,
 ParallelSpec readParallel(FieldReader &reader) {
   ParallelSpec spec;
   spec.dp = reader.getInteger("dp", 1, limits::kMaxRanks, 1);
+  spec.pcp = reader.getInteger("pcp", 1, limits::kMaxRanks, 1);
   spec.tp = reader.getInteger("tp", 1, limits::kMaxRanks, 1);
   spec.sp = reader.getBoolean("sp", false);
   if (const json::Value *experts = reader.get("experts")) {

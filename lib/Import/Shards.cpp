@@ -71,13 +71,13 @@ std::vector<int32_t> getLocalIds(const LayerSpec &spec, int64_t rank) {
 
 bool hasOwners(const LayerSpec &spec) {
   return spec.parallel && spec.parallel->hasWholeExperts() &&
-         spec.parallel->dp > 1 && !spec.replicas;
+         spec.parallel->getNumGroups() > 1 && !spec.replicas;
 }
 
 std::vector<int32_t> getOwners(const LayerSpec &spec, int64_t rank) {
   std::vector<int32_t> owners(spec.numExperts, -1);
   int64_t tp = spec.parallel->tp;
-  for (int64_t place = 0; place < spec.parallel->dp; ++place)
+  for (int64_t place = 0; place < spec.parallel->getNumGroups(); ++place)
     for (int64_t expert : spec.getExpertsOf(place * tp + rank % tp))
       owners[expert] = int32_t(place);
   return owners;

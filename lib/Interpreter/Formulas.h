@@ -115,6 +115,8 @@ struct PlaceIdsArguments {
   int64_t tokens = 0;
   TensorRef ids;
   OptionalRef table, replicaCounts, numValidTokens, isPadding;
+  /// The first zero expert, and how many there are.
+  std::optional<llvm::ArrayRef<int64_t>> zeroExperts;
   TensorRef result;
 };
 moert::Status placeIds(const PlaceIdsArguments &arguments);

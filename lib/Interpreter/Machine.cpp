@@ -168,6 +168,7 @@ Status Machine::runPlaceIds(OpT op, int64_t count, Value result) {
   arguments.replicaCounts = maybe(op.getReplicaCounts());
   arguments.numValidTokens = maybe(op.getNumValidTokens());
   arguments.isPadding = maybe(op.getIsPadding());
+  arguments.zeroExperts = op.getZeroExperts();
   arguments.result = at(result);
   return placeIds(arguments);
 }

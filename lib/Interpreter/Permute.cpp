@@ -218,6 +218,11 @@ Status placeIds(const PlaceIdsArguments &arguments) {
     int64_t id = arguments.ids.as<int32_t>()[slot];
     if (arguments.table)
       id = findPlace(arguments, token, id);
+    else if (auto zeroExperts = arguments.zeroExperts)
+      id = id >= zeroExperts->front() &&
+                   id - zeroExperts->front() < zeroExperts->back()
+               ? -2
+               : -1;
     if (isPaddingRow(arguments.isPadding, token))
       id = -1;
     if (arguments.numValidTokens &&

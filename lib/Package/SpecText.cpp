@@ -128,6 +128,8 @@ void printQuantization(const ExpertQuantization &quantization,
 
 void printParallel(const ParallelSpec &parallel, llvm::json::OStream &json) {
   json.attribute("dp", parallel.dp);
+  if (parallel.pcp > 1)
+    json.attribute("pcp", parallel.pcp);
   json.attribute("tp", parallel.tp);
   if (parallel.sp)
     json.attribute("sp", true);

@@ -31,7 +31,7 @@ static void printWrapped(StringRef text, raw_ostream &os) {
 /// Which ranks there are, and what experts each has.
 static void describeExperts(const LayerSpec &spec, raw_ostream &os) {
   if (const std::optional<ParallelSpec> &parallel = spec.parallel) {
-    os << "ranks: dp " << parallel->dp << " x tp " << parallel->tp;
+    os << "ranks: " << parallel->describeRanks();
     if (parallel->hasWholeExperts())
       os << ", " << spec.getNumLocalExperts() << " whole experts on each, "
          << (parallel->placement == ExpertPlacement::Linear   ? "linear"

@@ -532,6 +532,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.compile = options.getCompileOptions(*session.devices.front());
   ranks.seed = options.seed;
   ranks.inputs = getCheckpoint(options);
+  ranks.hiddenStates = options.hiddenStates;
   ranks.validTokens.assign(options.rankTokens.begin(),
                            options.rankTokens.end());
   if (options.hasValidTokens())
@@ -631,11 +632,11 @@ bool startProcesses(Session &session, MoeRunOptions &options) {
   if (failed(parallel))
     return false;
   if (parallel->getNumRanks() != options.nproc)
-    return options.complain(
-        "--nproc=" + llvm::Twine(options.nproc) + ": the layer is for " +
-        llvm::Twine(parallel->getNumRanks()) + " ranks (parallel: dp " +
-        llvm::Twine(parallel->dp) + " x tp " + llvm::Twine(parallel->tp) +
-        "); give that number");
+    return options.complain("--nproc=" + llvm::Twine(options.nproc) +
+                            ": the layer is for " +
+                            llvm::Twine(parallel->getNumRanks()) +
+                            " ranks (parallel: " + parallel->describeRanks() +
+                            "); give that number");
   auto processes = RankProcesses::start(options.nproc);
   if (!processes)
     return options.complain(processes.status().message());

@@ -43,6 +43,7 @@ LIMIT = 60.0
 def connect(dp: int, tp: int = 1, *, limit: float = LIMIT) -> Communicator:
     """Connects the ranks that torchrun, Open MPI or Slurm started, one process per GPU, through NCCL.
 
+    dp: groups of ranks with tokens of their own, with `pcp` in the spec dp * pcp; tp: ranks of a group.
     Raises InvalidArgument where the environment does not say enough, with the variable, Unavailable where
     there is no libnccl.so.2 or a rank did not come within `limit` seconds."""
     return Communicator.from_environment(dp, tp, limit)

@@ -162,6 +162,38 @@ def test_each_rank_reads_its_part_of_a_checkpoint(parallel, tmp_path):
         np.testing.assert_allclose(whole, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("experts", ["linear", [[7, 1, 3, 5, 0, 2], [0, 2, 4, 6, 1, 7]]], ids=str)
+def test_replicas_of_a_checkpoint(experts, tmp_path):
+    """A model's weights have no tables of replicas: they follow from the spec's lists, or are those of a linear map."""
+    spec = LayerSpec.from_json(MODEL)
+    tensors = generate(spec, RANKS * 5, 1)
+    expected = evaluate(spec, tensors, decide(spec, tensors))
+    folder = save_model(tmp_path / "model", tensors)
+    replicas = MODEL | {"replicas": {"num_physical_experts": 12, "max_replicas": 2}}
+    communicators = moec.ranks.local(RANKS, device="cpu")
+
+    def work(rank):
+        layer = moec.compile(replicas | {"parallel": {"dp": RANKS, "experts": experts}}, device="cpu", cache=False)
+        layer.use_communicator(communicators[rank])
+        return layer.load(folder, 0)(np.ascontiguousarray(tensors["hidden_states"][rank * 5:rank * 5 + 5]))
+
+    results = on_ranks(work)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    np.testing.assert_allclose(np.concatenate(results), expected, rtol=1e-4, atol=1e-5)
+    alone = moec.compile(replicas, device="cpu", cache=False).load(folder, 0)
+    np.testing.assert_allclose(alone(tensors["hidden_states"]), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_prefill_context_parallel():
+    """To a communicator ranks that share a prompt are groups like others."""
+    spec = MODEL | {"parallel": {"pcp": 2, "experts": "linear"}}
+    layer = moec.compile(spec, device="cpu", cache=False)
+    assert layer.mesh == (2, 1)
+    layer.bind(take_weights(0, generate(LayerSpec.from_json(MODEL), 2, 1)))
+
+
 def test_whose_weights_these_are_is_known(tmp_path):
     tensors = generate(LayerSpec.from_json(MODEL), 2, 1)
     folder, path = save_model(tmp_path / "model", tensors), tmp_path / "prepared.safetensors"

@@ -91,7 +91,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
         },
         quantization={"weight": "fp8_block128", "w13": None, "w2": "fp8_block128"},
         placement={"num_ranks": 1, "local_experts": [3, 0]},
-        parallel={"dp": 2, "tp": 2, "sp": False, "experts": [[0, 1], [2, 3], [1, 0], [3, 2]]},
+        parallel={"dp": 2, "pcp": 1, "tp": 2, "sp": False, "experts": [[0, 1], [2, 3], [1, 0], [3, 2]]},
     )
     VALIDATOR.validate(value)
     LayerSpec.from_json(value)

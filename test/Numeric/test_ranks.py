@@ -44,16 +44,18 @@ class Ranks:
     tp: int
     experts: object = None
     sp: bool = False
+    pcp: int = 1
 
     @property
     def field(self) -> dict:
         field = {"dp": self.dp, "tp": self.tp} | ({"sp": True} if self.sp else {})
+        field |= {"pcp": self.pcp} if self.pcp > 1 else {}
         return field if self.experts is None else field | {"experts": self.experts}
 
     @property
     def token_ranks(self) -> int:
         """Ranks, or groups of ranks, with tokens of their own."""
-        return self.dp * self.tp if self.sp else self.dp
+        return self.dp * self.pcp * (self.tp if self.sp else 1)
 
 
 def spec_of(**fields) -> dict:
@@ -104,6 +106,107 @@ SPLIT = {"fp8_block": Ranks(2, 1), "fp8_channel": None}
 ])
 def test_layers(layer, ranks, tmp_path):
     verify(tmp_path, spec_of(**LAYERS[layer]), ranks)
+
+
+@pytest.mark.parametrize("experts", ["round_robin", None], ids=str)
+@pytest.mark.parametrize(("dp", "pcp", "tp", "sp"),
+                         [(1, 2, 1, False), (1, 2, 2, False), (2, 2, 2, True), (2, 4, 1, False)])
+def test_prefill_context_parallel(dp, pcp, tp, sp, experts, tmp_path):
+    """Ranks that share a prompt have tokens of their own, and the bits of as many groups that do not."""
+    model = spec_of(shared_experts={"intermediate_size": 32})
+    made = []
+    for name, ranks in (("pcp", Ranks(dp, tp, experts, sp, pcp)), ("dp", Ranks(dp * pcp, tp, experts, sp))):
+        folder = tmp_path / name
+        folder.mkdir()
+        verify(folder, model, ranks)
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
+#: Fields of layers with zero experts, whose rows they read in many ways.
+ZEROS = {
+    "logits": {},
+    "ids": {"entry": "ids", "dtype": "bf16"},
+    "shared": {"entry": "gate", "shared_experts": {"intermediate_size": 32, "gate": "sigmoid"}},
+    "latent": {"entry": "gate", "latent_size": 32},
+    "latent_shared": {"entry": "gate", "latent_size": 32, "shared_experts": {"intermediate_size": 32}},
+    "weight_on_input": {"top_k": 1, "routing": {"score": "sigmoid", "weight_on_input": True}},
+    "fp8_channel": LAYERS["fp8_channel"],
+}
+#: Every mesh of 2 and of 4 ranks.
+FEW_RANKS = [(2, 1, False), (1, 2, False), (1, 2, True), (4, 1, False), (2, 2, False), (2, 2, True), (1, 4, False),
+             (1, 4, True)]
+
+
+def with_zeros(fields: dict) -> dict:
+    return spec_of(**{"num_zero_experts": 8, "top_k": 4} | fields)
+
+
+@pytest.mark.parametrize("experts", ["linear", None], ids=str)
+@pytest.mark.parametrize("layer", ZEROS)
+@pytest.mark.parametrize(("dp", "tp", "sp"), FEW_RANKS)
+def test_zero_experts(dp, tp, sp, layer, experts, tmp_path):
+    """Each token's zero experts count once, by its own row."""
+    if layer == "fp8_channel" and experts is None:
+        pytest.skip("ranks have a scale each for their part of a row")
+    verify(tmp_path, with_zeros(ZEROS[layer]), Ranks(dp, tp, experts, sp))
+
+
+@pytest.mark.parametrize("layer", ["logits", "shared", "latent_shared"])
+@pytest.mark.parametrize("entry", ["gate", "ids"])
+@pytest.mark.parametrize(("dp", "tp", "sp"), FEW_RANKS)
+def test_zero_experts_of_padding(dp, tp, sp, entry, layer, tmp_path):
+    """Rows that do not count are zero, whatever their ids are: by a number, and by a mask."""
+    model = with_zeros(ZEROS[layer] | {"entry": entry, "num_valid_tokens": True, "padding_mask": True})
+    ranks = Ranks(dp, tp, "round_robin", sp)
+    rows = 5
+    counts = [5, 3, 0, 4][: ranks.token_ranks]
+    inputs = generate(LayerSpec.from_json(model), rows * ranks.token_ranks, 3)
+    hidden = inputs["hidden_states"].reshape(ranks.token_ranks, rows, -1)
+    for part, count in zip(hidden, counts):
+        part[count:] = np.nan
+    done = run(tmp_path, model, ranks, inputs, rows, f"--rank-tokens={','.join(map(str, counts))}", "--check")
+    assert done.returncode == 0, done.stdout
+    made = TensorFile(tmp_path / "out.safetensors")
+    made.require(signature.outputs(LayerSpec.from_json(model)), rows * ranks.token_ranks, optional=True)
+    output = np.asarray(made["output"][...]).reshape(ranks.token_ranks, rows, -1)
+    masks = inputs["is_padding"].reshape(ranks.token_ranks, rows)
+    for part, count, mask in zip(output, counts, masks):
+        assert np.isfinite(part).all() and not part[count:].any() and not part[mask != 0].any()
+        assert part[:count][mask[:count] == 0].any() or not (mask[:count] == 0).any()
+
+
+@pytest.mark.parametrize("spread", ["all", "none", "odd", "wrong"])
+def test_zero_experts_of_some_tokens(spread, tmp_path):
+    """All slots, none, every second, and ids of no expert behind those of zero experts."""
+    model = with_zeros({"entry": "ids"})
+    rng = np.random.default_rng(1)
+    real, zero = rng.integers(0, 16, (24, 4)), rng.integers(16, 24, (24, 4))
+    odd = np.arange(4) % 2 == 1
+    ids = {"all": zero, "none": real, "odd": np.where(odd, zero, real), "wrong": np.where(odd, 24, zero)}[spread]
+    verify(tmp_path, model, Ranks(2, 2, "linear"), tokens=12, ids=ids)
+
+
+@pytest.mark.parametrize("level", ["plan", "tile"])
+def test_zero_experts_at_levels(level, tmp_path):
+    verify(tmp_path, with_zeros(ZEROS["latent_shared"]), Ranks(2, 2, "linear"), options=(f"--level={level}",))
+    verify(tmp_path, with_zeros(ZEROS["shared"]), Ranks(2, 2, None, sp=True), options=(f"--level={level}",))
+
+
+@pytest.mark.parametrize("layer", ["logits", "shared", "latent_shared"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("dp", "tp", "sp"), [(2, 1, False), (4, 1, False), (2, 2, False), (2, 2, True)])
+def test_zero_experts_simulated(dp, tp, sp, target, layer, tmp_path):
+    """The kernels for GPUs, with an exchange through the memory of other ranks and without: the same bits."""
+    model = with_zeros(ZEROS[layer] | {"dtype": "bf16"})
+    options = ("--device=sim:1", f"--target={target}", "--max-tokens=8", "--rank-limit=60")
+    made = []
+    for exchange in ("peer", "default"):
+        folder = tmp_path / exchange
+        folder.mkdir()
+        verify(folder, model, Ranks(dp, tp, "linear", sp), tokens=3, options=(*options, f"--exchange={exchange}"))
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
 
 
 def distributions(rng: np.random.Generator, tokens: int, experts: int, top_k: int, ranks: int):
@@ -445,12 +548,50 @@ def test_rows_of_owners(dp, tp, tokens, kind, model, tmp_path):
     assert made[0] == made[1]
 
 
+@pytest.mark.parametrize(("dp", "tp", "sp", "physical"), [(4, 1, False, 20), (2, 2, False, 24), (4, 2, True, 24)])
+def test_rows_of_owners_of_replicas(dp, tp, sp, physical, tmp_path):
+    """Which replica a token takes is known behind the dispatch alone: rows go wherever there is one."""
+    lists = replica_lists(dp * tp, 16, physical)
+    most = max(np.bincount(np.concatenate(lists)).tolist())
+    token_ranks = dp * (tp if sp else 1)
+    inputs = generate(LayerSpec.from_json(OWNED), 5 * token_ranks, 7)
+    inputs["topk_ids"] = spread_ids("any", 5 * token_ranks, dp).astype(np.int32)
+    options = (f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=60",
+               "--config=all_gather_dp:least_rows=1", "--config=reduce_scatter_dp:least_rows=1")
+    made = []
+    for exchange in ("peer", "default"):
+        folder = tmp_path / exchange
+        folder.mkdir()
+        done = run(folder, replicas_of(OWNED, physical, most), Ranks(dp, tp, lists, sp),
+                   of_logical(inputs, np.concatenate(lists)), 5, *options, f"--exchange={exchange}", "--check")
+        assert done.returncode == 0, done.stdout
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
+def test_hidden_states_of_all_groups(tmp_path):
+    """Activations of a file of their own, for the tokens of all groups: what one file with weights gives."""
+    model = spec_of(entry="ids")
+    inputs = generate(LayerSpec.from_json(model), 12, 3)
+    call = {name: inputs.pop(name) for name in ("hidden_states", "topk_ids", "topk_weights")}
+    made = []
+    for name, weights, options in (("apart", inputs, (f"--hidden-states={tmp_path}/call.safetensors",)),
+                                   ("together", inputs | call, ())):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_tensors(tmp_path / "call.safetensors", call)
+        done = run(folder, model, Ranks(2, 2, "linear"), weights, 6, *options, "--check")
+        assert done.returncode == 0, done.stdout
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
 def test_rows_of_owners_of_parts(tmp_path):
     """Ranks that each have a part of their group's tokens: owners are asked for sums over dp, of the rows of a group."""
     model = OWNED | {"shared_experts": {"intermediate_size": 32}}
-    # A config named by kind is of the first one: of sums that over dp, of gathers that over tp, which has no owners.
+    # A config named by kind is of the first one: of gathers that over tp, which has no owners.
     options = ("--device=sim:4", "--target=sm_90a", "--max-tokens=8", "--rank-limit=60",
-               "--config=reduce_scatter:least_rows=1")
+               "--config=all_gather_dp:least_rows=1", "--config=reduce_scatter_dp:least_rows=1")
     made = []
     for exchange in ("peer", "default"):
         folder = tmp_path / exchange

@@ -246,3 +246,41 @@ func.func @placed_for_nothing(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %we
       : tensor<?x2xi32>, tensor<?x2xf32> -> tensor<9xi32>, tensor<?x2xi32>, tensor<?xi32>, tensor<?x1xf32>
   return %offsets : tensor<9xi32>
 }
+
+// -----
+
+// What zero experts add is whole on each rank.
+func.func @zeros_of_a_part(%rows: tensor<?x8xf32>, %x: tensor<?x8xf32>, %ids: tensor<?x2xi32> {moe.name = "topk_ids"},
+    %weights: tensor<?x2xf32>, %position: tensor<?x2xi32>, %w2: tensor<4x8x8xf32> {moe.name = "experts.w2"}, %offsets: tensor<5xi32>)
+    -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<tp = 2>} {
+  %y = moe.grouped_matmul %rows, %w2 : tensor<?x8xf32>, tensor<4x8x8xf32> offsets(%offsets : tensor<5xi32>)
+      {moe.name = ["experts_out"]} -> tensor<?x8xf32>
+  // expected-error@+1 {{adds a value without a name, which is whole, to 'experts_out', a part of a sum over tp, so that one of them would be counted once per rank}}
+  %z = moe.unpermute %y, %position : tensor<?x8xf32>, tensor<?x2xi32> identity(%x, %weights : tensor<?x8xf32>, tensor<?x2xf32>)
+      -> tensor<?x8xf32>
+  return %z : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @zeros_twice(%x: tensor<?x8xf32>, %rows: tensor<?x8xf32>, %weights: tensor<?x2xf32>, %ids: tensor<?x2xi32> {moe.name = "topk_ids"})
+    -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<dp = 2>} {
+  %position = moe.place_ids %ids : tensor<?x2xi32> {zero_experts = array<i64: 8, 2>} -> tensor<?x2xi32>
+  // expected-note@+1 {{here}}
+  %y = moe.unpermute %rows, %position : tensor<?x8xf32>, tensor<?x2xi32> identity(%x, %weights : tensor<?x8xf32>, tensor<?x2xf32>)
+      addend(%rows : tensor<?x8xf32>) {moe.name = ["output"]} -> tensor<?x8xf32>
+  // expected-error@+1 {{adds zero experts to 'output', which has them; drop one of the sums}}
+  %z = moe.unpermute %y, %position : tensor<?x8xf32>, tensor<?x2xi32> identity(%x, %weights : tensor<?x8xf32>, tensor<?x2xf32>)
+      addend(%y : tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %z : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @zeros_by_placed_ids(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %t: tensor<8xi32>) -> tensor<?x2xi32>
+    attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
+  %local = moe.place_ids %ids : tensor<?x2xi32> table(%t : tensor<8xi32>) {moe.name = ["local_ids"]} -> tensor<?x2xi32>
+  // expected-error@+1 {{takes 'local_ids', ids of a rank's own experts, where ids of the layer's experts are needed; place the ids that were chosen}}
+  %position = moe.place_ids %local : tensor<?x2xi32> {zero_experts = array<i64: 8, 2>} -> tensor<?x2xi32>
+  return %position : tensor<?x2xi32>
+}

@@ -110,3 +110,43 @@ tile.kernel @gate(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
 tile.kernel @hidden(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
   tile.return
 }
+
+// -----
+
+// Nor is what a launch wrote that had ended before the launch ahead began. @other reads what nobody writes.
+// CHECK-LABEL: tile.kernel @other(
+//  CHECK-SAME: attributes {form = #tile.kernel_form<independent = true>}
+// CHECK-LABEL: tile.kernel @placed(
+//   CHECK-NOT: independent
+plan.program @over max_tokens 8 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  %own = plan.buffer "own" slot 0 rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %all = plan.buffer "all" slot 1 rows <"tokens"> : memref<?x8xf32>
+  %a = plan.buffer "a" slot 2 rows <"tokens"> : memref<?x8xf32>
+  %b = plan.buffer "b" slot 3 rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %c = plan.buffer "c" slot 4 rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  plan.variant tokens 0 to 8 {
+    plan.launch @made tokens <"ceildiv(tokens, 2)"> ins(%x : memref<?x8xf32>) outs(%own : memref<?x8xf32>)
+    plan.collective all_gather dp ins(%own : memref<?x8xf32>) outs(%all : memref<?x8xf32>)
+    plan.launch @first ins(%all : memref<?x8xf32>) outs(%a : memref<?x8xf32>)
+    plan.launch @other tokens <"ceildiv(tokens, 2)"> dependent ins(%x : memref<?x8xf32>) outs(%b : memref<?x8xf32>)
+    plan.launch @placed tokens <"ceildiv(tokens, 2)"> dependent ins(%own : memref<?x8xf32>) outs(%c : memref<?x8xf32>)
+    plan.launch @last dependent ins(%a, %b, %c : memref<?x8xf32>, memref<?x8xf32>, memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+tile.kernel @made(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @first(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @other(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @placed(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.return
+}
+tile.kernel @last(%x: memref<?x8xf32>, %b: memref<?x8xf32>, %c: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
+  tile.return
+}

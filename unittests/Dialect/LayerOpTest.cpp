@@ -98,13 +98,17 @@ TEST_F(LayerOpTest, CheckedAttributeReports) {
       &context, [&](Diagnostic &diagnostic) { message = diagnostic.str(); });
   auto report = [&] { return emitError(UnknownLoc::get(&context)); };
   function_ref<InFlightDiagnostic()> emit = report;
+  EXPECT_FALSE(MeshAttr::getChecked(
+      emit, &context, /*dp=*/int64_t(1) << 9, /*pcp=*/int64_t(1) << 8,
+      /*tp=*/int64_t(1), /*num_experts=*/int64_t(8), /*sp=*/false));
+  EXPECT_EQ(message, "'dp' * 'pcp' is 131072; give 1 to 65536");
   EXPECT_FALSE(MeshAttr::getChecked(emit, &context, /*dp=*/int64_t(2),
-                                    /*tp=*/int64_t(0),
+                                    /*pcp=*/int64_t(1), /*tp=*/int64_t(0),
                                     /*num_experts=*/int64_t(8),
                                     /*sp=*/false));
   EXPECT_EQ(message, "'tp' is 0; give 1 to 65536");
   EXPECT_FALSE(MeshAttr::getChecked(emit, &context, /*dp=*/int64_t(2),
-                                    /*tp=*/int64_t(1),
+                                    /*pcp=*/int64_t(1), /*tp=*/int64_t(1),
                                     /*num_experts=*/int64_t(8), /*sp=*/true));
   EXPECT_EQ(message, "'sp' shares a group's tokens among its ranks, and 'tp' "
                      "is 1; give more, or drop 'sp'");

@@ -338,7 +338,7 @@ TEST(ImportError, ReplicasOverRanks) {
       {R"("parallel": {"dp": 2, "experts": "linear"},
           "replicas": {"num_physical_experts": 9, "max_replicas": 2})",
        "'replicas.num_physical_experts' is 9, and must be a multiple of the 2 "
-       "ranks (dp * tp), or 'parallel.experts' a list for each"},
+       "ranks (dp * pcp * tp), or 'parallel.experts' a list for each"},
       {R"("parallel": {"dp": 2, "experts": [[0, 1, 2, 3, 4], [5, 6, 7, 0, 5]]},
           "replicas": {"num_physical_experts": 10, "max_replicas": 2})",
        "'parallel.experts' of rank 1 names expert 5 twice"},

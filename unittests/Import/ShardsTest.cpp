@@ -54,7 +54,8 @@ using Floats = std::vector<float>;
 } // namespace
 
 TEST(ShardsTest, EachRankHasAPartOfEveryExpert) {
-  LayerSpec spec = makeSpec({1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
+  LayerSpec spec =
+      makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
   spec.numExperts = 1;
   // Gate rows 0 to 3, up rows 4 to 7, of two elements each.
   EXPECT_EQ(cut(spec, 0, "experts.w13"), (Floats{0, 1, 2, 3, 8, 9, 10, 11}));
@@ -72,7 +73,7 @@ TEST(ShardsTest, EachRankHasAPartOfEveryExpert) {
 
 TEST(ShardsTest, EachRankHasWholeExperts) {
   LayerSpec spec =
-      makeSpec({2, 1, /*sp=*/false, ExpertPlacement::RoundRobin, {}});
+      makeSpec({2, 1, 1, /*sp=*/false, ExpertPlacement::RoundRobin, {}});
   EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{2, 3, 6, 7}));
   EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, 0, -1, 1}));
   spec.parallel->placement = ExpertPlacement::Linear;
@@ -85,7 +86,8 @@ TEST(ShardsTest, EachRankHasWholeExperts) {
 
 /// Physical experts are numbered rank by rank; lists say what they are of.
 TEST(ShardsTest, EachRankHasPhysicalExperts) {
-  LayerSpec spec = makeSpec({2, 1, /*sp=*/false, ExpertPlacement::Linear, {}});
+  LayerSpec spec =
+      makeSpec({2, 1, 1, /*sp=*/false, ExpertPlacement::Linear, {}});
   spec.replicas = {/*numPhysicalExperts=*/6, /*maxReplicas=*/2};
   EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(getLocalIds(spec, 1), (std::vector<int32_t>{-1, -1, -1, 0, 1, 2}));
@@ -102,15 +104,36 @@ TEST(ShardsTest, EachRankHasPhysicalExperts) {
 
 /// The shared expert is split over the ranks that have the same tokens alone.
 TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
-  LayerSpec spec = makeSpec({2, 2, /*sp=*/false, ExpertPlacement::Linear, {}});
+  LayerSpec spec =
+      makeSpec({2, 1, 2, /*sp=*/false, ExpertPlacement::Linear, {}});
   for (int64_t rank : {1, 3})
     EXPECT_EQ(cut(spec, rank, "shared_experts.w2"), (Floats{1, 3}));
   EXPECT_EQ(cut(spec, 2, "shared_experts.w13"), (Floats{0, 1, 4, 5}));
   EXPECT_EQ(cut(spec, 3, "gate.weight").size(), 8u);
 }
 
+/// Ranks that share a prompt are groups like others: number `r / tp % pcp` of
+/// them is rank r.
+TEST(ShardsTest, RanksOfAPromptHaveExpertsOfTheirOwn) {
+  LayerSpec spec =
+      makeSpec({1, 2, 2, /*sp=*/false, ExpertPlacement::Linear, {}});
+  LayerSpec same =
+      makeSpec({2, 1, 2, /*sp=*/false, ExpertPlacement::Linear, {}});
+  EXPECT_EQ(spec.parallel->getNumRanks(), 4);
+  EXPECT_EQ(spec.parallel->describeRanks(), "dp 1 x pcp 2 x tp 2");
+  EXPECT_EQ(same.parallel->describeRanks(), "dp 2 x tp 2");
+  EXPECT_TRUE(hasOwners(spec));
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(getOwners(spec, rank), getOwners(same, rank));
+    EXPECT_EQ(getLocalIds(spec, rank), getLocalIds(same, rank));
+    for (const char *name : {"experts.w13", "shared_experts.w2"})
+      EXPECT_EQ(cut(spec, rank, name), cut(same, rank, name));
+  }
+}
+
 TEST(ShardsTest, BytesThatHoldTwoElementsAreNotParted) {
-  LayerSpec spec = makeSpec({1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
+  LayerSpec spec =
+      makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
   OperandQuantization int4;
   int4.storage = StorageType::Int4;
   int4.granularity = Granularity::Group;

@@ -138,7 +138,7 @@ TEST_F(SpecTextTest, EveryFieldComesBack) {
               "activation": {"kind": "silu"})",
            R"("dtype": "bf16", "num_experts": 4, "top_k": 2,
               "replicas": {"num_physical_experts": 6, "max_replicas": 2},
-              "parallel": {"dp": 2, "experts": [[0, 1, 2], [2, 3, 0]]},
+              "parallel": {"pcp": 2, "experts": [[0, 1, 2], [2, 3, 0]]},
               "activation": {"kind": "silu"})",
            R"("dtype": "bf16", "num_experts": 8, "top_k": 2,
               "activation": {"kind": "silu"},

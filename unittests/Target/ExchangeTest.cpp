@@ -59,6 +59,8 @@ enum class Spread {
 /// Experts of the ranks that meet, and one more for every so many, which none
 /// of these has.
 constexpr int64_t kExpertsPerRank = 3, kTopK = 3;
+/// Physical ones of a rank, and replicas that the table has room for.
+constexpr int64_t kPhysicalPerRank = 2 * kExpertsPerRank, kReplicas = 3;
 
 struct Case {
   llvm::StringRef kind;
@@ -74,6 +76,9 @@ struct Case {
   bool isZero = false;
   /// Of the config.
   int64_t leastRows = 0;
+  /// Whether experts have replicas: on their rank and, the odd ones, on the
+  /// next one too.
+  bool hasReplicas = false;
 
   bool gathers() const { return kind == "all_gather"; }
   bool scatters() const { return kind == "reduce_scatter"; }
@@ -111,7 +116,9 @@ std::string makeKernel(const Case &what) {
       add(ids, idTypes, "%ids" + std::to_string(i),
           "memref<?x" + std::to_string(kTopK) + "xi32>");
     add(owners, ownerType, "%owners",
-        "memref<" + std::to_string(what.numExperts()) + "xi32>");
+        "memref<" + std::to_string(what.numExperts()) +
+            (what.hasReplicas ? "x" + std::to_string(kReplicas) : "") +
+            "xi32>");
     whose = " owners(" + owners + " : " + ownerType + ") ids(" + ids + " : " +
             idTypes + ") owned [" + owned + "]";
   }
@@ -128,7 +135,11 @@ std::string makeKernel(const Case &what) {
          (what.leastRows > 0
               ? ", least_rows = " + std::to_string(what.leastRows)
               : "") +
-         ">}\n  tile.return\n}\n";
+         ">" +
+         (what.hasReplicas ? ", experts_per_owner = " +
+                                 std::to_string(kPhysicalPerRank) + " : i64"
+                           : "") +
+         "}\n  tile.return\n}\n";
 }
 
 /// Kernels are compiled once.
@@ -219,11 +230,33 @@ private:
     int64_t place = expert / kExpertsPerRank;
     return place < what.ranks ? int32_t(place) : -1;
   }
+  /// Physical numbers of an expert.
+  std::vector<int32_t> replicas(int64_t expert) const {
+    std::vector<int32_t> made(kReplicas, -1);
+    int32_t place = owner(expert);
+    if (place < 0)
+      return made;
+    int64_t number = expert % kExpertsPerRank;
+    made[0] = int32_t(place * kPhysicalPerRank + number);
+    if (expert % 2 != 0)
+      made[1] = int32_t((place + 1) % what.ranks * kPhysicalPerRank +
+                        kExpertsPerRank + number);
+    return made;
+  }
+  bool has(int64_t rank, int64_t expert) const {
+    return what.hasReplicas
+               ? llvm::any_of(replicas(expert),
+                              [&](int32_t number) {
+                                return number >= 0 &&
+                                       number / kPhysicalPerRank == rank;
+                              })
+               : owner(expert) == rank;
+  }
   /// Whether `rank` has an expert of that row of `sender`.
   bool owns(int64_t rank, int64_t sender, int64_t exchange, int64_t row) const {
     for (int64_t i = 0; i < kTopK; ++i)
       if (int32_t expert = id(sender, exchange, row * kTopK + i);
-          expert >= 0 && expert < what.numExperts() && owner(expert) == rank)
+          expert >= 0 && expert < what.numExperts() && has(rank, expert))
         return true;
     return false;
   }
@@ -356,7 +389,9 @@ Status Rig::run() {
           slots.push_back(allocateIds(0, what.ranks, exchange));
         std::vector<int32_t> table;
         for (int64_t expert = 0; expert < what.numExperts(); ++expert)
-          table.push_back(owner(expert));
+          llvm::append_range(table, what.hasReplicas
+                                        ? replicas(expert)
+                                        : std::vector<int32_t>{owner(expert)});
         slots.push_back(allocate(int64_t(table.size()) * 4, "owners"));
         EXPECT_TRUE(
             simulator.write(slots.back(), table.data(), table.size() * 4));
@@ -445,6 +480,12 @@ Case makeOwned(Case what, Spread spread = Spread::Even) {
   return what;
 }
 
+Case makeReplicated(Case what) {
+  what = makeOwned(what);
+  what.hasReplicas = true;
+  return what;
+}
+
 const Case kCases[] = {
     {"all_gather", 2, 1},
     {"all_gather", 2, 200},
@@ -469,12 +510,17 @@ const Case kCases[] = {
     makeOwned({"reduce_scatter", 4, 9}, Spread::OneRank),
     makeOwned({"reduce_scatter", 8, 5}),
     makeOwned({"reduce_scatter", 16, 2}),
+    makeReplicated({"all_gather", 4, 9}),
+    makeReplicated({"all_gather", 8, 5}),
+    makeReplicated({"reduce_scatter", 4, 9}),
+    makeReplicated({"reduce_scatter", 8, 5}),
 };
 
 std::string describe(const Case &what, uint64_t seed) {
   return what.kind.str() + " of " + std::to_string(what.ranks) + " ranks, " +
          std::to_string(what.tokens) + " tokens, " +
          (what.spread == Spread::None      ? "all rows"
+          : what.hasReplicas               ? "rows of owners of replicas"
           : what.spread == Spread::OneRank ? "rows of one rank's experts"
                                            : "rows of owners") +
          ", seed " + std::to_string(seed);

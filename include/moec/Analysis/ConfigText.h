@@ -58,6 +58,10 @@ parseForcedConfigs(llvm::ArrayRef<std::string> entries);
 /// "experts_hidden_large_groups_t64" from "experts_hidden_t64".
 std::string getLargeGroupsName(tile::KernelOp kernel);
 
+/// What a config may call the kernel of a collective: "all_gather_dp". One that
+/// names the kind alone is for the first of it.
+std::string getExchangeName(plan::CollectiveOp collective);
+
 /// Whether one of them is for the kernel.
 bool isForced(tile::KernelOp kernel, llvm::ArrayRef<ForcedConfig> forced);
 

@@ -24,13 +24,18 @@ inline constexpr llvm::StringLiteral kOwnersTensor = "placement.owners";
 /// moe.dispatch, moe.combine, plan.collective and tile.exchange, on tensors and
 /// on memrefs.
 struct RowOwners {
-  /// The table above; null where all rows go to all ranks.
+  /// The table above, or with `expertsPerOwner` that of replicas; null where
+  /// all rows go to all ranks.
   mlir::Value owners;
   /// The ids of the rank's own rows; of sums, then those of all ranks' rows.
   mlir::ValueRange ids;
   /// The operands that `pairs` numbers, ascending, whose rows are moved for
   /// their owners alone.
   llvm::ArrayRef<int64_t> owned;
+  /// Physical experts of each place on the axis, in whose order they are
+  /// numbered. The table has numbers of such then, for each expert as many as
+  /// it may have replicas, of which rows go to all; -1 is none.
+  std::optional<int64_t> expertsPerOwner;
 };
 
 /// Checks the whole of it for an op that moves `pairs` and takes so many `ids`;
@@ -40,7 +45,8 @@ inline mlir::LogicalResult verifyRowOwners(mlir::Operation *op,
                                            mlir::ValueRange pairs,
                                            size_t numIds) {
   using namespace mlir;
-  if (!given.owners && given.ids.empty() && given.owned.empty())
+  if (!given.owners && given.ids.empty() && given.owned.empty() &&
+      !given.expertsPerOwner)
     return success();
   if (numIds == 0)
     return op->emitOpError("gives all ranks the same sums; drop 'owners', "
@@ -51,10 +57,15 @@ inline mlir::LogicalResult verifyRowOwners(mlir::Operation *op,
            << " 'ids' and " << given.owned.size() << " 'owned'; give 'owners', "
            << numIds << " 'ids' and at least one number of 'owned', or none";
   auto table = cast<ShapedType>(given.owners.getType());
-  if (table.getRank() != 1 || table.isDynamicDim(0) ||
+  int64_t rank = given.expertsPerOwner ? 2 : 1;
+  if (table.getRank() != rank || !table.hasStaticShape() ||
       !table.getElementType().isInteger(32))
     return op->emitOpError("has 'owners' of type ")
-           << table << "; give one i32 per expert";
+           << table << "; give one i32 per expert"
+           << (rank > 1 ? " and replica, as it has 'experts_per_owner'" : "");
+  if (given.expertsPerOwner && *given.expertsPerOwner < 1)
+    return op->emitOpError("has ") << *given.expertsPerOwner
+                                   << " as 'experts_per_owner'; give 1 or more";
   for (Value ids : given.ids) {
     auto type = cast<ShapedType>(ids.getType());
     if (type.getRank() != 2 || !type.isDynamicDim(0) || type.isDynamicDim(1) ||

@@ -272,8 +272,9 @@ enum class ExpertPlacement {
 
 /// The spec's `parallel` object (docs/parallel.md).
 struct ParallelSpec {
-  /// Groups of ranks with tokens of their own, and ranks of a group.
-  int64_t dp = 1, tp = 1;
+  /// Groups of ranks with tokens of their own, `pcp` neighbours of which have a
+  /// part of the same prompts each, and ranks of a group.
+  int64_t dp = 1, pcp = 1, tp = 1;
   /// Whether each rank of a group has a part of its tokens, not all of them.
   bool sp = false;
   ExpertPlacement placement = ExpertPlacement::Split;
@@ -281,9 +282,13 @@ struct ParallelSpec {
   /// several ranks have is one of several replicas.
   std::vector<std::vector<int64_t>> lists;
 
-  int64_t getNumRanks() const { return dp * tp; }
+  /// Groups of ranks with tokens of their own.
+  int64_t getNumGroups() const { return dp * pcp; }
+  int64_t getNumRanks() const { return getNumGroups() * tp; }
   /// Ranks, or groups of ranks, with tokens of their own.
-  int64_t getTokenRanks() const { return sp ? getNumRanks() : dp; }
+  int64_t getTokenRanks() const { return sp ? getNumRanks() : getNumGroups(); }
+  /// "dp 2 x tp 4"; "dp 2 x pcp 2 x tp 4".
+  std::string describeRanks() const;
   bool hasWholeExperts() const { return placement != ExpertPlacement::Split; }
 };
 

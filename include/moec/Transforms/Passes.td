@@ -33,7 +33,8 @@ def MoeParallelizePass : Pass<"moe-parallelize", "::mlir::func::FuncOp"> {
     `dp` a `moe.dispatch` ahead of what is done for the rows of all ranks, from the permutation to the sum over a
     token's experts, and a `moe.combine` behind it; over `tp` a `moe.combine` of what is returned. Bounds of tokens are
     multiplied by `dp`. With `sp` a `moe.dispatch` over `tp` comes first, ahead of what is done for the rows of a group,
-    and the last `moe.combine` leaves each rank its own rows. Nothing without a mesh of several ranks, or where there is a
+    and the last `moe.combine` leaves each rank its own rows. What zero experts add is added behind it, to the rank's own
+    rows. Nothing without a mesh of several ranks, or where there is a
     `moe.combine` already.
   }];
   let dependentDialects = ["::moec::moe::MoeDialect", "::mlir::arith::ArithDialect"];
@@ -52,6 +53,7 @@ def MoeVerifyPartialsPass : Pass<"moe-verify-partials", "::mlir::func::FuncOp"> 
       them, another kind of sum, what the function returns;
     - a sum of a part with what is whole, which each rank would add;
     - a `moe.combine` of what is whole along its axis, which counts it once per rank, and of what was combined before;
+    - zero experts that are added to what has them;
     - ids of a rank's own experts where those of the layer are needed: placed once more, dispatched, returned; and the
       other way round, where ranks have whole experts;
     - owners of rows where ranks have no whole experts, or by other ids than those chosen for the rows that go over the
@@ -205,7 +207,7 @@ def TileFindIndependentPass : Pass<"tile-find-independent", "::mlir::ModuleOp"> 
   let description = [{
     Marks a kernel `independent` if each of its dependent launches (there is one at least) may run beside
     those that may still run when it begins: the launches before it on its stream, back to the last one
-    that is not dependent. It reads nothing that they write, and writes nothing that they touch, nor a
+    that is not dependent. It reads nothing that a step of the run has written, and writes nothing that they touch, nor a
     slot of the workspace that they use, nor a tensor of the caller's. Such a kernel waits at its end:
     who waits for it relies on all before it to have ended. A kernel that quantizes and then routes does the
     first `ahead` if that much is independent. Runs after `plan-overlap-launches`.
@@ -220,7 +222,8 @@ def TileMakeExchangesPass : Pass<"tile-make-exchanges", "::mlir::ModuleOp"> {
     ones share it. Which engine moves rows is chosen when a layer is run, so the steps stay (docs/parallel.md). None is
     made for an axis of more ranks than have room in a heap, nor where parts differ in what their rows follow
     from. Runs after the passes that make variants. `configs` are those of `tile-assign-config`; kernels are called as
-    the kind of their collective.
+    the kind of their collective, and configs name them so or, where there are several of a kind, with the axis
+    (`all_gather_dp`).
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"",
                         "the target: cpu, sm_80, sm_90a or sm_100a">,

@@ -147,6 +147,12 @@ static std::string getRangeSuffix(tile::LoadAttr load) {
   return "_t" + std::to_string(load.getMaxTokens());
 }
 
+std::string moec::getExchangeName(plan::CollectiveOp collective) {
+  return (plan::stringifyCollectiveKind(collective.getKind()) + "_" +
+          plan::stringifyAxis(collective.getAxis()))
+      .str();
+}
+
 bool ForcedConfig::isFor(tile::KernelOp op) const {
   return isFor(op.getSymName(), op.getLoadAttr());
 }

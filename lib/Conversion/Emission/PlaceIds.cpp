@@ -74,6 +74,15 @@ void moec::emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
                  [&]() -> SmallVector<Value> { return {none}; })
              .front();
   }
+  if (auto zeroExperts = op.getZeroExperts()) {
+    // As a number without a sign what is below the first one is a large one.
+    Value number = arith::SubIOp::create(
+        b, id, emitter.i32(static_cast<int32_t>(zeroExperts->front())));
+    Value isZero = arith::CmpIOp::create(
+        b, arith::CmpIPredicate::ult, number,
+        emitter.i32(static_cast<int32_t>(zeroExperts->back())));
+    id = arith::SelectOp::create(b, isZero, emitter.i32(-2), none);
+  }
   if (Value counts = emitter.operand(op.getNumValidTokens()))
     id =
         arith::SelectOp::create(b, isCounted(counts, emitter, token), id, none);

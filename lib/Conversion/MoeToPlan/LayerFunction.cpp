@@ -50,7 +50,7 @@ LogicalResult LayerFunction::analyze(func::FuncOp function) {
   ownTokens = groupTokens = moert::Expr::tokens();
   if (auto attr = func->getAttrOfType<MeshAttr>(kMeshAttr)) {
     mesh = attr;
-    groupTokens = moert::Expr::ceilDiv(ownTokens, mesh.getDp());
+    groupTokens = moert::Expr::ceilDiv(ownTokens, mesh.getNumGroups());
     ownTokens = moert::Expr::ceilDiv(ownTokens, mesh.getTokenRanks());
   }
   if (failed(checkArguments()) || failed(checkOps()) || failed(checkResults()))

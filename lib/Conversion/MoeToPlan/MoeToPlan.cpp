@@ -37,7 +37,7 @@ public:
     builder.setInsertionPointAfter(func);
     plan::MeshAttr mesh;
     if (moe::MeshAttr ranks = layer.getMesh(); ranks && ranks.getNumRanks() > 1)
-      mesh = plan::MeshAttr::get(builder.getContext(), ranks.getDp(),
+      mesh = plan::MeshAttr::get(builder.getContext(), ranks.getNumGroups(),
                                  ranks.getTp(), ranks.getSp());
     program = plan::ProgramOp::create(builder, loc, func.getName(),
                                       layer.getMaxTokens(), mesh);
@@ -210,12 +210,14 @@ private:
     ValueRange inputs, ids;
     Value owners;
     DenseI64ArrayAttr owned;
+    IntegerAttr expertsPerOwner;
     if (auto dispatch = dyn_cast<moe::DispatchOp>(op)) {
       axis = dispatch.getAxis();
       inputs = dispatch.getInputs();
       owners = dispatch.getOwners();
       ids = dispatch.getIds();
       owned = dispatch.getOwnedAttr();
+      expertsPerOwner = dispatch.getExpertsPerOwnerAttr();
     } else {
       auto combine = cast<moe::CombineOp>(op);
       axis = combine.getAxis();
@@ -224,6 +226,7 @@ private:
       inputs = combine->getOperands().take_front();
       owners = combine.getOwners();
       ids = combine.getIds();
+      expertsPerOwner = combine.getExpertsPerOwnerAttr();
       if (owners)
         owned = builder.getDenseI64ArrayAttr({0});
     }
@@ -234,7 +237,7 @@ private:
                                                            : plan::Axis::Tp),
         builder.getI64IntegerAttr(stream), toMemory(inputs),
         toMemory(op->getResults()), owners ? memory.lookup(owners) : Value(),
-        toMemory(ids), owned);
+        toMemory(ids), owned, expertsPerOwner);
   }
 
   const LayerFunction &layer;

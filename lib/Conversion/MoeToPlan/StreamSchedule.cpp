@@ -62,9 +62,11 @@ public:
 
 private:
   static SmallVector<Value, 1> getAddends(const KernelGroup &group) {
+    // Zero experts of ranks are added to the sum itself.
     if (auto sum = dyn_cast<UnpermuteOp>(group.ops.front()))
-      return sum.getAddend() ? SmallVector<Value, 1>{sum.getAddend()}
-                             : SmallVector<Value, 1>{};
+      return sum.getAddend() && sum.getAddend() != sum.getRows()
+                 ? SmallVector<Value, 1>{sum.getAddend()}
+                 : SmallVector<Value, 1>{};
     if (auto matmul = dyn_cast<GroupedMatmulOp>(group.ops.front()))
       return SmallVector<Value, 1>(matmul.getElementwiseOperands());
     if (auto map = dyn_cast<RowMapOp>(group.ops.front()))
@@ -84,7 +86,9 @@ private:
     for (int64_t i = consumer - 1; i >= 0; --i) {
       if (!branch.members.test(i))
         continue;
-      if (onSide.test(i) || isReadOutside(i, branch)) {
+      // Ranks have one order of what they do together.
+      if (onSide.test(i) || layer.getGroups()[i].isCollective() ||
+          isReadOutside(i, branch)) {
         branch.members.reset(i);
         branch.inputs.set(i);
         continue;

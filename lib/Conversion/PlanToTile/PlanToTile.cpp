@@ -183,7 +183,8 @@ private:
     return tile::PlaceIdsOp::create(
         builder, op.getLoc(), tokens, get(op.getIds()), get(op.getTable()),
         get(op.getReplicaCounts()), get(op.getNumValidTokens()),
-        get(op.getIsPadding()), get(op.getResult()), tile::ConfigAttr());
+        get(op.getIsPadding()), get(op.getResult()), op.getZeroExpertsAttr(),
+        tile::ConfigAttr());
   }
 
   Operation *create(moe::RowMapOp op) {

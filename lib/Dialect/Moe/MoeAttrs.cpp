@@ -228,14 +228,17 @@ LogicalResult ActivationFormatAttr::verify(EmitError emitError, Format format,
   return success();
 }
 
-LogicalResult MeshAttr::verify(EmitError emitError, int64_t dp, int64_t tp,
-                               int64_t numExperts, bool sp) {
+LogicalResult MeshAttr::verify(EmitError emitError, int64_t dp, int64_t pcp,
+                               int64_t tp, int64_t numExperts, bool sp) {
   // So many that no product of sizes overflows; there are no machines of it.
   constexpr int64_t kMost = int64_t(1) << 16;
-  for (auto [name, size] : {std::pair{"dp", dp}, {"tp", tp}})
+  for (auto [name, size] : {std::pair{"dp", dp}, {"pcp", pcp}, {"tp", tp}})
     if (size < 1 || size > kMost)
       return emitError() << "'" << name << "' is " << size << "; give 1 to "
                          << kMost;
+  if (dp * pcp > kMost)
+    return emitError() << "'dp' * 'pcp' is " << dp * pcp << "; give 1 to "
+                       << kMost;
   if (numExperts < 0)
     return emitError() << "'num_experts' is " << numExperts
                        << "; give the number of experts of the whole layer, or "

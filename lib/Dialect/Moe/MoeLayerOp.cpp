@@ -170,9 +170,6 @@ LogicalResult LayerVerifier::verifyMesh() {
   if (op.getPlacement())
     return check.error("has 'mesh' and 'placement'; which experts a rank of a "
                        "mesh has is what 'local_ids' says: remove 'placement'");
-  if (op.getNumZeroExperts() > 0 && mesh->getNumRanks() > 1)
-    return check.error("has 'num_zero_experts' and a 'mesh' of several ranks, "
-                       "each of which would add their share; remove 'mesh'");
   if (!placesIds)
     return success();
   if (int64_t here = op.getNumLocalExperts();

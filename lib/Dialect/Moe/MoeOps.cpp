@@ -128,20 +128,23 @@ LogicalResult DispatchOp::verify() {
        llvm::enumerate(getInputs().getTypes(), getResults().getTypes()))
     if (failed(verifyAlike(*this, input, result, i)))
       return failure();
-  return verifyRowOwners(
-      *this, {getOwners(), getIds(), getOwned().value_or(ArrayRef<int64_t>())},
-      getInputs(), /*numIds=*/1);
+  return verifyRowOwners(*this,
+                         {getOwners(), getIds(),
+                          getOwned().value_or(ArrayRef<int64_t>()),
+                          getExpertsPerOwner()},
+                         getInputs(), /*numIds=*/1);
 }
 
 LogicalResult CombineOp::verify() {
   if (getOwnRows() && getAxis() == Axis::Dp)
     return emitOpError("over 'dp' leaves each rank its own rows always; drop "
                        "'own_rows'");
-  if (!getOwners() && getIds().empty())
+  if (!getOwners() && getIds().empty() && !getExpertsPerOwner())
     return success();
   static const int64_t owned = 0;
-  return verifyRowOwners(*this, {getOwners(), getIds(), owned}, getInput(),
-                         /*numIds=*/getAxis() == Axis::Dp ? 2 : 0);
+  return verifyRowOwners(
+      *this, {getOwners(), getIds(), owned, getExpertsPerOwner()}, getInput(),
+      /*numIds=*/getAxis() == Axis::Dp ? 2 : 0);
 }
 
 LogicalResult PlaceIdsOp::verify() {

@@ -435,9 +435,23 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
       failed(check.checkShape("result", o.result,
                               {tokensDim(), {"top_k", getDim(o.ids, 1)}})))
     return failure();
-  if (!o.table && !o.numValidTokens && !o.isPadding)
+  if (!o.table && !o.numValidTokens && !o.isPadding && !o.zeroExperts)
     return op->emitOpError("changes nothing; give a 'table', "
-                           "'num_valid_tokens' or 'is_padding'");
+                           "'num_valid_tokens', 'is_padding' or "
+                           "'zero_experts'");
+  if (o.zeroExperts) {
+    if (o.table)
+      return op->emitOpError("has 'zero_experts', whose result is positions, "
+                             "and a 'table' of other ids; give one of them");
+    if (o.zeroExperts->size() != 2)
+      return op->emitOpError("has ")
+             << o.zeroExperts->size()
+             << " numbers in 'zero_experts'; give the number of experts and "
+                "that of zero experts";
+    if (failed(verifyNumExperts([&] { return op->emitOpError(); },
+                                o.zeroExperts->front(), o.zeroExperts->back())))
+      return failure();
+  }
   if (o.replicaCounts && !o.table)
     return op->emitOpError("takes 'replica_counts' with a 'table' only, which "
                            "has the places of replicas");

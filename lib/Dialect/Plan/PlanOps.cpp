@@ -212,9 +212,11 @@ LogicalResult CollectiveOp::verify() {
       return emitOpError("reads and writes the same tensor; 'outs' must not be "
                          "among 'ins'");
   }
-  return verifyRowOwners(
-      *this, {getOwners(), getIds(), getOwned().value_or(ArrayRef<int64_t>())},
-      getIns(), getNumIds(getKind()));
+  return verifyRowOwners(*this,
+                         {getOwners(), getIds(),
+                          getOwned().value_or(ArrayRef<int64_t>()),
+                          getExpertsPerOwner()},
+                         getIns(), getNumIds(getKind()));
 }
 
 size_t CollectiveOp::getNumIds(CollectiveKind kind) {

@@ -76,7 +76,8 @@ LogicalResult ExchangeOp::verify() {
       return failure();
   if (failed(verifyRowOwners(
           *this,
-          {getOwners(), getIds(), getOwned().value_or(ArrayRef<int64_t>())},
+          {getOwners(), getIds(), getOwned().value_or(ArrayRef<int64_t>()),
+           getExpertsPerOwner()},
           getIns(), plan::CollectiveOp::getNumIds(getKind()))))
     return failure();
   // What is gathered may be the ids.

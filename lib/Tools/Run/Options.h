@@ -35,7 +35,8 @@ struct MoeRunOptions : ToolOptions {
       "hidden-states", llvm::cl::value_desc("file.safetensors"),
       llvm::cl::desc("What a call brings, apart from the weights: its only "
                      "tensor, or tensors called hidden_states, router_logits, "
-                     "topk_ids, topk_weights, input_ids (default: generated)"),
+                     "topk_ids, topk_weights, input_ids; of several ranks for "
+                     "the tokens of all groups (default: generated)"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> writePrepared{
       "write-prepared", llvm::cl::value_desc("file"),

@@ -167,8 +167,8 @@ static double getRankShare(const LayerSpec &spec) {
   if (!spec.parallel->hasWholeExperts())
     return 1;
   int64_t numExperts = spec.getNumPhysicalExperts();
-  return getOwnedShare(numExperts, numExperts / spec.parallel->getNumRanks(),
-                       spec.topK);
+  return getOwnedShare(numExperts + spec.numZeroExperts,
+                       numExperts / spec.parallel->getNumRanks(), spec.topK);
 }
 
 static HostTensor *find(std::vector<HostTensor> &tensors,
@@ -187,7 +187,7 @@ RankRun::create(const LayerSpec &spec, ModuleOp module,
         "--rank-tokens has " + std::to_string(options.validTokens.size()) +
         " numbers, but there are " + std::to_string(numGroups) +
         (spec.parallel->sp ? " ranks with tokens of their own (parallel.sp)"
-                           : " groups of ranks (parallel.dp)"));
+                           : " groups of ranks (parallel.dp, parallel.pcp)"));
   std::unique_ptr<RankRun> run(new RankRun(spec, module, options));
   Status status = run->openDevices();
   if (status)
@@ -238,6 +238,14 @@ Status RankRun::makeTensors() {
       *plan, tokens, {moert::TensorRole::Input, moert::TensorRole::Output});
   if (!all)
     return all.status();
+  if (!options.hiddenStates.empty()) {
+    Result<moert::Checkpoint> file =
+        moert::Checkpoint::open(options.hiddenStates);
+    if (!file)
+      return file.status();
+    if (Status status = loadCall(*all, *file); !status)
+      return status;
+  }
   if (!options.inputs.empty()) {
     Result<moert::Checkpoint> file = moert::Checkpoint::open(options.inputs);
     if (!file)
@@ -245,6 +253,7 @@ Status RankRun::makeTensors() {
     checkpoint = std::make_unique<moert::Checkpoint>(std::move(*file));
     LayerRequest request = makeRequest(whole);
     request.expertIds = spec.getLogicalIds();
+    request.inputsAreRequired = options.hiddenStates.empty();
     if (Status status = loadTensors(*all, *checkpoint, request); !status)
       return status;
   }
@@ -563,7 +572,8 @@ FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
 FailureOr<std::vector<RunResult>>
 RankRun::mergeGroups(std::vector<RunResult> results) const {
   std::vector<RunResult> ofGroups;
-  moert::Mesh mesh{spec.parallel->dp, spec.parallel->tp, spec.parallel->sp};
+  moert::Mesh mesh{spec.parallel->getNumGroups(), spec.parallel->tp,
+                   spec.parallel->sp};
   for (auto [rank, result] : llvm::enumerate(results)) {
     if (size_t(mesh.tokenRank(int64_t(rank))) == ofGroups.size()) {
       ofGroups.push_back(std::move(result));

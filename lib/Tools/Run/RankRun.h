@@ -24,6 +24,9 @@ struct RankRunOptions {
   /// A file of tensors of the layer on one rank, with the rows of all groups
   /// one after the other; empty for generated ones.
   std::string inputs;
+  /// A file of what calls bring, of all groups likewise; empty for what
+  /// `inputs` has.
+  std::string hiddenStates;
   /// The weights are wanted on one rank too, for check().
   bool checks = false;
   /// Tokens that count, per group of ranks; empty for all.

@@ -330,7 +330,8 @@ void LayerDecomposer::permute() {
   Value isPadding = layer.getTopkIds() ? layer.getIsPadding() : Value();
   auto place = [&](Value table, Value counts, Value isPadding, StringRef name) {
     auto op = PlaceIdsOp::create(b, ids.getType(), placed, table, counts,
-                                 /*num_valid_tokens=*/Value(), isPadding);
+                                 /*num_valid_tokens=*/Value(), isPadding,
+                                 /*zero_experts=*/DenseI64ArrayAttr());
     setNames(op, {name});
     placed = op.getResult();
   };

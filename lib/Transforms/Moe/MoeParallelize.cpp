@@ -7,8 +7,9 @@
 // What is done for the rows of all ranks are the ops from the permutation of
 // slots to the sum over a token's experts; everything else is done for a rank's
 // own rows, or, where ranks of a group share its tokens (sp), for those of the
-// group from the first op on whose weights are split. docs/parallel.md has the
-// rules.
+// group from the first op on whose weights are split. What zero experts add,
+// which have no weights, is of a rank's own rows, behind the sums over ranks.
+// docs/parallel.md has the rules.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -60,13 +61,14 @@ public:
   LogicalResult run() {
     if (failed(findOps()))
       return failure();
+    takeZeroExperts();
     if (mesh.getTokenRanks() > 1) {
       countOwnRows();
       multiplyMaxTokens();
     }
     if (mesh.getSp())
       dispatch(Axis::Tp, findGroupOps());
-    if (mesh.getDp() > 1) {
+    if (mesh.getSize(Axis::Dp) > 1) {
       Value addend = unpermute.getAddend();
       unpermute.getAddendMutable().clear();
       if (failed(findOwners()))
@@ -76,15 +78,23 @@ public:
         addOwnRows(addend);
       combineRows();
     }
-    if (mesh.getTp() > 1)
-      combineResults();
+    finish();
     return success();
   }
 
 private:
   using Ops = llvm::SetVector<Operation *>;
 
+  /// What zero experts add to a rank's own rows; nothing without them.
+  struct ZeroExperts {
+    int64_t number = 0;
+    /// Of the slots of the rank's own rows, and what they are multiplied with.
+    Value position, weights;
+    Value identity;
+  };
+
   LogicalResult findOps();
+  void takeZeroExperts();
   Ops findExpertOps() const;
   Ops findGroupOps() const;
   LogicalResult findOwners();
@@ -92,7 +102,9 @@ private:
   void dispatch(Axis axis, const Ops &ops);
   void addOwnRows(Value addend);
   void combineRows();
-  void combineResults();
+  void finish();
+  void combineResult(OpOperand &use);
+  void addZeroExperts(OpOperand &use);
   bool isZeroBeyondCount(Value value) const;
   RowMapOp mapRows(Value input, Value numValidTokens, Value addend);
   void multiplyMaxTokens();
@@ -123,9 +135,17 @@ private:
   /// What makes the ids of all ranks' rows those of this rank's experts, in
   /// order: logical to physical ones, and these to places.
   SmallVector<PlaceIdsOp, 2> places;
+  ZeroExperts zeros;
+  /// With zero experts and a latent width: the product back, which is done for
+  /// whole sums of a rank's own rows.
+  GroupedMatmulOp latentUp;
+  /// The ids that were chosen for the rank's own rows.
+  Value ownIds;
   /// The table that says who needs a row of the dispatch over dp, and by which
   /// ids; null where all rows go to all ranks.
-  Value owners, ownIds;
+  Value owners, ownerIds;
+  /// Of replicas, whose table it is then; null where there are none.
+  IntegerAttr expertsPerOwner;
   /// How many of the rank's own rows count; null where all do.
   Value numValidTokens;
 };
@@ -133,21 +153,47 @@ private:
 LogicalResult Parallelizer::findOps() {
   if (failed(findOne(permute)) || failed(findOne(unpermute)))
     return failure();
+  numValidTokens = permute.getNumValidTokens();
+  ownIds = permute.getIds();
   // Padding is that of a rank's own rows.
   auto place = permute.getIds().getDefiningOp<PlaceIdsOp>();
   while (place && !place.getIsPadding()) {
     places.insert(places.begin(), place);
-    place = place.getIds().getDefiningOp<PlaceIdsOp>();
+    ownIds = place.getIds();
+    place = ownIds.getDefiningOp<PlaceIdsOp>();
   }
-  if (permute.getNumZeroExperts() > 0)
-    return permute.emitOpError("has zero experts, whose share each rank of a "
-                               "mesh would add; run such a layer on one rank");
   for (auto scale : func.getOps<TensorScaleOp>())
     return scale.emitOpError(
         "finds one scale for all rows of a call, and ranks of a mesh have "
         "other rows each; quantize by 'token' or 'group', or with a scale that "
         "is given");
   return success();
+}
+
+/// From the ops for rows of all ranks, in which no rank has their slots.
+void Parallelizer::takeZeroExperts() {
+  zeros.number = permute.getNumZeroExperts();
+  if (zeros.number == 0)
+    return;
+  zeros.identity = unpermute.getIdentity();
+  zeros.weights = unpermute.getIdentityWeights();
+  int64_t first = permute.getNumExperts();
+  if (!places.empty())
+    if (Value table = places.front().getTable())
+      first = cast<RankedTensorType>(table.getType()).getDimSize(0);
+  b.setInsertionPointAfter(permute);
+  auto place = PlaceIdsOp::create(
+      b, ownIds.getType(), ownIds, /*table=*/Value(),
+      /*replica_counts=*/Value(), /*num_valid_tokens=*/Value(),
+      /*is_padding=*/Value(), b.getDenseI64ArrayAttr({first, zeros.number}));
+  setNames(place, {"zero_position"});
+  zeros.position = place.getResult();
+  permute.setNumZeroExperts(0);
+  unpermute.getIdentityMutable().clear();
+  unpermute.getIdentityWeightsMutable().clear();
+  for (Operation *user : unpermute->getUsers())
+    if (auto product = dyn_cast<GroupedMatmulOp>(user))
+      latentUp = product;
 }
 
 /// What is done for the rows of all ranks, in order.
@@ -170,6 +216,8 @@ Parallelizer::Ops Parallelizer::findGroupOps() const {
   ops.insert(permute);
   for (Operation &op : func->getRegion(0).front().without_terminator()) {
     auto product = dyn_cast<GroupedMatmulOp>(op);
+    if (product && product == latentUp)
+      continue;
     if ((product &&
          getName(product.getWeight()).starts_with("shared_experts.")) ||
         readsOf(&op, ops))
@@ -182,23 +230,39 @@ Parallelizer::Ops Parallelizer::findGroupOps() const {
 /// them out is more than it costs.
 LogicalResult Parallelizer::findOwners() {
   constexpr double mostShare = 0.95;
-  // Replicas are chosen behind the dispatch: no rank knows them ahead of it.
-  if (places.size() != 1 || !places.front().getTable())
+  // What is loaded for each id of a row.
+  constexpr int64_t mostReplicas = 8;
+  if (places.empty() || !places.front().getTable())
     return success();
   PlaceIdsOp place = places.front();
-  for (BlockArgument argument : func.getArguments())
-    if (getName(argument) == kOwnersTensor)
-      owners = argument;
-  if (!owners)
-    return success();
-  ownIds = place.getIds();
   auto table = cast<RankedTensorType>(place.getTable().getType());
-  if (owners.getType() != table)
-    return func.emitOpError("has '")
-           << kOwnersTensor << "' of type " << owners.getType()
-           << "; give one number per expert, " << table;
-  int64_t topK = cast<RankedTensorType>(ownIds.getType()).getDimSize(1);
-  if (getOwnedShare(table.getDimSize(0), permute.getNumExperts(), topK) >
+  int64_t numHere = permute.getNumExperts();
+  if (place.getReplicaCounts()) {
+    // Which replica a token takes is chosen behind the dispatch, so that rows
+    // go wherever there is one, on any rank of a group: the number of a
+    // physical expert says the group.
+    if (table.getDimSize(1) > mostReplicas)
+      return success();
+    owners = place.getTable();
+    numHere = std::min(numHere * mesh.getTp(), table.getDimSize(0));
+    expertsPerOwner =
+        b.getI64IntegerAttr(permute.getNumExperts() * mesh.getTp());
+  } else {
+    for (BlockArgument argument : func.getArguments())
+      if (getName(argument) == kOwnersTensor)
+        owners = argument;
+    if (!owners)
+      return success();
+    if (owners.getType() != table)
+      return func.emitOpError("has '")
+             << kOwnersTensor << "' of type " << owners.getType()
+             << "; give one number per expert, " << table;
+  }
+  // With sp those of the group.
+  ownerIds = place.getIds();
+  int64_t topK = cast<RankedTensorType>(ownerIds.getType()).getDimSize(1);
+  // Zero experts are nobody's.
+  if (getOwnedShare(table.getDimSize(0) + zeros.number, numHere, topK) >
       mostShare)
     owners = {};
   return success();
@@ -220,10 +284,9 @@ static bool isForOwners(Value input, const llvm::SetVector<Operation *> &ops) {
 /// Which rows count is said ahead of the ids that are dispatched, and of what
 /// is added to a rank's own rows.
 void Parallelizer::countOwnRows() {
-  numValidTokens = permute.getNumValidTokens();
   // Ids of rows that do not count are -1, but for those that the caller gives.
   Value counts = numValidTokens;
-  Value chosen = permute.getIds();
+  Value chosen = ownIds;
   while (auto placed = chosen.getDefiningOp<PlaceIdsOp>())
     chosen = placed.getIds();
   if (chosen.getDefiningOp<RouteOp>())
@@ -232,8 +295,10 @@ void Parallelizer::countOwnRows() {
   // Rows that do not count are zero where they are added, as their sums are;
   // products for rows of a group do not know them.
   if (mesh.getSp())
-    for (auto product : func.getOps<GroupedMatmulOp>())
-      product.getNumValidTokensMutable().clear();
+    for (auto product : func.getOps<GroupedMatmulOp>()) {
+      if (product != latentUp)
+        product.getNumValidTokensMutable().clear();
+    }
   else if (auto shared =
                addend ? addend.getDefiningOp<GroupedMatmulOp>() : nullptr;
            shared && numValidTokens)
@@ -245,7 +310,7 @@ void Parallelizer::countOwnRows() {
     auto place = PlaceIdsOp::create(
         b, permute.getIds().getType(), permute.getIds(),
         /*table=*/Value(), /*replica_counts=*/Value(), counts,
-        /*is_padding=*/Value());
+        /*is_padding=*/Value(), /*zero_experts=*/DenseI64ArrayAttr());
     setNames(place, {"counted_ids"});
     permute.getIdsMutable().assign(place.getResult());
     places.push_back(place);
@@ -288,8 +353,10 @@ void Parallelizer::dispatch(Axis axis, const Ops &ops) {
   bool hasOwned = !owned.empty();
   auto dispatched = DispatchOp::create(
       b, types, AxisAttr::get(b.getContext(), axis), inputs.getArrayRef(),
-      hasOwned ? owners : Value(), hasOwned ? ValueRange(ownIds) : ValueRange(),
-      hasOwned ? b.getDenseI64ArrayAttr(owned) : DenseI64ArrayAttr());
+      hasOwned ? owners : Value(),
+      hasOwned ? ValueRange(ownerIds) : ValueRange(),
+      hasOwned ? b.getDenseI64ArrayAttr(owned) : DenseI64ArrayAttr(),
+      hasOwned ? expertsPerOwner : IntegerAttr());
   setNames(dispatched, llvm::map_to_vector(inputs, [&](Value input) {
              StringRef name = getName(input);
              name.consume_front("group_");
@@ -352,7 +419,8 @@ void Parallelizer::combineRows() {
   auto combined = CombineOp::create(b, unpermute.getResult(), Axis::Dp);
   if (owners) {
     combined.getOwnersMutable().assign(owners);
-    combined.getIdsMutable().assign({ownIds, places.front().getIds()});
+    combined.getIdsMutable().assign({ownerIds, places.front().getIds()});
+    combined.setExpertsPerOwnerAttr(expertsPerOwner);
   }
   bool isReturned = llvm::any_of(unpermute->getUsers(), [](Operation *user) {
     return user->hasTrait<OpTrait::IsTerminator>();
@@ -362,29 +430,59 @@ void Parallelizer::combineRows() {
   unpermute.getResult().replaceAllUsesExcept(combined.getResult(), combined);
 }
 
-void Parallelizer::combineResults() {
-  Operation *end = func.getBody().front().getTerminator();
-  b.setInsertionPoint(end);
-  for (OpOperand &operand : end->getOpOperands()) {
-    Value value = operand.get();
-    // All ranks route alike, and each counts the slots of its own experts.
-    if (isa_and_nonnull<RouteOp, PermuteOp>(value.getDefiningOp()))
-      continue;
-    auto combined = CombineOp::create(b, value, Axis::Tp, mesh.getSp());
-    std::string name = getName(value).str();
-    Value whole = combined.getResult();
-    if (mesh.getSp() && !isZeroBeyondCount(value)) {
-      setNames(combined, {"padded_" + name});
-      auto counted = mapRows(whole, numValidTokens, /*addend=*/Value());
-      setNames(counted, {name});
-      whole = counted.getResult();
-    } else {
-      setNames(combined, {name});
-    }
-    if (Operation *op = value.getDefiningOp(); op && op->getNumResults() == 1)
-      setNames(op, {"partial_" + name});
-    operand.set(whole);
+/// What is a part of a sum over tp is made whole, and zero experts are added
+/// once it is: what is returned, but where zero experts have another width.
+void Parallelizer::finish() {
+  SmallVector<OpOperand *> uses;
+  if (latentUp) {
+    uses.push_back(&latentUp.getInputMutable());
+    for (OpOperand &shared : latentUp.getElementwiseOperandsMutable())
+      uses.push_back(&shared);
+  } else {
+    for (OpOperand &use :
+         func.getBody().front().getTerminator()->getOpOperands())
+      // All ranks route alike, and each counts the slots of its own experts.
+      if (!isa_and_nonnull<RouteOp, PermuteOp>(use.get().getDefiningOp()))
+        uses.push_back(&use);
   }
+  for (OpOperand *use : uses) {
+    b.setInsertionPoint(use->getOwner());
+    if (mesh.getTp() > 1)
+      combineResult(*use);
+    if (zeros.number > 0 && use == uses.front())
+      addZeroExperts(*use);
+  }
+}
+
+void Parallelizer::combineResult(OpOperand &use) {
+  Value value = use.get();
+  auto combined = CombineOp::create(b, value, Axis::Tp, mesh.getSp());
+  std::string name = getName(value).str();
+  Value whole = combined.getResult();
+  // Zero experts, and what makes them wider, leave out what does not count.
+  if (mesh.getSp() && zeros.number == 0 && !isZeroBeyondCount(value)) {
+    setNames(combined, {"padded_" + name});
+    auto counted = mapRows(whole, numValidTokens, /*addend=*/Value());
+    setNames(counted, {name});
+    whole = counted.getResult();
+  } else {
+    setNames(combined, {name});
+  }
+  if (Operation *op = value.getDefiningOp(); op && op->getNumResults() == 1)
+    setNames(op, {"partial_" + name});
+  use.set(whole);
+}
+
+void Parallelizer::addZeroExperts(OpOperand &use) {
+  Value sum = use.get();
+  std::string name = getName(sum).str();
+  setNames(sum.getDefiningOp(), {"real_" + name});
+  // The sum is an addend; no position is of one of its rows.
+  auto all = UnpermuteOp::create(b, sum.getType(), /*rows=*/sum, zeros.position,
+                                 zeros.identity, zeros.weights, /*addend=*/sum,
+                                 numValidTokens);
+  setNames(all, {name});
+  use.set(all.getResult());
 }
 
 /// Whether rows of a group that do not count are zeros: sums of no slots.

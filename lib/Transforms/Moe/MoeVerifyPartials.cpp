@@ -38,6 +38,8 @@ struct State {
   Axes partial;
   /// The last op that made it whole along an axis, by axis.
   CombineOp combined[2];
+  /// What has added zero experts to it; null where they are still to come.
+  UnpermuteOp zeros;
   IdSpace ids = IdSpace::None;
 };
 
@@ -123,6 +125,8 @@ private:
     for (size_t i = 0; i < std::size(state.combined); ++i)
       if (given.combined[i])
         state.combined[i] = given.combined[i];
+    if (given.zeros)
+      state.zeros = given.zeros;
   }
 
   func::FuncOp func;
@@ -287,9 +291,14 @@ LogicalResult PartialVerifier::visit(RouteOp op) {
 LogicalResult PartialVerifier::visit(PlaceIdsOp op) {
   IdSpace &made = states[op.getResult()].ids;
   made = states.lookup(op.getIds()).ids;
+  StringRef remedy = "place the ids that were chosen";
+  if (op.getZeroExperts()) {
+    // Positions of slots; replicas of zero experts there are none of.
+    made = IdSpace::None;
+    return requireIds(op, op.getIds(), {IdSpace::Logical}, remedy);
+  }
   if (!op.getTable())
     return success();
-  StringRef remedy = "place the ids that were chosen";
   if (op.getReplicaCounts()) {
     made = IdSpace::Physical;
     return requireIds(op, op.getIds(), {IdSpace::Logical}, remedy);
@@ -370,6 +379,17 @@ LogicalResult PartialVerifier::visit(UnpermuteOp op) {
     if (failed(requireAlike(op, op.getRows(), addend)))
       return failure();
   }
+  if (!op.getIdentity())
+    return success();
+  UnpermuteOp &zeros = states[op.getResult()].zeros;
+  if (zeros) {
+    auto diagnostic = op.emitOpError("adds zero experts to ");
+    diagnostic << quote(op.getRows())
+               << ", which has them; drop one of the sums";
+    diagnostic.attachNote(zeros.getLoc()) << "here";
+    return diagnostic;
+  }
+  zeros = op;
   return success();
 }
 

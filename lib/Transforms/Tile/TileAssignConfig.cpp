@@ -286,8 +286,10 @@ struct TileAssignConfig
         return success();
     bool isOfExchange = false;
     getOperation().walk([&](plan::CollectiveOp collective) {
-      isOfExchange |= config.isFor(
-          plan::stringifyCollectiveKind(collective.getKind()), nullptr);
+      isOfExchange |=
+          config.isFor(plan::stringifyCollectiveKind(collective.getKind()),
+                       nullptr) ||
+          config.isFor(getExchangeName(collective), nullptr);
     });
     if (isOfExchange)
       return success();

@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 // A dependent launch begins when the one before it has begun. That one may have
 // begun early as well, and so on, back to a launch that is not dependent: what
-// is before that has ended. Of a kernel with several phases the first one may
-// be independent alone, where the next one waits. What ranks gather or sum is
-// read by who waits alone: a kernel may have written it, and nothing but a wait
-// says that to the copies of the next one.
+// is before that has ended. But what was written before, by a launch or by
+// other ranks, is seen by who waits alone: that CTAs may begin makes nothing
+// visible to them. Of a kernel with several phases the first one may be
+// independent alone, where the next one waits.
 
 #include "Launches.h"
 #include "moec/Transforms/Passes.h"
@@ -23,10 +23,16 @@ namespace moec {
 using namespace mlir;
 using namespace moec;
 
-static bool comesFromRanks(Value memory) {
+/// Whether a step of the run has written it by then.
+static bool isWrittenAhead(Value memory, plan::LaunchOp launch) {
   return llvm::any_of(memory.getUsers(), [&](Operation *user) {
-    auto collective = dyn_cast<plan::CollectiveOp>(user);
-    return collective && llvm::is_contained(collective.getOuts(), memory);
+    if (user->getBlock() != launch->getBlock() ||
+        !user->isBeforeInBlock(launch))
+      return false;
+    if (auto collective = dyn_cast<plan::CollectiveOp>(user))
+      return llvm::is_contained(collective.getOuts(), memory);
+    auto before = dyn_cast<plan::LaunchOp>(user);
+    return before && llvm::is_contained(before.getOuts(), memory);
   });
 }
 
@@ -34,7 +40,7 @@ static bool comesFromRanks(Value memory) {
 /// still run when it begins.
 static bool isIndependent(plan::LaunchOp launch, ValueRange ins,
                           ValueRange outs) {
-  if (llvm::any_of(ins, comesFromRanks))
+  if (llvm::any_of(ins, [&](Value in) { return isWrittenAhead(in, launch); }))
     return false;
   for (Operation *op = launch->getPrevNode(); op; op = op->getPrevNode()) {
     auto before = dyn_cast<plan::LaunchOp>(op);

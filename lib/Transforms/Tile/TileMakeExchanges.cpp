@@ -49,16 +49,18 @@ public:
     // The runtime has one answer per kernel to how many rows there are.
     Made *same = llvm::find_if(made, [&](Made &other) {
       return other.kernel.getFunctionType() == type &&
-             other.kind == collective.getKind() && other.rows == *rows &&
-             other.owned == collective.getOwnedAttr();
+             other.name == getExchangeName(collective) && other.rows == *rows &&
+             other.owned == collective.getOwnedAttr() &&
+             other.expertsPerOwner == collective.getExpertsPerOwnerAttr();
     });
     if (same == made.end()) {
       FailureOr<tile::KernelOp> kernel =
           makeKernel(collective, type, unsigned(ranks));
       if (failed(kernel))
         return failure();
-      made.push_back(
-          {*kernel, collective.getKind(), *rows, collective.getOwnedAttr()});
+      made.push_back({*kernel, getExchangeName(collective), *rows,
+                      collective.getOwnedAttr(),
+                      collective.getExpertsPerOwnerAttr()});
       same = &made.back();
     }
     collective->setAttr(kExchangeKernelAttr,
@@ -69,9 +71,11 @@ public:
 private:
   struct Made {
     tile::KernelOp kernel;
-    plan::CollectiveKind kind;
+    /// Of kind and axis.
+    std::string name;
     moert::Expr rows;
     DenseI64ArrayAttr owned;
+    IntegerAttr expertsPerOwner;
   };
 
   FailureOr<tile::KernelOp> makeKernel(plan::CollectiveOp collective,
@@ -98,12 +102,14 @@ private:
     ValueRange heaps = take(ranks);
     auto exchange = tile::ExchangeOp::create(
         builder, loc, collective.getKindAttr(), rest.front(), ins, outs, owners,
-        ids, collective.getOwnedAttr(), heaps, tile::ConfigAttr());
+        ids, collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),
+        heaps, tile::ConfigAttr());
     tile::ReturnOp::create(builder, loc);
     for (const Schedule *schedule : getSchedulesFor(target, exchange)) {
       tile::ConfigAttr config = schedule->choose(exchange, target);
       for (const ForcedConfig &given : forced)
-        if (given.isFor(kernel)) {
+        if (given.isFor(kernel) ||
+            given.isFor(getExchangeName(collective), nullptr)) {
           llvm::Expected<tile::ConfigAttr> applied = given.apply(config);
           if (!applied)
             return exchange.emitOpError()

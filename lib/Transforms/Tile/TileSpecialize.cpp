@@ -281,6 +281,11 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
       if (auto place = getPhase<tile::PlaceIdsOp>(placing, symbols);
           place && place.getTable())
         experts = cast<MemRefType>(place.getTable().getType()).getDimSize(0);
+    // Zero experts of layers over ranks are ranked nowhere.
+    for (auto other : launch->getBlock()->getOps<plan::LaunchOp>())
+      if (auto place = getPhase<tile::PlaceIdsOp>(other, symbols);
+          place && place.getZeroExperts())
+        experts += place.getZeroExperts()->back();
     // A token may name an expert twice only where it has to.
     experts = std::max(experts, topK);
   }

@@ -357,6 +357,7 @@ def _check_parallel(fields: Fields | None) -> None:
     if fields is None:
         return
     fields.integer("dp", 1)
+    fields.integer("pcp", 1)
     fields.integer("tp", 1)
     fields.boolean("sp", False)
     experts = fields.raw("experts") if fields.has("experts") else "linear"

@@ -357,7 +357,8 @@ typedef struct moert_communicator_options {
    * fields. */
   size_t size;
   /* Groups of ranks with tokens of their own, and ranks of a group, which share
-   * them: dp * tp ranks, of which r is number r % tp of group r / tp. */
+   * them: dp * tp ranks, of which r is number r % tp of group r / tp. Of a spec
+   * with 'pcp' there are dp * pcp groups. */
   int64_t dp, tp;
   /* How long a rank waits for the others in one call; 0 for 60 seconds. */
   double limit_seconds;
@@ -393,7 +394,8 @@ moert_communicator_check(const moert_communicator *communicator);
 /* Layers that use it go on. */
 MOERT_API void moert_communicator_free(moert_communicator *communicator);
 
-/* The ranks that a layer is for; 1 and 1 for most. Either may be NULL. */
+/* The ranks that a layer is for, as a communicator counts them; 1 and 1 for
+ * most. Either may be NULL. */
 MOERT_API void moert_layer_mesh(const moert_layer *layer, int64_t *dp,
                                 int64_t *tp);
 /* What a layer of several ranks needs before its first run. Asks the others

@@ -76,12 +76,14 @@ module @product_quant attributes {test.values = {
 // CHECK-SAME: mesh = #moe.mesh<dp = 4, tp = 2, num_experts = 64>
 // CHECK-SAME: one = #moe.mesh<tp = 3>
 // CHECK-SAME: placement = #moe.placement<8, local = [4, 5, 6, 7]>
+// CHECK-SAME: prompts = #moe.mesh<dp = 2, pcp = 4, tp = 2, sp = true>
 // CHECK-SAME: standard = #moe.activation_format<format = standard>
 module @ranks attributes {test.values = {
   batched = #moe.activation_format<format = batched_experts>,
   contiguous = #moe.activation_format<format = contiguous, alignment = 128>,
   mesh = #moe.mesh<dp = 4, tp = 2, num_experts = 64>,
-  one = #moe.mesh<dp = 1, tp = 3, num_experts = 0>,
+  one = #moe.mesh<dp = 1, pcp = 1, tp = 3, num_experts = 0>,
   placement = #moe.placement<8, local = [4, 5, 6, 7]>,
+  prompts = #moe.mesh<dp = 2, pcp = 4, tp = 2, sp = true>,
   standard = #moe.activation_format<format = standard, alignment = 1>
 }} {}

@@ -145,6 +145,16 @@ module attributes {test.a = #moe.mesh<tp = 65537>} {}
 
 // -----
 
+// expected-error@+1 {{'pcp' is -2; give 1 to 65536}}
+module attributes {test.a = #moe.mesh<pcp = -2>} {}
+
+// -----
+
+// expected-error@+1 {{'dp' * 'pcp' is 131072; give 1 to 65536}}
+module attributes {test.a = #moe.mesh<dp = 512, pcp = 256>} {}
+
+// -----
+
 // expected-error@+1 {{'num_experts' is -1; give the number of experts of the whole layer, or 0 for a part of every expert on each rank}}
 module attributes {test.a = #moe.mesh<num_experts = -1>} {}
 

@@ -30,21 +30,6 @@ func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<4x16xf32>, %w13: tenso
 
 // -----
 
-func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<6x16xf32>, %w13: tensor<4x24x16xf32>,
-    %w2: tensor<4x16x12xf32>) {
-  // expected-error@+1 {{has 'num_zero_experts' and a 'mesh' of several ranks, each of which would add their share; remove 'mesh'}}
-  %0 = moe.layer %hidden : tensor<?x16xf32>
-      gate(%gate : tensor<6x16xf32>)
-      experts(%w13, %w2 : tensor<4x24x16xf32>, tensor<4x16x12xf32>)
-      activation {
-      ^bb0(%g: f32, %u: f32):
-        moe.yield %g : f32
-      } {layout = #moe.weight_layout<order = gate_up>, mesh = #moe.mesh<dp = 2>, num_zero_experts = 2 : i64, routing = #moe.routing<top_k = 2>} -> tensor<?x16xf32>
-  return
-}
-
-// -----
-
 func.func @layer(%hidden: tensor<?x16xf32>, %gate: tensor<9x16xf32>, %w13: tensor<4x24x16xf32>,
     %w2: tensor<4x16x12xf32>, %ids: tensor<9xi32>) {
   // expected-error@+1 {{has 4 experts in 'w13' on each of 2 ranks, and 'mesh' says there are 9; give each rank more, or the mesh fewer}}

@@ -25,8 +25,32 @@ func.func @combine(%x: tensor<?x8xf32>) {
 // -----
 
 func.func @place(%ids: tensor<?x2xi32>) {
-  // expected-error@+1 {{changes nothing; give a 'table', 'num_valid_tokens' or 'is_padding'}}
+  // expected-error@+1 {{changes nothing; give a 'table', 'num_valid_tokens', 'is_padding' or 'zero_experts'}}
   %0 = moe.place_ids %ids : tensor<?x2xi32> -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @zeros(%ids: tensor<?x2xi32>, %table: tensor<8xi32>) {
+  // expected-error@+1 {{has 'zero_experts', whose result is positions, and a 'table' of other ids; give one of them}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> table(%table : tensor<8xi32>) {zero_experts = array<i64: 8, 2>} -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @zeros(%ids: tensor<?x2xi32>) {
+  // expected-error@+1 {{has 1 numbers in 'zero_experts'; give the number of experts and that of zero experts}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> {zero_experts = array<i64: 8>} -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @zeros(%ids: tensor<?x2xi32>) {
+  // expected-error@+1 {{'num_zero_experts' is -1; 0 to 2147483639 is accepted, so that ids fit 32 bits}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> {zero_experts = array<i64: 8, -1>} -> tensor<?x2xi32>
   return
 }
 
@@ -125,6 +149,24 @@ func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>, %owners: tensor<4x
   // expected-error@+1 {{has 'owners' of type 'tensor<4x1xi32>'; give one i32 per expert}}
   %0 = moe.dispatch <dp> %x owners(%owners : tensor<4x1xi32>) ids(%ids : tensor<?x2xi32>) owned [0]
       : tensor<?x8xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>, %owners: tensor<4xi32>) {
+  // expected-error@+1 {{has 'owners' of type 'tensor<4xi32>'; give one i32 per expert and replica, as it has 'experts_per_owner'}}
+  %0 = moe.dispatch <dp> %x owners(%owners : tensor<4xi32>) ids(%ids : tensor<?x2xi32>) owned [0] {experts_per_owner = 2 : i64}
+      : tensor<?x8xf32> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @owners(%x: tensor<?x8xf32>, %ids: tensor<?x2xi32>, %owners: tensor<4x2xi32>) {
+  // expected-error@+1 {{has 0 as 'experts_per_owner'; give 1 or more}}
+  %0 = moe.combine <dp> %x owners(%owners : tensor<4x2xi32>) ids(%ids, %ids : tensor<?x2xi32>, tensor<?x2xi32>)
+      {experts_per_owner = 0 : i64} : tensor<?x8xf32>
   return
 }
 

@@ -332,6 +332,8 @@ func.func @ranks(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %valid: tensor<1xi
   // CHECK: moe.place_ids %[[D]]#1 : tensor<?x2xi32> table(%{{[a-z0-9]+}} : tensor<8xi32>) num_valid_tokens(%[[D]]#2 : tensor<4xi32>) -> tensor<?x2xi32>
   %0 = moe.place_ids %all#1 : tensor<?x2xi32> table(%table : tensor<8xi32>) num_valid_tokens(%all#2 : tensor<4xi32>)
       -> tensor<?x2xi32>
+  // CHECK: moe.place_ids %{{[a-z0-9]+}} : tensor<?x2xi32> {zero_experts = array<i64: 8, 2>} -> tensor<?x2xi32>
+  %zeros = moe.place_ids %ids : tensor<?x2xi32> {zero_experts = array<i64: 8, 2>} -> tensor<?x2xi32>
   // CHECK: moe.combine <dp> %[[D]]#0 : tensor<?x16xf16>
   %1 = moe.combine <dp> %all#0 : tensor<?x16xf16>
   // CHECK: moe.combine <tp>
@@ -339,7 +341,18 @@ func.func @ranks(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %valid: tensor<1xi
   return
 }
 
-// CHECK-LABEL: func.func @owners
+// CHECK-LABEL: func.func @owners_of_replicas
+func.func @owners_of_replicas(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %owners: tensor<8x3xi32>) {
+  // CHECK: moe.dispatch <dp> {{.*}} owned [0] {experts_per_owner = 6 : i64} :
+  %all:2 = moe.dispatch <dp> %x, %ids owners(%owners : tensor<8x3xi32>) ids(%ids : tensor<?x2xi32>) owned [0]
+      {experts_per_owner = 6 : i64} : tensor<?x16xf16>, tensor<?x2xi32> -> tensor<?x16xf16>, tensor<?x2xi32>
+  // CHECK: moe.combine <dp> {{.*}} owners(%{{[a-z0-9]+}} : tensor<8x3xi32>) {{.*}} {experts_per_owner = 6 : i64} :
+  %0 = moe.combine <dp> %all#0 owners(%owners : tensor<8x3xi32>) ids(%ids, %all#1 : tensor<?x2xi32>, tensor<?x2xi32>)
+      {experts_per_owner = 6 : i64} : tensor<?x16xf16>
+  return
+}
+
+// CHECK-LABEL: func.func @owners(
 func.func @owners(%x: tensor<?x16xf16>, %ids: tensor<?x2xi32>, %owners: tensor<8xi32>) {
   // CHECK: %[[D:.*]]:2 = moe.dispatch <dp> %{{[a-z0-9]+}}, %{{[a-z0-9]+}} owners(%{{[a-z0-9]+}} : tensor<8xi32>) ids(%{{[a-z0-9]+}} : tensor<?x2xi32>) owned [0] : tensor<?x16xf16>, tensor<?x2xi32> -> tensor<?x16xf16>, tensor<?x2xi32>
   %all:2 = moe.dispatch <dp> %x, %ids owners(%owners : tensor<8xi32>) ids(%ids : tensor<?x2xi32>) owned [0]

@@ -155,6 +155,9 @@ tile.kernel @place(%ids: memref<?x2xi32>, %table: memref<8xi32>, %valid: memref<
   // CHECK-NEXT: tile.place_ids tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x2xi32>) table(%{{[a-z0-9]+}} : memref<8x3xi32>) replica_counts(%{{[a-z0-9]+}} : memref<8xi32>) is_padding(%{{[a-z0-9]+}} : memref<?xi8>) outs(
   tile.place_ids tokens(%tokens) ins(%ids : memref<?x2xi32>) table(%places : memref<8x3xi32>)
       replica_counts(%counts : memref<8xi32>) is_padding(%mask : memref<?xi8>) outs(%other : memref<?x2xi32>)
+  // CHECK: tile.place_ids {{.*}} {zero_experts = array<i64: 8, 2>}
+  tile.place_ids tokens(%tokens) ins(%ids : memref<?x2xi32>) outs(%placed : memref<?x2xi32>)
+      {zero_experts = array<i64: 8, 2>}
   // CHECK: tile.row_map {{.*}} elementwise(%{{[a-z0-9]+}} : memref<?x16xf16>) outs(
   tile.row_map tokens(%tokens) ins(%x : memref<?x16xf16>) elementwise(%e : memref<?x16xf16>)
       outs(%y : memref<?x16xf16>) {

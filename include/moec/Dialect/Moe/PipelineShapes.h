@@ -111,9 +111,10 @@ struct PlaceIdsOperands {
       : ids(op.getIds()), table(op.getTable()),
         replicaCounts(op.getReplicaCounts()),
         numValidTokens(op.getNumValidTokens()), isPadding(op.getIsPadding()),
-        result(op.getResult()) {}
+        result(op.getResult()), zeroExperts(op.getZeroExperts()) {}
 
   mlir::Value ids, table, replicaCounts, numValidTokens, isPadding, result;
+  std::optional<llvm::ArrayRef<int64_t>> zeroExperts;
 };
 llvm::LogicalResult verifyPlaceIds(mlir::Operation *op,
                                    const PlaceIdsOperands &o);

@@ -49,15 +49,19 @@ Value Sm80Exchange::getPartOf(Value piece, Value owners, Value place) {
 }
 
 /// What this lane finds for its elements of the ids, from `firstElement` on and
-/// a warp's lanes further each time: the owner as a bit, none for an id that
-/// is no expert's.
+/// a warp's lanes further each time: the owner as a bit, or those of replicas,
+/// none for an id that is no expert's.
 SmallVector<Value> Sm80Exchange::loadOwnerBits(const Question &question,
                                                Value firstElement,
                                                Value endElement) {
   constexpr int64_t idBytes = 4;
   Type i32 = b.getI32Type();
   int64_t topK = cast<MemRefType>(op.getIds().front().getType()).getDimSize(1);
-  int64_t numExperts = cast<MemRefType>(op.getOwners().getType()).getDimSize(0);
+  ArrayRef<int64_t> table =
+      cast<MemRefType>(op.getOwners().getType()).getShape();
+  int64_t numExperts = table.front();
+  int64_t perExpert = table.size() > 1 ? table.back() : 1;
+  auto perOwner = static_cast<int32_t>(op.getExpertsPerOwner().value_or(1));
   int64_t count = llvm::divideCeil(
       countRowsOfWarp(question.part->ownedPieces) * topK, sm80::kWarp);
   auto isBelow = [&](Value x, int64_t end) {
@@ -78,15 +82,26 @@ SmallVector<Value> Sm80Exchange::loadOwnerBits(const Question &question,
   }
   for (auto [id, there] : llvm::zip(ids, isThere)) {
     there = arith::AndIOp::create(b, there, isBelow(id, numExperts));
-    found.push_back(loadIf(there, ownerTable, widen(id)));
+    Value first = mul(widen(id), perExpert);
+    for (int64_t i = 0; i < perExpert; ++i)
+      found.push_back(loadIf(there, ownerTable, add(first, number(i))));
   }
-  for (auto [place, there] : llvm::zip(found, isThere)) {
-    Value has = arith::AndIOp::create(b, there, isBelow(place, ranks));
-    place = arith::SelectOp::create(
+  SmallVector<Value> bits(isThere.size());
+  for (auto [i, expert] : llvm::enumerate(found)) {
+    size_t element = i / size_t(perExpert);
+    Value has = arith::AndIOp::create(
+        b, isThere[element], isBelow(expert, ranks * int64_t(perOwner)));
+    Value place = perOwner == 1
+                      ? expert
+                      : arith::DivUIOp::create(b, expert, emitter.i32(perOwner))
+                            .getResult();
+    Value bit = arith::SelectOp::create(
         b, has, arith::ShLIOp::create(b, emitter.i32(1), place),
         emitter.i32(0));
+    Value &joined = bits[element];
+    joined = joined ? arith::OrIOp::create(b, joined, bit) : bit;
   }
-  return found;
+  return bits;
 }
 
 SmallVector<Sm80Exchange::Pieces>
