@@ -139,6 +139,17 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
                           numExperts / (mesh.getDp() * mesh.getTp()), topK));
 }
 
+std::string moec::describeSums(plan::CollectiveOp collective) {
+  if (!collective.getRows())
+    return {};
+  return llvm::formatv("{0} through peers' memory makes {1} itself, from {2}: "
+                       "the launch of @{3} is left out\n",
+                       getName(collective),
+                       getTensorName(collective.getIns().front()),
+                       getTensorName(collective.getRows()),
+                       collective.getSumLaunch().getKernel());
+}
+
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
                               int64_t topK, const Target &target,
                               const DeviceRates &device) {
