@@ -193,24 +193,39 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     all). On other ranks a gathered row is anything, and to a sum these add +0.0. Who moves all rows does that, too.
     `experts_per_owner` is that of `moe.dispatch`.
 
+    With `sums_of` the one of `ins` is what an earlier launch of the stream sums, a `gather_reduce` of these `rows` by
+    `position`, with the `addend` and the `num_valid_tokens` that it has. Who moves rows by the kernel of the collective
+    leaves that launch out, for the kernel makes the sums itself; for all others both are there. Nothing else reads them.
+
     ```mlir
     plan.collective all_gather dp ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
         owners(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) owned [0]
+    plan.collective reduce_scatter dp ins(%sums : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
+        sums_of(%rows, %position : memref<?x8xbf16>, memref<?x2xi32>)
     ```
   }];
   let arguments = (ins Plan_CollectiveKindAttr:$kind, Plan_AxisAttr:$axis, DefaultValuedAttr<I64Attr, "0">:$stream,
                        Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs, Optional<MemRefOf<[I32]>>:$owners,
                        Variadic<MemRefOf<[I32]>>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned,
-                       OptionalAttr<I64Attr>:$experts_per_owner);
+                       OptionalAttr<I64Attr>:$experts_per_owner,
+                       Optional<AnyMemRef>:$rows, Optional<MemRefOf<[I32]>>:$position, Optional<AnyMemRef>:$addend,
+                       Optional<MemRefOf<[I32]>>:$num_valid_tokens);
   let assemblyFormat = [{
     `` $kind `` $axis (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
-    (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)? attr-dict
+    (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)?
+    (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
+    (`addend` `(` $addend^ `:` type($addend) `)`)?
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)? attr-dict
   }];
   let extraClassDeclaration = [{
     /// How many `ids` a collective of that kind has where it has owners.
     static size_t getNumIds(::moec::plan::CollectiveKind kind);
-    /// Everything beside `outs` that the collective reads.
+    /// Everything beside `outs` that the collective reads; behind `ins` what its
+    /// kernel alone does.
     ::mlir::SmallVector<::mlir::Value> getRead();
+    /// The launch before it that makes the sums of `sums_of`; null without
+    /// these.
+    ::moec::plan::LaunchOp getSumLaunch();
   }];
   let hasVerifier = 1;
 }

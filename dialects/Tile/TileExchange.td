@@ -51,6 +51,10 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     leave out less. What nobody pushed is read from the heap all the same, where it is anything that was written there
     before, and is no part of a sum.
 
+    With `sums_of`, of a kind that sums, the one of `ins` is not read: its rows are the sums that `tile.gather_reduce`
+    makes of `rows` by `position`, with `addend` and `num_valid_tokens`, rounded as there, and are pushed as they are
+    made.
+
     ```mlir
     tile.exchange all_gather tokens(%tokens) ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
         owners(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) owned [0]
@@ -64,11 +68,18 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$owners,
     Arg<Variadic<MemRefOf<[I32]>>, "read", [MemRead]>:$ids,
     OptionalAttr<DenseI64ArrayAttr>:$owned, OptionalAttr<I64Attr>:$experts_per_owner,
+    Arg<Optional<AnyMemRef>, "read", [MemRead]>:$rows,
+    Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$position,
+    Arg<Optional<AnyMemRef>, "read", [MemRead]>:$addend,
+    Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$num_valid_tokens,
     Arg<Variadic<MemRefOf<[I64]>>, "read and written", [MemRead, MemWrite]>:$heaps,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `` $kind `tokens` `(` $tokens `)` `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
     (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)?
+    (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
+    (`addend` `(` $addend^ `:` type($addend) `)`)?
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
     `heaps` `(` $heaps `:` type($heaps) `)` attr-dict
   }];
   let hasVerifier = 1;

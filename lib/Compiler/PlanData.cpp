@@ -252,11 +252,14 @@ private:
     if (failed(kernel))
       return failure();
     step.kernel = *kernel;
-    for (Value ids : op.getIds())
-      step.args.push_back(moert::Argument::ofTensor(tensors.lookup(ids)));
-    if (Value owners = op.getOwners())
-      step.args.push_back(moert::Argument::ofTensor(tensors.lookup(owners)));
-    step.numKernelArgs = int64_t(op.getRead().size() - op.getIns().size());
+    SmallVector<Value> read = op.getRead();
+    for (Value value : ArrayRef(read).drop_front(op.getIns().size()))
+      step.args.push_back(moert::Argument::ofTensor(tensors.lookup(value)));
+    step.numKernelArgs = int64_t(read.size() - op.getIns().size());
+    // Each op of a variant is a step.
+    if (plan::LaunchOp sum = op.getSumLaunch())
+      step.sumStep =
+          std::distance(sum->getBlock()->begin(), Block::iterator(sum));
     return step;
   }
 

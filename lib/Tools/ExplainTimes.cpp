@@ -150,7 +150,7 @@ void TimeTable::printTimes() {
   table.addRow(std::move(all));
   table.print(os);
   for (auto collective : variant.getBody().getOps<plan::CollectiveOp>())
-    os << describeOwners(collective);
+    os << describeOwners(collective) << describeSums(collective);
 }
 
 void TimeTable::printChoices(ToldKernels &told) {

@@ -142,6 +142,17 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
       100 * getOwnedShare(numExperts, numHere, topK));
 }
 
+std::string moec::describeSums(plan::CollectiveOp collective) {
+  if (!collective.getRows())
+    return {};
+  return llvm::formatv("{0} through peers' memory makes {1} itself, from {2}: "
+                       "the launch of @{3} is left out\n",
+                       getName(collective),
+                       getTensorName(collective.getIns().front()),
+                       getTensorName(collective.getRows()),
+                       collective.getSumLaunch().getKernel());
+}
+
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,
                               int64_t topK, const Target &target,
                               const DeviceRates &device) {

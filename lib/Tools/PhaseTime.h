@@ -49,6 +49,10 @@ std::string getName(plan::CollectiveOp collective);
 /// ranks; nothing where all rows go to all.
 std::string describeOwners(plan::CollectiveOp collective);
 
+/// Whether the collective's kernel makes the sums that it moves: a line, or
+/// nothing.
+std::string describeSums(plan::CollectiveOp collective);
+
 /// What takes the longest of a prediction: "memory", "tensor cores", "L2",
 /// "power" or "launch".
 llvm::StringRef getBound(const Prediction &prediction);

@@ -509,6 +509,21 @@ def test_peer_exchange(dp, tp, tokens, tmp_path):
     assert made[0] == made[1]
 
 
+@pytest.mark.parametrize(("dp", "tp"), [(2, 1), (1, 2)])
+def test_times_of_sums_that_kernels_make(dp, tp, tmp_path):
+    """Kernels that run alone make the sums, the exchange makes them itself: each part has its time, once."""
+    model = spec_of(**LAYERS["logits"])
+    inputs = generate(LayerSpec.from_json(model), 2 * dp, 3)
+    done = run(tmp_path, model, Ranks(dp, tp, "linear"), inputs, 2, "--device=sim:1", "--target=sm_90a",
+               "--max-tokens=2", "--exchange=peer", "--rank-limit=60", "--repeat=2", "--times-at=2")
+    assert done.returncode == 0, done.stdout
+    rows = re.findall(r"^ +2  (\w+) +2 +(-?\d+\.\d+) ", done.stdout, re.MULTILINE)
+    parts = ["layer", "compute", "sums", "exchange", *(["dispatch"] if dp > 1 else []), "combine"]
+    assert [name for name, _ in rows] == parts, done.stdout
+    # What the sums take has been taken off.
+    assert all(float(median) > 0 for name, median in rows if name not in ("exchange", "combine"))
+
+
 #: Rows of several pieces, quantized and not, where few ranks have an expert of one.
 OWNED = spec_of(entry="ids", top_k=2, hidden_size=256, intermediate_size=32, dtype="bf16")
 OWNED_FP8 = OWNED | {"intermediate_size": 256, "quantization": {

@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 using namespace moert;
@@ -50,6 +51,58 @@ Plan makePlan() {
 }
 
 Step &step(Plan &plan, size_t i) { return plan.variants[0].steps[i]; }
+
+/// `all` is made by a launch, which the kernel of the sum over ranks may do.
+Plan makeSummingPlan() {
+  Plan plan = makePlan();
+  plan.target = "sm_90a";
+  plan.kernels = {{"sum", 1, 64}, {"scatter", 1, 64}};
+  step(plan, 0) =
+      Step::launch(0, {Argument::ofTensor(X), Argument::ofTensor(All)});
+  Step &scatter = step(plan, 1);
+  scatter.kernel = 1;
+  scatter.args.push_back(Argument::ofTensor(X));
+  scatter.numKernelArgs = 1;
+  scatter.sumStep = 0;
+  return plan;
+}
+
+/// Runs collectives, or nothing for them, and says whether their kernels make
+/// sums.
+class PassingCommunicator final : public Communicator {
+public:
+  explicit PassingCommunicator(std::shared_ptr<Communicator> inner)
+      : inner(std::move(inner)) {}
+
+  const Mesh &mesh() const override { return inner->mesh(); }
+  int64_t rank() const override { return inner->rank(); }
+  Status agree(const std::string &subject, const std::string &what) override {
+    return inner->agree(subject, what);
+  }
+  bool runsKernels() const override { return makesSums; }
+  Status run(Stream &stream, const Collective &collective) override {
+    return makesSums ? Status::ok() : inner->run(stream, collective);
+  }
+  Status transfer(Stream &stream, const Transfer &transfer) override {
+    return inner->transfer(stream, transfer);
+  }
+  Status synchronize(Stream &stream) override {
+    return inner->synchronize(stream);
+  }
+  Status check() override { return inner->check(); }
+  void abort(const std::string &reason) override { inner->abort(reason); }
+
+  bool makesSums = false;
+
+private:
+  std::shared_ptr<Communicator> inner;
+};
+
+std::atomic<int> sumsMade{0};
+
+void makeSums(const uint64_t *, int64_t) { ++sumsMade; }
+
+void moveNothing(const uint64_t *, int64_t) {}
 
 void expectRefused(const Plan &plan, const std::string &message) {
   Status status = verifyPlan(plan);
@@ -90,6 +143,10 @@ protected:
   Status start(Rank &rank, int64_t number, Plan plan = makePlan()) {
     ModuleImage image;
     image.lookup = [](const std::string &name) -> Result<HostKernelFn> {
+      if (name == "sum")
+        return makeSums;
+      if (name == "scatter")
+        return moveNothing;
       return notFound(name);
     };
     Result<std::unique_ptr<Executor>> made =
@@ -142,6 +199,40 @@ TEST_F(RanksTest, RowsGoOutAndSumsComeBack) {
                   i < 2 * own ? static_cast<float>(kRanks) * ranks[r].x[i]
                               : -1.0f);
   }
+}
+
+/// The launch is done by the kernel of the collective, or by the executor: as
+/// the communicator says at each run.
+TEST_F(RanksTest, SumsAreMadeOnce) {
+  Plan plan = makeSummingPlan();
+  plan.target = "cpu";
+  for (KernelDecl &kernel : plan.kernels)
+    kernel.block = 0;
+  std::shared_ptr<PassingCommunicator> joined[kRanks];
+  for (const Status &status : onRanks([&](int64_t r) -> Status {
+         if (Status started = start(ranks[r], r, plan); !started)
+           return started;
+         joined[r] = std::make_shared<PassingCommunicator>(
+             std::move(*group->join(r, *device)));
+         return ranks[r].executor->useCommunicator(joined[r]);
+       }))
+    ASSERT_TRUE(status) << status.toString();
+  for (bool makesSums : {false, true, false}) {
+    sumsMade = 0;
+    for (const Status &status : onRanks([&](int64_t r) {
+           joined[r]->makesSums = makesSums;
+           return ranks[r].executor->run(kRanks);
+         }))
+      ASSERT_TRUE(status) << status.toString();
+    EXPECT_EQ(sumsMade, makesSums ? 0 : kRanks);
+    EXPECT_TRUE(ranks[0].executor->hasSums());
+  }
+  // Alone, to be timed.
+  sumsMade = 0;
+  std::unique_ptr<Stream> stream = *device->createStream();
+  ASSERT_TRUE(ranks[0].executor->runSums(*stream));
+  ASSERT_TRUE(ranks[0].executor->synchronize(*stream));
+  EXPECT_EQ(sumsMade, 1);
 }
 
 /// Who waits for a stream is told of a rank that has failed.
@@ -249,6 +340,54 @@ TEST(RankPlanTest, TellsWhatIsForTheKernelAlone) {
   expectRefused(plan, "steps[0].kernel_args is 4; 0 to 3");
 }
 
+TEST(RankPlanTest, KernelsMakeSumsOfWhatTheyGet) {
+  EXPECT_TRUE(verifyPlan(makeSummingPlan()))
+      << verifyPlan(makeSummingPlan()).message();
+  EXPECT_NE(printPlan(makeSummingPlan()).find("\"sum_step\":0"),
+            std::string::npos);
+  auto refuse = [](void (*change)(Plan &), const std::string &message) {
+    Plan plan = makeSummingPlan();
+    change(plan);
+    expectRefused(plan, message);
+  };
+  refuse([](Plan &plan) { step(plan, 1).sumStep = 1; },
+         "steps[1].sum_step is 1; 0 to 0");
+  refuse(
+      [](Plan &plan) {
+        step(plan, 1).kernel = -1;
+        step(plan, 1).numKernelArgs = 0;
+        step(plan, 1).args.pop_back();
+      },
+      "steps[1].sum_step is 0; -1 (of a collective with a kernel");
+  refuse([](Plan &plan) { step(plan, 0).args[1] = Argument::ofTensor(X); },
+         "sum_step is 0; the launch that makes 'all'");
+  refuse(
+      [](Plan &plan) {
+        step(plan, 1).args.pop_back();
+        step(plan, 1).numKernelArgs = 0;
+      },
+      "sum_step is 0, whose 'x' the kernel does not get; a launch all of whose "
+      "tensors it gets");
+  // Others that read what the launch makes, or count on its being there.
+  refuse(
+      [](Plan &plan) {
+        plan.kernels.push_back({"more", 1, 64});
+        plan.variants[0].steps.push_back(
+            Step::launch(2, {Argument::ofTensor(All)}));
+      },
+      "whose result steps[2] has as an argument too");
+  refuse(
+      [](Plan &plan) {
+        plan.kernels.push_back({"more", 1, 64});
+        Step more = Step::launch(2, {Argument::ofTensor(X)});
+        more.dependent = true;
+        std::vector<Step> &steps = plan.variants[0].steps;
+        steps.insert(steps.begin() + 1, more);
+      },
+      "steps[1].dependent is true; false (the launch before it may be left "
+      "out)");
+}
+
 /// Ranks that begin with different ones would wait for each other for ever.
 TEST(RankPlanTest, RefusesCollectivesWithoutAnOrder) {
   Plan plan = makePlan();
@@ -295,4 +434,20 @@ TEST(RankPlanTest, PackagesHaveMeshAndCollectives) {
   EXPECT_NE(printPlan(plan).find("\"collective\":\"reduce_scatter\""),
             std::string::npos);
   EXPECT_EQ(plan.variants[0].steps[0].numKernelArgs, 1);
+  EXPECT_EQ(plan.variants[0].steps[0].sumStep, -1);
+}
+
+TEST(RankPlanTest, PackagesHaveStepsThatKernelsDo) {
+  Package package;
+  package.programs.resize(1);
+  package.programs[0].plan = makeSummingPlan();
+  std::string text = ".version 8.0\n.target sm_90a\n";
+  package.programs[0].images = {
+      {"sm_90a", ModuleImage::Kind::Ptx, {{text.begin(), text.end()}}}};
+  std::string path = ::testing::TempDir() + "/sums.moepkg";
+  Status written = writePackage(path, package);
+  ASSERT_TRUE(written) << written.toString();
+  Result<Package> read = Package::open(path);
+  ASSERT_TRUE(read) << read.status().toString();
+  EXPECT_EQ(read->programs[0].plan.variants[0].steps[1].sumStep, 0);
 }

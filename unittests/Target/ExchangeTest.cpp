@@ -62,6 +62,10 @@ constexpr int64_t kExpertsPerRank = 3, kTopK = 3;
 /// Physical ones of a rank, and replicas that the table has room for.
 constexpr int64_t kPhysicalPerRank = 2 * kExpertsPerRank, kReplicas = 3;
 
+/// Slots of a row whose sum the kernel makes itself: of some rows none has
+/// anything to add, of others all have.
+constexpr int64_t kSlots = 5;
+
 struct Case {
   llvm::StringRef kind;
   int64_t ranks;
@@ -79,6 +83,11 @@ struct Case {
   /// Whether experts have replicas: on their rank and, the odd ones, on the
   /// next one too.
   bool hasReplicas = false;
+  /// The kernel makes the sums that it moves, of one part.
+  bool makesSums = false;
+  /// With those an addend, and so many rows that count; -1: all.
+  bool hasAddend = false;
+  int64_t numValid = -1;
 
   bool gathers() const { return kind == "all_gather"; }
   bool scatters() const { return kind == "reduce_scatter"; }
@@ -121,6 +130,21 @@ std::string makeKernel(const Case &what) {
             "xi32>");
     whose = " owners(" + owners + " : " + ownerType + ") ids(" + ids + " : " +
             idTypes + ") owned [" + owned + "]";
+  }
+  if (what.makesSums) {
+    std::string sums, sumTypes, addend, addendType, valid, validType;
+    add(sums, sumTypes, "%rows", type(what.parts.front(), 0));
+    add(sums, sumTypes, "%position",
+        "memref<?x" + std::to_string(kSlots) + "xi32>");
+    whose += " sums_of(" + sums + " : " + sumTypes + ")";
+    if (what.hasAddend) {
+      add(addend, addendType, "%addend", type(what.parts.front(), 0));
+      whose += " addend(" + addend + " : " + addendType + ")";
+    }
+    if (what.numValid >= 0) {
+      add(valid, validType, "%valid", "memref<1xi32>");
+      whose += " num_valid_tokens(" + valid + " : " + validType + ")";
+    }
   }
   for (int64_t i = 0; i < ranks; ++i)
     add(heaps, heapTypes, "%heap" + std::to_string(i), "memref<?xi64>");
@@ -270,6 +294,29 @@ private:
     return int32_t((i * 7 + rank * 13 + exchange * 29 + int64_t(part) * 5) %
                    997);
   }
+  /// Whether a slot of a row that a rank sums has something to add.
+  bool hasSlot(int64_t rank, int64_t exchange, int64_t row,
+               int64_t slot) const {
+    if (what.numValid >= 0 && row >= what.numValid)
+      return false;
+    int64_t number = (row * 5 + rank * 3 + exchange) % 9;
+    return number < kSlots + 1 ? slot < number : (slot + number + row) % 3 == 0;
+  }
+  int32_t addendOf(int64_t rank, int64_t exchange, int64_t i) const {
+    int64_t row = i / what.parts.front().columns;
+    bool counts = what.numValid < 0 || row < what.numValid;
+    return what.hasAddend && counts ? value(rank, exchange, kSlots, i) : 0;
+  }
+  /// What a rank has of an element: given, or the sum that its kernel makes.
+  int32_t part(int64_t rank, int64_t exchange, size_t part, int64_t i) const {
+    if (!what.makesSums)
+      return value(rank, exchange, part, i);
+    int32_t sum = addendOf(rank, exchange, i);
+    for (int64_t slot = 0; slot < kSlots; ++slot)
+      if (hasSlot(rank, exchange, i / what.parts[part].columns, slot))
+        sum += value(rank, exchange, size_t(slot), i);
+    return sum;
+  }
   int32_t expected(int64_t rank, int64_t exchange, size_t part,
                    int64_t i) const {
     int64_t own = count(what.parts[part]);
@@ -279,7 +326,7 @@ private:
     int32_t sum = 0;
     for (int64_t other = 0; other < what.ranks; ++other)
       if (!what.scatters() || needs(other, rank, exchange, part, i))
-        sum += value(other, exchange, part, offset + i);
+        sum += this->part(other, exchange, part, offset + i);
     return sum;
   }
   /// Each of them has that row's part of the sum as -0.0.
@@ -291,6 +338,15 @@ private:
   }
   float summed(int64_t rank, int64_t exchange, size_t part, int64_t i) const;
   uint64_t allocateIds(int64_t firstRank, int64_t numRanks, int64_t exchange);
+  template <typename T>
+  uint64_t allocateFilled(const std::vector<T> &values,
+                          const std::string &name) {
+    auto bytes = int64_t(values.size() * sizeof(T));
+    uint64_t address = allocate(bytes, name);
+    EXPECT_TRUE(simulator.write(address, values.data(), size_t(bytes)));
+    return address;
+  }
+  std::vector<uint64_t> allocateSums(int64_t rank, int64_t exchange);
   uint64_t allocate(int64_t bytes, const std::string &name) {
     auto address =
         simulator.allocate(size_t(std::max<int64_t>(bytes, 16)), 256, name);
@@ -333,7 +389,7 @@ float Rig::summed(int64_t rank, int64_t exchange, size_t part,
                   int64_t i) const {
   int64_t own = count(what.parts[part]);
   int64_t to = what.scatters() ? i / own : rank;
-  if (!needs(rank, to, exchange, part, i % own))
+  if (what.makesSums || !needs(rank, to, exchange, part, i % own))
     return std::numeric_limits<float>::quiet_NaN();
   if (what.isZero)
     return owns(rank, to, exchange, i % own / what.parts[part].columns) ? -0.0F
@@ -347,9 +403,43 @@ uint64_t Rig::allocateIds(int64_t firstRank, int64_t numRanks,
   for (int64_t rank = firstRank; rank < firstRank + numRanks; ++rank)
     for (int64_t i = 0; i < what.tokens * kTopK; ++i)
       ids.push_back(id(rank, exchange, i));
-  uint64_t address = allocate(int64_t(ids.size()) * 4, "ids");
-  EXPECT_TRUE(simulator.write(address, ids.data(), ids.size() * 4));
-  return address;
+  return allocateFilled(ids, "ids");
+}
+
+/// Rows of slots lie in another order than the slots, and those of slots that
+/// add nothing, or of rows that the rank does not own, are NaN.
+std::vector<uint64_t> Rig::allocateSums(int64_t rank, int64_t exchange) {
+  const PartShape &shape = what.parts.front();
+  int64_t elements = sent(shape), numRows = elements / shape.columns;
+  std::vector<float> rows(size_t(elements * kSlots),
+                          std::numeric_limits<float>::quiet_NaN());
+  std::vector<int32_t> positions(size_t(numRows * kSlots), -1);
+  std::vector<float> addends;
+  for (int64_t i = 0; i < elements; ++i) {
+    int64_t row = i / shape.columns, own = count(shape);
+    int64_t to = what.scatters() ? i / own : rank;
+    addends.push_back(float(addendOf(rank, exchange, i)));
+    for (int64_t slot = 0; slot < kSlots; ++slot) {
+      int64_t number = row * kSlots + slot;
+      int64_t position = numRows * kSlots - 1 - number;
+      // Slots of rows that do not count may have anything.
+      if (hasSlot(rank, exchange, row, slot) ||
+          (what.numValid >= 0 && row >= what.numValid))
+        positions[size_t(number)] = int32_t(position);
+      if (hasSlot(rank, exchange, row, slot) &&
+          needs(rank, to, exchange, 0, i % own))
+        rows[size_t(position * shape.columns + i % shape.columns)] =
+            float(value(rank, exchange, size_t(slot), i));
+    }
+  }
+  std::vector<uint64_t> made{allocateFilled(rows, "rows"),
+                             allocateFilled(positions, "positions")};
+  if (what.hasAddend)
+    made.push_back(allocateFilled(addends, "addend"));
+  if (what.numValid >= 0)
+    made.push_back(
+        allocateFilled(std::vector<int32_t>{int32_t(what.numValid)}, "valid"));
+  return made;
 }
 
 Status Rig::run() {
@@ -392,10 +482,10 @@ Status Rig::run() {
           llvm::append_range(table, what.hasReplicas
                                         ? replicas(expert)
                                         : std::vector<int32_t>{owner(expert)});
-        slots.push_back(allocate(int64_t(table.size()) * 4, "owners"));
-        EXPECT_TRUE(
-            simulator.write(slots.back(), table.data(), table.size() * 4));
+        slots.push_back(allocateFilled(table, "owners"));
       }
+      if (what.makesSums)
+        llvm::append_range(slots, allocateSums(rank, exchange));
       for (int64_t distance = 0; distance < what.ranks; ++distance)
         slots.push_back(heaps[size_t((rank + distance) % what.ranks)]);
       slots.push_back(uint64_t(what.tokens));
@@ -486,6 +576,19 @@ Case makeReplicated(Case what) {
   return what;
 }
 
+Case makeSums(Case what, PartShape part, Spread spread = Spread::None) {
+  what.parts = {part};
+  what.makesSums = true;
+  what.spread = spread;
+  return what;
+}
+
+Case makeWhole(Case what, int64_t numValid) {
+  what.hasAddend = true;
+  what.numValid = numValid;
+  return what;
+}
+
 const Case kCases[] = {
     {"all_gather", 2, 1},
     {"all_gather", 2, 200},
@@ -514,6 +617,23 @@ const Case kCases[] = {
     makeReplicated({"all_gather", 8, 5}),
     makeReplicated({"reduce_scatter", 4, 9}),
     makeReplicated({"reduce_scatter", 8, 5}),
+    // Rows of a part of a warp's pieces, of one, of several warps, and pieces
+    // of 4 bytes.
+    makeSums({"reduce_scatter", 2, 1}, {44}),
+    makeSums({"reduce_scatter", 2, 40}, {132}),
+    makeSums({"reduce_scatter", 4, 9}, {600}),
+    makeSums({"reduce_scatter", 3, 9}, {3}),
+    makeSums({"reduce_scatter", 8, 5}, {256}),
+    makeSums({"reduce_scatter", 16, 2}, {44}),
+    makeSums({"reduce_scatter", 2, 40}, {132, true, true}, Spread::Even),
+    makeSums({"reduce_scatter", 4, 9}, {44, true, true}, Spread::Even),
+    makeSums({"reduce_scatter", 4, 9}, {600, true, true}, Spread::OneRank),
+    makeSums({"reduce_scatter", 16, 2}, {132, true, true}, Spread::Even),
+    makeSums({"all_reduce", 2, 40}, {132}),
+    makeSums({"all_reduce", 8, 9}, {256}),
+    makeWhole(makeSums({"all_reduce", 2, 40}, {44}), 17),
+    makeWhole(makeSums({"reduce_scatter", 4, 9}, {132}), 20),
+    makeWhole(makeSums({"reduce_scatter", 3, 9}, {3}), 0),
 };
 
 std::string describe(const Case &what, uint64_t seed) {
@@ -523,6 +643,10 @@ std::string describe(const Case &what, uint64_t seed) {
           : what.hasReplicas               ? "rows of owners of replicas"
           : what.spread == Spread::OneRank ? "rows of one rank's experts"
                                            : "rows of owners") +
+         (what.makesSums
+              ? ", sums of " + std::to_string(what.parts.front().columns) +
+                    " columns"
+              : "") +
          ", seed " + std::to_string(seed);
 }
 
@@ -672,8 +796,13 @@ TEST(Exchange, MistakesAreNoticed) {
   constexpr uint64_t seeds = 8;
   for (const Case &what :
        {Case{"all_gather", 2, 200}, Case{"all_reduce", 4, 37},
-        Case{"reduce_scatter", 4, 37}, makeOwned({"all_gather", 4, 20}),
-        makeOwned({"reduce_scatter", 4, 20})}) {
+        Case{"reduce_scatter", 4, 37},
+        // Of many ranks, in loops.
+        Case{"all_gather", 8, 30}, Case{"reduce_scatter", 8, 30},
+        makeOwned({"all_gather", 4, 20}), makeOwned({"reduce_scatter", 4, 20}),
+        makeSums({"reduce_scatter", 4, 37}, {132}),
+        makeSums({"reduce_scatter", 2, 40}, {132, true, true}, Spread::Even),
+        makeSums({"all_reduce", 2, 80}, {132})}) {
     Rig right(what, 0);
     EXPECT_TRUE(right.run() && right.isRight()) << describe(what, 0);
     for (auto [name, mutation] : mutations) {
@@ -682,8 +811,9 @@ TEST(Exchange, MistakesAreNoticed) {
         Rig rig(what, seed, mutation);
         noticed += !rig.run() || !rig.isRight();
       }
-      std::string kind =
-          what.kind.str() + (what.spread == Spread::None ? "" : " to owners");
+      std::string kind = what.kind.str() + " of " + std::to_string(what.ranks) +
+                         (what.spread == Spread::None ? "" : " to owners") +
+                         (what.makesSums ? " of its sums" : "");
       EXPECT_GT(noticed, 0U) << name << ", " << kind;
       RecordProperty(kind + ": " + name, int(noticed));
       llvm::outs() << kind << ", " << name << ": noticed with " << noticed

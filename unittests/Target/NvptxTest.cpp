@@ -104,8 +104,10 @@ std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
           (hasOffsets ? " {top_k = 8 : i64}" : ""));
 }
 
-/// Rows of DeepSeek-V3 between ranks, of which each has whole experts.
-std::string exchange(const std::string &kind, int64_t ranks) {
+/// Rows of DeepSeek-V3 between ranks, of which each has whole experts; with
+/// `makesSums` the kernel makes those of a token's experts itself.
+std::string exchange(const std::string &kind, int64_t ranks,
+                     bool makesSums = false) {
   bool gathers = kind == "all_gather", sums = kind == "all_reduce";
   std::vector<std::string> shapes{"?x7168xbf16"};
   if (gathers)
@@ -134,6 +136,16 @@ std::string exchange(const std::string &kind, int64_t ranks) {
     arguments.push_back("%owners: memref<256xi32>");
     owned = " owners(%owners : memref<256xi32>) ids(" + ids + " : " + idTypes +
             ") owned [0" + (gathers ? ", 1]" : "]");
+  }
+  if (makesSums) {
+    arguments.insert(arguments.end(),
+                     {"%rows: memref<?x7168xbf16>", "%slots: memref<?x8xi32>"});
+    owned += " sums_of(%rows, %slots : memref<?x7168xbf16>, memref<?x8xi32>)";
+    // A shared expert's, of a group that has its parts.
+    if (sums) {
+      arguments.push_back("%shared: memref<?x7168xbf16>");
+      owned += " addend(%shared : memref<?x7168xbf16>)";
+    }
   }
   for (int64_t i = 0; i < ranks; ++i) {
     add(heaps, "%heap" + std::to_string(i), "memref<?xi64>");
@@ -264,9 +276,14 @@ std::vector<Case> makeMatrix() {
                          " hash_table(%h : memref<100x4xi32>)",
                          {"%n: memref<?xi32>", "%h: memref<100x4xi32>"})});
   for (const char *kind : {"all_gather", "reduce_scatter", "all_reduce"})
-    for (int64_t ranks : {2, 4})
-      cases.push_back(
-          {kind + ("_" + std::to_string(ranks)), exchange(kind, ranks)});
+    for (int64_t ranks : {2, 4, 8, 16})
+      for (bool makesSums : {false, true}) {
+        if (makesSums && kind == std::string("all_gather"))
+          continue;
+        cases.push_back({kind + ("_" + std::to_string(ranks)) +
+                             (makesSums ? "_of_sums" : ""),
+                         exchange(kind, ranks, makesSums)});
+      }
   cases.push_back({"most_slots", topK(2048, "1024, softmax = selected, "
                                             "renormalize = true")});
   cases.push_back({"many_slots", topK(2048, "2048, softmax = selected, "

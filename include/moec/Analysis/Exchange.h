@@ -34,6 +34,10 @@ double getOwnedShare(int64_t numExperts, int64_t numLocal, int64_t topK);
 /// Rows that the pieces of a warp are of at most, of those of `pieces` each.
 int64_t countRowsOfWarp(int64_t pieces);
 
+/// Warps of a row whose sum the kernel makes itself: each has up to `pieces`
+/// times a warp's pieces of one row.
+int64_t countWarpsOfRow(int64_t rowPieces, int64_t pieces);
+
 /// Whether rows of pair `index` are moved for their owners alone by
 /// sm80.exchange: a piece is 16 bytes, and a warp has few rows to ask for. What
 /// is narrower goes to all.

@@ -237,7 +237,8 @@ private:
                                                            : plan::Axis::Tp),
         builder.getI64IntegerAttr(stream), toMemory(inputs),
         toMemory(op->getResults()), owners ? memory.lookup(owners) : Value(),
-        toMemory(ids), owned, expertsPerOwner);
+        toMemory(ids), owned, expertsPerOwner, /*rows=*/Value(),
+        /*position=*/Value(), /*addend=*/Value(), /*num_valid_tokens=*/Value());
   }
 
   const LayerFunction &layer;

@@ -10,6 +10,7 @@
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
 #include "moec/Dialect/RowOwners.h"
+#include "moec/Dialect/SlotSums.h"
 
 using namespace mlir;
 using namespace moec;
@@ -212,6 +213,10 @@ LogicalResult CollectiveOp::verify() {
       return emitOpError("reads and writes the same tensor; 'outs' must not be "
                          "among 'ins'");
   }
+  if (failed(verifySlotSums(
+          *this, {getRows(), getPosition(), getAddend(), getNumValidTokens()},
+          getIns(), getKind() != CollectiveKind::AllGather)))
+    return failure();
   return verifyRowOwners(*this,
                          {getOwners(), getIds(),
                           getOwned().value_or(ArrayRef<int64_t>()),
@@ -236,7 +241,20 @@ SmallVector<Value> CollectiveOp::getRead() {
   llvm::append_range(read, getIds());
   if (getOwners())
     read.push_back(getOwners());
+  llvm::append_range(
+      read, SlotSums{getRows(), getPosition(), getAddend(), getNumValidTokens()}
+                .getValues());
   return read;
+}
+
+LaunchOp CollectiveOp::getSumLaunch() {
+  if (!getRows())
+    return nullptr;
+  for (Operation *op = (*this)->getPrevNode(); op; op = op->getPrevNode())
+    if (auto launch = dyn_cast<LaunchOp>(op);
+        launch && llvm::is_contained(launch.getOuts(), getIns().front()))
+      return launch;
+  return nullptr;
 }
 
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {

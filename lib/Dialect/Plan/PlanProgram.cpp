@@ -297,9 +297,17 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
       return op.emitOpError("has 'ids' of ")
              << getRows(ids).str() << " rows for " << getRows(like).str()
              << " rows that are moved; give the ids of those";
+  for (Value ofRow : {op.getPosition(), op.getAddend()})
+    if (ofRow && !(getRows(ofRow) == getRows(op.getIns().front())))
+      return op.emitOpError("has a 'position' or 'addend' of ")
+             << getRows(ofRow).str() << " rows for sums of "
+             << getRows(op.getIns().front()).str() << "; give one row for each";
   for (Value read : op.getRead())
     if (failed(verifyRead(op, read, written)))
       return failure();
+  if (op.getRows() && !op.getSumLaunch())
+    return op.emitOpError("has 'sums_of', but no launch before it makes the "
+                          "sums; drop 'sums_of'");
   return verifyStep(op, written, /*prepares=*/false);
 }
 

@@ -11,6 +11,7 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "moec/Dialect/RowOwners.h"
+#include "moec/Dialect/SlotSums.h"
 #include "moert/PeerHeap.h"
 
 using namespace mlir;
@@ -79,6 +80,10 @@ LogicalResult ExchangeOp::verify() {
           {getOwners(), getIds(), getOwned().value_or(ArrayRef<int64_t>()),
            getExpertsPerOwner()},
           getIns(), plan::CollectiveOp::getNumIds(getKind()))))
+    return failure();
+  if (failed(verifySlotSums(
+          *this, {getRows(), getPosition(), getAddend(), getNumValidTokens()},
+          getIns(), getKind() != plan::CollectiveKind::AllGather)))
     return failure();
   // What is gathered may be the ids.
   llvm::SmallPtrSet<Value, 16> seen;

@@ -81,16 +81,35 @@ Status PartTimer::timeParts() {
   return status ? timeExchange() : status;
 }
 
+void PartTimer::takeOffSums() {
+  for (double &seconds : times.back().seconds)
+    seconds -= sums;
+}
+
 Status PartTimer::timeExchange() {
+  sums = 0;
+  if (options.recorder->runsKernels() && executor.hasSums()) {
+    if (Status status = time("sums", kExchangesPerSample,
+                             [&] { return executor.runSums(stream); });
+        !status)
+      return status;
+    const std::vector<double> &seconds = times.back().seconds;
+    sums = seconds[seconds.size() / 2];
+  }
   Status status = timeRecorded("exchange", {CollectiveKind::AllGather,
                                             CollectiveKind::ReduceScatter,
                                             CollectiveKind::AllReduce});
-  if (status)
-    status = timeRecorded("dispatch", CollectiveKind::AllGather);
+  if (!status)
+    return status;
+  takeOffSums();
+  status = timeRecorded("dispatch", CollectiveKind::AllGather);
   if (status)
     status = timeRecorded(
         "combine", {CollectiveKind::ReduceScatter, CollectiveKind::AllReduce});
-  if (!status || !options.recorder->getNccl())
+  if (!status)
+    return status;
+  takeOffSums();
+  if (!options.recorder->getNccl())
     return status;
   status = timeBytes("gather bytes", CollectiveKind::AllGather);
   if (status)

@@ -58,6 +58,10 @@ public:
   moert::Status reserve(moert::MeshAxis axis, int64_t bytes) override {
     return inner->reserve(axis, bytes);
   }
+  /// Nobody makes sums in place of a collective that is left out.
+  bool runsKernels() const override {
+    return mode != Mode::Skip && inner->runsKernels();
+  }
   moert::Status run(moert::Stream &stream,
                     const moert::Collective &collective) override;
   moert::Status transfer(moert::Stream &stream,
@@ -83,6 +87,8 @@ private:
 ///   layer           runs of the layer
 ///   compute         the same without its collectives, on the rows that the run
 ///                   before has moved
+///   sums            the launches that collectives do as part of themselves,
+///                   alone; they are part of `compute`
 ///   exchange        its collectives alone, one after the other
 ///   dispatch        those that gather rows
 ///   combine         those that sum rows
@@ -91,8 +97,10 @@ private:
 ///                   expert on the rank that they go to, on average
 ///   blocks combine  the same of the rows of `combine`
 ///
-/// All ranks call this. The last five are times of one in ten that follow each
-/// other, with graphs in one graph.
+/// All ranks call this. All but the first two are times of one in ten that
+/// follow each other, with graphs in one graph. Of `exchange` and `combine`
+/// what `sums` takes, the median, is taken off, so that `compute` and
+/// `exchange` are the layer's work once.
 class PartTimer {
 public:
   PartTimer(moert::Device &device, moert::Executor &executor,
@@ -106,6 +114,8 @@ private:
 
   moert::Status timeParts();
   moert::Status timeExchange();
+  /// Takes from the latest times what the rank's sums take.
+  void takeOffSums();
   moert::Status timeRecorded(llvm::StringRef part,
                              llvm::ArrayRef<moert::CollectiveKind> kinds);
   moert::Status timeBytes(llvm::StringRef part, moert::CollectiveKind kind);
@@ -122,6 +132,8 @@ private:
   const RunOptions &options;
   /// Those of a rank, at present.
   int64_t tokens = 0;
+  /// The median of `sums`, in seconds; 0 without such.
+  double sums = 0;
   std::vector<PartTimes> times;
 };
 

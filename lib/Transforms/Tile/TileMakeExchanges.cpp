@@ -6,10 +6,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "LaunchShape.h"
+#include "Launches.h"
 #include "PassInputs.h"
 #include "moec/Analysis/Exchange.h"
+#include "moec/Analysis/Sm80.h"
+#include "moec/Dialect/SlotSums.h"
 #include "moec/Transforms/Passes.h"
 #include "moert/PeerHeap.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace moec {
 #define GEN_PASS_DEF_TILEMAKEEXCHANGESPASS
@@ -19,6 +25,77 @@ namespace moec {
 using namespace mlir;
 using namespace moec;
 
+/// The step behind a launch on its stream.
+static Operation *getNextOnStream(plan::LaunchOp launch) {
+  auto isOnStream = [&](auto step) {
+    return step.getStream() == launch.getStream();
+  };
+  for (Operation *op = launch->getNextNode(); op; op = op->getNextNode())
+    if (llvm::TypeSwitch<Operation *, bool>(op)
+            .Case<plan::LaunchOp, plan::CollectiveOp, plan::RecordOp,
+                  plan::WaitOp>(isOnStream)
+            .Default([](Operation *) { return false; }))
+      return op;
+  return nullptr;
+}
+
+/// Whether steps between a launch and a later one of its variant leave what it
+/// reads as it is.
+static bool isKept(plan::LaunchOp launch, Operation *until) {
+  for (Operation *op = launch->getNextNode(); op != until;
+       op = op->getNextNode()) {
+    ValueRange outs;
+    if (auto other = dyn_cast<plan::LaunchOp>(op))
+      outs = other.getOuts();
+    else if (auto collective = dyn_cast<plan::CollectiveOp>(op))
+      outs = collective.getOuts();
+    if (llvm::any_of(outs, [&](Value out) {
+          return llvm::is_contained(launch.getIns(), out);
+        }))
+      return false;
+  }
+  return true;
+}
+
+/// The sums that the kernel of a collective may make itself: its one input is
+/// all that a launch before it on its stream makes, by a gather_reduce alone,
+/// and nobody else reads it.
+static SlotSums findSums(plan::CollectiveOp collective, SymbolTable &symbols) {
+  if (collective.getKind() == plan::CollectiveKind::AllGather ||
+      collective.getIns().size() != 1)
+    return {};
+  Value sums = collective.getIns().front();
+  if (!sums.getDefiningOp<plan::BufferOp>())
+    return {};
+  plan::LaunchOp launch;
+  for (Operation *user : sums.getUsers()) {
+    if (user == collective || user->getBlock() != collective->getBlock())
+      continue;
+    auto made = dyn_cast<plan::LaunchOp>(user);
+    if (launch || !made || !llvm::is_contained(made.getOuts(), sums))
+      return {};
+    launch = made;
+  }
+  if (!launch || !launch->isBeforeInBlock(collective) ||
+      launch.getOuts().size() != 1 ||
+      launch.getStream() != collective.getStream() ||
+      isa_and_nonnull<plan::LaunchOp>(getNextOnStream(launch)) ||
+      !isKept(launch, collective))
+    return {};
+  auto phase = getPhase<tile::GatherReduceOp>(launch, symbols);
+  if (!phase || phase.getIdentity())
+    return {};
+  auto pass = [&](Value argument) {
+    return argument ? getPassed(launch, argument) : Value();
+  };
+  SlotSums found = {pass(phase.getRows()), pass(phase.getPosition()),
+                    pass(phase.getAddend()), pass(phase.getNumValidTokens())};
+  // A warp asks for the slots of a row at once.
+  if (cast<MemRefType>(found.position.getType()).getDimSize(1) > sm80::kWarp)
+    return {};
+  return found;
+}
+
 namespace {
 
 class ExchangeMaker {
@@ -26,6 +103,9 @@ public:
   ExchangeMaker(ModuleOp module, const PassInputs &inputs)
       : module(module), target(inputs.target), forced(inputs.forced),
         symbols(module) {}
+
+  /// Programs of which buffers are read by later steps than before.
+  ArrayRef<plan::ProgramOp> getChanged() const { return changed.getArrayRef(); }
 
   /// Fails where the schedule does not take what it chose itself.
   LogicalResult make(plan::CollectiveOp collective) {
@@ -36,11 +116,12 @@ public:
     std::optional<moert::Expr> rows = getExchangedRows(collective);
     if (!rows || ranks < 2 || ranks > moert::PeerHeap::kMaxRanks)
       return success();
+    addSums(collective, program);
     SmallVector<Type> types(collective.getIns().getTypes());
     llvm::append_range(types, collective.getOuts().getTypes());
-    llvm::append_range(types, collective.getIds().getTypes());
-    if (collective.getOwners())
-      types.push_back(collective.getOwners().getType());
+    SmallVector<Value> read = collective.getRead();
+    for (Value value : ArrayRef(read).drop_front(collective.getIns().size()))
+      types.push_back(value.getType());
     auto heap = MemRefType::get(ShapedType::kDynamic,
                                 IntegerType::get(module.getContext(), 64));
     types.append(ranks, heap);
@@ -51,7 +132,8 @@ public:
       return other.kernel.getFunctionType() == type &&
              other.name == getExchangeName(collective) && other.rows == *rows &&
              other.owned == collective.getOwnedAttr() &&
-             other.expertsPerOwner == collective.getExpertsPerOwnerAttr();
+             other.expertsPerOwner == collective.getExpertsPerOwnerAttr() &&
+             other.sums == getSums(collective);
     });
     if (same == made.end()) {
       FailureOr<tile::KernelOp> kernel =
@@ -60,7 +142,8 @@ public:
         return failure();
       made.push_back({*kernel, getExchangeName(collective), *rows,
                       collective.getOwnedAttr(),
-                      collective.getExpertsPerOwnerAttr()});
+                      collective.getExpertsPerOwnerAttr(),
+                      getSums(collective)});
       same = &made.back();
     }
     collective->setAttr(kExchangeKernelAttr,
@@ -76,7 +159,27 @@ private:
     moert::Expr rows;
     DenseI64ArrayAttr owned;
     IntegerAttr expertsPerOwner;
+    std::array<bool, 4> sums;
   };
+
+  /// Which operands of SlotSums there are.
+  static std::array<bool, 4> getSums(plan::CollectiveOp collective) {
+    return {bool(collective.getRows()), bool(collective.getPosition()),
+            bool(collective.getAddend()), bool(collective.getNumValidTokens())};
+  }
+
+  void addSums(plan::CollectiveOp collective, plan::ProgramOp program) {
+    SlotSums sums = findSums(collective, symbols);
+    if (!sums.rows)
+      return;
+    changed.insert(program);
+    collective.getRowsMutable().assign(sums.rows);
+    collective.getPositionMutable().assign(sums.position);
+    if (sums.addend)
+      collective.getAddendMutable().assign(sums.addend);
+    if (sums.numValidTokens)
+      collective.getNumValidTokensMutable().assign(sums.numValidTokens);
+  }
 
   FailureOr<tile::KernelOp> makeKernel(plan::CollectiveOp collective,
                                        FunctionType type, unsigned ranks) {
@@ -98,11 +201,19 @@ private:
     size_t pairs = collective.getIns().size();
     ValueRange ins = take(pairs), outs = take(pairs);
     ValueRange ids = take(collective.getIds().size());
-    Value owners = collective.getOwners() ? take(1).front() : Value();
+    auto takeIf = [&](Value given) {
+      return given ? take(1).front() : Value();
+    };
+    Value owners = takeIf(collective.getOwners());
+    Value rows = takeIf(collective.getRows());
+    Value position = takeIf(collective.getPosition());
+    Value addend = takeIf(collective.getAddend());
+    Value numValidTokens = takeIf(collective.getNumValidTokens());
     ValueRange heaps = take(ranks);
     auto exchange = tile::ExchangeOp::create(
         builder, loc, collective.getKindAttr(), rest.front(), ins, outs, owners,
         ids, collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),
+        rows, position, addend, numValidTokens,
         heaps, tile::ConfigAttr());
     tile::ReturnOp::create(builder, loc);
     for (const Schedule *schedule : getSchedulesFor(target, exchange)) {
@@ -133,6 +244,7 @@ private:
   ArrayRef<ForcedConfig> forced;
   SymbolTable symbols;
   SmallVector<Made> made;
+  llvm::SetVector<plan::ProgramOp> changed;
 };
 
 struct TileMakeExchanges
@@ -152,6 +264,11 @@ struct TileMakeExchanges
     ExchangeMaker maker(getOperation(), *inputs);
     for (plan::CollectiveOp collective : collectives)
       if (failed(maker.make(collective)))
+        return signalPassFailure();
+    OpPassManager slots(plan::ProgramOp::getOperationName());
+    slots.addPass(createPlanAssignSlotsPass());
+    for (plan::ProgramOp program : maker.getChanged())
+      if (failed(runPipeline(slots, program)))
         return signalPassFailure();
   }
 };

@@ -89,6 +89,10 @@ public:
   /// which say the same; nothing where ranks need no memory of each other's.
   virtual Status reserve(MeshAxis axis, int64_t bytes);
 
+  /// Whether collectives are run by their kernels, which make the sums that
+  /// they move where the plan says so (Step::sumStep).
+  virtual bool runsKernels() const { return false; }
+
   /// Gives the collective to the stream, behind what it has. On a device whose
   /// streams are asynchronous it returns at once, so that it can be captured,
   /// and what goes wrong later is what check() answers. Sums are of elements of

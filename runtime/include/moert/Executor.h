@@ -188,6 +188,13 @@ public:
   Status run(int64_t tokens, Stream *stream = nullptr);
   Status run(int64_t tokens, WorkspaceView workspace, Stream *stream = nullptr);
 
+  /// Whether the latest run was of launches that kernels of collectives do as
+  /// part of themselves where the communicator runs these (Step::sumStep).
+  bool hasSums() const;
+  /// Of the latest run those launches alone, on what it has left in its
+  /// workspace: what they take, to compare.
+  Status runSums(Stream &stream);
+
   /// Runs twice, in the executor's own or a shared workspace, and says when
   /// each launch and collective of the second run was under way; waits for its
   /// end. A GPU's own clock is read between steps, so that no launch begins
@@ -243,6 +250,8 @@ private:
     /// Of a collective; its parts are in resolvedParts.
     Collective collective = {};
     size_t firstPart = 0;
+    /// Of a launch: the kernel of a collective may do it (Step::sumStep).
+    bool isOfCollective = false;
   };
 
   /// An argument of a resolved step that is the address of an input or output.
@@ -297,6 +306,9 @@ private:
                               const std::vector<int64_t> &strides);
   Status runResolved(Stream &first, int64_t variant);
   Status runStep(const ResolvedStep &step, Stream &first);
+  Status launchStep(const ResolvedStep &step, Stream &stream);
+  /// Whether nothing is run for the step: of launches that others do.
+  bool isLeftOut(const ResolvedStep &step) const;
 
   Device &device;
   ExecutorOptions options;

@@ -156,6 +156,11 @@ struct Step {
   /// Collective: what the ranks of `axis` do with each pair of `args`.
   CollectiveKind collectiveKind = CollectiveKind::AllGather;
   MeshAxis axis = MeshAxis::Data;
+  /// Collective: the step of its variant, a launch, that makes its one input,
+  /// which the kernel makes itself (of what the launch reads, which is for the
+  /// kernel alone): it is left out where the communicator runs the kernel. -1
+  /// for none.
+  int64_t sumStep = -1;
 };
 
 /// The steps that serve minTokens <= tokens <= maxTokens. A step comes after

@@ -508,9 +508,13 @@ Status Executor::resolveSteps(const std::vector<Step> &steps,
   for (size_t i = 0; i < steps.size(); ++i)
     if (Status status = resolveStep(steps[i], tokens); !status)
       return status.withContext(stepName(where, i));
-  for (size_t i = 0; i < steps.size(); ++i)
-    if (steps[i].kind == Step::Kind::Collective)
-      resolved[i].collective.where = stepName(where, i);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind != Step::Kind::Collective)
+      continue;
+    resolved[i].collective.where = stepName(where, i);
+    if (steps[i].sumStep >= 0)
+      resolved[static_cast<size_t>(steps[i].sumStep)].isOfCollective = true;
+  }
   return Status::ok();
 }
 
@@ -627,6 +631,36 @@ Status Executor::runResolved(Stream &first, int64_t variant) {
   return Status::ok();
 }
 
+bool Executor::isLeftOut(const ResolvedStep &step) const {
+  if (step.kind != Step::Kind::Launch)
+    return false;
+  return step.dims.grid == 0 ||
+         (step.isOfCollective && communicator && communicator->runsKernels());
+}
+
+bool Executor::hasSums() const {
+  return std::any_of(
+      resolved.begin(), resolved.end(),
+      [](const ResolvedStep &step) { return step.isOfCollective; });
+}
+
+Status Executor::runSums(Stream &stream) {
+  for (const ResolvedStep &step : resolved) {
+    if (!step.isOfCollective || step.dims.grid == 0)
+      continue;
+    ResolvedStep alone = step;
+    alone.dims.dependent = false;
+    MOERT_CHECK(launchStep(alone, stream));
+  }
+  return Status::ok();
+}
+
+Status Executor::launchStep(const ResolvedStep &step, Stream &stream) {
+  return device.launch(stream, *step.kernel, step.dims,
+                       {resolvedArgs.data() + step.firstArg, step.numArgs,
+                        resolvedMaps.data() + step.firstMap, step.numMaps});
+}
+
 Status Executor::runStep(const ResolvedStep &step, Stream &first) {
   Stream &stream = step.stream == 0 ? first : *streams[step.stream];
   switch (step.kind) {
@@ -642,11 +676,7 @@ Status Executor::runStep(const ResolvedStep &step, Stream &first) {
   case Step::Kind::Launch:
     break;
   }
-  if (step.dims.grid == 0)
-    return Status::ok();
-  return device.launch(stream, *step.kernel, step.dims,
-                       {resolvedArgs.data() + step.firstArg, step.numArgs,
-                        resolvedMaps.data() + step.firstMap, step.numMaps});
+  return isLeftOut(step) ? Status::ok() : launchStep(step, stream);
 }
 
 Status Executor::synchronize() {

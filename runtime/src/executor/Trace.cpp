@@ -109,7 +109,7 @@ Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
   for (size_t i = 0; i < resolved.size(); ++i) {
     const ResolvedStep &step = resolved[i];
     bool isTraced = step.kind == Step::Kind::Collective ||
-                    (step.kind == Step::Kind::Launch && step.dims.grid > 0);
+                    (step.kind == Step::Kind::Launch && !isLeftOut(step));
     Stream &own = step.stream == 0 ? first : *streams[step.stream];
     if (isTraced)
       MOERT_CHECK(clock->mark(own));

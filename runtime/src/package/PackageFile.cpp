@@ -47,7 +47,8 @@ packSteps(fb::FlatBufferBuilder &builder, const std::vector<Step> &steps) {
         builder, static_cast<schema::StepKind>(step.kind), step.stream,
         step.kernel, builder.CreateVector(args), step.event, step.dependent,
         static_cast<schema::CollectiveKind>(step.collectiveKind),
-        static_cast<schema::MeshAxis>(step.axis), step.numKernelArgs));
+        static_cast<schema::MeshAxis>(step.axis), step.numKernelArgs,
+        step.sumStep));
   }
   return builder.CreateVector(packed);
 }

@@ -74,6 +74,7 @@ static Status readStep(const schema::Step &from, const std::string &where,
   step.event = from.event();
   step.dependent = from.dependent();
   step.numKernelArgs = from.kernel_args();
+  step.sumStep = from.sum_step();
   if (!from.args())
     return Status::ok();
   for (fb::uoffset_t i = 0; i < from.args()->size(); ++i) {

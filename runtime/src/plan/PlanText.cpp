@@ -89,6 +89,8 @@ private:
       field("axis", std::string(meshAxisName(step.axis)));
       if (step.numKernelArgs > 0)
         field("kernel_args", step.numKernelArgs);
+      if (step.sumStep >= 0)
+        field("sum_step", step.sumStep);
       return;
     }
   }

@@ -348,6 +348,7 @@ private:
         MOERT_CHECK(verifyLaunch(step, context));
       } else if (step.kind == Step::Kind::Collective) {
         MOERT_CHECK(verifyCollective(step, context));
+        MOERT_CHECK(verifySumStep(variant, i, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
                                plan.numEvents, "events"));
@@ -443,6 +444,66 @@ private:
                      std::string(collectiveKindName(step.collectiveKind)) +
                          " of " + num(ranks) + " ranks, which makes " +
                          num(from->second * toAll / toOne) + ",");
+    }
+    return Status::ok();
+  }
+
+  static bool hasArgument(const Step &step, int64_t tensor) {
+    return std::any_of(
+        step.args.begin(), step.args.end(), [&](const Argument &arg) {
+          return arg.kind == Argument::Kind::Tensor && arg.tensor == tensor;
+        });
+  }
+
+  /// Who leaves out the launch that makes a collective's input has to find all
+  /// that it reads among the kernel's arguments, and nobody else may read what
+  /// it would have made, or count on its being there.
+  Status verifySumStep(const Variant &variant, size_t index,
+                       const StepContext &context) const {
+    const Step &step = variant.steps[index];
+    std::string field = context.where + ".sum_step";
+    if (step.sumStep == -1)
+      return Status::ok();
+    MOERT_CHECK(checkRange(field, step.sumStep, 0, int64_t(index) - 1));
+    auto sumIndex = static_cast<size_t>(step.sumStep);
+    const Step &launch = variant.steps[sumIndex];
+    if (launch.kind != Step::Kind::Launch || launch.stream != step.stream)
+      return wrong(field, num(step.sumStep),
+                   "a launch on the collective's stream");
+    if (step.kernel == -1 || step.numPairs() != 1 ||
+        step.collectiveKind == CollectiveKind::AllGather)
+      return wrong(field, num(step.sumStep),
+                   "-1 (of a collective with a kernel, that sums one pair, "
+                   "another number)");
+    int64_t sums = step.args[0].tensor;
+    if (!hasArgument(launch, sums) ||
+        plan.tensors[sums].role != TensorRole::Workspace)
+      return wrong(field, num(step.sumStep),
+                   "the launch that makes '" + plan.tensors[sums].name +
+                       "', which is workspace,");
+    for (const Argument &arg : launch.args)
+      if (arg.kind == Argument::Kind::Tensor && !hasArgument(step, arg.tensor))
+        return wrong(field,
+                     num(step.sumStep) + ", whose '" +
+                         plan.tensors[arg.tensor].name +
+                         "' the kernel does not get",
+                     "a launch all of whose tensors it gets");
+    bool isNext = true;
+    for (size_t i = 0; i < variant.steps.size(); ++i) {
+      const Step &other = variant.steps[i];
+      if (i == index || i == sumIndex)
+        continue;
+      if (hasArgument(other, sums))
+        return wrong(field,
+                     num(step.sumStep) + ", whose result " + at("steps", i) +
+                         " has as an argument too",
+                     "a launch whose result the collective alone reads");
+      if (i < sumIndex || other.stream != step.stream)
+        continue;
+      if (isNext && i < index && other.dependent)
+        return wrong(at("steps", i) + ".dependent", "true",
+                     "false (the launch before it may be left out)");
+      isNext = false;
     }
     return Status::ok();
   }

@@ -138,3 +138,49 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
         owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
   }
 }
+
+// -----
+
+// What a kernel sums itself.
+// CHECK: plan.collective reduce_scatter dp ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>) sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>) addend(%s : memref<?x8xf32>)
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %r = plan.tensor input "r" rows <"tokens * 2"> : memref<?x8xf32>
+  %p = plan.tensor input "p" rows <"tokens"> : memref<?x2xi32>
+  %s = plan.tensor input "s" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %a = plan.buffer "a" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    plan.launch @k ins(%r, %p : memref<?x8xf32>, memref<?x2xi32>) outs(%a : memref<?x8xf32>)
+    plan.collective reduce_scatter dp ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+        sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>) addend(%s : memref<?x8xf32>)
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %r = plan.tensor input "r" rows <"tokens * 2"> : memref<?x8xf32>
+  %p = plan.tensor input "p" rows <"tokens"> : memref<?x2xi32>
+  %a = plan.tensor input "a" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{has 'sums_of', but no launch before it makes the sums; drop 'sums_of'}}
+    plan.collective reduce_scatter dp ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+        sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>)
+  }
+}
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %r = plan.tensor input "r" rows <"tokens * 2"> : memref<?x8xf32>
+  %p = plan.tensor input "p" rows <"ceildiv(tokens, 2)"> : memref<?x2xi32>
+  %a = plan.tensor input "a" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{has a 'position' or 'addend' of ceildiv(tokens, 2) rows for sums of tokens; give one row for each}}
+    plan.collective reduce_scatter dp ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+        sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>)
+  }
+}

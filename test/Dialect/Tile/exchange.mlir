@@ -23,6 +23,90 @@ tile.kernel @owners(%x: memref<?x256xbf16>, %i: memref<?x2xi32>, %y: memref<?x25
   tile.return
 }
 
+// Sums of slots that the kernel makes itself.
+// CHECK-LABEL: tile.kernel @sums_of(
+// CHECK: tile.exchange all_reduce tokens(%tokens) ins({{.*}}) outs({{.*}}) sums_of(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<?x2xi32>) addend(%{{.*}} : memref<?x8xf32>) num_valid_tokens(%{{.*}} : memref<1xi32>) heaps(
+tile.kernel @sums_of(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x8xf32>, %p: memref<?x2xi32>,
+    %s: memref<?x8xf32>, %v: memref<1xi32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>) addend(%s : memref<?x8xf32>) num_valid_tokens(%v : memref<1xi32>)
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @gathers(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x8xf32>, %p: memref<?x2xi32>,
+    %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{gathers rows and sums none; drop 'sums_of'}}
+  tile.exchange all_gather tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>) heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @alone(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %s: memref<?x8xf32>, %a: memref<?xi64>, %b: memref<?xi64>,
+    %tokens: i64) {
+  // expected-error @+1 {{has 'addend' or 'num_valid_tokens' without 'sums_of'; give 'sums_of' too, or drop them}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      addend(%s : memref<?x8xf32>) heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @columns(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x4xf32>, %p: memref<?x2xi32>,
+    %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{has rows of type 'memref<?x4xf32>' for sums of type 'memref<?x8xf32>'; give both as one type of rank 2, with any number of rows}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      sums_of(%r, %p : memref<?x4xf32>, memref<?x2xi32>) heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @position(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x8xf32>, %p: memref<?xi32>,
+    %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{has 'position' of type 'memref<?xi32>'; give rows x top_k of i32}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      sums_of(%r, %p : memref<?x8xf32>, memref<?xi32>) heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @two(%x: memref<?x8xf32>, %w: memref<?x8xf32>, %y: memref<?x8xf32>, %z: memref<?x8xf32>,
+    %r: memref<?x8xf32>, %p: memref<?x2xi32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{has 2 'ins'; with 'sums_of' give one}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x, %w : memref<?x8xf32>, memref<?x8xf32>)
+      outs(%y, %z : memref<?x8xf32>, memref<?x8xf32>) sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>)
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @valid(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x8xf32>, %p: memref<?x2xi32>,
+    %v: memref<2xi32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{has 'num_valid_tokens' of type 'memref<2xi32>'; give memref<1xi32>}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>) num_valid_tokens(%v : memref<2xi32>)
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @shared(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x8xf32>, %p: memref<?x2xi32>,
+    %s: memref<?x8xbf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{has an 'addend' of type 'memref<?x8xbf16>'; give one of type 'memref<?x8xf32>'}}
+  tile.exchange all_reduce tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>) addend(%s : memref<?x8xbf16>)
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
 // -----
 
 tile.kernel @sums(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %i: memref<?x2xi32>, %o: memref<4xi32>,

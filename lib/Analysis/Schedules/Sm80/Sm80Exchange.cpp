@@ -47,6 +47,10 @@ int64_t moec::countRowsOfWarp(int64_t pieces) {
   return 1 + llvm::divideCeil(sm80::kWarp - 1, pieces);
 }
 
+int64_t moec::countWarpsOfRow(int64_t rowPieces, int64_t pieces) {
+  return llvm::divideCeil(rowPieces, sm80::kWarp * pieces);
+}
+
 bool moec::isMovedForOwners(tile::ExchangeOp exchange, int64_t index) {
   constexpr int64_t mostRows = 4, wideBytes = 16;
   if (!llvm::is_contained(exchange.getOwned().value_or(ArrayRef<int64_t>()),
@@ -79,6 +83,10 @@ int64_t getThreads(tile::ConfigAttr config) {
   return cast<tile::Sm80ExchangeAttr>(config).getThreads();
 }
 
+int64_t getPieces(tile::ConfigAttr config) {
+  return cast<tile::Sm80ExchangeAttr>(config).getPieces();
+}
+
 class ExchangeSchedule final : public Schedule {
 public:
   ExchangeSchedule() : Schedule("sm80.exchange", "tile.exchange") {}
@@ -101,6 +109,11 @@ public:
     if (exchange.getPieces() < 1 || exchange.getPieces() > maxPieces)
       return "pieces = " + number(exchange.getPieces()) + "; give 1 to " +
              number(maxPieces);
+    if (Value position = cast<tile::ExchangeOp>(op).getPosition();
+        position &&
+        cast<MemRefType>(position.getType()).getDimSize(1) > sm80::kWarp)
+      return "a row has more than " + number(sm80::kWarp) +
+             " slots, of which a warp asks at once; sum them ahead";
     if (exchange.getLeastRows() > 0 && !cast<tile::ExchangeOp>(op).getOwners())
       return "least_rows = " + number(exchange.getLeastRows()) +
              ", but all rows go to all ranks; leave it out";
@@ -125,7 +138,10 @@ public:
       ExchangedPart part =
           getExchangedPart(exchange.getKind(), exchange.getHeaps().size(),
                            cast<MemRefType>(in.getType()));
-      Expr pieces = part.pieces;
+      Expr pieces =
+          exchange.getRows()
+              ? sm80::kWarp * countWarpsOfRow(part.pieces, getPieces(config))
+              : part.pieces;
       if (part.perToken)
         pieces = pieces * Expr::tokens();
       most = most == Expr(0) ? pieces : Expr::max(most, pieces);

@@ -51,6 +51,7 @@ public:
 
   Status agree(const std::string &subject, const std::string &what) override;
   Status reserve(MeshAxis axis, int64_t bytes) override;
+  bool runsKernels() const override { return true; }
   Status run(Stream &stream, const Collective &collective) override;
   Status transfer(Stream &stream, const Transfer &transfer) override;
   Status synchronize(Stream &stream) override;

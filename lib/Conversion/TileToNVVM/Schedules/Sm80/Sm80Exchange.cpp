@@ -12,8 +12,10 @@
 // warp looks for flags by itself. If one gives up, all leave the loop in the
 // turn behind, at whose barrier they know.
 //
-// What a rank need not have is not pushed to it. A gather takes it all the
-// same, whatever is there; a sum loads it and adds +0.0.
+// What is pushed is in memory before, or a sum that the threads make for it
+// (Sm80ExchangeSums.cpp). What a rank need not have is not pushed to it. A
+// gather takes it all the same, whatever is there; a sum loads it and adds
+// +0.0.
 
 #include "Sm80Exchange.h"
 
@@ -22,6 +24,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "moec/Analysis/Exchange.h"
+#include "moec/Analysis/Sm80.h"
 #include "moert/PeerHeap.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -36,25 +39,79 @@ Value Sm80Exchange::getPlace(Value distance) {
                                  arith::SubIOp::create(b, sum, all));
 }
 
+SmallVector<Value> Sm80Exchange::forRanks(
+    int64_t first,
+    llvm::function_ref<SmallVector<Value>(ArrayRef<Value>, ValueRange)> body) {
+  // In a loop as many as have room in registers beside what that keeps.
+  constexpr int64_t mostUnrolled = 4, mostInLoop = 2;
+  int64_t atOnce = ranks <= mostUnrolled ? mostUnrolled : mostInLoop;
+  int64_t count = ranks - first;
+  // All times in the loop are of as many.
+  int64_t ahead = count % atOnce == 0 ? atOnce : count % atOnce;
+  SmallVector<Value> numbers;
+  for (int64_t i = 0; i < ahead; ++i)
+    numbers.push_back(number(first + i));
+  SmallVector<Value> carried = body(numbers, {});
+  if (ahead == count)
+    return carried;
+  return emitter.forLoop(emitter.index(first + ahead), emitter.index(ranks),
+                         atOnce, carried, [&](Value begin, ValueRange carried) {
+                           SmallVector<Value> numbers;
+                           for (int64_t i = 0; i < atOnce; ++i)
+                             numbers.push_back(add(toNumber(begin), number(i)));
+                           return body(numbers, carried);
+                         });
+}
+
+void Sm80Exchange::forRanks(int64_t first,
+                            llvm::function_ref<void(ArrayRef<Value>)> body) {
+  forRanks(first, [&](ArrayRef<Value> numbers, ValueRange) {
+    body(numbers);
+    return SmallVector<Value>();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Heaps
+//===----------------------------------------------------------------------===//
+
+/// Read by all behind a barrier.
+void Sm80Exchange::makeHeapTable() {
+  heapTable = emitter.scratch({ranks}, b.getI64Type());
+  emitter.ifThen(isEqual(thread, number(0)), [&] {
+    for (auto [i, memref] : llvm::enumerate(op.getHeaps())) {
+      Value address =
+          emitter.address(emitter.operand(memref), {emitter.index(0)});
+      memref::StoreOp::create(
+          b, LLVM::PtrToIntOp::create(b, b.getI64Type(), address), heapTable,
+          ValueRange{emitter.index(int64_t(i))});
+    }
+  });
+}
+
+Value Sm80Exchange::heapAt(Value distance) {
+  Value index = arith::IndexCastOp::create(b, b.getIndexType(), distance);
+  Value address = memref::LoadOp::create(b, heapTable, ValueRange{index});
+  return LLVM::IntToPtrOp::create(b, heap.getType(), address);
+}
+
 void Sm80Exchange::readHeader() {
-  for (Value heap : op.getHeaps())
-    heaps.push_back(emitter.address(emitter.operand(heap), {emitter.index(0)}));
+  heap = emitter.address(emitter.operand(op.getHeaps()[0]), {emitter.index(0)});
   numRows = toNumber(emitter.tokens());
   cta = toNumber(emitter.cta());
   thread = widen(emitter.thread());
   lane = widen(emitter.lane());
-  own = loadWord(wordAt(heaps[0], PeerHeap::kIndex));
-  limit = loadWord(wordAt(heaps[0], PeerHeap::kLimit));
-  placeBytes = loadWord(wordAt(heaps[0], PeerHeap::kPlaceBytes));
-  epoch = loadWord(wordAt(heaps[0], PeerHeap::kEpochs, cta));
-  aborted = loadStrong(wordAt(heaps[0], PeerHeap::kAbort),
+  own = loadWord(wordAt(heap, PeerHeap::kIndex));
+  placeBytes = loadWord(wordAt(heap, PeerHeap::kPlaceBytes));
+  epoch = loadWord(wordAt(heap, PeerHeap::kEpochs, cta));
+  aborted = loadStrong(wordAt(heap, PeerHeap::kAbort),
                        LLVM::AtomicOrdering::monotonic);
   lanes = mul(widen(NVVM::GridDimXOp::create(b, b.getI32Type())), threads);
   first = add(mul(cta, threads), thread);
 }
 
 void Sm80Exchange::useHeader() {
-  SmallVector<Value *> words{&own, &limit, &placeBytes, &epoch, &aborted};
+  SmallVector<Value *> words{&own, &placeBytes, &epoch, &aborted};
   SmallVector<Value> tied = tieNumbers(
       b, llvm::map_to_vector(words, [](Value *word) { return *word; }));
   for (auto [word, value] : llvm::zip(words, tied))
@@ -95,6 +152,8 @@ Part Sm80Exchange::makePart(size_t index, Value begin) {
   part.bytes = mul(part.count, shape.pieceBytes);
   part.begin = begin;
   part.atOnce = shape.pieces;
+  if (op.getRows())
+    part.summedPieces = shape.pieces;
   if (isMovedForOwners(op, int64_t(index)))
     part.ownedPieces = shape.pieces;
   Value mask = number(-PeerHeap::kAlignment);
@@ -115,6 +174,40 @@ void Sm80Exchange::makeParts() {
   for (Part &part : parts)
     part.atOnce = std::max<int64_t>(
         1, llvm::divideCeil(part.atOnce * config.getPieces(), most));
+  // Its pieces of a round are of one row.
+  for (Part &part : parts)
+    if (part.summedPieces > 0)
+      part.atOnce = config.getPieces();
+}
+
+void Sm80Exchange::addPieces(Round &round, Value turn) {
+  const Part &part = *round.part;
+  Value piece = add(mul(turn, part.atOnce), first);
+  for (int64_t i = 0; i < part.atOnce; ++i) {
+    if (i > 0)
+      piece = add(piece, lanes);
+    round.numbers.push_back(piece);
+    round.isThere.push_back(isLess(piece, part.count));
+  }
+}
+
+/// A warp's pieces follow each other in a row.
+void Sm80Exchange::addPiecesOfRow(Round &round, Value turn) {
+  const Part &part = *round.part;
+  int64_t warps = countWarpsOfRow(part.summedPieces, part.atOnce);
+  Value warp = arith::ShRUIOp::create(b, add(turn, first),
+                                      number(llvm::Log2_64(sm80::kWarp)));
+  round.row = arith::DivUIOp::create(b, warp, number(warps));
+  round.hasRow = isLess(round.row, numRows);
+  Value ofRow = arith::SubIOp::create(b, warp, mul(round.row, warps));
+  Value column = add(mul(ofRow, sm80::kWarp * part.atOnce), lane);
+  Value piece = add(mul(round.row, part.summedPieces), column);
+  for (int64_t i = 0; i < part.atOnce; ++i) {
+    Value distance = number(i * sm80::kWarp);
+    round.numbers.push_back(add(piece, distance));
+    round.isThere.push_back(arith::AndIOp::create(
+        b, round.hasRow, isBelow(add(column, distance), part.summedPieces)));
+  }
 }
 
 /// `turn` is how many rounds were before, times the threads of all CTAs.
@@ -123,14 +216,17 @@ SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn) {
   for (const Part &part : parts) {
     Round &round = rounds.emplace_back();
     round.part = &part;
-    Value piece = add(mul(turn, part.atOnce), first);
-    for (int64_t i = 0; i < part.atOnce; ++i) {
-      if (i > 0)
-        piece = add(piece, lanes);
-      round.numbers.push_back(piece);
-      round.isThere.push_back(isLess(piece, part.count));
-      round.offsets.push_back(mul(piece, part.pieceBytes));
-    }
+    if (part.summedPieces > 0)
+      addPiecesOfRow(round, turn);
+    else
+      addPieces(round, turn);
+    Value first = mul(round.numbers.front(), part.pieceBytes);
+    for (auto [i, piece] : llvm::enumerate(round.numbers))
+      // Those of a row are known distances apart.
+      round.offsets.push_back(
+          round.row
+              ? add(first, number(int64_t(i) * sm80::kWarp * part.pieceBytes))
+              : mul(piece, part.pieceBytes));
   }
   return rounds;
 }
@@ -189,7 +285,7 @@ void Sm80Exchange::run(ArrayRef<Load> loads) {
       for (auto [offset, isThere] :
            llvm::zip(load.round->offsets, load.round->isThere)) {
         Value address = arith::SelectOp::create(
-            b, isThere, emitter.advance(load.from, offset), heaps[0]);
+            b, isThere, emitter.advance(load.from, offset), heap);
         pieces.push_back(emitter.load(part.piece, address, part.pieceBytes));
       }
     }
@@ -202,11 +298,11 @@ void Sm80Exchange::run(ArrayRef<Load> loads) {
     for (const Load &load : loads.take_front(count))
       if (load.ids)
         questions.push_back(
-            {load.round->part, load.round->numbers, load.ids, load.firstRow});
+            {load.round->part, getAsked(*load.round), load.ids, load.firstRow});
     SmallVector<Pieces> answers = findOwners(questions);
     const Pieces *answer = answers.begin();
     for (auto [load, pieces] : llvm::zip(loads.take_front(count), loaded))
-      load.use(pieces, load.ids ? *answer++ : Pieces());
+      load.use(pieces, load.ids ? spread(*load.round, *answer++) : Pieces());
     loads = loads.drop_front(count);
   }
 }
@@ -249,13 +345,38 @@ void Sm80Exchange::store(const Round &round, ValueRange pieces,
   }
 }
 
+Sm80Exchange Sm80Exchange::withNewParts() const {
+  Sm80Exchange here = *this;
+  here.numRows = tieNumbers(b, numRows).front();
+  here.makeParts();
+  return here;
+}
+
 Sm80Exchange Sm80Exchange::forTurn() const {
-  Sm80Exchange turn = *this;
-  for (Value &heap : turn.heaps)
-    heap = tieAddress(b, heap);
-  turn.numRows = tieNumbers(b, numRows).front();
-  turn.makeParts();
+  Sm80Exchange turn = withNewParts();
+  turn.heap = tieAddress(b, heap);
   return turn;
+}
+
+/// Of each other rank's rows what this one owns.
+void Sm80Exchange::pushOwned(ArrayRef<Round> rounds) {
+  forRanks(1, [&](ArrayRef<Value> distances) {
+    SmallVector<Load> loads;
+    for (const Round &round : rounds)
+      for (Value distance : distances) {
+        const Part &part = *round.part;
+        Value place = getPlace(distance);
+        loads.push_back(makeLoad(
+            round, emitter.advance(part.in, mul(place, part.bytes)),
+            [this, &round, distance](Pieces pieces, Pieces owners) {
+              Target target = getTarget(*round.part, distance);
+              target.place = own;
+              store(round, pieces, target, owners);
+            },
+            allIds, mul(place, numRows)));
+      }
+    run(loads);
+  });
 }
 
 void Sm80Exchange::push(Value turn) {
@@ -263,106 +384,128 @@ void Sm80Exchange::push(Value turn) {
   awaitsHeader = op.getKind() != plan::CollectiveKind::ReduceScatter;
   if (!awaitsHeader)
     useHeader();
+  if (op.getRows())
+    return pushSums(turn);
   auto rounds = getRounds(turn);
+  if (!awaitsHeader)
+    return pushOwned(rounds);
   SmallVector<Load> loads;
-  for (const Round &round : rounds) {
-    const Part &part = *round.part;
-    // Addresses are computed where they are used.
-    auto getTarget = [this, &part](int64_t distance) {
-      return Target{getStaged(part, heaps[distance], own),
-                    getPlace(number(distance))};
-    };
-    if (op.getKind() == plan::CollectiveKind::ReduceScatter) {
-      // Of each other rank's rows what this one owns.
-      for (int64_t distance = 1; distance < ranks; ++distance) {
-        Value place = getPlace(number(distance));
-        loads.push_back(makeLoad(
-            round, emitter.advance(part.in, mul(place, part.bytes)),
-            [this, &round, getTarget, distance](Pieces pieces, Pieces owners) {
-              Target target = getTarget(distance);
-              target.place = own;
-              store(round, pieces, target, owners);
-            },
-            allIds, mul(place, numRows)));
-      }
-      continue;
-    }
+  for (auto [i, round] : llvm::enumerate(rounds))
     loads.push_back(makeLoad(
-        round, part.in,
-        [this, &round, getTarget](Pieces pieces, Pieces owners) {
-          SmallVector<Target> targets;
-          for (int64_t distance = 1; distance < ranks; ++distance)
-            targets.push_back(getTarget(distance));
-          const Part &part = *round.part;
-          if (!sums)
-            targets.push_back(
-                {emitter.advance(part.out, mul(own, part.bytes))});
-          store(round, pieces, targets, owners);
+        round, round.part->in,
+        [this, turn, i = i](Pieces pieces, Pieces owners) {
+          // Addresses are computed where they are used.
+          forRanks(1, [&](ArrayRef<Value> distances) {
+            Sm80Exchange here = withNewParts();
+            auto rounds = here.getRounds(tieNumbers(b, turn).front());
+            here.store(rounds[i], pieces,
+                       llvm::map_to_vector(distances,
+                                           [&](Value distance) {
+                                             return here.getTarget(
+                                                 *rounds[i].part, distance);
+                                           }),
+                       owners);
+          });
+          if (sums)
+            return;
+          Sm80Exchange here = withNewParts();
+          auto rounds = here.getRounds(turn);
+          const Part &part = *rounds[i].part;
+          here.store(rounds[i], pieces,
+                     Target{emitter.advance(part.out, mul(own, part.bytes))});
         },
         ownIds, number(0)));
-  }
   run(loads);
 }
 
 void Sm80Exchange::take(Value turn) {
-  auto rounds = getRounds(turn);
-  SmallVector<Load> loads;
-  for (int64_t distance = 1; distance < ranks; ++distance) {
-    Value place = getPlace(number(distance));
-    for (const Round &round : rounds) {
-      const Part &part = *round.part;
-      loads.push_back({&round, getStaged(part, heaps[0], place),
-                       [&, place](Pieces pieces, Pieces) {
-                         Value to =
-                             emitter.advance(part.out, mul(place, part.bytes));
-                         store(round, pieces, Target{to});
-                       }});
+  forRanks(1, [&](ArrayRef<Value> distances) {
+    Sm80Exchange here = forTurn();
+    auto rounds = here.getRounds(tieNumbers(b, turn).front());
+    SmallVector<Load> loads;
+    for (Value distance : distances) {
+      Value place = getPlace(distance);
+      for (const Round &round : rounds) {
+        const Part &part = *round.part;
+        loads.push_back({&round, here.getStaged(part, here.heap, place),
+                         [&, place](Pieces pieces, Pieces) {
+                           Value to = emitter.advance(part.out,
+                                                      mul(place, part.bytes));
+                           here.store(round, pieces, Target{to});
+                         }});
+      }
     }
-  }
-  run(loads);
+    here.run(loads);
+  });
 }
 
 void Sm80Exchange::sum(Value turn) {
   SmallVector<Round, 0> rounds = getRounds(turn);
-  SmallVector<Pieces> sums(rounds.size()), allOwners(rounds.size());
-  SmallVector<Load> loads;
-  for (auto [round, total, owners] : llvm::zip(rounds, sums, allOwners)) {
-    const Part &part = *round.part;
-    Value mine = part.in;
-    if (op.getKind() == plan::CollectiveKind::ReduceScatter)
-      mine = emitter.advance(mine, mul(own, part.bytes));
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      Value place = number(rank);
-      Value from = arith::SelectOp::create(b, isEqual(place, own), mine,
-                                           getStaged(part, heaps[0], place));
-      auto addTo = [&, place, &total = total, &owners = owners](Pieces pieces,
-                                                                Pieces found) {
-        // Asked for with the first rank's pieces.
-        if (!found.empty())
-          owners = found;
-        for (auto [i, owner] : llvm::enumerate(owners))
-          pieces[i] = getPartOf(pieces[i], owner, place);
-        for (auto [i, piece] : llvm::enumerate(pieces)) {
-          Value term = castFloat(
-              b, LLVM::BitcastOp::create(b, part.terms, piece), b.getF32Type());
-          if (total.size() == i)
-            total.push_back(term);
-          else
-            total[i] = arith::AddFOp::create(b, total[i], term);
+  SmallVector<Pieces> allOwners(rounds.size());
+  SmallVector<Value> totals =
+      forRanks(0, [&](ArrayRef<Value> places, ValueRange carried) {
+        bool isFirst = carried.empty();
+        SmallVector<Pieces> sums(rounds.size());
+        for (auto [round, total] : llvm::zip(rounds, sums)) {
+          if (isFirst)
+            continue;
+          total.assign(carried.begin(), carried.begin() + round.part->atOnce);
+          carried = carried.drop_front(total.size());
         }
-      };
-      loads.push_back(makeLoad(round, from, addTo, rank == 0 ? ownIds : Value(),
-                               number(0)));
-    }
-  }
-  run(loads);
-  for (auto [round, total] : llvm::zip(rounds, sums)) {
+        SmallVector<Load> loads;
+        for (auto [round, total, owners] : llvm::zip(rounds, sums, allOwners)) {
+          const Part &part = *round.part;
+          for (auto [i, place] : llvm::enumerate(places)) {
+            // Asked for with the first rank's pieces.
+            Value ids = isFirst && i == 0 ? ownIds : Value();
+            auto addTo = [&, place = place, &total = total,
+                          &owners = owners](Pieces pieces, Pieces found) {
+              if (!found.empty())
+                owners = found;
+              for (auto [i, owner] : llvm::enumerate(owners))
+                pieces[i] = getPartOf(pieces[i], owner, place);
+              for (auto [i, piece] : llvm::enumerate(pieces)) {
+                Value term =
+                    castFloat(b, LLVM::BitcastOp::create(b, part.terms, piece),
+                              b.getF32Type());
+                if (total.size() == i)
+                  total.push_back(term);
+                else
+                  total[i] = arith::AddFOp::create(b, total[i], term);
+              }
+            };
+            loads.push_back(
+                makeLoad(round, getSource(part, place), addTo, ids, number(0)));
+          }
+        }
+        run(loads);
+        SmallVector<Value> all;
+        for (const Pieces &total : sums)
+          llvm::append_range(all, total);
+        return all;
+      });
+  ArrayRef<Value> rest = totals;
+  for (const Round &round : rounds) {
     const Part &part = *round.part;
-    for (Value &value : total)
-      value = LLVM::BitcastOp::create(
-          b, part.piece, castFloat(b, value, part.terms.getElementType()));
-    store(round, total, Target{part.out});
+    Pieces rounded;
+    for (Value value : rest.take_front(size_t(part.atOnce)))
+      rounded.push_back(LLVM::BitcastOp::create(
+          b, part.piece, castFloat(b, value, part.terms.getElementType())));
+    rest = rest.drop_front(rounded.size());
+    store(round, rounded, Target{part.out});
   }
+}
+
+/// Where what the rank at `place` adds to this one's rows is.
+Value Sm80Exchange::getSource(const Part &part, Value place) {
+  Value staged = getStaged(part, heap, place);
+  // Sums that the kernel has made go by way of the heap on the own rank too.
+  if (op.getRows())
+    return staged;
+  Value mine = part.in;
+  if (op.getKind() == plan::CollectiveKind::ReduceScatter)
+    mine = emitter.advance(mine, mul(own, part.bytes));
+  return arith::SelectOp::create(b, isEqual(place, own), mine, staged);
 }
 
 void Sm80Exchange::countExchange() {
@@ -370,7 +513,7 @@ void Sm80Exchange::countExchange() {
   Value grid = widen(NVVM::GridDimXOp::create(b, b.getI32Type()));
   Value isFirst = isEqual(thread, number(0));
   emitter.ifThen(isFirst, [&] {
-    emitter.store(next, wordAt(heaps[0], PeerHeap::kEpochs, cta), kFlagBytes);
+    emitter.store(next, wordAt(heap, PeerHeap::kEpochs, cta), kFlagBytes);
   });
   // The first CTA counts for those that the launch does not have.
   Value isOther = arith::AndIOp::create(
@@ -378,54 +521,62 @@ void Sm80Exchange::countExchange() {
       arith::AndIOp::create(b, isLess(add(grid, number(-1)), thread),
                             isLess(thread, number(PeerHeap::kMaxCtas))));
   emitter.ifThen(isOther, [&] {
-    emitter.store(next, wordAt(heaps[0], PeerHeap::kEpochs, thread),
-                  kFlagBytes);
+    emitter.store(next, wordAt(heap, PeerHeap::kEpochs, thread), kFlagBytes);
   });
 }
 
 void Sm80Exchange::emit() {
   hasFailed = emitter.scratch({2}, b.getI32Type());
   readHeader();
+  makeHeapTable();
   makeParts();
   readOwners();
-  // Seen by all behind the barrier of the first round.
+  readSums();
   emitter.ifThen(isEqual(thread, number(0)), [&] {
     for (int64_t i : {0, 1})
       emitter.storeI32(emitter.i32(0), hasFailed, emitter.index(i));
   });
+  // The table of heaps is there.
+  emitter.barrier();
   // The most pieces of a thread number, as if each had one in a round.
   Value most = number(0);
-  for (const Part &part : parts)
-    most = arith::MaxSIOp::create(
-        b, most,
-        arith::DivUIOp::create(b, add(part.count, number(part.atOnce - 1)),
-                               number(part.atOnce)));
-  // The last turn takes what the turn before pushed.
-  Value end = add(most, lanes);
+  for (const Part &part : parts) {
+    Value pieces =
+        part.summedPieces > 0
+            ? mul(numRows,
+                  sm80::kWarp * countWarpsOfRow(part.summedPieces, part.atOnce))
+            : arith::DivUIOp::create(b,
+                                     add(part.count, number(part.atOnce - 1)),
+                                     number(part.atOnce));
+    most = arith::MaxSIOp::create(b, most, pieces);
+  }
 
-  // The number of the turn, times `lanes`; the rounds before it; whether all
-  // ranks have come so far.
-  SmallVector<Type> types{b.getI64Type(), b.getI64Type(), b.getI1Type()};
+  // The rounds before this turn's; whether all ranks have come so far. The
+  // last turn takes what the turn before pushed. Pieces are counted anew in
+  // each: registers are few.
+  SmallVector<Type> types{b.getI32Type(), b.getI1Type()};
   SmallVector<Location> locs(types.size(), b.getLoc());
   Value isTrue = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  SmallVector<Value> inits{number(0), number(0), isTrue};
+  SmallVector<Value> inits{emitter.i32(0), isTrue};
   auto loop = scf::WhileOp::create(b, types, inits);
   {
     OpBuilder::InsertionGuard guard(b);
     Block *before = b.createBlock(&loop.getBefore(), {}, types, locs);
-    Value goesOn = arith::AndIOp::create(b, isLess(before->getArgument(0), end),
-                                         before->getArgument(2));
+    Value former = add(widen(before->getArgument(0)), number(-1));
+    Value goesOn = arith::AndIOp::create(b, isLess(mul(former, lanes), most),
+                                         before->getArgument(1));
     scf::ConditionOp::create(b, goesOn, before->getArguments());
     Block *after = b.createBlock(&loop.getAfter(), {}, types, locs);
-    Value base = after->getArgument(0), rounds = after->getArgument(1);
-    Value next = add(rounds, number(1));
+    Value turn = tieWords(b, after->getArgument(0)).front();
+    Value rounds = widen(turn), next = add(rounds, number(1));
+    Value base = mul(rounds, lanes);
     auto word = [&](Value turn) -> Value {
       return arith::IndexCastOp::create(
           b, b.getIndexType(), arith::AndIOp::create(b, turn, number(1)));
     };
     Value pushes = isLess(base, most);
     emitter.ifThen(pushes, [&] { forTurn().push(base); });
-    renewMemory(b, heaps);
+    renewMemory(b, heap);
     emitter.barrier();
     Sm80Exchange here = forTurn();
     here.useHeader();
@@ -436,7 +587,7 @@ void Sm80Exchange::emit() {
                 number(0)));
     emitter.ifThen(arith::AndIOp::create(b, pushes, here.mayPush),
                    [&] { here.raiseFlags(next); });
-    Value takes = arith::AndIOp::create(b, isAlive, isLess(number(0), base));
+    Value takes = arith::AndIOp::create(b, isAlive, isLess(number(0), rounds));
     emitter.ifThen(takes, [&] {
       emitter.ifThen(
           here.awaitFlags(rounds),
@@ -451,9 +602,10 @@ void Sm80Exchange::emit() {
             emitter.addAtomically(emitter.i32(1), hasFailed, word(rounds));
           });
     });
-    scf::YieldOp::create(b, ValueRange{add(base, lanes), next, isAlive});
+    scf::YieldOp::create(
+        b, ValueRange{arith::AddIOp::create(b, turn, emitter.i32(1)), isAlive});
   }
-  emitter.ifThen(loop.getResult(2), [&] { countExchange(); });
+  emitter.ifThen(loop.getResult(1), [&] { countExchange(); });
 }
 
 LogicalResult moec::emitSm80Exchange(Operation *phase, KernelBody body) {

@@ -34,6 +34,8 @@ struct Sm80ExchangePart {
   mlir::Value count, bytes;
   /// Pieces of a row, where rows are moved for their owners alone; else 0.
   int64_t ownedPieces = 0;
+  /// Pieces of a row, where the kernel makes the sums that it moves; else 0.
+  int64_t summedPieces = 0;
   /// In a heap: from the place of an exchange to what rank 0 sends of this
   /// part, and from one rank's to the next one's.
   mlir::Value begin, pitch;
@@ -78,11 +80,33 @@ private:
   }
   /// The place on the axis of the rank that is `distance` behind this one.
   mlir::Value getPlace(mlir::Value distance);
+  mlir::Value isBelow(mlir::Value x, int64_t end) {
+    return isLess(x, number(end));
+  }
   /// Whether there is another rank at that distance.
   mlir::Value isOther(mlir::Value distance) {
     return mlir::arith::AndIOp::create(b, isLess(number(0), distance),
-                                       isLess(distance, number(ranks)));
+                                       isBelow(distance, ranks));
   }
+  /// The numbers from `first` to that of the last rank, several at a time, in a
+  /// loop if they are many: addresses of all ranks at once have no room in
+  /// registers. `body` makes what is carried from one time to the next, from
+  /// nothing the first time.
+  mlir::SmallVector<mlir::Value>
+  forRanks(int64_t first,
+           llvm::function_ref<mlir::SmallVector<mlir::Value>(
+               mlir::ArrayRef<mlir::Value> numbers, mlir::ValueRange carried)>
+               body);
+  /// The same of what carries nothing.
+  void
+  forRanks(int64_t first,
+           llvm::function_ref<void(mlir::ArrayRef<mlir::Value> numbers)> body);
+
+  // Heaps.
+  /// Has the addresses of all ranks' where any thread finds them by number.
+  void makeHeapTable();
+  /// That of the rank so far behind this one, less than all.
+  mlir::Value heapAt(mlir::Value distance);
 
   // Words of a heap.
   mlir::Value wordAt(mlir::Value heap, int64_t offset, mlir::Value index = {});
@@ -125,6 +149,9 @@ private:
   /// This thread's pieces of a part in a round, and whether there are such.
   struct Round {
     const Sm80ExchangePart *part;
+    /// Of sums that the kernel makes, the row of all of the warp's pieces, and
+    /// whether there is one.
+    mlir::Value row, hasRow;
     /// Of a rank's part.
     Pieces numbers;
     /// Bytes from the beginning of a rank's part.
@@ -132,6 +159,18 @@ private:
     Pieces isThere;
   };
   llvm::SmallVector<Round, 0> getRounds(mlir::Value turn);
+  void addPieces(Round &round, mlir::Value turn);
+  void addPiecesOfRow(Round &round, mlir::Value turn);
+  /// Those whose owners are asked for.
+  mlir::ArrayRef<mlir::Value> getAsked(const Round &round) {
+    return round.row ? mlir::ArrayRef(round.numbers).take_front()
+                     : mlir::ArrayRef(round.numbers);
+  }
+  /// The owners of all pieces, where those of `getAsked` are `answer`.
+  static Pieces spread(const Round &round, Pieces answer) {
+    answer.resize(round.numbers.size(), answer.front());
+    return answer;
+  }
   /// Pieces of a round that are loaded from an address, and what is done with
   /// them then, and with their owners: none where nobody asks, or rows go to
   /// all.
@@ -154,6 +193,11 @@ private:
   };
   void store(const Round &round, mlir::ValueRange pieces,
              mlir::ArrayRef<Target> targets, mlir::ValueRange owners = {});
+  /// Where this rank's part goes to.
+  Target getTarget(const Sm80ExchangePart &part, mlir::Value distance) {
+    return {getStaged(part, heapAt(distance), own), getPlace(distance)};
+  }
+  mlir::Value getSource(const Sm80ExchangePart &part, mlir::Value place);
   mlir::Value getStaged(const Sm80ExchangePart &part, mlir::Value heap,
                         mlir::Value place) {
     return emitter.advance(heap,
@@ -163,9 +207,28 @@ private:
   /// The same for one turn: what follows from heaps, rows and places is
   /// computed there, since addresses of all parts have no room in registers.
   Sm80Exchange forTurn() const;
+  /// The same of parts alone, at a place inside of a turn.
+  Sm80Exchange withNewParts() const;
   void push(mlir::Value turn);
+  void pushOwned(mlir::ArrayRef<Round> rounds);
   void take(mlir::Value turn);
   void sum(mlir::Value turn);
+
+  // Sums that the kernel makes itself (Sm80ExchangeSums.cpp).
+  void readSums();
+  void pushSums(mlir::Value turn);
+  void storeSums(const Round &round, mlir::ArrayRef<mlir::Value> distances,
+                 mlir::ValueRange sums, mlir::ValueRange owners);
+  /// The position that is in this lane's slot of a round's row, of those behind
+  /// `firstRow`.
+  mlir::Value loadPosition(const Round &round, mlir::Value firstRow);
+  Pieces makeSums(const Round &round, mlir::Value firstRow,
+                  mlir::Value position);
+  mlir::Value findSlots(const Round &round, mlir::Value row,
+                        mlir::Value position);
+  /// Slots that are left of a warp's row, as bits, then sums of pieces.
+  Pieces addSlots(const Round &round, mlir::Value position, Pieces left,
+                  int64_t count);
   /// Tells each other rank that so many rounds are there.
   void raiseFlags(mlir::Value rounds);
   /// Waits, with each warp, for so many rounds of each other rank; whether they
@@ -183,14 +246,15 @@ private:
   const int64_t threads, ranks;
   const bool sums;
 
-  /// This rank's, then those of the ranks behind it.
-  mlir::SmallVector<mlir::Value> heaps;
+  /// This rank's heap, and a table of all in shared memory: this rank's, then
+  /// those of the ranks behind it.
+  mlir::Value heap, heapTable;
   mlir::SmallVector<Sm80ExchangePart> parts;
   mlir::Value cta, thread, lane;
   /// Words of the header, which are used as `useHeader` leaves them: the rank's
-  /// place on the axis, the limit in ns, bytes of a place, how many exchanges
-  /// were before this one, the word of aborts.
-  mlir::Value own, limit, placeBytes, epoch, aborted;
+  /// place on the axis, bytes of a place, how many exchanges were before this
+  /// one, the word of aborts.
+  mlir::Value own, placeBytes, epoch, aborted;
   /// What follows from them: from a heap's beginning to the place of this
   /// exchange, its flags before the first round, whether nobody has given up.
   mlir::Value begin, done, mayPush;
@@ -206,6 +270,9 @@ private:
   mlir::Value ownerTable, ownIds, allIds;
   /// Whether there are enough rows to ask for owners.
   mlir::Value asks;
+  /// Of sums that the kernel makes: where slots' rows, positions and the addend
+  /// begin, and how many rows count; null for none.
+  mlir::Value slotRows, positions, addend, numValid;
   /// Two words of shared memory, for turns by turns: whether a warp of the CTA
   /// has given up.
   mlir::Value hasFailed;

@@ -53,12 +53,8 @@ void Sm80Exchange::raiseFlags(Value rounds) {
   Value isSender = arith::AndIOp::create(
       b, isEqual(widen(emitter.warp()), number(senders)), isOther(lane));
   emitter.ifThen(isSender, [&] {
-    Value heap = heaps[1];
-    for (int64_t distance = 2; distance < ranks; ++distance)
-      heap = arith::SelectOp::create(b, isEqual(lane, number(distance)),
-                                     heaps[distance], heap);
     Value flag = add(mul(own, PeerHeap::kMaxCtas), cta);
-    storeStrong(add(done, rounds), wordAt(heap, PeerHeap::kFlags, flag),
+    storeStrong(add(done, rounds), wordAt(heapAt(lane), PeerHeap::kFlags, flag),
                 LLVM::AtomicOrdering::release);
   });
 }
@@ -69,8 +65,8 @@ Value Sm80Exchange::awaitFlag(Value place, Value rounds) {
   constexpr int64_t pollsPerLook = 64;
   Type i64 = b.getI64Type();
   Value zero = number(0), wanted = add(done, rounds);
-  Value flag = wordAt(heaps[0], PeerHeap::kFlags,
-                      add(mul(place, PeerHeap::kMaxCtas), cta));
+  Value flag =
+      wordAt(heap, PeerHeap::kFlags, add(mul(place, PeerHeap::kMaxCtas), cta));
   Value start = NVVM::GlobalTimerOp::create(b, i64);
   // Polls, and why to give up.
   SmallVector<Type> types(2, i64);
@@ -101,8 +97,10 @@ Value Sm80Exchange::awaitFlag(Value place, Value rounds) {
 /// Why not to wait any longer for the rank at `place`, or 0.
 Value Sm80Exchange::getFailure(Value place, Value start) {
   Value now = NVVM::GlobalTimerOp::create(b, b.getI64Type());
+  // Few threads ever want it, so that none keeps it in a register.
+  Value limit = loadWord(wordAt(heap, PeerHeap::kLimit));
   Value isLate = isLess(limit, arith::SubIOp::create(b, now, start));
-  Value word = loadStrong(wordAt(heaps[0], PeerHeap::kAbort),
+  Value word = loadStrong(wordAt(heap, PeerHeap::kAbort),
                           LLVM::AtomicOrdering::monotonic);
   auto encode = [&](int64_t reason, Value place) {
     return add(number(reason << PeerHeap::kReasonShift), place);
@@ -118,17 +116,19 @@ Value Sm80Exchange::getFailure(Value place, Value start) {
 void Sm80Exchange::giveUp(Value failure) {
   Value address =
       LLVM::PtrToIntOp::create(b, b.getI64Type(), parts.front().out);
-  storeStrong(address, wordAt(heaps[0], PeerHeap::kAddress),
+  storeStrong(address, wordAt(heap, PeerHeap::kAddress),
               LLVM::AtomicOrdering::monotonic);
   // The first failure stays.
-  LLVM::AtomicCmpXchgOp::create(
-      b, wordAt(heaps[0], PeerHeap::kFailure), number(0), failure,
-      LLVM::AtomicOrdering::release, LLVM::AtomicOrdering::monotonic);
+  LLVM::AtomicCmpXchgOp::create(b, wordAt(heap, PeerHeap::kFailure), number(0),
+                                failure, LLVM::AtomicOrdering::release,
+                                LLVM::AtomicOrdering::monotonic);
   Value mask = number((int64_t(1) << PeerHeap::kReasonShift) - 1);
   Value word = add(arith::AndIOp::create(b, failure, mask), number(1));
-  for (Value heap : heaps)
-    storeStrong(word, wordAt(heap, PeerHeap::kAbort),
-                LLVM::AtomicOrdering::monotonic);
+  forRanks(0, [&](ArrayRef<Value> distances) {
+    for (Value distance : distances)
+      storeStrong(word, wordAt(heapAt(distance), PeerHeap::kAbort),
+                  LLVM::AtomicOrdering::monotonic);
+  });
 }
 
 Value Sm80Exchange::awaitFlags(Value rounds) {
@@ -143,6 +143,6 @@ Value Sm80Exchange::awaitFlags(Value rounds) {
   Value hasCome = isEqual(widen(emitter.ballot(hasFailed)), number(0));
   emitter.ifThen(hasFailed, [&] { giveUp(failure); });
   emitter.warpBarrier();
-  renewMemory(b, heaps);
+  renewMemory(b, heap);
   return hasCome;
 }

@@ -71,7 +71,7 @@ SmallVector<Value> Sm80Exchange::loadOwnerBits(const Question &question,
   // What is not there reads the header of the heap.
   auto loadIf = [&](Value isThere, Value table, Value index) {
     Value address = arith::SelectOp::create(
-        b, isThere, emitter.advance(table, mul(index, idBytes)), heaps[0]);
+        b, isThere, emitter.advance(table, mul(index, idBytes)), heap);
     return emitter.load(i32, address, idBytes);
   };
   SmallVector<Value> isThere, ids, found;

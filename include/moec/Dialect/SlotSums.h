@@ -1,0 +1,73 @@
+//===- SlotSums.h - sums that an exchange makes itself ----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_DIALECT_SLOTSUMS_H
+#define MOEC_DIALECT_SLOTSUMS_H
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
+#include "mlir/IR/ValueRange.h"
+
+namespace moec {
+
+/// What an op that sums over ranks says of the one tensor that it moves, of
+/// plan.collective and tile.exchange: each row is the sum of those of `rows`
+/// that its slots in `position` name, as of a gather_reduce. Null for none.
+struct SlotSums {
+  mlir::Value rows, position, addend, numValidTokens;
+
+  /// Those that are there, in this order.
+  llvm::SmallVector<mlir::Value> getValues() const {
+    llvm::SmallVector<mlir::Value> values;
+    for (mlir::Value value : {rows, position, addend, numValidTokens})
+      if (value)
+        values.push_back(value);
+    return values;
+  }
+};
+
+/// Checks the whole of it for an op that moves `ins`, and sums them or not.
+inline mlir::LogicalResult verifySlotSums(mlir::Operation *op,
+                                          const SlotSums &given,
+                                          mlir::ValueRange ins, bool sums) {
+  using namespace mlir;
+  if (given.getValues().empty())
+    return success();
+  if (!given.rows || !given.position)
+    return op->emitOpError("has 'addend' or 'num_valid_tokens' without "
+                           "'sums_of'; give 'sums_of' too, or drop them");
+  if (!sums)
+    return op->emitOpError("gathers rows and sums none; drop 'sums_of'");
+  if (ins.size() != 1)
+    return op->emitOpError("has ")
+           << ins.size() << " 'ins'; with 'sums_of' give one";
+  auto moved = cast<MemRefType>(ins.front().getType());
+  auto rows = cast<MemRefType>(given.rows.getType());
+  if (moved.getRank() != 2 || !moved.isDynamicDim(0) || rows != moved)
+    return op->emitOpError("has rows of type ")
+           << rows << " for sums of type " << moved
+           << "; give both as one type of rank 2, with any number of rows";
+  auto position = cast<MemRefType>(given.position.getType());
+  if (position.getRank() != 2 || !position.isDynamicDim(0) ||
+      position.isDynamicDim(1))
+    return op->emitOpError("has 'position' of type ")
+           << position << "; give rows x top_k of i32";
+  if (given.addend && given.addend.getType() != moved)
+    return op->emitOpError("has an 'addend' of type ")
+           << given.addend.getType() << "; give one of type " << moved;
+  if (!given.numValidTokens)
+    return success();
+  auto count = cast<MemRefType>(given.numValidTokens.getType());
+  if (count.getRank() != 1 || count.getDimSize(0) != 1)
+    return op->emitOpError("has 'num_valid_tokens' of type ")
+           << count << "; give memref<1xi32>";
+  return success();
+}
+
+} // namespace moec
+
+#endif // MOEC_DIALECT_SLOTSUMS_H

@@ -1,0 +1,224 @@
+//===- Sm80ExchangeSums.cpp - sums that an exchange makes -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// What is pushed need not be in memory before: it is the sum of a token's rows,
+// as sm80.gather_reduce makes it, in the same order and rounded alike. All
+// pieces that a warp has in a round are of one row, so that a vote says which
+// slots have something to add, and a token costs what its rows cost. Rows of
+// several slots and pieces are on their way at once.
+//
+// A rank's own rows come last, behind those that others wait for, and go by way
+// of its own heap.
+
+#include "Sm80Exchange.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "moec/Analysis/Sm80.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace moec;
+
+void Sm80Exchange::readSums() {
+  if (!op.getRows())
+    return;
+  auto address = [&](Value memref) {
+    return emitter.address(emitter.operand(memref),
+                           {emitter.index(0), emitter.index(0)});
+  };
+  slotRows = address(op.getRows());
+  positions = address(op.getPosition());
+  if (op.getAddend())
+    addend = address(op.getAddend());
+  if (Value count = op.getNumValidTokens())
+    numValid = arith::ExtSIOp::create(
+        b, b.getI64Type(),
+        emitter.loadI32(emitter.operand(count), {emitter.index(0)}));
+}
+
+Value Sm80Exchange::loadPosition(const Round &round, Value firstRow) {
+  constexpr int64_t positionBytes = 4;
+  int64_t topK = cast<MemRefType>(op.getPosition().getType()).getDimSize(1);
+  // Lanes without a slot load the last one, and do not vote for it. Who has no
+  // row reads the header of the heap.
+  Value slot = arith::MinSIOp::create(b, lane, number(topK - 1));
+  Value index = add(mul(add(firstRow, round.row), topK), slot);
+  Value at = arith::SelectOp::create(
+      b, round.hasRow, emitter.advance(positions, mul(index, positionBytes)),
+      heap);
+  return emitter.load(b.getI32Type(), at, positionBytes);
+}
+
+/// The slots of `row` that have something to add, as bits.
+Value Sm80Exchange::findSlots(const Round &round, Value row, Value position) {
+  int64_t topK = cast<MemRefType>(op.getPosition().getType()).getDimSize(1);
+  Value has =
+      arith::AndIOp::create(b, round.hasRow,
+                            arith::CmpIOp::create(b, arith::CmpIPredicate::sge,
+                                                  position, emitter.i32(0)));
+  if (topK < sm80::kWarp)
+    has = arith::AndIOp::create(b, has, isBelow(lane, topK));
+  if (numValid)
+    has = arith::AndIOp::create(b, has, isLess(row, numValid));
+  return emitter.ballot(has);
+}
+
+/// Adds the first `count` that are left.
+Sm80Exchange::Pieces Sm80Exchange::addSlots(const Round &round, Value position,
+                                            Pieces left, int64_t count) {
+  const Sm80ExchangePart &part = *round.part;
+  int64_t rowBytes = part.summedPieces * part.pieceBytes;
+  // Bytes from a row's beginning; pieces that are not there read its last one.
+  bool areAllThere = part.summedPieces % (sm80::kWarp * part.atOnce) == 0;
+  Value before = mul(round.row, rowBytes);
+  Value first = arith::SubIOp::create(b, round.offsets.front(), before);
+  SmallVector<Value> columns;
+  for (int64_t i = 0; i < part.atOnce; ++i) {
+    Value column = add(first, number(i * sm80::kWarp * part.pieceBytes));
+    if (!areAllThere)
+      column =
+          arith::MinSIOp::create(b, column, number(rowBytes - part.pieceBytes));
+    columns.push_back(column);
+  }
+  SmallVector<Pieces> loaded;
+  for (int64_t i = 0; i < count; ++i) {
+    // There are `count`: that of 0 would take a branch.
+    Value slot = LLVM::CountTrailingZerosOp::create(
+        b, b.getI32Type(), left.front(), /*is_zero_poison=*/true);
+    Value below = arith::SubIOp::create(b, left.front(), emitter.i32(1));
+    left.front() = arith::AndIOp::create(b, left.front(), below);
+    Value row = emitter.getFromLane(position, slot);
+    Value from = emitter.advance(slotRows, mul(widen(row), rowBytes));
+    Pieces &pieces = loaded.emplace_back();
+    for (Value column : columns)
+      pieces.push_back(emitter.load(part.piece, emitter.advance(from, column),
+                                    part.pieceBytes));
+  }
+  // None is taken apart before all are asked for.
+  tie(loaded);
+  for (const Pieces &pieces : loaded)
+    for (auto [i, piece] : llvm::enumerate(pieces)) {
+      Value term = castFloat(b, LLVM::BitcastOp::create(b, part.terms, piece),
+                             b.getF32Type());
+      left[i + 1] = arith::AddFOp::create(b, left[i + 1], term);
+    }
+  return left;
+}
+
+Sm80Exchange::Pieces Sm80Exchange::makeSums(const Round &round, Value firstRow,
+                                            Value position) {
+  // Words of rows that are on their way, in registers.
+  constexpr int64_t mostWords = 64;
+  const Sm80ExchangePart &part = *round.part;
+  Value row = add(firstRow, round.row);
+  Type sumType = VectorType::get(part.terms.getShape(), b.getF32Type());
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(sumType));
+  Pieces progress{findSlots(round, row, position)};
+  progress.append(size_t(part.atOnce), zeros);
+  Value count = math::CtPopOp::create(b, progress.front());
+  int64_t topK = cast<MemRefType>(op.getPosition().getType()).getDimSize(1);
+  int64_t words =
+      part.atOnce * int64_t(llvm::divideCeil(part.pieceBytes, kWordBytes));
+  int64_t most = std::min<int64_t>(
+      llvm::bit_floor(uint64_t(topK)),
+      llvm::bit_floor(uint64_t(std::max<int64_t>(mostWords / words, 1))));
+  Value times = emitter.divide(count, most);
+  progress =
+      emitter.forLoop(emitter.index(0), emitter.toIndex(times), 1, progress,
+                      [&](Value, ValueRange carried) {
+                        return addSlots(round, position, Pieces(carried), most);
+                      });
+  // What is left goes by halves of that.
+  for (int64_t slots = most / 2; slots > 0; slots /= 2) {
+    Value bit = arith::AndIOp::create(b, count, emitter.i32(slots));
+    Value has =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bit, emitter.i32(0));
+    progress = emitter.choose(
+        has, ValueRange(progress).getTypes(),
+        [&] { return addSlots(round, position, progress, slots); },
+        [&] { return progress; });
+  }
+  Pieces sums(llvm::drop_begin(progress));
+  for (auto [i, sum] : llvm::enumerate(sums)) {
+    if (addend) {
+      Value bytes = mul(firstRow, part.summedPieces * part.pieceBytes);
+      Value at = arith::SelectOp::create(
+          b, round.isThere[i],
+          emitter.advance(addend, add(bytes, round.offsets[i])), heap);
+      Value piece = emitter.load(part.piece, at, part.pieceBytes);
+      Value term = castFloat(b, LLVM::BitcastOp::create(b, part.terms, piece),
+                             b.getF32Type());
+      sum = arith::AddFOp::create(b, sum, term);
+    }
+    if (numValid)
+      sum = arith::SelectOp::create(b, isLess(row, numValid), sum, zeros);
+    sum = LLVM::BitcastOp::create(
+        b, part.piece, castFloat(b, sum, part.terms.getElementType()));
+  }
+  return sums;
+}
+
+void Sm80Exchange::storeSums(const Round &round, ArrayRef<Value> distances,
+                             ValueRange sums, ValueRange owners) {
+  store(round, sums,
+        llvm::map_to_vector(distances,
+                            [&](Value distance) {
+                              Target target = getTarget(*round.part, distance);
+                              target.place = own;
+                              return target;
+                            }),
+        owners);
+}
+
+void Sm80Exchange::pushSums(Value turn) {
+  SmallVector<Round, 0> rounds = getRounds(turn);
+  const Round &round = rounds.front();
+  // What is needed behind the sums is computed there.
+  auto getAgain = [&](Sm80Exchange &here) {
+    return here.getRounds(tieNumbers(b, turn).front()).front();
+  };
+  if (op.getKind() == plan::CollectiveKind::AllReduce) {
+    Pieces sums = makeSums(round, number(0), loadPosition(round, number(0)));
+    useHeader();
+    forRanks(0, [&](ArrayRef<Value> distances) {
+      Sm80Exchange here = withNewParts();
+      here.storeSums(getAgain(here), distances, sums, {});
+    });
+    return;
+  }
+  // At a distance of all ranks there is this one.
+  auto getFirstRow = [&](Value distance) {
+    return mul(getPlace(distance), numRows);
+  };
+  Value all = number(ranks);
+  emitter.forLoop(
+      emitter.index(1), emitter.index(ranks + 1), 1,
+      loadPosition(round, getFirstRow(number(1))),
+      [&](Value index, ValueRange carried) {
+        // The next rank's positions are on their way while this one's rows are
+        // added.
+        Value distance = toNumber(index);
+        Value next = arith::MinSIOp::create(b, add(distance, number(1)), all);
+        Value nextPosition = loadPosition(round, getFirstRow(next));
+        Pieces sums = makeSums(round, getFirstRow(distance), carried.front());
+        distance = tieNumbers(b, distance).front();
+        Value isOther = isLess(distance, all);
+        Sm80Exchange here = withNewParts();
+        Round again = getAgain(here);
+        Pieces owners;
+        if (again.part->ownedPieces > 0) {
+          // What is the rank's own is always there.
+          here.asks = arith::AndIOp::create(b, asks, isOther);
+          Question question = {again.part, getAsked(again), allIds,
+                               getFirstRow(distance)};
+          owners = spread(again, here.findOwners(question).front());
+        }
+        Value to = arith::SelectOp::create(b, isOther, distance, number(0));
+        here.storeSums(again, to, sums, owners);
+        return SmallVector<Value>{nextPosition};
+      });
+}
