@@ -118,11 +118,11 @@ def check_meshes(part: Part) -> list[dict]:
 
 
 def read_times(output: str) -> dict[tuple[int, str], dict]:
-    """The table of --times-at: by tokens and part."""
+    """The table of --times-at: by tokens and part. What an exchange takes beyond its sums alone may be negative."""
     return {
         (int(tokens), name): {"samples": int(samples), "us": float(median), "p99_us": float(p99)}
         for tokens, name, samples, median, p99 in re.findall(
-            r"^ *(\d+)  (\S.*?) +(\d+) +(\d+\.\d+) +(\d+\.\d+)$", output, re.MULTILINE)
+            r"^ *(\d+)  (\S.*?) +(\d+) +(-?\d+\.\d+) +(-?\d+\.\d+)$", output, re.MULTILINE)
     }
 
 
@@ -145,7 +145,7 @@ def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",)) -> list[dict
     """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes."""
     tokens = EXCHANGE_TOKENS if not part.tiny else (1, 8)
     names = {"nccl": ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine"),
-             "peer": ("dispatch", "combine")}
+             "peer": ("dispatch", "combine", "sums")}
     rows = {count: {"ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
     for engine in engines:
         try:

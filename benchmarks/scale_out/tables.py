@@ -29,7 +29,7 @@ def correctness(rows: list[dict]) -> list[str]:
 #: Columns of the exchange, those of the second engine only where it ran.
 EXCHANGE = {
     "dispatch": "dispatch us (p99)", "combine": "combine us", "peer_dispatch": "peer: dispatch",
-    "peer_combine": "peer: combine", "gather_bytes": "NCCL: gather of the bytes",
+    "peer_combine": "peer: combine", "peer_sums": "peer: sums alone", "gather_bytes": "NCCL: gather of the bytes",
     "blocks_dispatch": "all-to-all, dispatch", "blocks_combine": "all-to-all, combine",
 }
 

@@ -35,6 +35,13 @@ def make_moe_run(folder: pathlib.Path, script: str) -> machine.Tools:
     return machine.Tools(folder, program.parent, folder / "lib", scratch, "host", "")
 
 
+def test_times_may_be_less_than_nothing():
+    """Of an exchange that makes its sums, what these take alone is taken off."""
+    times = parts.read_times("tokens  part             timed   median us      p99 us\n"
+                             "     8  combine            100       -0.53        2.10\n")
+    assert times == {(8, "combine"): {"samples": 100, "us": -0.53, "p99_us": 2.1}}
+
+
 @pytest.mark.skipif("MOEC_BIN_DIR" not in os.environ, reason="needs moe-run")
 def test_parts_run_on_the_host(tmp_path):
     record = tmp_path / "record.json"
