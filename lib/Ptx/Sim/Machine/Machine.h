@@ -249,6 +249,8 @@ struct Mbarrier {
 
 /// wgmma of four warps, see Wgmma.h.
 struct Warpgroup;
+/// tcgen05, see TensorMemory.h.
+struct TensorMemory;
 
 struct Cta {
   Cta(Launch &launch, uint32_t index, uint32_t serial);
@@ -275,6 +277,9 @@ struct Cta {
   /// By shared address.
   std::unordered_map<uint64_t, Mbarrier> mbarriers;
   std::vector<std::unique_ptr<Warpgroup>> warpgroups;
+  /// Null while nobody has taken any, and whether nobody may any more.
+  std::unique_ptr<TensorMemory> tensor;
+  bool hasGivenUpTensor = false;
   uint32_t asyncTick = 0;
   unsigned nextAsyncUnit = 0;
   /// Registers that nobody holds.
