@@ -56,7 +56,8 @@ std::string tensorKernel() {
           "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 "
           "[sm+20488], 32;\n"
           "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
-          "taken:\nbar.sync 0;\nld.shared.b32 %r5, [sm+20488];\n"
+          "taken:\nbar.sync 0;\n"
+          "tcgen05.fence::after_thread_sync;\nld.shared.b32 %r5, [sm+20488];\n"
           "add.u32 %r6, %r5, 16;\nadd.u32 %r7, %r5, 20;\n@%p1 bra started;\n"
           "shr.u64 %rd7, %rd5, 4;\n";
   auto describe = [&](const char *to, unsigned offset, uint64_t kind) {
@@ -79,7 +80,9 @@ std::string tensorKernel() {
   body += "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster."
           "b64 [sm+20480];\nstarted:\n"
           "mbarrier.try_wait.parity.shared.b64 %p4, [sm+20480], 0;\n"
-          "@!%p4 bra started;\nand.b32 %r8, %r0, 96;\nshl.b32 %r8, %r8, 16;\n"
+          "@!%p4 bra started;\n"
+          "tcgen05.fence::after_thread_sync;\nand.b32 %r8, %r0, 96;\nshl.b32 "
+          "%r8, %r8, 16;\n"
           "add.u32 %r8, %r5, %r8;\n"
           "tcgen05.ld.sync.aligned.32x32b.x16.b32 {%r20";
   for (unsigned i = 1; i < kColumns; ++i)
@@ -90,7 +93,8 @@ std::string tensorKernel() {
     body += "st.global.b32 [%rd11+" + number(4 * i) + "], %r" + number(20 + i) +
             ";\n";
   return kernelText(
-      body + "bar.sync 0;\n@%p2 bra given;\n"
+      body + "tcgen05.fence::before_thread_sync;\nbar.sync 0;\n"
+             "@%p2 bra given;\n"
              "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 32;\ngiven:",
       2, 128, ".extern .shared .align 1024 .b8 sm[];");
 }
@@ -180,6 +184,13 @@ TEST(Tensor, MutantsDie) {
                  "nobody has given back");
   EXPECT_MESSAGE(drop("tcgen05.cp.cta_group::1.32x128b.warpx4 [%r6], %rd8;"),
                  "wrong sum");
+  EXPECT_MESSAGE(drop("tcgen05.fence::before_thread_sync;"),
+                 "fence::before_thread_sync");
+  for (std::string behind : {"bar.sync 0;\n", "@!%p4 bra started;\n"})
+    EXPECT_MESSAGE(
+        runTensor(replaced(text, behind + "tcgen05.fence::after_thread_sync;",
+                           behind)),
+        "fence::after_thread_sync");
   EXPECT_MESSAGE(runTensor(replaced(text, "%r8, 16;", "%r8, 15;")),
                  "own quarter");
   EXPECT_MESSAGE(

@@ -96,6 +96,18 @@ Step giveUp(Warp &warp, const Instruction &instruction, LaneMask mask) {
 // cp, mma, commit
 //===----------------------------------------------------------------------===//
 
+/// Whether the lanes have a fence behind their last wait; else reports an
+/// error.
+bool checkFence(Warp &warp, const Instruction &instruction, LaneMask mask) {
+  LaneMask lacking = warp.needsTensorFence & mask;
+  if (lacking == 0)
+    return true;
+  warp.fail(instruction, unsigned(__builtin_ctz(lacking)),
+            "the thread has waited for others since its last "
+            "tcgen05.fence::after_thread_sync, or there was none");
+  return false;
+}
+
 /// Adds an operation of each lane, which `fill` makes; false after an error.
 template <typename F>
 Step addOperations(Warp &warp, const Instruction &instruction, LaneMask mask,
@@ -108,7 +120,9 @@ Step addOperations(Warp &warp, const Instruction &instruction, LaneMask mask,
       return warp.fail(instruction, lane, "nobody has taken tensor memory");
     TensorOperation operation;
     operation.instruction = &instruction;
-    if (!fill(lane, operation))
+    if (!fill(lane, operation) ||
+        (operation.kind != TensorOperation::Kind::Commit &&
+         !checkFence(warp, instruction, 1u << lane)))
       return Step::Failed;
     std::shared_ptr<TensorQueue> &queue =
         cta.tensor->queues[warp.index * kWarpLanes + lane];
@@ -189,6 +203,9 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
   Cta &cta = warp.cta;
   if (!cta.tensor)
     return warp.fail(instruction, 0, "nobody has taken tensor memory");
+  if (!checkFence(warp, instruction, mask))
+    return Step::Failed;
+  warp.openTensorLoads |= mask;
   TensorMemory &memory = *cta.tensor;
   uint32_t address = tensorAddress(warp, instruction, 0, 0);
   unsigned first = address >> TensorMemory::kLaneBit;
@@ -237,8 +254,15 @@ Step waitLoads(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
-/// That it is there is not asked for.
-Step fence(Warp &, const Instruction &, LaneMask) { return Step::Next; }
+Step fenceBefore(Warp &warp, const Instruction &, LaneMask mask) {
+  warp.openTensorLoads &= ~mask;
+  return Step::Next;
+}
+
+Step fenceAfter(Warp &warp, const Instruction &, LaneMask mask) {
+  warp.needsTensorFence &= ~mask;
+  return Step::Next;
+}
 
 //===----------------------------------------------------------------------===//
 // Forms
@@ -293,11 +317,10 @@ void decodeTensor(Decoder &d) {
       d.instruction.handler = waitLoads;
     return;
   }
-  if (what == "fence::before_thread_sync" ||
-      what == "fence::after_thread_sync") {
-    d.instruction.handler = fence;
-    return;
-  }
+  if (what == "fence::before_thread_sync")
+    d.instruction.handler = fenceBefore;
+  if (what == "fence::after_thread_sync")
+    d.instruction.handler = fenceAfter;
   if (!d.take("cta_group::1"))
     return;
   if (what == "alloc" || what == "dealloc" || what == "relinquish_alloc_permit")

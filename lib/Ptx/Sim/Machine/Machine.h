@@ -200,6 +200,12 @@ public:
   /// registers were touched since the last wgmma.fence.
   unsigned productsInFlight = 0;
   bool needsProductFence = true;
+  /// Lanes that have waited for others since their last
+  /// tcgen05.fence::after_thread_sync, and that have loaded tensor memory since
+  /// their last tcgen05.fence::before_thread_sync.
+  LaneMask needsTensorFence = 0, openTensorLoads = 0;
+  /// Reports an error if one of `mask` has; it tells others something.
+  bool checkTensorLoads(const Instruction &instruction, LaneMask mask);
 
 private:
   void reportConflict(const Instruction &instruction, unsigned lane,
