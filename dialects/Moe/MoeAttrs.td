@@ -226,7 +226,7 @@ def Moe_Way : Moe_Enum<"Way", "how a target multiplies quantized operands", [
 def Moe_WayAttr : EnumAttr<Moe_Dialect, Moe_Way, "way"> {
   let summary = "how a target multiplies quantized operands";
   let description = [{
-    `native`: stored elements are multiplied as they are, scales are applied to sums. `decode`: elements become the
+    `native`: stored elements are multiplied as they are, scales are applied to sums, or by tensor cores to blocks. `decode`: elements become the
     compute type in registers or a near cache, then are multiplied. `repack`: weights are brought into another
     format ahead of the first run. `moe-legalize-quant` chooses it by the target's table.
 

@@ -178,4 +178,20 @@ def Tile_Sm90ContractAttr : Tile_Config<"sm90", "contract", "Sm90Contract", [
   }];
 }
 
+//===----------------------------------------------------------------------===//
+// Blackwell
+//===----------------------------------------------------------------------===//
+
+def Tile_Sm100ContractAttr : Tile_Config<"sm100", "contract", "Sm100Contract", [
+    Tile_Number<"tile_rows", "the most input rows of a CTA's tile; a tile of fewer multiplies no others">,
+    Tile_Number<"tile_columns", "columns of a CTA's tile; with a layout each is a pair of weight rows">,
+    Tile_Number<"stages", "buffers of the pipeline between memory and tensor cores">]> {
+  let summary = "how sm100.contract multiplies";
+  let description = [{
+    ```mlir
+    #tile.sm100_contract<tile_rows = 112, tile_columns = 128, stages = 4>
+    ```
+  }];
+}
+
 #endif

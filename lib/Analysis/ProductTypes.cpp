@@ -126,6 +126,32 @@ std::string moec::describeNativeProducts() {
          "f8E8M0FNU";
 }
 
+/// Whether each row has a scale for every `kScaledColumns` neighbours.
+static bool isInScaledGroups(moe::QuantAttr quant) {
+  moe::ScaleGroup group = moe::getScaleGroup(quant);
+  return group.rows == 1 && group.columns == kScaledColumns &&
+         !moe::hasZeros(quant) && !quant.getSecondScale();
+}
+
+bool moec::areBlockScaledProducts(moe::QuantAttr input, moe::QuantAttr weight,
+                                  int64_t depth) {
+  return input && weight && isInScaledGroups(input) &&
+         isInScaledGroups(weight) &&
+         isa<Float8E4M3FNType>(input.getStorage()) &&
+         input.getScale().isF32() && input.getPowerOfTwo() &&
+         isa<Float8E4M3FNType, Float4E2M1FNType>(weight.getStorage()) &&
+         isa<Float8E8M0FNUType>(weight.getScale()) && depth % kScaledStep == 0;
+}
+
+std::string moec::describeBlockScaledProducts() {
+  return "f8E4M3FN of inputs with f8E4M3FN or f4E2M1FN of weights in groups of "
+         "[1, " +
+         std::to_string(kScaledColumns) +
+         "], scales of weights f8E8M0FNU and of inputs dynamic powers of two, "
+         "in rows of multiples of " +
+         std::to_string(kScaledStep);
+}
+
 /// Whether `getElements` knows them.
 static bool areKnown(moe::QuantAttr quant) {
   return !isa<Float8E5M2Type>(quant.getStorage()) &&

@@ -27,14 +27,18 @@ namespace {
 /// What kernels are written for.
 enum class Architecture {
   Cpu,
-  /// Every GPU but Hopper.
+  /// Every GPU but those below.
   Ampere,
   Hopper,
+  /// With tensor memory.
+  Blackwell,
 };
 
 Architecture getArchitecture(const Target &target) {
   if (!target.isGpu())
     return Architecture::Cpu;
+  if (target.name == "sm_100a")
+    return Architecture::Blackwell;
   return target.name == "sm_90a" ? Architecture::Hopper : Architecture::Ampere;
 }
 
@@ -93,6 +97,10 @@ bool areNative(const QuantProduct &product) {
   return areNativeProducts(product.input, product.weight, product.depth);
 }
 
+bool areBlockScaled(const QuantProduct &product) {
+  return areBlockScaledProducts(product.input, product.weight, product.depth);
+}
+
 /// Weights of 4 or 8 bits in whole units, with inputs of bf16 or f16, or of 4
 /// bits with inputs of e4m3 that have scales of whole rows.
 bool areFragments(const QuantProduct &product) {
@@ -108,6 +116,10 @@ constexpr StringLiteral kNative =
     "weights in blocks of [128, 128] and of inputs in dynamic groups of "
     "[1, 128], scales of inputs f32 and of weights f32, bf16, f16 or "
     "f8E8M0FNU,";
+constexpr StringLiteral kBlockScaled =
+    "f8E4M3FN of inputs with f8E4M3FN or f4E2M1FN of weights in groups of [1, "
+    "32], scales of weights f8E8M0FNU and of inputs dynamic powers of two, in "
+    "rows of multiples of 128,";
 constexpr StringLiteral kDecoded =
     "f8E4M3FN or i8 of one operand or both, or i4, f4E2M1FN or code books of "
     "weights with rows of multiples of 32, with scales of whole rows or of "
@@ -134,6 +146,13 @@ constexpr ProductCapability kProducts[] = {
     {Architecture::Hopper, areDecoded, moe::Way::Decode,
      "elements become the other operand's type, or f16, in registers, exactly",
      kDecoded},
+    {Architecture::Blackwell, areBlockScaled, moe::Way::Native,
+     "tensor cores scale blocks of 32 elements; not executed here",
+     kBlockScaled},
+    {Architecture::Blackwell, areDecoded, moe::Way::Decode,
+     "tensor cores multiply 16 bits: elements become the other operand's type, "
+     "or f16, in registers, exactly",
+     kDecoded},
 };
 
 struct QuantizeCapability {
@@ -149,6 +168,9 @@ constexpr QuantizeCapability kQuantizations[] = {
      "f8E4M3FN of groups of [1, 32], [1, 64], [1, 128] or whole rows, or i8 of "
      "whole rows"},
     {Architecture::Hopper, isQuantizedOnGpu,
+     "f8E4M3FN of groups of [1, 32], [1, 64], [1, 128] or whole rows, or i8 of "
+     "whole rows"},
+    {Architecture::Blackwell, isQuantizedOnGpu,
      "f8E4M3FN of groups of [1, 32], [1, 64], [1, 128] or whole rows, or i8 of "
      "whole rows"},
 };

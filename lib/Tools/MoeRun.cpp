@@ -358,7 +358,7 @@ bool findDevice(Session &session, const MoeRunOptions &options) {
   std::string name = options.getDevice().str();
   if (session.isRankProcess() && name == "cuda")
     name += ":" + std::to_string(*session.processes->getRank());
-  auto devices = openDevices(name, options.threads);
+  auto devices = openDevices(name, options.threads, options.target);
   if (!devices)
     return options.complain(devices.status().message());
   session.devices = std::move(*devices);

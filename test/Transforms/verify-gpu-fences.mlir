@@ -156,6 +156,35 @@ llvm.func @copies_arrive(%x: !llvm.ptr<1>, %bar: !llvm.ptr<3>, %acc: !acc, %d: i
 
 // -----
 
+llvm.mlir.global external @shared() {addr_space = 3 : i32} : !llvm.array<0 x i8>
+
+// Scales that tensor cores copy to their own memory, and what they multiply.
+llvm.func @scales(%x: i32, %bar: !llvm.ptr<3>, %to: !llvm.ptr<6>, %d: i64) attributes {nvvm.kernel} {
+  %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>
+  // expected-note@+1 {{written here by 'llvm.store'}}
+  llvm.store %x, %shared : i32, !llvm.ptr<3>
+  // expected-error@+1 {{publishes shared memory}}
+  nvvm.mbarrier.arrive %bar : !llvm.ptr<3>
+  nvvm.tcgen05.cp %to, %d {shape = #nvvm.tcgen05_cp_shape<shape_32x128b>, multicast = #nvvm.tcgen05_cp_multicast<warpx4>}
+  llvm.return
+}
+
+// -----
+
+llvm.mlir.global external @shared() {addr_space = 3 : i32} : !llvm.array<0 x i8>
+
+llvm.func @blocks(%x: i32, %bar: !llvm.ptr<3>, %d: i64) attributes {nvvm.kernel} {
+  %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>
+  // expected-note@+1 {{written here by 'llvm.store'}}
+  llvm.store %x, %shared : i32, !llvm.ptr<3>
+  // expected-error@+1 {{publishes shared memory}}
+  nvvm.mbarrier.arrive %bar : !llvm.ptr<3>
+  llvm.inline_asm has_side_effects "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [$0], $1, $1, $0, [$0], [$0], 1;", "r,l" %x, %d : (i32, i64) -> ()
+  llvm.return
+}
+
+// -----
+
 #async = #nvvm.proxy_kind<async.shared>
 #cta = #nvvm.shared_space<cta>
 

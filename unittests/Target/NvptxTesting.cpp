@@ -119,13 +119,14 @@ std::string test::scaled(int64_t depth, int64_t columns, bool isGrouped,
   std::string k = std::to_string(depth);
   std::string g = isGrouped ? "6x" : "";
   std::string x = memrefOf("?x" + k, input.getElement(plain)),
-              w = memrefOf(g + std::to_string(rows) + "x" + k,
+              w = memrefOf(g + std::to_string(rows) + "x" +
+                               std::to_string(weight.getRowLength(depth)),
                            weight.getElement(plain));
   std::string a = memrefOf("?x" + std::to_string(input.getScaleColumns(depth)),
                            "f32"),
               b = memrefOf(g + std::to_string(scaleRows) + "x" +
                                std::to_string(weight.getScaleColumns(depth)),
-                           "f32"),
+                           weight.scale),
               y = memrefOf("?x" + std::to_string(columns), result);
   std::vector<std::string> arguments{"%x: " + x, "%w: " + w, "%a: " + a,
                                      "%b: " + b};

@@ -23,6 +23,7 @@ struct Format {
   int64_t rows = 0, columns = 0;
   std::string storage = "f8E4M3FN", scale = "f32";
   bool hasZeroPoint = false, hasGlobalScale = false, hasMinimum = false;
+  bool arePowers = false;
 
   bool isQuantized() const { return !granularity.empty(); }
   int64_t getScaleRows(int64_t size) const {
@@ -55,6 +56,7 @@ struct Format {
            (isDynamic ? ", dynamic = true" : "") +
            (areHalves() ? ", packing = pairs" : "") +
            (hasGlobalScale ? ", second_scale = f32" : "") +
+           (arePowers ? ", power_of_two = true" : "") +
            (hasMinimum ? ", minimum = true" : "") + ">, ";
   }
   /// The same with other elements or scales.
@@ -73,6 +75,12 @@ struct Format {
     other.hasMinimum = true;
     return other;
   }
+  /// Scales that are powers of two.
+  Format withPowers() const {
+    Format other = *this;
+    other.arePowers = true;
+    return other;
+  }
 };
 
 inline const Format kPlain;
@@ -88,6 +96,8 @@ inline const Format kBlock{"block, block = [128, 128]", 128, 128};
 inline const Format kTallBlock{"block, block = [256, 96]", 256, 96};
 inline const Format kSmallBlock{"block, block = [16, 64]", 16, 64};
 inline const Format kMxfp4 = kGroup32.with("f4E2M1FN", "f8E8M0FNU");
+inline const Format kMxfp8 = kGroup32.with("f8E4M3FN", "f8E8M0FNU");
+inline const Format kMxfp8Rows = kGroup32.withPowers();
 inline const Format kNF4 = kGroup64.with("!moe.nf4");
 inline const Format kNvfp4{kGroup16.granularity, 1,     16,  "f4E2M1FN",
                            "f8E4M3FN",           false, true};

@@ -115,6 +115,17 @@ bool areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
 /// What `areNativeProducts` accepts, in words.
 std::string describeNativeProducts();
 
+/// Whether tensor cores that scale blocks as they multiply take two operands of
+/// `depth` contracted elements as they are in memory: inputs of e4m3 and weights
+/// of e4m3 or e2m1 in groups of 32 neighbours, with scales of weights of 8 bits
+/// (e8m0) and scales of inputs that are powers of two, and rows of whole steps.
+bool areBlockScaledProducts(moe::QuantAttr input, moe::QuantAttr weight,
+                            int64_t depth);
+/// Contracted elements that share a scale there, and those of a step.
+inline constexpr int64_t kScaledColumns = 32, kScaledStep = 128;
+/// What `areBlockScaledProducts` accepts, in words.
+std::string describeBlockScaledProducts();
+
 /// Whether GPUs decode a weight (null: it is not quantized): any elements but
 /// e5m2, with scales of a whole row or of a multiple of `kDecodedColumns`
 /// neighbours, of `kProductColumns` where elements have 8 bits, or e2m1 with

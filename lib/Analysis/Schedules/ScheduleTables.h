@@ -19,6 +19,8 @@ llvm::ArrayRef<const Schedule *> getCpuSchedules();
 llvm::ArrayRef<const Schedule *> getSm80Schedules();
 /// Those of Hopper GPUs, before those of every GPU.
 llvm::ArrayRef<const Schedule *> getSm90Schedules();
+/// Those of Blackwell GPUs with tensor memory, likewise.
+llvm::ArrayRef<const Schedule *> getSm100Schedules();
 
 // What reasons are made of.
 inline std::string number(int64_t value) { return std::to_string(value); }

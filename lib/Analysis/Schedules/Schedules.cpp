@@ -67,6 +67,8 @@ std::optional<Target> Target::findFor(Operation *op, StringRef pass,
 ArrayRef<const Schedule *> moec::getSchedules(const Target &target) {
   if (target.name == "sm_90a")
     return getSm90Schedules();
+  if (target.name == "sm_100a")
+    return getSm100Schedules();
   return target.isGpu() ? getSm80Schedules() : getCpuSchedules();
 }
 

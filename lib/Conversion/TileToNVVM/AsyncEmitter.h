@@ -20,7 +20,8 @@ namespace moec {
 /// Pointers named `shared` and `barrier` are `!llvm.ptr<3>`.
 class AsyncEmitter : public ThreadEmitter {
 public:
-  /// A CTA of `threads` threads, a multiple of the warpgroup size.
+  /// A CTA of `threads` threads; where it asks for what all warpgroups do, a
+  /// multiple of the warpgroup size.
   AsyncEmitter(mlir::func::FuncOp func, tile::KernelOp kernel, int64_t threads);
 
   //===--- Warpgroups ---===//

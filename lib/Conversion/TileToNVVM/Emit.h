@@ -58,6 +58,9 @@ mlir::LogicalResult emitSm80Exchange(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm90Contract(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm90Repack(mlir::Operation *phase, KernelBody body);
 
+// Those of Blackwell GPUs with tensor memory.
+mlir::LogicalResult emitSm100Contract(mlir::Operation *phase, KernelBody body);
+
 } // namespace moec
 
 #endif // MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H

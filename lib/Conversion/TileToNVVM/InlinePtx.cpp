@@ -132,6 +132,19 @@ Value moec::multiplyFragments(ImplicitLocOpBuilder &b, Type element,
       .getResult(0);
 }
 
+void moec::multiplyScaledBlocks(ImplicitLocOpBuilder &b, Value sums, Value a,
+                                Value c, Value instruction, Value keeps,
+                                Value scaleA, Value scaleC) {
+  LLVM::InlineAsmOp::create(
+      b, /*res=*/Type(),
+      ValueRange{sums, a, c, instruction, scaleA, scaleC, keeps},
+      "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X "
+      "[$0], $1, $2, $3, [$4], [$5], $6;",
+      "r,l,l,r,r,r,b", /*has_side_effects=*/true, /*is_align_stack=*/false,
+      LLVM::TailCallKind::None, LLVM::AsmDialectAttr(),
+      /*operand_attrs=*/ArrayAttr());
+}
+
 Value moec::readThread(ImplicitLocOpBuilder &b) {
   return LLVM::InlineAsmOp::create(b, b.getI32Type(), /*operands=*/ValueRange(),
                                    "mov.u32 $0, %tid.x;", "=r",

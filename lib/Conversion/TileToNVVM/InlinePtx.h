@@ -64,6 +64,18 @@ mlir::Value multiplyFragments(mlir::ImplicitLocOpBuilder &b, mlir::Type element,
                               mlir::ValueRange old, mlir::ValueRange a,
                               mlir::Value c, mlir::Value keeps = {});
 
+/// Starts a product of 128 rows at `a` with the rows at `c`, descriptors of
+/// elements of 8 bits or fewer, whose blocks of 32 are scaled by what lies in
+/// tensor memory at `scaleA` and `scaleC` (i32); it is added to the sums at the
+/// address `sums` (i32) where `keeps` (i1) is set.
+///
+/// Stands for an `nvvm.tcgen05.mma.block_scale` that says `scale_vec::1X`: of
+/// what the op says, which is nothing or `block32`, ptxas asks for PTX 8.8.
+void multiplyScaledBlocks(mlir::ImplicitLocOpBuilder &b, mlir::Value sums,
+                          mlir::Value a, mlir::Value c, mlir::Value instruction,
+                          mlir::Value keeps, mlir::Value scaleA,
+                          mlir::Value scaleC);
+
 /// The thread's number in its CTA (i32), read anew at this point: no register
 /// keeps it, and what follows from it, through a loop before.
 ///

@@ -336,9 +336,8 @@ void ThreadEmitter::copyAsync(Value shared, Value global, Value bytes) {
                           NVVM::LoadCacheModifierKind::CG, bytes);
 }
 
-void ThreadEmitter::copyWordAsync(Value shared, Value global) {
-  constexpr int64_t word = 4;
-  NVVM::CpAsyncOp::create(b, shared, global, word,
+void ThreadEmitter::copyWordAsync(Value shared, Value global, int64_t bytes) {
+  NVVM::CpAsyncOp::create(b, shared, global, static_cast<uint32_t>(bytes),
                           NVVM::LoadCacheModifierKind::CA, /*cpSize=*/Value());
 }
 

@@ -36,6 +36,7 @@ struct Emission {
 };
 
 constexpr Emission kEmissions[] = {
+    {"sm100.contract", emitSm100Contract},
     {"sm90.contract", emitSm90Contract},
     {"sm90.repack", emitSm90Repack},
     {"sm80.contract", emitSm80Contract},

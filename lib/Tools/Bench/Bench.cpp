@@ -92,7 +92,7 @@ int measure(const Options &options) {
         "--device: moe-bench measures GPUs; benchmarks/cpu_vs_numpy.py "
         "measures the host"));
   Result<std::unique_ptr<moert::Device>> opened =
-      openDevice(options.device, options.threads);
+      openDevice(options.device, options.threads, options.target);
   if (!opened)
     return fail(opened.status());
   std::string target = options.target;

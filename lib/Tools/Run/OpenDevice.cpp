@@ -20,9 +20,12 @@
 using Devices = std::vector<std::unique_ptr<moert::Device>>;
 
 static moert::Result<std::unique_ptr<moert::Device>>
-openSimulator(uint64_t seed) {
+openSimulator(uint64_t seed, llvm::StringRef target) {
   moec::ptx::SimDeviceOptions options;
   options.simulator.seed = seed;
+  // What no other part runs.
+  if (target == "sm_100a")
+    options.architecture = "sm_100";
   return moec::ptx::createSimDevice(options);
 }
 
@@ -46,13 +49,13 @@ static std::optional<int> getOrdinal(llvm::StringRef name) {
 }
 
 moert::Result<std::unique_ptr<moert::Device>>
-moec::openDevice(llvm::StringRef name, int threads) {
+moec::openDevice(llvm::StringRef name, int threads, llvm::StringRef target) {
   if (name == "host")
     return moert::createHostDevice(threads);
   if (std::optional<int> ordinal = getOrdinal(name))
     return moert::createCudaDevice(*ordinal);
   if (std::optional<uint64_t> seed = getNumber(name, "sim"))
-    return openSimulator(*seed);
+    return openSimulator(*seed, target);
   return moert::invalidArgument(
       "--device: '" + name.str() +
       "' is none of 'host', 'cuda', 'cuda:N', 'sim' and 'sim:SEED'");
@@ -97,7 +100,8 @@ moec::openRankDevices(llvm::StringRef name, int threads, int64_t count,
   return made;
 }
 
-moert::Result<Devices> moec::openDevices(llvm::StringRef name, int threads) {
+moert::Result<Devices> moec::openDevices(llvm::StringRef name, int threads,
+                                         llvm::StringRef target) {
   constexpr uint64_t kMost = 10000;
   uint64_t first = 0, last = 0;
   auto [head, tail] = name.split('-');
@@ -110,7 +114,8 @@ moert::Result<Devices> moec::openDevices(llvm::StringRef name, int threads) {
   Devices devices;
   for (uint64_t seed = first;; ++seed) {
     moert::Result<std::unique_ptr<moert::Device>> device =
-        isRange ? openSimulator(seed) : openDevice(name, threads);
+        isRange ? openSimulator(seed, target)
+                : openDevice(name, threads, target);
     if (!device)
       return device.status();
     devices.push_back(std::move(*device));

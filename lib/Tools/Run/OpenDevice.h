@@ -15,13 +15,14 @@
 namespace moec {
 
 /// "host", "cuda" (the first GPU), "cuda:N", or "sim:SEED" (docs/ptx-sim.md).
-/// `threads` is for the host.
-moert::Result<std::unique_ptr<moert::Device>> openDevice(llvm::StringRef name,
-                                                         int threads);
+/// `threads` is for the host, `target` says what code a simulated one runs.
+moert::Result<std::unique_ptr<moert::Device>>
+openDevice(llvm::StringRef name, int threads, llvm::StringRef target = {});
 
-/// The same, or for "sim:FIRST-LAST" a device of each of these seeds.
+/// The same, or for "sim:FIRST-LAST" a device of each of these seeds. Simulated
+/// ones run code for `target`.
 moert::Result<std::vector<std::unique_ptr<moert::Device>>>
-openDevices(llvm::StringRef name, int threads);
+openDevices(llvm::StringRef name, int threads, llvm::StringRef target = {});
 
 /// The device of each rank, and what it needs where ranks write to each other.
 struct RankDevices {

@@ -197,7 +197,7 @@ static SharedAccess getTextAccess(StringRef text,
     return {SharedEffect::FenceProxy, {}};
   if (has("fence.mbarrier_init"))
     return {SharedEffect::FenceBarrierInit, {}};
-  if (has("wgmma.mma_async"))
+  if (has("wgmma.mma_async") || has("tcgen05.mma") || has("tcgen05.cp"))
     return {SharedEffect::AsyncAccess, described};
   if (has("cp.async.bulk.tensor") || has("cp.async.bulk.global") ||
       has("cp.async.bulk.shared") || has("cp.reduce.async.bulk"))
@@ -258,7 +258,7 @@ SharedAccess moec::getSharedAccess(Operation *op,
       .Case([&](NVVM::MBarrierInitOp) {
         return SharedAccess{SharedEffect::InitBarrier, {}};
       })
-      .Case([&](NVVM::WgmmaMmaAsyncOp) {
+      .Case<NVVM::WgmmaMmaAsyncOp, NVVM::Tcgen05CpOp>([&](Operation *) {
         return SharedAccess{SharedEffect::AsyncAccess, described};
       })
       .Case<NVVM::CpAsyncBulkTensorSharedCTAToGlobalOp,

@@ -165,6 +165,33 @@ TEST(Arithmetic, SmallFloatsRoundOnce) {
             0x3C00u);
 }
 
+/// Instructions of sm_100a: two of 32 bits at once, and sums of 16 bits in 32.
+TEST(Arithmetic, PairsAndMixedSums) {
+  for (auto [form, low, high] :
+       {std::tuple("add.rn.f32x2 %rd20, %rd21, %rd21", 2.f, -6.f),
+        {"sub.rn.f32x2 %rd20, %rd21, %rd21", 0.f, 0.f},
+        {"mul.rn.f32x2 %rd20, %rd21, %rd21", 1.f, 9.f},
+        {"fma.rn.f32x2 %rd20, %rd21, %rd21, %rd21", 2.f, 6.f}})
+    for (auto [result, expected] :
+         {std::pair("{%r3, %r4}", low), {"{%r4, %r3}", high}})
+      EXPECT_EQ(evaluateOne(std::string("mov.b64 %rd21, {%r1, %r2};\n") + form +
+                                ";\nmov.b64 " + result + ", %rd20;",
+                            bits(1), bits(-3)),
+                bits(expected))
+          << form;
+  // 1.5 in bf16 and f16; the sum has digits that neither of them has.
+  for (auto [type, code] : {std::pair("bf16", "0x3FC0"), {"f16", "0x3E00"}}) {
+    std::string load = std::string("mov.b16 %rs1, ") + code + ";\n";
+    auto run = [&](const std::string &form) {
+      return evaluateOne(load + replaced(form, "TYPE", type), bits(0x1p-20f));
+    };
+    EXPECT_EQ(run("add.rn.f32.TYPE %r3, %rs1, %r1;"), bits(1.5f + 0x1p-20f));
+    EXPECT_EQ(run("sub.rn.f32.TYPE %r3, %rs1, %r1;"), bits(1.5f - 0x1p-20f));
+    EXPECT_EQ(run("fma.rn.f32.TYPE %r3, %rs1, %rs1, %r1;"),
+              bits(2.25f + 0x1p-20f));
+  }
+}
+
 TEST(Arithmetic, Conversions) {
   EXPECT_EQ(evaluateOne("cvt.rzi.s32.f32 %r3, %r1;", bits(-2.9f)),
             uint32_t(-2));

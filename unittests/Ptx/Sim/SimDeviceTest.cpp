@@ -126,6 +126,16 @@ TEST_F(SimDeviceTest, GraphsAreCallsMadeAgain) {
   EXPECT_EQ(read(), 3u);
 }
 
+TEST_F(SimDeviceTest, MayBeAnotherGpu) {
+  SimDeviceOptions options;
+  options.architecture = "sm_100";
+  auto made = createSimDevice(options);
+  ASSERT_TRUE(made);
+  EXPECT_TRUE((*made)->checkTarget("sm_80"));
+  EXPECT_TRUE((*made)->checkTarget("sm_100a"));
+  EXPECT_FALSE((*made)->checkTarget("sm_90a"));
+}
+
 TEST_F(SimDeviceTest, SaysWhatItTakes) {
   open(0);
   EXPECT_EQ(device->architecture(), "sm_90");

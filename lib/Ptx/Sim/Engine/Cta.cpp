@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Engine.h"
+#include "TensorMemory.h"
 #include "Wgmma.h"
 
 #include <algorithm>

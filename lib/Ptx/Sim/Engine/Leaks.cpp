@@ -8,6 +8,7 @@
 #include "../Forms/CopyForms.h"
 #include "BulkCopy.h"
 #include "Engine.h"
+#include "TensorMemory.h"
 #include "Wgmma.h"
 
 #include <algorithm>
@@ -111,6 +112,9 @@ std::string LeakFinder::find() const {
   for (const std::unique_ptr<Warp> &warp : cta.warps)
     if (std::string leak = findInWarp(*warp); !leak.empty())
       return leak;
+  if (cta.tensor)
+    return "tensor memory that nobody has given back: " +
+           describe(cta.tensor->taker);
   std::string leak = findBarrier();
   return leak.empty() ? findMbarrier() : leak;
 }

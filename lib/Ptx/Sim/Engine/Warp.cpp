@@ -267,6 +267,16 @@ void Warp::reportConflict(const Instruction &instruction, unsigned lane,
 // Order
 //===----------------------------------------------------------------------===//
 
+bool Warp::checkTensorLoads(const Instruction &instruction, LaneMask mask) {
+  LaneMask open = openTensorLoads & mask;
+  if (open == 0)
+    return true;
+  fail(instruction, unsigned(__builtin_ctz(open)),
+       "the thread has loaded tensor memory since its last "
+       "tcgen05.fence::before_thread_sync, or there was none");
+  return false;
+}
+
 ClockRef Warp::release(LaneMask mask) {
   ClockRef result;
   for (LaneMask rest = mask; rest; rest &= rest - 1)

@@ -38,6 +38,7 @@ void complete(NamedBarrier &barrier) {
   for (auto &[warp, lanes] : barrier.waiters) {
     for (LaneMask rest = lanes; rest; rest &= rest - 1)
       warp->clocks[__builtin_ctz(rest)] = barrier.clock;
+    warp->needsTensorFence |= lanes;
     for (Group &group : warp->groups)
       if (group.state == GroupState::Barrier && group.lanes == lanes)
         ++group.pc;
@@ -72,6 +73,8 @@ Step meet(Warp &warp, const Instruction &instruction, LaneMask mask) {
                      "expects " + std::to_string(expected) +
                          " threads at barrier " + std::to_string(id) +
                          ", others expect " + std::to_string(barrier.expected));
+  if (!warp.checkTensorLoads(instruction, mask))
+    return Step::Failed;
   barrier.last = {instruction.id, warp.index * kWarpLanes + lane};
   // Warps count as a whole.
   barrier.arrived +=

@@ -456,6 +456,7 @@ Status moec::ptx::decodeProgram(const RawModule &module,
   addBarrierForms(table);
   addCopyForms(table);
   addWgmmaForms(table);
+  addTensorForms(table);
   program.target = module.target;
   program.lines = module.lines;
   program.files = module.files;

@@ -33,6 +33,7 @@ void addMatrixForms(FormTable &table);
 void addBarrierForms(FormTable &table);
 void addCopyForms(FormTable &table);
 void addWgmmaForms(FormTable &table);
+void addTensorForms(FormTable &table);
 
 /// Addresses of variables by name, each in its own space.
 using SymbolTable = std::unordered_map<std::string, uint64_t>;

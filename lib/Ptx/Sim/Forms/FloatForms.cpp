@@ -10,6 +10,8 @@
 #include "../Numbers/Floats.h"
 #include "Arithmetic.h"
 
+#include <type_traits>
+
 using namespace moec::ptx;
 
 namespace {
@@ -177,6 +179,31 @@ struct Packed {
   }
 };
 
+/// Two numbers of 32 bits.
+template <typename F>
+struct Pair {
+  template <typename... T>
+  static uint64_t apply(T... sources) {
+    uint64_t low = bitCast<uint32_t>(
+        Plain<F, float>::apply(bitCast<float>(uint32_t(sources))...));
+    uint64_t high = bitCast<uint32_t>(
+        Plain<F, float>::apply(bitCast<float>(uint32_t(sources >> 32))...));
+    return high << 32 | low;
+  }
+};
+
+/// Numbers of 16 bits, and a last one of 32 as the result.
+template <typename F, bool IsBfloat>
+struct Mixed {
+  static float in(uint16_t a) {
+    return IsBfloat ? bfloatToFloat(a) : halfToFloat(a);
+  }
+  static float apply(uint16_t a, float c) { return canonical(F::of(in(a), c)); }
+  static float apply(uint16_t a, uint16_t b, float c) {
+    return canonical(F::of(in(a), in(b), c));
+  }
+};
+
 template <typename F, typename T>
 constexpr Handler bySources1 = unary<F, T, T>;
 template <typename F, typename T>
@@ -243,11 +270,40 @@ bool isWideFloat(const std::string &type) {
 // Forms
 //===----------------------------------------------------------------------===//
 
+/// A sum whose other sources are of `type`, f16 or bf16.
+template <typename F>
+void decodeMixed(Decoder &d, const std::string &type, size_t others) {
+  if ((type != "f16" && type != "bf16") ||
+      !d.expectOperands(others + 2, others + 2))
+    return;
+  bool isBfloat = type == "bf16";
+  d.result(0, 4);
+  for (size_t i = 1; i <= others; ++i)
+    d.value(i, 2);
+  d.value(others + 1, 4);
+  if constexpr (std::is_same_v<F, Fma>)
+    d.instruction.handler =
+        isBfloat
+            ? Handler(ternary<Mixed<F, true>, float, uint16_t, uint16_t, float>)
+            : ternary<Mixed<F, false>, float, uint16_t, uint16_t, float>;
+  else
+    d.instruction.handler =
+        isBfloat ? Handler(binary<Mixed<F, true>, float, uint16_t, float>)
+                 : binary<Mixed<F, false>, float, uint16_t, float>;
+}
+
 void decodeSum(Decoder &d, bool subtracts) {
   std::string type = d.takeType();
   if (!isFloatType(type))
     return decodeSame(d, type, 2, pickIntegerSum(type, subtracts));
   d.take("rn");
+  if (!isWideFloat(type) && d.take("f32"))
+    return subtracts ? decodeMixed<Sub>(d, type, 1)
+                     : decodeMixed<Add>(d, type, 1);
+  if (type == "f32x2")
+    return decodeSame(d, type, 2,
+                      subtracts ? bySources2<Pair<Sub>, uint64_t>
+                                : bySources2<Pair<Add>, uint64_t>);
   bool flushes = isWideFloat(type) && d.take("ftz");
   Handler handler =
       isWideFloat(type)
@@ -264,6 +320,8 @@ void decodeMul(Decoder &d) {
     return decodeIntegerMul(d, false);
   d.takeType();
   d.take("rn");
+  if (type == "f32x2")
+    return decodeSame(d, type, 2, bySources2<Pair<Mul>, uint64_t>);
   bool flushes = isWideFloat(type) && d.take("ftz");
   decodeSame(d, type, 2,
              isWideFloat(type) ? PICK_WIDE(type, Mul, flushes, bySources2)
@@ -276,6 +334,10 @@ void decodeFma(Decoder &d) {
     return decodeIntegerMul(d, true);
   d.takeType();
   d.take("rn");
+  if (!isWideFloat(type) && d.take("f32"))
+    return decodeMixed<Fma>(d, type, 2);
+  if (type == "f32x2")
+    return decodeSame(d, type, 3, bySources3<Pair<Fma>, uint64_t>);
   bool flushes = isWideFloat(type) && d.take("ftz");
   decodeSame(d, type, 3,
              type == "f32"   ? pickFma(flushes)

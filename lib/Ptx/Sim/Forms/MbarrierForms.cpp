@@ -100,6 +100,8 @@ constexpr uint32_t kExpects = 1, kArrives = 2, kHasCount = 4, kRelaxed = 8,
 /// Operands: state, and the count or the bytes.
 Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
   uint32_t flags = instruction.flags;
+  if (!warp.checkTensorLoads(instruction, mask))
+    return Step::Failed;
   ClockRef released;
   const Mbarrier *first = nullptr;
   uint64_t phase = 0;
@@ -179,6 +181,7 @@ Step wait(Warp &warp, const Instruction &instruction, LaneMask mask) {
     if (!(flags & kRelaxed))
       warp.acquire(1u << lane, barrier->completed);
   }
+  warp.needsTensorFence |= done;
   Engine &engine = *warp.cta.launch.engine;
   Group &group = warp.current();
   bool mustFail = group.mustFail;

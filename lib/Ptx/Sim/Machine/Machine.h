@@ -200,6 +200,12 @@ public:
   /// registers were touched since the last wgmma.fence.
   unsigned productsInFlight = 0;
   bool needsProductFence = true;
+  /// Lanes that have waited for others since their last
+  /// tcgen05.fence::after_thread_sync, and that have loaded tensor memory since
+  /// their last tcgen05.fence::before_thread_sync.
+  LaneMask needsTensorFence = 0, openTensorLoads = 0;
+  /// Reports an error if one of `mask` has; it tells others something.
+  bool checkTensorLoads(const Instruction &instruction, LaneMask mask);
 
 private:
   void reportConflict(const Instruction &instruction, unsigned lane,
@@ -249,6 +255,8 @@ struct Mbarrier {
 
 /// wgmma of four warps, see Wgmma.h.
 struct Warpgroup;
+/// tcgen05, see TensorMemory.h.
+struct TensorMemory;
 
 struct Cta {
   Cta(Launch &launch, uint32_t index, uint32_t serial);
@@ -275,6 +283,9 @@ struct Cta {
   /// By shared address.
   std::unordered_map<uint64_t, Mbarrier> mbarriers;
   std::vector<std::unique_ptr<Warpgroup>> warpgroups;
+  /// Null while nobody has taken any, and whether nobody may any more.
+  std::unique_ptr<TensorMemory> tensor;
+  bool hasGivenUpTensor = false;
   uint32_t asyncTick = 0;
   unsigned nextAsyncUnit = 0;
   /// Registers that nobody holds.

@@ -23,7 +23,7 @@ unsigned moec::ptx::typeBytes(const std::string &type) {
       {"s16", 2},  {"f16", 2},    {"bf16", 2}, {"b32", 4},   {"u32", 4},
       {"s32", 4},  {"f32", 4},    {"b64", 8},  {"u64", 8},   {"s64", 8},
       {"f64", 8},  {"f16x2", 4},  {"tf32", 4}, {"b128", 16}, {"bf16x2", 4},
-      {"e4m3", 1}, {"e4m3x2", 2}, {"e5m2", 1}, {"e5m2x2", 2}};
+      {"e4m3", 1}, {"e4m3x2", 2}, {"e5m2", 1}, {"e5m2x2", 2}, {"f32x2", 8}};
   auto found = sizes.find(type);
   return found == sizes.end() ? 0 : found->second;
 }

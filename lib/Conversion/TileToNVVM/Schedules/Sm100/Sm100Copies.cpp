@@ -1,0 +1,371 @@
+//===- Sm100Copies.cpp - the copies of sm100.contract -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// A step of weights is a box of a tensor map for each block; those of 4 bits
+// threads copy, 16 of them to the first half of 16 bytes. Input rows lie
+// anywhere: threads copy them in pieces of 16 bytes, as the swizzle places
+// them, and the scales of a row of a step, four neighbours, as a word. Those of
+// weights are such words in memory; those of input rows are f32 there, powers
+// of two whose exponents are e8m0, which a thread loads a step ahead.
+//
+// A thread learns that its pieces are there by waiting for them, makes them
+// visible to tensor cores and arrives; so as not to wait for what it has just
+// begun, it does so some steps later, or when there is no space for more.
+
+#include "Sm100Contract.h"
+
+#include "../../../Emission/ContractOperands.h"
+#include "../../Word.h"
+
+using namespace mlir;
+using namespace moec;
+
+using Shape = sm100::Contract;
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+/// Where the box of a block begins.
+static SmallVector<Value> getBox(Sm100Contract &contract, int64_t block,
+                                 Value step) {
+  TensorEmitter &emitter = contract.emitter;
+  SmallVector<Value> begin;
+  if (contract.group)
+    begin.push_back(emitter.toI32(contract.group));
+  if (contract.shape.weightsPerColumn == 2) {
+    bool isUpFirst =
+        contract.op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate;
+    begin.push_back(emitter.i32(isUpFirst ? 1 - block : block));
+  }
+  begin.push_back(emitter.toI32(contract.getBlockColumn(block)));
+  begin.push_back(emitter.scale(step, Shape::kStep));
+  return begin;
+}
+
+void moec::emitSm100WeightCopies(Sm100Contract &contract) {
+  TensorEmitter &emitter = contract.emitter;
+  const Shape &shape = contract.shape;
+  TurnPlace first = contract.getFirstPlace();
+  contract.forTiles({first.number, first.parity}, [&](Sm100Contract::Tile,
+                                                      ValueRange carried) {
+    return emitter.forLoop(
+        emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
+        [&](Value step, ValueRange carried) {
+          TurnPlace place{carried[0], carried[1]};
+          emitter.waitBarrier(contract.emptyBarrier(place.number),
+                              contract.getTurnBefore(place));
+          Value full = contract.fullBarrier(place.number);
+          emitter.arriveExpecting(full, shape.getWeightBytes());
+          for (int64_t block = 0; block < shape.getBlocks(); ++block)
+            emitter.copyBox(contract.stageAddress(
+                                place.number, block * shape.getBlockBytes()),
+                            emitter.tensorMap(0), getBox(contract, block, step),
+                            full,
+                            /*areWeights=*/true);
+          TurnPlace next = contract.next(place, shape.stages);
+          return SmallVector<Value>{next.number, next.parity};
+        });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Rows and scales
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class RowCopier {
+public:
+  explicit RowCopier(Sm100Contract &contract);
+  void emit();
+
+private:
+  static constexpr int64_t kRowChunks = Shape::kStepBytes / Shape::kChunkBytes;
+  static constexpr int64_t kRowsAtOnce = Shape::kCopyThreads / kRowChunks;
+  static constexpr int64_t kSwizzleRows = 8;
+  static_assert(kRowsAtOnce % kSwizzleRows == 0 &&
+                    Shape::kRowUnit % kRowsAtOnce == 0,
+                "a thread's chunk is at the same place in all of its rows");
+  static_assert(Shape::kCopyThreads == Shape::kBlockRows &&
+                    Shape::kMaxRows <= Shape::kBlockRows,
+                "a thread has a row of scales of each block");
+
+  /// What a thread carries from step to step.
+  struct State {
+    TurnPlace place;
+    /// The stage of the oldest copies that have not arrived, and how many steps
+    /// have not; i32.
+    Value oldest, open;
+
+    SmallVector<Value> pack() const {
+      return {place.number, place.parity, oldest, open};
+    }
+    static State unpack(ValueRange values) {
+      return {{values[0], values[1]}, values[2], values[3]};
+    }
+  };
+  /// Most steps that have not arrived while there is space for more.
+  int64_t getLag() const { return shape.stages / 2; }
+
+  State emitTile(const Sm100Contract::Tile &tile, State state);
+  State emitStep(const Sm100Contract::Tile &tile, ArrayRef<Value> rows,
+                 Value scales, Value step, State state);
+  void publish(Value stage);
+  State publishAll(State state);
+  Value nextStage(Value stage) {
+    return contract.next({stage, emitter.i32(0)}, shape.stages).number;
+  }
+
+  /// The position in the input of a row of the tile (i32), of type index.
+  Value findPosition(const Sm100Contract::Tile &tile, Value row);
+  /// Where the words of scales of the thread's row of a block begin.
+  Value findWeightScales(int64_t block);
+  /// Where the thread's chunk of its first row of a block begins in memory.
+  Value findWeights(int64_t block);
+  /// Rows of a step, whose chunk of the thread goes to `place` among those of a
+  /// stage.
+  void copyRows(const Sm100Contract::Tile &tile, ArrayRef<Value> rows,
+                Value step, Value stage, Value place);
+  void copyWeights(Value step, Value stage, Value place);
+  void copyScales(Value scales, Value step, Value stage);
+  /// The four scales of a step of an input row that begin at `from`, as a
+  /// word.
+  Value loadRowScales(Value from, Value step);
+
+  Sm100Contract &contract;
+  TensorEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  const Shape &shape;
+  Value input, inputScale, source;
+  /// The thread's number; its first row of a tile, and its chunk of all of
+  /// them; i32.
+  Value own, ownRow, ownChunk;
+  /// Of each block of weights; `weights` of those that no map brings.
+  SmallVector<Value> weightScales, weights;
+};
+
+RowCopier::RowCopier(Sm100Contract &contract)
+    : contract(contract), emitter(contract.emitter), b(contract.b),
+      shape(contract.shape), input(emitter.operand(contract.op.getInput())),
+      inputScale(emitter.operand(contract.op.getInputScale())),
+      source(emitter.operand(contract.op.getSource())),
+      own(emitter.warpgroupThread()), ownRow(emitter.divide(own, kRowChunks)),
+      ownChunk(emitter.remainder(own, kRowChunks)) {
+  for (int64_t block = 0; block < shape.getBlocks(); ++block) {
+    weightScales.push_back(findWeightScales(block));
+    if (!shape.areBytes)
+      weights.push_back(findWeights(block));
+  }
+}
+
+Value RowCopier::findWeightScales(int64_t block) {
+  // Columns past the end repeat the last one; nobody reads their sums.
+  Value column =
+      emitter.add(contract.getBlockColumn(block), emitter.toIndex(own));
+  if (!contract.areWhole())
+    column = emitter.min(column, emitter.index(shape.columns - 1));
+  SmallVector<Value> indices = contract.getLeading(
+      getScaleRow(emitter, contract.op, contract.getProjection(block), column));
+  indices.push_back(emitter.index(0));
+  return emitter.address(emitter.operand(contract.op.getWeightScale()),
+                         indices);
+}
+
+Value RowCopier::findWeights(int64_t block) {
+  Value column =
+      emitter.add(contract.getBlockColumn(block), emitter.toIndex(ownRow));
+  SmallVector<Value> indices = contract.getLeading(getWeightRow(
+      emitter, contract.op, contract.getProjection(block), column));
+  indices.push_back(
+      emitter.toIndex(emitter.scale(ownChunk, shape.getChunkWeightBytes())));
+  return emitter.address(emitter.operand(contract.op.getWeight()), indices);
+}
+
+Value RowCopier::findPosition(const Sm100Contract::Tile &tile, Value row) {
+  // Rows past the end repeat the last one; nobody reads their sums.
+  Value last = emitter.scale(tile.rows, 1, -1);
+  Value inside = b.createOrFold<arith::MinSIOp>(row, last);
+  Value position = emitter.add(tile.firstRow, emitter.toIndex(inside));
+  return source ? emitter.loadIndex(source, position) : position;
+}
+
+Value RowCopier::loadRowScales(Value from, Value step) {
+  constexpr int64_t signBits = 1, otherBits = 24, byte = 8, bytes = 4;
+  constexpr int64_t count = Shape::kStepProducts;
+  Value loaded = emitter.load(
+      VectorType::get(count, b.getI32Type()),
+      emitter.advance(from, emitter.scale(step, count * bytes)), count * bytes);
+  // Of a power of two the exponent is all there is; a NaN may have a sign.
+  Word word{&b, emitter.i32(0)};
+  for (int64_t i = 0; i < count; ++i) {
+    Word bits{&b, vector::ExtractOp::create(b, loaded, i)};
+    word = word | ((bits << signBits) >> otherBits) << i * byte;
+  }
+  return word.value;
+}
+
+void RowCopier::publish(Value stage) {
+  emitter.fenceAsync();
+  emitter.arrive(contract.fullBarrier(stage));
+}
+
+RowCopier::State RowCopier::publishAll(State state) {
+  emitter.waitCopies(0);
+  emitter.fenceAsync();
+  Value oldest =
+      emitter.forLoop(emitter.index(0), emitter.toIndex(state.open), 1,
+                      {state.oldest}, [&](Value, ValueRange stage) {
+                        emitter.arrive(contract.fullBarrier(stage[0]));
+                        return SmallVector<Value>{nextStage(stage[0])};
+                      })[0];
+  return {state.place, oldest, emitter.i32(0)};
+}
+
+void RowCopier::copyRows(const Sm100Contract::Tile &tile, ArrayRef<Value> rows,
+                         Value step, Value stage, Value place) {
+  Value to = emitter.advance(
+      contract.stageAddress(stage, shape.getWeightBytes()), place);
+  Value column = contract.addI32(emitter.scale(step, Shape::kStep),
+                                 emitter.scale(ownChunk, Shape::kChunkBytes));
+  for (auto [i, row] : llvm::enumerate(rows)) {
+    int64_t first = int64_t(i) * kRowsAtOnce;
+    Value isThere = emitter.isLess(emitter.scale(ownRow, 1, first), tile.rows);
+    emitter.ifThen(isThere, [&, row = row] {
+      emitter.copyAsync(emitter.advance(to, first * Shape::kStepBytes),
+                        emitter.address(input, {row, emitter.toIndex(column)}),
+                        /*bytes=*/Value());
+    });
+  }
+}
+
+void RowCopier::copyWeights(Value step, Value stage, Value place) {
+  bool isInterleaved =
+      contract.op.getLayout() &&
+      contract.op.getLayoutAttr().getOrder() == moe::GateUpOrder::Interleaved;
+  int64_t pitch = shape.getWeightRowBytes() * (isInterleaved ? 2 : 1);
+  int64_t bytes = shape.getChunkWeightBytes();
+  Value to = emitter.advance(contract.stageAddress(stage), place);
+  Value ahead = emitter.scale(step, kRowChunks * bytes);
+  for (auto [block, from] : llvm::enumerate(weights))
+    for (int64_t first = 0; first < Shape::kBlockRows; first += kRowsAtOnce) {
+      auto copy = [&, block = int64_t(block), from = from] {
+        emitter.copyWordAsync(
+            emitter.advance(to, block * shape.getBlockBytes() +
+                                    first * Shape::kStepBytes),
+            emitter.advance(emitter.advance(from, first * pitch), ahead),
+            bytes);
+      };
+      if (contract.areWhole()) {
+        copy();
+        continue;
+      }
+      Value column =
+          emitter.add(contract.getBlockColumn(int64_t(block)),
+                      emitter.toIndex(emitter.scale(ownRow, 1, first)));
+      Value exists = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column,
+                                           emitter.index(shape.columns));
+      emitter.ifThen(exists, copy);
+    }
+}
+
+void RowCopier::copyScales(Value scales, Value step, Value stage) {
+  constexpr int64_t bytes = Shape::kStepProducts;
+  // `getScaleWordOffset` of the thread's row.
+  Value word = contract.addI32(emitter.scale(emitter.remainder(own, 32), 16),
+                               emitter.scale(emitter.divide(own, 32), bytes));
+  for (int64_t block = 0; block < shape.getBlocks(); ++block)
+    emitter.copyWordAsync(
+        emitter.advance(contract.scaleAddress(stage, block), word),
+        emitter.advance(weightScales[block], emitter.scale(step, bytes)));
+  emitter.store(
+      scales,
+      emitter.advance(contract.scaleAddress(stage, shape.getBlocks()), word),
+      bytes);
+}
+
+RowCopier::State RowCopier::emitStep(const Sm100Contract::Tile &tile,
+                                     ArrayRef<Value> rows, Value scales,
+                                     Value step, State state) {
+  // Products make space, and they wait for what is open.
+  Value hasSpace =
+      emitter.testBarrier(contract.emptyBarrier(state.place.number),
+                          contract.getTurnBefore(state.place));
+  Value isFull = contract.isEqual(emitter.countLanes(hasSpace), 0);
+  Type i32 = b.getI32Type();
+  SmallVector<Value> left = emitter.choose(
+      isFull, {i32, i32},
+      [&] {
+        State published = publishAll(state);
+        return SmallVector<Value>{published.oldest, published.open};
+      },
+      [&] {
+        return SmallVector<Value>{state.oldest, state.open};
+      });
+  Value oldest = left[0], open = left[1];
+  Value stage = state.place.number;
+  emitter.waitBarrier(contract.emptyBarrier(stage),
+                      contract.getTurnBefore(state.place));
+
+  Value chunk = arith::XOrIOp::create(b, ownChunk,
+                                      emitter.remainder(ownRow, kSwizzleRows));
+  Value place = contract.addI32(emitter.scale(ownRow, Shape::kStepBytes),
+                                emitter.scale(chunk, Shape::kChunkBytes));
+  copyRows(tile, rows, step, stage, place);
+  if (!shape.areBytes)
+    copyWeights(step, stage, place);
+  copyScales(scales, step, stage);
+  emitter.commitCopies();
+
+  int64_t lag = getLag();
+  Value isLate = contract.isEqual(open, lag);
+  emitter.ifThen(isLate, [&] {
+    emitter.waitCopies(lag);
+    publish(oldest);
+  });
+  return {contract.next(state.place, shape.stages),
+          arith::SelectOp::create(b, isLate, nextStage(oldest), oldest),
+          arith::SelectOp::create(b, isLate, open, emitter.scale(open, 1, 1))};
+}
+
+RowCopier::State RowCopier::emitTile(const Sm100Contract::Tile &tile,
+                                     State state) {
+  SmallVector<Value> rows;
+  for (int64_t i = 0; i < shape.m; i += kRowsAtOnce)
+    rows.push_back(findPosition(tile, emitter.scale(ownRow, 1, i)));
+  Value scales =
+      emitter.address(inputScale, {findPosition(tile, own), emitter.index(0)});
+  SmallVector<Value> init = state.pack();
+  init.push_back(loadRowScales(scales, emitter.i32(0)));
+  Value last = emitter.i32(shape.getSteps() - 1);
+  return State::unpack(emitter.forLoop(
+      emitter.i32(0), emitter.i32(shape.getSteps()), 1, init,
+      [&](Value step, ValueRange carried) {
+        Value next =
+            b.createOrFold<arith::MinSIOp>(emitter.scale(step, 1, 1), last);
+        Value ahead = loadRowScales(scales, next);
+        SmallVector<Value> results =
+            emitStep(tile, rows, carried.back(), step, State::unpack(carried))
+                .pack();
+        results.push_back(ahead);
+        return results;
+      }));
+}
+
+void RowCopier::emit() {
+  TurnPlace first = contract.getFirstPlace();
+  State start{first, first.number, emitter.i32(0)};
+  publishAll(State::unpack(contract.forTiles(
+      start.pack(), [&](Sm100Contract::Tile tile, ValueRange carried) {
+        return emitTile(tile, State::unpack(carried)).pack();
+      })));
+}
+
+} // namespace
+
+void moec::emitSm100RowCopies(Sm100Contract &contract) {
+  RowCopier(contract).emit();
+}

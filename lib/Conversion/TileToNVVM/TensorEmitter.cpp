@@ -1,0 +1,94 @@
+//===- TensorEmitter.cpp - emission for tensor memory -----------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TensorEmitter.h"
+
+#include "InlinePtx.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "moec/Analysis/Sm100.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// The address space of tensor memory.
+static constexpr unsigned kTensorSpace = 6;
+
+//===----------------------------------------------------------------------===//
+// Tensor memory
+//===----------------------------------------------------------------------===//
+
+Value TensorEmitter::getTensorPointer(Value address) {
+  auto type = LLVM::LLVMPointerType::get(b.getContext(), kTensorSpace);
+  return LLVM::IntToPtrOp::create(b, type, address);
+}
+
+void TensorEmitter::takeTensorMemory(Value shared, int64_t columns) {
+  NVVM::Tcgen05AllocOp::create(b, shared, i32(columns));
+  NVVM::Tcgen05RelinquishAllocPermitOp::create(b);
+}
+
+void TensorEmitter::giveTensorMemory(Value address, int64_t columns) {
+  NVVM::Tcgen05DeallocOp::create(b, getTensorPointer(address), i32(columns));
+}
+
+void TensorEmitter::fenceTensorBefore() {
+  NVVM::Tcgen05FenceOp::create(b, NVVM::Tcgen05FenceKind::BEFORE_THREAD_SYNC);
+}
+
+void TensorEmitter::fenceTensorAfter() {
+  NVVM::Tcgen05FenceOp::create(b, NVVM::Tcgen05FenceKind::AFTER_THREAD_SYNC);
+}
+
+SmallVector<Value> TensorEmitter::loadTensor(Value address, int64_t count) {
+  auto type = VectorType::get(count, b.getI32Type());
+  Value loaded = NVVM::Tcgen05LdOp::create(
+      b, type, /*pack=*/UnitAttr(),
+      NVVM::Tcgen05LdStShapeAttr::get(b.getContext(),
+                                      NVVM::Tcgen05LdStShape::SHAPE_32X32B),
+      getTensorPointer(address), /*offset=*/Value());
+  NVVM::Tcgen05WaitOp::create(b, NVVM::Tcgen05WaitKind::LOAD);
+  SmallVector<Value> words;
+  for (int64_t i = 0; i < count; ++i)
+    words.push_back(vector::ExtractOp::create(b, loaded, i));
+  // The wait has no operands: nothing else keeps uses of the words behind it.
+  return llvm::map_to_vector(tieWords(b, words), [&](Value word) -> Value {
+    return arith::BitcastOp::create(b, b.getF32Type(), word);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+Value TensorEmitter::describe(Value shared, uint64_t kind, int64_t offset) {
+  constexpr int64_t addressBits = 0x3FFFF, unit = sm100::kDescriptorUnit;
+  Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), shared);
+  address = arith::AndIOp::create(b, address, i32(addressBits));
+  Value low = scale(divide(address, unit), 1, offset / unit);
+  Value wide = arith::ExtUIOp::create(b, b.getI64Type(), low);
+  return arith::OrIOp::create(
+      b, wide, arith::ConstantOp::create(b, b.getI64IntegerAttr(kind)));
+}
+
+void TensorEmitter::copyScales(Value address, Value descriptor) {
+  NVVM::Tcgen05CpOp::create(
+      b, NVVM::Tcgen05CpShape::SHAPE_32x128b, NVVM::CTAGroupKind::CTA_1,
+      NVVM::Tcgen05CpMulticast::WARPX4, NVVM::Tcgen05CpSrcFormatAttr(),
+      getTensorPointer(address), descriptor);
+}
+
+void TensorEmitter::multiplyScaled(Value sums, Value a, Value c,
+                                   Value instruction, Value keeps, Value scaleA,
+                                   Value scaleC) {
+  multiplyScaledBlocks(b, sums, a, c, instruction, keeps, scaleA, scaleC);
+}
+
+void TensorEmitter::arriveWhenDone(Value barrier) {
+  NVVM::Tcgen05CommitOp::create(b, barrier, /*multicastMask=*/Value());
+}

@@ -1,0 +1,343 @@
+//===- TensorMemory.cpp - tcgen05: a memory of sums and scales --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TensorMemory.h"
+
+#include "../Machine/TensorMap.h"
+#include "../Numbers/Product.h"
+
+#include <cmath>
+#include <cstring>
+#include <tuple>
+
+using namespace moec::ptx;
+
+static constexpr unsigned kChunk = 16, kAtom = 8, kSwizzle = 128;
+/// The sides of a product: 128 rows of A, and 32 elements.
+static constexpr unsigned kRows = 128, kDepth = 32;
+/// Lanes that a warp can load, each of which has all scales.
+static constexpr unsigned kQuarter = 32;
+
+//===----------------------------------------------------------------------===//
+// Descriptors
+//===----------------------------------------------------------------------===//
+
+/// "Shared memory descriptor": addresses in units of 16 bytes, 1 at bit 46, a
+/// base offset at bit 49, the swizzle at bit 61.
+std::string SharedDescriptor::verify(unsigned swizzleBytes) const {
+  if ((bits >> 46 & 7) != 1)
+    return "bits 46 to 48 of the descriptor have to be 1";
+  if (bits >> 49 & 7)
+    return "a base offset is not supported: patterns have to begin at a "
+           "multiple of 1024 bytes";
+  if (bits >> 52 & 0x1FF)
+    return "bits 52 to 60 of the descriptor have to be 0";
+  constexpr unsigned plain = 0, swizzled = 2;
+  if (bits >> 61 != (swizzleBytes ? swizzled : plain))
+    return "the simulator knows matrices of 128 swizzled bytes, and scales "
+           "without swizzle";
+  return "";
+}
+
+uint64_t SharedDescriptor::chunk(unsigned row, unsigned pitch,
+                                 unsigned number) const {
+  uint64_t start = (bits & 0x3FFF) << 4, stride = (bits >> 32 & 0x3FFF) << 4;
+  uint64_t address = start + row / kAtom * stride +
+                     uint64_t(row % kAtom) * pitch + number * kChunk;
+  return swizzleAddress(address, pitch == kSwizzle ? kSwizzle : 0);
+}
+
+/// "Instruction descriptor", kind::mxf8f6f4: types of three bits, of which 0 is
+/// e4m3 and 5 e2m1; rows of B over 8; 1 for scales of e8m0; 128 over 16.
+std::string ProductDescriptor::verify() const {
+  auto isKnown = [](unsigned type) { return type == 0 || type == 5; };
+  if (!isKnown(typeA()) || !isKnown(typeB()))
+    return "the simulator knows e4m3 and e2m1";
+  if (bits & 0x4F)
+    return "bits 0 to 3 and 6 of the instruction descriptor have to be 0";
+  if (bits >> 13 & 0xF)
+    return "the simulator knows no negated and no transposed matrices";
+  if (rows() < 8 || rows() > 256)
+    return std::to_string(rows()) + " rows of B; there can be 8 to 256";
+  if (!(bits >> 23 & 1))
+    return "the scales of kind::mxf8f6f4 are ue8m0";
+  if ((bits >> 24 & 0x1F) != kRows / 16)
+    return "A of block-scaled products of one CTA has 128 rows";
+  return bits >> 31 ? "bit 31 of the instruction descriptor has to be 0" : "";
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+TensorMemory::TensorMemory(unsigned first, unsigned columns, Visit taker)
+    : cells("tensor memory", 0, uint64_t(kLanes) * kLaneBytes,
+            /*isShared=*/true),
+      first(first), columns(columns), taker(taker) {}
+
+TensorQueue::TensorQueue(Warp &warp, unsigned lane) : warp(warp), lane(lane) {
+  cta = &warp.cta;
+}
+
+void TensorQueue::add(TensorOperation operation) {
+  std::tie(operation.unit, operation.tick) = cta->newAsyncUnit();
+  if (!started)
+    started = ClockRef(new Clock(cta->serial, unsigned(cta->warps.size())));
+  if (operation.kind == TensorOperation::Kind::Commit) {
+    operation.clock = started;
+  } else {
+    // Who learns of an operation's end learns what was known at its start:
+    // what it reads was there.
+    join(started, warp.clocks[lane]);
+    // A copy is ordered behind what the thread knows to be over, a product
+    // behind all before it as well.
+    operation.clock = warp.release(1u << lane);
+    if (operation.kind == TensorOperation::Kind::Product)
+      join(operation.clock, started);
+    unshare(started).own.set(operation.unit, 1, operation.tick);
+  }
+  instruction = operation.instruction->id;
+  pending.push_back(std::move(operation));
+}
+
+bool TensorQueue::report(const TensorOperation &operation,
+                         const std::string &text) {
+  warp.fail(*operation.instruction, lane, text);
+  return false;
+}
+
+Accessor TensorQueue::accessor(const TensorOperation &operation) const {
+  Accessor now;
+  now.oracle = cta->launch.engine;
+  now.clock = operation.clock.get();
+  now.horizon = cta->serial;
+  now.access.who = Access::pack(cta->serial, operation.unit,
+                                /*isStrong=*/false);
+  now.access.tick = operation.tick;
+  now.access.lanes = 1;
+  now.access.id = operation.instruction->id;
+  return now;
+}
+
+const uint8_t *TensorQueue::readChunk(const TensorOperation &operation,
+                                      uint64_t address) {
+  Region &shared = cta->shared;
+  if (!shared.contains(address, kChunk)) {
+    report(operation, "a descriptor leads out of shared memory, to " +
+                          std::to_string(address));
+    return nullptr;
+  }
+  const Engine &engine = *cta->launch.engine;
+  if (engine.options.checkRaces)
+    if (Conflict conflict = shared.shadow.readBlock(address - shared.address,
+                                                    accessor(operation))) {
+      report(operation, engine.describeConflict(conflict, /*isWrite=*/false,
+                                                /*isAsync=*/true) +
+                            ": 16 bytes at shared address " +
+                            std::to_string(address));
+      return nullptr;
+    }
+  return shared.at(address);
+}
+
+uint32_t *TensorQueue::access(const TensorOperation &operation, unsigned lane,
+                              unsigned column, unsigned count, bool isWrite) {
+  TensorMemory &memory = *cta->tensor;
+  if (!memory.has(column, count)) {
+    report(operation, "columns " + std::to_string(column) + " to " +
+                          std::to_string(column + count - 1) +
+                          " of tensor memory are not the CTA's");
+    return nullptr;
+  }
+  Region &cells = memory.cells;
+  uint64_t at = TensorMemory::address(lane, column);
+  uint64_t size = uint64_t(count) * TensorMemory::kCellBytes;
+  const Engine &engine = *cta->launch.engine;
+  if (engine.options.checkRaces) {
+    Accessor now = accessor(operation);
+    Conflict conflict = isWrite ? cells.shadow.write(at, size, now)
+                                : cells.shadow.read(at, size, now);
+    if (conflict) {
+      report(operation, engine.describeConflict(conflict, isWrite,
+                                                /*isAsync=*/true) +
+                            ": lane " + std::to_string(lane) +
+                            " of tensor memory, from column " +
+                            std::to_string(column) + " on");
+      return nullptr;
+    }
+  }
+  if (isWrite)
+    cells.markInitialized(at, size);
+  return reinterpret_cast<uint32_t *>(cells.at(at));
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+bool TensorQueue::advance(Engine &engine) {
+  size_t chosen = 0;
+  // Any copy may come first.
+  if (size_t other = engine.random.below(pending.size());
+      pending[other].kind == TensorOperation::Kind::Copy)
+    chosen = other;
+  TensorOperation operation = std::move(pending[chosen]);
+  pending.erase(pending.begin() + long(chosen));
+  return run(operation);
+}
+
+bool TensorQueue::run(const TensorOperation &operation) {
+  switch (operation.kind) {
+  case TensorOperation::Kind::Copy:
+    return copy(operation);
+  case TensorOperation::Kind::Product:
+    return multiply(operation);
+  case TensorOperation::Kind::Commit:
+    return commit(operation);
+  }
+  return false;
+}
+
+/// 32 rows of 16 bytes go to four columns of 32 lanes, and to all four
+/// quarters.
+bool TensorQueue::copy(const TensorOperation &operation) {
+  Region &cells = cta->tensor->cells;
+  constexpr unsigned columns = kChunk / TensorMemory::kCellBytes;
+  for (unsigned row = 0; row < kQuarter; ++row) {
+    uint64_t address = operation.a.chunk(row, kChunk, 0);
+    const uint8_t *from = readChunk(operation, address);
+    if (!from)
+      return false;
+    for (unsigned to = row; to < TensorMemory::kLanes; to += kQuarter) {
+      uint32_t *cell = access(operation, to, operation.target, columns,
+                              /*isWrite=*/true);
+      if (!cell)
+        return false;
+      std::memcpy(cell, from, kChunk);
+      // Scales of rows that nobody wrote are for those who use them to know.
+      for (unsigned i = 0; i < columns; ++i)
+        if (!cta->shared.isInitialized(address + i * TensorMemory::kCellBytes,
+                                       TensorMemory::kCellBytes))
+          cells.markUninitialized(
+              TensorMemory::address(to, operation.target + i),
+              TensorMemory::kCellBytes);
+    }
+  }
+  return true;
+}
+
+bool TensorQueue::commit(const TensorOperation &operation) {
+  auto barrier = cta->mbarriers.find(operation.mbarrier);
+  if (barrier == cta->mbarriers.end())
+    return report(operation, "the mbarrier that it arrives at is gone");
+  if (!cta->arrive(barrier->second, 1, operation.clock))
+    return report(operation, "more arrivals than the " +
+                                 std::to_string(barrier->second.expected) +
+                                 " that the mbarrier expects");
+  return true;
+}
+
+/// elements[row * 32 + k]; of e2m1, 16 elements lie in the first half of 16
+/// bytes.
+bool TensorQueue::gather(const TensorOperation &operation,
+                         const SharedDescriptor &matrix, unsigned type,
+                         unsigned rows, std::vector<float> &elements) {
+  constexpr unsigned perChunk = 16, nibbleBits = 4;
+  constexpr float nibbles[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  elements.resize(size_t(rows) * kDepth);
+  for (unsigned row = 0; row < rows; ++row)
+    for (unsigned half = 0; half < kDepth / perChunk; ++half) {
+      const uint8_t *chunk =
+          readChunk(operation, matrix.chunk(row, kSwizzle, half));
+      if (!chunk)
+        return false;
+      float *to = &elements[row * kDepth + half * perChunk];
+      for (unsigned i = 0; i < perChunk; ++i) {
+        if (type == 0) {
+          to[i] = matrixElement(MatrixType::E4M3, chunk[i]);
+          continue;
+        }
+        unsigned code = chunk[i / 2] >> (i % 2 * nibbleBits) & 0xF;
+        to[i] = code & 8 ? -nibbles[code & 7] : nibbles[code & 7];
+      }
+    }
+  return true;
+}
+
+/// Those of row r are in lane r % 32 of each quarter, column r / 32: a word, of
+/// which the descriptor names a byte.
+bool TensorQueue::readScales(const TensorOperation &operation, uint32_t address,
+                             unsigned rows, unsigned byte,
+                             std::vector<float> &scales) {
+  Region &cells = cta->tensor->cells;
+  unsigned columns = (rows + kQuarter - 1) / kQuarter;
+  scales.assign(rows, NAN);
+  for (unsigned lane = 0; lane < TensorMemory::kLanes; ++lane) {
+    const uint32_t *words =
+        access(operation, lane, address, columns, /*isWrite=*/false);
+    if (!words)
+      return false;
+    for (unsigned column = 0; column < columns; ++column) {
+      unsigned row = column * kQuarter + lane % kQuarter;
+      if (row >= rows ||
+          !cells.isInitialized(TensorMemory::address(lane, address + column),
+                               TensorMemory::kCellBytes))
+        continue;
+      constexpr int bias = 127;
+      unsigned exponent = words[column] >> (8 * byte) & 0xFF;
+      float scale =
+          exponent == 0xFF ? NAN : std::ldexp(1.0f, int(exponent) - bias);
+      bool isSame = scales[row] == scale || (scale != scale);
+      if (lane >= kQuarter && !isSame)
+        return report(operation, "the quarters of the lanes have different "
+                                 "scales of row " +
+                                     std::to_string(row));
+      scales[row] = scale;
+    }
+  }
+  return true;
+}
+
+bool TensorQueue::multiply(const TensorOperation &operation) {
+  ProductDescriptor product = operation.product;
+  unsigned columns = product.rows();
+  std::vector<float> a, b, scaleA, scaleB;
+  if (!gather(operation, operation.a, product.typeA(), kRows, a) ||
+      !gather(operation, operation.b, product.typeB(), columns, b) ||
+      !readScales(operation, operation.scaleA, kRows, product.scaleA(),
+                  scaleA) ||
+      !readScales(operation, operation.scaleB, columns, product.scaleB(),
+                  scaleB))
+    return false;
+  // transposed[k * columns + column].
+  std::vector<float> transposed(b.size()), sums(columns);
+  for (unsigned column = 0; column < columns; ++column)
+    for (unsigned k = 0; k < kDepth; ++k)
+      transposed[k * columns + column] = b[column * kDepth + k];
+  for (unsigned row = 0; row < kRows; ++row) {
+    if (operation.keepsSums &&
+        !access(operation, row, operation.target, columns, /*isWrite=*/false))
+      return false;
+    uint32_t *cells =
+        access(operation, row, operation.target, columns, /*isWrite=*/true);
+    if (!cells)
+      return false;
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (unsigned k = 0; k < kDepth; ++k)
+      for (unsigned column = 0; column < columns; ++column)
+        sums[column] += a[row * kDepth + k] * transposed[k * columns + column];
+    for (unsigned column = 0; column < columns; ++column) {
+      float scaled = float(double(sums[column]) * scaleA[row] * scaleB[column]);
+      float old = 0;
+      if (operation.keepsSums)
+        std::memcpy(&old, &cells[column], sizeof(old));
+      scaled += old;
+      std::memcpy(&cells[column], &scaled, sizeof(scaled));
+    }
+  }
+  return true;
+}

@@ -1,0 +1,130 @@
+//===- TensorMemory.h - tcgen05: a memory of sums and scales ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// After the PTX ISA, "TensorCore 5th Generation Family Instructions": copies of
+// scales, block-scaled products of one CTA, loads by warps.
+
+#ifndef MOEC_LIB_PTX_SIM_ENGINE_TENSORMEMORY_H
+#define MOEC_LIB_PTX_SIM_ENGINE_TENSORMEMORY_H
+
+#include "Engine.h"
+
+#include <deque>
+
+namespace moec::ptx {
+
+/// A matrix or scales in shared memory, as these instructions' descriptors say
+/// it; those of wgmma have other bits.
+struct SharedDescriptor {
+  uint64_t bits;
+
+  /// What is wrong with it; empty if nothing is.
+  std::string verify(unsigned swizzleBytes) const;
+  /// Where 16 bytes of a row are, in rows of `pitch` bytes; 8 of them follow
+  /// one another.
+  uint64_t chunk(unsigned row, unsigned pitch, unsigned number) const;
+};
+
+/// The instruction descriptor of kind::mxf8f6f4.
+struct ProductDescriptor {
+  uint32_t bits;
+
+  std::string verify() const;
+  unsigned rows() const { return (bits >> 17 & 0x3F) * 8; }
+  unsigned typeA() const { return bits >> 7 & 7; }
+  unsigned typeB() const { return bits >> 10 & 7; }
+  unsigned scaleA() const { return bits >> 29 & 3; }
+  unsigned scaleB() const { return bits >> 4 & 3; }
+};
+
+/// One tcgen05.cp, .mma or .commit.
+struct TensorOperation {
+  enum class Kind : uint8_t { Copy, Product, Commit };
+
+  Kind kind = Kind::Commit;
+  const Instruction *instruction = nullptr;
+  /// What the operation is ordered after; of a commit, what it tells.
+  ClockRef clock;
+  unsigned unit = 0;
+  uint32_t tick = 0;
+
+  /// In tensor memory: what is written; scales of a product.
+  uint32_t target = 0, scaleA = 0, scaleB = 0;
+  SharedDescriptor a{0}, b{0};
+  ProductDescriptor product{0};
+  bool keepsSums = false;
+  uint64_t mbarrier = 0;
+};
+
+/// What a thread has started. Products and commits are done in order, and
+/// behind the copies before them; copies may be done ahead of what is before
+/// them.
+class TensorQueue : public AsyncOperation {
+public:
+  TensorQueue(Warp &warp, unsigned lane);
+
+  bool advance(Engine &engine) override;
+  bool isDone() const override { return pending.empty(); }
+  bool usesShared() const override { return !pending.empty(); }
+
+  /// Adds an operation of the thread.
+  void add(TensorOperation operation);
+
+private:
+  bool run(const TensorOperation &operation);
+  bool copy(const TensorOperation &operation);
+  bool multiply(const TensorOperation &operation);
+  bool commit(const TensorOperation &operation);
+  bool gather(const TensorOperation &operation, const SharedDescriptor &matrix,
+              unsigned type, unsigned rows, std::vector<float> &elements);
+  bool readScales(const TensorOperation &operation, uint32_t address,
+                  unsigned rows, unsigned byte, std::vector<float> &scales);
+  const uint8_t *readChunk(const TensorOperation &operation, uint64_t address);
+  /// Checks an access to columns of a lane of tensor memory; null after an
+  /// error.
+  uint32_t *access(const TensorOperation &operation, unsigned lane,
+                   unsigned column, unsigned count, bool isWrite);
+  Accessor accessor(const TensorOperation &operation) const;
+  bool report(const TensorOperation &operation, const std::string &text);
+
+  Warp &warp;
+  const unsigned lane;
+  std::deque<TensorOperation> pending;
+  /// All that the thread has started.
+  ClockRef started;
+};
+
+/// 128 lanes of 512 columns of 32 bits, of which the CTA has some columns.
+struct TensorMemory {
+  static constexpr unsigned kLanes = 128, kColumns = 512, kCellBytes = 4;
+  static constexpr unsigned kLaneBytes = kColumns * kCellBytes;
+  static constexpr unsigned kLaneBit = 16;
+
+  TensorMemory(unsigned first, unsigned columns, Visit taker);
+
+  bool has(unsigned column, unsigned count) const {
+    return column >= first && column + count <= first + columns;
+  }
+  static uint64_t address(unsigned lane, unsigned column) {
+    return uint64_t(lane) * kLaneBytes + uint64_t(column) * kCellBytes;
+  }
+
+  Region cells;
+  const unsigned first, columns;
+  const Visit taker;
+  /// By thread.
+  std::unordered_map<unsigned, std::shared_ptr<TensorQueue>> queues;
+  /// What warps have loaded and not waited for: registers and their values.
+  struct Load {
+    std::vector<Slot> registers;
+    std::vector<uint32_t> values;
+  };
+  std::unordered_map<unsigned, std::vector<Load>> loads;
+};
+
+} // namespace moec::ptx
+
+#endif // MOEC_LIB_PTX_SIM_ENGINE_TENSORMEMORY_H
