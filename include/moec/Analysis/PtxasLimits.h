@@ -122,9 +122,8 @@ inline constexpr int64_t kHalfShareRows = 32, kHalfShareSums = 48,
 /// WarpgroupsShareRegisters, SumsOfAStepFitInRegisters,
 /// ScalesOfRowsFitInRegisters.
 constexpr int64_t getCopyingRegisters(const Sm90Shape &shape) {
-  // Weights come in many copies, each from an address of its own.
   if (shape.fromRegisters && shape.mapRows)
-    return shape.consumers > 2 ? 56 : 72;
+    return 56;
   if (shape.fromRegisters)
     return shape.rows <= 64 && shape.heights == 1 ? 72 : 104;
   if (shape.rowsOnM && shape.promotes)

@@ -48,10 +48,10 @@ namespace moec::sm90 {
 /// are multiplied from registers: consumers load a unit of 64 rows by 64 of the
 /// depth from shared memory, decode it and multiply it with the input rows, of
 /// which it takes a row of the swizzle, of 128 bytes or, of e4m3, of 64. A
-/// step is one or more units deep, whose weights and scales come in pieces, one
-/// per run of 32 rows. A CTA has two blocks of 64 weight rows, one per
+/// step is one or more units deep, whose weights are a box of runs of 32 rows,
+/// and their scales another one. A CTA has two blocks of 64 weight rows, one per
 /// consumer, or four, two per consumer, or three, one for each of three
-/// consumers.
+/// consumers. In the lowest tiles a consumer's warps multiply each by itself.
 ///
 /// With a layout 8 gate rows and the 8 up rows of the same columns follow one
 /// another in a block, so that a thread has gate and up of a column.
@@ -165,6 +165,13 @@ struct Contract {
   }
   int64_t getInputRowBytes() const { return depth * inputBits / 8; }
   int64_t getStepBytes() const { return k * inputBits / 8; }
+  /// Whether weights from registers are multiplied, in tiles of that height, by
+  /// products of warps, which do not wait for each other: of one octet of rows,
+  /// for each warp reads them itself.
+  bool multipliesByWarps(int64_t height) const {
+    return fromRegisters && compute != ComputeType::E4M3 &&
+           height == kHeightUnit;
+  }
   /// Rows of the swizzle, side by side, that an input row of a step takes.
   int64_t getUnits() const { return getStepBytes() / swizzledBytes; }
   int64_t getConsumers() const {
@@ -206,8 +213,13 @@ struct Contract {
   }
   int64_t getWeightRows() const { return weightsPerColumn * n; }
   /// The number of the first map of input rows: weights that are multiplied
-  /// from registers have none.
-  int64_t getFirstRowMap() const { return fromRegisters ? 0 : 1; }
+  /// from registers have one of codes and one of scales.
+  int64_t getFirstRowMap() const { return fromRegisters ? 2 : 1; }
+  /// Bytes of a run's `share` of a unit that are an innermost line of a box.
+  static int64_t getUnitPiece(int64_t share) {
+    constexpr int64_t most = 256;
+    return std::min(share, most);
+  }
 
   //===--- What a consumer multiplies of a tile ---===//
 

@@ -177,7 +177,8 @@ private:
     return diagnostic;
   }
 
-  /// The last element of the view lies in the memref.
+  /// The last element of the view lies in the memref. Along its last dimension
+  /// a view may go on over the ends of rows, which follow one another.
   LogicalResult verifyExtents() {
     SmallVector<uint64_t> last(type.getRank(), 0);
     for (auto [size, dimension, step] :
@@ -188,6 +189,15 @@ private:
       if (!ShapedType::isDynamic(size))
         last[dimension] = llvm::SaturatingMultiplyAdd<uint64_t>(
             size - 1, step, last[dimension]);
+    }
+    if (type.hasStaticShape() && type.getLayout().isIdentity()) {
+      uint64_t stride = 1, reach = 0;
+      for (int64_t i = type.getRank() - 1; i >= 0; --i) {
+        reach = llvm::SaturatingMultiplyAdd<uint64_t>(last[i], stride, reach);
+        stride *= type.getDimSize(i);
+      }
+      if (reach < stride)
+        last.back() = 0;
     }
     for (auto [dimension, index] : llvm::enumerate(last))
       if (!type.isDynamicDim(dimension) &&

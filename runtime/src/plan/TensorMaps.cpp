@@ -33,6 +33,14 @@ static Status wrong(const std::string &field, const std::string &found,
                          " is accepted");
 }
 
+/// Stops at the largest number.
+static int64_t multiply(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product)
+             ? std::numeric_limits<int64_t>::max()
+             : product;
+}
+
 //===----------------------------------------------------------------------===//
 // Verification
 //===----------------------------------------------------------------------===//
@@ -72,10 +80,29 @@ Status verifyTensorMap(const TensorMapDecl &map, const std::string &where) {
   return Status::ok();
 }
 
-/// No dimension of the view leaves the tensor.
+/// Whether the last element of a view lies in a tensor whose rows follow one
+/// another: `last` are its indices, of which that along the last dimension may
+/// be of later rows.
+static bool isInside(const std::vector<int64_t> &last,
+                     const TensorDecl &tensor) {
+  std::vector<int64_t> strides = tensorStrides(tensor);
+  int64_t reach = 0, part = 0;
+  for (size_t i = 0; i < last.size(); ++i)
+    if (__builtin_mul_overflow(last[i], strides[i], &part) ||
+        __builtin_add_overflow(reach, part, &reach))
+      return false;
+  return reach < multiply(strides[0], tensor.shape[0].constantValue());
+}
+
+/// No dimension of the view leaves the tensor. Along the last one it may go on
+/// over the ends of rows.
 static Status verifyExtents(const TensorMapDecl &map, const TensorDecl &tensor,
                             const std::string &where) {
   std::vector<int64_t> last(tensor.shape.size());
+  bool runsOn =
+      !tensor.strided &&
+      std::all_of(tensor.shape.begin(), tensor.shape.end(),
+                  [](const Expr &size) { return size.isConstant(); });
   for (size_t i = 0; i < map.sizes.size(); ++i) {
     int64_t dimension = map.along[i];
     if (dimension < 0 ||
@@ -92,7 +119,9 @@ static Status verifyExtents(const TensorMapDecl &map, const TensorDecl &tensor,
     if (!isOwnRows &&
         (__builtin_mul_overflow(map.sizes[i] - 1, map.steps[i], &reach) ||
          __builtin_add_overflow(last[dimension], reach, &last[dimension]) ||
-         last[dimension] >= tensor.shape[dimension].constantValue()))
+         (last[dimension] >= tensor.shape[dimension].constantValue() &&
+          !(runsOn && dimension + 1 == int64_t(tensor.shape.size()) &&
+            isInside(last, tensor)))))
       return wrong(at(where + ".sizes", i),
                    num(map.sizes[i]) + ", in steps of " + num(map.steps[i]),
                    "what stays within the " + tensor.shape[dimension].str() +
@@ -152,14 +181,6 @@ Status verifyTensorMapOf(const TensorMapDecl &map, const TensorDecl &tensor,
 //===----------------------------------------------------------------------===//
 // Recipes
 //===----------------------------------------------------------------------===//
-
-/// Stops at the largest number.
-static int64_t multiply(int64_t a, int64_t b) {
-  int64_t product;
-  return __builtin_mul_overflow(a, b, &product)
-             ? std::numeric_limits<int64_t>::max()
-             : product;
-}
 
 std::vector<int64_t> contiguousStrides(const std::vector<int64_t> &shape) {
   std::vector<int64_t> strides(shape.size(), 1);

@@ -380,7 +380,7 @@ std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
 std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
                                       const Target &target, bool mayQueue) {
   static constexpr int64_t fromShared[] = {64, 128, 256},
-                           fromRegisters[] = {128, 192};
+                           fromRegisters[] = {128, 192, 256};
   ArrayRef<int64_t> weightRows = hasFragments(op.getWeightQuantAttr())
                                      ? ArrayRef<int64_t>(fromRegisters)
                                      : fromShared;

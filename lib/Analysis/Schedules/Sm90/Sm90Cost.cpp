@@ -161,7 +161,7 @@ public:
 private:
   const RowCounts &getCounts(const Contract &shape, int64_t tokens,
                              Routing routing);
-  double getRegisterStep(const Contract &shape, double product,
+  double getRegisterStep(const Contract &shape, int64_t height, double product,
                          double chains) const;
   Work getWork(const Contract &shape, const RowCounts &counts) const;
   void addTiles(const Contract &shape, int64_t height, HeightUse use,
@@ -196,11 +196,21 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
 /// Clocks of a step whose weights are decoded to registers: what all consumers
 /// share, issue of instructions and tensor cores, or what one of them waits.
 /// They overlap in part. `product`: of 64 rows and 16 of the depth.
-double ContractCost::getRegisterStep(const Contract &shape, double product,
-                                     double chains) const {
+double ContractCost::getRegisterStep(const Contract &shape, int64_t height,
+                                     double product, double chains) const {
   auto perUnit = double(shape.swizzledBytes) / Contract::kProductBytes;
   bool decodesToE4M3 = shape.compute == ComputeType::E4M3;
   auto units = double(shape.getUnits());
+  // Products of warps do not wait for each other (H200, gpt-oss-120b: 3908 and
+  // 4239 us where weights come from the cache).
+  constexpr double byWarps = 0.85;
+  if (shape.multipliesByWarps(height))
+    chains *= byWarps;
+  // Of two blocks a consumer has twice as many fragments to make between
+  // products of either (H200: 1066 us, where 1020 was expected).
+  constexpr double ofTwoBlocks = 1.04;
+  if (shape.getBlocks(height) > 1)
+    chains *= ofTwoBlocks;
   // Sums of groups are added by the multiprocessor's four schedulers.
   double promoteClk =
       shape.promotes ? double(shape.getProductWidth(shape.getMaxHeight())) / 2
@@ -216,10 +226,11 @@ double ContractCost::getRegisterStep(const Contract &shape, double product,
   double clk =
       std::pow(std::pow(shared, order) + std::pow(own, order), 1 / order);
   // Each height has code for all units of a step, of which so many stay near;
-  // with twice as many a step took a sixth longer (H100, gpt-oss-120b).
+  // with 20 a step took a sixth longer than with 12 (H100, gpt-oss-120b), with
+  // 15 as long as with 10 (H200).
   // Units of e4m3 have less code, with half as many products (H200: 1146 us
   // with 192 and four heights, 1031 with 320 and three).
-  constexpr double nearUnits = 12, perUnitMore = 0.02, codeOfE4M3 = 0.75;
+  constexpr double nearUnits = 15, perUnitMore = 0.02, codeOfE4M3 = 0.75;
   double codeUnits = units * double(shape.getBlocks(shape.getMaxHeight())) *
                      double(shape.tileRows.size()) *
                      (decodesToE4M3 && !shape.promotes ? codeOfE4M3 : 1);
@@ -252,12 +263,17 @@ void ContractCost::addTiles(const Contract &shape, int64_t height,
                                          : device.promotionExposed) *
                chains * width / 2;
   if (shape.fromRegisters)
-    stepClk = getRegisterStep(shape, std::max(product, shared), chains);
+    stepClk =
+        getRegisterStep(shape, height, std::max(product, shared), chains);
   double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
   clk /= device.tensorShare;
   double inputRows = rows;
   if (!shape.mapRows) {
-    clk *= 1 + device.gatherShare;
+    // Low tiles of weights from registers take as long with rows in order
+    // (H200, gpt-oss-120b: 504 and 510 us at 256 tokens, 693 and 698 at 1024).
+    constexpr int64_t low = 48;
+    if (!shape.fromRegisters || height > low)
+      clk *= 1 + device.gatherShare;
     inputRows = use.rows / use.tiles * (1 + device.gatherL2Share);
   }
   double epilogue = device.epilogueExposed * rows * double(shape.n) *

@@ -192,6 +192,36 @@ static void addRowMaps(tile::ContractOp op, const Contract &shape,
   }
 }
 
+/// The map of weights in the order of tensor cores, or of their scales: a
+/// matrix, a block of 64 rows, a run of it, bytes. Of a run its `share` of a
+/// unit follow one another, one unit's behind the other's, over the ends of
+/// rows; a box has at most 256 of these bytes at its innermost.
+static tile::TensorMapAttr getUnitMap(tile::ContractOp op,
+                                      const Contract &shape, Value operand,
+                                      int64_t share) {
+  using moe::Fragments;
+  int64_t rows = shape.weightsPerColumn * shape.columns;
+  int64_t piece = Contract::getUnitPiece(share);
+  int64_t row = shape.isGrouped ? 1 : 0;
+  auto getRow = [&](int64_t block, int64_t run) {
+    return Fragments::getRunRow(block, run, rows, op.getLayoutAttr());
+  };
+  SmallVector<int64_t> sizes{rows / Fragments::kRows, 2,
+                             shape.depth / Fragments::kDepth * share / piece,
+                             piece},
+      along{row, row, row + 1, row + 1},
+      steps{getRow(1, 0), getRow(0, 1), piece, 1},
+      box{shape.getWeightBlocks(), 2, shape.getUnits() * share / piece, piece};
+  if (shape.isGrouped) {
+    sizes.insert(sizes.begin(), shape.groups);
+    for (SmallVector<int64_t> *some : {&steps, &box})
+      some->insert(some->begin(), 1);
+    along.insert(along.begin(), 0);
+  }
+  return tile::TensorMapAttr::get(op.getContext(), getArgumentNumber(operand),
+                                  sizes, along, steps, box, /*swizzle=*/0);
+}
+
 SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
                                                      const Contract &shape) {
   SmallVector<int64_t> sizes, along, steps, box;
@@ -203,8 +233,13 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
   };
   int64_t row = shape.isGrouped ? 1 : 0;
   SmallVector<tile::TensorMapAttr> maps;
-  if (shape.fromRegisters)
-    return addRowMaps(op, shape, maps), maps;
+  if (shape.fromRegisters) {
+    maps = {getUnitMap(op, shape, op.getWeight(), shape.unitBytes / 2),
+            getUnitMap(op, shape, op.getWeightScale(),
+                       shape.unitScaleBytes / 2)};
+    addRowMaps(op, shape, maps);
+    return maps;
+  }
   if (shape.isGrouped)
     add(shape.groups, 0, 1, 1);
   if (shape.weightsPerColumn == 1) {

@@ -22,47 +22,31 @@ using namespace moec;
 namespace {
 
 /// Starts the copies of the weights of a step that are in the order of tensor
-/// cores, with their scales: of each run of each block, the units of the step.
-/// Blocks past the end are the last one again; nobody stores their results.
+/// cores, a box, and of their scales, another one. Nobody stores results of
+/// blocks past the end.
 void copyUnits(Sm90Contract &contract, const ContractTile &tile, Value step,
                Value stage) {
   using moe::Fragments;
   AsyncEmitter &emitter = contract.emitter;
   const sm90::Contract &shape = contract.shape;
-  int64_t units = shape.getUnits(),
-          rows = shape.weightsPerColumn * shape.columns;
   Value full = contract.fullBarrier(stage);
   emitter.arriveExpecting(full, shape.getWeightBytes() + shape.getScaleBytes());
-  int64_t blockColumns = Fragments::kRows / shape.weightsPerColumn;
-  Value first = emitter.divide(tile.firstColumn, blockColumns);
-  Value weights = contract.stageAddress(stage);
-  Value scales = emitter.advance(contract.sharedAddress(shape.getScaleOffset()),
-                                 emitter.scale(stage, shape.getScaleBytes()));
-  // A run's share of a unit.
-  int64_t codeBytes = shape.unitBytes / 2,
-          scaleBytes = shape.unitScaleBytes / 2;
-  Value operands[] = {emitter.operand(contract.op.getWeight()),
-                      emitter.operand(contract.op.getWeightScale())};
-  for (int64_t i = 0; i < 2 * shape.getWeightBlocks(); ++i) {
-    Value block = contract.minI32(emitter.scale(first, 1, i / 2),
-                                  emitter.i32(rows / Fragments::kRows - 1));
-    // How far block n is from the first one.
-    moe::WeightLayoutAttr layout = contract.op.getLayoutAttr();
-    int64_t row = Fragments::getRunRow(0, i % 2, rows, layout);
-    int64_t stride = Fragments::getRunRow(1, i % 2, rows, layout) - row;
-    Value runRow = emitter.toIndex(emitter.scale(block, stride, row));
-    auto copy = [&](Value to, Value operand, int64_t bytes) {
-      SmallVector<Value> indices{
-          runRow, emitter.mul(emitter.toIndex(step), units * bytes)};
-      if (shape.isGrouped)
-        indices.insert(indices.begin(), emitter.toIndex(tile.group));
-      emitter.copyBytes(emitter.advance(to, i * units * bytes),
-                        emitter.address(operand, indices), units * bytes, full,
-                        /*areWeights=*/true);
-    };
-    copy(weights, operands[0], codeBytes);
-    copy(scales, operands[1], scaleBytes);
-  }
+  Value block = emitter.divide(tile.firstColumn,
+                               Fragments::kRows / shape.weightsPerColumn);
+  auto copy = [&](Value to, int64_t map, int64_t unitBytes) {
+    int64_t share = unitBytes / 2;
+    int64_t pieces = shape.getUnits() * share / shape.getUnitPiece(share);
+    SmallVector<Value> begin{block, emitter.i32(0), emitter.scale(step, pieces),
+                             emitter.i32(0)};
+    if (shape.isGrouped)
+      begin.insert(begin.begin(), tile.group);
+    emitter.copyBox(to, contract.tensorMap(map), begin, full,
+                    /*areWeights=*/true);
+  };
+  copy(contract.stageAddress(stage), 0, shape.unitBytes);
+  copy(emitter.advance(contract.sharedAddress(shape.getScaleOffset()),
+                       emitter.scale(stage, shape.getScaleBytes())),
+       1, shape.unitScaleBytes);
 }
 
 /// Starts the copy of the weights of a step, which its stage waits for; one

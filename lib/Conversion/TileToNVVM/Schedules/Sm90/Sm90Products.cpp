@@ -67,7 +67,7 @@ ContractSums Sm90Products::emit(int64_t height, const ContractTile &tile,
                                 RingPlace place) {
   if (shape.fromRegisters)
     return shape.promotes ? multiplyDecodedPromoted(height, tile, place)
-                          : multiplyDecoded(height, place);
+                          : multiplyDecoded(height, tile, place);
   ContractSums sums = shape.promotes ? multiplyPromoted(height, tile, place)
                                      : multiply(height, place);
   if (shape.sharesBlock())

@@ -63,9 +63,13 @@ private:
   ContractSums multiplyPromoted(int64_t height, const ContractTile &tile,
                                 RingPlace place);
   /// The sums of weights that are decoded to registers (in Sm90Decoded.cpp).
-  ContractSums multiplyDecoded(int64_t height, RingPlace place);
+  ContractSums multiplyDecoded(int64_t height, const ContractTile &tile,
+                               RingPlace place);
   ContractSums multiplyDecodedPromoted(int64_t height, const ContractTile &tile,
                                        RingPlace place);
+  /// The same of few rows (in Sm90WarpProducts.cpp).
+  ContractSums multiplyByWarps(int64_t height, const ContractTile &tile,
+                               RingPlace place);
   /// Without scales if there are none.
   void promote(int64_t height, llvm::MutableArrayRef<mlir::Value> sums,
                llvm::ArrayRef<mlir::Value> products,

@@ -8,7 +8,7 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90_SM90UNITS_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90_SM90UNITS_H
 
-#include "../../AsyncEmitter.h"
+#include "Sm90Contract.h"
 #include "moec/Dialect/Moe/Fragments.h"
 
 #include <memory>
@@ -44,6 +44,52 @@ public:
 /// Of codes that become e4m3.
 std::unique_ptr<UnitDecoder> makeByteDecoder(AsyncEmitter &emitter,
                                              const moe::Fragments &format);
+/// Of codes that become bf16 or f16.
+std::unique_ptr<UnitDecoder> makeHalfDecoder(AsyncEmitter &emitter,
+                                             const moe::Fragments &format);
+
+/// What a consumer reads of a step: units of weights, and the input rows that
+/// they are multiplied with.
+class UnitReader {
+public:
+  UnitReader(Sm90Contract &contract, mlir::Value consumer, int64_t height);
+
+  const moe::Fragments &getFormat() const { return format; }
+  int64_t getTurns() const { return units * blocks; }
+  /// Unit and block of a step come in turns: all blocks of a unit.
+  OpenUnit load(mlir::Value stage, int64_t turn);
+  llvm::SmallVector<mlir::Value> close(const OpenUnit &unit) {
+    return decoder->close(unit);
+  }
+  /// Starts the products of a turn's fragments, added to sums; where `keeps`
+  /// (i32) is there and 0, these are new ones.
+  mlir::Value multiply(mlir::Value stage, int64_t turn,
+                       llvm::ArrayRef<mlir::Value> fragments, mlir::Value sums,
+                       mlir::Value keeps = {});
+
+  //===--- Products of warps ---===//
+
+  /// Where the thread's chunks of the input rows lie, of each octet, counted
+  /// from the first row of a tile of so many (i32).
+  llvm::SmallVector<mlir::Value> findRows(mlir::Value rows);
+  /// Adds the products of a unit, whose blocks have those fragments, to four
+  /// sums of each octet of input rows, per block.
+  void multiplyByWarps(
+      mlir::Value stage, int64_t unit, llvm::ArrayRef<mlir::Value> rowOffsets,
+      llvm::ArrayRef<llvm::SmallVector<mlir::Value>> fragments,
+      llvm::MutableArrayRef<llvm::SmallVector<mlir::Value>> sums);
+
+private:
+  Sm90Contract &contract;
+  AsyncEmitter &emitter;
+  const sm90::Contract &shape;
+  moe::Fragments format;
+  std::unique_ptr<UnitDecoder> decoder;
+  mlir::Type element;
+  int64_t width, units, blocks, rowBytes;
+  /// Where the thread's words of a step begin, and its scales.
+  mlir::Value ownCodes, ownScales;
+};
 
 } // namespace moec
 
