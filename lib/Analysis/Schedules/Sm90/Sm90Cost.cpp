@@ -192,7 +192,8 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
 
 /// Clocks of a step whose weights are decoded to registers: what all consumers
 /// share, issue of instructions and tensor cores, or what one of them waits.
-/// They overlap in part. `product`: of 64 rows and 16 of the depth.
+/// They overlap in part. `product`: of 64 rows and 16 of the depth, the tensor
+/// cores' clocks alone.
 double ContractCost::getRegisterStep(const Contract &shape, int64_t height,
                                      double product, double chains) const {
   auto perUnit = double(shape.swizzledBytes) / Contract::kProductBytes;
@@ -200,14 +201,9 @@ double ContractCost::getRegisterStep(const Contract &shape, int64_t height,
   auto units = double(shape.getUnits());
   // Products of warps do not wait for each other (H200, gpt-oss-120b: 3908 and
   // 4239 us where weights come from the cache).
-  constexpr double byWarps = 0.85;
+  constexpr double byWarps = 0.86;
   if (shape.multipliesByWarps(height))
     chains *= byWarps;
-  // Of two blocks a consumer has twice as many fragments to make between
-  // products of either (H200: 1066 us, where 1020 was expected).
-  constexpr double ofTwoBlocks = 1.04;
-  if (shape.getBlocks(height) > 1)
-    chains *= ofTwoBlocks;
   // Sums of groups are added by the multiprocessor's four schedulers.
   double promoteClk =
       shape.promotes ? double(shape.getProductWidth(shape.getMaxHeight())) / 2
@@ -260,8 +256,7 @@ void ContractCost::addTiles(const Contract &shape, int64_t height,
                                          : device.promotionExposed) *
                chains * width / 2;
   if (shape.fromRegisters)
-    stepClk =
-        getRegisterStep(shape, height, std::max(product, shared), chains);
+    stepClk = getRegisterStep(shape, height, width * widthClk, chains);
   double clk = device.itemClk + steps * std::max(device.stepClk, stepClk);
   clk /= device.tensorShare;
   double inputRows = rows;
