@@ -49,8 +49,8 @@ namespace moec::sm90 {
 /// depth from shared memory, decode it and multiply it with the input rows, of
 /// which it takes a row of the swizzle, of 128 bytes or, of e4m3, of 64. A
 /// step is one or more units deep, whose weights are a box of runs of 32 rows,
-/// and their scales another one. A CTA has two blocks of 64 weight rows, one per
-/// consumer, or four, two per consumer, or three, one for each of three
+/// and their scales another one. A CTA has two blocks of 64 weight rows, one
+/// per consumer, or four, two per consumer, or three, one for each of three
 /// consumers. In the lowest tiles a consumer's warps multiply each by itself.
 ///
 /// With a layout 8 gate rows and the 8 up rows of the same columns follow one

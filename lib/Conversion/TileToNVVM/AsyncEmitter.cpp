@@ -143,17 +143,6 @@ void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
     markConstant(copy);
 }
 
-void AsyncEmitter::copyBytes(Value shared, Value global, int64_t bytes,
-                             Value barrier, bool areWeights) {
-  auto type = LLVM::LLVMPointerType::get(b.getContext(), kClusterSpace);
-  Value target = LLVM::AddrSpaceCastOp::create(b, type, shared);
-  auto copy = NVVM::CpAsyncBulkGlobalToSharedClusterOp::create(
-      b, target, global, barrier, i32(bytes), /*multicastMask=*/Value(),
-      /*l2CacheHint=*/Value());
-  if (areWeights)
-    markConstant(copy);
-}
-
 //===----------------------------------------------------------------------===//
 // Tensor cores
 //===----------------------------------------------------------------------===//

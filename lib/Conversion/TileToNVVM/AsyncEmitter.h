@@ -74,10 +74,6 @@ public:
   void copyBox(mlir::Value shared, mlir::Value map,
                mlir::ValueRange coordinates, mlir::Value barrier,
                bool areWeights);
-  /// The same of `bytes` that follow one another from `global` on, a multiple
-  /// of 16.
-  void copyBytes(mlir::Value shared, mlir::Value global, int64_t bytes,
-                 mlir::Value barrier, bool areWeights);
 
   //===--- Tensor cores ---===//
 

@@ -1,4 +1,4 @@
-// Weights of 4 bits that become e4m3 in registers, on Hopper.
+// Weights of 4 bits that are decoded in registers, on Hopper: to e4m3, and to bf16.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --convert-tile-to-nvvm=target=sm_90a --cse | FileCheck %s
 
 // Magnitudes of e2m1 select bytes of a table, which its group's step has been added to; signs are what comes behind the
@@ -56,5 +56,33 @@ tile.kernel @groups(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x1xf32>, %w: memref
       offsets(%o : memref<7xi32>) outs(%y : memref<?x128xbf16>)
       {input_quant = #rows, weight_quant = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 128], packing = fragments_e4m3, second_scale = f32>,
        way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 128, stages = 4>}
+  tile.return
+}
+
+// -----
+
+// Codes of a stage are a box of a tensor map, and scales another one. A tile of 8 rows is multiplied by warps, which
+// load its rows themselves and wait for no products; higher ones by the warpgroup.
+// CHECK-LABEL: func.func @halves
+// CHECK:       nvvm.cp.async.bulk.tensor.shared.cluster.global
+// CHECK:       nvvm.cp.async.bulk.tensor.shared.cluster.global
+// CHECK-NOT:   nvvm.cp.async.bulk.shared.cluster.global
+// CHECK:       nvvm.setmaxregister increase
+// CHECK-NOT:   nvvm.wgmma.wait
+// CHECK:       vector.shuffle {{.*}} [0, 0] : vector<2xbf16>
+// CHECK:       nvvm.ldmatrix
+// CHECK-COUNT-2: nvvm.mma.sync
+// CHECK:       nvvm.ldmatrix
+// CHECK-COUNT-2: nvvm.mma.sync
+// CHECK-NOT:   nvvm.mma.sync
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16
+tile.kernel @halves(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memref<6x128x8xi8>,
+    %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<6x128x128xi8>)
+      weight_scale(%ws : memref<6x128x8xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xbf16>)
+      {weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments, second_scale = f32>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [8, 16], tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }

@@ -35,6 +35,14 @@ tile.kernel @maps(%w: memref<4x48x40xbf16>, %x: memref<?x40xbf16>, %tokens: i64)
   tile.return
 }
 
+// Along the last dimension a view may go on over the ends of rows: here a run of 32 of them, in pieces of 256 bytes.
+// CHECK-LABEL: tile.kernel @runs
+// CHECK-SAME: sizes = [4, 2, 2, 8, 256], along = [0, 1, 1, 2, 2]
+tile.kernel @runs(%w: memref<4x128x64xi8>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 2, 2, 8, 256], along = [0, 1, 1, 2, 2], steps = [1, 64, 32, 256, 1], box = [1, 2, 2, 4, 256]>]} {
+  tile.return
+}
+
 // Groups of which each token picks some, and the default: one row per token.
 // CHECK-LABEL: module @load
 // CHECK-SAME: grouped = #tile.load<min_tokens = 9, max_tokens = 64, top_k = 8, experts = 128>

@@ -135,6 +135,14 @@ tile.kernel @k(%w: memref<4x8xbf16>, %tokens: i64) attributes {tensor_maps = [
 
 // -----
 
+// expected-error@+1 {{tensor_maps[0] reaches index 2303 of dimension 2 of argument 0, which has 64}}
+tile.kernel @k(%w: memref<4x128x64xi8>, %tokens: i64) attributes {tensor_maps = [
+    #tile.tensor_map<argument = 0, sizes = [4, 2, 2, 9, 256], along = [0, 1, 1, 2, 2], steps = [1, 64, 32, 256, 1], box = [1, 2, 2, 4, 256], swizzle = 0>]} {
+  tile.return
+}
+
+// -----
+
 // expected-error@+1 {{tensor_maps[0] reaches index 12 of dimension 1 of argument 0, which has 12}}
 tile.kernel @k(%w: memref<4x12x8xbf16>, %tokens: i64) attributes {tensor_maps = [
     #tile.tensor_map<argument = 0, sizes = [4, 2, 6, 8], along = [0, 1, 1, 2], steps = [1, 7, 1, 1], box = [1, 2, 6, 8], swizzle = 0>]} {
