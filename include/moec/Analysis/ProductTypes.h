@@ -116,9 +116,10 @@ bool areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
 std::string describeNativeProducts();
 
 /// Whether tensor cores that scale blocks as they multiply take two operands of
-/// `depth` contracted elements as they are in memory: inputs of e4m3 and weights
-/// of e4m3 or e2m1 in groups of 32 neighbours, with scales of weights of 8 bits
-/// (e8m0) and scales of inputs that are powers of two, and rows of whole steps.
+/// `depth` contracted elements as they are in memory: inputs of e4m3 and
+/// weights of e4m3 or e2m1 in groups of 32 neighbours, with scales of weights
+/// of 8 bits (e8m0) and scales of inputs that are powers of two, and rows of
+/// whole steps.
 bool areBlockScaledProducts(moe::QuantAttr input, moe::QuantAttr weight,
                             int64_t depth);
 /// Contracted elements that share a scale there, and those of a step.

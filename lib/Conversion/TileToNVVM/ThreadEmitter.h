@@ -117,8 +117,7 @@ public:
   /// (i32; all if null) are read and the others are zeros.
   void copyAsync(mlir::Value shared, mlir::Value global, mlir::Value bytes);
   /// The same of 4 bytes, or of 8.
-  void copyWordAsync(mlir::Value shared, mlir::Value global,
-                     int64_t bytes = 4);
+  void copyWordAsync(mlir::Value shared, mlir::Value global, int64_t bytes = 4);
   void commitCopies();
   /// Waits until at most `groups` of the thread's committed groups are open.
   void waitCopies(int64_t groups);

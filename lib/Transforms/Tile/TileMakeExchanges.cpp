@@ -213,8 +213,7 @@ private:
     auto exchange = tile::ExchangeOp::create(
         builder, loc, collective.getKindAttr(), rest.front(), ins, outs, owners,
         ids, collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),
-        rows, position, addend, numValidTokens,
-        heaps, tile::ConfigAttr());
+        rows, position, addend, numValidTokens, heaps, tile::ConfigAttr());
     tile::ReturnOp::create(builder, loc);
     for (const Schedule *schedule : getSchedulesFor(target, exchange)) {
       tile::ConfigAttr config = schedule->choose(exchange, target);

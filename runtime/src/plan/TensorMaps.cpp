@@ -99,10 +99,9 @@ static bool isInside(const std::vector<int64_t> &last,
 static Status verifyExtents(const TensorMapDecl &map, const TensorDecl &tensor,
                             const std::string &where) {
   std::vector<int64_t> last(tensor.shape.size());
-  bool runsOn =
-      !tensor.strided &&
-      std::all_of(tensor.shape.begin(), tensor.shape.end(),
-                  [](const Expr &size) { return size.isConstant(); });
+  bool runsOn = !tensor.strided &&
+                std::all_of(tensor.shape.begin(), tensor.shape.end(),
+                            [](const Expr &size) { return size.isConstant(); });
   for (size_t i = 0; i < map.sizes.size(); ++i) {
     int64_t dimension = map.along[i];
     if (dimension < 0 ||

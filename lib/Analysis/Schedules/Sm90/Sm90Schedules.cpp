@@ -234,9 +234,9 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
   int64_t row = shape.isGrouped ? 1 : 0;
   SmallVector<tile::TensorMapAttr> maps;
   if (shape.fromRegisters) {
-    maps = {getUnitMap(op, shape, op.getWeight(), shape.unitBytes / 2),
-            getUnitMap(op, shape, op.getWeightScale(),
-                       shape.unitScaleBytes / 2)};
+    maps = {
+        getUnitMap(op, shape, op.getWeight(), shape.unitBytes / 2),
+        getUnitMap(op, shape, op.getWeightScale(), shape.unitScaleBytes / 2)};
     addRowMaps(op, shape, maps);
     return maps;
   }

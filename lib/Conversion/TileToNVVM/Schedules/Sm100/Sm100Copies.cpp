@@ -302,9 +302,7 @@ RowCopier::State RowCopier::emitStep(const Sm100Contract::Tile &tile,
         State published = publishAll(state);
         return SmallVector<Value>{published.oldest, published.open};
       },
-      [&] {
-        return SmallVector<Value>{state.oldest, state.open};
-      });
+      [&] { return SmallVector<Value>{state.oldest, state.open}; });
   Value oldest = left[0], open = left[1];
   Value stage = state.place.number;
   emitter.waitBarrier(contract.emptyBarrier(stage),

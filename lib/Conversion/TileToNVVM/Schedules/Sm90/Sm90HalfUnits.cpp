@@ -107,8 +107,8 @@ Value HalfDecoder::repeat(ArrayRef<Value> words, int64_t half) {
   constexpr int64_t perWord = 2;
   Value pair = toPair(words[half / perWord]);
   half %= perWord;
-  return toWord(vector::ShuffleOp::create(b, pair, pair,
-                                          ArrayRef<int64_t>{half, half}));
+  return toWord(
+      vector::ShuffleOp::create(b, pair, pair, ArrayRef<int64_t>{half, half}));
 }
 
 Value HalfDecoder::getByte(ArrayRef<Value> words, int64_t number, int64_t bit) {
@@ -245,8 +245,8 @@ OpenUnit HalfDecoder::open(ArrayRef<Value> codes, Value scales) {
       unit.scales.push_back(getScale(words, i));
     }
     if (int64_t bytes = format.getZeroPointBytes())
-      zeroPoints.push_back(toPair(
-          repeat(words, count * format.getScaleBytes() / bytes + i)));
+      zeroPoints.push_back(
+          toPair(repeat(words, count * format.getScaleBytes() / bytes + i)));
     else if (format.haveRests() && format.areIntegers())
       zeroPoints.push_back(getMiddle(i % kRows));
   }
@@ -293,7 +293,7 @@ SmallVector<Value> HalfDecoder::close(const OpenUnit &unit) {
 
 } // namespace
 
-std::unique_ptr<UnitDecoder>
-moec::makeHalfDecoder(AsyncEmitter &emitter, const Fragments &format) {
+std::unique_ptr<UnitDecoder> moec::makeHalfDecoder(AsyncEmitter &emitter,
+                                                   const Fragments &format) {
   return std::make_unique<HalfDecoder>(emitter, format);
 }

@@ -74,10 +74,11 @@ public:
   llvm::SmallVector<mlir::Value> findRows(mlir::Value rows);
   /// Adds the products of a unit, whose blocks have those fragments, to four
   /// sums of each octet of input rows, per block.
-  void multiplyByWarps(
-      mlir::Value stage, int64_t unit, llvm::ArrayRef<mlir::Value> rowOffsets,
-      llvm::ArrayRef<llvm::SmallVector<mlir::Value>> fragments,
-      llvm::MutableArrayRef<llvm::SmallVector<mlir::Value>> sums);
+  void
+  multiplyByWarps(mlir::Value stage, int64_t unit,
+                  llvm::ArrayRef<mlir::Value> rowOffsets,
+                  llvm::ArrayRef<llvm::SmallVector<mlir::Value>> fragments,
+                  llvm::MutableArrayRef<llvm::SmallVector<mlir::Value>> sums);
 
 private:
   Sm90Contract &contract;

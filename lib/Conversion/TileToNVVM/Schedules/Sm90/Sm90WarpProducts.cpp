@@ -35,8 +35,8 @@ SmallVector<Value> UnitReader::findRows(Value rows) {
     // sums.
     Value row = contract.minI32(emitter.scale(inOctet, 1, first), last);
     // The swizzle moves a chunk by the number of its row.
-    Value place = arith::XOrIOp::create(emitter.b, chunk,
-                                        emitter.remainder(row, kOctet));
+    Value place =
+        arith::XOrIOp::create(emitter.b, chunk, emitter.remainder(row, kOctet));
     offsets.push_back(
         contract.addI32(emitter.scale(row, shape.swizzledBytes),
                         emitter.scale(place, Contract::kChunkBytes)));
@@ -49,8 +49,8 @@ void UnitReader::multiplyByWarps(Value stage, int64_t unit,
                                  ArrayRef<SmallVector<Value>> fragments,
                                  MutableArrayRef<SmallVector<Value>> sums) {
   constexpr int64_t perProduct = 2, registers = Fragments::kRegisters;
-  Value tile = contract.stageAddress(stage, contract.getInputOffset() +
-                                                unit * rowBytes);
+  Value tile =
+      contract.stageAddress(stage, contract.getInputOffset() + unit * rowBytes);
   int64_t chunks = shape.swizzledBytes / Contract::kChunkBytes;
   for (int64_t first = 0; first < chunks; first += kMatrices)
     for (auto [octet, offset] : llvm::enumerate(rowOffsets)) {
@@ -94,8 +94,8 @@ ContractSums Sm90Products::multiplyByWarps(int64_t height,
         for (int64_t unit = 0; unit < shape.getUnits(); ++unit) {
           SmallVector<SmallVector<Value>> fragments;
           for (int64_t block = 0; block < numBlocks; ++block)
-            fragments.push_back(reader.close(
-                reader.load(at.stage, unit * numBlocks + block)));
+            fragments.push_back(
+                reader.close(reader.load(at.stage, unit * numBlocks + block)));
           reader.multiplyByWarps(at.stage, unit, rowOffsets, fragments, sums);
         }
         // All lanes have read their words.
