@@ -1,0 +1,214 @@
+//===- ExchangeRig.cpp - ranks in one simulator ----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ExchangeRig.h"
+
+#include "moert/PeerHeap.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+using namespace moec;
+using namespace moec::exchanges;
+using moert::PeerHeap;
+using moert::Status;
+
+void Rig::makeHeap(int64_t rank) {
+  int64_t place = 0;
+  for (const PartShape &part : what.parts)
+    place += PeerHeap::partBytes(what.ranks, count(part) * 4);
+  place = (place + 255) / 256 * 256;
+  std::vector<char> bytes(static_cast<size_t>(PeerHeap::kPlaces));
+  auto set = [&](int64_t offset, int64_t value) {
+    std::memcpy(&bytes[size_t(offset)], &value, sizeof(value));
+  };
+  set(PeerHeap::kIndex, rank);
+  set(PeerHeap::kLimit, what.limit);
+  set(PeerHeap::kPlaceBytes, place);
+  // What no rank sends may be read, and is NaN.
+  bytes.resize(size_t(PeerHeap::kPlaces + 2 * place), char(0xff));
+  heaps.push_back(
+      allocate(int64_t(bytes.size()), "heap " + std::to_string(rank)));
+  EXPECT_TRUE(simulator.write(heaps.back(), bytes.data(), bytes.size()));
+}
+
+/// What a rank gives to a sum: nothing that may be read where it is no owner of
+/// another rank's row.
+float Rig::summed(int64_t rank, int64_t exchange, size_t part,
+                  int64_t i) const {
+  int64_t own = count(what.parts[part]);
+  int64_t to = what.scatters() ? i / own : rank;
+  if (what.makesSums || !needs(rank, to, exchange, part, i % own))
+    return std::numeric_limits<float>::quiet_NaN();
+  if (what.isZero)
+    return owns(rank, to, exchange, i % own / what.parts[part].columns) ? -0.0F
+                                                                        : 0.0F;
+  return float(value(rank, exchange, part, i));
+}
+
+uint64_t Rig::allocateIds(int64_t firstRank, int64_t numRanks,
+                          int64_t exchange) {
+  std::vector<int32_t> ids;
+  for (int64_t rank = firstRank; rank < firstRank + numRanks; ++rank)
+    for (int64_t i = 0; i < what.tokens * kTopK; ++i)
+      ids.push_back(id(rank, exchange, i));
+  return allocateFilled(ids, "ids");
+}
+
+/// Rows of slots lie in another order than the slots, and those of slots that
+/// add nothing, or of rows that the rank does not own, are NaN.
+std::vector<uint64_t> Rig::allocateSums(int64_t rank, int64_t exchange) {
+  const PartShape &shape = what.parts.front();
+  int64_t elements = sent(shape), numRows = elements / shape.columns;
+  std::vector<float> rows(size_t(elements * kSlots),
+                          std::numeric_limits<float>::quiet_NaN());
+  std::vector<int32_t> positions(size_t(numRows * kSlots), -1);
+  std::vector<float> addends;
+  for (int64_t i = 0; i < elements; ++i) {
+    int64_t row = i / shape.columns, own = count(shape);
+    int64_t to = what.scatters() ? i / own : rank;
+    addends.push_back(float(addendOf(rank, exchange, i)));
+    for (int64_t slot = 0; slot < kSlots; ++slot) {
+      int64_t number = row * kSlots + slot;
+      int64_t position = numRows * kSlots - 1 - number;
+      // Slots of rows that do not count may have anything.
+      if (hasSlot(rank, exchange, row, slot) ||
+          (what.numValid >= 0 && row >= what.numValid))
+        positions[size_t(number)] = int32_t(position);
+      if (hasSlot(rank, exchange, row, slot) &&
+          needs(rank, to, exchange, 0, i % own))
+        rows[size_t(position * shape.columns + i % shape.columns)] =
+            float(value(rank, exchange, size_t(slot), i));
+    }
+  }
+  std::vector<uint64_t> made{allocateFilled(rows, "rows"),
+                             allocateFilled(positions, "positions")};
+  if (what.hasAddend)
+    made.push_back(allocateFilled(addends, "addend"));
+  if (what.numValid >= 0)
+    made.push_back(
+        allocateFilled(std::vector<int32_t>{int32_t(what.numValid)}, "valid"));
+  return made;
+}
+
+Status Rig::run() {
+  auto loaded = simulator.load(text, "kernel.ptx");
+  if (!loaded)
+    return loaded.status();
+  moert::LaunchDims dims = compiled.dims;
+  dims.grid = *compiled.grid->evaluate(what.tokens);
+  struct Launch {
+    int64_t rank, exchange;
+    std::vector<uint8_t> params;
+  };
+  std::vector<Launch> launches;
+  for (int64_t rank = 0; rank < what.ranks; ++rank)
+    for (int64_t exchange = 0; exchange < what.exchanges; ++exchange) {
+      std::vector<uint64_t> slots;
+      for (auto [part, shape] : llvm::enumerate(what.parts)) {
+        std::vector<int32_t> values(size_t(sent(shape)));
+        for (size_t i = 0; i < values.size(); ++i) {
+          int32_t number = value(rank, exchange, part, int64_t(i));
+          float real = summed(rank, exchange, part, int64_t(i));
+          std::memcpy(&values[i],
+                      what.gathers() ? static_cast<void *>(&number) : &real,
+                      sizeof(number));
+        }
+        slots.push_back(allocate(int64_t(values.size()) * 4, "in"));
+        EXPECT_TRUE(
+            simulator.write(slots.back(), values.data(), values.size() * 4));
+      }
+      for (auto [part, shape] : llvm::enumerate(what.parts)) {
+        slots.push_back(allocate(received(shape) * 4, "out"));
+        outs[{rank, exchange, part}] = slots.back();
+      }
+      if (what.spread != Spread::None) {
+        slots.push_back(allocateIds(rank, 1, exchange));
+        if (what.scatters())
+          slots.push_back(allocateIds(0, what.ranks, exchange));
+        std::vector<int32_t> table;
+        for (int64_t expert = 0; expert < what.numExperts(); ++expert)
+          llvm::append_range(table, what.hasReplicas
+                                        ? replicas(expert)
+                                        : std::vector<int32_t>{owner(expert)});
+        slots.push_back(allocateFilled(table, "owners"));
+      }
+      if (what.makesSums)
+        llvm::append_range(slots, allocateSums(rank, exchange));
+      for (int64_t distance = 0; distance < what.ranks; ++distance)
+        slots.push_back(heaps[size_t((rank + distance) % what.ranks)]);
+      slots.push_back(uint64_t(what.tokens));
+      if (llvm::is_contained(what.missing, rank * 100 + exchange))
+        break;
+      auto params = ptx::packParams(*(*loaded)->find("kernel"), slots);
+      if (!params)
+        return params.status();
+      launches.push_back({rank, exchange, *params});
+    }
+  std::map<int64_t, ptx::WorkId> last;
+  for (const Launch &launch : launches) {
+    std::vector<ptx::WorkId> after;
+    if (launch.exchange > 0)
+      after.push_back(last[launch.rank]);
+    auto work =
+        simulator.submit(**loaded, "kernel", dims, launch.params, after);
+    if (!work)
+      return work.status();
+    last[launch.rank] = *work;
+  }
+  return simulator.run();
+}
+
+bool Rig::isRight() const {
+  for (const auto &[where, address] : outs) {
+    auto [rank, exchange, part] = where;
+    std::vector<int32_t> values(size_t(received(what.parts[part])));
+    if (!simulator.read(values.data(), address, values.size() * 4))
+      return false;
+    for (size_t i = 0; i < values.size(); ++i) {
+      int32_t wanted = expected(rank, exchange, part, int64_t(i));
+      if (!what.gathers()) {
+        float real = 0;
+        std::memcpy(&real, &values[i], sizeof(real));
+        if (what.isZero
+                ? real != 0 || std::signbit(real) !=
+                                   allOwn(rank, exchange, part, int64_t(i))
+                : real != float(wanted))
+          return false;
+        continue;
+      }
+      int64_t own = count(what.parts[part]);
+      bool isNeeded =
+          needs(rank, int64_t(i) / own, exchange, part, int64_t(i) % own);
+      if (isNeeded && values[i] != wanted)
+        return false;
+    }
+  }
+  return true;
+}
+
+int64_t Rig::countLeftOut() const {
+  int64_t count = 0;
+  for (const auto &[where, address] : outs) {
+    auto [rank, exchange, part] = where;
+    // Later ones find in the heap what came before.
+    if (exchange > 1 || !what.gathers() || !what.parts[part].owned)
+      continue;
+    int64_t own = this->count(what.parts[part]);
+    for (int64_t i = 0; i < own * what.ranks; ++i) {
+      int32_t value = 0;
+      EXPECT_TRUE(
+          simulator.read(&value, address + uint64_t(i) * 4, sizeof(value)));
+      bool isNeeded = needs(rank, i / own, exchange, part, i % own);
+      EXPECT_TRUE(!isNeeded || value != -1);
+      count += !isNeeded && value == -1;
+    }
+  }
+  return count;
+}
