@@ -190,7 +190,7 @@ def row_of(table: dict, layer: str) -> dict:
 @pytest.mark.parametrize("change,message", [
     (lambda table: table.pop("rows"), "the lists 'layers' and 'rows'"),
     (lambda table: table["layers"][0].update(dtype="f64"),
-     "expected bf16, fp8_block128, fp8_tensor, fp8_channel, int8_channel"),
+     "expected bf16, fp8_block128, fp8_block128_e8m0, fp8_tensor, fp8_channel"),
     (lambda table: table["layers"][0].update(top_k=9), "1 <= top_k <= num_experts"),
     (lambda table: table["rows"][0].update(layer="other"), "there is no layer of that name"),
     (lambda table: table["rows"][0].update(tokens=[0]), "expected positive numbers"),
