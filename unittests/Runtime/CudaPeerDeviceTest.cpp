@@ -187,6 +187,18 @@ TEST(CudaPeerDeviceTest, EveryDriverCallMayFail) {
       EXPECT_NE(both.find(call), std::string::npos) << call << ": " << both;
       phases += both;
     }
+    // Which call has what number follows from the order of threads, so that
+    // one may be missed above; here the first ones of a function fail.
+    for (const char *call :
+         {"cuDeviceGetUuid", "cuDeviceCanAccessPeer",
+          isProcess ? "cuIpcOpenMemHandle" : "cuCtxEnablePeerAccess"})
+      for (int failAt : {1, 2}) {
+        FakeCuda &fake = resetFakeCuda();
+        fake.failCall = call;
+        fake.failAt = failAt;
+        for (const Status &status : makeOnBoth(fake, isProcess).statuses)
+          phases += status.message() + "\n";
+      }
     // Of what can fail in either phase, on either rank.
     std::vector<std::string> texts = {
         "has memory of other ranks over dp 'allocation of ",

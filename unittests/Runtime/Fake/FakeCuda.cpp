@@ -48,8 +48,12 @@ CUresult enter(std::string name) {
   if (name.size() > 3 && name.compare(name.size() - 3, 3, "_v2") == 0)
     name.resize(name.size() - 3);
   state.calls.push_back(name);
-  return static_cast<int>(state.calls.size()) == state.failAt ? state.failCode
-                                                              : CUDA_SUCCESS;
+  auto calls = static_cast<std::ptrdiff_t>(state.calls.size());
+  if (!state.failCall.empty())
+    calls = name == state.failCall
+                ? std::count(state.calls.begin(), state.calls.end(), name)
+                : 0;
+  return calls > 0 && calls == state.failAt ? state.failCode : CUDA_SUCCESS;
 }
 
 /// Does the work, or keeps it for the graph.

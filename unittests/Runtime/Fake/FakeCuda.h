@@ -26,10 +26,12 @@ namespace moert::test {
 /// where the stream is being captured. Calls from several threads take turns;
 /// a test touches the state while it is the only thread.
 struct FakeCuda {
-  /// Call number `failAt` (from 1) fails with `failCode`; 0: none. A call that
-  /// releases something releases it all the same, as the driver does when it
-  /// reports an earlier failure.
+  /// Call number `failAt` (from 1), of the function `failCall` where that is
+  /// not empty, fails with `failCode`; 0: none. A call that releases something
+  /// releases it all the same, as the driver does when it reports an earlier
+  /// failure.
   int failAt = 0;
+  std::string failCall;
   cuda::CUresult failCode = cuda::CUDA_ERROR_LAUNCH_FAILED;
   /// Whether cuGetProcAddress finds nothing, as with an old driver.
   bool hasNoProcAddress = false;
