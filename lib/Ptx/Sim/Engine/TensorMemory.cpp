@@ -47,7 +47,7 @@ uint64_t SharedDescriptor::chunk(unsigned row, unsigned pitch,
                                  unsigned number) const {
   uint64_t start = (bits & 0x3FFF) << 4, stride = (bits >> 32 & 0x3FFF) << 4;
   uint64_t address = start + row / kAtom * stride +
-                     uint64_t(row % kAtom) * pitch + number * kChunk;
+                     uint64_t(row % kAtom) * pitch + uint64_t(number) * kChunk;
   return swizzleAddress(address, pitch == kSwizzle ? kSwizzle : 0);
 }
 

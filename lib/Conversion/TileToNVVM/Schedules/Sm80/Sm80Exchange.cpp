@@ -368,7 +368,8 @@ void Sm80Exchange::pushOwned(ArrayRef<Round> rounds) {
         Value place = getPlace(distance);
         loads.push_back(makeLoad(
             round, emitter.advance(part.in, mul(place, part.bytes)),
-            [this, &round, distance](Pieces pieces, Pieces owners) {
+            [this, &round, distance](const Pieces &pieces,
+                                     const Pieces &owners) {
               Target target = getTarget(*round.part, distance);
               target.place = own;
               store(round, pieces, target, owners);
@@ -428,7 +429,7 @@ void Sm80Exchange::take(Value turn) {
       for (const Round &round : rounds) {
         const Part &part = *round.part;
         loads.push_back({&round, here.getStaged(part, here.heap, place),
-                         [&, place](Pieces pieces, Pieces) {
+                         [&, place](const Pieces &pieces, const Pieces &) {
                            Value to = emitter.advance(part.out,
                                                       mul(place, part.bytes));
                            here.store(round, pieces, Target{to});
@@ -458,8 +459,8 @@ void Sm80Exchange::sum(Value turn) {
           for (auto [i, place] : llvm::enumerate(places)) {
             // Asked for with the first rank's pieces.
             Value ids = isFirst && i == 0 ? ownIds : Value();
-            auto addTo = [&, place = place, &total = total,
-                          &owners = owners](Pieces pieces, Pieces found) {
+            auto addTo = [&, place = place, &total = total, &owners = owners](
+                             Pieces pieces, const Pieces &found) {
               if (!found.empty())
                 owners = found;
               for (auto [i, owner] : llvm::enumerate(owners))

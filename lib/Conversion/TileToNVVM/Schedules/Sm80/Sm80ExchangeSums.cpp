@@ -13,6 +13,7 @@
 // A rank's own rows come last, behind those that others wait for, and go by way
 // of its own heap.
 
+#include "../../InlinePtx.h"
 #include "Sm80Exchange.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

@@ -41,7 +41,7 @@ public:
         octets((isOnM ? shape.getBlockColumns(part.tileHeight) : part.height) /
                kOctet),
         perOctet(fragments.getMatrices()) {}
-  LogicalResult emit();
+  LogicalResult emitQuantized();
 
 private:
   LogicalResult emitByGivenScale(Value hasRows);
@@ -419,7 +419,7 @@ LogicalResult Sm90Quantize::emitByGivenScale(Value hasRows) {
   return status;
 }
 
-LogicalResult Sm90Quantize::emit() {
+LogicalResult Sm90Quantize::emitQuantized() {
   Value hasRows = isOnM ? emitter.isLess(getWarpRow(), tile.rows) : Value();
   if (op.getResultTensorScale())
     return emitByGivenScale(hasRows);
@@ -467,5 +467,5 @@ LogicalResult moec::emitSm90Quantized(Sm90Contract &contract,
                                       const ContractPart &part,
                                       const ContractOperands &operands,
                                       const ContractSums &sums) {
-  return Sm90Quantize(contract, part, operands, sums).emit();
+  return Sm90Quantize(contract, part, operands, sums).emitQuantized();
 }
