@@ -410,6 +410,17 @@ TEST(RankPlanTest, RefusesCollectivesWithoutAnOrder) {
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
 }
 
+/// The package with an image for its kernels, by way of a file.
+static Result<Package> writeAndRead(Package &package, const std::string &name) {
+  std::string text = ".version 8.0\n.target sm_90a\n";
+  package.programs[0].images = {
+      {"sm_90a", ModuleImage::Kind::Ptx, {{text.begin(), text.end()}}}};
+  std::string path = ::testing::TempDir() + "/" + name + ".moepkg";
+  if (Status written = writePackage(path, package); !written)
+    return written;
+  return Package::open(path);
+}
+
 TEST(RankPlanTest, PackagesHaveMeshAndCollectives) {
   Package package;
   package.programs.resize(1);
@@ -420,13 +431,7 @@ TEST(RankPlanTest, PackagesHaveMeshAndCollectives) {
   gather.kernel = 0;
   gather.args.push_back(Argument::ofTensor(X));
   gather.numKernelArgs = 1;
-  std::string text = ".version 8.0\n.target sm_90a\n";
-  package.programs[0].images = {
-      {"sm_90a", ModuleImage::Kind::Ptx, {{text.begin(), text.end()}}}};
-  std::string path = ::testing::TempDir() + "/ranks.moepkg";
-  Status written = writePackage(path, package);
-  ASSERT_TRUE(written) << written.toString();
-  Result<Package> read = Package::open(path);
+  Result<Package> read = writeAndRead(package, "ranks");
   ASSERT_TRUE(read) << read.status().toString();
   const Plan &plan = read->programs[0].plan;
   EXPECT_EQ(plan.mesh, makePlan().mesh);
@@ -441,13 +446,7 @@ TEST(RankPlanTest, PackagesHaveStepsThatKernelsDo) {
   Package package;
   package.programs.resize(1);
   package.programs[0].plan = makeSummingPlan();
-  std::string text = ".version 8.0\n.target sm_90a\n";
-  package.programs[0].images = {
-      {"sm_90a", ModuleImage::Kind::Ptx, {{text.begin(), text.end()}}}};
-  std::string path = ::testing::TempDir() + "/sums.moepkg";
-  Status written = writePackage(path, package);
-  ASSERT_TRUE(written) << written.toString();
-  Result<Package> read = Package::open(path);
+  Result<Package> read = writeAndRead(package, "sums");
   ASSERT_TRUE(read) << read.status().toString();
   EXPECT_EQ(read->programs[0].plan.variants[0].steps[1].sumStep, 0);
 }

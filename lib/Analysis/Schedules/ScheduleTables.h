@@ -57,6 +57,37 @@ inline moert::Expr positionBlocks(int64_t topK, int64_t rows) {
   return moert::Expr::ceilDiv(moert::Expr::tokens() * moert::Expr(topK), rows);
 }
 
+/// CTAs of a product with one for each tile of `rows` rows, or each group, and
+/// each of its `panels` of columns.
+inline moert::Expr tileBlocks(bool isGrouped, int64_t groups, int64_t rows,
+                              int64_t panels) {
+  return (isGrouped ? moert::Expr(groups) : rowBlocks(rows)) *
+         moert::Expr(panels);
+}
+
+/// What a tensor map says of its view, dimension by dimension from the outer
+/// ones on.
+struct MapDimensions {
+  llvm::SmallVector<int64_t> sizes, along, steps, box;
+
+  /// One of `size` indices, each `step` of the operand's dimension `dimension`,
+  /// of which a box has `part`.
+  void add(int64_t size, int64_t dimension, int64_t step, int64_t part) {
+    sizes.push_back(size);
+    along.push_back(dimension);
+    steps.push_back(step);
+    box.push_back(part);
+  }
+  /// The map of an operand of `op`, an argument of its kernel.
+  tile::TensorMapAttr make(mlir::Operation *op, mlir::Value operand,
+                           int64_t swizzle) const {
+    return tile::TensorMapAttr::get(
+        op->getContext(),
+        mlir::cast<mlir::BlockArgument>(operand).getArgNumber(), sizes, along,
+        steps, box, swizzle);
+  }
+};
+
 /// A schedule whose parts are functions; those of a CPU have no `Block`.
 template <auto WhyIllegal, auto Choose, auto Grid, auto Block = nullptr>
 class ScheduleOf : public Schedule {

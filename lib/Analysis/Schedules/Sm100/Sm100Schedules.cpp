@@ -45,26 +45,18 @@ int64_t Contract::getAllocatedColumns() const {
 
 tile::TensorMapAttr sm100::getWeightMap(tile::ContractOp op,
                                         const Contract &shape) {
-  SmallVector<int64_t> sizes, along, steps, box;
-  auto add = [&](int64_t size, int64_t dimension, int64_t step, int64_t part) {
-    sizes.push_back(size);
-    along.push_back(dimension);
-    steps.push_back(step);
-    box.push_back(part);
-  };
+  MapDimensions view;
   int64_t row = shape.isGrouped ? 1 : 0;
   if (shape.isGrouped)
-    add(shape.groups, 0, 1, 1);
+    view.add(shape.groups, 0, 1, 1);
   bool isInterleaved = op.getLayout() && op.getLayoutAttr().getOrder() ==
                                              moe::GateUpOrder::Interleaved;
   // Gate or up, the one that comes first in memory first.
   if (shape.weightsPerColumn == 2)
-    add(2, row, isInterleaved ? 1 : shape.columns, 1);
-  add(shape.columns, row, isInterleaved ? 2 : 1, Contract::kBlockRows);
-  add(shape.depth, row + 1, 1, Contract::kStep);
-  return tile::TensorMapAttr::get(
-      op.getContext(), cast<BlockArgument>(op.getWeight()).getArgNumber(),
-      sizes, along, steps, box, Contract::kStepBytes);
+    view.add(2, row, isInterleaved ? 1 : shape.columns, 1);
+  view.add(shape.columns, row, isInterleaved ? 2 : 1, Contract::kBlockRows);
+  view.add(shape.depth, row + 1, 1, Contract::kStep);
+  return view.make(op, op.getWeight(), Contract::kStepBytes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -154,10 +146,7 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &target) {
 moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
                          const Target &) {
   Contract shape(cast<tile::ContractOp>(op), config);
-  moert::Expr panels(shape.getPanels());
-  if (shape.isGrouped)
-    return moert::Expr(shape.groups) * panels;
-  return rowBlocks(shape.m) * panels;
+  return tileBlocks(shape.isGrouped, shape.groups, shape.m, shape.getPanels());
 }
 
 int64_t contractBlock(Operation *, tile::ConfigAttr) {

@@ -234,10 +234,7 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &) {
 moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
                          const Target &) {
   Contract shape(cast<tile::ContractOp>(op), config);
-  moert::Expr panels(shape.getPanels());
-  if (shape.isGrouped)
-    return moert::Expr(shape.groups) * panels;
-  return rowBlocks(shape.m) * panels;
+  return tileBlocks(shape.isGrouped, shape.groups, shape.m, shape.getPanels());
 }
 
 int64_t contractBlock(Operation *, tile::ConfigAttr) {

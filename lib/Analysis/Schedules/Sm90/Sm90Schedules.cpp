@@ -206,31 +206,20 @@ static tile::TensorMapAttr getUnitMap(tile::ContractOp op,
   auto getRow = [&](int64_t block, int64_t run) {
     return Fragments::getRunRow(block, run, rows, op.getLayoutAttr());
   };
-  SmallVector<int64_t> sizes{rows / Fragments::kRows, 2,
-                             shape.depth / Fragments::kDepth * share / piece,
-                             piece},
-      along{row, row, row + 1, row + 1},
-      steps{getRow(1, 0), getRow(0, 1), piece, 1},
-      box{shape.getWeightBlocks(), 2, shape.getUnits() * share / piece, piece};
-  if (shape.isGrouped) {
-    sizes.insert(sizes.begin(), shape.groups);
-    for (SmallVector<int64_t> *some : {&steps, &box})
-      some->insert(some->begin(), 1);
-    along.insert(along.begin(), 0);
-  }
-  return tile::TensorMapAttr::get(op.getContext(), getArgumentNumber(operand),
-                                  sizes, along, steps, box, /*swizzle=*/0);
+  MapDimensions view;
+  if (shape.isGrouped)
+    view.add(shape.groups, 0, 1, 1);
+  view.add(rows / Fragments::kRows, row, getRow(1, 0), shape.getWeightBlocks());
+  view.add(2, row, getRow(0, 1), 2);
+  view.add(shape.depth / Fragments::kDepth * share / piece, row + 1, piece,
+           shape.getUnits() * share / piece);
+  view.add(piece, row + 1, 1, piece);
+  return view.make(op, operand, /*swizzle=*/0);
 }
 
 SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
                                                      const Contract &shape) {
-  SmallVector<int64_t> sizes, along, steps, box;
-  auto add = [&](int64_t size, int64_t dimension, int64_t step, int64_t part) {
-    sizes.push_back(size);
-    along.push_back(dimension);
-    steps.push_back(step);
-    box.push_back(part);
-  };
+  MapDimensions view;
   int64_t row = shape.isGrouped ? 1 : 0;
   SmallVector<tile::TensorMapAttr> maps;
   if (shape.fromRegisters) {
@@ -241,23 +230,21 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
     return maps;
   }
   if (shape.isGrouped)
-    add(shape.groups, 0, 1, 1);
+    view.add(shape.groups, 0, 1, 1);
   if (shape.weightsPerColumn == 1) {
-    add(shape.columns, row, 1, shape.n);
+    view.add(shape.columns, row, 1, shape.n);
   } else {
     // Some columns, of them gate or up, a column.
     constexpr int64_t paired = Contract::kPairedRows;
     bool isInterleaved =
         op.getLayoutAttr().getOrder() == moe::GateUpOrder::Interleaved;
     int64_t column = isInterleaved ? 2 : 1;
-    add(shape.columns / paired, row, paired * column, shape.n / paired);
-    add(2, row, isInterleaved ? 1 : shape.columns, 2);
-    add(paired, row, column, paired);
+    view.add(shape.columns / paired, row, paired * column, shape.n / paired);
+    view.add(2, row, isInterleaved ? 1 : shape.columns, 2);
+    view.add(paired, row, column, paired);
   }
-  add(shape.depth, row + 1, 1, shape.k);
-  maps.push_back(tile::TensorMapAttr::get(
-      op.getContext(), getArgumentNumber(op.getWeight()), sizes, along, steps,
-      box, Contract::kStepBytes));
+  view.add(shape.depth, row + 1, 1, shape.k);
+  maps.push_back(view.make(op, op.getWeight(), Contract::kStepBytes));
   addRowMaps(op, shape, maps);
   return maps;
 }
