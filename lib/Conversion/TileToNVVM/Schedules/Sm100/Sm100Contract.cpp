@@ -28,15 +28,7 @@ Sm100Contract::Sm100Contract(tile::ContractOp op, TensorEmitter &emitter)
 // Places
 //===----------------------------------------------------------------------===//
 
-TurnPlace Sm100Contract::next(TurnPlace place, int64_t size) {
-  Value number = emitter.scale(place.number, 1, 1);
-  Value wraps = isEqual(number, size);
-  Value turned = arith::XOrIOp::create(b, place.parity, emitter.i32(1));
-  return {arith::SelectOp::create(b, wraps, emitter.i32(0), number),
-          arith::SelectOp::create(b, wraps, turned, place.parity)};
-}
-
-Value Sm100Contract::getTurnBefore(TurnPlace place) {
+Value Sm100Contract::getTurnBefore(RingPlace place) {
   return arith::XOrIOp::create(b, place.parity, emitter.i32(1));
 }
 

@@ -8,16 +8,11 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM100_SM100CONTRACT_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM100_SM100CONTRACT_H
 
+#include "../../RingCopies.h"
 #include "../../TensorEmitter.h"
 #include "moec/Analysis/Sm100.h"
 
 namespace moec {
-
-/// A place in a ring, of stages or of sets of sums; both are i32. The parity
-/// changes with every turn.
-struct TurnPlace {
-  mlir::Value number, parity;
-};
 
 /// What the warps of a CTA share: where things lie, and which rows there are.
 class Sm100Contract {
@@ -48,10 +43,12 @@ public:
 
   //===--- Rings ---===//
 
-  TurnPlace getFirstPlace() { return {emitter.i32(0), emitter.i32(0)}; }
-  TurnPlace next(TurnPlace place, int64_t size);
+  RingPlace getFirstPlace() { return {emitter.i32(0), emitter.i32(0)}; }
+  RingPlace next(RingPlace place, int64_t size) {
+    return nextPlace(emitter, place, size);
+  }
   /// The parity of the turn before, which is over at first.
-  mlir::Value getTurnBefore(TurnPlace place);
+  mlir::Value getTurnBefore(RingPlace place);
   /// The buffer of a stage, and `offset` bytes on; its scales, of block
   /// `block`, behind those of weights that of input rows.
   mlir::Value stageAddress(mlir::Value stage, int64_t offset = 0);

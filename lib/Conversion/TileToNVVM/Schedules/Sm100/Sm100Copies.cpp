@@ -49,25 +49,25 @@ static SmallVector<Value> getBox(Sm100Contract &contract, int64_t block,
 void moec::emitSm100WeightCopies(Sm100Contract &contract) {
   TensorEmitter &emitter = contract.emitter;
   const Shape &shape = contract.shape;
-  TurnPlace first = contract.getFirstPlace();
-  contract.forTiles({first.number, first.parity}, [&](Sm100Contract::Tile,
-                                                      ValueRange carried) {
+  RingPlace first = contract.getFirstPlace();
+  contract.forTiles({first.stage, first.parity}, [&](Sm100Contract::Tile,
+                                                     ValueRange carried) {
     return emitter.forLoop(
         emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
         [&](Value step, ValueRange carried) {
-          TurnPlace place{carried[0], carried[1]};
-          emitter.waitBarrier(contract.emptyBarrier(place.number),
+          RingPlace place{carried[0], carried[1]};
+          emitter.waitBarrier(contract.emptyBarrier(place.stage),
                               contract.getTurnBefore(place));
-          Value full = contract.fullBarrier(place.number);
+          Value full = contract.fullBarrier(place.stage);
           emitter.arriveExpecting(full, shape.getWeightBytes());
           for (int64_t block = 0; block < shape.getBlocks(); ++block)
             emitter.copyBox(contract.stageAddress(
-                                place.number, block * shape.getBlockBytes()),
+                                place.stage, block * shape.getBlockBytes()),
                             emitter.tensorMap(0), getBox(contract, block, step),
                             full,
                             /*areWeights=*/true);
-          TurnPlace next = contract.next(place, shape.stages);
-          return SmallVector<Value>{next.number, next.parity};
+          RingPlace next = contract.next(place, shape.stages);
+          return SmallVector<Value>{next.stage, next.parity};
         });
   });
 }
@@ -94,31 +94,11 @@ private:
                     Shape::kMaxRows <= Shape::kBlockRows,
                 "a thread has a row of scales of each block");
 
-  /// What a thread carries from step to step.
-  struct State {
-    TurnPlace place;
-    /// The stage of the oldest copies that have not arrived, and how many steps
-    /// have not; i32.
-    Value oldest, open;
-
-    SmallVector<Value> pack() const {
-      return {place.number, place.parity, oldest, open};
-    }
-    static State unpack(ValueRange values) {
-      return {{values[0], values[1]}, values[2], values[3]};
-    }
-  };
-  /// Most steps that have not arrived while there is space for more.
-  int64_t getLag() const { return shape.stages / 2; }
+  using State = RingCopies::State;
 
   State emitTile(const Sm100Contract::Tile &tile, State state);
   State emitStep(const Sm100Contract::Tile &tile, ArrayRef<Value> rows,
                  Value scales, Value step, State state);
-  void publish(Value stage);
-  State publishAll(State state);
-  Value nextStage(Value stage) {
-    return contract.next({stage, emitter.i32(0)}, shape.stages).number;
-  }
 
   /// The position in the input of a row of the tile (i32), of type index.
   Value findPosition(const Sm100Contract::Tile &tile, Value row);
@@ -140,6 +120,7 @@ private:
   TensorEmitter &emitter;
   ImplicitLocOpBuilder &b;
   const Shape &shape;
+  RingCopies copies;
   Value input, inputScale, source;
   /// The thread's number; its first row of a tile, and its chunk of all of
   /// them; i32.
@@ -150,7 +131,10 @@ private:
 
 RowCopier::RowCopier(Sm100Contract &contract)
     : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape), input(emitter.operand(contract.op.getInput())),
+      shape(contract.shape),
+      copies(emitter, shape.stages,
+             [&](Value stage) { return contract.fullBarrier(stage); }),
+      input(emitter.operand(contract.op.getInput())),
       inputScale(emitter.operand(contract.op.getInputScale())),
       source(emitter.operand(contract.op.getSource())),
       own(emitter.warpgroupThread()), ownRow(emitter.divide(own, kRowChunks)),
@@ -206,23 +190,6 @@ Value RowCopier::loadRowScales(Value from, Value step) {
     word = word | ((bits << signBits) >> otherBits) << i * byte;
   }
   return word.value;
-}
-
-void RowCopier::publish(Value stage) {
-  emitter.fenceAsync();
-  emitter.arrive(contract.fullBarrier(stage));
-}
-
-RowCopier::State RowCopier::publishAll(State state) {
-  emitter.waitCopies(0);
-  emitter.fenceAsync();
-  Value oldest =
-      emitter.forLoop(emitter.index(0), emitter.toIndex(state.open), 1,
-                      {state.oldest}, [&](Value, ValueRange stage) {
-                        emitter.arrive(contract.fullBarrier(stage[0]));
-                        return SmallVector<Value>{nextStage(stage[0])};
-                      })[0];
-  return {state.place, oldest, emitter.i32(0)};
 }
 
 void RowCopier::copyRows(const Sm100Contract::Tile &tile, ArrayRef<Value> rows,
@@ -290,43 +257,22 @@ void RowCopier::copyScales(Value scales, Value step, Value stage) {
 RowCopier::State RowCopier::emitStep(const Sm100Contract::Tile &tile,
                                      ArrayRef<Value> rows, Value scales,
                                      Value step, State state) {
-  // Products make space, and they wait for what is open.
-  Value hasSpace =
-      emitter.testBarrier(contract.emptyBarrier(state.place.number),
-                          contract.getTurnBefore(state.place));
-  Value isFull = contract.isEqual(emitter.countLanes(hasSpace), 0);
-  Type i32 = b.getI32Type();
-  SmallVector<Value> left = emitter.choose(
-      isFull, {i32, i32},
+  RingPlace place = state.place;
+  Value empty = contract.emptyBarrier(place.stage);
+  Value turn = contract.getTurnBefore(place);
+  return copies.emitStep(
+      state, [&] { return emitter.testBarrier(empty, turn); },
+      [&] { emitter.waitBarrier(empty, turn); },
       [&] {
-        State published = publishAll(state);
-        return SmallVector<Value>{published.oldest, published.open};
-      },
-      [&] { return SmallVector<Value>{state.oldest, state.open}; });
-  Value oldest = left[0], open = left[1];
-  Value stage = state.place.number;
-  emitter.waitBarrier(contract.emptyBarrier(stage),
-                      contract.getTurnBefore(state.place));
-
-  Value chunk = arith::XOrIOp::create(b, ownChunk,
-                                      emitter.remainder(ownRow, kSwizzleRows));
-  Value place = contract.addI32(emitter.scale(ownRow, Shape::kStepBytes),
-                                emitter.scale(chunk, Shape::kChunkBytes));
-  copyRows(tile, rows, step, stage, place);
-  if (!shape.areBytes)
-    copyWeights(step, stage, place);
-  copyScales(scales, step, stage);
-  emitter.commitCopies();
-
-  int64_t lag = getLag();
-  Value isLate = contract.isEqual(open, lag);
-  emitter.ifThen(isLate, [&] {
-    emitter.waitCopies(lag);
-    publish(oldest);
-  });
-  return {contract.next(state.place, shape.stages),
-          arith::SelectOp::create(b, isLate, nextStage(oldest), oldest),
-          arith::SelectOp::create(b, isLate, open, emitter.scale(open, 1, 1))};
+        Value chunk = arith::XOrIOp::create(
+            b, ownChunk, emitter.remainder(ownRow, kSwizzleRows));
+        Value to = contract.addI32(emitter.scale(ownRow, Shape::kStepBytes),
+                                   emitter.scale(chunk, Shape::kChunkBytes));
+        copyRows(tile, rows, step, place.stage, to);
+        if (!shape.areBytes)
+          copyWeights(step, place.stage, to);
+        copyScales(scales, step, place.stage);
+      });
 }
 
 RowCopier::State RowCopier::emitTile(const Sm100Contract::Tile &tile,
@@ -354,9 +300,8 @@ RowCopier::State RowCopier::emitTile(const Sm100Contract::Tile &tile,
 }
 
 void RowCopier::emit() {
-  TurnPlace first = contract.getFirstPlace();
-  State start{first, first.number, emitter.i32(0)};
-  publishAll(State::unpack(contract.forTiles(
+  State start = copies.begin(contract.getFirstPlace());
+  copies.publishAll(State::unpack(contract.forTiles(
       start.pack(), [&](Sm100Contract::Tile tile, ValueRange carried) {
         return emitTile(tile, State::unpack(carried)).pack();
       })));

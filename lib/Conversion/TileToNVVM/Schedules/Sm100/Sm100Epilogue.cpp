@@ -122,21 +122,21 @@ LogicalResult Epilogue::emit() {
   SmallVector<Column> columns;
   for (int64_t block = 0; block < shape.getColumnBlocks(); ++block)
     columns.push_back(findColumn(block));
-  TurnPlace place = contract.getFirstPlace();
-  contract.forTiles({place.number, place.parity}, [&](Sm100Contract::Tile tile,
-                                                      ValueRange carried) {
-    TurnPlace set{carried[0], carried[1]};
-    emitter.waitBarrier(contract.fullSums(set.number), set.parity);
+  RingPlace place = contract.getFirstPlace();
+  contract.forTiles({place.stage, place.parity}, [&](Sm100Contract::Tile tile,
+                                                     ValueRange carried) {
+    RingPlace set{carried[0], carried[1]};
+    emitter.waitBarrier(contract.fullSums(set.stage), set.parity);
     emitter.fenceTensorAfter();
     emitter.forLoop(emitter.i32(0), tile.rows, Shape::kRowUnit,
                     [&](Value first) {
                       for (const Column &column : columns)
-                        emitRows(tile, set.number, first, column);
+                        emitRows(tile, set.stage, first, column);
                     });
     emitter.fenceTensorBefore();
-    emitter.arrive(contract.emptySums(set.number));
-    TurnPlace next = contract.next(set, shape.getSumSets());
-    return SmallVector<Value>{next.number, next.parity};
+    emitter.arrive(contract.emptySums(set.stage));
+    RingPlace next = contract.next(set, shape.getSumSets());
+    return SmallVector<Value>{next.stage, next.parity};
   });
   return status;
 }

@@ -59,33 +59,33 @@ void moec::emitSm100Products(Sm100Contract &contract) {
   TensorEmitter &emitter = contract.emitter;
   ImplicitLocOpBuilder &b = contract.b;
   const Shape &shape = contract.shape;
-  TurnPlace place = contract.getFirstPlace();
+  RingPlace place = contract.getFirstPlace();
   contract.forTiles(
-      {place.number, place.parity, place.number, place.parity},
+      {place.stage, place.parity, place.stage, place.parity},
       [&](Sm100Contract::Tile tile, ValueRange carried) {
-        TurnPlace set{carried[2], carried[3]};
-        emitter.waitBarrier(contract.emptySums(set.number),
+        RingPlace set{carried[2], carried[3]};
+        emitter.waitBarrier(contract.emptySums(set.stage),
                             contract.getTurnBefore(set));
         emitter.fenceTensorAfter();
         Value instruction = getInstruction(contract, tile.rows);
         SmallVector<Value> next = emitter.forLoop(
             emitter.i32(0), emitter.i32(shape.getSteps()), 1,
             carried.take_front(2), [&](Value step, ValueRange carried) {
-              TurnPlace place{carried[0], carried[1]};
-              emitter.waitBarrier(contract.fullBarrier(place.number),
+              RingPlace place{carried[0], carried[1]};
+              emitter.waitBarrier(contract.fullBarrier(place.stage),
                                   place.parity);
               emitter.fenceTensorAfter();
               Value isLater = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
                                                     step, emitter.i32(0));
-              multiplyStep(contract, instruction, set.number, place.number,
+              multiplyStep(contract, instruction, set.stage, place.stage,
                            isLater);
-              emitter.arriveWhenDone(contract.emptyBarrier(place.number));
-              TurnPlace next = contract.next(place, shape.stages);
-              return SmallVector<Value>{next.number, next.parity};
+              emitter.arriveWhenDone(contract.emptyBarrier(place.stage));
+              RingPlace next = contract.next(place, shape.stages);
+              return SmallVector<Value>{next.stage, next.parity};
             });
-        emitter.arriveWhenDone(contract.fullSums(set.number));
-        TurnPlace nextSet = contract.next(set, shape.getSumSets());
-        next.append({nextSet.number, nextSet.parity});
+        emitter.arriveWhenDone(contract.fullSums(set.stage));
+        RingPlace nextSet = contract.next(set, shape.getSumSets());
+        next.append({nextSet.stage, nextSet.parity});
         return next;
       });
 }

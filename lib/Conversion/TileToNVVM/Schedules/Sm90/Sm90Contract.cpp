@@ -46,11 +46,7 @@ RingPlace Sm90Contract::getFirstPlace() {
 }
 
 RingPlace Sm90Contract::next(RingPlace place) {
-  Value stage = emitter.scale(place.stage, 1, 1);
-  Value wraps = isEqual(stage, emitter.i32(shape.stages));
-  Value turned = arith::XOrIOp::create(b, place.parity, emitter.i32(1));
-  return {arith::SelectOp::create(b, wraps, emitter.i32(0), stage),
-          arith::SelectOp::create(b, wraps, turned, place.parity)};
+  return nextPlace(emitter, place, shape.stages);
 }
 
 Value Sm90Contract::stageAddress(Value stage, int64_t offset) {

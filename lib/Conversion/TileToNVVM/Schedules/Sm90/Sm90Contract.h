@@ -9,17 +9,12 @@
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90_SM90CONTRACT_H
 
 #include "../../AsyncEmitter.h"
+#include "../../RingCopies.h"
 #include "moec/Analysis/Sm90.h"
 
 namespace moec {
 
 class RankIds;
-
-/// A place in the ring of stages; both are i32. The parity changes with every
-/// turn.
-struct RingPlace {
-  mlir::Value stage, parity;
-};
 
 /// One tile of the result; all are i32. `rows`, at least one, are at most the
 /// highest tile.

@@ -272,23 +272,7 @@ private:
     return sm90::Contract::kRowThreads / getRowChunks();
   }
 
-  /// What a thread carries from step to step of a tile.
-  struct State {
-    RingPlace place;
-    /// The stage of the oldest copies that have not arrived, and how many steps
-    /// have not; i32.
-    Value oldest, open;
-
-    SmallVector<Value> pack() const {
-      return {place.stage, place.parity, oldest, open};
-    }
-    static State unpack(ValueRange values) {
-      return {{values[0], values[1]}, values[2], values[3]};
-    }
-  };
-
-  /// Most steps that have not arrived while there is space for more.
-  int64_t getLag() const { return shape.stages / 2; }
+  using State = RingCopies::State;
 
   static constexpr int64_t kTileValues = 4;
   int64_t getRowsPerThread() const {
@@ -305,11 +289,6 @@ private:
                  RingPlace place);
   State emitStep(const ContractTile &tile, ArrayRef<Value> rows,
                  ArrayRef<Value> scaleSources, Value step, State state);
-  /// Waits for all that is open.
-  State publishAll(State state);
-  Value nextStage(Value stage) {
-    return contract.next({stage, emitter.i32(0)}).stage;
-  }
   /// The positions of the thread's rows in the input; i32.
   SmallVector<Value> findRows(const ContractTile &tile);
   void copyRows(const ContractTile &tile, ArrayRef<Value> rows, Value step,
@@ -320,15 +299,12 @@ private:
                     int64_t unit, ArrayRef<Value> places);
   /// Where the thread's chunk lies in its row `i`, counted from the first row.
   Value getChunkOffset(int64_t i);
-  void publish(Value stage) {
-    emitter.fenceAsync();
-    emitter.arrive(contract.fullBarrier(stage));
-  }
 
   Sm90Contract &contract;
   AsyncEmitter &emitter;
   ImplicitLocOpBuilder &b;
   const sm90::Contract &shape;
+  RingCopies copies;
   Sm90Scales scales;
   Value input, source;
   /// The thread's number; its first row of a tile, and its chunk of all of
@@ -338,8 +314,10 @@ private:
 
 RowCopier::RowCopier(Sm90Contract &contract)
     : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape), scales(contract),
-      input(emitter.operand(contract.op.getInput())),
+      shape(contract.shape),
+      copies(emitter, shape.stages,
+             [&](Value stage) { return contract.fullBarrier(stage); }),
+      scales(contract), input(emitter.operand(contract.op.getInput())),
       source(emitter.operand(contract.op.getSource())) {
   constexpr int64_t others =
       sm90::Contract::kWarpgroup - sm90::Contract::kRowThreads;
@@ -363,7 +341,7 @@ RingPlace RowCopier::emit(RingPlace first) {
         // The rows of the next tile are looked up while the last ones of this
         // arrive.
         SmallVector<Value> found = findTileAndRows(items, findNext(), nothing);
-        RingPlace place = publishAll(end).place;
+        RingPlace place = copies.publishAll(end).place;
         SmallVector<Value> all{place.stage, place.parity};
         all.append(found);
         return all;
@@ -395,7 +373,7 @@ RowCopier::State RowCopier::emitTile(const ContractTile &tile,
   SmallVector<Value> scaleSources;
   if (shape.copiesScales())
     scaleSources = scales.find(tile, own);
-  State start{place, place.stage, emitter.i32(0)};
+  State start = copies.begin(place);
   return State::unpack(emitter.forLoop(
       emitter.i32(0), emitter.i32(shape.getSteps()), 1, start.pack(),
       [&](Value step, ValueRange carried) {
@@ -408,49 +386,16 @@ RowCopier::State RowCopier::emitStep(const ContractTile &tile,
                                      ArrayRef<Value> rows,
                                      ArrayRef<Value> scaleSources, Value step,
                                      State state) {
-  // Consumers make space by what they multiply, and they wait for what is open.
-  Value isFull = contract.isEqual(
-      emitter.countLanes(hasSpace(contract, state.place)), emitter.i32(0));
-  auto branch =
-      scf::IfOp::create(b, TypeRange{b.getI32Type(), b.getI32Type()}, isFull,
-                        /*withElseRegion=*/true);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
-    State published = publishAll(state);
-    scf::YieldOp::create(b, ValueRange{published.oldest, published.open});
-    b.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(b, ValueRange{state.oldest, state.open});
-  }
-  Value oldest = branch.getResult(0), open = branch.getResult(1);
-  waitForSpace(contract, state.place);
-  if (!shape.mapRows)
-    copyRows(tile, rows, step, state.place.stage);
-  if (shape.copiesScales())
-    scales.copy(tile, scaleSources, own, step, state.place.stage);
-  emitter.commitCopies();
-
-  int64_t lag = getLag();
-  Value isLate = contract.isEqual(open, emitter.i32(lag));
-  emitter.ifThen(isLate, [&] {
-    emitter.waitCopies(lag);
-    publish(oldest);
-  });
-  return {contract.next(state.place),
-          arith::SelectOp::create(b, isLate, nextStage(oldest), oldest),
-          arith::SelectOp::create(b, isLate, open, emitter.scale(open, 1, 1))};
-}
-
-RowCopier::State RowCopier::publishAll(State state) {
-  emitter.waitCopies(0);
-  emitter.fenceAsync();
-  Value oldest =
-      emitter.forLoop(emitter.index(0), emitter.toIndex(state.open), 1,
-                      {state.oldest}, [&](Value, ValueRange stage) {
-                        emitter.arrive(contract.fullBarrier(stage[0]));
-                        return SmallVector<Value>{nextStage(stage[0])};
-                      })[0];
-  return {state.place, oldest, emitter.i32(0)};
+  RingPlace place = state.place;
+  return copies.emitStep(
+      state, [&] { return hasSpace(contract, place); },
+      [&] { waitForSpace(contract, place); },
+      [&] {
+        if (!shape.mapRows)
+          copyRows(tile, rows, step, place.stage);
+        if (shape.copiesScales())
+          scales.copy(tile, scaleSources, own, step, place.stage);
+      });
 }
 
 SmallVector<Value> RowCopier::findRows(const ContractTile &tile) {

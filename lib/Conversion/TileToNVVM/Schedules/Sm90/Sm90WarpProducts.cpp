@@ -23,20 +23,20 @@ using sm90::Contract;
 constexpr int64_t kOctetSums = 4;
 
 /// Lane l gives the address of row l % 8 of matrix l / 8, a chunk of a row.
-constexpr int64_t kOctet = 8, kMatrices = 4;
+constexpr int64_t kOctetRows = 8, kMatrices = 4;
 
 SmallVector<Value> UnitReader::findRows(Value rows) {
   Value last = emitter.scale(rows, 1, -1);
-  Value inOctet = emitter.remainder(emitter.lane(), kOctet);
-  Value chunk = emitter.divide(emitter.lane(), kOctet);
+  Value inOctet = emitter.remainder(emitter.lane(), kOctetRows);
+  Value chunk = emitter.divide(emitter.lane(), kOctetRows);
   SmallVector<Value> offsets;
-  for (int64_t first = 0; first < width; first += kOctet) {
+  for (int64_t first = 0; first < width; first += kOctetRows) {
     // Nobody has written those behind the last one, and nobody reads their
     // sums.
     Value row = contract.minI32(emitter.scale(inOctet, 1, first), last);
     // The swizzle moves a chunk by the number of its row.
-    Value place =
-        arith::XOrIOp::create(emitter.b, chunk, emitter.remainder(row, kOctet));
+    Value place = arith::XOrIOp::create(emitter.b, chunk,
+                                        emitter.remainder(row, kOctetRows));
     offsets.push_back(
         contract.addI32(emitter.scale(row, shape.swizzledBytes),
                         emitter.scale(place, Contract::kChunkBytes)));
