@@ -386,6 +386,8 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
 
     With `zero_experts = [E, Z]`, without a table, the result is no ids but positions, of slots whose experts are on other
     ranks, as `moe.permute` has them: -2 for the ids `E .. E + Z - 1`, which are of zero experts, -1 for all others.
+    With `replica_counts` and `zero_experts = [E, Z, P]` these ids, which the table does not have, become
+    `P .. P + Z - 1`, behind those of P physical experts.
 
     | operand, result | type | |
     |---|---|---|

@@ -437,9 +437,6 @@ void Checker::checkReplicas() {
           showValue(field, spec.replicas->maxReplicas) +
               ", but with one of each other expert there is room for " +
               Twine(most));
-  require(spec.numZeroExperts == 0, "num_zero_experts",
-          show("num_zero_experts") +
-              " have no weights to be replicated; drop 'replicas'");
   require(!spec.placement || !spec.placement->localExperts,
           "placement.local_experts",
           "'placement.local_experts' are of one rank by itself, which has all "

@@ -216,13 +216,15 @@ Status placeIds(const PlaceIdsArguments &arguments) {
   for (int64_t slot = 0; slot < tokens * topK; ++slot) {
     int64_t token = slot / topK, length = tokens / runs;
     int64_t id = arguments.ids.as<int32_t>()[slot];
-    if (arguments.table)
+    auto zeroExperts = arguments.zeroExperts;
+    if (zeroExperts && id >= zeroExperts->front() &&
+        id - zeroExperts->front() < (*zeroExperts)[1])
+      id = arguments.table ? id - zeroExperts->front() + zeroExperts->back()
+                           : -2;
+    else if (arguments.table)
       id = findPlace(arguments, token, id);
-    else if (auto zeroExperts = arguments.zeroExperts)
-      id = id >= zeroExperts->front() &&
-                   id - zeroExperts->front() < zeroExperts->back()
-               ? -2
-               : -1;
+    else if (zeroExperts)
+      id = -1;
     if (isPaddingRow(arguments.isPadding, token))
       id = -1;
     if (arguments.numValidTokens &&

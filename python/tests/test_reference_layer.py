@@ -92,6 +92,9 @@ VARIANTS = {
         "entry": "ids", "num_valid_tokens": True,
         "replicas": {"num_physical_experts": 9, "max_replicas": 2},
     },
+    "replicas_zero_experts": {
+        "num_zero_experts": 3, "top_k": 4, "replicas": {"num_physical_experts": 9, "max_replicas": 2},
+    },
     "latent": {"latent_size": 4, "dtype": "bf16", "shared_experts": {"intermediate_size": 3}},
     "shared": {"shared_experts": {"intermediate_size": 7}},
     "shared_gate": {"shared_experts": {"intermediate_size": 7, "gate": "sigmoid"}},

@@ -380,6 +380,10 @@ case("record_masked", record_ids=True, record_load=True, padding_mask=True, hard
 for entry in ("gate", "logits", "ids"):
     case(f"replicas_{entry}", entry=entry, dtype="bf16", record_load=True,
          replicas={"num_physical_experts": 13, "max_replicas": 4})
+case("replicas_zero_experts", top_k=4, num_zero_experts=6, dtype="bf16", record_load=True,
+     replicas={"num_physical_experts": 12, "max_replicas": 3})
+case("replicas_zero_experts_padding", padding_mask=True, num_valid_tokens=True, hard="padding", entry="ids",
+     num_zero_experts=5, replicas={"num_physical_experts": 12, "max_replicas": 3}, latent_size=32)
 case("replicas_masked", padding_mask=True, num_valid_tokens=True, hard="padding", entry="ids", record_load=True,
      replicas={"num_physical_experts": 16, "max_replicas": 3}, shared_experts={"intermediate_size": 40})
 case("replicas_out_of_range", entry="ids", hard="out_of_range_ids", record_load=True,

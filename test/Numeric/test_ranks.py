@@ -429,6 +429,22 @@ def test_replicas_with_padding(entry, tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("layer", ["logits", "shared", "latent_shared"])
+@pytest.mark.parametrize("entry", ["gate", "ids"])
+@pytest.mark.parametrize(("dp", "tp", "sp"), FEW_RANKS)
+def test_replicas_and_zero_experts(dp, tp, sp, entry, layer, tmp_path):
+    """Zero experts have no replicas: their ids are nobody's, and count once."""
+    model = replicas_of(with_zeros(ZEROS[layer] | {"entry": entry, "record_load": True}), 24, 3)
+    verify(tmp_path, model, Ranks(dp, tp, "linear", sp))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_replicas_and_zero_experts_simulated(target, tmp_path):
+    model = replicas_of(with_zeros(ZEROS["shared"] | {"dtype": "bf16"}), 24, 3)
+    verify(tmp_path, model, Ranks(2, 2, "linear"), tokens=8, options=(
+        "--device=sim:1", f"--target={target}", "--max-tokens=8", "--rank-limit=60", "--exchange=peer"))
+
+
 @pytest.mark.parametrize("level", ["plan", "tile"])
 def test_replicas_at_levels(level, tmp_path):
     model = replicas_of(spec_of(entry="ids", padding_mask=True), 24, 3)

@@ -316,9 +316,6 @@ TEST(ImportError, PaddingRecordsAndReplicas) {
       {R"("replicas": {"num_physical_experts": 9, "max_replicas": 3})",
        "'replicas.max_replicas' is 3, but with one of each other expert there "
        "is room for 2"},
-      {R"("num_zero_experts": 1,
-          "replicas": {"num_physical_experts": 9, "max_replicas": 2})",
-       "'num_zero_experts' have no weights to be replicated; drop 'replicas'"},
       {R"("placement": {"local_experts": [1]},
           "replicas": {"num_physical_experts": 9, "max_replicas": 2})",
        "'placement.local_experts' are of one rank by itself"},

@@ -333,9 +333,6 @@ LogicalResult LayerVerifier::verifyReplicas() {
     return check.error("takes 'physical_ids' and 'replica_counts' together");
   if (!op.getPhysicalIds())
     return success();
-  if (op.getNumZeroExperts() > 0)
-    return check.error("has 'num_zero_experts' and 'physical_ids'; zero "
-                       "experts have no weights to be replicated: remove one");
   Dim experts{"num_experts", op.getNumExperts()};
   return failure(failed(check.checkShape("physical_ids", op.getPhysicalIds(),
                                          {experts, {"max_replicas"}})) ||

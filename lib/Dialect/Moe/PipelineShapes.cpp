@@ -440,17 +440,26 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
                            "'num_valid_tokens', 'is_padding' or "
                            "'zero_experts'");
   if (o.zeroExperts) {
-    if (o.table)
+    if (o.table && !o.replicaCounts)
       return op->emitOpError("has 'zero_experts', whose result is positions, "
                              "and a 'table' of other ids; give one of them");
-    if (o.zeroExperts->size() != 2)
+    ArrayRef<int64_t> numbers = *o.zeroExperts;
+    size_t expected = o.table ? 3 : 2;
+    if (numbers.size() != expected)
       return op->emitOpError("has ")
-             << o.zeroExperts->size()
-             << " numbers in 'zero_experts'; give the number of experts and "
-                "that of zero experts";
-    if (failed(verifyNumExperts([&] { return op->emitOpError(); },
-                                o.zeroExperts->front(), o.zeroExperts->back())))
+             << numbers.size()
+             << " numbers in 'zero_experts'; give the number of experts"
+             << (o.table ? ", that of zero experts and that of physical ones"
+                         : " and that of zero experts");
+    auto emitError = [&] { return op->emitOpError(); };
+    if (failed(verifyNumExperts(emitError, numbers.front(), numbers[1])) ||
+        (o.table &&
+         failed(verifyNumExperts(emitError, numbers.back(), numbers[1]))))
       return failure();
+    if (o.table && numbers.front() != getDim(o.table, 0))
+      return op->emitOpError("has 'zero_experts' behind ")
+             << numbers.front() << " experts and a 'table' of "
+             << getDim(o.table, 0) << "; give the table's";
   }
   if (o.replicaCounts && !o.table)
     return op->emitOpError("takes 'replica_counts' with a 'table' only, which "

@@ -329,9 +329,14 @@ void LayerDecomposer::permute() {
   // The router has left padding out already.
   Value isPadding = layer.getTopkIds() ? layer.getIsPadding() : Value();
   auto place = [&](Value table, Value counts, Value isPadding, StringRef name) {
+    DenseI64ArrayAttr zeroExperts;
+    if (auto number = static_cast<int64_t>(layer.getNumZeroExperts());
+        counts && number > 0)
+      zeroExperts = b.getDenseI64ArrayAttr(
+          {static_cast<int64_t>(layer.getNumExperts()), number, numExperts});
     auto op = PlaceIdsOp::create(b, ids.getType(), placed, table, counts,
                                  /*num_valid_tokens=*/Value(), isPadding,
-                                 /*zero_experts=*/DenseI64ArrayAttr());
+                                 zeroExperts);
     setNames(op, {name});
     placed = op.getResult();
   };

@@ -292,8 +292,8 @@ LogicalResult PartialVerifier::visit(PlaceIdsOp op) {
   IdSpace &made = states[op.getResult()].ids;
   made = states.lookup(op.getIds()).ids;
   StringRef remedy = "place the ids that were chosen";
-  if (op.getZeroExperts()) {
-    // Positions of slots; replicas of zero experts there are none of.
+  if (op.getZeroExperts() && !op.getTable()) {
+    // Positions of slots.
     made = IdSpace::None;
     return requireIds(op, op.getIds(), {IdSpace::Logical}, remedy);
   }

@@ -29,8 +29,10 @@ class Replicas:
     num_physical: int
 
     def place(self, tokens: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """-1 for none; of tokens by their numbers in the call."""
-        count = self.counts[ids]
+        """-1 for none, such as zero experts; of tokens by their numbers in the call."""
+        is_expert = ids < len(self.counts)
+        ids = np.where(is_expert, ids, 0)
+        count = np.where(is_expert, self.counts[ids], 0)
         usable = (count >= 1) & (count <= self.physical_ids.shape[1])
         replica = tokens.astype(np.uint32) * np.uint32(2654435769) % np.where(usable, count, 1)
         physical = self.physical_ids[ids, replica.astype(np.int64)]

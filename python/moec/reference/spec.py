@@ -475,9 +475,6 @@ def _check_replicas(spec: LayerSpec, replicas: Replicas) -> None:
         f"field 'replicas.max_replicas' is {replicas.max_replicas}: at most {most}",
     )
     _require(
-        spec.num_zero_experts == 0, "field 'num_zero_experts': has no weights to be replicated"
-    )
-    _require(
         spec.local_experts is None, "field 'placement.local_experts' does not go with 'replicas'"
     )
 
