@@ -37,6 +37,8 @@ public:
     checkWeightOnInput();
     checkActivation();
     checkQuantization();
+    if (spec.expertColumns)
+      checkColumns();
     checkPlacement();
     if (spec.parallel)
       checkParallel();
@@ -79,6 +81,7 @@ private:
   void checkQuantization();
   /// A quantized weight whose rows have `size` elements, as `field` says.
   void checkRow(StringRef weight, StringRef field, int64_t size);
+  void checkColumns();
   void checkPlacement();
   /// Adds the ids to those that were seen; false where one is wrong.
   /// `where` is the field, or a part of it, in words.
@@ -273,6 +276,17 @@ void Checker::checkRow(StringRef weight, StringRef field, int64_t size) {
   require(size % unit == 0, field,
           show(field) + " must be a multiple of " + std::to_string(unit) +
               " with " + describe(quantization) + why);
+}
+
+void Checker::checkColumns() {
+  const std::optional<QuantizationSpec> &w13 = spec.quantization.w13;
+  require(!w13 || !w13->activation, "expert_columns",
+          show("expert_columns") +
+              " gives the input of each expert another order, which quantized "
+              "activations of experts.w13 (" +
+              (w13 ? describe(*w13) : "") +
+              ") have no scales for; leave the activations out, or store the "
+              "columns of w13 in the order of its input");
 }
 
 void Checker::checkPlacement() {

@@ -287,6 +287,8 @@ def run(spec, tensors):
                 counts[i] += 1
                 b13 = tensors["experts.w13_bias"][i] if "experts.w13_bias" in tensors else None
                 b2 = tensors["experts.w2_bias"][i] if "experts.w2_bias" in tensors else None
+                if "experts.w13_columns" in tensors:
+                    xe = [xe[c] for c in tensors["experts.w13_columns"][i]]
                 y = expert_row(
                     spec, tensors["experts.w13"][i], b13, tensors["experts.w2"][i], b2, xe
                 )

@@ -46,6 +46,7 @@ uint16_t toF16(float value) {
 bool isInteger(const HostTensor &tensor) {
   return tensor.name == "num_valid_tokens" || tensor.name == "input_ids" ||
          tensor.name == "topk_ids" || tensor.name == "gate.hash_table" ||
+         tensor.name == "experts.w13_columns" ||
          llvm::StringRef(tensor.name).starts_with("replicas.");
 }
 
@@ -127,6 +128,22 @@ void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
            ++tries)
         id = (id + 1) % int32_t(options.numExperts);
       first[j] = id;
+    }
+  }
+}
+
+/// An order of the columns of each row.
+void fillOrders(const HostTensor &tensor, const RandomStream &stream) {
+  auto *columns = reinterpret_cast<int32_t *>(tensor.data());
+  int64_t width = getRowSize(tensor);
+  for (int64_t row = 0; row < tensor.getNumElements() / width; ++row) {
+    int32_t *first = columns + row * width;
+    for (int64_t i = 0; i < width; ++i) {
+      // Each goes where one of those before it, or itself, was.
+      auto place =
+          int64_t(stream.getBits(uint64_t(row * width + i)) % uint64_t(i + 1));
+      first[i] = first[place];
+      first[place] = int32_t(i);
     }
   }
 }
@@ -225,6 +242,8 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
       std::fill_n(integers, count, int32_t(tokens));
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
       fillIds(tensor, options);
+    } else if (tensor.name == "experts.w13_columns") {
+      fillOrders(tensor, stream);
     } else if (tensor.name == "topk_weights") {
       fillWeights(tensor, options.seed);
     } else if (tensor.name == "input_ids") {

@@ -221,6 +221,8 @@ def expert_offsets(counts: np.ndarray) -> np.ndarray:
 
 def _activated(spec: LayerSpec, tensors: Mapping, expert: int, x: np.ndarray, found):
     """D(activation(w13 @ x)), with the bias."""
+    if spec.expert_columns:
+        x = x[:, np.asarray(tensors["experts.w13_columns"][expert])]
     up = _expert_product(spec, tensors, "experts.w13", x, expert, found)
     if spec.expert_bias:
         up += np.asarray(tensors["experts.w13_bias"][expert]).astype(np.float64)
