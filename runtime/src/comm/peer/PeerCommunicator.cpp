@@ -399,6 +399,8 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
   for (int64_t distance = 0; distance < size; ++distance)
     slots.push_back(reinterpret_cast<uintptr_t>(
         heaps->at(static_cast<size_t>((own + distance) % size))));
+  if (collective.firstColumn)
+    slots.push_back(static_cast<uint64_t>(*collective.firstColumn));
   slots.push_back(static_cast<uint64_t>(collective.rows));
   Status launched =
       options.peer->launch(stream, *collective.kernel, collective.dims,
