@@ -143,8 +143,7 @@ void TimeTable::printTimes() {
       addRow(
           next->name +
               describeColumns(plan::LaunchOp(next->launch).getColumns()),
-          [&](int64_t tokens) { return predict(*next, tokens); },
-          getBound);
+          [&](int64_t tokens) { return predict(*next, tokens); }, getBound);
   }
   TextTable::Row all{"one after the other"};
   for (const Prediction &total : totals)

@@ -66,8 +66,7 @@ Prediction moec::predictCollective(plan::CollectiveOp collective,
   return prediction;
 }
 
-std::string
-moec::describeColumns(std::optional<ArrayRef<int64_t>> columns) {
+std::string moec::describeColumns(std::optional<ArrayRef<int64_t>> columns) {
   if (!columns)
     return {};
   return " columns " + std::to_string(columns->front()) + " to " +
@@ -134,8 +133,7 @@ std::string moec::describeSums(plan::CollectiveOp collective) {
                        "the launch of @{3} is left out\n",
                        getName(collective),
                        getTensorName(collective.getIns().front()),
-                       getTensorName(collective.getRows()),
-                       launch.getKernel());
+                       getTensorName(collective.getRows()), launch.getKernel());
 }
 
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,

@@ -74,8 +74,8 @@ ExchangeTime moec::predictExchange(plan::CollectiveOp collective,
   if (collective.getKind() != plan::CollectiveKind::AllReduce)
     kind = isScatter ? moert::CollectiveKind::ReduceScatter
                      : moert::CollectiveKind::AllGather;
-  return predictExchange(
-      kind,
-      collective.getAxis() == plan::Axis::Dp ? mesh.getDp() : mesh.getTp(),
-      bytes, part);
+  return predictExchange(kind,
+                         collective.getAxis() == plan::Axis::Dp ? mesh.getDp()
+                                                                : mesh.getTp(),
+                         bytes, part);
 }

@@ -183,8 +183,9 @@ static LogicalResult verifyOperandTypes(LaunchOp launch,
 template <typename StepOp>
 static LogicalResult verifyColumns(StepOp step) {
   std::optional<ArrayRef<int64_t>> columns = step.getColumns();
-  if (!columns || (columns->size() == 2 && columns->front() >= 0 &&
-                   columns->back() > 0 && columns->front() % columns->back() == 0))
+  if (!columns ||
+      (columns->size() == 2 && columns->front() >= 0 && columns->back() > 0 &&
+       columns->front() % columns->back() == 0))
     return success();
   return step.emitOpError("has columns [")
          << *columns << "]; give the first one, a multiple of how many there "
@@ -235,10 +236,10 @@ LogicalResult CollectiveOp::verify() {
   if (getColumns() && !getRows())
     return emitOpError("has 'columns' without 'sums_of'; give 'sums_of' too, "
                        "or drop them");
-  if (getColumns() && cast<MemRefType>(getIns().front().getType())
-                                  .getDimSize(1) %
-                              getColumns()->back() !=
-                          0)
+  if (getColumns() &&
+      cast<MemRefType>(getIns().front().getType()).getDimSize(1) %
+              getColumns()->back() !=
+          0)
     return emitOpError("has ")
            << getColumns()->back() << " columns of "
            << cast<MemRefType>(getIns().front().getType()).getDimSize(1)
@@ -275,9 +276,9 @@ SmallVector<Value> CollectiveOp::getRead() {
 
 bool CollectiveOp::isFollowed() {
   std::optional<ArrayRef<int64_t>> columns = getColumns();
-  return columns && columns->front() + columns->back() <
-                        cast<MemRefType>(getIns().front().getType())
-                            .getDimSize(1);
+  return columns &&
+         columns->front() + columns->back() <
+             cast<MemRefType>(getIns().front().getType()).getDimSize(1);
 }
 
 LaunchOp CollectiveOp::getSumLaunch() {

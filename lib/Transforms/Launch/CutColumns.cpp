@@ -47,15 +47,13 @@ private:
     return *findCombine(cast<plan::VariantOp>(place.front()->getParentOp()));
   }
   bool isCut(const RewriteSite &site, int64_t pieces);
-  double getTime(const RewriteSite::Place &place, TokenPoint point,
-                 size_t routing, int64_t pieces);
   PointTimes getTimes(const RewriteSite &site, int64_t pieces);
   /// Whether the chosen places are not all.
   bool areSome(const RewriteSite &site) {
     return chosen.places.size() < site.places.size();
   }
   void copyKernels();
-  void cut(const Combine &combine);
+  void cutPlace(const Combine &combine);
 
   /// Of the site at hand: how many pieces are best, and the places where they
   /// are better than none.
@@ -69,17 +67,16 @@ static int64_t getColumns(plan::CollectiveOp collective) {
   return cast<MemRefType>(collective.getIns().front().getType()).getDimSize(1);
 }
 
-std::optional<Combine>
-CutColumns::findCombine(plan::CollectiveOp collective) {
+std::optional<Combine> CutColumns::findCombine(plan::CollectiveOp collective) {
   if (collective.getColumns() || !hasExchange(collective))
     return std::nullopt;
   Combine combine;
   combine.collective = collective;
-  combine.sums = collective.getRows()
-                     ? SlotSums{collective.getRows(), collective.getPosition(),
-                                collective.getAddend(),
-                                collective.getNumValidTokens()}
-                     : findSums(collective, symbols);
+  combine.sums =
+      collective.getRows()
+          ? SlotSums{collective.getRows(), collective.getPosition(),
+                     collective.getAddend(), collective.getNumValidTokens()}
+          : findSums(collective, symbols);
   if (!combine.sums.rows)
     return std::nullopt;
   for (auto launch : collective->getBlock()->getOps<plan::LaunchOp>()) {
@@ -179,40 +176,41 @@ std::string CutColumns::whyIllegal(const RewriteSite &site) {
   return "no number of pieces has whole tiles";
 }
 
-/// Of the products and the collective in so many pieces.
-double CutColumns::getTime(const RewriteSite::Place &place, TokenPoint point,
-                           size_t routing, int64_t pieces) {
-  plan::CollectiveOp collective = getCombine(place).collective;
-  const DeviceRates &device = context.objective.getDevice();
-  int64_t columns = getColumns(collective) / pieces;
-  OpBuilder builder(collective);
-  if (pieces > 1)
-    collective.setColumnsAttr(builder.getDenseI64ArrayAttr({0, columns}));
-  double exchange = predictExchange(collective, point.tokens, device).us;
-  collective.removeColumnsAttr();
-  double product = 0;
-  for (plan::LaunchOp launch : place) {
-    auto contract = getPhase<tile::ContractOp>(launch);
-    if (pieces > 1)
-      contract.setNumColumns(columns);
-    product += context.objective.predict(getForm(launch), point)[routing];
-    contract.removeNumColumnsAttr();
-  }
+/// Of the products and the collective of places in so many pieces.
+PointTimes CutColumns::getTimes(const RewriteSite &site, int64_t pieces) {
+  // What a kernel of ranks that write to each other's memory takes to start.
+  constexpr double startUs = 10;
   // Beside each other they take less than one after the other by so much of the
   // exchange: both read memory, the exchange's CTAs have multiprocessors to
   // themselves, and power bounds the clock.
   constexpr double hiddenShare = 0.2;
-  double both =
-      std::max(exchange, product + (1 - hiddenShare) * exchange);
-  return product + double(pieces - 1) * both + exchange;
-}
-
-PointTimes CutColumns::getTimes(const RewriteSite &site, int64_t pieces) {
   PointTimes times;
-  for (const RewriteSite::Place &place : site.places)
-    for (const TokenPoint &point : getPoints(RewriteSite(place)))
-      for (size_t i = 0; i < getWeightedRoutings().size(); ++i)
-        times.push_back(getTime(place, point, i, pieces));
+  for (const RewriteSite::Place &place : site.places) {
+    plan::CollectiveOp collective = getCombine(place).collective;
+    SmallVector<PhaseForm> forms;
+    for (plan::LaunchOp launch : place) {
+      forms.push_back(getForm(launch));
+      if (pieces > 1)
+        getPhase<tile::ContractOp>(launch).setNumColumns(
+            getColumns(collective) / pieces);
+    }
+    SmallVector<TokenPoint> points = getPoints(RewriteSite(place));
+    PointTimes products = context.objective.predict(forms, points);
+    for (plan::LaunchOp launch : place)
+      getPhase<tile::ContractOp>(launch).removeNumColumnsAttr();
+    const double *product = products.begin();
+    for (const TokenPoint &point : points) {
+      double all = predictExchange(collective, point.tokens,
+                                   context.objective.getDevice())
+                       .us;
+      double exchange = (all + double(pieces - 1) * startUs) / double(pieces);
+      for (size_t i = 0; i < getWeightedRoutings().size(); ++i, ++product) {
+        double both =
+            std::max(exchange, *product + (1 - hiddenShare) * exchange);
+        times.push_back(*product + double(pieces - 1) * both + exchange);
+      }
+    }
+  }
   return times;
 }
 
@@ -257,8 +255,7 @@ std::optional<PredictedChange> CutColumns::predict(const RewriteSite &site) {
   change.before = getTimes(chosen, 1);
   change.after = getTimes(chosen, numPieces);
   // That of another kernel for the exchange.
-  change.price =
-      getKernelPrice(getKernel(getCombine(site.places.front()).sum));
+  change.price = getKernelPrice(getKernel(getCombine(site.places.front()).sum));
   if (areSome(site))
     for (plan::LaunchOp launch : site.places.front())
       change.price += getKernelPrice(getKernel(launch));
@@ -269,7 +266,7 @@ std::optional<PredictedChange> CutColumns::predict(const RewriteSite &site) {
 /// their stream, so that its CTAs come first; the others are on another stream,
 /// and each piece again waits for its launches. The last piece is the
 /// collective as it stands, behind all that stood ahead of it.
-void CutColumns::cut(const Combine &combine) {
+void CutColumns::cutPlace(const Combine &combine) {
   plan::CollectiveOp collective = combine.collective;
   auto variant = cast<plan::VariantOp>(collective->getParentOp());
   int64_t own = collective.getStream(), other = own + 1, event = 0;
@@ -331,7 +328,7 @@ LogicalResult CutColumns::commit(const RewriteSite &site) {
   if (areSome(site))
     copyKernels();
   for (const RewriteSite::Place &place : chosen.places)
-    cut(getCombine(place));
+    cutPlace(getCombine(place));
   for (plan::LaunchOp launch : chosen.places.front()) {
     tile::KernelOp kernel = getKernel(launch);
     tile::ContractOp product = getProduct(kernel);

@@ -49,8 +49,7 @@ static bool isKept(plan::LaunchOp launch, Operation *until) {
   return true;
 }
 
-SlotSums moec::findSums(plan::CollectiveOp collective,
-                        SymbolTable &symbols) {
+SlotSums moec::findSums(plan::CollectiveOp collective, SymbolTable &symbols) {
   if (collective.getKind() == plan::CollectiveKind::AllGather ||
       collective.getIns().size() != 1)
     return {};

@@ -71,8 +71,8 @@ public:
         return failure();
       made.push_back({*kernel, getExchangeName(collective), rows,
                       collective.getOwnedAttr(),
-                      collective.getExpertsPerOwnerAttr(),
-                      getSums(collective), getNumColumns(collective)});
+                      collective.getExpertsPerOwnerAttr(), getSums(collective),
+                      getNumColumns(collective)});
       same = &made.back();
     }
     collective->setAttr(kExchangeKernelAttr,
@@ -146,8 +146,7 @@ private:
     Value addend = takeIf(collective.getAddend());
     Value numValidTokens = takeIf(collective.getNumValidTokens());
     ValueRange heaps = take(ranks);
-    Value firstColumn =
-        collective.getColumns() ? take(1).front() : Value();
+    Value firstColumn = collective.getColumns() ? take(1).front() : Value();
     auto exchange = tile::ExchangeOp::create(
         builder, loc, collective.getKindAttr(), rest.front(), ins, outs, owners,
         ids, collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),

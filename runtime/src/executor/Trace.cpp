@@ -87,8 +87,8 @@ private:
 static std::string nameOf(const Step &step, const Plan &plan) {
   if (step.kind == Step::Kind::Launch)
     return plan.kernels[step.kernel].name;
-  std::string name = std::string(collectiveKindName(step.collectiveKind)) + " " +
-                     meshAxisName(step.axis);
+  std::string name = std::string(collectiveKindName(step.collectiveKind)) +
+                     " " + meshAxisName(step.axis);
   if (step.numColumns > 0)
     name += " columns " + std::to_string(step.firstColumn) + " to " +
             std::to_string(step.firstColumn + step.numColumns - 1);

@@ -505,8 +505,8 @@ private:
                    "0 (the collective before it is not the piece of the "
                    "columns before)");
     bool isLast = first + count == columns;
-    if (!isLast && (behind == variant.steps.size() ||
-                    !isPiece(behind, first + count)))
+    if (!isLast &&
+        (behind == variant.steps.size() || !isPiece(behind, first + count)))
       return wrong(field, num(first),
                    num(columns - count) +
                        " (the collective behind it is not the piece of the "

@@ -56,9 +56,9 @@ bool moec::isMovedForOwners(tile::ExchangeOp exchange, int64_t index) {
   if (!llvm::is_contained(exchange.getOwned().value_or(ArrayRef<int64_t>()),
                           index))
     return false;
-  ExchangedPart part = getExchangedPart(
-      exchange.getKind(), int64_t(exchange.getHeaps().size()),
-      exchange.getMovedType(size_t(index)));
+  ExchangedPart part =
+      getExchangedPart(exchange.getKind(), int64_t(exchange.getHeaps().size()),
+                       exchange.getMovedType(size_t(index)));
   return part.pieceBytes == wideBytes &&
          countRowsOfWarp(part.pieces) <= mostRows;
 }
