@@ -541,6 +541,47 @@ def test_times_of_sums_that_kernels_make(dp, tp, tmp_path):
     assert all(float(median) > 0 for name, median in rows if name not in ("exchange", "combine"))
 
 
+#: Layers whose last product has several tiles of columns, and its config with a queue of tiles.
+CUT = spec_of(entry="ids", top_k=2, hidden_size=256, dtype="bf16")
+CUT_FP8 = CUT | {"hidden_size": 512, "intermediate_size": 256, "quantization": "fp8_block128"}
+QUEUED = {
+    256: "--config=experts_out:sm90.contract tile_rows=16 tile_columns=64 stages=8 queue=true",
+    512: "--config=experts_out:sm90.contract tile_rows=16 tile_columns=128 stages=4 queue=true",
+}
+
+
+@pytest.mark.parametrize(("dp", "tp", "tokens", "pieces", "model"), [
+    (2, 1, 9, 2, CUT), (4, 1, 5, 4, CUT), (2, 2, 3, 2, CUT), (1, 2, 9, 2, CUT), (2, 1, 0, 2, CUT),
+    (2, 1, 7, 4, CUT_FP8), (4, 1, 3, 2, CUT_FP8),
+    (2, 1, 5, 2, CUT | {"entry": "gate", "routing": {"score": "softmax"}, "shared_experts": {"intermediate_size": 64}}),
+], ids=lambda value: value.get("quantization", "shared" if "shared_experts" in value else "bf16")
+    if isinstance(value, dict) else str(value))
+def test_combine_by_columns(dp, tp, tokens, pieces, model, tmp_path):
+    """The last product and the combine in pieces: the bits of both as a whole, of ranks that run kernels and that copy."""
+    options = (f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=60",
+               QUEUED[model["hidden_size"]])
+    made = []
+    for exchange, rewrites in (("peer", (f"--set=cut-columns.pieces={pieces}", "--disable=join-products")),
+                               ("default", (f"--set=cut-columns.pieces={pieces}", "--disable=join-products")),
+                               ("peer", ("--disable=join-products,cut-columns",))):
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        verify(folder, model, Ranks(dp, tp, "linear"), tokens=tokens,
+               options=(*options, *rewrites, f"--exchange={exchange}"))
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1] == made[2]
+
+
+def test_combine_by_columns_with_fewer_tokens(tmp_path):
+    """Rows that do not count; several runs, whose pieces are exchanges one after the other."""
+    model = CUT | {"num_valid_tokens": True}
+    inputs = generate(LayerSpec.from_json(model), 20, 3)
+    done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, "--rank-tokens=0,3,5,1", "--check", QUEUED[256],
+               "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph",
+               "--rank-limit=60", "--disable=join-products", "--set=cut-columns.pieces=4", *ASKING)
+    assert done.returncode == 0, done.stdout
+
+
 #: Rows of several pieces, quantized and not, where few ranks have an expert of one.
 OWNED = spec_of(entry="ids", top_k=2, hidden_size=256, intermediate_size=32, dtype="bf16")
 OWNED_FP8 = OWNED | {"intermediate_size": 256, "quantization": {

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <thread>
 
 using namespace moert;
@@ -129,7 +130,8 @@ NoKernel kernel;
 /// A gather of four bytes over dp; nothing is launched.
 Status gather(const Rank &rank, std::vector<uint8_t> &send,
               std::vector<uint8_t> &receive, bool hasKernel = true,
-              const std::vector<const void *> &kernelArgs = {}) {
+              const std::vector<const void *> &kernelArgs = {},
+              std::optional<int64_t> firstColumn = {}) {
   CollectivePart part{send.data(), receive.data(), DType::U8, 4};
   Collective collective;
   collective.parts = &part;
@@ -138,6 +140,7 @@ Status gather(const Rank &rank, std::vector<uint8_t> &send,
   collective.dims.grid = 1;
   collective.rows = 4;
   collective.kernelArgs = kernelArgs;
+  collective.firstColumn = firstColumn;
   if (hasKernel)
     collective.kernel = &kernel;
   return rank.communicator.run(rank.stream, collective);
@@ -182,6 +185,15 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
         EXPECT_EQ(rank.peer.slots.size(), 1U + 1 + 1 + 3 + 1);
         EXPECT_EQ(rank.peer.slots[2], reinterpret_cast<uintptr_t>(&table));
         EXPECT_EQ(*rank.word(3, PeerHeap::kLimit), 2000000000);
+        // A first column is behind them, ahead of the rows.
+        if (Status status = gather(rank, send, receive, true, {}, 3); !status)
+          return status;
+        EXPECT_EQ(rank.peer.slots.size(), 1U + 1 + 3 + 1 + 1);
+        EXPECT_EQ(rank.peer.slots[5], 3U);
+        EXPECT_EQ(rank.peer.slots[6], 4U);
+        if (Status status = gather(rank, send, receive, true, {&table});
+            !status)
+          return status;
         // What nobody has pushed is no number.
         EXPECT_EQ(*rank.word(3, PeerHeap::kPlaces), -1);
         return rank.communicator.check();
@@ -240,6 +252,11 @@ TEST(PeerCommunicator, FailuresOfKernelsNameRankAndStep) {
         std::vector<uint8_t> send(4), receive(12);
         if (Status status = reserveAndGather(rank, send, receive); !status)
           return status;
+        // Of a piece, whose rows begin at another column.
+        constexpr int64_t firstColumn = 2;
+        if (Status status = gather(rank, send, receive, true, {}, firstColumn);
+            !status)
+          return status;
         // The first failure is that of the base, which all others see.
         for (++launched; launched < 3;)
           std::this_thread::yield();
@@ -247,7 +264,7 @@ TEST(PeerCommunicator, FailuresOfKernelsNameRankAndStep) {
         int64_t reason =
             rank.index == 0 ? PeerHeap::TimedOut : PeerHeap::Aborted;
         *rank.word(2, PeerHeap::kAddress) =
-            static_cast<int64_t>(rank.peer.slots[1]);
+            static_cast<int64_t>(rank.peer.slots[1]) + firstColumn;
         *rank.word(2, PeerHeap::kFailure) =
             (reason << PeerHeap::kReasonShift) + 2;
         Status status = rank.communicator.synchronize(rank.stream);

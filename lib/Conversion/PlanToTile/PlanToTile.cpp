@@ -159,14 +159,16 @@ private:
         get(op.getOffsets()), get(op.getSource()), /*ids=*/Value(),
         get(op.getNumValidTokens()),
         /*signals=*/Value(), /*awaits=*/Value(), /*tickets=*/Value(),
-        get(op.getRowOperands()), get(op.getColumnOperands()),
-        get(op.getElementwiseOperands()), /*result_tensor_scale=*/Value(),
-        get(op.getResult()), /*result_scale=*/Value(), op.getLayoutAttr(),
-        op.getInputQuantAttr(), op.getWeightQuantAttr(), op.getWayAttr(),
+        /*first_column=*/Value(), get(op.getRowOperands()),
+        get(op.getColumnOperands()), get(op.getElementwiseOperands()),
+        /*result_tensor_scale=*/Value(), get(op.getResult()),
+        /*result_scale=*/Value(), op.getLayoutAttr(), op.getInputQuantAttr(),
+        op.getWeightQuantAttr(), op.getWayAttr(),
         /*result_quant=*/moe::QuantAttr(),
         /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(),
-        /*group_rows=*/tile::GroupRowsAttr(), tile::ConfigAttr());
+        /*group_rows=*/tile::GroupRowsAttr(), /*num_columns=*/IntegerAttr(),
+        tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;
   }

@@ -170,7 +170,8 @@ plan::LaunchOp PermuteRows::makeGather(plan::LaunchOp before,
   tile::KernelOp gather = getGatherKernel(types, topK, before.getLoc());
   return plan::LaunchOp::create(builder, before.getLoc(), gather.getSymName(),
                                 before.getStream(), ins, outs,
-                                /*dependent=*/false, /*tokens=*/{});
+                                /*dependent=*/false, /*tokens=*/{},
+                                /*columns=*/{});
 }
 
 plan::LaunchOp PermuteRows::launch(plan::LaunchOp product,
@@ -193,7 +194,8 @@ plan::LaunchOp PermuteRows::launch(plan::LaunchOp product,
   OpBuilder builder(product);
   plan::LaunchOp::create(builder, product.getLoc(), permuted.getSymName(),
                          product.getStream(), ins, product.getOuts(),
-                         product.getDependent(), /*tokens=*/{});
+                         product.getDependent(), /*tokens=*/{},
+                         /*columns=*/{});
   return gather;
 }
 

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct Collective {
   Kernel *kernel = nullptr;
   LaunchDims dims = {};
   int64_t rows = 0;
+  /// Of a kernel that moves some columns of each row, the first of them, which
+  /// it is told ahead of the rows.
+  std::optional<int64_t> firstColumn = {};
   /// Addresses of what the kernel reads beside the parts.
   std::vector<const void *> kernelArgs = {};
 };

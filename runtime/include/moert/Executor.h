@@ -252,6 +252,8 @@ private:
     size_t firstPart = 0;
     /// Of a launch: the kernel of a collective may do it (Step::sumStep).
     bool isOfCollective = false;
+    /// Of a collective: it is a piece of a whole, and not the last one.
+    bool isFollowed = false;
   };
 
   /// An argument of a resolved step that is the address of an input or output.

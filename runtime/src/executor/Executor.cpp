@@ -606,6 +606,7 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   made.collective.kind = step.collectiveKind;
   made.collective.axis = step.axis;
   made.collective.numParts = resolvedParts.size() - made.firstPart;
+  made.isFollowed = isFollowed(step, *thePlan);
   if (step.kernel < 0)
     return Status::ok();
   const KernelDecl &decl = thePlan->kernels[step.kernel];
@@ -613,6 +614,8 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   if (!grid)
     return grid.status();
   made.collective.kernel = kernels[step.kernel];
+  if (step.numColumns > 0)
+    made.collective.firstColumn = step.firstColumn;
   for (size_t i = 2 * step.numPairs(); i < step.args.size(); ++i)
     made.collective.kernelArgs.push_back(addresses[step.args[i].tensor]);
   // Other ranks wait for it, and what is beside it has all of the GPU behind
@@ -632,10 +635,12 @@ Status Executor::runResolved(Stream &first, int64_t variant) {
 }
 
 bool Executor::isLeftOut(const ResolvedStep &step) const {
+  bool runsKernels = communicator && communicator->runsKernels();
+  if (step.kind == Step::Kind::Collective)
+    return step.isFollowed && !runsKernels;
   if (step.kind != Step::Kind::Launch)
     return false;
-  return step.dims.grid == 0 ||
-         (step.isOfCollective && communicator && communicator->runsKernels());
+  return step.dims.grid == 0 || (step.isOfCollective && runsKernels);
 }
 
 bool Executor::hasSums() const {
@@ -663,6 +668,8 @@ Status Executor::launchStep(const ResolvedStep &step, Stream &stream) {
 
 Status Executor::runStep(const ResolvedStep &step, Stream &first) {
   Stream &stream = step.stream == 0 ? first : *streams[step.stream];
+  if (isLeftOut(step))
+    return Status::ok();
   switch (step.kind) {
   case Step::Kind::RecordEvent:
     return device.record(stream, *step.event);
@@ -676,7 +683,7 @@ Status Executor::runStep(const ResolvedStep &step, Stream &first) {
   case Step::Kind::Launch:
     break;
   }
-  return isLeftOut(step) ? Status::ok() : launchStep(step, stream);
+  return launchStep(step, stream);
 }
 
 Status Executor::synchronize() {

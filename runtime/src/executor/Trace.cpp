@@ -87,8 +87,12 @@ private:
 static std::string nameOf(const Step &step, const Plan &plan) {
   if (step.kind == Step::Kind::Launch)
     return plan.kernels[step.kernel].name;
-  return std::string(collectiveKindName(step.collectiveKind)) + " " +
-         meshAxisName(step.axis);
+  std::string name = std::string(collectiveKindName(step.collectiveKind)) +
+                     " " + meshAxisName(step.axis);
+  if (step.numColumns > 0)
+    name += " columns " + std::to_string(step.firstColumn) + " to " +
+            std::to_string(step.firstColumn + step.numColumns - 1);
+  return name;
 }
 
 Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
@@ -108,8 +112,9 @@ Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
   MOERT_CHECK(clock->begin(first));
   for (size_t i = 0; i < resolved.size(); ++i) {
     const ResolvedStep &step = resolved[i];
-    bool isTraced = step.kind == Step::Kind::Collective ||
-                    (step.kind == Step::Kind::Launch && !isLeftOut(step));
+    bool isTraced = (step.kind == Step::Kind::Collective ||
+                     step.kind == Step::Kind::Launch) &&
+                    !isLeftOut(step);
     Stream &own = step.stream == 0 ? first : *streams[step.stream];
     if (isTraced)
       MOERT_CHECK(clock->mark(own));

@@ -391,7 +391,11 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
   if (!heaps || bytes > heaps->placeBytes)
     return fail(internalError(where + ": " + std::to_string(bytes) +
                               " bytes of a heap were not reserved"));
-  names[results.front()] = where;
+  // Where the kernel writes first.
+  auto skipped =
+      static_cast<uint64_t>(collective.firstColumn.value_or(0) *
+                            dtypeBits(collective.parts[0].dtype) / 8);
+  names[results.front() + skipped] = where;
   slots.insert(slots.end(), results.begin(), results.end());
   for (const void *arg : collective.kernelArgs)
     slots.push_back(reinterpret_cast<uintptr_t>(arg));
@@ -399,6 +403,8 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
   for (int64_t distance = 0; distance < size; ++distance)
     slots.push_back(reinterpret_cast<uintptr_t>(
         heaps->at(static_cast<size_t>((own + distance) % size))));
+  if (collective.firstColumn)
+    slots.push_back(static_cast<uint64_t>(*collective.firstColumn));
   slots.push_back(static_cast<uint64_t>(collective.rows));
   Status launched =
       options.peer->launch(stream, *collective.kernel, collective.dims,

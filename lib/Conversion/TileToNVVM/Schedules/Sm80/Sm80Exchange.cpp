@@ -98,6 +98,12 @@ Value Sm80Exchange::heapAt(Value distance) {
 void Sm80Exchange::readHeader() {
   heap = emitter.address(emitter.operand(op.getHeaps()[0]), {emitter.index(0)});
   numRows = toNumber(emitter.tokens());
+  if (op.getFirstColumn()) {
+    int64_t bytes =
+        getElementTypeOrSelf(op.getIns().front()).getIntOrFloatBitWidth() /
+        CHAR_BIT;
+    skippedBytes = mul(emitter.operand(op.getFirstColumn()), bytes);
+  }
   cta = toNumber(emitter.cta());
   thread = widen(emitter.thread());
   lane = widen(emitter.lane());
@@ -130,11 +136,12 @@ Part Sm80Exchange::makePart(size_t index, Value begin) {
   Part part;
   Value in = op.getIns()[index], out = op.getOuts()[index];
   ExchangedPart shape =
-      getExchangedPart(op.getKind(), ranks, cast<MemRefType>(in.getType()));
+      getExchangedPart(op.getKind(), ranks, op.getMovedType(index));
   auto address = [&](Value memref) {
     auto rank = cast<MemRefType>(memref.getType()).getRank();
-    return emitter.address(emitter.operand(memref),
-                           SmallVector<Value>(rank, emitter.index(0)));
+    Value begin = emitter.address(emitter.operand(memref),
+                                  SmallVector<Value>(rank, emitter.index(0)));
+    return skippedBytes ? emitter.advance(begin, skippedBytes) : begin;
   };
   part.in = address(in);
   part.out = address(out);
@@ -152,8 +159,13 @@ Part Sm80Exchange::makePart(size_t index, Value begin) {
   part.bytes = mul(part.count, shape.pieceBytes);
   part.begin = begin;
   part.atOnce = shape.pieces;
-  if (op.getRows())
+  if (op.getRows()) {
     part.summedPieces = shape.pieces;
+    part.rowBytes = shape.pieces * shape.pieceBytes;
+    auto type = cast<MemRefType>(in.getType());
+    part.tensorRowBytes =
+        type.getDimSize(1) * type.getElementTypeBitWidth() / CHAR_BIT;
+  }
   if (isMovedForOwners(op, int64_t(index)))
     part.ownedPieces = shape.pieces;
   Value mask = number(-PeerHeap::kAlignment);
@@ -493,7 +505,10 @@ void Sm80Exchange::sum(Value turn) {
       rounded.push_back(LLVM::BitcastOp::create(
           b, part.piece, castFloat(b, value, part.terms.getElementType())));
     rest = rest.drop_front(rounded.size());
-    store(round, rounded, Target{part.out});
+    Value out = part.out;
+    if (part.tensorRowBytes != part.rowBytes)
+      out = emitter.advance(out, getGap(round));
+    store(round, rounded, Target{out});
   }
 }
 
