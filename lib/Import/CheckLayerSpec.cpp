@@ -282,11 +282,10 @@ void Checker::checkColumns() {
   const std::optional<QuantizationSpec> &w13 = spec.quantization.w13;
   require(!w13 || !w13->activation, "expert_columns",
           show("expert_columns") +
-              " gives the input of each expert another order, which quantized "
-              "activations of experts.w13 (" +
+              " gives the input of each expert an order of its own, which is "
+              "not supported beside quantized activations of experts.w13 (" +
               (w13 ? describe(*w13) : "") +
-              ") have no scales for; leave the activations out, or store the "
-              "columns of w13 in the order of its input");
+              "); leave them out, or quantize without an order");
 }
 
 void Checker::checkPlacement() {

@@ -266,6 +266,26 @@ TEST(TensorSignature, FusedTensorsAreTransposed) {
             Lines{"experts.down_proj@0+1*64T"});
 }
 
+TEST(TensorSignature, OrdersOfColumnsAreBesideTheirWeights) {
+  LayerSpec spec = importOk(R"({"model_type": "mixtral", "hidden_size": 64,
+      "num_local_experts": 8, "num_experts_per_tok": 2,
+      "intermediate_size": 32, "quantization_config": {"quant_method": "gptq",
+      "bits": 4, "group_size": 32, "desc_act": true}})");
+  EXPECT_EQ(describeForms(spec, "experts.w13_columns"),
+            Lines{"experts.{e}.w1.qweight@0+1*32T & "
+                  "experts.{e}.w1.g_idx@0+1*32 & "
+                  "experts.{e}.w3.qweight@32+1*32T & "
+                  "experts.{e}.w3.g_idx@32+1*32"});
+  for (const TensorInfo &tensor : getTensorSignature(spec))
+    for (const CheckpointForm &form : tensor.checkpointForms)
+      for (const CheckpointPart &part : form)
+        if (llvm::StringRef(part.name).ends_with(".g_idx")) {
+          EXPECT_EQ(part.use, PartUse::ColumnOrder) << tensor.name;
+          EXPECT_EQ(part.groupColumns, 32);
+          EXPECT_TRUE(part.isOptional);
+        }
+}
+
 TEST(TensorSignature, NamesOfFamilies) {
   LayerSpec spec = importOk(R"({"model_type": "nemotron_h", "hidden_size": 64,
       "n_routed_experts": 8, "num_experts_per_tok": 2,

@@ -132,22 +132,6 @@ void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
   }
 }
 
-/// An order of the columns of each row.
-void fillOrders(const HostTensor &tensor, const RandomStream &stream) {
-  auto *columns = reinterpret_cast<int32_t *>(tensor.data());
-  int64_t width = getRowSize(tensor);
-  for (int64_t row = 0; row < tensor.getNumElements() / width; ++row) {
-    int32_t *first = columns + row * width;
-    for (int64_t i = 0; i < width; ++i) {
-      // Each goes where one of those before it, or itself, was.
-      auto place =
-          int64_t(stream.getBits(uint64_t(row * width + i)) % uint64_t(i + 1));
-      first[i] = first[place];
-      first[place] = int32_t(i);
-    }
-  }
-}
-
 void fillWeights(const HostTensor &tensor, uint64_t seed) {
   RandomStream stream(seed, tensor.name);
   int64_t topK = getRowSize(tensor);
@@ -243,7 +227,8 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
       fillIds(tensor, options);
     } else if (tensor.name == "experts.w13_columns") {
-      fillOrders(tensor, stream);
+      int64_t width = getRowSize(tensor);
+      llvm::copy(makeOrders(stream, count / width, width), integers);
     } else if (tensor.name == "topk_weights") {
       fillWeights(tensor, options.seed);
     } else if (tensor.name == "input_ids") {

@@ -212,15 +212,10 @@ Status Inputs::fill(InputTensor &tensor, double deviation) {
   } else if (name.starts_with("replicas.")) {
     fillReplicas(spec, seed, host);
   } else if (name == "experts.w13_columns") {
-    std::vector<int64_t> columns(host.shape.back());
-    for (int64_t i = 0; i < count; i += host.shape.back()) {
-      std::iota(columns.begin(), columns.end(), 0);
-      for (int64_t j = host.shape.back() - 1; j > 0; --j)
-        std::swap(columns[j], columns[draw.below(j + 1)]);
-      for (auto [j, column] : llvm::enumerate(columns))
-        setElement(host, i + static_cast<int64_t>(j),
-                   static_cast<double>(column));
-    }
+    int64_t width = host.shape.back();
+    std::vector<int32_t> orders =
+        makeOrders(RandomStream(seed, name), count / width, width);
+    std::memcpy(host.data(), orders.data(), host.getNumBytes());
   } else if (name == "input_ids") {
     for (int64_t i = 0; i < count; ++i)
       setElement(host, i,
