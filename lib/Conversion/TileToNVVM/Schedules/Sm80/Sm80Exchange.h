@@ -119,6 +119,7 @@ private:
                    mlir::LLVM::AtomicOrdering order);
 
   void readHeader();
+  void useTold();
   /// What follows from the header's words from here on.
   void useHeader();
   void makeParts();
@@ -263,8 +264,9 @@ private:
   bool isPush = false, awaitsHeader = false;
   /// Threads of all CTAs; the first of this round's pieces of this thread.
   mlir::Value lanes, first;
-  /// Rows of a rank.
-  mlir::Value numRows;
+  /// What the kernel is told in place of rows (PeerHeap::kRowBits), and the
+  /// rows of a rank.
+  mlir::Value told, numRows;
   /// The table of owners, ids of own rows and of all; null where all rows go to
   /// all ranks.
   mlir::Value ownerTable, ownIds, allIds;

@@ -1,0 +1,150 @@
+//===- CopiedResultsTest.cpp - which gathers may be copied ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/src/plan/CopiedResults.h"
+
+#include <gtest/gtest.h>
+
+using namespace moert;
+
+namespace {
+
+enum TensorIndex { X, All, Small, AllSmall, Sums, Y };
+
+/// A dispatch of two pairs, a launch that reads both, a combine: of two ranks
+/// with 256 bytes of `x` and 4 of `small` for each token of a rank.
+Plan makePlan() {
+  Plan plan;
+  plan.target = "sm_90a";
+  plan.mesh = {2, 2};
+  plan.maxTokens = 32;
+  plan.numSlots = 3;
+  Expr own = Expr::ceilDiv(Expr::tokens(), 2);
+  plan.tensors = {
+      {"x", DType::F32, {own, 64}, TensorRole::Input},
+      {"all", DType::F32, {Expr::tokens(), 64}, TensorRole::Workspace, 0},
+      {"small", DType::F32, {own, 1}, TensorRole::Input},
+      {"all_small", DType::F32, {Expr::tokens(), 1}, TensorRole::Workspace, 1},
+      {"sums", DType::F32, {Expr::tokens(), 64}, TensorRole::Workspace, 2},
+      {"y", DType::F32, {own, 64}, TensorRole::Output},
+  };
+  plan.kernels = {{"gather", Expr::min(Expr::tokens(), 1), 64},
+                  {"read", 1, 64},
+                  {"scatter", Expr::min(Expr::tokens(), 1), 64}};
+  auto tensors = [](std::vector<int64_t> indices) {
+    std::vector<Argument> args;
+    for (int64_t index : indices)
+      args.push_back(Argument::ofTensor(index));
+    return args;
+  };
+  plan.variants = {{0,
+                    plan.maxTokens,
+                    {Step::collective(CollectiveKind::AllGather, MeshAxis::Data,
+                                      tensors({X, All, Small, AllSmall})),
+                     Step::launch(1, tensors({All, AllSmall, Sums})),
+                     Step::collective(CollectiveKind::ReduceScatter,
+                                      MeshAxis::Data, tensors({Sums, Y}))}}};
+  plan.variants[0].steps[0].kernel = 0;
+  plan.variants[0].steps[2].kernel = 2;
+  return plan;
+}
+
+std::vector<CopiedResult> find(const Plan &plan, int64_t leastBytes = 1) {
+  EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
+  return *findCopiedResults(plan, plan.variants[0], leastBytes);
+}
+
+std::vector<Step> &steps(Plan &plan) { return plan.variants[0].steps; }
+
+} // namespace
+
+TEST(CopiedResults, LieBehindEachOther) {
+  Plan plan = makePlan();
+  std::vector<CopiedResult> found = find(plan);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].tensor, All);
+  EXPECT_EQ(found[0].release, 2U);
+  EXPECT_EQ(found[0].offset, 0);
+  EXPECT_EQ(found[0].bytes, 32 * 256);
+  EXPECT_EQ(found[1].tensor, AllSmall);
+  EXPECT_EQ(found[1].pair, 1U);
+  EXPECT_EQ(found[1].offset, 32 * 256);
+  EXPECT_EQ(found[1].bytes, 256);
+}
+
+TEST(CopiedResults, AreThoseOfManyBytes) {
+  Plan plan = makePlan();
+  EXPECT_EQ(find(plan, 16 * 256).size(), 1U);
+  EXPECT_EQ(find(plan, 16 * 256 + 1).size(), 0U);
+  CopiedResult all = find(plan)[0];
+  auto isLarge = [&](int64_t tokens) {
+    return *isLargeEnough(plan, plan.variants[0], all, tokens, 1024);
+  };
+  EXPECT_FALSE(isLarge(0));
+  EXPECT_FALSE(isLarge(6));
+  EXPECT_TRUE(isLarge(8));
+  // Nobody is met where nothing is launched.
+  plan.kernels[2].grid = 0;
+  EXPECT_FALSE(isLarge(8));
+}
+
+TEST(CopiedResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
+  // By nobody but the gather's readers; all of them before it.
+  Plan plan = makePlan();
+  std::swap(steps(plan)[1], steps(plan)[2]);
+  EXPECT_TRUE(find(plan).empty());
+
+  plan = makePlan();
+  steps(plan).push_back(steps(plan)[1]);
+  EXPECT_TRUE(find(plan).empty());
+  steps(plan).push_back(steps(plan)[2]);
+  ASSERT_EQ(find(plan).size(), 2U);
+  EXPECT_EQ(find(plan)[0].release, 4U);
+
+  // Other ranks are met.
+  plan = makePlan();
+  steps(plan)[2] =
+      Step::collective(CollectiveKind::AllReduce, MeshAxis::Tensor,
+                       {Argument::ofTensor(X), Argument::ofTensor(Y)});
+  steps(plan)[2].kernel = 2;
+  EXPECT_TRUE(find(plan).empty());
+
+  // Without a kernel nobody has flags.
+  plan = makePlan();
+  steps(plan)[2].kernel = -1;
+  EXPECT_TRUE(find(plan).empty());
+
+  // Beside it is not before it.
+  plan = makePlan();
+  plan.numStreams = plan.numEvents = 2;
+  plan.kernels.push_back({"beside", 1, 64});
+  Step beside = Step::launch(3, {Argument::ofTensor(All)}, /*stream=*/1);
+  steps(plan).insert(
+      steps(plan).begin() + 2,
+      {Step::record(0, 0), Step::wait(0, 1), beside, Step::record(1, 1)});
+  steps(plan).push_back(Step::wait(1, 0));
+  std::vector<CopiedResult> found = find(plan);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].tensor, AllSmall);
+}
+
+TEST(CopiedResults, AreUsedByNobodyBefore) {
+  Plan plan = makePlan();
+  plan.kernels.push_back({"before", 1, 64});
+  steps(plan).insert(steps(plan).begin(),
+                     Step::launch(3, {Argument::ofTensor(All)}));
+  std::vector<CopiedResult> found = find(plan);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].tensor, AllSmall);
+  // What is the caller's stays there.
+  plan = makePlan();
+  plan.tensors[All].role = TensorRole::Output;
+  plan.tensors[All].slot = -1;
+  found = find(plan);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].tensor, AllSmall);
+}
