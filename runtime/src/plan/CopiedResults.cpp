@@ -47,6 +47,16 @@ static std::optional<size_t> findRelease(const Variant &variant,
   return std::nullopt;
 }
 
+/// Whether a launch may run beside the step: it has what copies leave to it.
+static bool hasLaunchBeside(const Variant &variant, const StepOrder &order,
+                            size_t step) {
+  for (size_t i = 0; i < variant.steps.size(); ++i)
+    if (variant.steps[i].kind == Step::Kind::Launch && !order.before(i, step) &&
+        !order.before(step, i))
+      return true;
+  return false;
+}
+
 Result<std::vector<CopiedResult>> findCopiedResults(const Plan &plan,
                                                     const Variant &variant,
                                                     int64_t leastBytes) {
@@ -58,7 +68,8 @@ Result<std::vector<CopiedResult>> findCopiedResults(const Plan &plan,
   for (size_t i = 0; i < variant.steps.size(); ++i) {
     const Step &step = variant.steps[i];
     if (step.kind != Step::Kind::Collective || step.kernel < 0 ||
-        step.collectiveKind != CollectiveKind::AllGather)
+        step.collectiveKind != CollectiveKind::AllGather ||
+        !hasLaunchBeside(variant, order, i))
       continue;
     size_t count =
         std::min<size_t>(step.numPairs(), size_t(PeerHeap::kMaxCopied));

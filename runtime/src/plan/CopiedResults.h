@@ -29,8 +29,9 @@ struct CopiedResult {
 };
 
 /// Of pairs of which a rank sends `leastBytes` or more with the variant's most
-/// tokens. Others may be written before this rank's step begins, so that
-/// nothing else uses the tensor but steps between the gather and `release`.
+/// tokens, beside launches that gain by the multiprocessors a kernel would
+/// take. Others may be written before this rank's step begins, so that nothing
+/// else uses the tensor but steps between the gather and `release`.
 Result<std::vector<CopiedResult>>
 findCopiedResults(const Plan &plan, const Variant &variant, int64_t leastBytes);
 

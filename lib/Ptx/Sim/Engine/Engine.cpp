@@ -111,11 +111,11 @@ bool Engine::isAwaited() const {
   });
 }
 
-/// Whether a copy that waits for nothing is yet to come: it may take a while
-/// beside kernels that run.
+/// Whether a copy that waits for nothing is yet to come: it may take longer than
+/// kernels that begin with it.
 bool Engine::isLate(Launch &copy) {
-  constexpr unsigned kMaxDelayBits = 14;
-  if (active.empty() || style == Style::Fair)
+  constexpr unsigned kMaxDelayBits = 18;
+  if (style == Style::Fair)
     return false;
   if (!copy.delay)
     copy.delay = random.below(1U << random.below(kMaxDelayBits + 1));
@@ -185,6 +185,8 @@ bool Engine::startReady() {
       if (launch->isResident)
         numAwaited += launch->gridCtas;
     }
+    // Nothing runs that they could be later than.
+    hasDone |= active.empty() && hurryCopies();
   }
   return !isAllDone;
 }

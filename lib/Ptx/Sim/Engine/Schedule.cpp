@@ -232,7 +232,7 @@ void Engine::unblock() {
                   [](const Launch *launch) { return launch->isResident; });
   if (isAnyAwaited && admit())
     return;
-  if (hurryCopies() || failPolls() || passTime())
+  if (failPolls() || hurryCopies() || passTime())
     return;
   reportDeadlock();
 }
