@@ -33,7 +33,8 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
   let description = [{
     What `plan.collective` says of `kind`, for `tokens` rows: those that one rank sends to an `all_gather` and an
     `all_reduce`, and gets of a `reduce_scatter`. `ins` and `outs` are pairs, in the shapes of that op; sums are f32, in
-    the order of ranks, rounded once.
+    the order of ranks, rounded once. Above 32 bits `tokens` of an `all_gather` has a bit for each of the first 31 pairs,
+    set where the pair is left alone: it has been copied (`PeerHeap::kRowBits`).
 
     `heaps` has the heap of each of the n ranks (2 to 16), as this rank can write it: its own first, then that of the
     next rank, and so on, from the last rank to the first. How a heap is laid out, and what its owner writes to

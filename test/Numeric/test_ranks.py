@@ -642,6 +642,30 @@ def test_rows_of_owners_of_replicas(dp, tp, sp, physical, tmp_path):
     assert made[0] == made[1]
 
 
+@pytest.mark.parametrize(("dp", "tp", "sp", "tokens", "model"), [
+    (2, 1, False, 5, {}), (4, 1, False, 5, OWNED_FP8), (2, 2, True, 3, OWNED), (8, 1, False, 2, OWNED),
+], ids=["shared", "fp8", "parts", "many"])
+def test_rows_that_are_copied(dp, tp, sp, tokens, model, tmp_path):
+    """Copies move what is gathered, late at times, and the kernel the rest: bits are those of the kernel alone, in runs
+    with other inputs too. Shared experts are beside them."""
+    model = (model or spec_of(**LAYERS["gate_shared_bias"])) | {"shared_experts": {"intermediate_size": 256}}
+    inputs = generate(LayerSpec.from_json(model), tokens * dp * (tp if sp else 1), 3)
+    made = []
+    for least in (0, 1, 500):
+        for seed in (1, 2):
+            folder = tmp_path / f"{least}-{seed}"
+            folder.mkdir()
+            trace = folder / "trace.json"
+            done = run(folder, model, Ranks(dp, tp, "linear", sp), inputs, tokens, f"--device=sim:{seed}", "--check",
+                       "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph",
+                       "--rank-limit=60", f"--copy-rows-from={least}", f"--trace={trace}")
+            assert done.returncode == 0, done.stdout
+            assert "the same bits of 3 runs more" in done.stdout
+            assert ("(rows copied)" in trace.read_text()) == (least > 0)
+            made.append((folder / "out.safetensors").read_bytes())
+    assert all(output == made[0] for output in made)
+
+
 def test_hidden_states_of_all_groups(tmp_path):
     """Activations of a file of their own, for the tokens of all groups: what one file with weights gives."""
     model = spec_of(entry="ids")

@@ -74,7 +74,24 @@ public:
     return Status::ok();
   }
 
+  Status prepareCopies(size_t count) override {
+    if (refusesStreams)
+      return unavailable("no streams");
+    lanes = count;
+    return Status::ok();
+  }
+  Status copy(Stream &, const std::vector<PeerCopy> &given) override {
+    EXPECT_TRUE(slots.empty()) << "the kernel is launched ahead of copies";
+    copies = given;
+    for (const PeerCopy &copy : given)
+      memcpy(copy.to, copy.from, copy.bytes);
+    return Status::ok();
+  }
+
   Device &device;
+  bool refusesStreams = false;
+  size_t lanes = 0;
+  std::vector<PeerCopy> copies;
   bool refusesAccess = false, refusesMemory = false;
   LaunchDims dims;
   std::vector<uint64_t> slots;
@@ -96,7 +113,8 @@ struct Rank {
 std::vector<Status>
 runRanks(const Mesh &mesh,
          const std::function<void(int64_t, HostPeer &)> &prepare,
-         const std::function<Status(Rank)> &body) {
+         const std::function<Status(Rank)> &body,
+         const std::vector<int64_t> &leastCopiedBytes = {}) {
   auto group = *LocalGroup::create(mesh, 20);
   std::shared_ptr<Device> device = *createHostDevice(1);
   std::vector<Status> statuses(static_cast<size_t>(mesh.numRanks()));
@@ -113,6 +131,8 @@ runRanks(const Mesh &mesh,
       options.device = device;
       options.peer = peer;
       options.limitSeconds = 2;
+      if (!leastCopiedBytes.empty())
+        options.leastCopiedBytes = leastCopiedBytes[size_t(i)];
       auto made = createPeerCommunicator(options);
       ASSERT_TRUE(made);
       std::unique_ptr<Stream> stream = *device->createStream();
@@ -152,7 +172,8 @@ Status reserveAndGather(const Rank &rank, std::vector<uint8_t> &send,
   auto ranks = static_cast<int64_t>(receive.size() / send.size());
   Status reserved = rank.communicator.reserve(
       MeshAxis::Data,
-      PeerHeap::partBytes(ranks, static_cast<int64_t>(send.size())));
+      PeerHeap::partBytes(ranks, static_cast<int64_t>(send.size())),
+      /*resultBytes=*/0);
   return reserved ? gather(rank, send, receive, hasKernel) : reserved;
 }
 
@@ -202,6 +223,82 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
     EXPECT_TRUE(status) << status.message();
 }
 
+/// Rows that a gather has in results() are there on all ranks, and the kernel,
+/// behind them, is told so.
+TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
+  Mesh mesh{3, 2};
+  std::vector<Status> statuses =
+      runRanks(mesh, prepareNothing, [&](Rank rank) -> Status {
+        Communicator &ranks = rank.communicator;
+        EXPECT_EQ(ranks.results(MeshAxis::Data), nullptr);
+        for (int64_t bytes : {64, 300})
+          if (Status made = ranks.reserve(MeshAxis::Data, bytes, bytes); !made)
+            return made;
+        EXPECT_EQ(rank.peer.lanes, 2U);
+        auto *first = static_cast<uint8_t *>(ranks.results(MeshAxis::Data));
+        EXPECT_EQ(ranks.results(MeshAxis::Tensor), nullptr);
+        EXPECT_EQ(first[0], 0xff);
+        // Where it was given before there was more.
+        if (Status made = ranks.reserve(MeshAxis::Data, 64, 900); !made)
+          return made;
+        EXPECT_NE(ranks.results(MeshAxis::Data), first);
+        auto number = static_cast<uint8_t>(10 * rank.index);
+        std::vector<uint8_t> big(4, number), small(4), elsewhere(12);
+        CollectivePart parts[] = {
+            {small.data(), elsewhere.data(), DType::U8, 4},
+            {big.data(), first + 16, DType::U8, 4}};
+        Collective collective;
+        collective.parts = parts;
+        collective.numParts = 2;
+        collective.where = "steps[3]";
+        collective.dims.grid = 1;
+        collective.rows = 4;
+        collective.kernel = &kernel;
+        if (Status given = ranks.run(rank.stream, collective); !given)
+          return given;
+        EXPECT_EQ(rank.peer.slots.back(), 4 | uint64_t(2) << 32);
+        EXPECT_EQ(rank.peer.copies.size(), 3U);
+        for (size_t lane = 0; lane < rank.peer.copies.size(); ++lane) {
+          EXPECT_EQ(rank.peer.copies[lane].lane, lane);
+          EXPECT_EQ(rank.peer.copies[lane].bytes, 4U);
+        }
+        // Nobody reads before all have copied.
+        if (Status agreed = ranks.agree("test", "copied"); !agreed)
+          return agreed;
+        for (int64_t place = 0; place < 3; ++place)
+          EXPECT_EQ(first[16 + 4 * place + 3],
+                    10 * mesh.peer(MeshAxis::Data, rank.index, place));
+        EXPECT_EQ(first[15], 0xff);
+        EXPECT_EQ(first[16 + 12], 0xff);
+        return ranks.check();
+      });
+  for (const Status &status : statuses)
+    EXPECT_TRUE(status) << status.message();
+}
+
+TEST(PeerCommunicator, WhoCopiesIsAgreedOn) {
+  std::vector<Status> statuses =
+      runRanks({2, 1}, prepareNothing,
+               [](Rank rank) {
+                 return rank.communicator.reserve(MeshAxis::Data, 48, 0);
+               },
+               {100, Communicator::kNeverCopied});
+  for (const Status &status : statuses)
+    EXPECT_NE(status.message().find("rows are copied from 100 bytes on"),
+              std::string::npos)
+        << status.message();
+  statuses = runRanks(
+      {2, 1},
+      [](int64_t rank, HostPeer &peer) { peer.refusesStreams = rank == 1; },
+      [](Rank rank) {
+        return rank.communicator.reserve(MeshAxis::Data, 48, 48);
+      });
+  for (const Status &status : statuses)
+    EXPECT_NE(status.message().find("streams that copy rows: no streams"),
+              std::string::npos)
+        << status.message();
+}
+
 TEST(PeerCommunicator, RefusedAccessIsToldToAll) {
   for (bool ofMemory : {false, true}) {
     std::vector<Status> statuses = runRanks(
@@ -211,7 +308,7 @@ TEST(PeerCommunicator, RefusedAccessIsToldToAll) {
           peer.refusesMemory = rank == 1 && ofMemory;
         },
         [](Rank rank) {
-          return rank.communicator.reserve(MeshAxis::Data, 48);
+          return rank.communicator.reserve(MeshAxis::Data, 48, 0);
         });
     for (const Status &status : statuses) {
       EXPECT_NE(status.message().find("peer memory (take NCCL, or ranks of one "
@@ -237,7 +334,7 @@ TEST(PeerCommunicator, WhatCannotRunIsNamed) {
               std::string::npos)
         << status.message();
   statuses = runRanks({17, 1}, prepareNothing, [](Rank rank) {
-    return rank.communicator.reserve(MeshAxis::Data, 16);
+    return rank.communicator.reserve(MeshAxis::Data, 16, 0);
   });
   for (const Status &status : statuses)
     EXPECT_NE(status.message().find("is for up to 16 ranks, and dp has 17"),

@@ -12,6 +12,7 @@
 
 #include "moec/Ptx/Sim/Simulator.h"
 #include "moert/Device.h"
+#include "moert/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"

@@ -8,6 +8,7 @@
 #include "../support/Check.h"
 #include "moert/Executor.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace moert {
@@ -122,7 +123,12 @@ Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
     if (!isTraced)
       continue;
     MOERT_CHECK(clock->mark(own));
-    traced.push_back({nameOf(steps[i], *thePlan), step.stream});
+    std::string name = nameOf(steps[i], *thePlan);
+    if (step.kind == Step::Kind::Collective &&
+        std::any_of(steps[i].args.begin(), steps[i].args.end(),
+                    [&](const Argument &arg) { return isCopied[arg.tensor]; }))
+      name += " (rows copied)";
+    traced.push_back({std::move(name), step.stream});
   }
   MOERT_CHECK(synchronize(first));
   Result<std::vector<double>> seconds = clock->read();

@@ -97,7 +97,8 @@ Value Sm80Exchange::heapAt(Value distance) {
 
 void Sm80Exchange::readHeader() {
   heap = emitter.address(emitter.operand(op.getHeaps()[0]), {emitter.index(0)});
-  numRows = toNumber(emitter.tokens());
+  told = toNumber(emitter.tokens());
+  useTold();
   if (op.getFirstColumn()) {
     int64_t bytes =
         getElementTypeOrSelf(op.getIns().front()).getIntOrFloatBitWidth() /
@@ -114,6 +115,13 @@ void Sm80Exchange::readHeader() {
                        LLVM::AtomicOrdering::monotonic);
   lanes = mul(widen(NVVM::GridDimXOp::create(b, b.getI32Type())), threads);
   first = add(mul(cta, threads), thread);
+}
+
+/// Rows, and of a gather which pairs were copied.
+void Sm80Exchange::useTold() {
+  numRows = sums ? told
+                 : arith::AndIOp::create(
+                       b, told, number((int64_t(1) << PeerHeap::kRowBits) - 1));
 }
 
 void Sm80Exchange::useHeader() {
@@ -157,6 +165,12 @@ Part Sm80Exchange::makePart(size_t index, Value begin) {
   if (shape.perToken)
     part.count = mul(numRows, part.count);
   part.bytes = mul(part.count, shape.pieceBytes);
+  if (!sums && index < size_t(PeerHeap::kMaxCopied)) {
+    Value bit = number(int64_t(1) << (PeerHeap::kRowBits + int64_t(index)));
+    part.count = arith::SelectOp::create(
+        b, isEqual(arith::AndIOp::create(b, told, bit), number(0)), part.count,
+        number(0));
+  }
   part.begin = begin;
   part.atOnce = shape.pieces;
   if (op.getRows()) {
@@ -359,7 +373,8 @@ void Sm80Exchange::store(const Round &round, ValueRange pieces,
 
 Sm80Exchange Sm80Exchange::withNewParts() const {
   Sm80Exchange here = *this;
-  here.numRows = tieNumbers(b, numRows).front();
+  here.told = tieNumbers(b, told).front();
+  here.useTold();
   here.makeParts();
   return here;
 }
@@ -555,7 +570,8 @@ void Sm80Exchange::emit() {
   // The table of heaps is there.
   emitter.barrier();
   // The most pieces of a thread number, as if each had one in a round.
-  Value most = number(0);
+  // One where all were copied: flags are behind a round.
+  Value most = number(1);
   for (const Part &part : parts) {
     Value pieces =
         part.summedPieces > 0

@@ -122,6 +122,7 @@ private:
                    mlir::LLVM::AtomicOrdering order);
 
   void readHeader();
+  void useTold();
   /// What follows from the header's words from here on.
   void useHeader();
   void makeParts();
@@ -272,8 +273,9 @@ private:
   bool isPush = false, awaitsHeader = false;
   /// Threads of all CTAs; the first of this round's pieces of this thread.
   mlir::Value lanes, first;
-  /// Rows of a rank.
-  mlir::Value numRows;
+  /// What the kernel is told in place of rows (PeerHeap::kRowBits), and the
+  /// rows of a rank.
+  mlir::Value told, numRows;
   /// Bytes of a row of a tensor that are before what is moved of it; null for
   /// none.
   mlir::Value skippedBytes;
