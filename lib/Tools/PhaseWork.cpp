@@ -111,6 +111,8 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults()))
       work.bytes += slots * getRowBytes(result) +
                     std::min(slots, double(tokens)) * getRowBytes(input);
+    if (Value columns = op.getColumns())
+      work.bytes += slots * getRowBytes(columns);
   } else if (isa<tile::CountSlotsOp>(phase)) {
     work.bytes = slots * 4;
   } else if (isa<tile::RankOp>(phase)) {

@@ -28,6 +28,7 @@ LAYERS = {
     "latent_shared": {"entry": "gate", "latent_size": 32, "shared_experts": {"intermediate_size": 32}},
     "interleaved": {"gate_up_order": "interleaved", "expert_bias": True},
     "weight_on_input": {"top_k": 1, "routing": {"score": "sigmoid", "weight_on_input": True}},
+    "columns": {"dtype": "bf16", "entry": "gate", "expert_columns": True, "expert_bias": True},
     "fp8_block": {"dtype": "bf16", "hidden_size": 256, "intermediate_size": 256, "quantization": "fp8_block128"},
     "int4": {"dtype": "bf16", "quantization": {"weight": {"dtype": "int4", "scale": {"group": 16}}}},
     "fp8_channel": {

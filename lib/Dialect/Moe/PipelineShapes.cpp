@@ -478,6 +478,30 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
                                             o.numValidTokens, {{"ranks"}})));
 }
 
+LogicalResult verifyGatherRows(Operation *op, const GatherRowsOperands &o) {
+  if (o.topK < 1)
+    return op->emitOpError("'top_k' is ") << o.topK << "; give at least 1";
+  OperandChecker check(op);
+  Dim width{"width", getDim(o.input, 1)};
+  if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})) ||
+      failed(check.checkShape("source", o.source, {positionsDim()})))
+    return failure();
+  if (getDim(o.offsets, 0) < 2)
+    return op->emitOpError("'offsets' must have at least 2 entries: the begin "
+                           "and the end of one group");
+  if (failed(check.checkShape(
+          "columns", o.columns,
+          {{"groups", getDim(o.offsets, 0) - 1}, width})))
+    return failure();
+  if (getElementType(o.input) != getElementType(o.result))
+    return op->emitOpError("copies ")
+           << o.input.getType() << " to " << o.result.getType()
+           << "; give both the same element type";
+  return failure(
+      failed(check.checkShape("ins", o.input, {tokensDim(), {"width"}})) ||
+      failed(check.checkShape("outs", o.result, {positionsDim(), width})));
+}
+
 LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {
   OperandChecker check(op);
   if (failed(check.checkShape("input", o.input, {tokensDim(), {"width"}})) ||

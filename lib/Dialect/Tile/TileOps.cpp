@@ -410,26 +410,11 @@ LogicalResult GatherRowsOp::verify() {
     return emitOpError("has ")
            << getInputs().size() << " ins and " << getResults().size()
            << " outs; give one of outs for each of ins, at least one";
-  if (getTopK() < 1)
-    return emitOpError("'top_k' is ") << getTopK() << "; give at least 1";
-  moe::OperandChecker check(*this);
-  if (failed(check.checkShape("offsets", getOffsets(), {{"(groups + 1)"}})) ||
-      failed(check.checkShape("source", getSource(), {moe::positionsDim()})))
-    return failure();
-  if (moe::getDim(getOffsets(), 0) < 2)
-    return emitOpError("'offsets' must have at least 2 entries: the begin and "
-                       "the end of one group");
-  for (auto [input, result] : llvm::zip(getInputs(), getResults())) {
-    if (getElementTypeOrSelf(input) != getElementTypeOrSelf(result))
-      return emitOpError("copies ")
-             << input.getType() << " to " << result.getType()
-             << "; give both the same element type";
-    if (failed(check.checkShape("ins", input, {moe::tokensDim(), {"width"}})) ||
-        failed(check.checkShape(
-            "outs", result,
-            {moe::positionsDim(), {"width", moe::getDim(input, 1)}})))
+  for (auto [input, result] : llvm::zip(getInputs(), getResults()))
+    if (failed(moe::verifyGatherRows(
+            *this, {input, getOffsets(), getSource(), getColumns(), result,
+                    static_cast<int64_t>(getTopK())})))
       return failure();
-  }
   return verifySeparate(*this, getResults());
 }
 

@@ -398,8 +398,17 @@ Value LayerDecomposer::runExperts() {
                 layer.getW13Scale(), layer.getW13ZeroPoint(),
                 layer.getW13GlobalScale());
   first.offsets = offsets;
-  first.source = source;
-  setInput(first, expertInput, layer.getW13InputScale());
+  Value input = expertInput;
+  if (Value columns = layer.getW13Columns()) {
+    auto ordered = GatherRowsOp::create(
+        b, tensorOf({kPositions, layer.getExpertWidth()}, dtype), input,
+        offsets, source, columns, b.getI64IntegerAttr(layer.getTopK()));
+    setNames(ordered, {"ordered_input"});
+    input = ordered.getResult();
+  } else {
+    first.source = source;
+  }
+  setInput(first, input, layer.getW13InputScale());
   first.layout = layer.getLayoutAttr();
   if (layer.getW13Bias())
     first.columns.push_back(layer.getW13Bias());

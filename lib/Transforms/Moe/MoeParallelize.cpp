@@ -277,6 +277,8 @@ static bool isForOwners(Value input, const llvm::SetVector<Operation *> &ops) {
   return llvm::all_of(input.getUses(), [&](OpOperand &use) {
     if (!ops.contains(use.getOwner()))
       return true;
+    if (auto gather = dyn_cast<GatherRowsOp>(use.getOwner()))
+      return use.get() == gather.getInput();
     auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
     return product && product.getSource() &&
            (use.get() == product.getInput() ||
