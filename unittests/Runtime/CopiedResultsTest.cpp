@@ -21,7 +21,7 @@ enum StepIndex : size_t { Gather = 4, Read, Scatter };
 /// A dispatch of two pairs beside a launch, a launch that reads both, a
 /// combine: of two ranks with 256 bytes of `x` and 4 of `small` for each token
 /// of a rank.
-Plan makePlan() {
+Plan makeGatherPlan() {
   Plan plan;
   plan.target = "sm_90a";
   plan.mesh = {2, 2};
@@ -73,7 +73,7 @@ std::vector<Step> &steps(Plan &plan) { return plan.variants[0].steps; }
 } // namespace
 
 TEST(CopiedResults, LieBehindEachOther) {
-  Plan plan = makePlan();
+  Plan plan = makeGatherPlan();
   std::vector<CopiedResult> found = find(plan);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].tensor, All);
@@ -87,7 +87,7 @@ TEST(CopiedResults, LieBehindEachOther) {
 }
 
 TEST(CopiedResults, AreThoseOfManyBytes) {
-  Plan plan = makePlan();
+  Plan plan = makeGatherPlan();
   EXPECT_EQ(find(plan, 16 * 256).size(), 1U);
   EXPECT_EQ(find(plan, 16 * 256 + 1).size(), 0U);
   CopiedResult all = find(plan)[0];
@@ -104,11 +104,11 @@ TEST(CopiedResults, AreThoseOfManyBytes) {
 
 TEST(CopiedResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
   // By nobody but the gather's readers; all of them before it.
-  Plan plan = makePlan();
+  Plan plan = makeGatherPlan();
   std::swap(steps(plan)[Read], steps(plan)[Scatter]);
   EXPECT_TRUE(find(plan).empty());
 
-  plan = makePlan();
+  plan = makeGatherPlan();
   steps(plan).push_back(Step(steps(plan)[Read]));
   EXPECT_TRUE(find(plan).empty());
   steps(plan).push_back(Step(steps(plan)[Scatter]));
@@ -116,7 +116,7 @@ TEST(CopiedResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
   EXPECT_EQ(find(plan)[0].release, Scatter + 3U);
 
   // Other ranks are met.
-  plan = makePlan();
+  plan = makeGatherPlan();
   steps(plan)[2] =
       Step::collective(CollectiveKind::AllReduce, MeshAxis::Tensor,
                        {Argument::ofTensor(X), Argument::ofTensor(Y)});
@@ -124,12 +124,12 @@ TEST(CopiedResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
   EXPECT_TRUE(find(plan).empty());
 
   // Without a kernel nobody has flags.
-  plan = makePlan();
+  plan = makeGatherPlan();
   steps(plan)[Scatter].kernel = -1;
   EXPECT_TRUE(find(plan).empty());
 
   // Beside it is not before it.
-  plan = makePlan();
+  plan = makeGatherPlan();
   plan.numEvents = 4;
   plan.kernels.push_back({"beside", 1, 64});
   steps(plan).insert(steps(plan).begin() + Scatter,
@@ -143,7 +143,7 @@ TEST(CopiedResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
 }
 
 TEST(CopiedResults, AreUsedByNobodyBefore) {
-  Plan plan = makePlan();
+  Plan plan = makeGatherPlan();
   plan.kernels.push_back({"before", 1, 64});
   steps(plan).insert(steps(plan).begin(),
                      Step::launch(3, {Argument::ofTensor(All)}));
@@ -151,7 +151,7 @@ TEST(CopiedResults, AreUsedByNobodyBefore) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].tensor, AllSmall);
   // What is the caller's stays there.
-  plan = makePlan();
+  plan = makeGatherPlan();
   plan.tensors[All].role = TensorRole::Output;
   plan.tensors[All].slot = -1;
   found = find(plan);
@@ -161,7 +161,7 @@ TEST(CopiedResults, AreUsedByNobodyBefore) {
 
 /// With nothing beside it a gather gains nothing by leaving multiprocessors.
 TEST(CopiedResults, AreGatheredBesideLaunches) {
-  Plan plan = makePlan();
+  Plan plan = makeGatherPlan();
   std::rotate(steps(plan).begin() + Gather, steps(plan).end() - 1,
               steps(plan).end());
   EXPECT_TRUE(find(plan).empty());
