@@ -284,8 +284,8 @@ Status Machine::run(moe::GatherRowsOp op) {
   arguments.source = at(op.getSource());
   arguments.columns = at(op.getColumns());
   arguments.positions = arguments.source.shape[0];
-  if (Status status = allocate(op.getResult(), {arguments.positions,
-                                                arguments.input.rowSize()});
+  if (Status status = allocate(
+          op.getResult(), {arguments.positions, arguments.input.rowSize()});
       !status)
     return status;
   arguments.result = at(op.getResult());
@@ -397,8 +397,9 @@ Status Machine::runOp(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, Status>(&op)
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
-            moe::PlaceIdsOp, moe::GatherRowsOp, moe::TensorScaleOp, moe::QuantizeOp, moe::RepackOp,
-            moe::UnpermuteOp>([&](auto moeOp) { return run(moeOp); })
+            moe::PlaceIdsOp, moe::GatherRowsOp, moe::TensorScaleOp,
+            moe::QuantizeOp, moe::RepackOp, moe::UnpermuteOp>(
+          [&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(
             t, [&] { return runRoute(t, tokens, t.getIds(), t.getWeights()); });

@@ -178,8 +178,7 @@ Status gatherRows(const GatherRowsArguments &arguments) {
                              std::to_string(input.shape[0]) + " rows");
     load(input, from * width, llvm::MutableArrayRef<float>(row));
     if (arguments.columns) {
-      const int32_t *columns =
-          arguments.columns->as<int32_t>() + group * width;
+      const int32_t *columns = arguments.columns->as<int32_t>() + group * width;
       for (int64_t c = 0; c < width; ++c)
         ordered[c] = row[std::min<int64_t>(static_cast<uint32_t>(columns[c]),
                                            width - 1)];

@@ -108,9 +108,9 @@ private:
     Operation *phase =
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
-                  moe::RepackOp, moe::PlaceIdsOp, moe::GatherRowsOp, moe::RowMapOp,
-                  moe::TensorScaleOp, moe::QuantizeOp, moe::UnpermuteOp>(
-                [&](auto source) { return create(source); })
+                  moe::RepackOp, moe::PlaceIdsOp, moe::GatherRowsOp,
+                  moe::RowMapOp, moe::TensorScaleOp, moe::QuantizeOp,
+                  moe::UnpermuteOp>([&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
     if (!phase)
       return op.emitOpError(

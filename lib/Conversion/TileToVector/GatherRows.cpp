@@ -38,8 +38,8 @@ LogicalResult moec::emitGatherRows(tile::GatherRowsOp op,
           emitter.index(0), emitter.index(width), 1, [&](Value column) {
             Value read = column;
             if (columns)
-              read = toColumn(emitter, emitter.loadI32(columns, {group, column}),
-                              width);
+              read = toColumn(emitter,
+                              emitter.loadI32(columns, {group, column}), width);
             Value element =
                 memref::LoadOp::create(b, from, ValueRange{source, read});
             memref::StoreOp::create(b, element, to, ValueRange{row, column});

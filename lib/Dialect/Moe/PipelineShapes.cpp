@@ -489,9 +489,8 @@ LogicalResult verifyGatherRows(Operation *op, const GatherRowsOperands &o) {
   if (getDim(o.offsets, 0) < 2)
     return op->emitOpError("'offsets' must have at least 2 entries: the begin "
                            "and the end of one group");
-  if (failed(check.checkShape(
-          "columns", o.columns,
-          {{"groups", getDim(o.offsets, 0) - 1}, width})))
+  if (failed(check.checkShape("columns", o.columns,
+                              {{"groups", getDim(o.offsets, 0) - 1}, width})))
     return failure();
   if (getElementType(o.input) != getElementType(o.result))
     return op->emitOpError("copies ")

@@ -454,9 +454,9 @@ LogicalResult GatherRowsOp::verify() {
            << getInputs().size() << " ins and " << getResults().size()
            << " outs; give one of outs for each of ins, at least one";
   for (auto [input, result] : llvm::zip(getInputs(), getResults()))
-    if (failed(moe::verifyGatherRows(
-            *this, {input, getOffsets(), getSource(), getColumns(), result,
-                    static_cast<int64_t>(getTopK())})))
+    if (failed(moe::verifyGatherRows(*this, {input, getOffsets(), getSource(),
+                                             getColumns(), result,
+                                             static_cast<int64_t>(getTopK())})))
       return failure();
   return verifySeparate(*this, getResults());
 }

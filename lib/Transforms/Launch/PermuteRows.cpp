@@ -143,8 +143,8 @@ tile::KernelOp PermuteRows::getGatherKernel(ArrayRef<Type> types, int64_t topK,
   builder.setInsertionPointToStart(&kernel.getBody().front());
   auto op = tile::GatherRowsOp::create(
       builder, loc, kernel.getTokens(), all.take_front(numRows), all[numRows],
-      all[numRows + 1], /*columns=*/Value(), all.take_back(numRows), builder.getI64IntegerAttr(topK),
-      tile::ConfigAttr());
+      all[numRows + 1], /*columns=*/Value(), all.take_back(numRows),
+      builder.getI64IntegerAttr(topK), tile::ConfigAttr());
   tile::ReturnOp::create(builder, loc);
   const Schedule *schedule = getSchedulesFor(context.target, op).front();
   op.setConfigAttr(schedule->choose(op, context.target));

@@ -111,8 +111,8 @@ bool Engine::isAwaited() const {
   });
 }
 
-/// Whether a copy that waits for nothing is yet to come: it may take longer than
-/// kernels that begin with it.
+/// Whether a copy that waits for nothing is yet to come: it may take longer
+/// than kernels that begin with it.
 bool Engine::isLate(Launch &copy) {
   constexpr unsigned kMaxDelayBits = 18;
   if (style == Style::Fair)

@@ -100,11 +100,10 @@ void Sm80GatherRows::copyInOrder(Value from, Value to, Value columns,
                                                  first * numberBytes)),
           count * numberBytes);
       for (int64_t i = 0; i < count; ++i) {
-        Value column = emitter.toI32(toColumn(
-            emitter, vector::ExtractOp::create(b, numbers, i), width));
+        Value column = emitter.toI32(
+            toColumn(emitter, vector::ExtractOp::create(b, numbers, i), width));
         elements.push_back(emitter.load(
-            element,
-            emitter.advance(from, emitter.scale(column, elementBytes)),
+            element, emitter.advance(from, emitter.scale(column, elementBytes)),
             elementBytes));
       }
     }
@@ -113,13 +112,13 @@ void Sm80GatherRows::copyInOrder(Value from, Value to, Value columns,
     emitter.store(made, emitter.advance(to, emitter.scale(piece, bytes)),
                   bytes);
   };
-  emitter.forLoop(emitter.index(0), emitter.index(pieces), sm80::kWarp,
-                  [&](Value first) {
-                    Value piece = arith::AddIOp::create(
-                        b, emitter.toI32(first), emitter.lane());
-                    emitter.ifThen(emitter.isLess(piece, emitter.i32(pieces)),
-                                   [&] { copyPiece(piece); });
-                  });
+  emitter.forLoop(
+      emitter.index(0), emitter.index(pieces), sm80::kWarp, [&](Value first) {
+        Value piece =
+            arith::AddIOp::create(b, emitter.toI32(first), emitter.lane());
+        emitter.ifThen(emitter.isLess(piece, emitter.i32(pieces)),
+                       [&] { copyPiece(piece); });
+      });
 }
 
 void Sm80GatherRows::emit() {
