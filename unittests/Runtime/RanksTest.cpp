@@ -189,8 +189,24 @@ protected:
     return rank.executor->useCommunicator(std::move(*joined));
   }
 
+  /// Starts all ranks on the host, each joined by a communicator that a test
+  /// may tell what to run.
+  std::vector<Status> startPassing(Plan plan) {
+    plan.target = "cpu";
+    for (KernelDecl &kernel : plan.kernels)
+      kernel.block = 0;
+    return onRanks([&](int64_t r) -> Status {
+      if (Status started = start(ranks[r], r, plan); !started)
+        return started;
+      joined[r] = std::make_shared<PassingCommunicator>(
+          std::move(*group->join(r, *device)));
+      return ranks[r].executor->useCommunicator(joined[r]);
+    });
+  }
+
   std::unique_ptr<Device> device;
   std::shared_ptr<LocalGroup> group;
+  std::shared_ptr<PassingCommunicator> joined[kRanks];
   Rank ranks[kRanks];
 };
 
@@ -221,18 +237,7 @@ TEST_F(RanksTest, RowsGoOutAndSumsComeBack) {
 /// The launch is done by the kernel of the collective, or by the executor: as
 /// the communicator says at each run.
 TEST_F(RanksTest, SumsAreMadeOnce) {
-  Plan plan = makeSummingPlan();
-  plan.target = "cpu";
-  for (KernelDecl &kernel : plan.kernels)
-    kernel.block = 0;
-  std::shared_ptr<PassingCommunicator> joined[kRanks];
-  for (const Status &status : onRanks([&](int64_t r) -> Status {
-         if (Status started = start(ranks[r], r, plan); !started)
-           return started;
-         joined[r] = std::make_shared<PassingCommunicator>(
-             std::move(*group->join(r, *device)));
-         return ranks[r].executor->useCommunicator(joined[r]);
-       }))
+  for (const Status &status : startPassing(makeSummingPlan()))
     ASSERT_TRUE(status) << status.toString();
   for (bool makesSums : {false, true, false}) {
     sumsMade = 0;
@@ -254,18 +259,7 @@ TEST_F(RanksTest, SumsAreMadeOnce) {
 
 /// Who runs kernels has a run for each piece, and all others one for the whole.
 TEST_F(RanksTest, PiecesAreForThoseWhoRunKernels) {
-  Plan plan = makePiecesPlan();
-  plan.target = "cpu";
-  for (KernelDecl &kernel : plan.kernels)
-    kernel.block = 0;
-  std::shared_ptr<PassingCommunicator> joined[kRanks];
-  for (const Status &status : onRanks([&](int64_t r) -> Status {
-         if (Status started = start(ranks[r], r, plan); !started)
-           return started;
-         joined[r] = std::make_shared<PassingCommunicator>(
-             std::move(*group->join(r, *device)));
-         return ranks[r].executor->useCommunicator(joined[r]);
-       }))
+  for (const Status &status : startPassing(makePiecesPlan()))
     ASSERT_TRUE(status) << status.toString();
   for (bool makesSums : {false, true, false}) {
     sumsMade = 0;

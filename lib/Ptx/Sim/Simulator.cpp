@@ -60,6 +60,9 @@ public:
   Result<size_t> findAll(const std::vector<WorkId> &after,
                          std::vector<size_t> &indices) const;
   WorkId add(std::unique_ptr<Launch> launch);
+  /// Adds it behind earlier work.
+  Result<WorkId> addBehind(const std::vector<WorkId> &after,
+                           std::unique_ptr<Launch> launch);
 
   Engine engine;
   std::vector<std::unique_ptr<Module>> modules;
@@ -276,6 +279,13 @@ Result<WorkId> Simulator::submit(const LoadedModule &module,
   return impl->add(std::move(launch));
 }
 
+Result<WorkId> Simulator::Impl::addBehind(const std::vector<WorkId> &after,
+                                          std::unique_ptr<Launch> launch) {
+  if (Result<size_t> count = findAll(after, launch->after); !count)
+    return count.status();
+  return add(std::move(launch));
+}
+
 Result<WorkId> Simulator::submitFill(uint64_t address, uint8_t value,
                                      size_t bytes,
                                      const std::vector<WorkId> &after) {
@@ -285,9 +295,7 @@ Result<WorkId> Simulator::submitFill(uint64_t address, uint8_t value,
   launch->fillAddress = address;
   launch->fillBytes = bytes;
   launch->fillValue = value;
-  if (Result<size_t> count = impl->findAll(after, launch->after); !count)
-    return count.status();
-  return impl->add(std::move(launch));
+  return impl->addBehind(after, std::move(launch));
 }
 
 Result<WorkId> Simulator::submitCopy(uint64_t to, uint64_t from, size_t bytes,
@@ -299,9 +307,7 @@ Result<WorkId> Simulator::submitCopy(uint64_t to, uint64_t from, size_t bytes,
   launch->fillAddress = to;
   launch->copiedAddress = from;
   launch->fillBytes = bytes;
-  if (Result<size_t> count = impl->findAll(after, launch->after); !count)
-    return count.status();
-  return impl->add(std::move(launch));
+  return impl->addBehind(after, std::move(launch));
 }
 
 Status Simulator::run() {

@@ -11,10 +11,8 @@
 // kernel has take no part. Where a row has one scale, see Sm80QuantizeRows.cpp.
 
 #include "../../Emit.h"
-#include "../../Quantizer.h"
 #include "Sm80QuantizeRows.h"
 #include "moec/Analysis/Schedules.h"
-#include "moec/Analysis/Sm80.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -24,14 +22,10 @@ using namespace moec;
 
 namespace {
 
-class Sm80Quantize {
+class Sm80Quantize : public QuantizingThreads {
 public:
   Sm80Quantize(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
-      : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
-        input(emitter.operand(op.getInput())),
-        quantizer(b, getElementType(input), op.getQuant(), convertsFloat8),
-        quantized(emitter.operand(op.getQuantized())),
-        scale(emitter.operand(op.getScale())) {}
+      : QuantizingThreads(op, emitter, convertsFloat8), op(op) {}
 
   void emit();
 
@@ -52,12 +46,6 @@ private:
              size_t vector);
 
   tile::QuantizeOp op;
-  ThreadEmitter &emitter;
-  ImplicitLocOpBuilder &b;
-  sm80::Quantize shape;
-  Value input;
-  Quantizer quantizer;
-  Value quantized, scale;
 };
 
 void Sm80Quantize::emit() {

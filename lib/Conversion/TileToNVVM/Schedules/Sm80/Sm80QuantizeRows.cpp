@@ -14,8 +14,6 @@
 
 #include "Sm80QuantizeRows.h"
 
-#include "../../Quantizer.h"
-#include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -26,15 +24,11 @@ using namespace moec;
 
 namespace {
 
-/// What all threads share that quantize rows.
-class Rows {
+/// What they share of whole rows.
+class Rows : public QuantizingThreads {
 public:
   Rows(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
-      : emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
-        input(emitter.operand(op.getInput())),
-        quantizer(b, getElementType(input), op.getQuant(), convertsFloat8),
-        quantized(emitter.operand(op.getQuantized())),
-        scale(emitter.operand(op.getScale())),
+      : QuantizingThreads(op, emitter, convertsFloat8),
         given(emitter.operand(op.getTensorScale())) {}
 
 protected:
@@ -44,12 +38,6 @@ protected:
   /// That of all lanes of the warp, in all of them.
   Value shareInWarp(Value largest);
 
-  ThreadEmitter &emitter;
-  ImplicitLocOpBuilder &b;
-  sm80::Quantize shape;
-  Value input;
-  Quantizer quantizer;
-  Value quantized, scale;
   /// The scale of all rows; null where each has its own.
   Value given;
 };
@@ -285,18 +273,21 @@ void RowQuantizer::emitRow(Value row) {
 
 } // namespace
 
+QuantizingThreads::QuantizingThreads(tile::QuantizeOp op,
+                                     ThreadEmitter &emitter,
+                                     bool convertsFloat8)
+    : emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
+      input(emitter.operand(op.getInput())),
+      quantizer(b, getElementType(input), op.getQuant(), convertsFloat8),
+      quantized(emitter.operand(op.getQuantized())),
+      scale(emitter.operand(op.getScale())) {}
+
 Value moec::countQuantizedRows(tile::QuantizeOp op, ThreadEmitter &emitter) {
   Value offsets = emitter.operand(op.getOffsets());
   if (!offsets)
     return emitter.tokens();
   int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
   return emitter.loadIndex(offsets, emitter.index(groups));
-}
-
-void moec::emitHeldRows(tile::QuantizeOp op, ThreadEmitter &emitter,
-                        bool convertsFloat8, Value first, Value step,
-                        Value rows, int64_t atOnce) {
-  HeldRows(op, emitter, convertsFloat8).emit(first, step, rows, atOnce);
 }
 
 void moec::emitRowQuantization(tile::QuantizeOp op, ThreadEmitter &emitter,
@@ -308,9 +299,9 @@ void moec::emitRowQuantization(tile::QuantizeOp op, ThreadEmitter &emitter,
     int64_t warps = emitter.getNumWarps();
     Value first = emitter.add(emitter.mul(emitter.cta(), warps),
                               emitter.toIndex(emitter.warp()));
-    return emitHeldRows(op, emitter, convertsFloat8, first,
-                        emitter.mul(ctas, warps),
-                        countQuantizedRows(op, emitter), shape.getHeldRows());
+    return HeldRows(op, emitter, convertsFloat8)
+        .emit(first, emitter.mul(ctas, warps), countQuantizedRows(op, emitter),
+              shape.getHeldRows());
   }
   RowQuantizer quantizer(op, emitter, convertsFloat8);
   auto loop = scf::ForOp::create(b, emitter.cta(),
