@@ -8,15 +8,11 @@
 #include "moec/Analysis/Rewrites/CutColumns.h"
 #include "../Tile/CollectiveSums.h"
 #include "LaunchRewrite.h"
-#include "moec/Analysis/Device.h"
-#include "moec/Analysis/ExchangeTime.h"
 
 using namespace mlir;
 using namespace moec;
 
 namespace {
-
-constexpr int64_t kMostPieces = 4;
 
 /// What a variant has at its end: products that write the rows of experts, one
 /// behind the other, and a collective that may sum them.
@@ -47,18 +43,7 @@ private:
     return *findCombine(cast<plan::VariantOp>(place.front()->getParentOp()));
   }
   bool isCut(const RewriteSite &site, int64_t pieces);
-  PointTimes getTimes(const RewriteSite &site, int64_t pieces);
-  /// Whether the chosen places are not all.
-  bool areSome(const RewriteSite &site) {
-    return chosen.places.size() < site.places.size();
-  }
-  void copyKernels();
-  void cutPlace(const Combine &combine);
-
-  /// Of the site at hand: how many pieces are best, and the places where they
-  /// are better than none.
-  int64_t numPieces = 0;
-  RewriteSite chosen;
+  void cutPlace(const Combine &combine, int64_t numPieces);
 };
 
 } // namespace
@@ -165,108 +150,30 @@ std::string CutColumns::whyIllegal(const RewriteSite &site) {
     if (isElsewhere)
       return "a launch that no combine follows has the same kernel";
   }
-  if (std::optional<int64_t> given = getParameter("pieces"))
-    return *given > 1 && isCut(site, *given)
-               ? ""
-               : "there are no " + std::to_string(*given) +
-                     " pieces of whole tiles";
-  for (int64_t pieces = 2; pieces <= kMostPieces; ++pieces)
-    if (isCut(site, pieces))
-      return {};
-  return "no number of pieces has whole tiles";
+  std::optional<int64_t> given = getParameter("pieces");
+  if (!given)
+    return "pieces are made where they are asked for: on two GPUs they save "
+           "next to nothing";
+  return *given > 1 && isCut(site, *given)
+             ? ""
+             : "there are no " + std::to_string(*given) +
+                   " pieces of whole tiles";
 }
 
-/// Of the products and the collective of places in so many pieces.
-PointTimes CutColumns::getTimes(const RewriteSite &site, int64_t pieces) {
-  // What a kernel of ranks that write to each other's memory takes to start.
-  constexpr double startUs = 10;
-  // Beside each other they take less than one after the other by so much of the
-  // exchange: both read memory, the exchange's CTAs have multiprocessors to
-  // themselves, and power bounds the clock.
-  constexpr double hiddenShare = 0.2;
-  PointTimes times;
-  for (const RewriteSite::Place &place : site.places) {
-    plan::CollectiveOp collective = getCombine(place).collective;
-    SmallVector<PhaseForm> forms;
-    for (plan::LaunchOp launch : place) {
-      forms.push_back(getForm(launch));
-      if (pieces > 1)
-        getPhase<tile::ContractOp>(launch).setNumColumns(
-            getColumns(collective) / pieces);
-    }
-    SmallVector<TokenPoint> points = getPoints(RewriteSite(place));
-    PointTimes products = context.objective.predict(forms, points);
-    for (plan::LaunchOp launch : place)
-      getPhase<tile::ContractOp>(launch).removeNumColumnsAttr();
-    const double *product = products.begin();
-    for (const TokenPoint &point : points) {
-      double all = predictExchange(collective, point.tokens,
-                                   context.objective.getDevice())
-                       .us;
-      double exchange = (all + double(pieces - 1) * startUs) / double(pieces);
-      for (size_t i = 0; i < getWeightedRoutings().size(); ++i, ++product) {
-        double both =
-            std::max(exchange, *product + (1 - hiddenShare) * exchange);
-        times.push_back(*product + double(pieces - 1) * both + exchange);
-      }
-    }
-  }
-  return times;
+FailureOr<std::string> CutColumns::build(const RewriteSite &) {
+  return std::string();
 }
 
-FailureOr<std::string> CutColumns::build(const RewriteSite &site) {
-  if (std::optional<int64_t> given = getParameter("pieces")) {
-    numPieces = *given;
-    chosen = site;
-    return std::string();
-  }
-  if (!context.objective.hasTimes())
-    return std::string("nothing is known of times");
-  // Ranks whose rows NCCL moves have a launch more and nothing beside it.
-  constexpr double leastShare = 0.01;
-  double most = 0;
-  for (int64_t pieces = 2; pieces <= kMostPieces; ++pieces) {
-    if (!isCut(site, pieces))
-      continue;
-    RewriteSite paying;
-    double all = 0;
-    for (const RewriteSite::Place &place : site.places) {
-      RewriteSite one(place);
-      double saved = context.objective.getSaved(
-          getTimes(one, 1), getTimes(one, pieces), getPoints(one));
-      if (saved <= leastShare * double(getPoints(one).size()))
-        continue;
-      paying.places.push_back(place);
-      all += saved;
-    }
-    if (all <= most)
-      continue;
-    most = all;
-    numPieces = pieces;
-    chosen = std::move(paying);
-  }
-  return std::string(most > 0 ? "" : "pieces would save too little");
-}
-
-std::optional<PredictedChange> CutColumns::predict(const RewriteSite &site) {
-  if (getParameter("pieces"))
-    return std::nullopt;
-  PredictedChange change{getPoints(chosen)};
-  change.before = getTimes(chosen, 1);
-  change.after = getTimes(chosen, numPieces);
-  // That of another kernel for the exchange.
-  change.price = getKernelPrice(getKernel(getCombine(site.places.front()).sum));
-  if (areSome(site))
-    for (plan::LaunchOp launch : site.places.front())
-      change.price += getKernelPrice(getKernel(launch));
-  return change;
+/// Right whatever it takes: it has been asked for.
+std::optional<PredictedChange> CutColumns::predict(const RewriteSite &) {
+  return std::nullopt;
 }
 
 /// The first launches stay where they are, with the first piece behind them on
 /// their stream, so that its CTAs come first; the others are on another stream,
 /// and each piece again waits for its launches. The last piece is the
 /// collective as it stands, behind all that stood ahead of it.
-void CutColumns::cutPlace(const Combine &combine) {
+void CutColumns::cutPlace(const Combine &combine, int64_t numPieces) {
   plan::CollectiveOp collective = combine.collective;
   auto variant = cast<plan::VariantOp>(collective->getParentOp());
   int64_t own = collective.getStream(), other = own + 1, event = 0;
@@ -311,25 +218,12 @@ void CutColumns::cutPlace(const Combine &combine) {
   collective.setColumnsAttr(getPiece(numPieces - 1));
 }
 
-/// Where not all launches are cut, those that are get a kernel of their own.
-void CutColumns::copyKernels() {
-  for (size_t i = 0; i < chosen.places.front().size(); ++i) {
-    tile::KernelOp kernel = getKernel(chosen.getLaunch(i));
-    tile::KernelOp copy = kernel.clone();
-    copy.setSymName((kernel.getSymName() + "_columns").str());
-    StringAttr name = symbols.insert(copy, std::next(kernel->getIterator()));
-    for (RewriteSite::Place &place : chosen.places)
-      place[i].setKernel(name);
-  }
-}
-
 LogicalResult CutColumns::commit(const RewriteSite &site) {
   int64_t columns = getColumns(getCombine(site.places.front()).collective);
-  if (areSome(site))
-    copyKernels();
-  for (const RewriteSite::Place &place : chosen.places)
-    cutPlace(getCombine(place));
-  for (plan::LaunchOp launch : chosen.places.front()) {
+  int64_t numPieces = *getParameter("pieces");
+  for (const RewriteSite::Place &place : site.places)
+    cutPlace(getCombine(place), numPieces);
+  for (plan::LaunchOp launch : site.places.front()) {
     tile::KernelOp kernel = getKernel(launch);
     tile::ContractOp product = getProduct(kernel);
     Type type = IntegerType::get(kernel.getContext(), 64);
