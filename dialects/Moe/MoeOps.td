@@ -295,7 +295,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
   }];
   let arguments = (ins
     RankedTensorOf<[I8, F8E4M3FN]>:$weight, Moe_ScaleTensor:$scale,
-    Optional<Moe_ByteTensor>:$zero_point, Optional<Moe_F32Tensor>:$global_scale,
+    Optional<Moe_ZeroTensor>:$zero_point, Optional<Moe_F32Tensor>:$global_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
     DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Fragments">:$packing);
   let results = (outs Moe_ByteTensor:$packed, Moe_ByteTensor:$packed_scale, Moe_F32Tensor:$row_scale);

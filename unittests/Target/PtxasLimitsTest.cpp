@@ -329,7 +329,9 @@ TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
       {"storage = i8, scale = f16, " + groups + ", zero_point = true", "bf16",
        64, 8},
       {"storage = f8E4M3FN, scale = f32, " + blocks, "bf16", 64, 4},
-      {"storage = f8E4M3FN, scale = bf16, " + groups, "f16", 64, 4}};
+      {"storage = f8E4M3FN, scale = bf16, " + groups, "f16", 64, 4},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16]",
+       "bf16", 64, 16}};
   for (const FromRegisters &format : formats) {
     SCOPED_TRACE(format.quant + ", " + format.input);
     for (const auto &[n, step, config] : cases)
@@ -337,6 +339,35 @@ TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
         SCOPED_TRACE(config + (isPaired ? ", gate and up" : ""));
         // Rows of a first product are copied, where those of a last one lie in
         // order.
+        expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
+                                 step, config),
+                   "sm_90a");
+      }
+  }
+}
+
+/// Minima are one more number of each group beside its scale, which is two, and
+/// the zero point; the tables of a code book are eight.
+TEST(PtxasLimits, MinimaAndBooksFitInRegisters) {
+  struct {
+    int64_t n, step;
+    std::string config;
+  } cases[] = {{192, 192, "tile_rows = [8, 16, 48], stages = 3"},
+               {192, 192, "tile_rows = [96], stages = 3"},
+               {128, 64, "tile_rows = [120, 128, 144, 160], stages = 3"},
+               {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4"},
+               {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4"}};
+  const FromRegisters formats[] = {
+      {"storage = i4, scale = f32, granularity = group, block = [1, 32], "
+       "minimum = true",
+       "bf16", 32, 16},
+      {"storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64]",
+       "bf16", 32, 4}};
+  for (const FromRegisters &format : formats) {
+    SCOPED_TRACE(format.quant);
+    for (const auto &[n, step, config] : cases)
+      for (bool isPaired : {false, true}) {
+        SCOPED_TRACE(config + (isPaired ? ", gate and up" : ""));
         expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
                                  step, config),
                    "sm_90a");

@@ -135,13 +135,26 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
   if (format.numbers == Fragments::Numbers::E4M3)
     return ofE4M3 * (format.areIntegers() ? device.decodeInt4Clk
                                           : device.decodeMxfp4Clk);
+  // Of groups of 16 twice as many scales are taken apart, by 5 instructions
+  // each where they are sums, else by one.
+  double perScale = format.haveRests() ? 5 : 1, zeroPoints = 16;
+  double more = double(std::max<int64_t>(format.getGroups() - 2, 0)) *
+                Fragments::kQuadRows * perScale / zeroPoints;
   if (format.areIntegers()) {
-    double more = format.haveRests() ? 2.5 : format.hasZeroPoints ? 1 : 0;
+    more += format.haveRests() ? 2.5 : format.hasZeroPoints ? 1 : 0;
+    // What minima leave is one more number of a group, as zero points are here.
+    more += format.hasMinima ? 0.5 : 0;
     return device.decodeInt4Clk + more * device.decodeZeroPointsClk;
   }
+  if (format.haveRests())
+    more += 1.5;
+  // Of a book four codes take ten permutations, and all of them 104
+  // instructions with the multiplications, where mxfp4 has 56.
+  constexpr double ofBook = 104.0 / 56;
+  if (format.book)
+    return ofBook * device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
   if (format.codes == Fragments::Codes::E4M3)
-    return device.decodeMxfp4Clk +
-           (format.haveRests() ? 1.5 * device.decodeZeroPointsClk : 0);
+    return device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
   return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
                                                   : device.decodeMxfp4Clk;
 }

@@ -75,6 +75,8 @@ OpenUnit UnitReader::load(Value stage, int64_t turn) {
   constexpr int64_t wordBytes = 4, codeBytes = Contract::kChunkBytes,
                     pieceBytes = Fragments::kPieceWords * wordBytes;
   int64_t scaleBytes = format.getQuadBytes();
+  // Several loads, where these are more than one has.
+  int64_t scaleAlignment = std::min(scaleBytes, Contract::kChunkBytes);
   auto codesType =
       VectorType::get(Fragments::kThreadWords, emitter.b.getI32Type());
   Type scalesType = emitter.b.getI32Type();
@@ -90,7 +92,7 @@ OpenUnit UnitReader::load(Value stage, int64_t turn) {
       contract.addI32(emitter.scale(stage, shape.getScaleBytes()), ownScales));
   for (Value &piece : codes)
     piece = emitter.load(codesType, piece, codeBytes);
-  return decoder->open(codes, emitter.load(scalesType, scales, scaleBytes));
+  return decoder->open(codes, emitter.load(scalesType, scales, scaleAlignment));
 }
 
 Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,

@@ -105,6 +105,11 @@ private:
                     int64_t unitRow);
   Word getKeptZeroPoint(mlir::Value sharedRow, mlir::Value element,
                         int64_t unitRow);
+  /// A number of a code, f32, as it is kept as a zero point.
+  Word keepZeroPoint(mlir::Value number, int64_t unitRow);
+  /// The same of a minimum's zero point, and its rest.
+  std::pair<Word, Word> getKeptMinimum(mlir::Value sharedRow,
+                                       mlir::Value element, int64_t unitRow);
 
   Word word(mlir::Value value) { return {&b, value}; }
   Word word(int64_t number) { return {&b, emitter.i32(number)}; }

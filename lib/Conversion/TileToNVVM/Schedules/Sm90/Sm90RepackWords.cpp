@@ -49,13 +49,15 @@ static Word moveBits(Word codes, const std::map<int64_t, int64_t> &masks) {
 
 /// Codes at the low ends of both halves, as pair `i` of a word.
 static Word placePair(const Fragments &format, Word codes, int64_t i) {
-  constexpr int64_t ones = 0x00010001;
+  constexpr int64_t halfBits = 16, wordBits = 2 * halfBits;
   // Neighbouring bits move together.
-  ArrayRef<int64_t> bits = format.getBits(i);
   std::map<int64_t, int64_t> masks;
-  for (auto [n, to] : llvm::enumerate(bits)) {
-    int64_t from = int64_t(bits.size() - 1 - n);
-    masks[to - from] |= ones << from;
+  for (int64_t code : {0, 1}) {
+    auto bits = format.getPairBits(i, code);
+    for (auto [n, to] : llvm::enumerate(bits)) {
+      int64_t from = code * halfBits + int64_t(bits.size() - 1 - n);
+      masks[(to - from + wordBits) % wordBits] |= int64_t(1) << from;
+    }
   }
   return moveBits(codes, masks);
 }
