@@ -32,13 +32,14 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import replace
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from drills import run_drills  # noqa: E402
 from machine import Failed, Gpus, Tools, describe_nccl, find_gpus, find_nccl, find_tools  # noqa: E402
-from parts import ENGINES, Part, check_meshes, time_exchange, time_layers  # noqa: E402
+from parts import ENGINES, LAYERS, Part, check_meshes, time_exchange, time_layers  # noqa: E402
 from tables import print_part  # noqa: E402
 
 #: Seconds of each part; together less than 8 minutes.
@@ -54,7 +55,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
                         help=f"of {', '.join(SECONDS)} (default: all)")
     parser.add_argument("--exchange", type=lambda text: text.split(","), default=list(ENGINES), metavar="ENGINE,...",
                         help=f"of {', '.join(ENGINES)} (default: both)")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="where to write the record")
+    parser.add_argument("--layers", type=lambda text: text.split(","), default=list(LAYERS), metavar="LAYER,...",
+                        help=f"whole layers that are timed, of {', '.join(LAYERS)} (default: all)")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="where to write the record, after each row")
     parser.add_argument("--commit", default="unknown", help="of the bundle, for the record")
     parser.add_argument("--device", choices=("cuda", "host"), default="cuda")
     options = parser.parse_args(arguments)
@@ -62,6 +65,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"--only: '{unknown[0]}' is none of {', '.join(SECONDS)}")
     if unknown := [name for name in options.exchange if name not in ENGINES]:
         parser.error(f"--exchange: '{unknown[0]}' is none of {', '.join(ENGINES)}")
+    if unknown := [name for name in options.layers if name not in LAYERS]:
+        parser.error(f"--layers: '{unknown[0]}' is none of {', '.join(LAYERS)}")
     if options.gpus is not None and options.gpus < 1:
         parser.error("--gpus: 1 or more expected")
     return options
@@ -76,30 +81,33 @@ def counts_up_to(gpus: int) -> list[int]:
     return [*counts, gpus]
 
 
-def run_part(name: str, tools: Tools, gpus: int, engines: list[str], notes: list[str]) -> list[dict]:
+def run_part(name: str, tools: Tools, gpus: int, options: argparse.Namespace, notes: list[str]) -> Iterator[dict]:
     until, tiny = time.monotonic() + SECONDS[name], tools.device == "host"
     # Without GPUs ranks copy what others have.
-    engines = ["nccl"] if tiny else engines
+    engines = ["nccl"] if tiny else options.exchange
     if name == "drills":
         if tiny or gpus < 2:
             notes.append("not run: drills need 2 GPUs, between which NCCL connects processes")
-            return []
-        return run_drills(tools, gpus, until)
+            return
+        yield from run_drills(tools, gpus, until)
+        return
     run = {
-        "correctness": lambda part: [row for engine in engines for row in check_meshes(replace(part, engine=engine))],
+        "correctness": lambda part: (row for engine in engines for row in check_meshes(replace(part, engine=engine))),
         "exchange": lambda part: time_exchange(part, tuple(engines)),
-        "layers": lambda part: time_layers(replace(part, engine=engines[0])),
+        "layers": lambda part: time_layers(replace(part, engine=engines[0]), options.layers),
     }[name]
     if gpus < 2:
         if name != "correctness":
             notes.append("not run: it needs 2 GPUs")
-            return []
+            return
         notes.append("one GPU: its ranks are threads; in place of NCCL, rows go through host memory, without graphs")
         tools.device = "cuda:0"
-        return run(Part(tools, 2, until, tiny))
+        yield from run(Part(tools, 2, until, tiny))
+        return
     # The largest first: with less time the others are what is left out.
     counts = [gpus] if name == "correctness" else counts_up_to(gpus)[::-1]
-    return [row for count in counts for row in run(Part(tools, count, until, tiny))]
+    for count in counts:
+        yield from run(Part(tools, count, until, tiny))
 
 
 def find_device(options: argparse.Namespace, record: dict) -> int:
@@ -145,16 +153,24 @@ def main(arguments: list[str]) -> int:
                 continue
             part = record["parts"][name] = {"notes": [], "rows": [], "seconds": 0.0}
             started = time.monotonic()
+
+            def keep(part=part, started=started) -> None:
+                now = time.monotonic()
+                part["seconds"], record["seconds"] = round(now - started, 1), round(now - begin, 1)
+                if options.json:
+                    half = options.json.with_name(options.json.name + ".part")
+                    half.write_text(json.dumps(record, indent=1) + "\n")
+                    half.replace(options.json)
+
             try:
-                part["rows"] = run_part(name, tools, gpus, options.exchange, part["notes"])
+                for row in run_part(name, tools, gpus, options, part["notes"]):
+                    part["rows"].append(row)
+                    keep()
             except Exception as error:  # Whatever it is, the other parts are measured.
                 traceback.print_exc()
                 part["notes"].append(f"failed: {error!r}")
-            part["seconds"] = round(time.monotonic() - started, 1)
+            keep()
             print(print_part(name, part), flush=True)
-            record["seconds"] = round(time.monotonic() - begin, 1)
-            if options.json:
-                options.json.write_text(json.dumps(record, indent=1) + "\n")
     except Failed as error:
         sys.exit(f"scale-out: error: {error}")
     finally:

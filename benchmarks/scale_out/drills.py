@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -170,12 +171,10 @@ def run_cell(tools: Tools, ranks: int, mode: str, phase: str) -> dict:
         cell["shared_memory_left"] = len(find_shared_memory() - shared)
 
 
-def run_drills(tools: Tools, ranks: int, until: float) -> list[dict]:
-    rows = []
+def run_drills(tools: Tools, ranks: int, until: float) -> Iterator[dict]:
     for mode, phase in cells():
         if time.monotonic() + LIMIT + GRACE > until:
-            rows.append({"ranks": ranks, "mode": mode, "phase": phase, "ok": False, "hangs": 0, "survivors": [],
-                         "error": "not begun: the part's time is over"})
-            continue
-        rows.append(run_cell(tools, ranks, mode, phase))
-    return rows
+            yield {"ranks": ranks, "mode": mode, "phase": phase, "ok": False, "hangs": 0, "survivors": [],
+                   "error": "not begun: the part's time is over"}
+        else:
+            yield run_cell(tools, ranks, mode, phase)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from machine import Failed, Tools, last_lines
@@ -94,17 +94,15 @@ def meshes(ranks: int) -> Iterator[tuple[dict, str]]:
             yield named, f"dp {dp} x tp {ranks // dp}, {placement or 'parts of experts'}"
 
 
-def check_meshes(part: Part) -> list[dict]:
+def check_meshes(part: Part) -> Iterator[dict]:
     """Each mesh against the float64 reference, and its runs among each other, bit for bit."""
     cases = list(meshes(part.ranks))
-    rows = []
     for number, (parallel, name) in enumerate(cases):
         # Each mesh and each placement has both formats in turn.
         form = ("bf16", "fp8_block128")[(number + number // len(PLACEMENTS)) % 2]
         spec = SMALL | {"max_tokens": 64} | ({"quantization": form} if form != "bf16" else {})
         runs = -(-(ITERATIONS if not part.tiny else 600) // len(cases))
         row = {"ranks": part.ranks, "engine": part.engine, "mesh": name, "format": form, "runs": runs, "ok": False}
-        rows.append(row)
         try:
             output = part.tools.moe_run(part.write(spec, parallel), "--tokens=24", "--check", f"--compare={runs}",
                                         f"--seed={number}", *part.options(), until=part.until)
@@ -114,7 +112,7 @@ def check_meshes(part: Part) -> list[dict]:
                 row["error"] = "moe-run does not say that all is well: " + output[-300:]
         except Failed as error:
             row["error"] = str(error)
-    return rows
+        yield row
 
 
 def read_times(output: str) -> dict[tuple[int, str], dict]:
@@ -141,7 +139,7 @@ def time_at(part: Part, spec: dict, parallel: dict | None, tokens: tuple[int, ..
     return times
 
 
-def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",)) -> list[dict]:
+def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",)) -> Iterator[dict]:
     """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes."""
     tokens = EXCHANGE_TOKENS if not part.tiny else (1, 8)
     names = {"nccl": ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine"),
@@ -158,23 +156,23 @@ def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",)) -> list[dict
         for count, row in rows.items():
             row.update({("peer_" if engine == "peer" else "") + name.replace(" ", "_"): times[count, name]
                         for name in names[engine] if (count, name) in times})
-    return list(rows.values())
+    yield from rows.values()
 
 
-def time_layers(part: Part) -> list[dict]:
+def time_layers(part: Part, names: Iterable[str] = tuple(LAYERS)) -> Iterator[dict]:
     """Whole layers on the ranks, and on one GPU with the tokens of all."""
     tokens = LAYER_TOKENS if not part.tiny else (1, 8)
     repeat = 50 if not part.tiny else 3
-    rows = []
-    for name, spec in LAYERS.items():
+    for name in names:
+        spec = LAYERS[name]
         found = {count: {"layer": name, "ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
-        rows += found.values()
         begin = time.monotonic()
         try:
             times = time_at(part, spec, {"dp": part.ranks, "experts": "linear"}, tokens, repeat)
             for count, row in found.items():
-                row.update(together=times[count, "layer"], compute=times[count, "compute"],
-                           exchange=times[count, "exchange"])
+                row.update(together=times[count, "layer"], **{
+                    each: times[count, each] for each in ("compute", "exchange", "dispatch", "combine", "sums")
+                    if (count, each) in times})
             one = time_at(part, spec, None, tuple(count * part.ranks for count in tokens), repeat)
             for count, row in found.items():
                 row["one_gpu"] = one[count * part.ranks, "layer"]
@@ -183,4 +181,4 @@ def time_layers(part: Part) -> list[dict]:
                 row.setdefault("error", str(error))
         for row in found.values():
             row["seconds"] = round(time.monotonic() - begin, 1)
-    return rows
+        yield from found.values()

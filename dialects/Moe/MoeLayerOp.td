@@ -54,6 +54,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     | `physical_ids`, `replica_counts` | `E x M x i32`, `E x i32`; both | 6 |
     | `latent_down`, `latent_up` | `L x H x D`, `H x L x D`; both | 7, 9 |
     | `experts`: `w13` and `w2` | `E x N x L`, `E x L x I`; of type D or quantized | 8 |
+    | `w13_columns` | `E x L x i32`; with it the columns of `w13` are in an order of each expert's own | 8 |
     | `w13_bias`, `w2_bias` | `E x N x D`, `E x L x D` | 8 |
     | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both; of type D or quantized | 10 |
     | `shared_gate` | `1 x H x D` | 10 |
@@ -149,6 +150,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     Optional<Moe_I32Tensor>:$input_ids,
     Optional<Moe_I32Tensor>:$hash_table,
     Moe_ProductTensor:$w13,
+    Optional<Moe_I32Tensor>:$w13_columns,
     Optional<Moe_DataTensor>:$w13_bias,
     Optional<Moe_ScaleTensor>:$w13_scale,
     Optional<Moe_ZeroTensor>:$w13_zero_point,
@@ -214,6 +216,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
       | `replica_counts` `(` $replica_counts `:` type($replica_counts) `)`
       | `latent_down` `(` $latent_down `:` type($latent_down) `)`
       | `latent_up` `(` $latent_up `:` type($latent_up) `)`
+      | `w13_columns` `(` $w13_columns `:` type($w13_columns) `)`
       | `w13_bias` `(` $w13_bias `:` type($w13_bias) `)`
       | `w13_scale` `(` $w13_scale `:` type($w13_scale) `)`
       | `w13_zero_point` `(` $w13_zero_point `:` type($w13_zero_point) `)`

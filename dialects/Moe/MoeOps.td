@@ -393,6 +393,8 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
 
     With `zero_experts = [E, Z]`, without a table, the result is no ids but positions, of slots whose experts are on other
     ranks, as `moe.permute` has them: -2 for the ids `E .. E + Z - 1`, which are of zero experts, -1 for all others.
+    With `replica_counts` and `zero_experts = [E, Z, P]` these ids, which the table does not have, become
+    `P .. P + Z - 1`, behind those of P physical experts.
 
     | operand, result | type | |
     |---|---|---|
@@ -416,6 +418,36 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
     (`replica_counts` `(` $replica_counts^ `:` type($replica_counts) `)`)?
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
     (`is_padding` `(` $is_padding^ `:` type($is_padding) `)`)? attr-dict `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Moe_GatherRowsOp : Moe_Op<"gather_rows", [Pure, Moe_NamedResult]> {
+  let summary = "rows in the order of their experts, columns in the order of an expert's weights";
+  let description = [{
+    `result[p, c] = input[source[p], columns[e, c]]`, where e is the expert of position p by `offsets`; rows from the last
+    of `offsets` on are anything. A number in `columns` that is no column counts as the last one. Experts whose weights
+    were quantized in another order of columns each (GPTQ's act-order) multiply what it makes.
+
+    | operand, result | type | |
+    |---|---|---|
+    | `input` | `T x W` | |
+    | `offsets` | `(E + 1) x i32` | where each expert's positions begin |
+    | `source` | `T * k x i32` | the row of each position |
+    | `columns` | `E x W x i32` | the input column that each of an expert's columns is multiplied by |
+    | `result` | `T * k x W` | of the type of `input` |
+
+    ```mlir
+    %y = moe.gather_rows %x : tensor<?x64xbf16> offsets(%o : tensor<9xi32>) source(%s : tensor<?xi32>)
+        columns(%c : tensor<8x64xi32>) {top_k = 2 : i64} -> tensor<?x64xbf16>
+    ```
+  }];
+  let arguments = (ins Moe_DataTensor:$input, Moe_I32Tensor:$offsets, Moe_I32Tensor:$source, Moe_I32Tensor:$columns,
+                       I64Attr:$top_k);
+  let results = (outs Moe_DataTensor:$result);
+  let assemblyFormat = [{
+    $input `:` type($input) `offsets` `(` $offsets `:` type($offsets) `)` `source` `(` $source `:` type($source) `)`
+    `columns` `(` $columns `:` type($columns) `)` attr-dict `->` type($result)
   }];
   let hasVerifier = 1;
 }

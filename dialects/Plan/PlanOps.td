@@ -160,6 +160,10 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
 
     `tokens` is what the kernel is told, where it is not the token count of the run.
 
+    A launch of `columns`, the first of them and how many, computes these of its result alone: its `tile.kernel` is told the
+    first one, an i64 ahead of the token count, and has the others from launches of its own. So a `plan.collective` of the
+    same columns may follow before the others are there (`cut-columns`).
+
     A `dependent` launch may begin before the step before it on its stream, which is a launch too, has
     ended: its kernel waits for that end itself, and with it for all that is before (docs/gpu.md).
     `plan-overlap-launches` says so where the target's kernels can.
@@ -172,9 +176,9 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, DefaultValuedAttr<I64Attr, "0">:$stream,
                        Variadic<AnyMemRef>:$ins, Variadic<AnyMemRef>:$outs, UnitAttr:$dependent,
-                       OptionalAttr<Plan_ExprAttr>:$tokens);
+                       OptionalAttr<Plan_ExprAttr>:$tokens, OptionalAttr<DenseI64ArrayAttr>:$columns);
   let assemblyFormat = [{
-    $kernel (`tokens` $tokens^)? (`stream` $stream^)? (`dependent` $dependent^)? `ins` `(` ($ins^ `:` type($ins))? `)`
+    $kernel (`tokens` $tokens^)? (`columns` $columns^)? (`stream` $stream^)? (`dependent` $dependent^)? `ins` `(` ($ins^ `:` type($ins))? `)`
     `outs` `(` ($outs^ `:` type($outs))? `)` attr-dict
   }];
   let hasVerifier = 1;
@@ -197,6 +201,11 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     `position`, with the `addend` and the `num_valid_tokens` that it has. Who moves rows by the kernel of the collective
     leaves that launch out, for the kernel makes the sums itself; for all others both are there. Nothing else reads them.
 
+    A collective of `columns`, the first of them and how many, with `sums_of`, is a piece of a whole: collectives that differ
+    in nothing but stream and columns follow one another in their variant, each with as many columns, from the first ones to the
+    last. Who runs kernels moves these columns of each row. Who does not moves all of the rows with the last piece,
+    ahead of which stands the launch that makes the sums, and nothing with the others.
+
     ```mlir
     plan.collective all_gather dp ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
         owners(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) owned [0]
@@ -209,9 +218,9 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
                        Variadic<MemRefOf<[I32]>>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned,
                        OptionalAttr<I64Attr>:$experts_per_owner,
                        Optional<AnyMemRef>:$rows, Optional<MemRefOf<[I32]>>:$position, Optional<AnyMemRef>:$addend,
-                       Optional<MemRefOf<[I32]>>:$num_valid_tokens);
+                       Optional<MemRefOf<[I32]>>:$num_valid_tokens, OptionalAttr<DenseI64ArrayAttr>:$columns);
   let assemblyFormat = [{
-    `` $kind `` $axis (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
+    `` $kind `` $axis (`columns` $columns^)? (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
     (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)?
     (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
     (`addend` `(` $addend^ `:` type($addend) `)`)?
@@ -223,8 +232,10 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     /// Everything beside `outs` that the collective reads; behind `ins` what its
     /// kernel alone does.
     ::mlir::SmallVector<::mlir::Value> getRead();
+    /// Whether others do the rest of the same behind it.
+    bool isFollowed();
     /// The launch before it that makes the sums of `sums_of`; null without
-    /// these.
+    /// these, and of a piece that others follow.
     ::moec::plan::LaunchOp getSumLaunch();
   }];
   let hasVerifier = 1;

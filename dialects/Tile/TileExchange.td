@@ -33,7 +33,8 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
   let description = [{
     What `plan.collective` says of `kind`, for `tokens` rows: those that one rank sends to an `all_gather` and an
     `all_reduce`, and gets of a `reduce_scatter`. `ins` and `outs` are pairs, in the shapes of that op; sums are f32, in
-    the order of ranks, rounded once.
+    the order of ranks, rounded once. Above 32 bits `tokens` of an `all_gather` has a bit for each of the first 31 pairs,
+    set where the pair is left alone: it has been copied (`PeerHeap::kRowBits`).
 
     `heaps` has the heap of each of the n ranks (2 to 16), as this rank can write it: its own first, then that of the
     next rank, and so on, from the last rank to the first. How a heap is laid out, and what its owner writes to
@@ -55,6 +56,9 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     makes of `rows` by `position`, with `addend` and `num_valid_tokens`, rounded as there, and are pushed as they are
     made.
 
+    With `first_column` it moves `num_columns` columns of these sums from that one on, a multiple of it, as a piece of a
+    `plan.collective` does; rows lie in all memrefs where they do without.
+
     ```mlir
     tile.exchange all_gather tokens(%tokens) ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
         owners(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) owned [0]
@@ -73,6 +77,7 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     Arg<Optional<AnyMemRef>, "read", [MemRead]>:$addend,
     Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$num_valid_tokens,
     Arg<Variadic<MemRefOf<[I64]>>, "read and written", [MemRead, MemWrite]>:$heaps,
+    Optional<I64>:$first_column, OptionalAttr<I64Attr>:$num_columns,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `` $kind `tokens` `(` $tokens `)` `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
@@ -80,9 +85,13 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
     (`addend` `(` $addend^ `:` type($addend) `)`)?
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
-    `heaps` `(` $heaps `:` type($heaps) `)` attr-dict
+    `heaps` `(` $heaps `:` type($heaps) `)` (`first_column` `(` $first_column^ `)`)? attr-dict
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The type of what is moved of one of `ins`.
+    ::mlir::MemRefType getMovedType(size_t index);
+  }];
 }
 
 #endif

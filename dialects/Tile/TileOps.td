@@ -44,8 +44,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
   let summary = "a kernel: a sequence of phases";
   let description = [{
     Arguments are memrefs (row-major without gaps, at most the first dimension dynamic; weights also
-    with gaps between their rows, `strided<[?, ..., 1]>`) and, last, the token count as i64; there are
-    no results. Each op of the body is a phase, which takes the token count and memrefs of the kernel;
+    with gaps between their rows, `strided<[?, ..., 1]>`) and, last, the token count as i64, of a kernel that is launched for
+    some columns at a time behind the first of them, an i64 too; there are no results. Each op of the body is a phase, which takes the token count and memrefs of the kernel;
     a phase starts when the one before is complete on all CTAs. The exception is a product that `awaits` what
     another one `signals` (`tile.contract`): each CTA goes on to it as soon as its own share of the other is
     done, copies weights at once, and rows when all CTAs have signaled. On a GPU a CTA also goes on from a
@@ -91,6 +91,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     ::mlir::Region *getCallableRegion() { return &getBody(); }
     /// The token count: the last argument.
     ::mlir::Value getTokens() { return getBody().getArguments().back(); }
+    /// The first column, ahead of it; null where a launch is for all columns.
+    ::mlir::Value getFirstColumn();
     // What `form` says.
     bool getIndependent() { return getFormAttr() && getFormAttr().getIndependent(); }
     bool getAhead() { return getFormAttr() && getFormAttr().getAhead(); }
@@ -262,6 +264,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     the scale in `result_tensor_scale`. The bits are those
     of the two phases one after the other. `quantize-results` (`tile-rewrite-launches`) makes such products.
 
+    With `first_column` it computes `num_columns` columns of the result from that one on, a multiple of it, and
+    leaves the others as they are: launches for all of them follow one another. `cut-columns` (`tile-rewrite-launches`) makes such products.
+
     With `group_rows` the product is one of the groups with so many rows: of others it reads nothing, and leaves their
     rows of the result as they are. Two launches then share the groups, and one result, each with a config for its
     own. `split-large-groups` (`tile-rewrite-launches`) makes such products.
@@ -285,7 +290,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     Tile_OptZeroIn:$weight_zero_point, Tile_OptF32In:$weight_global_scale,
     Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$ids,
     Tile_OptI32In:$num_valid_tokens, Tile_OptI32InOut:$signals, Tile_OptI32In:$awaits,
-    Tile_OptI32InOut:$tickets,
+    Tile_OptI32InOut:$tickets, Optional<I64>:$first_column,
     Arg<Variadic<MemRefOf<[F32, I8]>>, "read", [MemRead]>:$row_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$column_operands,
     Arg<Variadic<MemRefOf<[F32, BF16, F16]>>, "read", [MemRead]>:$elementwise_operands,
@@ -298,6 +303,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     OptionalAttr<I64Attr>:$num_experts,
     OptionalAttr<DenseI64ArrayAttr>:$local_experts,
     OptionalAttr<Tile_GroupRowsAttr>:$group_rows,
+    OptionalAttr<I64Attr>:$num_columns,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
   let extraClassDeclaration = [{
@@ -328,6 +334,7 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
       | `num_valid_tokens` `(` $num_valid_tokens `:` type($num_valid_tokens) `)`
       | `schedule` `(` custom<ScheduleOperands>($ids, type($ids), $signals, type($signals), $awaits, type($awaits),
                                                 $tickets, type($tickets)) `)`
+      | `first_column` `(` $first_column `)`
       | `rows` `(` $row_operands `:` type($row_operands) `)`
       | `columns` `(` $column_operands `:` type($column_operands) `)`
       | `elementwise` `(` $elementwise_operands `:` type($elementwise_operands) `)`
@@ -489,7 +496,8 @@ def Tile_GatherRowsOp : Tile_Phase<"gather_rows", [AttrSizedOperandSegments]> {
   let description = [{
     Row p of each result becomes row `source[p]` of the input of the same number, for as many p as the last of
     `offsets` says, at most `tokens * top_k`; the results' rows from there on are not touched. So a product can
-    read what it multiplies by tensor maps. `permute-rows` (`tile-rewrite-launches`) adds it.
+    read what it multiplies by tensor maps. `permute-rows` (`tile-rewrite-launches`) adds it. With `columns`
+    (`moe.gather_rows`) an element of a row in expert e is that of the column that `columns[e, c]` says.
 
     ```mlir
     tile.gather_rows tokens(%tokens) ins(%x : memref<?x4096xbf16>) offsets(%offsets : memref<9xi32>)
@@ -499,12 +507,13 @@ def Tile_GatherRowsOp : Tile_Phase<"gather_rows", [AttrSizedOperandSegments]> {
   let arguments = (ins
     I64:$tokens,
     Arg<Variadic<MemRefOf<[F32, BF16, F16, F8E4M3FN]>>, "read", [MemRead]>:$inputs,
-    Tile_I32In:$offsets, Tile_I32In:$source,
+    Tile_I32In:$offsets, Tile_I32In:$source, Tile_OptI32In:$columns,
     Arg<Variadic<MemRefOf<[F32, BF16, F16, F8E4M3FN]>>, "written", [MemWrite]>:$results,
     I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $inputs `:` type($inputs) `)`
     `offsets` `(` $offsets `:` type($offsets) `)` `source` `(` $source `:` type($source) `)`
+    (`columns` `(` $columns^ `:` type($columns) `)`)?
     `outs` `(` $results `:` type($results) `)` attr-dict
   }];
   let hasVerifier = 1;

@@ -188,12 +188,16 @@ private:
       if (auto launch = dyn_cast<plan::LaunchOp>(op)) {
         FailureOr<int64_t> kernel =
             getKernel(launch, launch.getKernelAttr(), launch.getTokensAttr());
-        if (failed(kernel) || failed(checkLoad(launch)))
+        if (failed(kernel) || failed(checkLoad(launch)) ||
+            failed(checkColumns(launch)))
           return failure();
         std::vector<moert::Argument> args;
         for (OperandRange values : {launch.getIns(), launch.getOuts()})
           for (Value value : values)
             args.push_back(moert::Argument::ofTensor(tensors.lookup(value)));
+        if (launch.getColumns())
+          args.push_back(
+              moert::Argument::ofScalar(launch.getColumns()->front()));
         args.push_back(moert::Argument::ofScalar(getTokens(launch, tokens)));
         step =
             moert::Step::launch(*kernel, std::move(args), launch.getStream());
@@ -256,6 +260,10 @@ private:
     for (Value value : ArrayRef(read).drop_front(op.getIns().size()))
       step.args.push_back(moert::Argument::ofTensor(tensors.lookup(value)));
     step.numKernelArgs = int64_t(read.size() - op.getIns().size());
+    if (op.getColumns()) {
+      step.firstColumn = op.getColumns()->front();
+      step.numColumns = op.getColumns()->back();
+    }
     // Each op of a variant is a step.
     if (plan::LaunchOp sum = op.getSumLaunch())
       step.sumStep =
@@ -285,6 +293,21 @@ private:
            << " tokens, and the kernel's 'load' has at most "
            << load.getMaxTokens()
            << "; launch another kernel, or make this one for more";
+  }
+
+  /// A launch of columns is one of as many as its kernel computes.
+  LogicalResult checkColumns(plan::LaunchOp launch) {
+    auto kernel = dyn_cast<tile::KernelOp>(symbols.lookupNearestSymbolFrom(
+        module, launch.getKernelAttr().getAttr()));
+    if (!kernel || !launch.getColumns())
+      return success();
+    for (auto product : kernel.getBody().getOps<tile::ContractOp>())
+      if (product.getNumColumns() != launch.getColumns()->back())
+        return launch.emitOpError("is of ")
+               << launch.getColumns()->back() << " columns, but @"
+               << launch.getKernel() << " computes "
+               << product.getNumColumns().value_or(0) << "; give so many";
+    return success();
   }
 
   /// The kernel that a step names, which it tells that many tokens (null: those

@@ -317,3 +317,18 @@ void RandomTensor::read(int64_t first, int64_t count, double *to) const {
     llvm_unreachable("no other type is generated");
   }
 }
+
+std::vector<int32_t> moec::makeOrders(const RandomStream &stream, int64_t count,
+                                      int64_t width) {
+  std::vector<int32_t> orders(static_cast<size_t>(count * width));
+  for (int64_t first = 0; first < count * width; first += width)
+    for (int64_t i = 0; i < width; ++i) {
+      // Each goes where one of those before it, or itself, was.
+      auto place = static_cast<int64_t>(
+          stream.getBits(static_cast<uint64_t>(first + i)) %
+          static_cast<uint64_t>(i + 1));
+      orders[first + i] = orders[first + place];
+      orders[first + place] = static_cast<int32_t>(i);
+    }
+  return orders;
+}

@@ -37,6 +37,8 @@ public:
     checkWeightOnInput();
     checkActivation();
     checkQuantization();
+    if (spec.expertColumns)
+      checkColumns();
     checkPlacement();
     if (spec.parallel)
       checkParallel();
@@ -79,6 +81,7 @@ private:
   void checkQuantization();
   /// A quantized weight whose rows have `size` elements, as `field` says.
   void checkRow(StringRef weight, StringRef field, int64_t size);
+  void checkColumns();
   void checkPlacement();
   /// Adds the ids to those that were seen; false where one is wrong.
   /// `where` is the field, or a part of it, in words.
@@ -275,6 +278,16 @@ void Checker::checkRow(StringRef weight, StringRef field, int64_t size) {
               " with " + describe(quantization) + why);
 }
 
+void Checker::checkColumns() {
+  const std::optional<QuantizationSpec> &w13 = spec.quantization.w13;
+  require(!w13 || !w13->activation, "expert_columns",
+          show("expert_columns") +
+              " gives the input of each expert an order of its own, which is "
+              "not supported beside quantized activations of experts.w13 (" +
+              (w13 ? describe(*w13) : "") +
+              "); leave them out, or quantize without an order");
+}
+
 void Checker::checkPlacement() {
   if (!spec.placement || !spec.placement->localExperts)
     return;
@@ -437,9 +450,6 @@ void Checker::checkReplicas() {
           showValue(field, spec.replicas->maxReplicas) +
               ", but with one of each other expert there is room for " +
               Twine(most));
-  require(spec.numZeroExperts == 0, "num_zero_experts",
-          show("num_zero_experts") +
-              " have no weights to be replicated; drop 'replicas'");
   require(!spec.placement || !spec.placement->localExperts,
           "placement.local_experts",
           "'placement.local_experts' are of one rank by itself, which has all "

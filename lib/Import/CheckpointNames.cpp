@@ -56,8 +56,8 @@ public:
   std::vector<CheckpointForm> getForms(const TensorInfo &tensor) {
     StringRef name = tensor.name;
     quantization = spec.getQuantization(name);
-    bool isOfExperts =
-        name.starts_with("experts.") || name.starts_with("shared_experts.");
+    isRouted = name.starts_with("experts.");
+    bool isOfExperts = isRouted || name.starts_with("shared_experts.");
     projection = isOfExperts ? takePlane(name) : Projection::Weight;
     // Rows of a vector per expert are its elements.
     size_t rank = tensor.shape.size();
@@ -74,7 +74,9 @@ public:
       addWhole(names.expertScale);
     else if (name == "gate.hash_table")
       addWhole(names.hashTable);
-    else if (name.starts_with("experts."))
+    else if (name == "experts.w13_columns")
+      addColumns();
+    else if (isRouted)
       addExperts(name);
     else if (name.starts_with("shared_experts."))
       addShared(name);
@@ -94,8 +96,13 @@ private:
     return {part};
   }
   Suffixes getModuleSuffixes() const {
-    return quantization ? getModuleTensors(*quantization, projection)
-                        : makeSuffix(".weight");
+    if (!quantization)
+      return makeSuffix(".weight");
+    Suffixes suffixes = getModuleTensors(*quantization, projection);
+    for (CheckpointPart &part : suffixes)
+      if (part.use == PartUse::GroupOfColumn && isRouted && spec.expertColumns)
+        part.use = PartUse::ColumnOrder;
+    return suffixes;
   }
 
   /// All rows of the tensor, of a module.
@@ -173,6 +180,24 @@ private:
       llvm::append_range(form, upParts);
       forms.push_back(std::move(form));
     }
+  }
+
+  /// Modules that have the weights say the order of their columns, or are
+  /// without one.
+  void addColumns() {
+    Suffixes suffixes;
+    if (quantization)
+      suffixes = getModuleSuffixes();
+    if (llvm::none_of(suffixes, [](const CheckpointPart &part) {
+          return part.use == PartUse::ColumnOrder;
+        }))
+      return;
+    llvm::erase_if(suffixes, [](const CheckpointPart &part) {
+      return part.use != PartUse::Values && part.use != PartUse::ColumnOrder;
+    });
+    suffixes.front().use = PartUse::Unused;
+    numRows = spec.getFirstProductRows(spec.getLocalIntermediateSize());
+    addHalves(names.expert[0], names.expert[1], suffixes);
   }
 
   void addExperts(StringRef name) {
@@ -254,6 +279,8 @@ private:
   const LayerSpec &spec;
   const Names &names;
   bool fused;
+  /// Of the experts that tokens choose.
+  bool isRouted = false;
   Projection projection = Projection::Weight;
   /// That of the product which the tensor belongs to.
   std::optional<QuantizationSpec> quantization;

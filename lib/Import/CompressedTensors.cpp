@@ -188,15 +188,21 @@ private:
       refuseValue(reader, field, expected);
   }
 
-  /// "weight" is an order in which weights were rounded, and no more; "group"
-  /// leaves its trace in weight_g_idx.
+  /// "weight" is an order in which weights were rounded, and no more; with
+  /// "group" columns belong to any group, as weight_g_idx says.
   void readOrder() {
     StringRef field = "actorder";
     const json::Value *value = reader.get(field);
     bool isOff = !value ||
                  (value->kind == json::Value::Kind::Boolean && !value->boolean);
-    if (!isOff && !context.ignored.take(reader.getPath(field)))
-      reader.getOneOf(field, {"weight", "static"});
+    if (isOff || context.ignored.take(reader.getPath(field)))
+      return;
+    SmallVector<StringRef, 3> orders = {"weight", "static"};
+    if (format.packing == Packing::CompressedInts &&
+        operand.granularity == Granularity::Group)
+      orders.push_back("group");
+    if (reader.getOneOf(field, orders) == "group")
+      setColumnOrder(reader, field, context);
   }
 
   StringRef readType(ArrayRef<StringRef> types, ArrayRef<int64_t> bits) {

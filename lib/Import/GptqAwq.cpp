@@ -102,18 +102,12 @@ std::optional<QuantizationSpec> readGptq(FieldReader &reader,
   QuantizationSpec result;
   result.weight = readIntegers(reader, readBits(reader, {4, 8}));
   result.weight.hasZeroPoint = !reader.getBoolean("sym", true);
-  // With act-order columns belong to any group; where they do not after all,
-  // g_idx says so.
+  // With one group for a row any order is the same.
   StringRef order = "desc_act";
   if (reader.getBoolean(order, false) &&
+      result.weight.granularity == Granularity::Group &&
       !context.ignored.take(reader.getPath(order)))
-    reader.error(order,
-                 reader.show(order) +
-                     " = true is not supported; false is. Where groups are of "
-                     "neighbours all the same, read past it with "
-                     "--ignore-field=" +
-                     reader.getPath(order) +
-                     ": 'g_idx' is checked when weights are read");
+    setColumnOrder(reader, order, context);
   reader.getOneOf("pack_dtype", {"int32"});
   requireOff(reader, "is_marlin_format");
   StringRef format = reader.getOneOf("checkpoint_format", {"gptq", "gptq_v2"});

@@ -263,6 +263,7 @@ LayerSpec readLayer(FieldReader &reader) {
   spec.gateUpOrder =
       reader.getEnum<GateUpOrder>("gate_up_order", spec.gateUpOrder);
   spec.expertBias = reader.getBoolean("expert_bias", false);
+  spec.expertColumns = reader.getBoolean("expert_columns", false);
   spec.stridedWeights = reader.getBoolean("strided_weights", false);
   if (auto routing = enter(reader, "routing"))
     spec.routing = spec.entry == Entry::Ids ? readRoutingOfIds(*routing)

@@ -25,6 +25,9 @@ struct QuantizationContext {
   /// The layer's dtype, which scales of groups of integers have.
   DType dtype = DType::BF16;
   IgnoredFields &ignored;
+  /// What a reader says beside the quantization: files have columns that belong
+  /// to any group (act-order).
+  bool hasColumnOrder = false;
 };
 
 std::optional<QuantizationSpec>
@@ -46,6 +49,10 @@ void refuseOtherFields(FieldReader &reader, llvm::StringRef method,
 /// Reports a value of a field; `expected` says what is supported instead.
 void refuseValue(FieldReader &reader, llvm::StringRef field,
                  const llvm::Twine &expected);
+
+/// Notes that columns belong to any group, as a field says.
+void setColumnOrder(FieldReader &reader, llvm::StringRef field,
+                    QuantizationContext &context);
 
 /// Scales of integers in groups.
 ScaleType getScaleType(DType dtype);

@@ -240,6 +240,8 @@ private:
     int64_t size = spec.getLocalIntermediateSize();
     int64_t rows = spec.getFirstProductRows(size);
     addQuantized("experts.w13", {numExperts, rows, width}, hasHalves());
+    if (spec.expertColumns)
+      add("experts.w13_columns", {numExperts, width}, TensorType::I32);
     if (spec.expertBias)
       add("experts.w13_bias", {numExperts, rows}, layerType);
     addQuantized("experts.w2", {numExperts, width, size});

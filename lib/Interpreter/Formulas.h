@@ -147,11 +147,12 @@ struct QuantizeArguments : QuantizedRows {
 };
 moert::Status quantize(const QuantizeArguments &arguments);
 
-/// tile.gather_rows, of one of its tensors.
+/// moe.gather_rows, and tile.gather_rows of one of its tensors.
 struct GatherRowsArguments {
   /// Positions, at most.
   int64_t positions = 0;
   TensorRef input, offsets, source, result;
+  OptionalRef columns;
 };
 moert::Status gatherRows(const GatherRowsArguments &arguments);
 

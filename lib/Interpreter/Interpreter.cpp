@@ -100,6 +100,10 @@ static Status runPlanKernel(plan::KernelOp kernel,
 
 static Status runTileKernel(tile::KernelOp kernel, ArrayRef<TensorRef> tensors,
                             int64_t tokens) {
+  if (kernel.getFirstColumn())
+    return invalidArgument("it is for some columns at a time, which the "
+                           "interpreter does not run; compile with "
+                           "--disable=cut-columns");
   size_t numTensors = kernel.getNumArguments() - 1;
   if (tensors.size() != numTensors)
     return countMismatch(numTensors, tensors.size());

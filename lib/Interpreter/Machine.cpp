@@ -277,6 +277,21 @@ Status Machine::run(moe::RowMapOp op) {
   return runRowMap(op, input.shape[0], op.getResult());
 }
 
+Status Machine::run(moe::GatherRowsOp op) {
+  GatherRowsArguments arguments;
+  arguments.input = at(op.getInput());
+  arguments.offsets = at(op.getOffsets());
+  arguments.source = at(op.getSource());
+  arguments.columns = at(op.getColumns());
+  arguments.positions = arguments.source.shape[0];
+  if (Status status = allocate(op.getResult(), {arguments.positions,
+                                                arguments.input.rowSize()});
+      !status)
+    return status;
+  arguments.result = at(op.getResult());
+  return gatherRows(arguments);
+}
+
 Status Machine::run(moe::PlaceIdsOp op) {
   TensorRef ids = at(op.getIds());
   if (Status status = allocate(op.getResult(), ids.shape); !status)
@@ -351,6 +366,8 @@ Status Machine::run(tile::GatherRowsOp op) {
   arguments.positions = tokens * static_cast<int64_t>(op.getTopK());
   arguments.offsets = at(op.getOffsets());
   arguments.source = at(op.getSource());
+  if (op.getColumns())
+    arguments.columns = at(op.getColumns());
   for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
     arguments.input = at(input);
     arguments.result = at(result);
@@ -380,7 +397,7 @@ Status Machine::runOp(Operation &op) {
   };
   return llvm::TypeSwitch<Operation *, Status>(&op)
       .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp, moe::RowMapOp,
-            moe::PlaceIdsOp, moe::TensorScaleOp, moe::QuantizeOp, moe::RepackOp,
+            moe::PlaceIdsOp, moe::GatherRowsOp, moe::TensorScaleOp, moe::QuantizeOp, moe::RepackOp,
             moe::UnpermuteOp>([&](auto moeOp) { return run(moeOp); })
       .Case([&](tile::TopKOp t) {
         return onTile(

@@ -70,6 +70,7 @@ private:
   moert::Status run(moe::RouteOp op);
   moert::Status run(moe::PermuteOp op);
   moert::Status run(moe::GroupedMatmulOp op);
+  moert::Status run(moe::GatherRowsOp op);
   moert::Status run(moe::RowMapOp op);
   moert::Status run(moe::PlaceIdsOp op);
   moert::Status run(moe::TensorScaleOp op);

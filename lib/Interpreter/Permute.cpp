@@ -166,14 +166,25 @@ Status gatherRows(const GatherRowsArguments &arguments) {
     if (Status status = checkRows(name, *tensor, rows); !status)
       return status;
   int64_t width = input.rowSize();
-  std::vector<float> row(width);
+  std::vector<float> row(width), ordered(width);
+  int64_t group = 0;
   for (int64_t p = 0; p < rows; ++p) {
+    while (p >= offsets.as<int32_t>()[group + 1])
+      ++group;
     int64_t from = arguments.source.as<int32_t>()[p];
     if (from < 0 || from >= input.shape[0])
       return invalidArgument("source[" + std::to_string(p) + "] is " +
                              std::to_string(from) + ", but there are " +
                              std::to_string(input.shape[0]) + " rows");
     load(input, from * width, llvm::MutableArrayRef<float>(row));
+    if (arguments.columns) {
+      const int32_t *columns =
+          arguments.columns->as<int32_t>() + group * width;
+      for (int64_t c = 0; c < width; ++c)
+        ordered[c] = row[std::min<int64_t>(static_cast<uint32_t>(columns[c]),
+                                           width - 1)];
+      row.swap(ordered);
+    }
     store(result, p * width, row);
   }
   return Status::ok();
@@ -216,13 +227,15 @@ Status placeIds(const PlaceIdsArguments &arguments) {
   for (int64_t slot = 0; slot < tokens * topK; ++slot) {
     int64_t token = slot / topK, length = tokens / runs;
     int64_t id = arguments.ids.as<int32_t>()[slot];
-    if (arguments.table)
+    auto zeroExperts = arguments.zeroExperts;
+    if (zeroExperts && id >= zeroExperts->front() &&
+        id - zeroExperts->front() < (*zeroExperts)[1])
+      id = arguments.table ? id - zeroExperts->front() + zeroExperts->back()
+                           : -2;
+    else if (arguments.table)
       id = findPlace(arguments, token, id);
-    else if (auto zeroExperts = arguments.zeroExperts)
-      id = id >= zeroExperts->front() &&
-                   id - zeroExperts->front() < zeroExperts->back()
-               ? -2
-               : -1;
+    else if (zeroExperts)
+      id = -1;
     if (isPaddingRow(arguments.isPadding, token))
       id = -1;
     if (arguments.numValidTokens &&

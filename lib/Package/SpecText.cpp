@@ -171,6 +171,7 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
   fields.addIfSet("latent_size", spec.latentSize);
   fields.addEnum("gate_up_order", spec.gateUpOrder, none.gateUpOrder);
   fields.add("expert_bias", spec.expertBias, false);
+  fields.add("expert_columns", spec.expertColumns, false);
   fields.add("strided_weights", spec.stridedWeights, false);
   json.attributeObject("routing", [&] {
     if (spec.entry == Entry::Ids)

@@ -151,12 +151,18 @@ private:
       sum.row(slot.row)[i] += x.row(slot.row)[i] * slot.weight;
   }
 
-  /// The rows of x that an expert sees.
-  Matrix gather(const Matrix &x, const std::vector<Slot> &slots) const {
-    Matrix rows(static_cast<int64_t>(slots.size()), x.getNumColumns());
+  /// The rows of x that an expert sees, in the order of its columns.
+  Matrix gather(const Matrix &x, int64_t expert,
+                const std::vector<Slot> &slots) const {
+    int64_t width = x.getNumColumns();
+    Matrix rows(static_cast<int64_t>(slots.size()), width);
+    std::vector<double> columns;
+    if (spec.expertColumns)
+      columns = call.read("experts.w13_columns", expert * width, width);
     for (auto [i, slot] : llvm::enumerate(slots))
-      for (int64_t j = 0; j < x.getNumColumns(); ++j) {
-        double value = x.row(slot.row)[j];
+      for (int64_t j = 0; j < width; ++j) {
+        int64_t from = columns.empty() ? j : static_cast<int64_t>(columns[j]);
+        double value = x.row(slot.row)[from];
         rows.row(static_cast<int64_t>(i))[j] =
             spec.routing.weightOnInput
                 ? roundTo(value * slot.weight, spec.dtype)
@@ -195,8 +201,9 @@ private:
     size_t count = experts.size();
     std::vector<Matrix> in(count), u(count), a(count), y(count);
     std::vector<Product> first, second;
-    parallelFor(call.threads, static_cast<int64_t>(count),
-                [&](int64_t i) { in[i] = gather(x, slots[experts[i]]); });
+    parallelFor(call.threads, static_cast<int64_t>(count), [&](int64_t i) {
+      in[i] = gather(x, experts[i], slots[experts[i]]);
+    });
     for (size_t i = 0; i < count; ++i) {
       u[i] = Matrix(in[i].getNumRows(), rows);
       first.push_back(makeProduct(in[i], "experts.w13", experts[i] * rows, u[i],

@@ -141,8 +141,9 @@ void TimeTable::printTimes() {
           [](const Prediction &) { return StringRef("link"); });
     for (; next != phases.end() && next->launch == &step; ++next)
       addRow(
-          next->name, [&](int64_t tokens) { return predict(*next, tokens); },
-          getBound);
+          next->name +
+              describeColumns(plan::LaunchOp(next->launch).getColumns()),
+          [&](int64_t tokens) { return predict(*next, tokens); }, getBound);
   }
   TextTable::Row all{"one after the other"};
   for (const Prediction &total : totals)
@@ -157,6 +158,10 @@ void TimeTable::printChoices(ToldKernels &told) {
   ToldKernels here;
   std::string before;
   for (const LaunchedPhase &phase : phases) {
+    // Launches of other columns have the same kernel.
+    plan::LaunchOp launch = phase.launch;
+    if (launch.getColumns() && launch.getColumns()->front() > 0)
+      continue;
     if (told.contains(phase.kernel)) {
       if (findModelled(phase))
         before += (before.empty() ? "" : ", ") + phase.name;

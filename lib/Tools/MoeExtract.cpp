@@ -8,6 +8,7 @@
 #include "ToolOptions.h"
 #include "moec/Checkpoint/LocateLayer.h"
 #include "moec/Tools/Tools.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
@@ -39,8 +40,12 @@ bool extract(const LayerSpec &spec, const Options &options) {
     return options.complain(layer.status().message());
   std::vector<moert::SafetensorsTensor> tensors;
   size_t bytes = 0;
+  // A tensor of the file may tell several of the layer's.
+  llvm::StringSet<> names;
   for (const LocatedTensor &located : layer->tensors)
     for (const LocatedPart &part : located.parts) {
+      if (!names.insert(part.name).second)
+        continue;
       moert::Result<const moert::SafetensorsEntry *> entry =
           checkpoint->find(part.name);
       if (!entry)

@@ -541,6 +541,8 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.limitSeconds = double(options.rankLimit);
   ranks.device = options.getDevice().str();
   ranks.exchange = options.exchange;
+  if (options.copyRowsFrom > 0)
+    ranks.leastCopiedBytes = options.copyRowsFrom;
   ranks.threads = options.threads;
   ranks.processes = session.processes.get();
   ranks.run.graph = options.graph;

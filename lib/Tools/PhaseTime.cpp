@@ -57,44 +57,27 @@ static const PredictsTime *findPredicted(const LaunchedPhase &phase,
   return schedule ? schedule->as<PredictsTime>() : nullptr;
 }
 
-/// Bytes of the rows of a memory at `tokens`.
-static double countBytes(Value memory, int64_t tokens) {
-  auto type = cast<MemRefType>(memory.getType());
-  moert::Result<int64_t> rows = plan::getRows(memory).evaluate(tokens);
-  double bytes = type.getElementTypeBitWidth() / 8.0;
-  for (int64_t size : type.getShape().drop_front())
-    bytes *= double(size);
-  return rows ? bytes * double(*rows) : 0;
-}
-
 Prediction moec::predictCollective(plan::CollectiveOp collective,
                                    int64_t tokens, const DeviceRates &device) {
-  plan::MeshAttr mesh =
-      collective->getParentOfType<plan::ProgramOp>().getMeshAttr();
-  bool isScatter = collective.getKind() == plan::CollectiveKind::ReduceScatter;
-  // Those of one rank: what it sends to others, or gets of their sums.
-  double bytes = 0;
-  for (Value memory : isScatter ? ValueRange(collective.getOuts())
-                                : ValueRange(collective.getIns()))
-    bytes += countBytes(memory, tokens);
-  auto kind = moert::CollectiveKind::AllReduce;
-  if (collective.getKind() != plan::CollectiveKind::AllReduce)
-    kind = isScatter ? moert::CollectiveKind::ReduceScatter
-                     : moert::CollectiveKind::AllGather;
-  ExchangeTime time = predictExchange(
-      kind,
-      collective.getAxis() == plan::Axis::Dp ? mesh.getDp() : mesh.getTp(),
-      bytes, device);
+  ExchangeTime time = predictExchange(collective, tokens, device);
   Prediction prediction;
   prediction.us = time.us;
   prediction.floorUs = time.floorUs;
   return prediction;
 }
 
+std::string moec::describeColumns(std::optional<ArrayRef<int64_t>> columns) {
+  if (!columns)
+    return {};
+  return " columns " + std::to_string(columns->front()) + " to " +
+         std::to_string(columns->front() + columns->back() - 1);
+}
+
 std::string moec::getName(plan::CollectiveOp collective) {
-  return (plan::stringifyCollectiveKind(collective.getKind()) + " " +
-          plan::stringifyAxis(collective.getAxis()))
-      .str();
+  std::string name = (plan::stringifyCollectiveKind(collective.getKind()) +
+                      " " + plan::stringifyAxis(collective.getAxis()))
+                         .str();
+  return name + describeColumns(collective.getColumns());
 }
 
 static StringRef getTensorName(Value memory) {
@@ -143,14 +126,14 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
 }
 
 std::string moec::describeSums(plan::CollectiveOp collective) {
-  if (!collective.getRows())
+  plan::LaunchOp launch = collective.getSumLaunch();
+  if (!launch)
     return {};
   return llvm::formatv("{0} through peers' memory makes {1} itself, from {2}: "
                        "the launch of @{3} is left out\n",
                        getName(collective),
                        getTensorName(collective.getIns().front()),
-                       getTensorName(collective.getRows()),
-                       collective.getSumLaunch().getKernel());
+                       getTensorName(collective.getRows()), launch.getKernel());
 }
 
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,

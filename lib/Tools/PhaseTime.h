@@ -42,6 +42,8 @@ Prediction predictPhase(const LaunchedPhase &phase, int64_t tokens,
 /// host.
 Prediction predictCollective(plan::CollectiveOp collective, int64_t tokens,
                              const DeviceRates &device);
+/// " columns 0 to 3583" of a launch or a collective of these; nothing for all.
+std::string describeColumns(std::optional<llvm::ArrayRef<int64_t>> columns);
 /// "all_gather dp".
 std::string getName(plan::CollectiveOp collective);
 

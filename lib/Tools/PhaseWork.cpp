@@ -41,6 +41,12 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
   bool grouped = static_cast<bool>(op.getOffsets());
   double rows = double(tokens) * double(grouped ? topK : 1);
   double columns = double(weight.getShape()[grouped ? 1 : 0]);
+  // Of those the launch's.
+  double share = 1;
+  if (std::optional<uint64_t> count = op.getNumColumns())
+    share = double(*count) /
+            double(cast<MemRefType>(op.getResult().getType()).getDimSize(1));
+  columns *= share;
   double groups = grouped ? getActiveGroups(double(weight.getDimSize(0)),
                                             double(topK), double(tokens))
                           : 1;
@@ -55,7 +61,7 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
   work.operations = 2 * rows * columns * double(input.getShape().back());
   work.bytes = groups * columns * double(weight.getShape().back()) *
                    getElementBytes(op.getWeight()) +
-               rows * getRowBytes(op.getResult()) +
+               share * rows * getRowBytes(op.getResult()) +
                inputRows * getRowBytes(op.getInput());
   if (op.getResultScale())
     work.bytes += rows * getRowBytes(op.getResultScale());
@@ -111,6 +117,8 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults()))
       work.bytes += slots * getRowBytes(result) +
                     std::min(slots, double(tokens)) * getRowBytes(input);
+    if (Value columns = op.getColumns())
+      work.bytes += slots * getRowBytes(columns);
   } else if (isa<tile::CountSlotsOp>(phase)) {
     work.bytes = slots * 4;
   } else if (isa<tile::RankOp>(phase)) {

@@ -275,17 +275,20 @@ def run(spec, tensors):
         for e, w in zip(ids, weights):
             if not 0 <= e < routes:
                 continue
-            if physical is not None:
+            is_zero = e >= experts
+            if physical is not None and not is_zero:
                 n = copies[e]
                 e = physical[e][(t * 2654435769 & 0xFFFFFFFF) % n] if 1 <= n <= len(physical[e]) else -1
             xe = rounded([v * w for v in x]) if on_input else x
-            if physical is None and e >= experts:
+            if is_zero:
                 y = [v * w for v in x]
             elif e in local:
                 i = local.index(e)
                 counts[i] += 1
                 b13 = tensors["experts.w13_bias"][i] if "experts.w13_bias" in tensors else None
                 b2 = tensors["experts.w2_bias"][i] if "experts.w2_bias" in tensors else None
+                if "experts.w13_columns" in tensors:
+                    xe = [xe[c] for c in tensors["experts.w13_columns"][i]]
                 y = expert_row(
                     spec, tensors["experts.w13"][i], b13, tensors["experts.w2"][i], b2, xe
                 )

@@ -92,6 +92,9 @@ VARIANTS = {
         "entry": "ids", "num_valid_tokens": True,
         "replicas": {"num_physical_experts": 9, "max_replicas": 2},
     },
+    "replicas_zero_experts": {
+        "num_zero_experts": 3, "top_k": 4, "replicas": {"num_physical_experts": 9, "max_replicas": 2},
+    },
     "latent": {"latent_size": 4, "dtype": "bf16", "shared_experts": {"intermediate_size": 3}},
     "shared": {"shared_experts": {"intermediate_size": 7}},
     "shared_gate": {"shared_experts": {"intermediate_size": 7, "gate": "sigmoid"}},
@@ -101,6 +104,14 @@ VARIANTS = {
         "shared_experts": {"intermediate_size": 7, "gate": "sigmoid"},
     },
     "expert_bias": {"expert_bias": True},
+    "expert_columns": {"expert_columns": True},
+    "expert_columns_on_input": {
+        "expert_columns": True, "num_zero_experts": 2, "dtype": "bf16", "latent_size": 6,
+        "top_k": 1, "routing": {"weight_on_input": True}, "shared_experts": {"intermediate_size": 7},
+    },
+    "expert_columns_replicas": {
+        "expert_columns": True, "replicas": {"num_physical_experts": 11, "max_replicas": 3},
+    },
     "up_gate": {"gate_up_order": "up_gate"},
     "interleaved": {"gate_up_order": "interleaved", "expert_bias": True},
     "no_gate": {

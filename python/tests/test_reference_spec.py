@@ -214,6 +214,8 @@ def test_contradictions():
         parse(gate_up_order="interleaved", activation={"kind": "relu2_no_mul"})
     with pytest.raises(SpecError, match="gate_bias"):
         parse(entry="logits", routing={"gate_bias": True})
+    with pytest.raises(SpecError, match="expert_columns"):
+        parse(expert_columns=True, quantization={"weight": "fp8_block128"})
 
 
 def test_ids_take_no_routing():
@@ -301,6 +303,7 @@ def test_signature_of_everything():
         num_zero_experts=2,
         latent_size=16,
         expert_bias=True,
+        expert_columns=True,
         shared_experts={"intermediate_size": 24, "gate": "sigmoid"},
         routing={"gate_bias": True, "selection_bias": True, "expert_scale": True},
         placement={"local_experts": [5, 2, 7]},
@@ -313,6 +316,7 @@ def test_signature_of_everything():
         "gate.selection_bias": ((10,), "f32"),
         "gate.expert_scale": ((10,), "f32"),
         "experts.w13": ((3, 64, 16), "bf16"),
+        "experts.w13_columns": ((3, 16), "i32"),
         "experts.w13_bias": ((3, 64), "bf16"),
         "experts.w2": ((3, 16, 32), "bf16"),
         "experts.w2_bias": ((3, 16), "bf16"),

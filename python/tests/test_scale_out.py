@@ -59,9 +59,28 @@ def test_parts_run_on_the_host(tmp_path):
 def test_what_is_missing_is_named(tmp_path):
     assert "no moe-run in" in scale_out(f"--bundle={tmp_path}", "--device=host").stdout
     assert "'foo' is none of" in scale_out("--only=foo").stdout
+    assert "'foo' is none of" in scale_out("--layers=foo").stdout
     make_moe_run(tmp_path, "echo moec 0")
     done = scale_out(f"--bundle={tmp_path}", "--gpus=4", MOERT_CUDA_LIBRARY="/none/libcuda.so.1")
     assert done.returncode == 1 and "no GPU: /none/libcuda.so.1" in done.stdout
+
+
+def test_a_record_has_what_was_measured_when_it_is_stopped(tmp_path):
+    """A machine's time may be over in the middle of a part."""
+    record = tmp_path / "record.json"
+    make_moe_run(tmp_path, 'case "$*" in *--version*) echo moec 0; exit;; esac\n'
+                 'mkdir "$0.once" 2>/dev/null || sleep 60; echo "the output differs"; exit 1')
+    run = subprocess.Popen([sys.executable, FOLDER, f"--bundle={tmp_path}", "--device=host", "--only=correctness",
+                            f"--json={record}"], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not record.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        run.kill()
+        run.wait()
+    rows = json.loads(record.read_text())["parts"]["correctness"]["rows"]
+    assert len(rows) == 1 and "differs" in rows[0]["error"]
 
 
 @pytest.mark.parametrize(("script", "text"), [
@@ -71,7 +90,7 @@ def test_what_is_missing_is_named(tmp_path):
 ])
 def test_wrong_results_are_found(script, text, tmp_path):
     part = parts.Part(make_moe_run(tmp_path, script), 2, time.monotonic() + 1, tiny=True)
-    rows = parts.check_meshes(part)
+    rows = list(parts.check_meshes(part))
     assert len(rows) == 6 and not any(row["ok"] for row in rows)
     assert text in rows[0]["error"]
     assert all("error" in row for row in parts.time_layers(part))

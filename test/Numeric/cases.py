@@ -338,6 +338,20 @@ for name, softcapped in {
 }.items():
     case(f"softcap_{name}", entry="gate" if name == "softmax" else "logits",
          routing={**softcapped, "logit_softcap": 1.5}, dtype="bf16")
+# Columns of each expert's first product in an order of its own.
+for dtype in ("f32", "bf16", "f16"):
+    case(f"expert_columns_{dtype}", expert_columns=True, dtype=dtype)
+case("expert_columns_latent", expert_columns=True, latent_size=24, dtype="bf16", entry="gate", expert_bias=True,
+     shared_experts={"intermediate_size": 40})
+case("expert_columns_many", expert_columns=True, num_experts=37, top_k=3, tokens=9, hard="empty_experts", entry="ids",
+     dtype="bf16")
+case("expert_columns_local", expert_columns=True, placement={"local_experts": [6, 1, 3]}, entry="ids", dtype="bf16",
+     gate_up_order="interleaved")
+case("expert_columns_weighed", expert_columns=True, top_k=1, routing={"score": "sigmoid", "weight_on_input": True})
+for group in (32, 128):
+    case(f"expert_columns_int4_{group}", expert_columns=True, dtype="bf16", hidden_size=256, intermediate_size=128,
+         tokens=40, quantization={"weight": {"dtype": "int4", "scale": {"group": group}, "scale_dtype": "f16",
+                                             "zero_point": group == 128}})
 case("shared_wide", shared_experts={"intermediate_size": 160})
 case("latent_shared", latent_size=32, dtype="bf16",
      shared_experts={"intermediate_size": 72, "gate": "sigmoid"})
@@ -380,6 +394,10 @@ case("record_masked", record_ids=True, record_load=True, padding_mask=True, hard
 for entry in ("gate", "logits", "ids"):
     case(f"replicas_{entry}", entry=entry, dtype="bf16", record_load=True,
          replicas={"num_physical_experts": 13, "max_replicas": 4})
+case("replicas_zero_experts", top_k=4, num_zero_experts=6, dtype="bf16", record_load=True,
+     replicas={"num_physical_experts": 12, "max_replicas": 3})
+case("replicas_zero_experts_padding", padding_mask=True, num_valid_tokens=True, hard="padding", entry="ids",
+     num_zero_experts=5, replicas={"num_physical_experts": 12, "max_replicas": 3}, latent_size=32)
 case("replicas_masked", padding_mask=True, num_valid_tokens=True, hard="padding", entry="ids", record_load=True,
      replicas={"num_physical_experts": 16, "max_replicas": 3}, shared_experts={"intermediate_size": 40})
 case("replicas_out_of_range", entry="ids", hard="out_of_range_ids", record_load=True,

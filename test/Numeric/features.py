@@ -68,7 +68,7 @@ def _features() -> dict[str, list[str]]:
         "nonfinite, with such logits": ["zero", "neg_inf", "lowest"],
         "activation": [*PARAMETERS, *parameters],
         "weights": [
-            "gate_up", "up_gate", "interleaved", "expert_bias", "shared_experts",
+            "gate_up", "up_gate", "interleaved", "expert_bias", "expert_columns", "shared_experts",
             "shared_experts with sigmoid gate", "shared_experts with scale",
             "shared_experts with activation", "shared_experts with quantization",
             "w13 and w2 quantized otherwise", "latent_size", "num_zero_experts",
@@ -173,6 +173,7 @@ def features(case: Case) -> set[tuple[str, str]]:
         tags.add(("weights", spec.gate_up_order))
     given = {
         "expert_bias": spec.expert_bias,
+        "expert_columns": spec.expert_columns,
         "shared_experts": spec.shared_experts is not None,
         "latent_size": spec.latent_size is not None,
         "num_zero_experts": spec.num_zero_experts > 0,

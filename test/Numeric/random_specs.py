@@ -285,7 +285,7 @@ def _model(rng: random.Random) -> dict:
         if rng.random() < (0.4 if quantized else 0.15):
             shared["quantization"] = _quantization(rng)
         model["shared_experts"] = shared
-    if not zero and rng.random() < 0.12:
+    if rng.random() < 0.12:
         more = rng.choice([0, 1, 2, 5, 16])
         model["replicas"] = {"num_physical_experts": experts + more, "max_replicas": rng.randint(1, min(more + 1, 4))}
     elif rng.random() < 0.15:

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rows in order: tile.gather_rows by itself, of every width and type, and layers that begin with it.
+"""Rows in order, and columns too: tile.gather_rows by itself, of every width and type, and layers that begin with it.
 
 By itself it is a plan by hand, on the CPU, in the interpreter and on the simulator.
 """
@@ -26,14 +26,14 @@ PLAN = """
 plan.program @layer max_tokens 64 {{
   %x = plan.tensor input "x" rows <"tokens"> : memref<?x{row}>
   %o = plan.tensor input "o" : memref<5xi32>
-  %s = plan.tensor input "s" rows <"tokens * {top_k}"> : memref<?xi32>
+  %s = plan.tensor input "s" rows <"tokens * {top_k}"> : memref<?xi32>{c_tensor}
   %y = plan.tensor output "output" rows <"tokens * {top_k}"> : memref<?x{row}>
   plan.variant tokens 0 to 64 {{
-    plan.launch @gather ins(%x, %o, %s : memref<?x{row}>, memref<5xi32>, memref<?xi32>) outs(%y : memref<?x{row}>)
+    plan.launch @gather ins(%x, %o, %s{c_value} : memref<?x{row}>, memref<5xi32>, memref<?xi32>{c_type}) outs(%y : memref<?x{row}>)
   }}
 }}
-tile.kernel @gather(%x: memref<?x{row}>, %o: memref<5xi32>, %s: memref<?xi32>, %y: memref<?x{row}>, %t: i64) {{
-  tile.gather_rows tokens(%t) ins(%x : memref<?x{row}>) offsets(%o : memref<5xi32>) source(%s : memref<?xi32>)
+tile.kernel @gather(%x: memref<?x{row}>, %o: memref<5xi32>, %s: memref<?xi32>{c_argument}, %y: memref<?x{row}>, %t: i64) {{
+  tile.gather_rows tokens(%t) ins(%x : memref<?x{row}>) offsets(%o : memref<5xi32>) source(%s : memref<?xi32>){c_clause}
     outs(%y : memref<?x{row}>) {{top_k = {top_k} : i64}}
   tile.return
 }}
@@ -52,23 +52,43 @@ DEVICES = {
 }
 
 
+def columns_of(width: int) -> dict[str, str]:
+    """What a plan says about numbers of columns, which may be absent."""
+    kind = f"memref<4x{width}xi32>"
+    return {"c_tensor": f'\n  %c = plan.tensor input "c" : {kind}', "c_value": ", %c", "c_type": f", {kind}",
+            "c_argument": f", %c: {kind}", "c_clause": f" columns(%c : {kind})"}
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["as they are", "ordered"])
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("dtype", "columns"), ROWS)
-def test_copies(dtype, columns, device, tmp_path):
+def test_copies(dtype, columns, device, ordered, tmp_path):
     random = np.random.default_rng(1)
     source = np.full(TOKENS * TOP_K, -1, np.int32)
     source[: OFFSETS[-1]] = random.integers(0, TOKENS, OFFSETS[-1])
     rows = random.normal(size=(TOKENS, columns)).astype(DTYPES[dtype])
     plan, inputs, outputs = (tmp_path / name for name in ("plan.mlir", "in.st", "out.st"))
-    plan.write_text(PLAN.format(row=f"{columns}x{dtype}", top_k=TOP_K))
-    write_tensors(inputs, {"x": rows, "o": OFFSETS, "s": source})
+    said = columns_of(columns)
+    plan.write_text(PLAN.format(row=f"{columns}x{dtype}", top_k=TOP_K,
+                                **(said if ordered else dict.fromkeys(said, ""))))
+    tensors = {"x": rows, "o": OFFSETS, "s": source}
+    if ordered:
+        # Of each group an order of its own; what is no column counts as the last one.
+        tensors["c"] = np.stack([random.permutation(columns) for _ in OFFSETS[1:]]).astype(np.int32)
+        tensors["c"][2, 0], tensors["c"][3, columns // 2] = -3, columns
+    write_tensors(inputs, tensors)
     command = [binary("moe-run"), plan, f"--tokens={TOKENS}", f"--inputs={inputs}",
                f"--outputs={outputs}", *DEVICES[device]]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
     # The output is the only tensor, behind a header of the size that the file begins with.
     found = outputs.read_bytes()
-    expected = rows[source[: OFFSETS[-1]]].tobytes()
+    expected = rows[source[: OFFSETS[-1]]]
+    if ordered:
+        numbers = np.where(tensors["c"] < 0, columns - 1, np.minimum(tensors["c"], columns - 1))
+        groups = np.searchsorted(OFFSETS, np.arange(OFFSETS[-1]), side="right") - 1
+        expected = np.take_along_axis(expected, numbers[groups], axis=1)
+    expected = expected.tobytes()
     assert found[8 + int.from_bytes(found[:8], "little"):][: len(expected)] == expected
 
 

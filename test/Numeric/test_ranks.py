@@ -28,6 +28,7 @@ LAYERS = {
     "latent_shared": {"entry": "gate", "latent_size": 32, "shared_experts": {"intermediate_size": 32}},
     "interleaved": {"gate_up_order": "interleaved", "expert_bias": True},
     "weight_on_input": {"top_k": 1, "routing": {"score": "sigmoid", "weight_on_input": True}},
+    "columns": {"dtype": "bf16", "entry": "gate", "expert_columns": True, "expert_bias": True},
     "fp8_block": {"dtype": "bf16", "hidden_size": 256, "intermediate_size": 256, "quantization": "fp8_block128"},
     "int4": {"dtype": "bf16", "quantization": {"weight": {"dtype": "int4", "scale": {"group": 16}}}},
     "fp8_channel": {
@@ -429,6 +430,22 @@ def test_replicas_with_padding(entry, tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("layer", ["logits", "shared", "latent_shared"])
+@pytest.mark.parametrize("entry", ["gate", "ids"])
+@pytest.mark.parametrize(("dp", "tp", "sp"), FEW_RANKS)
+def test_replicas_and_zero_experts(dp, tp, sp, entry, layer, tmp_path):
+    """Zero experts have no replicas: their ids are nobody's, and count once."""
+    model = replicas_of(with_zeros(ZEROS[layer] | {"entry": entry, "record_load": True}), 24, 3)
+    verify(tmp_path, model, Ranks(dp, tp, "linear", sp))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_replicas_and_zero_experts_simulated(target, tmp_path):
+    model = replicas_of(with_zeros(ZEROS["shared"] | {"dtype": "bf16"}), 24, 3)
+    verify(tmp_path, model, Ranks(2, 2, "linear"), tokens=8, options=(
+        "--device=sim:1", f"--target={target}", "--max-tokens=8", "--rank-limit=60", "--exchange=peer"))
+
+
 @pytest.mark.parametrize("level", ["plan", "tile"])
 def test_replicas_at_levels(level, tmp_path):
     model = replicas_of(spec_of(entry="ids", padding_mask=True), 24, 3)
@@ -524,6 +541,47 @@ def test_times_of_sums_that_kernels_make(dp, tp, tmp_path):
     assert all(float(median) > 0 for name, median in rows if name not in ("exchange", "combine"))
 
 
+#: Layers whose last product has several tiles of columns, and its config with a queue of tiles.
+CUT = spec_of(entry="ids", top_k=2, hidden_size=256, dtype="bf16")
+CUT_FP8 = CUT | {"hidden_size": 512, "intermediate_size": 256, "quantization": "fp8_block128"}
+QUEUED = {
+    256: "--config=experts_out:sm90.contract tile_rows=16 tile_columns=64 stages=8 queue=true",
+    512: "--config=experts_out:sm90.contract tile_rows=16 tile_columns=128 stages=4 queue=true",
+}
+
+
+@pytest.mark.parametrize(("dp", "tp", "tokens", "pieces", "model"), [
+    (2, 1, 9, 2, CUT), (4, 1, 5, 4, CUT), (2, 2, 3, 2, CUT), (1, 2, 9, 2, CUT), (2, 1, 0, 2, CUT),
+    (2, 1, 7, 4, CUT_FP8), (4, 1, 3, 2, CUT_FP8),
+    (2, 1, 5, 2, CUT | {"entry": "gate", "routing": {"score": "softmax"}, "shared_experts": {"intermediate_size": 64}}),
+], ids=lambda value: value.get("quantization", "shared" if "shared_experts" in value else "bf16")
+    if isinstance(value, dict) else str(value))
+def test_combine_by_columns(dp, tp, tokens, pieces, model, tmp_path):
+    """The last product and the combine in pieces: the bits of both as a whole, of ranks that run kernels and that copy."""
+    options = (f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=60",
+               QUEUED[model["hidden_size"]])
+    made = []
+    for exchange, rewrites in (("peer", (f"--set=cut-columns.pieces={pieces}", "--disable=join-products")),
+                               ("default", (f"--set=cut-columns.pieces={pieces}", "--disable=join-products")),
+                               ("peer", ("--disable=join-products,cut-columns",))):
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        verify(folder, model, Ranks(dp, tp, "linear"), tokens=tokens,
+               options=(*options, *rewrites, f"--exchange={exchange}"))
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1] == made[2]
+
+
+def test_combine_by_columns_with_fewer_tokens(tmp_path):
+    """Rows that do not count; several runs, whose pieces are exchanges one after the other."""
+    model = CUT | {"num_valid_tokens": True}
+    inputs = generate(LayerSpec.from_json(model), 20, 3)
+    done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, "--rank-tokens=0,3,5,1", "--check", QUEUED[256],
+               "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph",
+               "--rank-limit=60", "--disable=join-products", "--set=cut-columns.pieces=4", *ASKING)
+    assert done.returncode == 0, done.stdout
+
+
 #: Rows of several pieces, quantized and not, where few ranks have an expert of one.
 OWNED = spec_of(entry="ids", top_k=2, hidden_size=256, intermediate_size=32, dtype="bf16")
 OWNED_FP8 = OWNED | {"intermediate_size": 256, "quantization": {
@@ -582,6 +640,30 @@ def test_rows_of_owners_of_replicas(dp, tp, sp, physical, tmp_path):
         assert done.returncode == 0, done.stdout
         made.append((folder / "out.safetensors").read_bytes())
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(("dp", "tp", "sp", "tokens", "model"), [
+    (2, 1, False, 5, {}), (4, 1, False, 5, OWNED_FP8), (2, 2, True, 3, OWNED), (8, 1, False, 2, OWNED),
+], ids=["shared", "fp8", "parts", "many"])
+def test_rows_that_are_copied(dp, tp, sp, tokens, model, tmp_path):
+    """Copies move what is gathered, late at times, and the kernel the rest: bits are those of the kernel alone, in runs
+    with other inputs too. Shared experts are beside them."""
+    model = (model or spec_of(**LAYERS["gate_shared_bias"])) | {"shared_experts": {"intermediate_size": 256}}
+    inputs = generate(LayerSpec.from_json(model), tokens * dp * (tp if sp else 1), 3)
+    made = []
+    for least in (0, 1, 500):
+        for seed in (1, 2):
+            folder = tmp_path / f"{least}-{seed}"
+            folder.mkdir()
+            trace = folder / "trace.json"
+            done = run(folder, model, Ranks(dp, tp, "linear", sp), inputs, tokens, f"--device=sim:{seed}", "--check",
+                       "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph",
+                       "--rank-limit=60", f"--copy-rows-from={least}", f"--trace={trace}")
+            assert done.returncode == 0, done.stdout
+            assert "the same bits of 3 runs more" in done.stdout
+            assert ("(rows copied)" in trace.read_text()) == (least > 0)
+            made.append((folder / "out.safetensors").read_bytes())
+    assert all(output == made[0] for output in made)
 
 
 def test_hidden_states_of_all_groups(tmp_path):

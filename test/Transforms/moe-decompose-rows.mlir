@@ -29,6 +29,41 @@ func.func @routed(%x: tensor<?x16xf32>, %logits: tensor<?x4xf32>, %mask: tensor<
   return %y, %ids, %weights, %offsets : tensor<?x16xf32>, tensor<?x2xi32>, tensor<?x2xf32>, tensor<7xi32>
 }
 
+// Rows come in the order of an expert's columns.
+// CHECK-LABEL: func.func @columns
+// CHECK: %[[OFFSETS:.*]], %{{.*}}, %[[SOURCE:.*]], %{{.*}} = moe.permute
+// CHECK: %[[ROWS:.*]] = moe.gather_rows %{{.*}} : tensor<?x16xf32> offsets(%[[OFFSETS]] : tensor<5xi32>)
+// CHECK-SAME: source(%[[SOURCE]] : tensor<?xi32>) columns(%{{.*}} : tensor<4x16xi32>)
+// CHECK-SAME: {moe.name = ["ordered_input"], top_k = 2 : i64} -> tensor<?x16xf32>
+// CHECK: moe.grouped_matmul %[[ROWS]], %{{.*}} offsets(%[[OFFSETS]] : tensor<5xi32>) epilogue
+// CHECK: moe.unpermute
+func.func @columns(%x: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>, %columns: tensor<4x16xi32>,
+    %w13: tensor<4x12x16xf32>, %w2: tensor<4x16x12xf32>) -> tensor<?x16xf32> {
+  %y = moe.layer %x : tensor<?x16xf32> ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
+      w13_columns(%columns : tensor<4x16xi32>)
+      experts(%w13, %w2 : tensor<4x12x16xf32>, tensor<4x16x12xf32>) activation {
+      ^bb0(%v: f32):
+        moe.yield %v : f32
+      } -> tensor<?x16xf32>
+  return %y : tensor<?x16xf32>
+}
+
+// Ids of zero experts stand behind those of physical ones.
+// CHECK-LABEL: func.func @zeros
+// CHECK: moe.place_ids %{{.*}} : tensor<?x2xi32> table(%{{.*}} : tensor<4x3xi32>)
+// CHECK-SAME: {moe.name = ["placed_ids"], zero_experts = array<i64: 4, 3, 6>}
+// CHECK: moe.permute {{.*}} {{.*}}num_experts = 6 : i64, num_zero_experts = 3 : i64
+func.func @zeros(%x: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>, %physical: tensor<4x3xi32>,
+    %counts: tensor<4xi32>, %w13: tensor<6x12x16xf32>, %w2: tensor<6x16x12xf32>) -> tensor<?x16xf32> {
+  %y = moe.layer %x : tensor<?x16xf32> ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
+      physical_ids(%physical : tensor<4x3xi32>) replica_counts(%counts : tensor<4xi32>)
+      experts(%w13, %w2 : tensor<6x12x16xf32>, tensor<6x16x12xf32>) activation {
+      ^bb0(%v: f32):
+        moe.yield %v : f32
+      } {num_zero_experts = 3 : i64} -> tensor<?x16xf32>
+  return %y : tensor<?x16xf32>
+}
+
 // CHECK-LABEL: func.func @given
 // CHECK: moe.place_ids %{{.*}} : tensor<?x2xi32> is_padding(%{{.*}} : tensor<?xi8>) {moe.name = ["placed_ids"]}
 // CHECK: moe.unpermute

@@ -55,7 +55,7 @@ TEST(LayerSpec, ReadsEveryField) {
     "intermediate_size": 128, "max_tokens": 512, "num_valid_tokens": true,
     "num_zero_experts": 2, "latent_size": 128,
     "gate_up_order": "up_gate", "expert_bias": true,
-    "strided_weights": true,
+    "strided_weights": true, "expert_columns": true,
     "routing": {"score": "sigmoid", "select": "top_k", "gate_bias": true,
       "selection_bias": true, "expert_scale": true, "num_groups": 4,
       "topk_groups": 2, "group_score": "max", "weight": "softmax",
@@ -64,7 +64,7 @@ TEST(LayerSpec, ReadsEveryField) {
     "activation": {"kind": "swigluoai_uninterleave", "limit": 7,
       "alpha": 1.5, "beta": 1},
     "shared_experts": {"intermediate_size": 256, "gate": "sigmoid"},
-    "quantization": {"weight": "fp8_block128"},
+    "quantization": {"weight": "mxfp4"},
     "placement": {"num_ranks": 1, "local_experts": [3, 1]}})");
   EXPECT_EQ(spec.name, "a.b-c_D1");
   EXPECT_EQ(spec.dtype, DType::F16);
@@ -75,6 +75,7 @@ TEST(LayerSpec, ReadsEveryField) {
   EXPECT_EQ(spec.getExpertWidth(), 128);
   EXPECT_EQ(spec.gateUpOrder, GateUpOrder::UpGate);
   EXPECT_TRUE(spec.expertBias);
+  EXPECT_TRUE(spec.expertColumns);
   EXPECT_TRUE(spec.stridedWeights);
   EXPECT_EQ(spec.routing.score, Score::Sigmoid);
   EXPECT_TRUE(spec.routing.gateBias);
@@ -94,7 +95,7 @@ TEST(LayerSpec, ReadsEveryField) {
   EXPECT_EQ(spec.activation.beta, 1.0);
   EXPECT_EQ(spec.sharedExperts->intermediateSize, 256);
   EXPECT_EQ(spec.sharedExperts->gate, SharedGate::Sigmoid);
-  EXPECT_EQ(spec.quantization, getQuantization("fp8_block128"));
+  EXPECT_EQ(spec.quantization, getQuantization("mxfp4"));
   EXPECT_EQ(spec.placement->localExperts, (std::vector<int64_t>{3, 1}));
 }
 

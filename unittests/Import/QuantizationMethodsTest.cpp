@@ -318,10 +318,16 @@ TEST(QuantizationMethods, Gptq) {
   EXPECT_EQ(spec.packing, Packing::GptqV2);
   std::string ordered =
       gptq(R"("bits": 4, "group_size": 128, "desc_act": true)");
-  std::string field = "quantization_config.desc_act";
-  expectRefused(ordered, "'" + field + "' = true is not supported; false is");
-  EXPECT_EQ(read(ordered, "bfloat16", {field}).weight,
-            makeIntegers(StorageType::Int4, 128, ScaleType::F16));
+  EXPECT_TRUE(importOk(makeModel(ordered)).expertColumns);
+  SpecOverrides overrides;
+  overrides.ignoredFields = {"quantization_config.desc_act"};
+  EXPECT_FALSE(importOk(makeModel(ordered), overrides).expertColumns);
+  // One group has one order, and experts that are not quantized have none.
+  for (const char *none : {R"("bits": 4, "group_size": 128, "desc_act": false)",
+                           R"("bits": 4, "group_size": -1, "desc_act": true)",
+                           R"("bits": 4, "group_size": 128, "desc_act": true,
+           "modules_to_not_convert": ["experts"])"})
+    EXPECT_FALSE(importOk(makeModel(gptq(none))).expertColumns) << none;
   expectRefused(gptq(R"("bits": 3, "group_size": 128)"),
                 "'quantization_config.bits' = 3 is not supported; 4 or 8 is");
   expectRefused(gptq(R"("bits": 4)"),
@@ -360,6 +366,30 @@ TEST(QuantizationMethods, Awq) {
                 "\"gemm\" is");
 }
 
+TEST(QuantizationMethods, OrdersOfColumns) {
+  std::string weights =
+      replace(kInt4, "\"actorder\": null", "\"actorder\": \"group\"");
+  std::string ordered = compressed("pack-quantized", weights);
+  EXPECT_EQ(read(ordered).weight,
+            makeIntegers(StorageType::Int4, 32, ScaleType::BF16));
+  EXPECT_TRUE(importOk(makeModel(ordered)).expertColumns);
+  EXPECT_FALSE(
+      importOk(makeModel(compressed("pack-quantized", kInt4))).expertColumns);
+  std::string field =
+      "quantization_config.config_groups.group_0.weights.actorder";
+  SpecOverrides overrides;
+  overrides.ignoredFields = {field};
+  EXPECT_FALSE(importOk(makeModel(ordered), overrides).expertColumns);
+  expectRefused(
+      compressed("pack-quantized", weights,
+                 R"({"num_bits": 8, "type": "int", "strategy": "token",
+                     "dynamic": true})"),
+      "'" + field +
+          "' gives the input of each expert an order of its own, which is not "
+          "supported beside quantized activations of experts.w13 (int4 by "
+          "group of 32, scales bf16, activations int8 by token)");
+}
+
 TEST(QuantizationMethods, WhatFormatsDoNotHave) {
   std::string group = "'quantization_config.config_groups.group_0.";
   expectRefused(compressed("pack-quantized", replace(kInt4, "\"num_bits\": 4",
@@ -368,10 +398,9 @@ TEST(QuantizationMethods, WhatFormatsDoNotHave) {
   expectRefused(
       compressed("pack-quantized", replace(kInt4, "\"group_size\": 32, ", "")),
       group + "weights.group_size' is missing");
-  expectRefused(
-      compressed("pack-quantized", replace(kInt4, "\"actorder\": null",
-                                           "\"actorder\": \"group\"")),
-      group + "weights.actorder' must be \"weight\" or \"static\"");
+  expectRefused(compressed("pack-quantized",
+                           std::string(kInt8) + ", \"actorder\": \"group\""),
+                group + "weights.actorder' must be \"weight\" or \"static\"");
   expectRefused(
       compressed("nvfp4-pack-quantized",
                  replace(kNvfp4, "\"group_size\": 16", "\"group_size\": 32")),

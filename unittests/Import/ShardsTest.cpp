@@ -85,6 +85,16 @@ TEST(ShardsTest, EachRankHasWholeExperts) {
 }
 
 /// Physical experts are numbered rank by rank; lists say what they are of.
+TEST(ShardsTest, OrdersOfColumnsAreWhole) {
+  LayerSpec spec =
+      makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
+  spec.expertColumns = true;
+  EXPECT_EQ(cut(spec, 1, "experts.w13_columns"),
+            (Floats{0, 1, 2, 3, 4, 5, 6, 7}));
+  spec.parallel->placement = ExpertPlacement::RoundRobin;
+  EXPECT_EQ(cut(spec, 1, "experts.w13_columns"), (Floats{2, 3, 6, 7}));
+}
+
 TEST(ShardsTest, EachRankHasPhysicalExperts) {
   LayerSpec spec =
       makeSpec({2, 1, 1, /*sp=*/false, ExpertPlacement::Linear, {}});

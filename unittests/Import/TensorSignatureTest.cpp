@@ -65,6 +65,7 @@ TEST(TensorSignature, EverythingInTheOrderOfTheDocumentation) {
     "moec_spec": 1, "dtype": "bf16", "hidden_size": 64, "num_experts": 6,
     "top_k": 2, "intermediate_size": 32, "num_valid_tokens": true,
     "num_zero_experts": 2, "latent_size": 16, "expert_bias": true,
+    "expert_columns": true,
     "routing": {"score": "sigmoid", "gate_bias": true, "selection_bias": true,
       "expert_scale": true},
     "activation": {"kind": "silu"},
@@ -77,6 +78,7 @@ TEST(TensorSignature, EverythingInTheOrderOfTheDocumentation) {
           "weight gate.weight 8x64xbf16", "weight gate.bias 8xf32",
           "weight gate.selection_bias 8xf32", "weight gate.expert_scale 8xf32",
           "weight experts.w13 2x64x16xbf16",
+          "weight experts.w13_columns 2x16xi32",
           "weight experts.w13_bias 2x64xbf16", "weight experts.w2 2x16x32xbf16",
           "weight experts.w2_bias 2x16xbf16",
           "weight shared_experts.w13 48x64xbf16",
@@ -262,6 +264,26 @@ TEST(TensorSignature, FusedTensorsAreTransposed) {
             Lines{"experts.gate_up_proj_bias@0+1*64"});
   EXPECT_EQ(describeForms(spec, "experts.w2"),
             Lines{"experts.down_proj@0+1*64T"});
+}
+
+TEST(TensorSignature, OrdersOfColumnsAreBesideTheirWeights) {
+  LayerSpec spec = importOk(R"({"model_type": "mixtral", "hidden_size": 64,
+      "num_local_experts": 8, "num_experts_per_tok": 2,
+      "intermediate_size": 32, "quantization_config": {"quant_method": "gptq",
+      "bits": 4, "group_size": 32, "desc_act": true}})");
+  EXPECT_EQ(describeForms(spec, "experts.w13_columns"),
+            Lines{"experts.{e}.w1.qweight@0+1*32T & "
+                  "experts.{e}.w1.g_idx@0+1*32 & "
+                  "experts.{e}.w3.qweight@32+1*32T & "
+                  "experts.{e}.w3.g_idx@32+1*32"});
+  for (const TensorInfo &tensor : getTensorSignature(spec))
+    for (const CheckpointForm &form : tensor.checkpointForms)
+      for (const CheckpointPart &part : form)
+        if (llvm::StringRef(part.name).ends_with(".g_idx")) {
+          EXPECT_EQ(part.use, PartUse::ColumnOrder) << tensor.name;
+          EXPECT_EQ(part.groupColumns, 32);
+          EXPECT_TRUE(part.isOptional);
+        }
 }
 
 TEST(TensorSignature, NamesOfFamilies) {

@@ -107,7 +107,7 @@ TEST_F(SpecTextTest, EveryFieldComesBack) {
            R"("dtype": "f16", "num_experts": 8, "top_k": 2,
               "num_zero_experts": 4, "latent_size": 48,
               "gate_up_order": "interleaved", "expert_bias": true,
-              "strided_weights": true,
+              "strided_weights": true, "expert_columns": true,
               "max_tokens": 100, "num_valid_tokens": true,
               "routing": {"score": "sigmoid", "select": "top_k",
                 "gate_bias": true, "selection_bias": true,

@@ -44,6 +44,12 @@ public:
                 const LaunchArgs &args) override {
     return inner->launch(stream, kernel, dims, args);
   }
+  Status prepareCopies(size_t lanes) override {
+    return inner->prepareCopies(lanes);
+  }
+  Status copy(Stream &stream, const std::vector<PeerCopy> &copies) override {
+    return inner->copy(stream, copies);
+  }
 
 private:
   std::unique_ptr<PeerDevice> inner;
@@ -88,10 +94,10 @@ Status Rank::start(LocalGroup &group, int64_t rank, bool isProcess) {
   if (!created)
     return created.status();
   communicator = std::move(*created);
-  Status reserved = communicator->reserve(MeshAxis::Data, 64);
+  Status reserved = communicator->reserve(MeshAxis::Data, 64, 512);
   // There is no half of one: whatever is asked answers the same.
   if (!reserved) {
-    EXPECT_EQ(communicator->reserve(MeshAxis::Data, 64).message(),
+    EXPECT_EQ(communicator->reserve(MeshAxis::Data, 64, 512).message(),
               reserved.message());
     EXPECT_EQ(communicator->agree("test", "alive").message(),
               reserved.message());
@@ -242,4 +248,119 @@ TEST(CudaPeerDeviceTest, MemoryThatIsNotThereIsNamed) {
         << status.message();
   EXPECT_EQ(fake.leaks(), "");
   EXPECT_EQ(fake.freedWhileMapped, 0);
+}
+
+namespace {
+
+/// Copies of one GPU to three places, as a rank among four gives them.
+struct Copies {
+  static constexpr size_t kLanes = 3, kBytes = 64;
+
+  std::unique_ptr<Device> device;
+  std::unique_ptr<PeerDevice> peer;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Buffer> from, to;
+
+  Status start();
+  Status copy() {
+    std::vector<PeerCopy> copies;
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      copies.push_back({static_cast<char *>(to->data()) + lane * kBytes,
+                        from->data(), kBytes, lane});
+    return peer->copy(*stream, copies);
+  }
+  /// How many of the places have what was copied.
+  Result<size_t> count() {
+    std::vector<char> bytes(kLanes * kBytes);
+    if (Status read = device->copyOut(bytes.data(), to->data(), bytes.size());
+        !read)
+      return read;
+    size_t found = 0;
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      found += bytes[lane * kBytes] == 7 && bytes[lane * kBytes + 63] == 7;
+    return found;
+  }
+};
+
+Status Copies::start() {
+  auto take = [](auto result, auto &to) {
+    if (result)
+      to = std::move(*result);
+    return result.status();
+  };
+  Status status = take(createCudaDevice(0, kFakeDriver), device);
+  if (status)
+    status = take(createCudaPeerDevice(*device, 0, kFakeDriver), peer);
+  if (status)
+    status = take(device->createStream(), stream);
+  if (status)
+    status = take(device->allocate(kBytes, 256), from);
+  if (status)
+    status = take(device->allocate(kBytes * kLanes, 256), to);
+  std::vector<char> bytes(kBytes, 7);
+  if (status)
+    status = device->copyIn(from->data(), bytes.data(), kBytes);
+  return status ? peer->prepareCopies(kLanes - 1) : status;
+}
+
+} // namespace
+
+/// Lanes begin behind the stream, which goes on behind all of them: so it is
+/// captured too.
+TEST(CudaPeerDeviceTest, LanesOfCopiesForkAndJoin) {
+  FakeCuda &fake = resetFakeCuda();
+  {
+    Copies copies;
+    ASSERT_TRUE(copies.start());
+    size_t before = fake.calls.size();
+    auto graph = captureGraph(*copies.device, *copies.stream,
+                              [&] { return copies.copy(); });
+    ASSERT_TRUE(graph) << graph.status().message();
+    std::string order;
+    for (size_t i = before; i < fake.calls.size(); ++i)
+      if (const std::string &call = fake.calls[i];
+          call.find("cuEvent") == 0 || call.find("cuStreamWait") == 0 ||
+          call.find("cuMemcpy") == 0)
+        order += (order.empty() ? "" : " ") + call;
+    EXPECT_EQ(order, "cuEventRecord cuStreamWaitEvent cuStreamWaitEvent "
+                     "cuMemcpyDtoDAsync cuMemcpyDtoDAsync cuMemcpyDtoDAsync "
+                     "cuEventRecord cuStreamWaitEvent cuEventRecord "
+                     "cuStreamWaitEvent");
+    EXPECT_EQ(*copies.count(), 0U);
+    ASSERT_TRUE(copies.device->launchGraph(*copies.stream, **graph));
+    EXPECT_EQ(*copies.count(), Copies::kLanes);
+    PeerCopy unknown{copies.to->data(), copies.from->data(), 1, Copies::kLanes};
+    EXPECT_EQ(copies.peer->copy(*copies.stream, {unknown}).message(),
+              "lane 3 of copies was not prepared");
+  }
+  EXPECT_EQ(fake.leaks(), "");
+}
+
+TEST(CudaPeerDeviceTest, EveryCallOfACopyMayFail) {
+  size_t numFailed = 0;
+  for (const char *call : {"cuStreamCreate", "cuEventCreate", "cuEventRecord",
+                           "cuStreamWaitEvent", "cuMemcpyDtoDAsync"})
+    for (int failAt = 1; failAt <= 4; ++failAt) {
+      FakeCuda &fake = resetFakeCuda();
+      fake.failCall = call;
+      fake.failAt = failAt;
+      {
+        Copies copies;
+        Status status = copies.start();
+        if (status)
+          status = copies.copy();
+        bool isReached = size_t(std::count(fake.calls.begin(), fake.calls.end(),
+                                           call)) >= size_t(failAt);
+        EXPECT_EQ(!status.isOk(), isReached) << call << " " << failAt;
+        if (isReached)
+          EXPECT_NE(status.message().find(std::string(call) + ": CUDA_ERROR"),
+                    std::string::npos)
+              << status.message();
+        numFailed += isReached;
+        // Streams and devices end in whatever order.
+        copies.peer.reset();
+      }
+      EXPECT_EQ(fake.leaks(), "");
+    }
+  EXPECT_EQ(numFailed, 4U + 3 + 3 + 4 + 3);
 }

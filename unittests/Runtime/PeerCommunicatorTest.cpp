@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <thread>
 
 using namespace moert;
@@ -73,7 +74,24 @@ public:
     return Status::ok();
   }
 
+  Status prepareCopies(size_t count) override {
+    if (refusesStreams)
+      return unavailable("no streams");
+    lanes = count;
+    return Status::ok();
+  }
+  Status copy(Stream &, const std::vector<PeerCopy> &given) override {
+    EXPECT_TRUE(slots.empty()) << "the kernel is launched ahead of copies";
+    copies = given;
+    for (const PeerCopy &copy : given)
+      memcpy(copy.to, copy.from, copy.bytes);
+    return Status::ok();
+  }
+
   Device &device;
+  bool refusesStreams = false;
+  size_t lanes = 0;
+  std::vector<PeerCopy> copies;
   bool refusesAccess = false, refusesMemory = false;
   LaunchDims dims;
   std::vector<uint64_t> slots;
@@ -95,7 +113,8 @@ struct Rank {
 std::vector<Status>
 runRanks(const Mesh &mesh,
          const std::function<void(int64_t, HostPeer &)> &prepare,
-         const std::function<Status(Rank)> &body) {
+         const std::function<Status(Rank)> &body,
+         const std::vector<int64_t> &leastCopiedBytes = {}) {
   auto group = *LocalGroup::create(mesh, 20);
   std::shared_ptr<Device> device = *createHostDevice(1);
   std::vector<Status> statuses(static_cast<size_t>(mesh.numRanks()));
@@ -112,6 +131,8 @@ runRanks(const Mesh &mesh,
       options.device = device;
       options.peer = peer;
       options.limitSeconds = 2;
+      if (!leastCopiedBytes.empty())
+        options.leastCopiedBytes = leastCopiedBytes[size_t(i)];
       auto made = createPeerCommunicator(options);
       ASSERT_TRUE(made);
       std::unique_ptr<Stream> stream = *device->createStream();
@@ -129,7 +150,8 @@ NoKernel kernel;
 /// A gather of four bytes over dp; nothing is launched.
 Status gather(const Rank &rank, std::vector<uint8_t> &send,
               std::vector<uint8_t> &receive, bool hasKernel = true,
-              const std::vector<const void *> &kernelArgs = {}) {
+              const std::vector<const void *> &kernelArgs = {},
+              std::optional<int64_t> firstColumn = {}) {
   CollectivePart part{send.data(), receive.data(), DType::U8, 4};
   Collective collective;
   collective.parts = &part;
@@ -138,6 +160,7 @@ Status gather(const Rank &rank, std::vector<uint8_t> &send,
   collective.dims.grid = 1;
   collective.rows = 4;
   collective.kernelArgs = kernelArgs;
+  collective.firstColumn = firstColumn;
   if (hasKernel)
     collective.kernel = &kernel;
   return rank.communicator.run(rank.stream, collective);
@@ -149,7 +172,8 @@ Status reserveAndGather(const Rank &rank, std::vector<uint8_t> &send,
   auto ranks = static_cast<int64_t>(receive.size() / send.size());
   Status reserved = rank.communicator.reserve(
       MeshAxis::Data,
-      PeerHeap::partBytes(ranks, static_cast<int64_t>(send.size())));
+      PeerHeap::partBytes(ranks, static_cast<int64_t>(send.size())),
+      /*resultBytes=*/0);
   return reserved ? gather(rank, send, receive, hasKernel) : reserved;
 }
 
@@ -182,12 +206,97 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
         EXPECT_EQ(rank.peer.slots.size(), 1U + 1 + 1 + 3 + 1);
         EXPECT_EQ(rank.peer.slots[2], reinterpret_cast<uintptr_t>(&table));
         EXPECT_EQ(*rank.word(3, PeerHeap::kLimit), 2000000000);
+        // A first column is behind them, ahead of the rows.
+        if (Status status = gather(rank, send, receive, true, {}, 3); !status)
+          return status;
+        EXPECT_EQ(rank.peer.slots.size(), 1U + 1 + 3 + 1 + 1);
+        EXPECT_EQ(rank.peer.slots[5], 3U);
+        EXPECT_EQ(rank.peer.slots[6], 4U);
+        if (Status status = gather(rank, send, receive, true, {&table});
+            !status)
+          return status;
         // What nobody has pushed is no number.
         EXPECT_EQ(*rank.word(3, PeerHeap::kPlaces), -1);
         return rank.communicator.check();
       });
   for (const Status &status : statuses)
     EXPECT_TRUE(status) << status.message();
+}
+
+/// Rows that a gather has in results() are there on all ranks, and the kernel,
+/// behind them, is told so.
+TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
+  Mesh mesh{3, 2};
+  std::vector<Status> statuses =
+      runRanks(mesh, prepareNothing, [&](Rank rank) -> Status {
+        Communicator &ranks = rank.communicator;
+        EXPECT_EQ(ranks.results(MeshAxis::Data), nullptr);
+        for (int64_t bytes : {64, 300})
+          if (Status made = ranks.reserve(MeshAxis::Data, bytes, bytes); !made)
+            return made;
+        EXPECT_EQ(rank.peer.lanes, 2U);
+        auto *first = static_cast<uint8_t *>(ranks.results(MeshAxis::Data));
+        EXPECT_EQ(ranks.results(MeshAxis::Tensor), nullptr);
+        EXPECT_EQ(first[0], 0xff);
+        // Where it was given before there was more.
+        if (Status made = ranks.reserve(MeshAxis::Data, 64, 900); !made)
+          return made;
+        EXPECT_NE(ranks.results(MeshAxis::Data), first);
+        auto number = static_cast<uint8_t>(10 * rank.index);
+        std::vector<uint8_t> big(4, number), small(4), elsewhere(12);
+        CollectivePart parts[] = {
+            {small.data(), elsewhere.data(), DType::U8, 4},
+            {big.data(), first + 16, DType::U8, 4}};
+        Collective collective;
+        collective.parts = parts;
+        collective.numParts = 2;
+        collective.where = "steps[3]";
+        collective.dims.grid = 1;
+        collective.rows = 4;
+        collective.kernel = &kernel;
+        if (Status given = ranks.run(rank.stream, collective); !given)
+          return given;
+        EXPECT_EQ(rank.peer.slots.back(), 4 | uint64_t(2) << 32);
+        EXPECT_EQ(rank.peer.copies.size(), 3U);
+        for (size_t lane = 0; lane < rank.peer.copies.size(); ++lane) {
+          EXPECT_EQ(rank.peer.copies[lane].lane, lane);
+          EXPECT_EQ(rank.peer.copies[lane].bytes, 4U);
+        }
+        // Nobody reads before all have copied.
+        if (Status agreed = ranks.agree("test", "copied"); !agreed)
+          return agreed;
+        for (int64_t place = 0; place < 3; ++place)
+          EXPECT_EQ(first[16 + 4 * place + 3],
+                    10 * mesh.peer(MeshAxis::Data, rank.index, place));
+        EXPECT_EQ(first[15], 0xff);
+        EXPECT_EQ(first[16 + 12], 0xff);
+        return ranks.check();
+      });
+  for (const Status &status : statuses)
+    EXPECT_TRUE(status) << status.message();
+}
+
+TEST(PeerCommunicator, WhoCopiesIsAgreedOn) {
+  std::vector<Status> statuses =
+      runRanks({2, 1}, prepareNothing,
+               [](Rank rank) {
+                 return rank.communicator.reserve(MeshAxis::Data, 48, 0);
+               },
+               {100, Communicator::kNeverCopied});
+  for (const Status &status : statuses)
+    EXPECT_NE(status.message().find("rows are copied from 100 bytes on"),
+              std::string::npos)
+        << status.message();
+  statuses = runRanks(
+      {2, 1},
+      [](int64_t rank, HostPeer &peer) { peer.refusesStreams = rank == 1; },
+      [](Rank rank) {
+        return rank.communicator.reserve(MeshAxis::Data, 48, 48);
+      });
+  for (const Status &status : statuses)
+    EXPECT_NE(status.message().find("streams that copy rows: no streams"),
+              std::string::npos)
+        << status.message();
 }
 
 TEST(PeerCommunicator, RefusedAccessIsToldToAll) {
@@ -199,7 +308,7 @@ TEST(PeerCommunicator, RefusedAccessIsToldToAll) {
           peer.refusesMemory = rank == 1 && ofMemory;
         },
         [](Rank rank) {
-          return rank.communicator.reserve(MeshAxis::Data, 48);
+          return rank.communicator.reserve(MeshAxis::Data, 48, 0);
         });
     for (const Status &status : statuses) {
       EXPECT_NE(status.message().find("peer memory (take NCCL, or ranks of one "
@@ -225,7 +334,7 @@ TEST(PeerCommunicator, WhatCannotRunIsNamed) {
               std::string::npos)
         << status.message();
   statuses = runRanks({17, 1}, prepareNothing, [](Rank rank) {
-    return rank.communicator.reserve(MeshAxis::Data, 16);
+    return rank.communicator.reserve(MeshAxis::Data, 16, 0);
   });
   for (const Status &status : statuses)
     EXPECT_NE(status.message().find("is for up to 16 ranks, and dp has 17"),
@@ -240,6 +349,11 @@ TEST(PeerCommunicator, FailuresOfKernelsNameRankAndStep) {
         std::vector<uint8_t> send(4), receive(12);
         if (Status status = reserveAndGather(rank, send, receive); !status)
           return status;
+        // Of a piece, whose rows begin at another column.
+        constexpr int64_t firstColumn = 2;
+        if (Status status = gather(rank, send, receive, true, {}, firstColumn);
+            !status)
+          return status;
         // The first failure is that of the base, which all others see.
         for (++launched; launched < 3;)
           std::this_thread::yield();
@@ -247,7 +361,7 @@ TEST(PeerCommunicator, FailuresOfKernelsNameRankAndStep) {
         int64_t reason =
             rank.index == 0 ? PeerHeap::TimedOut : PeerHeap::Aborted;
         *rank.word(2, PeerHeap::kAddress) =
-            static_cast<int64_t>(rank.peer.slots[1]);
+            static_cast<int64_t>(rank.peer.slots[1]) + firstColumn;
         *rank.word(2, PeerHeap::kFailure) =
             (reason << PeerHeap::kReasonShift) + 2;
         Status status = rank.communicator.synchronize(rank.stream);

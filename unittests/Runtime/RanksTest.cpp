@@ -67,6 +67,20 @@ Plan makeSummingPlan() {
   return plan;
 }
 
+/// The same by one column after the other, of which the first one is summed
+/// ahead of the launch.
+Plan makePiecesPlan() {
+  Plan plan = makeSummingPlan();
+  std::vector<Step> &steps = plan.variants[0].steps;
+  Step first = steps[1];
+  first.numColumns = 1;
+  first.sumStep = -1;
+  steps.insert(steps.begin(), first);
+  steps[2].firstColumn = steps[2].numColumns = 1;
+  steps[2].sumStep = 1;
+  return plan;
+}
+
 /// Runs collectives, or nothing for them, and says whether their kernels make
 /// sums.
 class PassingCommunicator final : public Communicator {
@@ -81,6 +95,7 @@ public:
   }
   bool runsKernels() const override { return makesSums; }
   Status run(Stream &stream, const Collective &collective) override {
+    firstColumns.push_back(collective.firstColumn.value_or(-1));
     return makesSums ? Status::ok() : inner->run(stream, collective);
   }
   Status transfer(Stream &stream, const Transfer &transfer) override {
@@ -93,6 +108,8 @@ public:
   void abort(const std::string &reason) override { inner->abort(reason); }
 
   bool makesSums = false;
+  /// Of each run.
+  std::vector<int64_t> firstColumns;
 
 private:
   std::shared_ptr<Communicator> inner;
@@ -233,6 +250,48 @@ TEST_F(RanksTest, SumsAreMadeOnce) {
   ASSERT_TRUE(ranks[0].executor->runSums(*stream));
   ASSERT_TRUE(ranks[0].executor->synchronize(*stream));
   EXPECT_EQ(sumsMade, 1);
+}
+
+/// Who runs kernels has a run for each piece, and all others one for the whole.
+TEST_F(RanksTest, PiecesAreForThoseWhoRunKernels) {
+  Plan plan = makePiecesPlan();
+  plan.target = "cpu";
+  for (KernelDecl &kernel : plan.kernels)
+    kernel.block = 0;
+  std::shared_ptr<PassingCommunicator> joined[kRanks];
+  for (const Status &status : onRanks([&](int64_t r) -> Status {
+         if (Status started = start(ranks[r], r, plan); !started)
+           return started;
+         joined[r] = std::make_shared<PassingCommunicator>(
+             std::move(*group->join(r, *device)));
+         return ranks[r].executor->useCommunicator(joined[r]);
+       }))
+    ASSERT_TRUE(status) << status.toString();
+  for (bool makesSums : {false, true, false}) {
+    sumsMade = 0;
+    for (const Status &status : onRanks([&](int64_t r) {
+           joined[r]->makesSums = makesSums;
+           joined[r]->firstColumns.clear();
+           return ranks[r].executor->run(kRanks);
+         }))
+      ASSERT_TRUE(status) << status.toString();
+    EXPECT_EQ(sumsMade, makesSums ? 0 : kRanks);
+    for (const auto &rank : joined)
+      EXPECT_EQ(rank->firstColumns, makesSums ? std::vector<int64_t>({0, 1})
+                                              : std::vector<int64_t>({1}));
+  }
+  Result<std::vector<TracedStep>> traced = std::vector<TracedStep>();
+  for (const Status &status : onRanks([&](int64_t r) {
+         joined[r]->makesSums = true;
+         auto made = ranks[r].executor->trace(kRanks);
+         if (r == 0)
+           traced = made;
+         return made.status();
+       }))
+    ASSERT_TRUE(status) << status.toString();
+  ASSERT_EQ(traced->size(), 2U);
+  EXPECT_EQ((*traced)[0].name, "reduce_scatter dp columns 0 to 0");
+  EXPECT_EQ((*traced)[1].name, "reduce_scatter dp columns 1 to 1");
 }
 
 /// Who waits for a stream is told of a rank that has failed.
@@ -388,6 +447,42 @@ TEST(RankPlanTest, KernelsMakeSumsOfWhatTheyGet) {
       "out)");
 }
 
+TEST(RankPlanTest, PiecesAreAWhole) {
+  EXPECT_TRUE(verifyPlan(makePiecesPlan()))
+      << verifyPlan(makePiecesPlan()).message();
+  std::string text = printPlan(makePiecesPlan());
+  EXPECT_NE(text.find("\"first_column\":1,\"num_columns\":1"),
+            std::string::npos)
+      << text;
+  auto refuse = [](void (*change)(Plan &), const std::string &message) {
+    Plan plan = makePiecesPlan();
+    change(plan);
+    expectRefused(plan, message);
+  };
+  refuse([](Plan &plan) { step(plan, 0).numColumns = -1; },
+         "steps[0].num_columns is -1; 0 (of a collective with a kernel");
+  refuse([](Plan &plan) { step(plan, 0).numColumns = 3; },
+         "steps[0].num_columns is 3; a divisor of the columns of 'all'");
+  refuse([](Plan &plan) { step(plan, 0).firstColumn = 2; },
+         "steps[0].first_column is 2; 0 to 1");
+  refuse([](Plan &plan) { step(plan, 0).firstColumn = 1; },
+         "steps[0].first_column is 1; 0 (the collective before it is not the "
+         "piece of the columns before)");
+  refuse([](Plan &plan) { step(plan, 2).firstColumn = 0; },
+         "steps[0].first_column is 0; 1 (the collective behind it is not the "
+         "piece of the columns behind)");
+  refuse([](Plan &plan) { step(plan, 2).sumStep = -1; },
+         "steps[2].sum_step is -1; the launch that makes the sums");
+  refuse(
+      [](Plan &plan) {
+        std::vector<Step> &steps = plan.variants[0].steps;
+        std::swap(steps[0], steps[1]);
+        steps[1].sumStep = 0;
+        steps[2].sumStep = 0;
+      },
+      "steps[1].sum_step is 0; -1 (of a piece that others follow)");
+}
+
 /// Ranks that begin with different ones would wait for each other for ever.
 TEST(RankPlanTest, RefusesCollectivesWithoutAnOrder) {
   Plan plan = makePlan();
@@ -449,4 +544,15 @@ TEST(RankPlanTest, PackagesHaveStepsThatKernelsDo) {
   Result<Package> read = writeAndRead(package, "sums");
   ASSERT_TRUE(read) << read.status().toString();
   EXPECT_EQ(read->programs[0].plan.variants[0].steps[1].sumStep, 0);
+}
+
+TEST(RankPlanTest, PackagesHavePieces) {
+  Package package;
+  package.programs.resize(1);
+  package.programs[0].plan = makePiecesPlan();
+  Result<Package> read = writeAndRead(package, "pieces");
+  ASSERT_TRUE(read) << read.status().toString();
+  const Step &last = read->programs[0].plan.variants[0].steps[2];
+  EXPECT_EQ(last.firstColumn, 1);
+  EXPECT_EQ(last.numColumns, 1);
 }

@@ -73,14 +73,22 @@ static std::string makeKernel(const Case &what) {
   }
   for (int64_t i = 0; i < ranks; ++i)
     add(heaps, heapTypes, "%heap" + std::to_string(i), "memref<?xi64>");
+  std::string piece, numColumns;
+  if (what.pieces > 1) {
+    arguments += "%first: i64, ";
+    piece = " first_column(%first)";
+    numColumns = ", num_columns = " +
+                 std::to_string(what.parts.front().columns / what.pieces) +
+                 " : i64";
+  }
   // Several rounds for a few hundred rows.
   return "tile.kernel @kernel(" + arguments +
          "%tokens: i64) attributes {form = #tile.kernel_form<resident = "
          "true>} {\n  tile.exchange " +
          kind + " tokens(%tokens) ins(" + ins + " : " + inTypes + ") outs(" +
          outs + " : " + outTypes + ")" + whose + " heaps(" + heaps + " : " +
-         heapTypes +
-         ") {config = #tile.sm80_exchange<ctas = 3, threads = 64, pieces = 2" +
+         heapTypes + ")" + piece +
+         " {config = #tile.sm80_exchange<ctas = 3, threads = 64, pieces = 2" +
          (what.leastRows > 0
               ? ", least_rows = " + std::to_string(what.leastRows)
               : "") +
@@ -88,7 +96,7 @@ static std::string makeKernel(const Case &what) {
          (what.hasReplicas ? ", experts_per_owner = " +
                                  std::to_string(kPhysicalPerRank) + " : i64"
                            : "") +
-         "}\n  tile.return\n}\n";
+         numColumns + "}\n  tile.return\n}\n";
 }
 
 const Compiled &exchanges::compile(const Case &what) {

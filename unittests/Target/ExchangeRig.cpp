@@ -104,7 +104,7 @@ Status Rig::run() {
   moert::LaunchDims dims = compiled.dims;
   dims.grid = *compiled.grid->evaluate(what.tokens);
   struct Launch {
-    int64_t rank, exchange;
+    int64_t rank;
     std::vector<uint8_t> params;
   };
   std::vector<Launch> launches;
@@ -143,19 +143,25 @@ Status Rig::run() {
         llvm::append_range(slots, allocateSums(rank, exchange));
       for (int64_t distance = 0; distance < what.ranks; ++distance)
         slots.push_back(heaps[size_t((rank + distance) % what.ranks)]);
-      slots.push_back(uint64_t(what.tokens));
       if (llvm::is_contained(what.missing, rank * 100 + exchange))
         break;
-      auto params = ptx::packParams(*(*loaded)->find("kernel"), slots);
-      if (!params)
-        return params.status();
-      launches.push_back({rank, exchange, *params});
+      for (int64_t piece = 0; piece < what.pieces; ++piece) {
+        std::vector<uint64_t> all = slots;
+        if (what.pieces > 1)
+          all.push_back(
+              uint64_t(piece * what.parts.front().columns / what.pieces));
+        all.push_back(uint64_t(what.tokens));
+        auto params = ptx::packParams(*(*loaded)->find("kernel"), all);
+        if (!params)
+          return params.status();
+        launches.push_back({rank, *params});
+      }
     }
   std::map<int64_t, ptx::WorkId> last;
   for (const Launch &launch : launches) {
     std::vector<ptx::WorkId> after;
-    if (launch.exchange > 0)
-      after.push_back(last[launch.rank]);
+    if (auto before = last.find(launch.rank); before != last.end())
+      after.push_back(before->second);
     auto work =
         simulator.submit(**loaded, "kernel", dims, launch.params, after);
     if (!work)

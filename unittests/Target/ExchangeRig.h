@@ -12,6 +12,7 @@
 
 #include "moec/Ptx/Sim/Simulator.h"
 #include "moert/Device.h"
+#include "moert/Expr.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -76,6 +77,8 @@ struct Case {
   /// With those an addend, and so many rows that count; -1: all.
   bool hasAddend = false;
   int64_t numValid = -1;
+  /// With those each exchange is so many launches, of some columns each.
+  int64_t pieces = 1;
 
   bool gathers() const { return kind == "all_gather"; }
   bool scatters() const { return kind == "reduce_scatter"; }

@@ -52,6 +52,11 @@ Case makeWhole(Case what, int64_t numValid) {
   return what;
 }
 
+Case makePieces(Case what, int64_t pieces) {
+  what.pieces = pieces;
+  return what;
+}
+
 const Case kCases[] = {
     {"all_gather", 2, 1},
     {"all_gather", 2, 200},
@@ -97,6 +102,15 @@ const Case kCases[] = {
     makeWhole(makeSums({"all_reduce", 2, 40}, {44}), 17),
     makeWhole(makeSums({"reduce_scatter", 4, 9}, {132}), 20),
     makeWhole(makeSums({"reduce_scatter", 3, 9}, {3}), 0),
+    // Some columns at a time, in as many launches.
+    makePieces(makeSums({"reduce_scatter", 2, 40}, {256}), 2),
+    makePieces(makeSums({"reduce_scatter", 3, 9}, {9}), 3),
+    makePieces(makeSums({"reduce_scatter", 8, 5}, {256}), 4),
+    makePieces(
+        makeSums({"reduce_scatter", 4, 9}, {176, true, true}, Spread::Even), 4),
+    makePieces(makeSums({"all_reduce", 2, 40}, {264}), 2),
+    makePieces(makeWhole(makeSums({"reduce_scatter", 4, 9}, {264}), 20), 2),
+    makePieces(makeWhole(makeSums({"all_reduce", 3, 9}, {132}), 7), 3),
 };
 
 std::string describe(const Case &what, uint64_t seed) {
@@ -110,6 +124,8 @@ std::string describe(const Case &what, uint64_t seed) {
               ? ", sums of " + std::to_string(what.parts.front().columns) +
                     " columns"
               : "") +
+         (what.pieces > 1 ? " in " + std::to_string(what.pieces) + " pieces"
+                          : "") +
          ", seed " + std::to_string(seed);
 }
 
@@ -126,10 +142,11 @@ TEST(Exchange, AllRanksGetWhatTheyShould) {
                 what.gathers() && what.spread != Spread::None)
           << describe(what, seed);
       for (int64_t rank = 0; rank < what.ranks; ++rank) {
-        EXPECT_EQ(rig.readWord(rank, PeerHeap::kEpochs), what.exchanges);
+        int64_t exchanges = what.exchanges * what.pieces;
+        EXPECT_EQ(rig.readWord(rank, PeerHeap::kEpochs), exchanges);
         EXPECT_EQ(rig.readWord(rank, PeerHeap::kEpochs +
                                          8 * (PeerHeap::kMaxCtas - 1)),
-                  what.exchanges);
+                  exchanges);
         EXPECT_EQ(rig.readWord(rank, PeerHeap::kFailure), 0);
       }
     }
@@ -265,7 +282,8 @@ TEST(Exchange, MistakesAreNoticed) {
         makeOwned({"all_gather", 4, 20}), makeOwned({"reduce_scatter", 4, 20}),
         makeSums({"reduce_scatter", 4, 37}, {132}),
         makeSums({"reduce_scatter", 2, 40}, {132, true, true}, Spread::Even),
-        makeSums({"all_reduce", 2, 80}, {132})}) {
+        makeSums({"all_reduce", 2, 80}, {132}),
+        makePieces(makeSums({"reduce_scatter", 4, 37}, {264}), 2)}) {
     Rig right(what, 0);
     EXPECT_TRUE(right.run() && right.isRight()) << describe(what, 0);
     for (auto [name, mutation] : mutations) {
@@ -276,7 +294,8 @@ TEST(Exchange, MistakesAreNoticed) {
       }
       std::string kind = what.kind.str() + " of " + std::to_string(what.ranks) +
                          (what.spread == Spread::None ? "" : " to owners") +
-                         (what.makesSums ? " of its sums" : "");
+                         (what.makesSums ? " of its sums" : "") +
+                         (what.pieces > 1 ? " in pieces" : "");
       EXPECT_GT(noticed, 0U) << name << ", " << kind;
       RecordProperty(kind + ": " + name, int(noticed));
       llvm::outs() << kind << ", " << name << ": noticed with " << noticed

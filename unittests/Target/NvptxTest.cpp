@@ -105,9 +105,10 @@ std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
 }
 
 /// Rows of DeepSeek-V3 between ranks, of which each has whole experts; with
-/// `makesSums` the kernel makes those of a token's experts itself.
-std::string exchange(const std::string &kind, int64_t ranks,
-                     bool makesSums = false) {
+/// `makesSums` the kernel makes those of a token's experts itself, of half of
+/// the columns where it `isPiece`.
+std::string exchange(const std::string &kind, int64_t ranks, bool makesSums,
+                     bool isPiece) {
   bool gathers = kind == "all_gather", sums = kind == "all_reduce";
   std::vector<std::string> shapes{"?x7168xbf16"};
   if (gathers)
@@ -151,10 +152,14 @@ std::string exchange(const std::string &kind, int64_t ranks,
     add(heaps, "%heap" + std::to_string(i), "memref<?xi64>");
     heapTypes += i > 0 ? ", memref<?xi64>" : "memref<?xi64>";
   }
-  return kernel(arguments, "tile.exchange " + kind + " tokens(%t) ins(" + ins +
-                               " : " + types + ") outs(" + outs + " : " +
-                               types + ")" + owned + " heaps(" + heaps + " : " +
-                               heapTypes + ")");
+  if (isPiece)
+    arguments.push_back("%first: i64");
+  return kernel(
+      arguments,
+      "tile.exchange " + kind + " tokens(%t) ins(" + ins + " : " + types +
+          ") outs(" + outs + " : " + types + ")" + owned + " heaps(" + heaps +
+          " : " + heapTypes + ")" +
+          (isPiece ? " first_column(%first) {num_columns = 3584 : i64}" : ""));
 }
 
 std::vector<Case> makeMatrix() {
@@ -280,9 +285,12 @@ std::vector<Case> makeMatrix() {
       for (bool makesSums : {false, true}) {
         if (makesSums && kind == std::string("all_gather"))
           continue;
-        cases.push_back({kind + ("_" + std::to_string(ranks)) +
-                             (makesSums ? "_of_sums" : ""),
-                         exchange(kind, ranks, makesSums)});
+        for (bool isPiece : {false, true})
+          if (makesSums || !isPiece)
+            cases.push_back({kind + ("_" + std::to_string(ranks)) +
+                                 (makesSums ? "_of_sums" : "") +
+                                 (isPiece ? "_in_pieces" : ""),
+                             exchange(kind, ranks, makesSums, isPiece)});
       }
   cases.push_back({"most_slots", topK(2048, "1024, softmax = selected, "
                                             "renormalize = true")});

@@ -7,6 +7,7 @@
 
 #include "TensorTesting.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -157,6 +158,23 @@ TEST(Generate, MakesRoutingThatMakesSense) {
                 1.0f, 1e-6);
   }
   EXPECT_EQ(*reinterpret_cast<const int32_t *>(tensors[3].data()), 5);
+}
+
+TEST(Generate, MakesAnOrderOfColumnsForEachExpert) {
+  std::vector<HostTensor> tensors = makeTensors(
+      {{"experts.w13_columns", Role::Weight, ElementType::I32, {3, 40}}});
+  ASSERT_TRUE(generateTensors(tensors, {1, 4}));
+  auto *columns = reinterpret_cast<const int32_t *>(tensors[0].data());
+  std::set<std::vector<int32_t>> orders;
+  for (int64_t expert = 0; expert < 3; ++expert) {
+    std::vector<int32_t> order(columns + expert * 40,
+                               columns + (expert + 1) * 40);
+    orders.insert(order);
+    std::sort(order.begin(), order.end());
+    for (int32_t i = 0; i < 40; ++i)
+      EXPECT_EQ(order[size_t(i)], i);
+  }
+  EXPECT_EQ(orders.size(), 3U);
 }
 
 TEST(Generate, SurvivesOddWeights) {

@@ -323,10 +323,17 @@ TEST(PackedCheckpointError, GroupsAreOfNeighbours) {
             "tensor '1.gate_proj.g_idx': has column 0 in group -1, and the "
             "groups are 0 to 1");
   EXPECT_EQ(loadChanged("gptq-int4", name, put<int32_t>(33, 0)),
-            "tensor '1.gate_proj.g_idx': has column 33 in group 0, expected 1: "
+            "tensor '1.gate_proj.g_idx': has 33 columns in group 0, expected "
+            "32 in each");
+  EXPECT_EQ(loadChanged("gptq-int4", name,
+                        [](auto &, auto &bytes) {
+                          std::swap_ranges(bytes.begin(), bytes.begin() + 4,
+                                           bytes.end() - 4);
+                        }),
+            "tensor '1.gate_proj.g_idx': has column 0 in group 1, expected 0: "
             "groups are of 32 neighbours, and columns in another order "
-            "(act-order) are not supported; quantize with desc_act or actorder "
-            "off");
+            "(act-order) are read for routed experts alone, of which the "
+            "configuration says so (desc_act, or actorder \"group\")");
   EXPECT_EQ(loadChanged("gptq-int8", name, put<int32_t>(5, 1)),
             "tensor '1.gate_proj.g_idx': has column 5 in group 1, and the "
             "groups are 0 to 0");

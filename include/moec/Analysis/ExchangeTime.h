@@ -8,6 +8,7 @@
 #ifndef MOEC_ANALYSIS_EXCHANGETIME_H
 #define MOEC_ANALYSIS_EXCHANGETIME_H
 
+#include "moec/Dialect/Plan/Plan.h"
 #include "moec/Support/Parts.h"
 #include "moert/Mesh.h"
 
@@ -24,6 +25,10 @@ struct ExchangeTime {
 /// rank, as moert::CollectivePart counts them, of all its parts.
 ExchangeTime predictExchange(moert::CollectiveKind kind, int64_t ranks,
                              double bytes, const PartFacts &part);
+
+/// That of a collective of a plan, or a piece of one, with so many tokens.
+ExchangeTime predictExchange(plan::CollectiveOp collective, int64_t tokens,
+                             const PartFacts &part);
 
 } // namespace moec
 

@@ -164,6 +164,8 @@ struct Quantize {
   Quantize(tile::QuantizeOp op, tile::ConfigAttr config);
 
   static constexpr int64_t kThreads = 128;
+  /// The most vectors that a lane holds, f32.
+  static constexpr int64_t kMostHeld = 8;
 
   int64_t columns, lanes, panel;
   /// Neighbours that share a scale, or moe::ScaleGroup::kAll.
@@ -174,6 +176,14 @@ struct Quantize {
     return size == 32 || size == 64 || size == 128;
   }
   bool areRows() const { return size == moe::ScaleGroup::kAll; }
+  /// Whether a warp holds a whole row in registers.
+  bool areHeld() const { return areRows() && getHeldVectors() <= kMostHeld; }
+  /// Vectors of a lane of a row that a warp holds, and rows that it holds side
+  /// by side.
+  int64_t getHeldVectors() const {
+    return (columns + kWarp * lanes - 1) / (kWarp * lanes);
+  }
+  int64_t getHeldRows() const { return kMostHeld / getHeldVectors(); }
   /// Groups of a row; the last one may be smaller.
   int64_t getRowGroups() const { return (columns + size - 1) / size; }
   /// Threads that share a group, and vectors of it that each has.

@@ -123,6 +123,8 @@ struct Contract {
   /// Results become codes; with scales that are found, not given.
   bool quantizes, findsScales;
   int64_t groups, depth, columns;
+  /// Those that one launch computes, in whole tiles if they are not all.
+  int64_t launchColumns;
   /// 2 with a layout: gate and up.
   int64_t weightsPerColumn;
   /// Bits of an element in memory: of weights, and of input rows.
@@ -156,7 +158,7 @@ struct Contract {
   /// The rows of groups that have tiles; nothing for any number.
   std::optional<uint64_t> minGroupRows, maxGroupRows;
 
-  int64_t getPanels() const { return (columns + n - 1) / n; }
+  int64_t getPanels() const { return (launchColumns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
   /// A row of weights, with its scales where they come with it.
   int64_t getRowBytes() const {

@@ -30,6 +30,7 @@
 #include "llvm/ADT/StringRef.h"
 
 #include <optional>
+#include <vector>
 
 namespace moec {
 
@@ -89,6 +90,10 @@ struct RandomTensor {
   /// The same as numbers.
   void read(int64_t first, int64_t count, double *to) const;
 };
+
+/// Orders of 0 .. width-1, one behind the other.
+std::vector<int32_t> makeOrders(const RandomStream &stream, int64_t count,
+                                int64_t width);
 
 /// What a layer has under a name, if anything.
 struct TensorForm {

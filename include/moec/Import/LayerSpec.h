@@ -333,6 +333,8 @@ struct LayerSpec {
   std::optional<int64_t> latentSize;
   GateUpOrder gateUpOrder = GateUpOrder::GateUp;
   bool expertBias = false;
+  /// The columns of each expert's w13 are in an order of its own, a tensor.
+  bool expertColumns = false;
   /// Weight matrices may be bound with gaps between their rows.
   bool stridedWeights = false;
   RoutingSpec routing;

@@ -121,6 +121,7 @@ enum class PartUse {
   // Nothing goes in; a tensor that is not as expected is refused.
   Shape,         ///< two integers: rows and columns of the matrix
   GroupOfColumn, ///< for each column the number of its group, which ascend
+  ColumnOrder,   ///< likewise in any order, in which the layer has columns
   MiddleZeros,   ///< zero points, all of them half the range of elements
   NF4Numbers,    ///< what the codes of nf4 stand for
   NF4State, ///< JSON of bitsandbytes: type, blocks, and shape of the matrix
@@ -154,7 +155,8 @@ struct CheckpointPart {
   BlockPacking blocks;
   /// A checkpoint may do without it.
   bool isOptional = false;
-  /// Columns of a group, for `GroupOfColumn` and `NF4State`; 0 for one group.
+  /// Columns of a group, for `GroupOfColumn`, `ColumnOrder` and `NF4State`; 0
+  /// for one group.
   int64_t groupColumns = 0;
 
   /// Whether there is one tensor for each expert.

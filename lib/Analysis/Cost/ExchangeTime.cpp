@@ -7,8 +7,11 @@
 
 #include "moec/Analysis/ExchangeTime.h"
 
+#include "moec/Dialect/Plan/PackedMemRef.h"
+
 #include <cmath>
 
+using namespace mlir;
 using namespace moec;
 
 // Fitted by least squares over logarithms to 28 times of all-gathers and
@@ -40,4 +43,39 @@ ExchangeTime moec::predictExchange(moert::CollectiveKind kind, int64_t ranks,
       1e6 * ways * block / kOwnBytes;
   time.floorUs = 1e6 * moved / part.sheetLinkBytes;
   return time;
+}
+
+/// Bytes of the rows of a memory at `tokens`.
+static double countBytes(Value memory, int64_t tokens) {
+  auto type = cast<MemRefType>(memory.getType());
+  moert::Result<int64_t> rows = plan::getRows(memory).evaluate(tokens);
+  double bytes = type.getElementTypeBitWidth() / 8.0;
+  for (int64_t size : type.getShape().drop_front())
+    bytes *= double(size);
+  return rows ? bytes * double(*rows) : 0;
+}
+
+ExchangeTime moec::predictExchange(plan::CollectiveOp collective,
+                                   int64_t tokens, const PartFacts &part) {
+  plan::MeshAttr mesh =
+      collective->getParentOfType<plan::ProgramOp>().getMeshAttr();
+  bool isScatter = collective.getKind() == plan::CollectiveKind::ReduceScatter;
+  // Those of one rank: what it sends to others, or gets of their sums.
+  double bytes = 0;
+  for (Value memory : isScatter ? ValueRange(collective.getOuts())
+                                : ValueRange(collective.getIns())) {
+    double all = countBytes(memory, tokens);
+    if (std::optional<ArrayRef<int64_t>> columns = collective.getColumns())
+      all *= double(columns->back()) /
+             double(cast<MemRefType>(memory.getType()).getDimSize(1));
+    bytes += all;
+  }
+  auto kind = moert::CollectiveKind::AllReduce;
+  if (collective.getKind() != plan::CollectiveKind::AllReduce)
+    kind = isScatter ? moert::CollectiveKind::ReduceScatter
+                     : moert::CollectiveKind::AllGather;
+  return predictExchange(kind,
+                         collective.getAxis() == plan::Axis::Dp ? mesh.getDp()
+                                                                : mesh.getTp(),
+                         bytes, part);
 }

@@ -50,11 +50,32 @@ static Value loadReplica(KernelEmitter &emitter, Value table, Value replicas,
       .front();
 }
 
+/// An id's place among zero experts; as a number without a sign what is before
+/// the first one is a large one.
+static Value getZeroExpert(ArrayRef<int64_t> zeroExperts,
+                           KernelEmitter &emitter, Value id) {
+  return arith::SubIOp::create(
+      emitter.b, id, emitter.i32(static_cast<int32_t>(zeroExperts.front())));
+}
+
+static Value isZeroExpert(ArrayRef<int64_t> zeroExperts, KernelEmitter &emitter,
+                          Value number) {
+  return arith::CmpIOp::create(
+      emitter.b, arith::CmpIPredicate::ult, number,
+      emitter.i32(static_cast<int32_t>(zeroExperts[1])));
+}
+
 void moec::emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
                         Value token, Value choice) {
   ImplicitLocOpBuilder &b = emitter.b;
   Value none = emitter.i32(-1);
   Value id = emitter.loadI32(emitter.operand(op.getIds()), {token, choice});
+  auto zeroExperts = op.getZeroExperts();
+  Value zeroExpert, isZero;
+  if (zeroExperts) {
+    zeroExpert = getZeroExpert(*zeroExperts, emitter, id);
+    isZero = isZeroExpert(*zeroExperts, emitter, zeroExpert);
+  }
   if (Value table = emitter.operand(op.getTable())) {
     int64_t experts = cast<MemRefType>(table.getType()).getDimSize(0);
     Value replicas = emitter.operand(op.getReplicaCounts());
@@ -71,16 +92,16 @@ void moec::emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
                      return {loadReplica(emitter, table, replicas, row, token)};
                    return {emitter.loadI32(table, ValueRange{row})};
                  },
-                 [&]() -> SmallVector<Value> { return {none}; })
+                 [&]() -> SmallVector<Value> {
+                   if (!zeroExperts)
+                     return {none};
+                   Value behind = arith::AddIOp::create(
+                       b, zeroExpert,
+                       emitter.i32(static_cast<int32_t>(zeroExperts->back())));
+                   return {arith::SelectOp::create(b, isZero, behind, none)};
+                 })
              .front();
-  }
-  if (auto zeroExperts = op.getZeroExperts()) {
-    // As a number without a sign what is below the first one is a large one.
-    Value number = arith::SubIOp::create(
-        b, id, emitter.i32(static_cast<int32_t>(zeroExperts->front())));
-    Value isZero = arith::CmpIOp::create(
-        b, arith::CmpIPredicate::ult, number,
-        emitter.i32(static_cast<int32_t>(zeroExperts->back())));
+  } else if (zeroExperts) {
     id = arith::SelectOp::create(b, isZero, emitter.i32(-2), none);
   }
   if (Value counts = emitter.operand(op.getNumValidTokens()))

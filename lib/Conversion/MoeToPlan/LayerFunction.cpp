@@ -120,11 +120,12 @@ LogicalResult LayerFunction::checkOps() {
       return op.emitOpError("cannot become a plan as a whole; run "
                             "moe-decompose first");
     if (!isa<RouteOp, PermuteOp, GroupedMatmulOp, RepackOp, PlaceIdsOp,
-             RowMapOp, TensorScaleOp, QuantizeOp, UnpermuteOp, DispatchOp,
-             CombineOp>(op))
+             GatherRowsOp, RowMapOp, TensorScaleOp, QuantizeOp, UnpermuteOp,
+             DispatchOp, CombineOp>(op))
       return op.emitOpError("cannot become a kernel; a layer's function holds "
                             "moe.route, moe.permute, moe.grouped_matmul, "
-                            "moe.repack, moe.place_ids, moe.row_map, "
+                            "moe.repack, moe.place_ids, moe.gather_rows, "
+                            "moe.row_map, "
                             "moe.tensor_scale, moe.quantize, moe.unpermute, "
                             "moe.dispatch and moe.combine only");
     if (failed(checkMesh(op)))
@@ -199,6 +200,9 @@ void LayerFunction::inferRows(Operation &op) {
       .Case([&](CombineOp combine) {
         setTokens(combine.getResult(),
                   combine.getOwnRows() ? ownTokens : groupTokens);
+      })
+      .Case([&](GatherRowsOp gather) {
+        setRows(gather.getResult(), gather.getSource());
       })
       .Case([&](RowMapOp map) { setRows(map.getResult(), map.getInput()); })
       .Case([&](QuantizeOp quantize) {

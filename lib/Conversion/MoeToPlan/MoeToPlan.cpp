@@ -196,7 +196,8 @@ private:
                            builder.getI64IntegerAttr(stream),
                            toMemory(group.ins.getArrayRef()),
                            toMemory(group.outs),
-                           /*dependent=*/UnitAttr(), tokens);
+                           /*dependent=*/UnitAttr(), tokens,
+                           /*columns=*/DenseI64ArrayAttr());
   }
 
   SmallVector<Value> toMemory(ValueRange values) const {
@@ -238,7 +239,8 @@ private:
         builder.getI64IntegerAttr(stream), toMemory(inputs),
         toMemory(op->getResults()), owners ? memory.lookup(owners) : Value(),
         toMemory(ids), owned, expertsPerOwner, /*rows=*/Value(),
-        /*position=*/Value(), /*addend=*/Value(), /*num_valid_tokens=*/Value());
+        /*position=*/Value(), /*addend=*/Value(), /*num_valid_tokens=*/Value(),
+        /*columns=*/DenseI64ArrayAttr());
   }
 
   const LayerFunction &layer;

@@ -17,7 +17,7 @@ namespace {
 
 /// Kernels beside the main stream, joined before `consumer`.
 struct SideBranch {
-  int64_t consumer;
+  int64_t consumer = -1;
   llvm::BitVector members;
   /// Kernels of the main stream whose results the members read.
   llvm::BitVector inputs;
@@ -76,8 +76,10 @@ private:
 
   void formBranch(int64_t consumer) {
     const KernelGroup &group = layer.getGroups()[consumer];
-    SideBranch branch{consumer, llvm::BitVector(numGroups),
-                      llvm::BitVector(numGroups)};
+    SideBranch branch;
+    branch.consumer = consumer;
+    branch.members.resize(numGroups);
+    branch.inputs.resize(numGroups);
     for (Value addend : getAddends(group))
       if (int64_t producer = layer.getProducer(addend); producer >= 0)
         branch.members.set(producer);

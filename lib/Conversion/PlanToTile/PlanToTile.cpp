@@ -108,7 +108,7 @@ private:
     Operation *phase =
         TypeSwitch<Operation *, Operation *>(&op)
             .Case<moe::RouteOp, moe::PermuteOp, moe::GroupedMatmulOp,
-                  moe::RepackOp, moe::PlaceIdsOp, moe::RowMapOp,
+                  moe::RepackOp, moe::PlaceIdsOp, moe::GatherRowsOp, moe::RowMapOp,
                   moe::TensorScaleOp, moe::QuantizeOp, moe::UnpermuteOp>(
                 [&](auto source) { return create(source); })
             .Default([](Operation *) { return nullptr; });
@@ -116,7 +116,7 @@ private:
       return op.emitOpError(
           "has no phase at level tile; a plan.kernel holds "
           "moe.route, moe.permute, moe.grouped_matmul, "
-          "moe.repack, moe.place_ids, moe.row_map, "
+          "moe.repack, moe.place_ids, moe.gather_rows, moe.row_map, "
           "moe.tensor_scale, moe.quantize and moe.unpermute only");
     if (Attribute name = op.getAttr(kNameAttr))
       phase->setAttr(kNameAttr, name);
@@ -159,14 +159,16 @@ private:
         get(op.getOffsets()), get(op.getSource()), /*ids=*/Value(),
         get(op.getNumValidTokens()),
         /*signals=*/Value(), /*awaits=*/Value(), /*tickets=*/Value(),
-        get(op.getRowOperands()), get(op.getColumnOperands()),
-        get(op.getElementwiseOperands()), /*result_tensor_scale=*/Value(),
-        get(op.getResult()), /*result_scale=*/Value(), op.getLayoutAttr(),
-        op.getInputQuantAttr(), op.getWeightQuantAttr(), op.getWayAttr(),
+        /*first_column=*/Value(), get(op.getRowOperands()),
+        get(op.getColumnOperands()), get(op.getElementwiseOperands()),
+        /*result_tensor_scale=*/Value(), get(op.getResult()),
+        /*result_scale=*/Value(), op.getLayoutAttr(), op.getInputQuantAttr(),
+        op.getWeightQuantAttr(), op.getWayAttr(),
         /*result_quant=*/moe::QuantAttr(),
         /*rounded_to=*/TypeAttr(), /*num_experts=*/IntegerAttr(),
         /*local_experts=*/DenseI64ArrayAttr(),
-        /*group_rows=*/tile::GroupRowsAttr(), tile::ConfigAttr());
+        /*group_rows=*/tile::GroupRowsAttr(), /*num_columns=*/IntegerAttr(),
+        tile::ConfigAttr());
     cloneScalarRegion(op.getEpilogue(), phase.getEpilogue());
     return phase;
   }
@@ -185,6 +187,13 @@ private:
         get(op.getReplicaCounts()), get(op.getNumValidTokens()),
         get(op.getIsPadding()), get(op.getResult()), op.getZeroExpertsAttr(),
         tile::ConfigAttr());
+  }
+
+  Operation *create(moe::GatherRowsOp op) {
+    return tile::GatherRowsOp::create(
+        builder, op.getLoc(), tokens, get(op.getInput()), get(op.getOffsets()),
+        get(op.getSource()), get(op.getColumns()), get(op.getResult()),
+        op.getTopKAttr(), tile::ConfigAttr());
   }
 
   Operation *create(moe::RowMapOp op) {

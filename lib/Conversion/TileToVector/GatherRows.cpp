@@ -7,6 +7,7 @@
 // A CTA owns some positions, which it copies element by element: LLVM makes
 // vectors of that.
 
+#include "../Emission/GroupColumns.h"
 #include "Emit.h"
 
 using namespace mlir;
@@ -27,13 +28,20 @@ LogicalResult moec::emitGatherRows(tile::GatherRowsOp op,
   emitter.forLoop(begin, end, 1, [&](Value row) {
     Value source =
         emitter.loadIndex(emitter.operand(op.getSource()), ValueRange{row});
+    Value columns = emitter.operand(op.getColumns()), group;
+    if (columns)
+      group = findGroup(emitter, offsets, row);
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
       Value from = emitter.operand(input), to = emitter.operand(result);
-      int64_t columns = cast<MemRefType>(from.getType()).getDimSize(1);
+      int64_t width = cast<MemRefType>(from.getType()).getDimSize(1);
       emitter.forLoop(
-          emitter.index(0), emitter.index(columns), 1, [&](Value column) {
+          emitter.index(0), emitter.index(width), 1, [&](Value column) {
+            Value read = column;
+            if (columns)
+              read = toColumn(emitter, emitter.loadI32(columns, {group, column}),
+                              width);
             Value element =
-                memref::LoadOp::create(b, from, ValueRange{source, column});
+                memref::LoadOp::create(b, from, ValueRange{source, read});
             memref::StoreOp::create(b, element, to, ValueRange{row, column});
           });
     }

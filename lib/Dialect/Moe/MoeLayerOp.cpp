@@ -247,7 +247,13 @@ LogicalResult LayerVerifier::verifyExperts() {
     return check.error("'w13' has ")
            << rows.size << " rows; with a gate they must be pairs (gate, up)";
   Dim intermediate{"intermediate_size", op.getIntermediateSize()};
+  ProductQuantAttr quant = op.getProductQuant("w13");
+  if (op.getW13Columns() && quant && quant.getActivation())
+    return check.error("has 'w13_columns' and activations of 'w13' that are "
+                       "quantized; leave them as they are");
   return failure(
+      failed(check.checkShape("w13_columns", op.getW13Columns(),
+                              {experts, width})) ||
       failed(checkWeight("w2", op.getW2(), {experts, width, intermediate})) ||
       failed(checkData("w13_bias", op.getW13Bias(), {experts, rows})) ||
       failed(checkData("w2_bias", op.getW2Bias(), {experts, width})));
@@ -333,9 +339,6 @@ LogicalResult LayerVerifier::verifyReplicas() {
     return check.error("takes 'physical_ids' and 'replica_counts' together");
   if (!op.getPhysicalIds())
     return success();
-  if (op.getNumZeroExperts() > 0)
-    return check.error("has 'num_zero_experts' and 'physical_ids'; zero "
-                       "experts have no weights to be replicated: remove one");
   Dim experts{"num_experts", op.getNumExperts()};
   return failure(failed(check.checkShape("physical_ids", op.getPhysicalIds(),
                                          {experts, {"max_replicas"}})) ||

@@ -32,6 +32,9 @@ void TensorScaleOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 void RowMapOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
+void GatherRowsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setResultNames(*this, setName);
+}
 void UnpermuteOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setResultNames(*this, setName);
 }
@@ -149,6 +152,12 @@ LogicalResult CombineOp::verify() {
 
 LogicalResult PlaceIdsOp::verify() {
   return verifyPlaceIds(*this, PlaceIdsOperands(*this));
+}
+
+LogicalResult GatherRowsOp::verify() {
+  return verifyGatherRows(*this, {getInput(), getOffsets(), getSource(),
+                                  getColumns(), getResult(),
+                                  static_cast<int64_t>(getTopK())});
 }
 
 LogicalResult RowMapOp::verify() {

@@ -440,17 +440,26 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
                            "'num_valid_tokens', 'is_padding' or "
                            "'zero_experts'");
   if (o.zeroExperts) {
-    if (o.table)
+    if (o.table && !o.replicaCounts)
       return op->emitOpError("has 'zero_experts', whose result is positions, "
                              "and a 'table' of other ids; give one of them");
-    if (o.zeroExperts->size() != 2)
+    ArrayRef<int64_t> numbers = *o.zeroExperts;
+    size_t expected = o.table ? 3 : 2;
+    if (numbers.size() != expected)
       return op->emitOpError("has ")
-             << o.zeroExperts->size()
-             << " numbers in 'zero_experts'; give the number of experts and "
-                "that of zero experts";
-    if (failed(verifyNumExperts([&] { return op->emitOpError(); },
-                                o.zeroExperts->front(), o.zeroExperts->back())))
+             << numbers.size()
+             << " numbers in 'zero_experts'; give the number of experts"
+             << (o.table ? ", that of zero experts and that of physical ones"
+                         : " and that of zero experts");
+    auto emitError = [&] { return op->emitOpError(); };
+    if (failed(verifyNumExperts(emitError, numbers.front(), numbers[1])) ||
+        (o.table &&
+         failed(verifyNumExperts(emitError, numbers.back(), numbers[1]))))
       return failure();
+    if (o.table && numbers.front() != getDim(o.table, 0))
+      return op->emitOpError("has 'zero_experts' behind ")
+             << numbers.front() << " experts and a 'table' of "
+             << getDim(o.table, 0) << "; give the table's";
   }
   if (o.replicaCounts && !o.table)
     return op->emitOpError("takes 'replica_counts' with a 'table' only, which "
@@ -467,6 +476,30 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
   return success(!o.numValidTokens ||
                  succeeded(check.checkShape("num_valid_tokens",
                                             o.numValidTokens, {{"ranks"}})));
+}
+
+LogicalResult verifyGatherRows(Operation *op, const GatherRowsOperands &o) {
+  if (o.topK < 1)
+    return op->emitOpError("'top_k' is ") << o.topK << "; give at least 1";
+  OperandChecker check(op);
+  Dim width{"width", getDim(o.input, 1)};
+  if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})) ||
+      failed(check.checkShape("source", o.source, {positionsDim()})))
+    return failure();
+  if (getDim(o.offsets, 0) < 2)
+    return op->emitOpError("'offsets' must have at least 2 entries: the begin "
+                           "and the end of one group");
+  if (failed(check.checkShape(
+          "columns", o.columns,
+          {{"groups", getDim(o.offsets, 0) - 1}, width})))
+    return failure();
+  if (getElementType(o.input) != getElementType(o.result))
+    return op->emitOpError("copies ")
+           << o.input.getType() << " to " << o.result.getType()
+           << "; give both the same element type";
+  return failure(
+      failed(check.checkShape("ins", o.input, {tokensDim(), {"width"}})) ||
+      failed(check.checkShape("outs", o.result, {positionsDim(), width})));
 }
 
 LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {

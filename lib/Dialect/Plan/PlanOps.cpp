@@ -179,11 +179,26 @@ static LogicalResult verifyOperandTypes(LaunchOp launch,
   return success();
 }
 
+/// The first column and how many, of a launch or a collective that has some.
+template <typename StepOp>
+static LogicalResult verifyColumns(StepOp step) {
+  std::optional<ArrayRef<int64_t>> columns = step.getColumns();
+  if (!columns ||
+      (columns->size() == 2 && columns->front() >= 0 && columns->back() > 0 &&
+       columns->front() % columns->back() == 0))
+    return success();
+  return step.emitOpError("has columns [")
+         << *columns << "]; give the first one, a multiple of how many there "
+         << "are, and that number";
+}
+
 LogicalResult LaunchOp::verify() {
   if (getStreamAttr() && getStreamAttr().getInt() < 0)
     return emitOpError("stream ")
            << getStreamAttr().getInt()
            << " is not a stream; they are numbered from 0";
+  if (failed(verifyColumns(*this)))
+    return failure();
   for (Value out : getOuts())
     if (llvm::is_contained(getIns(), out))
       return emitOpError("reads and writes the same tensor; a kernel's 'outs' "
@@ -215,8 +230,20 @@ LogicalResult CollectiveOp::verify() {
   }
   if (failed(verifySlotSums(
           *this, {getRows(), getPosition(), getAddend(), getNumValidTokens()},
-          getIns(), getKind() != CollectiveKind::AllGather)))
+          getIns(), getKind() != CollectiveKind::AllGather)) ||
+      failed(verifyColumns(*this)))
     return failure();
+  if (getColumns() && !getRows())
+    return emitOpError("has 'columns' without 'sums_of'; give 'sums_of' too, "
+                       "or drop them");
+  if (getColumns() &&
+      cast<MemRefType>(getIns().front().getType()).getDimSize(1) %
+              getColumns()->back() !=
+          0)
+    return emitOpError("has ")
+           << getColumns()->back() << " columns of "
+           << cast<MemRefType>(getIns().front().getType()).getDimSize(1)
+           << "; give a number that divides these";
   return verifyRowOwners(*this,
                          {getOwners(), getIds(),
                           getOwned().value_or(ArrayRef<int64_t>()),
@@ -247,8 +274,15 @@ SmallVector<Value> CollectiveOp::getRead() {
   return read;
 }
 
+bool CollectiveOp::isFollowed() {
+  std::optional<ArrayRef<int64_t>> columns = getColumns();
+  return columns &&
+         columns->front() + columns->back() <
+             cast<MemRefType>(getIns().front().getType()).getDimSize(1);
+}
+
 LaunchOp CollectiveOp::getSumLaunch() {
-  if (!getRows())
+  if (!getRows() || isFollowed())
     return nullptr;
   for (Operation *op = (*this)->getPrevNode(); op; op = op->getPrevNode())
     if (auto launch = dyn_cast<LaunchOp>(op);
@@ -274,10 +308,19 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return success();
   ArrayRef<Type> arguments = kernel.getArgumentTypes();
   size_t numOperands = getIns().size() + getOuts().size();
-  if (arguments.size() != numOperands + 1)
+  size_t numScalars = 1;
+  if (arguments.size() > 1 && arguments.drop_back().back().isInteger(64))
+    ++numScalars;
+  if (arguments.size() != numOperands + numScalars)
     return emitOpError("gives ")
            << numOperands << " tensors, but " << getKernel() << " takes "
-           << arguments.size() - 1 << " and the token count";
+           << arguments.size() - numScalars << " and the token count";
+  if (getColumns().has_value() != (numScalars > 1))
+    return emitOpError(getColumns() ? "has 'columns', but "
+                                    : "has no 'columns', but ")
+           << getKernel()
+           << (getColumns() ? " is for all of them; drop these"
+                            : " is told the first one; give them");
   return failure(
       failed(verifyOperandTypes(*this, kernel,
                                 arguments.take_front(getIns().size()), 0,

@@ -60,6 +60,7 @@ private:
   LogicalResult verifyInPlace(TensorOp tensor);
   LogicalResult verifyCollective(CollectiveOp op,
                                  llvm::DenseSet<Value> &written);
+  LogicalResult verifyPiece(CollectiveOp op);
   /// A launch or a collective.
   template <typename StepOp>
   LogicalResult verifyStep(StepOp step, llvm::DenseSet<Value> &written,
@@ -188,8 +189,11 @@ LogicalResult ProgramVerifier::verifyStep(StepOp launch,
              << by.getName() << "' overwrites; let it take '" << by.getName()
              << "'";
   }
+  bool readsIns = true;
+  if constexpr (std::is_same_v<StepOp, CollectiveOp>)
+    readsIns = !launch.isFollowed();
   for (Value in : launch.getIns())
-    if (failed(verifyRead(launch, in, written)))
+    if (readsIns && failed(verifyRead(launch, in, written)))
       return failure();
   for (Value out : launch.getOuts()) {
     auto tensor = out.getDefiningOp<TensorOp>();
@@ -302,13 +306,53 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
       return op.emitOpError("has a 'position' or 'addend' of ")
              << getRows(ofRow).str() << " rows for sums of "
              << getRows(op.getIns().front()).str() << "; give one row for each";
-  for (Value read : op.getRead())
+  // Of a piece that others follow the sums are not in memory yet.
+  size_t numIns = op.isFollowed() ? op.getIns().size() : 0;
+  SmallVector<Value> allRead = op.getRead();
+  for (Value read : ArrayRef(allRead).drop_front(numIns))
     if (failed(verifyRead(op, read, written)))
       return failure();
-  if (op.getRows() && !op.getSumLaunch())
+  if (failed(verifyPiece(op)))
+    return failure();
+  if (op.getRows() && !op.isFollowed() && !op.getSumLaunch())
     return op.emitOpError("has 'sums_of', but no launch before it makes the "
                           "sums; drop 'sums_of'");
   return verifyStep(op, written, /*prepares=*/false);
+}
+
+/// The pieces of a collective follow one another among the collectives of their
+/// variant.
+LogicalResult ProgramVerifier::verifyPiece(CollectiveOp op) {
+  auto getNext = [](CollectiveOp op, bool isForward) {
+    Operation *next = op;
+    do
+      next = isForward ? next->getNextNode() : next->getPrevNode();
+    while (next && !isa<CollectiveOp>(next));
+    return cast_or_null<CollectiveOp>(next);
+  };
+  if (!op.getColumns())
+    return success();
+  ArrayRef<int64_t> columns = *op.getColumns();
+  auto isOther = [&](CollectiveOp other, int64_t first) {
+    return !other || other->getOperands() != op->getOperands() ||
+           other.getKind() != op.getKind() || other.getAxis() != op.getAxis() ||
+           other.getOwnedAttr() != op.getOwnedAttr() ||
+           other.getExpertsPerOwnerAttr() != op.getExpertsPerOwnerAttr() ||
+           !other.getColumns() ||
+           *other.getColumns() != ArrayRef<int64_t>{first, columns.back()};
+  };
+  int64_t before = columns.front() - columns.back();
+  int64_t behind = columns.front() + columns.back();
+  if (columns.front() > 0 && isOther(getNext(op, /*isForward=*/false), before))
+    return op.emitOpError("is of columns from ")
+           << columns.front() << " on, but the collective before it is not the "
+           << "same of the " << columns.back() << " columns before; give all "
+           << "of them, in order";
+  if (op.isFollowed() && isOther(getNext(op, /*isForward=*/true), behind))
+    return op.emitOpError("is of columns up to ")
+           << behind << ", but the collective behind it is not the same of the "
+           << columns.back() << " columns behind; give all of them, in order";
+  return success();
 }
 
 } // namespace

@@ -57,6 +57,14 @@ static LogicalResult verifyPair(ExchangeOp op, size_t i, int64_t ranks) {
   return success();
 }
 
+MemRefType ExchangeOp::getMovedType(size_t index) {
+  auto type = cast<MemRefType>(getIns()[index].getType());
+  std::optional<uint64_t> columns = getNumColumns();
+  return columns ? MemRefType::get({type.getDimSize(0), int64_t(*columns)},
+                                   type.getElementType())
+                 : type;
+}
+
 LogicalResult ExchangeOp::verify() {
   auto ranks = static_cast<int64_t>(getHeaps().size());
   if (ranks < 2 || ranks > moert::PeerHeap::kMaxRanks)
@@ -85,6 +93,9 @@ LogicalResult ExchangeOp::verify() {
           *this, {getRows(), getPosition(), getAddend(), getNumValidTokens()},
           getIns(), getKind() != plan::CollectiveKind::AllGather)))
     return failure();
+  if (getFirstColumn() && !getRows())
+    return emitOpError("has 'first_column' without 'sums_of'; give 'sums_of' "
+                       "too, or drop it");
   // What is gathered may be the ids.
   llvm::SmallPtrSet<Value, 16> seen;
   for (OperandRange values : {getIns(), getOuts(), getHeaps()})

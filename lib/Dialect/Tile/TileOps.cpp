@@ -51,6 +51,45 @@ void KernelOp::getAsmBlockArgumentNames(Region &body,
   if (!body.empty() && body.getNumArguments() > 0 &&
       body.getArguments().back().getType().isInteger(64))
     setName(body.getArguments().back(), "tokens");
+  if (body.getNumArguments() > 1 &&
+      body.getArguments().drop_back().back().getType().isInteger(64))
+    setName(body.getArguments().drop_back().back(), "first_column");
+}
+
+Value KernelOp::getFirstColumn() {
+  auto arguments = getBody().getArguments().drop_back();
+  if (arguments.empty() || !arguments.back().getType().isInteger(64))
+    return nullptr;
+  return arguments.back();
+}
+
+/// The columns of a phase of a kernel that is launched for some at a time.
+static LogicalResult verifyColumns(KernelOp kernel, Operation &op) {
+  auto check = [&](auto phase, Value columns) -> LogicalResult {
+    if (phase.getFirstColumn() != kernel.getFirstColumn() ||
+        bool(phase.getFirstColumn()) != phase.getNumColumns().has_value())
+      return phase.emitOpError("has the one of 'first_column' and "
+                               "'num_columns' without the other, or a kernel "
+                               "whose argument ahead of the token count is "
+                               "another; give both and that one, or none");
+    if (!phase.getNumColumns())
+      return success();
+    auto type = cast<MemRefType>(columns.getType());
+    int64_t count = *phase.getNumColumns();
+    if (count < 1 || type.getRank() != 2 || type.getDimSize(1) % count != 0)
+      return phase.emitOpError("has num_columns = ")
+             << count << " of " << type
+             << "; give a number that divides the columns";
+    return success();
+  };
+  if (auto contract = dyn_cast<ContractOp>(op))
+    return check(contract, contract.getResult());
+  if (auto exchange = dyn_cast<ExchangeOp>(op))
+    return check(exchange, exchange.getIns().front());
+  if (kernel.getFirstColumn())
+    return op.emitOpError("is in a kernel that is told a first column; "
+                          "products and exchanges are for some columns");
+  return success();
 }
 
 static LogicalResult verifySignature(KernelOp kernel) {
@@ -61,12 +100,16 @@ static LogicalResult verifySignature(KernelOp kernel) {
   if (types.empty() || !types.back().isSignlessInteger(64))
     return kernel.emitOpError(
         "must have the token count, an i64, as its last argument");
-  for (auto [index, type] : llvm::enumerate(types.drop_back())) {
+  types = types.drop_back();
+  if (!types.empty() && types.back().isSignlessInteger(64))
+    types = types.drop_back();
+  for (auto [index, type] : llvm::enumerate(types)) {
     auto memref = dyn_cast<MemRefType>(type);
     if (!memref)
       return kernel.emitOpError("argument ")
              << index << " is " << type
-             << "; a kernel takes ranked memrefs and, last, the token count";
+             << "; a kernel takes ranked memrefs and, last, the token count, "
+                "ahead of it the first column where it is for some";
     if (failed(plan::verifyPackedMemRef(kernel, "argument " + Twine(index),
                                         memref)))
       return failure();
@@ -87,7 +130,7 @@ static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
     return op.emitOpError("has no 'config', but its kernel has a 'grid', which "
                           "follows from it; run 'tile-assign-config' or remove "
                           "the 'grid'");
-  return success();
+  return verifyColumns(kernel, op);
 }
 
 /// What a kernel or a product of an older moec says, and would be passed over.
@@ -410,26 +453,11 @@ LogicalResult GatherRowsOp::verify() {
     return emitOpError("has ")
            << getInputs().size() << " ins and " << getResults().size()
            << " outs; give one of outs for each of ins, at least one";
-  if (getTopK() < 1)
-    return emitOpError("'top_k' is ") << getTopK() << "; give at least 1";
-  moe::OperandChecker check(*this);
-  if (failed(check.checkShape("offsets", getOffsets(), {{"(groups + 1)"}})) ||
-      failed(check.checkShape("source", getSource(), {moe::positionsDim()})))
-    return failure();
-  if (moe::getDim(getOffsets(), 0) < 2)
-    return emitOpError("'offsets' must have at least 2 entries: the begin and "
-                       "the end of one group");
-  for (auto [input, result] : llvm::zip(getInputs(), getResults())) {
-    if (getElementTypeOrSelf(input) != getElementTypeOrSelf(result))
-      return emitOpError("copies ")
-             << input.getType() << " to " << result.getType()
-             << "; give both the same element type";
-    if (failed(check.checkShape("ins", input, {moe::tokensDim(), {"width"}})) ||
-        failed(check.checkShape(
-            "outs", result,
-            {moe::positionsDim(), {"width", moe::getDim(input, 1)}})))
+  for (auto [input, result] : llvm::zip(getInputs(), getResults()))
+    if (failed(moe::verifyGatherRows(
+            *this, {input, getOffsets(), getSource(), getColumns(), result,
+                    static_cast<int64_t>(getTopK())})))
       return failure();
-  }
   return verifySeparate(*this, getResults());
 }
 

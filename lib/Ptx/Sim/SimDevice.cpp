@@ -142,6 +142,8 @@ public:
   Status launch(moert::Stream &stream, moert::Kernel &kernel,
                 const moert::LaunchDims &dims, const moert::LaunchArgs &args,
                 bool meets);
+  Status copy(moert::Stream &stream,
+              const std::vector<moert::PeerCopy> &copies);
   /// Whether the memory is one of the same simulator.
   bool owns(uint64_t simulator) const { return simulator == identity(); }
   uint64_t identity() const { return addressOf(shared.get()); }
@@ -183,6 +185,11 @@ public:
                 const moert::LaunchDims &dims,
                 const moert::LaunchArgs &args) override {
     return device.launch(stream, kernel, dims, args, /*meets=*/true);
+  }
+  Status prepareCopies(size_t) override { return Status::ok(); }
+  Status copy(moert::Stream &stream,
+              const std::vector<moert::PeerCopy> &copies) override {
+    return device.copy(stream, copies);
   }
 
 private:
@@ -294,6 +301,28 @@ Status SimDevice::fill(moert::Stream &stream, void *dst, uint8_t value,
     if (work)
       target.last = {*work};
     return work.status();
+  });
+}
+
+/// Lanes are not told apart: a rank gives each of them one copy at a time.
+Status SimDevice::copy(moert::Stream &stream,
+                       const std::vector<moert::PeerCopy> &copies) {
+  std::lock_guard<std::mutex> lock(shared->mutex);
+  auto &target = static_cast<SimStream &>(stream);
+  return callOrKeep([this, &target, copies] {
+    std::vector<WorkId> made;
+    for (const moert::PeerCopy &copy : copies) {
+      if (copy.bytes == 0)
+        continue;
+      Result<WorkId> work = shared->simulator.submitCopy(
+          addressOf(copy.to), addressOf(copy.from), copy.bytes, target.last);
+      if (!work)
+        return work.status();
+      made.push_back(*work);
+    }
+    if (!made.empty())
+      target.last = made;
+    return Status::ok();
   });
 }
 

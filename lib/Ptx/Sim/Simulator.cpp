@@ -290,6 +290,20 @@ Result<WorkId> Simulator::submitFill(uint64_t address, uint8_t value,
   return impl->add(std::move(launch));
 }
 
+Result<WorkId> Simulator::submitCopy(uint64_t to, uint64_t from, size_t bytes,
+                                     const std::vector<WorkId> &after) {
+  for (uint64_t address : {to, from})
+    if (Status status = checkRange(address, bytes); !status)
+      return status.withContext("copy");
+  auto launch = std::make_unique<Launch>();
+  launch->fillAddress = to;
+  launch->copiedAddress = from;
+  launch->fillBytes = bytes;
+  if (Result<size_t> count = impl->findAll(after, launch->after); !count)
+    return count.status();
+  return impl->add(std::move(launch));
+}
+
 Status Simulator::run() {
   bool isFine = impl->engine.run(impl->batch);
   impl->firstId += impl->batch.size();

@@ -110,25 +110,48 @@ static std::string checkShape(const SafetensorsEntry &entry, int64_t rows,
   return "";
 }
 
-static std::string checkGroups(const SafetensorsEntry &entry, int64_t columns,
-                               int64_t groupColumns) {
+std::string moec::readGroups(const SafetensorsEntry &entry, int64_t columns,
+                             int64_t groupColumns,
+                             std::vector<int64_t> &groups) {
   auto values = readIntegers(entry, columns);
   if (!values)
-    return "is " + describe(entry) + ", expected " + std::to_string(columns) +
+    return "is " + ::describe(entry) + ", expected " + std::to_string(columns) +
            " integers, the group of each column";
   int64_t size = groupColumns ? groupColumns : columns;
+  std::vector<int64_t> counts(size_t(columns / size));
   for (auto [column, group] : llvm::enumerate(*values)) {
-    std::string where = "has column " + std::to_string(column) + " in group " +
-                        std::to_string(group) + ", ";
     if (group < 0 || group >= columns / size)
-      return where + "and the groups are 0 to " +
+      return "has column " + std::to_string(column) + " in group " +
+             std::to_string(group) + ", and the groups are 0 to " +
              std::to_string(columns / size - 1);
-    if (group != int64_t(column) / size)
-      return where + "expected " + std::to_string(int64_t(column) / size) +
-             ": groups are of " + std::to_string(size) +
-             " neighbours, and columns in another order (act-order) are not "
-             "supported; quantize with desc_act or actorder off";
+    ++counts[size_t(group)];
   }
+  for (auto [group, count] : llvm::enumerate(counts))
+    if (count != size)
+      return "has " + std::to_string(count) + " columns in group " +
+             std::to_string(group) + ", expected " + std::to_string(size) +
+             " in each";
+  groups = std::move(*values);
+  return "";
+}
+
+/// Groups are of neighbours.
+static std::string checkGroups(const SafetensorsEntry &entry, int64_t columns,
+                               int64_t groupColumns) {
+  std::vector<int64_t> groups;
+  std::string what = readGroups(entry, columns, groupColumns, groups);
+  if (!what.empty())
+    return what;
+  int64_t size = groupColumns ? groupColumns : columns;
+  for (auto [column, group] : llvm::enumerate(groups))
+    if (group != int64_t(column) / size)
+      return "has column " + std::to_string(column) + " in group " +
+             std::to_string(group) + ", expected " +
+             std::to_string(int64_t(column) / size) + ": groups are of " +
+             std::to_string(size) +
+             " neighbours, and columns in another order (act-order) are read "
+             "for routed experts alone, of which the configuration says so "
+             "(desc_act, or actorder \"group\")";
   return "";
 }
 

@@ -25,6 +25,11 @@ std::string checkScales(const moert::SafetensorsEntry &entry,
                         moert::DType dtype, bool haveSigns = false,
                         int64_t first = 0);
 
+/// The group of each column, in whatever order; each group has all its columns.
+/// `groupColumns` is their number, 0 for one group.
+std::string readGroups(const moert::SafetensorsEntry &entry, int64_t columns,
+                       int64_t groupColumns, std::vector<int64_t> &groups);
+
 /// A tensor of which nothing goes into the layer. `rows` and `columns` are
 /// those of the projection that the part belongs to: elements of a matrix, or
 /// its scales.

@@ -46,6 +46,7 @@ uint16_t toF16(float value) {
 bool isInteger(const HostTensor &tensor) {
   return tensor.name == "num_valid_tokens" || tensor.name == "input_ids" ||
          tensor.name == "topk_ids" || tensor.name == "gate.hash_table" ||
+         tensor.name == "experts.w13_columns" ||
          llvm::StringRef(tensor.name).starts_with("replicas.");
 }
 
@@ -225,6 +226,9 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
       std::fill_n(integers, count, int32_t(tokens));
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
       fillIds(tensor, options);
+    } else if (tensor.name == "experts.w13_columns") {
+      int64_t width = getRowSize(tensor);
+      llvm::copy(makeOrders(stream, count / width, width), integers);
     } else if (tensor.name == "topk_weights") {
       fillWeights(tensor, options.seed);
     } else if (tensor.name == "input_ids") {

@@ -7,6 +7,7 @@
 
 #include "LoadTensors.h"
 
+#include "ExpertOrders.h"
 #include "NestedScales.h"
 #include "PartCopier.h"
 #include "llvm/ADT/STLExtras.h"
@@ -58,8 +59,10 @@ namespace {
 class Loader {
 public:
   Loader(moert::Checkpoint &checkpoint, const LayerRequest &request,
-         TensorMemory &memory, llvm::function_ref<void(size_t)> read)
-      : checkpoint(checkpoint), request(request), memory(memory), read(read) {}
+         const ExpertOrders &orders, TensorMemory &memory,
+         llvm::function_ref<void(size_t)> read)
+      : checkpoint(checkpoint), request(request), orders(orders),
+        memory(memory), read(read) {}
 
   Status load(const LocatedTensor &located, const HostTensor &tensor);
   /// A tensor whose values are known.
@@ -77,6 +80,7 @@ private:
 
   moert::Checkpoint &checkpoint;
   const LayerRequest &request;
+  const ExpertOrders &orders;
   TensorMemory &memory;
   llvm::function_ref<void(size_t)> read;
   /// Of the tensor that is loaded: the parts of each matrix.
@@ -157,9 +161,17 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
 
 Status Loader::loadMatrix(const CopyTarget &target, int64_t place,
                           uint8_t *matrix) {
+  if (target.name == kColumnsTensor && parts[size_t(place)].front()->part) {
+    // Modules say it beside their weights.
+    orders.writeColumns(place, {reinterpret_cast<int32_t *>(matrix),
+                                size_t(target.getLocal().rows)});
+    return Status::ok();
+  }
   for (const LocatedPart *located : parts[size_t(place)])
     if (Status status = copy(*located, target, place, matrix); !status)
       return status;
+  if (target.isStacked)
+    orders.apply(target, place, matrix);
   return Status::ok();
 }
 
@@ -219,7 +231,10 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
   Result<LocatedLayer> layer = locateLayer(checkpoint, request);
   if (!layer)
     return layer.status();
-  Loader loader(checkpoint, request, memory, read);
+  Result<ExpertOrders> orders = ExpertOrders::read(checkpoint, *layer, request);
+  if (!orders)
+    return orders.status();
+  Loader loader(checkpoint, request, *orders, memory, read);
   for (const LocatedTensor &located : layer->tensors) {
     HostTensor *tensor = findTensor(tensors, located.name);
     if (!tensor || tensor->isGiven)

@@ -11,6 +11,7 @@
 #include "../ToolOptions.h"
 #include "RunLevel.h"
 #include "moec/Package/BuildPackage.h"
+#include "moert/PeerCommunicator.h"
 
 namespace moec {
 
@@ -132,6 +133,13 @@ struct MoeRunOptions : ToolOptions {
                      "(--device=cuda, cuda:N for ranks that share a GPU, or "
                      "sim)")),
       llvm::cl::init(Exchange::Default), llvm::cl::cat(category)};
+  NumberOption<int64_t> copyRowsFrom{
+      "copy-rows-from", llvm::cl::value_desc("BYTES"),
+      llvm::cl::desc(
+          "With --exchange=peer: let copy engines move gathered rows, not the "
+          "kernel, where a rank sends so many bytes of them to each other one "
+          "(default: 4194304; 0: never)"),
+      llvm::cl::init(moert::kLeastCopiedBytes), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> device{
       "device",
       llvm::cl::value_desc("host|cuda|cuda:N|sim|sim:SEED|sim:FIRST-LAST"),

@@ -55,9 +55,14 @@ public:
                       const std::string &what) override {
     return inner->agree(subject, what);
   }
-  moert::Status reserve(moert::MeshAxis axis, int64_t bytes) override {
-    return inner->reserve(axis, bytes);
+  moert::Status reserve(moert::MeshAxis axis, int64_t bytes,
+                        int64_t resultBytes) override {
+    return inner->reserve(axis, bytes, resultBytes);
   }
+  int64_t leastCopiedBytes() const override {
+    return inner->leastCopiedBytes();
+  }
+  void *results(moert::MeshAxis axis) override { return inner->results(axis); }
   /// Nobody makes sums in place of a collective that is left out.
   bool runsKernels() const override {
     return mode != Mode::Skip && inner->runsKernels();

@@ -88,6 +88,7 @@ public:
         std::shared_ptr<moert::Device>(), &device);
     options.peer = peer;
     options.limitSeconds = limitSeconds;
+    options.leastCopiedBytes = run.options.leastCopiedBytes;
     auto made = moert::createPeerCommunicator(options);
     if (!made)
       return made.status();

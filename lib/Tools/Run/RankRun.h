@@ -39,6 +39,8 @@ struct RankRunOptions {
   /// each rank, between which NCCL moves rows; "cuda:N" one for all.
   std::string device = "host";
   Exchange exchange = Exchange::Default;
+  /// Of ranks that write to each other (PeerOptions).
+  int64_t leastCopiedBytes = moert::Communicator::kNeverCopied;
   int threads = 0;
   /// A process for each rank, of which this is one, or the one that started
   /// them; null where ranks are threads.

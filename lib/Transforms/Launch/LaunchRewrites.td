@@ -24,6 +24,7 @@ include "QueueTiles.td"
 include "SplitRanking.td"
 include "FuseRouting.td"
 include "QuantizeAhead.td"
+include "CutColumns.td"
 
 defvar LaunchRewrites = [
   QuantizeResultsRewrite,
@@ -34,7 +35,8 @@ defvar LaunchRewrites = [
   QueueTilesRewrite,
   SplitRankingRewrite,
   FuseRoutingRewrite,
-  QuantizeAheadRewrite
+  QuantizeAheadRewrite,
+  CutColumnsRewrite
 ];
 
 #endif

@@ -143,7 +143,7 @@ tile::KernelOp PermuteRows::getGatherKernel(ArrayRef<Type> types, int64_t topK,
   builder.setInsertionPointToStart(&kernel.getBody().front());
   auto op = tile::GatherRowsOp::create(
       builder, loc, kernel.getTokens(), all.take_front(numRows), all[numRows],
-      all[numRows + 1], all.take_back(numRows), builder.getI64IntegerAttr(topK),
+      all[numRows + 1], /*columns=*/Value(), all.take_back(numRows), builder.getI64IntegerAttr(topK),
       tile::ConfigAttr());
   tile::ReturnOp::create(builder, loc);
   const Schedule *schedule = getSchedulesFor(context.target, op).front();
@@ -170,7 +170,8 @@ plan::LaunchOp PermuteRows::makeGather(plan::LaunchOp before,
   tile::KernelOp gather = getGatherKernel(types, topK, before.getLoc());
   return plan::LaunchOp::create(builder, before.getLoc(), gather.getSymName(),
                                 before.getStream(), ins, outs,
-                                /*dependent=*/false, /*tokens=*/{});
+                                /*dependent=*/false, /*tokens=*/{},
+                                /*columns=*/{});
 }
 
 plan::LaunchOp PermuteRows::launch(plan::LaunchOp product,
@@ -193,7 +194,8 @@ plan::LaunchOp PermuteRows::launch(plan::LaunchOp product,
   OpBuilder builder(product);
   plan::LaunchOp::create(builder, product.getLoc(), permuted.getSymName(),
                          product.getStream(), ins, product.getOuts(),
-                         product.getDependent(), /*tokens=*/{});
+                         product.getDependent(), /*tokens=*/{},
+                         /*columns=*/{});
   return gather;
 }
 

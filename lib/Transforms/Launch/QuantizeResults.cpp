@@ -180,7 +180,7 @@ LogicalResult QuantizeResults::commit(const RewriteSite &site) {
     plan::LaunchOp::create(builder, launch.getLoc(), launch.getKernel(),
                            launch.getStream(), ins, quantization.getOuts(),
                            launch.getDependent(),
-                           /*tokens=*/{});
+                           /*tokens=*/{}, /*columns=*/{});
   }
   replaceKernel(getKernel(site.getLaunch()), quantized);
   for (const RewriteSite::Place &place : site.places)

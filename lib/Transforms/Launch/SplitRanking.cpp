@@ -300,7 +300,8 @@ LogicalResult SplitRanking::commit(const RewriteSite &site) {
     OpBuilder builder(launch);
     plan::LaunchOp::create(builder, launch.getLoc(),
                            built.counting.getSymName(), launch.getStream(), ins,
-                           buffer, /*dependent=*/false, /*tokens=*/{});
+                           buffer, /*dependent=*/false, /*tokens=*/{},
+                           /*columns=*/{});
     launch.getInsMutable().append(buffer);
     launch.setKernel(replaces ? kernel.getSymName()
                               : built.ranking.getSymName());

@@ -329,9 +329,14 @@ void LayerDecomposer::permute() {
   // The router has left padding out already.
   Value isPadding = layer.getTopkIds() ? layer.getIsPadding() : Value();
   auto place = [&](Value table, Value counts, Value isPadding, StringRef name) {
+    DenseI64ArrayAttr zeroExperts;
+    if (auto number = static_cast<int64_t>(layer.getNumZeroExperts());
+        counts && number > 0)
+      zeroExperts = b.getDenseI64ArrayAttr(
+          {static_cast<int64_t>(layer.getNumExperts()), number, numExperts});
     auto op = PlaceIdsOp::create(b, ids.getType(), placed, table, counts,
                                  /*num_valid_tokens=*/Value(), isPadding,
-                                 /*zero_experts=*/DenseI64ArrayAttr());
+                                 zeroExperts);
     setNames(op, {name});
     placed = op.getResult();
   };
@@ -393,8 +398,17 @@ Value LayerDecomposer::runExperts() {
                 layer.getW13Scale(), layer.getW13ZeroPoint(),
                 layer.getW13GlobalScale());
   first.offsets = offsets;
-  first.source = source;
-  setInput(first, expertInput, layer.getW13InputScale());
+  Value input = expertInput;
+  if (Value columns = layer.getW13Columns()) {
+    auto ordered = GatherRowsOp::create(
+        b, tensorOf({kPositions, layer.getExpertWidth()}, dtype), input,
+        offsets, source, columns, b.getI64IntegerAttr(layer.getTopK()));
+    setNames(ordered, {"ordered_input"});
+    input = ordered.getResult();
+  } else {
+    first.source = source;
+  }
+  setInput(first, input, layer.getW13InputScale());
   first.layout = layer.getLayoutAttr();
   if (layer.getW13Bias())
     first.columns.push_back(layer.getW13Bias());

@@ -178,9 +178,12 @@ void Parallelizer::takeZeroExperts() {
   zeros.identity = unpermute.getIdentity();
   zeros.weights = unpermute.getIdentityWeights();
   int64_t first = permute.getNumExperts();
-  if (!places.empty())
-    if (Value table = places.front().getTable())
+  if (!places.empty()) {
+    PlaceIdsOp chosen = places.front();
+    if (Value table = chosen.getTable())
       first = cast<RankedTensorType>(table.getType()).getDimSize(0);
+    chosen.removeZeroExpertsAttr();
+  }
   b.setInsertionPointAfter(permute);
   auto place = PlaceIdsOp::create(
       b, ownIds.getType(), ownIds, /*table=*/Value(),
@@ -274,6 +277,8 @@ static bool isForOwners(Value input, const llvm::SetVector<Operation *> &ops) {
   return llvm::all_of(input.getUses(), [&](OpOperand &use) {
     if (!ops.contains(use.getOwner()))
       return true;
+    if (auto gather = dyn_cast<GatherRowsOp>(use.getOwner()))
+      return use.get() == gather.getInput();
     auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
     return product && product.getSource() &&
            (use.get() == product.getInput() ||

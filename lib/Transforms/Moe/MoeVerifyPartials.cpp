@@ -219,6 +219,8 @@ LogicalResult PartialVerifier::requireOwners(Operation *op, Axis axis,
 
 /// Whether rows are read by the slots of a rank's own experts alone.
 static bool isReadBySource(OpOperand &use) {
+  if (auto gather = dyn_cast<GatherRowsOp>(use.getOwner()))
+    return &use == &gather.getInputMutable();
   auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
   if (!product || !product.getSource())
     return false;
@@ -292,8 +294,8 @@ LogicalResult PartialVerifier::visit(PlaceIdsOp op) {
   IdSpace &made = states[op.getResult()].ids;
   made = states.lookup(op.getIds()).ids;
   StringRef remedy = "place the ids that were chosen";
-  if (op.getZeroExperts()) {
-    // Positions of slots; replicas of zero experts there are none of.
+  if (op.getZeroExperts() && !op.getTable()) {
+    // Positions of slots.
     made = IdSpace::None;
     return requireIds(op, op.getIds(), {IdSpace::Logical}, remedy);
   }

@@ -72,7 +72,7 @@ void MergedLaunch::replaceBy(tile::KernelOp kernel) {
   OpBuilder builder(first);
   plan::LaunchOp::create(builder, first.getLoc(), kernel.getSymName(),
                          first.getStream(), ins, outs, first.getDependent(),
-                         /*tokens=*/{});
+                         /*tokens=*/{}, /*columns=*/{});
   first->erase();
   second->erase();
 }

@@ -5,17 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CollectiveSums.h"
 #include "LaunchShape.h"
-#include "Launches.h"
 #include "PassInputs.h"
 #include "moec/Analysis/Exchange.h"
-#include "moec/Analysis/Sm80.h"
-#include "moec/Dialect/SlotSums.h"
 #include "moec/Transforms/Passes.h"
-#include "moert/PeerHeap.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace moec {
 #define GEN_PASS_DEF_TILEMAKEEXCHANGESPASS
@@ -24,77 +21,6 @@ namespace moec {
 
 using namespace mlir;
 using namespace moec;
-
-/// The step behind a launch on its stream.
-static Operation *getNextOnStream(plan::LaunchOp launch) {
-  auto isOnStream = [&](auto step) {
-    return step.getStream() == launch.getStream();
-  };
-  for (Operation *op = launch->getNextNode(); op; op = op->getNextNode())
-    if (llvm::TypeSwitch<Operation *, bool>(op)
-            .Case<plan::LaunchOp, plan::CollectiveOp, plan::RecordOp,
-                  plan::WaitOp>(isOnStream)
-            .Default([](Operation *) { return false; }))
-      return op;
-  return nullptr;
-}
-
-/// Whether steps between a launch and a later one of its variant leave what it
-/// reads as it is.
-static bool isKept(plan::LaunchOp launch, Operation *until) {
-  for (Operation *op = launch->getNextNode(); op != until;
-       op = op->getNextNode()) {
-    ValueRange outs;
-    if (auto other = dyn_cast<plan::LaunchOp>(op))
-      outs = other.getOuts();
-    else if (auto collective = dyn_cast<plan::CollectiveOp>(op))
-      outs = collective.getOuts();
-    if (llvm::any_of(outs, [&](Value out) {
-          return llvm::is_contained(launch.getIns(), out);
-        }))
-      return false;
-  }
-  return true;
-}
-
-/// The sums that the kernel of a collective may make itself: its one input is
-/// all that a launch before it on its stream makes, by a gather_reduce alone,
-/// and nobody else reads it.
-static SlotSums findSums(plan::CollectiveOp collective, SymbolTable &symbols) {
-  if (collective.getKind() == plan::CollectiveKind::AllGather ||
-      collective.getIns().size() != 1)
-    return {};
-  Value sums = collective.getIns().front();
-  if (!sums.getDefiningOp<plan::BufferOp>())
-    return {};
-  plan::LaunchOp launch;
-  for (Operation *user : sums.getUsers()) {
-    if (user == collective || user->getBlock() != collective->getBlock())
-      continue;
-    auto made = dyn_cast<plan::LaunchOp>(user);
-    if (launch || !made || !llvm::is_contained(made.getOuts(), sums))
-      return {};
-    launch = made;
-  }
-  if (!launch || !launch->isBeforeInBlock(collective) ||
-      launch.getOuts().size() != 1 ||
-      launch.getStream() != collective.getStream() ||
-      isa_and_nonnull<plan::LaunchOp>(getNextOnStream(launch)) ||
-      !isKept(launch, collective))
-    return {};
-  auto phase = getPhase<tile::GatherReduceOp>(launch, symbols);
-  if (!phase || phase.getIdentity())
-    return {};
-  auto pass = [&](Value argument) {
-    return argument ? getPassed(launch, argument) : Value();
-  };
-  SlotSums found = {pass(phase.getRows()), pass(phase.getPosition()),
-                    pass(phase.getAddend()), pass(phase.getNumValidTokens())};
-  // A warp asks for the slots of a row at once.
-  if (cast<MemRefType>(found.position.getType()).getDimSize(1) > sm80::kWarp)
-    return {};
-  return found;
-}
 
 namespace {
 
@@ -113,9 +39,9 @@ public:
     plan::MeshAttr mesh = program.getMeshAttr();
     int64_t ranks =
         collective.getAxis() == plan::Axis::Dp ? mesh.getDp() : mesh.getTp();
-    std::optional<moert::Expr> rows = getExchangedRows(collective);
-    if (!rows || ranks < 2 || ranks > moert::PeerHeap::kMaxRanks)
+    if (!hasExchange(collective))
       return success();
+    moert::Expr rows = *getExchangedRows(collective);
     addSums(collective, program);
     SmallVector<Type> types(collective.getIns().getTypes());
     llvm::append_range(types, collective.getOuts().getTypes());
@@ -125,25 +51,28 @@ public:
     auto heap = MemRefType::get(ShapedType::kDynamic,
                                 IntegerType::get(module.getContext(), 64));
     types.append(ranks, heap);
+    if (collective.getColumns())
+      types.push_back(heap.getElementType());
     types.push_back(heap.getElementType());
     auto type = FunctionType::get(module.getContext(), types, {});
     // The runtime has one answer per kernel to how many rows there are.
     Made *same = llvm::find_if(made, [&](Made &other) {
       return other.kernel.getFunctionType() == type &&
-             other.name == getExchangeName(collective) && other.rows == *rows &&
+             other.name == getExchangeName(collective) && other.rows == rows &&
              other.owned == collective.getOwnedAttr() &&
              other.expertsPerOwner == collective.getExpertsPerOwnerAttr() &&
-             other.sums == getSums(collective);
+             other.sums == getSums(collective) &&
+             other.numColumns == getNumColumns(collective);
     });
     if (same == made.end()) {
       FailureOr<tile::KernelOp> kernel =
           makeKernel(collective, type, unsigned(ranks));
       if (failed(kernel))
         return failure();
-      made.push_back({*kernel, getExchangeName(collective), *rows,
+      made.push_back({*kernel, getExchangeName(collective), rows,
                       collective.getOwnedAttr(),
-                      collective.getExpertsPerOwnerAttr(),
-                      getSums(collective)});
+                      collective.getExpertsPerOwnerAttr(), getSums(collective),
+                      getNumColumns(collective)});
       same = &made.back();
     }
     collective->setAttr(kExchangeKernelAttr,
@@ -160,7 +89,16 @@ private:
     DenseI64ArrayAttr owned;
     IntegerAttr expertsPerOwner;
     std::array<bool, 4> sums;
+    IntegerAttr numColumns;
   };
+
+  /// Those of a piece; null for all.
+  static IntegerAttr getNumColumns(plan::CollectiveOp collective) {
+    if (!collective.getColumns())
+      return {};
+    return Builder(collective.getContext())
+        .getI64IntegerAttr(collective.getColumns()->back());
+  }
 
   /// Which operands of SlotSums there are.
   static std::array<bool, 4> getSums(plan::CollectiveOp collective) {
@@ -169,16 +107,14 @@ private:
   }
 
   void addSums(plan::CollectiveOp collective, plan::ProgramOp program) {
+    // Pieces have them already.
+    if (collective.getRows())
+      return;
     SlotSums sums = findSums(collective, symbols);
     if (!sums.rows)
       return;
     changed.insert(program);
-    collective.getRowsMutable().assign(sums.rows);
-    collective.getPositionMutable().assign(sums.position);
-    if (sums.addend)
-      collective.getAddendMutable().assign(sums.addend);
-    if (sums.numValidTokens)
-      collective.getNumValidTokensMutable().assign(sums.numValidTokens);
+    setSums(collective, sums);
   }
 
   FailureOr<tile::KernelOp> makeKernel(plan::CollectiveOp collective,
@@ -210,10 +146,12 @@ private:
     Value addend = takeIf(collective.getAddend());
     Value numValidTokens = takeIf(collective.getNumValidTokens());
     ValueRange heaps = take(ranks);
+    Value firstColumn = collective.getColumns() ? take(1).front() : Value();
     auto exchange = tile::ExchangeOp::create(
         builder, loc, collective.getKindAttr(), rest.front(), ins, outs, owners,
         ids, collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),
-        rows, position, addend, numValidTokens, heaps, tile::ConfigAttr());
+        rows, position, addend, numValidTokens, heaps, firstColumn,
+        getNumColumns(collective), tile::ConfigAttr());
     tile::ReturnOp::create(builder, loc);
     for (const Schedule *schedule : getSchedulesFor(target, exchange)) {
       tile::ConfigAttr config = schedule->choose(exchange, target);

@@ -281,11 +281,12 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
       if (auto place = getPhase<tile::PlaceIdsOp>(placing, symbols);
           place && place.getTable())
         experts = cast<MemRefType>(place.getTable().getType()).getDimSize(0);
-    // Zero experts of layers over ranks are ranked nowhere.
+    // Zero experts of layers over ranks are ranked nowhere, and those behind
+    // replicas not in their table.
     for (auto other : launch->getBlock()->getOps<plan::LaunchOp>())
       if (auto place = getPhase<tile::PlaceIdsOp>(other, symbols);
           place && place.getZeroExperts())
-        experts += place.getZeroExperts()->back();
+        experts += (*place.getZeroExperts())[1];
     // A token may name an expert twice only where it has to.
     experts = std::max(experts, topK);
   }

@@ -94,7 +94,8 @@ void replaceLaunch(plan::LaunchOp launch, ArrayRef<Phase> phases) {
     plan::LaunchOp::create(
         builder, launch.getLoc(), FlatSymbolRefAttr::get(phase.symbol),
         launch.getStreamAttr(), select(phase.ins), select(phase.outs),
-        /*dependent=*/UnitAttr(), launch.getTokensAttr());
+        /*dependent=*/UnitAttr(), launch.getTokensAttr(),
+        launch.getColumnsAttr());
   }
   launch.erase();
 }

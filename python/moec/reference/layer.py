@@ -29,8 +29,10 @@ class Replicas:
     num_physical: int
 
     def place(self, tokens: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """-1 for none; of tokens by their numbers in the call."""
-        count = self.counts[ids]
+        """-1 for none, such as zero experts; of tokens by their numbers in the call."""
+        is_expert = ids < len(self.counts)
+        ids = np.where(is_expert, ids, 0)
+        count = np.where(is_expert, self.counts[ids], 0)
         usable = (count >= 1) & (count <= self.physical_ids.shape[1])
         replica = tokens.astype(np.uint32) * np.uint32(2654435769) % np.where(usable, count, 1)
         physical = self.physical_ids[ids, replica.astype(np.int64)]
@@ -219,6 +221,8 @@ def expert_offsets(counts: np.ndarray) -> np.ndarray:
 
 def _activated(spec: LayerSpec, tensors: Mapping, expert: int, x: np.ndarray, found):
     """D(activation(w13 @ x)), with the bias."""
+    if spec.expert_columns:
+        x = x[:, np.asarray(tensors["experts.w13_columns"][expert])]
     up = _expert_product(spec, tensors, "experts.w13", x, expert, found)
     if spec.expert_bias:
         up += np.asarray(tensors["experts.w13_bias"][expert]).astype(np.float64)

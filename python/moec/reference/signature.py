@@ -61,6 +61,8 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
     experts, width, size = spec.num_local_experts, spec.width, spec.intermediate_size
     rows = spec.first_rows(size)
     tensors += _matrix(spec, "experts.w13", (experts, rows, width))
+    if spec.expert_columns:
+        tensors.append(Tensor("experts.w13_columns", (experts, width), "i32"))
     if spec.expert_bias:
         tensors.append(Tensor("experts.w13_bias", (experts, rows), dtype))
     tensors += _matrix(spec, "experts.w2", (experts, width, size))

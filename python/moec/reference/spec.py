@@ -90,6 +90,7 @@ class LayerSpec:
     latent_size: int | None = None
     gate_up_order: str = "gate_up"
     expert_bias: bool = False
+    expert_columns: bool = False
     strided_weights: bool = False
     shared_experts: SharedExperts | None = None
     #: Of the routed experts.
@@ -229,6 +230,7 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         latent_size=fields.integer("latent_size"),
         gate_up_order=fields.choice("gate_up_order", ORDERS, "gate_up"),
         expert_bias=fields.boolean("expert_bias"),
+        expert_columns=fields.boolean("expert_columns"),
         strided_weights=fields.boolean("strided_weights"),
         shared_experts=_parse_shared(fields.object("shared_experts"), quantization),
         quantization=quantization,
@@ -459,6 +461,11 @@ def _check(spec: LayerSpec) -> None:
         routing.renormalize or routing.renormalize_epsilon == 0.0,
         "field 'routing.renormalize_epsilon' needs renormalize",
     )
+    first = spec.quantization.w13
+    _require(
+        not spec.expert_columns or first is None or first.activation is None,
+        "field 'expert_columns': not with quantized activations of experts.w13",
+    )
     _check_weights(spec)
     _check_selection(spec)
 
@@ -473,9 +480,6 @@ def _check_replicas(spec: LayerSpec, replicas: Replicas) -> None:
     _require(
         replicas.max_replicas <= most,
         f"field 'replicas.max_replicas' is {replicas.max_replicas}: at most {most}",
-    )
-    _require(
-        spec.num_zero_experts == 0, "field 'num_zero_experts': has no weights to be replicated"
     )
     _require(
         spec.local_experts is None, "field 'placement.local_experts' does not go with 'replicas'"

@@ -15,6 +15,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,9 @@ struct Collective {
   Kernel *kernel = nullptr;
   LaunchDims dims = {};
   int64_t rows = 0;
+  /// Of a kernel that moves some columns of each row, the first of them, which
+  /// it is told ahead of the rows.
+  std::optional<int64_t> firstColumn = {};
   /// Addresses of what the kernel reads beside the parts.
   std::vector<const void *> kernelArgs = {};
 };
@@ -85,9 +90,21 @@ public:
   virtual Status agree(const std::string &subject, const std::string &what) = 0;
 
   /// Says that collectives over `axis` will be run whose places take up to
-  /// `bytes` (PeerHeap::partBytes, of all parts together). Waits for all ranks,
-  /// which say the same; nothing where ranks need no memory of each other's.
-  virtual Status reserve(MeshAxis axis, int64_t bytes);
+  /// `bytes` (PeerHeap::partBytes, of all parts together), with up to
+  /// `resultBytes` of results(). Waits for all ranks, which say the same;
+  /// nothing where ranks need no memory of each other's.
+  virtual Status reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes);
+
+  /// In place of a number of bytes that a rank sends: no number is enough.
+  static constexpr int64_t kNeverCopied = std::numeric_limits<int64_t>::max();
+  /// From so many bytes that one rank sends on, a part of an all-gather is to
+  /// be received in results(): the same on all ranks.
+  virtual int64_t leastCopiedBytes() const { return kNeverCopied; }
+  /// Memory of this rank's that the others of the axis copy to, without asking:
+  /// what was received there is used up before a later collective of the axis
+  /// begins, on every rank, and ranks receive a part at the same distance from
+  /// the beginning. Null where none was reserved.
+  virtual void *results(MeshAxis axis);
 
   /// Whether collectives are run by their kernels, which make the sums that
   /// they move where the plan says so (Step::sumStep).

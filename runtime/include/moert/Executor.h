@@ -26,6 +26,7 @@
 
 namespace moert {
 
+struct CopiedResult;
 class SafetensorsFile;
 struct SafetensorsEntry;
 
@@ -108,6 +109,8 @@ struct PreparedFileReport {
 /// share a device, clones included, run at the same time from several threads.
 class Executor {
 public:
+  ~Executor();
+
   /// Verifies the plan, loads the module and looks up every kernel. The device
   /// outlives the executor.
   static Result<std::unique_ptr<Executor>> create(Plan plan, Device &device,
@@ -216,8 +219,7 @@ public:
   Result<TensorView> view(const std::string &name) const;
 
 private:
-  Executor(Device &device, ExecutorOptions options)
-      : device(device), options(options) {}
+  Executor(Device &device, ExecutorOptions options);
 
   struct Binding {
     void *data = nullptr;
@@ -252,6 +254,8 @@ private:
     size_t firstPart = 0;
     /// Of a launch: the kernel of a collective may do it (Step::sumStep).
     bool isOfCollective = false;
+    /// Of a collective: it is a piece of a whole, and not the last one.
+    bool isFollowed = false;
   };
 
   /// An argument of a resolved step that is the address of an input or output.
@@ -292,6 +296,7 @@ private:
   Status growWorkspace(int64_t tokens);
   Status poison(Stream &stream, int64_t tokens);
   Status resolveRun(int64_t tokens, WorkspaceView workspace);
+  Status placeResults(int64_t variant, int64_t tokens);
   Status resolveSteps(const std::vector<Step> &steps, const std::string &where,
                       int64_t tokens);
   Status resolveStep(const Step &step, int64_t tokens);
@@ -335,8 +340,12 @@ private:
   std::shared_ptr<SharedWorkspace> sharedWorkspace;
   int sharedSlot = 0;
   std::shared_ptr<Communicator> communicator;
+  /// Per variant: results of gathers that the communicator may copy rows to.
+  std::vector<std::vector<CopiedResult>> copiedResults;
   /// The most tokens that ownWorkspace serves.
   int64_t ownWorkspaceTokens = -1;
+  /// Per plan tensor: whether it lies in the communicator's results().
+  std::vector<bool> isCopied;
   /// The latest run, kept because the next is most often the same.
   std::vector<ResolvedStep> resolved;
   std::vector<uint64_t> resolvedArgs;

@@ -15,6 +15,11 @@
 
 namespace moert {
 
+/// 7 MB, copied beside a shared expert, make a layer 2 % faster though the
+/// gather by itself takes 7 us more (docs/parallel.md): more than half of what
+/// the link takes for 4 MB.
+inline constexpr int64_t kLeastCopiedBytes = int64_t(4) << 20;
+
 struct PeerOptions {
   /// Connects the ranks already: what they tell each other about their memory,
   /// and agree(), goes through it. Not used for collectives of a layer.
@@ -25,14 +30,19 @@ struct PeerOptions {
   std::shared_ptr<PeerDevice> peer;
   /// How long a kernel waits for another rank.
   double limitSeconds = 60;
+  /// From so many bytes that a rank sends to each other one on, rows are copied
+  /// by the device's copy engines; Communicator::kNeverCopied: by kernels
+  /// alone. The same on all ranks.
+  int64_t leastCopiedBytes = kLeastCopiedBytes;
 };
 
 /// One rank's connection to others of its host whose memory it can write:
 /// collectives are kernels of the package (tile.exchange), through a heap per
 /// rank and axis (PeerHeap.h), which reserve() makes; it fails, on all ranks
-/// with the same error, where one cannot reach another's memory. Calls can be
-/// captured. Those of one axis are to run one behind the other, in the same
-/// order on all ranks: who gives them different streams orders these.
+/// with the same error, where one cannot reach another's memory. What a gather
+/// receives in results() is copied there by the devices of those who send it.
+/// Calls can be captured. Those of one axis are to run one behind the other, in
+/// the same order on all ranks: who gives them different streams orders these.
 ///
 /// A rank that does not come ends the kernels of all others within the limit;
 /// synchronize() and check() name it. After that, and where ranks are destroyed
@@ -43,7 +53,8 @@ createPeerCommunicator(const PeerOptions &options);
 
 /// Whom the environment variable MOERT_EXCHANGE lets move the rows of ranks
 /// that NCCL has connected: `made` itself for "nccl", and where it is not set;
-/// for "peer" a communicator as above with `made` as its base.
+/// for "peer" a communicator as above with `made` as its base, and with the
+/// bytes of MOERT_COPY_ROWS_FROM for PeerOptions::leastCopiedBytes.
 Result<std::unique_ptr<Communicator>>
 chooseExchange(std::unique_ptr<NcclCommunicator> made,
                const NcclOptions &options);

@@ -13,6 +13,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace moert {
 
@@ -33,6 +34,16 @@ struct PeerHandle {
   int64_t refusal = 0;
 };
 
+/// Bytes that are copied to memory of another rank, or of this one.
+struct PeerCopy {
+  void *to = nullptr;
+  const void *from = nullptr;
+  size_t bytes = 0;
+  /// Those of one lane follow each other, all others go side by side; lane 0 is
+  /// the stream that they are given to.
+  size_t lane = 0;
+};
+
 /// What an exchange through the memory of other ranks needs of the device of
 /// one rank, beside what Device does. It dies before its device, and what it
 /// made before it.
@@ -50,6 +61,13 @@ public:
   /// Launches a kernel that waits for the same kernel of other ranks.
   virtual Status launch(Stream &stream, Kernel &kernel, const LaunchDims &dims,
                         const LaunchArgs &args) = 0;
+
+  /// Makes what copy() needs for lanes 0 to `lanes`, which waits for nothing
+  /// later and may be captured.
+  virtual Status prepareCopies(size_t lanes) = 0;
+  /// Copies behind what the stream has; what it is given next comes behind all
+  /// of them, as others see it too.
+  virtual Status copy(Stream &stream, const std::vector<PeerCopy> &copies) = 0;
 };
 
 /// That of a GPU: between the GPUs of one process by peer access, between

@@ -8,7 +8,8 @@
 // What PeerCommunicator and the kernels of tile.exchange agree on. Each rank of
 // an axis has a heap on its device, which all others map: words of 64 bits,
 // then two places for what comes from other ranks, which exchanges take in
-// turns. Their bytes are initialized: what no rank has pushed is read, too.
+// turns, then results, which other ranks copy to where they are read. All of
+// these bytes are initialized: what no rank has pushed is read, too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -57,6 +58,12 @@ struct PeerHeap {
     /// A rank gave up.
     Aborted = 2,
   };
+
+  /// What an exchange is told in place of its rows: these, below kRowBits bits
+  /// with one for each of the first kMaxCopied pairs of a gather, set where the
+  /// kernel does not move it, since it has been copied.
+  static constexpr int64_t kRowBits = 32;
+  static constexpr int64_t kMaxCopied = 31;
 
   /// Rounds of one exchange are fewer than 2 to the power of this.
   static constexpr int64_t kRoundBits = 24;

@@ -137,7 +137,8 @@ struct Step {
   /// Index into Plan::kernels: what is launched; of a collective the kernel
   /// that does it through the memory of other ranks, or -1. That one gets all
   /// inputs, all outputs, what is for it alone, the heaps of the axis' ranks
-  /// (PeerHeap.h), this rank's own first, and the rows of one rank.
+  /// (PeerHeap.h), this rank's own first, of a piece its first column, and the
+  /// rows of one rank.
   int64_t kernel = -1;
   std::vector<Argument> args;
   /// Collective: how many of `args`, behind the pairs, are for the kernel
@@ -159,8 +160,13 @@ struct Step {
   /// Collective: the step of its variant, a launch, that makes its one input,
   /// which the kernel makes itself (of what the launch reads, which is for the
   /// kernel alone): it is left out where the communicator runs the kernel. -1
-  /// for none.
+  /// for none. Of a piece that others follow -1, though the kernel makes them.
   int64_t sumStep = -1;
+  /// Collective: where it is a piece of a whole, the columns of each row that
+  /// its kernel moves; 0 of them for all. The pieces of a whole follow one
+  /// another among the collectives of their variant. Where the communicator
+  /// runs no kernels the last one moves whole rows, and the others nothing.
+  int64_t firstColumn = 0, numColumns = 0;
 };
 
 /// The steps that serve minTokens <= tokens <= maxTokens. A step comes after
@@ -198,6 +204,10 @@ struct Plan {
   /// Index of the variant that serves `tokens`, or -1.
   int64_t findVariant(int64_t tokens) const;
 };
+
+/// Whether a step is a piece of a collective that others do the rest of behind
+/// it.
+bool isFollowed(const Step &step, const Plan &plan);
 
 /// Checks everything about a plan that the executor relies on. A failure names
 /// the index and the field, as in "variants[1].steps[3].args[0].tensor", what

@@ -11,8 +11,11 @@ namespace moert {
 
 Communicator::~Communicator() = default;
 
-Status Communicator::reserve(MeshAxis /*axis*/, int64_t /*bytes*/) {
+Status Communicator::reserve(MeshAxis /*axis*/, int64_t /*bytes*/,
+                             int64_t /*resultBytes*/) {
   return Status::ok();
 }
+
+void *Communicator::results(MeshAxis /*axis*/) { return nullptr; }
 
 } // namespace moert

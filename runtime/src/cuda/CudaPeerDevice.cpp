@@ -74,6 +74,8 @@ public:
                 const LaunchArgs &args) override {
     return device.launch(stream, kernel, dims, args);
   }
+  Status prepareCopies(size_t lanes) override;
+  Status copy(Stream &stream, const std::vector<PeerCopy> &copies) override;
 
 private:
   const Driver &driver() const { return context->driver(); }
@@ -82,10 +84,20 @@ private:
   Result<std::unique_ptr<Buffer>> openOfProcess(const PeerHandle &handle);
   Status checkAccess(CUdevice other, const std::string &name) const;
 
+  /// A lane's stream, and the event that says it is done.
+  struct Lane {
+    std::unique_ptr<Stream> stream;
+    std::unique_ptr<Event> done;
+  };
+
   Device &device;
   const std::shared_ptr<const Context> context;
   const int ordinal;
   const std::string host;
+  /// From 1 on.
+  std::vector<Lane> lanes;
+  /// What the lanes begin behind.
+  std::unique_ptr<Event> fork;
 };
 
 } // namespace
@@ -93,7 +105,8 @@ private:
 Status CudaPeerDevice::checkDriver() const {
   const Driver &d = driver();
   if (d.cuDeviceGetUuid && d.cuDeviceCanAccessPeer && d.cuCtxEnablePeerAccess &&
-      d.cuIpcGetMemHandle && d.cuIpcOpenMemHandle && d.cuIpcCloseMemHandle)
+      d.cuIpcGetMemHandle && d.cuIpcOpenMemHandle && d.cuIpcCloseMemHandle &&
+      d.cuMemcpyDtoDAsync)
     return Status::ok();
   return unavailable("the driver cannot share memory between ranks; take one "
                      "of CUDA 11.4 or later, or NCCL");
@@ -208,6 +221,61 @@ Result<std::unique_ptr<Buffer>> CudaPeerDevice::open(const PeerHandle &handle) {
                        "which; take NCCL between hosts");
   return handle.process == getpid() ? openInProcess(handle)
                                     : openOfProcess(handle);
+}
+
+Status CudaPeerDevice::prepareCopies(size_t numLanes) {
+  if (!fork) {
+    Result<std::unique_ptr<Event>> event = device.createEvent();
+    if (!event)
+      return event.status();
+    fork = std::move(*event);
+  }
+  while (lanes.size() < numLanes) {
+    Result<std::unique_ptr<Stream>> stream = device.createStream();
+    if (!stream)
+      return stream.status();
+    Result<std::unique_ptr<Event>> event = device.createEvent();
+    if (!event)
+      return event.status();
+    lanes.push_back({std::move(*stream), std::move(*event)});
+  }
+  return Status::ok();
+}
+
+/// A copy engine serves a stream: with one for all, copies to other GPUs follow
+/// each other.
+Status CudaPeerDevice::copy(Stream &stream,
+                            const std::vector<PeerCopy> &copies) {
+  std::vector<bool> isUsed(lanes.size());
+  for (const PeerCopy &copy : copies) {
+    if (copy.lane > lanes.size())
+      return internalError("lane " + std::to_string(copy.lane) +
+                           " of copies was not prepared");
+    if (copy.lane > 0)
+      isUsed[copy.lane - 1] = true;
+  }
+  MOERT_CHECK(device.record(stream, *fork));
+  for (size_t i = 0; i < lanes.size(); ++i)
+    if (isUsed[i])
+      MOERT_CHECK(device.wait(*lanes[i].stream, *fork));
+  MOERT_CHECK(context->within([&]() -> Status {
+    for (const PeerCopy &copy : copies) {
+      if (copy.bytes == 0)
+        continue;
+      Stream &lane = copy.lane == 0 ? stream : *lanes[copy.lane - 1].stream;
+      MOERT_CUDA(driver(), cuMemcpyDtoDAsync,
+                 (reinterpret_cast<uintptr_t>(copy.to),
+                  reinterpret_cast<uintptr_t>(copy.from), copy.bytes,
+                  static_cast<CudaStream &>(lane).handle));
+    }
+    return Status::ok();
+  }));
+  for (size_t i = 0; i < lanes.size(); ++i)
+    if (isUsed[i]) {
+      MOERT_CHECK(device.record(*lanes[i].stream, *lanes[i].done));
+      MOERT_CHECK(device.wait(stream, *lanes[i].done));
+    }
+  return Status::ok();
 }
 
 Result<std::unique_ptr<PeerDevice>>

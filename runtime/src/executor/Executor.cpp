@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Executor.h"
+#include "../plan/CopiedResults.h"
 #include "../plan/PlanDigest.h"
 #include "../support/Check.h"
 #include "moert/PeerHeap.h"
@@ -35,6 +36,11 @@ static Status checkResident(Device &device, Kernel &kernel,
   dims.resident = true;
   return device.checkResident(kernel, dims);
 }
+
+Executor::Executor(Device &device, ExecutorOptions options)
+    : device(device), options(options) {}
+
+Executor::~Executor() = default;
 
 Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
                                                    const ModuleImage &image,
@@ -95,6 +101,7 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
   copy->identity = identity;
   copy->ownRank = ownRank;
   copy->communicator = communicator;
+  copy->copiedResults = copiedResults;
   copy->module = module;
   copy->kernels = kernels;
   copy->prepared = prepared;
@@ -185,7 +192,10 @@ static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
 }
 
 /// Tells a communicator what the collectives of a plan take.
-static Status reservePlaces(const Plan &plan, Communicator &communicator) {
+static Status
+reservePlaces(const Plan &plan,
+              const std::vector<std::vector<CopiedResult>> &copied,
+              Communicator &communicator) {
   for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
     int64_t most = 0;
     for (const Variant &variant : plan.variants)
@@ -197,8 +207,13 @@ static Status reservePlaces(const Plan &plan, Communicator &communicator) {
           return bytes.status();
         most = std::max(most, *bytes);
       }
+    int64_t resultBytes = 0;
+    for (const std::vector<CopiedResult> &results : copied)
+      for (const CopiedResult &result : results)
+        if (result.axis == axis)
+          resultBytes = std::max(resultBytes, result.offset + result.bytes);
     if (most > 0)
-      MOERT_CHECK(communicator.reserve(axis, most));
+      MOERT_CHECK(communicator.reserve(axis, most, resultBytes));
   }
   return Status::ok();
 }
@@ -219,7 +234,16 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
   MOERT_CHECK(synchronize());
   resolvedTokens = lastTokens = -1;
   MOERT_CHECK(made->agree("the layer's plan", digestPlan(*thePlan)));
-  MOERT_CHECK(reservePlaces(*thePlan, *made));
+  std::vector<std::vector<CopiedResult>> copied;
+  for (const Variant &variant : thePlan->variants) {
+    Result<std::vector<CopiedResult>> found =
+        findCopiedResults(*thePlan, variant, made->leastCopiedBytes());
+    if (!found)
+      return found.status();
+    copied.push_back(std::move(*found));
+  }
+  MOERT_CHECK(reservePlaces(*thePlan, copied, *made));
+  copiedResults = std::move(copied);
   ownRank = made->rank();
   communicator = std::move(made);
   return Status::ok();
@@ -384,11 +408,33 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
     else
       addresses[i] = addressOf(i);
   }
+  MOERT_CHECK(placeResults(variantIndex, tokens));
   lastTokens = tokens;
   MOERT_CHECK(resolveSteps(variant.steps, variantName(variantIndex) + ".steps",
                            tokens));
   resolvedWorkspace = {workspace.data, layout.bytes};
   resolvedTokens = tokens;
+  return Status::ok();
+}
+
+/// Results of gathers that are copied lie where other ranks copy to, and not in
+/// the workspace.
+Status Executor::placeResults(int64_t variant, int64_t tokens) {
+  isCopied.assign(addresses.size(), false);
+  if (copiedResults.empty())
+    return Status::ok();
+  for (const CopiedResult &result : copiedResults[variant]) {
+    Result<bool> large =
+        isLargeEnough(*thePlan, thePlan->variants[variant], result, tokens,
+                      communicator->leastCopiedBytes());
+    if (!large)
+      return large.status();
+    void *results = communicator->results(result.axis);
+    if (!*large || !results)
+      continue;
+    addresses[result.tensor] = static_cast<char *>(results) + result.offset;
+    isCopied[result.tensor] = true;
+  }
   return Status::ok();
 }
 
@@ -606,6 +652,7 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   made.collective.kind = step.collectiveKind;
   made.collective.axis = step.axis;
   made.collective.numParts = resolvedParts.size() - made.firstPart;
+  made.isFollowed = isFollowed(step, *thePlan);
   if (step.kernel < 0)
     return Status::ok();
   const KernelDecl &decl = thePlan->kernels[step.kernel];
@@ -613,6 +660,8 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   if (!grid)
     return grid.status();
   made.collective.kernel = kernels[step.kernel];
+  if (step.numColumns > 0)
+    made.collective.firstColumn = step.firstColumn;
   for (size_t i = 2 * step.numPairs(); i < step.args.size(); ++i)
     made.collective.kernelArgs.push_back(addresses[step.args[i].tensor]);
   // Other ranks wait for it, and what is beside it has all of the GPU behind
@@ -632,10 +681,12 @@ Status Executor::runResolved(Stream &first, int64_t variant) {
 }
 
 bool Executor::isLeftOut(const ResolvedStep &step) const {
+  bool runsKernels = communicator && communicator->runsKernels();
+  if (step.kind == Step::Kind::Collective)
+    return step.isFollowed && !runsKernels;
   if (step.kind != Step::Kind::Launch)
     return false;
-  return step.dims.grid == 0 ||
-         (step.isOfCollective && communicator && communicator->runsKernels());
+  return step.dims.grid == 0 || (step.isOfCollective && runsKernels);
 }
 
 bool Executor::hasSums() const {
@@ -663,6 +714,8 @@ Status Executor::launchStep(const ResolvedStep &step, Stream &stream) {
 
 Status Executor::runStep(const ResolvedStep &step, Stream &first) {
   Stream &stream = step.stream == 0 ? first : *streams[step.stream];
+  if (isLeftOut(step))
+    return Status::ok();
   switch (step.kind) {
   case Step::Kind::RecordEvent:
     return device.record(stream, *step.event);
@@ -676,7 +729,7 @@ Status Executor::runStep(const ResolvedStep &step, Stream &first) {
   case Step::Kind::Launch:
     break;
   }
-  return isLeftOut(step) ? Status::ok() : launchStep(step, stream);
+  return launchStep(step, stream);
 }
 
 Status Executor::synchronize() {

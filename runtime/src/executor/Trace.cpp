@@ -8,6 +8,7 @@
 #include "../support/Check.h"
 #include "moert/Executor.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace moert {
@@ -87,8 +88,12 @@ private:
 static std::string nameOf(const Step &step, const Plan &plan) {
   if (step.kind == Step::Kind::Launch)
     return plan.kernels[step.kernel].name;
-  return std::string(collectiveKindName(step.collectiveKind)) + " " +
-         meshAxisName(step.axis);
+  std::string name = std::string(collectiveKindName(step.collectiveKind)) +
+                     " " + meshAxisName(step.axis);
+  if (step.numColumns > 0)
+    name += " columns " + std::to_string(step.firstColumn) + " to " +
+            std::to_string(step.firstColumn + step.numColumns - 1);
+  return name;
 }
 
 Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
@@ -108,8 +113,9 @@ Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
   MOERT_CHECK(clock->begin(first));
   for (size_t i = 0; i < resolved.size(); ++i) {
     const ResolvedStep &step = resolved[i];
-    bool isTraced = step.kind == Step::Kind::Collective ||
-                    (step.kind == Step::Kind::Launch && !isLeftOut(step));
+    bool isTraced = (step.kind == Step::Kind::Collective ||
+                     step.kind == Step::Kind::Launch) &&
+                    !isLeftOut(step);
     Stream &own = step.stream == 0 ? first : *streams[step.stream];
     if (isTraced)
       MOERT_CHECK(clock->mark(own));
@@ -117,7 +123,12 @@ Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
     if (!isTraced)
       continue;
     MOERT_CHECK(clock->mark(own));
-    traced.push_back({nameOf(steps[i], *thePlan), step.stream});
+    std::string name = nameOf(steps[i], *thePlan);
+    if (step.kind == Step::Kind::Collective &&
+        std::any_of(steps[i].args.begin(), steps[i].args.end(),
+                    [&](const Argument &arg) { return isCopied[arg.tensor]; }))
+      name += " (rows copied)";
+    traced.push_back({std::move(name), step.stream});
   }
   MOERT_CHECK(synchronize(first));
   Result<std::vector<double>> seconds = clock->read();

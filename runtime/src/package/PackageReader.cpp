@@ -75,6 +75,8 @@ static Status readStep(const schema::Step &from, const std::string &where,
   step.dependent = from.dependent();
   step.numKernelArgs = from.kernel_args();
   step.sumStep = from.sum_step();
+  step.firstColumn = from.first_column();
+  step.numColumns = from.num_columns();
   if (!from.args())
     return Status::ok();
   for (fb::uoffset_t i = 0; i < from.args()->size(); ++i) {

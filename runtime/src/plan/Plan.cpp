@@ -61,6 +61,15 @@ Step Step::wait(int64_t event, int64_t stream) {
   return step;
 }
 
+bool isFollowed(const Step &step, const Plan &plan) {
+  if (step.kind != Step::Kind::Collective || step.numColumns == 0)
+    return false;
+  const TensorDecl &tensor =
+      plan.tensors[static_cast<size_t>(step.args[0].tensor)];
+  return step.firstColumn + step.numColumns <
+         tensor.shape.back().constantValue();
+}
+
 int64_t Plan::findTensor(const std::string &name) const {
   for (size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i].name == name)

@@ -91,6 +91,10 @@ private:
         field("kernel_args", step.numKernelArgs);
       if (step.sumStep >= 0)
         field("sum_step", step.sumStep);
+      if (step.numColumns > 0) {
+        field("first_column", step.firstColumn);
+        field("num_columns", step.numColumns);
+      }
       return;
     }
   }

@@ -348,6 +348,7 @@ private:
         MOERT_CHECK(verifyLaunch(step, context));
       } else if (step.kind == Step::Kind::Collective) {
         MOERT_CHECK(verifyCollective(step, context));
+        MOERT_CHECK(verifyPiece(variant, i, context));
         MOERT_CHECK(verifySumStep(variant, i, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
@@ -448,6 +449,76 @@ private:
     return Status::ok();
   }
 
+  /// Whether both steps are pieces of one collective, as far as one can tell
+  /// from each of them.
+  static bool isPieceLike(const Step &step, const Step &other) {
+    auto isSame = [](const Argument &a, const Argument &b) {
+      return a.kind == b.kind && a.tensor == b.tensor;
+    };
+    return step.kind == Step::Kind::Collective &&
+           step.numColumns == other.numColumns &&
+           step.collectiveKind == other.collectiveKind &&
+           step.axis == other.axis && step.kernel == other.kernel &&
+           step.numKernelArgs == other.numKernelArgs &&
+           std::equal(step.args.begin(), step.args.end(), other.args.begin(),
+                      other.args.end(), isSame);
+  }
+
+  /// The pieces of a collective are the columns of its one pair from the first
+  /// to the last, with no other collective in between; the last one has the
+  /// launch that makes the sums for those who move all with it.
+  Status verifyPiece(const Variant &variant, size_t index,
+                     const StepContext &context) const {
+    const Step &step = variant.steps[index];
+    std::string field = context.where + ".num_columns";
+    int64_t first = step.firstColumn, count = step.numColumns;
+    if (count == 0 && first == 0)
+      return Status::ok();
+    if (count < 1 || step.kernel == -1 || step.numPairs() != 1)
+      return wrong(field, num(count),
+                   "0 (of a collective with a kernel, that sums one pair, 1 or "
+                   "more), with a first_column of 0,");
+    const TensorDecl &tensor = plan.tensors[step.args[0].tensor];
+    if (tensor.shape.size() != 2 || !tensor.shape[1].isConstant() ||
+        tensor.shape[1].constantValue() % count != 0)
+      return wrong(field, num(count),
+                   "a divisor of the columns of '" + tensor.name + "'");
+    int64_t columns = tensor.shape[1].constantValue();
+    field = context.where + ".first_column";
+    MOERT_CHECK(checkRange(field, first, 0, columns - count));
+    if (first % count != 0)
+      return wrong(field, num(first), "a multiple of num_columns");
+    auto isPiece = [&](size_t i, int64_t begin) {
+      return isPieceLike(variant.steps[i], step) &&
+             variant.steps[i].firstColumn == begin;
+    };
+    auto isCollective = [&](size_t i) {
+      return variant.steps[i].kind == Step::Kind::Collective;
+    };
+    size_t before = index, behind = index + 1;
+    while (before > 0 && !isCollective(before - 1))
+      --before;
+    while (behind < variant.steps.size() && !isCollective(behind))
+      ++behind;
+    if (first > 0 && (before == 0 || !isPiece(before - 1, first - count)))
+      return wrong(field, num(first),
+                   "0 (the collective before it is not the piece of the "
+                   "columns before)");
+    bool isLast = first + count == columns;
+    if (!isLast &&
+        (behind == variant.steps.size() || !isPiece(behind, first + count)))
+      return wrong(field, num(first),
+                   num(columns - count) +
+                       " (the collective behind it is not the piece of the "
+                       "columns behind)");
+    if (isLast != (step.sumStep >= 0))
+      return wrong(context.where + ".sum_step", num(step.sumStep),
+                   isLast ? "the launch that makes the sums (this is the last "
+                            "piece)"
+                          : "-1 (of a piece that others follow)");
+    return Status::ok();
+  }
+
   static bool hasArgument(const Step &step, int64_t tensor) {
     return std::any_of(
         step.args.begin(), step.args.end(), [&](const Argument &arg) {
@@ -491,7 +562,8 @@ private:
     bool isNext = true;
     for (size_t i = 0; i < variant.steps.size(); ++i) {
       const Step &other = variant.steps[i];
-      if (i == index || i == sumIndex)
+      if (i == index || i == sumIndex ||
+          (step.numColumns > 0 && isPieceLike(other, step)))
         continue;
       if (hasArgument(other, sums))
         return wrong(field,

@@ -301,6 +301,24 @@ func.func @matmul(%x: tensor<?x16xf32>, %w: tensor<8x16xf32>, %t: tensor<f32>) {
 
 // -----
 
+func.func @gather_rows(%x: tensor<?x16xf16>, %o: tensor<5xi32>, %s: tensor<?xi32>, %c: tensor<4x15xi32>) {
+  // expected-error@+1 {{'columns'}}
+  %0 = moe.gather_rows %x : tensor<?x16xf16> offsets(%o : tensor<5xi32>) source(%s : tensor<?xi32>)
+      columns(%c : tensor<4x15xi32>) {top_k = 2 : i64} -> tensor<?x16xf16>
+  return
+}
+
+// -----
+
+func.func @gather_rows(%x: tensor<?x16xf16>, %o: tensor<5xi32>, %s: tensor<?xi32>, %c: tensor<4x16xi32>) {
+  // expected-error@+1 {{'top_k' is 0; give at least 1}}
+  %0 = moe.gather_rows %x : tensor<?x16xf16> offsets(%o : tensor<5xi32>) source(%s : tensor<?xi32>)
+      columns(%c : tensor<4x16xi32>) {top_k = 0 : i64} -> tensor<?x16xf16>
+  return
+}
+
+// -----
+
 func.func @row_map(%x: tensor<?x16xf32>) {
   // expected-error@+1 {{'result' must be of shape tokens x width = ?x16, not ?x8}}
   %0 = moe.row_map %x : tensor<?x16xf32> {

@@ -56,6 +56,33 @@ func.func @zeros(%ids: tensor<?x2xi32>) {
 
 // -----
 
+func.func @zeros(%ids: tensor<?x2xi32>, %table: tensor<8x3xi32>, %counts: tensor<8xi32>) {
+  // expected-error@+1 {{has 2 numbers in 'zero_experts'; give the number of experts, that of zero experts and that of physical ones}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> table(%table : tensor<8x3xi32>) replica_counts(%counts : tensor<8xi32>)
+      {zero_experts = array<i64: 8, 2>} -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @zeros(%ids: tensor<?x2xi32>, %table: tensor<8x3xi32>, %counts: tensor<8xi32>) {
+  // expected-error@+1 {{has 'zero_experts' behind 9 experts and a 'table' of 8; give the table's}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> table(%table : tensor<8x3xi32>) replica_counts(%counts : tensor<8xi32>)
+      {zero_experts = array<i64: 9, 2, 12>} -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
+func.func @zeros(%ids: tensor<?x2xi32>, %table: tensor<8x3xi32>, %counts: tensor<8xi32>) {
+  // expected-error@+1 {{'num_experts' is 0; 1 to}}
+  %0 = moe.place_ids %ids : tensor<?x2xi32> table(%table : tensor<8x3xi32>) replica_counts(%counts : tensor<8xi32>)
+      {zero_experts = array<i64: 8, 2, 0>} -> tensor<?x2xi32>
+  return
+}
+
+// -----
+
 func.func @place(%ids: tensor<?x2xi32>, %table: tensor<8x1xi32>) {
   // expected-error@+1 {{'table'}}
   %0 = moe.place_ids %ids : tensor<?x2xi32> table(%table : tensor<8x1xi32>) -> tensor<?x2xi32>

@@ -300,6 +300,15 @@ func.func @grouped_matmul(%x: tensor<?x16xbf16>, %w: tensor<4x24x16xbf16>, %offs
   return
 }
 
+// CHECK-LABEL: func.func @gather_rows
+func.func @gather_rows(%x: tensor<?x16xf16>, %o: tensor<5xi32>, %s: tensor<?xi32>, %c: tensor<4x16xi32>) {
+  // CHECK: moe.gather_rows %{{.*}} : tensor<?x16xf16> offsets(%{{.*}} : tensor<5xi32>) source(%{{.*}} : tensor<?xi32>)
+  // CHECK-SAME: columns(%{{.*}} : tensor<4x16xi32>) {top_k = 2 : i64} -> tensor<?x16xf16>
+  %0 = moe.gather_rows %x : tensor<?x16xf16> offsets(%o : tensor<5xi32>) source(%s : tensor<?xi32>)
+      columns(%c : tensor<4x16xi32>) {top_k = 2 : i64} -> tensor<?x16xf16>
+  return
+}
+
 // CHECK-LABEL: func.func @row_map
 func.func @row_map(%x: tensor<?x16xf16>, %w: tensor<?x1xf32>) {
   // CHECK: moe.row_map %{{[a-z0-9]+}} : tensor<?x16xf16> rows(%{{[a-z0-9]+}} : tensor<?x1xf32>) {

@@ -21,8 +21,8 @@ tile.kernel @k(%x: memref<?x8xf32>, %y: memref<?x8xf32>) {
 
 // -----
 
-// expected-error@+1 {{argument 0 is 'i64'; a kernel takes ranked memrefs and, last, the token count}}
-tile.kernel @k(%n: i64, %tokens: i64) {
+// expected-error@+1 {{argument 0 is 'i32'; a kernel takes ranked memrefs and, last, the token count}}
+tile.kernel @k(%n: i32, %tokens: i64) {
   tile.return
 }
 

@@ -437,7 +437,7 @@ tile.kernel @k(%i: memref<?x2xi32>, %c: memref<16x8xi32>, %tokens: i64) {
 
 tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
   // expected-error@+1 {{has 0 ins and 0 outs; give one of outs for each of ins, at least one}}
-  "tile.gather_rows"(%tokens, %o, %s) <{operandSegmentSizes = array<i32: 1, 0, 1, 1, 0>, top_k = 2 : i64}>
+  "tile.gather_rows"(%tokens, %o, %s) <{operandSegmentSizes = array<i32: 1, 0, 1, 1, 0, 0>, top_k = 2 : i64}>
       : (i64, memref<3xi32>, memref<?xi32>) -> ()
   tile.return
 }

@@ -320,6 +320,15 @@ CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes,
   return give(stream, [=] { memcpy(to, hostPointer(from), bytes); });
 }
 
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                              CUstream stream) {
+  ENTER_WITH_CONTEXT;
+  if (!inMemory(to, bytes) || !inMemory(from, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return give(stream,
+              [=] { memcpy(hostPointer(to), hostPointer(from), bytes); });
+}
+
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
                          CUstream stream) {
   ENTER_WITH_CONTEXT;

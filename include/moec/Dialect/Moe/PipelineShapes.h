@@ -119,6 +119,14 @@ struct PlaceIdsOperands {
 llvm::LogicalResult verifyPlaceIds(mlir::Operation *op,
                                    const PlaceIdsOperands &o);
 
+/// `moe.gather_rows`, and each pair of tensors of `tile.gather_rows`.
+struct GatherRowsOperands {
+  mlir::Value input, offsets, source, columns, result;
+  int64_t topK;
+};
+llvm::LogicalResult verifyGatherRows(mlir::Operation *op,
+                                     const GatherRowsOperands &o);
+
 /// `moe.row_map`, `tile.row_map`.
 struct RowMapOperands {
   template <typename OpTy>

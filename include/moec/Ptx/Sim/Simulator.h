@@ -149,6 +149,9 @@ public:
   moert::Result<WorkId> submitFill(uint64_t address, uint8_t value,
                                    size_t bytes,
                                    const std::vector<WorkId> &after);
+  /// What it brings is there at some time after all of `after`, at once.
+  moert::Result<WorkId> submitCopy(uint64_t to, uint64_t from, size_t bytes,
+                                   const std::vector<WorkId> &after);
   /// Does all that was submitted. The first error ends it, and drops the rest.
   moert::Status run();
 

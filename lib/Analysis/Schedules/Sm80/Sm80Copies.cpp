@@ -49,6 +49,10 @@ double sm80::predictGatherRows(tile::GatherRowsOp op, tile::LoadAttr load,
     rowBytes +=
         double(type.getDimSize(1)) * double(type.getElementTypeBitWidth()) / 8;
   }
+  // Numbers of columns are read for each row, by way of the second-level cache.
+  if (Value columns = op.getColumns())
+    rowBytes += double(cast<MemRefType>(columns.getType()).getDimSize(1)) *
+                double(sizeof(int32_t)) / 2;
   // What does not fit the second-level cache is read for each expert anew.
   double inputRows = rowBytes * double(tokens) > device.l2KeptBytes
                          ? rows

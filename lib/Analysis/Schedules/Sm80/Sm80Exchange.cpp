@@ -56,9 +56,9 @@ bool moec::isMovedForOwners(tile::ExchangeOp exchange, int64_t index) {
   if (!llvm::is_contained(exchange.getOwned().value_or(ArrayRef<int64_t>()),
                           index))
     return false;
-  ExchangedPart part = getExchangedPart(
-      exchange.getKind(), int64_t(exchange.getHeaps().size()),
-      cast<MemRefType>(exchange.getIns()[size_t(index)].getType()));
+  ExchangedPart part =
+      getExchangedPart(exchange.getKind(), int64_t(exchange.getHeaps().size()),
+                       exchange.getMovedType(size_t(index)));
   return part.pieceBytes == wideBytes &&
          countRowsOfWarp(part.pieces) <= mostRows;
 }
@@ -134,10 +134,10 @@ public:
     auto exchange = cast<tile::ExchangeOp>(op);
     // The largest part has a piece for each thread, as long as there are CTAs.
     Expr most = 0;
-    for (Value in : exchange.getIns()) {
+    for (size_t i = 0; i < exchange.getIns().size(); ++i) {
       ExchangedPart part =
           getExchangedPart(exchange.getKind(), exchange.getHeaps().size(),
-                           cast<MemRefType>(in.getType()));
+                           exchange.getMovedType(i));
       Expr pieces =
           exchange.getRows()
               ? sm80::kWarp * countWarpsOfRow(part.pieces, getPieces(config))

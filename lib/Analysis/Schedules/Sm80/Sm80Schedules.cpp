@@ -399,12 +399,16 @@ moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
   Quantize shape(quantize, config);
   int64_t rowsPerToken = quantize.getTopK().value_or(1);
   moert::Expr tokens = moert::Expr::tokens();
-  moert::Expr all =
-      shape.areRows()
-          ? tokens * moert::Expr(rowsPerToken)
-          : moert::Expr::ceilDiv(
-                tokens * moert::Expr(rowsPerToken * shape.getRowGroups()),
-                shape.getCtaGroups());
+  int64_t groups = 1, atOnce = 1;
+  if (shape.areHeld()) {
+    atOnce = Quantize::kThreads / kWarp;
+  } else if (!shape.areRows()) {
+    groups = shape.getRowGroups();
+    atOnce = shape.getCtaGroups();
+  }
+  moert::Expr all = tokens * moert::Expr(rowsPerToken * groups);
+  if (atOnce > 1)
+    all = moert::Expr::ceilDiv(all, atOnce);
   constexpr int64_t perMultiprocessor = 16;
   int64_t most = perMultiprocessor * target.getMultiprocessors();
   return most ? moert::Expr::min(all, most) : all;

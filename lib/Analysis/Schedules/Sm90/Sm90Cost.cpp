@@ -335,14 +335,14 @@ double ContractCost::getMemoryBytes(const Contract &shape,
                                     const RowCounts &counts,
                                     int64_t tokens) const {
   double weights = counts.active *
-                   double(shape.weightsPerColumn * shape.columns) *
+                   double(shape.weightsPerColumn * shape.launchColumns) *
                    double(shape.getRowBytes());
   double rows = counts.rows * double(shape.groups);
   double inputRows = hasSource ? std::min(rows, double(tokens)) : rows;
   double input = inputRows * double(shape.getInputRowBytes());
-  double result = rows * double(shape.columns * shape.resultBytes);
+  double result = rows * double(shape.launchColumns * shape.resultBytes);
   if (shape.findsScales) {
-    int64_t scales = shape.columns / Contract::kQuantizedColumns;
+    int64_t scales = shape.launchColumns / Contract::kQuantizedColumns;
     result += rows * double(scales * Contract::kScaleElementBytes);
   }
   double bytes = weights;
@@ -355,7 +355,7 @@ double ContractCost::getMemoryBytes(const Contract &shape,
 double ContractCost::getFloor(const Contract &shape, const RowCounts &counts,
                               int64_t tokens) const {
   double operations = 2 * counts.rows * double(shape.groups) *
-                      double(shape.weightsPerColumn * shape.columns) *
+                      double(shape.weightsPerColumn * shape.launchColumns) *
                       double(shape.depth);
   return 1e6 *
          std::max(operations / device.getOperations(shape.compute),
@@ -436,7 +436,7 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
       std::max(1 / device.l2BytesPerClk, share / device.smL2BytesPerClk) /
       device.tensorClock;
   double operations = work.rows *
-                      double(shape.weightsPerColumn * shape.columns) *
+                      double(shape.weightsPerColumn * shape.launchColumns) *
                       double(2 * shape.depth);
   double energy = getMemoryBytes(shape, rows, tokens) * device.readEnergy +
                   work.l2Bytes * panels * device.l2Energy +

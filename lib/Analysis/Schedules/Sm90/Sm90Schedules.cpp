@@ -12,6 +12,7 @@
 #include "Sm90Join.h"
 #include "Sm90LargeGroups.h"
 #include "moec/Analysis/Rewrites/CountIds.h"
+#include "moec/Analysis/Rewrites/CutColumns.h"
 #include "moec/Analysis/Rewrites/PermuteRows.h"
 #include "moec/Analysis/Sm90.h"
 #include "moec/Analysis/Spills.h"
@@ -51,6 +52,7 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   auto input = cast<MemRefType>(op.getInput().getType());
   depth = input.getDimSize(1);
   columns = result.getDimSize(1);
+  launchColumns = int64_t(op.getNumColumns().value_or(uint64_t(columns)));
   fromRegisters = hasFragments(op.getWeightQuantAttr());
   promotes = fromRegisters
                  ? moe::Fragments(op.getWeightQuantAttr()).areScalesOfSums()
@@ -409,6 +411,10 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
            number(Contract::kMinStages) + " to " + number(Contract::kMaxStages);
   if (shape.hasQueue && !shape.isGrouped)
     return "queue = true without 'offsets'; only tiles of groups are queued";
+  if (contract.getNumColumns() && shape.launchColumns % shape.n != 0)
+    return "tile_columns = " + number(shape.n) + ", of which the " +
+           number(shape.launchColumns) +
+           " columns of a launch are no multiple; give one that divides them";
   if (contract.getTickets() && !shape.hasQueue)
     return "queue = false, but there are 'tickets'; give true, or no tickets";
   if (contract.getSignals() || contract.getAwaits()) {
@@ -468,8 +474,8 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 }
 
 struct ContractSchedule final
-    : ScheduleWith<Schedule, ModelsTime, CountsIds, JoinsProducts, PermutesRows,
-                   SplitsLargeGroups, KnowsSpills> {
+    : ScheduleWith<Schedule, ModelsTime, CountsIds, CutsColumns, JoinsProducts,
+                   PermutesRows, SplitsLargeGroups, KnowsSpills> {
   ContractSchedule() : ScheduleWith("sm90.contract", "tile.contract") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
                          const Target &target) const override {
@@ -517,6 +523,9 @@ struct ContractSchedule final
   }
   bool hasMaps(tile::ConfigAttr config) const override {
     return config.getMapRows();
+  }
+  int64_t getColumnMultiple(tile::ConfigAttr config) const override {
+    return cast<tile::Sm90ContractAttr>(config).getTileColumns();
   }
   int64_t getLargeGroupRows(tile::ContractOp product,
                             tile::LoadAttr load) const override {

@@ -111,6 +111,45 @@ bool Engine::isAwaited() const {
   });
 }
 
+/// Whether a copy that waits for nothing is yet to come: it may take longer than
+/// kernels that begin with it.
+bool Engine::isLate(Launch &copy) {
+  constexpr unsigned kMaxDelayBits = 18;
+  if (style == Style::Fair)
+    return false;
+  if (!copy.delay)
+    copy.delay = random.below(1U << random.below(kMaxDelayBits + 1));
+  if (*copy.delay == 0)
+    return false;
+  --*copy.delay;
+  return true;
+}
+
+bool Engine::hurryCopies() {
+  bool isAny = false;
+  for (std::unique_ptr<Launch> &launch : *batch)
+    if (launch->state == Launch::State::Waiting &&
+        launch->delay.value_or(0) > 0) {
+      launch->delay = 0;
+      isAny = true;
+    }
+  return isAny;
+}
+
+/// A fill or a copy.
+void Engine::write(const Launch &launch) {
+  uint64_t to = launch.fillAddress, bytes = launch.fillBytes;
+  Region *region = memory.find(to);
+  if (launch.copiedAddress) {
+    Region *from = memory.find(launch.copiedAddress);
+    std::memmove(region->at(to), from->at(launch.copiedAddress), bytes);
+  } else {
+    std::memset(region->at(to), launch.fillValue, bytes);
+  }
+  region->markInitialized(to, bytes);
+  region->shadow.clear(to - region->address, bytes);
+}
+
 /// Starts what waits for nothing; false if all is done.
 bool Engine::startReady() {
   bool isAllDone = true, hasDone = true;
@@ -121,15 +160,13 @@ bool Engine::startReady() {
       isAllDone &= launch->state == Launch::State::Done;
       if (launch->state != Launch::State::Waiting || !isReady(*launch))
         continue;
+      if (launch->copiedAddress && isLate(*launch))
+        continue;
       begin(*launch);
       if (!launch->kernel) {
-        Region *region = memory.find(launch->fillAddress);
-        std::memset(region->at(launch->fillAddress), launch->fillValue,
-                    launch->fillBytes);
-        region->markInitialized(launch->fillAddress, launch->fillBytes);
-        region->shadow.clear(launch->fillAddress - region->address,
-                             launch->fillBytes);
+        write(*launch);
         end(*launch);
+        noteProgress();
         hasDone = true;
         continue;
       }
@@ -148,6 +185,8 @@ bool Engine::startReady() {
       if (launch->isResident)
         numAwaited += launch->gridCtas;
     }
+    // Nothing runs that they could be later than.
+    hasDone |= active.empty() && hurryCopies();
   }
   return !isAllDone;
 }

@@ -105,6 +105,10 @@ private:
   void chooseStyle();
   bool isReady(const Launch &launch) const;
   bool startReady();
+  bool isLate(Launch &copy);
+  /// Lets late copies be done; false if there are none.
+  bool hurryCopies();
+  void write(const Launch &launch);
   void begin(Launch &launch);
   void end(Launch &launch);
   void addAllOver(std::vector<bool> &set, const Launch &launch) const;

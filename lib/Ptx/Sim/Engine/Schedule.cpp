@@ -60,7 +60,7 @@ void Engine::step() {
     unblock();
   if (idleInstructions >
           std::min(kMaxIdleInstructions, options.maxWarpInstructions) &&
-      !hasFailed() && !passTime())
+      !hasFailed() && !hurryCopies() && !passTime())
     reportDeadlock();
   if (statistics.warpInstructions > options.maxWarpInstructions)
     fail("more than " + std::to_string(options.maxWarpInstructions) +
@@ -232,7 +232,7 @@ void Engine::unblock() {
                   [](const Launch *launch) { return launch->isResident; });
   if (isAnyAwaited && admit())
     return;
-  if (failPolls() || passTime())
+  if (failPolls() || hurryCopies() || passTime())
     return;
   reportDeadlock();
 }

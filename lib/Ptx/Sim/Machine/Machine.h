@@ -298,7 +298,7 @@ struct Cta {
 // Launches
 //===----------------------------------------------------------------------===//
 
-/// A kernel, or a fill of memory, that was submitted.
+/// A kernel, a fill of memory or a copy that was submitted.
 struct Launch {
   enum class State : uint8_t { Waiting, Running, Done };
 
@@ -330,6 +330,9 @@ struct Launch {
 
   uint64_t fillAddress = 0, fillBytes = 0;
   uint8_t fillValue = 0;
+  /// Of a copy: where it is from, and how many steps it is late.
+  uint64_t copiedAddress = 0;
+  std::optional<uint64_t> delay;
 };
 
 } // namespace moec::ptx

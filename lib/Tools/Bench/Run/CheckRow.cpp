@@ -39,6 +39,8 @@ static Call makeCall(Session &session, const LayerOnDevice &layer,
   call.threads = session.threads;
   for (const auto &[name, random] : layer.getWeights())
     call.tensors[name] = reference::makeSource(random);
+  for (const auto &[name, table] : layer.getTables())
+    call.tensors[name] = reference::makeSource(table.data(), moert::DType::I32);
   call.tensors["hidden_states"] = reference::makeSource(hidden);
   if (routing) {
     call.tensors["topk_ids"] =

@@ -142,10 +142,16 @@ Status LayerOnDevice::allocate(Session &session) {
       return std::nullopt;
     return TensorForm{found->second.dtype, found->second.shape};
   };
-  for (const TensorInfo &info : getTensorSignature(spec))
-    if (info.role == TensorRole::Weight)
+  for (const TensorInfo &info : getTensorSignature(spec)) {
+    if (info.role != TensorRole::Weight)
+      continue;
+    if (info.name == "experts.w13_columns")
+      tables[info.name] = makeOrders(RandomStream(kSeed, info.name),
+                                     info.shape[0], info.shape[1]);
+    else
       weights.insert_or_assign(
           info.name, getValues(info, views.at(info.name).dtype, find));
+  }
   return Status::ok();
 }
 
@@ -160,6 +166,9 @@ Status LayerOnDevice::fill(Session &session) {
       count *= size;
     MOEC_TRY(session.generator.write(*stream, random, 0, count, view.data));
   }
+  for (const auto &[name, table] : tables)
+    MOEC_TRY(session.device.copyIn(views.at(name).data, table.data(),
+                                   table.size() * sizeof(int32_t)));
   MOEC_TRY(session.device.synchronize(*stream));
   fillSeconds = getSeconds() - begin;
   return Status::ok();

@@ -71,6 +71,10 @@ public:
   const std::map<std::string, RandomTensor> &getWeights() const {
     return weights;
   }
+  /// Weights that are no random numbers: orders of columns.
+  const std::map<std::string, std::vector<int32_t>> &getTables() const {
+    return tables;
+  }
   const moert::PrepareReport &getPrepareReport() const { return prepared; }
   /// Seconds of the compiler, or of the search in its cache.
   double getCompileSeconds() const { return compileSeconds; }
@@ -91,6 +95,7 @@ private:
   std::map<std::string, moert::TensorView> views;
   std::unique_ptr<moert::Executor> executor;
   std::map<std::string, RandomTensor> weights;
+  std::map<std::string, std::vector<int32_t>> tables;
   moert::PrepareReport prepared;
   bool isFilled = false, fromCache = false;
   double compileSeconds = 0;

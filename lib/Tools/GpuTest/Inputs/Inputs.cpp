@@ -211,6 +211,11 @@ Status Inputs::fill(InputTensor &tensor, double deviation) {
                      : 0);
   } else if (name.starts_with("replicas.")) {
     fillReplicas(spec, seed, host);
+  } else if (name == "experts.w13_columns") {
+    int64_t width = host.shape.back();
+    std::vector<int32_t> orders =
+        makeOrders(RandomStream(seed, name), count / width, width);
+    std::memcpy(host.data(), orders.data(), host.getNumBytes());
   } else if (name == "input_ids") {
     for (int64_t i = 0; i < count; ++i)
       setElement(host, i,

@@ -12,6 +12,7 @@
 #include "moert/PeerHeap.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -25,6 +26,7 @@ struct Heaps {
   MeshAxis axis = MeshAxis::Data;
   /// One of the two places has so many.
   int64_t placeBytes = 0;
+  int64_t resultBytes = 0;
   std::unique_ptr<Buffer> own;
   /// By the place on the axis; null at this rank's own.
   std::vector<std::unique_ptr<Buffer>> others;
@@ -32,6 +34,18 @@ struct Heaps {
   char *at(size_t place) const {
     return static_cast<char *>(others[place] ? others[place]->data()
                                              : own->data());
+  }
+  /// From the heap's beginning.
+  int64_t firstResult() const { return PeerHeap::kPlaces + 2 * placeBytes; }
+  /// From this rank's heap to such an address, or -1 where none of its results
+  /// is there.
+  int64_t findResult(const void *address) const {
+    auto distance =
+        static_cast<int64_t>(reinterpret_cast<uintptr_t>(address) -
+                             reinterpret_cast<uintptr_t>(own->data()));
+    return distance >= firstResult() && distance < firstResult() + resultBytes
+               ? distance
+               : -1;
   }
 };
 
@@ -50,7 +64,9 @@ public:
   int64_t rank() const override { return options.base->rank(); }
 
   Status agree(const std::string &subject, const std::string &what) override;
-  Status reserve(MeshAxis axis, int64_t bytes) override;
+  Status reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes) override;
+  int64_t leastCopiedBytes() const override { return options.leastCopiedBytes; }
+  void *results(MeshAxis axis) override;
   bool runsKernels() const override { return true; }
   Status run(Stream &stream, const Collective &collective) override;
   Status transfer(Stream &stream, const Transfer &transfer) override;
@@ -69,11 +85,14 @@ private:
                                                 MeshAxis axis,
                                                 const PeerHandle &own);
   Result<bool> isSoOnAll(const HandleMemory &memory, bool isSo);
-  Status makeOwnHeap(Heaps &heaps, int64_t bytes, PeerHandle &handle);
+  Status makeOwnHeap(Heaps &heaps, PeerHandle &handle);
   Status openOthers(Heaps &heaps, const HandleMemory &memory,
                     const PeerHandle &handle);
-  Status makeHeaps(Heaps &heaps, int64_t bytes);
+  Status makeHeaps(Heaps &heaps);
   Heaps *findHeaps(MeshAxis axis);
+  bool addCopies(const Collective &collective, const CollectivePart &part,
+                 std::vector<PeerCopy> &copies) const;
+  Result<uint64_t> copyParts(Stream &stream, const Collective &collective);
   Status readFailure(const Heaps &heaps);
   Status readFailures();
   /// Breaks the communicator; the first failure stays.
@@ -112,6 +131,15 @@ chooseExchange(std::unique_ptr<NcclCommunicator> made,
                            "'; nccl and peer are accepted");
   PeerOptions peer;
   peer.limitSeconds = options.limitSeconds;
+  if (const char *least = getenv("MOERT_COPY_ROWS_FROM")) {
+    std::string text = least;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(),
+                                        peer.leastCopiedBytes);
+    if (error != std::errc() || end != text.data() + text.size() ||
+        peer.leastCopiedBytes < 1)
+      return invalidArgument("MOERT_COPY_ROWS_FROM is '" + text +
+                             "'; a number of bytes from 1 on is accepted");
+  }
   int ordinal = made->ordinal();
   Result<std::unique_ptr<Device>> device =
       createCudaDevice(ordinal, options.cudaLibrary);
@@ -256,22 +284,19 @@ Status PeerRank::openOthers(Heaps &heaps, const HandleMemory &memory,
 }
 
 /// What nobody pushes is read, but no result follows from it: it begins as NaN
-/// of every float format, so that one that did would show.
+/// of every float format, so that one that did would show. So do results.
 Status PeerRank::fillPlaces(const Heaps &heaps) {
   Result<std::unique_ptr<Stream>> stream = options.device->createStream();
   if (!stream)
     return stream.status();
   MOERT_CHECK(options.device->fill(
       **stream, static_cast<char *>(heaps.own->data()) + PeerHeap::kPlaces,
-      0xff, static_cast<size_t>(2 * heaps.placeBytes)));
+      0xff, static_cast<size_t>(2 * heaps.placeBytes + heaps.resultBytes)));
   return options.device->synchronize(**stream);
 }
 
-Status PeerRank::makeOwnHeap(Heaps &heaps, int64_t bytes, PeerHandle &handle) {
-  // A multiple of what device memory is aligned to.
-  constexpr int64_t granule = 256;
-  heaps.placeBytes = (bytes + granule - 1) / granule * granule;
-  int64_t heapBytes = PeerHeap::kPlaces + 2 * heaps.placeBytes;
+Status PeerRank::makeOwnHeap(Heaps &heaps, PeerHandle &handle) {
+  int64_t heapBytes = heaps.firstResult() + heaps.resultBytes;
   std::string what = "allocation of " + std::to_string(heapBytes) +
                      " bytes that other ranks write to";
   Result<std::unique_ptr<Buffer>> own =
@@ -291,6 +316,11 @@ Status PeerRank::makeOwnHeap(Heaps &heaps, int64_t bytes, PeerHandle &handle) {
               static_cast<int64_t>(std::min(options.limitSeconds, 1e9) * 1e9)));
   MOERT_CHECK(setWord(PeerHeap::kPlaceBytes, heaps.placeBytes));
   MOERT_CHECK(fillPlaces(heaps).withContext(what));
+  if (heaps.resultBytes > 0)
+    MOERT_CHECK(
+        options.peer
+            ->prepareCopies(static_cast<size_t>(mesh().size(heaps.axis) - 1))
+            .withContext("streams that copy rows"));
   Result<PeerHandle> shared = options.peer->share(*heaps.own);
   if (!shared)
     return shared.status().withContext("a handle of that memory");
@@ -301,7 +331,7 @@ Status PeerRank::makeOwnHeap(Heaps &heaps, int64_t bytes, PeerHandle &handle) {
 /// On all ranks or on none. Where it fails no rank frees what another one has
 /// mapped: what nobody has seen is freed at once, the rest when all are known
 /// to have unmapped it, and what may still be mapped then is kept.
-Status PeerRank::makeHeaps(Heaps &heaps, int64_t bytes) {
+Status PeerRank::makeHeaps(Heaps &heaps) {
   std::string subject =
       std::string("memory of other ranks over ") + meshAxisName(heaps.axis);
   // What ranks differ in names the one that failed.
@@ -313,8 +343,13 @@ Status PeerRank::makeHeaps(Heaps &heaps, int64_t bytes) {
   Result<HandleMemory> memory = makeHandleMemory();
   Status made = memory.status();
   if (made)
-    made = makeOwnHeap(heaps, bytes, handle);
-  MOERT_CHECK(agreeOn(made, "all is there"));
+    made = makeOwnHeap(heaps, handle);
+  // Who copies and who waits for a kernel to push would never meet.
+  MOERT_CHECK(agreeOn(made, options.leastCopiedBytes == kNeverCopied
+                                ? std::string("all is there")
+                                : "all is there, and rows are copied from " +
+                                      std::to_string(options.leastCopiedBytes) +
+                                      " bytes on"));
 
   made = openOthers(heaps, *memory, handle);
   Result<bool> areMade = isSoOnAll(*memory, made.isOk());
@@ -334,7 +369,13 @@ Status PeerRank::makeHeaps(Heaps &heaps, int64_t bytes) {
   return made;
 }
 
-Status PeerRank::reserve(MeshAxis axis, int64_t bytes) {
+/// The next multiple of what device memory is aligned to.
+static int64_t roundUp(int64_t bytes) {
+  constexpr int64_t granule = 256;
+  return (bytes + granule - 1) / granule * granule;
+}
+
+Status PeerRank::reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes) {
   Lock lock(mutex);
   MOERT_CHECK(failure);
   int64_t size = mesh().size(axis);
@@ -343,20 +384,72 @@ Status PeerRank::reserve(MeshAxis axis, int64_t bytes) {
         "an exchange through the memory of other ranks is for up to " +
         std::to_string(PeerHeap::kMaxRanks) + " ranks, and " +
         meshAxisName(axis) + " has " + std::to_string(size) + "; take NCCL"));
-  if (Heaps *heaps = findHeaps(axis); heaps && heaps->placeBytes >= bytes)
-    return Status::ok();
   Heaps heaps;
   heaps.axis = axis;
-  if (Status made = makeHeaps(heaps, bytes); !made)
+  heaps.placeBytes = roundUp(bytes);
+  heaps.resultBytes = roundUp(resultBytes);
+  if (const Heaps *known = findHeaps(axis)) {
+    if (known->placeBytes >= bytes && known->resultBytes >= resultBytes)
+      return Status::ok();
+    heaps.placeBytes = std::max(heaps.placeBytes, known->placeBytes);
+    heaps.resultBytes = std::max(heaps.resultBytes, known->resultBytes);
+  }
+  if (Status made = makeHeaps(heaps); !made)
     return fail(made.withContext("peer memory (take NCCL, or ranks of one "
                                  "host with peer access)"));
   all.push_back(std::move(heaps));
   return Status::ok();
 }
 
+void *PeerRank::results(MeshAxis axis) {
+  Lock lock(mutex);
+  const Heaps *heaps = findHeaps(axis);
+  if (!heaps || heaps->resultBytes == 0)
+    return nullptr;
+  return static_cast<char *>(heaps->own->data()) + heaps->firstResult();
+}
+
 //===----------------------------------------------------------------------===//
 // Collectives
 //===----------------------------------------------------------------------===//
+
+/// Adds what brings a part to where all ranks read it; false where the kernel
+/// does. Whoever was given a result's place has it in the heaps of then.
+bool PeerRank::addCopies(const Collective &collective,
+                         const CollectivePart &part,
+                         std::vector<PeerCopy> &copies) const {
+  for (const Heaps &heaps : all) {
+    int64_t distance = heaps.findResult(part.receive);
+    if (heaps.axis != collective.axis || distance < 0)
+      continue;
+    int64_t size = mesh().size(heaps.axis);
+    int64_t own = mesh().index(heaps.axis, rank());
+    size_t bytes = partBytes(part);
+    for (int64_t lane = 0; lane < size; ++lane) {
+      char *heap = heaps.at(static_cast<size_t>((own + lane) % size));
+      copies.push_back({heap + distance + own * int64_t(bytes), part.send,
+                        bytes, static_cast<size_t>(lane)});
+    }
+    return true;
+  }
+  return false;
+}
+
+/// The pairs that were copied, a bit for each.
+Result<uint64_t> PeerRank::copyParts(Stream &stream,
+                                     const Collective &collective) {
+  std::vector<PeerCopy> copies;
+  uint64_t copied = 0;
+  if (collective.kind != CollectiveKind::AllGather)
+    return copied;
+  size_t count = std::min<size_t>(collective.numParts, PeerHeap::kMaxCopied);
+  for (size_t i = 0; i < count; ++i)
+    if (addCopies(collective, collective.parts[i], copies))
+      copied |= uint64_t(1) << i;
+  if (!copies.empty())
+    MOERT_CHECK(options.peer->copy(stream, copies));
+  return copied;
+}
 
 Status PeerRank::agree(const std::string &subject, const std::string &what) {
   {
@@ -391,7 +484,11 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
   if (!heaps || bytes > heaps->placeBytes)
     return fail(internalError(where + ": " + std::to_string(bytes) +
                               " bytes of a heap were not reserved"));
-  names[results.front()] = where;
+  // Where the kernel writes first.
+  auto skipped =
+      static_cast<uint64_t>(collective.firstColumn.value_or(0) *
+                            dtypeBits(collective.parts[0].dtype) / 8);
+  names[results.front() + skipped] = where;
   slots.insert(slots.end(), results.begin(), results.end());
   for (const void *arg : collective.kernelArgs)
     slots.push_back(reinterpret_cast<uintptr_t>(arg));
@@ -399,7 +496,15 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
   for (int64_t distance = 0; distance < size; ++distance)
     slots.push_back(reinterpret_cast<uintptr_t>(
         heaps->at(static_cast<size_t>((own + distance) % size))));
-  slots.push_back(static_cast<uint64_t>(collective.rows));
+  if (collective.firstColumn)
+    slots.push_back(static_cast<uint64_t>(*collective.firstColumn));
+  // The kernel's flags come behind the copies, so that who has found them has
+  // these rows too.
+  Result<uint64_t> copied = copyParts(stream, collective);
+  if (!copied)
+    return fail(copied.status().withContext(where));
+  slots.push_back(static_cast<uint64_t>(collective.rows) |
+                  *copied << PeerHeap::kRowBits);
   Status launched =
       options.peer->launch(stream, *collective.kernel, collective.dims,
                            {slots.data(), slots.size(), nullptr, 0});

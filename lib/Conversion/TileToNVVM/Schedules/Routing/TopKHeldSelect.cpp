@@ -128,7 +128,8 @@ Value TopKHeld::collect(Value bound) {
   Value one = emitter.i32(1), count = emitter.i32(0);
   Value lower = arith::SubIOp::create(
       b, arith::ShLIOp::create(b, one, warp.lane()).getResult(), one);
-  for (auto [i, key] : llvm::enumerate(keys)) {
+  for (auto held : llvm::enumerate(keys)) {
+    Value key = held.value();
     Value isLeft =
         arith::CmpIOp::create(b, arith::CmpIPredicate::sge, key, bound);
     Value lanes = warp.ballot(isLeft);
@@ -137,7 +138,8 @@ Value TopKHeld::collect(Value bound) {
         math::CtPopOp::create(b, arith::AndIOp::create(b, lanes, lower)));
     Value hasRoom = warp.isLess(to, emitter.i32(kWarp));
     emitter.ifThen(arith::AndIOp::create(b, isLeft, hasRoom), [&] {
-      Value place = warp.scale(warp.lane(), 1, static_cast<int64_t>(i) * kWarp);
+      Value place = warp.scale(warp.lane(), 1,
+                               static_cast<int64_t>(held.index()) * kWarp);
       emitter.KernelEmitter::storeI32(key, leftKeys, toIndex(to));
       emitter.KernelEmitter::storeI32(place, leftPlaces, toIndex(to));
     });

@@ -97,7 +97,14 @@ Value Sm80Exchange::heapAt(Value distance) {
 
 void Sm80Exchange::readHeader() {
   heap = emitter.address(emitter.operand(op.getHeaps()[0]), {emitter.index(0)});
-  numRows = toNumber(emitter.tokens());
+  told = toNumber(emitter.tokens());
+  useTold();
+  if (op.getFirstColumn()) {
+    int64_t bytes =
+        getElementTypeOrSelf(op.getIns().front()).getIntOrFloatBitWidth() /
+        CHAR_BIT;
+    skippedBytes = mul(emitter.operand(op.getFirstColumn()), bytes);
+  }
   cta = toNumber(emitter.cta());
   thread = widen(emitter.thread());
   lane = widen(emitter.lane());
@@ -108,6 +115,13 @@ void Sm80Exchange::readHeader() {
                        LLVM::AtomicOrdering::monotonic);
   lanes = mul(widen(NVVM::GridDimXOp::create(b, b.getI32Type())), threads);
   first = add(mul(cta, threads), thread);
+}
+
+/// Rows, and of a gather which pairs were copied.
+void Sm80Exchange::useTold() {
+  numRows = sums ? told
+                 : arith::AndIOp::create(
+                       b, told, number((int64_t(1) << PeerHeap::kRowBits) - 1));
 }
 
 void Sm80Exchange::useHeader() {
@@ -130,11 +144,12 @@ Part Sm80Exchange::makePart(size_t index, Value begin) {
   Part part;
   Value in = op.getIns()[index], out = op.getOuts()[index];
   ExchangedPart shape =
-      getExchangedPart(op.getKind(), ranks, cast<MemRefType>(in.getType()));
+      getExchangedPart(op.getKind(), ranks, op.getMovedType(index));
   auto address = [&](Value memref) {
     auto rank = cast<MemRefType>(memref.getType()).getRank();
-    return emitter.address(emitter.operand(memref),
-                           SmallVector<Value>(rank, emitter.index(0)));
+    Value begin = emitter.address(emitter.operand(memref),
+                                  SmallVector<Value>(rank, emitter.index(0)));
+    return skippedBytes ? emitter.advance(begin, skippedBytes) : begin;
   };
   part.in = address(in);
   part.out = address(out);
@@ -150,10 +165,21 @@ Part Sm80Exchange::makePart(size_t index, Value begin) {
   if (shape.perToken)
     part.count = mul(numRows, part.count);
   part.bytes = mul(part.count, shape.pieceBytes);
+  if (!sums && index < size_t(PeerHeap::kMaxCopied)) {
+    Value bit = number(int64_t(1) << (PeerHeap::kRowBits + int64_t(index)));
+    part.count = arith::SelectOp::create(
+        b, isEqual(arith::AndIOp::create(b, told, bit), number(0)), part.count,
+        number(0));
+  }
   part.begin = begin;
   part.atOnce = shape.pieces;
-  if (op.getRows())
+  if (op.getRows()) {
     part.summedPieces = shape.pieces;
+    part.rowBytes = shape.pieces * shape.pieceBytes;
+    auto type = cast<MemRefType>(in.getType());
+    part.tensorRowBytes =
+        type.getDimSize(1) * type.getElementTypeBitWidth() / CHAR_BIT;
+  }
   if (isMovedForOwners(op, int64_t(index)))
     part.ownedPieces = shape.pieces;
   Value mask = number(-PeerHeap::kAlignment);
@@ -347,7 +373,8 @@ void Sm80Exchange::store(const Round &round, ValueRange pieces,
 
 Sm80Exchange Sm80Exchange::withNewParts() const {
   Sm80Exchange here = *this;
-  here.numRows = tieNumbers(b, numRows).front();
+  here.told = tieNumbers(b, told).front();
+  here.useTold();
   here.makeParts();
   return here;
 }
@@ -493,7 +520,10 @@ void Sm80Exchange::sum(Value turn) {
       rounded.push_back(LLVM::BitcastOp::create(
           b, part.piece, castFloat(b, value, part.terms.getElementType())));
     rest = rest.drop_front(rounded.size());
-    store(round, rounded, Target{part.out});
+    Value out = part.out;
+    if (part.tensorRowBytes != part.rowBytes)
+      out = emitter.advance(out, getGap(round));
+    store(round, rounded, Target{out});
   }
 }
 
@@ -540,7 +570,8 @@ void Sm80Exchange::emit() {
   // The table of heaps is there.
   emitter.barrier();
   // The most pieces of a thread number, as if each had one in a round.
-  Value most = number(0);
+  // One where all were copied: flags are behind a round.
+  Value most = number(1);
   for (const Part &part : parts) {
     Value pieces =
         part.summedPieces > 0

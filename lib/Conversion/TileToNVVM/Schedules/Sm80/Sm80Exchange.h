@@ -36,6 +36,9 @@ struct Sm80ExchangePart {
   int64_t ownedPieces = 0;
   /// Pieces of a row, where the kernel makes the sums that it moves; else 0.
   int64_t summedPieces = 0;
+  /// Of such a row: its bytes in a heap, and in a tensor, of which it may be
+  /// some columns.
+  int64_t rowBytes = 0, tensorRowBytes = 0;
   /// In a heap: from the place of an exchange to what rank 0 sends of this
   /// part, and from one rank's to the next one's.
   mlir::Value begin, pitch;
@@ -119,6 +122,7 @@ private:
                    mlir::LLVM::AtomicOrdering order);
 
   void readHeader();
+  void useTold();
   /// What follows from the header's words from here on.
   void useHeader();
   void makeParts();
@@ -215,6 +219,12 @@ private:
   void sum(mlir::Value turn);
 
   // Sums that the kernel makes itself (Sm80ExchangeSums.cpp).
+  /// Where a round's row begins in a tensor, less where it begins in a heap's
+  /// part.
+  mlir::Value getGap(const Round &round) {
+    const Sm80ExchangePart &part = *round.part;
+    return mul(round.row, part.tensorRowBytes - part.rowBytes);
+  }
   void readSums();
   void pushSums(mlir::Value turn);
   void storeSums(const Round &round, mlir::ArrayRef<mlir::Value> distances,
@@ -263,8 +273,12 @@ private:
   bool isPush = false, awaitsHeader = false;
   /// Threads of all CTAs; the first of this round's pieces of this thread.
   mlir::Value lanes, first;
-  /// Rows of a rank.
-  mlir::Value numRows;
+  /// What the kernel is told in place of rows (PeerHeap::kRowBits), and the
+  /// rows of a rank.
+  mlir::Value told, numRows;
+  /// Bytes of a row of a tensor that are before what is moved of it; null for
+  /// none.
+  mlir::Value skippedBytes;
   /// The table of owners, ids of own rows and of all; null where all rows go to
   /// all ranks.
   mlir::Value ownerTable, ownIds, allIds;

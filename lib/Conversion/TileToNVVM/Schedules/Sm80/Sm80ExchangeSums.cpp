@@ -31,10 +31,14 @@ void Sm80Exchange::readSums() {
     return emitter.address(emitter.operand(memref),
                            {emitter.index(0), emitter.index(0)});
   };
-  slotRows = address(op.getRows());
+  auto addressOfRows = [&](Value memref) {
+    return skippedBytes ? emitter.advance(address(memref), skippedBytes)
+                        : address(memref);
+  };
+  slotRows = addressOfRows(op.getRows());
   positions = address(op.getPosition());
   if (op.getAddend())
-    addend = address(op.getAddend());
+    addend = addressOfRows(op.getAddend());
   if (Value count = op.getNumValidTokens())
     numValid = arith::ExtSIOp::create(
         b, b.getI64Type(),
@@ -72,7 +76,7 @@ Value Sm80Exchange::findSlots(const Round &round, Value row, Value position) {
 Sm80Exchange::Pieces Sm80Exchange::addSlots(const Round &round, Value position,
                                             Pieces left, int64_t count) {
   const Sm80ExchangePart &part = *round.part;
-  int64_t rowBytes = part.summedPieces * part.pieceBytes;
+  int64_t rowBytes = part.rowBytes;
   // Bytes from a row's beginning; pieces that are not there read its last one.
   bool areAllThere = part.summedPieces % (sm80::kWarp * part.atOnce) == 0;
   Value before = mul(round.row, rowBytes);
@@ -93,7 +97,8 @@ Sm80Exchange::Pieces Sm80Exchange::addSlots(const Round &round, Value position,
     Value below = arith::SubIOp::create(b, left.front(), emitter.i32(1));
     left.front() = arith::AndIOp::create(b, left.front(), below);
     Value row = emitter.getFromLane(position, slot);
-    Value from = emitter.advance(slotRows, mul(widen(row), rowBytes));
+    Value from =
+        emitter.advance(slotRows, mul(widen(row), part.tensorRowBytes));
     Pieces &pieces = loaded.emplace_back();
     for (Value column : columns)
       pieces.push_back(emitter.load(part.piece, emitter.advance(from, column),
@@ -146,7 +151,9 @@ Sm80Exchange::Pieces Sm80Exchange::makeSums(const Round &round, Value firstRow,
   Pieces sums(llvm::drop_begin(progress));
   for (auto [i, sum] : llvm::enumerate(sums)) {
     if (addend) {
-      Value bytes = mul(firstRow, part.summedPieces * part.pieceBytes);
+      Value bytes = mul(firstRow, part.tensorRowBytes);
+      if (part.tensorRowBytes != part.rowBytes)
+        bytes = add(bytes, getGap(round));
       Value at = arith::SelectOp::create(
           b, round.isThere[i],
           emitter.advance(addend, add(bytes, round.offsets[i])), heap);

@@ -6,8 +6,10 @@
 //===----------------------------------------------------------------------===//
 // A CTA has `warps`, each of which copies one row of every tensor, up to 8
 // pieces per lane at a time: all of them are asked for before the first is
-// written.
+// written. Elements in an expert's own order come one by one, and go in
+// pieces.
 
+#include "../../../Emission/GroupColumns.h"
 #include "../../Emit.h"
 #include "../../ThreadEmitter.h"
 #include "moec/Analysis/Sm80.h"
@@ -26,6 +28,9 @@ public:
 
 private:
   void copyRow(Value from, Value to, int64_t rowBytes);
+  /// Elements of the columns that `columns`, an address, says.
+  void copyInOrder(Value from, Value to, Value columns, int64_t width,
+                   int64_t elementBytes);
   /// Pieces `first`, `first + 32`, ... of `count`, of this lane.
   void copyPieces(Value from, Value to, Value first, int64_t count,
                   int64_t bytes);
@@ -77,6 +82,46 @@ void Sm80GatherRows::copyRow(Value from, Value to, int64_t rowBytes) {
     });
 }
 
+void Sm80GatherRows::copyInOrder(Value from, Value to, Value columns,
+                                 int64_t width, int64_t elementBytes) {
+  constexpr int64_t maxBytes = 16, numberBytes = 4, perLoad = 4;
+  int64_t rowBytes = width * elementBytes;
+  int64_t bytes = std::min(maxBytes, rowBytes & -rowBytes);
+  int64_t lanes = std::max<int64_t>(1, bytes / elementBytes);
+  int64_t pieces = width / lanes;
+  Type element = b.getIntegerType(8 * elementBytes);
+  auto copyPiece = [&](Value piece) {
+    SmallVector<Value> elements;
+    for (int64_t first = 0; first < lanes; first += perLoad) {
+      int64_t count = std::min(perLoad, lanes - first);
+      Value numbers = emitter.load(
+          VectorType::get(count, b.getI32Type()),
+          emitter.advance(columns, emitter.scale(piece, lanes * numberBytes,
+                                                 first * numberBytes)),
+          count * numberBytes);
+      for (int64_t i = 0; i < count; ++i) {
+        Value column = emitter.toI32(toColumn(
+            emitter, vector::ExtractOp::create(b, numbers, i), width));
+        elements.push_back(emitter.load(
+            element,
+            emitter.advance(from, emitter.scale(column, elementBytes)),
+            elementBytes));
+      }
+    }
+    Value made = vector::FromElementsOp::create(
+        b, VectorType::get(lanes, element), elements);
+    emitter.store(made, emitter.advance(to, emitter.scale(piece, bytes)),
+                  bytes);
+  };
+  emitter.forLoop(emitter.index(0), emitter.index(pieces), sm80::kWarp,
+                  [&](Value first) {
+                    Value piece = arith::AddIOp::create(
+                        b, emitter.toI32(first), emitter.lane());
+                    emitter.ifThen(emitter.isLess(piece, emitter.i32(pieces)),
+                                   [&] { copyPiece(piece); });
+                  });
+}
+
 void Sm80GatherRows::emit() {
   Value offsets = emitter.operand(op.getOffsets());
   int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
@@ -91,12 +136,20 @@ void Sm80GatherRows::emit() {
   emitter.ifThen(isThere, [&] {
     Value source =
         emitter.loadIndex(emitter.operand(op.getSource()), ValueRange{row});
+    Value zero = emitter.index(0), columns;
+    if (Value operand = emitter.operand(op.getColumns()))
+      columns =
+          emitter.address(operand, {findGroup(emitter, offsets, row), zero});
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
       auto type = cast<MemRefType>(input.getType());
-      Value zero = emitter.index(0);
-      copyRow(emitter.address(emitter.operand(input), {source, zero}),
-              emitter.address(emitter.operand(result), {row, zero}),
-              type.getDimSize(1) * type.getElementTypeBitWidth() / 8);
+      int64_t width = type.getDimSize(1);
+      int64_t elementBytes = type.getElementTypeBitWidth() / 8;
+      Value from = emitter.address(emitter.operand(input), {source, zero});
+      Value to = emitter.address(emitter.operand(result), {row, zero});
+      if (columns)
+        copyInOrder(from, to, columns, width, elementBytes);
+      else
+        copyRow(from, to, width * elementBytes);
     }
   });
 }

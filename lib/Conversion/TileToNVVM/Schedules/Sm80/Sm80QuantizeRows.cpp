@@ -4,10 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA has a row at a time, and takes every gridDim-th one. Its threads go
-// through the row twice, in vectors side by side: for the largest magnitude,
-// which meets by shuffles and shared memory, and for the codes. The second time
-// the row comes from a cache. By a given scale it is read once.
+// Of rows that a warp holds in registers each warp has one at a time, or a few
+// short ones: it reads them once, and waits for no other warp.
+//
+// Of longer rows a CTA has one at a time, and takes every gridDim-th. Its
+// threads go through the row twice, in vectors side by side: for the largest
+// magnitude, which meets by shuffles and shared memory, and for the codes. The
+// second time the row comes from a cache. By a given scale it is read once.
 
 #include "Sm80QuantizeRows.h"
 
@@ -23,15 +26,63 @@ using namespace moec;
 
 namespace {
 
-class RowQuantizer {
+/// What all threads share that quantize rows.
+class Rows {
 public:
-  RowQuantizer(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
-      : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
+  Rows(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
+      : emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
         input(emitter.operand(op.getInput())),
         quantizer(b, getElementType(input), op.getQuant(), convertsFloat8),
         quantized(emitter.operand(op.getQuantized())),
         scale(emitter.operand(op.getScale())),
-        given(emitter.operand(op.getTensorScale())) {
+        given(emitter.operand(op.getTensorScale())) {}
+
+protected:
+  /// The largest magnitude of some vectors of f32 and of `largest`, which may
+  /// be null.
+  Value findLargest(ArrayRef<Value> vectors, Value largest);
+  /// That of all lanes of the warp, in all of them.
+  Value shareInWarp(Value largest);
+
+  ThreadEmitter &emitter;
+  ImplicitLocOpBuilder &b;
+  sm80::Quantize shape;
+  Value input;
+  Quantizer quantizer;
+  Value quantized, scale;
+  /// The scale of all rows; null where each has its own.
+  Value given;
+};
+
+/// Rows of which a warp holds some at a time.
+class HeldRows : public Rows {
+public:
+  using Rows::Rows;
+
+  /// The rows from the warp's own `first` on, each `step` behind the one
+  /// before, as far as there are `rows`; so many at once.
+  void emit(Value first, Value step, Value rows, int64_t atOnce);
+
+private:
+  struct Row {
+    /// The row, or the last one in place of one behind it, and whether it is
+    /// there (null: it is).
+    Value number, isThere;
+    /// The lane's vectors, of f32.
+    SmallVector<Value> values;
+  };
+  Row load(Value number, Value rows, bool isFirst);
+  void quantize(const Row &row);
+  /// The first column of the lane's vector, and whether it lies in the row
+  /// (null: it does).
+  std::pair<Value, Value> getColumn(int64_t vector);
+};
+
+/// Rows of which a CTA has one.
+class RowQuantizer : public Rows {
+public:
+  RowQuantizer(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
+      : Rows(op, emitter, convertsFloat8) {
     if (!given)
       ofWarps = emitter.scratch({emitter.getNumWarps()}, b.getF32Type());
   }
@@ -59,18 +110,111 @@ private:
   }
   int64_t getStep() const { return kAtOnce * shape.panel; }
 
-  tile::QuantizeOp op;
-  ThreadEmitter &emitter;
-  ImplicitLocOpBuilder &b;
-  sm80::Quantize shape;
-  Value input;
-  Quantizer quantizer;
-  Value quantized, scale;
-  /// The scale of all rows; null where each has its own.
-  Value given;
   /// Largest magnitudes, one per warp, in shared memory.
   Value ofWarps;
 };
+
+Value Rows::findLargest(ArrayRef<Value> vectors, Value largest) {
+  for (Value values : vectors) {
+    Value magnitudes = math::AbsFOp::create(b, values.getType(), values);
+    for (int64_t i = 0; i < shape.lanes; ++i) {
+      Value one = vector::ExtractOp::create(b, magnitudes, i);
+      largest = largest ? quantizer.larger(largest, one) : one;
+    }
+  }
+  return largest;
+}
+
+Value Rows::shareInWarp(Value largest) {
+  for (int64_t mask = 1; mask < sm80::kWarp; mask *= 2)
+    largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
+  return largest;
+}
+
+//===----------------------------------------------------------------------===//
+// A row of a warp
+//===----------------------------------------------------------------------===//
+
+std::pair<Value, Value> HeldRows::getColumn(int64_t vector) {
+  Value column = emitter.toIndex(emitter.scale(
+      emitter.lane(), shape.lanes, vector * sm80::kWarp * shape.lanes));
+  if ((vector + 1) * sm80::kWarp * shape.lanes <= shape.columns)
+    return {column, Value()};
+  Value isInside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column,
+                                         emitter.index(shape.columns));
+  return {column, isInside};
+}
+
+HeldRows::Row HeldRows::load(Value number, Value rows, bool isFirst) {
+  Row row{number, Value(), {}};
+  if (!isFirst) {
+    row.isThere =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::slt, number, rows);
+    row.number =
+        emitter.min(number, arith::SubIOp::create(b, rows, emitter.index(1)));
+  }
+  // Behind the row's end vectors repeat its last one.
+  Value last = emitter.index(shape.columns - shape.lanes);
+  for (int64_t i = 0; i < shape.getHeldVectors(); ++i) {
+    auto [column, isInside] = getColumn(i);
+    row.values.push_back(emitter.loadVector(
+        input, {row.number, isInside ? emitter.min(column, last) : column},
+        shape.lanes));
+  }
+  return row;
+}
+
+void HeldRows::quantize(const Row &row) {
+  Quantizer::Divisor divisor;
+  Value byGiven;
+  if (given)
+    byGiven = emitter.loadF32(given, emitter.index(0));
+  else
+    divisor = quantizer.getDivisor(
+        shareInWarp(findLargest(row.values, /*largest=*/Value())));
+  auto storeIf = [&](Value condition, function_ref<void()> body) {
+    if (condition && row.isThere)
+      condition = arith::AndIOp::create(b, condition, row.isThere);
+    else if (row.isThere)
+      condition = row.isThere;
+    condition ? emitter.ifThen(condition, body) : body();
+  };
+  for (auto [i, values] : llvm::enumerate(row.values)) {
+    Value codes = given ? quantizer.encodeBy(values, byGiven)
+                        : quantizer.encode(values, divisor);
+    auto [column, isInside] = getColumn(i);
+    storeIf(isInside, [&, column = column] {
+      emitter.store(codes, emitter.address(quantized, {row.number, column}),
+                    shape.lanes);
+    });
+  }
+  if (given)
+    return;
+  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                        emitter.lane(), emitter.i32(0));
+  storeIf(isFirst, [&] {
+    emitter.storeF32(divisor.scale, scale, {row.number, emitter.index(0)});
+  });
+}
+
+void HeldRows::emit(Value first, Value step, Value rows, int64_t atOnce) {
+  Value stride = emitter.mul(step, atOnce);
+  auto loop = scf::ForOp::create(b, first, rows, stride);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Row> held;
+  Value number = loop.getInductionVar();
+  for (int64_t i = 0; i < atOnce; ++i) {
+    held.push_back(load(number, rows, /*isFirst=*/i == 0));
+    number = emitter.add(number, step);
+  }
+  for (const Row &row : held)
+    quantize(row);
+}
+
+//===----------------------------------------------------------------------===//
+// A row of a CTA
+//===----------------------------------------------------------------------===//
 
 RowQuantizer::Vectors RowQuantizer::load(Value row, Value column) {
   Vectors vectors;
@@ -84,24 +228,16 @@ RowQuantizer::Vectors RowQuantizer::load(Value row, Value column) {
 }
 
 Value RowQuantizer::findLargest(Value row) {
-  auto type = VectorType::get(shape.lanes, b.getF32Type());
-  return emitter.forLoop(
-      getFirst(), emitter.index(shape.columns), getStep(), {emitter.f32(0)},
-      [&](Value column, ValueRange carried) {
-        Value largest = carried.front();
-        for (Value values : load(row, column).values) {
-          Value magnitudes = math::AbsFOp::create(b, type, values);
-          for (int64_t i = 0; i < shape.lanes; ++i)
-            largest = quantizer.larger(
-                largest, vector::ExtractOp::create(b, magnitudes, i));
-        }
-        return SmallVector<Value>{largest};
-      })[0];
+  return emitter.forLoop(getFirst(), emitter.index(shape.columns), getStep(),
+                         {emitter.f32(0)},
+                         [&](Value column, ValueRange carried) {
+                           return SmallVector<Value>{Rows::findLargest(
+                               load(row, column).values, carried.front())};
+                         })[0];
 }
 
 Value RowQuantizer::share(Value largest) {
-  for (int64_t mask = 1; mask < sm80::kWarp; mask *= 2)
-    largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
+  largest = shareInWarp(largest);
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
                                         emitter.lane(), emitter.i32(0));
   // All have read what was there for the row before.
@@ -157,11 +293,26 @@ Value moec::countQuantizedRows(tile::QuantizeOp op, ThreadEmitter &emitter) {
   return emitter.loadIndex(offsets, emitter.index(groups));
 }
 
+void moec::emitHeldRows(tile::QuantizeOp op, ThreadEmitter &emitter,
+                        bool convertsFloat8, Value first, Value step,
+                        Value rows, int64_t atOnce) {
+  HeldRows(op, emitter, convertsFloat8).emit(first, step, rows, atOnce);
+}
+
 void moec::emitRowQuantization(tile::QuantizeOp op, ThreadEmitter &emitter,
                                bool convertsFloat8) {
   ImplicitLocOpBuilder &b = emitter.b;
-  RowQuantizer quantizer(op, emitter, convertsFloat8);
   Value ctas = emitter.toIndex(NVVM::GridDimXOp::create(b, b.getI32Type()));
+  sm80::Quantize shape(op, op.getConfigAttr());
+  if (shape.areHeld()) {
+    int64_t warps = emitter.getNumWarps();
+    Value first = emitter.add(emitter.mul(emitter.cta(), warps),
+                              emitter.toIndex(emitter.warp()));
+    return emitHeldRows(op, emitter, convertsFloat8, first,
+                        emitter.mul(ctas, warps),
+                        countQuantizedRows(op, emitter), shape.getHeldRows());
+  }
+  RowQuantizer quantizer(op, emitter, convertsFloat8);
   auto loop = scf::ForOp::create(b, emitter.cta(),
                                  countQuantizedRows(op, emitter), ctas);
   OpBuilder::InsertionGuard guard(b);

@@ -359,6 +359,9 @@ ContractTile Sm90Contract::findTile(Value item) {
   Value left = arith::SubIOp::create(b, begin.rows, first);
   Value firstColumn = arith::MulIOp::create(b, panel, emitter.i32(shape.n),
                                             arith::IntegerOverflowFlags::nsw);
+  if (Value first = emitter.operand(op.getFirstColumn()))
+    firstColumn =
+        addI32(firstColumn, arith::TruncIOp::create(b, b.getI32Type(), first));
   return {group, firstColumn, addI32(begin.row, first), minI32(left, height)};
 }
 

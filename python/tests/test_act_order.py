@@ -1,0 +1,87 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checkpoints whose columns are in any group of scales (act-order), against numpy's layer of plain weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import moec
+from moec.reference.files import write_tensors
+from moec.reference.layer import decide, evaluate
+from moec.reference.spec import LayerSpec
+
+HIDDEN, WIDTH, EXPERTS, GROUP, TOKENS = 128, 96, 5, 32, 9
+MODULES = {"gate_proj": (WIDTH, HIDDEN), "up_proj": (WIDTH, HIDDEN), "down_proj": (HIDDEN, WIDTH)}
+
+
+def words(codes: np.ndarray) -> np.ndarray:
+    """Of 8 neighbours of a row each, the first in the lowest bits."""
+    rows, columns = codes.shape
+    shifts = np.arange(8, dtype=np.uint32) * 4
+    return (codes.astype(np.uint32).reshape(rows, columns // 8, 8) << shifts).sum(-1, dtype=np.uint32).view(np.int32)
+
+
+def pack_gptq(codes: np.ndarray, zeros: np.ndarray, scales: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarray]:
+    less = (words(zeros.T).view(np.uint32) - np.uint32(0x11111111)).view(np.int32)
+    return {"qweight": words(codes).T, "qzeros": less, "scales": scales.T.astype(np.float16), "g_idx": groups}
+
+
+def pack_compressed(codes: np.ndarray, zeros: np.ndarray, scales: np.ndarray, groups: np.ndarray) -> dict[str, np.ndarray]:
+    return {"weight_packed": words(codes), "weight_zero_point": words(zeros.T).T, "weight_scale": scales,
+            "weight_g_idx": groups}
+
+
+FORMS = {
+    "gptq": (pack_gptq, {
+        "quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": True, "sym": False,
+    }),
+    "compressed-tensors": (pack_compressed, {
+        "quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {
+            "targets": ["Linear"], "weights": {
+                "num_bits": 4, "type": "int", "strategy": "group", "group_size": GROUP, "symmetric": False,
+                "actorder": "group"}}},
+    }),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_computes_what_plain_weights_do(form: str, tmp_path: Path) -> None:
+    pack, quantization = FORMS[form]
+    rng = np.random.default_rng(11)
+    router = rng.standard_normal((EXPERTS, HIDDEN), np.float32) / np.float32(8)
+    saved, plain = {"model.layers.0.mlp.gate.weight": router}, {name: [] for name in MODULES}
+    for expert in range(EXPERTS):
+        order = rng.permutation(np.arange(HIDDEN, dtype=np.int32) // GROUP)
+        for module, (rows, columns) in MODULES.items():
+            # Gate and up multiply the same input.
+            groups = rng.permutation(np.arange(columns, dtype=np.int32) // GROUP) if module == "down_proj" else order
+            codes = rng.integers(0, 16, (rows, columns))
+            zeros = rng.integers(1, 16, (rows, columns // GROUP))
+            scales = (rng.integers(1, 128, zeros.shape) / 4096).astype(np.float32)
+            plain[module].append((codes - zeros[:, groups]) * scales[:, groups])
+            for name, tensor in pack(codes, zeros, scales, groups).items():
+                saved[f"model.layers.0.mlp.experts.{expert}.{module}.{name}"] = np.ascontiguousarray(tensor)
+    sizes = {"hidden_size": HIDDEN, "num_experts": EXPERTS}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | {
+        "model_type": "qwen3_moe", "num_experts_per_tok": 2, "moe_intermediate_size": WIDTH, "norm_topk_prob": True,
+        "num_hidden_layers": 1, "torch_dtype": "float32", "quantization_config": quantization,
+    }))
+    write_tensors(tmp_path / "model.safetensors", saved)
+    hidden = rng.standard_normal((TOKENS, HIDDEN), np.float32)
+    layer = moec.Layer.from_pretrained(tmp_path, device="cpu", max_tokens=64)
+
+    spec = LayerSpec.from_json(sizes | {
+        "moec_spec": 1, "dtype": "f32", "top_k": 2, "intermediate_size": WIDTH,
+        "routing": {"renormalize": True}, "activation": {"kind": "silu"},
+    })
+    first = np.concatenate([np.stack(plain["gate_proj"]), np.stack(plain["up_proj"])], axis=1)
+    tensors = {"hidden_states": hidden, "gate.weight": router, "experts.w13": first,
+               "experts.w2": np.stack(plain["down_proj"])}
+    expected = evaluate(spec, tensors, decide(spec, tensors))
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(layer(hidden), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())

@@ -1,0 +1,335 @@
+//===- CopiedExchangeTest.cpp - gathers whose rows are copied -------------===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Ranks are threads with a device each, in one simulator. Exchange after
+// exchange a rank gathers, by copies into results() and by the kernel
+// elsewhere, lets a copy read what has come, and joins a gather of the kernel
+// alone, behind which results may be written again.
+
+#include "ExchangeRig.h"
+
+#include "moec/Ptx/Sim/SimDevice.h"
+#include "moert/LocalGroup.h"
+#include "moert/PeerCommunicator.h"
+#include "moert/PeerHeap.h"
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+using namespace moec;
+using namespace moec::exchanges;
+using moert::PeerCopy;
+using moert::Result;
+using moert::Status;
+
+namespace {
+
+constexpr int64_t kExchanges = 3;
+
+/// What a rank leaves out.
+enum class Mistake { None, Join, Release };
+
+/// A rank's copies, which the stream does not wait for if they are not joined.
+class Copier : public moert::PeerDevice {
+public:
+  Copier(moert::Device &device, bool joins)
+      : device(device), inner(ptx::createSimPeerDevice(device)), joins(joins),
+        beside(*device.createStream()), fork(*device.createEvent()) {}
+
+  Result<std::unique_ptr<moert::Buffer>> allocate(size_t bytes) override {
+    return inner->allocate(bytes);
+  }
+  Result<moert::PeerHandle> share(const moert::Buffer &buffer) override {
+    return inner->share(buffer);
+  }
+  Result<std::unique_ptr<moert::Buffer>>
+  open(const moert::PeerHandle &handle) override {
+    return inner->open(handle);
+  }
+  Status launch(moert::Stream &stream, moert::Kernel &kernel,
+                const moert::LaunchDims &dims,
+                const moert::LaunchArgs &args) override {
+    return inner->launch(stream, kernel, dims, args);
+  }
+  Status prepareCopies(size_t lanes) override {
+    return inner->prepareCopies(lanes);
+  }
+  Status copy(moert::Stream &stream,
+              const std::vector<PeerCopy> &copies) override {
+    if (joins)
+      return inner->copy(stream, copies);
+    Status status = device.record(stream, *fork);
+    if (status)
+      status = device.wait(*beside, *fork);
+    return status ? inner->copy(*beside, copies) : status;
+  }
+
+private:
+  moert::Device &device;
+  std::unique_ptr<moert::PeerDevice> inner;
+  const bool joins;
+  std::unique_ptr<moert::Stream> beside;
+  std::unique_ptr<moert::Event> fork;
+};
+
+/// Bytes of a part that one rank sends.
+int64_t countBytes(const Case &what, const PartShape &part) {
+  return part.columns * (part.perToken ? what.tokens : 1) * 4;
+}
+
+int32_t valueOf(int64_t rank, int64_t round, int64_t part, int64_t i) {
+  return int32_t(rank * 1000003 + round * 10007 + part * 101 + i);
+}
+
+/// One rank; `parts` of each exchange have inputs and outputs of their own.
+class Rank {
+public:
+  Rank(const Case &what, moert::Device &device, int64_t index, Mistake mistake)
+      : what(what), device(device), index(index), mistake(mistake),
+        stream(*device.createStream()) {}
+
+  Status start(moert::LocalGroup &group) {
+    auto base = group.join(index, device);
+    if (!base)
+      return base.status();
+    moert::PeerOptions options;
+    options.base = std::move(*base);
+    options.device =
+        std::shared_ptr<moert::Device>(std::shared_ptr<void>(), &device);
+    options.peer = std::make_shared<Copier>(device, mistake != Mistake::Join);
+    options.leastCopiedBytes = 1;
+    auto made = moert::createPeerCommunicator(options);
+    if (!made)
+      return made.status();
+    ranks = std::move(*made);
+    const Compiled &compiled = compile(what);
+    moert::ModuleImage image;
+    image.kind = moert::ModuleImage::Kind::Ptx;
+    image.modules = {{compiled.ptx.begin(), compiled.ptx.end()}};
+    auto loaded = device.loadModule(image);
+    if (!loaded)
+      return loaded.status();
+    module = std::move(*loaded);
+    kernel = *module->kernel("kernel");
+    return allocate();
+  }
+
+  /// All exchanges of a run, with inputs of its own, given to the stream.
+  Status give() {
+    for (int64_t exchange = 0; exchange < kExchanges; ++exchange) {
+      if (Status status = gather(exchange, /*isCopied=*/true); !status)
+        return status;
+      if (Status status = read(exchange); !status)
+        return status;
+      if (mistake == Mistake::Release)
+        continue;
+      if (Status status = gather(exchange, /*isCopied=*/false); !status)
+        return status;
+    }
+    return Status::ok();
+  }
+
+  Status write(int64_t run) {
+    for (int64_t exchange = 0; exchange < kExchanges; ++exchange)
+      for (size_t part = 0; part < what.parts.size(); ++part) {
+        std::vector<int32_t> values(
+            size_t(countBytes(what, what.parts[part]) / 4));
+        for (size_t i = 0; i < values.size(); ++i)
+          values[i] = valueOf(index, run * kExchanges + exchange, int64_t(part),
+                              int64_t(i));
+        if (Status status = device.copyIn(sends[size_t(exchange)][part]->data(),
+                                          values.data(), values.size() * 4);
+            !status)
+          return status;
+      }
+    return Status::ok();
+  }
+
+  /// Whether what was read of each exchange is what all ranks had sent.
+  Result<bool> isRight(int64_t run) {
+    for (int64_t exchange = 0; exchange < kExchanges; ++exchange)
+      for (size_t part = 0; part < what.parts.size(); ++part) {
+        int64_t own = countBytes(what, what.parts[part]) / 4;
+        std::vector<int32_t> values(size_t(own * what.ranks));
+        if (Status status = device.copyOut(
+                values.data(), reads[size_t(exchange)][part]->data(),
+                values.size() * 4);
+            !status)
+          return status;
+        for (int64_t i = 0; i < own * what.ranks; ++i)
+          if (values[size_t(i)] != valueOf(i / own, run * kExchanges + exchange,
+                                           int64_t(part), i % own))
+            return false;
+      }
+    return true;
+  }
+
+  moert::Device &getDevice() { return device; }
+  moert::Stream &getStream() { return *stream; }
+  moert::Communicator &getRanks() { return *ranks; }
+
+private:
+  /// The first part alone is received in results().
+  void *getReceive(size_t part) {
+    return part == 0 ? ranks->results(moert::MeshAxis::Data)
+                     : receives[part]->data();
+  }
+
+  Status allocate() {
+    int64_t place = 0;
+    for (const PartShape &part : what.parts)
+      place += moert::PeerHeap::partBytes(what.ranks, countBytes(what, part));
+    if (Status status =
+            ranks->reserve(moert::MeshAxis::Data, place,
+                           what.ranks * countBytes(what, what.parts[0]));
+        !status)
+      return status;
+    sends.resize(kExchanges);
+    reads.resize(kExchanges);
+    for (const PartShape &part : what.parts) {
+      auto bytes = size_t(countBytes(what, part));
+      receives.push_back(*device.allocate(bytes * size_t(what.ranks), 256));
+      for (int64_t i = 0; i < kExchanges; ++i) {
+        sends[size_t(i)].push_back(*device.allocate(bytes, 256));
+        reads[size_t(i)].push_back(
+            *device.allocate(bytes * size_t(what.ranks), 256));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status gather(int64_t exchange, bool isCopied) {
+    std::vector<moert::CollectivePart> parts;
+    for (size_t part = 0; part < what.parts.size(); ++part)
+      parts.push_back({sends[size_t(exchange)][part]->data(),
+                       isCopied ? getReceive(part) : receives[part]->data(),
+                       moert::DType::I32,
+                       countBytes(what, what.parts[part]) / 4});
+    moert::Collective collective;
+    collective.parts = parts.data();
+    collective.numParts = parts.size();
+    collective.where = "gather";
+    collective.kernel = kernel;
+    collective.dims = compile(what).dims;
+    collective.dims.grid = *compile(what).grid->evaluate(what.tokens);
+    collective.rows = what.tokens;
+    return ranks->run(*stream, collective);
+  }
+
+  /// Not by a Copier, whose copies may come too late.
+  Status read(int64_t exchange) {
+    std::vector<PeerCopy> copies;
+    for (size_t part = 0; part < what.parts.size(); ++part)
+      copies.push_back({reads[size_t(exchange)][part]->data(), getReceive(part),
+                        size_t(what.ranks * countBytes(what, what.parts[part])),
+                        part});
+    return ptx::createSimPeerDevice(device)->copy(*stream, copies);
+  }
+
+  const Case &what;
+  moert::Device &device;
+  const int64_t index;
+  const Mistake mistake;
+  std::unique_ptr<moert::Stream> stream;
+  std::unique_ptr<moert::Module> module;
+  moert::Kernel *kernel = nullptr;
+  std::unique_ptr<moert::Communicator> ranks;
+  using Buffers = std::vector<std::unique_ptr<moert::Buffer>>;
+  /// Per exchange and part.
+  std::vector<Buffers> sends, reads;
+  Buffers receives;
+};
+
+/// Two runs, of which the second may replay a graph of the first; whether all
+/// ranks have read what they should.
+bool isRight(const Case &what, uint64_t seed, Mistake mistake = Mistake::None,
+             bool replays = false) {
+  constexpr double limitSeconds = 60;
+  // Once, ahead of threads that ask for it.
+  compile(what);
+  ptx::SimDeviceOptions options;
+  options.simulator.seed = seed;
+  options.simulator.maxWarpInstructions = 20000000;
+  auto devices =
+      *ptx::createSimDevices(options, size_t(what.ranks), limitSeconds);
+  auto group = *moert::LocalGroup::create({what.ranks, 1}, limitSeconds);
+  std::vector<char> areRight(size_t(what.ranks), 1);
+  auto body = [&](int64_t index) {
+    Rank rank(what, *devices[size_t(index)], index, mistake);
+    Status status = rank.start(*group);
+    std::unique_ptr<moert::Graph> graph;
+    for (int64_t run = 0; status && run < 2; ++run) {
+      status = rank.write(run);
+      // Not all ranks come at once.
+      if (index == run)
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (status && replays && !graph) {
+        auto made = moert::captureGraph(rank.getDevice(), rank.getStream(),
+                                        [&] { return rank.give(); });
+        status = made.status();
+        if (made)
+          graph = std::move(*made);
+      }
+      if (status)
+        status = graph ? rank.getDevice().launchGraph(rank.getStream(), *graph)
+                       : rank.give();
+      if (status)
+        status = rank.getRanks().synchronize(rank.getStream());
+      Result<bool> right = status ? rank.isRight(run) : Result<bool>(status);
+      status = right.status();
+      areRight[size_t(index)] &= char(right && *right);
+      // Nobody writes new inputs while another one's copies are on the way.
+      if (status)
+        status = rank.getRanks().agree("test", "run " + std::to_string(run));
+    }
+    EXPECT_TRUE(status) << status.message();
+  };
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < what.ranks; ++rank)
+    threads.emplace_back(body, rank);
+  for (std::thread &thread : threads)
+    thread.join();
+  return std::all_of(areRight.begin(), areRight.end(),
+                     [](char right) { return right != 0; });
+}
+
+std::vector<Case> makeCases() {
+  std::vector<Case> cases;
+  for (int64_t ranks : {2, 3, 4, 5, 8, 16})
+    cases.push_back({"all_gather", ranks, 7, {{64}, {3}, {1, false}}});
+  // Nothing is left for the kernel but flags.
+  cases.push_back({"all_gather", 3, 5, {{16}}});
+  return cases;
+}
+
+} // namespace
+
+TEST(CopiedExchange, AllRanksReadWhatWasSent) {
+  constexpr int64_t fewRanks = 4;
+  for (const Case &what : makeCases())
+    for (uint64_t seed : {1, 0, 2}) {
+      bool replays = seed > 0;
+      EXPECT_TRUE(isRight(what, seed, Mistake::None, replays))
+          << what.ranks << " ranks, seed " << seed
+          << (replays ? ", replayed" : "");
+      if (what.ranks > fewRanks)
+        break;
+    }
+}
+
+/// Flags ahead of copies, and copies ahead of readers on other ranks.
+TEST(CopiedExchange, MistakesAreNoticed) {
+  Case what{"all_gather", 3, 7, {{64}, {3}, {1, false}}};
+  for (Mistake mistake : {Mistake::Join, Mistake::Release}) {
+    int numWrong = 0;
+    for (uint64_t seed = 1; seed <= 12; ++seed)
+      numWrong += !isRight(what, seed, mistake);
+    EXPECT_GT(numWrong, 0) << (mistake == Mistake::Join ? "join" : "release");
+    printf("%s left out: wrong under %d of 12 schedules\n",
+           mistake == Mistake::Join ? "the join" : "the release", numWrong);
+  }
+}
