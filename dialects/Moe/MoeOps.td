@@ -262,7 +262,9 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     | `fragments`, f8E4M3FN | as of i8; f8E8M0FNU, groups of 32 | 120 | 2^8, exclusive |
     | `fragments_f16`, i8, f8E4M3FN | as of i4, and groups of 16, `tensor` and `block` | 24; 8 | 2^-8; 2^6, exclusive |
     | `fragments_e4m3`, f4E2M1FN | f8E8M0FNU, groups of 32 | 0 | 2^6, which the largest of a row becomes |
-    | `fragments_e4m3`, i4 | f32, bf16 or f16 of `channel`, whose groups have 1 | 9 | |
+    | `fragments_e4m3`, i4 | f32, bf16 or f16, groups of 32 or multiples of 64; of `channel`, whose groups have 1 | 9 | 2^119, exclusive |
+    | `fragments_e4m3`, f8E4M3FN | f32, bf16 or f16, groups of 32 or multiples of 64, and `block` | 0 | 2^128, exclusive |
+    | `fragments_e4m3`, f8E4M3FN | f8E8M0FNU, groups of 32 | 0 | 2^73, which the largest of a row becomes |
 
     A group's scale s is kept as s * 2^(e - r), with r as small as the largest of the row allows, groups of zeros not
     counted: 0 at least, but where scales are kept as f16, which has few exponents (`fragments_f16`, and i4 with scales of

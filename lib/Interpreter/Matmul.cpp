@@ -185,8 +185,9 @@ void Matmul::loadFragments(int64_t group, int64_t weightRow,
       continue;
     }
     if (format.codes == Fragments::Codes::E4M3) {
-      values[i] = llvm::APFloat(llvm::APFloat::Float8E4M3FN(),
-                                llvm::APInt(/*numBits=*/8, code))
+      values[i] = llvm::APFloat(
+                      llvm::APFloat::Float8E4M3FN(),
+                      llvm::APInt(/*numBits=*/8, code ^ format.getTurnedBits()))
                       .convertToDouble();
       continue;
     }

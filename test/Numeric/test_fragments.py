@@ -52,6 +52,7 @@ def by_row(weight, activation="token"):
 
 
 MX_E4M3 = by_row({"dtype": "fp4_e2m1", "scale": {"group": 32}, "scale_dtype": "e8m0"})
+MXFP8_E4M3 = by_row({"dtype": "fp8_e4m3", "scale": {"group": 32}, "scale_dtype": "e8m0"})
 INT4_E4M3 = by_row({"dtype": "int4", "scale": "channel", "scale_dtype": "f16"})
 INT4_64 = {"dtype": "int4", "scale": {"group": 64}, "scale_dtype": "bf16"}
 INT4_128_E4M3 = by_row(INT4_64 | {"scale": {"group": 128}}) | {"hidden_size": 384, "intermediate_size": 128}
@@ -177,6 +178,18 @@ FRAGMENTS = {
     "e4m3_int4_zeros": (by_row(INT4_64), 1, "zero_weights", THREE),
     "e4m3_int4": (INT4_E4M3 | SHARED, 40, None, FOUR),
     "e4m3_int4_scale_ends": (INT4_E4M3 | {"gate_up_order": "interleaved"}, 11, "scale_ends", THREE),
+    # Groups of less than a unit, of which each product has sums of its own, and codes of e4m3, which are multiplied as they are.
+    "e4m3_int4_32": (by_row(INT4_64 | {"scale": {"group": 32}}) | SHARED, 40, None, THREE),
+    "e4m3_int4_32_f32": (by_row(INT4_64 | {"scale": {"group": 32}, "scale_dtype": "f32"}) | {"gate_up_order": "up_gate"},
+                         11, "scale_ends", FOUR),
+    "e4m3_mxfp8": (MXFP8_E4M3 | SHARED, 40, None, THREE_OF_8),
+    "e4m3_mxfp8_up_gate": (MXFP8_E4M3 | {"gate_up_order": "up_gate"}, 11, "scale_ends", FOUR_OF_8),
+    "e4m3_mxfp8_nan_scales": (MXFP8_E4M3 | {"gate_up_order": "interleaved"}, 11, "nan_scales", TWO),
+    "e4m3_mxfp8_nan_codes": (MXFP8_E4M3, 11, "nan_codes", THREE_OF_8),
+    "e4m3_mxfp8_least_scales": (MXFP8_E4M3, 11, "least_scales", TWO),
+    "e4m3_fp8_64_bf16": (by_row(fp8({"group": 64}, "bf16")["weight"]), 11, "zero_weights", FOUR_OF_8),
+    "e4m3_fp8_block": (by_row(fp8({"block": [128, 128]})["weight"]) | {"hidden_size": 384, "intermediate_size": 128} | SHARED,
+                       40, "scale_ends", (192, 2, "8+24", 3)),
     # Rows that a CTA of the repacking holds in two parts, of which the second has fewer units.
     "int8_long": (LONG | {"quantization": int8({"group": 32}, zero_point=True)}, 3, "zero_point_ends", (192, 3, "8", 3)),
     "fp8_block_long": (LONG | {"quantization": fp8({"block": [64, 64]}), "gate_up_order": "interleaved"}, 3,

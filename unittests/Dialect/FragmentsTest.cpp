@@ -48,10 +48,14 @@ protected:
         Fragments::getQuant(makeQuant(e4m3, f32, 0), Packing::FragmentsF16)};
     e4m3s = {
         Fragments::getQuant(mxfp4, Packing::FragmentsE4M3),
-        Fragments::getQuant(makeQuant(i4, f32, 0), Packing::FragmentsE4M3)};
+        Fragments::getQuant(makeQuant(i4, f32, 0), Packing::FragmentsE4M3),
+        Fragments::getQuant(makeQuant(e4m3, e8m0, 32), Packing::FragmentsE4M3),
+        Fragments::getQuant(makeQuant(i4, bf16, 32), Packing::FragmentsE4M3)};
     quants = {mxfp4,
               e4m3s[0],
               e4m3s[1],
+              e4m3s[2],
+              e4m3s[3],
               nvfp4,
               int4,
               makeQuant(i4, bf16, 128),
@@ -106,7 +110,8 @@ protected:
   /// Scales of f16: of codes that become bf16, and f16. Codes of 8 bits: int8,
   /// e4m3 that become bf16, and f16.
   std::vector<QuantAttr> halves, bytes, quants;
-  /// e2m1 and int4 that become e4m3; code books; weights with minima.
+  /// e2m1 and int4 that become e4m3, e4m3 that is it, and int4 whose sums of a
+  /// product are apart; code books; weights with minima.
   std::vector<QuantAttr> e4m3s, books, minima;
 };
 
@@ -122,7 +127,7 @@ float toFloat(int64_t bits) {
 /// Each bit of the memory that a matrix has in pairs is one of one element.
 TEST_F(FragmentsTest, CodesFillTheirMemory) {
   for (QuantAttr quant : {mxfp4, int4, bytes[0], bytes[1], bytes[2], e4m3s[0],
-                          e4m3s[1], books[0]})
+                          e4m3s[1], e4m3s[2], books[0]})
     for (WeightLayoutAttr layout : layouts) {
       Fragments format(quant);
       int64_t codeBits = format.getCodeBits();
@@ -223,6 +228,12 @@ TEST_F(FragmentsTest, WordsAreFragmentsOfBytes) {
           place = getPlace(e4m3s[1]);
           EXPECT_EQ(place.bits[3], 8 * code + 4 * (i / 2));
           EXPECT_EQ((place.bits[0] + 32 - 4 * (i / 2)) % 32, 8 * code + 7);
+          // A byte of a register that a product takes, of two pieces.
+          place = getPlace(e4m3s[2]);
+          EXPECT_EQ(place.word,
+                    512 + product * 256 + thread % 64 * 4 + i % 2 * 2 + i / 2);
+          EXPECT_EQ(place.bits[0], 8 * code + 7);
+          EXPECT_EQ(place.bits[7], 8 * code);
         }
 }
 
@@ -276,10 +287,32 @@ TEST_F(FragmentsTest, NibblesAreBytes) {
   }
 }
 
+/// Codes of e4m3 have turned signs, and the scale of a product's sums is a
+/// power of two, of which the largest of a row leaves room for others.
+TEST_F(FragmentsTest, SumsOfProductsHaveScales) {
+  Fragments format(e4m3s[2]);
+  EXPECT_TRUE(format.areScalesOfSums());
+  EXPECT_EQ(format.toKept(0x3A), 0xBA);
+  EXPECT_EQ(format.getGroups(), 2);
+  EXPECT_EQ(format.getQuadBytes(), 4);
+  EXPECT_EQ(format.getExponent(/*unitRow=*/8), 0);
+  for (int64_t largest : {0, 127, 254}) {
+    int64_t excess = std::max(largest - format.getLargestExponent(),
+                              format.getLeastExcess());
+    int64_t kept = largest - excess;
+    EXPECT_GE(kept, 126);
+    EXPECT_LT(kept, 255);
+    EXPECT_EQ(
+        format.decodeScale(format.encodeScale(kept << format.getDigits())),
+        std::ldexp(1.0, int(kept - 127)));
+  }
+  EXPECT_EQ(Fragments(e4m3s[3]).getQuadBytes(), 8);
+}
+
 /// A nibble of a word, alone in its half or after a shift by 8, is a bf16 less
 /// than its number by the exponent of its row; so is a zero point.
 TEST_F(FragmentsTest, NibblesAreNumbers) {
-  Fragments format(quants[4]);
+  Fragments format(int4);
   for (int64_t unitRow : {0, 8})
     for (int64_t code = 0; code < 16; ++code) {
       auto expected = float(std::ldexp(code, -format.getExponent(unitRow)));
@@ -390,8 +423,8 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
             "and 'fragments_e4m3' are");
   EXPECT_EQ(Fragments::whyNot(nvfp4, Packing::FragmentsE4M3),
             "e4m3 has digits for f4E2M1FN with scales f8E8M0FNU of groups of "
-            "32, and for i4 without zero points and minima with scales of rows "
-            "or of groups of multiples of 64");
+            "32, and sums are scaled of i4 without zero points and minima, or "
+            "of f8E4M3FN, in groups of 32 or of multiples of 64");
   Type i4 = IntegerType::get(&context, 4), f32 = Float32Type::get(&context);
   Type f16 = Float16Type::get(&context), bf16 = BFloat16Type::get(&context);
   for (Packing either : {packing, other}) {

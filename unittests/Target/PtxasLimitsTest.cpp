@@ -388,9 +388,9 @@ TEST(PtxasLimits, UnitsOfE4M3FitInRegisters) {
       {128, 320, "tile_rows = [80, 128, 144, 160], stages = 3", false},
       {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4", false},
       {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4", false},
-      {192, 320, "tile_rows = [80], stages = 3", true},
+      {192, 192, "tile_rows = [80], stages = 3", true},
       {192, 192, "tile_rows = [16, 48], stages = 4", true},
-      {128, 320, "tile_rows = [64, 80], stages = 4", true},
+      {128, 192, "tile_rows = [64, 80], stages = 4", true},
       {256, 64, "tile_rows = [32, 48], stages = 4", true}};
   const FromRegisters formats[] = {
       {"storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = "
@@ -399,7 +399,12 @@ TEST(PtxasLimits, UnitsOfE4M3FitInRegisters) {
       {"storage = i4, scale = bf16, granularity = group, block = [1, 64]",
        "f8E4M3FN", 32, 2},
       {"storage = i4, scale = f32, granularity = group, block = [1, 64]",
-       "f8E4M3FN", 32, 4}};
+       "f8E4M3FN", 32, 4},
+      {"storage = i4, scale = bf16, granularity = group, block = [1, 32]",
+       "f8E4M3FN", 32, 4},
+      {"storage = f8E4M3FN, scale = f8E8M0FNU, granularity = group, block = "
+       "[1, 32]",
+       "f8E4M3FN", 64, 2}};
   for (const FromRegisters &format : formats) {
     SCOPED_TRACE(format.quant);
     bool isPromoted = format.quant != formats[0].quant;

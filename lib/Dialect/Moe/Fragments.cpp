@@ -109,16 +109,21 @@ static std::string whyNotE4M3(Type storage, Type scale, Granularity granularity,
   if (isa<Float4E2M1FNType>(storage) && isa<Float8E8M0FNUType>(scale) &&
       granularity == Granularity::Group && group == ofMx)
     return {};
-  bool isOfSums =
-      granularity == Granularity::Channel ||
-      (granularity == Granularity::Group && group % Fragments::kDepth == 0);
-  if (storage.isInteger(4) && isOfSums &&
-      beside == Fragments::Beside::Nothing &&
-      isa<Float32Type, Float16Type, BFloat16Type>(scale))
+  bool isE4M3 = isa<Float8E4M3FNType>(storage);
+  // A product is 32 deep.
+  bool isOfSums = (granularity == Granularity::Group ||
+                   (granularity == Granularity::Block && isE4M3)) &&
+                  (group == ofMx || group % Fragments::kDepth == 0);
+  bool isNumber = isa<Float32Type, Float16Type, BFloat16Type>(scale);
+  if (isE4M3 && isOfSums &&
+      (isNumber || (isa<Float8E8M0FNUType>(scale) && group == ofMx)))
+    return {};
+  if (storage.isInteger(4) && beside == Fragments::Beside::Nothing &&
+      isNumber && (isOfSums || granularity == Granularity::Channel))
     return {};
   return "e4m3 has digits for f4E2M1FN with scales f8E8M0FNU of groups of 32, "
-         "and for i4 without zero points and minima with scales of rows or of "
-         "groups of multiples of " +
+         "and sums are scaled of i4 without zero points and minima, or of "
+         "f8E4M3FN, in groups of 32 or of multiples of " +
          std::to_string(Fragments::kDepth);
 }
 
@@ -179,7 +184,8 @@ static bool areOfGroups(QuantAttr quant) { return !quant.getBlock().empty(); }
 static Fragments::Scales getKeptScales(QuantAttr quant) {
   Type scale = quant.getScale();
   if (isa<Float8E8M0FNUType>(scale))
-    return quant.getPacking() == Packing::FragmentsE4M3
+    return quant.getPacking() == Packing::FragmentsE4M3 &&
+                   isa<Float4E2M1FNType>(quant.getStorage())
                ? Fragments::Scales::Steps
                : Fragments::Scales::E8M0;
   if (isa<Float8E4M3FNType>(scale))
@@ -339,6 +345,12 @@ SmallVector<int64_t, 8> Fragments::getBits(int64_t inWord, int64_t code) const {
     int64_t lowest = nibble * (4 * inWord + code);
     return {byte * code + (inWord ? 3 : 7), lowest + 2, lowest + 1, lowest};
   }
+  if (codes == Codes::E4M3) {
+    SmallVector<int64_t, 8> bits;
+    for (int64_t bit = byte - 1; bit >= 0; --bit)
+      bits.push_back(byte * code + bit);
+    return bits;
+  }
   // Those of int4 are the lowest bits of a byte, and its sign is the highest
   // one; of the second register after a rotation by 4.
   int64_t lowest = byte * code + nibble * inWord;
@@ -362,7 +374,7 @@ int64_t Fragments::getExponent(int64_t unitRow) const {
   if (numbers == Numbers::E4M3) {
     // Four bits of an e4m3 count in steps of 2^-9.
     constexpr int64_t ofE4M3 = 9;
-    return codes == Codes::E2M1 ? 0 : ofE4M3;
+    return codes == Codes::Int4 ? ofE4M3 : 0;
   }
   bool hasF16 = numbers == Numbers::F16;
   if (codes == Codes::Book)
@@ -381,6 +393,10 @@ constexpr int64_t kLargestBF16 = 254, kLargestF16 = 142;
 int64_t Fragments::getLargestExponent() const {
   if (scales == Scales::Steps)
     return kMostStep;
+  // A sum of e4m3 times it is far from what an f32 has no room for.
+  constexpr int64_t ofSums = 200;
+  if (isE4M3() && arePowers())
+    return ofSums;
   // The largest e4m3 is below 2^9, which an f16 has to have room for.
   constexpr int64_t room = 2;
   int64_t largest = (numbers == Numbers::F16 ? kLargestF16 : kLargestBF16) -
@@ -410,7 +426,9 @@ int64_t Fragments::getLeastKept(int64_t unitRow) const {
 int64_t Fragments::getLeastExcess() const {
   // 2^r is a normal number.
   constexpr int64_t least = -126;
-  return scales == Scales::F16 || scales == Scales::Steps ? least : 0;
+  bool isBrought = scales == Scales::F16 || scales == Scales::Steps ||
+                   (isE4M3() && arePowers());
+  return isBrought ? least : 0;
 }
 
 int64_t Fragments::getLargestKept() const {

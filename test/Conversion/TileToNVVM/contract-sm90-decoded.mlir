@@ -138,3 +138,33 @@ tile.kernel @book(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memref<
        way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }
+
+// -----
+
+// Of groups of 32 each product has new sums; codes of e4m3 have signs that are turned behind the wait, and powers of two
+// are moved to where an f32 has its exponent.
+// CHECK-LABEL: func.func @sums_of_products
+// CHECK:       nvvm.setmaxregister increase
+// CHECK:       %[[S:.*]] = arith.shli %[[SCALES:.*]], %c23_i32
+// CHECK:       arith.andi %[[S]], %c2139095040_i32
+// CHECK:       arith.shrui %[[SCALES]], %c1_i32
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       math.fma
+// CHECK:       arith.xori %{{.*}}, %c-2139062144_i32
+// CHECK:       llvm.inline_asm {{.*}}wgmma.fence.sync.aligned;{{.*}}wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
+// CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       math.fma
+// CHECK-NOT:   arith.xori
+// CHECK:       llvm.inline_asm {{.*}}wgmma.fence.sync.aligned;{{.*}}wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
+// CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
+#rows = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
+tile.kernel @sums_of_products(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x1xf32>, %w: memref<6x128x256xi8>,
+    %ws: memref<6x128x8xi8>, %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x128x256xi8>) input_scale(%xs : memref<?x1xf32>)
+      weight_scale(%ws : memref<6x128x8xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xbf16>)
+      {input_quant = #rows, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments_e4m3, second_scale = f32>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
+  tile.return
+}

@@ -111,9 +111,10 @@ public:
   /// What integers without zero points are less by.
   int64_t getMiddle() const { return codes == Codes::Int4 ? 8 : 128; }
   /// Which bits of a code in memory are others here: the sign of int8 that has
-  /// one, without zero points in memory, and of int4 that becomes e4m3.
+  /// one, without zero points in memory, of int4 that becomes e4m3, and of e4m3
+  /// that stays one, which else were in a product's registers as it is loaded.
   int64_t getTurnedBits() const {
-    if (codes == Codes::Int8 && (!hasZeroPoints || hasMinima))
+    if ((codes == Codes::Int8 && (!hasZeroPoints || hasMinima)) || isE4M3())
       return 0x80;
     return isSignMagnitude() ? 8 : 0;
   }
@@ -121,6 +122,10 @@ public:
   /// sign and one less than its magnitude.
   bool isSignMagnitude() const {
     return codes == Codes::Int4 && numbers == Numbers::E4M3;
+  }
+  /// Whether codes are the numbers that tensor cores multiply.
+  bool isE4M3() const {
+    return codes == Codes::E4M3 && numbers == Numbers::E4M3;
   }
   /// A code in memory as it is kept here, but for the group's steps.
   int64_t toKept(int64_t code) const {
@@ -199,7 +204,7 @@ public:
   bool areScalesOfSums() const {
     return numbers == Numbers::E4M3 && scales != Scales::Steps && matrixGroup;
   }
-  /// Units of a group of at least one.
+  /// Units of a group of at least one; 0 of smaller ones.
   int64_t getGroupUnits() const { return matrixGroup / kDepth; }
 
   int64_t getGroups() const { return kDepth / group; }

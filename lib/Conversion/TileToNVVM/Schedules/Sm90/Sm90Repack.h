@@ -69,6 +69,9 @@ private:
   Word packBytes(mlir::Value sharedRow, mlir::Value byte);
   /// Four codes from a byte on, in the lowest bits.
   Word loadFour(mlir::Value sharedRow, mlir::Value byte);
+  /// The word of four codes of 8 bits from a byte on, which is a register of
+  /// e4m3.
+  Word loadE4M3(mlir::Value sharedRow, mlir::Value byte);
   /// Codes as they are with the least step, where the scale of the element's
   /// group is less.
   Word weaken(Word codes, mlir::Value sharedRow, mlir::Value element);

@@ -132,6 +132,14 @@ Word Sm90Repack::loadFour(Value sharedRow, Value byte) {
                                     emitter.scale(negative.value, magnitude)));
 }
 
+Word Sm90Repack::loadE4M3(Value sharedRow, Value byte) {
+  constexpr int64_t ones = 0x01010101;
+  Value codes = emitter.load(
+      b.getI32Type(), emitter.advance(shared, getOffset(sharedRow, byte)),
+      kWordBytes);
+  return word(codes) ^ format.getTurnedBits() * ones;
+}
+
 Word Sm90Repack::packBytes(Value sharedRow, Value byte) {
   constexpr int64_t stretchBytes = 8;
   Word first = placeFour(format, loadFour(sharedRow, byte), 0);
@@ -171,6 +179,19 @@ void Sm90Repack::storeCodes() {
                 getAddress(op.getPacked(), run, emitter.mul(index, kWordBytes)),
                 kWordBytes);
           };
+          if (format.isE4M3()) {
+            // Of a product two words of the first row, then two of the other.
+            constexpr int64_t productBytes = 32, wordBytes = 16, laneBytes = 4;
+            Value parity = emitter.remainder(emitter.divide(own, 2), 2);
+            Value from = getSharedRow(addI32(row, emitter.scale(parity, 8)));
+            Value word =
+                addI32(emitter.scale(emitter.divide(own, 4), productBytes),
+                       emitter.scale(emitter.remainder(own, 2), wordBytes));
+            Value byte =
+                addI32(addI32(emitter.scale(unit, Fragments::kDepth), word),
+                       emitter.scale(emitter.remainder(lane, 4), laneBytes));
+            return store(loadE4M3(from, byte).value);
+          }
           if (format.numbers == Fragments::Numbers::E4M3) {
             // Of two rows in turns, 16 bytes of the depth each.
             constexpr int64_t unitBytes = 32, wordBytes = 16, laneBytes = 2;
