@@ -246,20 +246,25 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
   let description = [{
     Brings weights of `quant` into `packing`, which is `fragments`, `fragments_f16` or `fragments_e4m3` by what they are multiplied with,
     bf16 or f16: codes keep their number of bytes, in the order that docs/decoded-products.md has; scales and zero
-    points become bytes beside each other, one scale at least for every 64 contracted elements; and each row gets a
+    points become bytes beside each other, one scale at least for every 64 contracted elements, and a minimum becomes a zero
+    point and a rest; and each row gets a
     number of its own, `row_scale`, which is 2^r times what is one number for all of the row: its scale of `channel`, or
     `global_scale`. Weights are constant, so that a plan does this once, ahead of all runs, into prepared tensors.
 
     | `packing`, `quant` | scales of | a code stands for less by 2^-e | r = 0 up to a scale of |
     |---|---|---|---|
     | `fragments`, f4E2M1FN | f8E8M0FNU, groups of 32; f8E4M3FN, groups of 16, with `global_scale` | 126 | 2^2, exclusive |
-    | `fragments`, i4, perhaps with zero points | bf16 or f16, groups of 32 or multiples of 64; f32, bf16 or f16 of `channel`, whose groups have 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
-    | `fragments_f16`, i4, likewise | likewise | 24, and 20 in every second 8 rows | 2^-8, exclusive |
-    | `fragments`, i8, perhaps with zero points | as of i4, and of `tensor` and `block`; without zero points f32 too | 133 | 2^-5, exclusive |
+    | `fragments`, i4, perhaps with zero points | bf16 or f16, without zero points f32 too, groups of 32 or multiples of 64; f32, bf16 or f16 of `channel`, whose groups have 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
+    | `fragments`, i4 or i8 with minima | f32, bf16 or f16, groups of 32 or multiples of 64 | as without | 2^-5, exclusive |
+    | `fragments`, code books | as of i4 without zero points | 0 | 2^127 of numbers below 2, exclusive; of larger ones less |
+    | `fragments_f16`, i4, likewise | likewise, but no groups of f32 | 24, and 20 in every second 8 rows | 2^-8, exclusive |
+    | `fragments`, i8, perhaps with zero points | as of i4, and groups of 16, `tensor` and `block` | 133 | 2^-5, exclusive |
     | `fragments`, f8E4M3FN | as of i8; f8E8M0FNU, groups of 32 | 120 | 2^8, exclusive |
-    | `fragments_f16`, i8, f8E4M3FN | as of i4, and of `tensor` and `block` | 24; 8 | 2^-8; 2^6, exclusive |
+    | `fragments_f16`, i8, f8E4M3FN | as of i4, and groups of 16, `tensor` and `block` | 24; 8 | 2^-8; 2^6, exclusive |
     | `fragments_e4m3`, f4E2M1FN | f8E8M0FNU, groups of 32 | 0 | 2^6, which the largest of a row becomes |
-    | `fragments_e4m3`, i4 | f32, bf16 or f16 of `channel`, whose groups have 1 | 9 | |
+    | `fragments_e4m3`, i4 | f32, bf16 or f16, groups of 32 or multiples of 64; of `channel`, whose groups have 1 | 9 | 2^119, exclusive |
+    | `fragments_e4m3`, f8E4M3FN | f32, bf16 or f16, groups of 32 or multiples of 64, and `block` | 0 | 2^128, exclusive |
+    | `fragments_e4m3`, f8E4M3FN | f8E8M0FNU, groups of 32 | 0 | 2^73, which the largest of a row becomes |
 
     A group's scale s is kept as s * 2^(e - r), with r as small as the largest of the row allows, groups of zeros not
     counted: 0 at least, but where scales are kept as f16, which has few exponents (`fragments_f16`, and i4 with scales of
@@ -269,6 +274,10 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     signs change.
 
     A code of f8E4M3FN that is no number makes its row's number NaN.
+
+    Beside a minimum m the zero point is the code z for which z s is nearest to m, in f32, within the codes, and the rest,
+    z s - m less by 2^r, is rounded to bf16; where all codes are 0, z is 0 and the rest -m. Numbers of a code book are
+    rounded to bf16 where they are multiplied.
 
     In `fragments_e4m3` a scale of f4E2M1FN is one of 12 powers of two below the largest of its row. The codes of a group with
     a smaller one are rounded to what they are with the least of them, of two the even one: an error of 2^-13 of the largest
@@ -281,7 +290,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     |---|---|
     | `weight`, `packed` | `E x N x K/2 x i8` of 4 bits, `E x N x K` of 8 |
     | `scale` | `E x N x K/G`, or `E x N x 1` of `channel` |
-    | `zero_point` | the same, i8, where `quant` has zero points |
+    | `zero_point` | the same, i8, where `quant` has zero points; minima, of the scales' type, where it has these |
     | `global_scale` | `E x 2 x f32` where gate and up rows are halves, else `E x 1 x f32`, where `quant` has a second scale |
     | `packed_scale` | `E x N x B x i8` |
     | `row_scale` | `E x N x f32` |
@@ -295,7 +304,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
   }];
   let arguments = (ins
     RankedTensorOf<[I8, F8E4M3FN]>:$weight, Moe_ScaleTensor:$scale,
-    Optional<Moe_ByteTensor>:$zero_point, Optional<Moe_F32Tensor>:$global_scale,
+    Optional<Moe_ZeroTensor>:$zero_point, Optional<Moe_F32Tensor>:$global_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
     DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Fragments">:$packing);
   let results = (outs Moe_ByteTensor:$packed, Moe_ByteTensor:$packed_scale, Moe_F32Tensor:$row_scale);

@@ -361,7 +361,7 @@ def Tile_RepackOp : Tile_Phase<"repack", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins
     I64:$tokens, Tile_CodesIn:$weight, Tile_ScaleIn:$scale,
-    Tile_OptI8In:$zero_point, Tile_OptF32In:$global_scale,
+    Tile_OptZeroIn:$zero_point, Tile_OptF32In:$global_scale,
     Tile_I8Out:$packed, Tile_I8Out:$packed_scale, Tile_F32Out:$row_scale,
     OptionalAttr<Moe_WeightLayoutAttr>:$layout, Moe_QuantAttr:$quant,
     DefaultValuedAttr<Moe_PackingAttr, "::moec::moe::Packing::Fragments">:$packing,

@@ -82,9 +82,11 @@ private:
   /// point.
   int64_t getScaleIndex(int64_t group, int64_t weightRow,
                         int64_t element) const;
-  /// The scale of a contracted element, times the global scale of the row.
+  /// The scale of a contracted element, times the global scale of the row, and
+  /// its minimum.
   double getWeightScale(int64_t group, int64_t weightRow,
                         int64_t element) const;
+  double getMinimum(int64_t group, int64_t weightRow, int64_t element) const;
   /// The sum of products with a weight row that is loaded to `weights`; the
   /// sums of blocks are scaled, `row` being the input's.
   float sum(const double *inputs, const std::vector<double> &weights,
@@ -174,13 +176,18 @@ void Matmul::loadFragments(int64_t group, int64_t weightRow,
     int64_t code = 0;
     for (int64_t bit : place.bits)
       code = 2 * code + (word >> bit & 1);
+    if (format.book) {
+      values[i] = (*format.book)[code];
+      continue;
+    }
     if (format.codes == Fragments::Codes::E2M1) {
       values[i] = decodeE2M1(code);
       continue;
     }
     if (format.codes == Fragments::Codes::E4M3) {
-      values[i] = llvm::APFloat(llvm::APFloat::Float8E4M3FN(),
-                                llvm::APInt(/*numBits=*/8, code))
+      values[i] = llvm::APFloat(
+                      llvm::APFloat::Float8E4M3FN(),
+                      llvm::APInt(/*numBits=*/8, code ^ format.getTurnedBits()))
                       .convertToDouble();
       continue;
     }
@@ -270,6 +277,21 @@ double Matmul::getWeightScale(int64_t group, int64_t weightRow,
   return scale * loadAt(*arguments.weightGlobalScale, group * perMatrix + half);
 }
 
+double Matmul::getMinimum(int64_t group, int64_t weightRow,
+                          int64_t element) const {
+  if (!hasFragments())
+    return loadAt(*arguments.weightZeroPoint,
+                  getScaleIndex(group, weightRow, element));
+  // What is less than the zero point makes of it.
+  using moe::Fragments;
+  uint16_t kept;
+  memcpy(&kept,
+         getScaleBytes(group, weightRow, element, &Fragments::ScalePlace::rest),
+         sizeof(kept));
+  return -Fragments::decodeRest(kept) *
+         loadAt(*arguments.weightGlobalScale, group * weightRows + weightRow);
+}
+
 float Matmul::sum(const double *inputs, const std::vector<double> &weights,
                   int64_t row, int64_t group, int64_t weightRow) const {
   moe::QuantAttr input = arguments.inputQuant, weight = arguments.weightQuant;
@@ -295,8 +317,7 @@ float Matmul::sum(const double *inputs, const std::vector<double> &weights,
              (inputScale * weightScale);
     if (weight && weight.getMinimum())
       total -= std::accumulate(inputs + first, inputs + first + size, 0.0) *
-               (inputScale * loadAt(*arguments.weightZeroPoint,
-                                    getScaleIndex(group, weightRow, first)));
+               (inputScale * getMinimum(group, weightRow, first));
   }
   return total;
 }

@@ -64,6 +64,7 @@ private:
   }
   GroupScale getScale(int64_t row, int64_t element) const;
   int64_t getZeroPoint(int64_t row, int64_t element) const;
+  Fragments::SplitMinimum getMinimum(int64_t row, int64_t element) const;
   /// Whether all that shares a scale with an element, in a unit, is 0, and
   /// whether some is no number.
   bool isZero(int64_t row, int64_t element) const;
@@ -105,16 +106,26 @@ GroupScale MatrixRepacker::getScale(int64_t row, int64_t element) const {
 }
 
 int64_t MatrixRepacker::getZeroPoint(int64_t row, int64_t element) const {
-  if (!arguments.zeroPoint)
+  if (!arguments.zeroPoint || format.hasMinima)
     return moe::getImpliedZeroPoint(arguments.quant);
   return arguments.zeroPoint->as<uint8_t>()[getScaleIndex(row, element)];
 }
 
+Fragments::SplitMinimum MatrixRepacker::getMinimum(int64_t row,
+                                                   int64_t element) const {
+  int64_t index = getScaleIndex(row, element);
+  return format.splitMinimum(loadAt(arguments.scale, index),
+                             loadAt(*arguments.zeroPoint, index),
+                             isZero(row, element));
+}
+
 bool MatrixRepacker::isZero(int64_t row, int64_t element) const {
+  if (format.book && !format.findZero())
+    return false;
   // Zeros of floats have a sign.
-  int64_t all = (int64_t(1) << format.getCodeBits()) - 1;
-  int64_t zero = getZeroPoint(row, element),
-          mask = format.areIntegers() ? all : all / 2;
+  int64_t all = format.getLargestCode();
+  int64_t zero = format.book ? *format.findZero() : getZeroPoint(row, element);
+  int64_t mask = format.areIntegers() || format.book ? all : all / 2;
   for (int64_t i = element; i < element + format.group; ++i)
     if ((getCode(row, i) & mask) != zero)
       return false;
@@ -176,8 +187,15 @@ void MatrixRepacker::pack(int64_t row, int64_t excess) {
     if (format.areNumbers() && scale.isNegative)
       kept |= format.getSign();
     memcpy(bytes + place.byte, &kept, format.getScaleBytes());
-    int64_t zeroPoint = format.encodeZeroPoint(getZeroPoint(row, i), unitRow);
-    memcpy(bytes + place.zeroPoint, &zeroPoint, format.getZeroPointBytes());
+    int64_t zeroPoint = getZeroPoint(row, i);
+    if (format.hasMinima) {
+      auto [whole, rest] = getMinimum(row, i);
+      zeroPoint = whole;
+      int64_t keptRest = format.encodeRest(rest, excess);
+      memcpy(bytes + place.rest, &keptRest, format.getRestBytes());
+    }
+    int64_t keptZeroPoint = format.encodeZeroPoint(zeroPoint, unitRow);
+    memcpy(bytes + place.zeroPoint, &keptZeroPoint, format.getZeroPointBytes());
   }
 }
 

@@ -30,6 +30,16 @@ def int8(scale, scale_dtype="bf16", zero_point=False):
     return int4(scale, scale_dtype, zero_point, dtype="int8")
 
 
+def minima(dtype, group, scale_dtype="f32"):
+    """A `quantization` of integers with minima, as GGUF's q4_K and q5_K are."""
+    return {"weight": {"dtype": dtype, "scale": {"group": group}, "scale_dtype": scale_dtype, "minimum": True}}
+
+
+def nf4(scale, scale_dtype="f32"):
+    """A `quantization` of the numbers of nf4."""
+    return {"weight": {"dtype": "nf4", "scale": scale, "scale_dtype": scale_dtype}}
+
+
 def fp8(scale, scale_dtype="f32"):
     """A `quantization` whose weights are e4m3."""
     return {"weight": {"dtype": "fp8_e4m3", "scale": scale, "scale_dtype": scale_dtype}}
@@ -42,6 +52,7 @@ def by_row(weight, activation="token"):
 
 
 MX_E4M3 = by_row({"dtype": "fp4_e2m1", "scale": {"group": 32}, "scale_dtype": "e8m0"})
+MXFP8_E4M3 = by_row({"dtype": "fp8_e4m3", "scale": {"group": 32}, "scale_dtype": "e8m0"})
 INT4_E4M3 = by_row({"dtype": "int4", "scale": "channel", "scale_dtype": "f16"})
 INT4_64 = {"dtype": "int4", "scale": {"group": 64}, "scale_dtype": "bf16"}
 INT4_128_E4M3 = by_row(INT4_64 | {"scale": {"group": 128}}) | {"hidden_size": 384, "intermediate_size": 128}
@@ -112,6 +123,24 @@ FRAGMENTS = {
     "int8_64_f32": ({"quantization": int8({"group": 64}, "f32")}, 11, "scale_ends", THREE_OF_8),
     "int8_32_zero_points": ({"quantization": int8({"group": 32}, zero_point=True)}, 11, "zero_point_ends", TWO),
     "int8_zeros": ({"quantization": int8({"group": 64})}, 11, "zero_weights", THREE_OF_8),
+    # Scales of f32 beside codes of 4 bits, and of groups of 16, as q6_K has them.
+    "int4_64_f32": ({"quantization": int4({"group": 64}, "f32"), **SHARED}, 40, "scale_ends", THREE),
+    "int4_32_f32": ({"quantization": int4({"group": 32}, "f32"), "gate_up_order": "interleaved"}, 11, "nan_scales", FOUR),
+    "int8_16_f32": ({"quantization": int8({"group": 16}, "f32"), **SHARED}, 40, "scale_ends", THREE_OF_8),
+    "int8_16_zero_points": ({"quantization": int8({"group": 16}, zero_point=True), "gate_up_order": "up_gate"}, 11,
+                            "zero_point_ends", FOUR_OF_8),
+    "f16_int8_16": (HALF | {"quantization": int8({"group": 16}, "f16")}, 11, "scale_ends", TWO),
+    "fp8_16": ({"quantization": fp8({"group": 16})}, 11, "nan_codes", TWO),
+    # Minima, as q4_K and q5_K have them.
+    "int4_32_minima": ({"quantization": minima("int4", 32), **SHARED}, 40, None, THREE),
+    "int4_32_minima_scale_ends": ({"quantization": minima("int4", 32), "gate_up_order": "interleaved"}, 11, "scale_ends",
+                                  FOUR),
+    "int4_32_minima_nan_scales": ({"quantization": minima("int4", 32), "gate_up_order": "up_gate"}, 11, "nan_scales", TWO),
+    "int4_64_minima_f16": ({"quantization": minima("int4", 64, "f16")}, 11, "scale_ends", THREE),
+    "int4_minima_zeros": ({"quantization": minima("int4", 32)}, 11, "zero_weights", THREE),
+    "int4_minima_nan": ({"quantization": minima("int4", 32)}, 11, "nan_hidden", THREE),
+    "int8_32_minima": ({"quantization": minima("int8", 32), **SHARED}, 40, "scale_ends", THREE_OF_8),
+    "int8_64_minima": ({"quantization": minima("int8", 64, "bf16")}, 11, "zero_weights", FOUR_OF_8),
     "f16_int8": (HALF | {"quantization": int8({"group": 64}, "f16")}, 11, None, THREE_OF_8),
     "f16_int8_channel_zero_points": (HALF | {"quantization": int8("channel", "f32", zero_point=True)}, 11, None, TWO),
     "fp8_channel": ({"quantization": fp8("channel")}, 11, "scale_ends", THREE_OF_8),
@@ -126,6 +155,13 @@ FRAGMENTS = {
     "fp8_32_nan": ({"quantization": fp8({"group": 32}, "e8m0")}, 40, "nan_codes", TWO),
     "f16_fp8_nan": (HALF | {"quantization": fp8("tensor")}, 11, "nan_codes", THREE_OF_8),
     "f16_fp8": (HALF | {"quantization": fp8("channel")}, 11, None, THREE_OF_8),
+    # Numbers of a code book.
+    "nf4_64": ({"quantization": nf4({"group": 64}), **SHARED}, 40, None, THREE),
+    "nf4_64_scale_ends": ({"quantization": nf4({"group": 64}), "gate_up_order": "interleaved"}, 11, "scale_ends", FOUR),
+    "nf4_64_nan_scales": ({"quantization": nf4({"group": 64}), "gate_up_order": "up_gate"}, 11, "nan_scales", TWO),
+    "nf4_32_f16": ({"quantization": nf4({"group": 32}, "f16")}, 11, "scale_ends", THREE),
+    "nf4_32_bf16": ({"quantization": nf4({"group": 32}, "bf16")}, 1, None, FOUR),
+    "nf4_channel": ({"quantization": nf4("channel")}, 11, "zero_weights", TWO),
     # Activations of e4m3, which codes of 4 bits become too.
     "e4m3_mxfp4": (MX_E4M3 | SHARED, 40, None, THREE),
     "e4m3_mxfp4_up_gate": (MX_E4M3 | {"gate_up_order": "up_gate"}, 11, "empty_experts", FOUR),
@@ -142,6 +178,18 @@ FRAGMENTS = {
     "e4m3_int4_zeros": (by_row(INT4_64), 1, "zero_weights", THREE),
     "e4m3_int4": (INT4_E4M3 | SHARED, 40, None, FOUR),
     "e4m3_int4_scale_ends": (INT4_E4M3 | {"gate_up_order": "interleaved"}, 11, "scale_ends", THREE),
+    # Groups of less than a unit, of which each product has sums of its own, and codes of e4m3, which are multiplied as they are.
+    "e4m3_int4_32": (by_row(INT4_64 | {"scale": {"group": 32}}) | SHARED, 40, None, THREE),
+    "e4m3_int4_32_f32": (by_row(INT4_64 | {"scale": {"group": 32}, "scale_dtype": "f32"}) | {"gate_up_order": "up_gate"},
+                         11, "scale_ends", FOUR),
+    "e4m3_mxfp8": (MXFP8_E4M3 | SHARED, 40, None, THREE_OF_8),
+    "e4m3_mxfp8_up_gate": (MXFP8_E4M3 | {"gate_up_order": "up_gate"}, 11, "scale_ends", FOUR_OF_8),
+    "e4m3_mxfp8_nan_scales": (MXFP8_E4M3 | {"gate_up_order": "interleaved"}, 11, "nan_scales", TWO),
+    "e4m3_mxfp8_nan_codes": (MXFP8_E4M3, 11, "nan_codes", THREE_OF_8),
+    "e4m3_mxfp8_least_scales": (MXFP8_E4M3, 11, "least_scales", TWO),
+    "e4m3_fp8_64_bf16": (by_row(fp8({"group": 64}, "bf16")["weight"]), 11, "zero_weights", FOUR_OF_8),
+    "e4m3_fp8_block": (by_row(fp8({"block": [128, 128]})["weight"]) | {"hidden_size": 384, "intermediate_size": 128} | SHARED,
+                       40, "scale_ends", (192, 2, "8+24", 3)),
     # Rows that a CTA of the repacking holds in two parts, of which the second has fewer units.
     "int8_long": (LONG | {"quantization": int8({"group": 32}, zero_point=True)}, 3, "zero_point_ends", (192, 3, "8", 3)),
     "fp8_block_long": (LONG | {"quantization": fp8({"block": [64, 64]}), "gate_up_order": "interleaved"}, 3,

@@ -135,15 +135,59 @@ func.func @groups(%x: tensor<?x128xf8E4M3FN> {moe.name = "x", moe.role = "input"
   return %y : tensor<?x192xbf16>
 }
 
-// Scales of f32 have more digits than either.
+// Scales of f32 have more digits than f16.
 // CHECK-LABEL: func.func @digits
 // CHECK-NOT:     moe.repack
 // CHECK:         way = #moe.way<decode>
-func.func @digits(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+func.func @digits(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
-    %s: tensor<192x1xf32> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
-  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf32>)
+    %s: tensor<192x1xf32> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf32>)
       {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 128], packing = pairs>,
+       moe.name = ["y"]} -> tensor<?x192xf16>
+  return %y : tensor<?x192xf16>
+}
+
+// Minima, as GGUF's q4_K has them, lie beside scales too, and their phase takes numbers of the scales' type.
+// CHECK-LABEL: func.func @minima
+// CHECK:         %[[P:.*]], %[[PS:.*]], %[[R:.*]] = moe.repack {{.*}} zero_point(%{{.*}} : tensor<192x4xf32>) {{.*}} -> tensor<192x64xi8>, tensor<192x32xi8>, tensor<192xf32>
+// CHECK:         moe.grouped_matmul {{.*}} weight_scale(%[[PS]] : tensor<192x32xi8>) weight_global_scale(%[[R]] : tensor<192xf32>)
+// CHECK-NOT:       weight_zero_point
+// CHECK-SAME:      way = #moe.way<repack>, weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = fragments, second_scale = f32, minimum = true>
+// TILE-LABEL: plan.program @minima
+// TILE:         tile.repack <{{.*}}> {{.*}} zero_point(%{{.*}} : memref<192x4xf32>)
+func.func @minima(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x4xf32> {moe.name = "s", moe.role = "weight"},
+    %m: tensor<192x4xf32> {moe.name = "m", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x4xf32>)
+      weight_zero_point(%m : tensor<192x4xf32>)
+      {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = pairs, minimum = true>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// q6_K's groups of 16 and f32 scales; numbers of a code book.
+// CHECK-LABEL: func.func @few
+// CHECK:         moe.repack {{.*}} -> tensor<192x128xi8>, tensor<192x32xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>
+func.func @few(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x128xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x8xf32> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x128xi8> weight_scale(%s : tensor<192x8xf32>)
+      {weight_quant = #moe.quant<storage = i8, scale = f32, granularity = group, block = [1, 16]>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// CHECK-LABEL: func.func @book
+// CHECK:         moe.repack {{.*}} -> tensor<192x64xi8>, tensor<192x8xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>, weight_quant = #moe.quant<storage = !moe.nf4, {{.*}}packing = fragments,
+func.func @book(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x2xf32> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x2xf32>)
+      {weight_quant = #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64], packing = pairs>,
        moe.name = ["y"]} -> tensor<?x192xbf16>
   return %y : tensor<?x192xbf16>
 }

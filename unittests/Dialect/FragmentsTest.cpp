@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Dialect/Moe/Fragments.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
@@ -47,10 +48,14 @@ protected:
         Fragments::getQuant(makeQuant(e4m3, f32, 0), Packing::FragmentsF16)};
     e4m3s = {
         Fragments::getQuant(mxfp4, Packing::FragmentsE4M3),
-        Fragments::getQuant(makeQuant(i4, f32, 0), Packing::FragmentsE4M3)};
+        Fragments::getQuant(makeQuant(i4, f32, 0), Packing::FragmentsE4M3),
+        Fragments::getQuant(makeQuant(e4m3, e8m0, 32), Packing::FragmentsE4M3),
+        Fragments::getQuant(makeQuant(i4, bf16, 32), Packing::FragmentsE4M3)};
     quants = {mxfp4,
               e4m3s[0],
               e4m3s[1],
+              e4m3s[2],
+              e4m3s[3],
               nvfp4,
               int4,
               makeQuant(i4, bf16, 128),
@@ -65,7 +70,16 @@ protected:
               bytes[2],
               makeQuant(i8, f32, 32),
               makeQuant(i8, bf16, 32, true),
-              makeQuant(e4m3, e8m0, 32)};
+              makeQuant(e4m3, e8m0, 32),
+              makeQuant(i4, f32, 32),
+              makeQuant(i8, f32, 16),
+              makeQuant(i8, bf16, 16, true)};
+    Type nf4 = NF4Type::get(&context);
+    books = {makeQuant(nf4, f32, 64), makeQuant(nf4, f16, 32),
+             makeQuant(nf4, f32, 0)};
+    llvm::append_range(quants, books);
+    minima = {makeMinima(i4, f32, 32), makeMinima(i8, f16, 64)};
+    llvm::append_range(quants, minima);
   }
 
   /// Scales of groups, or (0) of rows.
@@ -76,10 +90,18 @@ protected:
     if (group)
       block = {1, group};
     Packing packing =
-        storage.getIntOrFloatBitWidth() == 4 ? Packing::Pairs : Packing::None;
+        getElementBits(storage) == 4 ? Packing::Pairs : Packing::None;
     return QuantAttr::get(&context, storage, scale, granularity, block,
                           hasZeroPoints, /*dynamic=*/false, packing, second,
                           /*power_of_two=*/false, /*minimum=*/false);
+  }
+  QuantAttr makeMinima(Type storage, Type scale, int64_t group) {
+    QuantAttr plain = makeQuant(storage, scale, group);
+    return QuantAttr::get(&context, storage, scale, plain.getGranularity(),
+                          plain.getBlock(), /*zero_point=*/false,
+                          /*dynamic=*/false, plain.getPacking(),
+                          /*second_scale=*/{}, /*power_of_two=*/false,
+                          /*minimum=*/true);
   }
 
   MLIRContext context;
@@ -88,8 +110,9 @@ protected:
   /// Scales of f16: of codes that become bf16, and f16. Codes of 8 bits: int8,
   /// e4m3 that become bf16, and f16.
   std::vector<QuantAttr> halves, bytes, quants;
-  /// e2m1 and int4 that become e4m3.
-  std::vector<QuantAttr> e4m3s;
+  /// e2m1 and int4 that become e4m3, e4m3 that is it, and int4 whose sums of a
+  /// product are apart; code books; weights with minima.
+  std::vector<QuantAttr> e4m3s, books, minima;
 };
 
 constexpr int64_t kRows = 256, kDepth = 256;
@@ -103,8 +126,8 @@ float toFloat(int64_t bits) {
 
 /// Each bit of the memory that a matrix has in pairs is one of one element.
 TEST_F(FragmentsTest, CodesFillTheirMemory) {
-  for (QuantAttr quant :
-       {mxfp4, int4, bytes[0], bytes[1], bytes[2], e4m3s[0], e4m3s[1]})
+  for (QuantAttr quant : {mxfp4, int4, bytes[0], bytes[1], bytes[2], e4m3s[0],
+                          e4m3s[1], e4m3s[2], books[0]})
     for (WeightLayoutAttr layout : layouts) {
       Fragments format(quant);
       int64_t codeBits = format.getCodeBits();
@@ -122,7 +145,7 @@ TEST_F(FragmentsTest, CodesFillTheirMemory) {
     }
 }
 
-/// Each byte is of one scale or zero point of a group within a unit.
+/// Each byte is of one scale, zero point or rest of a group within a unit.
 TEST_F(FragmentsTest, ScalesFillTheirMemory) {
   for (QuantAttr quant : quants)
     for (WeightLayoutAttr layout : layouts) {
@@ -138,6 +161,8 @@ TEST_F(FragmentsTest, ScalesFillTheirMemory) {
             seen.insert(first + place.byte + byte);
           for (int64_t byte = 0; byte < format.getZeroPointBytes(); ++byte)
             seen.insert(first + place.zeroPoint + byte);
+          for (int64_t byte = 0; byte < format.getRestBytes(); ++byte)
+            seen.insert(first + place.rest + byte);
         }
       EXPECT_EQ(int64_t(seen.size()), kRows * rowBytes);
       EXPECT_EQ(*seen.begin(), 0);
@@ -203,6 +228,12 @@ TEST_F(FragmentsTest, WordsAreFragmentsOfBytes) {
           place = getPlace(e4m3s[1]);
           EXPECT_EQ(place.bits[3], 8 * code + 4 * (i / 2));
           EXPECT_EQ((place.bits[0] + 32 - 4 * (i / 2)) % 32, 8 * code + 7);
+          // A byte of a register that a product takes, of two pieces.
+          place = getPlace(e4m3s[2]);
+          EXPECT_EQ(place.word,
+                    512 + product * 256 + thread % 64 * 4 + i % 2 * 2 + i / 2);
+          EXPECT_EQ(place.bits[0], 8 * code + 7);
+          EXPECT_EQ(place.bits[7], 8 * code);
         }
 }
 
@@ -256,10 +287,32 @@ TEST_F(FragmentsTest, NibblesAreBytes) {
   }
 }
 
+/// Codes of e4m3 have turned signs, and the scale of a product's sums is a
+/// power of two, of which the largest of a row leaves room for others.
+TEST_F(FragmentsTest, SumsOfProductsHaveScales) {
+  Fragments format(e4m3s[2]);
+  EXPECT_TRUE(format.areScalesOfSums());
+  EXPECT_EQ(format.toKept(0x3A), 0xBA);
+  EXPECT_EQ(format.getGroups(), 2);
+  EXPECT_EQ(format.getQuadBytes(), 4);
+  EXPECT_EQ(format.getExponent(/*unitRow=*/8), 0);
+  for (int64_t largest : {0, 127, 254}) {
+    int64_t excess = std::max(largest - format.getLargestExponent(),
+                              format.getLeastExcess());
+    int64_t kept = largest - excess;
+    EXPECT_GE(kept, 126);
+    EXPECT_LT(kept, 255);
+    EXPECT_EQ(
+        format.decodeScale(format.encodeScale(kept << format.getDigits())),
+        std::ldexp(1.0, int(kept - 127)));
+  }
+  EXPECT_EQ(Fragments(e4m3s[3]).getQuadBytes(), 8);
+}
+
 /// A nibble of a word, alone in its half or after a shift by 8, is a bf16 less
 /// than its number by the exponent of its row; so is a zero point.
 TEST_F(FragmentsTest, NibblesAreNumbers) {
-  Fragments format(quants[4]);
+  Fragments format(int4);
   for (int64_t unitRow : {0, 8})
     for (int64_t code = 0; code < 16; ++code) {
       auto expected = float(std::ldexp(code, -format.getExponent(unitRow)));
@@ -284,7 +337,8 @@ TEST_F(FragmentsTest, BytesAreNumbers) {
       if (code % 128 == 127)
         continue;
       int64_t bits = 0;
-      for (auto [n, to] : llvm::enumerate(format.getBits(/*pair=*/0)))
+      for (auto [n, to] :
+           llvm::enumerate(format.getPairBits(/*pair=*/0, /*code=*/0)))
         bits |= (code >> (7 - n) & 1) << to;
       APFloat number(APFloat::Float8E4M3FN(), APInt(8, code));
       APFloat moved(hasF16 ? APFloat::IEEEhalf() : APFloat::BFloat(),
@@ -369,16 +423,23 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
             "and 'fragments_e4m3' are");
   EXPECT_EQ(Fragments::whyNot(nvfp4, Packing::FragmentsE4M3),
             "e4m3 has digits for f4E2M1FN with scales f8E8M0FNU of groups of "
-            "32, and for i4 without zero points with scales of rows or of "
-            "groups of multiples of 64");
+            "32, and sums are scaled of i4 without zero points and minima, or "
+            "of f8E4M3FN, in groups of 32 or of multiples of 64");
   Type i4 = IntegerType::get(&context, 4), f32 = Float32Type::get(&context);
   Type f16 = Float16Type::get(&context), bf16 = BFloat16Type::get(&context);
   for (Packing either : {packing, other}) {
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 0), either), "");
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 128), either), "");
-    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f32, 128), either),
+    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f32, 128, true), either),
               "i4 becomes a number of 16 bits times the scale of its group, "
-              "which is kept as bf16 or f16, and scales of f32 are neither");
+              "which is kept as bf16 or f16, or of f32 beside no zero points "
+              "and for bf16, and scales of f32 are none of these");
+    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, bf16, 16), either),
+              "i4 has scales of rows, of groups of 32 or of multiples of 64");
+    EXPECT_EQ(Fragments::whyNot(
+                  makeQuant(IntegerType::get(&context, 8), bf16, 48), either),
+              "i8 has scales of rows, of groups of 16, 32 or of multiples of "
+              "64");
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, bf16, 96), either),
               "i4 has scales of rows, of groups of 32 or of multiples of 64");
   }
@@ -386,6 +447,90 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
                 makeQuant(mxfp4.getStorage(), mxfp4.getScale(), 64), packing),
             "f4E2M1FN has scales f8E8M0FNU of groups of 32 or f8E4M3FN of "
             "groups of 16");
+}
+
+/// Of minima and code books only bf16 has an order.
+TEST_F(FragmentsTest, KnowsMinimaAndBooks) {
+  for (QuantAttr quant : minima) {
+    EXPECT_EQ(Fragments::whyNot(quant, Packing::Fragments), "");
+    EXPECT_EQ(Fragments::whyNot(quant, Packing::FragmentsF16),
+              "minima go with products by bf16");
+    EXPECT_NE(Fragments::whyNot(quant, Packing::FragmentsE4M3), "");
+  }
+  for (QuantAttr quant : books) {
+    EXPECT_EQ(Fragments::whyNot(quant, Packing::Fragments), "");
+    EXPECT_EQ(Fragments::whyNot(quant, Packing::FragmentsF16),
+              "numbers of !moe.nf4 are looked up as bf16");
+  }
+  EXPECT_EQ(Fragments::whyNot(makeMinima(IntegerType::get(&context, 8),
+                                         BFloat16Type::get(&context), 16),
+                              Packing::Fragments),
+            "i8 has scales of rows, of groups of 32 or of multiples of 64");
+}
+
+/// A code less the zero point that stands for a minimum, times the scale, and
+/// the rest are its number but for the rest's rounding, which is less than the
+/// weight's own.
+TEST_F(FragmentsTest, MinimaAreZeroPointsAndRests) {
+  for (QuantAttr quant : minima) {
+    Fragments format(Fragments::getQuant(quant, Packing::Fragments));
+    ASSERT_TRUE(format.hasMinima && format.hasZeroPoints);
+    EXPECT_EQ(format.scales, Fragments::Scales::F32);
+    for (float scale : {0.0F, 1.0F, 0.0137F, -0.25F})
+      for (float minimum : {0.0F, 0.031F, 0.11F, 1.49F, -0.7F, 99.0F}) {
+        auto [zero, rest] =
+            format.splitMinimum(scale, minimum, /*isOfZeros=*/false);
+        ASSERT_GE(zero, 0);
+        ASSERT_LE(zero, format.getLargestCode());
+        for (int64_t excess : {0, 7, 40}) {
+          double kept =
+              std::ldexp(Fragments::decodeRest(format.encodeRest(rest, excess)),
+                         int(excess));
+          for (int64_t code : {int64_t(0), zero, format.getLargestCode()}) {
+            double number =
+                double(code - format.getZeroCode()) * scale - minimum;
+            double made = double(code - zero) * scale + kept;
+            EXPECT_NEAR(made, number,
+                        std::ldexp(std::max(std::fabs(number),
+                                            std::fabs(double(scale)) / 2),
+                                   -8))
+                << scale << ", " << minimum << ", " << code;
+          }
+        }
+      }
+    auto [zero, rest] = format.splitMinimum(3e38F, 0.5F, /*isOfZeros=*/true);
+    EXPECT_EQ(zero, format.getZeroCode());
+    EXPECT_EQ(rest, -0.5F);
+    // No f32 has 2^-130 as a normal number.
+    EXPECT_EQ(Fragments::decodeRest(format.encodeRest(0x1.8p120F, 130)),
+              std::ldexp(1.5, -10));
+  }
+}
+
+/// Pair by pair, codes of a book select the bytes of a register; they stand for
+/// bf16, and a scale leaves room for the largest.
+TEST_F(FragmentsTest, BooksAreLookedUp) {
+  Fragments format(Fragments::getQuant(books[0], Packing::Fragments));
+  for (int64_t pair = 0; pair < 4; ++pair)
+    for (int64_t code : {0, 1}) {
+      auto bits = format.getPairBits(pair, code);
+      EXPECT_EQ(bits.size(), 4u);
+      EXPECT_EQ(bits.back(), 8 * pair + 4 * code);
+      EXPECT_EQ(bits.front(), 8 * pair + 4 * code + 3);
+    }
+  for (auto [number, exact] : llvm::zip(*format.book, kNF4)) {
+    EXPECT_EQ(llvm::bit_cast<uint32_t>(number) & 0xFFFF, 0u);
+    EXPECT_NEAR(number, exact, std::ldexp(std::fabs(exact), -8));
+  }
+  EXPECT_EQ(format.findZero(), 7);
+  EXPECT_EQ(format.getLargestExponent(), 253);
+  Type book = CodeBookType::get(
+      &context, DenseF32ArrayAttr::get(&context, {1, 2, 3, 4, 5, 6, 7, 8, 1, 2,
+                                                  3, 4, 5, 6, 7, -8}));
+  Fragments other(Fragments::getQuant(
+      makeQuant(book, Float32Type::get(&context), 32), Packing::Fragments));
+  EXPECT_EQ(other.findZero(), std::nullopt);
+  EXPECT_EQ(other.getLargestExponent(), 250);
 }
 
 /// A block's runs are of gate and of up where these are halves.

@@ -175,7 +175,7 @@ TEST(PtxasLimits, ScalesOfRowsFitInRegisters) {
   for (bool isPaired : {false, true}) {
     for (std::string heights : {"112", "16, 32, 64, 112", "8, 32"})
       expectNoSpills(isPaired, 256, heights, "", 4096, kToken, kChannel);
-    for (std::string heights : {"128", "16, 64, 128"})
+    for (std::string heights : {"128", "16, 64, 128", "16, 32, 64, 128"})
       expectNoSpills(isPaired, 256, heights, ", rows_on_m", 4096, kToken,
                      kChannel);
     expectNoSpills(isPaired, 128, "168", "", 4096, kToken, kChannel);
@@ -329,7 +329,9 @@ TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
       {"storage = i8, scale = f16, " + groups + ", zero_point = true", "bf16",
        64, 8},
       {"storage = f8E4M3FN, scale = f32, " + blocks, "bf16", 64, 4},
-      {"storage = f8E4M3FN, scale = bf16, " + groups, "f16", 64, 4}};
+      {"storage = f8E4M3FN, scale = bf16, " + groups, "f16", 64, 4},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16]",
+       "bf16", 64, 16}};
   for (const FromRegisters &format : formats) {
     SCOPED_TRACE(format.quant + ", " + format.input);
     for (const auto &[n, step, config] : cases)
@@ -337,6 +339,35 @@ TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
         SCOPED_TRACE(config + (isPaired ? ", gate and up" : ""));
         // Rows of a first product are copied, where those of a last one lie in
         // order.
+        expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
+                                 step, config),
+                   "sm_90a");
+      }
+  }
+}
+
+/// Minima are one more number of each group beside its scale, which is two, and
+/// the zero point; the tables of a code book are eight.
+TEST(PtxasLimits, MinimaAndBooksFitInRegisters) {
+  struct {
+    int64_t n, step;
+    std::string config;
+  } cases[] = {{192, 192, "tile_rows = [8, 16, 48], stages = 3"},
+               {192, 192, "tile_rows = [96], stages = 3"},
+               {128, 64, "tile_rows = [120, 128, 144, 160], stages = 3"},
+               {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4"},
+               {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4"}};
+  const FromRegisters formats[] = {
+      {"storage = i4, scale = f32, granularity = group, block = [1, 32], "
+       "minimum = true",
+       "bf16", 32, 16},
+      {"storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64]",
+       "bf16", 32, 4}};
+  for (const FromRegisters &format : formats) {
+    SCOPED_TRACE(format.quant);
+    for (const auto &[n, step, config] : cases)
+      for (bool isPaired : {false, true}) {
+        SCOPED_TRACE(config + (isPaired ? ", gate and up" : ""));
         expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
                                  step, config),
                    "sm_90a");
@@ -357,9 +388,9 @@ TEST(PtxasLimits, UnitsOfE4M3FitInRegisters) {
       {128, 320, "tile_rows = [80, 128, 144, 160], stages = 3", false},
       {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4", false},
       {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4", false},
-      {192, 320, "tile_rows = [80], stages = 3", true},
+      {192, 192, "tile_rows = [80], stages = 3", true},
       {192, 192, "tile_rows = [16, 48], stages = 4", true},
-      {128, 320, "tile_rows = [64, 80], stages = 4", true},
+      {128, 192, "tile_rows = [64, 80], stages = 4", true},
       {256, 64, "tile_rows = [32, 48], stages = 4", true}};
   const FromRegisters formats[] = {
       {"storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = "
@@ -368,7 +399,12 @@ TEST(PtxasLimits, UnitsOfE4M3FitInRegisters) {
       {"storage = i4, scale = bf16, granularity = group, block = [1, 64]",
        "f8E4M3FN", 32, 2},
       {"storage = i4, scale = f32, granularity = group, block = [1, 64]",
-       "f8E4M3FN", 32, 4}};
+       "f8E4M3FN", 32, 4},
+      {"storage = i4, scale = bf16, granularity = group, block = [1, 32]",
+       "f8E4M3FN", 32, 4},
+      {"storage = f8E4M3FN, scale = f8E8M0FNU, granularity = group, block = "
+       "[1, 32]",
+       "f8E4M3FN", 64, 2}};
   for (const FromRegisters &format : formats) {
     SCOPED_TRACE(format.quant);
     bool isPromoted = format.quant != formats[0].quant;

@@ -7,8 +7,9 @@
 
 #include "moec/Dialect/Moe/Fragments.h"
 
-#include "moec/Dialect/Moe/CodeBook.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 #include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -61,72 +62,82 @@ static std::string whyNotE2M1(Type scale, Granularity granularity,
          "of 16";
 }
 
-/// Codes of 8 bits, and int4.
+/// Codes of 8 bits, int4, and code books.
 static std::string whyNotInteger(Type storage, Type scale,
                                  Granularity granularity, int64_t group,
-                                 bool hasZeroPoints, Packing packing) {
+                                 Fragments::Beside beside, Packing packing) {
+  bool hasBytes = getElementBits(storage) == 8;
+  bool hasMinima = beside == Fragments::Beside::Minima;
+  if (hasMinima && packing != Packing::Fragments)
+    return "minima go with products by bf16";
   bool isOfAllRow = granularity == Granularity::Channel ||
-                    (granularity == Granularity::Tensor &&
-                     storage.getIntOrFloatBitWidth() == 8);
+                    (granularity == Granularity::Tensor && hasBytes);
   if (isOfAllRow && isa<Float32Type, Float16Type, BFloat16Type>(scale))
     return {};
-  constexpr int64_t least = 32;
+  constexpr int64_t few = 16, least = 32;
   // Which are exponents of floats.
   if (isa<Float8E4M3FNType>(storage) && isa<Float8E8M0FNUType>(scale) &&
       granularity == Granularity::Group && group == least &&
       packing == Packing::Fragments)
     return {};
-  bool isOfBlocks =
-      granularity == Granularity::Block && storage.getIntOrFloatBitWidth() == 8;
+  bool isOfBlocks = granularity == Granularity::Block && hasBytes;
+  // Of 16 a product has one scale for each row.
+  bool isOfFew = group == few && hasBytes && !hasMinima &&
+                 granularity == Granularity::Group;
   if ((granularity != Granularity::Group && !isOfBlocks) ||
-      (group != least && group % Fragments::kDepth != 0))
-    return show(storage) +
-           " has scales of rows, of groups of 32 or of multiples of " +
+      (group != least && group % Fragments::kDepth != 0 && !isOfFew))
+    return show(storage) + " has scales of rows, of groups of " +
+           (hasBytes && !hasMinima ? "16, " : "") + "32 or of multiples of " +
            std::to_string(Fragments::kDepth);
+  if (scale.isBF16() || scale.isF16())
+    return {};
   // Two bf16 have the digits of an f32 that count.
-  bool isKept = scale.isBF16() || scale.isF16() ||
-                (scale.isF32() && packing == Packing::Fragments &&
-                 storage.getIntOrFloatBitWidth() == 8 && !hasZeroPoints);
-  if (!isKept)
-    return show(storage) +
-           " becomes a number of 16 bits times the scale of its group, which "
-           "is kept as bf16 or f16, and scales of " +
-           show(scale) + " are neither";
-  return {};
+  if (scale.isF32() && packing == Packing::Fragments &&
+      beside != Fragments::Beside::ZeroPoints)
+    return {};
+  return show(storage) +
+         " becomes a number of 16 bits times the scale of its group, which is "
+         "kept as bf16 or f16, or of f32 beside no zero points and for bf16, "
+         "and scales of " +
+         show(scale) + " are none of these";
 }
 
 /// An e4m3 has few digits.
 static std::string whyNotE4M3(Type storage, Type scale, Granularity granularity,
-                              int64_t group, bool hasZeroPoints) {
+                              int64_t group, Fragments::Beside beside) {
   constexpr int64_t ofMx = 32;
   if (isa<Float4E2M1FNType>(storage) && isa<Float8E8M0FNUType>(scale) &&
       granularity == Granularity::Group && group == ofMx)
     return {};
-  bool isOfSums =
-      granularity == Granularity::Channel ||
-      (granularity == Granularity::Group && group % Fragments::kDepth == 0);
-  if (storage.isInteger(4) && isOfSums && !hasZeroPoints &&
-      isa<Float32Type, Float16Type, BFloat16Type>(scale))
+  bool isE4M3 = isa<Float8E4M3FNType>(storage);
+  // A product is 32 deep.
+  bool isOfSums = (granularity == Granularity::Group ||
+                   (granularity == Granularity::Block && isE4M3)) &&
+                  (group == ofMx || group % Fragments::kDepth == 0);
+  bool isNumber = isa<Float32Type, Float16Type, BFloat16Type>(scale);
+  if (isE4M3 && isOfSums &&
+      (isNumber || (isa<Float8E8M0FNUType>(scale) && group == ofMx)))
+    return {};
+  if (storage.isInteger(4) && beside == Fragments::Beside::Nothing &&
+      isNumber && (isOfSums || granularity == Granularity::Channel))
     return {};
   return "e4m3 has digits for f4E2M1FN with scales f8E8M0FNU of groups of 32, "
-         "and for i4 without zero points with scales of rows or of groups of "
-         "multiples of " +
+         "and sums are scaled of i4 without zero points and minima, or of "
+         "f8E4M3FN, in groups of 32 or of multiples of " +
          std::to_string(Fragments::kDepth);
 }
 
 std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
-                              int64_t group, bool hasZeroPoints,
-                              Packing packing) {
+                              int64_t group, Beside beside, Packing packing) {
   if (packing == Packing::FragmentsE4M3)
-    return whyNotE4M3(storage, scale, granularity, group, hasZeroPoints);
+    return whyNotE4M3(storage, scale, granularity, group, beside);
   if (isa<Float4E2M1FNType>(storage))
     return whyNotE2M1(scale, granularity, group, packing);
-  if (isCodeBook(storage))
-    return "numbers of " + show(storage) + " follow no formula of their codes";
+  if (isCodeBook(storage) && packing != Packing::Fragments)
+    return "numbers of " + show(storage) + " are looked up as bf16";
   if (isa<Float8E5M2Type>(storage))
     return "no GPU decodes " + show(storage);
-  return whyNotInteger(storage, scale, granularity, group, hasZeroPoints,
-                       packing);
+  return whyNotInteger(storage, scale, granularity, group, beside, packing);
 }
 
 std::string Fragments::whyNot(QuantAttr plain, Packing packing) {
@@ -136,8 +147,6 @@ std::string Fragments::whyNot(QuantAttr plain, Packing packing) {
            "'fragments_e4m3' are";
   if (isFragments(plain.getPacking()))
     return "weights have one already";
-  if (plain.getMinimum())
-    return "minima are subtracted from sums, and not from elements";
   // The row's number has that of the matrix.
   bool hasSecond = isa<Float4E2M1FNType>(plain.getStorage()) &&
                    isa<Float8E4M3FNType>(plain.getScale());
@@ -146,7 +155,7 @@ std::string Fragments::whyNot(QuantAttr plain, Packing packing) {
            "none";
   return whyNot(plain.getStorage(), plain.getScale(), plain.getGranularity(),
                 plain.getBlock().empty() ? 0 : plain.getBlock()[1],
-                plain.getZeroPoint(), packing);
+                getBeside(plain.getZeroPoint(), plain.getMinimum()), packing);
 }
 
 std::string Fragments::whyNot(int64_t rows, int64_t depth) {
@@ -161,11 +170,10 @@ std::string Fragments::whyNot(int64_t rows, int64_t depth) {
 
 QuantAttr Fragments::getQuant(QuantAttr plain, Packing packing) {
   MLIRContext *context = plain.getContext();
-  return QuantAttr::get(context, plain.getStorage(), plain.getScale(),
-                        plain.getGranularity(), plain.getBlock(),
-                        plain.getZeroPoint(), plain.getDynamic(), packing,
-                        Float32Type::get(context), /*power_of_two=*/false,
-                        /*minimum=*/false);
+  return QuantAttr::get(
+      context, plain.getStorage(), plain.getScale(), plain.getGranularity(),
+      plain.getBlock(), plain.getZeroPoint(), plain.getDynamic(), packing,
+      Float32Type::get(context), /*power_of_two=*/false, plain.getMinimum());
 }
 
 /// Whether scales are those of neighbours, not of all of a row.
@@ -176,7 +184,8 @@ static bool areOfGroups(QuantAttr quant) { return !quant.getBlock().empty(); }
 static Fragments::Scales getKeptScales(QuantAttr quant) {
   Type scale = quant.getScale();
   if (isa<Float8E8M0FNUType>(scale))
-    return quant.getPacking() == Packing::FragmentsE4M3
+    return quant.getPacking() == Packing::FragmentsE4M3 &&
+                   isa<Float4E2M1FNType>(quant.getStorage())
                ? Fragments::Scales::Steps
                : Fragments::Scales::E8M0;
   if (isa<Float8E4M3FNType>(scale))
@@ -185,6 +194,9 @@ static Fragments::Scales getKeptScales(QuantAttr quant) {
   if (quant.getPacking() == Packing::FragmentsE4M3)
     return areOfGroups(quant) && !scale.isBF16() ? Fragments::Scales::F32
                                                  : Fragments::Scales::BF16;
+  // With minima, r is never negative, so that no rest of them is too large.
+  if (quant.getMinimum())
+    return Fragments::Scales::F32;
   bool areF16 = quant.getPacking() == Packing::FragmentsF16;
   if (areF16 || (areOfGroups(quant) && scale.isF16()))
     return Fragments::Scales::F16;
@@ -193,11 +205,27 @@ static Fragments::Scales getKeptScales(QuantAttr quant) {
 }
 
 static Fragments::Codes getCodes(Type storage) {
+  if (isCodeBook(storage))
+    return Fragments::Codes::Book;
   if (isa<Float4E2M1FNType>(storage))
     return Fragments::Codes::E2M1;
   if (isa<Float8E4M3FNType>(storage))
     return Fragments::Codes::E4M3;
   return storage.isInteger(8) ? Fragments::Codes::Int8 : Fragments::Codes::Int4;
+}
+
+static std::optional<CodeBook> getRoundedBook(Type storage) {
+  std::optional<CodeBook> book = getCodeBook(storage);
+  if (!book)
+    return std::nullopt;
+  for (float &number : *book) {
+    APFloat rounded(number);
+    bool losesInfo;
+    rounded.convert(APFloat::BFloat(), APFloat::rmNearestTiesToEven,
+                    &losesInfo);
+    number = rounded.convertToFloat();
+  }
+  return book;
 }
 
 static Fragments::Numbers getNumbers(Packing packing) {
@@ -209,9 +237,10 @@ static Fragments::Numbers getNumbers(Packing packing) {
 
 Fragments::Fragments(QuantAttr quant)
     : codes(getCodes(quant.getStorage())),
+      book(getRoundedBook(quant.getStorage())),
       numbers(getNumbers(quant.getPacking())), scales(getKeptScales(quant)),
       matrixGroup(areOfGroups(quant) ? quant.getBlock()[1] : 0),
-      hasZeroPoints(quant.getZeroPoint()) {
+      hasZeroPoints(hasZeros(quant)), hasMinima(quant.getMinimum()) {
   group = matrixGroup ? std::min(matrixGroup, kDepth) : kDepth;
 }
 
@@ -254,7 +283,13 @@ static int64_t getParity(int64_t unitRow) {
   return unitRow % kWarpRows / kFragmentRows;
 }
 
-ArrayRef<int64_t> Fragments::getBits(int64_t pair) const {
+std::optional<int64_t> Fragments::findZero() const {
+  const float *zero = llvm::find(*book, 0.0F);
+  return zero == book->end() ? std::nullopt
+                             : std::optional(zero - book->begin());
+}
+
+ArrayRef<int64_t> Fragments::getHalfBits(int64_t pair) const {
   // The sign, two bits of exponent and the mantissa: a bf16's own places, those
   // a rotation of the word by 4 above them, those 6 below, and the bits that
   // are left, one of which is 6 above its place and the others 2 below.
@@ -281,8 +316,24 @@ ArrayRef<int64_t> Fragments::getBits(int64_t pair) const {
     return numbers == Numbers::F16 ? ofHalves[pair] : e4m3[pair];
   case Codes::Int8:
     return int8[pair];
+  case Codes::Book:
+    break;
   }
-  llvm_unreachable("all codes are listed");
+  llvm_unreachable("all codes that are halves apart are listed");
+}
+
+SmallVector<int64_t, 8> Fragments::getPairBits(int64_t pair,
+                                               int64_t code) const {
+  constexpr int64_t nibble = 4, halfBits = 16, wordBits = 2 * halfBits;
+  // Four codes side by side select the bytes of two registers at once.
+  if (codes == Codes::Book) {
+    int64_t lowest = nibble * (2 * pair + code);
+    return {lowest + 3, lowest + 2, lowest + 1, lowest};
+  }
+  SmallVector<int64_t, 8> bits;
+  for (int64_t inHalf : getHalfBits(pair))
+    bits.push_back((inHalf + code * halfBits) % wordBits);
+  return bits;
 }
 
 SmallVector<int64_t, 8> Fragments::getBits(int64_t inWord, int64_t code) const {
@@ -293,6 +344,12 @@ SmallVector<int64_t, 8> Fragments::getBits(int64_t inWord, int64_t code) const {
   if (codes == Codes::E2M1) {
     int64_t lowest = nibble * (4 * inWord + code);
     return {byte * code + (inWord ? 3 : 7), lowest + 2, lowest + 1, lowest};
+  }
+  if (codes == Codes::E4M3) {
+    SmallVector<int64_t, 8> bits;
+    for (int64_t bit = byte - 1; bit >= 0; --bit)
+      bits.push_back(byte * code + bit);
+    return bits;
   }
   // Those of int4 are the lowest bits of a byte, and its sign is the highest
   // one; of the second register after a rotation by 4.
@@ -317,9 +374,11 @@ int64_t Fragments::getExponent(int64_t unitRow) const {
   if (numbers == Numbers::E4M3) {
     // Four bits of an e4m3 count in steps of 2^-9.
     constexpr int64_t ofE4M3 = 9;
-    return codes == Codes::E2M1 ? 0 : ofE4M3;
+    return codes == Codes::Int4 ? ofE4M3 : 0;
   }
   bool hasF16 = numbers == Numbers::F16;
+  if (codes == Codes::Book)
+    return 0;
   if (codes == Codes::E2M1)
     return e2m1;
   if (codes == Codes::E4M3)
@@ -334,12 +393,24 @@ constexpr int64_t kLargestBF16 = 254, kLargestF16 = 142;
 int64_t Fragments::getLargestExponent() const {
   if (scales == Scales::Steps)
     return kMostStep;
+  // A sum of e4m3 times it is far from what an f32 has no room for.
+  constexpr int64_t ofSums = 200;
+  if (isE4M3() && arePowers())
+    return ofSums;
   // The largest e4m3 is below 2^9, which an f16 has to have room for.
   constexpr int64_t room = 2;
   int64_t largest = (numbers == Numbers::F16 ? kLargestF16 : kLargestBF16) -
                     getExponent(/*unitRow=*/0);
   bool isBounded = numbers == Numbers::F16 && codes == Codes::E4M3;
-  return isBounded ? largest - room : largest;
+  if (isBounded)
+    return largest - room;
+  if (!book)
+    return largest;
+  // A bf16 has room for the largest number times it.
+  float most = 0;
+  for (float number : *book)
+    most = std::max(most, std::fabs(number));
+  return largest - std::max(std::ilogb(most) + 1, 0);
 }
 
 int64_t Fragments::getLeastKept(int64_t unitRow) const {
@@ -355,7 +426,9 @@ int64_t Fragments::getLeastKept(int64_t unitRow) const {
 int64_t Fragments::getLeastExcess() const {
   // 2^r is a normal number.
   constexpr int64_t least = -126;
-  return scales == Scales::F16 || scales == Scales::Steps ? least : 0;
+  bool isBrought = scales == Scales::F16 || scales == Scales::Steps ||
+                   (isE4M3() && arePowers());
+  return isBrought ? least : 0;
 }
 
 int64_t Fragments::getLargestKept() const {
@@ -433,11 +506,38 @@ double Fragments::decodeZeroPoint(int64_t kept, int64_t unitRow) const {
                     int(getExponent(unitRow)));
 }
 
+Fragments::SplitMinimum Fragments::splitMinimum(float scale, float minimum,
+                                                bool isOfZeros) const {
+  int64_t zero = getZeroCode();
+  if (isOfZeros)
+    return {zero, -minimum};
+  // Of NaN, of two zeros, the least.
+  float whole =
+      std::fmin(std::fmax(std::nearbyint(minimum / scale), -float(zero)),
+                float(getLargestCode() - zero));
+  return {int64_t(whole) + zero, std::fma(whole, scale, -minimum)};
+}
+
+int64_t Fragments::encodeRest(float rest, int64_t excess) const {
+  // Two powers, which are normal numbers both.
+  int64_t half = excess / 2;
+  float less = rest * std::ldexp(1.0F, -int(half)) *
+               std::ldexp(1.0F, -int(excess - half));
+  APFloat number(less);
+  bool losesInfo;
+  number.convert(APFloat::BFloat(), APFloat::rmNearestTiesToEven, &losesInfo);
+  return number.bitcastToAPInt().getZExtValue();
+}
+
+double Fragments::decodeRest(int64_t kept) {
+  return getNumber(APFloat::BFloat(), kept);
+}
+
 Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
                                      WeightLayoutAttr layout) const {
   // A register has neighbours of the depth, as many for each of the four
   // threads that share a row; a product has two such stretches.
-  constexpr int64_t lanes = 4, halfBits = 16, wordBits = 2 * halfBits;
+  constexpr int64_t lanes = 4;
   int64_t product = kDepth / getProducts(), stretch = product / 2;
   int64_t perRegister = stretch / lanes;
   UnitRow own = findUnitRow(row, rows, layout);
@@ -459,12 +559,9 @@ Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
   place.word = element / kDepth * getRunWords() +
                word / kThreadWords * kPieceWords +
                thread % kRows * kThreadWords + word % kThreadWords;
-  if (numbers == Numbers::E4M3) {
-    place.bits = getBits(inWord, in % perRegister);
-    return place;
-  }
-  for (int64_t inHalf : getBits(inWord))
-    place.bits.push_back((inHalf + element % 2 * halfBits) % wordBits);
+  int64_t code = in % perRegister;
+  place.bits = numbers == Numbers::E4M3 ? getBits(inWord, code)
+                                        : getPairBits(inWord, code);
   return place;
 }
 
@@ -476,10 +573,13 @@ Fragments::ScalePlace Fragments::getScalePlace(int64_t row, int64_t element,
   int64_t quad = warp % 2 * kFragmentRows + own.row % kFragmentRows;
   int64_t first = (element / kDepth * kQuads + quad) * getQuadBytes();
   int64_t number = element % kDepth / group * kQuadRows + getParity(own.row);
+  int64_t count = kQuadRows * getGroups();
+  int64_t zeroPoints = first + count * getScaleBytes();
+  int64_t rests = zeroPoints + count * getZeroPointBytes();
   return {getRunRow(own.block, warp / 2, rows, layout),
           first + number * getScaleBytes(),
-          first + kQuadRows * getGroups() * getScaleBytes() +
-              number * getZeroPointBytes()};
+          zeroPoints + number * getZeroPointBytes(),
+          rests + number * getRestBytes()};
 }
 
 } // namespace moec::moe

@@ -153,12 +153,12 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
                        << storage;
   bool isOfNumbers = isa<Float32Type, BFloat16Type, Float16Type>(scale);
   bool hasMinima = isInteger && isOfNumbers && !zeroPoint && !dynamic &&
-                   !secondScale && !isFragments(packing) &&
+                   (!secondScale || isFragments(packing)) &&
                    granularity == Granularity::Group;
   if (minimum && !hasMinima)
-    return emitError() << "'minimum' is of weights of i8 or i4 in groups, as "
-                          "they lie in memory, with scales of f32, bf16 or f16 "
-                          "and without zero points or second scales; remove it";
+    return emitError() << "'minimum' is of weights of i8 or i4 in groups, with "
+                          "scales of f32, bf16 or f16 and without zero points "
+                          "or, but in fragments, second scales; remove it";
   bool isOfWeights =
       granularity == Granularity::Channel || granularity == Granularity::Block;
   if (dynamic && isOfWeights)
@@ -189,9 +189,9 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
       return emitError() << "'packing' is '" << stringifyPacking(packing)
                          << "', whose rows have a number each; write "
                             "'second_scale = f32'";
-    std::string reason =
-        Fragments::whyNot(storage, scale, granularity,
-                          block.empty() ? 0 : block[1], zeroPoint, packing);
+    std::string reason = Fragments::whyNot(
+        storage, scale, granularity, block.empty() ? 0 : block[1],
+        Fragments::getBeside(zeroPoint, minimum), packing);
     if (!reason.empty())
       return emitError() << "'packing' is '" << stringifyPacking(packing)
                          << "', but " << reason

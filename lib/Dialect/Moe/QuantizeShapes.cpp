@@ -106,7 +106,7 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
   int64_t n = shape.end()[-2], k = getRowWidth(o.quant, shape.back());
   if (std::string reason = Fragments::whyNot(n, k); !reason.empty())
     return check.error("cannot pack 'weight': ") << reason;
-  if (bool(o.zeroPoint) != o.quant.getZeroPoint() ||
+  if (bool(o.zeroPoint) != hasZeros(o.quant) ||
       bool(o.globalScale) != bool(o.quant.getSecondScale()))
     return check.error("takes 'zero_point' and 'global_scale' where 'quant' "
                        "says so, and only there");
@@ -132,6 +132,9 @@ LogicalResult verifyRepack(Operation *op, const RepackOperands &o) {
       failed(check.checkShape("packed", o.packed, codes)) ||
       failed(check.checkShape("scale", o.scale, scales)) ||
       failed(check.checkShape("zero_point", o.zeroPoint, scales)) ||
+      (o.zeroPoint &&
+       failed(check.checkElement("zero_point", o.zeroPoint,
+                                 getZeroType(o.quant), "as 'quant' says"))) ||
       failed(check.checkShape("global_scale", o.globalScale, globalScales)) ||
       failed(check.checkShape("packed_scale", o.packedScale, packedScales)) ||
       failed(check.checkElement("scale", o.scale, o.quant.getScale(),

@@ -86,3 +86,85 @@ tile.kernel @halves(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memre
        way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [8, 16], tile_columns = 128, step = 64, stages = 4>}
   tile.return
 }
+
+// -----
+
+// Of minima, a whole number of scales is subtracted ahead of the wait, and what is left is added behind it: the rest of
+// a scale times the code first, then its first digits times it.
+// CHECK-LABEL: func.func @minima
+// CHECK:       nvvm.setmaxregister increase
+// CHECK:       vector<8xi32>
+// CHECK:       arith.subf {{.*}} : vector<2xbf16>
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       %[[REST:.*]] = math.fma {{.*}} : vector<2xbf16>
+// CHECK:       %[[WORD:.*]] = llvm.bitcast %[[REST]]
+// CHECK:       %[[PAIR:.*]] = llvm.bitcast %[[WORD]]
+// CHECK:       math.fma %{{.*}}, %{{.*}}, %[[PAIR]] : vector<2xbf16>
+// CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16
+tile.kernel @minima(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memref<6x128x64xi8>,
+    %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<6x128x128xi8>)
+      weight_scale(%ws : memref<6x128x64xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xbf16>)
+      {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = fragments, second_scale = f32, minimum = true>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
+  tile.return
+}
+
+// -----
+
+// Four codes of a book select bytes of two tables each, a half of the book and another one, of which their highest bits
+// take one; and bytes become bf16 by two.
+// CHECK-LABEL: func.func @book
+// CHECK:       nvvm.setmaxregister increase
+// CHECK:       %[[PLACES:.*]] = arith.andi %[[CODES:.*]], %c2004318071_i32
+// CHECK:       %[[HALVES:.*]] = arith.ori
+// CHECK:       %[[L:.*]] = nvvm.prmt <default> %[[PLACES]], %{{.*}} : i32
+// CHECK:       %[[H:.*]] = nvvm.prmt <default> %[[PLACES]], %{{.*}} : i32
+// CHECK:       %[[LOW:.*]] = nvvm.prmt <default> %[[HALVES]], %[[L]], %[[H]] : i32
+// CHECK-COUNT-2: nvvm.prmt <default> %[[PLACES]], %{{.*}} : i32
+// CHECK:       %[[HIGH:.*]] = nvvm.prmt <default> %[[HALVES]], %{{.*}} : i32
+// CHECK:       nvvm.prmt <default> %{{.*}}, %[[LOW]], %[[HIGH]] : i32
+// CHECK:       nvvm.prmt <default> %{{.*}}, %[[LOW]], %[[HIGH]] : i32
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       math.fma {{.*}} : vector<2xbf16>
+// CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16
+tile.kernel @book(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memref<6x128x16xi8>,
+    %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<6x128x128xi8>)
+      weight_scale(%ws : memref<6x128x16xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xbf16>)
+      {weight_quant = #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64], packing = fragments, second_scale = f32>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
+  tile.return
+}
+
+// -----
+
+// Of groups of 32 each product has new sums; codes of e4m3 have signs that are turned behind the wait, and powers of two
+// are moved to where an f32 has its exponent.
+// CHECK-LABEL: func.func @sums_of_products
+// CHECK:       nvvm.setmaxregister increase
+// CHECK:       %[[S:.*]] = arith.shli %[[SCALES:.*]], %c23_i32
+// CHECK:       arith.andi %[[S]], %c2139095040_i32
+// CHECK:       arith.shrui %[[SCALES]], %c1_i32
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       math.fma
+// CHECK:       arith.xori %{{.*}}, %c-2139062144_i32
+// CHECK:       llvm.inline_asm {{.*}}wgmma.fence.sync.aligned;{{.*}}wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
+// CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       math.fma
+// CHECK-NOT:   arith.xori
+// CHECK:       llvm.inline_asm {{.*}}wgmma.fence.sync.aligned;{{.*}}wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
+// CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
+#rows = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
+tile.kernel @sums_of_products(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x1xf32>, %w: memref<6x128x256xi8>,
+    %ws: memref<6x128x8xi8>, %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<6x128x256xi8>) input_scale(%xs : memref<?x1xf32>)
+      weight_scale(%ws : memref<6x128x8xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xbf16>)
+      {input_quant = #rows, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments_e4m3, second_scale = f32>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
+  tile.return
+}

@@ -100,7 +100,7 @@ module attributes {test.a = #moe.quant<storage = f8E4M3FN, scale = f32, granular
 
 // -----
 
-// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups, as they lie in memory, with scales of f32, bf16 or f16 and without zero points or second scales; remove it}}
+// expected-error@+1 {{'minimum' is of weights of i8 or i4 in groups, with scales of f32, bf16 or f16 and without zero points or, but in fragments, second scales; remove it}}
 module attributes {test.a = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], minimum = true>} {}
 
 // -----
@@ -227,8 +227,8 @@ func.func private @f() attributes {q = #moe.quant<storage = !book, scale = f32, 
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments', but numbers of !moe.nf4 follow no formula of their codes; write 'packing = pairs'}}
-func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f32, granularity = channel, packing = fragments, second_scale = f32>}
+// expected-error@+1 {{'packing' is 'fragments_f16', but numbers of !moe.nf4 are looked up as bf16; write 'packing = pairs'}}
+func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f32, granularity = channel, packing = fragments_f16, second_scale = f32>}
 
 // -----
 

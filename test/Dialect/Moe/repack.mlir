@@ -12,7 +12,7 @@ func.func @repack(%w: tensor<2x128x32xi8>, %s: tensor<2x128x2xf8E8M0FNU>) -> ten
 // -----
 
 func.func @storage(%w: tensor<128x32xi8>, %s: tensor<128x2xf8E8M0FNU>) {
-  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>, which has no order of fragments: i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, and scales of f8E8M0FNU are neither}}
+  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>, which has no order of fragments: i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, or of f32 beside no zero points and for bf16, and scales of f8E8M0FNU are none of these}}
   %p, %ps, %r = moe.repack <storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
       : tensor<128x32xi8>, tensor<128x2xf8E8M0FNU> -> tensor<128x32xi8>, tensor<128x2xi8>, tensor<128xf32>
   return
@@ -86,8 +86,44 @@ func.func @scale_bytes(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments', but i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, and scales of f32 are neither; write 'packing = pairs'}}
-func.func private @quant() attributes {quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = fragments, second_scale = f32>}
+// expected-error@+1 {{'packing' is 'fragments', but i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, or of f32 beside no zero points and for bf16, and scales of f32 are none of these; write 'packing = pairs'}}
+func.func private @quant() attributes {quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], zero_point = true, packing = fragments, second_scale = f32>}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'fragments_f16', but minima go with products by bf16; write 'packing = pairs'}}
+func.func private @minima_f16() attributes {quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = fragments_f16, second_scale = f32, minimum = true>}
+
+// -----
+
+// Minima are a zero point and a rest beside each scale, which is kept as f32.
+// CHECK-LABEL: func.func @minima
+// CHECK:         moe.repack {{.*}}minimum = true> %{{.*}}, %{{.*}} zero_point(%{{.*}} : tensor<128x4xf16>) : tensor<128x64xi8>, tensor<128x4xf16> -> tensor<128x64xi8>, tensor<128x32xi8>, tensor<128xf32>
+func.func @minima(%w: tensor<128x64xi8>, %s: tensor<128x4xf16>, %m: tensor<128x4xf16>) -> tensor<128xf32> {
+  %p, %ps, %r = moe.repack <storage = i4, scale = f16, granularity = group, block = [1, 32], packing = pairs, minimum = true> %w, %s
+      zero_point(%m : tensor<128x4xf16>) : tensor<128x64xi8>, tensor<128x4xf16> -> tensor<128x64xi8>, tensor<128x32xi8>, tensor<128xf32>
+  return %r : tensor<128xf32>
+}
+
+// -----
+
+func.func @type_of_minima(%w: tensor<128x64xi8>, %s: tensor<128x4xf16>, %m: tensor<128x4xf32>) {
+  // expected-error@+1 {{'zero_point' must have elements of type 'f16', as 'quant' says, not 'f32'}}
+  %p, %ps, %r = moe.repack <storage = i4, scale = f16, granularity = group, block = [1, 32], packing = pairs, minimum = true> %w, %s
+      zero_point(%m : tensor<128x4xf32>) : tensor<128x64xi8>, tensor<128x4xf16> -> tensor<128x64xi8>, tensor<128x32xi8>, tensor<128xf32>
+  return
+}
+
+// -----
+
+// Of a code book codes keep their bits, in another order.
+// CHECK-LABEL: func.func @book
+// CHECK:         moe.repack <storage = !moe.nf4, {{.*}} : tensor<128x64xi8>, tensor<128x2xf32> -> tensor<128x64xi8>, tensor<128x8xi8>, tensor<128xf32>
+func.func @book(%w: tensor<128x64xi8>, %s: tensor<128x2xf32>) -> tensor<128xf32> {
+  %p, %ps, %r = moe.repack <storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64], packing = pairs> %w, %s
+      : tensor<128x64xi8>, tensor<128x2xf32> -> tensor<128x64xi8>, tensor<128x8xi8>, tensor<128xf32>
+  return %r : tensor<128xf32>
+}
 
 // -----
 

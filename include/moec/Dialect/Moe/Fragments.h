@@ -17,12 +17,17 @@
 // thread of a warpgroup, or, with codes of 8 bits, two. Scales, and zero points
 // beside them, are bytes of a tensor of their own: a run of them is `[depth /
 // 64][16][getQuadBytes()]`, what four neighbouring threads have of a unit: of
-// two rows that are 8 apart, group by group, the scales, then the zero points.
+// two rows that are 8 apart, group by group, the scales, then the zero points,
+// then the rests of minima.
 //
 // A code is a bf16 or f16 of few bits, small by a power of two (`getExponent`),
-// and a stored scale is greater by as much, and less by 2^r, where r is one
-// number for a row. A scale for all of a row, or of a matrix, is a factor of
-// the row's own number, an f32 that sums are multiplied with.
+// or the number of one, and a stored scale is greater by as much, and less by
+// 2^r, where r is one number for a row. A scale for all of a row, or of a
+// matrix, is a factor of the row's own number, an f32 that sums are multiplied
+// with.
+//
+// A minimum is the whole number of scales that is nearest to it, which is kept
+// as a zero point is, and a rest, which is added to a code's product.
 //
 // An e4m3 has no digits for a scale but for powers of two: of e2m1 the scale is
 // a step among those that leave a code's digits whole (`Scales::Steps`), and
@@ -33,6 +38,7 @@
 #ifndef MOEC_DIALECT_MOE_FRAGMENTS_H
 #define MOEC_DIALECT_MOE_FRAGMENTS_H
 
+#include "moec/Dialect/Moe/CodeBook.h"
 #include "moec/Dialect/Moe/Moe.h"
 
 #include <optional>
@@ -61,11 +67,19 @@ public:
   /// f16 or e4m3; nothing of others.
   static std::optional<Packing> getPacking(mlir::Type input);
 
+  /// What lies beside each scale.
+  enum class Beside { Nothing, ZeroPoints, Minima };
+  static Beside getBeside(bool hasZeroPoints, bool hasMinima) {
+    if (hasMinima)
+      return Beside::Minima;
+    return hasZeroPoints ? Beside::ZeroPoints : Beside::Nothing;
+  }
+
   /// Why weights with such scales, of `group` neighbours where these are of
   /// groups or blocks, have not the order `packing`; empty if they have.
   static std::string whyNot(mlir::Type storage, mlir::Type scale,
                             Granularity granularity, int64_t group,
-                            bool hasZeroPoints, Packing packing);
+                            Beside beside, Packing packing);
   /// Why weights that lie in memory as they are, or in pairs, have it not.
   static std::string whyNot(QuantAttr plain, Packing packing);
   /// Why a matrix of so many elements has none; empty if it has.
@@ -79,23 +93,28 @@ public:
 
   //===--- Codes ---===//
 
-  /// Sign, exponent and mantissa of e2m1 or e4m3, or a number from 0 to 15 or
-  /// to 255.
-  enum class Codes { E2M1, Int4, E4M3, Int8 };
+  /// Sign, exponent and mantissa of e2m1 or e4m3, a number from 0 to 15 or to
+  /// 255, or the number of one of 16.
+  enum class Codes { E2M1, Int4, E4M3, Int8, Book };
   Codes codes;
+  /// Those 16, which are rounded to bf16.
+  std::optional<CodeBook> book;
+  /// The code of a book of which groups are zeros, if there is one.
+  std::optional<int64_t> findZero() const;
   bool areIntegers() const {
     return codes == Codes::Int4 || codes == Codes::Int8;
   }
   /// Bits of a code.
   int64_t getCodeBits() const {
-    return codes == Codes::E2M1 || codes == Codes::Int4 ? 4 : 8;
+    return codes == Codes::E4M3 || codes == Codes::Int8 ? 8 : 4;
   }
   /// What integers without zero points are less by.
   int64_t getMiddle() const { return codes == Codes::Int4 ? 8 : 128; }
-  /// Which bits of a code in memory are others here: the sign of int8 without
-  /// zero points, and of int4 that becomes e4m3.
+  /// Which bits of a code in memory are others here: the sign of int8 that has
+  /// one, without zero points in memory, of int4 that becomes e4m3, and of e4m3
+  /// that stays one, which else were in a product's registers as it is loaded.
   int64_t getTurnedBits() const {
-    if (codes == Codes::Int8 && !hasZeroPoints)
+    if ((codes == Codes::Int8 && (!hasZeroPoints || hasMinima)) || isE4M3())
       return 0x80;
     return isSignMagnitude() ? 8 : 0;
   }
@@ -103,6 +122,10 @@ public:
   /// sign and one less than its magnitude.
   bool isSignMagnitude() const {
     return codes == Codes::Int4 && numbers == Numbers::E4M3;
+  }
+  /// Whether codes are the numbers that tensor cores multiply.
+  bool isE4M3() const {
+    return codes == Codes::E4M3 && numbers == Numbers::E4M3;
   }
   /// A code in memory as it is kept here, but for the group's steps.
   int64_t toKept(int64_t code) const {
@@ -134,7 +157,9 @@ public:
   /// Contracted elements of a unit that share a scale; those that share one in
   /// a matrix may be more, 0 standing for all of a row.
   int64_t group, matrixGroup;
-  bool hasZeroPoints;
+  /// Whether a number of a code is subtracted, for each scale; with minima one
+  /// that is near them.
+  bool hasZeroPoints, hasMinima;
 
   // Before it is kept, a scale is an exponent as a bf16 or f32 has it, behind
   // which are the first bits of the mantissa.
@@ -179,7 +204,7 @@ public:
   bool areScalesOfSums() const {
     return numbers == Numbers::E4M3 && scales != Scales::Steps && matrixGroup;
   }
-  /// Units of a group of at least one.
+  /// Units of a group of at least one; 0 of smaller ones.
   int64_t getGroupUnits() const { return matrixGroup / kDepth; }
 
   int64_t getGroups() const { return kDepth / group; }
@@ -200,11 +225,13 @@ public:
     return scales == Scales::F32 ? 4 : areNumbers() ? 2 : 1;
   }
   int64_t getZeroPointBytes() const { return hasZeroPoints ? 2 : 0; }
+  int64_t getRestBytes() const { return hasMinima ? 2 : 0; }
   /// The sign of a kept scale that is a number.
   int64_t getSign() const { return int64_t(1) << (8 * getScaleBytes() - 1); }
   /// Of a row of a unit, and of two rows.
   int64_t getRowBytes() const {
-    return getGroups() * (getScaleBytes() + getZeroPointBytes());
+    return getGroups() *
+           (getScaleBytes() + getZeroPointBytes() + getRestBytes());
   }
   int64_t getQuadBytes() const { return kQuadRows * getRowBytes(); }
   /// Of a row of a matrix: the width of the tensor.
@@ -222,6 +249,22 @@ public:
   int64_t encodeZeroPoint(int64_t zeroPoint, int64_t unitRow) const;
   /// The other way round.
   double decodeZeroPoint(int64_t kept, int64_t unitRow) const;
+
+  /// Beside minima, the code, as it is kept, that stands for 0, and the largest
+  /// of all.
+  int64_t getZeroCode() const { return codes == Codes::Int8 ? 128 : 0; }
+  int64_t getLargestCode() const { return (1 << getCodeBits()) - 1; }
+  /// A minimum m beside a scale s: the code z that stands for what is nearest
+  /// to m / s, and `z s - m`. Codes of a group of zeros are all z, whatever s
+  /// is.
+  struct SplitMinimum {
+    int64_t zeroPoint;
+    float rest;
+  };
+  SplitMinimum splitMinimum(float scale, float minimum, bool isOfZeros) const;
+  /// That rest as it is kept: the bits of a bf16, less by 2^excess.
+  int64_t encodeRest(float rest, int64_t excess) const;
+  static double decodeRest(int64_t kept);
 
   //===--- Places ---===//
 
@@ -256,20 +299,24 @@ public:
   };
   Place getPlace(int64_t row, int64_t element, int64_t rows,
                  WeightLayoutAttr layout) const;
-  /// The bits of a word for its pair of that number: of the first of its two
-  /// codes; 16 above, or below where there are none, are the second's. Of words
-  /// that become bf16 or f16.
-  llvm::ArrayRef<int64_t> getBits(int64_t pair) const;
+  /// The bits of a word for the first (0) or second code of its pair of that
+  /// number. Of words that become bf16 or f16.
+  llvm::SmallVector<int64_t, 8> getPairBits(int64_t pair, int64_t code) const;
   /// The same of the code of that number in a register (0 or 1) of a word that
   /// becomes e4m3.
   llvm::SmallVector<int64_t, 8> getBits(int64_t inWord, int64_t code) const;
   /// Where the scale of an element is: the first row of its run, the byte
-  /// there; and the byte of its zero point.
+  /// there; and the bytes of its zero point, and of the rest of its minimum.
   struct ScalePlace {
-    int64_t firstRow, byte, zeroPoint;
+    int64_t firstRow, byte, zeroPoint, rest;
   };
   ScalePlace getScalePlace(int64_t row, int64_t element, int64_t rows,
                            WeightLayoutAttr layout) const;
+
+private:
+  /// Of the first code of a pair, where the second's are 16 above, or below
+  /// where there are none.
+  llvm::ArrayRef<int64_t> getHalfBits(int64_t pair) const;
 };
 
 } // namespace moec::moe

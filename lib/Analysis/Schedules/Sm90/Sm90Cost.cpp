@@ -42,7 +42,7 @@ int64_t sm90::estimateEpilogue(tile::ContractOp op) {
   ScaleTimes scales(op);
   for (ScaleTime time : {scales.input, scales.weight})
     if (time == ScaleTime::InEpilogue)
-      lines += perRowOrColumn + 1;
+      lines += kScaleLines;
   op.getEpilogue().walk([&](Operation *inner) {
     if (isa_and_nonnull<math::MathDialect>(inner->getDialect()))
       lines += expanded;
@@ -132,18 +132,43 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
   // What becomes e4m3 takes half as many registers, of which two come of a
   // word.
   constexpr double ofE4M3 = 0.65;
+  // Codes of e4m3 have a sign to turn, four by four.
+  constexpr double ofSigns = 0.25;
+  if (format.isE4M3())
+    return ofSigns * device.decodeMxfp4Clk;
   if (format.numbers == Fragments::Numbers::E4M3)
     return ofE4M3 * (format.areIntegers() ? device.decodeInt4Clk
                                           : device.decodeMxfp4Clk);
+  // Of groups of 16 twice as many scales are taken apart, by 5 instructions
+  // each where they are sums, else by one.
+  double perScale = format.haveRests() ? 5 : 1, zeroPoints = 16;
+  double more = double(std::max<int64_t>(format.getGroups() - 2, 0)) *
+                Fragments::kQuadRows * perScale / zeroPoints;
   if (format.areIntegers()) {
-    double more = format.haveRests() ? 2.5 : format.hasZeroPoints ? 1 : 0;
+    more += format.haveRests() ? 2.5 : format.hasZeroPoints ? 1 : 0;
+    // What minima leave is one more number of a group, as zero points are here.
+    more += format.hasMinima ? 0.5 : 0;
     return device.decodeInt4Clk + more * device.decodeZeroPointsClk;
   }
+  if (format.haveRests())
+    more += 1.5;
+  // Of a book four codes take ten permutations, and all of them 104
+  // instructions with the multiplications, where mxfp4 has 56.
+  constexpr double ofBook = 104.0 / 56;
+  if (format.book)
+    return ofBook * device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
   if (format.codes == Fragments::Codes::E4M3)
-    return device.decodeMxfp4Clk +
-           (format.haveRests() ? 1.5 * device.decodeZeroPointsClk : 0);
+    return device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
   return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
                                                   : device.decodeMxfp4Clk;
+}
+
+/// How many times the sums of a unit of weights from registers are promoted,
+/// where they are.
+static double getPromotions(tile::ContractOp op) {
+  if (!hasFragments(op.getWeightQuantAttr()))
+    return 0;
+  return double(moe::Fragments(op.getWeightQuantAttr()).getGroups());
 }
 
 namespace {
@@ -153,7 +178,8 @@ public:
   ContractCost(tile::ContractOp op, tile::LoadAttr load, const Target &target)
       : op(op), load(load), device(*getDeviceRates(target)),
         epilogueLines(double(estimateEpilogue(op) + getQuantizationLines(op))),
-        decodeClk(getDecodeClk(op, device)), hasSource(op.getSource()) {}
+        decodeClk(getDecodeClk(op, device)), promotions(getPromotions(op)),
+        hasSource(op.getSource()) {}
 
   Prediction predict(tile::ConfigAttr config, int64_t tokens,
                      Routing routing) override;
@@ -177,7 +203,7 @@ private:
   tile::ContractOp op;
   tile::LoadAttr load;
   const DeviceRates &device;
-  double epilogueLines, decodeClk;
+  double epilogueLines, decodeClk, promotions;
   bool hasSource;
   DenseMap<std::pair<int64_t, int64_t>, std::unique_ptr<RowCounts>> counts;
 };
@@ -207,10 +233,12 @@ double ContractCost::getRegisterStep(const Contract &shape, int64_t height,
   constexpr double byWarps = 0.86;
   if (shape.multipliesByWarps(height))
     chains *= byWarps;
-  // Sums of groups are added by the multiprocessor's four schedulers.
+  // Sums of groups are added by the multiprocessor's four schedulers, once for
+  // each group of a unit.
   double promoteClk =
-      shape.promotes ? double(shape.getProductWidth(shape.getMaxHeight())) / 2
-                     : 0;
+      shape.promotes
+          ? double(shape.getProductWidth(shape.getMaxHeight())) / 2 * promotions
+          : 0;
   double shared =
       units * chains * std::hypot(decodeClk + promoteClk, perUnit * product);
   // A consumer's units come between those of the others.

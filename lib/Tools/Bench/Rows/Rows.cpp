@@ -85,6 +85,25 @@ static constexpr WeightFormat kFormats[] = {
                     "scale_dtype": "bf16"},
          "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
      0.5 + 2.0 / 128, true},
+    {"int4_group32_fp8",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 32},
+                    "scale_dtype": "bf16"},
+         "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
+     0.5 + 2.0 / 32, true},
+    {"mxfp8_fp8",
+     R"({"weight": {"dtype": "fp8_e4m3", "scale": {"group": 32},
+                    "scale_dtype": "e8m0"},
+         "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
+     1 + 1.0 / 32, true},
+    // What GGUF's blocks and bitsandbytes' tensors become.
+    {"q4_k",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 32},
+                    "minimum": true}})",
+     0.5 + 8.0 / 32, false},
+    {"q6_k", R"({"weight": {"dtype": "int8", "scale": {"group": 16}}})",
+     1 + 4.0 / 16, false},
+    {"nf4", R"({"weight": {"dtype": "nf4", "scale": {"group": 64}}})",
+     0.5 + 4.0 / 64, false},
 };
 
 double BenchLayer::getExpertBytes() const {
@@ -139,7 +158,8 @@ static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
     path.field("dtype").report(
         "expected bf16, fp8_block128, fp8_block128_e8m0, fp8_tensor, "
         "fp8_channel, int8_channel, int8_weights, fp8_weights, mxfp4, "
-        "mxfp4_fp8, nvfp4, int4_group32, int4_group128 or int4_group128_fp8");
+        "mxfp4_fp8, nvfp4, int4_group32, int4_group128, int4_group128_fp8, "
+        "int4_group32_fp8, mxfp8_fp8, q4_k, q6_k or nf4");
     return false;
   }
   if (const llvm::json::Object *routing =

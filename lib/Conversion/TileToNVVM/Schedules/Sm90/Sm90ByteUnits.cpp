@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A word has eight codes of a row, which become two registers of four e4m3.
+// A word has eight codes of a row, which become two registers of four e4m3, or
+// four e4m3, of which the signs are turned.
 //
 // Three bits of e2m1 select a byte of eight, which a permutation of two words
 // does with four codes at once. The eight are the numbers of e2m1 with the
@@ -52,8 +53,10 @@ private:
   /// Of a word, the two registers and what is added to them in the end.
   void openE2M1(Word codes, Word steps, int64_t number, OpenUnit &unit);
   void openInt4(Word codes, OpenUnit &unit);
-  /// The scales of the sums of both rows, as the bits of f32.
+  /// The scales of the sums of both rows, group by group, as the bits of f32.
   SmallVector<Value> openScales(Value scales);
+  /// A register, behind the wait.
+  Word close(Word number, const OpenUnit &unit, int64_t i);
 
   AsyncEmitter &emitter;
   ImplicitLocOpBuilder &b;
@@ -101,6 +104,8 @@ OpenUnit ByteDecoder::open(ArrayRef<Value> codes, Value scales) {
       int64_t group = product * format.getGroups() / products;
       if (format.codes == Fragments::Codes::E2M1)
         openE2M1(some, word(scales), group * kRows + row, unit);
+      else if (format.codes == Fragments::Codes::E4M3)
+        unit.numbers.push_back(some.value);
       else
         openInt4(some, unit);
     }
@@ -111,21 +116,50 @@ OpenUnit ByteDecoder::open(ArrayRef<Value> codes, Value scales) {
 }
 
 SmallVector<Value> ByteDecoder::openScales(Value scales) {
-  if (format.scales == Fragments::Scales::F32)
-    return {vector::ExtractOp::create(b, scales, 0),
-            vector::ExtractOp::create(b, scales, 1)};
-  constexpr int64_t halfBits = 16, upperHalf = 0xFFFF0000;
-  return {(word(scales) << halfBits).value, (word(scales) & upperHalf).value};
+  SmallVector<Word> words;
+  if (auto type = dyn_cast<VectorType>(scales.getType()))
+    for (int64_t i = 0; i < type.getNumElements(); ++i)
+      words.push_back(word(vector::ExtractOp::create(b, scales, i)));
+  else
+    words.push_back(word(scales));
+  // The upper half of an f32, its exponent, or all of it.
+  constexpr int64_t wordBits = 32, digits = 23, upperHalf = 0xFFFF0000,
+                    exponent = 0x7F800000;
+  bool arePowers = format.scales == Fragments::Scales::E8M0;
+  int64_t bits = 8 * format.getScaleBytes(), perWord = wordBits / bits;
+  int64_t lowest = wordBits - bits - (arePowers ? 1 : 0);
+  int64_t mask = arePowers ? exponent : upperHalf;
+  static_assert(exponent == 0xFF << digits);
+  SmallVector<Value> opened;
+  for (int64_t i = 0; i < kRows * format.getGroups(); ++i) {
+    Word from = words[i / perWord];
+    int64_t distance = lowest - i % perWord * bits;
+    Word moved = distance > 0   ? from << distance
+                 : distance < 0 ? from >> -distance
+                                : from;
+    bool isWhole = bits == wordBits || (!arePowers && distance > 0);
+    opened.push_back(isWhole ? moved.value : (moved & mask).value);
+  }
+  return opened;
+}
+
+Word ByteDecoder::close(Word number, const OpenUnit &unit, int64_t i) {
+  switch (format.codes) {
+  case Fragments::Codes::E4M3:
+    return number ^ kSigns;
+  case Fragments::Codes::E2M1:
+    return number | (word(unit.addends[i]) & kSigns);
+  default:
+    return number + word(unit.addends[i]);
+  }
 }
 
 SmallVector<Value> ByteDecoder::close(const OpenUnit &unit) {
   // Those of a word are one row's: of a product its registers are of both in
   // turns.
   SmallVector<Value> closed;
-  for (auto [number, addend] : llvm::zip(unit.numbers, unit.addends))
-    closed.push_back(format.codes == Fragments::Codes::E2M1
-                         ? (word(number) | (word(addend) & kSigns)).value
-                         : (word(number) + word(addend)).value);
+  for (auto [i, number] : llvm::enumerate(unit.numbers))
+    closed.push_back(close(word(number), unit, int64_t(i)).value);
   SmallVector<Value> fragments;
   for (size_t first = 0; first < closed.size(); first += Fragments::kRegisters)
     for (size_t i : {0, 2, 1, 3})

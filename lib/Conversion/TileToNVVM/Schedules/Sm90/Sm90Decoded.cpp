@@ -75,6 +75,8 @@ OpenUnit UnitReader::load(Value stage, int64_t turn) {
   constexpr int64_t wordBytes = 4, codeBytes = Contract::kChunkBytes,
                     pieceBytes = Fragments::kPieceWords * wordBytes;
   int64_t scaleBytes = format.getQuadBytes();
+  // Several loads, where these are more than one has.
+  int64_t scaleAlignment = std::min(scaleBytes, Contract::kChunkBytes);
   auto codesType =
       VectorType::get(Fragments::kThreadWords, emitter.b.getI32Type());
   Type scalesType = emitter.b.getI32Type();
@@ -90,11 +92,12 @@ OpenUnit UnitReader::load(Value stage, int64_t turn) {
       contract.addI32(emitter.scale(stage, shape.getScaleBytes()), ownScales));
   for (Value &piece : codes)
     piece = emitter.load(codesType, piece, codeBytes);
-  return decoder->open(codes, emitter.load(scalesType, scales, scaleBytes));
+  return decoder->open(codes, emitter.load(scalesType, scales, scaleAlignment));
 }
 
 Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
-                           Value sums, Value keeps) {
+                           Value sums, Value keeps, int64_t part,
+                           int64_t parts) {
   // What the first stage has is known ahead.
   Value first = emitter.describeTile(contract.sharedAddress(
       contract.getInputOffset() + turn / blocks * rowBytes));
@@ -105,7 +108,9 @@ Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
   // A chain's first product comes with one.
   if (!keeps)
     emitter.fenceProducts();
-  for (int64_t product = 0; product < format.getProducts(); ++product) {
+  int64_t ofPart = format.getProducts() / parts;
+  for (int64_t product = part * ofPart; product < (part + 1) * ofPart;
+       ++product) {
     sums = emitter.multiplyAsync(
         element, width, fragments.slice(product * registers, registers), rows,
         shape.swizzledBytes, product, sums, keeps);
@@ -154,8 +159,11 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
   int64_t numBlocks = shape.getBlocks(height), turns = reader.getTurns();
   int64_t width = shape.getProductWidth(height), numSums = width / 2;
   // Units of a group that follow one another, with one block: several have
-  // their sums in the same registers.
-  int64_t chain = numBlocks > 1 ? 1 : reader.getFormat().getGroupUnits();
+  // their sums in the same registers. Of groups that are less, a unit has as
+  // many parts.
+  int64_t parts = reader.getFormat().getGroups();
+  int64_t chain =
+      numBlocks > 1 || parts > 1 ? 1 : reader.getFormat().getGroupUnits();
   if (turns % chain)
     chain = 1;
   // No compiler knows that a tile has rows, and that so these are zeros.
@@ -194,21 +202,28 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
         emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
         OpenUnit opened = reader.load(at.stage, 0);
         for (int64_t turn = 0; turn < turns; ++turn) {
-          emitter.waitProducts(0);
-          bool isNew = turn % chain == 0;
-          if (isNew) {
-            int64_t before = (turn + numBlocks - 1) % numBlocks;
-            promoteBefore(
-                products, scales,
-                MutableArrayRef<Value>(sums).slice(before * numSums, numSums));
-          }
-          products = reader.multiply(at.stage, turn, reader.close(opened),
-                                     products, isNew ? never : Value());
-          scales = opened.scales;
-          if (turn == 0) {
-            Value hasBefore = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                                    step, emitter.index(0));
-            emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
+          SmallVector<Value> fragments;
+          for (int64_t part = 0; part < parts; ++part) {
+            emitter.waitProducts(0);
+            bool isNew = turn % chain == 0;
+            if (isNew) {
+              int64_t before = (turn + (part ? 0 : numBlocks - 1)) % numBlocks;
+              promoteBefore(products, scales,
+                            MutableArrayRef<Value>(sums).slice(before * numSums,
+                                                               numSums));
+            }
+            if (part == 0)
+              fragments = reader.close(opened);
+            products = reader.multiply(at.stage, turn, fragments, products,
+                                       isNew ? never : Value(), part, parts);
+            constexpr int64_t rows = Fragments::kQuadRows;
+            scales.assign(
+                ArrayRef<Value>(opened.scales).slice(part * rows, rows));
+            if (turn == 0 && part == 0) {
+              Value hasBefore = arith::CmpIOp::create(
+                  b, arith::CmpIPredicate::ne, step, emitter.index(0));
+              emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
+            }
           }
           if (turn + 1 < turns)
             opened = reader.load(at.stage, turn + 1);

@@ -9,7 +9,8 @@
 // two. A product with the scale, whose exponent is higher by as much, makes it
 // whole: of floats exactly where the scale is a power of two, and of integers
 // less their zero point, which is subtracted exactly, with one rounding. A
-// scale with more digits than a bf16 is the sum of two.
+// scale with more digits than a bf16 is the sum of two. Of a code book, bytes
+// of its 16 numbers are selected by permutations.
 
 #include "Sm90Units.h"
 
@@ -18,6 +19,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/bit.h"
 
 #include <cmath>
 
@@ -43,8 +45,8 @@ public:
   SmallVector<Value> close(const OpenUnit &unit) override;
 
 private:
-  /// Bits of a bf16 below its exponent.
-  static constexpr int64_t kDigits = 7;
+  /// Bits of a bf16 below its exponent; bytes of a bf16 or f16.
+  static constexpr int64_t kDigits = 7, kHalfBytes = 2;
   static constexpr int64_t kRows = Fragments::kQuadRows;
 
   Word word(Value value) { return {&b, value}; }
@@ -87,6 +89,17 @@ private:
   Value getScale(ArrayRef<Value> words, int64_t number);
   /// The first digits of a kept f16, as a bf16, twice, and the others.
   std::pair<Value, Value> split(ArrayRef<Value> words, int64_t number);
+  /// All pairs of a word, as small numbers.
+  SmallVector<Value> takeApart(Word codes);
+  SmallVector<Value> lookUp(Word codes);
+  /// A byte (0 or 1) of the numbers of the four codes in the lowest bits, of
+  /// which `places` has the lower three bits each, and `halves` says which half
+  /// of the book they are of.
+  Value lookUp(int64_t byte, Word places, Word halves);
+  Value permute(Value low, Value high, Value selector) {
+    return NVVM::PermuteOp::create(b, b.getI32Type(), low, high, selector,
+                                   NVVM::PermuteMode::DEFAULT);
+  }
   /// The pair of register `i`, as small numbers, and how, by the codes of it or
   /// of the word that it is in.
   Value move(Word codes, int64_t i);
@@ -188,12 +201,58 @@ Value HalfDecoder::move(Word codes, int64_t i) {
     constexpr int64_t high = 0x4341;
     if (i % kRows == 0)
       return (codes & low).value;
-    return NVVM::PermuteOp::create(b, b.getI32Type(), codes.value,
-                                   emitter.i32(0), emitter.i32(high),
-                                   NVVM::PermuteMode::DEFAULT);
+    return permute(codes.value, emitter.i32(0), emitter.i32(high));
   }
+  case Fragments::Codes::Book:
+    break;
   }
-  llvm_unreachable("all codes are listed");
+  llvm_unreachable("all codes that are bits of their numbers are listed");
+}
+
+SmallVector<Value> HalfDecoder::takeApart(Word codes) {
+  if (format.book)
+    return lookUp(codes);
+  SmallVector<Value> pairs;
+  for (int64_t i = 0; i < format.getWordRegisters(); ++i)
+    pairs.push_back(move(codes, i));
+  return pairs;
+}
+
+Value HalfDecoder::lookUp(int64_t byte, Word places, Word halves) {
+  constexpr int64_t byteBits = 8, perWord = 4, upper = 16;
+  auto getWord = [&](int64_t first) {
+    uint32_t bytes = 0;
+    for (int64_t i = 0; i < perWord; ++i) {
+      // A bf16 is the upper half of an f32.
+      auto number = llvm::bit_cast<uint32_t>((*format.book)[first + i]);
+      bytes |= (number >> (upper + byteBits * byte) & 0xFF) << (byteBits * i);
+    }
+    return emitter.i32(bytes);
+  };
+  Value first = permute(getWord(0), getWord(perWord), places.value);
+  Value second =
+      permute(getWord(2 * perWord), getWord(3 * perWord), places.value);
+  return permute(first, second, halves.value);
+}
+
+SmallVector<Value> HalfDecoder::lookUp(Word codes) {
+  // Codes are nibbles: of the byte that each of the lower four selects, the
+  // first or the second permutation has it, at its place.
+  constexpr int64_t places = 0x77777777, highest = 0x44444444, halfBits = 16;
+  constexpr int64_t inOrder = 0x32103210;
+  // The bytes of two bf16, of either pair.
+  constexpr int64_t pairs[] = {0x5140, 0x7362};
+  Word place = codes & places;
+  Word half = ((codes >> 1) & highest) | codes.constant(inOrder);
+  SmallVector<Value> numbers;
+  for (int64_t i = 0; i < kRows; ++i) {
+    Word low = i ? place >> halfBits : place;
+    Word halves = i ? half >> halfBits : half;
+    Value bytes[] = {lookUp(0, low, halves), lookUp(1, low, halves)};
+    for (int64_t pair : pairs)
+      numbers.push_back(permute(bytes[0], bytes[1], emitter.i32(pair)));
+  }
+  return numbers;
 }
 
 Value HalfDecoder::moveE4M3(Word codes, int64_t i) {
@@ -236,6 +295,8 @@ OpenUnit HalfDecoder::open(ArrayRef<Value> codes, Value scales) {
   }
   int64_t count = kRows * format.getGroups();
   SmallVector<Value> zeroPoints;
+  // Where what lies behind all scales begins, in halves of words.
+  int64_t behind = count * format.getScaleBytes() / kHalfBytes;
   for (int64_t i = 0; i < count; ++i) {
     if (format.haveRests()) {
       auto [scale, rest] = split(words, i);
@@ -244,25 +305,25 @@ OpenUnit HalfDecoder::open(ArrayRef<Value> codes, Value scales) {
     } else {
       unit.scales.push_back(getScale(words, i));
     }
-    if (int64_t bytes = format.getZeroPointBytes())
-      zeroPoints.push_back(
-          toPair(repeat(words, count * format.getScaleBytes() / bytes + i)));
+    if (format.hasMinima)
+      unit.addends.push_back(repeat(words, behind + count + i));
+    if (format.hasZeroPoints)
+      zeroPoints.push_back(toPair(repeat(words, behind + i)));
     else if (format.haveRests() && format.areIntegers())
       zeroPoints.push_back(getMiddle(i % kRows));
   }
-  for (int64_t product = 0; product < kProducts; ++product)
-    for (int64_t i = 0; i < kRegisters; ++i) {
-      int64_t at =
-          product * format.getProductWords() + i / format.getWordRegisters();
-      Value number = move(
-          word(vector::ExtractOp::create(b, codes[at / Fragments::kThreadWords],
-                                         at % Fragments::kThreadWords)),
-          i);
+  for (int64_t at = 0; at < kProducts * format.getProductWords(); ++at) {
+    Value own = vector::ExtractOp::create(
+        b, codes[at / Fragments::kThreadWords], at % Fragments::kThreadWords);
+    for (Value number : takeApart(word(own))) {
+      auto i = int64_t(unit.numbers.size());
       if (!zeroPoints.empty())
         number = toWord(arith::SubFOp::create(
-            b, toPair(number), zeroPoints[getNumber(product, i)]));
+            b, toPair(number),
+            zeroPoints[getNumber(i / kRegisters, i % kRegisters)]));
       unit.numbers.push_back(number);
     }
+  }
   // The middle times a scale is exact, and so is the rest of a fused
   // multiplication but for the end.
   if (format.areIntegers() && zeroPoints.empty())
@@ -282,10 +343,10 @@ SmallVector<Value> HalfDecoder::close(const OpenUnit &unit) {
     for (int64_t i = 0; i < kRegisters; ++i) {
       int64_t at = getNumber(product, i);
       Value number = unit.numbers[product * kRegisters + i], addend;
-      if (format.haveRests())
-        addend = multiply(number, unit.rests[at]);
-      else if (!unit.addends.empty())
+      if (!unit.addends.empty())
         addend = unit.addends[at];
+      if (format.haveRests())
+        addend = multiply(number, unit.rests[at], addend);
       fragments.push_back(multiply(number, scales[at], addend));
     }
   return fragments;

@@ -13,6 +13,7 @@
 #include "Sm90Repack.h"
 
 #include "../../Emit.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
 #include <cmath>
@@ -187,7 +188,7 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
 }
 
 Word Sm90Repack::loadZeroPoint(Value sharedRow, Value element) {
-  if (!format.hasZeroPoints)
+  if (!format.hasZeroPoints || format.hasMinima)
     return word(moe::getImpliedZeroPoint(op.getQuant()));
   return loadOfElement(op.getZeroPoint(), sharedRow, element);
 }
@@ -210,14 +211,17 @@ Word Sm90Repack::gather(Value sharedRow, Value element,
 }
 
 Value Sm90Repack::isZero(Value sharedRow, Value element) {
+  if (format.book && !format.findZero())
+    return arith::ConstantOp::create(b, b.getBoolAttr(false));
   // 1 in every code of a word, and what has no sign.
   int64_t ones = shape.codeBits == 4 ? 0x11111111 : 0x01010101,
           most = (1 << shape.codeBits) - 1, magnitude = most / 2;
-  Word zeroPoint = loadZeroPoint(sharedRow, element);
+  Word zeroPoint = format.book ? word(*format.findZero())
+                               : loadZeroPoint(sharedRow, element);
   Word zeros = word(emitter.scale(zeroPoint.value, ones));
   Word differ = gather(sharedRow, element, [&](Word codes) {
     // Zeros of floats have a sign.
-    if (!format.areIntegers())
+    if (!format.areIntegers() && !format.book)
       return codes & magnitude * ones;
     return word(arith::XOrIOp::create(b, codes.value, zeros.value));
   });
@@ -276,8 +280,13 @@ Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
 
 Word Sm90Repack::getKeptZeroPoint(Value sharedRow, Value element,
                                   int64_t unitRow) {
-  Value number = arith::UIToFPOp::create(
-      b, b.getF32Type(), loadZeroPoint(sharedRow, element).value);
+  return keepZeroPoint(
+      arith::UIToFPOp::create(b, b.getF32Type(),
+                              loadZeroPoint(sharedRow, element).value),
+      unitRow);
+}
+
+Word Sm90Repack::keepZeroPoint(Value number, int64_t unitRow) {
   double power = std::ldexp(1.0, -int(format.getExponent(unitRow)));
   number = arith::MulFOp::create(b, number, emitter.f32(power));
   if (format.numbers == Fragments::Numbers::BF16)
@@ -286,6 +295,38 @@ Word Sm90Repack::getKeptZeroPoint(Value sharedRow, Value element,
   return word(arith::ExtUIOp::create(
       b, b.getI32Type(),
       arith::BitcastOp::create(b, b.getIntegerType(16), half)));
+}
+
+std::pair<Word, Word> Sm90Repack::getKeptMinimum(Value sharedRow, Value element,
+                                                 int64_t unitRow) {
+  SmallVector<Value> indices = getScaleIndices(sharedRow, element);
+  Value scale = emitter.loadF32(emitter.operand(op.getScale()), indices);
+  Value minimum = emitter.loadF32(emitter.operand(op.getZeroPoint()), indices);
+  auto zero = double(format.getZeroCode()),
+       most = double(format.getLargestCode()) - zero;
+  // Of NaN, of two zeros, the least.
+  Value whole =
+      math::RoundEvenOp::create(b, arith::DivFOp::create(b, minimum, scale));
+  whole = arith::MinNumFOp::create(
+      b, arith::MaxNumFOp::create(b, whole, emitter.f32(-zero)),
+      emitter.f32(most));
+  Value negative = arith::NegFOp::create(b, minimum);
+  Value rest = math::FmaOp::create(b, whole, scale, negative);
+  Value areZeros = isZero(sharedRow, element);
+  whole = arith::SelectOp::create(b, areZeros, emitter.f32(0), whole);
+  rest = arith::SelectOp::create(b, areZeros, negative, rest);
+  // 2^-r by two powers, which are normal numbers both.
+  Word excess =
+      word(emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes));
+  Word half = excess >> 1;
+  for (Word part : {half, excess - half})
+    rest = arith::MulFOp::create(
+        b, rest, toSingle((word(kBias) - part) << kSingleDigits).value);
+  Value kept = arith::BitcastOp::create(b, b.getI16Type(),
+                                        castFloat(b, rest, b.getBF16Type()));
+  return {keepZeroPoint(arith::AddFOp::create(b, whole, emitter.f32(zero)),
+                        unitRow),
+          word(arith::ExtUIOp::create(b, b.getI32Type(), kept))};
 }
 
 SmallVector<Value> Sm90Repack::findLargest(Value row, ValueRange before) {
@@ -391,9 +432,17 @@ void Sm90Repack::storeScales() {
                               i / Fragments::kQuadRows * format.group);
             put(i * format.getScaleBytes(),
                 getKeptScale(from, element, unitRow));
-            if (int64_t bytes = format.getZeroPointBytes())
-              put(count * format.getScaleBytes() + i * bytes,
+            int64_t bytes = format.getZeroPointBytes();
+            int64_t zeroPoints = count * format.getScaleBytes(),
+                    rests = zeroPoints + count * bytes;
+            if (format.hasMinima) {
+              auto [zeroPoint, rest] = getKeptMinimum(from, element, unitRow);
+              put(zeroPoints + i * bytes, zeroPoint);
+              put(rests + i * format.getRestBytes(), rest);
+            } else if (bytes) {
+              put(zeroPoints + i * bytes,
                   getKeptZeroPoint(from, element, unitRow));
+            }
           }
           for (auto [i, kept] : llvm::enumerate(words))
             emitter.store(kept.value,

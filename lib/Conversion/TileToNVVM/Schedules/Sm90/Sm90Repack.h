@@ -69,6 +69,9 @@ private:
   Word packBytes(mlir::Value sharedRow, mlir::Value byte);
   /// Four codes from a byte on, in the lowest bits.
   Word loadFour(mlir::Value sharedRow, mlir::Value byte);
+  /// The word of four codes of 8 bits from a byte on, which is a register of
+  /// e4m3.
+  Word loadE4M3(mlir::Value sharedRow, mlir::Value byte);
   /// Codes as they are with the least step, where the scale of the element's
   /// group is less.
   Word weaken(Word codes, mlir::Value sharedRow, mlir::Value element);
@@ -105,6 +108,11 @@ private:
                     int64_t unitRow);
   Word getKeptZeroPoint(mlir::Value sharedRow, mlir::Value element,
                         int64_t unitRow);
+  /// A number of a code, f32, as it is kept as a zero point.
+  Word keepZeroPoint(mlir::Value number, int64_t unitRow);
+  /// The same of a minimum's zero point, and its rest.
+  std::pair<Word, Word> getKeptMinimum(mlir::Value sharedRow,
+                                       mlir::Value element, int64_t unitRow);
 
   Word word(mlir::Value value) { return {&b, value}; }
   Word word(int64_t number) { return {&b, emitter.i32(number)}; }

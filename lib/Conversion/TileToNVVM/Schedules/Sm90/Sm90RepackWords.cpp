@@ -49,13 +49,15 @@ static Word moveBits(Word codes, const std::map<int64_t, int64_t> &masks) {
 
 /// Codes at the low ends of both halves, as pair `i` of a word.
 static Word placePair(const Fragments &format, Word codes, int64_t i) {
-  constexpr int64_t ones = 0x00010001;
+  constexpr int64_t halfBits = 16, wordBits = 2 * halfBits;
   // Neighbouring bits move together.
-  ArrayRef<int64_t> bits = format.getBits(i);
   std::map<int64_t, int64_t> masks;
-  for (auto [n, to] : llvm::enumerate(bits)) {
-    int64_t from = int64_t(bits.size() - 1 - n);
-    masks[to - from] |= ones << from;
+  for (int64_t code : {0, 1}) {
+    auto bits = format.getPairBits(i, code);
+    for (auto [n, to] : llvm::enumerate(bits)) {
+      int64_t from = code * halfBits + int64_t(bits.size() - 1 - n);
+      masks[(to - from + wordBits) % wordBits] |= int64_t(1) << from;
+    }
   }
   return moveBits(codes, masks);
 }
@@ -130,6 +132,14 @@ Word Sm90Repack::loadFour(Value sharedRow, Value byte) {
                                     emitter.scale(negative.value, magnitude)));
 }
 
+Word Sm90Repack::loadE4M3(Value sharedRow, Value byte) {
+  constexpr int64_t ones = 0x01010101;
+  Value codes = emitter.load(
+      b.getI32Type(), emitter.advance(shared, getOffset(sharedRow, byte)),
+      kWordBytes);
+  return word(codes) ^ format.getTurnedBits() * ones;
+}
+
 Word Sm90Repack::packBytes(Value sharedRow, Value byte) {
   constexpr int64_t stretchBytes = 8;
   Word first = placeFour(format, loadFour(sharedRow, byte), 0);
@@ -169,6 +179,19 @@ void Sm90Repack::storeCodes() {
                 getAddress(op.getPacked(), run, emitter.mul(index, kWordBytes)),
                 kWordBytes);
           };
+          if (format.isE4M3()) {
+            // Of a product two words of the first row, then two of the other.
+            constexpr int64_t productBytes = 32, wordBytes = 16, laneBytes = 4;
+            Value parity = emitter.remainder(emitter.divide(own, 2), 2);
+            Value from = getSharedRow(addI32(row, emitter.scale(parity, 8)));
+            Value word =
+                addI32(emitter.scale(emitter.divide(own, 4), productBytes),
+                       emitter.scale(emitter.remainder(own, 2), wordBytes));
+            Value byte =
+                addI32(addI32(emitter.scale(unit, Fragments::kDepth), word),
+                       emitter.scale(emitter.remainder(lane, 4), laneBytes));
+            return store(loadE4M3(from, byte).value);
+          }
           if (format.numbers == Fragments::Numbers::E4M3) {
             // Of two rows in turns, 16 bytes of the depth each.
             constexpr int64_t unitBytes = 32, wordBytes = 16, laneBytes = 2;

@@ -62,10 +62,12 @@ public:
     return decoder->close(unit);
   }
   /// Starts the products of a turn's fragments, added to sums; where `keeps`
-  /// (i32) is there and 0, these are new ones.
+  /// (i32) is there and 0, these are new ones. Of several `parts` of a unit
+  /// those of one.
   mlir::Value multiply(mlir::Value stage, int64_t turn,
                        llvm::ArrayRef<mlir::Value> fragments, mlir::Value sums,
-                       mlir::Value keeps = {});
+                       mlir::Value keeps = {}, int64_t part = 0,
+                       int64_t parts = 1);
 
   //===--- Products of warps ---===//
 
