@@ -175,7 +175,7 @@ TEST(PtxasLimits, ScalesOfRowsFitInRegisters) {
   for (bool isPaired : {false, true}) {
     for (std::string heights : {"112", "16, 32, 64, 112", "8, 32"})
       expectNoSpills(isPaired, 256, heights, "", 4096, kToken, kChannel);
-    for (std::string heights : {"128", "16, 64, 128"})
+    for (std::string heights : {"128", "16, 64, 128", "16, 32, 64, 128"})
       expectNoSpills(isPaired, 256, heights, ", rows_on_m", 4096, kToken,
                      kChannel);
     expectNoSpills(isPaired, 128, "168", "", 4096, kToken, kChannel);

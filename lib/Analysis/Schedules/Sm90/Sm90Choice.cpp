@@ -107,14 +107,18 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
            " accumulators leave too few registers for weights that are "
            "multiplied from them; at most " +
            std::to_string(maxHeights) + " are tried";
+  // Scales of whole rows take lines, but no registers of threads that copy.
+  int64_t most = ptxas::kShortEpilogue;
+  for (ScaleTime time : {shape.scales.input, shape.scales.weight})
+    most += time == ScaleTime::InEpilogue ? kScaleLines : 0;
   int64_t lines = estimateEpilogue(op);
   if (shape.rowsOnM && shape.promotes && !shape.mapRows &&
-      sums > ptxas::kSumsOfAnyEpilogue && lines > ptxas::kShortEpilogue)
+      sums > ptxas::kSumsOfAnyEpilogue && lines > most)
     return "an epilogue of about " + std::to_string(lines) + " lines with " +
            std::to_string(sums) +
            " accumulators leaves too few registers where rows and scales are "
            "copied without maps; at most " +
-           std::to_string(ptxas::kShortEpilogue) + " are tried";
+           std::to_string(most) + " are tried";
   if (!shape.mapRows && shape.getMaxHeight() > ptxas::kCopiedRows)
     return "tile_rows up to " + std::to_string(shape.getMaxHeight()) +
            " leave too few registers where rows are copied without maps; at "
@@ -367,9 +371,12 @@ void CandidateFinder::addRowsOnM(int64_t weightRows) {
 std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
   findFor(weightRows);
   // With many rows whose scales come with each step, a thread then has those of
-  // two.
+  // two. Steps that are added without scales leave as few registers for others.
   constexpr int64_t fewest = 128;
-  if (ScaleTimes(op).areInLoop() && weightRows >= fewest)
+  if (weightRows < fewest)
+    return std::move(candidates);
+  Contract shape(op, make(weightRows, {Contract::kBlockRows}, true));
+  if (ScaleTimes(op).areInLoop() || (shape.promotes && !shape.fromRegisters))
     addRowsOnM(weightRows);
   return std::move(candidates);
 }
@@ -420,7 +427,7 @@ std::vector<Candidate> sm90::getContractCandidates(Operation *op,
       !declineQuant(contract).empty())
     return {};
   // Products of one kernel have none.
-  bool mayQueue = !contract.getSignals() && !contract.getAwaits();
+  bool mayQueue = !getPartner(contract);
   std::vector<Candidate> candidates =
       findCandidates(contract, load, target, mayQueue);
   llvm::append_range(candidates, sm80::getGemvCandidates(contract));

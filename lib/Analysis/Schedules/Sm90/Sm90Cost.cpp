@@ -42,7 +42,7 @@ int64_t sm90::estimateEpilogue(tile::ContractOp op) {
   ScaleTimes scales(op);
   for (ScaleTime time : {scales.input, scales.weight})
     if (time == ScaleTime::InEpilogue)
-      lines += perRowOrColumn + 1;
+      lines += kScaleLines;
   op.getEpilogue().walk([&](Operation *inner) {
     if (isa_and_nonnull<math::MathDialect>(inner->getDialect()))
       lines += expanded;

@@ -12,6 +12,10 @@
 
 namespace moec::sm90 {
 
+/// Lines of an epilogue for a scale of whole rows. Beside two of them one may
+/// be as short as `ptxas::kShortEpilogue` (ScalesOfRowsFitInRegisters).
+constexpr int64_t kScaleLines = 3;
+
 /// About how many lines of PTX one result takes in the epilogue.
 int64_t estimateEpilogue(tile::ContractOp op);
 
