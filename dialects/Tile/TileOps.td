@@ -47,7 +47,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     with gaps between their rows, `strided<[?, ..., 1]>`) and, last, the token count as i64, of a kernel that is launched for
     some columns at a time behind the first of them, an i64 too; there are no results. Each op of the body is a phase, which takes the token count and memrefs of the kernel;
     a phase starts when the one before is complete on all CTAs. The exception is a product that `awaits` what
-    another one `signals` (`tile.contract`): each CTA goes on to it as soon as its own share of the other is
+    another one `signals`, or a quantization (`tile.contract`): each CTA goes on to it as soon as its own share of the other is
     done, copies weights at once, and rows when all CTAs have signaled. On a GPU a CTA also goes on from a
     `tile.top_k` to what counts or ranks its slots, where it needs just its own share of what was routed. The
     body is one block and ends in `tile.return`. `tile-split-phases` cuts kernels into one launch per phase where the target cannot
@@ -255,6 +255,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     - Of two products in one kernel the second multiplies the result of the first: the first one `signals` what
       of it is done, and the second `awaits` all before it reads a row, but not before it reads weights. Both
       name the same counter, `(1)`, which is 0 when the kernel begins. `join-products` (`tile-rewrite-launches`) makes such kernels.
+    - A product behind a `tile.quantize` in one kernel, whose rows it multiplies, `awaits` in the same way that all CTAs have
+      quantized their share. Its counter is that of its `tickets`, if it has them, and is not 0 when the kernel ends.
+      `quantize-inputs` (`tile-rewrite-launches`) makes such kernels.
     - `tickets` is a counter too, of the tiles that CTAs have taken behind their first one: each takes the next there
       is, so that tiles that are read together run at about the same time, however long each takes. It is 0 when the
       kernel begins, and when it ends. `queue-tiles` (`tile-rewrite-launches`) adds it where `config` says `queue`.

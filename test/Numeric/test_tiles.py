@@ -26,7 +26,7 @@ SPEC = {
     "top_k": 2, "intermediate_size": 72, "routing": {}, "activation": {"kind": "silu"},
 }
 #: Joined products take the simulator several times as long: every night.
-APART = () if ALL_CASES else ("--disable=join-products",)
+APART = () if ALL_CASES else ("--disable=join-products,quantize-inputs",)
 CONFIG = re.compile(r"#tile\.sm90_contract<[^>]*>")
 
 
@@ -185,7 +185,7 @@ def test_one_expert_twice(height, tokens, tmp_path):
     write_tensors(inputs, tensors)
     config = f"stages=4 tile_rows={height}"
     compare(Case(f"twice_{height}", SPEC, tokens), model, inputs, outputs, "--max-tokens=16",
-            "--disable=join-products",
+            "--disable=join-products,quantize-inputs",
             f"--config=experts_hidden:tile_columns=64 {config}", f"--config=experts_out:tile_columns=128 {config}")
 
 
@@ -214,7 +214,7 @@ def test_queue(product, options, tmp_path):
     model.write_text(json.dumps(spec))
     tokens = 60
     write_tensors(inputs, generate(LayerSpec.from_json(spec), tokens, 1, None))
-    options += (f"--max-tokens={tokens}", "--disable=join-products",
+    options += (f"--max-tokens={tokens}", "--disable=join-products,quantize-inputs",
                 f"--config=experts_hidden:stages=4 queue {first}",
                 f"--config=experts_out:stages=4 queue {second}")
     _, text = run(binary("moe-compile"), model, "--target=sm_90a", "--emit=tile", *options)

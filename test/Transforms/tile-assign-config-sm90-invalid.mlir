@@ -276,3 +276,34 @@ tile.kernel @widths_of_int8(%x: memref<?x256xi8>, %w: memref<256x256xi8>, %a: me
        config = #tile.sm90_contract<tile_rows = [8, 16, 24, 40], tile_columns = 128, step = 128, stages = 4>}
   tile.return
 }
+
+// -----
+
+// A kernel quantizes the rows that its product multiplies, and no others.
+tile.kernel @other_rows(%h: memref<?x256xbf16>, %x: memref<?x256xf8E4M3FN>, %w: memref<8x128x256xf8E4M3FN>, %ws: memref<8x128x1xf32>,
+    %o: memref<9xi32>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x1xf32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t) ins(%h : memref<?x256xbf16>) offsets(%o : memref<9xi32>)
+      outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x1xf32>) {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>, top_k = 2 : i64}
+  // expected-error@+1 {{its kernel cannot quantize its rows: it reads other rows}}
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf8E4M3FN>, memref<8x128x256xf8E4M3FN>)
+      input_scale(%s : memref<?x1xf32>) weight_scale(%ws : memref<8x128x1xf32>) offsets(%o : memref<9xi32>)
+      schedule(awaits = %c : memref<1xi32>) outs(%y : memref<?x128xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
+       config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 128, stages = 4>}
+  tile.return
+}
+
+// -----
+
+tile.kernel @long_rows(%h: memref<?x2176xbf16>, %w: memref<8x128x2176xf8E4M3FN>, %ws: memref<8x128x1xf32>,
+    %o: memref<9xi32>, %q: memref<?x2176xf8E4M3FN>, %s: memref<?x1xf32>, %y: memref<?x128xbf16>, %c: memref<1xi32>, %t: i64) {
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t) ins(%h : memref<?x2176xbf16>) offsets(%o : memref<9xi32>)
+      outs(%q, %s : memref<?x2176xf8E4M3FN>, memref<?x1xf32>) {config = #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>, top_k = 2 : i64}
+  // expected-error@+1 {{its kernel cannot quantize its rows: a warp cannot hold a row of them, or its elements do not share a scale}}
+  tile.contract tokens(%t) ins(%q, %w : memref<?x2176xf8E4M3FN>, memref<8x128x2176xf8E4M3FN>)
+      input_scale(%s : memref<?x1xf32>) weight_scale(%ws : memref<8x128x1xf32>) offsets(%o : memref<9xi32>)
+      schedule(awaits = %c : memref<1xi32>) outs(%y : memref<?x128xbf16>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>,
+       config = #tile.sm90_contract<tile_rows = [16], tile_columns = 64, step = 128, stages = 4>}
+  tile.return
+}

@@ -361,10 +361,12 @@ TEST(CudaDeviceTest, CtasThatWaitForEachOtherNeedRoom) {
   EXPECT_EQ(status.code(), StatusCode::InvalidArgument);
   EXPECT_EQ(status.message(),
             "kernel 'square' needs 200 CTAs at once, and cuda:0 (Fake GPU) "
-            "runs at most 199; compile the layer with --disable=join-products");
+            "runs at most 199; compile the layer with "
+            "--disable=join-products,quantize-inputs");
   EXPECT_EQ(load(6, false).message(),
             "kernel 'reduce' needs 100 CTAs at once, and cuda:0 (Fake GPU) "
-            "runs at most 96; compile the layer with --disable=join-products");
+            "runs at most 96; compile the layer with "
+            "--disable=join-products,quantize-inputs");
   EXPECT_TRUE(fake.launches.empty());
   EXPECT_EQ(fake.leaks(), "");
 }

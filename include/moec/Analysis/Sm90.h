@@ -155,6 +155,10 @@ struct Contract {
   bool rowsOnM;
   /// CTAs take tiles from a queue.
   bool hasQueue;
+  /// What the counter of a queue grows by with each tile where CTAs count by
+  /// it, too, that have quantized their share of the input rows: more than
+  /// there are CTAs.
+  static constexpr int64_t kTicket = int64_t(1) << 12;
   /// The rows of groups that have tiles; nothing for any number.
   std::optional<uint64_t> minGroupRows, maxGroupRows;
 
@@ -474,6 +478,10 @@ struct Repack {
 /// The other one of two products that run in one kernel side by side; null
 /// where there is none.
 tile::ContractOp getPartner(tile::ContractOp op);
+
+/// The quantization of a product's input rows that its kernel begins with; null
+/// where there is none.
+tile::QuantizeOp getQuantization(tile::ContractOp op);
 
 /// What a product with that config is in its kernel: next to its partner, if
 /// there is one that has a config of this schedule.

@@ -12,11 +12,17 @@ using namespace moec;
 
 LaunchShape moec::getLaunchShape(tile::KernelOp kernel, const Target &target) {
   LaunchShape shape;
+  // What a product awaits is done by its own CTAs.
+  Operation *last = kernel.getBody().front().getTerminator()->getPrevNode();
+  auto product = dyn_cast_or_null<tile::ContractOp>(last);
+  bool isOfProduct = product && product.getAwaits();
   for (Operation &op : kernel.getBody().front().without_terminator()) {
     auto config = op.getAttrOfType<tile::ConfigAttr>("config");
     const Schedule &schedule = *findSchedule(target, config.getSchedule());
     // A CTA of a kernel with several phases takes part in each of them.
     moert::Expr grid = schedule.grid(&op, config, target);
+    if (isOfProduct && &op != last)
+      grid = shape.grid;
     shape.grid = shape.grid == moert::Expr(0)
                      ? grid
                      : moert::Expr::max(shape.grid, grid);

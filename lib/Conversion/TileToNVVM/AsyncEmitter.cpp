@@ -52,12 +52,12 @@ void AsyncEmitter::warpgroupBarrier() {
                           NVVM::BarrierReductionAttr(), Value());
 }
 
-void AsyncEmitter::consumerBarrier() {
+Operation *AsyncEmitter::consumerBarrier() {
   // Behind those of warpgroups.
   int64_t warpgroups = getNumThreads() / Contract::kWarpgroup;
-  NVVM::BarrierOp::create(b, /*res=*/Type(), i32(1 + warpgroups),
-                          i32(getNumThreads() - Contract::kWarpgroup),
-                          NVVM::BarrierReductionAttr(), Value());
+  return NVVM::BarrierOp::create(b, /*res=*/Type(), i32(1 + warpgroups),
+                                 i32(getNumThreads() - Contract::kWarpgroup),
+                                 NVVM::BarrierReductionAttr(), Value());
 }
 
 Value AsyncEmitter::countLanes(Value flag) {

@@ -38,7 +38,7 @@ public:
   /// Waits for all threads of the warpgroup.
   void warpgroupBarrier();
   /// Waits for all threads of all warpgroups but the first.
-  void consumerBarrier();
+  mlir::Operation *consumerBarrier();
   /// How many lanes of the warp have that i1 set; i32.
   mlir::Value countLanes(mlir::Value flag);
 

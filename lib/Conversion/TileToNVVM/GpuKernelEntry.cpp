@@ -125,7 +125,7 @@ void makeKernel(func::FuncOp func, bool hasDependentLaunches) {
     kernel->setAttr(kFormAttr, form);
   if (hasDependentLaunches)
     orderLaunches(kernel);
-  kernel.walk([&](NVVM::Barrier0Op barrier) {
+  kernel.walk([&](Operation *barrier) {
     if (barrier->removeAttr(kBetweenPhasesAttr))
       renewMemoryBehind(barrier, kernel);
   });

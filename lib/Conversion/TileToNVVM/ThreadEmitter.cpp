@@ -297,7 +297,7 @@ Value ThreadEmitter::getAndAdd(Value value, Value pointer) {
                                    kDeviceScope);
 }
 
-void ThreadEmitter::awaitAtLeast(Value least, Value pointer) {
+void ThreadEmitter::awaitAtLeast(Value least, Value pointer, int64_t modulus) {
   auto loop = scf::WhileOp::create(b, TypeRange(), ValueRange());
   OpBuilder::InsertionGuard guard(b);
   b.createBlock(&loop.getBefore());
@@ -306,6 +306,8 @@ void ThreadEmitter::awaitAtLeast(Value least, Value pointer) {
       b, b.getI32Type(), pointer, alignment, /*isVolatile=*/false,
       /*isNonTemporal=*/false, /*isInvariant=*/false,
       /*isInvariantGroup=*/false, LLVM::AtomicOrdering::acquire, kDeviceScope);
+  if (modulus)
+    found = remainder(found, modulus);
   scf::ConditionOp::create(b, isLess(found, least), ValueRange());
   b.createBlock(&loop.getAfter());
   scf::YieldOp::create(b);

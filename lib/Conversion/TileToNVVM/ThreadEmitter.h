@@ -105,8 +105,10 @@ public:
   void addReleasing(mlir::Value value, mlir::Value pointer);
   /// Adds to an i32 of global memory, without order; what was there before.
   mlir::Value getAndAdd(mlir::Value value, mlir::Value pointer);
-  /// Asks for an i32 of global memory until it is at least `least`.
-  void awaitAtLeast(mlir::Value least, mlir::Value pointer);
+  /// Asks for an i32 of global memory until it is at least `least`, or what is
+  /// left of it by `modulus`, a power of two, if that is not 0.
+  void awaitAtLeast(mlir::Value least, mlir::Value pointer,
+                    int64_t modulus = 0);
   /// One i32 of an argument that no launch of a run writes: this may come
   /// before the wait for the launch before.
   mlir::Value loadConstantI32(mlir::Value memref, mlir::ValueRange indices);

@@ -16,6 +16,7 @@
 #include "moec/Analysis/LaunchShape.h"
 #include "moec/Analysis/Rewrites/FollowPhase.h"
 #include "moec/Analysis/Rewrites/JoinProducts.h"
+#include "moec/Analysis/Rewrites/QuantizeInputs.h"
 #include "moec/Conversion/Passes.h"
 #include "moert/GpuTarget.h"
 
@@ -69,10 +70,13 @@ public:
         return failure();
       relaxEpilogue(phase);
     }
-    // A schedule emits the product that awaits its phase with it.
-    if (isa<tile::ContractOp>(phases->back()))
-      phases->resize(1);
-    else if (failed(checkFollowing(*phases)))
+    // A schedule emits the product that awaits a phase with that: by the first
+    // of two products, by the only one.
+    if (isa<tile::ContractOp>(phases->back())) {
+      size_t first = isa<tile::ContractOp>(phases->front()) ? 0 : 1;
+      *phases = {(*phases)[first]};
+      emissions = {emissions[first]};
+    } else if (failed(checkFollowing(*phases)))
       return failure();
     if (failed(checkLaunch()))
       return failure();
@@ -97,15 +101,19 @@ public:
 
 private:
   /// Whether a phase may be another than the first one, as its schedule knows:
-  /// a product that awaits that one, or what says which others it can follow.
+  /// a product that awaits another one or a quantization, or what says which
+  /// others it can follow.
   bool mayFollow(Operation *phase) {
     auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
     const Schedule *schedule =
         config ? findSchedule(target, config.getSchedule()) : nullptr;
     auto product = dyn_cast<tile::ContractOp>(phase);
     if (schedule && product)
-      return schedule->as<JoinsProducts>() && product.getAwaits() &&
-             isa<tile::ContractOp>(phase->getPrevNode());
+      return product.getAwaits() &&
+             (isa<tile::ContractOp>(phase->getPrevNode())
+                  ? schedule->as<JoinsProducts>() != nullptr
+                  : isa<tile::QuantizeOp>(phase->getPrevNode()) &&
+                        schedule->as<QuantizesInputs>());
     return schedule && schedule->as<FollowsPhase>();
   }
 

@@ -270,7 +270,9 @@ static LogicalResult verifyCounters(ContractOp op) {
   if (op.getTickets() && !op.getOffsets())
     return op.emitOpError("has 'tickets', but no groups whose tiles are many; "
                           "give 'offsets' too");
-  if (op.getTickets() && (op.getSignals() || op.getAwaits()))
+  // A quantization ahead of it counts in the queue's counter.
+  bool isOwn = op.getAwaits() == op.getTickets();
+  if (op.getTickets() && (op.getSignals() || (op.getAwaits() && !isOwn)))
     return op.emitOpError("has 'tickets', and 'signals' or 'awaits'; products "
                           "of one kernel take tiles in a fixed order");
   return success();

@@ -21,6 +21,7 @@ include "SplitLargeGroups.td"
 include "CountIds.td"
 include "JoinProducts.td"
 include "QueueTiles.td"
+include "QuantizeInputs.td"
 include "SplitRanking.td"
 include "FuseRouting.td"
 include "QuantizeAhead.td"
@@ -33,6 +34,7 @@ defvar LaunchRewrites = [
   CountIdsRewrite,
   JoinProductsRewrite,
   QueueTilesRewrite,
+  QuantizeInputsRewrite,
   SplitRankingRewrite,
   FuseRoutingRewrite,
   QuantizeAheadRewrite,

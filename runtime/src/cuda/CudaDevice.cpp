@@ -335,10 +335,11 @@ Status CudaDevice::checkResident(Kernel &kernel, const LaunchDims &dims) {
   int64_t room = int64_t(perMultiprocessor) * numMultiprocessors;
   if (dims.grid <= room)
     return Status::ok();
-  return invalidArgument("kernel '" + kernel.name() + "' needs " +
-                         std::to_string(dims.grid) + " CTAs at once, and " +
-                         deviceName + " runs at most " + std::to_string(room) +
-                         "; compile the layer with --disable=join-products");
+  return invalidArgument(
+      "kernel '" + kernel.name() + "' needs " + std::to_string(dims.grid) +
+      " CTAs at once, and " + deviceName + " runs at most " +
+      std::to_string(room) +
+      "; compile the layer with --disable=join-products,quantize-inputs");
 }
 
 Status CudaDevice::launch(Stream &stream, Kernel &kernel,

@@ -119,7 +119,8 @@ TEST(Resident, AllCtasOfAMarkedKernelBegin) {
                         "wait for them, mark the kernel resident");
   EXPECT_EQ(run(133, true, 0),
             "kernel 'k' needs 133 CTAs at once, and the simulated GPU runs at "
-            "most 132; compile the layer with --disable=join-products");
+            "most 132; compile the layer with "
+            "--disable=join-products,quantize-inputs");
 }
 
 TEST(Resident, WhoPollsLetsOthersRun) {

@@ -155,7 +155,8 @@ TEST_F(SimDeviceTest, SaysWhatItTakes) {
   dims.grid = 133;
   EXPECT_EQ(device->checkResident(*kernel, dims).message(),
             "kernel 'k' needs 133 CTAs at once, and the simulated GPU runs at "
-            "most 132; compile the layer with --disable=join-products");
+            "most 132; compile the layer with "
+            "--disable=join-products,quantize-inputs");
 }
 
 } // namespace

@@ -14,6 +14,8 @@
 #include "moec/Analysis/Rewrites/CountIds.h"
 #include "moec/Analysis/Rewrites/CutColumns.h"
 #include "moec/Analysis/Rewrites/PermuteRows.h"
+#include "moec/Analysis/Rewrites/QuantizeInputs.h"
+#include "moec/Analysis/Sm80.h"
 #include "moec/Analysis/Sm90.h"
 #include "moec/Analysis/Spills.h"
 #include "moec/Dialect/Moe/Fragments.h"
@@ -126,6 +128,11 @@ tile::ContractOp sm90::getPartner(tile::ContractOp op) {
         (op.getAwaits() && other.getSignals() == op.getAwaits()))
       return other;
   return nullptr;
+}
+
+tile::QuantizeOp sm90::getQuantization(tile::ContractOp op) {
+  return op.getAwaits() ? dyn_cast_or_null<tile::QuantizeOp>(op->getPrevNode())
+                        : nullptr;
 }
 
 /// The partner's own shape; nothing where there is no partner, or where it has
@@ -369,6 +376,36 @@ std::string describeHighest(Contract shape, int64_t maxAccumulators) {
   return ", as with tile_rows up to " + number(rows);
 }
 
+/// Why the consumers of a kernel cannot quantize the rows of its product; empty
+/// if they can.
+std::string declineQuantization(tile::QuantizeOp quantize,
+                                tile::ContractOp contract,
+                                const Contract &shape) {
+  tile::ConfigAttr config = quantize.getConfigAttr();
+  if (!isa_and_nonnull<tile::Sm80QuantizeAttr>(config) ||
+      !sm80::Quantize(quantize, config).areHeld())
+    return "a warp cannot hold a row of them, or its elements do not share a "
+           "scale";
+  if (!shape.isGrouped || contract.getSource() || !contract.takesAllGroups())
+    return "the product does not take all rows that there are, in order";
+  if (shape.copiesScales())
+    return "the threads that copy the scales of rows do not wait for them";
+  return {};
+}
+
+/// The same of a kernel that begins with it.
+std::string quantizationIllegal(tile::QuantizeOp quantize,
+                                tile::ContractOp contract,
+                                const Contract &shape) {
+  Value scale = quantize.getTensorScale() ? quantize.getTensorScale()
+                                          : quantize.getScale();
+  if (contract.getInput() != quantize.getQuantized() ||
+      contract.getInputScale() != scale ||
+      contract.getOffsets() != quantize.getOffsets())
+    return "it reads other rows";
+  return declineQuantization(quantize, contract, shape);
+}
+
 std::string contractIllegal(Operation *op, tile::ConfigAttr config,
                             const Target &target) {
   auto contract = cast<tile::ContractOp>(op);
@@ -417,7 +454,11 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
            " columns of a launch are no multiple; give one that divides them";
   if (contract.getTickets() && !shape.hasQueue)
     return "queue = false, but there are 'tickets'; give true, or no tickets";
-  if (contract.getSignals() || contract.getAwaits()) {
+  if (tile::QuantizeOp quantize = getQuantization(contract)) {
+    std::string reason = quantizationIllegal(quantize, contract, shape);
+    if (!reason.empty())
+      return "its kernel cannot quantize its rows: " + reason;
+  } else if (contract.getSignals() || contract.getAwaits()) {
     if (shape.hasQueue)
       return "queue = true of products that are one kernel, whose tiles have a "
              "fixed order";
@@ -445,6 +486,21 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
            " bytes of shared memory; give at most " +
            number(target.getSharedBytes());
   return {};
+}
+
+/// `QuantizesInputs::whyApart`.
+std::string whyQuantizedApart(tile::QuantizeOp quantize,
+                              tile::ContractOp contract, tile::LoadAttr load) {
+  if (contract.getSignals() || contract.getAwaits())
+    return "another product of its kernel waits for it, or it for that";
+  Contract shape(contract, contract.getConfigAttr());
+  // As if all tiles were of the least height.
+  auto rows = int64_t(load.getMaxTokens() * load.getTopK());
+  int64_t tiles = rows / Contract::kHeightUnit + shape.groups;
+  constexpr int64_t most = (int64_t(1) << 32) / Contract::kTicket;
+  if (tiles * shape.getPanels() >= most)
+    return "there may be more tiles than its counter counts beside CTAs";
+  return declineQuantization(quantize, contract, shape);
 }
 
 /// A CTA per multiprocessor takes tiles until there are none left. How many
@@ -475,7 +531,8 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 
 struct ContractSchedule final
     : ScheduleWith<Schedule, ModelsTime, CountsIds, CutsColumns, JoinsProducts,
-                   PermutesRows, SplitsLargeGroups, KnowsSpills> {
+                   QuantizesInputs, PermutesRows, SplitsLargeGroups,
+                   KnowsSpills> {
   ContractSchedule() : ScheduleWith("sm90.contract", "tile.contract") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
                          const Target &target) const override {
@@ -517,6 +574,10 @@ struct ContractSchedule final
                                     tile::LoadAttr load, bool areFixed,
                                     const Target &target) const override {
     return joinContracts(first, second, load, areFixed, target);
+  }
+  std::string whyApart(tile::QuantizeOp quantize, tile::ContractOp product,
+                       tile::LoadAttr load) const override {
+    return whyQuantizedApart(quantize, product, load);
   }
   tile::ConfigAttr withMaps(tile::ConfigAttr config) const override {
     return config.withMapRows(true);

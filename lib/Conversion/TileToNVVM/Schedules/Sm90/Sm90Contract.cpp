@@ -20,8 +20,10 @@
 
 #include "../../../Emission/RankIds.h"
 #include "../../Emit.h"
+#include "../Sm80/Sm80QuantizeRows.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "moec/Analysis/CtaOrder.h"
+#include "moec/Analysis/Sm80.h"
 
 using namespace mlir;
 using namespace moec;
@@ -30,8 +32,8 @@ Sm90Contract::Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
                            Sm90Contract *before)
     : op(op), emitter(emitter), b(emitter.b),
       shape(sm90::getShapeInKernel(op, op.getConfigAttr())),
-      shared(before ? before->shared : emitter.dynamicShared()),
-      before(before) {
+      shared(before ? before->shared : emitter.dynamicShared()), before(before),
+      quantization(sm90::getQuantization(op)) {
   if (before)
     firstMap = before->firstMap +
                int64_t(sm90::getTensorMaps(before->op, before->shape).size());
@@ -414,14 +416,65 @@ void Sm90Contract::signal() {
   });
 }
 
+Value Sm90Contract::countRows() {
+  Entry last = loadEntry(emitter.i32(shape.groups - 1));
+  return addI32(last.row, last.rows);
+}
+
+void Sm90Contract::awaitAll() {
+  Value signals = NVVM::GridDimXOp::create(b, b.getI32Type());
+  if (quantization)
+    signals = minI32(signals, countRows());
+  emitter.awaitAtLeast(signals, getCounter(emitter, op.getAwaits()),
+                       quantization ? sm90::Contract::kTicket : 0);
+}
+
 void Sm90Contract::awaitBefore() {
-  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] {
-    Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
-    emitter.awaitAtLeast(ctas, getCounter(emitter, op.getAwaits()));
-  });
+  emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] { awaitAll(); });
   // The lane that waits copies boxes alone; pieces are copied by all.
   if (!shape.mapRows)
     emitter.warpBarrier();
+}
+
+//===----------------------------------------------------------------------===//
+// A product behind the quantization of its rows
+//===----------------------------------------------------------------------===//
+
+void Sm90Contract::quantizeRows() {
+  if (!quantization)
+    return;
+  using sm90::Contract;
+  constexpr int64_t perGroup = Contract::kWarpgroup / Contract::kWarp;
+  int64_t warps = shape.getConsumers() * perGroup;
+  // Few rows are of different CTAs, and others have nothing to tell.
+  Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
+  Value cta = emitter.toI32(emitter.cta());
+  Value warp = emitter.scale(emitter.warp(), 1, -perGroup);
+  Value first = addI32(
+      arith::MulIOp::create(b, warp, ctas, arith::IntegerOverflowFlags::nsw),
+      cta);
+  Value rows = countRows();
+  // Consumers have no sums yet.
+  sm80::Quantize held(quantization, quantization.getConfigAttr());
+  int64_t vectors = sm80::Quantize::kMostHeld;
+  if (!shape.hasReducedRegisters())
+    vectors *= 2;
+  emitHeldRows(quantization, emitter, /*convertsFloat8=*/true,
+               emitter.toIndex(first),
+               emitter.toIndex(emitter.scale(ctas, warps)),
+               emitter.toIndex(rows), vectors / held.getHeldVectors());
+  if (shape.mapRows)
+    emitter.fenceAsyncGlobal();
+  emitter.consumerBarrier();
+  Value isFirst = isEqual(emitter.thread(), emitter.i32(Contract::kWarpgroup));
+  emitter.ifThen(isFirst, [&] {
+    emitter.ifThen(emitter.isLess(cta, rows), [&] {
+      emitter.addReleasing(emitter.i32(1), getCounter(emitter, op.getAwaits()));
+    });
+    awaitAll();
+  });
+  // Consumers load scales of rows themselves.
+  emitter.consumerBarrier()->setAttr(kBetweenPhasesAttr, b.getUnitAttr());
 }
 
 //===----------------------------------------------------------------------===//
@@ -485,6 +538,7 @@ LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
       [&] {
         emitter.increaseRegisters(first.shape.getConsumerRegisters());
         first.waitInRole();
+        first.quantizeRows();
         status = emitSm90Consumer(contracts);
       });
   return status;

@@ -29,7 +29,7 @@ struct ContractTile {
 /// warps go through the tiles of the first, then through those of the second,
 /// with the same ring and table. While the last tiles of the first are
 /// multiplied somewhere, weights of the second arrive; its rows wait until all
-/// of them are.
+/// of them are. So do rows that the consumers of all CTAs quantize first.
 class Sm90Contract {
 public:
   Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
@@ -45,8 +45,14 @@ public:
   /// Tells the product behind that the CTA's results are there; all consumers,
   /// behind their last tile.
   void signal();
-  /// Waits until the product before has told so everywhere. Whole warps, ahead
-  /// of their first rows.
+  /// All consumers: quantizes the CTA's share of the rows, tells that, and
+  /// waits until all CTAs have; nothing where the kernel does not begin with
+  /// that.
+  void quantizeRows();
+  /// Whether rows are quantized by this kernel.
+  bool quantizesRows() const { return static_cast<bool>(quantization); }
+  /// Waits until the phase before has told so everywhere. Whole warps, ahead of
+  /// their first rows.
   void awaitBefore();
   /// With ids the prologue has not waited for the launches before, so that
   /// weights can be copied; each role waits before it touches anything else.
@@ -161,6 +167,11 @@ private:
   mlir::Value loadOffset(mlir::Value group);
   /// The CTA's place among the `ctas` that take tiles in turn; i32.
   mlir::Value getPlace(mlir::Value ctas);
+  /// The rows of all groups; i32.
+  mlir::Value countRows();
+  /// One thread: asks until all CTAs have told that the phase before is done;
+  /// of rows that are quantized, those that have any.
+  void awaitAll();
   void initBarriers();
   void initQueue();
   llvm::SmallVector<mlir::Value> forItems(const Items &items,
@@ -206,6 +217,7 @@ private:
 
   mlir::Value shared;
   Sm90Contract *before;
+  tile::QuantizeOp quantization;
   int64_t firstMap = 0;
 };
 

@@ -132,8 +132,11 @@ private:
   /// Behind another product, rows have a thread of their own, for they wait.
   bool copiesRows() const { return shape.mapRows && !contract.hasBefore(); }
   /// Whether weights of the first turn of the ring are copied ahead: the
-  /// thread has to wait for the launches before to copy rows.
-  bool copiesAhead() const { return contract.op.getIds() && copiesRows(); }
+  /// thread has to wait for the launches before, or until rows are quantized,
+  /// to copy rows.
+  bool copiesAhead() const {
+    return (contract.op.getIds() || contract.quantizesRows()) && copiesRows();
+  }
   /// So many steps; of a queue, the first tile alone is known ahead.
   int64_t getStepsAhead() const {
     return contract.op.getTickets() ? std::min(shape.stages, shape.getSteps())
@@ -194,6 +197,8 @@ RingPlace BoxCopier::emit(RingPlace first) {
   if (copiesAhead()) {
     emitAhead();
     contract.waitInRole();
+    if (contract.quantizesRows())
+      contract.awaitBefore();
   }
   // The place in the ring, and with copies ahead the number of steps.
   SmallVector<Value> init{first.stage, first.parity};
@@ -482,6 +487,8 @@ void moec::emitSm90Producer(Sm90Contracts contracts) {
   };
   auto emitRows = [&] {
     first.waitInRole();
+    if (first.quantizesRows())
+      first.awaitBefore();
     RingPlace place = RowCopier(first).emit(first.getFirstPlace());
     if (contracts.size() == 1)
       return;

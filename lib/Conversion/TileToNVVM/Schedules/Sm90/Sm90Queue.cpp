@@ -64,7 +64,10 @@ private:
 
 void TileQueue::draw(Value draws, Value turn) {
   emitter.ifThen(draws, [&] {
-    Value drawn = emitter.getAndAdd(emitter.i32(1), counter());
+    int64_t ticket = contract.quantizesRows() ? Contract::kTicket : 1;
+    Value drawn = emitter.getAndAdd(emitter.i32(ticket), counter());
+    if (ticket > 1)
+      drawn = emitter.divide(drawn, ticket);
     Value before = arith::XOrIOp::create(b, parity(turn), emitter.i32(1));
     emitter.waitBarrier(contract.readBarrier(place(turn)), before);
     emitter.store(contract.addI32(drawn, items.step), number(turn),
@@ -72,7 +75,8 @@ void TileQueue::draw(Value draws, Value turn) {
     emitter.arrive(contract.drawnBarrier(place(turn)));
     Value isLast = contract.isEqual(emitter.scale(drawn, 1, 1), items.end);
     emitter.ifThen(isLast, [&] {
-      Value back = arith::SubIOp::create(b, emitter.i32(0), items.end);
+      Value back = arith::SubIOp::create(b, emitter.i32(0),
+                                         emitter.scale(items.end, ticket));
       emitter.getAndAdd(back, counter());
     });
   });

@@ -1,0 +1,58 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products on Hopper that quantize their own rows, on the simulator: bits are those of a launch that quantizes."""
+
+import pytest
+from cases import Case
+from runs import SEEDS
+from schedules import launched
+
+E4M3 = {"weight": {"dtype": "fp8_e4m3", "scale": "channel"}, "activation": {"dtype": "fp8_e4m3", "scale": "token"}}
+INT8 = {"weight": {"dtype": "int8", "scale": "channel"}, "activation": {"dtype": "int8", "scale": "token"}}
+STATIC = {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
+          "activation": {"dtype": "fp8_e4m3", "scale": "tensor", "static": True}}
+SPEC = {
+    "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 256, "num_experts": 6, "top_k": 2,
+    "intermediate_size": 144, "routing": {}, "activation": {"kind": "silu"}, "expert_bias": True,
+    "quantization": E4M3,
+}
+#: The second product's config where it is not chosen: rows that threads copy, and tiles that no CTA draws.
+THREADS = "--config=experts_out:tile_rows=16+32 tile_columns=64 stages=4 map_rows=false"
+ORDERED = "--config=experts_out:tile_rows=16+32 tile_columns=128 stages=4 queue=false"
+QUEUED = "--config=experts_out:tile_rows=8+16 tile_columns=128 stages=4 queue"
+#: Fields that differ, tokens, options, and what is asked of ids.
+FORMS = {
+    "counted_ids": ({}, 20, (), None),
+    "offsets": ({}, 20, ("--disable=count-ids",), None),
+    "threads": ({}, 20, (THREADS,), None),
+    "threads_offsets": ({}, 20, (THREADS, "--disable=count-ids"), None),
+    "ordered": ({}, 20, (ORDERED,), None),
+    "queued": ({"num_experts": 4}, 90, (QUEUED,), None),
+    "one_token": ({}, 1, (), None),
+    "no_tokens": ({}, 0, (), None),
+    "empty_experts": ({}, 20, (), "empty_experts"),
+    "nan": ({}, 9, (), "nan_hidden"),
+    # Vectors past a row's end, and no second row beside one.
+    "rests": ({"intermediate_size": 400}, 9, (), None),
+    "long_rows": ({"intermediate_size": 2048, "num_experts": 2, "top_k": 1}, 3, (), None),
+    "int8": ({"quantization": INT8}, 20, (), None),
+    "given": ({"quantization": STATIC}, 20, ("--disable=quantize-results",), None),
+    "gate": ({"entry": "gate"}, 20, (), None),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_quantize_inputs(name, runs):
+    fields, tokens, options, hard = FORMS[name]
+    case = Case(f"quantize_inputs_{name}", SPEC | fields, tokens=tokens, hard=hard)
+    options = (f"--max-tokens={max(tokens, 1)}", "--set=quantize-inputs.always", *options)
+    names = launched(case, "sm_90a", *options)
+    assert [kernel for kernel in names if "quantized_experts_out" in kernel], names
+    run = runs.get(case, f"--device=sim:0-{SEEDS - 1}", "--target=sm_90a", *options)
+    report = run.check()
+    assert report.ok, run.explain("\n".join([report.summary(), *report.failures]))
+    apart = runs.get(case, "--device=sim:0", "--target=sm_90a", *options, "--disable=quantize-inputs")
+    assert apart.check().ok
+    assert run.outputs.read_bytes() == apart.outputs.read_bytes()
+    runs.forget(run)
+    runs.forget(apart)
