@@ -290,6 +290,12 @@ Value moec::countQuantizedRows(tile::QuantizeOp op, ThreadEmitter &emitter) {
   return emitter.loadIndex(offsets, emitter.index(groups));
 }
 
+void moec::emitHeldRows(tile::QuantizeOp op, ThreadEmitter &emitter,
+                        bool convertsFloat8, Value first, Value step,
+                        Value rows, int64_t atOnce) {
+  HeldRows(op, emitter, convertsFloat8).emit(first, step, rows, atOnce);
+}
+
 void moec::emitRowQuantization(tile::QuantizeOp op, ThreadEmitter &emitter,
                                bool convertsFloat8) {
   ImplicitLocOpBuilder &b = emitter.b;
@@ -299,9 +305,9 @@ void moec::emitRowQuantization(tile::QuantizeOp op, ThreadEmitter &emitter,
     int64_t warps = emitter.getNumWarps();
     Value first = emitter.add(emitter.mul(emitter.cta(), warps),
                               emitter.toIndex(emitter.warp()));
-    return HeldRows(op, emitter, convertsFloat8)
-        .emit(first, emitter.mul(ctas, warps), countQuantizedRows(op, emitter),
-              shape.getHeldRows());
+    return emitHeldRows(op, emitter, convertsFloat8, first,
+                        emitter.mul(ctas, warps),
+                        countQuantizedRows(op, emitter), shape.getHeldRows());
   }
   RowQuantizer quantizer(op, emitter, convertsFloat8);
   auto loop = scf::ForOp::create(b, emitter.cta(),

@@ -33,6 +33,13 @@ protected:
 /// tokens.
 mlir::Value countQuantizedRows(tile::QuantizeOp op, ThreadEmitter &emitter);
 
+/// Rows that a warp holds in registers (`sm80::Quantize::areHeld`): the warp's
+/// are `first`, then `step` on, as long as they are less than `rows` (index),
+/// so many at once.
+void emitHeldRows(tile::QuantizeOp op, ThreadEmitter &emitter,
+                  bool convertsFloat8, mlir::Value first, mlir::Value step,
+                  mlir::Value rows, int64_t atOnce);
+
 /// sm80.quantize where each row has one scale, or all have.
 void emitRowQuantization(tile::QuantizeOp op, ThreadEmitter &emitter,
                          bool convertsFloat8);
