@@ -59,7 +59,8 @@ def with_replicas(ranks: int, spec: dict) -> dict:
 def spread_replicas(ranks: int) -> list[list[int]]:
     """A table of placement: those of each rank in falling order, and two of the next rank's."""
     each = SMALL["num_experts"] // ranks
-    return [[(rank * each + number) % SMALL["num_experts"] for number in range(each + 2)][::-1] for rank in range(ranks)]
+    return [[(rank * each + number) % SMALL["num_experts"] for number in range(each + 2)][::-1]
+            for rank in range(ranks)]
 
 
 def features(ranks: int) -> list[Feature]:
@@ -137,5 +138,6 @@ def check_features(part: Part, engines: list[str]) -> Iterator[dict]:
         for engine in engines:
             if engine in feature.engines or part.tools.device == "host":
                 yield check_feature(replace(part, engine=engine), feature)
-    for engine in engines:
+    # Ranks that share a device move rows in one way.
+    for engine in engines if part.tools.device == "cuda" else engines[:1]:
         yield check_moves(replace(part, engine=engine))

@@ -74,8 +74,8 @@ def check_moves(part: Part) -> dict:
     """The layer by one map, between the steps of a move, and by another one: the same bits."""
     begin = time.monotonic()
     order = make_order(part)
-    row = {"ranks": part.ranks, "engine": part.engine, "feature": "experts that move", "mesh": f"dp {part.ranks}, linear",
-           "format": "fp8_block128", "runs": order["runs"], "ok": False}
+    row = {"ranks": part.ranks, "engine": part.engine, "feature": "experts that move",
+           "mesh": f"dp {part.ranks}, linear", "format": "fp8_block128", "runs": order["runs"], "ok": False}
     try:
         if begin >= part.until:
             raise Failed("not begun: the part's time is over")

@@ -19,8 +19,8 @@ def time_of(row: dict, name: str, with_p99: bool = True) -> str:
 
 
 #: Columns of what is right or not, of records that have them.
-RIGHT = {"ranks": "ranks", "engine": "rows by", "feature": "feature", "mesh": "mesh", "format": "format", "runs": "runs",
-         "seconds": "s"}
+RIGHT = {"ranks": "ranks", "engine": "rows by", "feature": "feature", "mesh": "mesh", "format": "format",
+         "runs": "runs", "seconds": "s"}
 
 
 def correctness(rows: list[dict]) -> list[str]:
