@@ -9,11 +9,13 @@ bundle, of which it is a part (or MOEC_BIN_DIR of a build). Parts:
 
     correctness   every mesh of all GPUs against the float64 reference, then 10,000 runs in all, whose
                   results have to have the bits of the first with their inputs
+    features      the same of what layers over ranks may have beside: parts of tokens, replicas, zero experts, formats,
+                  rows that are copied, a combine by columns, processes, experts that move
     drills        a rank is killed, stopped, leaves a call out or has another package
     exchange      dispatch and combine of DeepSeek-V3 rows, beside NCCL with as many bytes, on 2, 4, ... GPUs
     layers        dsv3, qwen3_235b and kimi_k2: together, kernels alone, exchange alone, and one GPU
 
-Rows go by NCCL and, in the first and the third part, by kernels of the layer through the memory of other GPUs
+Rows go by NCCL and, but for drills and layers, by kernels of the layer through the memory of other GPUs
 (peer), unless --exchange names one. Each part has a limit of time, and one that fails leaves the others.
 --device=host tries all but the drills
 without a GPU: ranks are threads, sizes tiny. The exit code is 0 where all that was asked for was measured and
@@ -38,12 +40,13 @@ from dataclasses import replace
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from drills import run_drills  # noqa: E402
+from features import check_features  # noqa: E402
 from machine import Failed, Gpus, Tools, describe_nccl, find_gpus, find_nccl, find_tools  # noqa: E402
 from parts import ENGINES, LAYERS, Part, check_meshes, time_exchange, time_layers  # noqa: E402
 from tables import print_part  # noqa: E402
 
-#: Seconds of each part; together less than 8 minutes.
-SECONDS = {"correctness": 130, "drills": 125, "exchange": 55, "layers": 160}
+#: Seconds of each part; together less than 10 minutes.
+SECONDS = {"correctness": 120, "features": 150, "drills": 120, "exchange": 50, "layers": 155}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -93,11 +96,12 @@ def run_part(name: str, tools: Tools, gpus: int, options: argparse.Namespace, no
         return
     run = {
         "correctness": lambda part: (row for engine in engines for row in check_meshes(replace(part, engine=engine))),
+        "features": lambda part: check_features(part, engines),
         "exchange": lambda part: time_exchange(part, tuple(engines)),
         "layers": lambda part: time_layers(replace(part, engine=engines[0]), options.layers),
     }[name]
     if gpus < 2:
-        if name != "correctness":
+        if name not in ("correctness", "features"):
             notes.append("not run: it needs 2 GPUs")
             return
         notes.append("one GPU: its ranks are threads; in place of NCCL, rows go through host memory, without graphs")
@@ -105,7 +109,7 @@ def run_part(name: str, tools: Tools, gpus: int, options: argparse.Namespace, no
         yield from run(Part(tools, 2, until, tiny))
         return
     # The largest first: with less time the others are what is left out.
-    counts = [gpus] if name == "correctness" else counts_up_to(gpus)[::-1]
+    counts = [gpus] if name in ("correctness", "features") else counts_up_to(gpus)[::-1]
     for count in counts:
         yield from run(Part(tools, count, until, tiny))
 

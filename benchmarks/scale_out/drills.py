@@ -100,9 +100,7 @@ def start(tools: Tools, folder: Path, ranks: int, victim: int, mode: str, phase:
             "placement.local_ids": [e - rank * per_rank if e // per_rank == rank else -1 for e in range(LAYER["num_experts"])],
             "placement.owners": [e // per_rank for e in range(LAYER["num_experts"])],
         }
-        environment = tools.environment() | {
-            "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MOERT_JOB_TOKEN": token,
-            "MOERT_BOOTSTRAP_FOLDER": str(folder)}
+        environment = tools.environment() | tools.rank_environment(rank, ranks, token, folder)
         popen = subprocess.Popen(
             [sys.executable, str(RANK), json.dumps(order)], env=environment, text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

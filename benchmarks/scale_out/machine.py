@@ -103,6 +103,12 @@ class Tools:
                 "MOEC_CACHE_DIR": str(self.scratch / "cache"), "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": str(self.root / "python"), "MOEC_LIBRARY_DIR": str(self.libraries)}
 
+    @staticmethod
+    def rank_environment(rank: int, ranks: int, token: str, folder: pathlib.Path) -> dict[str, str]:
+        """What a launcher tells a process for each rank, which find each other in the folder."""
+        return {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MOERT_JOB_TOKEN": token,
+                "MOERT_BOOTSTRAP_FOLDER": str(folder)}
+
     def moe_run(self, *arguments: str, until: float) -> str:
         """What it prints. Raises Failed with its last lines, or where the time of the part is over."""
         seconds = until - time.monotonic()

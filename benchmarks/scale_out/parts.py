@@ -94,25 +94,35 @@ def meshes(ranks: int) -> Iterator[tuple[dict, str]]:
             yield named, f"dp {dp} x tp {ranks // dp}, {placement or 'parts of experts'}"
 
 
+def check_layer(part: Part, row: dict, spec: dict, parallel: dict, *options: str) -> dict:
+    """The row, with what comes of a layer against the float64 reference and of its runs among each other, bit for
+    bit."""
+    begin = time.monotonic()
+    groups = parallel.get("dp", 1) * parallel.get("pcp", 1) * (parallel.get("tp", 1) if parallel.get("sp") else 1)
+    row |= {"ok": False}
+    try:
+        output = part.tools.moe_run(part.write(spec, parallel), "--check", f"--compare={row['runs']}", *options,
+                                    *part.options(), until=part.until)
+        row["errors"] = [float(found) for found in re.findall(r"ok: relative error (\S+)", output)]
+        row["ok"] = f"the same bits of {row['runs']} runs more" in output and len(row["errors"]) == groups
+        if not row["ok"]:
+            row["error"] = "moe-run does not say that all is well: " + output[-300:]
+    except Failed as error:
+        row["error"] = str(error)
+    row["seconds"] = round(time.monotonic() - begin, 1)
+    return row
+
+
 def check_meshes(part: Part) -> Iterator[dict]:
-    """Each mesh against the float64 reference, and its runs among each other, bit for bit."""
+    """Each mesh, with each placement of experts."""
     cases = list(meshes(part.ranks))
     for number, (parallel, name) in enumerate(cases):
         # Each mesh and each placement has both formats in turn.
         form = ("bf16", "fp8_block128")[(number + number // len(PLACEMENTS)) % 2]
         spec = SMALL | {"max_tokens": 64} | ({"quantization": form} if form != "bf16" else {})
         runs = -(-(ITERATIONS if not part.tiny else 600) // len(cases))
-        row = {"ranks": part.ranks, "engine": part.engine, "mesh": name, "format": form, "runs": runs, "ok": False}
-        try:
-            output = part.tools.moe_run(part.write(spec, parallel), "--tokens=24", "--check", f"--compare={runs}",
-                                        f"--seed={number}", *part.options(), until=part.until)
-            row["errors"] = [float(found) for found in re.findall(r"ok: relative error (\S+)", output)]
-            row["ok"] = f"the same bits of {runs} runs more" in output and len(row["errors"]) == parallel["dp"]
-            if not row["ok"]:
-                row["error"] = "moe-run does not say that all is well: " + output[-300:]
-        except Failed as error:
-            row["error"] = str(error)
-        yield row
+        row = {"ranks": part.ranks, "engine": part.engine, "mesh": name, "format": form, "runs": runs}
+        yield check_layer(part, row, spec, parallel, "--tokens=24", f"--seed={number}")
 
 
 def read_times(output: str) -> dict[tuple[int, str], dict]:

@@ -18,12 +18,16 @@ def time_of(row: dict, name: str, with_p99: bool = True) -> str:
     return f"{text} ({row[name]['p99_us']:.1f})" if with_p99 else text
 
 
+#: Columns of what is right or not, of records that have them.
+RIGHT = {"ranks": "ranks", "engine": "rows by", "feature": "feature", "mesh": "mesh", "format": "format",
+         "runs": "runs", "seconds": "s"}
+
+
 def correctness(rows: list[dict]) -> list[str]:
-    engines = ["rows by"] if any("engine" in row for row in rows) else []
-    return table(["ranks", *engines, "mesh", "format", "runs", "largest error", ""], [
-        [str(row["ranks"]), *(row["engine"] for _ in engines), row["mesh"], row["format"], str(row["runs"]),
-         f"{max(row['errors']):.1e}" if row.get("errors") else "", "ok" if row["ok"] else row.get("error", "failed")]
-        for row in rows])
+    names = [name for name in RIGHT if any(name in row for row in rows)]
+    return table([*(RIGHT[name] for name in names), "largest error", ""], [
+        [*(str(row.get(name, "")) for name in names), f"{max(row['errors']):.1e}" if row.get("errors") else "",
+         "ok" if row["ok"] else row.get("error", "failed")] for row in rows])
 
 
 #: Columns of the exchange, those of the second engine only where it ran.
@@ -76,7 +80,7 @@ def drills(rows: list[dict]) -> list[str]:
             f"{sum(row.get('shared_memory_left', 0) for row in rows)} segments of shared memory left"]
 
 
-TABLES = {"correctness": correctness, "exchange": exchange, "layers": layers, "drills": drills}
+TABLES = {"correctness": correctness, "features": correctness, "exchange": exchange, "layers": layers, "drills": drills}
 
 
 def print_part(name: str, part: dict) -> str:

@@ -8,6 +8,7 @@
 #include "moec/Tools/Explain.h"
 
 #include "DescribeLayer.h"
+#include "ExplainExchange.h"
 #include "ExplainSummary.h"
 #include "ExplainTimes.h"
 #include "PhaseWork.h"
@@ -45,7 +46,7 @@ public:
   void printSummary(size_t maxLines) {
     printCounts();
     // The counts take 2, the workspace and the hint 4.
-    explainSummary(program, findTopK(module), target, maxLines - 6, os);
+    explainSummary(program, data, findTopK(module), target, maxLines - 6, os);
     os << "\nworkspace in bytes:";
     printBytes();
     os << "\n--explain=all has each launch, its work and time, and the configs "
@@ -66,6 +67,7 @@ public:
       printLaunches();
       printWork(getTokenCounts(variant.getMinTokens(), variant.getMaxTokens()));
       explainTimes(phases, variant, topK, target, os);
+      explainExchange(variant, data, getDeviceRates(target), os);
       explainChoices(phases, variant, topK, target, told, os);
     }
     printWorkspace();

@@ -7,6 +7,7 @@
 
 #include "ExplainSummary.h"
 
+#include "ExplainExchange.h"
 #include "PhaseWork.h"
 #include "TextTable.h"
 #include "moec/Analysis/ConfigText.h"
@@ -28,15 +29,16 @@ std::string showTokens(int64_t min, int64_t max) {
 
 class Summary {
 public:
-  Summary(plan::ProgramOp program, int64_t topK, const Target &target,
-          size_t maxLines, raw_ostream &os)
+  Summary(plan::ProgramOp program, const moert::Plan &data, int64_t topK,
+          const Target &target, size_t maxLines, raw_ostream &os)
       : variants(llvm::to_vector(program.getBody().getOps<plan::VariantOp>())),
-        topK(topK), target(target), device(getDeviceRates(target)),
+        data(data), topK(topK), target(target), device(getDeviceRates(target)),
         maxLines(maxLines), os(os) {}
 
   void print() {
     os << "\n";
     size_t lines = 1 + (device ? printTimes() : printWork());
+    lines += explainExchange(variants.back(), data, device, os);
     printProducts(maxLines - std::min(maxLines, lines));
   }
 
@@ -52,6 +54,7 @@ private:
                                      int64_t tokens);
 
   SmallVector<plan::VariantOp> variants;
+  const moert::Plan &data;
   int64_t topK;
   const Target &target;
   /// Null where no rates are known.
@@ -195,8 +198,8 @@ void Summary::printProducts(size_t lines) {
 
 } // namespace
 
-void moec::explainSummary(plan::ProgramOp program, int64_t topK,
-                          const Target &target, size_t maxLines,
+void moec::explainSummary(plan::ProgramOp program, const moert::Plan &data,
+                          int64_t topK, const Target &target, size_t maxLines,
                           raw_ostream &os) {
-  Summary(program, topK, target, maxLines, os).print();
+  Summary(program, data, topK, target, maxLines, os).print();
 }

@@ -9,14 +9,17 @@
 #define MOEC_LIB_TOOLS_EXPLAINSUMMARY_H
 
 #include "PhaseTime.h"
+#include "moert/Plan.h"
 
 namespace moec {
 
 /// Prints at most `maxLines` lines of 140 columns about a program: its ranges
 /// of tokens, with launches and expected times where rates of the target are
-/// known, and the configs of its products.
-void explainSummary(plan::ProgramOp program, int64_t topK, const Target &target,
-                    size_t maxLines, llvm::raw_ostream &os);
+/// known, what goes between ranks with the most tokens, and the configs of its
+/// products. `data` is the program.
+void explainSummary(plan::ProgramOp program, const moert::Plan &data,
+                    int64_t topK, const Target &target, size_t maxLines,
+                    llvm::raw_ostream &os);
 
 } // namespace moec
 

@@ -15,7 +15,9 @@ FOLDER = pathlib.Path(__file__).resolve().parents[2] / "benchmarks/scale_out"
 sys.path.insert(0, str(FOLDER))
 
 import drills  # noqa: E402
+import features  # noqa: E402
 import machine  # noqa: E402
+import moves  # noqa: E402
 import parts  # noqa: E402
 import tables  # noqa: E402
 
@@ -56,6 +58,18 @@ def test_parts_run_on_the_host(tmp_path):
         assert row["together"]["us"] > row["exchange"]["us"] / 4 > 0 and row["one_gpu"]["us"] > 0
 
 
+@pytest.mark.skipif("MOEC_BIN_DIR" not in os.environ, reason="needs moe-run")
+def test_features_run_on_the_host(tmp_path):
+    record = tmp_path / "record.json"
+    done = scale_out("--device=host", "--gpus=2", "--only=features", f"--json={record}")
+    assert done.returncode == 0, done.stdout
+    rows = json.loads(record.read_text())["parts"]["features"]["rows"]
+    assert [row["feature"] for row in rows] == [*(each.name for each in features.features(2)), "experts that move"]
+    assert all(row["ok"] and row["seconds"] > 0 for row in rows)
+    # As the page of records shows them.
+    assert "| experts that move " in done.stdout and " largest error " in done.stdout
+
+
 def test_what_is_missing_is_named(tmp_path):
     assert "no moe-run in" in scale_out(f"--bundle={tmp_path}", "--device=host").stdout
     assert "'foo' is none of" in scale_out("--only=foo").stdout
@@ -94,6 +108,73 @@ def test_wrong_results_are_found(script, text, tmp_path):
     assert len(rows) == 6 and not any(row["ok"] for row in rows)
     assert text in rows[0]["error"]
     assert all("error" in row for row in parts.time_layers(part))
+
+
+@pytest.mark.parametrize(("script", "text"), [
+    ("echo moe-run: error: the output differs; exit 1", "the output differs"),
+    ("echo ranks of group 0: ok: relative error 1e-3", "does not say that all is well"),
+    ("sleep 60", "not done after"),
+])
+def test_features_that_are_wrong_are_found(script, text, tmp_path, monkeypatch):
+    stand_in = tmp_path / "rank.py"
+    stand_in.write_text("print('rank 1 is gone')")
+    monkeypatch.setattr(moves, "RANK", stand_in)
+    part = parts.Part(make_moe_run(tmp_path, script), 2, time.monotonic() + 2, tiny=True)
+    rows = list(features.check_features(part, ["nccl"]))
+    assert len(rows) == len(features.features(2)) + 1 and not any(row["ok"] for row in rows)
+    assert text in rows[0]["error"]
+    assert all(row["error"] in tables.print_part("features", {"seconds": 1, "notes": [], "rows": rows}) for row in rows)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_every_engine_has_features_of_each_mesh(ranks):
+    """Sizes are those that ranks divide; what one engine alone can do is not asked of the other."""
+    found = features.features(ranks)
+    assert len({each.name for each in found}) == len(found)
+    for each in found:
+        mesh = each.mesh
+        assert mesh.get("dp", 1) * mesh.get("pcp", 1) * mesh.get("tp", 1) == ranks
+        assert "--copy-rows-from=1" not in each.gpu_options or each.engines == ("peer",)
+    assert sum(isinstance(each.mesh.get("experts"), list) for each in found) == 1
+    assert all(sorted({*sum(each.mesh["experts"], [])}) == list(range(16)) for each in found
+               if isinstance(each.mesh.get("experts"), list))
+
+
+def test_a_feature_that_was_not_run_is_found():
+    copied = next(each for each in features.features(2) if each.name == "rows copied")
+    steps = [{"name": "all_gather dp (rows copied)"}, {"name": "experts_out"}, {"name": "all_gather dp"}]
+    assert "1 times" in features.find_missing(copied, json.dumps({"traceEvents": steps}), 2)
+    assert features.find_missing(copied, json.dumps({"traceEvents": [steps[0]] * 2}), 2) == ""
+
+
+#: What ranks say whose experts moved, by the number of those that are right.
+MOVED = """
+import json, sys
+order = json.loads(sys.argv[1])
+for rank in range(order["ranks"]):
+    ok = rank < RIGHT
+    print(json.dumps({"rank": rank, "ok": ok, "error_of_output": 0.001, "replaced": REPLACED} if ok
+                     else {"rank": rank, "ok": False, "error": "the output differs"}))
+"""
+
+
+@pytest.mark.parametrize(("right", "replaced", "text"), [
+    (2, 3, None), (1, 3, "the output differs"), (2, 0, "the map is what it was"),
+])
+def test_moves_are_judged(right, replaced, text, tmp_path, monkeypatch):
+    stand_in = tmp_path / "rank.py"
+    stand_in.write_text(MOVED.replace("RIGHT", str(right)).replace("REPLACED", str(replaced)))
+    monkeypatch.setattr(moves, "RANK", stand_in)
+    row = moves.check_moves(parts.Part(make_moe_run(tmp_path, ""), 2, time.monotonic() + 60, tiny=True))
+    assert row["ok"] == (text is None)
+    assert row.get("error") == text
+
+
+def test_tables_of_records_with_and_without_seconds():
+    row = {"ranks": 2, "mesh": "dp 2 x tp 1, linear", "format": "bf16", "runs": 9, "ok": True, "errors": [0.001]}
+    assert tables.correctness([row])[0].split("|")[1:-1] == [
+        " ranks ", " mesh                ", " format ", " runs ", " largest error ", "    "]
+    assert " feature " in tables.correctness([row, row | {"feature": "replicas", "seconds": 1.5}])[0]
 
 
 #: Ranks that find each other by nothing: what a survivor does after it was told, by the phase.

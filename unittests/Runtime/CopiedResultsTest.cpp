@@ -102,6 +102,19 @@ TEST(CopiedResults, AreThoseOfManyBytes) {
   EXPECT_FALSE(isLarge(8));
 }
 
+TEST(CopiedResults, HaveLaunchesBesideTheirGather) {
+  Plan plan = makeGatherPlan();
+  std::vector<size_t> beside =
+      findLaunchesBeside(plan, plan.variants[0], Gather);
+  ASSERT_EQ(beside.size(), 1U);
+  EXPECT_EQ(steps(plan)[beside[0]].kind, Step::Kind::Launch);
+  EXPECT_NE(steps(plan)[beside[0]].stream, steps(plan)[Gather].stream);
+  // On one stream all is in order.
+  for (Step &step : steps(plan))
+    step.stream = 0;
+  EXPECT_TRUE(findLaunchesBeside(plan, plan.variants[0], Gather).empty());
+}
+
 TEST(CopiedResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
   // By nobody but the gather's readers; all of them before it.
   Plan plan = makeGatherPlan();

@@ -26,6 +26,10 @@ struct ExchangeTime {
 ExchangeTime predictExchange(moert::CollectiveKind kind, int64_t ranks,
                              double bytes, const PartFacts &part);
 
+/// Bytes that a rank sends to others in a collective of a plan, or a piece of
+/// one, with so many tokens, and gets of them.
+double getMovedBytes(plan::CollectiveOp collective, int64_t tokens);
+
 /// That of a collective of a plan, or a piece of one, with so many tokens.
 ExchangeTime predictExchange(plan::CollectiveOp collective, int64_t tokens,
                              const PartFacts &part);

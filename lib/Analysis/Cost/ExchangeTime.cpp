@@ -28,21 +28,40 @@ static constexpr double kLinkShare = 0.80;
 /// Bytes per second of a rank's own block.
 static constexpr double kOwnBytes = 702e9;
 
-ExchangeTime moec::predictExchange(moert::CollectiveKind kind, int64_t ranks,
-                                   double bytes, const PartFacts &part) {
-  // An all-reduce scatters sums of blocks and gathers them, in one kernel.
-  bool isBoth = kind == moert::CollectiveKind::AllReduce;
-  double block = isBoth ? bytes / double(ranks) : bytes;
-  double ways = isBoth ? 2 : 1;
-  double moved = ways * double(ranks - 1) * block;
+namespace {
+
+/// What ranks exchange, of which each has `bytes` of its own.
+struct Exchanged {
+  moert::CollectiveKind kind;
+  int64_t ranks;
+  double bytes;
+
+  /// An all-reduce scatters sums of blocks and gathers them, in one kernel.
+  bool isBoth() const { return kind == moert::CollectiveKind::AllReduce; }
+  double getWays() const { return isBoth() ? 2 : 1; }
+  double getBlock() const { return isBoth() ? bytes / double(ranks) : bytes; }
+  double getMovedBytes() const {
+    return getWays() * double(ranks - 1) * getBlock();
+  }
+};
+
+} // namespace
+
+static ExchangeTime predict(const Exchanged &exchanged, const PartFacts &part) {
+  double block = exchanged.getBlock(), moved = exchanged.getMovedBytes();
   double many = 1 - std::exp(-block / kManyBytes);
   ExchangeTime time;
-  time.us =
-      (kStartUs + kPeerUs * double(ranks - 1)) * (1 + kManyBytesShare * many) +
-      1e6 * moved / (kLinkShare * part.sheetLinkBytes) +
-      1e6 * ways * block / kOwnBytes;
+  time.us = (kStartUs + kPeerUs * double(exchanged.ranks - 1)) *
+                (1 + kManyBytesShare * many) +
+            1e6 * moved / (kLinkShare * part.sheetLinkBytes) +
+            1e6 * exchanged.getWays() * block / kOwnBytes;
   time.floorUs = 1e6 * moved / part.sheetLinkBytes;
   return time;
+}
+
+ExchangeTime moec::predictExchange(moert::CollectiveKind kind, int64_t ranks,
+                                   double bytes, const PartFacts &part) {
+  return predict({kind, ranks, bytes}, part);
 }
 
 /// Bytes of the rows of a memory at `tokens`.
@@ -55,8 +74,7 @@ static double countBytes(Value memory, int64_t tokens) {
   return rows ? bytes * double(*rows) : 0;
 }
 
-ExchangeTime moec::predictExchange(plan::CollectiveOp collective,
-                                   int64_t tokens, const PartFacts &part) {
+static Exchanged getExchanged(plan::CollectiveOp collective, int64_t tokens) {
   plan::MeshAttr mesh =
       collective->getParentOfType<plan::ProgramOp>().getMeshAttr();
   bool isScatter = collective.getKind() == plan::CollectiveKind::ReduceScatter;
@@ -74,8 +92,16 @@ ExchangeTime moec::predictExchange(plan::CollectiveOp collective,
   if (collective.getKind() != plan::CollectiveKind::AllReduce)
     kind = isScatter ? moert::CollectiveKind::ReduceScatter
                      : moert::CollectiveKind::AllGather;
-  return predictExchange(kind,
-                         collective.getAxis() == plan::Axis::Dp ? mesh.getDp()
-                                                                : mesh.getTp(),
-                         bytes, part);
+  return {kind,
+          collective.getAxis() == plan::Axis::Dp ? mesh.getDp() : mesh.getTp(),
+          bytes};
+}
+
+double moec::getMovedBytes(plan::CollectiveOp collective, int64_t tokens) {
+  return getExchanged(collective, tokens).getMovedBytes();
+}
+
+ExchangeTime moec::predictExchange(plan::CollectiveOp collective,
+                                   int64_t tokens, const PartFacts &part) {
+  return predict(getExchanged(collective, tokens), part);
 }

@@ -47,29 +47,40 @@ static std::optional<size_t> findRelease(const Variant &variant,
   return std::nullopt;
 }
 
-/// Whether a launch may run beside the step: it has what copies leave to it.
-static bool hasLaunchBeside(const Variant &variant, const StepOrder &order,
-                            size_t step) {
+static StepOrder makeOrder(const Plan &plan, const Variant &variant) {
+  StepOrder order(plan.numStreams, plan.numEvents);
+  for (const Step &step : variant.steps)
+    order.append(step);
+  return order;
+}
+
+static std::vector<size_t> findLaunchesBeside(const Variant &variant,
+                                              const StepOrder &order,
+                                              size_t step) {
+  std::vector<size_t> beside;
   for (size_t i = 0; i < variant.steps.size(); ++i)
     if (variant.steps[i].kind == Step::Kind::Launch && !order.before(i, step) &&
         !order.before(step, i))
-      return true;
-  return false;
+      beside.push_back(i);
+  return beside;
+}
+
+std::vector<size_t> findLaunchesBeside(const Plan &plan, const Variant &variant,
+                                       size_t step) {
+  return findLaunchesBeside(variant, makeOrder(plan, variant), step);
 }
 
 Result<std::vector<CopiedResult>> findCopiedResults(const Plan &plan,
                                                     const Variant &variant,
                                                     int64_t leastBytes) {
-  StepOrder order(plan.numStreams, plan.numEvents);
-  for (const Step &step : variant.steps)
-    order.append(step);
+  StepOrder order = makeOrder(plan, variant);
   std::vector<CopiedResult> found;
   int64_t ends[2] = {};
   for (size_t i = 0; i < variant.steps.size(); ++i) {
     const Step &step = variant.steps[i];
     if (step.kind != Step::Kind::Collective || step.kernel < 0 ||
         step.collectiveKind != CollectiveKind::AllGather ||
-        !hasLaunchBeside(variant, order, i))
+        findLaunchesBeside(variant, order, i).empty())
       continue;
     size_t count =
         std::min<size_t>(step.numPairs(), size_t(PeerHeap::kMaxCopied));

@@ -28,6 +28,10 @@ struct CopiedResult {
   int64_t offset = 0, bytes = 0;
 };
 
+/// Launches that nothing orders before or behind a step.
+std::vector<size_t> findLaunchesBeside(const Plan &plan, const Variant &variant,
+                                       size_t step);
+
 /// Of pairs of which a rank sends `leastBytes` or more with the variant's most
 /// tokens, beside launches that gain by the multiprocessors a kernel would
 /// take. Others may be written before this rank's step begins, so that nothing
