@@ -38,7 +38,9 @@ public:
     checkActivation();
     checkQuantization();
     if (spec.expertColumns)
-      checkColumns();
+      checkColumns("expert_columns", "experts.w13");
+    if (spec.sharedExperts && spec.sharedExperts->columns)
+      checkColumns("shared_experts.columns", "shared_experts.w13");
     checkPlacement();
     if (spec.parallel)
       checkParallel();
@@ -81,7 +83,7 @@ private:
   void checkQuantization();
   /// A quantized weight whose rows have `size` elements, as `field` says.
   void checkRow(StringRef weight, StringRef field, int64_t size);
-  void checkColumns();
+  void checkColumns(StringRef field, StringRef weight);
   void checkPlacement();
   /// Adds the ids to those that were seen; false where one is wrong.
   /// `where` is the field, or a part of it, in words.
@@ -278,13 +280,13 @@ void Checker::checkRow(StringRef weight, StringRef field, int64_t size) {
               " with " + describe(quantization) + why);
 }
 
-void Checker::checkColumns() {
-  const std::optional<QuantizationSpec> &w13 = spec.quantization.w13;
-  require(!w13 || !w13->activation, "expert_columns",
-          show("expert_columns") +
+void Checker::checkColumns(StringRef field, StringRef weight) {
+  const std::optional<QuantizationSpec> &w13 = spec.getQuantization(weight);
+  require(!w13 || !w13->activation, field,
+          show(field) +
               " gives the input of each expert an order of its own, which is "
-              "not supported beside quantized activations of experts.w13 (" +
-              (w13 ? describe(*w13) : "") +
+              "not supported beside quantized activations of " +
+              weight + " (" + (w13 ? describe(*w13) : "") +
               "); leave them out, or quantize without an order");
 }
 

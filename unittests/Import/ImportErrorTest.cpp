@@ -310,6 +310,12 @@ TEST(ImportError, PaddingRecordsAndReplicas) {
        "'expert_columns' gives the input of each expert an order of its own, "
        "which is not supported beside quantized activations of experts.w13 "
        "(fp8_block128); leave them out, or quantize without an order"},
+      {R"("shared_experts": {"intermediate_size": 128, "columns": true,
+          "quantization": {"weight": "fp8_block128"}})",
+       "'shared_experts.columns' gives the input of each expert an order of "
+       "its own, which is not supported beside quantized activations of "
+       "shared_experts.w13 (fp8_block128); leave them out, or quantize without "
+       "an order"},
       {R"("replicas": {"max_replicas": 2})",
        "'replicas.num_physical_experts' is missing"},
       {R"("replicas": {"num_physical_experts": 9})",

@@ -139,6 +139,16 @@ private:
                               "as " + nameQuant("weight") + " says");
   }
 
+  /// The order of a first weight's columns.
+  LogicalResult checkColumns(StringRef weight, Value value, Shape dims) {
+    std::string name = (weight + "_columns").str();
+    ProductQuantAttr quant = op.getProductQuant(weight);
+    if (value && quant && quant.getActivation())
+      return check.error("has '" + name + "' and activations of '" + weight +
+                         "' that are quantized; leave them as they are");
+    return check.checkShape(name, value, dims);
+  }
+
   /// The attribute that says how weights, or activations, are quantized.
   std::string nameQuant(StringRef operand) {
     if (op.getQuants())
@@ -247,13 +257,8 @@ LogicalResult LayerVerifier::verifyExperts() {
     return check.error("'w13' has ")
            << rows.size << " rows; with a gate they must be pairs (gate, up)";
   Dim intermediate{"intermediate_size", op.getIntermediateSize()};
-  ProductQuantAttr quant = op.getProductQuant("w13");
-  if (op.getW13Columns() && quant && quant.getActivation())
-    return check.error("has 'w13_columns' and activations of 'w13' that are "
-                       "quantized; leave them as they are");
   return failure(
-      failed(check.checkShape("w13_columns", op.getW13Columns(),
-                              {experts, width})) ||
+      failed(checkColumns("w13", op.getW13Columns(), {experts, width})) ||
       failed(checkWeight("w2", op.getW2(), {experts, width, intermediate})) ||
       failed(checkData("w13_bias", op.getW13Bias(), {experts, rows})) ||
       failed(checkData("w2_bias", op.getW2Bias(), {experts, width})));
@@ -365,9 +370,9 @@ LogicalResult LayerVerifier::verifyShared() {
   if (bool(op.getSharedW13()) != bool(op.getSharedW2()))
     return check.error("takes 'shared_w13' and 'shared_w2' together");
   if (!op.getSharedW13()) {
-    if (op.getSharedGate())
-      return check.error("takes 'shared_gate' with 'shared_w13' and "
-                         "'shared_w2' only");
+    if (op.getSharedGate() || op.getSharedW13Columns())
+      return check.error("takes 'shared_gate' and 'shared_w13_columns' with "
+                         "'shared_w13' and 'shared_w2' only");
     if (op.getSharedScaleAttr() || !op.getSharedActivation().empty())
       return check.error("takes 'shared_scale' and 'shared_activation' with "
                          "'shared_w13' and 'shared_w2' only");
@@ -393,6 +398,8 @@ LogicalResult LayerVerifier::verifyShared() {
            << rows << " rows; with a gate they must be pairs (gate, up)";
   Dim intermediate{"shared intermediate_size", op.isGated() ? rows / 2 : rows};
   return failure(
+      failed(checkColumns("shared_w13", op.getSharedW13Columns(),
+                          {{"1", 1}, hidden})) ||
       failed(
           checkWeight("shared_w2", op.getSharedW2(), {hidden, intermediate})) ||
       failed(checkData("shared_gate", op.getSharedGate(), {{"1", 1}, hidden})));

@@ -462,7 +462,15 @@ Value LayerDecomposer::runSharedExpert() {
   Product first(layer.getSharedW13(), layer.getProductQuant("shared_w13"),
                 layer.getSharedW13Scale(), layer.getSharedW13ZeroPoint(),
                 layer.getSharedW13GlobalScale());
-  setInput(first, layer.getHidden(), layer.getSharedW13InputScale());
+  Value input = layer.getHidden();
+  if (Value columns = layer.getSharedW13Columns()) {
+    auto ordered = GatherRowsOp::create(b, input.getType(), input,
+                                        /*offsets=*/Value(), /*source=*/Value(),
+                                        columns, /*top_k=*/IntegerAttr());
+    setNames(ordered, {"shared_input"});
+    input = ordered.getResult();
+  }
+  setInput(first, input, layer.getSharedW13InputScale());
   first.layout = layer.getLayoutAttr();
   Region &activation = layer.getSharedActivation().empty()
                            ? layer.getActivation()

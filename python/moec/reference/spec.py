@@ -58,6 +58,7 @@ class SharedExperts:
     scale: float = 1.0
     activation: Activation | None = None
     quantization: Products = Products()
+    columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -322,6 +323,7 @@ def _parse_shared(fields: Fields | None, quantization: Products) -> SharedExpert
         fields.number("scale", 1.0),
         _parse_activation(fields),
         quantization,
+        fields.boolean("columns"),
     )
     fields.finish()
     return shared
@@ -461,13 +463,20 @@ def _check(spec: LayerSpec) -> None:
         routing.renormalize or routing.renormalize_epsilon == 0.0,
         "field 'routing.renormalize_epsilon' needs renormalize",
     )
-    first = spec.quantization.w13
-    _require(
-        not spec.expert_columns or first is None or first.activation is None,
-        "field 'expert_columns': not with quantized activations of experts.w13",
-    )
+    if spec.expert_columns:
+        _check_columns(spec, "expert_columns", "experts.w13")
+    if spec.shared_experts and spec.shared_experts.columns:
+        _check_columns(spec, "shared_experts.columns", "shared_experts.w13")
     _check_weights(spec)
     _check_selection(spec)
+
+
+def _check_columns(spec: LayerSpec, field: str, weight: str) -> None:
+    quantization = spec.quantization_of(weight)
+    _require(
+        quantization is None or quantization.activation is None,
+        f"field '{field}': not with quantized activations of {weight}",
+    )
 
 
 def _check_replicas(spec: LayerSpec, replicas: Replicas) -> None:
