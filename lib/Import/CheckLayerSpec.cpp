@@ -37,10 +37,6 @@ public:
     checkWeightOnInput();
     checkActivation();
     checkQuantization();
-    if (spec.expertColumns)
-      checkColumns("expert_columns", "experts.w13");
-    if (spec.sharedExperts && spec.sharedExperts->columns)
-      checkColumns("shared_experts.columns", "shared_experts.w13");
     checkPlacement();
     if (spec.parallel)
       checkParallel();
@@ -83,7 +79,6 @@ private:
   void checkQuantization();
   /// A quantized weight whose rows have `size` elements, as `field` says.
   void checkRow(StringRef weight, StringRef field, int64_t size);
-  void checkColumns(StringRef field, StringRef weight);
   void checkPlacement();
   /// Adds the ids to those that were seen; false where one is wrong.
   /// `where` is the field, or a part of it, in words.
@@ -278,16 +273,6 @@ void Checker::checkRow(StringRef weight, StringRef field, int64_t size) {
   require(size % unit == 0, field,
           show(field) + " must be a multiple of " + std::to_string(unit) +
               " with " + describe(quantization) + why);
-}
-
-void Checker::checkColumns(StringRef field, StringRef weight) {
-  const std::optional<QuantizationSpec> &w13 = spec.getQuantization(weight);
-  require(!w13 || !w13->activation, field,
-          show(field) +
-              " gives the input of each expert an order of its own, which is "
-              "not supported beside quantized activations of " +
-              weight + " (" + (w13 ? describe(*w13) : "") +
-              "); leave them out, or quantize without an order");
 }
 
 void Checker::checkPlacement() {

@@ -47,14 +47,6 @@ void refuseValue(FieldReader &reader, StringRef field, const Twine &expected) {
                           " is not supported; " + expected + " is");
 }
 
-void setColumnOrder(FieldReader &reader, StringRef field,
-                    QuantizationContext &context) {
-  context.hasColumnOrder = true;
-  for (StringRef columns : {"expert_columns", "shared_experts.columns"})
-    reader.getContext().origins[columns] = {reader.show(field),
-                                            reader.get(field)->range};
-}
-
 ScaleType getScaleType(DType dtype) {
   switch (dtype) {
   case DType::F32:

@@ -214,12 +214,6 @@ def test_contradictions():
         parse(gate_up_order="interleaved", activation={"kind": "relu2_no_mul"})
     with pytest.raises(SpecError, match="gate_bias"):
         parse(entry="logits", routing={"gate_bias": True})
-    with pytest.raises(SpecError, match="expert_columns"):
-        parse(expert_columns=True, quantization={"weight": "fp8_block128"})
-    shared = {"intermediate_size": 128, "columns": True}
-    with pytest.raises(SpecError, match="shared_experts.columns"):
-        parse(shared_experts=shared | {"quantization": {"weight": "fp8_block128"}})
-    parse(expert_columns=True, shared_experts=shared | {"quantization": None})
 
 
 def test_ids_take_no_routing():

@@ -296,15 +296,9 @@ def _model(rng: random.Random) -> dict:
     if rng.random() < 0.1:
         model["name"] = rng.choice(["a", "layer.3-b_c"])
     _set_sizes(rng, model)
-    spec = LayerSpec.from_json(model)
-
-    def may_be_ordered(weight: str) -> bool:
-        quantization = spec.quantization_of(weight)
-        return quantization is None or quantization.activation is None
-
-    if may_be_ordered("experts.w13") and rng.random() < 0.1:
+    if rng.random() < 0.1:
         model["expert_columns"] = True
-    if "shared_experts" in model and may_be_ordered("shared_experts.w13") and rng.random() < 0.15:
+    if "shared_experts" in model and rng.random() < 0.15:
         model["shared_experts"]["columns"] = True
     return model
 

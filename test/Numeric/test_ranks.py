@@ -33,6 +33,10 @@ LAYERS = {
         "shared_experts": {"intermediate_size": 64, "columns": True},
     },
     "fp8_block": {"dtype": "bf16", "hidden_size": 256, "intermediate_size": 256, "quantization": "fp8_block128"},
+    "columns_fp8_block": {
+        "dtype": "bf16", "hidden_size": 256, "intermediate_size": 256, "quantization": "fp8_block128",
+        "expert_columns": True, "shared_experts": {"intermediate_size": 256, "columns": True},
+    },
     "int4": {"dtype": "bf16", "quantization": {"weight": {"dtype": "int4", "scale": {"group": 16}}}},
     "fp8_channel": {
         "dtype": "bf16",
@@ -100,7 +104,7 @@ def test_meshes(dp, tp, experts, tmp_path):
 
 #: Blocks of 128 are in two parts of 256 rows; of tokens' scales each rank has those of its part, which the
 #: reference knows nothing of.
-SPLIT = {"fp8_block": Ranks(2, 1), "fp8_channel": None}
+SPLIT = {"fp8_block": Ranks(2, 1), "columns_fp8_block": Ranks(2, 1), "fp8_channel": None}
 
 
 @pytest.mark.parametrize(("layer", "ranks"), [

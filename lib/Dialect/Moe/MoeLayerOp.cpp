@@ -139,16 +139,6 @@ private:
                               "as " + nameQuant("weight") + " says");
   }
 
-  /// The order of a first weight's columns.
-  LogicalResult checkColumns(StringRef weight, Value value, Shape dims) {
-    std::string name = (weight + "_columns").str();
-    ProductQuantAttr quant = op.getProductQuant(weight);
-    if (value && quant && quant.getActivation())
-      return check.error("has '" + name + "' and activations of '" + weight +
-                         "' that are quantized; leave them as they are");
-    return check.checkShape(name, value, dims);
-  }
-
   /// The attribute that says how weights, or activations, are quantized.
   std::string nameQuant(StringRef operand) {
     if (op.getQuants())
@@ -258,7 +248,8 @@ LogicalResult LayerVerifier::verifyExperts() {
            << rows.size << " rows; with a gate they must be pairs (gate, up)";
   Dim intermediate{"intermediate_size", op.getIntermediateSize()};
   return failure(
-      failed(checkColumns("w13", op.getW13Columns(), {experts, width})) ||
+      failed(check.checkShape("w13_columns", op.getW13Columns(),
+                              {experts, width})) ||
       failed(checkWeight("w2", op.getW2(), {experts, width, intermediate})) ||
       failed(checkData("w13_bias", op.getW13Bias(), {experts, rows})) ||
       failed(checkData("w2_bias", op.getW2Bias(), {experts, width})));
@@ -398,8 +389,8 @@ LogicalResult LayerVerifier::verifyShared() {
            << rows << " rows; with a gate they must be pairs (gate, up)";
   Dim intermediate{"shared intermediate_size", op.isGated() ? rows / 2 : rows};
   return failure(
-      failed(checkColumns("shared_w13", op.getSharedW13Columns(),
-                          {{"1", 1}, hidden})) ||
+      failed(check.checkShape("shared_w13_columns", op.getSharedW13Columns(),
+                              {{"1", 1}, hidden})) ||
       failed(
           checkWeight("shared_w2", op.getSharedW2(), {hidden, intermediate})) ||
       failed(checkData("shared_gate", op.getSharedGate(), {{"1", 1}, hidden})));

@@ -463,20 +463,8 @@ def _check(spec: LayerSpec) -> None:
         routing.renormalize or routing.renormalize_epsilon == 0.0,
         "field 'routing.renormalize_epsilon' needs renormalize",
     )
-    if spec.expert_columns:
-        _check_columns(spec, "expert_columns", "experts.w13")
-    if spec.shared_experts and spec.shared_experts.columns:
-        _check_columns(spec, "shared_experts.columns", "shared_experts.w13")
     _check_weights(spec)
     _check_selection(spec)
-
-
-def _check_columns(spec: LayerSpec, field: str, weight: str) -> None:
-    quantization = spec.quantization_of(weight)
-    _require(
-        quantization is None or quantization.activation is None,
-        f"field '{field}': not with quantized activations of {weight}",
-    )
 
 
 def _check_replicas(spec: LayerSpec, replicas: Replicas) -> None:
