@@ -57,6 +57,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     | `w13_columns` | `E x L x i32`; with it the columns of `w13` are in an order of each expert's own | 8 |
     | `w13_bias`, `w2_bias` | `E x N x D`, `E x L x D` | 8 |
     | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both; of type D or quantized | 10 |
+    | `shared_w13_columns` | `1 x H x i32`; with it the columns of `shared_w13` are in an order of their own | 10 |
     | `shared_gate` | `1 x H x D` | 10 |
     | `w13_scale`, `w2_scale`, `shared_w13_scale`, `shared_w2_scale` | see below | |
     | `w13_zero_point`, ... of each of the four | as its scale, i8; minima of the scale's type | |
@@ -163,6 +164,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     Optional<Moe_F32Tensor>:$w2_global_scale,
     Optional<Moe_F32Tensor>:$w2_input_scale,
     Optional<Moe_ProductTensor>:$shared_w13,
+    Optional<Moe_I32Tensor>:$shared_w13_columns,
     Optional<Moe_ScaleTensor>:$shared_w13_scale,
     Optional<Moe_ZeroTensor>:$shared_w13_zero_point,
     Optional<Moe_F32Tensor>:$shared_w13_global_scale,
@@ -228,6 +230,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
       | `w2_global_scale` `(` $w2_global_scale `:` type($w2_global_scale) `)`
       | `w2_input_scale` `(` $w2_input_scale `:` type($w2_input_scale) `)`
       | `shared_w13` `(` $shared_w13 `:` type($shared_w13) `)`
+      | `shared_w13_columns` `(` $shared_w13_columns `:` type($shared_w13_columns) `)`
       | `shared_w13_scale` `(` $shared_w13_scale `:` type($shared_w13_scale) `)`
       | `shared_w13_zero_point` `(` $shared_w13_zero_point `:` type($shared_w13_zero_point) `)`
       | `shared_w13_global_scale` `(` $shared_w13_global_scale `:` type($shared_w13_global_scale) `)`

@@ -424,31 +424,34 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
   let hasVerifier = 1;
 }
 
-def Moe_GatherRowsOp : Moe_Op<"gather_rows", [Pure, Moe_NamedResult]> {
+def Moe_GatherRowsOp : Moe_Op<"gather_rows", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
   let summary = "rows in the order of their experts, columns in the order of an expert's weights";
   let description = [{
     `result[p, c] = input[source[p], columns[e, c]]`, where e is the expert of position p by `offsets`; rows from the last
-    of `offsets` on are anything. A number in `columns` that is no column counts as the last one. Experts whose weights
-    were quantized in another order of columns each (GPTQ's act-order) multiply what it makes.
+    of `offsets` on are anything. Without `offsets` and `source` rows are as they are, `result[t, c] =
+    input[t, columns[0, c]]`. A number in `columns` that is no column counts as the last one. Experts whose weights
+    were quantized in another order of columns (GPTQ's act-order), of each its own, multiply what it makes.
 
     | operand, result | type | |
     |---|---|---|
     | `input` | `T x W` | |
-    | `offsets` | `(E + 1) x i32` | where each expert's positions begin |
+    | `offsets` | `(E + 1) x i32` | where each expert's positions begin; together with `source` and `top_k` |
     | `source` | `T * k x i32` | the row of each position |
-    | `columns` | `E x W x i32` | the input column that each of an expert's columns is multiplied by |
-    | `result` | `T * k x W` | of the type of `input` |
+    | `columns` | `E x W x i32`, without `offsets` `1 x W x i32` | the input column that each of an expert's columns is multiplied by |
+    | `result` | `T * k x W`, without `offsets` `T x W` | of the type of `input` |
 
     ```mlir
     %y = moe.gather_rows %x : tensor<?x64xbf16> offsets(%o : tensor<9xi32>) source(%s : tensor<?xi32>)
         columns(%c : tensor<8x64xi32>) {top_k = 2 : i64} -> tensor<?x64xbf16>
+    %z = moe.gather_rows %x : tensor<?x64xbf16> columns(%d : tensor<1x64xi32>) -> tensor<?x64xbf16>
     ```
   }];
-  let arguments = (ins Moe_DataTensor:$input, Moe_I32Tensor:$offsets, Moe_I32Tensor:$source, Moe_I32Tensor:$columns,
-                       I64Attr:$top_k);
+  let arguments = (ins Moe_DataTensor:$input, Optional<Moe_I32Tensor>:$offsets, Optional<Moe_I32Tensor>:$source,
+                       Moe_I32Tensor:$columns, OptionalAttr<I64Attr>:$top_k);
   let results = (outs Moe_DataTensor:$result);
   let assemblyFormat = [{
-    $input `:` type($input) `offsets` `(` $offsets `:` type($offsets) `)` `source` `(` $source `:` type($source) `)`
+    $input `:` type($input)
+    (`offsets` `(` $offsets^ `:` type($offsets) `)` `source` `(` $source `:` type($source) `)`)?
     `columns` `(` $columns `:` type($columns) `)` attr-dict `->` type($result)
   }];
   let hasVerifier = 1;

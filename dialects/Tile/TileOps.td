@@ -500,22 +500,25 @@ def Tile_GatherRowsOp : Tile_Phase<"gather_rows", [AttrSizedOperandSegments]> {
     Row p of each result becomes row `source[p]` of the input of the same number, for as many p as the last of
     `offsets` says, at most `tokens * top_k`; the results' rows from there on are not touched. So a product can
     read what it multiplies by tensor maps. `permute-rows` (`tile-rewrite-launches`) adds it. With `columns`
-    (`moe.gather_rows`) an element of a row in expert e is that of the column that `columns[e, c]` says.
+    (`moe.gather_rows`) an element of a row in expert e is that of the column that `columns[e, c]` says. With these
+    alone, without `offsets`, `source` and `top_k`, rows are those of tokens and stay where they are.
 
     ```mlir
     tile.gather_rows tokens(%tokens) ins(%x : memref<?x4096xbf16>) offsets(%offsets : memref<9xi32>)
         source(%source : memref<?xi32>) outs(%y : memref<?x4096xbf16>) {top_k = 2 : i64}
+    tile.gather_rows tokens(%tokens) ins(%x : memref<?x4096xbf16>) columns(%columns : memref<1x4096xi32>)
+        outs(%y : memref<?x4096xbf16>)
     ```
   }];
   let arguments = (ins
     I64:$tokens,
     Arg<Variadic<MemRefOf<[F32, BF16, F16, F8E4M3FN]>>, "read", [MemRead]>:$inputs,
-    Tile_I32In:$offsets, Tile_I32In:$source, Tile_OptI32In:$columns,
+    Tile_OptI32In:$offsets, Tile_OptI32In:$source, Tile_OptI32In:$columns,
     Arg<Variadic<MemRefOf<[F32, BF16, F16, F8E4M3FN]>>, "written", [MemWrite]>:$results,
-    I64Attr:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
+    OptionalAttr<I64Attr>:$top_k, OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
     `tokens` `(` $tokens `)` `ins` `(` $inputs `:` type($inputs) `)`
-    `offsets` `(` $offsets `:` type($offsets) `)` `source` `(` $source `:` type($source) `)`
+    (`offsets` `(` $offsets^ `:` type($offsets) `)` `source` `(` $source `:` type($source) `)`)?
     (`columns` `(` $columns^ `:` type($columns) `)`)?
     `outs` `(` $results `:` type($results) `)` attr-dict
   }];

@@ -341,6 +341,7 @@ moe::LayerOp LayerBuilder::buildLayer(func::FuncOp func) {
       /*w2_global_scale=*/get("experts.w2_global_scale"),
       /*w2_input_scale=*/get("experts.w2_input_scale"),
       /*shared_w13=*/get("shared_experts.w13"),
+      /*shared_w13_columns=*/get("shared_experts.w13_columns"),
       /*shared_w13_scale=*/get("shared_experts.w13_scale"),
       /*shared_w13_zero_point=*/getZeros("shared_experts.w13"),
       /*shared_w13_global_scale=*/get("shared_experts.w13_global_scale"),

@@ -37,8 +37,6 @@ public:
     checkWeightOnInput();
     checkActivation();
     checkQuantization();
-    if (spec.expertColumns)
-      checkColumns();
     checkPlacement();
     if (spec.parallel)
       checkParallel();
@@ -81,7 +79,6 @@ private:
   void checkQuantization();
   /// A quantized weight whose rows have `size` elements, as `field` says.
   void checkRow(StringRef weight, StringRef field, int64_t size);
-  void checkColumns();
   void checkPlacement();
   /// Adds the ids to those that were seen; false where one is wrong.
   /// `where` is the field, or a part of it, in words.
@@ -276,16 +273,6 @@ void Checker::checkRow(StringRef weight, StringRef field, int64_t size) {
   require(size % unit == 0, field,
           show(field) + " must be a multiple of " + std::to_string(unit) +
               " with " + describe(quantization) + why);
-}
-
-void Checker::checkColumns() {
-  const std::optional<QuantizationSpec> &w13 = spec.quantization.w13;
-  require(!w13 || !w13->activation, "expert_columns",
-          show("expert_columns") +
-              " gives the input of each expert an order of its own, which is "
-              "not supported beside quantized activations of experts.w13 (" +
-              (w13 ? describe(*w13) : "") +
-              "); leave them out, or quantize without an order");
 }
 
 void Checker::checkPlacement() {

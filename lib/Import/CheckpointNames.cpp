@@ -74,7 +74,7 @@ public:
       addWhole(names.expertScale);
     else if (name == "gate.hash_table")
       addWhole(names.hashTable);
-    else if (name == "experts.w13_columns")
+    else if (isColumnOrder(name))
       addColumns();
     else if (isRouted)
       addExperts(name);
@@ -99,8 +99,9 @@ private:
     if (!quantization)
       return makeSuffix(".weight");
     Suffixes suffixes = getModuleTensors(*quantization, projection);
+    bool hasOrder = isRouted ? spec.expertColumns : spec.sharedExperts->columns;
     for (CheckpointPart &part : suffixes)
-      if (part.use == PartUse::GroupOfColumn && isRouted && spec.expertColumns)
+      if (part.use == PartUse::GroupOfColumn && hasOrder)
         part.use = PartUse::ColumnOrder;
     return suffixes;
   }
@@ -196,8 +197,13 @@ private:
       return part.use != PartUse::Values && part.use != PartUse::ColumnOrder;
     });
     suffixes.front().use = PartUse::Unused;
-    numRows = spec.getFirstProductRows(spec.getLocalIntermediateSize());
-    addHalves(names.expert[0], names.expert[1], suffixes);
+    int64_t size =
+        isRouted ? spec.getLocalIntermediateSize() : spec.getLocalSharedSize();
+    numRows = spec.getFirstProductRows(size);
+    if (isRouted)
+      addHalves(names.expert[0], names.expert[1], suffixes);
+    else
+      addSharedFirst(suffixes);
   }
 
   void addExperts(StringRef name) {
@@ -271,9 +277,14 @@ private:
                            {names.shared[0], names.shared[1], names.shared[2]});
     if (name == "shared_experts.w2")
       return addWhole(names.shared[2], getModuleSuffixes());
-    addHalves(names.shared[0], names.shared[1], getModuleSuffixes());
+    addSharedFirst(getModuleSuffixes());
+  }
+
+  /// Gate and up by themselves, or as one module.
+  void addSharedFirst(ArrayRef<CheckpointPart> suffixes) {
+    addHalves(names.shared[0], names.shared[1], suffixes);
     if (fused && spec.gateUpOrder == GateUpOrder::GateUp)
-      addWhole(names.sharedFused, getModuleSuffixes());
+      addWhole(names.sharedFused, suffixes);
   }
 
   const LayerSpec &spec;

@@ -202,7 +202,7 @@ private:
         operand.granularity == Granularity::Group)
       orders.push_back("group");
     if (reader.getOneOf(field, orders) == "group")
-      setColumnOrder(reader, field, context);
+      context.hasColumnOrder = true;
   }
 
   StringRef readType(ArrayRef<StringRef> types, ArrayRef<int64_t> bits) {

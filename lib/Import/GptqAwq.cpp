@@ -107,7 +107,7 @@ std::optional<QuantizationSpec> readGptq(FieldReader &reader,
   if (reader.getBoolean(order, false) &&
       result.weight.granularity == Granularity::Group &&
       !context.ignored.take(reader.getPath(order)))
-    setColumnOrder(reader, order, context);
+    context.hasColumnOrder = true;
   reader.getOneOf("pack_dtype", {"int32"});
   requireOff(reader, "is_marlin_format");
   StringRef format = reader.getOneOf("checkpoint_format", {"gptq", "gptq_v2"});

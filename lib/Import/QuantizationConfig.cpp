@@ -47,13 +47,6 @@ void refuseValue(FieldReader &reader, StringRef field, const Twine &expected) {
                           " is not supported; " + expected + " is");
 }
 
-void setColumnOrder(FieldReader &reader, StringRef field,
-                    QuantizationContext &context) {
-  context.hasColumnOrder = true;
-  reader.getContext().origins["expert_columns"] = {reader.show(field),
-                                                   reader.get(field)->range};
-}
-
 ScaleType getScaleType(DType dtype) {
   switch (dtype) {
   case DType::F32:
@@ -313,6 +306,9 @@ void readQuantization(FieldReader &config, FieldReader *outer,
         readMethod(inner, family, spec, context, excluded);
     setQuantization(result, *excluded, spec);
     spec.expertColumns = context.hasColumnOrder && spec.quantization.w13;
+    if (spec.sharedExperts)
+      spec.sharedExperts->columns =
+          context.hasColumnOrder && spec.sharedExperts->quantization.w13;
   }
   if (overrides.quantConfig && !stated)
     readQuantConfigFile(*overrides.quantConfig, config.getContext().diags,

@@ -50,10 +50,6 @@ void refuseOtherFields(FieldReader &reader, llvm::StringRef method,
 void refuseValue(FieldReader &reader, llvm::StringRef field,
                  const llvm::Twine &expected);
 
-/// Notes that columns belong to any group, as a field says.
-void setColumnOrder(FieldReader &reader, llvm::StringRef field,
-                    QuantizationContext &context);
-
 /// Scales of integers in groups.
 ScaleType getScaleType(DType dtype);
 

@@ -256,6 +256,8 @@ private:
     addQuantized("shared_experts.w13",
                  {spec.getFirstProductRows(size), spec.hiddenSize},
                  hasHalves());
+    if (spec.sharedExperts->columns)
+      add("shared_experts.w13_columns", {1, spec.hiddenSize}, TensorType::I32);
     addQuantized("shared_experts.w2", {spec.hiddenSize, size});
     if (spec.sharedExperts->gate == SharedGate::Sigmoid)
       add("shared_experts.gate", {1, spec.hiddenSize}, layerType);

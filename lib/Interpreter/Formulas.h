@@ -149,10 +149,10 @@ moert::Status quantize(const QuantizeArguments &arguments);
 
 /// moe.gather_rows, and tile.gather_rows of one of its tensors.
 struct GatherRowsArguments {
-  /// Positions, at most.
+  /// Positions, at most; without offsets, tokens.
   int64_t positions = 0;
-  TensorRef input, offsets, source, result;
-  OptionalRef columns;
+  TensorRef input, result;
+  OptionalRef offsets, source, columns;
 };
 moert::Status gatherRows(const GatherRowsArguments &arguments);
 

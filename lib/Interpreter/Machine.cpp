@@ -280,10 +280,11 @@ Status Machine::run(moe::RowMapOp op) {
 Status Machine::run(moe::GatherRowsOp op) {
   GatherRowsArguments arguments;
   arguments.input = at(op.getInput());
-  arguments.offsets = at(op.getOffsets());
-  arguments.source = at(op.getSource());
+  arguments.offsets = maybe(op.getOffsets());
+  arguments.source = maybe(op.getSource());
   arguments.columns = at(op.getColumns());
-  arguments.positions = arguments.source.shape[0];
+  arguments.positions =
+      arguments.source ? arguments.source->shape[0] : arguments.input.shape[0];
   if (Status status = allocate(
           op.getResult(), {arguments.positions, arguments.input.rowSize()});
       !status)
@@ -363,11 +364,10 @@ Status Machine::run(tile::ContractOp op) {
 
 Status Machine::run(tile::GatherRowsOp op) {
   GatherRowsArguments arguments;
-  arguments.positions = tokens * static_cast<int64_t>(op.getTopK());
-  arguments.offsets = at(op.getOffsets());
-  arguments.source = at(op.getSource());
-  if (op.getColumns())
-    arguments.columns = at(op.getColumns());
+  arguments.positions = tokens * static_cast<int64_t>(op.getTopK().value_or(1));
+  arguments.offsets = maybe(op.getOffsets());
+  arguments.source = maybe(op.getSource());
+  arguments.columns = maybe(op.getColumns());
   for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
     arguments.input = at(input);
     arguments.result = at(result);

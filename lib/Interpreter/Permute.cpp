@@ -155,26 +155,31 @@ Status permute(const PermuteArguments &arguments) {
 
 Status gatherRows(const GatherRowsArguments &arguments) {
   const TensorRef &input = arguments.input, &result = arguments.result;
-  const TensorRef &offsets = arguments.offsets;
-  int64_t rows = offsets.as<int32_t>()[offsets.numElements() - 1];
+  const OptionalRef &offsets = arguments.offsets, &source = arguments.source;
+  int64_t rows = arguments.positions;
+  if (offsets)
+    rows = offsets->as<int32_t>()[offsets->numElements() - 1];
   if (rows < 0 || rows > arguments.positions)
     return invalidArgument("the last of offsets is " + std::to_string(rows) +
                            ", but there are " +
                            std::to_string(arguments.positions) + " positions");
-  for (auto [name, tensor] :
-       {std::pair("source", &arguments.source), std::pair("result", &result)})
-    if (Status status = checkRows(name, *tensor, rows); !status)
+  if (source)
+    if (Status status = checkRows("source", *source, rows); !status)
       return status;
+  if (Status status = checkRows("result", result, rows); !status)
+    return status;
   int64_t width = input.rowSize();
   std::vector<float> row(width), ordered(width);
   int64_t group = 0;
   for (int64_t p = 0; p < rows; ++p) {
-    while (p >= offsets.as<int32_t>()[group + 1])
+    while (offsets && p >= offsets->as<int32_t>()[group + 1])
       ++group;
-    int64_t from = arguments.source.as<int32_t>()[p];
+    int64_t from = source ? source->as<int32_t>()[p] : p;
     if (from < 0 || from >= input.shape[0])
-      return invalidArgument("source[" + std::to_string(p) + "] is " +
-                             std::to_string(from) + ", but there are " +
+      return invalidArgument((source ? "source[" + std::to_string(p) + "]"
+                                     : std::string("the row")) +
+                             " is " + std::to_string(from) +
+                             ", but there are " +
                              std::to_string(input.shape[0]) + " rows");
     load(input, from * width, llvm::MutableArrayRef<float>(row));
     if (arguments.columns) {

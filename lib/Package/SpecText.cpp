@@ -186,6 +186,7 @@ void printLayer(const LayerSpec &spec, llvm::json::OStream &json) {
       json.attribute("intermediate_size", spec.sharedExperts->intermediateSize);
       fields.addEnum("gate", spec.sharedExperts->gate, SharedGate::None);
       fields.add("scale", spec.sharedExperts->scale, 1.0);
+      fields.add("columns", spec.sharedExperts->columns, false);
       if (spec.sharedExperts->activation)
         json.attributeObject("activation", [&] {
           printActivation(*spec.sharedExperts->activation, json);

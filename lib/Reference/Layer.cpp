@@ -274,10 +274,22 @@ private:
                      rows);
   }
 
+  /// In the order of the shared expert's columns.
+  Matrix orderHidden() const {
+    int64_t width = hidden.getNumColumns();
+    std::vector<double> columns =
+        call.read("shared_experts.w13_columns", 0, width);
+    Matrix x(hidden.getNumRows(), width);
+    for (int64_t i = 0; i < x.getNumRows(); ++i)
+      for (int64_t j = 0; j < width; ++j)
+        x.row(i)[j] = hidden.row(i)[static_cast<int64_t>(columns[j])];
+    return x;
+  }
+
   /// Formula 10.
   void addShared(Matrix &total) {
     int64_t size = spec.sharedExperts->intermediateSize;
-    Matrix x = hidden;
+    Matrix x = spec.sharedExperts->columns ? orderHidden() : hidden;
     Matrix u(x.getNumRows(), spec.getFirstProductRows(size));
     float scale = findScale(x, "shared_experts.w13");
     computeProducts({makeProduct(x, "shared_experts.w13", 0, u, scale)},

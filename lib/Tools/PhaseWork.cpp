@@ -114,11 +114,12 @@ Work moec::getWork(Operation *phase, int64_t topK, int64_t tokens) {
       if (auto type = dyn_cast<MemRefType>(tensor.getType()))
         work.bytes += getElementBytes(tensor) * double(type.getNumElements());
   } else if (auto op = dyn_cast<tile::GatherRowsOp>(phase)) {
+    double rows = op.getOffsets() ? slots : double(tokens);
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults()))
-      work.bytes += slots * getRowBytes(result) +
-                    std::min(slots, double(tokens)) * getRowBytes(input);
+      work.bytes += rows * getRowBytes(result) +
+                    std::min(rows, double(tokens)) * getRowBytes(input);
     if (Value columns = op.getColumns())
-      work.bytes += slots * getRowBytes(columns);
+      work.bytes += rows * getRowBytes(columns);
   } else if (isa<tile::CountSlotsOp>(phase)) {
     work.bytes = slots * 4;
   } else if (isa<tile::RankOp>(phase)) {

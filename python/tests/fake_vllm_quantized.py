@@ -190,8 +190,9 @@ class CompressedTensorsConfig(QuantizationConfig):
 
 
 class AutoGPTQConfig(QuantizationConfig):
-    def __init__(self, weight_bits: int, group_size: int) -> None:
+    def __init__(self, weight_bits: int, group_size: int, **full_config: Any) -> None:
         self.weight_bits, self.group_size, self.pack_factor = weight_bits, group_size, 32 // weight_bits
+        self.full_config = full_config
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> Any:
         return AutoGPTQMoEMethod(self, layer.moe_config)
@@ -234,8 +235,9 @@ class AutoAWQMoEMethod(QuantizedMethod):
 
 
 class MoeWNA16Config(QuantizationConfig):
-    def __init__(self, weight_bits: int, group_size: int, has_zp: bool) -> None:
+    def __init__(self, weight_bits: int, group_size: int, has_zp: bool, **full_config: Any) -> None:
         self.weight_bits, self.group_size, self.has_zp = weight_bits, group_size, has_zp
+        self.full_config = full_config
         self.bit8_pack_factor = 8 // weight_bits
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> Any:

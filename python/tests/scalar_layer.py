@@ -299,8 +299,11 @@ def run(spec, tensors):
         if "latent.up" in tensors:
             r = dot(tensors["latent.up"], rounded(r))
         if "shared_experts.w13" in tensors:
+            hs = h
+            if "shared_experts.w13_columns" in tensors:
+                hs = [h[c] for c in tensors["shared_experts.w13_columns"][0]]
             s = expert_row(
-                spec, tensors["shared_experts.w13"], None, tensors["shared_experts.w2"], None, h
+                spec, tensors["shared_experts.w13"], None, tensors["shared_experts.w2"], None, hs
             )
             if "shared_experts.gate" in tensors:
                 gate = sigmoid(dot(tensors["shared_experts.gate"], h)[0])

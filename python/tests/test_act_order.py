@@ -15,8 +15,12 @@ from moec.reference.files import write_tensors
 from moec.reference.layer import decide, evaluate
 from moec.reference.spec import LayerSpec
 
-HIDDEN, WIDTH, EXPERTS, GROUP, TOKENS = 128, 96, 5, 32, 9
-MODULES = {"gate_proj": (WIDTH, HIDDEN), "up_proj": (WIDTH, HIDDEN), "down_proj": (HIDDEN, WIDTH)}
+HIDDEN, WIDTH, SHARED, EXPERTS, GROUP, TOKENS = 128, 96, 160, 5, 32, 9
+#: An expert's modules, with the width between them.
+MODULES = {
+    width: {"gate_proj": (width, HIDDEN), "up_proj": (width, HIDDEN), "down_proj": (HIDDEN, width)}
+    for width in (WIDTH, SHARED)
+}
 
 
 def words(codes: np.ndarray) -> np.ndarray:
@@ -49,26 +53,32 @@ FORMS = {
 }
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["routed", "shared"])
 @pytest.mark.parametrize("form", FORMS)
-def test_computes_what_plain_weights_do(form: str, tmp_path: Path) -> None:
+def test_computes_what_plain_weights_do(form: str, shared: bool, tmp_path: Path) -> None:
     pack, quantization = FORMS[form]
     rng = np.random.default_rng(11)
     router = rng.standard_normal((EXPERTS, HIDDEN), np.float32) / np.float32(8)
-    saved, plain = {"model.layers.0.mlp.gate.weight": router}, {name: [] for name in MODULES}
-    for expert in range(EXPERTS):
+    gate = rng.standard_normal((1, HIDDEN), np.float32) / np.float32(8)
+    block = "model.layers.0.mlp"
+    saved = {f"{block}.gate.weight": router} | ({f"{block}.shared_expert_gate.weight": gate} if shared else {})
+    plain = {}
+    for expert in [f"experts.{e}" for e in range(EXPERTS)] + ["shared_expert"] * shared:
         order = rng.permutation(np.arange(HIDDEN, dtype=np.int32) // GROUP)
-        for module, (rows, columns) in MODULES.items():
+        for module, (rows, columns) in MODULES[SHARED if expert == "shared_expert" else WIDTH].items():
             # Gate and up multiply the same input.
             groups = rng.permutation(np.arange(columns, dtype=np.int32) // GROUP) if module == "down_proj" else order
             codes = rng.integers(0, 16, (rows, columns))
             zeros = rng.integers(1, 16, (rows, columns // GROUP))
             scales = (rng.integers(1, 128, zeros.shape) / 4096).astype(np.float32)
-            plain[module].append((codes - zeros[:, groups]) * scales[:, groups])
+            plain[expert, module] = (codes - zeros[:, groups]) * scales[:, groups]
             for name, tensor in pack(codes, zeros, scales, groups).items():
-                saved[f"model.layers.0.mlp.experts.{expert}.{module}.{name}"] = np.ascontiguousarray(tensor)
+                saved[f"{block}.{expert}.{module}.{name}"] = np.ascontiguousarray(tensor)
     sizes = {"hidden_size": HIDDEN, "num_experts": EXPERTS}
-    (tmp_path / "config.json").write_text(json.dumps(sizes | {
-        "model_type": "qwen3_moe", "num_experts_per_tok": 2, "moe_intermediate_size": WIDTH, "norm_topk_prob": True,
+    family = {"model_type": "qwen2_moe", "shared_expert_intermediate_size": SHARED} if shared else {
+        "model_type": "qwen3_moe"}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | family | {
+        "num_experts_per_tok": 2, "moe_intermediate_size": WIDTH, "norm_topk_prob": True,
         "num_hidden_layers": 1, "torch_dtype": "float32", "quantization_config": quantization,
     }))
     write_tensors(tmp_path / "model.safetensors", saved)
@@ -78,10 +88,18 @@ def test_computes_what_plain_weights_do(form: str, tmp_path: Path) -> None:
     spec = LayerSpec.from_json(sizes | {
         "moec_spec": 1, "dtype": "f32", "top_k": 2, "intermediate_size": WIDTH,
         "routing": {"renormalize": True}, "activation": {"kind": "silu"},
+        **({"shared_experts": {"intermediate_size": SHARED, "gate": "sigmoid"}} if shared else {}),
     })
-    first = np.concatenate([np.stack(plain["gate_proj"]), np.stack(plain["up_proj"])], axis=1)
-    tensors = {"hidden_states": hidden, "gate.weight": router, "experts.w13": first,
-               "experts.w2": np.stack(plain["down_proj"])}
+    firsts, seconds = (
+        {expert: np.concatenate([plain[expert, module] for module in modules])
+         for expert, module in plain if module == "gate_proj"}
+        for modules in (("gate_proj", "up_proj"), ("down_proj",))
+    )
+    tensors = {"hidden_states": hidden, "gate.weight": router}
+    if shared:
+        tensors |= {"shared_experts.w13": firsts.pop("shared_expert"), "shared_experts.gate": gate,
+                    "shared_experts.w2": seconds.pop("shared_expert")}
+    tensors |= {"experts.w13": np.stack(list(firsts.values())), "experts.w2": np.stack(list(seconds.values()))}
     expected = evaluate(spec, tensors, decide(spec, tensors))
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(layer(hidden), expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())

@@ -109,6 +109,11 @@ VARIANTS = {
         "expert_columns": True, "num_zero_experts": 2, "dtype": "bf16", "latent_size": 6,
         "top_k": 1, "routing": {"weight_on_input": True}, "shared_experts": {"intermediate_size": 7},
     },
+    "shared_columns": {"shared_experts": {"intermediate_size": 7, "gate": "sigmoid", "columns": True}},
+    "all_columns": {
+        "dtype": "bf16", "expert_columns": True, "latent_size": 6,
+        "shared_experts": {"intermediate_size": 7, "columns": True},
+    },
     "expert_columns_replicas": {
         "expert_columns": True, "replicas": {"num_physical_experts": 11, "max_replicas": 3},
     },

@@ -214,8 +214,6 @@ def test_contradictions():
         parse(gate_up_order="interleaved", activation={"kind": "relu2_no_mul"})
     with pytest.raises(SpecError, match="gate_bias"):
         parse(entry="logits", routing={"gate_bias": True})
-    with pytest.raises(SpecError, match="expert_columns"):
-        parse(expert_columns=True, quantization={"weight": "fp8_block128"})
 
 
 def test_ids_take_no_routing():
@@ -304,7 +302,7 @@ def test_signature_of_everything():
         latent_size=16,
         expert_bias=True,
         expert_columns=True,
-        shared_experts={"intermediate_size": 24, "gate": "sigmoid"},
+        shared_experts={"intermediate_size": 24, "gate": "sigmoid", "columns": True},
         routing={"gate_bias": True, "selection_bias": True, "expert_scale": True},
         placement={"local_experts": [5, 2, 7]},
     )
@@ -321,6 +319,7 @@ def test_signature_of_everything():
         "experts.w2": ((3, 16, 32), "bf16"),
         "experts.w2_bias": ((3, 16), "bf16"),
         "shared_experts.w13": ((48, 64), "bf16"),
+        "shared_experts.w13_columns": ((1, 64), "i32"),
         "shared_experts.w2": ((64, 24), "bf16"),
         "shared_experts.gate": ((1, 64), "bf16"),
         "latent.down": ((16, 64), "bf16"),

@@ -86,7 +86,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
             "nonfinite": "zero", "weight_on_input": False, "logit_softcap": 30,
         },
         shared_experts={
-            "intermediate_size": 3, "gate": "none", "scale": 0.5,
+            "intermediate_size": 3, "gate": "none", "scale": 0.5, "columns": True,
             "activation": {"kind": "silu"}, "quantization": None,
         },
         quantization={"weight": "fp8_block128", "w13": None, "w2": "fp8_block128"},

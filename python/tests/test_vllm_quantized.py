@@ -340,6 +340,19 @@ def test_formats_that_are_refused(
     assert reason in caplog.text
 
 
+def test_orders_of_columns_are_refused(engine: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """vLLM loads no g_idx, whatever the checkpoint says; read as groups of neighbours, weights would be others."""
+    with caplog.at_level(logging.WARNING, "moec.vllm"):
+        for kind, name, options in (("GPTQ", "gptq", (4, 32)), ("moe_wna16", "moe_wna16", (4, 32, False))):
+            config = fake.QUANTIZATIONS[name](*options, desc_act=True)
+            method = config.get_quant_method(Layer(Case(1)), "experts")
+            assert not type(method).__name__.startswith("Moec")
+            assert f"{kind} experts keep vLLM's kernel: groups in the order of activations" in caplog.text
+    # One group has one order.
+    config = fake.QUANTIZATIONS["gptq"](4, -1, desc_act=True)
+    assert type(config.get_quant_method(Layer(Case(1)), "experts")).__name__.startswith("Moec")
+
+
 def test_activations_of_4_bits_are_refused(
     engine: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

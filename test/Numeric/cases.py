@@ -352,6 +352,31 @@ for group in (32, 128):
     case(f"expert_columns_int4_{group}", expert_columns=True, dtype="bf16", hidden_size=256, intermediate_size=128,
          tokens=40, quantization={"weight": {"dtype": "int4", "scale": {"group": group}, "scale_dtype": "f16",
                                              "zero_point": group == 128}})
+# Those of the shared expert's, too.
+for dtype in ("f32", "bf16", "f16"):
+    case(f"shared_columns_{dtype}", dtype=dtype, entry="gate",
+         shared_experts={"intermediate_size": 72, "gate": "sigmoid", "columns": True})
+case("shared_columns_odd", hidden_size=75, dtype="bf16", expert_columns=True, num_valid_tokens=True,
+     shared_experts={"intermediate_size": 40, "columns": True})
+case("shared_columns_latent", latent_size=24, expert_columns=True, dtype="bf16",
+     shared_experts={"intermediate_size": 40, "columns": True})
+case("shared_columns_int4", expert_columns=True, dtype="bf16", hidden_size=256, intermediate_size=128, tokens=40,
+     shared_experts={"intermediate_size": 256, "columns": True},
+     quantization={"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "f16", "zero_point": True}})
+# Ahead of rows that are quantized, whose groups are of neighbours in the order.
+E4M3 = {"dtype": "fp8_e4m3"}
+for name, quantization in {
+    "fp8_block": "fp8_block128",
+    "mxfp8": "mxfp8",
+    "token": {"weight": E4M3 | {"scale": "channel"}, "activation": E4M3 | {"scale": "token"}},
+    "tensor": {"weight": E4M3 | {"scale": "tensor"}, "activation": E4M3 | {"scale": "tensor"}},
+    "static": {"weight": E4M3 | {"scale": "tensor"}, "activation": E4M3 | {"scale": "tensor", "static": True}},
+    "int8": {"weight": {"dtype": "int4", "scale": {"group": 32}, "scale_dtype": "bf16"},
+             "activation": {"dtype": "int8", "scale": "token"}},
+}.items():
+    case(f"columns_{name}", expert_columns=True, dtype="bf16", hidden_size=256, intermediate_size=128, tokens=21,
+         num_valid_tokens=name == "tensor", quantization=quantization,
+         shared_experts={"intermediate_size": 128, "columns": True})
 case("shared_wide", shared_experts={"intermediate_size": 160})
 case("latent_shared", latent_size=32, dtype="bf16",
      shared_experts={"intermediate_size": 72, "gate": "sigmoid"})

@@ -70,7 +70,7 @@ def _features() -> dict[str, list[str]]:
         "weights": [
             "gate_up", "up_gate", "interleaved", "expert_bias", "expert_columns", "shared_experts",
             "shared_experts with sigmoid gate", "shared_experts with scale",
-            "shared_experts with activation", "shared_experts with quantization",
+            "shared_experts with activation", "shared_experts with quantization", "shared_experts with columns",
             "w13 and w2 quantized otherwise", "latent_size", "num_zero_experts",
             "placement.local_experts", "replicas", "strided_weights", *SHORT_NAMES, *FORMATS,
         ],
@@ -190,6 +190,8 @@ def features(case: Case) -> set[tuple[str, str]]:
     if spec.shared_experts is not None and spec.shared_experts.activation is not None:
         tags.add(("weights", "shared_experts with activation"))
     shared = spec.shared_experts
+    if shared is not None and shared.columns:
+        tags.add(("weights", "shared_experts with columns"))
     if shared is not None and shared.quantization != spec.quantization:
         tags.add(("weights", "shared_experts with quantization"))
     if spec.quantization.w13 != spec.quantization.w2:

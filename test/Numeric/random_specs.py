@@ -296,9 +296,10 @@ def _model(rng: random.Random) -> dict:
     if rng.random() < 0.1:
         model["name"] = rng.choice(["a", "layer.3-b_c"])
     _set_sizes(rng, model)
-    quantization = LayerSpec.from_json(model).quantization_of("experts.w13")
-    if (quantization is None or quantization.activation is None) and rng.random() < 0.1:
+    if rng.random() < 0.1:
         model["expert_columns"] = True
+    if "shared_experts" in model and rng.random() < 0.15:
+        model["shared_experts"]["columns"] = True
     return model
 
 

@@ -92,6 +92,39 @@ def test_copies(dtype, columns, device, ordered, tmp_path):
     assert found[8 + int.from_bytes(found[:8], "little"):][: len(expected)] == expected
 
 
+ORDER_PLAN = """
+plan.program @layer max_tokens 64 {{
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x{row}>
+  %c = plan.tensor input "c" : memref<1x{columns}xi32>
+  %y = plan.tensor output "output" rows <"tokens"> : memref<?x{row}>
+  plan.variant tokens 0 to 64 {{
+    plan.launch @order ins(%x, %c : memref<?x{row}>, memref<1x{columns}xi32>) outs(%y : memref<?x{row}>)
+  }}
+}}
+tile.kernel @order(%x: memref<?x{row}>, %c: memref<1x{columns}xi32>, %y: memref<?x{row}>, %t: i64) {{
+  tile.gather_rows tokens(%t) ins(%x : memref<?x{row}>) columns(%c : memref<1x{columns}xi32>) outs(%y : memref<?x{row}>)
+  tile.return
+}}
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("dtype", "columns"), [("f32", 130), ("bf16", 37), ("bf16", 2880), ("f16", 4096)])
+def test_orders_rows_as_they_are(dtype, columns, device, tmp_path):
+    random = np.random.default_rng(2)
+    rows = random.normal(size=(TOKENS, columns)).astype(DTYPES[dtype])
+    order = random.permutation(columns).astype(np.int32)
+    plan, inputs, outputs = (tmp_path / name for name in ("plan.mlir", "in.st", "out.st"))
+    plan.write_text(ORDER_PLAN.format(row=f"{columns}x{dtype}", columns=columns))
+    write_tensors(inputs, {"x": rows, "c": order[None]})
+    command = [binary("moe-run"), plan, f"--tokens={TOKENS}", f"--inputs={inputs}",
+               f"--outputs={outputs}", *DEVICES[device]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr
+    found = outputs.read_bytes()
+    assert found[8 + int.from_bytes(found[:8], "little"):] == rows[:, order].tobytes()
+
+
 #: Neither sizes nor depths are multiples of a tile.
 SPEC = {
     "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 200, "num_experts": 5,

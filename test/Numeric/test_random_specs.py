@@ -13,7 +13,7 @@ from runs import ROOT
 from shrink import shrink
 from verdicts import SCHEMA, TARGETS, Verdict, judge, judge_readers, options_for
 
-SEED = 28
+SEED = 29
 DRAWS = [draw(SEED, index) for index in range(60)]
 #: On simulated GPUs every other draw, one after the other on either.
 RUNS = [(case, "cpu") for case in DRAWS] + [

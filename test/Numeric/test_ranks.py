@@ -28,8 +28,15 @@ LAYERS = {
     "latent_shared": {"entry": "gate", "latent_size": 32, "shared_experts": {"intermediate_size": 32}},
     "interleaved": {"gate_up_order": "interleaved", "expert_bias": True},
     "weight_on_input": {"top_k": 1, "routing": {"score": "sigmoid", "weight_on_input": True}},
-    "columns": {"dtype": "bf16", "entry": "gate", "expert_columns": True, "expert_bias": True},
+    "columns": {
+        "dtype": "bf16", "entry": "gate", "expert_columns": True, "expert_bias": True,
+        "shared_experts": {"intermediate_size": 64, "columns": True},
+    },
     "fp8_block": {"dtype": "bf16", "hidden_size": 256, "intermediate_size": 256, "quantization": "fp8_block128"},
+    "columns_fp8_block": {
+        "dtype": "bf16", "hidden_size": 256, "intermediate_size": 256, "quantization": "fp8_block128",
+        "expert_columns": True, "shared_experts": {"intermediate_size": 256, "columns": True},
+    },
     "int4": {"dtype": "bf16", "quantization": {"weight": {"dtype": "int4", "scale": {"group": 16}}}},
     "fp8_channel": {
         "dtype": "bf16",
@@ -97,7 +104,7 @@ def test_meshes(dp, tp, experts, tmp_path):
 
 #: Blocks of 128 are in two parts of 256 rows; of tokens' scales each rank has those of its part, which the
 #: reference knows nothing of.
-SPLIT = {"fp8_block": Ranks(2, 1), "fp8_channel": None}
+SPLIT = {"fp8_block": Ranks(2, 1), "columns_fp8_block": Ranks(2, 1), "fp8_channel": None}
 
 
 @pytest.mark.parametrize(("layer", "ranks"), [
@@ -107,6 +114,12 @@ SPLIT = {"fp8_block": Ranks(2, 1), "fp8_channel": None}
 ])
 def test_layers(layer, ranks, tmp_path):
     verify(tmp_path, spec_of(**LAYERS[layer]), ranks)
+
+
+@pytest.mark.parametrize("experts", ["linear", None], ids=str)
+def test_columns_of_a_group_s_rows(experts, tmp_path):
+    """Behind the dispatch over tp, whose rows routed experts read too."""
+    verify(tmp_path, spec_of(**LAYERS["columns"]), Ranks(2, 2, experts, sp=True))
 
 
 @pytest.mark.parametrize("experts", ["round_robin", None], ids=str)

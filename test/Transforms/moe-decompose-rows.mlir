@@ -48,6 +48,28 @@ func.func @columns(%x: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor
   return %y : tensor<?x16xf32>
 }
 
+// They are quantized in it. One scale for all rows is that of all tokens', whichever experts they have.
+// CHECK-LABEL: func.func @quantized_columns
+// CHECK: %[[OFFSETS:.*]], %{{.*}}, %{{.*}}, %{{.*}} = moe.permute
+// CHECK: %[[ROWS:.*]] = moe.gather_rows %[[X:.*]] : tensor<?x16xf32> offsets(
+// CHECK: %[[SCALE:.*]] = moe.tensor_scale {{.*}}> %[[X]] {moe.name = ["hidden_scale"]}
+// CHECK: %[[CODES:.*]] = moe.quantize {{.*}}> %[[ROWS]] offsets(%[[OFFSETS]] : tensor<5xi32>) tensor_scale(%[[SCALE]] : tensor<1xf32>)
+// CHECK: moe.grouped_matmul %[[CODES]]
+func.func @quantized_columns(%x: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor<?x2xf32>, %columns: tensor<4x16xi32>,
+    %w13: tensor<4x12x16xf8E4M3FN>, %w13_scale: tensor<4x1x1xf32>, %w2: tensor<4x16x12xf8E4M3FN>,
+    %w2_scale: tensor<4x1x1xf32>) -> tensor<?x16xf32> {
+  %y = moe.layer %x : tensor<?x16xf32> ids(%ids : tensor<?x2xi32>) weights(%weights : tensor<?x2xf32>)
+      w13_columns(%columns : tensor<4x16xi32>) w13_scale(%w13_scale : tensor<4x1x1xf32>)
+      w2_scale(%w2_scale : tensor<4x1x1xf32>)
+      experts(%w13, %w2 : tensor<4x12x16xf8E4M3FN>, tensor<4x16x12xf8E4M3FN>) activation {
+      ^bb0(%v: f32):
+        moe.yield %v : f32
+      } {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>,
+         activation_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true>}
+      -> tensor<?x16xf32>
+  return %y : tensor<?x16xf32>
+}
+
 // Ids of zero experts stand behind those of physical ones.
 // CHECK-LABEL: func.func @zeros
 // CHECK: moe.place_ids %{{.*}} : tensor<?x2xi32> table(%{{.*}} : tensor<4x3xi32>)

@@ -306,10 +306,6 @@ TEST(ImportError, PaddingRecordsAndReplicas) {
       {R"("entry": "ids", "record_ids": true)",
        "'record_ids' has no meaning with entry \"ids\", whose caller has the "
        "ids and weights; remove it"},
-      {R"("expert_columns": true, "quantization": {"weight": "fp8_block128"})",
-       "'expert_columns' gives the input of each expert an order of its own, "
-       "which is not supported beside quantized activations of experts.w13 "
-       "(fp8_block128); leave them out, or quantize without an order"},
       {R"("replicas": {"max_replicas": 2})",
        "'replicas.num_physical_experts' is missing"},
       {R"("replicas": {"num_physical_experts": 9})",

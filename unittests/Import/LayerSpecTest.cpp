@@ -63,7 +63,8 @@ TEST(LayerSpec, ReadsEveryField) {
       "nonfinite": "lowest", "weight_on_input": false},
     "activation": {"kind": "swigluoai_uninterleave", "limit": 7,
       "alpha": 1.5, "beta": 1},
-    "shared_experts": {"intermediate_size": 256, "gate": "sigmoid"},
+    "shared_experts": {"intermediate_size": 256, "gate": "sigmoid",
+      "columns": true},
     "quantization": {"weight": "mxfp4"},
     "placement": {"num_ranks": 1, "local_experts": [3, 1]}})");
   EXPECT_EQ(spec.name, "a.b-c_D1");
@@ -95,6 +96,7 @@ TEST(LayerSpec, ReadsEveryField) {
   EXPECT_EQ(spec.activation.beta, 1.0);
   EXPECT_EQ(spec.sharedExperts->intermediateSize, 256);
   EXPECT_EQ(spec.sharedExperts->gate, SharedGate::Sigmoid);
+  EXPECT_TRUE(spec.sharedExperts->columns);
   EXPECT_EQ(spec.quantization, getQuantization("mxfp4"));
   EXPECT_EQ(spec.placement->localExperts, (std::vector<int64_t>{3, 1}));
 }

@@ -322,6 +322,19 @@ TEST(QuantizationMethods, Gptq) {
   SpecOverrides overrides;
   overrides.ignoredFields = {"quantization_config.desc_act"};
   EXPECT_FALSE(importOk(makeModel(ordered), overrides).expertColumns);
+  auto makeShared = [](const std::string &fields) {
+    return R"({"model_type": "qwen2_moe", "hidden_size": 256, "num_experts": 4,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 128,
+        "shared_expert_intermediate_size": 512, "quantization_config": {)" +
+           fields + "}}";
+  };
+  LayerSpec shared = importOk(makeShared(ordered));
+  EXPECT_TRUE(shared.expertColumns && shared.sharedExperts->columns);
+  shared = importOk(makeShared(ordered + R"(, "modules_to_not_convert":
+      ["shared_expert"])"));
+  EXPECT_TRUE(shared.expertColumns && !shared.sharedExperts->columns);
+  shared = importOk(makeShared(ordered), overrides);
+  EXPECT_FALSE(shared.sharedExperts->columns);
   // One group has one order, and experts that are not quantized have none.
   for (const char *none : {R"("bits": 4, "group_size": 128, "desc_act": false)",
                            R"("bits": 4, "group_size": -1, "desc_act": true)",
@@ -375,19 +388,13 @@ TEST(QuantizationMethods, OrdersOfColumns) {
   EXPECT_TRUE(importOk(makeModel(ordered)).expertColumns);
   EXPECT_FALSE(
       importOk(makeModel(compressed("pack-quantized", kInt4))).expertColumns);
-  std::string field =
-      "quantization_config.config_groups.group_0.weights.actorder";
   SpecOverrides overrides;
-  overrides.ignoredFields = {field};
+  overrides.ignoredFields = {
+      "quantization_config.config_groups.group_0.weights.actorder"};
   EXPECT_FALSE(importOk(makeModel(ordered), overrides).expertColumns);
-  expectRefused(
-      compressed("pack-quantized", weights,
-                 R"({"num_bits": 8, "type": "int", "strategy": "token",
-                     "dynamic": true})"),
-      "'" + field +
-          "' gives the input of each expert an order of its own, which is not "
-          "supported beside quantized activations of experts.w13 (int4 by "
-          "group of 32, scales bf16, activations int8 by token)");
+  std::string quantized = compressed("pack-quantized", weights, R"({
+      "num_bits": 8, "type": "int", "strategy": "token", "dynamic": true})");
+  EXPECT_TRUE(importOk(makeModel(quantized)).expertColumns);
 }
 
 TEST(QuantizationMethods, WhatFormatsDoNotHave) {

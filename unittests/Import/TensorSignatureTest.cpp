@@ -69,7 +69,8 @@ TEST(TensorSignature, EverythingInTheOrderOfTheDocumentation) {
     "routing": {"score": "sigmoid", "gate_bias": true, "selection_bias": true,
       "expert_scale": true},
     "activation": {"kind": "silu"},
-    "shared_experts": {"intermediate_size": 24, "gate": "sigmoid"},
+    "shared_experts": {"intermediate_size": 24, "gate": "sigmoid",
+      "columns": true},
     "placement": {"local_experts": [4, 0]}})");
   EXPECT_EQ(
       describe(spec),
@@ -82,6 +83,7 @@ TEST(TensorSignature, EverythingInTheOrderOfTheDocumentation) {
           "weight experts.w13_bias 2x64xbf16", "weight experts.w2 2x16x32xbf16",
           "weight experts.w2_bias 2x16xbf16",
           "weight shared_experts.w13 48x64xbf16",
+          "weight shared_experts.w13_columns 1x64xi32",
           "weight shared_experts.w2 64x24xbf16",
           "weight shared_experts.gate 1x64xbf16",
           "weight latent.down 16x64xbf16", "weight latent.up 64x16xbf16",
@@ -267,15 +269,23 @@ TEST(TensorSignature, FusedTensorsAreTransposed) {
 }
 
 TEST(TensorSignature, OrdersOfColumnsAreBesideTheirWeights) {
-  LayerSpec spec = importOk(R"({"model_type": "mixtral", "hidden_size": 64,
+  LayerSpec spec = importOk(R"({"model_type": "minimax_m3", "hidden_size": 64,
       "num_local_experts": 8, "num_experts_per_tok": 2,
-      "intermediate_size": 32, "quantization_config": {"quant_method": "gptq",
-      "bits": 4, "group_size": 32, "desc_act": true}})");
+      "intermediate_size": 32, "shared_intermediate_size": 96,
+      "quantization_config": {"quant_method": "gptq", "bits": 4,
+      "group_size": 32, "desc_act": true}})");
   EXPECT_EQ(describeForms(spec, "experts.w13_columns"),
             Lines{"experts.{e}.w1.qweight@0+1*32T & "
                   "experts.{e}.w1.g_idx@0+1*32 & "
                   "experts.{e}.w3.qweight@32+1*32T & "
                   "experts.{e}.w3.g_idx@32+1*32"});
+  EXPECT_EQ(describeForms(spec, "shared_experts.w13_columns"),
+            (Lines{"shared_experts.gate_proj.qweight@0+1*96T & "
+                   "shared_experts.gate_proj.g_idx@0+1*96 & "
+                   "shared_experts.up_proj.qweight@96+1*96T & "
+                   "shared_experts.up_proj.g_idx@96+1*96",
+                   "shared_experts.gate_up_proj.qweight@0+1*192T & "
+                   "shared_experts.gate_up_proj.g_idx@0+1*192"}));
   for (const TensorInfo &tensor : getTensorSignature(spec))
     for (const CheckpointForm &form : tensor.checkpointForms)
       for (const CheckpointPart &part : form)

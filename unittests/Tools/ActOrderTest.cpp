@@ -27,6 +27,8 @@ using namespace moec::testing;
 namespace {
 
 constexpr int64_t kHidden = 64, kWidth = 96, kExperts = 3, kGroup = 32;
+/// The shared expert, behind the others.
+constexpr int64_t kShared = kExperts;
 constexpr const char *kModules[] = {"gate_proj", "up_proj", "down_proj"};
 
 /// How a checkpoint holds integers.
@@ -80,33 +82,67 @@ struct FileTensor {
   std::vector<uint8_t> bytes;
 };
 
+/// Rows of one, behind each of them that of the other.
+FileTensor joinColumns(const FileTensor &left, const FileTensor &right) {
+  FileTensor joined{left.dtype, left.shape, {}};
+  joined.shape.back() += right.shape.back();
+  for (int64_t row = 0; row < left.shape.front(); ++row)
+    for (const FileTensor *part : {&left, &right}) {
+      int64_t bytes = int64_t(part->bytes.size()) / part->shape.front();
+      const auto *first = part->bytes.data() + row * bytes;
+      joined.bytes.insert(joined.bytes.end(), first, first + bytes);
+    }
+  return joined;
+}
+
+constexpr const char *kQwen = R"("model_type": "qwen2_moe",
+    "num_experts": 3, "moe_intermediate_size": 96, "norm_topk_prob": true,
+    "shared_expert_intermediate_size": 96)";
+/// Gate and up of the shared expert may be one module.
+constexpr const char *kMiniMax = R"("model_type": "minimax_m3",
+    "num_local_experts": 3, "intermediate_size": 96,
+    "shared_intermediate_size": 96)";
+
+/// Which matrices of a checkpoint have an order.
+struct Ordered {
+  bool first = true, second = true;
+  bool sharedFirst = first, sharedSecond = second;
+};
+
 /// A checkpoint of one layer, and its matrices.
 class OrderedModel {
 public:
-  OrderedModel(const Form &form, bool isFirstOrdered = true,
-               bool isSecondOrdered = true)
-      : form(form) {
+  OrderedModel(const Form &form, const Ordered &ordered = {}) : form(form) {
     router.resize(size_t(kExperts * kHidden));
-    for (float &value : router)
-      value = float(draw(65) - 32) / 64;
+    sharedGate.resize(size_t(kHidden));
+    for (std::vector<float> *values : {&router, &sharedGate})
+      for (float &value : *values)
+        value = float(draw(65) - 32) / 64;
     add("model.layers.0.mlp.gate.weight", ElementType::F32, {kExperts, kHidden},
         router);
-    for (int64_t expert = 0; expert < kExperts; ++expert) {
-      std::vector<int64_t> groups = drawGroups(kHidden, isFirstOrdered);
+    add("model.layers.0.mlp.shared_expert_gate.weight", ElementType::F32,
+        {1, kHidden}, sharedGate);
+    for (int64_t expert = 0; expert <= kShared; ++expert) {
+      bool isShared = expert == kShared;
+      std::vector<int64_t> groups =
+          drawGroups(kHidden, isShared ? ordered.sharedFirst : ordered.first);
       for (int module = 0; module < 3; ++module) {
         bool isDown = module == 2;
-        matrices.push_back(isDown
-                               ? drawMatrix(kHidden, kWidth,
-                                            drawGroups(kWidth, isSecondOrdered))
-                               : drawMatrix(kWidth, kHidden, groups));
+        matrices.push_back(
+            isDown
+                ? drawMatrix(kHidden, kWidth,
+                             drawGroups(kWidth, isShared ? ordered.sharedSecond
+                                                         : ordered.second))
+                : drawMatrix(kWidth, kHidden, groups));
         pack(matrices.back(), getName(expert, module));
       }
     }
   }
 
   static std::string getName(int64_t expert, int module) {
-    return "model.layers.0.mlp.experts." + std::to_string(expert) + "." +
-           kModules[module] + ".";
+    std::string name = expert == kShared ? "shared_expert"
+                                         : "experts." + std::to_string(expert);
+    return "model.layers.0.mlp." + name + "." + kModules[module] + ".";
   }
   std::string getGroupsName(int64_t expert, int module) const {
     return getName(expert, module) + (form.isGptq ? "g_idx" : "weight_g_idx");
@@ -119,7 +155,35 @@ public:
         tensors.at(getGroupsName(expert, module)).bytes.data());
   }
 
-  LayerSpec import(const std::string &parallel = "") const {
+  /// Tensors of GPTQ, as kMiniMax names them.
+  void joinShared() {
+    std::map<std::string, FileTensor> joined;
+    auto rename = [](std::string name, llvm::StringRef from, const char *to) {
+      size_t at = name.find(from);
+      return at == std::string::npos ? name : name.replace(at, from.size(), to);
+    };
+    for (const auto &[name, tensor] : tensors) {
+      llvm::StringRef own = name;
+      if (!own.contains("shared_expert")) {
+        std::string to = rename(name, "gate_proj", "w1");
+        joined[rename(rename(to, "up_proj", "w3"), "down_proj", "w2")] = tensor;
+      } else if (!own.contains("up_proj") && !own.contains("expert_gate")) {
+        std::string to = rename(name, "shared_expert", "shared_experts");
+        bool isJoined = own.contains("gate_proj") && !own.ends_with("g_idx");
+        joined[rename(to, "gate_proj", "gate_up_proj")] =
+            isJoined
+                ? joinColumns(tensor,
+                              tensors.at(rename(name, "gate_proj", "up_proj")))
+                : tensor;
+      }
+    }
+    tensors = std::move(joined);
+    add("model.layers.0.mlp.e_score_correction_bias", ElementType::F32,
+        {kExperts}, std::vector<float>(kExperts));
+  }
+
+  LayerSpec import(const std::string &parallel = "",
+                   const std::string &model = kQwen) const {
     std::string quantization =
         form.isGptq
             ? R"("quant_method": "gptq", "desc_act": true, "bits": )" +
@@ -141,10 +205,9 @@ public:
       overrides.parallel = SourceText("parallel", parallel);
     auto spec =
         importJson(SourceText("config.json",
-                              R"({"model_type": "qwen3_moe", "hidden_size": 64,
-        "num_experts": 3, "num_experts_per_tok": 2, "norm_topk_prob": true,
-        "moe_intermediate_size": 96, "torch_dtype": "float32",
-        "quantization_config": {)" +
+                              R"({"hidden_size": 64, "num_experts_per_tok": 2,
+        "torch_dtype": "float32", )" +
+                                  model + R"(, "quantization_config": {)" +
                                   quantization + "}}"),
                    overrides, diags);
     EXPECT_TRUE(succeeded(spec)) << messages;
@@ -184,7 +247,7 @@ public:
 
   Form form;
   std::map<std::string, FileTensor> tensors;
-  std::vector<float> router;
+  std::vector<float> router, sharedGate;
 
 private:
   int64_t draw(int64_t below) { return int64_t(random() % uint64_t(below)); }
@@ -325,17 +388,19 @@ class ActOrder : public ::testing::TestWithParam<Form> {};
 TEST_P(ActOrder, ColumnsAreStoredGroupByGroup) {
   OrderedModel model(GetParam());
   LayerSpec spec = model.import();
-  ASSERT_TRUE(spec.expertColumns);
+  ASSERT_TRUE(spec.expertColumns && spec.sharedExperts->columns);
   PackedLayer layer(spec);
   moert::Status status = model.load(makeRequest(spec), layer.tensors);
   ASSERT_TRUE(status) << status.message();
   int64_t bits = model.form.bits;
-  const auto *columns = reinterpret_cast<const int32_t *>(
-      layer.find("experts.w13_columns")->data());
-  for (int64_t expert = 0; expert < kExperts; ++expert)
+  for (int64_t expert = 0; expert <= kShared; ++expert)
     for (int module = 0; module < 3; ++module) {
       SCOPED_TRACE(OrderedModel::getName(expert, module));
       const Matrix &matrix = model.get(expert, module);
+      std::string experts = expert == kShared ? "shared_experts." : "experts.";
+      int64_t place = expert == kShared ? 0 : expert;
+      const auto *columns = reinterpret_cast<const int32_t *>(
+          layer.find(experts + "w13_columns")->data());
       bool isDown = module == 2;
       std::vector<int64_t> order = matrix.getOrder(),
                            rows = model.get(expert, 2).getOrder();
@@ -344,11 +409,11 @@ TEST_P(ActOrder, ColumnsAreStoredGroupByGroup) {
         std::iota(rows.begin(), rows.end(), 0);
       } else {
         for (int64_t column = 0; column < kHidden; ++column)
-          ASSERT_EQ(columns[expert * kHidden + column], order[size_t(column)]);
+          ASSERT_EQ(columns[place * kHidden + column], order[size_t(column)]);
       }
-      std::string name = isDown ? "experts.w2" : "experts.w13";
+      std::string name = experts + (isDown ? "w2" : "w13");
       int64_t rowsOfExpert = isDown ? kHidden : 2 * kWidth;
-      int64_t first = expert * rowsOfExpert + (module == 1 ? kWidth : 0);
+      int64_t first = place * rowsOfExpert + (module == 1 ? kWidth : 0);
       for (int64_t row = 0; row < matrix.rows; ++row) {
         int64_t from = rows[size_t(row)];
         for (int64_t column = 0; column < matrix.columns; ++column)
@@ -375,32 +440,39 @@ TEST_P(ActOrder, GivesWhatPlainWeightsGive) {
   for (bool isFirst : {false, true})
     for (bool isSecond : {false, true}) {
       SCOPED_TRACE(isFirst * 2 + isSecond);
-      OrderedModel model(GetParam(), isFirst, isSecond);
+      OrderedModel model(GetParam(), {isFirst, isSecond});
       reference::Call call, plain;
       call.spec = plain.spec = model.import();
-      plain.spec.quantization = {};
-      plain.spec.expertColumns = false;
+      plain.spec.quantization = plain.spec.sharedExperts->quantization = {};
+      plain.spec.expertColumns = plain.spec.sharedExperts->columns = false;
       call.tokens = plain.tokens = tokens;
       PackedLayer layer(call.spec);
       moert::Status status = model.load(makeRequest(call.spec), layer.tensors);
       ASSERT_TRUE(status) << status.message();
-      std::vector<double> hidden, w13, w2;
+      std::vector<double> hidden, weights[2][2];
       for (int64_t i = 0; i < tokens * kHidden; ++i)
         hidden.push_back(double(i * 37 % 101) / 64 - 0.75);
-      for (int64_t expert = 0; expert < kExperts; ++expert)
+      for (int64_t expert = 0; expert <= kShared; ++expert)
         for (int module = 0; module < 3; ++module) {
           const Matrix &matrix = model.get(expert, module);
           for (int64_t row = 0; row < matrix.rows; ++row)
             for (int64_t column = 0; column < matrix.columns; ++column)
-              (module == 2 ? w2 : w13).push_back(matrix.value(row, column));
+              weights[expert == kShared][module == 2].push_back(
+                  matrix.value(row, column));
         }
       for (const HostTensor &tensor : layer.tensors)
         call.tensors[tensor.name] =
             reference::makeSource(tensor.data(), tensor.dtype);
-      plain.tensors["gate.weight"] = std::make_unique<Numbers>(
-          std::vector<double>(model.router.begin(), model.router.end()));
-      plain.tensors["experts.w13"] = std::make_unique<Numbers>(w13);
-      plain.tensors["experts.w2"] = std::make_unique<Numbers>(w2);
+      auto put = [&](const char *name, const auto &values) {
+        plain.tensors[name] = std::make_unique<Numbers>(
+            std::vector<double>(values.begin(), values.end()));
+      };
+      put("gate.weight", model.router);
+      put("shared_experts.gate", model.sharedGate);
+      put("experts.w13", weights[0][0]);
+      put("experts.w2", weights[0][1]);
+      put("shared_experts.w13", weights[1][0]);
+      put("shared_experts.w2", weights[1][1]);
       std::vector<int64_t> rows(tokens);
       std::iota(rows.begin(), rows.end(), 0);
       reference::Matrix out[2];
@@ -424,28 +496,32 @@ INSTANTIATE_TEST_SUITE_P(Forms, ActOrder, ::testing::ValuesIn(kOrderedForms));
 
 TEST(ActOrderTest, ColumnsAscendWhereNoTensorSaysMore) {
   for (bool isAbsent : {false, true}) {
-    OrderedModel model(kOrderedForms[0], false, false);
-    for (int64_t expert = 0; isAbsent && expert < kExperts; ++expert)
+    OrderedModel model(kOrderedForms[0], {false, false});
+    for (int64_t expert = 0; isAbsent && expert <= kShared; ++expert)
       for (int module = 0; module < 3; ++module)
         model.tensors.erase(model.getGroupsName(expert, module));
     LayerSpec spec = model.import();
     PackedLayer layer(spec);
     moert::Status status = model.load(makeRequest(spec), layer.tensors);
     ASSERT_TRUE(status) << status.message();
-    const auto *columns = reinterpret_cast<const int32_t *>(
-        layer.find("experts.w13_columns")->data());
-    for (int64_t i = 0; i < kExperts * kHidden; ++i)
-      ASSERT_EQ(columns[i], i % kHidden);
+    for (auto [name, count] : {std::pair("experts.w13_columns", kExperts),
+                               {"shared_experts.w13_columns", 1}}) {
+      const auto *columns =
+          reinterpret_cast<const int32_t *>(layer.find(name)->data());
+      for (int64_t i = 0; i < count * kHidden; ++i)
+        ASSERT_EQ(columns[i], i % kHidden) << name;
+    }
   }
 }
 
 /// The oracle is copyShard(), as in RankCheckpointTest.cpp.
 TEST(ActOrderTest, RanksHaveTheirExperts) {
-  for (auto [isSecond, parallel] :
-       {std::pair(true, R"({"dp": 3, "experts": "round_robin"})"),
-        {true, R"({"tp": 3, "experts": [[2], [0], [1]]})"},
-        {false, R"({"tp": 3})"}}) {
-    OrderedModel model(kOrderedForms[1], true, isSecond);
+  for (auto [ordered, parallel] :
+       {std::pair(Ordered(), R"({"dp": 3, "experts": "round_robin"})"),
+        {Ordered{true, true, true, false},
+         R"({"tp": 3, "experts": [[2], [0], [1]]})"},
+        {Ordered{true, false}, R"({"tp": 3})"}}) {
+    OrderedModel model(kOrderedForms[1], ordered);
     LayerSpec alone = model.import(), spec = model.import(parallel);
     PackedLayer whole(alone);
     ASSERT_TRUE(model.load(makeRequest(alone), whole.tensors));
@@ -497,10 +573,56 @@ TEST(ActOrderTest, WrongOrdersAreNamed) {
             experts + "1.gate_proj.g_idx': has columns in another order, and "
                       "gate or up has no such tensor; both multiply the same "
                       "input, which has one order for both");
-  model = OrderedModel(kOrderedForms[0], false);
+  model = OrderedModel(kOrderedForms[0], {false});
   EXPECT_EQ(model.getMessage(R"({"tp": 3})"),
             experts + "0.down_proj.g_idx': has columns in another order "
                       "(act-order), of which ranks that share every expert "
                       "would have any; give each rank whole experts "
                       "('parallel.experts')");
+}
+
+TEST(ActOrderTest, WrongOrdersOfTheSharedExpertAreNamed) {
+  const std::string shared = "model.layers.0.mlp.shared_expert.";
+  OrderedModel model(kOrderedForms[0]);
+  int32_t *groups = model.getGroups(kShared, 1);
+  std::reverse(groups, groups + kHidden);
+  EXPECT_EQ(model.getMessage(),
+            "tensor '" + shared +
+                "up_proj.g_idx': has columns in other groups than '" + shared +
+                "gate_proj.g_idx'; gate and up multiply the same input, which "
+                "has one order for both");
+  model = OrderedModel(kOrderedForms[3]);
+  model.tensors.erase(model.getGroupsName(kShared, 0));
+  EXPECT_EQ(model.getMessage(),
+            "tensor '" + shared +
+                "up_proj.weight_g_idx': has columns in another order, and gate "
+                "or up has no such tensor; both multiply the same input, which "
+                "has one order for both");
+  model = OrderedModel(kOrderedForms[0]);
+  EXPECT_EQ(model.getMessage(R"({"tp": 3, "experts": "linear"})"),
+            "tensor '" + shared +
+                "down_proj.g_idx': has columns in another order (act-order), "
+                "of which ranks that share the shared expert would have any; "
+                "give groups of one rank ('parallel.tp')");
+}
+
+/// Each of its halves is put in the order of the second product's columns.
+TEST(ActOrderTest, OneModuleMayHaveGateAndUpOfTheSharedExpert) {
+  OrderedModel model(kOrderedForms[0]);
+  LayerSpec separate = model.import();
+  PackedLayer expected(separate);
+  ASSERT_TRUE(model.load(makeRequest(separate), expected.tensors));
+  model.joinShared();
+  LayerSpec spec = model.import("", kMiniMax);
+  PackedLayer layer(spec);
+  moert::Status status = model.load(makeRequest(spec), layer.tensors);
+  ASSERT_TRUE(status) << status.message();
+  for (const char *name : {"w13", "w13_scale", "w13_columns", "w2", "w2_scale"})
+    for (std::string experts : {"experts.", "shared_experts."}) {
+      const HostTensor &found = *layer.find(experts + name);
+      ASSERT_EQ(std::memcmp(found.data(), expected.find(found.name)->data(),
+                            found.getNumBytes()),
+                0)
+          << found.name;
+    }
 }

@@ -332,8 +332,8 @@ TEST(PackedCheckpointError, GroupsAreOfNeighbours) {
                         }),
             "tensor '1.gate_proj.g_idx': has column 0 in group 1, expected 0: "
             "groups are of 32 neighbours, and columns in another order "
-            "(act-order) are read for routed experts alone, of which the "
-            "configuration says so (desc_act, or actorder \"group\")");
+            "(act-order) are read where the configuration says so (desc_act, "
+            "or actorder \"group\")");
   EXPECT_EQ(loadChanged("gptq-int8", name, put<int32_t>(5, 1)),
             "tensor '1.gate_proj.g_idx': has column 5 in group 1, and the "
             "groups are 0 to 0");

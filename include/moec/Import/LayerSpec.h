@@ -252,6 +252,8 @@ struct SharedExpertsSpec {
   double scale = 1.0;
   /// Where it is not the routed experts'; gated as that one.
   std::optional<ActivationSpec> activation;
+  /// The columns of w13 are in an order of their own, a tensor.
+  bool columns = false;
   ExpertQuantization quantization;
 };
 

@@ -192,6 +192,11 @@ struct TensorInfo {
 /// the product's input, if it is given (`experts.w13_input_scale`).
 std::vector<TensorInfo> getTensorSignature(const LayerSpec &spec);
 
+/// Whether a tensor says the order of the columns of a first product.
+inline bool isColumnOrder(llvm::StringRef tensor) {
+  return tensor.ends_with("experts.w13_columns");
+}
+
 /// A weight of i32 that follows from the layer's description.
 struct NamedTable {
   std::string name;

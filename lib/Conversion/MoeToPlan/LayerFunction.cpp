@@ -202,7 +202,8 @@ void LayerFunction::inferRows(Operation &op) {
                   combine.getOwnRows() ? ownTokens : groupTokens);
       })
       .Case([&](GatherRowsOp gather) {
-        setRows(gather.getResult(), gather.getSource());
+        Value source = gather.getSource();
+        setRows(gather.getResult(), source ? source : gather.getInput());
       })
       .Case([&](RowMapOp map) { setRows(map.getResult(), map.getInput()); })
       .Case([&](QuantizeOp quantize) {

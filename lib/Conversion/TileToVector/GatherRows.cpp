@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns some positions, which it copies element by element: LLVM makes
-// vectors of that.
+// A CTA owns some positions, or tokens, which it copies element by element:
+// LLVM makes vectors of that.
 
 #include "../Emission/GroupColumns.h"
 #include "Emit.h"
@@ -21,16 +21,20 @@ LogicalResult moec::emitGatherRows(tile::GatherRowsOp op,
     return failure();
   ImplicitLocOpBuilder &b = emitter.b;
   Value offsets = emitter.operand(op.getOffsets());
-  int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
   Value begin = emitter.mul(emitter.cta(), config->getRowsPerCta());
-  Value end = emitter.min(emitter.add(begin, config->getRowsPerCta()),
-                          emitter.loadIndex(offsets, emitter.index(groups)));
-  emitter.forLoop(begin, end, 1, [&](Value row) {
-    Value source =
-        emitter.loadIndex(emitter.operand(op.getSource()), ValueRange{row});
+  Value end = emitter.add(begin, config->getRowsPerCta());
+  Value count = emitter.tokens();
+  if (offsets) {
+    int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
+    count = emitter.loadIndex(offsets, emitter.index(groups));
+  }
+  emitter.forLoop(begin, emitter.min(end, count), 1, [&](Value row) {
+    Value source = row;
+    if (Value rows = emitter.operand(op.getSource()))
+      source = emitter.loadIndex(rows, ValueRange{row});
     Value columns = emitter.operand(op.getColumns()), group;
     if (columns)
-      group = findGroup(emitter, offsets, row);
+      group = offsets ? findGroup(emitter, offsets, row) : emitter.index(0);
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
       Value from = emitter.operand(input), to = emitter.operand(result);
       int64_t width = cast<MemRefType>(from.getType()).getDimSize(1);

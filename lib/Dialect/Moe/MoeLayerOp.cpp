@@ -247,10 +247,6 @@ LogicalResult LayerVerifier::verifyExperts() {
     return check.error("'w13' has ")
            << rows.size << " rows; with a gate they must be pairs (gate, up)";
   Dim intermediate{"intermediate_size", op.getIntermediateSize()};
-  ProductQuantAttr quant = op.getProductQuant("w13");
-  if (op.getW13Columns() && quant && quant.getActivation())
-    return check.error("has 'w13_columns' and activations of 'w13' that are "
-                       "quantized; leave them as they are");
   return failure(
       failed(check.checkShape("w13_columns", op.getW13Columns(),
                               {experts, width})) ||
@@ -365,9 +361,9 @@ LogicalResult LayerVerifier::verifyShared() {
   if (bool(op.getSharedW13()) != bool(op.getSharedW2()))
     return check.error("takes 'shared_w13' and 'shared_w2' together");
   if (!op.getSharedW13()) {
-    if (op.getSharedGate())
-      return check.error("takes 'shared_gate' with 'shared_w13' and "
-                         "'shared_w2' only");
+    if (op.getSharedGate() || op.getSharedW13Columns())
+      return check.error("takes 'shared_gate' and 'shared_w13_columns' with "
+                         "'shared_w13' and 'shared_w2' only");
     if (op.getSharedScaleAttr() || !op.getSharedActivation().empty())
       return check.error("takes 'shared_scale' and 'shared_activation' with "
                          "'shared_w13' and 'shared_w2' only");
@@ -393,6 +389,8 @@ LogicalResult LayerVerifier::verifyShared() {
            << rows << " rows; with a gate they must be pairs (gate, up)";
   Dim intermediate{"shared intermediate_size", op.isGated() ? rows / 2 : rows};
   return failure(
+      failed(check.checkShape("shared_w13_columns", op.getSharedW13Columns(),
+                              {{"1", 1}, hidden})) ||
       failed(
           checkWeight("shared_w2", op.getSharedW2(), {hidden, intermediate})) ||
       failed(checkData("shared_gate", op.getSharedGate(), {{"1", 1}, hidden})));

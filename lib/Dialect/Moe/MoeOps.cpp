@@ -155,9 +155,8 @@ LogicalResult PlaceIdsOp::verify() {
 }
 
 LogicalResult GatherRowsOp::verify() {
-  return verifyGatherRows(*this,
-                          {getInput(), getOffsets(), getSource(), getColumns(),
-                           getResult(), static_cast<int64_t>(getTopK())});
+  return verifyGatherRows(*this, {getInput(), getOffsets(), getSource(),
+                                  getColumns(), getResult(), getTopK()});
 }
 
 LogicalResult RowMapOp::verify() {

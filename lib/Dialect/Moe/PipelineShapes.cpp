@@ -479,18 +479,26 @@ LogicalResult verifyPlaceIds(Operation *op, const PlaceIdsOperands &o) {
 }
 
 LogicalResult verifyGatherRows(Operation *op, const GatherRowsOperands &o) {
-  if (o.topK < 1)
-    return op->emitOpError("'top_k' is ") << o.topK << "; give at least 1";
+  if (bool(o.offsets) != bool(o.source) ||
+      bool(o.offsets) != o.topK.has_value())
+    return op->emitOpError("takes 'offsets', 'source' and the attribute "
+                           "'top_k' together: there are at most tokens * "
+                           "top_k positions");
+  if (!o.offsets && !o.columns)
+    return op->emitOpError("says no order; give 'offsets' and 'source' for one "
+                           "of rows, or 'columns'");
+  if (o.topK && *o.topK < 1)
+    return op->emitOpError("'top_k' is ") << *o.topK << "; give at least 1";
   OperandChecker check(op);
   Dim width{"width", getDim(o.input, 1)};
   if (failed(check.checkShape("offsets", o.offsets, {{"(groups + 1)"}})) ||
       failed(check.checkShape("source", o.source, {positionsDim()})))
     return failure();
-  if (getDim(o.offsets, 0) < 2)
+  if (o.offsets && getDim(o.offsets, 0) < 2)
     return op->emitOpError("'offsets' must have at least 2 entries: the begin "
                            "and the end of one group");
-  if (failed(check.checkShape("columns", o.columns,
-                              {{"groups", getDim(o.offsets, 0) - 1}, width})))
+  Dim groups{"groups", o.offsets ? getDim(o.offsets, 0) - 1 : 1};
+  if (failed(check.checkShape("columns", o.columns, {groups, width})))
     return failure();
   if (getElementType(o.input) != getElementType(o.result))
     return op->emitOpError("copies ")
@@ -498,7 +506,9 @@ LogicalResult verifyGatherRows(Operation *op, const GatherRowsOperands &o) {
            << "; give both the same element type";
   return failure(
       failed(check.checkShape("ins", o.input, {tokensDim(), {"width"}})) ||
-      failed(check.checkShape("outs", o.result, {positionsDim(), width})));
+      failed(
+          check.checkShape("outs", o.result,
+                           {o.offsets ? positionsDim() : tokensDim(), width})));
 }
 
 LogicalResult verifyRowMap(Operation *op, const RowMapOperands &o) {

@@ -457,8 +457,7 @@ LogicalResult GatherRowsOp::verify() {
            << " outs; give one of outs for each of ins, at least one";
   for (auto [input, result] : llvm::zip(getInputs(), getResults()))
     if (failed(moe::verifyGatherRows(*this, {input, getOffsets(), getSource(),
-                                             getColumns(), result,
-                                             static_cast<int64_t>(getTopK())})))
+                                             getColumns(), result, getTopK()})))
       return failure();
   return verifySeparate(*this, getResults());
 }

@@ -150,8 +150,8 @@ static std::string checkGroups(const SafetensorsEntry &entry, int64_t columns,
              std::to_string(int64_t(column) / size) + ": groups are of " +
              std::to_string(size) +
              " neighbours, and columns in another order (act-order) are read "
-             "for routed experts alone, of which the configuration says so "
-             "(desc_act, or actorder \"group\")";
+             "where the configuration says so (desc_act, or actorder "
+             "\"group\")";
   return "";
 }
 

@@ -21,8 +21,6 @@ using moert::Status;
 
 namespace {
 
-constexpr llvm::StringLiteral kFirst = "experts.w13", kSecond = "experts.w2";
-
 /// The group of each column of one module, as a tensor of a file says.
 struct Groups {
   const LocatedPart *located = nullptr;
@@ -68,7 +66,7 @@ const TensorInfo *findInfo(const LayerRequest &request, StringRef name) {
   return it == request.signature.end() ? nullptr : &*it;
 }
 
-/// Ranks have a part of each expert.
+/// Ranks have a part of each.
 bool isSplit(const LayerRequest &request, StringRef name) {
   const TensorShard *shard = request.findShard(name);
   return shard && shard->dimension >= 0;
@@ -79,14 +77,25 @@ bool isSplit(const LayerRequest &request, StringRef name) {
 void ExpertOrders::findPlanes(const LocatedTensor &w13) {
   for (const LocatedPart &located : w13.parts)
     if (const CheckpointPart *part = located.part;
-        part && part->use == PartUse::Values && part->isPerExpert() &&
-        located.slot == 0)
+        part && part->use == PartUse::Values &&
+        part->isPerExpert() != isShared && located.slot == 0)
       planes.push_back({part->firstRow, part->rowStride, part->numRows});
+}
+
+std::string ExpertOrders::getSplitMessage() const {
+  std::string message = "has columns in another order (act-order), of which "
+                        "ranks that share ";
+  if (isShared)
+    return message + "the shared expert would have any; give groups of one "
+                     "rank ('parallel.tp')";
+  return message + "every expert would have any; give each rank whole experts "
+                   "('parallel.experts')";
 }
 
 Status ExpertOrders::readProduct(moert::Checkpoint &checkpoint,
                                  const LocatedLayer &layer,
-                                 const LayerRequest &request, StringRef name) {
+                                 const LayerRequest &request,
+                                 const std::string &name) {
   const LocatedTensor *tensor = layer.find(name);
   const TensorInfo *info = findInfo(request, name);
   if (!tensor || !info)
@@ -95,7 +104,9 @@ Status ExpertOrders::readProduct(moert::Checkpoint &checkpoint,
     return moert::invalidArgument(checkpoint.fileOf(located.name) +
                                   ": tensor '" + located.name + "': " + what);
   };
-  size_t numModules = name == kFirst ? planes.size() : 1;
+  bool isFirst = name == first;
+  size_t numModules = isFirst ? planes.size() : 1;
+  std::string columnsName = first + "_columns";
   // Of the modules of each expert that say it.
   std::map<int64_t, llvm::SmallVector<Groups, 2>> modules;
   for (const LocatedPart &located : tensor->parts) {
@@ -113,37 +124,37 @@ Status ExpertOrders::readProduct(moert::Checkpoint &checkpoint,
     modules[located.slot].push_back(std::move(groups));
   }
   for (auto &[place, groups] : modules) {
-    const LocatedPart &first = *groups.front().located;
+    const LocatedPart &module = *groups.front().located;
     std::vector<int32_t> order = sortColumns(groups.front().ofColumn);
     for (const Groups &other : llvm::drop_begin(groups))
       if (other.ofColumn != groups.front().ofColumn)
         return fail(*other.located,
-                    "has columns in other groups than '" + first.name +
+                    "has columns in other groups than '" + module.name +
                         "'; gate and up multiply the same input, which has one "
                         "order for both");
     if (order.empty())
       continue;
     if (groups.size() < numModules)
-      return fail(first, "has columns in another order, and gate or up has no "
-                         "such tensor; both multiply the same input, which has "
-                         "one order for both");
-    const LocatedTensor *columns = layer.find(kColumnsTensor);
-    if (name == kFirst && (!columns || !columns->parts.front().part))
-      return fail(first, "has columns in another order (act-order) than '" +
-                             kColumnsTensor.str() +
-                             "' of the file; leave one of them out");
-    if (name == kSecond && isSplit(request, kSecond))
-      return fail(first,
-                  "has columns in another order (act-order), of which ranks "
-                  "that share every expert would have any; give each rank "
-                  "whole experts ('parallel.experts')");
-    if (name == kSecond && planes.empty())
-      return fail(first, "has columns in another order (act-order), in which "
-                         "the rows of 'experts.w13' have to be; give both "
-                         "products under the model's names");
-    if (size_t(place) >= experts.size())
-      experts.resize(size_t(place) + 1);
-    (name == kFirst ? experts[size_t(place)].w13 : experts[size_t(place)].w2) =
+      return fail(module,
+                  "has columns in another order, and gate or up has no "
+                  "such tensor; both multiply the same input, which has "
+                  "one order for both");
+    const LocatedTensor *columns = layer.find(columnsName);
+    if (isFirst && (!columns || !columns->parts.front().part))
+      return fail(module, "has columns in another order (act-order) than '" +
+                              columnsName +
+                              "' of the file; leave one of them out");
+    if (!isFirst && isSplit(request, second))
+      return fail(module, getSplitMessage());
+    if (!isFirst && planes.empty())
+      return fail(module, "has columns in another order (act-order), in which "
+                          "the rows of '" +
+                              first +
+                              "' have to be; give both products under the "
+                              "model's names");
+    if (size_t(place) >= orders.size())
+      orders.resize(size_t(place) + 1);
+    (isFirst ? orders[size_t(place)].w13 : orders[size_t(place)].w2) =
         std::move(order);
   }
   return Status::ok();
@@ -151,11 +162,12 @@ Status ExpertOrders::readProduct(moert::Checkpoint &checkpoint,
 
 Result<ExpertOrders> ExpertOrders::read(moert::Checkpoint &checkpoint,
                                         const LocatedLayer &layer,
-                                        const LayerRequest &request) {
-  ExpertOrders orders;
-  if (const LocatedTensor *w13 = layer.find(kFirst))
+                                        const LayerRequest &request,
+                                        StringRef experts) {
+  ExpertOrders orders(experts);
+  if (const LocatedTensor *w13 = layer.find(orders.first))
     orders.findPlanes(*w13);
-  for (StringRef name : {kFirst, kSecond})
+  for (const std::string &name : {orders.first, orders.second})
     if (Status status = orders.readProduct(checkpoint, layer, request, name);
         !status)
       return status;
@@ -165,35 +177,37 @@ Result<ExpertOrders> ExpertOrders::read(moert::Checkpoint &checkpoint,
 void ExpertOrders::orderRows(const Order &order, size_t rowBytes, size_t bytes,
                              uint8_t *matrix) const {
   std::vector<uint8_t> rows(matrix, matrix + bytes);
+  auto count = int64_t(order.size());
   for (const Plane &plane : planes)
-    for (auto [row, from] : llvm::enumerate(order)) {
+    for (int64_t row = 0; row < plane.numRows; ++row) {
       auto getByte = [&](int64_t i) {
         return size_t(plane.firstRow + i * plane.rowStride) * rowBytes;
       };
-      std::memcpy(matrix + getByte(int64_t(row)), rows.data() + getByte(from),
-                  rowBytes);
+      int64_t from = row - row % count + order[size_t(row % count)];
+      std::memcpy(matrix + getByte(row), rows.data() + getByte(from), rowBytes);
     }
 }
 
 void ExpertOrders::apply(const CopyTarget &target, int64_t place,
                          uint8_t *matrix) const {
-  if (size_t(place) >= experts.size())
+  // Of scales that all rows share there is one dimension less.
+  if (size_t(place) >= orders.size() || target.shape.size() < 2)
     return;
-  const OrdersOfExpert &orders = experts[size_t(place)];
+  const OrdersOfExpert &expert = orders[size_t(place)];
   StringRef name = target.name;
   size_t bytes = target.getMatrixBytes();
   size_t rowBytes = bytes / size_t(target.getLocal().rows);
-  const Order &columns = name == kFirst ? orders.w13 : orders.w2;
-  if ((name == kFirst || name == kSecond) && !columns.empty())
+  const Order &columns = name == first ? expert.w13 : expert.w2;
+  if ((name == first || name == second) && !columns.empty())
     orderColumns(columns, elementBits, rowBytes, bytes, matrix);
-  if (name.starts_with(kFirst) && !orders.w2.empty())
-    orderRows(orders.w2, rowBytes, bytes, matrix);
+  if (name.starts_with(first) && !expert.w2.empty())
+    orderRows(expert.w2, rowBytes, bytes, matrix);
 }
 
 void ExpertOrders::writeColumns(int64_t place,
                                 llvm::MutableArrayRef<int32_t> columns) const {
-  if (size_t(place) < experts.size() && !experts[size_t(place)].w13.empty())
-    llvm::copy(experts[size_t(place)].w13, columns.begin());
+  if (size_t(place) < orders.size() && !orders[size_t(place)].w13.empty())
+    llvm::copy(orders[size_t(place)].w13, columns.begin());
   else
     std::iota(columns.begin(), columns.end(), 0);
 }

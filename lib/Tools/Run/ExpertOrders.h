@@ -8,8 +8,9 @@
 // With act-order any column of a matrix may be in any group of scales, and a
 // tensor says which. The layer has groups of neighbours: columns are stored
 // group by group. Those of the first product then have an order of their own,
-// which is a tensor of the layer (`experts.w13_columns`); those of the second
-// one are met by the rows of the first, which are stored in the same order.
+// which is a tensor of the layer (`experts.w13_columns`,
+// `shared_experts.w13_columns`); those of the second one are met by the rows of
+// the first, which are stored in the same order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,18 +22,20 @@
 
 namespace moec {
 
-/// The layer's tensor that says the order of columns of `experts.w13`.
-constexpr llvm::StringLiteral kColumnsTensor = "experts.w13_columns";
-
-/// The orders of the experts of a layer, or of those that a rank has.
+/// The orders of experts that tokens choose, or of the shared one: of a layer,
+/// or of what a rank has of it.
 class ExpertOrders {
 public:
-  /// Fails where a tensor says no order, or one that the layer cannot have.
+  /// `experts` is what names of their tensors begin with, "experts." or
+  /// "shared_experts.". Fails where a tensor says no order, or one that the
+  /// layer cannot have.
   static moert::Result<ExpertOrders> read(moert::Checkpoint &checkpoint,
                                           const LocatedLayer &layer,
-                                          const LayerRequest &request);
+                                          const LayerRequest &request,
+                                          llvm::StringRef experts);
 
-  /// Puts a matrix that is as the file has it in the layer's order.
+  /// Puts a matrix that is as the file has it in the layer's order; one of
+  /// other experts stays as it is.
   void apply(const CopyTarget &target, int64_t place, uint8_t *matrix) const;
 
   /// Which element of its input each column of an expert's first product
@@ -47,20 +50,30 @@ private:
   struct OrdersOfExpert {
     Order w13, w2;
   };
-  /// Rows of the first product that come as one: gate, or up.
+  /// Rows of the first product that come as one: gate, up, or both, one behind
+  /// the other.
   struct Plane {
     int64_t firstRow = 0, rowStride = 1, numRows = 0;
   };
 
+  explicit ExpertOrders(llvm::StringRef experts)
+      : first((experts + "w13").str()), second((experts + "w2").str()),
+        isShared(experts != "experts.") {}
+
   moert::Status readProduct(moert::Checkpoint &checkpoint,
                             const LocatedLayer &layer,
-                            const LayerRequest &request, llvm::StringRef name);
+                            const LayerRequest &request,
+                            const std::string &name);
+  std::string getSplitMessage() const;
   void findPlanes(const LocatedTensor &w13);
   void orderRows(const Order &order, size_t rowBytes, size_t bytes,
                  uint8_t *matrix) const;
 
+  /// The weights of the two products.
+  std::string first, second;
+  bool isShared;
   /// By their places here.
-  std::vector<OrdersOfExpert> experts;
+  std::vector<OrdersOfExpert> orders;
   llvm::SmallVector<Plane, 2> planes;
   /// Bits of an element of either product.
   int64_t elementBits = 8;

@@ -8,6 +8,7 @@
 #include "HostTensor.h"
 
 #include "moec/Generator/Generator.h"
+#include "moec/Import/TensorSignature.h"
 #include "moert/Balance.h"
 #include "llvm/ADT/APFloat.h"
 
@@ -46,7 +47,7 @@ uint16_t toF16(float value) {
 bool isInteger(const HostTensor &tensor) {
   return tensor.name == "num_valid_tokens" || tensor.name == "input_ids" ||
          tensor.name == "topk_ids" || tensor.name == "gate.hash_table" ||
-         tensor.name == "experts.w13_columns" ||
+         isColumnOrder(tensor.name) ||
          llvm::StringRef(tensor.name).starts_with("replicas.");
 }
 
@@ -226,7 +227,7 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
       std::fill_n(integers, count, int32_t(tokens));
     } else if (tensor.name == "topk_ids" || tensor.name == "gate.hash_table") {
       fillIds(tensor, options);
-    } else if (tensor.name == "experts.w13_columns") {
+    } else if (isColumnOrder(tensor.name)) {
       int64_t width = getRowSize(tensor);
       llvm::copy(makeOrders(stream, count / width, width), integers);
     } else if (tensor.name == "topk_weights") {

@@ -55,11 +55,20 @@ LayerRequest moec::makeRequest(const std::vector<HostTensor> &tensors) {
 
 namespace {
 
+/// Those of both kinds of experts.
+struct LayerOrders {
+  ExpertOrders routed, shared;
+
+  const ExpertOrders &of(llvm::StringRef tensor) const {
+    return tensor.starts_with("shared_experts.") ? shared : routed;
+  }
+};
+
 /// Reads the tensors of one layer, or what a rank has of them.
 class Loader {
 public:
   Loader(moert::Checkpoint &checkpoint, const LayerRequest &request,
-         const ExpertOrders &orders, TensorMemory &memory,
+         const LayerOrders &orders, TensorMemory &memory,
          llvm::function_ref<void(size_t)> read)
       : checkpoint(checkpoint), request(request), orders(orders),
         memory(memory), read(read) {}
@@ -80,7 +89,7 @@ private:
 
   moert::Checkpoint &checkpoint;
   const LayerRequest &request;
-  const ExpertOrders &orders;
+  const LayerOrders &orders;
   TensorMemory &memory;
   llvm::function_ref<void(size_t)> read;
   /// Of the tensor that is loaded: the parts of each matrix.
@@ -161,17 +170,18 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
 
 Status Loader::loadMatrix(const CopyTarget &target, int64_t place,
                           uint8_t *matrix) {
-  if (target.name == kColumnsTensor && parts[size_t(place)].front()->part) {
+  if (isColumnOrder(target.name) && parts[size_t(place)].front()->part) {
     // Modules say it beside their weights.
-    orders.writeColumns(place, {reinterpret_cast<int32_t *>(matrix),
-                                size_t(target.getLocal().rows)});
+    MatrixShape local = target.getLocal();
+    orders.of(target.name)
+        .writeColumns(place, {reinterpret_cast<int32_t *>(matrix),
+                              size_t(local.rows * local.columns)});
     return Status::ok();
   }
   for (const LocatedPart *located : parts[size_t(place)])
     if (Status status = copy(*located, target, place, matrix); !status)
       return status;
-  if (target.isStacked)
-    orders.apply(target, place, matrix);
+  orders.of(target.name).apply(target, place, matrix);
   return Status::ok();
 }
 
@@ -231,10 +241,16 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
   Result<LocatedLayer> layer = locateLayer(checkpoint, request);
   if (!layer)
     return layer.status();
-  Result<ExpertOrders> orders = ExpertOrders::read(checkpoint, *layer, request);
-  if (!orders)
-    return orders.status();
-  Loader loader(checkpoint, request, *orders, memory, read);
+  Result<ExpertOrders> routed =
+      ExpertOrders::read(checkpoint, *layer, request, "experts.");
+  if (!routed)
+    return routed.status();
+  Result<ExpertOrders> shared =
+      ExpertOrders::read(checkpoint, *layer, request, "shared_experts.");
+  if (!shared)
+    return shared.status();
+  LayerOrders orders{std::move(*routed), std::move(*shared)};
+  Loader loader(checkpoint, request, orders, memory, read);
   for (const LocatedTensor &located : layer->tensors) {
     HostTensor *tensor = findTensor(tensors, located.name);
     if (!tensor || tensor->isGiven)

@@ -67,10 +67,9 @@ plan::LaunchOp JoinProducts::findRanking(plan::LaunchOp first,
       getPassed(first, one.getIds()) != getPassed(second, other.getIds()) ||
       getPassed(first, one.getResult()) != getPassed(second, other.getInput()))
     return nullptr;
-  // Rows are in order for maps, which the first product of a kernel has none
+  // Rows in order are for maps, which the first product of a kernel has none
   // of.
-  plan::LaunchOp before = findWriter(first, getPassed(first, one.getInput()));
-  if (before && getPhase<tile::GatherRowsOp>(before))
+  if (!one.getSource())
     return nullptr;
   // It clears the counter, too.
   plan::LaunchOp ranking = findWriter(first, offsets);

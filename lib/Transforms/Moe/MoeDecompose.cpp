@@ -120,7 +120,7 @@ private:
   Value inlineActivation(Region &region, ImplicitLocOpBuilder &builder,
                          ValueRange args);
 
-  void setInput(Product &p, Value input, Value givenScale);
+  void setInput(Product &p, Value input, Value givenScale, Value ofTokens = {});
   QuantizeOp quantize(Value input, QuantAttr quant, Value tensorScale,
                       Value offsets);
   Value findTensorScale(Value input, QuantAttr quant, Value offsets);
@@ -260,8 +260,11 @@ QuantizeOp LayerDecomposer::quantize(Value input, QuantAttr quant,
 /// Makes `input` the rows of `p`, whose weight and offsets are set: quantized
 /// where the product's activations are to be, by `givenScale` unless that is
 /// null. Rows that a product with offsets reads in order are
-/// positions, of which those past the last offset count for nothing.
-void LayerDecomposer::setInput(Product &p, Value input, Value givenScale) {
+/// positions, of which those past the last offset count for nothing. One scale
+/// for all is that of the tokens' rows, which `ofTokens` is where `input` has
+/// them in another order.
+void LayerDecomposer::setInput(Product &p, Value input, Value givenScale,
+                               Value ofTokens) {
   p.input = input;
   if (!p.quant)
     return;
@@ -274,7 +277,8 @@ void LayerDecomposer::setInput(Product &p, Value input, Value givenScale) {
     Value offsets = p.offsets && !p.source ? p.offsets : Value();
     Value scale = givenScale;
     if (!scale && quant.getGranularity() == Granularity::Tensor)
-      scale = findTensorScale(input, quant, offsets);
+      scale = ofTokens ? findTensorScale(ofTokens, quant, /*offsets=*/Value())
+                       : findTensorScale(input, quant, offsets);
     op = quantize(input, quant, scale, offsets);
   }
   p.input = op.getQuantized();
@@ -408,7 +412,7 @@ Value LayerDecomposer::runExperts() {
   } else {
     first.source = source;
   }
-  setInput(first, input, layer.getW13InputScale());
+  setInput(first, input, layer.getW13InputScale(), expertInput);
   first.layout = layer.getLayoutAttr();
   if (layer.getW13Bias())
     first.columns.push_back(layer.getW13Bias());
@@ -462,7 +466,15 @@ Value LayerDecomposer::runSharedExpert() {
   Product first(layer.getSharedW13(), layer.getProductQuant("shared_w13"),
                 layer.getSharedW13Scale(), layer.getSharedW13ZeroPoint(),
                 layer.getSharedW13GlobalScale());
-  setInput(first, layer.getHidden(), layer.getSharedW13InputScale());
+  Value input = layer.getHidden();
+  if (Value columns = layer.getSharedW13Columns()) {
+    auto ordered = GatherRowsOp::create(b, input.getType(), input,
+                                        /*offsets=*/Value(), /*source=*/Value(),
+                                        columns, /*top_k=*/IntegerAttr());
+    setNames(ordered, {"shared_input"});
+    input = ordered.getResult();
+  }
+  setInput(first, input, layer.getSharedW13InputScale(), layer.getHidden());
   first.layout = layer.getLayoutAttr();
   Region &activation = layer.getSharedActivation().empty()
                            ? layer.getActivation()

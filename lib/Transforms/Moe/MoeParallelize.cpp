@@ -212,7 +212,9 @@ Parallelizer::Ops Parallelizer::findExpertOps() const {
 }
 
 /// What is done for the rows of a group, in order: what ranks have other
-/// weights for, and all that follows from it.
+/// weights for, and all that follows from it. The hidden states of a group are
+/// put in the shared expert's order behind the dispatch: routed experts read
+/// them, too.
 Parallelizer::Ops Parallelizer::findGroupOps() const {
   Ops ops;
   ops.insert(places.begin(), places.end());
@@ -221,8 +223,11 @@ Parallelizer::Ops Parallelizer::findGroupOps() const {
     auto product = dyn_cast<GroupedMatmulOp>(op);
     if (product && product == latentUp)
       continue;
-    if ((product &&
-         getName(product.getWeight()).starts_with("shared_experts.")) ||
+    auto gather = dyn_cast<GatherRowsOp>(op);
+    Value weight = product  ? product.getWeight()
+                   : gather ? gather.getColumns()
+                            : Value();
+    if ((weight && getName(weight).starts_with("shared_experts.")) ||
         readsOf(&op, ops))
       ops.insert(&op);
   }
@@ -278,7 +283,7 @@ static bool isForOwners(Value input, const llvm::SetVector<Operation *> &ops) {
     if (!ops.contains(use.getOwner()))
       return true;
     if (auto gather = dyn_cast<GatherRowsOp>(use.getOwner()))
-      return use.get() == gather.getInput();
+      return gather.getSource() && use.get() == gather.getInput();
     auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
     return product && product.getSource() &&
            (use.get() == product.getInput() ||

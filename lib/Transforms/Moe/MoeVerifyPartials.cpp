@@ -220,7 +220,7 @@ LogicalResult PartialVerifier::requireOwners(Operation *op, Axis axis,
 /// Whether rows are read by the slots of a rank's own experts alone.
 static bool isReadBySource(OpOperand &use) {
   if (auto gather = dyn_cast<GatherRowsOp>(use.getOwner()))
-    return &use == &gather.getInputMutable();
+    return gather.getSource() && &use == &gather.getInputMutable();
   auto product = dyn_cast<GroupedMatmulOp>(use.getOwner());
   if (!product || !product.getSource())
     return false;

@@ -98,7 +98,7 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
         return normal(0.3 / spec.num_routes if softmax else 0.1)
     if name == "gate.expert_scale":
         return (0.5 + rng.random(shape)).astype(dtype)
-    if name == "experts.w13_columns":
+    if name.endswith("experts.w13_columns"):
         return rng.random(shape).argsort(axis=1).astype(dtype)
     if "bias" in name:
         return normal(0.1)

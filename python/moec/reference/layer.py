@@ -239,8 +239,11 @@ def _second(spec: LayerSpec, tensors: Mapping, expert: int, a: np.ndarray, found
 
 
 def _shared(spec: LayerSpec, tensors: Mapping, hidden: np.ndarray) -> np.ndarray:
-    found = _find_scale(spec, "shared_experts.w13", hidden)
-    up = _expert_product(spec, tensors, "shared_experts.w13", hidden, found=found)
+    x = hidden
+    if spec.shared_experts.columns:
+        x = x[:, np.asarray(tensors["shared_experts.w13_columns"][0])]
+    found = _find_scale(spec, "shared_experts.w13", x)
+    up = _expert_product(spec, tensors, "shared_experts.w13", x, found=found)
     activation = spec.shared_experts.activation or spec.activation
     gate, up = split_gate_up(up, spec.gate_up_order, activation.gated)
     a = round_to(apply(activation, gate, up), spec.dtype)

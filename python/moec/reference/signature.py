@@ -72,6 +72,8 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
         size = spec.shared_experts.intermediate_size
         rows = spec.first_rows(size)
         tensors += _matrix(spec, "shared_experts.w13", (rows, hidden))
+        if spec.shared_experts.columns:
+            tensors.append(Tensor("shared_experts.w13_columns", (1, hidden), "i32"))
         tensors += _matrix(spec, "shared_experts.w2", (hidden, size))
         if spec.shared_experts.gate == "sigmoid":
             tensors.append(Tensor("shared_experts.gate", (1, hidden), dtype))

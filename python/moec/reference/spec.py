@@ -58,6 +58,7 @@ class SharedExperts:
     scale: float = 1.0
     activation: Activation | None = None
     quantization: Products = Products()
+    columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -322,6 +323,7 @@ def _parse_shared(fields: Fields | None, quantization: Products) -> SharedExpert
         fields.number("scale", 1.0),
         _parse_activation(fields),
         quantization,
+        fields.boolean("columns"),
     )
     fields.finish()
     return shared
@@ -460,11 +462,6 @@ def _check(spec: LayerSpec) -> None:
     _require(
         routing.renormalize or routing.renormalize_epsilon == 0.0,
         "field 'routing.renormalize_epsilon' needs renormalize",
-    )
-    first = spec.quantization.w13
-    _require(
-        not spec.expert_columns or first is None or first.activation is None,
-        "field 'expert_columns': not with quantized activations of experts.w13",
     )
     _check_weights(spec)
     _check_selection(spec)

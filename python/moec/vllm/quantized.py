@@ -255,7 +255,14 @@ class _Integers(_AsLoaded):
     def has_zero_points(self) -> bool:
         raise NotImplementedError
 
+    @property
+    def has_column_order(self) -> bool:
+        """Whether a column may be in any group (act-order). vLLM loads no tensor that says which."""
+        return False
+
     def find_keys(self) -> Keys:
+        if self.has_column_order:
+            raise InvalidArgument("groups in the order of activations")
         if self.bits not in (4, 8):
             raise InvalidArgument(f"weights of {self.bits} bits")
         if self.bits == 8:
@@ -290,16 +297,20 @@ class MoecCompressedTensorsWNA16MoEMethod(
     def has_zero_points(self) -> bool:
         return not self.symmetric
 
-    def find_keys(self) -> Keys:
-        if self.weight_quant.actorder == "group":
-            raise InvalidArgument("groups in the order of activations")
-        return super().find_keys()
+    @property
+    def has_column_order(self) -> bool:
+        return self.weight_quant.actorder == "group"
 
     def read_weights(self, stored: torch.Tensor) -> torch.Tensor:
         return stored.view(torch.uint8)
 
     def unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
         return packing.read_zero_points(getattr(layer, f"{prefix}_weight_zero_point").data, self.bits)
+
+
+def _has_column_order(config: Any) -> bool:
+    """By the checkpoint's own configuration of GPTQ. One group for a row has one order."""
+    return config.group_size != -1 and bool(config.full_config.get("desc_act"))
 
 
 class _Transposed(_Integers):
@@ -322,6 +333,10 @@ class MoecAutoGPTQMoEMethod(_Transposed, AutoGPTQMoEMethod):
     def has_zero_points(self) -> bool:
         # vLLM's config takes symmetric weights alone; qzeros are there all the same.
         return False
+
+    @property
+    def has_column_order(self) -> bool:
+        return _has_column_order(self.quant_config)
 
     def read_weights(self, stored: torch.Tensor) -> torch.Tensor:
         return packing.read_gptq_weights(stored)
@@ -357,6 +372,10 @@ class MoecMoeWNA16Method(_Integers, MoeWNA16Method):
     @property
     def has_zero_points(self) -> bool:
         return self.quant_config.has_zp
+
+    @property
+    def has_column_order(self) -> bool:
+        return _has_column_order(self.quant_config)
 
     def unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
         return packing.read_zero_points(getattr(layer, f"{prefix}_qzeros").data, self.bits)

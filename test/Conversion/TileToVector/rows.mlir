@@ -92,3 +92,20 @@ tile.kernel @gather_rows(%x: memref<?x16xbf16>, %f: memref<?x3xf32>, %o: memref<
       {top_k = 2 : i64, config = #tile.cpu_gather_rows<rows_per_cta = 4>}
   tile.return
 }
+
+// -----
+
+// Rows of tokens, each in the one order of columns.
+// CHECK-LABEL: func.func @columns(
+// CHECK-SAME: %[[X:[^:]*]]: memref<?x16xbf16>, %[[C:[^:]*]]: memref<1x16xi32>, %[[Y:[^:]*]]: memref<?x16xbf16>, %[[T:[^:]*]]:
+// CHECK-NOT: memref.load
+// CHECK: scf.for %[[ROW:[a-z0-9]*]] =
+// CHECK: scf.for %[[COLUMN:.*]] = %c0{{.*}} to %c16
+// CHECK: %[[NUMBER:.*]] = memref.load %[[C]][%c0{{.*}}, %[[COLUMN]]]
+// CHECK: %[[E:.*]] = memref.load %[[X]][%[[ROW]], %{{.*}}]
+// CHECK: memref.store %[[E]], %[[Y]][%[[ROW]], %[[COLUMN]]]
+tile.kernel @columns(%x: memref<?x16xbf16>, %c: memref<1x16xi32>, %y: memref<?x16xbf16>, %t: i64) {
+  tile.gather_rows tokens(%t) ins(%x : memref<?x16xbf16>) columns(%c : memref<1x16xi32>) outs(%y : memref<?x16xbf16>)
+      {config = #tile.cpu_gather_rows<rows_per_cta = 4>}
+  tile.return
+}

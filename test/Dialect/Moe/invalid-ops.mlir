@@ -319,6 +319,22 @@ func.func @gather_rows(%x: tensor<?x16xf16>, %o: tensor<5xi32>, %s: tensor<?xi32
 
 // -----
 
+func.func @gather_rows(%x: tensor<?x16xf16>, %c: tensor<1x16xi32>) {
+  // expected-error@+1 {{takes 'offsets', 'source' and the attribute 'top_k' together: there are at most tokens * top_k positions}}
+  %0 = moe.gather_rows %x : tensor<?x16xf16> columns(%c : tensor<1x16xi32>) {top_k = 2 : i64} -> tensor<?x16xf16>
+  return
+}
+
+// -----
+
+func.func @gather_rows(%x: tensor<?x16xf16>, %c: tensor<4x16xi32>) {
+  // expected-error@+1 {{'columns' must be of shape groups x width = 1x16, not 4x16}}
+  %0 = moe.gather_rows %x : tensor<?x16xf16> columns(%c : tensor<4x16xi32>) -> tensor<?x16xf16>
+  return
+}
+
+// -----
+
 func.func @row_map(%x: tensor<?x16xf32>) {
   // expected-error@+1 {{'result' must be of shape tokens x width = ?x16, not ?x8}}
   %0 = moe.row_map %x : tensor<?x16xf32> {

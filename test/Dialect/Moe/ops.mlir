@@ -309,6 +309,13 @@ func.func @gather_rows(%x: tensor<?x16xf16>, %o: tensor<5xi32>, %s: tensor<?xi32
   return
 }
 
+// CHECK-LABEL: func.func @rows_as_they_are
+func.func @rows_as_they_are(%x: tensor<?x16xf16>, %c: tensor<1x16xi32>) {
+  // CHECK: moe.gather_rows %{{.*}} : tensor<?x16xf16> columns(%{{.*}} : tensor<1x16xi32>) -> tensor<?x16xf16>
+  %0 = moe.gather_rows %x : tensor<?x16xf16> columns(%c : tensor<1x16xi32>) -> tensor<?x16xf16>
+  return
+}
+
 // CHECK-LABEL: func.func @row_map
 func.func @row_map(%x: tensor<?x16xf16>, %w: tensor<?x1xf32>) {
   // CHECK: moe.row_map %{{[a-z0-9]+}} : tensor<?x16xf16> rows(%{{[a-z0-9]+}} : tensor<?x1xf32>) {

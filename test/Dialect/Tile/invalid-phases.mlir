@@ -462,6 +462,23 @@ tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: m
 
 // -----
 
+tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{takes 'offsets', 'source' and the attribute 'top_k' together: there are at most tokens * top_k positions}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<3xi32>) source(%s : memref<?xi32>)
+      outs(%y : memref<?x16xf32>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<?x16xf32>, %y: memref<?x16xf32>, %tokens: i64) {
+  // expected-error@+1 {{says no order; give 'offsets' and 'source' for one of rows, or 'columns'}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) outs(%y : memref<?x16xf32>)
+  tile.return
+}
+
+// -----
+
 tile.kernel @k(%x: memref<?x16xf32>, %o: memref<3x1xi32>, %s: memref<?xi32>, %y: memref<?x16xf32>, %tokens: i64) {
   // expected-error@+1 {{'offsets' must be of shape (groups + 1) = *, not 3x1 (* is any size above 0)}}
   tile.gather_rows tokens(%tokens) ins(%x : memref<?x16xf32>) offsets(%o : memref<3x1xi32>) source(%s : memref<?xi32>)

@@ -204,6 +204,15 @@ tile.kernel @ordered(%x: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>, %offsets: 
   tile.return
 }
 
+// CHECK-LABEL: tile.kernel @columns
+tile.kernel @columns(%x: memref<?x200xf16>, %c: memref<1x200xi32>, %y: memref<?x200xf16>, %tokens: i64) {
+  // CHECK-NEXT: tile.gather_rows tokens(%{{[a-z0-9]+}}) ins(%{{[a-z0-9]+}} : memref<?x200xf16>)
+  // CHECK-SAME: columns(%{{[a-z0-9]+}} : memref<1x200xi32>) outs(%{{[a-z0-9]+}} : memref<?x200xf16>){{$}}
+  tile.gather_rows tokens(%tokens) ins(%x : memref<?x200xf16>) columns(%c : memref<1x200xi32>)
+      outs(%y : memref<?x200xf16>)
+  tile.return
+}
+
 // CHECK-LABEL: tile.kernel @empty(%{{[a-z0-9]+}}: i64) {
 // CHECK-NEXT: tile.return
 tile.kernel @empty(%tokens: i64) {

@@ -122,7 +122,7 @@ llvm::LogicalResult verifyPlaceIds(mlir::Operation *op,
 /// `moe.gather_rows`, and each pair of tensors of `tile.gather_rows`.
 struct GatherRowsOperands {
   mlir::Value input, offsets, source, columns, result;
-  int64_t topK;
+  std::optional<int64_t> topK;
 };
 llvm::LogicalResult verifyGatherRows(mlir::Operation *op,
                                      const GatherRowsOperands &o);

@@ -261,7 +261,7 @@ moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
 
 moert::Expr gatherRowsGrid(Operation *op, tile::ConfigAttr config,
                            const Target &) {
-  return positionBlocks(cast<tile::GatherRowsOp>(op).getTopK(),
+  return positionBlocks(cast<tile::GatherRowsOp>(op).getTopK().value_or(1),
                         getRowsPerCta(config));
 }
 

@@ -442,7 +442,7 @@ tile::ConfigAttr chooseGatherRows(Operation *op, const Target &) {
 
 moert::Expr gatherRowsGrid(Operation *op, tile::ConfigAttr config,
                            const Target &) {
-  return positionBlocks(cast<tile::GatherRowsOp>(op).getTopK(),
+  return positionBlocks(cast<tile::GatherRowsOp>(op).getTopK().value_or(1),
                         getGatherWarps(config));
 }
 

@@ -145,7 +145,7 @@ Status LayerOnDevice::allocate(Session &session) {
   for (const TensorInfo &info : getTensorSignature(spec)) {
     if (info.role != TensorRole::Weight)
       continue;
-    if (info.name == "experts.w13_columns")
+    if (isColumnOrder(info.name))
       tables[info.name] = makeOrders(RandomStream(kSeed, info.name),
                                      info.shape[0], info.shape[1]);
     else

@@ -211,7 +211,7 @@ Status Inputs::fill(InputTensor &tensor, double deviation) {
                      : 0);
   } else if (name.starts_with("replicas.")) {
     fillReplicas(spec, seed, host);
-  } else if (name == "experts.w13_columns") {
+  } else if (isColumnOrder(name)) {
     int64_t width = host.shape.back();
     std::vector<int32_t> orders =
         makeOrders(RandomStream(seed, name), count / width, width);

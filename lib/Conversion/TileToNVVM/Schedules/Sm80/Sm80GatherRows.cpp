@@ -123,8 +123,11 @@ void Sm80GatherRows::copyInOrder(Value from, Value to, Value columns,
 
 void Sm80GatherRows::emit() {
   Value offsets = emitter.operand(op.getOffsets());
-  int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-  Value count = emitter.loadIndex(offsets, emitter.index(groups));
+  Value count = emitter.tokens();
+  if (offsets) {
+    int64_t groups = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
+    count = emitter.loadIndex(offsets, emitter.index(groups));
+  }
   Value row = emitter.add(
       emitter.mul(
           emitter.cta(),
@@ -133,12 +136,13 @@ void Sm80GatherRows::emit() {
   Value isThere =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, row, count);
   emitter.ifThen(isThere, [&] {
-    Value source =
-        emitter.loadIndex(emitter.operand(op.getSource()), ValueRange{row});
+    Value source = row;
+    if (Value rows = emitter.operand(op.getSource()))
+      source = emitter.loadIndex(rows, ValueRange{row});
     Value zero = emitter.index(0), columns;
     if (Value operand = emitter.operand(op.getColumns()))
-      columns =
-          emitter.address(operand, {findGroup(emitter, offsets, row), zero});
+      columns = emitter.address(
+          operand, {offsets ? findGroup(emitter, offsets, row) : zero, zero});
     for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
       auto type = cast<MemRefType>(input.getType());
       int64_t width = type.getDimSize(1);
