@@ -272,6 +272,7 @@ Status PlanRun::start(bool keepAll) {
   executorOptions.keepAll = keepAll;
   executorOptions.poison = options.poison;
   executorOptions.dependentLaunches = options.compile.dependentLaunches;
+  executorOptions.microBatchesFrom = options.microBatchesFrom;
   Result<std::unique_ptr<moert::Executor>> made =
       moert::Executor::create(plan, device, image, executorOptions);
   if (!made)
