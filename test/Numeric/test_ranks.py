@@ -743,8 +743,8 @@ def test_times_of_micro_batches(tmp_path):
 
 
 @pytest.mark.parametrize(("fields", "options", "text"), [
-    ({"record_load": True}, [], "microBatchesFrom: output 'expert_offsets' is of a whole batch"),
-    ({"num_valid_tokens": True}, ["--rank-tokens=1,1"], "microBatchesFrom: input 'num_valid_tokens' is of a whole batch"),
+    ({"record_load": True}, [], "useMicroBatches: output 'expert_offsets' is of a whole batch"),
+    ({"num_valid_tokens": True}, ["--rank-tokens=1,1"], "useMicroBatches: input 'num_valid_tokens' is of a whole batch"),
     ({}, ["--micro-batches-from=-1"], "--micro-batches-from must not be negative"),
 ], ids=["load", "valid", "negative"])
 def test_micro_batches_that_cannot_be(fields, options, text, tmp_path):

@@ -270,13 +270,17 @@ struct Rank {
   float factor = 1.5f;
   std::unique_ptr<Executor> executor;
 
-  Status start(Plan plan, Device &device, int64_t number,
-               const ExecutorOptions &options) {
+  Status start(Plan plan, Device &device, int64_t number, int64_t fromTokens,
+               bool poison = false) {
+    ExecutorOptions options;
+    options.poison = poison;
     int64_t rows = plan.maxTokens / plan.mesh.tokenRanks();
     auto made = Executor::create(std::move(plan), device, makeImage(), options);
     if (!made)
       return made.status();
     executor = std::move(*made);
+    if (Status status = executor->useMicroBatches(fromTokens); !status)
+      return status;
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = static_cast<float>(10 * number + 1) + static_cast<float>(i) / 8;
     if (Status status = bindFactor(); !status)
@@ -303,13 +307,6 @@ struct Rank {
   }
 };
 
-ExecutorOptions from(int64_t tokens, bool poison = false) {
-  ExecutorOptions options;
-  options.microBatchesFrom = tokens;
-  options.poison = poison;
-  return options;
-}
-
 /// All ranks of a mesh, each in a thread for each thing that they do.
 struct Group {
   explicit Group(const Mesh &mesh)
@@ -335,9 +332,10 @@ struct Group {
       EXPECT_TRUE(status) << mesh.str() << ": " << status.toString();
   }
 
-  std::vector<Status> start(const ExecutorOptions &options) {
+  std::vector<Status> start(int64_t fromTokens, bool poison = false) {
     return onRanks([&](int64_t number, Rank &rank) {
-      Status status = rank.start(makePlan(mesh), *device, number, options);
+      Status status =
+          rank.start(makePlan(mesh), *device, number, fromTokens, poison);
       return status ? rank.executor->useCommunicator(
                           std::move(*group->join(number, *device)))
                     : status;
@@ -424,7 +422,7 @@ protected:
     communicator = made;
     communicator->leastBytes = leastCopied;
     device = std::make_unique<LoggedDevice>(communicator->log);
-    Status status = rank.start(plan, *device, 0, from(least));
+    Status status = rank.start(plan, *device, 0, least);
     if (status)
       status = rank.executor->useCommunicator(made);
     ASSERT_TRUE(status) << status.toString();
@@ -501,13 +499,18 @@ TEST(BatchHalvesTest, WhatIsOfABatchIsNoHalfs) {
   Plan plan = makePlan({2, 1});
   EXPECT_TRUE(checkHalves(plan));
   auto device = *createHostDevice(1);
-  auto refuse = [&](const Plan &wrong, int64_t least, const std::string &text) {
-    auto made = Executor::create(wrong, *device, makeImage(), from(least));
-    ASSERT_FALSE(made) << text;
-    EXPECT_EQ(made.status().message().find(text), 0U)
-        << made.status().message();
+  auto refuse = [&](const Plan &wrong, int64_t fromTokens,
+                    const std::string &text) {
+    auto made = Executor::create(wrong, *device, makeImage());
+    ASSERT_TRUE(made) << made.status().toString();
+    Status status = (*made)->useMicroBatches(fromTokens);
+    EXPECT_EQ(status.message().find("useMicroBatches: " + text), 0U)
+        << status.message();
+    if (fromTokens > 0)
+      EXPECT_EQ((*made)->plan().mesh.numRanks() > 1,
+                (*made)->useMicroBatches(0).isOk());
   };
-  refuse(plan, -1, "microBatchesFrom is -1; a number of tokens per rank");
+  refuse(plan, -1, "-1; a number of tokens per rank from 1 on, or 0");
   Plan counted = plan;
   auto offsets = int64_t(counted.tensors.size());
   counted.tensors.push_back(
@@ -515,26 +518,22 @@ TEST(BatchHalvesTest, WhatIsOfABatchIsNoHalfs) {
   for (Variant &variant : counted.variants)
     variant.steps.back().args.push_back(Argument::ofTensor(offsets));
   refuse(counted, 4,
-         "microBatchesFrom: output 'expert_offsets' is of a whole batch, with "
-         "no dimension of tokens that could be cut in two; compile the layer "
-         "without it, or run without micro-batches");
-  EXPECT_TRUE(Executor::create(counted, *device, makeImage(), from(0)));
+         "output 'expert_offsets' is of a whole batch, with no dimension of "
+         "tokens that could be cut in two; compile the layer without it, or "
+         "run without micro-batches");
   counted.tensors.back().role = TensorRole::Input;
   counted.tensors.back().name = "num_valid_tokens";
   refuse(counted, 4,
-         "microBatchesFrom: input 'num_valid_tokens' is of a whole batch, with "
-         "no dimension of tokens that could be cut in two; compile the layer "
-         "without it (is_padding, of padding_mask, has a value for each "
-         "token)");
+         "input 'num_valid_tokens' is of a whole batch, with no dimension of "
+         "tokens that could be cut in two; compile the layer without it "
+         "(is_padding, of padding_mask, has a value for each token)");
   Plan one = plan;
   one.mesh = {1, 1};
   one.kernels = {{"add", 1}};
   one.numSlots = 0;
   one.tensors = {{"y", DType::F32, {Expr::tokens()}, TensorRole::Output}};
   one.variants = {{0, one.maxTokens, {Step::launch(0, tensors({0}, false))}}};
-  refuse(one, 4,
-         "microBatchesFrom is 4, and the layer is for one rank, which "
-         "exchanges nothing");
+  refuse(one, 4, "the layer is for one rank, which exchanges nothing");
 }
 
 //===----------------------------------------------------------------------===//
@@ -546,7 +545,7 @@ TEST(MicroBatches, HaveTheBitsOfBatchesOfTheirOwn) {
     Group whole(mesh), halved(mesh);
     for (Group *group : {&whole, &halved})
       for (const Status &status :
-           group->start(from(group == &halved ? 1 : 0, /*poison=*/true)))
+           group->start(group == &halved ? 1 : 0, /*poison=*/true))
         ASSERT_TRUE(status) << status.toString();
     for (int64_t own : {8, 1, 9, 2, 16, 7, 8}) {
       whole.fillResults();
@@ -573,7 +572,7 @@ TEST(MicroBatches, HaveTheBitsOfBatchesOfTheirOwn) {
 TEST(MicroBatches, AreRunFromSoManyTokensOn) {
   Group whole({2, 1}), halved({2, 1});
   for (Group *group : {&whole, &halved})
-    for (const Status &status : group->start(from(group == &halved ? 5 : 0)))
+    for (const Status &status : group->start(group == &halved ? 5 : 0))
       ASSERT_TRUE(status) << status.toString();
   for (int64_t own : {4, 5, 4, 0, 6}) {
     whole.fillResults();
@@ -587,7 +586,7 @@ TEST(MicroBatches, AreRunFromSoManyTokensOn) {
 TEST(MicroBatches, FollowWhatIsBound) {
   Group halved({2, 2}), whole({2, 2});
   for (Group *group : {&whole, &halved})
-    for (const Status &status : group->start(from(group == &halved ? 8 : 0)))
+    for (const Status &status : group->start(group == &halved ? 8 : 0))
       ASSERT_TRUE(status) << status.toString();
   auto expectLike = [&] {
     whole.fillResults();
@@ -645,7 +644,7 @@ TEST(MicroBatches, RanksAgreeFromWhereOn) {
   Group group({2, 1});
   for (const Status &status : group.onRanks([&](int64_t number, Rank &rank) {
          Status status = rank.start(makePlan(group.mesh), *group.device, number,
-                                    from(number == 0 ? 0 : 4));
+                                    number == 0 ? 0 : 4);
          return status ? rank.executor->useCommunicator(std::move(
                              *group.group->join(number, *group.device)))
                        : status;
@@ -864,7 +863,7 @@ TEST_F(LoggedRank, WorkspaceTensorsOfTwoAreNotShown) {
   EXPECT_EQ(rank.executor->view("sums").status().message(),
             "view 'sums': the latest run was two micro-batches, each with a "
             "tensor of its own; run fewer tokens, or leave out "
-            "microBatchesFrom");
+            "useMicroBatches()");
   auto y = rank.executor->view("y");
   ASSERT_TRUE(y) << y.status().toString();
   EXPECT_EQ(y->data, rank.y.data());
@@ -928,12 +927,16 @@ TEST(MicroBatches, AreCapturedInAGraph) {
                       {Step::collective(CollectiveKind::AllGather,
                                         MeshAxis::Data, tensors({0, 1}, false)),
                        Step::launch(0, copied)}}};
-    auto made = Executor::create(plan, *device, test::makePtxImage(), from(1));
+    auto made = Executor::create(plan, *device, test::makePtxImage());
     ASSERT_TRUE(made) << made.status().toString();
     Executor &executor = **made;
+    ASSERT_TRUE(executor.useMicroBatches(1));
     auto communicator =
         std::make_shared<LoggedCommunicator>(plan.mesh, /*rank=*/0);
     ASSERT_TRUE(executor.useCommunicator(communicator));
+    EXPECT_EQ(executor.useMicroBatches(2).message(),
+              "useMicroBatches: ranks have agreed on what they run; call it "
+              "ahead of useCommunicator()");
     std::vector<float> values(8 * 4);
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>(i);

@@ -272,12 +272,15 @@ Status PlanRun::start(bool keepAll) {
   executorOptions.keepAll = keepAll;
   executorOptions.poison = options.poison;
   executorOptions.dependentLaunches = options.compile.dependentLaunches;
-  executorOptions.microBatchesFrom = options.microBatchesFrom;
   Result<std::unique_ptr<moert::Executor>> made =
       moert::Executor::create(plan, device, image, executorOptions);
   if (!made)
     return made.status();
   executor = std::move(*made);
+  if (options.microBatchesFrom > 0)
+    if (Status status = executor->useMicroBatches(options.microBatchesFrom);
+        !status)
+      return status;
   if (options.communicator)
     if (Status status = executor->useCommunicator(options.communicator);
         !status)

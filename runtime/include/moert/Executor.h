@@ -49,12 +49,6 @@ struct ExecutorOptions {
   bool poison = false;
   /// Lets launches that the plan says are dependent begin early.
   bool dependentLaunches = true;
-  /// Of a plan of several ranks: from so many tokens per rank on a run is two
-  /// micro-batches, halves of its batch, of which one exchanges rows beside
-  /// what the other computes (docs/parallel.md); 0 for never. The same on all
-  /// ranks. A batch whose halves may not run side by side, as they have
-  /// launches that need all of their CTAs at once, is run as a whole.
-  int64_t microBatchesFrom = 0;
 };
 
 /// Workspace that the caller owns, aligned to kWorkspaceAlignment.
@@ -181,6 +175,14 @@ public:
   /// From now on run() without a workspace runs in this slot, which lives as
   /// long as it is used; null: in memory of the executor's own again.
   Status useWorkspace(std::shared_ptr<SharedWorkspace> workspace, int slot);
+
+  /// Of a plan of several ranks: from so many tokens per rank on a run is two
+  /// micro-batches, halves of its batch, of which one exchanges rows beside
+  /// what the other computes (docs/parallel.md); 0 for never, as without this
+  /// call. All ranks say the same, ahead of useCommunicator(), which asks them.
+  /// A batch whose halves may not run side by side, as they have launches that
+  /// need all of their CTAs at once, is run as a whole all the same.
+  Status useMicroBatches(int64_t fromTokens);
 
   /// What the collectives of a plan of several ranks go through; needed before
   /// the first run of one. Asks all ranks whether they have the same plan, so
@@ -381,6 +383,8 @@ private:
   std::shared_ptr<SharedWorkspace> sharedWorkspace;
   int sharedSlot = 0;
   std::shared_ptr<Communicator> communicator;
+  /// Tokens of a rank; 0 for never.
+  int64_t microBatchesFrom = 0;
   /// Per variant: results of gathers that the communicator may copy rows to.
   std::vector<std::vector<CopiedResult>> copiedResults;
   /// By axis: bytes of the communicator's results() that were reserved, from

@@ -275,9 +275,9 @@ Result<TensorView> Executor::view(const std::string &name) const {
   const TensorDecl &tensor = thePlan->tensors[index];
   if (runsHalves && tensor.role == TensorRole::Workspace)
     return unavailable("view '" + name +
-                       "': the latest run was two "
-                       "micro-batches, each with a tensor of its own; run "
-                       "fewer tokens, or leave out microBatchesFrom");
+                       "': the latest run was two micro-batches, each with a "
+                       "tensor of its own; run fewer tokens, or leave out "
+                       "useMicroBatches()");
   TensorView view;
   view.data = runsHalves ? addressOf(index) : addresses[index];
   view.dtype = tensor.dtype;

@@ -44,28 +44,11 @@ Executor::Executor(Device &device, ExecutorOptions options)
 
 Executor::~Executor() = default;
 
-/// Whether batches of the plan may be two micro-batches from so many tokens of
-/// a rank on.
-static Status checkMicroBatches(const Plan &plan, int64_t from) {
-  if (from == 0)
-    return Status::ok();
-  if (from < 0)
-    return outOfRange("microBatchesFrom is " + std::to_string(from) +
-                      "; a number of tokens per rank from 1 on, or 0 for "
-                      "never, is accepted");
-  if (plan.mesh.numRanks() == 1)
-    return invalidArgument("microBatchesFrom is " + std::to_string(from) +
-                           ", and the layer is for one rank, which exchanges "
-                           "nothing; leave it out");
-  return checkHalves(plan).withContext("microBatchesFrom");
-}
-
 Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
                                                    const ModuleImage &image,
                                                    ExecutorOptions options) {
   MOERT_CHECK(verifyPlan(plan));
   MOERT_CHECK(device.checkTarget(plan.target));
-  MOERT_CHECK(checkMicroBatches(plan, options.microBatchesFrom));
   std::string identity = digestLayer(plan, image);
   if (options.keepAll) {
     plan.numSlots = 0;
@@ -120,6 +103,7 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
   copy->identity = identity;
   copy->ownRank = ownRank;
   copy->communicator = communicator;
+  copy->microBatchesFrom = microBatchesFrom;
   copy->copiedResults = copiedResults;
   copy->resultBytes = resultBytes;
   copy->module = module;
@@ -215,8 +199,6 @@ static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
   return total;
 }
 
-static constexpr MeshAxis kAxes[] = {MeshAxis::Data, MeshAxis::Tensor};
-
 /// By axis, what the results of any variant take that rows are copied to.
 static std::array<int64_t, 2>
 countResultBytes(const std::vector<std::vector<CopiedResult>> &copied) {
@@ -233,7 +215,7 @@ countResultBytes(const std::vector<std::vector<CopiedResult>> &copied) {
 static Status reservePlaces(const Plan &plan,
                             const std::array<int64_t, 2> &resultBytes,
                             Communicator &communicator) {
-  for (MeshAxis axis : kAxes) {
+  for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
     int64_t most = 0;
     for (const Variant &variant : plan.variants)
       for (const Step &step : variant.steps) {
@@ -248,6 +230,24 @@ static Status reservePlaces(const Plan &plan,
       MOERT_CHECK(communicator.reserve(axis, most,
                                        resultBytes[static_cast<size_t>(axis)]));
   }
+  return Status::ok();
+}
+
+Status Executor::useMicroBatches(int64_t fromTokens) {
+  const std::string call = "useMicroBatches";
+  if (fromTokens < 0)
+    return outOfRange(call + ": " + std::to_string(fromTokens) +
+                      "; a number of tokens per rank from 1 on, or 0 for "
+                      "never, is accepted");
+  if (thePlan->mesh.numRanks() == 1)
+    return invalidArgument(call + ": the layer is for one rank, which "
+                                  "exchanges nothing; leave it out");
+  if (communicator)
+    return invalidArgument(call + ": ranks have agreed on what they run; call "
+                                  "it ahead of useCommunicator()");
+  if (fromTokens > 0)
+    MOERT_CHECK(checkHalves(*thePlan).withContext(call));
+  microBatchesFrom = fromTokens;
   return Status::ok();
 }
 
@@ -268,9 +268,9 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
   resolvedTokens = lastTokens = -1;
   std::string what = digestPlan(*thePlan);
   // Who runs a batch as a whole and who runs it in halves would never meet.
-  if (options.microBatchesFrom > 0)
-    what += ", two micro-batches from " +
-            std::to_string(options.microBatchesFrom) + " tokens per rank on";
+  if (microBatchesFrom > 0)
+    what += ", two micro-batches from " + std::to_string(microBatchesFrom) +
+            " tokens per rank on";
   MOERT_CHECK(made->agree("the layer's plan", what));
   std::vector<std::vector<CopiedResult>> copied;
   for (const Variant &variant : thePlan->variants) {
@@ -417,8 +417,8 @@ Status Executor::run(int64_t tokens, WorkspaceView workspace, Stream *stream) {
 }
 
 bool Executor::hasMicroBatches(int64_t tokens) const {
-  return options.microBatchesFrom > 0 &&
-         tokens / thePlan->mesh.tokenRanks() >= options.microBatchesFrom;
+  return microBatchesFrom > 0 &&
+         tokens / thePlan->mesh.tokenRanks() >= microBatchesFrom;
 }
 
 Result<bool> Executor::isHalved(int64_t tokens) const {

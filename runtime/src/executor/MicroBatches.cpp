@@ -27,7 +27,7 @@ MicroBatches::create(const Executor &whole) {
     Result<std::unique_ptr<Executor>> clone = whole.clone();
     if (!clone)
       return clone.status();
-    (*clone)->options.microBatchesFrom = 0;
+    (*clone)->microBatchesFrom = 0;
     (*clone)->half = half;
     made->halves[half] = std::move(*clone);
   }
