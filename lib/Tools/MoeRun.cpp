@@ -543,6 +543,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.exchange = options.exchange;
   if (options.copyRowsFrom > 0)
     ranks.leastCopiedBytes = options.copyRowsFrom;
+  ranks.run.microBatchesFrom = options.microBatchesFrom;
   ranks.threads = options.threads;
   ranks.processes = session.processes.get();
   ranks.run.graph = options.graph;
@@ -668,6 +669,9 @@ bool runOne(Session &session, const MoeRunOptions &options) {
     return false;
   if (!options.rankTokens.empty())
     return options.complain("--rank-tokens: the layer has no 'parallel'");
+  if (options.microBatchesFrom > 0)
+    return options.complain("--micro-batches-from: the layer has no "
+                            "'parallel'");
   moert::Result<std::vector<HostTensor>> tensors =
       options.needsWeights() ? allocateTensors(session.plan, options.tokens)
                              : allocateTensors(session.plan, options.tokens,

@@ -464,6 +464,16 @@ bool moec::python::isLayer(PyObject *object) {
   return PyObject_TypeCheck(object, layerType);
 }
 
+static PyObject *useMicroBatches(PyObject *self, PyObject *tokens) {
+  LayerState &state = getState(self);
+  int64_t number = 0;
+  Locked locked(state);
+  if (!locked.isOpen() || !getInt(tokens, "tokens", 0, INT64_MAX, number) ||
+      !check(moert_layer_use_micro_batches(state.layer, number)))
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
 static PyObject *useCommunicator(PyObject *self, PyObject *object) {
   LayerState &state = getState(self);
   moert_communicator *communicator = getCommunicator(object);
@@ -637,6 +647,11 @@ bool moec::python::addLayer(PyObject *module) {
        "on the layer's device, at an address that is a multiple of 256, as "
        "large as workspace_bytes() says. Layers whose calls follow each other "
        "may share one. None: memory of the layer's own again."},
+      {"use_micro_batches", useMicroBatches, METH_O,
+       "Of a layer of several ranks: calls of so many tokens per rank or more "
+       "are two halves of their batch, of which one exchanges rows beside what "
+       "the other computes; 0 for never. Called ahead of use_communicator(), "
+       "with the same number on all ranks."},
       {"use_communicator", useCommunicator, METH_O,
        "What a layer of several ranks needs before its first call: a "
        "moec.Communicator of its mesh. Asks the others whether they have the "

@@ -59,6 +59,40 @@ def test_each_rank_gets_its_rows(layers):
     communicators[0].check()
 
 
+def test_batches_in_two_halves():
+    """They have the bits of their rows as calls of their own."""
+    tensors = generate(LayerSpec.from_json(MODEL), RANKS * 7, 1)
+    spec = MODEL | {"parallel": {"dp": RANKS, "experts": "linear"}}
+    communicators = moec.ranks.local(RANKS, device="cpu")
+
+    def work(rank):
+        layer = moec.compile(spec, device="cpu", cache=False)
+        layer.bind(take_weights(rank, tensors))
+        layer.use_micro_batches(6)
+        layer.use_communicator(communicators[rank])
+        with pytest.raises(moec.InvalidArgument, match="call it ahead of useCommunicator"):
+            layer.use_micro_batches(3)
+        rows = np.ascontiguousarray(tensors["hidden_states"][rank * 7:rank * 7 + 7])
+        assert layer.workspace_bytes(7) >= layer.workspace_bytes(4) + layer.workspace_bytes(3)
+        return layer(rows), np.concatenate([layer(rows[:4]), layer(rows[4:])])
+
+    for result in on_ranks(work):
+        if isinstance(result, BaseException):
+            raise result
+        assert result[0].tobytes() == result[1].tobytes()
+
+
+def test_batches_that_cannot_be_cut(layers):
+    counted = moec.compile(MODEL | {"record_load": True, "parallel": {"dp": RANKS, "experts": "linear"}}, device="cpu",
+                           cache=False)
+    with pytest.raises(moec.InvalidArgument, match="output 'expert_offsets' is of a whole batch"):
+        counted.use_micro_batches(8)
+    with pytest.raises(moec.InvalidArgument, match="the layer is for one rank"):
+        moec.compile(MODEL, device="cpu", cache=False).use_micro_batches(8)
+    with pytest.raises(moec.Error, match="tokens"):
+        counted.use_micro_batches(-1)
+
+
 def test_what_the_page_shows():
     """The lines of docs/python.md, on ranks that are threads: the launcher and the GPUs are stood in for."""
     page = (Path(__file__).resolve().parents[2] / "docs/python.md").read_text()

@@ -123,6 +123,12 @@ void moert_layer_mesh(const moert_layer *layer, int64_t *dp, int64_t *tp) {
     *tp = mesh.tp;
 }
 
+moert_status *moert_layer_use_micro_batches(moert_layer *layer,
+                                            int64_t tokens) {
+  NEEDED(layer);
+  return answer(layer->executor->useMicroBatches(tokens));
+}
+
 moert_status *
 moert_layer_use_communicator(moert_layer *layer,
                              const moert_communicator *communicator) {

@@ -678,6 +678,96 @@ def test_rows_that_are_copied(dp, tp, sp, tokens, model, tmp_path):
     assert all(output == made[0] for output in made)
 
 
+def rows_of_ranks(inputs: dict, token_ranks: int, first: int, last: int) -> dict:
+    """The tensors of some rows of each rank; weights as they are."""
+    calls = ("hidden_states", "router_logits", "topk_ids", "topk_weights", "is_padding", "input_ids")
+    return {name: np.concatenate([part[first:last] for part in np.split(value, token_ranks)]) if name in calls else value
+            for name, value in inputs.items()}
+
+
+def output_of(folder, model: dict, ranks: Ranks, tokens: int) -> np.ndarray:
+    """By rank or group of ranks."""
+    made = TensorFile(folder / "out.safetensors")
+    made.require(signature.outputs(LayerSpec.from_json(model)), tokens * ranks.token_ranks, optional=True)
+    return np.asarray(made["output"][...]).reshape(ranks.token_ranks, tokens, -1)
+
+
+def verify_halves(folder, model: dict, ranks: Ranks, tokens: int, options=(), halved=("--check",)) -> None:
+    """Two micro-batches have the bits of their rows as batches of their own."""
+    inputs = generate(LayerSpec.from_json(model), tokens * ranks.token_ranks, 3)
+    first = -(-tokens // 2)
+    made = []
+    for begin, end in ((0, first), (first, tokens)):
+        if begin == end:
+            continue
+        part = folder / f"rows{begin}"
+        part.mkdir()
+        done = run(part, model, ranks, rows_of_ranks(inputs, ranks.token_ranks, begin, end), end - begin, *options)
+        assert done.returncode == 0, done.stdout
+        made.append(output_of(part, model, ranks, end - begin))
+    done = run(folder, model, ranks, inputs, tokens, *options, "--micro-batches-from=1", f"--trace={folder}/trace.json",
+               *halved)
+    assert done.returncode == 0, done.stdout
+    # Both halves meet others, turn by turn, where there are any.
+    trace = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    turns = [event["name"] for event in trace if event["pid"] == 0 and re.match(r"[ab]: (all|reduce)_", event["name"])]
+    assert {turn[0] for turn in turns} == {"a", "b"} and turns[0][0] == "a" and turns[-1][0] == "b"
+    assert np.concatenate(made, axis=1).tobytes() == output_of(folder, model, ranks, tokens).tobytes()
+
+
+@pytest.mark.parametrize(("ranks", "tokens", "fields"), [
+    (Ranks(2, 1, "linear"), 9, {"entry": "ids"}),
+    (Ranks(2, 2, "round_robin"), 8, {"entry": "gate", "shared_experts": {"intermediate_size": 32}}),
+    (Ranks(4, 1, "linear"), 1, {"entry": "gate"}),
+    (Ranks(4, 2, "round_robin"), 5, {"entry": "ids", "padding_mask": True}),
+    (Ranks(8, 1, None), 7, {"shared_experts": {"intermediate_size": 32}}),
+    (Ranks(1, 4, "linear"), 6, {"entry": "gate", "latent_size": 32, "shared_experts": {"intermediate_size": 32}}),
+    (Ranks(2, 2, "linear", sp=True), 5, LAYERS["gate_shared_bias"]),
+    (Ranks(4, 1, "linear"), 6, LAYERS["fp8_block"]),
+], ids=str)
+def test_micro_batches(ranks, tokens, fields, tmp_path):
+    verify_halves(tmp_path, spec_of(**fields), ranks, tokens, halved=("--check", "--compare=60"))
+
+
+@pytest.mark.parametrize(("dp", "tp", "tokens", "copied", "fields"), [
+    (2, 1, 5, 0, LAYERS["gate_shared_bias"]), (2, 1, 6, 1, LAYERS["gate_shared_bias"]),
+    (4, 1, 4, 1, {"entry": "ids", "dtype": "bf16", "shared_experts": {"intermediate_size": 64}}),
+    (2, 2, 1, 1, LAYERS["gate_shared_bias"]), (4, 1, 5, 0, LAYERS["fp8_block"]),
+], ids=lambda value: "" if isinstance(value, dict) else str(value))
+def test_micro_batches_simulated(dp, tp, tokens, copied, fields, tmp_path):
+    """Kernels that write to the memory of other ranks, those of one half beside what the other launches; replays too."""
+    options = (f"--device=sim:{tokens}", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--rank-limit=60",
+               f"--copy-rows-from={copied}", "--disable=join-products,quantize-inputs")
+    verify_halves(tmp_path, spec_of(**fields), Ranks(dp, tp, "linear"), tokens, options,
+                  halved=("--check", "--compare=3", "--graph"))
+    assert ("(rows copied)" in (tmp_path / "trace.json").read_text()) == (copied > 0)
+
+
+def test_times_of_micro_batches(tmp_path):
+    model = spec_of(**LAYERS["fp8_block"])
+    inputs = generate(LayerSpec.from_json(model), 12, 3)
+    done = run(tmp_path, model, Ranks(2, 1, "linear"), inputs, 6, "--repeat=3", "--times-at=1,6",
+               "--micro-batches-from=6")
+    assert done.returncode == 0, done.stdout
+    rows = re.findall(r"^ +(\d)  (\w+) +3 +(\d+\.\d+) ", done.stdout, re.MULTILINE)
+    parts = ["layer", "compute", "exchange", "dispatch", "combine"]
+    assert [(tokens, name) for tokens, name, _ in rows] == [(tokens, name) for tokens in "16" for name in parts]
+    assert all(float(median) > 0 for *_, median in rows)
+
+
+@pytest.mark.parametrize(("fields", "options", "text"), [
+    ({"record_load": True}, [], "useMicroBatches: output 'expert_offsets' is of a whole batch"),
+    ({"num_valid_tokens": True}, ["--rank-tokens=1,1"], "useMicroBatches: input 'num_valid_tokens' is of a whole batch"),
+    ({}, ["--micro-batches-from=-1"], "--micro-batches-from must not be negative"),
+], ids=["load", "valid", "negative"])
+def test_micro_batches_that_cannot_be(fields, options, text, tmp_path):
+    model = spec_of(entry="gate", **fields)
+    inputs = generate(LayerSpec.from_json(model), 4, 3)
+    done = run(tmp_path, model, Ranks(2, 1, "linear"), inputs, 2, *([] if text.startswith("--") else
+               ["--micro-batches-from=1"]), *options)
+    assert done.returncode != 0 and text in done.stdout, done.stdout
+
+
 def test_hidden_states_of_all_groups(tmp_path):
     """Activations of a file of their own, for the tokens of all groups: what one file with weights gives."""
     model = spec_of(entry="ids")

@@ -56,6 +56,8 @@ bool MoeRunOptions::makeSense() const {
     return complain("--prepared and --write-prepared are of the compiled "
                     "kernels of one layer; leave out --level, --bisect and "
                     "--layers");
+  if (microBatchesFrom < 0)
+    return complain("--micro-batches-from must not be negative");
   if (rankLimit <= 0)
     return complain("--rank-limit must be above 0");
   if (isGiven(nproc) && nproc < 2)

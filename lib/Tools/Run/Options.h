@@ -140,6 +140,13 @@ struct MoeRunOptions : ToolOptions {
           "kernel, where a rank sends so many bytes of them to each other one "
           "(default: 4194304; 0: never)"),
       llvm::cl::init(moert::kLeastCopiedBytes), llvm::cl::cat(category)};
+  NumberOption<int64_t> microBatchesFrom{
+      "micro-batches-from", llvm::cl::value_desc("TOKENS"),
+      llvm::cl::desc(
+          "Of a layer with 'parallel': run two halves of a batch, of which one "
+          "exchanges rows beside what the other computes, where each rank has "
+          "so many tokens (default: 0, never)"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> device{
       "device",
       llvm::cl::value_desc("host|cuda|cuda:N|sim|sim:SEED|sim:FIRST-LAST"),

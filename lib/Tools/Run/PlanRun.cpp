@@ -277,6 +277,10 @@ Status PlanRun::start(bool keepAll) {
   if (!made)
     return made.status();
   executor = std::move(*made);
+  if (options.microBatchesFrom > 0)
+    if (Status status = executor->useMicroBatches(options.microBatchesFrom);
+        !status)
+      return status;
   if (options.communicator)
     if (Status status = executor->useCommunicator(options.communicator);
         !status)

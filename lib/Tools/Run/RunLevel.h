@@ -56,6 +56,8 @@ struct RunOptions {
   CompileOptions compile;
   /// Of a layer of several ranks: how this one meets the others.
   std::shared_ptr<moert::Communicator> communicator;
+  /// Tokens of a rank from which on a run is two micro-batches; 0 for never.
+  int64_t microBatchesFrom = 0;
   /// Runs after the first, each of which has to give the bits of the first with
   /// its inputs; and inputs that take turns with those given, by name.
   int64_t comparedRuns = 0;

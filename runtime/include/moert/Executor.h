@@ -14,6 +14,7 @@
 #include "moert/Trace.h"
 #include "moert/Workspace.h"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -27,6 +28,7 @@
 namespace moert {
 
 struct CopiedResult;
+class MicroBatches;
 class SafetensorsFile;
 struct SafetensorsEntry;
 
@@ -124,7 +126,8 @@ public:
 
   const Plan &plan() const { return *thePlan; }
 
-  /// Bytes of a workspace that serves every call of up to `tokens` tokens.
+  /// Bytes of a workspace that serves every call of up to `tokens` tokens,
+  /// those that are run as two micro-batches too.
   Result<int64_t> workspaceBytes(int64_t tokens) const;
 
   /// Binds an input, a weight or an output. The first dimension of an input or
@@ -173,6 +176,14 @@ public:
   /// long as it is used; null: in memory of the executor's own again.
   Status useWorkspace(std::shared_ptr<SharedWorkspace> workspace, int slot);
 
+  /// Of a plan of several ranks: from so many tokens per rank on a run is two
+  /// micro-batches, halves of its batch, of which one exchanges rows beside
+  /// what the other computes (docs/parallel.md); 0 for never, as without this
+  /// call. All ranks say the same, ahead of useCommunicator(), which asks them.
+  /// A batch whose halves may not run side by side, as they have launches that
+  /// need all of their CTAs at once, is run as a whole all the same.
+  Status useMicroBatches(int64_t fromTokens);
+
   /// What the collectives of a plan of several ranks go through; needed before
   /// the first run of one. Asks all ranks whether they have the same plan, so
   /// that all of them call this; it lives as long as it is used. Runs that are
@@ -215,10 +226,13 @@ public:
 
   /// Where a tensor of the plan was in the latest run, with the shape of that
   /// run. Meant for debugging: what shares a slot is overwritten unless the
-  /// option keepAll is set.
+  /// option keepAll is set. Two micro-batches have two of each workspace
+  /// tensor, of which none is answered.
   Result<TensorView> view(const std::string &name) const;
 
 private:
+  friend class MicroBatches;
+
   Executor(Device &device, ExecutorOptions options);
 
   struct Binding {
@@ -264,6 +278,10 @@ private:
     size_t index;
   };
 
+  /// What is done for a step of an executor's resolved run, whose first stream
+  /// is given.
+  using GiveStep = std::function<Status(Executor &, size_t, Stream &)>;
+
   /// A tensor map and what it was made from.
   struct EncodedMap {
     TensorMapRecipe recipe;
@@ -295,7 +313,18 @@ private:
   Status checkReadyNow(int64_t tokens) const;
   Status growWorkspace(int64_t tokens);
   Status poison(Stream &stream, int64_t tokens);
+  /// Where the run differs from the one that is resolved.
+  Status resolve(int64_t tokens, WorkspaceView workspace);
   Status resolveRun(int64_t tokens, WorkspaceView workspace);
+  Status resolveHalves(int64_t tokens, WorkspaceView workspace);
+  /// They share what is another from now on.
+  void dropHalves();
+  /// Whether a run of so many tokens is two micro-batches, where they may run
+  /// side by side, and whether it is one all the same.
+  bool hasMicroBatches(int64_t tokens) const;
+  Result<bool> isHalved(int64_t tokens) const;
+  /// Lays the workspace out; answers its bytes.
+  Result<int64_t> layOut(int64_t tokens);
   Status placeResults(int64_t variant, int64_t tokens);
   Status resolveSteps(const std::vector<Step> &steps, const std::string &where,
                       int64_t tokens);
@@ -311,9 +340,23 @@ private:
                               const std::vector<int64_t> &strides);
   Status runResolved(Stream &first, int64_t variant);
   Status runStep(const ResolvedStep &step, Stream &first);
+  /// Runs a step of a half of a batch; what is wrong says which.
+  Status runOfHalf(size_t step, Stream &first);
+  Stream &streamOf(const ResolvedStep &step, Stream &first) const {
+    return step.stream == 0 ? first : *streams[step.stream];
+  }
+  TracedStep describeStep(size_t step) const;
+  /// In front of what is said of a step: which half of a batch it is of.
+  std::string halfPrefix() const {
+    return half ? (*half == 0 ? "a: " : "b: ") : "";
+  }
   Status launchStep(const ResolvedStep &step, Stream &stream);
   /// Whether nothing is run for the step: of launches that others do.
   bool isLeftOut(const ResolvedStep &step) const;
+  /// Whether ranks meet in the step.
+  bool isExchanged(const ResolvedStep &step) const {
+    return step.kind == Step::Kind::Collective && !isLeftOut(step);
+  }
 
   Device &device;
   ExecutorOptions options;
@@ -340,8 +383,19 @@ private:
   std::shared_ptr<SharedWorkspace> sharedWorkspace;
   int sharedSlot = 0;
   std::shared_ptr<Communicator> communicator;
+  /// Tokens of a rank; 0 for never.
+  int64_t microBatchesFrom = 0;
   /// Per variant: results of gathers that the communicator may copy rows to.
   std::vector<std::vector<CopiedResult>> copiedResults;
+  /// By axis: bytes of the communicator's results() that were reserved, from
+  /// where on a run has its own, and where they end.
+  std::array<int64_t, 2> resultBytes = {}, resultBegins = {}, resultEnds = {};
+  /// Of a clone that runs a half of each batch of another executor's: which.
+  std::optional<size_t> half;
+  /// Null before the first run as two micro-batches.
+  std::unique_ptr<MicroBatches> halves;
+  /// Whether the resolved run is one of them.
+  bool runsHalves = false;
   /// The most tokens that ownWorkspace serves.
   int64_t ownWorkspaceTokens = -1;
   /// Per plan tensor: whether it lies in the communicator's results().

@@ -15,9 +15,11 @@ namespace moert {
 
 /// A launch or a collective of a run.
 struct TracedStep {
-  /// The kernel's; of a collective its kind and axis: "all_gather dp".
+  /// The kernel's; of a collective its kind and axis: "all_gather dp". Of two
+  /// micro-batches it begins with "a: " or "b: ".
   std::string name;
-  /// The plan's stream that it was given to.
+  /// The plan's stream that it was given to; streams of the second micro-batch
+  /// are numbered behind those of the first.
   int64_t stream = 0;
   /// Seconds since the run began: when the stream came to it, and when it was
   /// done.

@@ -50,7 +50,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOERT_API_VERSION 5
+#define MOERT_API_VERSION 6
 
 /* The MOERT_API_VERSION that the library was built with. */
 MOERT_API int moert_api_version(void);
@@ -398,6 +398,14 @@ MOERT_API void moert_communicator_free(moert_communicator *communicator);
  * most. Either may be NULL. */
 MOERT_API void moert_layer_mesh(const moert_layer *layer, int64_t *dp,
                                 int64_t *tp);
+/* Of a layer of several ranks: a run of `tokens` tokens per rank or more is two
+ * halves of its batch, of which one exchanges rows beside what the other
+ * computes (docs/parallel.md, "Micro-batches"); 0 for never, as without this
+ * call. Called ahead of moert_layer_use_communicator(), with the same number on
+ * all ranks; layers with an output or input that has no rows of tokens are
+ * refused. */
+MOERT_API moert_status *moert_layer_use_micro_batches(moert_layer *layer,
+                                                      int64_t tokens);
 /* What a layer of several ranks needs before its first run. Asks the others
  * whether they have the same layer: all ranks call it. */
 MOERT_API moert_status *

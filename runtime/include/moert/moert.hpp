@@ -183,6 +183,9 @@ public:
   Error useWorkspace(const Workspace &workspace, int slot) {
     return moert_layer_use_workspace(get(), workspace.get(), slot);
   }
+  Error useMicroBatches(int64_t tokens) {
+    return moert_layer_use_micro_batches(get(), tokens);
+  }
   Error useCommunicator(const Communicator &communicator) {
     return moert_layer_use_communicator(get(), communicator.get());
   }

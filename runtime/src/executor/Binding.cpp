@@ -226,6 +226,8 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
       return status.withContext("bind '" + name + "'");
   resolvedTokens = -1;
   bindings[index] = std::move(binding);
+  if (isWeight)
+    dropHalves();
   ownWeights[index].reset();
   if (isWeight && !thePlan->prepare.empty())
     isPrepared = false;
@@ -243,6 +245,7 @@ Status Executor::bindAll(
       encodedMaps = std::move(mapsBefore);
       isPrepared = wasPrepared;
       resolvedTokens = -1;
+      dropHalves();
       return status;
     }
   return Status::ok();
@@ -270,8 +273,13 @@ Result<TensorView> Executor::view(const std::string &name) const {
   if (lastTokens < 0)
     return unavailable("view '" + name + "': nothing has run yet");
   const TensorDecl &tensor = thePlan->tensors[index];
+  if (runsHalves && tensor.role == TensorRole::Workspace)
+    return unavailable("view '" + name +
+                       "': the latest run was two micro-batches, each with a "
+                       "tensor of its own; run fewer tokens, or leave out "
+                       "useMicroBatches()");
   TensorView view;
-  view.data = addresses[index];
+  view.data = runsHalves ? addressOf(index) : addresses[index];
   view.dtype = tensor.dtype;
   for (const Expr &size : tensor.shape) {
     Result<int64_t> value = size.evaluate(lastTokens);

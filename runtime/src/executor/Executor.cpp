@@ -6,9 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Executor.h"
+#include "../plan/BatchHalves.h"
 #include "../plan/CopiedResults.h"
 #include "../plan/PlanDigest.h"
 #include "../support/Check.h"
+#include "MicroBatches.h"
 #include "moert/PeerHeap.h"
 
 #include <algorithm>
@@ -101,7 +103,9 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
   copy->identity = identity;
   copy->ownRank = ownRank;
   copy->communicator = communicator;
+  copy->microBatchesFrom = microBatchesFrom;
   copy->copiedResults = copiedResults;
+  copy->resultBytes = resultBytes;
   copy->module = module;
   copy->kernels = kernels;
   copy->prepared = prepared;
@@ -123,7 +127,11 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
 //===----------------------------------------------------------------------===//
 
 Result<int64_t> Executor::workspaceBytes(int64_t tokens) const {
-  return moert::workspaceBytes(*thePlan, tokens);
+  Result<int64_t> whole = moert::workspaceBytes(*thePlan, tokens);
+  if (!whole || !hasMicroBatches(tokens))
+    return whole;
+  Result<int64_t> both = halvesWorkspaceBytes(*thePlan, tokens);
+  return both ? std::max(*whole, *both) : both;
 }
 
 Result<std::shared_ptr<SharedWorkspace>>
@@ -191,11 +199,22 @@ static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
   return total;
 }
 
+/// By axis, what the results of any variant take that rows are copied to.
+static std::array<int64_t, 2>
+countResultBytes(const std::vector<std::vector<CopiedResult>> &copied) {
+  std::array<int64_t, 2> bytes = {};
+  for (const std::vector<CopiedResult> &results : copied)
+    for (const CopiedResult &result : results) {
+      int64_t &most = bytes[static_cast<size_t>(result.axis)];
+      most = std::max(most, result.offset + result.bytes);
+    }
+  return bytes;
+}
+
 /// Tells a communicator what the collectives of a plan take.
-static Status
-reservePlaces(const Plan &plan,
-              const std::vector<std::vector<CopiedResult>> &copied,
-              Communicator &communicator) {
+static Status reservePlaces(const Plan &plan,
+                            const std::array<int64_t, 2> &resultBytes,
+                            Communicator &communicator) {
   for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
     int64_t most = 0;
     for (const Variant &variant : plan.variants)
@@ -207,14 +226,28 @@ reservePlaces(const Plan &plan,
           return bytes.status();
         most = std::max(most, *bytes);
       }
-    int64_t resultBytes = 0;
-    for (const std::vector<CopiedResult> &results : copied)
-      for (const CopiedResult &result : results)
-        if (result.axis == axis)
-          resultBytes = std::max(resultBytes, result.offset + result.bytes);
     if (most > 0)
-      MOERT_CHECK(communicator.reserve(axis, most, resultBytes));
+      MOERT_CHECK(communicator.reserve(axis, most,
+                                       resultBytes[static_cast<size_t>(axis)]));
   }
+  return Status::ok();
+}
+
+Status Executor::useMicroBatches(int64_t fromTokens) {
+  const std::string call = "useMicroBatches";
+  if (fromTokens < 0)
+    return outOfRange(call + ": " + std::to_string(fromTokens) +
+                      "; a number of tokens per rank from 1 on, or 0 for "
+                      "never, is accepted");
+  if (thePlan->mesh.numRanks() == 1)
+    return invalidArgument(call + ": the layer is for one rank, which "
+                                  "exchanges nothing; leave it out");
+  if (communicator)
+    return invalidArgument(call + ": ranks have agreed on what they run; call "
+                                  "it ahead of useCommunicator()");
+  if (fromTokens > 0)
+    MOERT_CHECK(checkHalves(*thePlan).withContext(call));
+  microBatchesFrom = fromTokens;
   return Status::ok();
 }
 
@@ -233,7 +266,12 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
         "; give the communicator of that rank");
   MOERT_CHECK(synchronize());
   resolvedTokens = lastTokens = -1;
-  MOERT_CHECK(made->agree("the layer's plan", digestPlan(*thePlan)));
+  std::string what = digestPlan(*thePlan);
+  // Who runs a batch as a whole and who runs it in halves would never meet.
+  if (microBatchesFrom > 0)
+    what += ", two micro-batches from " + std::to_string(microBatchesFrom) +
+            " tokens per rank on";
+  MOERT_CHECK(made->agree("the layer's plan", what));
   std::vector<std::vector<CopiedResult>> copied;
   for (const Variant &variant : thePlan->variants) {
     Result<std::vector<CopiedResult>> found =
@@ -242,8 +280,11 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
       return found.status();
     copied.push_back(std::move(*found));
   }
-  MOERT_CHECK(reservePlaces(*thePlan, copied, *made));
+  std::array<int64_t, 2> bytes = countResultBytes(copied);
+  MOERT_CHECK(reservePlaces(*thePlan, bytes, *made));
   copiedResults = std::move(copied);
+  resultBytes = bytes;
+  dropHalves();
   ownRank = made->rank();
   communicator = std::move(made);
   return Status::ok();
@@ -327,6 +368,7 @@ Result<PrepareReport> Executor::prepareWeights() {
   // What an earlier run still reads stays until it is complete.
   MOERT_CHECK(synchronize());
   lastTokens = resolvedTokens = -1;
+  dropHalves();
   PrepareReport report;
   MOERT_CHECK(allocatePrepared(report));
   addresses.assign(bindings.size(), nullptr);
@@ -365,30 +407,92 @@ Status Executor::run(int64_t tokens, Stream *stream) {
 }
 
 Status Executor::run(int64_t tokens, WorkspaceView workspace, Stream *stream) {
-  if (tokens != resolvedTokens || workspace.data != resolvedWorkspace.data ||
-      workspace.bytes < resolvedWorkspace.bytes) {
-    MOERT_CHECK(resolveRun(tokens, workspace));
-  } else if (hasMoved) {
-    moveArguments();
-  }
+  MOERT_CHECK(resolve(tokens, workspace));
   Stream &first = stream ? *stream : *streams[0];
+  if (runsHalves)
+    return halves->run(first);
   if (options.poison)
     MOERT_CHECK(poison(first, tokens));
   return runResolved(first, thePlan->findVariant(tokens));
 }
 
-Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
+bool Executor::hasMicroBatches(int64_t tokens) const {
+  return microBatchesFrom > 0 &&
+         tokens / thePlan->mesh.tokenRanks() >= microBatchesFrom;
+}
+
+Result<bool> Executor::isHalved(int64_t tokens) const {
+  if (!hasMicroBatches(tokens))
+    return false;
+  return mayRunBeside(*thePlan, tokens);
+}
+
+Status Executor::resolve(int64_t tokens, WorkspaceView workspace) {
+  if (tokens != resolvedTokens || workspace.data != resolvedWorkspace.data ||
+      workspace.bytes < resolvedWorkspace.bytes)
+    return resolveRun(tokens, workspace);
+  if (!hasMoved)
+    return Status::ok();
+  if (runsHalves)
+    return resolveHalves(tokens, workspace);
+  moveArguments();
+  return Status::ok();
+}
+
+Status Executor::resolveHalves(int64_t tokens, WorkspaceView workspace) {
   resolvedTokens = -1;
-  MOERT_CHECK(checkReady(tokens));
-  int64_t variantIndex = thePlan->findVariant(tokens);
-  const Variant &variant = thePlan->variants[variantIndex];
+  if (!halves) {
+    Result<std::unique_ptr<MicroBatches>> made = MicroBatches::create(*this);
+    if (!made)
+      return made.status();
+    halves = std::move(*made);
+  }
+  Result<int64_t> bytes = halves->resolve(*this, tokens, workspace);
+  if (!bytes)
+    return bytes.status();
+  // What moves is bound by the halves.
+  isEncoded.assign(thePlan->tensors.size(), false);
+  hasMoved = false;
+  lastTokens = tokens;
+  resolvedWorkspace = {workspace.data, *bytes};
+  resolvedTokens = tokens;
+  runsHalves = true;
+  return Status::ok();
+}
+
+void Executor::dropHalves() {
+  // Nobody knows where the latest run had its tensors.
+  if (runsHalves)
+    lastTokens = resolvedTokens = -1;
+  runsHalves = false;
+  halves.reset();
+}
+
+Result<int64_t> Executor::layOut(int64_t tokens) {
   if (tokens != layoutTokens) {
+    const Variant &variant = thePlan->variants[thePlan->findVariant(tokens)];
     Result<WorkspaceLayout> made = layoutWorkspace(*thePlan, variant, tokens);
     if (!made)
       return made.status();
     layout = std::move(*made);
     layoutTokens = tokens;
   }
+  return layout.bytes;
+}
+
+Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
+  resolvedTokens = -1;
+  MOERT_CHECK(checkReady(tokens));
+  Result<bool> halved = isHalved(tokens);
+  if (!halved)
+    return halved.status();
+  runsHalves = false;
+  if (*halved)
+    return resolveHalves(tokens, workspace);
+  int64_t variantIndex = thePlan->findVariant(tokens);
+  const Variant &variant = thePlan->variants[variantIndex];
+  if (Result<int64_t> bytes = layOut(tokens); !bytes)
+    return bytes.status();
   if (workspace.bytes < layout.bytes)
     return invalidArgument("run: the workspace has " +
                            std::to_string(workspace.bytes) + " bytes, " +
@@ -417,10 +521,14 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
   return Status::ok();
 }
 
-/// Results of gathers that are copied lie where other ranks copy to, and not in
-/// the workspace.
+/// Results of gathers that are copied lie where other ranks copy to, one behind
+/// the other, and not in the workspace. Sizes, and therefore places, follow
+/// from the tokens, which all ranks agree on. Two halves have as many rows as a
+/// whole; where they take more all the same, each result being rounded up, what
+/// has no room goes by the kernel.
 Status Executor::placeResults(int64_t variant, int64_t tokens) {
   isCopied.assign(addresses.size(), false);
+  resultEnds = resultBegins;
   if (copiedResults.empty())
     return Status::ok();
   for (const CopiedResult &result : copiedResults[variant]) {
@@ -429,11 +537,19 @@ Status Executor::placeResults(int64_t variant, int64_t tokens) {
                       communicator->leastCopiedBytes());
     if (!large)
       return large.status();
+    Result<int64_t> bytes =
+        Expr::roundUp(tensorBytes(thePlan->tensors[result.tensor]),
+                      kWorkspaceAlignment)
+            .evaluate(tokens);
+    if (!bytes)
+      return bytes.status();
     void *results = communicator->results(result.axis);
-    if (!*large || !results)
+    auto axis = static_cast<size_t>(result.axis);
+    if (!*large || !results || *bytes > resultBytes[axis] - resultEnds[axis])
       continue;
-    addresses[result.tensor] = static_cast<char *>(results) + result.offset;
+    addresses[result.tensor] = static_cast<char *>(results) + resultEnds[axis];
     isCopied[result.tensor] = true;
+    resultEnds[axis] += *bytes;
   }
   return Status::ok();
 }
@@ -557,7 +673,7 @@ Status Executor::resolveSteps(const std::vector<Step> &steps,
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].kind != Step::Kind::Collective)
       continue;
-    resolved[i].collective.where = stepName(where, i);
+    resolved[i].collective.where = halfPrefix() + stepName(where, i);
     if (steps[i].sumStep >= 0)
       resolved[static_cast<size_t>(steps[i].sumStep)].isOfCollective = true;
   }
@@ -680,6 +796,15 @@ Status Executor::runResolved(Stream &first, int64_t variant) {
   return Status::ok();
 }
 
+Status Executor::runOfHalf(size_t step, Stream &first) {
+  Status status = runStep(resolved[step], first);
+  if (status)
+    return status;
+  auto variant = static_cast<size_t>(thePlan->findVariant(lastTokens));
+  return status.withContext(halfPrefix() +
+                            stepName(variantName(variant) + ".steps", step));
+}
+
 bool Executor::isLeftOut(const ResolvedStep &step) const {
   bool runsKernels = communicator && communicator->runsKernels();
   if (step.kind == Step::Kind::Collective)
@@ -690,12 +815,16 @@ bool Executor::isLeftOut(const ResolvedStep &step) const {
 }
 
 bool Executor::hasSums() const {
+  if (runsHalves)
+    return halves->hasSums();
   return std::any_of(
       resolved.begin(), resolved.end(),
       [](const ResolvedStep &step) { return step.isOfCollective; });
 }
 
 Status Executor::runSums(Stream &stream) {
+  if (runsHalves)
+    return halves->runSums(stream);
   for (const ResolvedStep &step : resolved) {
     if (!step.isOfCollective || step.dims.grid == 0)
       continue;
@@ -713,7 +842,7 @@ Status Executor::launchStep(const ResolvedStep &step, Stream &stream) {
 }
 
 Status Executor::runStep(const ResolvedStep &step, Stream &first) {
-  Stream &stream = step.stream == 0 ? first : *streams[step.stream];
+  Stream &stream = streamOf(step, first);
   if (isLeftOut(step))
     return Status::ok();
   switch (step.kind) {

@@ -404,6 +404,7 @@ Status Executor::usePrepared(const std::vector<PreparedTensor> &list,
   // What an earlier run still reads stays until it is complete.
   MOERT_CHECK(synchronize());
   lastTokens = resolvedTokens = -1;
+  dropHalves();
   isPrepared = false;
   for (size_t i = 0; i < bindings.size(); ++i)
     if (thePlan->tensors[i].role == TensorRole::Weight)

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../support/Check.h"
+#include "MicroBatches.h"
 #include "moert/Executor.h"
 
 #include <algorithm>
@@ -96,6 +97,18 @@ static std::string nameOf(const Step &step, const Plan &plan) {
   return name;
 }
 
+TracedStep Executor::describeStep(size_t step) const {
+  const Step &given =
+      thePlan->variants[thePlan->findVariant(lastTokens)].steps[step];
+  std::string name = halfPrefix() + nameOf(given, *thePlan);
+  if (given.kind == Step::Kind::Collective &&
+      std::any_of(given.args.begin(), given.args.end(),
+                  [&](const Argument &arg) { return isCopied[arg.tensor]; }))
+    name += " (rows copied)";
+  int64_t firstStream = half && *half == 1 ? thePlan->numStreams : 0;
+  return {std::move(name), firstStream + given.stream};
+}
+
 Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
                                                 Stream *stream) {
   Stream &first = stream ? *stream : *streams[0];
@@ -107,29 +120,27 @@ Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
     clock = std::make_unique<DeviceClock>(device);
   else
     clock = std::make_unique<ProcessClock>(*this);
-  const std::vector<Step> &steps =
-      thePlan->variants[thePlan->findVariant(tokens)].steps;
   std::vector<TracedStep> traced;
-  MOERT_CHECK(clock->begin(first));
-  for (size_t i = 0; i < resolved.size(); ++i) {
-    const ResolvedStep &step = resolved[i];
-    bool isTraced = (step.kind == Step::Kind::Collective ||
-                     step.kind == Step::Kind::Launch) &&
-                    !isLeftOut(step);
-    Stream &own = step.stream == 0 ? first : *streams[step.stream];
+  GiveStep give = [&](Executor &executor, size_t i, Stream &own) {
+    const ResolvedStep &step = executor.resolved[i];
+    Stream &stream = executor.streamOf(step, own);
+    bool isTraced =
+        executor.isExchanged(step) ||
+        (step.kind == Step::Kind::Launch && !executor.isLeftOut(step));
     if (isTraced)
-      MOERT_CHECK(clock->mark(own));
-    MOERT_CHECK(runStep(step, first));
+      MOERT_CHECK(clock->mark(stream));
+    MOERT_CHECK(executor.runStep(step, own));
     if (!isTraced)
-      continue;
-    MOERT_CHECK(clock->mark(own));
-    std::string name = nameOf(steps[i], *thePlan);
-    if (step.kind == Step::Kind::Collective &&
-        std::any_of(steps[i].args.begin(), steps[i].args.end(),
-                    [&](const Argument &arg) { return isCopied[arg.tensor]; }))
-      name += " (rows copied)";
-    traced.push_back({std::move(name), step.stream});
-  }
+      return Status::ok();
+    MOERT_CHECK(clock->mark(stream));
+    traced.push_back(executor.describeStep(i));
+    return Status::ok();
+  };
+  MOERT_CHECK(clock->begin(first));
+  if (runsHalves)
+    MOERT_CHECK(halves->giveSteps(first, give));
+  for (size_t i = 0; !runsHalves && i < resolved.size(); ++i)
+    MOERT_CHECK(give(*this, i, first));
   MOERT_CHECK(synchronize(first));
   Result<std::vector<double>> seconds = clock->read();
   if (!seconds)
