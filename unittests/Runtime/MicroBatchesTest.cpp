@@ -729,6 +729,28 @@ TEST_F(LoggedRank, HalvesHaveNoOtherOrder) {
   EXPECT_EQ(order.before[beside].count(combine), 0U);
 }
 
+/// A product that began sooner would leave no room to the exchange that it is
+/// to be beside.
+TEST_F(LoggedRank, LaunchesFollowThoseAheadOfTheTurnBefore) {
+  start(makePlan({2, 1}));
+  std::vector<Call> log = run(2 * 8);
+  auto isMeet = [](char half) {
+    return [half](const Call &call) {
+      return call.kind == Call::Meet && call.what[0] == half;
+    };
+  };
+  auto isLaunch = [](const Call &call) { return call.kind == Call::Launch; };
+  auto combine = std::find_if(log.rbegin(), log.rend(), isMeet('a')).base() - 1;
+  auto first =
+      std::find_if(std::reverse_iterator(combine), log.rend(), isLaunch);
+  size_t firsts = first.base() - 1 - log.begin();
+  size_t seconds = std::find_if(combine, log.end(), isLaunch) - log.begin();
+  EXPECT_EQ(Order(log).before[seconds].count(firsts), 1U);
+  ASSERT_EQ(log[seconds - 1].kind, Call::Wait);
+  log.erase(log.begin() + static_cast<ptrdiff_t>(seconds) - 1);
+  EXPECT_EQ(Order(log).before[seconds - 1].count(firsts), 0U);
+}
+
 /// Each would keep CTAs of the other out for ever.
 TEST_F(LoggedRank, BatchesWithLaunchesOfAllCtasAreWhole) {
   Plan plan = makePlan({2, 1});

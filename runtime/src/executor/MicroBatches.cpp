@@ -8,8 +8,12 @@
 // A turn is what a half has of collectives that all gather, or all sum, one
 // after the other: its dispatch, or its combine. The halves are given to the
 // device turn by turn, so that all ranks order their collectives alike, by an
-// event, since they are on streams of both halves; what is launched between
-// turns has no order with the other half.
+// event, since they are on streams of both halves.
+//
+// What is launched ahead of a turn begins when the other half's launches ahead
+// of the turn before have ended: then that turn can begin too, whose CTAs come
+// first. A product that began sooner would have all multiprocessors until its
+// last tile, and the exchange would be beside nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +36,8 @@ MicroBatches::create(const Executor &whole) {
     made->halves[half] = std::move(*clone);
   }
   for (std::unique_ptr<Event> *event :
-       {&made->begun, &made->met, &made->ended}) {
+       {&made->begun, &made->launched[0], &made->launched[1], &made->met,
+        &made->ended}) {
     Result<std::unique_ptr<Event>> created = whole.device.createEvent();
     if (!created)
       return created.status();
@@ -140,16 +145,33 @@ size_t MicroBatches::findTurnEnd(size_t half, size_t begin) const {
   return end;
 }
 
+Status MicroBatches::awaitLaunches(size_t half, Stream &stream,
+                                   std::vector<const Stream *> &waiting) {
+  if (!hasLaunched[1 - half] ||
+      std::find(waiting.begin(), waiting.end(), &stream) != waiting.end())
+    return Status::ok();
+  waiting.push_back(&stream);
+  return halves[half]->device.wait(stream, *launched[1 - half]);
+}
+
 Status MicroBatches::giveTurn(size_t half, size_t begin, size_t end,
                               Stream &first, const Executor::GiveStep &give) {
   Executor &executor = *halves[half];
   bool isFirst = true;
+  std::vector<const Stream *> waiting;
   for (size_t i = begin; i < end; ++i) {
     const Executor::ResolvedStep &step = executor.resolved[i];
     bool meets = executor.isExchanged(step);
     Stream &stream = executor.streamOf(step, first);
-    if (meets && isFirst && hasMet)
-      MOERT_CHECK(executor.device.wait(stream, *met));
+    // A dependent launch is behind another one of its stream in any case.
+    if (step.kind == Step::Kind::Launch && !step.dims.dependent && isFirst)
+      MOERT_CHECK(awaitLaunches(half, stream, waiting));
+    if (meets && isFirst) {
+      MOERT_CHECK(executor.device.record(stream, *launched[half]));
+      hasLaunched[half] = true;
+      if (hasMet)
+        MOERT_CHECK(executor.device.wait(stream, *met));
+    }
     isFirst = isFirst && !meets;
     MOERT_CHECK(give(executor, i, first));
     if (!meets || i + 1 < end)
@@ -166,6 +188,7 @@ Status MicroBatches::giveSteps(Stream &first, const Executor::GiveStep &give) {
   MOERT_CHECK(device.record(first, *begun));
   MOERT_CHECK(device.wait(second, *begun));
   hasMet = false;
+  hasLaunched = {};
   std::array<size_t, 2> next = {};
   auto isDone = [&](size_t half) {
     return next[half] == halves[half]->resolved.size();

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <memory>
+#include <vector>
 
 namespace moert {
 
@@ -49,6 +50,10 @@ private:
   /// Behind the last collective of the turn that begins at step `begin`; all
   /// steps, where there is none.
   size_t findTurnEnd(size_t half, size_t begin) const;
+  /// Lets a stream of `half` wait until the other one's latest turn can begin;
+  /// once, for those that are `waiting` do.
+  Status awaitLaunches(size_t half, Stream &stream,
+                       std::vector<const Stream *> &waiting);
   Status giveTurn(size_t half, size_t begin, size_t end, Stream &first,
                   const Executor::GiveStep &give);
 
@@ -56,8 +61,11 @@ private:
   /// Recorded where a run begins, behind the latest turn, and where the second
   /// half ends.
   std::unique_ptr<Event> begun, met, ended;
-  /// Whether a turn of this run has recorded `met`.
+  /// Recorded by each half behind all launches ahead of its latest turn.
+  std::array<std::unique_ptr<Event>, 2> launched;
+  /// What has been recorded in this run.
   bool hasMet = false;
+  std::array<bool, 2> hasLaunched = {};
 };
 
 } // namespace moert
