@@ -11,6 +11,7 @@
 #include "PhaseWork.h"
 #include "TextTable.h"
 #include "moec/Analysis/ConfigText.h"
+#include "runtime/src/plan/BatchHalves.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -39,6 +40,7 @@ public:
     os << "\n";
     size_t lines = 1 + (device ? printTimes() : printWork());
     lines += explainExchange(variants.back(), data, device, os);
+    lines += device ? printHalves() : 0;
     printProducts(maxLines - std::min(maxLines, lines));
   }
 
@@ -46,6 +48,8 @@ private:
   /// Each returns the lines that it has printed.
   size_t printTimes();
   size_t printWork();
+  /// What the most tokens take as two micro-batches, where ranks may run them.
+  size_t printHalves();
   /// In so many lines.
   void printProducts(size_t lines);
   /// us, share of the floor and bound of all phases, one after the other.
@@ -122,6 +126,42 @@ size_t Summary::printTimes() {
   }
   table.print(os);
   return (isMeasured ? 3 : 4) + isLeast + variants.size();
+}
+
+size_t Summary::printHalves() {
+  if (data.mesh.numRanks() == 1 || !moert::checkHalves(data))
+    return 0;
+  moert::Result<bool> mayRun = moert::mayRunBeside(data, data.maxTokens);
+  if (!mayRun || !*mayRun)
+    return 0;
+  auto getLaunches = [&](int64_t tokens) {
+    plan::VariantOp variant = variants[data.findVariant(tokens)];
+    double us = 0;
+    for (const LaunchedPhase &phase : getLaunchedPhases(variant))
+      us += predictPhase(phase, tokens, topK, target, *device).us;
+    return us;
+  };
+  auto getExchange = [&](int64_t tokens, bool gathers) {
+    plan::VariantOp variant = variants[data.findVariant(tokens)];
+    double us = 0;
+    for (auto collective : variant.getBody().getOps<plan::CollectiveOp>())
+      if ((collective.getKind() == plan::CollectiveKind::AllGather) == gathers)
+        us += predictCollective(collective, tokens, *device).us;
+    return us;
+  };
+  moert::BatchHalves cut = moert::cutBatch(data, data.maxTokens);
+  // The first half's gathers and the second's sums have nothing beside them.
+  double halves = getLaunches(cut[0]) + getLaunches(cut[1]) +
+                  getExchange(cut[0], /*gathers=*/true) +
+                  getExchange(cut[1], /*gathers=*/false);
+  double whole = getLaunches(data.maxTokens) +
+                 getExchange(data.maxTokens, /*gathers=*/true) +
+                 getExchange(data.maxTokens, /*gathers=*/false);
+  os << llvm::formatv(
+      "in two micro-batches (moe-run --micro-batches-from), of which one "
+      "exchanges beside the other's launches: {0:f1} us, as a whole {1:f1}\n",
+      halves, whole);
+  return 1;
 }
 
 size_t Summary::printWork() {
