@@ -287,18 +287,37 @@ std::string fromRegisters(const FromRegisters &format, bool isPaired,
   return kernel(arguments, phase + "}");
 }
 
+/// Weight rows and depth of a step, heights and stages.
+struct Tile {
+  int64_t n, step;
+  std::string config;
+};
+
+/// As a first product, whose rows are copied, and as a last one, whose rows lie
+/// in order.
+static void expectAllFit(ArrayRef<FromRegisters> formats,
+                         ArrayRef<Tile> tiles) {
+  for (const FromRegisters &format : formats)
+    for (const auto &[n, step, config] : tiles)
+      for (bool isPaired : {false, true}) {
+        SCOPED_TRACE(format.quant + ", " + format.input + ", " + config +
+                     (isPaired ? ", gate and up" : ""));
+        expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
+                                 step, config),
+                   "sm_90a");
+      }
+}
+
 /// Fragments of a unit lie beside sums and what of the next one is taken apart;
 /// three consumers have fewer registers each than two.
 TEST(PtxasLimits, RegistersSufficeForThree) {
-  struct {
-    int64_t n, step;
-    std::string config;
-  } cases[] = {{192, 320, "tile_rows = [8], stages = 5"},
-               {192, 320, "tile_rows = [8, 16, 48], stages = 3"},
-               {192, 192, "tile_rows = [16, 32, 48], stages = 4"},
-               {192, 192, "tile_rows = [96], stages = 3"},
-               {128, 192, "tile_rows = [120, 128, 144, 160], stages = 3"},
-               {256, 64, "tile_rows = [64], stages = 6"}};
+  const Tile cases[] = {
+      {192, 320, "tile_rows = [8], stages = 5"},
+      {192, 320, "tile_rows = [8, 16, 48], stages = 3"},
+      {192, 192, "tile_rows = [16, 32, 48], stages = 4"},
+      {192, 192, "tile_rows = [96], stages = 3"},
+      {128, 192, "tile_rows = [120, 128, 144, 160], stages = 3"},
+      {256, 64, "tile_rows = [64], stages = 6"}};
   for (const auto &[n, step, config] : cases)
     for (bool isMapped : {false, true}) {
       SCOPED_TRACE(config);
@@ -315,13 +334,11 @@ TEST(PtxasLimits, RegistersSufficeForThree) {
 TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
   static_assert(ptxas::kHeightsOfTwo == 5 && ptxas::kHeightsOfManySums == 4 &&
                 ptxas::kSumsOfFiveHeights == 64);
-  struct {
-    int64_t n, step;
-    std::string config;
-  } cases[] = {{192, 192, "tile_rows = [8, 16, 48], stages = 3"},
-               {128, 64, "tile_rows = [120, 128, 144, 160], stages = 3"},
-               {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4"},
-               {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4"}};
+  const Tile cases[] = {
+      {192, 192, "tile_rows = [8, 16, 48], stages = 3"},
+      {128, 64, "tile_rows = [120, 128, 144, 160], stages = 3"},
+      {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4"},
+      {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4"}};
   std::string groups = "granularity = group, block = [1, 32]",
               blocks = "granularity = block, block = [128, 128]";
   const FromRegisters formats[] = {
@@ -332,47 +349,25 @@ TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
       {"storage = f8E4M3FN, scale = bf16, " + groups, "f16", 64, 4},
       {"storage = i8, scale = f32, granularity = group, block = [1, 16]",
        "bf16", 64, 16}};
-  for (const FromRegisters &format : formats) {
-    SCOPED_TRACE(format.quant + ", " + format.input);
-    for (const auto &[n, step, config] : cases)
-      for (bool isPaired : {false, true}) {
-        SCOPED_TRACE(config + (isPaired ? ", gate and up" : ""));
-        // Rows of a first product are copied, where those of a last one lie in
-        // order.
-        expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
-                                 step, config),
-                   "sm_90a");
-      }
-  }
+  expectAllFit(formats, cases);
 }
 
 /// Minima are one more number of each group beside its scale, which is two, and
 /// the zero point; the tables of a code book are eight.
 TEST(PtxasLimits, MinimaAndBooksFitInRegisters) {
-  struct {
-    int64_t n, step;
-    std::string config;
-  } cases[] = {{192, 192, "tile_rows = [8, 16, 48], stages = 3"},
-               {192, 192, "tile_rows = [96], stages = 3"},
-               {128, 64, "tile_rows = [120, 128, 144, 160], stages = 3"},
-               {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4"},
-               {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4"}};
+  const Tile cases[] = {
+      {192, 192, "tile_rows = [8, 16, 48], stages = 3"},
+      {192, 192, "tile_rows = [96], stages = 3"},
+      {128, 64, "tile_rows = [120, 128, 144, 160], stages = 3"},
+      {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4"},
+      {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4"}};
   const FromRegisters formats[] = {
       {"storage = i4, scale = f32, granularity = group, block = [1, 32], "
        "minimum = true",
        "bf16", 32, 16},
       {"storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64]",
        "bf16", 32, 4}};
-  for (const FromRegisters &format : formats) {
-    SCOPED_TRACE(format.quant);
-    for (const auto &[n, step, config] : cases)
-      for (bool isPaired : {false, true}) {
-        SCOPED_TRACE(config + (isPaired ? ", gate and up" : ""));
-        expectFits(fromRegisters(format, isPaired, /*isMapped=*/!isPaired, n,
-                                 step, config),
-                   "sm_90a");
-      }
-  }
+  expectAllFit(formats, cases);
 }
 
 /// Codes of 4 bits that become e4m3 take fewer registers; sums of groups that
