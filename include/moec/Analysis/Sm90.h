@@ -59,7 +59,8 @@ namespace moec::sm90 {
 /// Shared memory: `stages` buffers of one step each, first the weights, then
 /// the input rows; their scales; a place per warp where results are transposed,
 /// and one for sums that consumers exchange; what quantization shares; the
-/// barriers; the tiles that were taken from a queue; a table of all groups.
+/// barriers; the tiles that were taken from a queue; a table of all groups; of
+/// weights of a code book, all pairs of its numbers, for each lane of a warp.
 ///
 /// A product that quantizes its results has tiles of one group of columns.
 /// Where the scale is not given, the largest magnitude of a row is found among
@@ -146,6 +147,11 @@ struct Contract {
   /// What 64 weight rows by 64 of the depth have in the order of tensor cores:
   /// codes, and scales with zero points. 0 of other weights.
   int64_t unitBytes, unitScaleBytes;
+  /// Weights are numbers of a code book, of which pairs are looked up.
+  bool hasBook;
+  /// Pairs of codes of 4 bits. A lane has all of them to itself, in the bank of
+  /// shared memory that has its number.
+  static constexpr int64_t kBookPairs = 256, kBookPairBytes = 4 * kWarp;
   /// A row of the swizzle of input rows: a step, or what a unit is multiplied
   /// with.
   int64_t swizzledBytes;
@@ -440,8 +446,11 @@ struct Contract {
     static_assert(numbers <= kTableBytes, "the table is aligned");
     return hasQueue ? getNumberOffset() + kTableBytes : getQueueOffset();
   }
-  int64_t getSharedBytes() const {
+  int64_t getBookOffset() const {
     return getTableOffset() + kTableBytes * (groups + 1);
+  }
+  int64_t getSharedBytes() const {
+    return getBookOffset() + hasBook * kBookPairs * kBookPairBytes;
   }
 
 private:

@@ -113,19 +113,23 @@ tile.kernel @minima(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memre
 
 // -----
 
-// Four codes of a book select bytes of two tables each, a half of the book and another one, of which their highest bits
-// take one; and bytes become bf16 by two.
+// Of a book all threads write all pairs of numbers, each 32 times; a lane loads those of its codes, a byte each, from
+// among those that are its own.
+// CHECK:       memref.global "private" constant @book_0 : memref<16xi32, 1 : i32> = dense<[49024, 48946, {{.*}}, 16185, 16256]>
 // CHECK-LABEL: func.func @book
+// CHECK:       scf.for %{{.*}} = %{{.*}} to %c2048 step %c384
+// CHECK:         %[[HIGH:.*]] = arith.shli %{{.*}}, %c16_i32
+// CHECK:         %[[PAIR:.*]] = arith.ori %{{.*}}, %[[HIGH]]
+// CHECK:         vector.broadcast %[[PAIR]] : i32 to vector<4xi32>
+// CHECK:         llvm.getelementptr %[[BOOK:[0-9]+]][
+// CHECK:         llvm.store %{{.*}} : vector<4xi32>, !llvm.ptr<3>
+// CHECK:       nvvm.barrier
 // CHECK:       nvvm.setmaxregister increase
-// CHECK:       %[[PLACES:.*]] = arith.andi %[[CODES:.*]], %c2004318071_i32
-// CHECK:       %[[HALVES:.*]] = arith.ori
-// CHECK:       %[[L:.*]] = nvvm.prmt <default> %[[PLACES]], %{{.*}} : i32
-// CHECK:       %[[H:.*]] = nvvm.prmt <default> %[[PLACES]], %{{.*}} : i32
-// CHECK:       %[[LOW:.*]] = nvvm.prmt <default> %[[HALVES]], %[[L]], %[[H]] : i32
-// CHECK-COUNT-2: nvvm.prmt <default> %[[PLACES]], %{{.*}} : i32
-// CHECK:       %[[HIGH:.*]] = nvvm.prmt <default> %[[HALVES]], %{{.*}} : i32
-// CHECK:       nvvm.prmt <default> %{{.*}}, %[[LOW]], %[[HIGH]] : i32
-// CHECK:       nvvm.prmt <default> %{{.*}}, %[[LOW]], %[[HIGH]] : i32
+// CHECK:       %[[LANE:.*]] = arith.muli %{{.*}}, %c4_i32
+// CHECK:       %[[STRIDES:.*]] = arith.andi %{{.*}}, %c32640_i32
+// CHECK:       %[[OWN:.*]] = arith.ori %[[STRIDES]], %[[LANE]]
+// CHECK:       %[[AT:.*]] = llvm.getelementptr %[[BOOK]][%[[OWN]]]
+// CHECK:       llvm.load %[[AT]] {alignment = 4 : i64} : !llvm.ptr<3> -> i32
 // CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
 // CHECK:       math.fma {{.*}} : vector<2xbf16>
 // CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16

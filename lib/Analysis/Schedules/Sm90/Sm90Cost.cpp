@@ -152,9 +152,9 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
   }
   if (format.haveRests())
     more += 1.5;
-  // Of a book four codes take ten permutations, and all of them 104
-  // instructions with the multiplications, where mxfp4 has 56.
-  constexpr double ofBook = 104.0 / 56;
+  // Of a book each pair takes a load, and all of them 66 instructions with the
+  // multiplications, where mxfp4 has 56.
+  constexpr double ofBook = 66.0 / 56;
   if (format.book)
     return ofBook * device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
   if (format.codes == Fragments::Codes::E4M3)

@@ -62,12 +62,14 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   storageBits = fromRegisters ? moe::getStorageBits(op.getWeightQuantAttr())
                               : weight.getElementTypeBitWidth();
   unitBytes = unitScaleBytes = 0;
+  hasBook = false;
   swizzledBytes = kStepBytes;
   if (fromRegisters) {
     moe::Fragments format(op.getWeightQuantAttr());
     swizzledBytes = format.getInputBytes();
     unitBytes = format.getUnitBytes();
     unitScaleBytes = moe::Fragments::kRows * format.getRowBytes();
+    hasBook = format.book.has_value();
   }
   inputBits = input.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;

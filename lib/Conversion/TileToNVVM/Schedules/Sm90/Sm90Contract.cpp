@@ -17,6 +17,7 @@
 // the launches before still run.
 
 #include "Sm90Contract.h"
+#include "Sm90Units.h"
 
 #include "../../../Emission/RankIds.h"
 #include "../../Emit.h"
@@ -128,6 +129,9 @@ void Sm90Contract::emitPrologue() {
                  });
   emitter.ifThen(isEqual(emitter.warp(), emitter.i32(2)),
                  [&] { initBarriers(); });
+  if (shape.hasBook)
+    storeBook(emitter, moe::Fragments(op.getWeightQuantAttr()),
+              sharedAddress(shape.getBookOffset()));
   auto emitSums = [&] {
     emitter.ifThen(isEqual(emitter.warp(), emitter.i32(0)),
                    [&] { emitTable(); });

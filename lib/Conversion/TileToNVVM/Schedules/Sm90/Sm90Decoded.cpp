@@ -43,9 +43,11 @@ void OpenUnit::tie(ImplicitLocOpBuilder &b) {
 UnitReader::UnitReader(Sm90Contract &contract, Value consumer, int64_t height)
     : contract(contract), emitter(contract.emitter), shape(contract.shape),
       format(contract.op.getWeightQuantAttr()),
-      decoder(format.numbers == Fragments::Numbers::E4M3
-                  ? makeByteDecoder(emitter, format)
-                  : makeHalfDecoder(emitter, format)),
+      decoder(
+          format.numbers == Fragments::Numbers::E4M3
+              ? makeByteDecoder(emitter, format)
+              : makeHalfDecoder(emitter, format,
+                                contract.sharedAddress(shape.getBookOffset()))),
       element(getElementType(emitter.operand(contract.op.getInput()))),
       width(shape.getProductWidth(height)), units(shape.getUnits()),
       blocks(shape.getBlocks(height)),

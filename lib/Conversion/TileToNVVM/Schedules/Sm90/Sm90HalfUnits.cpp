@@ -9,8 +9,8 @@
 // two. A product with the scale, whose exponent is higher by as much, makes it
 // whole: of floats exactly where the scale is a power of two, and of integers
 // less their zero point, which is subtracted exactly, with one rounding. A
-// scale with more digits than a bf16 is the sum of two. Of a code book, bytes
-// of its 16 numbers are selected by permutations.
+// scale with more digits than a bf16 is the sum of two. Of a code book, shared
+// memory has all pairs of numbers.
 
 #include "Sm90Units.h"
 
@@ -37,9 +37,9 @@ constexpr int64_t kRegisters = Fragments::kRegisters;
 /// Of codes that become bf16 or f16.
 class HalfDecoder final : public UnitDecoder {
 public:
-  HalfDecoder(AsyncEmitter &emitter, const Fragments &format)
+  HalfDecoder(AsyncEmitter &emitter, const Fragments &format, Value book)
       : emitter(emitter), b(emitter.b), format(format),
-        hasF16(format.numbers == Fragments::Numbers::F16) {}
+        hasF16(format.numbers == Fragments::Numbers::F16), book(book) {}
 
   OpenUnit open(ArrayRef<Value> codes, Value scales) override;
   SmallVector<Value> close(const OpenUnit &unit) override;
@@ -91,11 +91,8 @@ private:
   std::pair<Value, Value> split(ArrayRef<Value> words, int64_t number);
   /// All pairs of a word, as small numbers.
   SmallVector<Value> takeApart(Word codes);
-  SmallVector<Value> lookUp(Word codes);
-  /// A byte (0 or 1) of the numbers of the four codes in the lowest bits, of
-  /// which `places` has the lower three bits each, and `halves` says which half
-  /// of the book they are of.
-  Value lookUp(int64_t byte, Word places, Word halves);
+  /// The pair of a book's numbers of which codes have that byte.
+  Value lookUp(Word codes, int64_t byte);
   Value permute(Value low, Value high, Value selector) {
     return NVVM::PermuteOp::create(b, b.getI32Type(), low, high, selector,
                                    NVVM::PermuteMode::DEFAULT);
@@ -114,6 +111,7 @@ private:
   ImplicitLocOpBuilder &b;
   Fragments format;
   bool hasF16;
+  Value book;
 };
 
 Value HalfDecoder::repeat(ArrayRef<Value> words, int64_t half) {
@@ -204,55 +202,30 @@ Value HalfDecoder::move(Word codes, int64_t i) {
     return permute(codes.value, emitter.i32(0), emitter.i32(high));
   }
   case Fragments::Codes::Book:
-    break;
+    return lookUp(codes, i);
   }
-  llvm_unreachable("all codes that are bits of their numbers are listed");
+  llvm_unreachable("all codes are listed");
 }
 
 SmallVector<Value> HalfDecoder::takeApart(Word codes) {
-  if (format.book)
-    return lookUp(codes);
   SmallVector<Value> pairs;
   for (int64_t i = 0; i < format.getWordRegisters(); ++i)
     pairs.push_back(move(codes, i));
   return pairs;
 }
 
-Value HalfDecoder::lookUp(int64_t byte, Word places, Word halves) {
-  constexpr int64_t byteBits = 8, perWord = 4, upper = 16;
-  auto getWord = [&](int64_t first) {
-    uint32_t bytes = 0;
-    for (int64_t i = 0; i < perWord; ++i) {
-      // A bf16 is the upper half of an f32.
-      auto number = llvm::bit_cast<uint32_t>((*format.book)[first + i]);
-      bytes |= (number >> (upper + byteBits * byte) & 0xFF) << (byteBits * i);
-    }
-    return emitter.i32(bytes);
-  };
-  Value first = permute(getWord(0), getWord(perWord), places.value);
-  Value second =
-      permute(getWord(2 * perWord), getWord(3 * perWord), places.value);
-  return permute(first, second, halves.value);
-}
-
-SmallVector<Value> HalfDecoder::lookUp(Word codes) {
-  // Codes are nibbles: of the byte that each of the lower four selects, the
-  // first or the second permutation has it, at its place.
-  constexpr int64_t places = 0x77777777, highest = 0x44444444, halfBits = 16;
-  constexpr int64_t inOrder = 0x32103210;
-  // The bytes of two bf16, of either pair.
-  constexpr int64_t pairs[] = {0x5140, 0x7362};
-  Word place = codes & places;
-  Word half = ((codes >> 1) & highest) | codes.constant(inOrder);
-  SmallVector<Value> numbers;
-  for (int64_t i = 0; i < kRows; ++i) {
-    Word low = i ? place >> halfBits : place;
-    Word halves = i ? half >> halfBits : half;
-    Value bytes[] = {lookUp(0, low, halves), lookUp(1, low, halves)};
-    for (int64_t pair : pairs)
-      numbers.push_back(permute(bytes[0], bytes[1], emitter.i32(pair)));
-  }
-  return numbers;
+Value HalfDecoder::lookUp(Word codes, int64_t byte) {
+  using sm90::Contract;
+  constexpr int64_t byteBits = 8, wordBytes = 4;
+  constexpr int64_t stride = Contract::kBookPairBytes;
+  constexpr int64_t bits = (Contract::kBookPairs - 1) * stride;
+  // The byte counts in strides, of which the lane's number has the lower bits.
+  int64_t shift = byteBits * byte - llvm::Log2_64(stride);
+  Word moved = shift < 0 ? codes << -shift : codes >> shift;
+  Word own = word(emitter.scale(emitter.lane(), wordBytes));
+  return emitter.load(b.getI32Type(),
+                      emitter.advance(book, ((moved & bits) | own).value),
+                      wordBytes);
 }
 
 Value HalfDecoder::moveE4M3(Word codes, int64_t i) {
@@ -355,6 +328,36 @@ SmallVector<Value> HalfDecoder::close(const OpenUnit &unit) {
 } // namespace
 
 std::unique_ptr<UnitDecoder> moec::makeHalfDecoder(AsyncEmitter &emitter,
-                                                   const Fragments &format) {
-  return std::make_unique<HalfDecoder>(emitter, format);
+                                                   const Fragments &format,
+                                                   Value book) {
+  return std::make_unique<HalfDecoder>(emitter, format, book);
+}
+
+void moec::storeBook(AsyncEmitter &emitter, const Fragments &format,
+                     Value book) {
+  using sm90::Contract;
+  constexpr int64_t halfBits = 16, wordBytes = 4, atOnce = 4;
+  constexpr int64_t perPair = Contract::kBookPairBytes / (wordBytes * atOnce);
+  // A bf16 is the upper half of an f32.
+  SmallVector<int32_t> numbers;
+  for (float number : *format.book)
+    numbers.push_back(int32_t(llvm::bit_cast<uint32_t>(number) >> halfBits));
+  ImplicitLocOpBuilder &b = emitter.b;
+  Value table = emitter.constantTable(numbers);
+  auto load = [&](Value code) -> Word {
+    return {&b, emitter.loadConstantI32(table, code)};
+  };
+  auto store = [&](Value at) {
+    Value pair = arith::DivUIOp::create(b, at, emitter.index(perPair));
+    Value codes = emitter.index(int64_t(numbers.size()));
+    Word low = load(arith::RemUIOp::create(b, pair, codes));
+    Word high = load(arith::DivUIOp::create(b, pair, codes));
+    Value copies =
+        vector::BroadcastOp::create(b, VectorType::get(atOnce, b.getI32Type()),
+                                    (low | (high << halfBits)).value);
+    Value offset = emitter.scale(emitter.toI32(at), wordBytes * atOnce);
+    emitter.store(copies, emitter.advance(book, offset), wordBytes * atOnce);
+  };
+  emitter.forThreads(emitter.index(0),
+                     emitter.index(Contract::kBookPairs * perPair), store);
 }

@@ -44,9 +44,15 @@ public:
 /// Of codes that become e4m3.
 std::unique_ptr<UnitDecoder> makeByteDecoder(AsyncEmitter &emitter,
                                              const moe::Fragments &format);
-/// Of codes that become bf16 or f16.
+/// Of codes that become bf16 or f16; `book`: where the pairs of a code book's
+/// numbers lie, if it is one.
 std::unique_ptr<UnitDecoder> makeHalfDecoder(AsyncEmitter &emitter,
-                                             const moe::Fragments &format);
+                                             const moe::Fragments &format,
+                                             mlir::Value book);
+/// All threads, ahead of a barrier: the pairs of a code book's numbers, each as
+/// many times as a warp has lanes.
+void storeBook(AsyncEmitter &emitter, const moe::Fragments &format,
+               mlir::Value book);
 
 /// What a consumer reads of a step: units of weights, and the input rows that
 /// they are multiplied with.
