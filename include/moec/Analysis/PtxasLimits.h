@@ -166,6 +166,10 @@ inline constexpr int64_t kHeightsOfThree = 3, kRowsOfThree = 112,
 /// UnitsOfBytesFitInRegisters.
 inline constexpr int64_t kHeightsOfTwo = 5, kSumsOfFiveHeights = 64,
                          kHeightsOfManySums = 4;
+/// Registers that addresses, fragments and operands of the epilogue take next
+/// to sums of weights from registers, where words of units are loaded early.
+/// RegistersSufficeForThree, MinimaAndBooksFitInRegisters.
+inline constexpr int64_t kBesideEarlyWords = 132;
 /// With rows on the side of 64 and sums of steps apart: where threads copy rows
 /// and there are more accumulators than this, the lines of an epilogue, as
 /// `sm90::estimateEpilogue` counts them. CandidatesDoNotSpill.

@@ -40,7 +40,7 @@ public:
   ByteDecoder(AsyncEmitter &emitter, const Fragments &format)
       : emitter(emitter), b(emitter.b), format(format) {}
 
-  OpenUnit open(ArrayRef<Value> codes, Value scales) override;
+  OpenUnit open(const PackedUnit &packed) override;
   SmallVector<Value> close(const OpenUnit &unit) override;
 
 private:
@@ -92,7 +92,8 @@ void ByteDecoder::openInt4(Word codes, OpenUnit &unit) {
   }
 }
 
-OpenUnit ByteDecoder::open(ArrayRef<Value> codes, Value scales) {
+OpenUnit ByteDecoder::open(const PackedUnit &packed) {
+  auto &[codes, scales] = packed;
   OpenUnit unit;
   int64_t products = format.getProducts(), words = format.getProductWords();
   for (int64_t product = 0; product < products; ++product)

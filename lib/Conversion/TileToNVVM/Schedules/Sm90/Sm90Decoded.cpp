@@ -40,6 +40,16 @@ void OpenUnit::tie(ImplicitLocOpBuilder &b) {
   }
 }
 
+SmallVector<Value> PackedUnit::flatten() const {
+  SmallVector<Value> values = codes;
+  values.push_back(scales);
+  return values;
+}
+
+PackedUnit PackedUnit::unflatten(ValueRange values) {
+  return {llvm::to_vector(values.drop_back()), values.back()};
+}
+
 UnitReader::UnitReader(Sm90Contract &contract, Value consumer, int64_t height)
     : contract(contract), emitter(contract.emitter), shape(contract.shape),
       format(contract.op.getWeightQuantAttr()),
@@ -69,7 +79,16 @@ UnitReader::UnitReader(Sm90Contract &contract, Value consumer, int64_t height)
                      format.getQuadBytes());
 }
 
-OpenUnit UnitReader::load(Value stage, int64_t turn) {
+bool UnitReader::isLoadedEarly(int64_t height) const {
+  constexpr int64_t wordBytes = 4;
+  int64_t words = format.getPieces() * Fragments::kThreadWords +
+                  format.getQuadBytes() / wordBytes;
+  int64_t sums = blocks * shape.getProductWidth(height) / 2;
+  return shape.getConsumerRegisters() >=
+         ptxas::kBesideEarlyWords + sums + 2 * words;
+}
+
+PackedUnit UnitReader::load(Value stage, int64_t turn) {
   int64_t unit = turn / blocks, block = turn % blocks;
   auto at = [&](int64_t unitBytes) {
     return block * units * unitBytes + unit * unitBytes / 2;
@@ -94,7 +113,7 @@ OpenUnit UnitReader::load(Value stage, int64_t turn) {
       contract.addI32(emitter.scale(stage, shape.getScaleBytes()), ownScales));
   for (Value &piece : codes)
     piece = emitter.load(codesType, piece, codeBytes);
-  return decoder->open(codes, emitter.load(scalesType, scales, scaleAlignment));
+  return {codes, emitter.load(scalesType, scales, scaleAlignment)};
 }
 
 Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
@@ -122,33 +141,94 @@ Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
   return sums;
 }
 
+/// The first unit of the stage at that place, once it is there.
+static PackedUnit loadFirst(Sm90Contract &contract, UnitReader &reader,
+                            RingPlace at) {
+  contract.emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
+  return reader.load(at.stage, 0);
+}
+
+/// The same of the next step, at the end of one; of the last step any values.
+static PackedUnit loadNext(Sm90Contract &contract, UnitReader &reader,
+                           Value step, RingPlace next, const PackedUnit &any) {
+  AsyncEmitter &emitter = contract.emitter;
+  ImplicitLocOpBuilder &b = contract.b;
+  Value isLast =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, step,
+                            emitter.index(contract.shape.getSteps() - 1));
+  SmallVector<Value> kept = any.flatten();
+  auto branch = scf::IfOp::create(b, ValueRange(kept).getTypes(), isLast,
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, kept);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, loadFirst(contract, reader, next).flatten());
+  return PackedUnit::unflatten(branch.getResults());
+}
+
 ContractSums Sm90Products::multiplyDecoded(int64_t height,
                                            const ContractTile &tile,
                                            RingPlace place) {
   if (shape.multipliesByWarps(height))
     return multiplyByWarps(height, tile, place);
   UnitReader reader(contract, consumer, height);
-  int64_t numBlocks = shape.getBlocks(height);
+  int64_t numBlocks = shape.getBlocks(height), turns = reader.getTurns();
+  bool isEarly = reader.isLoadedEarly(height);
+  SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
+  carried.append(numBlocks,
+                 emitter.makeSums(sumType, shape.getProductWidth(height)));
+  int64_t numOwn = carried.size();
+  if (isEarly)
+    llvm::append_range(carried, loadFirst(contract, reader, place).flatten());
   // All lanes have read their words.
   auto giveBack = [&](Value stage) {
     emitter.warpBarrier();
     release(stage);
   };
-  return forSteps(numBlocks, shape.getProductWidth(height), place, giveBack,
-                  [&](RingPlace at, MutableArrayRef<Value> sums,
-                      function_ref<void()> giveBackBefore) {
-                    OpenUnit opened = reader.load(at.stage, 0);
-                    for (int64_t turn = 0; turn < reader.getTurns(); ++turn) {
-                      Value &sum = sums[turn % numBlocks];
-                      emitter.waitProducts(0);
-                      sum = reader.multiply(at.stage, turn,
-                                            reader.close(opened), sum);
-                      if (turn == 0)
-                        giveBackBefore();
-                      if (turn + 1 < reader.getTurns())
-                        opened = reader.load(at.stage, turn + 1);
-                    }
-                  });
+  SmallVector<Value> end = emitter.forLoop(
+      emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
+      [&](Value step, ValueRange values) {
+        RingPlace at{values[0], values[1]};
+        SmallVector<Value> sums(values.slice(3, numBlocks));
+        PackedUnit first =
+            isEarly ? PackedUnit::unflatten(values.drop_front(numOwn))
+                    : loadFirst(contract, reader, at);
+        OpenUnit opened = reader.open(first);
+        PackedUnit packed;
+        auto load = [&](int64_t turn) {
+          if (turn < turns)
+            packed = reader.load(at.stage, turn);
+        };
+        if (isEarly)
+          load(1);
+        for (int64_t turn = 0; turn < turns; ++turn) {
+          Value &sum = sums[turn % numBlocks];
+          emitter.waitProducts(0);
+          sum = reader.multiply(at.stage, turn, reader.close(opened), sum);
+          if (turn == 0)
+            ifBehindFirst(step, [&] { giveBack(values[2]); });
+          if (!isEarly)
+            load(turn + 1);
+          if (turn + 1 < turns)
+            opened = reader.open(packed);
+          if (isEarly)
+            load(turn + 2);
+        }
+        RingPlace next = contract.next(at);
+        SmallVector<Value> all{next.stage, next.parity, at.stage};
+        all.append(sums);
+        if (isEarly)
+          llvm::append_range(
+              all, loadNext(contract, reader, step, next, first).flatten());
+        return all;
+      });
+  emitter.waitProducts(0);
+  ContractSums sums{{end[0], end[1]}, {}};
+  for (Value value : ArrayRef<Value>(end).slice(3, numBlocks))
+    sums.blocks.push_back(emitter.getSums(value));
+  giveBack(end[2]);
+  return sums;
 }
 
 /// The sums of a group are apart, in registers that the next group's take over,
@@ -190,6 +270,7 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
       emitter.i32(0), emitter.i32(0)};
   int64_t numOwn = carried.size();
   carried.append(numBlocks * numSums, zero);
+  llvm::append_range(carried, loadFirst(contract, reader, place).flatten());
   auto giveBack = [&](Value stage) {
     emitter.warpBarrier();
     release(stage);
@@ -200,9 +281,13 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
         RingPlace at{values[0], values[1]};
         Value products = values[3];
         SmallVector<Value> scales{values[4], values[5]};
-        SmallVector<Value> sums(values.drop_front(numOwn));
-        emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-        OpenUnit opened = reader.load(at.stage, 0);
+        SmallVector<Value> sums(values.slice(numOwn, numBlocks * numSums));
+        PackedUnit first = PackedUnit::unflatten(
+            values.drop_front(numOwn + numBlocks * numSums));
+        PackedUnit packed = first;
+        OpenUnit opened = reader.open(packed);
+        if (turns > 1)
+          packed = reader.load(at.stage, 1);
         for (int64_t turn = 0; turn < turns; ++turn) {
           SmallVector<Value> fragments;
           for (int64_t part = 0; part < parts; ++part) {
@@ -221,23 +306,25 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
             constexpr int64_t rows = Fragments::kQuadRows;
             scales.assign(
                 ArrayRef<Value>(opened.scales).slice(part * rows, rows));
-            if (turn == 0 && part == 0) {
-              Value hasBefore = arith::CmpIOp::create(
-                  b, arith::CmpIPredicate::ne, step, emitter.index(0));
-              emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
-            }
+            if (turn == 0 && part == 0)
+              ifBehindFirst(step, [&] { giveBack(values[2]); });
           }
           if (turn + 1 < turns)
-            opened = reader.load(at.stage, turn + 1);
+            opened = reader.open(packed);
+          if (turn + 2 < turns)
+            packed = reader.load(at.stage, turn + 2);
         }
         RingPlace next = contract.next(at);
         SmallVector<Value> all{next.stage, next.parity, at.stage,
                                products,   scales[0],   scales[1]};
         all.append(sums);
+        llvm::append_range(
+            all, loadNext(contract, reader, step, next, first).flatten());
         return all;
       });
   emitter.waitProducts(0);
-  SmallVector<Value> sums(ArrayRef<Value>(end).drop_front(numOwn));
+  SmallVector<Value> sums(
+      ArrayRef<Value>(end).slice(numOwn, numBlocks * numSums));
   promoteBefore(end[3], {end[4], end[5]},
                 MutableArrayRef<Value>(sums).take_back(numSums));
   giveBack(end[2]);

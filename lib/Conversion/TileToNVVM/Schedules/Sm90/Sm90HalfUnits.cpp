@@ -41,7 +41,7 @@ public:
       : emitter(emitter), b(emitter.b), format(format),
         hasF16(format.numbers == Fragments::Numbers::F16), book(book) {}
 
-  OpenUnit open(ArrayRef<Value> codes, Value scales) override;
+  OpenUnit open(const PackedUnit &packed) override;
   SmallVector<Value> close(const OpenUnit &unit) override;
 
 private:
@@ -258,7 +258,8 @@ Value HalfDecoder::moveE2M1(Word codes, int64_t i) {
   }
 }
 
-OpenUnit HalfDecoder::open(ArrayRef<Value> codes, Value scales) {
+OpenUnit HalfDecoder::open(const PackedUnit &packed) {
+  auto &[codes, scales] = packed;
   OpenUnit unit;
   SmallVector<Value> words{scales};
   if (auto type = dyn_cast<VectorType>(scales.getType())) {

@@ -32,6 +32,12 @@ void Sm90Products::release(Value stage) {
                  [&] { emitter.arrive(contract.emptyBarrier(stage)); });
 }
 
+void Sm90Products::ifBehindFirst(Value step, function_ref<void()> body) {
+  emitter.ifThen(arith::CmpIOp::create(b, arith::CmpIPredicate::ne, step,
+                                       emitter.index(0)),
+                 body);
+}
+
 Sm90Products::Factors Sm90Products::describe(int64_t height, Value stage) {
   // How far on the second consumer begins.
   int64_t weightBytes = 0, rowBytes = 0;
@@ -84,43 +90,17 @@ int64_t Sm90Products::getStepProducts() const {
                              : Contract::kStepProducts;
 }
 
-ContractSums Sm90Products::forSteps(int64_t numBlocks, int64_t width,
-                                    RingPlace place,
-                                    function_ref<void(Value)> giveBack,
-                                    EmitStep emitStep) {
+ContractSums Sm90Products::multiply(int64_t height, RingPlace place) {
+  constexpr int64_t numOwn = 3;
+  int64_t width = shape.getProductWidth(height);
   SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
-  carried.append(numBlocks, emitter.makeSums(sumType, width));
+  carried.append(shape.getBlocks(height), emitter.makeSums(sumType, width));
   SmallVector<Value> end = emitter.forLoop(
       emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
       [&](Value step, ValueRange values) {
         RingPlace at{values[0], values[1]};
-        SmallVector<Value> sums(values.drop_front(3));
+        SmallVector<Value> sums(values.drop_front(numOwn));
         emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-        emitStep(at, sums, [&] {
-          Value hasBefore = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                                  step, emitter.index(0));
-          emitter.ifThen(hasBefore, [&] { giveBack(values[2]); });
-        });
-        RingPlace next = contract.next(at);
-        SmallVector<Value> all{next.stage, next.parity, at.stage};
-        all.append(sums);
-        return all;
-      });
-  emitter.waitProducts(0);
-  ContractSums sums{{end[0], end[1]}, {}};
-  for (Value value : ArrayRef<Value>(end).drop_front(3))
-    sums.blocks.push_back(emitter.getSums(value));
-  giveBack(end[2]);
-  return sums;
-}
-
-ContractSums Sm90Products::multiply(int64_t height, RingPlace place) {
-  int64_t width = shape.getProductWidth(height);
-  return forSteps(
-      shape.getBlocks(height), width, place,
-      [&](Value stage) { release(stage); },
-      [&](RingPlace at, MutableArrayRef<Value> sums,
-          function_ref<void()> giveBackBefore) {
         Factors factors = describe(height, at.stage);
         emitter.fenceProducts();
         for (int64_t i = 0; i < getStepProducts(); ++i)
@@ -131,8 +111,18 @@ ContractSums Sm90Products::multiply(int64_t height, RingPlace place) {
         emitter.commitProducts();
         // The step before is done, so that its stage is free.
         emitter.waitProducts(1);
-        giveBackBefore();
+        ifBehindFirst(step, [&] { release(values[2]); });
+        RingPlace next = contract.next(at);
+        SmallVector<Value> all{next.stage, next.parity, at.stage};
+        all.append(sums);
+        return all;
       });
+  emitter.waitProducts(0);
+  ContractSums sums{{end[0], end[1]}, {}};
+  for (Value value : ArrayRef<Value>(end).drop_front(numOwn))
+    sums.blocks.push_back(emitter.getSums(value));
+  release(end[2]);
+  return sums;
 }
 
 ContractPart Sm90Products::getPart(int64_t height, const ContractTile &tile) {

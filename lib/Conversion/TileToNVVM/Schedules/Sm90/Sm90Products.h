@@ -47,16 +47,6 @@ private:
     mlir::Value weights, rows;
   };
 
-  /// Goes through the steps of a tile from `place` on, with sums of `width` for
-  /// each of so many blocks. `emitStep` gets a step's place, adds its products
-  /// to the sums, and calls what it gets last once all of the step before are
-  /// done, whose stage goes back then: `giveBack` gets it.
-  using EmitStep =
-      llvm::function_ref<void(RingPlace, llvm::MutableArrayRef<mlir::Value>,
-                              llvm::function_ref<void()>)>;
-  ContractSums forSteps(int64_t numBlocks, int64_t width, RingPlace place,
-                        llvm::function_ref<void(mlir::Value)> giveBack,
-                        EmitStep emitStep);
   /// The sums as tensor cores make them, and those of steps, added in f32 (in
   /// Sm90Promoted.cpp).
   ContractSums multiply(int64_t height, RingPlace place);
@@ -84,6 +74,8 @@ private:
   getSides(int64_t height, const Factors &factors, int64_t i);
   /// Gives a stage back, whose products are done.
   void release(mlir::Value stage);
+  /// `body` in all steps of a tile but the first.
+  void ifBehindFirst(mlir::Value step, llvm::function_ref<void()> body);
   /// Adds up what two consumers have that share a block, the sums of half
   /// of the rows in each.
   void exchange(llvm::SmallVector<mlir::Value> &all);

@@ -27,6 +27,17 @@ struct OpenUnit {
   void tie(mlir::ImplicitLocOpBuilder &b);
 };
 
+/// A thread's share of a unit as shared memory has it: vectors of four i32, and
+/// of scales one i32 or a vector of several.
+struct PackedUnit {
+  llvm::SmallVector<mlir::Value> codes;
+  mlir::Value scales;
+
+  /// All of them as a loop carries them, scales last.
+  llvm::SmallVector<mlir::Value> flatten() const;
+  static PackedUnit unflatten(mlir::ValueRange values);
+};
+
 /// Makes fragments of a thread's share of units, in two steps: of which the
 /// last one, an operation per register, is all that has to wait for the
 /// products before.
@@ -34,9 +45,7 @@ class UnitDecoder {
 public:
   virtual ~UnitDecoder() = default;
 
-  /// Takes apart vectors of four i32, and one i32 or a vector of several.
-  virtual OpenUnit open(llvm::ArrayRef<mlir::Value> codes,
-                        mlir::Value scales) = 0;
+  virtual OpenUnit open(const PackedUnit &unit) = 0;
   /// The fragments of all products.
   virtual llvm::SmallVector<mlir::Value> close(const OpenUnit &unit) = 0;
 };
@@ -63,7 +72,13 @@ public:
   const moe::Fragments &getFormat() const { return format; }
   int64_t getTurns() const { return units * blocks; }
   /// Unit and block of a step come in turns: all blocks of a unit.
-  OpenUnit load(mlir::Value stage, int64_t turn);
+  PackedUnit load(mlir::Value stage, int64_t turn);
+  /// Whether there are registers for units that are loaded two turns before
+  /// their own, the first one of a step at the end of the step before: then
+  /// ptxas takes them apart ahead of the wait for the products before, and else
+  /// partly behind it.
+  bool isLoadedEarly(int64_t height) const;
+  OpenUnit open(const PackedUnit &unit) { return decoder->open(unit); }
   llvm::SmallVector<mlir::Value> close(const OpenUnit &unit) {
     return decoder->close(unit);
   }
