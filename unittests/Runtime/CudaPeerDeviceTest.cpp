@@ -89,7 +89,7 @@ Status Rank::start(LocalGroup &group, int64_t rank, bool isProcess) {
   if (isProcess)
     *peer = std::make_unique<OtherProcess>(std::move(*peer));
   options.peer = std::move(*peer);
-  Result<std::unique_ptr<Communicator>> created =
+  Result<std::unique_ptr<PeerCommunicator>> created =
       createPeerCommunicator(options);
   if (!created)
     return created.status();

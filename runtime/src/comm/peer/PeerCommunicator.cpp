@@ -55,7 +55,7 @@ struct HandleMemory {
   std::unique_ptr<Buffer> send, receive;
 };
 
-class PeerRank : public Communicator {
+class PeerRank : public PeerCommunicator {
 public:
   explicit PeerRank(const PeerOptions &options) : options(options) {}
   ~PeerRank() override;
@@ -70,6 +70,8 @@ public:
   bool runsKernels() const override { return true; }
   Status run(Stream &stream, const Collective &collective) override;
   Status transfer(Stream &stream, const Transfer &transfer) override;
+  Status copyBlocks(Stream &stream, MeshAxis axis, const void *send,
+                    int64_t pitch, int64_t bytes) override;
   Status synchronize(Stream &stream) override;
   Status check() override;
   void abort(const std::string &reason) override;
@@ -104,19 +106,21 @@ private:
   Status failure;
   /// Later ones of an axis are larger; graphs may still use the earlier ones.
   std::vector<Heaps> all;
+  /// The place that copyBlocks() writes to next.
+  int64_t nextPlace = 0;
   /// What collective has its first result where, for messages.
   std::map<uint64_t, std::string> names;
 };
 
 } // namespace
 
-Result<std::unique_ptr<Communicator>>
+Result<std::unique_ptr<PeerCommunicator>>
 createPeerCommunicator(const PeerOptions &options) {
   MOERT_CHECK(checkLimit(options.limitSeconds));
   if (!options.base || !options.device || !options.peer)
     return invalidArgument("createPeerCommunicator: base, device and peer are "
                            "needed");
-  return std::unique_ptr<Communicator>(std::make_unique<PeerRank>(options));
+  return std::unique_ptr<PeerCommunicator>(std::make_unique<PeerRank>(options));
 }
 
 Result<std::unique_ptr<Communicator>>
@@ -152,7 +156,11 @@ chooseExchange(std::unique_ptr<NcclCommunicator> made,
     return opened.status();
   peer.peer = std::move(*opened);
   peer.base = std::move(made);
-  return createPeerCommunicator(peer);
+  Result<std::unique_ptr<PeerCommunicator>> created =
+      createPeerCommunicator(peer);
+  if (!created)
+    return created.status();
+  return std::unique_ptr<Communicator>(std::move(*created));
 }
 
 /// What is of no more use, but may still be written to by other ranks.
@@ -509,6 +517,31 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
       options.peer->launch(stream, *collective.kernel, collective.dims,
                            {slots.data(), slots.size(), nullptr, 0});
   return launched ? launched : fail(launched.withContext(where));
+}
+
+Status PeerRank::copyBlocks(Stream &stream, MeshAxis axis, const void *send,
+                            int64_t pitch, int64_t bytes) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  const Heaps *heaps = findHeaps(axis);
+  int64_t size = mesh().size(axis), own = mesh().index(axis, rank());
+  if (!heaps || size * bytes > heaps->placeBytes)
+    return fail(internalError("copyBlocks: " + std::to_string(size * bytes) +
+                              " bytes of a heap were not reserved"));
+  int64_t offset =
+      PeerHeap::kPlaces + nextPlace * heaps->placeBytes + own * bytes;
+  nextPlace = 1 - nextPlace;
+  std::vector<PeerCopy> copies;
+  for (int64_t lane = 0; lane < size; ++lane) {
+    int64_t place = (own + lane) % size;
+    copies.push_back({heaps->at(static_cast<size_t>(place)) + offset,
+                      static_cast<const char *>(send) + place * pitch,
+                      static_cast<size_t>(bytes), static_cast<size_t>(lane)});
+  }
+  Status given = options.peer->prepareCopies(static_cast<size_t>(size - 1));
+  if (given)
+    given = options.peer->copy(stream, copies);
+  return given ? given : fail(given.withContext("copyBlocks"));
 }
 
 //===----------------------------------------------------------------------===//
