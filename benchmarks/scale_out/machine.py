@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 #: NVLink multicast stays off; ranks are told apart by their own messages, not by NCCL's.
 ENVIRONMENT = {"NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
-#: A queue for each stream of ranks that share a GPU: what is behind a kernel that waits for another rank waits too.
-SHARED_ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
+#: Of ranks that share a GPU. A queue for each stream: what is behind a kernel that waits for another rank waits too. And
+#: kernels are loaded ahead, for which the driver may wait until all that run have ended.
+SHARED_ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
 
 
 class Failed(Exception):
@@ -113,7 +114,8 @@ class Tools:
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, **ENVIRONMENT, **(SHARED_ENVIRONMENT if self.shares_gpu else {}),
-                "MOERT_NCCL_LIBRARY": self.nccl, "MOEC_PYTHON": sys.executable, "MOEC_CACHE_DIR": str(self.scratch / "cache"), "PYTHONUNBUFFERED": "1",
+                "MOERT_NCCL_LIBRARY": self.nccl, "MOEC_PYTHON": sys.executable,
+                "MOEC_CACHE_DIR": str(self.scratch / "cache"), "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": str(self.root / "python"), "MOEC_LIBRARY_DIR": str(self.libraries)}
 
     @staticmethod

@@ -17,7 +17,6 @@ ITERATIONS = 10_000
 ENGINES = ("nccl", "peer")
 PLACEMENTS = ("linear", "round_robin", None)
 EXCHANGE_TOKENS = (1, 8, 32, 128, 512, 2048, 4096)
-SHARED_EXCHANGE_TOKENS = (1, 8, 128, 1024, 4096)
 #: CTAs that an exchange has at most, each with a multiprocessor to itself.
 EXCHANGE_CTAS = 64
 LAYER_TOKENS = (1, 8, 64, 512, 1024, 2048, 4096)
@@ -166,15 +165,16 @@ def time_at(part: Part, spec: dict, parallel: dict | None, tokens: tuple[int, ..
     return times
 
 
-def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",)) -> Iterator[dict]:
-    """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes."""
-    tokens = SHARED_EXCHANGE_TOKENS if part.tools.shares_gpu else EXCHANGE_TOKENS if not part.tiny else (1, 8)
+def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",), spec: dict = EXCHANGE,
+                  tokens: tuple[int, ...] = EXCHANGE_TOKENS) -> Iterator[dict]:
+    """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes, or copies of these."""
+    tokens = tokens if not part.tiny else (1, 8)
     names = {"nccl": ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine"),
              "peer": ("dispatch", "combine", "sums", "copy dispatch", "copy combine")}
     rows = {count: {"ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
     for engine in engines:
         try:
-            times = time_at(replace(part, engine=engine), EXCHANGE, {"dp": part.ranks, "experts": "linear"}, tokens,
+            times = time_at(replace(part, engine=engine), spec, {"dp": part.ranks, "experts": "linear"}, tokens,
                             100 if not part.tiny else 5)
         except Failed as error:
             for row in rows.values():

@@ -15,9 +15,13 @@ from pathlib import Path
 
 from drills import GRACE, LAYER, LIMIT, START
 from machine import Failed, last_lines
-from parts import ITERATIONS, Part, check_meshes, meshes, time_exchange
+from parts import EXCHANGE, ITERATIONS, Part, check_meshes, meshes, time_exchange
 
 RANKS = (2, 4)
+TOKENS = (1, 8, 128, 1024, 4096)
+#: Beside a shared expert copy engines move the rows, from 4 MB of a rank on.
+COPIED_TOKENS = (1024, 4096)
+COPIED = EXCHANGE | {"name": "dsv3_rows_copied", "shared_experts": {"intermediate_size": 128}}
 #: What an exchange of two ranks may take: so many us more than the copies with up to so many tokens, and so many times
 #: as long with so many or more.
 MORE_US, FEW_TOKENS = 4.0, 128
@@ -53,9 +57,10 @@ def is_within_target(row: dict, name: str) -> bool | None:
 
 
 def time_shared_exchange(part: Part) -> Iterator[dict]:
-    for ranks in RANKS:
-        for row in time_exchange(replace(part, ranks=ranks), ("peer",)):
-            row["ranks_per_gpu"] = ranks
+    """Rows that kernels move, and rows that copy engines do, of two ranks."""
+    for ranks, spec, tokens in ((2, EXCHANGE, TOKENS), (2, COPIED, COPIED_TOKENS), (4, EXCHANGE, TOKENS)):
+        for row in time_exchange(replace(part, ranks=ranks), ("peer",), spec, tokens):
+            row |= {"ranks_per_gpu": ranks, "rows_by": "kernel" if spec is EXCHANGE else "copies"}
             targets = {name: is_within_target(row, name) for name in ("dispatch", "combine")}
             if found := {name: met for name, met in targets.items() if met is not None}:
                 row["within_target"] = found
@@ -129,8 +134,8 @@ def judge(process: subprocess.Popen, pids: list[int], victim: int, struck: float
     row["ended"] = wait_for_ends([pid for rank, pid in enumerate(pids) if rank != victim], struck + LIMIT + GRACE)
     row["hang"] = not row["ended"]
     row["seconds"] = round(time.monotonic() - struck, 2)
-    if is_running(pids[victim]):
-        os.kill(pids[victim], signal.SIGKILL)
+    for pid in filter(is_running, pids):
+        os.kill(pid, signal.SIGKILL)
     if row["hang"]:
         process.kill()
     output, _ = process.communicate()

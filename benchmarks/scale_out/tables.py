@@ -48,7 +48,8 @@ def shared_exchange(rows: list[dict]) -> list[str]:
     """Of ranks that share a GPU: dispatch and combine beside copies of the same bytes."""
     lines = []
     for row in rows:
-        line = [str(row["ranks"]), str(row["tokens_per_rank"]) if "error" not in row else row["error"]]
+        line = [str(row["ranks"]), row["rows_by"],
+                str(row["tokens_per_rank"]) if "error" not in row else row["error"]]
         for name in ("dispatch", "combine"):
             here, copy = row.get(f"peer_{name}"), row.get(f"peer_copy_{name}")
             line += [time_of(row, f"peer_{name}"), time_of(row, f"peer_copy_{name}")]
@@ -58,7 +59,7 @@ def shared_exchange(rows: list[dict]) -> list[str]:
         lines.append([*line, time_of(row, "peer_sums", False)])
     of_each = [header for name in ("dispatch", "combine")
                for header in (f"{name} us (p99)", "copies of its bytes", "more us", "ratio", "target")]
-    return table(["ranks of the GPU", "tokens per rank", *of_each, "sums alone"], lines)
+    return table(["ranks of the GPU", "rows by", "tokens per rank", *of_each, "sums alone"], lines)
 
 
 def exchange(rows: list[dict]) -> list[str]:

@@ -62,6 +62,13 @@ Status PartTimer::timeParts() {
     if (options.recorder)
       options.recorder->setMode(mode);
   };
+  // Nobody frees memory any more, for which a GPU that ranks share waits until
+  // all of their kernels have ended: also those that wait for this rank.
+  if (options.recorder)
+    if (Status status = options.recorder->agree("what is timed",
+                                                std::to_string(tokens));
+        !status)
+      return status;
   // Buffers are grown, and kernels loaded, before anything is captured.
   setMode(Mode::Record);
   Status status = warmUp([&] { return runLayer(); });
