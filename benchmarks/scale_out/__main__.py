@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Several GPUs of one machine, or ranks that share one: are ranks right, how fast are they, and what do they do when one fails?
+"""Several GPUs of one machine, or ranks that share one: are they right, how fast, and what do they do when one fails?
 
     python benchmarks/scale_out [--bundle=FOLDER] [--gpus=N] [--only=PART,...] [--exchange=ENGINE,...] [--json=FILE]
 
@@ -15,9 +15,9 @@ bundle, of which it is a part (or MOEC_BIN_DIR of a build). Parts:
     exchange      dispatch and combine of DeepSeek-V3 rows, beside NCCL with as many bytes, on 2, 4, ... GPUs
     layers        dsv3, qwen3_235b and kimi_k2: together, kernels alone, exchange alone, and one GPU
 
-With one GPU (--gpus=1, or no more are there) ranks share it, each with its streams and its share of the multiprocessors, and
-rows go by peer: every mesh of 2 and 4 ranks, features of 2, drills of processes that are killed or stopped, and the
-exchange beside copies of the same bytes.
+With one GPU (--gpus=1, or no more are there) ranks share it, each with its streams and its share of the
+multiprocessors, and rows go by peer: every mesh of 2 and 4 ranks, features of 2, drills of processes that are
+killed or stopped, and the exchange beside copies of the same bytes.
 
 Rows go by NCCL and, but for drills and layers, by kernels of the layer through the memory of other GPUs
 (peer), unless --exchange names one. Each part has a limit of time, and one that fails leaves the others.

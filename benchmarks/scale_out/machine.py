@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 #: NVLink multicast stays off; ranks are told apart by their own messages, not by NCCL's.
 ENVIRONMENT = {"NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
-#: Of ranks that share a GPU. A queue for each stream: what is behind a kernel that waits for another rank waits too. And
-#: kernels are loaded ahead, for which the driver may wait until all that run have ended.
+#: Of ranks that share a GPU. A queue for each stream: what is behind a kernel that waits for another rank waits too.
+#: And kernels are loaded ahead, for which the driver may wait until all that run have ended.
 SHARED_ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
 
 

@@ -167,7 +167,7 @@ def time_at(part: Part, spec: dict, parallel: dict | None, tokens: tuple[int, ..
 
 def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",), spec: dict = EXCHANGE,
                   tokens: tuple[int, ...] = EXCHANGE_TOKENS) -> Iterator[dict]:
-    """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes, or copies of these."""
+    """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes, or copies."""
     tokens = tokens if not part.tiny else (1, 8)
     names = {"nccl": ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine"),
              "peer": ("dispatch", "combine", "sums", "copy dispatch", "copy combine")}

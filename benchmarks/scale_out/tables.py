@@ -34,7 +34,8 @@ def correctness(rows: list[dict]) -> list[str]:
 EXCHANGE = {
     "dispatch": "dispatch us (p99)", "combine": "combine us", "peer_dispatch": "peer: dispatch",
     "peer_combine": "peer: combine", "peer_sums": "peer: sums alone",
-    "peer_copy_dispatch": "copies of dispatch's bytes", "peer_copy_combine": "copies of combine's bytes", "gather_bytes": "NCCL: gather of the bytes",
+    "peer_copy_dispatch": "copies of dispatch's bytes", "peer_copy_combine": "copies of combine's bytes",
+    "gather_bytes": "NCCL: gather of the bytes",
     "blocks_dispatch": "all-to-all, dispatch", "blocks_combine": "all-to-all, combine",
 }
 

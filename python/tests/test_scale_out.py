@@ -230,7 +230,8 @@ def share(tools: machine.Tools, device: str = "cuda:0") -> parts.Part:
 TIMES = """
 cat <<END
 tokens  part             timed   median us      p99 us
-$(for tokens in 1 8 128 1024 4096; do for part in layer compute exchange sums; do echo "  $tokens  $part  100  9.00  9.50"; done
+$(for tokens in 1 8 128 1024 4096; do
+  for part in layer compute exchange sums; do echo "  $tokens  $part  100  9.00  9.50"; done
   echo "  $tokens  dispatch  100  11.00  11.50"; echo "  $tokens  combine  100  13.00  13.50"
   echo "  $tokens  copy dispatch  100  8.75  9.00"; echo "  $tokens  copy combine  100  8.99  9.00"; done)
 END
@@ -251,8 +252,8 @@ def test_ranks_of_one_gpu_are_timed_beside_copies(tmp_path):
     lines = tables.exchange(rows)
     assert "copies of its bytes" in lines[0] and "NCCL" not in lines[0]
     assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == [
-        "2", "kernel", "1", "11.0 (11.5)", "8.8 (9.0)", "+2.2", "1.26", "met", "13.0 (13.5)", "9.0 (9.0)", "+4.0", "1.45",
-        "missed", "9.0"]
+        "2", "kernel", "1", "11.0 (11.5)", "8.8 (9.0)", "+2.2", "1.26", "met",
+        "13.0 (13.5)", "9.0 (9.0)", "+4.0", "1.45", "missed", "9.0"]
     calls = (tmp_path / "bin/moe-run.log").read_text().splitlines()
     assert len(calls) == 3 and all("--exchange=peer --disable=join-products,quantize-inputs" in call for call in calls)
     # Two ranks have 64 CTAs each, four a quarter of the multiprocessors.
