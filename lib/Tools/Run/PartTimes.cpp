@@ -65,8 +65,8 @@ Status PartTimer::timeParts() {
   // Nobody frees memory any more, for which a GPU that ranks share waits until
   // all of their kernels have ended: also those that wait for this rank.
   if (options.recorder)
-    if (Status status = options.recorder->agree("what is timed",
-                                                std::to_string(tokens));
+    if (Status status =
+            options.recorder->agree("what is timed", std::to_string(tokens));
         !status)
       return status;
   // Buffers are grown, and kernels loaded, before anything is captured.
