@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Several GPUs of one machine: are ranks right, how fast are they, and what do they do when one fails?
+"""Several GPUs of one machine, or ranks that share one: are they right, how fast, and what do they do when one fails?
 
     python benchmarks/scale_out [--bundle=FOLDER] [--gpus=N] [--only=PART,...] [--exchange=ENGINE,...] [--json=FILE]
 
@@ -14,6 +14,10 @@ bundle, of which it is a part (or MOEC_BIN_DIR of a build). Parts:
     drills        a rank is killed, stopped, leaves a call out or has another package
     exchange      dispatch and combine of DeepSeek-V3 rows, beside NCCL with as many bytes, on 2, 4, ... GPUs
     layers        dsv3, qwen3_235b and kimi_k2: together, kernels alone, exchange alone, and one GPU
+
+With one GPU (--gpus=1, or no more are there) ranks share it, each with its streams and its share of the
+multiprocessors, and rows go by peer: every mesh of 2 and 4 ranks, features of 2, drills of processes that are
+killed or stopped, and the exchange beside copies of the same bytes.
 
 Rows go by NCCL and, but for drills and layers, by kernels of the layer through the memory of other GPUs
 (peer), unless --exchange names one. Each part has a limit of time, and one that fails leaves the others.
@@ -43,6 +47,7 @@ from drills import run_drills  # noqa: E402
 from features import check_features  # noqa: E402
 from machine import Failed, Gpus, Tools, describe_nccl, find_gpus, find_nccl, find_tools  # noqa: E402
 from parts import ENGINES, LAYERS, Part, check_meshes, time_exchange, time_layers  # noqa: E402
+from shared import check_shared_meshes, run_shared_drills, time_shared_exchange  # noqa: E402
 from tables import print_part  # noqa: E402
 
 #: Seconds of each part; together less than 10 minutes.
@@ -84,13 +89,29 @@ def counts_up_to(gpus: int) -> list[int]:
     return [*counts, gpus]
 
 
+def run_shared_part(name: str, part: Part, engines: list[str], notes: list[str]) -> Iterator[dict]:
+    """Of ranks that share the GPU."""
+    if name == "layers" or (name != "features" and "peer" not in engines):
+        notes.append("not run: it needs 2 GPUs")
+    elif name == "features":
+        if "nccl" in engines:
+            notes.append("in place of NCCL, rows go through host memory, without graphs")
+        yield from check_features(part, engines)
+    else:
+        yield from {"correctness": check_shared_meshes, "drills": run_shared_drills,
+                    "exchange": time_shared_exchange}[name](part)
+
+
 def run_part(name: str, tools: Tools, gpus: int, options: argparse.Namespace, notes: list[str]) -> Iterator[dict]:
     until, tiny = time.monotonic() + SECONDS[name], tools.device == "host"
     # Without GPUs ranks copy what others have.
     engines = ["nccl"] if tiny else options.exchange
+    if tools.shares_gpu:
+        yield from run_shared_part(name, Part(tools, 2, until, tiny, engine="peer"), engines, notes)
+        return
     if name == "drills":
-        if tiny or gpus < 2:
-            notes.append("not run: drills need 2 GPUs, between which NCCL connects processes")
+        if tiny:
+            notes.append("not run: drills are of GPUs")
             return
         yield from run_drills(tools, gpus, until)
         return
@@ -100,25 +121,17 @@ def run_part(name: str, tools: Tools, gpus: int, options: argparse.Namespace, no
         "exchange": lambda part: time_exchange(part, tuple(engines)),
         "layers": lambda part: time_layers(replace(part, engine=engines[0]), options.layers),
     }[name]
-    if gpus < 2:
-        if name not in ("correctness", "features"):
-            notes.append("not run: it needs 2 GPUs")
-            return
-        notes.append("one GPU: its ranks are threads; in place of NCCL, rows go through host memory, without graphs")
-        tools.device = "cuda:0"
-        yield from run(Part(tools, 2, until, tiny))
-        return
     # The largest first: with less time the others are what is left out.
     counts = [gpus] if name in ("correctness", "features") else counts_up_to(gpus)[::-1]
     for count in counts:
         yield from run(Part(tools, count, until, tiny))
 
 
-def find_device(options: argparse.Namespace, record: dict) -> int:
-    """How many ranks there can be."""
+def find_device(options: argparse.Namespace, record: dict) -> tuple[int, int]:
+    """How many GPUs there are, and the multiprocessors of one that ranks share; 0 where each has its own."""
     if options.device == "host":
         record.update(device="host", nccl="none: ranks are threads", gpus=options.gpus or 2)
-        return record["gpus"]
+        return record["gpus"], 0
     found: Gpus = find_gpus()
     gpus = min(len(found.names), options.gpus or len(found.names))
     record.update(device=f"{gpus} x {found.names[0]}" if gpus else "none", gpus=gpus)
@@ -131,7 +144,7 @@ def find_device(options: argparse.Namespace, record: dict) -> int:
                                + ", ".join(f"{a} to {b}" for a, b in apart))
     record["nccl"] = describe_nccl(find_nccl())
     print(f"{record['nccl']} ({find_nccl()})", flush=True)
-    return gpus
+    return gpus, found.multiprocessors if gpus == 1 else 0
 
 
 def is_right(part: dict) -> bool:
@@ -146,8 +159,9 @@ def main(arguments: list[str]) -> int:
               "commit": options.commit, "notes": [], "parts": {}}
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="moec-scale-out-"))
     try:
-        gpus = find_device(options, record)
-        tools = find_tools(options.bundle, scratch, options.device, find_nccl())
+        gpus, shared = find_device(options, record)
+        tools = find_tools(options.bundle, scratch, "cuda:0" if shared else options.device, find_nccl())
+        tools.multiprocessors = shared
         version = subprocess.run([tools.binaries / "moe-run", "--version"], text=True, capture_output=True, check=True)
         record["moec"] = version.stdout.strip().splitlines()[0]
         for note in (f"{record['device']}, {record['nccl']}, {record['moec']}", *record["notes"], ""):

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 
 #: NVLink multicast stays off; ranks are told apart by their own messages, not by NCCL's.
 ENVIRONMENT = {"NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
+#: Of ranks that share a GPU. A queue for each stream: what is behind a kernel that waits for another rank waits too.
+#: And kernels are loaded ahead, for which the driver may wait until all that run have ended.
+SHARED_ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
 
 
 class Failed(Exception):
@@ -26,6 +29,8 @@ class Gpus:
     names: list[str] = field(default_factory=list)
     #: Pairs of GPUs that cannot read each other's memory.
     apart: list[tuple[int, int]] = field(default_factory=list)
+    #: Of the first one.
+    multiprocessors: int = 0
     #: Why there are none.
     error: str = ""
 
@@ -40,18 +45,21 @@ def find_gpus() -> Gpus:
     import json
 
     answer = json.loads(done.stdout)
-    return Gpus(answer["names"], [tuple(pair) for pair in answer["apart"]], answer["error"])
+    return Gpus(answer["names"], [tuple(pair) for pair in answer["apart"]], answer["multiprocessors"],
+                answer["error"])
 
 
 def ask_driver() -> dict:
     try:
         cuda = ctypes.CDLL(os.environ.get("MOERT_CUDA_LIBRARY", "libcuda.so.1"))
     except OSError as error:
-        return {"names": [], "apart": [], "error": str(error)}
+        return {"names": [], "apart": [], "multiprocessors": 0, "error": str(error)}
     count = ctypes.c_int()
     if code := cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
-        return {"names": [], "apart": [], "error": f"the driver answers error {code}"}
-    names, apart = [], []
+        return {"names": [], "apart": [], "multiprocessors": 0, "error": f"the driver answers error {code}"}
+    names, apart, multiprocessors = [], [], ctypes.c_int()
+    # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    cuda.cuDeviceGetAttribute(ctypes.byref(multiprocessors), 16, 0)
     for gpu in range(count.value):
         name = ctypes.create_string_buffer(128)
         cuda.cuDeviceGetName(name, 128, gpu)
@@ -60,7 +68,7 @@ def ask_driver() -> dict:
             access = ctypes.c_int()
             if other != gpu and (cuda.cuDeviceCanAccessPeer(ctypes.byref(access), gpu, other) or not access.value):
                 apart.append((gpu, other))
-    return {"names": names, "apart": apart, "error": ""}
+    return {"names": names, "apart": apart, "multiprocessors": multiprocessors.value, "error": ""}
 
 
 def find_nccl() -> str:
@@ -97,9 +105,16 @@ class Tools:
     scratch: pathlib.Path
     device: str
     nccl: str
+    #: Of the GPU that ranks share; 0 where each has its own.
+    multiprocessors: int = 0
+
+    @property
+    def shares_gpu(self) -> bool:
+        return self.multiprocessors > 0
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, **ENVIRONMENT, "MOERT_NCCL_LIBRARY": self.nccl, "MOEC_PYTHON": sys.executable,
+        return {**os.environ, **ENVIRONMENT, **(SHARED_ENVIRONMENT if self.shares_gpu else {}),
+                "MOERT_NCCL_LIBRARY": self.nccl, "MOEC_PYTHON": sys.executable,
                 "MOEC_CACHE_DIR": str(self.scratch / "cache"), "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": str(self.root / "python"), "MOEC_LIBRARY_DIR": str(self.libraries)}
 

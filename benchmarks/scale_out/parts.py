@@ -17,6 +17,8 @@ ITERATIONS = 10_000
 ENGINES = ("nccl", "peer")
 PLACEMENTS = ("linear", "round_robin", None)
 EXCHANGE_TOKENS = (1, 8, 32, 128, 512, 2048, 4096)
+#: CTAs that an exchange has at most, each with a multiprocessor to itself.
+EXCHANGE_CTAS = 64
 LAYER_TOKENS = (1, 8, 64, 512, 1024, 2048, 4096)
 
 SPEC = {"moec_spec": 1, "dtype": "bf16", "entry": "gate", "activation": {"kind": "silu"}}
@@ -62,14 +64,27 @@ class Part:
     #: Who moves rows between GPUs: one of ENGINES.
     engine: str = "nccl"
 
-    def options(self) -> list[str]:
+    def options(self, parallel: dict) -> list[str]:
         if self.tools.device == "host":
             return ["--device=host"]
         options = [f"--device={self.tools.device}", "--rank-limit=30"]
-        # Of one GPU all ranks are on it, and rows go through host memory, which no graph holds.
-        if self.tools.device == "cuda:0" and self.engine == "nccl":
+        # Of ranks that share a GPU rows go through host memory then, which no graph holds.
+        if self.tools.shares_gpu and self.engine == "nccl":
             return options
-        return [*options, "--graph", f"--exchange={self.engine}"]
+        options += ["--graph", f"--exchange={self.engine}"]
+        return [*options, *self.share(parallel)] if self.tools.shares_gpu else options
+
+    def share(self, parallel: dict) -> list[str]:
+        """What lets kernels that wait for other ranks run at once on one GPU: CTAs for each rank's share of the
+        multiprocessors, and beside them none that wait for each other."""
+        options = ["--disable=join-products,quantize-inputs"]
+        ctas = self.tools.multiprocessors // self.ranks
+        if ctas >= EXCHANGE_CTAS:
+            return options
+        names = ["all_gather_dp", "reduce_scatter_dp"] if parallel.get("dp", 1) * parallel.get("pcp", 1) > 1 else []
+        if parallel.get("tp", 1) > 1:
+            names += ["all_gather_tp", "reduce_scatter_tp"] if parallel.get("sp") else ["all_reduce_tp"]
+        return [*options, *(f"--config={name}:ctas={ctas}" for name in names)]
 
     def shrink(self, spec: dict) -> dict:
         """Widths and depths of a layer that takes a CPU no time; what is routed where stays."""
@@ -102,7 +117,7 @@ def check_layer(part: Part, row: dict, spec: dict, parallel: dict, *options: str
     row |= {"ok": False}
     try:
         output = part.tools.moe_run(part.write(spec, parallel), "--check", f"--compare={row['runs']}", *options,
-                                    *part.options(), until=part.until)
+                                    *part.options(parallel), until=part.until)
         row["errors"] = [float(found) for found in re.findall(r"ok: relative error (\S+)", output)]
         row["ok"] = f"the same bits of {row['runs']} runs more" in output and len(row["errors"]) == groups
         if not row["ok"]:
@@ -113,14 +128,14 @@ def check_layer(part: Part, row: dict, spec: dict, parallel: dict, *options: str
     return row
 
 
-def check_meshes(part: Part) -> Iterator[dict]:
-    """Each mesh, with each placement of experts."""
+def check_meshes(part: Part, iterations: int = ITERATIONS) -> Iterator[dict]:
+    """Each mesh, with each placement of experts; all together run so often."""
     cases = list(meshes(part.ranks))
     for number, (parallel, name) in enumerate(cases):
         # Each mesh and each placement has both formats in turn.
         form = ("bf16", "fp8_block128")[(number + number // len(PLACEMENTS)) % 2]
         spec = SMALL | {"max_tokens": 64} | ({"quantization": form} if form != "bf16" else {})
-        runs = -(-(ITERATIONS if not part.tiny else 600) // len(cases))
+        runs = -(-(iterations if not part.tiny else 600) // len(cases))
         row = {"ranks": part.ranks, "engine": part.engine, "mesh": name, "format": form, "runs": runs}
         yield check_layer(part, row, spec, parallel, "--tokens=24", f"--seed={number}")
 
@@ -136,9 +151,10 @@ def read_times(output: str) -> dict[tuple[int, str], dict]:
 
 def time_at(part: Part, spec: dict, parallel: dict | None, tokens: tuple[int, ...], repeat: int) -> dict:
     spec = part.shrink(spec) | {"max_tokens": max(tokens)}
-    options = part.options()
     if parallel is None and part.tools.device != "host":
         options = ["--device=cuda:0", "--graph"]
+    else:
+        options = part.options(parallel or {})
     output = part.tools.moe_run(
         part.write(spec, parallel), f"--tokens={max(tokens)}", f"--repeat={repeat}",
         "--times-at=" + ",".join(map(str, tokens)), *options, until=part.until)
@@ -149,15 +165,16 @@ def time_at(part: Part, spec: dict, parallel: dict | None, tokens: tuple[int, ..
     return times
 
 
-def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",)) -> Iterator[dict]:
-    """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes."""
-    tokens = EXCHANGE_TOKENS if not part.tiny else (1, 8)
+def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",), spec: dict = EXCHANGE,
+                  tokens: tuple[int, ...] = EXCHANGE_TOKENS) -> Iterator[dict]:
+    """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes, or copies."""
+    tokens = tokens if not part.tiny else (1, 8)
     names = {"nccl": ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine"),
-             "peer": ("dispatch", "combine", "sums")}
+             "peer": ("dispatch", "combine", "sums", "copy dispatch", "copy combine")}
     rows = {count: {"ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
     for engine in engines:
         try:
-            times = time_at(replace(part, engine=engine), EXCHANGE, {"dp": part.ranks, "experts": "linear"}, tokens,
+            times = time_at(replace(part, engine=engine), spec, {"dp": part.ranks, "experts": "linear"}, tokens,
                             100 if not part.tiny else 5)
         except Failed as error:
             for row in rows.values():

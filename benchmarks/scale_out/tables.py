@@ -33,12 +33,39 @@ def correctness(rows: list[dict]) -> list[str]:
 #: Columns of the exchange, those of the second engine only where it ran.
 EXCHANGE = {
     "dispatch": "dispatch us (p99)", "combine": "combine us", "peer_dispatch": "peer: dispatch",
-    "peer_combine": "peer: combine", "peer_sums": "peer: sums alone", "gather_bytes": "NCCL: gather of the bytes",
+    "peer_combine": "peer: combine", "peer_sums": "peer: sums alone",
+    "peer_copy_dispatch": "copies of dispatch's bytes", "peer_copy_combine": "copies of combine's bytes",
+    "gather_bytes": "NCCL: gather of the bytes",
     "blocks_dispatch": "all-to-all, dispatch", "blocks_combine": "all-to-all, combine",
 }
 
 
+def describe_target(row: dict, name: str) -> str:
+    met = row.get("within_target", {}).get(name)
+    return "" if met is None else "met" if met else "missed"
+
+
+def shared_exchange(rows: list[dict]) -> list[str]:
+    """Of ranks that share a GPU: dispatch and combine beside copies of the same bytes."""
+    lines = []
+    for row in rows:
+        line = [str(row["ranks"]), row["rows_by"],
+                str(row["tokens_per_rank"]) if "error" not in row else row["error"]]
+        for name in ("dispatch", "combine"):
+            here, copy = row.get(f"peer_{name}"), row.get(f"peer_copy_{name}")
+            line += [time_of(row, f"peer_{name}"), time_of(row, f"peer_copy_{name}")]
+            line += ["", ""] if not here or not copy else [f"{here['us'] - copy['us']:+.1f}",
+                                                           f"{here['us'] / copy['us']:.2f}"]
+            line.append(describe_target(row, name))
+        lines.append([*line, time_of(row, "peer_sums", False)])
+    of_each = [header for name in ("dispatch", "combine")
+               for header in (f"{name} us (p99)", "copies of its bytes", "more us", "ratio", "target")]
+    return table(["ranks of the GPU", "rows by", "tokens per rank", *of_each, "sums alone"], lines)
+
+
 def exchange(rows: list[dict]) -> list[str]:
+    if any("ranks_per_gpu" in row for row in rows):
+        return shared_exchange(rows)
     names = [name for name in EXCHANGE if not name.startswith("peer") or any(name in row for row in rows)]
     return table(
         ["ranks", "tokens per rank", *(EXCHANGE[name] for name in names)],

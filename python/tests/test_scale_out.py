@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """scale-out without GPUs: its parts with ranks as threads, and that it finds what is wrong."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import features  # noqa: E402
 import machine  # noqa: E402
 import moves  # noqa: E402
 import parts  # noqa: E402
+import shared  # noqa: E402
 import tables  # noqa: E402
 
 
@@ -216,3 +218,130 @@ def test_drills_judge_survivors(does, ok, hangs, tmp_path, monkeypatch):
 def test_every_cell_is_a_phase_of_a_failure():
     assert len(drills.cells()) == 13
     assert [phase for mode, phase in drills.cells() if mode == "package"] == ["init"]
+
+
+def share(tools: machine.Tools, device: str = "cuda:0") -> parts.Part:
+    """A part whose ranks share a GPU like an H200."""
+    tools.device, tools.multiprocessors = device, 132
+    return parts.Part(tools, 2, time.monotonic() + 120, tiny=False, engine="peer")
+
+
+#: What moe-run prints of the exchange, by the number of tokens.
+TIMES = """
+cat <<END
+tokens  part             timed   median us      p99 us
+$(for tokens in 1 8 128 1024 4096; do
+  for part in layer compute exchange sums; do echo "  $tokens  $part  100  9.00  9.50"; done
+  echo "  $tokens  dispatch  100  11.00  11.50"; echo "  $tokens  combine  100  13.00  13.50"
+  echo "  $tokens  copy dispatch  100  8.75  9.00"; echo "  $tokens  copy combine  100  8.99  9.00"; done)
+END
+echo "$@" >>$0.log
+"""
+
+
+def test_ranks_of_one_gpu_are_timed_beside_copies(tmp_path):
+    part = share(make_moe_run(tmp_path, TIMES))
+    rows = list(shared.time_shared_exchange(part))
+    assert [(row["ranks"], row["rows_by"], row["tokens_per_rank"]) for row in rows] == [
+        *((2, "kernel", tokens) for tokens in shared.TOKENS), (2, "copies", 1024), (2, "copies", 4096),
+        *((4, "kernel", tokens) for tokens in shared.TOKENS)]
+    # 2.25 us more, and 1.26 times as long; 4.01 us more, and 1.45 times.
+    assert [row.get("within_target") for row in rows[:7]] == [
+        *[{"dispatch": True, "combine": False}] * 3, *[{"dispatch": False, "combine": False}] * 4]
+    assert not any("within_target" in row for row in rows[7:])
+    lines = tables.exchange(rows)
+    assert "copies of its bytes" in lines[0] and "NCCL" not in lines[0]
+    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == [
+        "2", "kernel", "1", "11.0 (11.5)", "8.8 (9.0)", "+2.2", "1.26", "met",
+        "13.0 (13.5)", "9.0 (9.0)", "+4.0", "1.45", "missed", "9.0"]
+    calls = (tmp_path / "bin/moe-run.log").read_text().splitlines()
+    assert len(calls) == 3 and all("--exchange=peer --disable=join-products,quantize-inputs" in call for call in calls)
+    # Two ranks have 64 CTAs each, four a quarter of the multiprocessors.
+    assert ["ctas=33" in call for call in calls] == [False, False, True]
+
+
+@pytest.mark.parametrize(("ranks", "parallel", "names"), [
+    (2, {"dp": 2, "tp": 1}, []), (4, {"dp": 4, "tp": 1}, ["all_gather_dp", "reduce_scatter_dp"]),
+    (4, {"dp": 1, "tp": 4}, ["all_reduce_tp"]),
+    (4, {"dp": 2, "tp": 2, "sp": True}, ["all_gather_dp", "reduce_scatter_dp", "all_gather_tp", "reduce_scatter_tp"]),
+])
+def test_ranks_of_one_gpu_have_a_share_of_it(ranks, parallel, names, tmp_path):
+    part = share(make_moe_run(tmp_path, ""))
+    part.ranks = ranks
+    assert part.options(parallel)[-len(names) - 1:] == [
+        "--disable=join-products,quantize-inputs", *(f"--config={name}:ctas=33" for name in names)]
+    assert part.tools.environment()["CUDA_MODULE_LOADING"] == "EAGER"
+    part.engine = "nccl"
+    assert part.options(parallel) == ["--device=cuda:0", "--rank-limit=30"]
+
+
+def test_meshes_of_one_gpu(tmp_path):
+    part = share(make_moe_run(tmp_path, "echo the output differs; exit 1"))
+    rows = list(shared.check_shared_meshes(part))
+    assert [row["ranks"] for row in rows] == [2] * 6 + [4] * 9
+    assert 10_000 <= sum(row["runs"] for row in rows) <= 10_050 and {row["format"] for row in rows[6:]} == {
+        "bf16", "fp8_block128"}
+    assert all("the output differs" in row["error"] for row in rows)
+
+
+#: moe-run --nproc, whose ranks are at it until one ends; then the others do what SURVIVORS says.
+PROCESSES = """#!{python}
+import os, pathlib, signal, sys, time
+outputs = [each.removeprefix("--outputs=") for each in sys.argv if each.startswith("--outputs=")]
+if outputs:
+    runs = pathlib.Path(sys.argv[0] + ".runs")
+    before = runs.read_text() if runs.exists() else ""
+    runs.write_text(before + ".")
+    pathlib.Path(outputs[0]).write_text(before if os.environ["SURVIVORS"] == "other bits" else "bits")
+if "--compare=1000000000" not in sys.argv:
+    sys.exit()
+does = os.environ["SURVIVORS"]
+if does == "crash":
+    sys.exit("moe-run: error: out of memory")
+ranks = []
+for rank in range(2):
+    ranks.append(os.fork())
+    if ranks[-1] == 0:
+        time.sleep(60)
+while os.waitpid(ranks[1], os.WNOHANG | os.WUNTRACED)[0] == 0:
+    time.sleep(0.01)
+if does == "hang":
+    time.sleep(60)
+time.sleep(0.1)
+os.kill(ranks[0], signal.SIGKILL)
+os.waitpid(ranks[0], 0)
+time.sleep(0.1)
+print("moe-run: error: rank 1 was ended by signal 9 (Killed); rank 0: " + ("" if does == "no error" else
+      "all_gather over dp: rank 1 did not come within 3 s"))
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("mode", shared.MODES)
+@pytest.mark.parametrize(("does", "ok", "hangs", "text"), [
+    ("error", True, 0, "did not come within 3 s"), ("hang", False, 1, ""), ("crash", False, 0, "ranks began"),
+    ("no error", False, 0, "rank 1 was ended"), ("other bits", False, 0, "did not come within 3 s"),
+])
+def test_drills_of_one_gpu_judge_survivors(does, ok, hangs, text, mode, tmp_path, monkeypatch):
+    part = share(make_moe_run(tmp_path, ""))
+    (tmp_path / "bin/moe-run").write_text(PROCESSES.replace("{python}", sys.executable))
+    for name, seconds in (("LIMIT", 0.5), ("GRACE", 0.5), ("START", 5.0), ("PAUSE", 0.1)):
+        monkeypatch.setattr(shared, name, seconds)
+    monkeypatch.setenv("SURVIVORS", does)
+    before = shared.run_alone(part)
+    cell = shared.run_cell(part, mode, "replay", shared.time_start(part), before)
+    assert (cell["ok"], cell["hangs"]) == (ok, hangs), cell
+    assert text in "\n".join(tables.drills([cell]))
+
+
+def test_parts_of_one_gpu(tmp_path, monkeypatch):
+    """What needs GPUs of their own is not run, and named."""
+    main = importlib.util.spec_from_file_location("scale_out_main", FOLDER / "__main__.py")
+    scale_out_main = importlib.util.module_from_spec(main)
+    main.loader.exec_module(scale_out_main)
+    part, notes = share(make_moe_run(tmp_path, "exit 1")), []
+    assert not list(scale_out_main.run_shared_part("layers", part, ["nccl", "peer"], notes))
+    assert not list(scale_out_main.run_shared_part("exchange", part, ["nccl"], notes))
+    assert notes == ["not run: it needs 2 GPUs"] * 2
+    rows = list(scale_out_main.run_part("exchange", part.tools, 1, scale_out_main.parse(["--only=exchange"]), notes))
+    assert len(rows) == 12 and all(row["ranks_per_gpu"] == row["ranks"] for row in rows)

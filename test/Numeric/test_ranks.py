@@ -546,8 +546,10 @@ def test_times_of_sums_that_kernels_make(dp, tp, tmp_path):
     done = run(tmp_path, model, Ranks(dp, tp, "linear"), inputs, 2, "--device=sim:1", "--target=sm_90a",
                "--max-tokens=2", "--exchange=peer", "--rank-limit=60", "--repeat=2", "--times-at=2")
     assert done.returncode == 0, done.stdout
-    rows = re.findall(r"^ +2  (\w+) +2 +(-?\d+\.\d+) ", done.stdout, re.MULTILINE)
-    parts = ["layer", "compute", "sums", "exchange", *(["dispatch"] if dp > 1 else []), "combine"]
+    rows = re.findall(r"^ +2  (\w+(?: \w+)?) +2 +(-?\d+\.\d+) ", done.stdout, re.MULTILINE)
+    gathers = ["dispatch"] if dp > 1 else []
+    parts = ["layer", "compute", "sums", "exchange", *gathers, "combine", *(f"copy {name}" for name in gathers),
+             "copy combine"]
     assert [name for name, _ in rows] == parts, done.stdout
     # What the sums take has been taken off.
     assert all(float(median) > 0 for name, median in rows if name not in ("exchange", "combine"))

@@ -17,7 +17,7 @@
 //  CHECK-SAME: %{{[a-z0-9]+}}: memref<?x2xi32>, %{{[a-z0-9]+}}: memref<?x2xi32>, %{{[a-z0-9]+}}: memref<4xi32>,
 //  CHECK-SAME: %[[R:[a-z0-9]+]]: memref<?x256xbf16>, %[[P:[a-z0-9]+]]: memref<?x2xi32>, %[[S:[a-z0-9]+]]: memref<?x256xbf16>,
 //  CHECK-SAME: %[[V:[a-z0-9]+]]: memref<1xi32>, %{{[a-z0-9]+}}: memref<?xi64>, %{{[a-z0-9]+}}: memref<?xi64>, %tokens: i64
-// A warp has 4 times 32 pieces of 16 bytes, of a row that has 32.
+// A warp has 2 times 32 pieces of 16 bytes, of a row that has 32.
 //  CHECK-SAME: grid = #plan.expr<"min(ceildiv(32 * tokens, 512), 64)">
 //       CHECK: tile.exchange reduce_scatter tokens(%tokens) ins(%[[A]] : memref<?x256xbf16>) outs(%[[Y]] : memref<?x256xbf16>)
 //  CHECK-SAME: sums_of(%[[R]], %[[P]] : memref<?x256xbf16>, memref<?x2xi32>) addend(%[[S]] : memref<?x256xbf16>) num_valid_tokens(%[[V]] : memref<1xi32>)
@@ -111,5 +111,45 @@ tile.kernel @sum(%r: memref<?x8xbf16>, %p: memref<?x2xi32>, %a: memref<?x8xbf16>
 }
 tile.kernel @wide(%r: memref<?x8xbf16>, %p: memref<?x40xi32>, %a: memref<?x8xbf16>, %t: i64) {
   tile.gather_reduce tokens(%t) ins(%r, %p : memref<?x8xbf16>, memref<?x40xi32>) outs(%a : memref<?x8xbf16>)
+  tile.return
+}
+
+// -----
+
+// Of few rows a warp has fewer pieces, so that a row is spread over more multiprocessors: as long as 64 CTAs of 16 warps
+// have the rows of all variants in a round, of which each takes 14.
+// CHECK-LABEL: plan.program @rows
+//       CHECK: plan.variant tokens 0 to 8
+//       CHECK: plan.exchange_kernel = @reduce_scatter}
+//       CHECK: plan.variant tokens 9 to 146
+//       CHECK: plan.exchange_kernel = @reduce_scatter}
+//       CHECK: plan.variant tokens 147 to 148
+//       CHECK: plan.exchange_kernel = @reduce_scatter_0}
+//       CHECK: tile.kernel @reduce_scatter(
+//  CHECK-SAME: grid = #plan.expr<"min(ceildiv(448 * tokens, 512), 64)">
+//       CHECK: config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 2>
+//       CHECK: tile.kernel @reduce_scatter_0(
+//  CHECK-SAME: grid = #plan.expr<"min(ceildiv(224 * tokens, 512), 64)">
+//       CHECK: config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4>
+plan.program @rows max_tokens 148 mesh <dp = 2, tp = 1> {
+  %p = plan.tensor input "p" rows <"tokens"> : memref<?x8xi32>
+  %r = plan.tensor input "r" rows <"tokens * 8"> : memref<?x7168xbf16>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x7168xbf16>
+  %a = plan.buffer "a" rows <"tokens"> : memref<?x7168xbf16>
+  plan.variant tokens 0 to 8 {
+    plan.launch @sum ins(%r, %p : memref<?x7168xbf16>, memref<?x8xi32>) outs(%a : memref<?x7168xbf16>)
+    plan.collective reduce_scatter dp ins(%a : memref<?x7168xbf16>) outs(%y : memref<?x7168xbf16>)
+  }
+  plan.variant tokens 9 to 146 {
+    plan.launch @sum ins(%r, %p : memref<?x7168xbf16>, memref<?x8xi32>) outs(%a : memref<?x7168xbf16>)
+    plan.collective reduce_scatter dp ins(%a : memref<?x7168xbf16>) outs(%y : memref<?x7168xbf16>)
+  }
+  plan.variant tokens 147 to 148 {
+    plan.launch @sum ins(%r, %p : memref<?x7168xbf16>, memref<?x8xi32>) outs(%a : memref<?x7168xbf16>)
+    plan.collective reduce_scatter dp ins(%a : memref<?x7168xbf16>) outs(%y : memref<?x7168xbf16>)
+  }
+}
+tile.kernel @sum(%r: memref<?x7168xbf16>, %p: memref<?x8xi32>, %a: memref<?x7168xbf16>, %t: i64) {
+  tile.gather_reduce tokens(%t) ins(%r, %p : memref<?x7168xbf16>, memref<?x8xi32>) outs(%a : memref<?x7168xbf16>)
   tile.return
 }

@@ -15,6 +15,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <thread>
 
 using namespace moert;
@@ -61,13 +62,16 @@ struct Rank {
   std::unique_ptr<Communicator> communicator;
   Status status;
 
-  Status start(LocalGroup &group, int64_t rank, bool isProcess);
+  /// On the GPU of the rank's number, or on another one.
+  Status start(LocalGroup &group, int64_t rank, bool isProcess,
+               std::optional<int> gpu = {});
 };
 
 /// Until the first error.
-Status Rank::start(LocalGroup &group, int64_t rank, bool isProcess) {
-  Result<std::unique_ptr<Device>> made =
-      createCudaDevice(int(rank), kFakeDriver);
+Status Rank::start(LocalGroup &group, int64_t rank, bool isProcess,
+                   std::optional<int> gpu) {
+  int ordinal = gpu.value_or(int(rank));
+  Result<std::unique_ptr<Device>> made = createCudaDevice(ordinal, kFakeDriver);
   if (!made) {
     // Who has joined and leaves is not waited for.
     std::unique_ptr<Device> host = *createHostDevice(1);
@@ -83,13 +87,13 @@ Status Rank::start(LocalGroup &group, int64_t rank, bool isProcess) {
   options.device = device;
   options.limitSeconds = 20;
   Result<std::unique_ptr<PeerDevice>> peer =
-      createCudaPeerDevice(*device, int(rank), kFakeDriver);
+      createCudaPeerDevice(*device, ordinal, kFakeDriver);
   if (!peer)
     return peer.status();
   if (isProcess)
     *peer = std::make_unique<OtherProcess>(std::move(*peer));
   options.peer = std::move(*peer);
-  Result<std::unique_ptr<Communicator>> created =
+  Result<std::unique_ptr<PeerCommunicator>> created =
       createPeerCommunicator(options);
   if (!created)
     return created.status();
@@ -112,25 +116,27 @@ struct Outcome {
   int numCalls = 0;
 };
 
+template <typename BodyT>
+void onBoth(Rank (&ranks)[2], BodyT body) {
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] { body(ranks[rank], rank); });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
 Outcome makeOnBoth(const FakeCuda &fake, bool isProcess) {
   auto group = *LocalGroup::create({2, 1}, /*limitSeconds=*/20);
   Rank ranks[2];
-  auto onBoth = [&](auto body) {
-    std::vector<std::thread> threads;
-    for (int64_t rank = 0; rank < 2; ++rank)
-      threads.emplace_back([&, rank] { body(ranks[rank], rank); });
-    for (std::thread &thread : threads)
-      thread.join();
-  };
   Outcome run;
-  onBoth([&](Rank &rank, int64_t number) {
+  onBoth(ranks, [&](Rank &rank, int64_t number) {
     run.statuses[number] = rank.start(*group, number, isProcess);
     // Whom the other one need not wait for.
     if (!run.statuses[number])
       rank.communicator.reset();
   });
   run.numCalls = int(fake.calls.size());
-  onBoth([](Rank &rank, int64_t) {
+  onBoth(ranks, [](Rank &rank, int64_t) {
     rank.communicator.reset();
     rank.device.reset();
   });
@@ -304,6 +310,44 @@ Status Copies::start() {
 }
 
 } // namespace
+
+/// Ranks that share a GPU wait for each other, and their kernels are refused
+/// where they cannot run at once; those of processes have it in turns.
+TEST(CudaPeerDeviceTest, RanksOfAGpuNeedRoomForAllOfThem) {
+  for (bool isProcess : {false, true}) {
+    resetFakeCuda();
+    auto group = *LocalGroup::create({2, 1}, /*limitSeconds=*/20);
+    Rank ranks[2];
+    onBoth(ranks, [&](Rank &rank, int64_t number) {
+      // One of them is of another process.
+      rank.status =
+          rank.start(*group, number, isProcess && number == 1, /*gpu=*/0);
+    });
+    onBoth(ranks, [&](Rank &rank, int64_t) {
+      ASSERT_TRUE(rank.status) << rank.status.message();
+      auto module = rank.device->loadModule(makePtxImage());
+      auto stream = rank.device->createStream();
+      ASSERT_TRUE(module && stream);
+      CollectivePart part{&rank, &rank, DType::U8, 4};
+      Collective collective;
+      collective.parts = &part;
+      collective.numParts = 1;
+      collective.kernel = *(*module)->kernel("reduce");
+      // A multiprocessor has two of them, and the GPU 264.
+      collective.dims.block = 1024;
+      collective.dims.grid = 133;
+      std::string message =
+          rank.communicator->run(**stream, collective).message();
+      EXPECT_EQ(message.find("2 ranks share the GPU, which does not run 133 "
+                             "CTAs of each at once; compile the layer with "
+                             "--config=all_gather_dp:ctas=132") !=
+                    std::string::npos,
+                !isProcess)
+          << message;
+    });
+    onBoth(ranks, [](Rank &rank, int64_t) { rank.communicator.reset(); });
+  }
+}
 
 /// Lanes begin behind the stream, which goes on behind all of them: so it is
 /// captured too.

@@ -99,7 +99,7 @@ public:
 
 struct Rank {
   int64_t index;
-  Communicator &communicator;
+  PeerCommunicator &communicator;
   HostPeer &peer;
   Stream &stream;
 
@@ -274,6 +274,55 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
       });
   for (const Status &status : statuses)
     EXPECT_TRUE(status) << status.message();
+}
+
+/// What moving bytes takes is measured with copies to where exchanges push.
+TEST(PeerCommunicator, BlocksAreCopiedToTheHeapsOfAll) {
+  Mesh mesh{3, 2};
+  std::vector<Status> statuses =
+      runRanks(mesh, prepareNothing, [&](Rank rank) -> Status {
+        PeerCommunicator &ranks = rank.communicator;
+        constexpr int64_t axisRanks = 3, blockBytes = 4;
+        std::vector<uint8_t> gathered(blockBytes), receive(12);
+        if (Status made = reserveAndGather(rank, gathered, receive); !made)
+          return made;
+        const auto *heap = reinterpret_cast<const uint8_t *>(rank.word(2, 0));
+        rank.peer.slots.clear();
+        std::vector<uint8_t> blocks;
+        for (int64_t place = 0; place < axisRanks; ++place)
+          blocks.insert(blocks.end(), blockBytes,
+                        uint8_t(10 * rank.index + place));
+        // A block for each rank, then one for all in the other place.
+        for (int64_t pitch : {blockBytes, int64_t(0)})
+          if (Status copied =
+                  ranks.copyBlocks(rank.stream, MeshAxis::Data, blocks.data(),
+                                   pitch, blockBytes);
+              !copied)
+            return copied;
+        EXPECT_EQ(rank.peer.lanes, 2U);
+        for (size_t lane = 0; lane < rank.peer.copies.size(); ++lane)
+          EXPECT_EQ(rank.peer.copies[lane].lane, lane);
+        if (Status agreed = ranks.agree("test", "copied"); !agreed)
+          return agreed;
+        int64_t own = mesh.index(MeshAxis::Data, rank.index);
+        for (int64_t place = 0; place < axisRanks; ++place) {
+          auto from = static_cast<uint8_t>(
+              10 * mesh.peer(MeshAxis::Data, rank.index, place));
+          const uint8_t *copied = heap + PeerHeap::kPlaces + blockBytes * place;
+          EXPECT_EQ(copied[3], from + own);
+          EXPECT_EQ(copied[256 + 3], from);
+        }
+        if (Status agreed = ranks.agree("test", "looked"); !agreed)
+          return agreed;
+        // A heap has room for what was reserved alone.
+        return ranks.copyBlocks(rank.stream, MeshAxis::Data, blocks.data(), 0,
+                                100);
+      });
+  for (const Status &status : statuses)
+    EXPECT_NE(status.message().find("copyBlocks: 300 bytes of a heap were not "
+                                    "reserved"),
+              std::string::npos)
+        << status.message();
 }
 
 TEST(PeerCommunicator, WhoCopiesIsAgreedOn) {

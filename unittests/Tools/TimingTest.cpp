@@ -7,6 +7,7 @@
 
 #include "lib/Tools/Run/Timing.h"
 #include "ClockedDevice.h"
+#include "lib/Tools/Run/PartTimes.h"
 
 #include "moert/Executor.h"
 #include "moert/HostDevice.h"
@@ -35,7 +36,64 @@ public:
   }
 };
 
+/// One of two ranks, of which it keeps what they agree on.
+class AgreeingRank : public moert::Communicator {
+public:
+  explicit AgreeingRank(std::vector<std::string> &agreed) : agreed(agreed) {}
+
+  const moert::Mesh &mesh() const override { return theMesh; }
+  int64_t rank() const override { return 0; }
+  Status agree(const std::string &, const std::string &what) override {
+    agreed.push_back(what);
+    return Status::ok();
+  }
+  Status run(moert::Stream &, const moert::Collective &) override {
+    return Status::ok();
+  }
+  Status transfer(moert::Stream &, const moert::Transfer &) override {
+    return Status::ok();
+  }
+  Status synchronize(moert::Stream &) override { return Status::ok(); }
+  Status check() override { return Status::ok(); }
+  void abort(const std::string &) override {}
+
+private:
+  const moert::Mesh theMesh{2, 1};
+  std::vector<std::string> &agreed;
+};
+
 } // namespace
+
+/// What a rank frees at the end of a part has to be free before another one's
+/// kernels wait for it: a GPU that both share frees when all have ended.
+TEST(Timing, RanksMeetBeforeEachNumberOfTokens) {
+  auto host = moert::createHostDevice();
+  ASSERT_TRUE(host) << host.status().toString();
+  moert::Plan plan;
+  plan.target = "cpu";
+  plan.maxTokens = 8;
+  plan.variants = {{0, 8, {}}};
+  moert::ModuleImage image;
+  image.lookup = [](const std::string &name) -> Result<moert::HostKernelFn> {
+    return moert::notFound(name);
+  };
+  auto executor = moert::Executor::create(plan, **host, image);
+  ASSERT_TRUE(executor) << executor.status().toString();
+  auto stream = (*host)->createStream();
+  ASSERT_TRUE(stream) << stream.status().toString();
+  std::vector<std::string> agreed;
+  RunOptions options;
+  options.device = host->get();
+  options.repeat = 2;
+  options.timesAt = {1, 4};
+  options.recorder = std::make_shared<RecordingCommunicator>(
+      std::unique_ptr<moert::Communicator>(
+          std::make_unique<AgreeingRank>(agreed)));
+  auto times = PartTimer(**host, **executor, **stream, options).run();
+  ASSERT_TRUE(times) << times.status().toString();
+  EXPECT_EQ(agreed, (std::vector<std::string>{"1", "layer", "compute", "4",
+                                              "layer", "compute"}));
+}
 
 /// A GPU's queue has an end, and who gives it more waits there without a limit.
 TEST(Timing, WaitsBeforeAQueueIsFull) {

@@ -43,6 +43,18 @@ int64_t countWarpsOfRow(int64_t rowPieces, int64_t pieces);
 /// is narrower goes to all.
 bool isMovedForOwners(tile::ExchangeOp exchange, int64_t index);
 
+/// Pieces of a thread in a round of a kernel that makes the sums of few rows
+/// itself: so few that a row is spread over more multiprocessors, which it
+/// takes longest to load, and yet all of the most rows of the collective's
+/// variant, by `rows` those of a rank, have room in a round. No value
+/// elsewhere.
+std::optional<int64_t> getPiecesOfFewRows(plan::CollectiveOp collective,
+                                          int64_t ranks,
+                                          const moert::Expr &rows);
+
+/// That config of sm80.exchange with so many pieces.
+tile::ConfigAttr withPieces(tile::ConfigAttr config, int64_t pieces);
+
 /// The rows of one rank in all parts of a collective whose rows depend on the
 /// tokens; no value where they differ, or where none does.
 std::optional<moert::Expr> getExchangedRows(plan::CollectiveOp collective);

@@ -62,6 +62,13 @@ Status PartTimer::timeParts() {
     if (options.recorder)
       options.recorder->setMode(mode);
   };
+  // Nobody frees memory any more, for which a GPU that ranks share waits until
+  // all of their kernels have ended: also those that wait for this rank.
+  if (options.recorder)
+    if (Status status =
+            options.recorder->agree("what is timed", std::to_string(tokens));
+        !status)
+      return status;
   // Buffers are grown, and kernels loaded, before anything is captured.
   setMode(Mode::Record);
   Status status = warmUp([&] { return runLayer(); });
@@ -109,6 +116,13 @@ Status PartTimer::timeExchange() {
   if (!status)
     return status;
   takeOffSums();
+  if (options.recorder->getPeer()) {
+    status = timeCopies("copy dispatch", CollectiveKind::AllGather);
+    if (status)
+      status = timeCopies("copy combine", {CollectiveKind::ReduceScatter,
+                                           CollectiveKind::AllReduce});
+    return status;
+  }
   if (!options.recorder->getNccl())
     return status;
   status = timeBytes("gather bytes", CollectiveKind::AllGather);
@@ -136,14 +150,21 @@ Status PartTimer::timeRecorded(llvm::StringRef part,
   });
 }
 
+/// Bytes of a rank.
+static int64_t countBytes(const RecordingCommunicator::Recorded &one) {
+  int64_t bytes = 0;
+  for (const moert::CollectivePart &part : one.parts)
+    bytes += part.count * (moert::dtypeBits(part.dtype) / 8);
+  return bytes;
+}
+
 int64_t PartTimer::countBytes(CollectiveKind kind) const {
   int64_t bytes = 0;
   for (const RecordingCommunicator::Recorded &one :
        options.recorder->getRecorded())
     if (one.collective.kind == kind &&
         one.collective.axis == moert::MeshAxis::Data)
-      for (const moert::CollectivePart &part : one.parts)
-        bytes += part.count * (moert::dtypeBits(part.dtype) / 8);
+      bytes += ::countBytes(one);
   return bytes;
 }
 
@@ -188,6 +209,45 @@ Status PartTimer::timeBlocks(llvm::StringRef part, CollectiveKind kind) {
     return options.recorder->getNccl()->allToAll(
         stream, moert::MeshAxis::Data, (*send)->data(), (*receive)->data(),
         bytes, part.str());
+  });
+}
+
+Status PartTimer::timeCopies(llvm::StringRef part,
+                             llvm::ArrayRef<CollectiveKind> kinds) {
+  struct Copied {
+    moert::MeshAxis axis;
+    int64_t pitch, bytes;
+  };
+  std::vector<Copied> all;
+  int64_t most = 0;
+  for (const RecordingCommunicator::Recorded &one :
+       options.recorder->getRecorded()) {
+    const moert::Collective &collective = one.collective;
+    // Parts of a piece are those of the whole, which are copied once.
+    int64_t bytes = ::countBytes(one);
+    if (!llvm::is_contained(kinds, collective.kind) || bytes == 0 ||
+        collective.firstColumn.value_or(0) > 0)
+      continue;
+    bool hasBlocks = collective.kind == CollectiveKind::ReduceScatter;
+    all.push_back({collective.axis, hasBlocks ? bytes : 0, bytes});
+    int64_t ranks = options.recorder->mesh().size(collective.axis);
+    most = std::max(most, hasBlocks ? ranks * bytes : bytes);
+  }
+  if (all.empty())
+    return Status::ok();
+  auto send = device.allocate(size_t(most), moert::kWorkspaceAlignment);
+  if (!send)
+    return send.status();
+  if (Status status = device.fill(stream, (*send)->data(), 0x5a, size_t(most));
+      !status)
+    return status;
+  return time(part, kExchangesPerSample, [&] {
+    for (const Copied &copied : all)
+      if (Status status = options.recorder->getPeer()->copyBlocks(
+              stream, copied.axis, (*send)->data(), copied.pitch, copied.bytes);
+          !status)
+        return status;
+    return Status::ok();
   });
 }
 

@@ -9,7 +9,7 @@
 #define MOEC_LIB_TOOLS_RUN_PARTTIMES_H
 
 #include "RunLevel.h"
-#include "moert/NcclCommunicator.h"
+#include "moert/PeerCommunicator.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace moec {
@@ -36,6 +36,8 @@ public:
       : inner(std::move(inner)) {}
   explicit RecordingCommunicator(std::unique_ptr<moert::NcclCommunicator> inner)
       : nccl(inner.get()), inner(std::move(inner)) {}
+  explicit RecordingCommunicator(std::unique_ptr<moert::PeerCommunicator> inner)
+      : peer(inner.get()), inner(std::move(inner)) {}
 
   void setMode(Mode to) {
     mode = to;
@@ -48,6 +50,8 @@ public:
   moert::Status repeat(moert::Stream &stream, const Recorded &from);
   /// Null where NCCL does not move the rows.
   moert::NcclCommunicator *getNccl() const { return nccl; }
+  /// Null where ranks do not write to each other's memory.
+  moert::PeerCommunicator *getPeer() const { return peer; }
 
   const moert::Mesh &mesh() const override { return inner->mesh(); }
   int64_t rank() const override { return inner->rank(); }
@@ -81,6 +85,7 @@ public:
 
 private:
   moert::NcclCommunicator *nccl = nullptr;
+  moert::PeerCommunicator *peer = nullptr;
   std::unique_ptr<moert::Communicator> inner;
   Mode mode = Mode::Pass;
   std::vector<Recorded> recorded;
@@ -101,6 +106,10 @@ private:
 ///   blocks dispatch with NCCL: ncclSend and ncclRecv of the rows that have an
 ///                   expert on the rank that they go to, on average
 ///   blocks combine  the same of the rows of `combine`
+///   copy dispatch   through the memory of other ranks: copies of as many bytes
+///                   as each rank gives to each rank, its own too, in
+///                   `dispatch`; in one piece, by copy engines
+///   copy combine    the same of `combine`
 ///
 /// All ranks call this. All but the first two are times of one in ten that
 /// follow each other, with graphs in one graph. Of `exchange` and `combine`
@@ -125,6 +134,8 @@ private:
                              llvm::ArrayRef<moert::CollectiveKind> kinds);
   moert::Status timeBytes(llvm::StringRef part, moert::CollectiveKind kind);
   moert::Status timeBlocks(llvm::StringRef part, moert::CollectiveKind kind);
+  moert::Status timeCopies(llvm::StringRef part,
+                           llvm::ArrayRef<moert::CollectiveKind> kinds);
   /// Bytes of a rank in the recorded collectives of a kind over dp.
   int64_t countBytes(moert::CollectiveKind kind) const;
   moert::Status runLayer();

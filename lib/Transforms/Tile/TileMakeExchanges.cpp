@@ -55,6 +55,7 @@ public:
       types.push_back(heap.getElementType());
     types.push_back(heap.getElementType());
     auto type = FunctionType::get(module.getContext(), types, {});
+    std::optional<int64_t> pieces = getPiecesOfFewRows(collective, ranks, rows);
     // The runtime has one answer per kernel to how many rows there are.
     Made *same = llvm::find_if(made, [&](Made &other) {
       return other.kernel.getFunctionType() == type &&
@@ -62,17 +63,18 @@ public:
              other.owned == collective.getOwnedAttr() &&
              other.expertsPerOwner == collective.getExpertsPerOwnerAttr() &&
              other.sums == getSums(collective) &&
-             other.numColumns == getNumColumns(collective);
+             other.numColumns == getNumColumns(collective) &&
+             other.pieces == pieces;
     });
     if (same == made.end()) {
       FailureOr<tile::KernelOp> kernel =
-          makeKernel(collective, type, unsigned(ranks));
+          makeKernel(collective, type, unsigned(ranks), pieces);
       if (failed(kernel))
         return failure();
       made.push_back({*kernel, getExchangeName(collective), rows,
                       collective.getOwnedAttr(),
                       collective.getExpertsPerOwnerAttr(), getSums(collective),
-                      getNumColumns(collective)});
+                      getNumColumns(collective), pieces});
       same = &made.back();
     }
     collective->setAttr(kExchangeKernelAttr,
@@ -90,6 +92,8 @@ private:
     IntegerAttr expertsPerOwner;
     std::array<bool, 4> sums;
     IntegerAttr numColumns;
+    /// Those of few rows.
+    std::optional<int64_t> pieces;
   };
 
   /// Those of a piece; null for all.
@@ -118,7 +122,8 @@ private:
   }
 
   FailureOr<tile::KernelOp> makeKernel(plan::CollectiveOp collective,
-                                       FunctionType type, unsigned ranks) {
+                                       FunctionType type, unsigned ranks,
+                                       std::optional<int64_t> pieces) {
     OpBuilder builder(module.getContext());
     Location loc = collective.getLoc();
     std::string name =
@@ -155,6 +160,8 @@ private:
     tile::ReturnOp::create(builder, loc);
     for (const Schedule *schedule : getSchedulesFor(target, exchange)) {
       tile::ConfigAttr config = schedule->choose(exchange, target);
+      if (pieces)
+        config = withPieces(config, *pieces);
       for (const ForcedConfig &given : forced)
         if (given.isFor(kernel) ||
             given.isFor(getExchangeName(collective), nullptr)) {

@@ -36,6 +36,19 @@ struct PeerOptions {
   int64_t leastCopiedBytes = kLeastCopiedBytes;
 };
 
+/// What a rank that writes to others' memory can do beside collectives.
+class PeerCommunicator : public Communicator {
+public:
+  /// Gives copies to the stream, for whoever wants to know what moving bytes
+  /// takes by itself: `bytes` at `send` + i * `pitch` to the heap of the i-th
+  /// rank of the axis, this rank's own too, by the device's copy engines. They
+  /// lie where an exchange puts what it pushes, the next call's in the other of
+  /// both places, and nobody takes them: no exchange of the axis is under way
+  /// on any rank. All ranks' `bytes` fit where an exchange was reserved for.
+  virtual Status copyBlocks(Stream &stream, MeshAxis axis, const void *send,
+                            int64_t pitch, int64_t bytes) = 0;
+};
+
 /// One rank's connection to others of its host whose memory it can write:
 /// collectives are kernels of the package (tile.exchange), through a heap per
 /// rank and axis (PeerHeap.h), which reserve() makes; it fails, on all ranks
@@ -48,7 +61,7 @@ struct PeerOptions {
 /// synchronize() and check() name it. After that, and where ranks are destroyed
 /// without having ended together, heaps stay allocated, since others may still
 /// write to them.
-Result<std::unique_ptr<Communicator>>
+Result<std::unique_ptr<PeerCommunicator>>
 createPeerCommunicator(const PeerOptions &options);
 
 /// Whom the environment variable MOERT_EXCHANGE lets move the rows of ranks

@@ -16,6 +16,9 @@ using namespace mlir;
 using namespace moec;
 using moert::Expr;
 
+/// Threads of a CTA, of which a multiprocessor has one.
+static constexpr int64_t kThreads = 512;
+
 ExchangedPart moec::getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
                                      MemRefType in) {
   constexpr int64_t wordBytes = 4, mostBytes = 16;
@@ -61,6 +64,30 @@ bool moec::isMovedForOwners(tile::ExchangeOp exchange, int64_t index) {
                        exchange.getMovedType(size_t(index)));
   return part.pieceBytes == wideBytes &&
          countRowsOfWarp(part.pieces) <= mostRows;
+}
+
+std::optional<int64_t> moec::getPiecesOfFewRows(plan::CollectiveOp collective,
+                                                int64_t ranks,
+                                                const Expr &rows) {
+  constexpr int64_t pieces = 2;
+  auto variant = collective->getParentOfType<plan::VariantOp>();
+  if (!variant || !collective.getRows() || collective.getColumns())
+    return std::nullopt;
+  moert::Result<int64_t> most = rows.maxUpTo(int64_t(variant.getMaxTokens()));
+  ExchangedPart part =
+      getExchangedPart(collective.getKind(), ranks,
+                       cast<MemRefType>(collective.getIns()[0].getType()));
+  constexpr int64_t warps = moert::PeerHeap::kMaxCtas * kThreads / sm80::kWarp;
+  if (!most || *most > warps / countWarpsOfRow(part.pieces, pieces))
+    return std::nullopt;
+  return pieces;
+}
+
+tile::ConfigAttr moec::withPieces(tile::ConfigAttr config, int64_t pieces) {
+  auto exchange = cast<tile::Sm80ExchangeAttr>(config);
+  return tile::Sm80ExchangeAttr::get(config.getContext(), exchange.getCtas(),
+                                     exchange.getThreads(), pieces,
+                                     exchange.getLeastRows());
 }
 
 std::optional<Expr> moec::getExchangedRows(plan::CollectiveOp collective) {
@@ -121,11 +148,11 @@ public:
   }
 
   tile::ConfigAttr choose(Operation *op, const Target &) const override {
-    constexpr int64_t threads = 512, pieces = 4;
+    constexpr int64_t pieces = 4;
     // Up to 128 rows the time is that of flags and first bytes.
     constexpr int64_t manyRows = 256;
     return tile::Sm80ExchangeAttr::get(
-        op->getContext(), moert::PeerHeap::kMaxCtas, threads, pieces,
+        op->getContext(), moert::PeerHeap::kMaxCtas, kThreads, pieces,
         cast<tile::ExchangeOp>(op).getOwners() ? manyRows : 0);
   }
 

@@ -12,6 +12,7 @@
 #include "moert/PeerHeap.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <map>
@@ -27,6 +28,9 @@ struct Heaps {
   /// One of the two places has so many.
   int64_t placeBytes = 0;
   int64_t resultBytes = 0;
+  /// Ranks of the axis whose kernels run beside this one's, on its GPU: those
+  /// of one process. Those of others have the GPU in turns.
+  int64_t sharers = 1;
   std::unique_ptr<Buffer> own;
   /// By the place on the axis; null at this rank's own.
   std::vector<std::unique_ptr<Buffer>> others;
@@ -55,7 +59,7 @@ struct HandleMemory {
   std::unique_ptr<Buffer> send, receive;
 };
 
-class PeerRank : public Communicator {
+class PeerRank : public PeerCommunicator {
 public:
   explicit PeerRank(const PeerOptions &options) : options(options) {}
   ~PeerRank() override;
@@ -70,6 +74,8 @@ public:
   bool runsKernels() const override { return true; }
   Status run(Stream &stream, const Collective &collective) override;
   Status transfer(Stream &stream, const Transfer &transfer) override;
+  Status copyBlocks(Stream &stream, MeshAxis axis, const void *send,
+                    int64_t pitch, int64_t bytes) override;
   Status synchronize(Stream &stream) override;
   Status check() override;
   void abort(const std::string &reason) override;
@@ -93,6 +99,7 @@ private:
   bool addCopies(const Collective &collective, const CollectivePart &part,
                  std::vector<PeerCopy> &copies) const;
   Result<uint64_t> copyParts(Stream &stream, const Collective &collective);
+  Status checkRoom(const Collective &collective);
   Status readFailure(const Heaps &heaps);
   Status readFailures();
   /// Breaks the communicator; the first failure stays.
@@ -104,19 +111,23 @@ private:
   Status failure;
   /// Later ones of an axis are larger; graphs may still use the earlier ones.
   std::vector<Heaps> all;
+  /// CTAs of a kernel that the GPU runs at once, of all ranks that share it.
+  std::map<const Kernel *, int64_t> known;
+  /// The place that copyBlocks() writes to next.
+  int64_t nextPlace = 0;
   /// What collective has its first result where, for messages.
   std::map<uint64_t, std::string> names;
 };
 
 } // namespace
 
-Result<std::unique_ptr<Communicator>>
+Result<std::unique_ptr<PeerCommunicator>>
 createPeerCommunicator(const PeerOptions &options) {
   MOERT_CHECK(checkLimit(options.limitSeconds));
   if (!options.base || !options.device || !options.peer)
     return invalidArgument("createPeerCommunicator: base, device and peer are "
                            "needed");
-  return std::unique_ptr<Communicator>(std::make_unique<PeerRank>(options));
+  return std::unique_ptr<PeerCommunicator>(std::make_unique<PeerRank>(options));
 }
 
 Result<std::unique_ptr<Communicator>>
@@ -152,7 +163,11 @@ chooseExchange(std::unique_ptr<NcclCommunicator> made,
     return opened.status();
   peer.peer = std::move(*opened);
   peer.base = std::move(made);
-  return createPeerCommunicator(peer);
+  Result<std::unique_ptr<PeerCommunicator>> created =
+      createPeerCommunicator(peer);
+  if (!created)
+    return created.status();
+  return std::unique_ptr<Communicator>(std::move(*created));
 }
 
 /// What is of no more use, but may still be written to by other ranks.
@@ -268,10 +283,14 @@ Status PeerRank::openOthers(Heaps &heaps, const HandleMemory &memory,
     return gathered.status();
   const std::vector<PeerHandle> &handles = *gathered;
   auto own = static_cast<size_t>(mesh().index(heaps.axis, rank()));
+  constexpr std::array<uint8_t, 16> noGpu = {};
   for (size_t place = 0; place < handles.size(); ++place) {
     std::unique_ptr<Buffer> &other = heaps.others.emplace_back();
     if (place == own)
       continue;
+    if (handles[place].process == handle.process &&
+        handles[place].uuid == handle.uuid && handle.uuid != noGpu)
+      ++heaps.sharers;
     int64_t peer = mesh().peer(heaps.axis, rank(), int64_t(place));
     Result<std::unique_ptr<Buffer>> opened = options.peer->open(handles[place]);
     if (!opened)
@@ -451,6 +470,33 @@ Result<uint64_t> PeerRank::copyParts(Stream &stream,
   return copied;
 }
 
+/// Exchanges of all ranks of a GPU, over whatever axis, wait for each other: a
+/// CTA that has no room until others end would never begin.
+Status PeerRank::checkRoom(const Collective &collective) {
+  int64_t ranks = 1;
+  for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor})
+    if (const Heaps *heaps = findHeaps(axis))
+      ranks *= heaps->sharers;
+  int64_t &most = known[collective.kernel];
+  if (ranks == 1 || collective.dims.grid <= most)
+    return Status::ok();
+  LaunchDims all = collective.dims;
+  for (int64_t ctas = collective.dims.grid; ctas > most; --ctas) {
+    all.grid = ctas * ranks;
+    if (options.device->checkResident(*collective.kernel, all))
+      most = ctas;
+  }
+  if (collective.dims.grid <= most)
+    return Status::ok();
+  return invalidArgument(
+      std::to_string(ranks) + " ranks share the GPU, which does not run " +
+      std::to_string(collective.dims.grid) +
+      " CTAs of each at once; compile the layer with "
+      "--config=" +
+      collectiveKindName(collective.kind) + "_" +
+      meshAxisName(collective.axis) + ":ctas=" + std::to_string(most));
+}
+
 Status PeerRank::agree(const std::string &subject, const std::string &what) {
   {
     Lock lock(mutex);
@@ -484,6 +530,8 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
   if (!heaps || bytes > heaps->placeBytes)
     return fail(internalError(where + ": " + std::to_string(bytes) +
                               " bytes of a heap were not reserved"));
+  if (Status room = checkRoom(collective); !room)
+    return fail(room.withContext(where));
   // Where the kernel writes first.
   auto skipped =
       static_cast<uint64_t>(collective.firstColumn.value_or(0) *
@@ -509,6 +557,31 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
       options.peer->launch(stream, *collective.kernel, collective.dims,
                            {slots.data(), slots.size(), nullptr, 0});
   return launched ? launched : fail(launched.withContext(where));
+}
+
+Status PeerRank::copyBlocks(Stream &stream, MeshAxis axis, const void *send,
+                            int64_t pitch, int64_t bytes) {
+  Lock lock(mutex);
+  MOERT_CHECK(failure);
+  const Heaps *heaps = findHeaps(axis);
+  int64_t size = mesh().size(axis), own = mesh().index(axis, rank());
+  if (!heaps || size * bytes > heaps->placeBytes)
+    return fail(internalError("copyBlocks: " + std::to_string(size * bytes) +
+                              " bytes of a heap were not reserved"));
+  int64_t offset =
+      PeerHeap::kPlaces + nextPlace * heaps->placeBytes + own * bytes;
+  nextPlace = 1 - nextPlace;
+  std::vector<PeerCopy> copies;
+  for (int64_t lane = 0; lane < size; ++lane) {
+    int64_t place = (own + lane) % size;
+    copies.push_back({heaps->at(static_cast<size_t>(place)) + offset,
+                      static_cast<const char *>(send) + place * pitch,
+                      static_cast<size_t>(bytes), static_cast<size_t>(lane)});
+  }
+  Status given = options.peer->prepareCopies(static_cast<size_t>(size - 1));
+  if (given)
+    given = options.peer->copy(stream, copies);
+  return given ? given : fail(given.withContext("copyBlocks"));
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,0 +1,181 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Ranks that share one GPU, between which kernels move rows as they do between GPUs: are they right, what does moving
+take beside copies of the same bytes, and what becomes of them when one fails?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from drills import GRACE, LAYER, LIMIT, START
+from machine import Failed, last_lines
+from parts import EXCHANGE, ITERATIONS, Part, check_meshes, meshes, time_exchange
+
+RANKS = (2, 4)
+TOKENS = (1, 8, 128, 1024, 4096)
+#: Beside a shared expert copy engines move the rows, from 4 MB of a rank on.
+COPIED_TOKENS = (1024, 4096)
+COPIED = EXCHANGE | {"name": "dsv3_rows_copied", "shared_experts": {"intermediate_size": 128}}
+#: What an exchange of two ranks may take: so many us more than the copies with up to so many tokens, and so many times
+#: as long with so many or more.
+MORE_US, FEW_TOKENS = 4.0, 128
+RATIO, MANY_TOKENS = 1.25, 1024
+
+#: A call that is left out and another package take a program of a rank's own, which NCCL connects: it has no two ranks
+#: of one GPU.
+MODES = ("kill", "stop")
+#: What keeps ranks in a phase.
+PHASES = {"init": (), "collective": (), "replay": ("--graph",)}
+#: Runs of ranks that are at it when one fails, and of those that say how long it takes to get there.
+FOREVER, FEW = 10**9, 4
+#: Seconds from the begin of ranks to what happens in init, and more than they take to be at their runs.
+EARLY, PAUSE = 0.2, 0.5
+
+
+def check_shared_meshes(part: Part) -> Iterator[dict]:
+    """Every mesh of two and of four ranks."""
+    counts = {ranks: len(list(meshes(ranks))) for ranks in RANKS}
+    for ranks, count in counts.items():
+        yield from check_meshes(replace(part, ranks=ranks), -(-ITERATIONS * count // sum(counts.values())))
+
+
+def is_within_target(row: dict, name: str) -> bool | None:
+    """Of dispatch or combine; None where there is no target."""
+    tokens, copy = row["tokens_per_rank"], row.get(f"peer_copy_{name}")
+    if row["ranks"] != 2 or not copy or f"peer_{name}" not in row:
+        return None
+    us = row[f"peer_{name}"]["us"]
+    if tokens <= FEW_TOKENS:
+        return us <= copy["us"] + MORE_US
+    return us <= copy["us"] * RATIO if tokens >= MANY_TOKENS else None
+
+
+def time_shared_exchange(part: Part) -> Iterator[dict]:
+    """Rows that kernels move, and rows that copy engines do, of two ranks."""
+    for ranks, spec, tokens in ((2, EXCHANGE, TOKENS), (2, COPIED, COPIED_TOKENS), (4, EXCHANGE, TOKENS)):
+        for row in time_exchange(replace(part, ranks=ranks), ("peer",), spec, tokens):
+            row |= {"ranks_per_gpu": ranks, "rows_by": "kernel" if spec is EXCHANGE else "copies"}
+            targets = {name: is_within_target(row, name) for name in ("dispatch", "combine")}
+            if found := {name: met for name, met in targets.items() if met is not None}:
+                row["within_target"] = found
+            yield row
+
+
+def read_state(pid: int) -> tuple[str, int]:
+    """The state of a process, as /proc has it, and its parent; ended ones are zombies."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "Z", 0
+    state, parent = text[text.rindex(")") + 2:].split()[:2]
+    return state, int(parent)
+
+
+def is_running(pid: int) -> bool:
+    return read_state(pid)[0] != "Z"
+
+
+def find_children(pid: int) -> list[int]:
+    """In the order of ranks."""
+    pids = sorted(int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
+    return [each for each in pids if is_running(each) and read_state(each)[1] == pid]
+
+
+def wait_for_ranks(process: subprocess.Popen, ranks: int) -> list[int]:
+    until = time.monotonic() + START
+    while len(found := find_children(process.pid)) < ranks:
+        if process.poll() is not None or time.monotonic() > until:
+            raise Failed(f"{len(found)} of {ranks} ranks began")
+        time.sleep(0.01)
+    return found
+
+
+def run_alone(part: Part) -> bytes:
+    """What a layer of one rank gives on the GPU."""
+    outputs = part.tools.scratch / "alone.safetensors"
+    part.tools.moe_run(part.write(LAYER | {"max_tokens": 64}, None), "--tokens=16", f"--device={part.tools.device}",
+                       f"--outputs={outputs}", until=part.until)
+    return outputs.read_bytes()
+
+
+def make_options(part: Part, phase: str) -> list[str]:
+    """Ranks that are processes."""
+    parallel = {"dp": part.ranks, "experts": "linear"}
+    return [part.write(LAYER, parallel), "--tokens=16", f"--nproc={part.ranks}", f"--device={part.tools.device}",
+            "--exchange=peer", f"--rank-limit={LIMIT:.0f}", *PHASES[phase]]
+
+
+def time_start(part: Part) -> float:
+    """Seconds until ranks whose kernels are compiled have run."""
+    options = [*make_options(part, "replay"), f"--compare={FEW}"]
+    part.tools.moe_run(*options, until=part.until)
+    begin = time.monotonic()
+    part.tools.moe_run(*options, until=part.until)
+    return time.monotonic() - begin
+
+
+def wait_for_ends(pids: list[int], until: float) -> bool:
+    while time.monotonic() < until:
+        if not any(is_running(pid) for pid in pids):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def judge(process: subprocess.Popen, pids: list[int], victim: int, struck: float) -> dict:
+    """What becomes of all ranks but one, whose process is ended when the others have."""
+    row = {"rank": 0, "ok": False}
+    row["ended"] = wait_for_ends([pid for rank, pid in enumerate(pids) if rank != victim], struck + LIMIT + GRACE)
+    row["hang"] = not row["ended"]
+    row["seconds"] = round(time.monotonic() - struck, 2)
+    for pid in filter(is_running, pids):
+        os.kill(pid, signal.SIGKILL)
+    if row["hang"]:
+        process.kill()
+    output, _ = process.communicate()
+    row["says"] = last_lines(output)
+    told, _, errors = output.partition(f"rank {victim} was ended by signal 9 (Killed)")
+    # Of the others their errors, which name the rank, and no end of their own.
+    row["ok"] = row["ended"] and process.returncode == 1 and "was ended" not in told + errors and (
+        f"rank {victim}" in errors)
+    return row
+
+
+def run_cell(part: Part, mode: str, phase: str, seconds: float, before: bytes) -> dict:
+    """A failure `seconds` behind the begin of ranks, beside whom a layer alone had the bits `before`."""
+    cell = {"ranks": part.ranks, "mode": mode, "phase": phase, "ok": False, "hangs": 0, "survivors": []}
+    process = subprocess.Popen(
+        [str(part.tools.binaries / "moe-run"), *make_options(part, phase), f"--compare={FOREVER}"],
+        env=part.tools.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        pids = wait_for_ranks(process, part.ranks)
+        time.sleep(seconds)
+        if process.poll() is not None:
+            raise Failed(f"ranks did not get to the phase: {last_lines(process.communicate()[0])}")
+        victim = part.ranks - 1
+        os.kill(pids[victim], signal.SIGKILL if mode == "kill" else signal.SIGSTOP)
+        judged = judge(process, pids, victim, time.monotonic())
+        judged["alive"] = run_alone(part) == before
+        judged["ok"] = judged["ok"] and judged["alive"]
+        cell.update(ok=judged["ok"], hangs=int(judged["hang"]), survivors=[judged])
+    except Failed as error:
+        cell["error"] = str(error)
+    finally:
+        process.kill()
+        process.wait()
+    return cell
+
+
+def run_shared_drills(part: Part) -> Iterator[dict]:
+    part = replace(part, ranks=RANKS[0])
+    before = run_alone(part)
+    seconds = time_start(part) + PAUSE
+    for mode in MODES:
+        for phase in PHASES:
+            yield run_cell(part, mode, phase, EARLY if phase == "init" else seconds, before)
