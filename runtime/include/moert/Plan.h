@@ -149,6 +149,12 @@ struct Step {
   size_t numPairs() const {
     return (args.size() - static_cast<size_t>(numKernelArgs)) / 2;
   }
+  /// Collective: the tensor of a pair that is what one rank sends, or gets of
+  /// all that is summed.
+  int64_t ownPart(size_t pair) const {
+    bool scatters = collectiveKind == CollectiveKind::ReduceScatter;
+    return args[2 * pair + (scatters ? 1 : 0)].tensor;
+  }
   /// Launch: may begin before the step before it on its stream, which is a
   /// launch of the same run too, has ended (LaunchDims::dependent).
   bool dependent = false;

@@ -175,19 +175,12 @@ Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
 // Ranks
 //===----------------------------------------------------------------------===//
 
-/// The tensor of a pair that is what one rank sends, or gets of all that is
-/// summed.
-static int64_t getOwnPart(const Step &step, size_t pair) {
-  bool scatters = step.collectiveKind == CollectiveKind::ReduceScatter;
-  return step.args[2 * pair + (scatters ? 1 : 0)].tensor;
-}
-
 /// Bytes of a heap's place that the collective takes with the most tokens.
 static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
   int64_t total = 0;
   for (size_t pair = 0; pair < step.numPairs(); ++pair) {
-    Result<int64_t> bytes = tensorBytes(plan.tensors[getOwnPart(step, pair)])
-                                .maxUpTo(plan.maxTokens);
+    Result<int64_t> bytes =
+        tensorBytes(plan.tensors[step.ownPart(pair)]).maxUpTo(plan.maxTokens);
     if (!bytes)
       return bytes;
     total += PeerHeap::partBytes(plan.mesh.size(step.axis), *bytes);

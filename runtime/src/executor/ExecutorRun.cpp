@@ -382,7 +382,7 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   for (size_t pair = 0; pair < step.numPairs(); ++pair) {
     int64_t in = step.args[2 * pair].tensor,
             out = step.args[2 * pair + 1].tensor;
-    const TensorDecl &one = thePlan->tensors[getOwnPart(step, pair)];
+    const TensorDecl &one = thePlan->tensors[step.ownPart(pair)];
     int64_t count = 1;
     for (const Expr &size : one.shape) {
       Result<int64_t> value = size.evaluate(tokens);

@@ -5,59 +5,19 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moert/PeerCommunicator.h"
+#include "PeerHeaps.h"
+
 #include "../../support/Check.h"
 #include "../Collectives.h"
-#include "moert/CudaDevice.h"
 #include "moert/PeerHeap.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
 namespace moert {
 
 namespace {
-
-/// The heap of each rank of an axis, as this rank reaches it.
-struct Heaps {
-  MeshAxis axis = MeshAxis::Data;
-  /// One of the two places has so many.
-  int64_t placeBytes = 0;
-  int64_t resultBytes = 0;
-  /// Ranks of the axis whose kernels run beside this one's, on its GPU: those
-  /// of one process. Those of others have the GPU in turns.
-  int64_t sharers = 1;
-  std::unique_ptr<Buffer> own;
-  /// By the place on the axis; null at this rank's own.
-  std::vector<std::unique_ptr<Buffer>> others;
-
-  char *at(size_t place) const {
-    return static_cast<char *>(others[place] ? others[place]->data()
-                                             : own->data());
-  }
-  /// From the heap's beginning.
-  int64_t firstResult() const { return PeerHeap::kPlaces + 2 * placeBytes; }
-  /// From this rank's heap to such an address, or -1 where none of its results
-  /// is there.
-  int64_t findResult(const void *address) const {
-    auto distance =
-        static_cast<int64_t>(reinterpret_cast<uintptr_t>(address) -
-                             reinterpret_cast<uintptr_t>(own->data()));
-    return distance >= firstResult() && distance < firstResult() + resultBytes
-               ? distance
-               : -1;
-  }
-};
-
-/// What handles go through to other ranks.
-struct HandleMemory {
-  std::unique_ptr<Stream> stream;
-  std::unique_ptr<Buffer> send, receive;
-};
 
 class PeerRank : public PeerCommunicator {
 public:
@@ -83,24 +43,12 @@ public:
 private:
   using Lock = std::unique_lock<std::mutex>;
 
-  Status fillPlaces(const Heaps &heaps);
-  Result<HandleMemory> makeHandleMemory() const;
-  Status moveHandles(const HandleMemory &memory, MeshAxis axis,
-                     const PeerHandle &own, std::vector<PeerHandle> &handles);
-  Result<std::vector<PeerHandle>> gatherHandles(const HandleMemory &memory,
-                                                MeshAxis axis,
-                                                const PeerHandle &own);
-  Result<bool> isSoOnAll(const HandleMemory &memory, bool isSo);
-  Status makeOwnHeap(Heaps &heaps, PeerHandle &handle);
-  Status openOthers(Heaps &heaps, const HandleMemory &memory,
-                    const PeerHandle &handle);
-  Status makeHeaps(Heaps &heaps);
-  Heaps *findHeaps(MeshAxis axis);
+  PeerHeaps *findHeaps(MeshAxis axis);
   bool addCopies(const Collective &collective, const CollectivePart &part,
                  std::vector<PeerCopy> &copies) const;
   Result<uint64_t> copyParts(Stream &stream, const Collective &collective);
   Status checkRoom(const Collective &collective);
-  Status readFailure(const Heaps &heaps);
+  Status readFailure(const PeerHeaps &heaps);
   Status readFailures();
   /// Breaks the communicator; the first failure stays.
   Status fail(const Status &status);
@@ -110,7 +58,7 @@ private:
   std::mutex mutex;
   Status failure;
   /// Later ones of an axis are larger; graphs may still use the earlier ones.
-  std::vector<Heaps> all;
+  std::vector<PeerHeaps> all;
   /// CTAs of a kernel that the GPU runs at once, of all ranks that share it.
   std::map<const Kernel *, int64_t> known;
   /// The place that copyBlocks() writes to next.
@@ -130,54 +78,6 @@ createPeerCommunicator(const PeerOptions &options) {
   return std::unique_ptr<PeerCommunicator>(std::make_unique<PeerRank>(options));
 }
 
-Result<std::unique_ptr<Communicator>>
-chooseExchange(std::unique_ptr<NcclCommunicator> made,
-               const NcclOptions &options) {
-  const char *given = getenv("MOERT_EXCHANGE");
-  std::string exchange = given ? given : "nccl";
-  if (exchange == "nccl")
-    return std::unique_ptr<Communicator>(std::move(made));
-  if (exchange != "peer")
-    return invalidArgument("MOERT_EXCHANGE is '" + exchange +
-                           "'; nccl and peer are accepted");
-  PeerOptions peer;
-  peer.limitSeconds = options.limitSeconds;
-  if (const char *least = getenv("MOERT_COPY_ROWS_FROM")) {
-    std::string text = least;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(),
-                                        peer.leastCopiedBytes);
-    if (error != std::errc() || end != text.data() + text.size() ||
-        peer.leastCopiedBytes < 1)
-      return invalidArgument("MOERT_COPY_ROWS_FROM is '" + text +
-                             "'; a number of bytes from 1 on is accepted");
-  }
-  int ordinal = made->ordinal();
-  Result<std::unique_ptr<Device>> device =
-      createCudaDevice(ordinal, options.cudaLibrary);
-  if (!device)
-    return device.status();
-  peer.device = std::move(*device);
-  Result<std::unique_ptr<PeerDevice>> opened =
-      createCudaPeerDevice(*peer.device, ordinal, options.cudaLibrary);
-  if (!opened)
-    return opened.status();
-  peer.peer = std::move(*opened);
-  peer.base = std::move(made);
-  Result<std::unique_ptr<PeerCommunicator>> created =
-      createPeerCommunicator(peer);
-  if (!created)
-    return created.status();
-  return std::unique_ptr<Communicator>(std::move(*created));
-}
-
-/// What is of no more use, but may still be written to by other ranks.
-static void keepForever(std::vector<Heaps> heaps) {
-  static std::mutex mutex;
-  static auto *kept = new std::vector<std::vector<Heaps>>();
-  std::lock_guard<std::mutex> lock(mutex);
-  kept->push_back(std::move(heaps));
-}
-
 PeerRank::~PeerRank() {
   if (all.empty())
     return;
@@ -186,7 +86,7 @@ PeerRank::~PeerRank() {
   if (ended)
     ended = options.base->agree("the end of peer memory", "ended");
   // Nobody maps memory that its owner frees.
-  for (Heaps &heaps : all)
+  for (PeerHeaps &heaps : all)
     if (ended)
       heaps.others.clear();
   if (ended)
@@ -199,193 +99,11 @@ PeerRank::~PeerRank() {
 // Heaps
 //===----------------------------------------------------------------------===//
 
-Heaps *PeerRank::findHeaps(MeshAxis axis) {
+PeerHeaps *PeerRank::findHeaps(MeshAxis axis) {
   for (auto heaps = all.rbegin(); heaps != all.rend(); ++heaps)
     if (heaps->axis == axis)
       return &*heaps;
   return nullptr;
-}
-
-Result<HandleMemory> PeerRank::makeHandleMemory() const {
-  HandleMemory memory;
-  Device &device = *options.device;
-  Result<std::unique_ptr<Stream>> stream = device.createStream();
-  if (!stream)
-    return stream.status();
-  auto most = static_cast<size_t>(std::max(mesh().dp, mesh().tp));
-  auto send = device.allocate(sizeof(PeerHandle), 256);
-  auto receive = device.allocate(sizeof(PeerHandle) * most, 256);
-  if (!send || !receive)
-    return (send ? receive : send).status();
-  memory.stream = std::move(*stream);
-  memory.send = std::move(*send);
-  memory.receive = std::move(*receive);
-  return memory;
-}
-
-Status PeerRank::moveHandles(const HandleMemory &memory, MeshAxis axis,
-                             const PeerHandle &own,
-                             std::vector<PeerHandle> &handles) {
-  Device &device = *options.device;
-  MOERT_CHECK(device.copyIn(memory.send->data(), &own, sizeof(own)));
-  CollectivePart part;
-  part.send = memory.send->data();
-  part.receive = memory.receive->data();
-  part.dtype = DType::U8;
-  part.count = sizeof(PeerHandle);
-  Collective collective;
-  collective.axis = axis;
-  collective.parts = &part;
-  collective.numParts = 1;
-  collective.where = "exchange of memory handles";
-  MOERT_CHECK(options.base->run(*memory.stream, collective));
-  MOERT_CHECK(options.base->synchronize(*memory.stream));
-  handles.resize(static_cast<size_t>(mesh().size(axis)));
-  return device.copyOut(handles.data(), memory.receive->data(),
-                        sizeof(PeerHandle) * handles.size());
-}
-
-/// Those of all ranks of the axis; others are told why there are none.
-Result<std::vector<PeerHandle>>
-PeerRank::gatherHandles(const HandleMemory &memory, MeshAxis axis,
-                        const PeerHandle &own) {
-  std::vector<PeerHandle> handles;
-  Status moved = moveHandles(memory, axis, own, handles)
-                     .withContext("exchange of memory handles");
-  if (moved)
-    return handles;
-  options.base->abort(moved.message());
-  return moved;
-}
-
-/// Whether something holds on all ranks of the mesh; a barrier too.
-Result<bool> PeerRank::isSoOnAll(const HandleMemory &memory, bool isSo) {
-  for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
-    if (mesh().size(axis) == 1)
-      continue;
-    PeerHandle flag;
-    flag.bytes = isSo;
-    Result<std::vector<PeerHandle>> flags = gatherHandles(memory, axis, flag);
-    if (!flags)
-      return flags.status();
-    for (const PeerHandle &other : *flags)
-      isSo = isSo && other.bytes != 0;
-  }
-  return isSo;
-}
-
-/// Exchanges handles, and maps what the others have.
-Status PeerRank::openOthers(Heaps &heaps, const HandleMemory &memory,
-                            const PeerHandle &handle) {
-  Result<std::vector<PeerHandle>> gathered =
-      gatherHandles(memory, heaps.axis, handle);
-  if (!gathered)
-    return gathered.status();
-  const std::vector<PeerHandle> &handles = *gathered;
-  auto own = static_cast<size_t>(mesh().index(heaps.axis, rank()));
-  constexpr std::array<uint8_t, 16> noGpu = {};
-  for (size_t place = 0; place < handles.size(); ++place) {
-    std::unique_ptr<Buffer> &other = heaps.others.emplace_back();
-    if (place == own)
-      continue;
-    if (handles[place].process == handle.process &&
-        handles[place].uuid == handle.uuid && handle.uuid != noGpu)
-      ++heaps.sharers;
-    int64_t peer = mesh().peer(heaps.axis, rank(), int64_t(place));
-    Result<std::unique_ptr<Buffer>> opened = options.peer->open(handles[place]);
-    if (!opened)
-      return opened.status().withContext("rank " + std::to_string(rank()) +
-                                         " cannot reach the memory of rank " +
-                                         std::to_string(peer));
-    other = std::move(*opened);
-  }
-  return Status::ok();
-}
-
-/// What nobody pushes is read, but no result follows from it: it begins as NaN
-/// of every float format, so that one that did would show. So do results.
-Status PeerRank::fillPlaces(const Heaps &heaps) {
-  Result<std::unique_ptr<Stream>> stream = options.device->createStream();
-  if (!stream)
-    return stream.status();
-  MOERT_CHECK(options.device->fill(
-      **stream, static_cast<char *>(heaps.own->data()) + PeerHeap::kPlaces,
-      0xff, static_cast<size_t>(2 * heaps.placeBytes + heaps.resultBytes)));
-  return options.device->synchronize(**stream);
-}
-
-Status PeerRank::makeOwnHeap(Heaps &heaps, PeerHandle &handle) {
-  int64_t heapBytes = heaps.firstResult() + heaps.resultBytes;
-  std::string what = "allocation of " + std::to_string(heapBytes) +
-                     " bytes that other ranks write to";
-  Result<std::unique_ptr<Buffer>> own =
-      options.peer->allocate(static_cast<size_t>(heapBytes));
-  if (!own)
-    return own.status().withContext(what);
-  heaps.own = std::move(*own);
-  auto setWord = [&](int64_t offset, int64_t value) {
-    return options.device
-        ->copyIn(static_cast<char *>(heaps.own->data()) + offset, &value,
-                 sizeof(value))
-        .withContext(what);
-  };
-  MOERT_CHECK(setWord(PeerHeap::kIndex, mesh().index(heaps.axis, rank())));
-  MOERT_CHECK(
-      setWord(PeerHeap::kLimit,
-              static_cast<int64_t>(std::min(options.limitSeconds, 1e9) * 1e9)));
-  MOERT_CHECK(setWord(PeerHeap::kPlaceBytes, heaps.placeBytes));
-  MOERT_CHECK(fillPlaces(heaps).withContext(what));
-  if (heaps.resultBytes > 0)
-    MOERT_CHECK(
-        options.peer
-            ->prepareCopies(static_cast<size_t>(mesh().size(heaps.axis) - 1))
-            .withContext("streams that copy rows"));
-  Result<PeerHandle> shared = options.peer->share(*heaps.own);
-  if (!shared)
-    return shared.status().withContext("a handle of that memory");
-  handle = *shared;
-  return Status::ok();
-}
-
-/// On all ranks or on none. Where it fails no rank frees what another one has
-/// mapped: what nobody has seen is freed at once, the rest when all are known
-/// to have unmapped it, and what may still be mapped then is kept.
-Status PeerRank::makeHeaps(Heaps &heaps) {
-  std::string subject =
-      std::string("memory of other ranks over ") + meshAxisName(heaps.axis);
-  // What ranks differ in names the one that failed.
-  auto agreeOn = [&](const Status &made, const std::string &what) {
-    Status agreed = options.base->agree(subject, made ? what : made.message());
-    return agreed ? made : agreed;
-  };
-  PeerHandle handle;
-  Result<HandleMemory> memory = makeHandleMemory();
-  Status made = memory.status();
-  if (made)
-    made = makeOwnHeap(heaps, handle);
-  // Who copies and who waits for a kernel to push would never meet.
-  MOERT_CHECK(agreeOn(made, options.leastCopiedBytes == kNeverCopied
-                                ? std::string("all is there")
-                                : "all is there, and rows are copied from " +
-                                      std::to_string(options.leastCopiedBytes) +
-                                      " bytes on"));
-
-  made = openOthers(heaps, *memory, handle);
-  Result<bool> areMade = isSoOnAll(*memory, made.isOk());
-  if (made && !areMade)
-    made = areMade.status();
-  bool areUnmapped = false;
-  if (!areMade || !*areMade) {
-    heaps.others.clear();
-    areUnmapped = areMade && isSoOnAll(*memory, true);
-  }
-  made = agreeOn(made, "all is reached");
-  if (!made && !areUnmapped) {
-    std::vector<Heaps> left;
-    left.push_back(std::move(heaps));
-    keepForever(std::move(left));
-  }
-  return made;
 }
 
 /// The next multiple of what device memory is aligned to.
@@ -403,17 +121,17 @@ Status PeerRank::reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes) {
         "an exchange through the memory of other ranks is for up to " +
         std::to_string(PeerHeap::kMaxRanks) + " ranks, and " +
         meshAxisName(axis) + " has " + std::to_string(size) + "; take NCCL"));
-  Heaps heaps;
+  PeerHeaps heaps;
   heaps.axis = axis;
   heaps.placeBytes = roundUp(bytes);
   heaps.resultBytes = roundUp(resultBytes);
-  if (const Heaps *known = findHeaps(axis)) {
+  if (const PeerHeaps *known = findHeaps(axis)) {
     if (known->placeBytes >= bytes && known->resultBytes >= resultBytes)
       return Status::ok();
     heaps.placeBytes = std::max(heaps.placeBytes, known->placeBytes);
     heaps.resultBytes = std::max(heaps.resultBytes, known->resultBytes);
   }
-  if (Status made = makeHeaps(heaps); !made)
+  if (Status made = makePeerHeaps(options, heaps); !made)
     return fail(made.withContext("peer memory (take NCCL, or ranks of one "
                                  "host with peer access)"));
   all.push_back(std::move(heaps));
@@ -422,7 +140,7 @@ Status PeerRank::reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes) {
 
 void *PeerRank::results(MeshAxis axis) {
   Lock lock(mutex);
-  const Heaps *heaps = findHeaps(axis);
+  const PeerHeaps *heaps = findHeaps(axis);
   if (!heaps || heaps->resultBytes == 0)
     return nullptr;
   return static_cast<char *>(heaps->own->data()) + heaps->firstResult();
@@ -437,7 +155,7 @@ void *PeerRank::results(MeshAxis axis) {
 bool PeerRank::addCopies(const Collective &collective,
                          const CollectivePart &part,
                          std::vector<PeerCopy> &copies) const {
-  for (const Heaps &heaps : all) {
+  for (const PeerHeaps &heaps : all) {
     int64_t distance = heaps.findResult(part.receive);
     if (heaps.axis != collective.axis || distance < 0)
       continue;
@@ -475,7 +193,7 @@ Result<uint64_t> PeerRank::copyParts(Stream &stream,
 Status PeerRank::checkRoom(const Collective &collective) {
   int64_t ranks = 1;
   for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor})
-    if (const Heaps *heaps = findHeaps(axis))
+    if (const PeerHeaps *heaps = findHeaps(axis))
       ranks *= heaps->sharers;
   int64_t &most = known[collective.kernel];
   if (ranks == 1 || collective.dims.grid <= most)
@@ -526,7 +244,7 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
     slots.push_back(reinterpret_cast<uintptr_t>(part.send));
     results.push_back(reinterpret_cast<uintptr_t>(part.receive));
   }
-  Heaps *heaps = findHeaps(collective.axis);
+  PeerHeaps *heaps = findHeaps(collective.axis);
   if (!heaps || bytes > heaps->placeBytes)
     return fail(internalError(where + ": " + std::to_string(bytes) +
                               " bytes of a heap were not reserved"));
@@ -563,7 +281,7 @@ Status PeerRank::copyBlocks(Stream &stream, MeshAxis axis, const void *send,
                             int64_t pitch, int64_t bytes) {
   Lock lock(mutex);
   MOERT_CHECK(failure);
-  const Heaps *heaps = findHeaps(axis);
+  const PeerHeaps *heaps = findHeaps(axis);
   int64_t size = mesh().size(axis), own = mesh().index(axis, rank());
   if (!heaps || size * bytes > heaps->placeBytes)
     return fail(internalError("copyBlocks: " + std::to_string(size * bytes) +
@@ -588,7 +306,7 @@ Status PeerRank::copyBlocks(Stream &stream, MeshAxis axis, const void *send,
 // Waiting and failing
 //===----------------------------------------------------------------------===//
 
-Status PeerRank::readFailure(const Heaps &heaps) {
+Status PeerRank::readFailure(const PeerHeaps &heaps) {
   uint64_t words[2] = {};
   static_assert(PeerHeap::kAddress == PeerHeap::kFailure + 8);
   MOERT_CHECK(options.device->copyOut(
@@ -614,7 +332,7 @@ Status PeerRank::readFailure(const Heaps &heaps) {
 }
 
 Status PeerRank::readFailures() {
-  for (const Heaps &heaps : all)
+  for (const PeerHeaps &heaps : all)
     if (Status status = readFailure(heaps); !status)
       return fail(status);
   return Status::ok();
@@ -648,7 +366,7 @@ Status PeerRank::check() {
 
 /// Sets the word of aborts in the heap of every rank.
 void PeerRank::stopKernels() {
-  for (const Heaps &heaps : all) {
+  for (const PeerHeaps &heaps : all) {
     int64_t word = mesh().index(heaps.axis, rank()) + 1;
     for (size_t place = 0; place < heaps.others.size(); ++place)
       (void)options.device->copyIn(heaps.at(place) + PeerHeap::kAbort, &word,

@@ -1,0 +1,61 @@
+//===- PeerHeaps.h - memory that ranks write to -----------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOERT_COMM_PEER_PEERHEAPS_H
+#define MOERT_COMM_PEER_PEERHEAPS_H
+
+#include "moert/PeerCommunicator.h"
+#include "moert/PeerHeap.h"
+
+#include <memory>
+#include <vector>
+
+namespace moert {
+
+/// The heap of each rank of an axis, as this rank reaches it.
+struct PeerHeaps {
+  MeshAxis axis = MeshAxis::Data;
+  /// One of the two places has so many.
+  int64_t placeBytes = 0;
+  int64_t resultBytes = 0;
+  /// Ranks of the axis whose kernels run beside this one's, on its GPU: those
+  /// of one process. Those of others have the GPU in turns.
+  int64_t sharers = 1;
+  std::unique_ptr<Buffer> own;
+  /// By the place on the axis; null at this rank's own.
+  std::vector<std::unique_ptr<Buffer>> others;
+
+  char *at(size_t place) const {
+    return static_cast<char *>(others[place] ? others[place]->data()
+                                             : own->data());
+  }
+  /// From the heap's beginning.
+  int64_t firstResult() const { return PeerHeap::kPlaces + 2 * placeBytes; }
+  /// From this rank's heap to such an address, or -1 where none of its results
+  /// is there.
+  int64_t findResult(const void *address) const {
+    auto distance =
+        static_cast<int64_t>(reinterpret_cast<uintptr_t>(address) -
+                             reinterpret_cast<uintptr_t>(own->data()));
+    return distance >= firstResult() && distance < firstResult() + resultBytes
+               ? distance
+               : -1;
+  }
+};
+
+/// Makes the heaps of `axis`, `placeBytes` and `resultBytes`: on all ranks or
+/// on none. Where it fails no rank frees what another one has mapped: what
+/// nobody has seen is freed at once, the rest when all are known to have
+/// unmapped it, and what may still be mapped then is kept.
+Status makePeerHeaps(const PeerOptions &options, PeerHeaps &heaps);
+
+/// What is of no more use, but may still be written to by other ranks.
+void keepForever(std::vector<PeerHeaps> heaps);
+
+} // namespace moert
+
+#endif // MOERT_COMM_PEER_PEERHEAPS_H
