@@ -205,11 +205,11 @@ Status HeapMaker::make(PeerHeaps &heaps) {
   if (made)
     made = makeOwnHeap(heaps, handle);
   // Who copies and who waits for a kernel to push would never meet.
-  MOERT_CHECK(agreeOn(made, options.leastCopiedBytes == Communicator::kNeverCopied
-                                ? std::string("all is there")
-                                : "all is there, and rows are copied from " +
-                                      std::to_string(options.leastCopiedBytes) +
-                                      " bytes on"));
+  MOERT_CHECK(agreeOn(
+      made, options.leastCopiedBytes == Communicator::kNeverCopied
+                ? std::string("all is there")
+                : "all is there, and rows are copied from " +
+                      std::to_string(options.leastCopiedBytes) + " bytes on"));
 
   made = openOthers(heaps, *memory, handle);
   Result<bool> areMade = isSoOnAll(*memory, made.isOk());

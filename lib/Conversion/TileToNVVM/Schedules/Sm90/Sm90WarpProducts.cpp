@@ -94,8 +94,8 @@ ContractSums Sm90Products::multiplyByWarps(int64_t height,
         for (int64_t unit = 0; unit < shape.getUnits(); ++unit) {
           SmallVector<SmallVector<Value>> fragments;
           for (int64_t block = 0; block < numBlocks; ++block)
-            fragments.push_back(reader.close(reader.open(
-                reader.load(at.stage, unit * numBlocks + block))));
+            fragments.push_back(reader.close(
+                reader.open(reader.load(at.stage, unit * numBlocks + block))));
           reader.multiplyByWarps(at.stage, unit, rowOffsets, fragments, sums);
         }
         // All lanes have read their words.
