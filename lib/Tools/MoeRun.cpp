@@ -14,6 +14,7 @@
 #include "Run/PartTimes.h"
 #include "Run/RankProcesses.h"
 #include "Run/RankRun.h"
+#include "Run/Session.h"
 #include "Run/Timing.h"
 #include "Run/TraceFile.h"
 #include "moec/Import/BuildLayer.h"
@@ -30,67 +31,6 @@ using namespace mlir;
 using namespace moec;
 
 namespace {
-
-/// A loaded layer with its tensors filled.
-struct Session {
-  /// What was given, unless it is a package, and what options change about it.
-  std::optional<SourceText> text;
-  SpecOverrides overrides;
-  bool isIR() const { return text && !isJson(*text); }
-  /// Outlives the module.
-  std::unique_ptr<MLIRContext> context;
-  /// The source; the spec alone where it is a package.
-  Source source;
-  /// The level of the IR that was loaded.
-  Level level = Level::Moe;
-  std::optional<moert::Package> package;
-  moert::PackageChoice choice;
-  /// How the package came about, where it was made from the source.
-  std::optional<JitReport> report;
-  /// With --nproc; outlives what ranks have.
-  std::unique_ptr<RankProcesses> processes;
-  bool isRankProcess() const { return processes && processes->getRank(); }
-  /// One, or as many simulated ones as there are seeds.
-  std::vector<std::unique_ptr<moert::Device>> devices;
-  moert::Plan plan;
-  std::vector<HostTensor> tensors;
-};
-
-void printTensor(llvm::StringRef role, llvm::StringRef name,
-                 llvm::StringRef dtype, llvm::ArrayRef<std::string> shape) {
-  llvm::outs() << llvm::formatv("{0,-7} {1,-26} {2,-9} {3}\n", role, name,
-                                dtype, llvm::join(shape, " x "));
-}
-
-/// The tensors of a layer that is described in JSON, which need not compile.
-void printSignature(const LayerSpec &spec) {
-  for (const TensorInfo &info : getTensorSignature(spec)) {
-    llvm::SmallVector<std::string> shape;
-    for (int64_t size : info.shape)
-      shape.push_back(size == kTokenDimension ? "tokens"
-                                              : std::to_string(size));
-    printTensor(stringify(info.role), info.name, stringify(info.type), shape);
-    for (const CheckpointForm &form : info.checkpointForms)
-      for (const CheckpointPart &part : form)
-        llvm::outs() << (&part == &form.front() ? "     or *." : "    and *.")
-                     << part.name << (part.transposed ? "  (transposed)" : "")
-                     << "\n";
-  }
-}
-
-/// The tensors of a layer that is IR.
-void printSignature(const moert::Plan &plan) {
-  for (const moert::TensorDecl &decl : plan.tensors) {
-    if (decl.role == moert::TensorRole::Workspace ||
-        decl.role == moert::TensorRole::Prepared)
-      continue;
-    llvm::SmallVector<std::string> shape;
-    for (const moert::Expr &size : decl.shape)
-      shape.push_back(size.str());
-    printTensor(moert::tensorRoleName(decl.role), decl.name,
-                moert::dtypeName(decl.dtype), shape);
-  }
-}
 
 /// What must hold of a plan, which may come from IR by hand.
 bool checkPlan(const Session &session, const MoeRunOptions &options) {
@@ -185,40 +125,6 @@ bool fillTensors(Session &session, const MoeRunOptions &options) {
     status = generateTensors(session.tensors, generate);
   }
   return status || options.complain(status.message());
-}
-
-void printTimes(const Session &session, const RunResult &result,
-                const MoeRunOptions &options) {
-  llvm::outs() << options.tokens << " tokens: ";
-  if (options.isPackage())
-    llvm::outs() << "from a package";
-  else if (session.report)
-    llvm::outs() << llvm::formatv("{0} in {1:f0} ms",
-                                  session.report->fromCache ? "from the cache"
-                                                            : "compiled",
-                                  session.report->total * 1e3);
-  else if (options.level == ExecutedLevel::LLVM)
-    llvm::outs() << llvm::formatv("compiled in {0:f0} ms",
-                                  result.compileSeconds * 1e3);
-  else
-    llvm::outs() << "level " << stringify(options.level.getValue())
-                 << " interpreted";
-  if (options.level != ExecutedLevel::Moe)
-    llvm::outs() << llvm::formatv(", workspace {0:f1} MiB",
-                                  double(result.workspaceBytes) / (1 << 20));
-  if (session.devices.size() > 1 && options.level == ExecutedLevel::LLVM)
-    llvm::outs() << llvm::formatv(", the same bits of {0} seeds",
-                                  session.devices.size());
-  if (!result.seconds.empty())
-    llvm::outs() << llvm::formatv(
-        ", {0} timed: best {1:f3} ms, median {2:f3} ms", result.seconds.size(),
-        result.seconds.front() * 1e3,
-        result.seconds[result.seconds.size() / 2] * 1e3);
-  if (options.compare > 0)
-    llvm::outs() << ", the same bits of " << options.compare << " runs more";
-  llvm::outs() << "\n";
-  if (!result.parts.empty())
-    printPartTimes(result.parts, llvm::outs());
 }
 
 /// The passes whose result a level is.
@@ -349,148 +255,6 @@ bool runSession(Session &session, const MoeRunOptions &options) {
       return options.complain(status.message());
   }
   return !options.check || check.compare(*result);
-}
-
-/// --signature needs no device.
-bool findDevice(Session &session, const MoeRunOptions &options) {
-  if (options.signature)
-    return true;
-  std::string name = options.getDevice().str();
-  if (session.isRankProcess() && name == "cuda")
-    name += ":" + std::to_string(*session.processes->getRank());
-  auto devices = openDevices(name, options.threads, options.target);
-  if (!devices)
-    return options.complain(devices.status().message());
-  session.devices = std::move(*devices);
-  return true;
-}
-
-/// What the device runs of the package, which took `seconds` to get.
-bool choosePackage(Session &session, const MoeRunOptions &options,
-                   double seconds) {
-  if (!session.devices.empty()) {
-    moert::Device &device = *session.devices.front();
-    moert::Result<moert::PackageChoice> choice = moert::chooseImage(
-        *session.package, device.architecture(), device.takesMachineCode());
-    if (!choice)
-      return options.complain(device.name() + ": " + choice.status().message());
-    session.choice = *choice;
-    if (options.timing)
-      if (moert::Status status = printLoadTimes(*session.package, *choice,
-                                                device, seconds, llvm::outs());
-          !status)
-        return options.complain(status.message());
-  }
-  session.plan = session.package->programs[session.choice.program].plan;
-  return true;
-}
-
-/// Reads a description or IR.
-bool readInput(Session &session, const MoeRunOptions &options) {
-  session.overrides = options.getSpecOverrides();
-  FailureOr<SourceText> text =
-      readSource(options.input, session.overrides, llvm::errs());
-  if (failed(text))
-    return false;
-  // IR says itself whether it has the operand.
-  if (!isJson(*text))
-    session.overrides.numValidTokens.reset();
-  session.text = std::move(*text);
-  if ((options.check || options.bisect) && session.isIR() &&
-      options.spec.empty())
-    return options.complain(
-        llvm::Twine(options.bisect ? "--bisect" : "--check") +
-        " of IR needs --spec=FILE.json, which says what the layer is meant to "
-        "compute");
-  return true;
-}
-
-bool loadPackage(Session &session, const MoeRunOptions &options) {
-  Stopwatch watch;
-  moert::Result<moert::Package> package = moert::Package::open(options.input);
-  if (!package)
-    return options.complain(package.status().message());
-  double seconds = watch.read();
-  session.package = std::move(*package);
-  if (!findDevice(session, options))
-    return false;
-  if (options.timing)
-    printStage("read and verify", seconds, llvm::outs());
-  if (!choosePackage(session, options, seconds))
-    return false;
-  if (session.package->spec.empty())
-    return true;
-  Diagnostics diagnostics(llvm::errs());
-  FailureOr<LayerSpec> spec =
-      importJson(SourceText(options.input + ": spec", session.package->spec),
-                 /*overrides=*/{}, diagnostics);
-  if (failed(spec))
-    return false;
-  session.source.spec = std::move(*spec);
-  session.source.spec->modelType = session.package->modelType;
-  return true;
-}
-
-/// Compiles for the device, or finds what was compiled before.
-bool loadJit(Session &session, const MoeRunOptions &options) {
-  if (!findDevice(session, options))
-    return false;
-  JitOptions jitOptions;
-  jitOptions.compile = options.ToolOptions::getCompileOptions();
-  jitOptions.usePtxas = !options.noPtxas;
-  jitOptions.useCache = !options.noCache;
-  jitOptions.cache.directory = options.cacheDir;
-  jitOptions.threads = unsigned(options.threads);
-  jitOptions.warn = [](const std::string &message) {
-    llvm::errs() << "moe-run: warning: " << message << "\n";
-  };
-  Progress progress("moe-run", "the layer is compiled");
-  Jit jit(std::move(jitOptions));
-  moert::Result<JitLayer> layer =
-      jit.compile(*session.text, session.overrides, *session.devices.front());
-  if (!layer) {
-    // What is wrong with a description names its place itself.
-    const std::string &message = layer.status().message();
-    if (!llvm::StringRef(message).contains(": error: "))
-      return options.complain(message);
-    llvm::errs() << message << "\n";
-    return false;
-  }
-  session.package = std::move(layer->package);
-  session.source.spec = std::move(layer->spec);
-  session.report = std::move(layer->report);
-  if (options.timing)
-    printReport(*session.report, llvm::outs());
-  return choosePackage(session, options, session.report->total);
-}
-
-bool loadLayer(Session &session, MLIRContext &context,
-               const MoeRunOptions &options, SourceDiagnostics &diagnostics) {
-  FailureOr<Source> source =
-      parseSource(context, *session.text, session.overrides,
-                  diagnostics.getTexts(), llvm::errs());
-  if (failed(source))
-    return false;
-  session.source = std::move(*source);
-  // The tensors of a description are known even if it cannot be compiled.
-  if (options.signature && session.source.spec)
-    return true;
-  ModuleOp module = *session.source.module;
-  FailureOr<Level> level = detectLevel(module);
-  if (failed(level) || !findDevice(session, options))
-    return false;
-  session.level = *level;
-  FailureOr<moert::Plan> plan =
-      makePlan(module, options.ToolOptions::getCompileOptions());
-  if (failed(plan))
-    return false;
-  session.plan = std::move(*plan);
-  return true;
-}
-
-/// Reads what is no package.
-bool readInputOf(Session &session, const MoeRunOptions &options) {
-  return options.isPackage() || readInput(session, options);
 }
 
 double getSlowestMedian(llvm::ArrayRef<RunResult> results) {
@@ -651,16 +415,10 @@ bool startProcesses(Session &session, MoeRunOptions &options) {
 bool runOne(Session &session, const MoeRunOptions &options) {
   session.context = std::make_unique<MLIRContext>(options.makeRegistry());
   SourceDiagnostics diagnostics(*session.context, llvm::errs());
-  if (options.isPackage() ? !loadPackage(session, options)
-      : options.usesJit()
-          ? !loadJit(session, options)
-          : !loadLayer(session, *session.context, options, diagnostics))
+  if (!loadLayer(session, options, diagnostics))
     return false;
   if (options.signature) {
-    if (session.source.spec)
-      printSignature(*session.source.spec);
-    else
-      printSignature(session.plan);
+    printSignature(session);
     return true;
   }
   if (session.plan.mesh.numRanks() > 1)
@@ -754,7 +512,7 @@ int moec::moeRunMain(int argc, char **argv) {
   if (!options.layers.empty())
     return runAllLayers(options) ? 0 : 1;
   Session session;
-  return readInputOf(session, options) &&
+  return readInput(session, options) &&
                  (options.nproc == 0 || startProcesses(session, options)) &&
                  runOne(session, options)
              ? 0
