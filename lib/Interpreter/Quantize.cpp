@@ -98,6 +98,8 @@ Status quantize(const QuantizeArguments &arguments) {
   int64_t groups = arguments.scale ? arguments.scale->rowSize() : 0;
   float given = arguments.tensorScale ? loadAt(*arguments.tensorScale, 0) : 0;
   std::vector<float> row(width), scales(groups);
+  DType codes =
+      arguments.quant.getStorage().isInteger(8) ? DType::I8 : DType::F8E4M3;
   const int32_t *offset =
       arguments.offsets ? arguments.offsets->as<int32_t>() : nullptr;
   for (int64_t r = 0; r < rows; ++r) {
@@ -121,6 +123,10 @@ Status quantize(const QuantizeArguments &arguments) {
       for (float &value : group)
         value /= scales[g];
     }
+    // No code is another one as a bf16.
+    if (moe::areKeptAsBF16(arguments.quant))
+      for (float &value : row)
+        value = roundTo(codes, value);
     store(arguments.quantized, r * width, row);
     if (arguments.scale)
       store(*arguments.scale, r * groups, scales);

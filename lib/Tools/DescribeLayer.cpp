@@ -101,12 +101,18 @@ size_t moec::describeWays(ModuleOp module, const Target &target,
          << stringifyGranularity(quant.getGranularity());
     if (!quant.getBlock().empty())
       line << " " << quant.getBlock()[0] << "x" << quant.getBlock()[1];
+    if (moe::areKeptAsBF16(quant))
+      line << " kept as bf16";
     return text;
   };
-  for (auto [input, weight, way] : kinds)
+  for (auto [input, weight, way] : kinds) {
     os << "product of " << show(input) << " and " << show(weight) << ": "
        << stringifyWay(way.getValue()) << ", "
-       << getReason(target, way.getValue()) << "\n";
+       << getReason(target, way.getValue());
+    if (input && moe::areKeptAsBF16(input))
+      os << "; rows are kept as bf16 since " << getReasonForBF16();
+    os << "\n";
+  }
   return kinds.size();
 }
 

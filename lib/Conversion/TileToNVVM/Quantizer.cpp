@@ -113,7 +113,8 @@ Value Quantizer::divideBy(Value value, const GivenScale &scale) {
   return arith::SelectOp::create(b, isInRange, quotient, scaled);
 }
 
-/// NaN becomes 0, and what is beyond the integers of 32 bits the last of them.
+/// As an i32. NaN becomes 0, and what is beyond the integers of 32 bits the
+/// last of them.
 Value Quantizer::roundToInteger(Value quotient) {
   Word rounded{
       &b, LLVM::CallIntrinsicOp::create(
@@ -121,29 +122,45 @@ Value Quantizer::roundToInteger(Value quotient) {
               .getResult(0)};
   auto greatest = int64_t(moe::getLargestCode(quant));
   Word least = rounded.constant(-greatest);
-  Value inRange =
-      arith::MaxSIOp::create(b, rounded.min(greatest).value, least.value);
-  return (rounded.make(inRange) & 0xFF).value;
+  return arith::MaxSIOp::create(b, rounded.min(greatest).value, least.value);
 }
 
 Value Quantizer::round(ValueRange quotients) {
   if (!areIntegers())
     return floats.round(quotients);
-  Word word{&b, roundToInteger(quotients.front())};
+  auto toByte = [&](Value quotient) {
+    return Word{&b, roundToInteger(quotient)} & 0xFF;
+  };
+  Word word = toByte(quotients.front());
   for (auto [i, quotient] : llvm::enumerate(quotients.drop_front()))
-    word = word | Word{&b, roundToInteger(quotient)} << 8 * (int64_t(i) + 1);
+    word = word | toByte(quotient) << 8 * (int64_t(i) + 1);
   return word.value;
 }
 
+Value Quantizer::roundToBF16(ValueRange quotients) {
+  if (!areIntegers())
+    return floats.extendPairToBF16(floats.round(quotients), /*pair=*/0);
+  SmallVector<Value> integers(2, makeF32(0));
+  for (auto [integer, quotient] : llvm::zip(integers, quotients))
+    integer =
+        arith::SIToFPOp::create(b, b.getF32Type(), roundToInteger(quotient));
+  Value pair = vector::FromElementsOp::create(
+      b, VectorType::get(2, b.getF32Type()), integers);
+  return LLVM::BitcastOp::create(b, b.getI32Type(),
+                                 castFloat(b, pair, b.getBF16Type()));
+}
+
 Value Quantizer::pack(ArrayRef<Value> quotients) {
-  constexpr int64_t perWord = 4;
-  int64_t lanes = quotients.size();
+  bool areWide = moe::areKeptAsBF16(quant);
+  int64_t lanes = quotients.size(), perWord = 4 / getCodeBytes();
   SmallVector<Value> words;
-  for (int64_t i = 0; i < lanes; i += perWord)
-    words.push_back(
-        round(quotients.slice(i, std::min<int64_t>(perWord, lanes - i))));
+  for (int64_t i = 0; i < lanes; i += perWord) {
+    ArrayRef<Value> some =
+        quotients.slice(i, std::min<int64_t>(perWord, lanes - i));
+    words.push_back(areWide ? roundToBF16(some) : round(some));
+  }
   if (lanes < perWord)
-    return arith::TruncIOp::create(b, b.getIntegerType(8 * lanes),
+    return arith::TruncIOp::create(b, b.getIntegerType(32 / perWord * lanes),
                                    words.front());
   if (words.size() == 1)
     return words.front();

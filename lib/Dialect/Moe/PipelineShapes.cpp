@@ -314,6 +314,9 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
     if (o.weightQuant.getDynamic())
       return check.error("has a dynamic 'weight_quant'; weights are quantized "
                          "ahead of time: remove 'dynamic'");
+    if (areKeptAsBF16(o.weightQuant))
+      return check.error("has 'weight_quant' in 'packing = bf16', which is of "
+                         "inputs; remove it");
     if (hasFragments) {
       Type element = getElementType(o.input);
       Packing packing = o.weightQuant.getPacking();

@@ -77,9 +77,9 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
     return check.error("makes scales with a dynamic 'quant', and only then");
   if (failed(check.checkShape("tensor_scale", o.tensorScale, {{"1", 1}})))
     return failure();
-  if (o.quant.getStorage() != getElementType(o.quantized))
+  if (getMemoryType(o.quant) != getElementType(o.quantized))
     return check.error("'quant' stores ")
-           << o.quant.getStorage() << ", but 'quantized' has elements of "
+           << getMemoryType(o.quant) << ", but 'quantized' has elements of "
            << getElementType(o.quantized);
   if (failed(verifyPositions(check, o.offsets, o.topK)))
     return failure();
