@@ -212,11 +212,14 @@ StringRef moec::getReason(const Target &target, moe::Way way) {
 bool moec::isBetterByBF16(const Target &target, const QuantProduct &product) {
   std::optional<ProductWay> way = findWay(target, product);
   if (!way || way->way != moe::Way::Decode || !product.input ||
-      !areCodesOfRows(product.input) || !isScaledByRow(product.input))
+      !areCodesOfRows(product.input))
+    return false;
+  moe::QuantAttr numbers = moe::keepAsBF16(product.input);
+  if (!numbers)
     return false;
   QuantProduct kept(product);
-  kept.input = moe::keepAsBF16(product.input);
-  kept.inputType = moe::getMemoryType(kept.input);
+  kept.input = moe::areTimesScales(numbers) ? moe::QuantAttr() : numbers;
+  kept.inputType = moe::getMemoryType(numbers);
   std::optional<ProductWay> other = findWay(target, kept);
   return other && other->way != moe::Way::Decode;
 }

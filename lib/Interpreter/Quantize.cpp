@@ -95,7 +95,9 @@ Status quantize(const QuantizeArguments &arguments) {
     if (Status status = checkRows("scale", *arguments.scale, rows); !status)
       return status;
   int64_t width = arguments.input.rowSize();
-  int64_t groups = arguments.scale ? arguments.scale->rowSize() : 0;
+  int64_t groups = arguments.tensorScale
+                       ? 0
+                       : moe::getNumScaleColumns(arguments.quant, width);
   float given = arguments.tensorScale ? loadAt(*arguments.tensorScale, 0) : 0;
   std::vector<float> row(width), scales(groups);
   DType codes =
@@ -127,6 +129,9 @@ Status quantize(const QuantizeArguments &arguments) {
     if (moe::areKeptAsBF16(arguments.quant))
       for (float &value : row)
         value = roundTo(codes, value);
+    if (moe::areTimesScales(arguments.quant))
+      for (int64_t c = 0; c < width; ++c)
+        row[c] *= scales[moe::getScaleColumn(arguments.quant, c)];
     store(arguments.quantized, r * width, row);
     if (arguments.scale)
       store(*arguments.scale, r * groups, scales);

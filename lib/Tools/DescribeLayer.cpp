@@ -101,18 +101,20 @@ size_t moec::describeWays(ModuleOp module, const Target &target,
          << stringifyGranularity(quant.getGranularity());
     if (!quant.getBlock().empty())
       line << " " << quant.getBlock()[0] << "x" << quant.getBlock()[1];
-    if (moe::areKeptAsBF16(quant))
-      line << " kept as bf16";
     return text;
   };
-  for (auto [input, weight, way] : kinds) {
+  for (auto [input, weight, way] : kinds)
     os << "product of " << show(input) << " and " << show(weight) << ": "
        << stringifyWay(way.getValue()) << ", "
-       << getReason(target, way.getValue());
-    if (input && moe::areKeptAsBF16(input))
-      os << "; rows are kept as bf16 since " << getReasonForBF16();
-    os << "\n";
-  }
+       << getReason(target, way.getValue()) << "\n";
+  llvm::SetVector<moe::QuantAttr> kept;
+  module.walk([&](tile::QuantizeOp op) {
+    if (moe::areKeptAsBF16(op.getQuant()))
+      kept.insert(op.getQuant());
+  });
+  for (moe::QuantAttr quant : kept)
+    os << "rows of " << show(quant) << ": kept as bf16, " << getReasonForBF16()
+       << "\n";
   return kinds.size();
 }
 

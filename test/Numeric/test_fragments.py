@@ -57,6 +57,7 @@ INT4_E4M3 = by_row({"dtype": "int4", "scale": "channel", "scale_dtype": "f16"})
 INT4_64 = {"dtype": "int4", "scale": {"group": 64}, "scale_dtype": "bf16"}
 INT4_128_E4M3 = by_row(INT4_64 | {"scale": {"group": 128}}) | {"hidden_size": 384, "intermediate_size": 128}
 NVFP4 = {"dtype": "fp4_e2m1", "scale": {"group": 16}, "scale_dtype": "e4m3", "global_scale": True}
+MXFP8_ROWS = {"dtype": "fp8_e4m3", "scale": {"group": 32}, "scale_dtype": "e8m0"}
 POINTS_64 = INT4_64 | {"zero_point": True}
 INT4 = {"quantization": int4({"group": 32})}
 INT4_F16 = {"quantization": int4({"group": 32}, "f16")}
@@ -207,6 +208,12 @@ FRAGMENTS = {
     "kept_int4_by_int8_nan": (by_row(INT4_64, storage="int8") | {"gate_up_order": "interleaved"}, 11, "nan_hidden", FOUR),
     "kept_int8_32_by_int8": (by_row(int8({"group": 32}, zero_point=True)["weight"], storage="int8"), 11, "zero_groups",
                              THREE_OF_8),
+    "kept_mxfp8": ({"quantization": {"weight": "mxfp8"}} | SHARED, 40, None, THREE_OF_8),
+    "kept_mxfp8_scale_ends": ({"quantization": {"weight": "mxfp8"}, "gate_up_order": "interleaved"}, 11, "scale_ends", TWO),
+    "kept_mxfp8_nan": ({"quantization": {"weight": "mxfp8"}}, 11, "nan_hidden", FOUR_OF_8),
+    "kept_mxfp4_by_mxfp8": ({"quantization": MX_E4M3["quantization"] | {"activation": MXFP8_ROWS}} | SHARED, 40, "zero_groups",
+                            THREE),
+    "kept_f16_by_mxfp8": (HALF | {"quantization": {"weight": POINTS_64, "activation": MXFP8_ROWS}}, 11, None, TWO),
     "kept_f16": (HALF | by_row(POINTS_64), 11, "scale_ends", TWO),
     "kept_first": ({"quantization": MX_E4M3["quantization"] | {"w13": by_row(POINTS_64)["quantization"]}}, 11, None, THREE),
     # Rows that a CTA of the repacking holds in two parts, of which the second has fewer units.

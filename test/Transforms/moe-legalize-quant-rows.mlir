@@ -11,6 +11,7 @@
 #token = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
 #int8 = #moe.quant<storage = i8, scale = f32, granularity = token, dynamic = true>
 #given = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor>
+#mxfp8 = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true, power_of_two = true>
 #group = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>
 #nvfp4 = #moe.quant<storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, 16], packing = pairs, second_scale = f32>
 #mxfp4 = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
@@ -70,6 +71,25 @@ func.func @given(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"}, %a:
   return %y : tensor<?x192xf16>
 }
 
+// A power of two goes into the numbers of its group, which are still bf16.
+// CHECK-LABEL: func.func @powers
+// CHECK:         %[[Q:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true, packing = bf16, power_of_two = true> %{{.*}} {moe.name = ["x_quantized"]} : tensor<?x128xbf16> -> tensor<?x128xbf16>
+// CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} : tensor<?x128xbf16>, tensor<192x128xi8> weight_scale(
+// CHECK-NOT:       input_quant
+// CHECK-SAME:      way = #moe.way<repack>, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f8E8M0FNU, {{.*}}packing = fragments, second_scale = f32>
+// TILE-LABEL: plan.program @powers
+// TILE:       tile.quantize <{{.*}}packing = bf16, power_of_two = true> {{.*}} outs(%{{.*}} : memref<?x128xbf16>)
+func.func @powers(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x128xf8E4M3FN> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x4xf8E8M0FNU> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %q, %a = moe.quantize #mxfp8 %x {moe.name = ["x_quantized", "x_scale"]} : tensor<?x128xbf16> -> tensor<?x128xf8E4M3FN>, tensor<?x4xf32>
+  %y = moe.grouped_matmul %q, %w : tensor<?x128xf8E4M3FN>, tensor<192x128xf8E4M3FN> input_scale(%a : tensor<?x4xf32>)
+      weight_scale(%s : tensor<192x4xf8E8M0FNU>)
+      {input_quant = #mxfp8, weight_quant = #moe.quant<storage = f8E4M3FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
 // Of two products of the same rows one takes them as they are, and both others share what is kept.
 // CHECK-LABEL: func.func @shared
 // CHECK-DAG:     %[[Q:.*]], %[[QS:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> %{{.*}} -> tensor<?x128xf8E4M3FN>, tensor<?x1xf32>
@@ -96,7 +116,7 @@ func.func @shared(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   return %0, %1, %2 : tensor<?x192xbf16>, tensor<?x192xbf16>, tensor<?x192xbf16>
 }
 
-// What tensor cores have a product for, scales of groups of a row, and rows that nothing here has quantized stay codes.
+// What tensor cores have a product for, scales of groups that are any number, and rows that nothing here has quantized stay codes.
 // CHECK-LABEL: func.func @codes
 // CHECK-NOT:     packing = bf16
 // CHECK:         way = #moe.way<repack>, weight_quant = {{.*}} packing = fragments_e4m3

@@ -332,6 +332,32 @@ TEST(Quantize, KeepsCodesAsBF16) {
   EXPECT_EQ(integers[3], 0);
 }
 
+/// With powers of two they are times their scales, of which each group has its
+/// own.
+TEST(Quantize, KeepsCodesTimesPowersOfTwo) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x40xf32>) -> tensor<?x40xbf16> {
+      %q = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true, packing = bf16, power_of_two = true> %x
+        : tensor<?x40xf32> -> tensor<?x40xbf16>
+      return %q : tensor<?x40xbf16>
+    })");
+  // Scales of 2 and 2^-7.
+  Floats x(40, 0);
+  x[0] = 500;
+  x[1] = 2 * 17;
+  x[32] = -3.5;
+  x[33] = 17.0F / 128;
+  auto out = test.run({view(x, {1, 40})});
+  ASSERT_EQ(out.size(), 1u);
+  auto numbers = valuesOf<uint16_t>(out[0]);
+  // 512, 32, -3.5, 16 / 128.
+  EXPECT_EQ(numbers[0], 0x4400);
+  EXPECT_EQ(numbers[1], 0x4200);
+  EXPECT_EQ(numbers[2], 0);
+  EXPECT_EQ(numbers[32], 0xC060);
+  EXPECT_EQ(numbers[33], 0x3E00);
+}
+
 TEST(GroupedMatmul, ScalesBlocks) {
   TestModule test(R"(
     func.func @f(%x: tensor<?x129xf8E4M3FN>, %w: tensor<2x129xf8E4M3FN>,

@@ -150,7 +150,19 @@ Value Quantizer::roundToBF16(ValueRange quotients) {
                                  castFloat(b, pair, b.getBF16Type()));
 }
 
-Value Quantizer::pack(ArrayRef<Value> quotients) {
+Value Quantizer::multiply(Value pair, Value power) {
+  auto type = VectorType::get(2, b.getBF16Type());
+  Value factor = vector::BroadcastOp::create(
+      b, type, castFloat(b, power, b.getBF16Type()));
+  // Fused, which sm_80 has; -0 changes nothing.
+  Value zeros = arith::ConstantOp::create(
+      b, DenseElementsAttr::get(type, b.getFloatAttr(b.getBF16Type(), -0.0)));
+  Value product = math::FmaOp::create(b, LLVM::BitcastOp::create(b, type, pair),
+                                      factor, zeros);
+  return LLVM::BitcastOp::create(b, b.getI32Type(), product);
+}
+
+Value Quantizer::pack(ArrayRef<Value> quotients, Value power) {
   bool areWide = moe::areKeptAsBF16(quant);
   int64_t lanes = quotients.size(), perWord = 4 / getCodeBytes();
   SmallVector<Value> words;
@@ -158,6 +170,8 @@ Value Quantizer::pack(ArrayRef<Value> quotients) {
     ArrayRef<Value> some =
         quotients.slice(i, std::min<int64_t>(perWord, lanes - i));
     words.push_back(areWide ? roundToBF16(some) : round(some));
+    if (power)
+      words.back() = multiply(words.back(), power);
   }
   if (lanes < perWord)
     return arith::TruncIOp::create(b, b.getIntegerType(32 / perWord * lanes),
@@ -174,7 +188,7 @@ Value Quantizer::encode(Value values, const Divisor &divisor) {
   for (int64_t lane = 0; lane < lanes; ++lane)
     quotients.push_back(
         divide(vector::ExtractOp::create(b, values, lane), divisor));
-  return pack(quotients);
+  return pack(quotients, moe::areTimesScales(quant) ? divisor.scale : Value());
 }
 
 Value Quantizer::encodeBy(Value values, Value scale) {
@@ -183,5 +197,5 @@ Value Quantizer::encodeBy(Value values, Value scale) {
   for (int64_t lane = 0; lane < lanes; ++lane)
     quotients.push_back(arith::DivFOp::create(
         b, vector::ExtractOp::create(b, values, lane), scale));
-  return pack(quotients);
+  return pack(quotients, /*power=*/Value());
 }

@@ -40,8 +40,8 @@ public:
   mlir::Value round(mlir::ValueRange quotients);
   /// Bytes that a code takes in memory.
   int64_t getCodeBytes() const { return moe::getStorageBits(quant) / 8; }
-  /// A vector of f32 of the group as codes: as many bits as these take, or a
-  /// vector of i32 where they are more than one.
+  /// A vector of f32 of the group as codes, perhaps times the scale: as many
+  /// bits as these take, or a vector of i32 where they are more than one.
   mlir::Value encode(mlir::Value values, const Divisor &divisor);
   /// The same by a scale that is given: any number above 0, in which quotients
   /// may be beyond the range.
@@ -63,7 +63,10 @@ private:
   /// Up to two of them as bf16, the first one in the low half of an i32.
   mlir::Value roundToBF16(mlir::ValueRange quotients);
   mlir::Value makeF32(double value);
-  mlir::Value pack(llvm::ArrayRef<mlir::Value> quotients);
+  /// Two bf16 times a power of two (f32).
+  mlir::Value multiply(mlir::Value pair, mlir::Value power);
+  /// Codes, or numbers of them times `power`, which may be null.
+  mlir::Value pack(llvm::ArrayRef<mlir::Value> quotients, mlir::Value power);
   /// The reciprocal of a scale, which is 0 as a `factor` if it is infinite.
   mlir::Value invert(mlir::Value scale, mlir::Value factor);
   mlir::Value divide(mlir::Value value, mlir::Value divisor,

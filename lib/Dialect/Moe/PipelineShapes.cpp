@@ -292,6 +292,9 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
   if (o.way && !o.inputQuant && !o.weightQuant)
     return check.error("has 'way', which is one of quantized operands; remove "
                        "it");
+  if (o.inputQuant && areTimesScales(o.inputQuant))
+    return check.error("has 'input_quant' in 'packing = bf16' of groups, whose "
+                       "numbers are times their scales already; remove it");
   if (o.inputQuant) {
     switch (o.inputQuant.getGranularity()) {
     case Granularity::Channel:

@@ -56,11 +56,19 @@ bool areKeptAsBF16(QuantAttr quant) {
 }
 
 QuantAttr keepAsBF16(QuantAttr quant) {
+  bool isOfRows = quant.getGranularity() == Granularity::Token ||
+                  quant.getGranularity() == Granularity::Tensor;
+  if (!isOfRows && !quant.getPowerOfTwo())
+    return {};
   return QuantAttr::get(
       quant.getContext(), quant.getStorage(), quant.getScale(),
       quant.getGranularity(), quant.getBlock(), quant.getZeroPoint(),
       quant.getDynamic(), Packing::BF16, quant.getSecondScale(),
       quant.getPowerOfTwo(), quant.getMinimum());
+}
+
+bool areTimesScales(QuantAttr quant) {
+  return areKeptAsBF16(quant) && quant.getPowerOfTwo();
 }
 
 /// Memory has bytes, in which two elements lie or one.

@@ -73,8 +73,11 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
   if (isGiven != bool(o.tensorScale))
     return check.error("takes 'tensor_scale' with a 'quant' of granularity "
                        "'tensor', and only then");
-  if (isGiven == bool(o.scale))
-    return check.error("makes scales with a dynamic 'quant', and only then");
+  bool makesScales = !isGiven && !areTimesScales(o.quant);
+  if (makesScales != bool(o.scale))
+    return check.error("makes scales with a dynamic 'quant', and only then, "
+                       "but those of groups that 'packing = bf16' has in the "
+                       "numbers");
   if (failed(check.checkShape("tensor_scale", o.tensorScale, {{"1", 1}})))
     return failure();
   if (getMemoryType(o.quant) != getElementType(o.quantized))

@@ -77,18 +77,36 @@ struct MoeLegalizeQuant
   /// other products of these rows may go on to take the codes.
   void takeBF16(moe::GroupedMatmulOp product, moe::QuantizeOp quantize) {
     moe::QuantizeOp &numbers = kept[quantize];
-    if (!numbers) {
-      OpBuilder builder(quantize);
-      numbers = cast<moe::QuantizeOp>(builder.clone(*quantize));
-      numbers.setQuantAttr(moe::keepAsBF16(quantize.getQuant()));
-      numbers.getQuantized().setType(
-          cast<RankedTensorType>(quantize.getQuantized().getType())
-              .clone(moe::getMemoryType(numbers.getQuant())));
-    }
+    if (!numbers)
+      numbers = keep(quantize);
+    moe::QuantAttr quant = numbers.getQuantAttr();
     product.getInputMutable().assign(numbers.getQuantized());
+    if (moe::areTimesScales(quant)) {
+      product.getInputScaleMutable().clear();
+      product.removeInputQuantAttr();
+      return;
+    }
     if (numbers.getScale())
       product.getInputScaleMutable().assign(numbers.getScale());
-    product.setInputQuantAttr(numbers.getQuantAttr());
+    product.setInputQuantAttr(quant);
+  }
+
+  /// A quantization beside another one, whose numbers are those of its codes.
+  static moe::QuantizeOp keep(moe::QuantizeOp quantize) {
+    OpBuilder builder(quantize);
+    moe::QuantAttr quant = moe::keepAsBF16(quantize.getQuant());
+    auto type = cast<RankedTensorType>(quantize.getQuantized().getType());
+    bool hasScale = quantize.getScale() && !moe::areTimesScales(quant);
+    auto numbers = moe::QuantizeOp::create(
+        builder, quantize.getLoc(), type.clone(moe::getMemoryType(quant)),
+        hasScale ? quantize.getScale().getType() : Type(), quantize.getInput(),
+        quantize.getOffsets(), quantize.getTensorScale(),
+        quantize.getTopKAttr(), quant);
+    if (auto names = quantize->getAttrOfType<ArrayAttr>(kNameAttr))
+      numbers->setAttr(kNameAttr,
+                       builder.getArrayAttr(names.getValue().take_front(
+                           numbers->getNumResults())));
+    return numbers;
   }
 
   /// Lets the product take its weights in the order of tensor cores.

@@ -249,3 +249,21 @@ func.func @weights(%x: tensor<?x64xbf16>, %w: tensor<64x64xbf16>, %s: tensor<1x1
       {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, packing = bf16>} -> tensor<?x64xbf16>
   return
 }
+
+// -----
+
+func.func @quantize(%x: tensor<?x256xbf16>) {
+  // expected-error@+1 {{makes scales with a dynamic 'quant', and only then, but those of groups that 'packing = bf16' has in the numbers}}
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true, packing = bf16, power_of_two = true> %x
+      : tensor<?x256xbf16> -> tensor<?x256xbf16>, tensor<?x2xf32>
+  return
+}
+
+// -----
+
+func.func @scaled(%x: tensor<?x128xbf16>, %a: tensor<?x1xf32>, %w: tensor<64x128xbf16>) {
+  // expected-error@+1 {{has 'input_quant' in 'packing = bf16' of groups, whose numbers are times their scales already; remove it}}
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<64x128xbf16> input_scale(%a : tensor<?x1xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true, packing = bf16, power_of_two = true>} -> tensor<?x64xbf16>
+  return
+}

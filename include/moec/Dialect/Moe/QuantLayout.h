@@ -49,9 +49,14 @@ int64_t getCommonColumns(QuantAttr a, QuantAttr b);
 int64_t getElementBits(mlir::Type storage);
 
 /// Whether each code of a row is kept as the bf16 of its number (`packing =
-/// bf16`), which all e4m3 and integers of 8 bits have; and what says so.
+/// bf16`), which all e4m3 and integers of 8 bits have; and what says so, null
+/// of rows whose scales go with neither.
 bool areKeptAsBF16(QuantAttr quant);
 QuantAttr keepAsBF16(QuantAttr quant);
+
+/// Whether these numbers are times their scales, which are powers of two of
+/// groups: they are still bf16, and there are no scales beside them.
+bool areTimesScales(QuantAttr quant);
 
 /// Bits that an element takes in memory: 4 where two lie in a byte, 16 of codes
 /// that are kept as bf16, else those of whole bytes.
