@@ -214,6 +214,10 @@ FRAGMENTS = {
     "kept_mxfp4_by_mxfp8": ({"quantization": MX_E4M3["quantization"] | {"activation": MXFP8_ROWS}} | SHARED, 40, "zero_groups",
                             THREE),
     "kept_f16_by_mxfp8": (HALF | {"quantization": {"weight": POINTS_64, "activation": MXFP8_ROWS}}, 11, None, TWO),
+    # Whose results a product by bf16 makes.
+    "kept_second": ({"quantization": int4({"group": 64}) | {"w2": by_row(NVFP4, "tensor")["quantization"]}, **SHARED}, 40, None,
+                    THREE),
+    "kept_f16_tensor": (HALF | by_row(POINTS_64, "tensor") | {"activation": {"kind": "relu2_no_mul"}}, 11, None, TWO),
     "kept_f16": (HALF | by_row(POINTS_64), 11, "scale_ends", TWO),
     "kept_first": ({"quantization": MX_E4M3["quantization"] | {"w13": by_row(POINTS_64)["quantization"]}}, 11, None, THREE),
     # Rows that a CTA of the repacking holds in two parts, of which the second has fewer units.
@@ -234,7 +238,7 @@ def test_fragments(name, runs):
     # Whole steps.
     sizes = {"hidden_size": 384} if units == 2 else {}
     case = Case(f"fragments_{name}", SPEC | sizes | fields, tokens=tokens, hard=hard)
-    gate = 1 if "no_gate" in name else 2
+    gate = 1 if fields.get("activation") else 2
     options = [f"--max-tokens={max(tokens, 1)}", "--disable=join-products,quantize-inputs"]
     if name != "int4_w2":
         options.append(f"--config=experts_hidden:tile_rows={heights} tile_columns={rows // gate} "

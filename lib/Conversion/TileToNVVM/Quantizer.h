@@ -38,6 +38,8 @@ public:
   mlir::Value divide(mlir::Value value, const Divisor &divisor);
   /// Up to four of them as codes, the first one in the low byte of an i32.
   mlir::Value round(mlir::ValueRange quotients);
+  /// Up to two of them as bf16, the first one in the low half of an i32.
+  mlir::Value roundToBF16(mlir::ValueRange quotients);
   /// Bytes that a code takes in memory.
   int64_t getCodeBytes() const { return moe::getStorageBits(quant) / 8; }
   /// A vector of f32 of the group as codes, perhaps times the scale: as many
@@ -60,8 +62,6 @@ public:
 private:
   bool areIntegers() const { return quant.getStorage().isInteger(8); }
   mlir::Value roundToInteger(mlir::Value quotient);
-  /// Up to two of them as bf16, the first one in the low half of an i32.
-  mlir::Value roundToBF16(mlir::ValueRange quotients);
   mlir::Value makeF32(double value);
   /// Two bf16 times a power of two (f32).
   mlir::Value multiply(mlir::Value pair, mlir::Value power);
