@@ -133,15 +133,16 @@ def Moe_Granularity : Moe_Enum<"Granularity", "which elements share a scale", [
   I32EnumCase<"Group", 3, "group">,
   I32EnumCase<"Block", 4, "block">]>;
 
-def Moe_Packing : Moe_Enum<"Packing", "how elements of less than a byte lie in memory", [
+def Moe_Packing : Moe_Enum<"Packing", "how elements lie in memory", [
   I32EnumCase<"None", 0, "none">,
   I32EnumCase<"Pairs", 1, "pairs">,
   I32EnumCase<"Fragments", 2, "fragments">,
   I32EnumCase<"FragmentsF16", 3, "fragments_f16">,
-  I32EnumCase<"FragmentsE4M3", 4, "fragments_e4m3">]>;
+  I32EnumCase<"FragmentsE4M3", 4, "fragments_e4m3">,
+  I32EnumCase<"BF16", 5, "bf16">]>;
 
 def Moe_PackingAttr : EnumAttr<Moe_Dialect, Moe_Packing, "packing"> {
-  let summary = "how elements of less than a byte lie in memory";
+  let summary = "how elements lie in memory";
   let description = [{
     What `packing` of `#moe.quant` is, where it stands by itself.
 
@@ -173,7 +174,7 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     | `block` | two sizes, with `group` (`[1, n]`) and `block` only |
     | `zero_point` | false; true with integer storage only |
     | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
-    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of weights of 4 or 8 bits to be multiplied by bf16, `fragments_f16`, by f16, or `fragments_e4m3`, by e4m3: the same bits in the order of Hopper's tensor cores, with bytes for scales, zero points and minima of `scale`, `granularity` and `block` (docs/decoded-products.md); else `none` |
+    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of weights of 4 or 8 bits to be multiplied by bf16, `fragments_f16`, by f16, or `fragments_e4m3`, by e4m3: the same bits in the order of Hopper's tensor cores, with bytes for scales, zero points and minima of `scale`, `granularity` and `block` (docs/decoded-products.md); `bf16`, which `moe-legalize-quant` makes of rows of f8E4M3FN or i8: each code is kept as the bf16 of its number, with `power_of_two` times its scale, and the tensor's elements are bf16; else `none` |
     | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each), with `group` and `block` only; with `fragments` always, one of each row |
     | `minimum` | false; true for weights of integer storage in groups whose tensor of zero points has minima in their place, of the type of the scales, f32, bf16 or f16 |
     | `power_of_two` | false; true for scales that a `dynamic` group finds, which become the least power of two that is not below (UE8M0), and stay f32 |

@@ -16,7 +16,7 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 class Moe_Op<string mnemonic, list<Trait> traits = []> : Op<Moe_Dialect, mnemonic, traits>;
 
 def Moe_DataTensor : RankedTensorOf<[F32, BF16, F16]>;
-def Moe_QuantizedTensor : RankedTensorOf<[F8E4M3FN, I8]>;
+def Moe_QuantizedTensor : RankedTensorOf<[F8E4M3FN, I8, BF16]>;
 /// What a product reads; quantized operands come with scales.
 def Moe_ProductTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>;
 def Moe_F32Tensor : RankedTensorOf<[F32]>;

@@ -557,6 +557,9 @@ def Moe_QuantizeOp : Moe_Op<"quantize", [Pure, AttrSizedOperandSegments,
     number above 0, and yields no scales: `quantized[t, c] = e4m3(input[t, c] / tensor_scale[0])`, where what is
     beyond 448, infinities too, becomes 448 with its sign, and NaN stays NaN.
 
+    Where `quant` says `packing = bf16`, `quantized` has the numbers of the codes as bf16, which holds each of them exactly. With
+    `power_of_two` it has these times their scales, which is exact too, and there is no `scale`.
+
     Without `offsets` all rows are quantized, tokens. With `offsets`, rows are positions, at most
     `tokens * top_k`; from the last offset on both results are undefined. With G groups of rows and W
     columns:
@@ -566,8 +569,8 @@ def Moe_QuantizeOp : Moe_Op<"quantize", [Pure, AttrSizedOperandSegments,
     | `input` | `? x W` |
     | `offsets` | `(G + 1) x i32`, together with the attribute `top_k` |
     | `tensor_scale` | `1 x f32`, with granularity `tensor` |
-    | `quantized` | `? x W x f8E4M3FN` |
-    | `scale` | `? x ceil(W/n) x f32`, `? x 1 x f32` with `token`, absent with `tensor` |
+    | `quantized` | `? x W x f8E4M3FN`, or `bf16` as `packing` says |
+    | `scale` | `? x ceil(W/n) x f32`, `? x 1 x f32` with `token`, absent with `tensor`, and where `quantized` is times it |
 
     ```mlir
     %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128],

@@ -32,7 +32,7 @@ def Tile_ScaleIn : Arg<MemRefOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>, "read", 
 def Tile_OptZeroIn : Arg<Optional<MemRefOf<[I8, F32, BF16, F16]>>, "read", [MemRead]>;
 def Tile_OptI8In : Arg<Optional<MemRefOf<[I8]>>, "read", [MemRead]>;
 def Tile_OptF32Out : Arg<Optional<MemRefOf<[F32]>>, "written", [MemWrite]>;
-def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN, I8]>, "written", [MemWrite]>;
+def Tile_QuantizedOut : Arg<MemRefOf<[F8E4M3FN, I8, BF16]>, "written", [MemWrite]>;
 def Tile_CodesIn : Arg<MemRefOf<[I8, F8E4M3FN]>, "read", [MemRead]>;
 def Tile_I8Out : Arg<MemRefOf<[I8]>, "written", [MemWrite]>;
 def Tile_F32Out : Arg<MemRefOf<[F32]>, "written", [MemWrite]>;

@@ -23,15 +23,18 @@ ComputeType moec::getDecodedType(tile::ContractOp op) {
   for (auto [operand, quant] :
        {std::pair<Value, moe::QuantAttr>{op.getInput(), op.getInputQuantAttr()},
         {op.getWeight(), op.getWeightQuantAttr()}})
-    if (!quant)
+    if (!quant || moe::areKeptAsBF16(quant))
       return toComputeType(
           cast<MemRefType>(operand.getType()).getElementType());
   return ComputeType::F16;
 }
 
 ComputeType moec::getNativeType(tile::ContractOp op) {
-  return op.getInputQuantAttr().getStorage().isInteger(8) ? ComputeType::Int8
-                                                          : ComputeType::E4M3;
+  moe::QuantAttr input = op.getInputQuantAttr();
+  if (moe::areKeptAsBF16(input))
+    return ComputeType::BF16;
+  return input.getStorage().isInteger(8) ? ComputeType::Int8
+                                         : ComputeType::E4M3;
 }
 
 Type moec::getType(MLIRContext *context, ComputeType type) {
@@ -51,7 +54,7 @@ Type moec::getType(MLIRContext *context, ComputeType type) {
 }
 
 Elements moec::getElements(moe::QuantAttr quant) {
-  if (!quant)
+  if (!quant || moe::areKeptAsBF16(quant))
     return Elements::Plain;
   if (isa<Float8E4M3FNType>(quant.getStorage()))
     return Elements::E4M3;
@@ -108,7 +111,7 @@ static bool haveWideScales(moe::QuantAttr weight) {
 bool moec::areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
                              int64_t depth) {
   if (!input || !weight || !hasPlainScales(input) || !haveWideScales(weight) ||
-      input.getStorage() != weight.getStorage())
+      moe::areKeptAsBF16(input) || input.getStorage() != weight.getStorage())
     return false;
   bool areOfRows =
       moe::getCommonColumns(input, weight) == moe::ScaleGroup::kAll;

@@ -50,7 +50,7 @@ Architecture getArchitecture(const Target &target) {
 bool areCodesOfRows(moe::QuantAttr quant) {
   Type storage = quant.getStorage();
   return (isa<Float8E4M3FNType>(storage) || storage.isInteger(8)) &&
-         hasPlainScales(quant);
+         hasPlainScales(quant) && !moe::areKeptAsBF16(quant);
 }
 
 /// Any granularity in one operand or both, but no groups of fewer elements than
@@ -207,6 +207,26 @@ StringRef moec::getReason(const Target &target, moe::Way way) {
     if (line.architecture == getArchitecture(target) && line.way == way)
       return line.reason;
   return {};
+}
+
+bool moec::isBetterByBF16(const Target &target, const QuantProduct &product) {
+  std::optional<ProductWay> way = findWay(target, product);
+  if (!way || way->way != moe::Way::Decode || !product.input ||
+      !areCodesOfRows(product.input))
+    return false;
+  moe::QuantAttr numbers = moe::keepAsBF16(product.input);
+  if (!numbers)
+    return false;
+  QuantProduct kept(product);
+  kept.input = moe::areTimesScales(numbers) ? moe::QuantAttr() : numbers;
+  kept.inputType = moe::getMemoryType(numbers);
+  std::optional<ProductWay> other = findWay(target, kept);
+  return other && other->way != moe::Way::Decode;
+}
+
+StringRef moec::getReasonForBF16() {
+  return "tensor cores have no product of these weights and the codes of rows, "
+         "and have one by bf16, in which each code is the same number";
 }
 
 std::string moec::declineProduct(const Target &target,

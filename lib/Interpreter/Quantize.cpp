@@ -95,9 +95,13 @@ Status quantize(const QuantizeArguments &arguments) {
     if (Status status = checkRows("scale", *arguments.scale, rows); !status)
       return status;
   int64_t width = arguments.input.rowSize();
-  int64_t groups = arguments.scale ? arguments.scale->rowSize() : 0;
+  int64_t groups = arguments.tensorScale
+                       ? 0
+                       : moe::getNumScaleColumns(arguments.quant, width);
   float given = arguments.tensorScale ? loadAt(*arguments.tensorScale, 0) : 0;
   std::vector<float> row(width), scales(groups);
+  DType codes =
+      arguments.quant.getStorage().isInteger(8) ? DType::I8 : DType::F8E4M3;
   const int32_t *offset =
       arguments.offsets ? arguments.offsets->as<int32_t>() : nullptr;
   for (int64_t r = 0; r < rows; ++r) {
@@ -121,6 +125,13 @@ Status quantize(const QuantizeArguments &arguments) {
       for (float &value : group)
         value /= scales[g];
     }
+    // No code is another one as a bf16.
+    if (moe::areKeptAsBF16(arguments.quant))
+      for (float &value : row)
+        value = roundTo(codes, value);
+    if (moe::areTimesScales(arguments.quant))
+      for (int64_t c = 0; c < width; ++c)
+        row[c] *= scales[moe::getScaleColumn(arguments.quant, c)];
     store(arguments.quantized, r * width, row);
     if (arguments.scale)
       store(*arguments.scale, r * groups, scales);

@@ -273,6 +273,10 @@ float roundTo(DType dtype, float value) {
     return fromBF16(toBF16(value));
   if (dtype == DType::F16)
     return fromF16(toF16(value));
+  if (dtype == DType::F8E4M3)
+    return getE4M3Values()[toE4M3(value)];
+  if (dtype == DType::I8)
+    return toI8(value);
   return value;
 }
 

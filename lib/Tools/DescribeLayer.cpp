@@ -107,6 +107,14 @@ size_t moec::describeWays(ModuleOp module, const Target &target,
     os << "product of " << show(input) << " and " << show(weight) << ": "
        << stringifyWay(way.getValue()) << ", "
        << getReason(target, way.getValue()) << "\n";
+  llvm::SetVector<moe::QuantAttr> kept;
+  module.walk([&](tile::QuantizeOp op) {
+    if (moe::areKeptAsBF16(op.getQuant()))
+      kept.insert(op.getQuant());
+  });
+  for (moe::QuantAttr quant : kept)
+    os << "rows of " << show(quant) << ": kept as bf16, " << getReasonForBF16()
+       << "\n";
   return kinds.size();
 }
 

@@ -750,6 +750,9 @@ DECODED_TOO = {
     "int4_group32_e4m3": (32, groups("int4", 32) | {"activation": e4m3("token")}),
     "int4_e4m3": (128, groups("int4", 128) | {"activation": e4m3("token")}),
     "int4_int8": (32, groups("int4", 32) | {"activation": INT8 | {"scale": "token"}}),
+    "nvfp4_e4m3": (128, groups("fp4_e2m1", 16, "e4m3", global_scale=True) | {"activation": e4m3("token")}),
+    "int4_points_e4m3": (128, groups("int4", 128, "f16", zero_point=True) | {"activation": e4m3("tensor", static=True)}),
+    "nf4_int8": (64, weights("nf4", {"group": 64}) | {"activation": INT8 | {"scale": "token"}}),
 }
 for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
 

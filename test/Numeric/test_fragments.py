@@ -45,10 +45,10 @@ def fp8(scale, scale_dtype="f32"):
     return {"weight": {"dtype": "fp8_e4m3", "scale": scale, "scale_dtype": scale_dtype}}
 
 
-def by_row(weight, activation="token"):
-    """A `quantization` of activations of e4m3, with scales of whole rows."""
+def by_row(weight, activation="token", storage="fp8_e4m3"):
+    """A `quantization` of activations of e4m3 or int8, with scales of whole rows."""
     scale = {"scale": activation} | ({"static": True} if activation == "tensor" else {})
-    return {"quantization": {"weight": weight, "activation": {"dtype": "fp8_e4m3"} | scale}}
+    return {"quantization": {"weight": weight, "activation": {"dtype": storage} | scale}}
 
 
 MX_E4M3 = by_row({"dtype": "fp4_e2m1", "scale": {"group": 32}, "scale_dtype": "e8m0"})
@@ -56,6 +56,9 @@ MXFP8_E4M3 = by_row({"dtype": "fp8_e4m3", "scale": {"group": 32}, "scale_dtype":
 INT4_E4M3 = by_row({"dtype": "int4", "scale": "channel", "scale_dtype": "f16"})
 INT4_64 = {"dtype": "int4", "scale": {"group": 64}, "scale_dtype": "bf16"}
 INT4_128_E4M3 = by_row(INT4_64 | {"scale": {"group": 128}}) | {"hidden_size": 384, "intermediate_size": 128}
+NVFP4 = {"dtype": "fp4_e2m1", "scale": {"group": 16}, "scale_dtype": "e4m3", "global_scale": True}
+MXFP8_ROWS = {"dtype": "fp8_e4m3", "scale": {"group": 32}, "scale_dtype": "e8m0"}
+POINTS_64 = INT4_64 | {"zero_point": True}
 INT4 = {"quantization": int4({"group": 32})}
 INT4_F16 = {"quantization": int4({"group": 32}, "f16")}
 POINTS_F16 = {"quantization": int4({"group": 32}, "f16", zero_point=True)}
@@ -190,6 +193,33 @@ FRAGMENTS = {
     "e4m3_fp8_64_bf16": (by_row(fp8({"group": 64}, "bf16")["weight"]), 11, "zero_weights", FOUR_OF_8),
     "e4m3_fp8_block": (by_row(fp8({"block": [128, 128]})["weight"]) | {"hidden_size": 384, "intermediate_size": 128} | SHARED,
                        40, "scale_ends", (192, 2, "8+24", 3)),
+    # Rows of codes that are kept as bf16, since tensor cores have no product of the weights by them.
+    "kept_nvfp4": (by_row(NVFP4) | SHARED, 40, None, THREE),
+    "kept_nvfp4_tensor": (by_row(NVFP4, "tensor") | {"gate_up_order": "interleaved"}, 11, "scale_ends", FOUR),
+    "kept_zero_points": (by_row(POINTS_64) | SHARED, 40, "zero_point_ends", THREE),
+    "kept_zero_points_nan": (by_row(POINTS_64), 11, "nan_hidden", TWO),
+    "kept_zero_points_tensor": (by_row(POINTS_64, "tensor") | {"gate_up_order": "up_gate"}, 11, "empty_experts", FOUR),
+    "kept_minima": (by_row(minima("int4", 32)["weight"]) | {"gate_up_order": "interleaved"}, 11, None, FOUR),
+    "kept_nf4": (by_row(nf4({"group": 64})["weight"]), 11, "zero_groups", THREE),
+    "kept_fp8_16": (by_row(fp8({"group": 16})["weight"]), 11, "nan_codes", TWO),
+    "kept_int8_by_e4m3": (by_row(int8({"group": 64})["weight"]), 1, None, THREE_OF_8),
+    "kept_int4_by_int8": (by_row(INT4_64, storage="int8") | SHARED, 40, None, THREE),
+    "kept_int4_by_int8_tensor": (by_row(INT4_64, "tensor", "int8"), 11, "zero_weights", TWO),
+    "kept_int4_by_int8_nan": (by_row(INT4_64, storage="int8") | {"gate_up_order": "interleaved"}, 11, "nan_hidden", FOUR),
+    "kept_int8_32_by_int8": (by_row(int8({"group": 32}, zero_point=True)["weight"], storage="int8"), 11, "zero_groups",
+                             THREE_OF_8),
+    "kept_mxfp8": ({"quantization": {"weight": "mxfp8"}} | SHARED, 40, None, THREE_OF_8),
+    "kept_mxfp8_scale_ends": ({"quantization": {"weight": "mxfp8"}, "gate_up_order": "interleaved"}, 11, "scale_ends", TWO),
+    "kept_mxfp8_nan": ({"quantization": {"weight": "mxfp8"}}, 11, "nan_hidden", FOUR_OF_8),
+    "kept_mxfp4_by_mxfp8": ({"quantization": MX_E4M3["quantization"] | {"activation": MXFP8_ROWS}} | SHARED, 40, "zero_groups",
+                            THREE),
+    "kept_f16_by_mxfp8": (HALF | {"quantization": {"weight": POINTS_64, "activation": MXFP8_ROWS}}, 11, None, TWO),
+    # Whose results a product by bf16 makes.
+    "kept_second": ({"quantization": int4({"group": 64}) | {"w2": by_row(NVFP4, "tensor")["quantization"]}, **SHARED}, 40, None,
+                    THREE),
+    "kept_f16_tensor": (HALF | by_row(POINTS_64, "tensor") | {"activation": {"kind": "relu2_no_mul"}}, 11, None, TWO),
+    "kept_f16": (HALF | by_row(POINTS_64), 11, "scale_ends", TWO),
+    "kept_first": ({"quantization": MX_E4M3["quantization"] | {"w13": by_row(POINTS_64)["quantization"]}}, 11, None, THREE),
     # Rows that a CTA of the repacking holds in two parts, of which the second has fewer units.
     "int8_long": (LONG | {"quantization": int8({"group": 32}, zero_point=True)}, 3, "zero_point_ends", (192, 3, "8", 3)),
     "fp8_block_long": (LONG | {"quantization": fp8({"block": [64, 64]}), "gate_up_order": "interleaved"}, 3,
@@ -208,7 +238,7 @@ def test_fragments(name, runs):
     # Whole steps.
     sizes = {"hidden_size": 384} if units == 2 else {}
     case = Case(f"fragments_{name}", SPEC | sizes | fields, tokens=tokens, hard=hard)
-    gate = 1 if "no_gate" in name else 2
+    gate = 1 if fields.get("activation") else 2
     options = [f"--max-tokens={max(tokens, 1)}", "--disable=join-products,quantize-inputs"]
     if name != "int4_w2":
         options.append(f"--config=experts_hidden:tile_rows={heights} tile_columns={rows // gate} "

@@ -11,6 +11,8 @@ E4M3 = {"weight": {"dtype": "fp8_e4m3", "scale": "channel"}, "activation": {"dty
 INT8 = {"weight": {"dtype": "int8", "scale": "channel"}, "activation": {"dtype": "int8", "scale": "token"}}
 STATIC = {"weight": {"dtype": "fp8_e4m3", "scale": "tensor"},
           "activation": {"dtype": "fp8_e4m3", "scale": "tensor", "static": True}}
+KEPT = {"weight": {"dtype": "int4", "scale": {"group": 64}, "scale_dtype": "bf16", "zero_point": True},
+        "activation": {"dtype": "fp8_e4m3", "scale": "token"}}
 SPEC = {
     "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": 256, "num_experts": 6, "top_k": 2,
     "intermediate_size": 144, "routing": {}, "activation": {"kind": "silu"}, "expert_bias": True,
@@ -36,6 +38,11 @@ FORMS = {
     "rests": ({"intermediate_size": 400}, 9, (), None),
     "long_rows": ({"intermediate_size": 2048, "num_experts": 2, "top_k": 1}, 3, (), None),
     "int8": ({"quantization": INT8}, 20, (), None),
+    # Codes that are kept as bf16, of whole units of weights.
+    "kept": ({"quantization": KEPT, "intermediate_size": 192}, 20, (), None),
+    "kept_int8": ({"quantization": KEPT | {"activation": INT8["activation"]}, "intermediate_size": 192}, 20, (), "nan_hidden"),
+    "kept_given": ({"quantization": KEPT | {"activation": STATIC["activation"]}, "intermediate_size": 192}, 20,
+                   ("--disable=quantize-results",), None),
     "given": ({"quantization": STATIC}, 20, ("--disable=quantize-results",), None),
     "gate": ({"entry": "gate"}, 20, (), None),
 }

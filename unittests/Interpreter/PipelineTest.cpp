@@ -305,6 +305,59 @@ TEST(Quantize, ScalesGroupsUpToTheLastOffset) {
             std::string::npos);
 }
 
+/// Codes that are kept as bf16 are rounded to codes all the same.
+TEST(Quantize, KeepsCodesAsBF16) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x4xf32>, %s: tensor<1xf32>)
+        -> (tensor<?x4xbf16>, tensor<?x4xbf16>) {
+      %e = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor, packing = bf16> %x tensor_scale(%s : tensor<1xf32>)
+        : tensor<?x4xf32> -> tensor<?x4xbf16>
+      %i = moe.quantize <storage = i8, scale = f32, granularity = tensor, packing = bf16> %x tensor_scale(%s : tensor<1xf32>)
+        : tensor<?x4xf32> -> tensor<?x4xbf16>
+      return %e, %i : tensor<?x4xbf16>, tensor<?x4xbf16>
+    })");
+  Floats x = {2 * 17, 2 * 3.5, -2000, kNaN}, scale = {2};
+  auto out = test.run({view(x, {1, 4}), view(scale, {1})});
+  ASSERT_EQ(out.size(), 2u);
+  auto floats = valuesOf<uint16_t>(out[0]),
+       integers = valuesOf<uint16_t>(out[1]);
+  // 16, 3.5, -448; 17, 4, -127, 0.
+  EXPECT_EQ(floats[0], 0x4180);
+  EXPECT_EQ(floats[1], 0x4060);
+  EXPECT_EQ(floats[2], 0xC3E0);
+  EXPECT_GT(floats[3] & 0x7FFF, 0x7F80);
+  EXPECT_EQ(integers[0], 0x4188);
+  EXPECT_EQ(integers[1], 0x4080);
+  EXPECT_EQ(integers[2], 0xC2FE);
+  EXPECT_EQ(integers[3], 0);
+}
+
+/// With powers of two they are times their scales, of which each group has its
+/// own.
+TEST(Quantize, KeepsCodesTimesPowersOfTwo) {
+  TestModule test(R"(
+    func.func @f(%x: tensor<?x40xf32>) -> tensor<?x40xbf16> {
+      %q = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true, packing = bf16, power_of_two = true> %x
+        : tensor<?x40xf32> -> tensor<?x40xbf16>
+      return %q : tensor<?x40xbf16>
+    })");
+  // Scales of 2 and 2^-7.
+  Floats x(40, 0);
+  x[0] = 500;
+  x[1] = 2 * 17;
+  x[32] = -3.5;
+  x[33] = 17.0F / 128;
+  auto out = test.run({view(x, {1, 40})});
+  ASSERT_EQ(out.size(), 1u);
+  auto numbers = valuesOf<uint16_t>(out[0]);
+  // 512, 32, -3.5, 16 / 128.
+  EXPECT_EQ(numbers[0], 0x4400);
+  EXPECT_EQ(numbers[1], 0x4200);
+  EXPECT_EQ(numbers[2], 0);
+  EXPECT_EQ(numbers[32], 0xC060);
+  EXPECT_EQ(numbers[33], 0x3E00);
+}
+
 TEST(GroupedMatmul, ScalesBlocks) {
   TestModule test(R"(
     func.func @f(%x: tensor<?x129xf8E4M3FN>, %w: tensor<2x129xf8E4M3FN>,

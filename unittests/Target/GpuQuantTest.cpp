@@ -161,53 +161,87 @@ TEST(GpuQuant, ScaleOfATensor) {
       }
 }
 
-/// By a scale that is given, what is beyond the range is its end.
-TEST(GpuQuant, GivenScale) {
-  for (auto [target, storage, largestCode] : kQuantizations)
-    for (float scale : {0.0078125f, 3e-3f, 1e-42f, 3e37f}) {
-      constexpr int64_t rows = 5, columns = 1064;
-      std::vector<uint8_t> x = makeElements("bf16", rows * columns, 8).bytes;
-      setBF16(x, 3, kInfinity);
-      setBF16(x, 4, kInfinity | kNegative);
-      setBF16(x, 5, kNaN);
-      GpuKernel kernel(
-          "tile.kernel @kernel(%x: memref<?x1064xbf16>, %s: memref<1xf32>, "
-          "%q: memref<?x1064x" +
-              storage + ">, %t: i64) {\ntile.quantize <storage = " + storage +
-              ", scale = f32, granularity = tensor> tokens(%t) ins(%x : "
-              "memref<?x1064xbf16>) tensor_scale(%s : memref<1xf32>) outs(%q : "
-              "memref<?x1064x" +
-              storage +
-              ">)\n"
-              "tile.return\n}",
-          target);
-      kernel.input(x);
-      kernel.input(std::vector<float>{scale});
-      kernel.output(rows * columns);
-      kernel.run(rows);
-      if (HasFatalFailure())
-        return;
-      auto codes = kernel.read<uint8_t>(2, rows * columns);
-      for (int64_t i = 0; i < rows * columns; ++i) {
-        float quotient = fromBF16(x, i) / scale;
-        if (storage == "i8") {
-          float rounded = std::isnan(quotient) ? 0 : std::nearbyint(quotient);
-          ASSERT_EQ(int8_t(codes[i]), std::fmin(std::fmax(rounded, -127), 127))
-              << target << " " << i << ": " << fromBF16(x, i) << " / " << scale;
-          continue;
-        }
-        if (std::isnan(quotient)) {
-          EXPECT_EQ(codes[i] & 0x7F, 0x7F) << target << " " << i;
-          continue;
-        }
-        llvm::APFloat expected(std::fmin(std::fmax(quotient, -448), 448));
-        bool lost;
-        expected.convert(llvm::APFloat::Float8E4M3FN(),
-                         llvm::APFloat::rmNearestTiesToEven, &lost);
-        ASSERT_EQ(codes[i], expected.bitcastToAPInt().getZExtValue())
-            << target << " " << i << ": " << fromBF16(x, i) << " / " << scale;
-      }
+/// The number of a code; of one that is kept as bf16 those bits.
+float toNumber(const std::string &element, uint16_t code) {
+  if (element == "i8")
+    return int8_t(code);
+  bool isKept = element == "bf16";
+  llvm::APFloat number(isKept ? llvm::APFloat::BFloat()
+                              : llvm::APFloat::Float8E4M3FN(),
+                       llvm::APInt(isKept ? 16 : 8, code));
+  return number.convertToFloat();
+}
+
+/// What a quotient is rounded to.
+float roundToCode(const std::string &storage, float quotient) {
+  if (storage == "i8")
+    return std::isnan(quotient)
+               ? 0
+               : std::fmin(std::fmax(std::nearbyint(quotient), -127), 127);
+  if (std::isnan(quotient))
+    return quotient;
+  llvm::APFloat code(std::fmin(std::fmax(quotient, -448), 448));
+  bool lost;
+  code.convert(llvm::APFloat::Float8E4M3FN(),
+               llvm::APFloat::rmNearestTiesToEven, &lost);
+  return code.convertToFloat();
+}
+
+/// By a scale that is given, what is beyond the range is its end. `element` is
+/// what codes are in memory.
+void quantizeByGiven(const Quantization &quantization,
+                     const std::string &element, float scale) {
+  constexpr int64_t rows = 5, columns = 1064;
+  bool isKept = element == "bf16", areIntegers = quantization.storage == "i8";
+  std::vector<uint8_t> x = makeElements("bf16", rows * columns, 8).bytes;
+  setBF16(x, 3, kInfinity);
+  setBF16(x, 4, kInfinity | kNegative);
+  setBF16(x, 5, kNaN);
+  std::string codes = "memref<?x1064x" + element + ">";
+  GpuKernel kernel(
+      "tile.kernel @kernel(%x: memref<?x1064xbf16>, %s: memref<1xf32>, %q: " +
+          codes + ", %t: i64) {\ntile.quantize <storage = " +
+          quantization.storage + ", scale = f32, granularity = tensor" +
+          (isKept ? ", packing = bf16" : "") +
+          "> tokens(%t) ins(%x : memref<?x1064xbf16>) tensor_scale(%s : "
+          "memref<1xf32>) outs(%q : " +
+          codes + ")\ntile.return\n}",
+      quantization.target);
+  kernel.input(x);
+  kernel.input(std::vector<float>{scale});
+  int64_t bytes = isKept ? 2 : 1;
+  kernel.output(rows * columns * bytes);
+  kernel.run(rows);
+  if (::testing::Test::HasFatalFailure())
+    return;
+  auto made = kernel.read<uint8_t>(2, rows * columns * bytes);
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    uint16_t code = made[bytes * i];
+    if (isKept)
+      code |= uint16_t(made[2 * i + 1]) << 8;
+    float number = toNumber(element, code);
+    float expected = roundToCode(quantization.storage, fromBF16(x, i) / scale);
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(number)) << i;
+      continue;
     }
+    ASSERT_EQ(number, expected)
+        << i << ": " << fromBF16(x, i) << " / " << scale;
+    // An integer has no -0.
+    if (!areIntegers)
+      ASSERT_EQ(std::signbit(number), std::signbit(expected)) << i;
+  }
+}
+
+TEST(GpuQuant, GivenScale) {
+  for (const Quantization &quantization : kQuantizations)
+    for (const std::string &element :
+         {quantization.storage, std::string("bf16")})
+      for (float scale : {0.0078125f, 3e-3f, 1e-42f, 3e37f}) {
+        SCOPED_TRACE(quantization.target + ", " + quantization.storage +
+                     " as " + element);
+        quantizeByGiven(quantization, element, scale);
+      }
 }
 
 } // namespace

@@ -221,6 +221,9 @@ TEST(PtxasLimits, CandidatesDoNotSpill) {
 struct FromRegisters {
   std::string quant, input;
   int64_t codeBytes, scaleBytes;
+  /// Whether inputs are codes that are kept as bf16; and results of gate and
+  /// up, too, by a scale that is given.
+  bool areKept = false, quantizes = false;
 };
 
 const FromRegisters kMxfp4 = {"storage = f4E2M1FN, scale = f8E8M0FNU, "
@@ -235,6 +238,8 @@ std::string fromRegisters(const FromRegisters &format, bool isPaired,
                           const std::string &config) {
   constexpr int64_t units = 45;
   bool areBytes = format.input == "f8E4M3FN";
+  bool areCodes = areBytes || format.areKept;
+  bool quantizes = isPaired && format.quantizes;
   std::string input = memrefOf("?x2880", format.input),
               result = memrefOf(isPaired ? "?x1440" : "?x2880",
                                 areBytes ? "bf16" : format.input),
@@ -247,10 +252,10 @@ std::string fromRegisters(const FromRegisters &format, bool isPaired,
       "%ws: " + scales,      "%ww: memref<6x2880xf32>",
       "%o: memref<7xi32>",   "%s: memref<?xi32>",
       "%r: memref<?x1xf32>", "%xs: memref<?x1xf32>",
-      "%y: " + result};
+      "%g: memref<1xf32>",   "%y: " + result};
   std::string phase = "tile.contract tokens(%t) ins(%x, %w : " + input + ", " +
                       codes + ")" +
-                      (areBytes ? " input_scale(%xs : memref<?x1xf32>)" : "") +
+                      (areCodes ? " input_scale(%xs : memref<?x1xf32>)" : "") +
                       " weight_scale(%ws : " + scales +
                       ") weight_global_scale(%ww : memref<6x2880xf32>) "
                       "offsets(%o : memref<7xi32>)";
@@ -258,6 +263,8 @@ std::string fromRegisters(const FromRegisters &format, bool isPaired,
     phase += " source(%s : memref<?xi32>)";
   if (!isPaired)
     phase += " rows(%r : memref<?x1xf32>)";
+  if (quantizes)
+    phase += " result_tensor_scale(%g : memref<1xf32>)";
   phase += " outs(%y : " + result + ") epilogue {\n^bb0(%a: f32, %b: f32):\n";
   if (isPaired)
     phase += "  %2 = arith.negf %a : f32\n  %3 = math.exp %2 : f32\n"
@@ -269,10 +276,13 @@ std::string fromRegisters(const FromRegisters &format, bool isPaired,
     phase += "  %1 = arith.mulf %a, %b : f32\n";
   phase +=
       "  tile.yield %1 : f32\n} {" +
-      std::string(areBytes ? "input_quant = #moe.quant<storage = f8E4M3FN, "
-                             "scale = f32, granularity = token, dynamic = "
-                             "true>, "
+      std::string(areCodes ? "input_quant = #moe.quant<storage = f8E4M3FN, "
+                             "scale = f32, granularity = token, dynamic = true"
                            : "") +
+      (format.areKept ? ", packing = bf16" : "") + (areCodes ? ">, " : "") +
+      (quantizes ? "result_quant = #moe.quant<storage = f8E4M3FN, scale = f32, "
+                   "granularity = tensor, packing = bf16>, rounded_to = bf16, "
+                 : "") +
       "weight_quant = #moe.quant<" + format.quant + ", packing = fragments" +
       (areBytes                ? "_e4m3"
        : format.input == "f16" ? "_f16"
@@ -367,6 +377,31 @@ TEST(PtxasLimits, MinimaAndBooksFitInRegisters) {
        "bf16", 32, 16},
       {"storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64]",
        "bf16", 32, 4}};
+  expectAllFit(formats, cases);
+}
+
+/// Scales of rows are beside the sums of rows of codes, which are kept as bf16,
+/// and of results that become such in registers what they are divided by.
+TEST(PtxasLimits, RowsOfCodesFitInRegisters) {
+  static_assert(ptxas::kHeightsOfTwo - ptxas::kHeightsOfRowScales == 4 &&
+                ptxas::kHeightsOfManySums - ptxas::kHeightsOfRowScales == 3);
+  const Tile cases[] = {{192, 192, "tile_rows = [8, 16, 48], stages = 3"},
+                        {192, 64, "tile_rows = [96], stages = 3"},
+                        {128, 64, "tile_rows = [128, 144, 160], stages = 3"},
+                        {128, 64, "tile_rows = [32, 64, 96, 128], stages = 4"},
+                        {256, 64, "tile_rows = [32, 64, 80], stages = 4"}};
+  const FromRegisters formats[] = {
+      {"storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, "
+       "16]",
+       "bf16", 32, 4, /*areKept=*/true, /*quantizes=*/true},
+      {"storage = i4, scale = bf16, granularity = group, block = [1, 32], "
+       "zero_point = true",
+       "bf16", 32, 8, /*areKept=*/true},
+      {"storage = i4, scale = f32, granularity = group, block = [1, 32], "
+       "minimum = true",
+       "bf16", 32, 16, /*areKept=*/true, /*quantizes=*/true},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16]",
+       "bf16", 64, 16, /*areKept=*/true}};
   expectAllFit(formats, cases);
 }
 

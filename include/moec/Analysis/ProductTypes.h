@@ -25,8 +25,8 @@ enum class ComputeType { F32, BF16, F16, E4M3, Int8 };
 /// The type that two operands which are decoded get: that of the one that is
 /// not quantized, or f16, which holds e4m3 exactly, where both are.
 ComputeType getDecodedType(tile::ContractOp op);
-/// The type that two operands have which tensor cores multiply as they are in
-/// memory.
+/// The type that a quantized input has in memory, as which tensor cores
+/// multiply it.
 ComputeType getNativeType(tile::ContractOp op);
 /// The same as a type of MLIR; e4m3 and int8 as they are in memory.
 mlir::Type getType(mlir::MLIRContext *context, ComputeType type);
@@ -36,7 +36,8 @@ inline bool areBytes(ComputeType type) {
 }
 
 /// What GPUs find of an operand in memory: elements of the compute type
-/// (`Plain`), or those that they decode.
+/// (`Plain`), codes that are kept as bf16 among them, or those that they
+/// decode.
 enum class Elements { Plain, E4M3, E2M1, CodeBook, Int4, UInt4, Int8, UInt8 };
 
 Elements getElements(moe::QuantAttr quant);
@@ -82,8 +83,8 @@ ScaleTime getScaleTime(moe::QuantAttr quant);
 /// those of rows, the second ones, sums of all elements.
 bool hasFragments(moe::QuantAttr quant);
 
-/// Whether an operand is as it is, or e4m3 or int8 with f32 scales of whole
-/// rows.
+/// Whether an operand is as it is, or e4m3 or int8, perhaps kept as bf16, with
+/// f32 scales of whole rows.
 bool isScaledByRow(moe::QuantAttr quant);
 
 /// That of both operands.

@@ -25,7 +25,7 @@ struct QuantProduct {
 
   /// Null where an operand is not quantized.
   moe::QuantAttr input, weight;
-  /// The type of an input that is not quantized.
+  /// The type of an input in memory.
   mlir::Type inputType;
   /// The size of a matrix of weights, in elements.
   int64_t rows, depth;
@@ -38,6 +38,11 @@ std::optional<ProductWay> findWay(const Target &target,
 
 /// Why a target takes that way, where it takes it.
 llvm::StringRef getReason(const Target &target, moe::Way way);
+
+/// Whether a target decodes such operands, and would not if the codes of rows
+/// were kept as bf16; and why they are.
+bool isBetterByBF16(const Target &target, const QuantProduct &product);
+llvm::StringRef getReasonForBF16();
 
 /// Why a target cannot multiply such operands, and what to use instead; empty
 /// if it can.

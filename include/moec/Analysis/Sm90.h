@@ -121,7 +121,7 @@ struct Contract {
   static constexpr int64_t kConsumerWarps = kConsumers * 4;
 
   bool isGrouped;
-  /// Results become codes; with scales that are found, not given.
+  /// Results become codes of 8 bits; with scales that are found, not given.
   bool quantizes, findsScales;
   int64_t groups, depth, columns;
   /// Those that one launch computes, in whole tiles if they are not all.

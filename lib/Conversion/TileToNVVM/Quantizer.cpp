@@ -113,7 +113,8 @@ Value Quantizer::divideBy(Value value, const GivenScale &scale) {
   return arith::SelectOp::create(b, isInRange, quotient, scaled);
 }
 
-/// NaN becomes 0, and what is beyond the integers of 32 bits the last of them.
+/// As an i32. NaN becomes 0, and what is beyond the integers of 32 bits the
+/// last of them.
 Value Quantizer::roundToInteger(Value quotient) {
   Word rounded{
       &b, LLVM::CallIntrinsicOp::create(
@@ -121,29 +122,59 @@ Value Quantizer::roundToInteger(Value quotient) {
               .getResult(0)};
   auto greatest = int64_t(moe::getLargestCode(quant));
   Word least = rounded.constant(-greatest);
-  Value inRange =
-      arith::MaxSIOp::create(b, rounded.min(greatest).value, least.value);
-  return (rounded.make(inRange) & 0xFF).value;
+  return arith::MaxSIOp::create(b, rounded.min(greatest).value, least.value);
 }
 
 Value Quantizer::round(ValueRange quotients) {
   if (!areIntegers())
     return floats.round(quotients);
-  Word word{&b, roundToInteger(quotients.front())};
+  auto toByte = [&](Value quotient) {
+    return Word{&b, roundToInteger(quotient)} & 0xFF;
+  };
+  Word word = toByte(quotients.front());
   for (auto [i, quotient] : llvm::enumerate(quotients.drop_front()))
-    word = word | Word{&b, roundToInteger(quotient)} << 8 * (int64_t(i) + 1);
+    word = word | toByte(quotient) << 8 * (int64_t(i) + 1);
   return word.value;
 }
 
-Value Quantizer::pack(ArrayRef<Value> quotients) {
-  constexpr int64_t perWord = 4;
-  int64_t lanes = quotients.size();
+Value Quantizer::roundToBF16(ValueRange quotients) {
+  if (!areIntegers())
+    return floats.extendPairToBF16(floats.round(quotients), /*pair=*/0);
+  SmallVector<Value> integers(2, makeF32(0));
+  for (auto [integer, quotient] : llvm::zip(integers, quotients))
+    integer =
+        arith::SIToFPOp::create(b, b.getF32Type(), roundToInteger(quotient));
+  Value pair = vector::FromElementsOp::create(
+      b, VectorType::get(2, b.getF32Type()), integers);
+  return LLVM::BitcastOp::create(b, b.getI32Type(),
+                                 castFloat(b, pair, b.getBF16Type()));
+}
+
+Value Quantizer::multiply(Value pair, Value power) {
+  auto type = VectorType::get(2, b.getBF16Type());
+  Value factor = vector::BroadcastOp::create(
+      b, type, castFloat(b, power, b.getBF16Type()));
+  // Fused, which sm_80 has; -0 changes nothing.
+  Value zeros = arith::ConstantOp::create(
+      b, DenseElementsAttr::get(type, b.getFloatAttr(b.getBF16Type(), -0.0)));
+  Value product = math::FmaOp::create(b, LLVM::BitcastOp::create(b, type, pair),
+                                      factor, zeros);
+  return LLVM::BitcastOp::create(b, b.getI32Type(), product);
+}
+
+Value Quantizer::pack(ArrayRef<Value> quotients, Value power) {
+  bool areWide = moe::areKeptAsBF16(quant);
+  int64_t lanes = quotients.size(), perWord = 4 / getCodeBytes();
   SmallVector<Value> words;
-  for (int64_t i = 0; i < lanes; i += perWord)
-    words.push_back(
-        round(quotients.slice(i, std::min<int64_t>(perWord, lanes - i))));
+  for (int64_t i = 0; i < lanes; i += perWord) {
+    ArrayRef<Value> some =
+        quotients.slice(i, std::min<int64_t>(perWord, lanes - i));
+    words.push_back(areWide ? roundToBF16(some) : round(some));
+    if (power)
+      words.back() = multiply(words.back(), power);
+  }
   if (lanes < perWord)
-    return arith::TruncIOp::create(b, b.getIntegerType(8 * lanes),
+    return arith::TruncIOp::create(b, b.getIntegerType(32 / perWord * lanes),
                                    words.front());
   if (words.size() == 1)
     return words.front();
@@ -157,7 +188,7 @@ Value Quantizer::encode(Value values, const Divisor &divisor) {
   for (int64_t lane = 0; lane < lanes; ++lane)
     quotients.push_back(
         divide(vector::ExtractOp::create(b, values, lane), divisor));
-  return pack(quotients);
+  return pack(quotients, moe::areTimesScales(quant) ? divisor.scale : Value());
 }
 
 Value Quantizer::encodeBy(Value values, Value scale) {
@@ -166,5 +197,5 @@ Value Quantizer::encodeBy(Value values, Value scale) {
   for (int64_t lane = 0; lane < lanes; ++lane)
     quotients.push_back(arith::DivFOp::create(
         b, vector::ExtractOp::create(b, values, lane), scale));
-  return pack(quotients);
+  return pack(quotients, /*power=*/Value());
 }

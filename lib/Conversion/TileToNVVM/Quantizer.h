@@ -17,7 +17,7 @@ namespace moec {
 class Quantizer {
 public:
   /// `element` is the type that values had in memory before; codes are what
-  /// `quant` stores, e4m3 or int8.
+  /// `quant` stores, e4m3 or int8, or these as bf16.
   Quantizer(mlir::ImplicitLocOpBuilder &b, mlir::Type element,
             moe::QuantAttr quant, bool hasInstructions)
       : b(b), floats(b, hasInstructions), element(element), quant(quant) {}
@@ -38,8 +38,12 @@ public:
   mlir::Value divide(mlir::Value value, const Divisor &divisor);
   /// Up to four of them as codes, the first one in the low byte of an i32.
   mlir::Value round(mlir::ValueRange quotients);
-  /// A vector of f32 of the group as codes: bits of as many bytes, or a vector
-  /// of i32 where there are more than four.
+  /// Up to two of them as bf16, the first one in the low half of an i32.
+  mlir::Value roundToBF16(mlir::ValueRange quotients);
+  /// Bytes that a code takes in memory.
+  int64_t getCodeBytes() const { return moe::getStorageBits(quant) / 8; }
+  /// A vector of f32 of the group as codes, perhaps times the scale: as many
+  /// bits as these take, or a vector of i32 where they are more than one.
   mlir::Value encode(mlir::Value values, const Divisor &divisor);
   /// The same by a scale that is given: any number above 0, in which quotients
   /// may be beyond the range.
@@ -59,7 +63,10 @@ private:
   bool areIntegers() const { return quant.getStorage().isInteger(8); }
   mlir::Value roundToInteger(mlir::Value quotient);
   mlir::Value makeF32(double value);
-  mlir::Value pack(llvm::ArrayRef<mlir::Value> quotients);
+  /// Two bf16 times a power of two (f32).
+  mlir::Value multiply(mlir::Value pair, mlir::Value power);
+  /// Codes, or numbers of them times `power`, which may be null.
+  mlir::Value pack(llvm::ArrayRef<mlir::Value> quotients, mlir::Value power);
   /// The reciprocal of a scale, which is 0 as a `factor` if it is infinite.
   mlir::Value invert(mlir::Value scale, mlir::Value factor);
   mlir::Value divide(mlir::Value value, mlir::Value divisor,

@@ -184,6 +184,14 @@ LogicalResult QuantAttr::verify(EmitError emitError, Type storage, Type scale,
     return emitError() << "'storage' is " << storage
                        << ", of which two elements lie in a byte; write "
                           "'packing = pairs'";
+  bool isOfRows = granularity == Granularity::Token ||
+                  granularity == Granularity::Tensor || powerOfTwo;
+  bool areCodes =
+      isa<Float8E4M3FNType>(storage) || (storage.isInteger(8) && !zeroPoint);
+  if (packing == Packing::BF16 && (!isOfRows || !areCodes || secondScale))
+    return emitError() << "'packing' is 'bf16', as which rows of f8E4M3FN or "
+                          "of i8 about 0 are kept that have scales by 'token' "
+                          "or 'tensor', or powers of two; remove it";
   if (isFragments(packing)) {
     if (!secondScale)
       return emitError() << "'packing' is '" << stringifyPacking(packing)

@@ -467,6 +467,10 @@ LogicalResult LayerVerifier::verifyProductQuant(ProductQuantAttr quant) {
            << stringifyPacking(weight.getPacking())
            << "', an order that 'moe-legalize-quant' brings weights into; "
               "write 'packing = pairs'";
+  if (activation && areKeptAsBF16(activation))
+    return check.error(nameQuant("activation"))
+           << " has 'packing = bf16', as which 'moe-legalize-quant' keeps rows "
+              "where that is better; remove it";
   return success();
 }
 

@@ -292,6 +292,9 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
   if (o.way && !o.inputQuant && !o.weightQuant)
     return check.error("has 'way', which is one of quantized operands; remove "
                        "it");
+  if (o.inputQuant && areTimesScales(o.inputQuant))
+    return check.error("has 'input_quant' in 'packing = bf16' of groups, whose "
+                       "numbers are times their scales already; remove it");
   if (o.inputQuant) {
     switch (o.inputQuant.getGranularity()) {
     case Granularity::Channel:
@@ -314,6 +317,9 @@ static LogicalResult verifyQuantization(const OperandChecker &check,
     if (o.weightQuant.getDynamic())
       return check.error("has a dynamic 'weight_quant'; weights are quantized "
                          "ahead of time: remove 'dynamic'");
+    if (areKeptAsBF16(o.weightQuant))
+      return check.error("has 'weight_quant' in 'packing = bf16', which is of "
+                         "inputs; remove it");
     if (hasFragments) {
       Type element = getElementType(o.input);
       Packing packing = o.weightQuant.getPacking();

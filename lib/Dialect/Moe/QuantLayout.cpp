@@ -51,9 +51,29 @@ int64_t getCommonColumns(QuantAttr a, QuantAttr b) {
   return common;
 }
 
+bool areKeptAsBF16(QuantAttr quant) {
+  return quant.getPacking() == Packing::BF16;
+}
+
+QuantAttr keepAsBF16(QuantAttr quant) {
+  bool isOfRows = quant.getGranularity() == Granularity::Token ||
+                  quant.getGranularity() == Granularity::Tensor;
+  if (!isOfRows && !quant.getPowerOfTwo())
+    return {};
+  return QuantAttr::get(
+      quant.getContext(), quant.getStorage(), quant.getScale(),
+      quant.getGranularity(), quant.getBlock(), quant.getZeroPoint(),
+      quant.getDynamic(), Packing::BF16, quant.getSecondScale(),
+      quant.getPowerOfTwo(), quant.getMinimum());
+}
+
+bool areTimesScales(QuantAttr quant) {
+  return areKeptAsBF16(quant) && quant.getPowerOfTwo();
+}
+
 /// Memory has bytes, in which two elements lie or one.
 static bool isPacked(QuantAttr quant) {
-  return quant.getPacking() != Packing::None;
+  return quant.getPacking() != Packing::None && !areKeptAsBF16(quant);
 }
 
 int64_t getElementBits(Type storage) {
@@ -62,6 +82,9 @@ int64_t getElementBits(Type storage) {
 }
 
 int64_t getStorageBits(QuantAttr quant) {
+  constexpr int64_t ofBF16 = 16;
+  if (areKeptAsBF16(quant))
+    return ofBF16;
   int64_t bits = getElementBits(quant.getStorage());
   return isPacked(quant) ? bits : llvm::alignTo(bits, 8);
 }
@@ -71,6 +94,8 @@ int64_t getRowBytes(QuantAttr quant, int64_t width) {
 }
 
 Type getMemoryType(QuantAttr quant) {
+  if (areKeptAsBF16(quant))
+    return BFloat16Type::get(quant.getContext());
   return isPacked(quant) ? IntegerType::get(quant.getContext(), 8)
                          : quant.getStorage();
 }

@@ -73,13 +73,16 @@ LogicalResult verifyQuantize(Operation *op, const QuantizeOperands &o) {
   if (isGiven != bool(o.tensorScale))
     return check.error("takes 'tensor_scale' with a 'quant' of granularity "
                        "'tensor', and only then");
-  if (isGiven == bool(o.scale))
-    return check.error("makes scales with a dynamic 'quant', and only then");
+  bool makesScales = !isGiven && !areTimesScales(o.quant);
+  if (makesScales != bool(o.scale))
+    return check.error("makes scales with a dynamic 'quant', and only then, "
+                       "but those of groups that 'packing = bf16' has in the "
+                       "numbers");
   if (failed(check.checkShape("tensor_scale", o.tensorScale, {{"1", 1}})))
     return failure();
-  if (o.quant.getStorage() != getElementType(o.quantized))
+  if (getMemoryType(o.quant) != getElementType(o.quantized))
     return check.error("'quant' stores ")
-           << o.quant.getStorage() << ", but 'quantized' has elements of "
+           << getMemoryType(o.quant) << ", but 'quantized' has elements of "
            << getElementType(o.quantized);
   if (failed(verifyPositions(check, o.offsets, o.topK)))
     return failure();

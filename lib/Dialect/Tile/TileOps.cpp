@@ -321,7 +321,10 @@ static LogicalResult verifyQuantized(ContractOp op) {
     return op.emitOpError("has 'result_scale' and 'result_tensor_scale'; a "
                           "scale is found or given, so give one of them");
   StringRef name = isGiven ? "result_tensor_scale" : "result_scale";
-  if (!isa<Float8E4M3FNType>(element) && !(isGiven && element.isInteger(8)))
+  moe::QuantAttr quant = op.getResultQuantAttr();
+  bool isKept = isGiven && quant && moe::areKeptAsBF16(quant);
+  if (!isa<Float8E4M3FNType>(element) && !(isGiven && element.isInteger(8)) &&
+      !isKept)
     return op.emitOpError("has '")
            << name << "' and a result of " << element
            << "; make it one of f8E4M3FN" << (isGiven ? " or i8" : "");
@@ -335,10 +338,9 @@ static LogicalResult verifyQuantized(ContractOp op) {
            << name
            << "'; results of a product with 'offsets' can be quantized, others "
               "by a 'tile.quantize'";
-  moe::QuantAttr quant = op.getResultQuantAttr();
   moe::OperandChecker check(op);
   if (isGiven) {
-    if (!quant || quant.getStorage() != element || quant.getDynamic() ||
+    if (!quant || moe::getMemoryType(quant) != element || quant.getDynamic() ||
         quant.getGranularity() != moe::Granularity::Tensor)
       return op.emitOpError("has 'result_tensor_scale'; give the "
                             "'result_quant' by tensor, not dynamic, that "

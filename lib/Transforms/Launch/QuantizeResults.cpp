@@ -85,6 +85,9 @@ std::string QuantizeResults::whyIllegal(const RewriteSite &site) {
   for (const RewriteSite::Place &place : site.places)
     if (isForced(getKernel(place[1])))
       return "the quantization has a config of its own";
+  auto quantize = getPhase<tile::QuantizeOp>(site.getLaunch(1));
+  if (moe::areKeptAsBF16(quantize.getQuant()) && !quantize.getTensorScale())
+    return "of codes that are kept as bf16 a product has to be given the scale";
   tile::KernelOp kernel = getKernel(site.getLaunch());
   if (!kernel.getLoadAttr() && !isForced(kernel))
     return "nothing is known of the product's rows";

@@ -11,6 +11,7 @@
 #include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/Names.h"
 #include "moec/Transforms/Passes.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace moec {
 #define GEN_PASS_DEF_MOELEGALIZEQUANTPASS
@@ -31,6 +32,7 @@ struct MoeLegalizeQuant
         Target::findFor(getOperation(), "moe-legalize-quant", target);
     if (!found)
       return signalPassFailure();
+    kept.clear();
     WalkResult result = getOperation().walk([&](Operation *op) {
       std::string reason;
       if (auto product = dyn_cast<moe::GroupedMatmulOp>(op))
@@ -49,12 +51,17 @@ struct MoeLegalizeQuant
       return WalkResult::interrupt();
     });
     if (result.wasInterrupted())
-      signalPassFailure();
+      return signalPassFailure();
+    for (auto [codes, numbers] : kept)
+      if (codes->use_empty())
+        codes->erase();
   }
 
   /// Sets the way of a product; returns why there is none.
-  static std::string legalize(moe::GroupedMatmulOp product,
-                              const Target &target) {
+  std::string legalize(moe::GroupedMatmulOp product, const Target &target) {
+    auto quantize = product.getInput().getDefiningOp<moe::QuantizeOp>();
+    if (quantize && isBetterByBF16(target, QuantProduct(product)))
+      takeBF16(product, quantize);
     QuantProduct quant(product);
     if (std::string reason = declineProduct(target, quant); !reason.empty())
       return reason;
@@ -64,6 +71,42 @@ struct MoeLegalizeQuant
     if (product.getWay() == moe::Way::Repack)
       repack(product);
     return {};
+  }
+
+  /// Lets the product take its rows as bf16 that have the numbers of the codes:
+  /// other products of these rows may go on to take the codes.
+  void takeBF16(moe::GroupedMatmulOp product, moe::QuantizeOp quantize) {
+    moe::QuantizeOp &numbers = kept[quantize];
+    if (!numbers)
+      numbers = keep(quantize);
+    moe::QuantAttr quant = numbers.getQuantAttr();
+    product.getInputMutable().assign(numbers.getQuantized());
+    if (moe::areTimesScales(quant)) {
+      product.getInputScaleMutable().clear();
+      product.removeInputQuantAttr();
+      return;
+    }
+    if (numbers.getScale())
+      product.getInputScaleMutable().assign(numbers.getScale());
+    product.setInputQuantAttr(quant);
+  }
+
+  /// A quantization beside another one, whose numbers are those of its codes.
+  static moe::QuantizeOp keep(moe::QuantizeOp quantize) {
+    OpBuilder builder(quantize);
+    moe::QuantAttr quant = moe::keepAsBF16(quantize.getQuant());
+    auto type = cast<RankedTensorType>(quantize.getQuantized().getType());
+    bool hasScale = quantize.getScale() && !moe::areTimesScales(quant);
+    auto numbers = moe::QuantizeOp::create(
+        builder, quantize.getLoc(), type.clone(moe::getMemoryType(quant)),
+        hasScale ? quantize.getScale().getType() : Type(), quantize.getInput(),
+        quantize.getOffsets(), quantize.getTensorScale(),
+        quantize.getTopKAttr(), quant);
+    if (auto names = quantize->getAttrOfType<ArrayAttr>(kNameAttr))
+      numbers->setAttr(kNameAttr,
+                       builder.getArrayAttr(names.getValue().take_front(
+                           numbers->getNumResults())));
+    return numbers;
   }
 
   /// Lets the product take its weights in the order of tensor cores.
@@ -132,6 +175,9 @@ struct MoeLegalizeQuant
                                          (base + "_fragment_scale").str(),
                                          (base + "_row_scale").str()}));
   }
+
+  /// Of quantizations, those that keep the codes as bf16.
+  llvm::MapVector<moe::QuantizeOp, moe::QuantizeOp> kept;
 };
 
 } // namespace

@@ -234,3 +234,23 @@ func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f3
 
 // expected-error@+1 {{'power_of_two' is of the f32 scales that groups of floats of 8 bits find; remove it, or write 'dynamic = true' and 'granularity = group'}}
 func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true, power_of_two = true>}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'bf16', as which rows of f8E4M3FN or of i8 about 0 are kept that have scales by 'token' or 'tensor', or powers of two; remove it}}
+func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true, packing = bf16>}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'bf16', as which rows of f8E4M3FN or of i8 about 0 are kept that have scales by 'token' or 'tensor', or powers of two; remove it}}
+func.func private @f() attributes {q = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel, packing = bf16>}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'bf16', as which rows of f8E4M3FN or of i8 about 0 are kept that have scales by 'token' or 'tensor', or powers of two; remove it}}
+func.func private @f() attributes {q = #moe.quant<storage = i8, scale = f32, granularity = tensor, zero_point = true, packing = bf16>}
+
+// -----
+
+// expected-error@+1 {{'packing' is 'bf16', as which rows of f8E4M3FN or of i8 about 0 are kept that have scales by 'token' or 'tensor', or powers of two; remove it}}
+func.func private @f() attributes {q = #moe.quant<storage = f8E5M2, scale = f32, granularity = token, dynamic = true, packing = bf16>}

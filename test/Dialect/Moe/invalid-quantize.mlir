@@ -65,7 +65,7 @@ func.func @quantize(%x: tensor<?x200xbf16>, %o: tensor<1xi32>) {
 // -----
 
 func.func @quantize(%x: tensor<?x200xbf16>) {
-  // expected-error@+1 {{result #0 must be ranked tensor of f8E4M3FN type or 8-bit signless integer values, but got 'tensor<?x200xf8E5M2>'}}
+  // expected-error@+1 {{result #0 must be ranked tensor of f8E4M3FN type or 8-bit signless integer or bfloat16 type values, but got 'tensor<?x200xf8E5M2>'}}
   %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x : tensor<?x200xbf16> -> tensor<?x200xf8E5M2>, tensor<?x2xf32>
   return
 }
@@ -230,5 +230,40 @@ func.func @scale_of_a_row(%x: tensor<?x200xf8E4M3FN>, %w: tensor<160x200xbf16>, 
 func.func @way_of_plain(%x: tensor<?x200xbf16>, %w: tensor<160x200xbf16>) {
   // expected-error@+1 {{has 'way', which is one of quantized operands; remove it}}
   %0 = moe.grouped_matmul %x, %w : tensor<?x200xbf16>, tensor<160x200xbf16> {way = #moe.way<native>} -> tensor<?x160xbf16>
+  return
+}
+
+// -----
+
+func.func @quantize(%x: tensor<?x200xbf16>) {
+  // expected-error@+1 {{'quant' stores 'bf16', but 'quantized' has elements of 'f8E4M3FN'}}
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true, packing = bf16> %x : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x1xf32>
+  return
+}
+
+// -----
+
+func.func @weights(%x: tensor<?x64xbf16>, %w: tensor<64x64xbf16>, %s: tensor<1x1xf32>) {
+  // expected-error@+1 {{has 'weight_quant' in 'packing = bf16', which is of inputs; remove it}}
+  %y = moe.grouped_matmul %x, %w : tensor<?x64xbf16>, tensor<64x64xbf16> weight_scale(%s : tensor<1x1xf32>)
+      {weight_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = tensor, packing = bf16>} -> tensor<?x64xbf16>
+  return
+}
+
+// -----
+
+func.func @quantize(%x: tensor<?x256xbf16>) {
+  // expected-error@+1 {{makes scales with a dynamic 'quant', and only then, but those of groups that 'packing = bf16' has in the numbers}}
+  %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true, packing = bf16, power_of_two = true> %x
+      : tensor<?x256xbf16> -> tensor<?x256xbf16>, tensor<?x2xf32>
+  return
+}
+
+// -----
+
+func.func @scaled(%x: tensor<?x128xbf16>, %a: tensor<?x1xf32>, %w: tensor<64x128xbf16>) {
+  // expected-error@+1 {{has 'input_quant' in 'packing = bf16' of groups, whose numbers are times their scales already; remove it}}
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<64x128xbf16> input_scale(%a : tensor<?x1xf32>)
+      {input_quant = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true, packing = bf16, power_of_two = true>} -> tensor<?x64xbf16>
   return
 }

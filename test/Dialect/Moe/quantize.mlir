@@ -8,6 +8,9 @@ func.func @quantize(%x: tensor<?x200xbf16>, %h: tensor<?x256xf32>, %offsets: ten
   // CHECK: moe.quantize <{{.*}}> %{{[a-z0-9]+}} offsets(%{{[a-z0-9]+}} : tensor<5xi32>) {top_k = 2 : i64} : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>, tensor<?x2xf32>
   %r, %t = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %h offsets(%offsets : tensor<5xi32>) {top_k = 2 : i64}
       : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>, tensor<?x2xf32>
+  // Codes that are kept as bf16.
+  // CHECK: moe.quantize <storage = i8, scale = f32, granularity = token, dynamic = true, packing = bf16> %{{[a-z0-9]+}} : tensor<?x200xbf16> -> tensor<?x200xbf16>, tensor<?x1xf32>
+  %i, %j = moe.quantize <storage = i8, scale = f32, granularity = token, dynamic = true, packing = bf16> %x : tensor<?x200xbf16> -> tensor<?x200xbf16>, tensor<?x1xf32>
   // Names that the op carries are the names of its results.
   // CHECK: %hidden_quantized, %hidden_scale = moe.quantize <{{.*}}> %{{[a-z0-9]+}} {moe.name = ["hidden_quantized", "hidden_scale"]}
   %u, %v = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x {moe.name = ["hidden_quantized", "hidden_scale"]}

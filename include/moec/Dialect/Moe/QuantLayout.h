@@ -48,15 +48,25 @@ int64_t getCommonColumns(QuantAttr a, QuantAttr b);
 /// Bits of an element of a storage.
 int64_t getElementBits(mlir::Type storage);
 
-/// Bits that an element takes in memory: 4 where two lie in a byte, else those
-/// of whole bytes.
+/// Whether each code of a row is kept as the bf16 of its number (`packing =
+/// bf16`), which all e4m3 and integers of 8 bits have; and what says so, null
+/// of rows whose scales go with neither.
+bool areKeptAsBF16(QuantAttr quant);
+QuantAttr keepAsBF16(QuantAttr quant);
+
+/// Whether these numbers are times their scales, which are powers of two of
+/// groups: they are still bf16, and there are no scales beside them.
+bool areTimesScales(QuantAttr quant);
+
+/// Bits that an element takes in memory: 4 where two lie in a byte, 16 of codes
+/// that are kept as bf16, else those of whole bytes.
 int64_t getStorageBits(QuantAttr quant);
 
 /// Bytes of a row of `width` elements.
 int64_t getRowBytes(QuantAttr quant, int64_t width);
 
-/// What a tensor that is quantized so has elements of: the storage, or bytes
-/// where several of them lie in one.
+/// What a tensor that is quantized so has elements of: the storage, bf16 where
+/// codes are kept as such, or bytes where several of them lie in one.
 mlir::Type getMemoryType(QuantAttr quant);
 
 /// Elements of that type in a row of `width` quantized elements; of one that

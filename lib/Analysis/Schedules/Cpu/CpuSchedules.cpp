@@ -63,6 +63,15 @@ struct ContractShape {
   int64_t parts;
 };
 
+/// Why the CPU neither makes nor reads such codes; empty if it does.
+std::string declineKept(moe::QuantAttr quant) {
+  return quant && moe::areKeptAsBF16(quant)
+             ? "codes are kept as bf16, as which sm90.contract multiplies "
+               "them; "
+               "remove 'packing = bf16'"
+             : "";
+}
+
 /// The register tile: an accumulator of each row and column, a vector of each
 /// of the input rows and of one weight row at a time.
 std::string contractIllegal(Operation *op, tile::ConfigAttr attr,
@@ -72,6 +81,9 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr attr,
   if (std::string reason = declineQuantized(contract); !reason.empty())
     return reason;
   if (std::string reason = declineSomeGroups(contract); !reason.empty())
+    return reason;
+  if (std::string reason = declineKept(contract.getInputQuantAttr());
+      !reason.empty())
     return reason;
   ContractShape shape(contract);
   for (auto [field, value] : {std::pair<StringRef, int64_t>{
@@ -200,6 +212,12 @@ std::string rowsIllegal(Operation *, tile::ConfigAttr config,
   return needsTargetLanes(getLanes(config), target);
 }
 
+std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
+                            const Target &target) {
+  std::string reason = declineKept(cast<tile::QuantizeOp>(op).getQuant());
+  return reason.empty() ? rowsIllegal(op, config, target) : reason;
+}
+
 std::string onlyRowsIllegal(Operation *, tile::ConfigAttr config,
                             const Target &) {
   return needsPositive("rows_per_cta", getRowsPerCta(config));
@@ -324,7 +342,7 @@ struct RowMapSchedule final : ScheduleOf<rowsIllegal, chooseRowMap, rowsGrid> {
 };
 
 struct QuantizeSchedule final
-    : ScheduleOf<rowsIllegal, chooseQuantize, quantizeGrid> {
+    : ScheduleOf<quantizeIllegal, chooseQuantize, quantizeGrid> {
   QuantizeSchedule() : ScheduleOf("cpu.quantize", "tile.quantize") {}
 };
 

@@ -27,9 +27,12 @@ double sm80::predictQuantize(tile::QuantizeOp op, tile::LoadAttr load,
   if (!load)
     return 0;
   auto input = cast<MemRefType>(op.getInput().getType());
-  double elementBytes = double(input.getElementTypeBitWidth()) / 8;
-  constexpr double codeBytes = 1, scaleBytes = 4;
-  double rowBytes = double(input.getDimSize(1)) * (elementBytes + codeBytes);
+  auto codes = cast<MemRefType>(op.getQuantized().getType());
+  constexpr double scaleBytes = 4;
+  double elementBytes =
+      double(input.getElementTypeBitWidth() + codes.getElementTypeBitWidth()) /
+      8;
+  double rowBytes = double(input.getDimSize(1)) * elementBytes;
   if (Value scale = op.getScale())
     rowBytes +=
         double(cast<MemRefType>(scale.getType()).getDimSize(1)) * scaleBytes;

@@ -101,6 +101,9 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
   int64_t maxHeights = sums > ptxas::kSumsOfFiveHeights
                            ? ptxas::kHeightsOfManySums
                            : ptxas::kHeightsOfTwo;
+  if (shape.compute == ComputeType::BF16 &&
+      shape.scales.input == ScaleTime::InEpilogue)
+    maxHeights -= ptxas::kHeightsOfRowScales;
   if (shape.fromRegisters && heights > maxHeights)
     return std::to_string(heights) + " heights in tile_rows with " +
            std::to_string(sums) +

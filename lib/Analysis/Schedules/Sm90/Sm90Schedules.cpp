@@ -42,7 +42,6 @@ static bool losesDigits(ComputeType type, int64_t depth) {
 
 Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
     : isGrouped(static_cast<bool>(op.getOffsets())),
-      quantizes(op.quantizesResult()),
       findsScales(static_cast<bool>(op.getResultScale())),
       weightsPerColumn(op.getLayout() ? 2 : 1),
       compute(op.getInputQuantAttr() ? getNativeType(op) : getDecodedType(op)),
@@ -73,6 +72,7 @@ Contract::Contract(tile::ContractOp op, tile::ConfigAttr attr)
   }
   inputBits = input.getElementTypeBitWidth();
   resultBytes = result.getElementTypeBitWidth() / 8;
+  quantizes = resultBytes == 1;
   auto config = cast<tile::Sm90ContractAttr>(attr);
   tileRows.assign(config.getTileRows().begin(), config.getTileRows().end());
   n = config.getTileColumns();
@@ -292,6 +292,10 @@ std::string declineContract(tile::ContractOp op) {
               "copied")
           .str();
   bool fromRegisters = hasFragments(op.getWeightQuantAttr());
+  bool hasBytes = result.getElementTypeBitWidth() == 8;
+  if (op.quantizesResult() && !hasBytes && !fromRegisters)
+    return "results are codes that are kept as bf16, which products of weights "
+           "from registers make; give a tile.quantize of the result";
   if (fromRegisters && !weight.getLayout().isIdentity())
     return "the weights have strides that are not known, and pieces of them "
            "are copied";
@@ -309,8 +313,7 @@ std::string declineContract(tile::ContractOp op) {
       resultBytes % Contract::kChunkBytes)
     return "a row of the result has " + number(resultBytes) +
            " bytes, and rows are copied in multiples of 16";
-  if (op.quantizesResult() &&
-      result.getDimSize(1) % Contract::kQuantizedColumns)
+  if (hasBytes && result.getDimSize(1) % Contract::kQuantizedColumns)
     return "the result has " + number(result.getDimSize(1)) +
            " columns, and a CTA quantizes whole groups of " +
            number(Contract::kQuantizedColumns);

@@ -90,6 +90,23 @@ static constexpr WeightFormat kFormats[] = {
                     "scale_dtype": "bf16"},
          "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
      0.5 + 2.0 / 32, true},
+    // Rows of codes that tensor cores multiply as bf16.
+    {"nvfp4_fp8",
+     R"({"weight": {"dtype": "fp4_e2m1", "scale": {"group": 16},
+                    "scale_dtype": "e4m3", "global_scale": true},
+         "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
+     0.5 + 1.0 / 16, false},
+    {"int4_points_fp8",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 128},
+                    "scale_dtype": "bf16", "zero_point": true},
+         "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
+     0.5 + 3.0 / 128, false},
+    {"int4_int8",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 128},
+                    "scale_dtype": "bf16"},
+         "activation": {"dtype": "int8", "scale": "token"}})",
+     0.5 + 2.0 / 128, false},
+    {"mxfp8", R"({"weight": "mxfp8"})", 1 + 1.0 / 32, false},
     {"mxfp8_fp8",
      R"({"weight": {"dtype": "fp8_e4m3", "scale": {"group": 32},
                     "scale_dtype": "e8m0"},
@@ -159,7 +176,8 @@ static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
         "expected bf16, fp8_block128, fp8_block128_e8m0, fp8_tensor, "
         "fp8_channel, int8_channel, int8_weights, fp8_weights, mxfp4, "
         "mxfp4_fp8, nvfp4, int4_group32, int4_group128, int4_group128_fp8, "
-        "int4_group32_fp8, mxfp8_fp8, q4_k, q6_k or nf4");
+        "int4_group32_fp8, nvfp4_fp8, int4_points_fp8, int4_int8, mxfp8, "
+        "mxfp8_fp8, q4_k, q6_k or nf4");
     return false;
   }
   if (const llvm::json::Object *routing =

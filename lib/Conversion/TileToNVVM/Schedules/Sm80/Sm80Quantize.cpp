@@ -123,6 +123,8 @@ void Sm80Quantize::quantize(const Share &share) {
   Quantizer::Divisor divisor = quantizer.getDivisor(largest);
   for (size_t i = 0; i < share.values.size(); ++i)
     store(share, divisor, i);
+  if (!scale)
+    return;
   Value isFirst = arith::CmpIOp::create(
       b, arith::CmpIPredicate::eq,
       emitter.remainder(emitter.thread(), shape.getLanes()), emitter.i32(0));
@@ -140,7 +142,7 @@ void Sm80Quantize::store(const Share &share, const Quantizer::Divisor &divisor,
   emitter.ifThen(exists, [&] {
     emitter.store(
         codes, emitter.address(quantized, {share.row, share.columns[vector]}),
-        shape.lanes);
+        shape.lanes * quantizer.getCodeBytes());
   });
 }
 

@@ -173,7 +173,7 @@ void HeldRows::quantize(const Row &row) {
     auto [column, isInside] = getColumn(i);
     storeIf(isInside, [&, column = column] {
       emitter.store(codes, emitter.address(quantized, {row.number, column}),
-                    shape.lanes);
+                    shape.lanes * quantizer.getCodeBytes());
     });
   }
   if (given)
@@ -251,7 +251,7 @@ void RowQuantizer::encode(Value row, function_ref<Value(Value)> toCodes) {
               b, arith::CmpIPredicate::slt, at, emitter.index(shape.columns));
           emitter.ifThen(isInside, [&, at = at] {
             emitter.store(codes, emitter.address(quantized, {row, at}),
-                          shape.lanes);
+                          shape.lanes * quantizer.getCodeBytes());
           });
         }
       });

@@ -120,7 +120,7 @@ void Sm90Epilogue::put(int64_t block, int64_t first, int64_t octets,
                        int64_t chunk) {
   Value results = emitRegion(block, first, octets);
   if (shape.resultBytes == 2)
-    stage(chunk, results);
+    stage(chunk, round(results));
   else
     storeSingly(block, first, results);
 }
@@ -219,10 +219,13 @@ void Sm90Epilogue::bufferBarrier() {
     emitter.warpgroupBarrier();
 }
 
-/// Puts what emitRegion made into the buffer, where it is rows of columns; the
+Value Sm90Epilogue::round(Value results) {
+  return castFloat(b, results, getElementType(result));
+}
+
+/// Puts rounded results into the buffer, where they are rows of columns; the
 /// first column is at `chunk`, of all warps' columns that of the first warp.
-void Sm90Epilogue::stage(int64_t chunk, Value results) {
-  Value rounded = castFloat(b, results, getElementType(result));
+void Sm90Epilogue::stage(int64_t chunk, Value rounded) {
   int64_t numMatrices =
       cast<VectorType>(rounded.getType()).getNumElements() / 2;
   Value words = vector::BitCastOp::create(
@@ -311,7 +314,7 @@ LogicalResult moec::emitSm90Epilogue(Sm90Contract &contract,
                                      const ContractOperands &operands,
                                      const ContractSums &sums) {
   LogicalResult status =
-      contract.shape.quantizes
+      contract.op.quantizesResult()
           ? emitSm90Quantized(contract, part, operands, sums)
           : Sm90Epilogue(contract, part, operands, sums).emit();
   endApart(contract.b);

@@ -22,9 +22,12 @@ public:
         operands(operands), sums(sums),
         isOnM(shape.hasRowsOnM(part.tileHeight)), fragments(contract, part),
         result(emitter.operand(op.getResult())) {}
+  virtual ~Sm90Epilogue() = default;
   mlir::LogicalResult emit();
 
 protected:
+  /// What emitRegion made as elements of 16 bits.
+  virtual mlir::Value round(mlir::Value results);
   /// The results of `octets` octets from `first` on, of one block; a fragment
   /// per octet.
   mlir::Value emitRegion(int64_t block, int64_t first, int64_t octets);
@@ -79,7 +82,7 @@ private:
   /// What becomes of a region's results: they go to a place in the buffer, or
   /// to memory.
   void put(int64_t block, int64_t first, int64_t octets, int64_t chunk);
-  void stage(int64_t chunk, mlir::Value results);
+  void stage(int64_t chunk, mlir::Value rounded);
   void storeSingly(int64_t block, int64_t first, mlir::Value results);
   /// Whether a result is one; i1.
   mlir::Value isThere(mlir::Value row, mlir::Value column);

@@ -11,7 +11,8 @@
 // warp writes what its columns have, one thread per row makes the scale of it
 // all, and every thread reads what to divide its rows by.
 //
-// Codes go through the buffer to memory, as 16-bit results do.
+// Codes go through the buffer to memory, as 16-bit results do. Those that are
+// kept as bf16 are such results.
 
 #include "../../InlinePtx.h"
 #include "../../Quantizer.h"
@@ -45,6 +46,8 @@ public:
 
 private:
   LogicalResult emitByGivenScale(Value hasRows);
+  /// The numbers of codes by the given scale.
+  Value round(Value values) override;
 
   //===--- Pairs: two 16-bit floats in an i32 ---===//
 
@@ -68,6 +71,8 @@ private:
                                  emitter.i32(digits));
   }
 
+  /// Results as pairs.
+  SmallVector<Value> toPairs(Value values);
   void roundResults();
   /// Rows on M: the largest magnitudes of the thread's two rows among the
   /// consumer's columns, as a pair.
@@ -132,21 +137,25 @@ Value Sm90Quantize::get(Value word, int64_t i) {
 // Largest magnitudes
 //===----------------------------------------------------------------------===//
 
+SmallVector<Value> Sm90Quantize::toPairs(Value values) {
+  Value rounded = castFloat(b, values, half);
+  int64_t pairs = cast<VectorType>(rounded.getType()).getNumElements() / 2;
+  Value words = vector::BitCastOp::create(
+      b, VectorType::get(pairs, b.getI32Type()), rounded);
+  SmallVector<Value> some;
+  for (int64_t i = 0; i < pairs; ++i)
+    some.push_back(vector::ExtractOp::create(b, words, i));
+  // Lest LLVM rounds one by one what is read one by one.
+  return tieWords(b, some);
+}
+
 void Sm90Quantize::roundResults() {
   constexpr int64_t atOnce = 2;
   for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
-    for (int64_t first = 0; first < octets; first += atOnce) {
-      Value rounded = castFloat(
-          b, emitRegion(block, first, std::min(atOnce, octets - first)), half);
-      int64_t pairs = cast<VectorType>(rounded.getType()).getNumElements() / 2;
-      Value words = vector::BitCastOp::create(
-          b, VectorType::get(pairs, b.getI32Type()), rounded);
-      SmallVector<Value> some;
-      for (int64_t i = 0; i < pairs; ++i)
-        some.push_back(vector::ExtractOp::create(b, words, i));
-      // Pairs, lest LLVM rounds one by one what is read one by one.
-      llvm::append_range(results, tieWords(b, some));
-    }
+    for (int64_t first = 0; first < octets; first += atOnce)
+      llvm::append_range(
+          results,
+          toPairs(emitRegion(block, first, std::min(atOnce, octets - first))));
 }
 
 Value Sm90Quantize::findLargestOfRows() {
@@ -402,10 +411,24 @@ void Sm90Quantize::quantizeColumns() {
   }
 }
 
+Value Sm90Quantize::round(Value values) {
+  SmallVector<Value> words = toPairs(values);
+  for (Value &word : words)
+    word = quantizer.roundToBF16({quantizer.divideBy(get(word, 0), *given),
+                                  quantizer.divideBy(get(word, 1), *given)});
+  auto count = int64_t(words.size());
+  Value all = vector::FromElementsOp::create(
+      b, VectorType::get(count, b.getI32Type()), words);
+  return vector::BitCastOp::create(
+      b, VectorType::get(2 * count, b.getBF16Type()), all);
+}
+
 LogicalResult Sm90Quantize::emitByGivenScale(Value hasRows) {
   Value scale = emitter.loadF32(emitter.operand(op.getResultTensorScale()),
                                 {emitter.index(0)});
   given = quantizer.takeApart(scale);
+  if (!shape.quantizes)
+    return emit();
   if (!isOnM) {
     roundResults();
     quantizeColumns();
