@@ -166,12 +166,11 @@ inline constexpr int64_t kHeightsOfThree = 3, kRowsOfThree = 112,
 /// and how many fewer where rows of bf16 have scales.
 /// UnitsOfBytesFitInRegisters, RowsOfCodesFitInRegisters.
 inline constexpr int64_t kHeightsOfTwo = 5, kSumsOfFiveHeights = 64,
-                         kHeightsOfManySums = 4;
+                         kHeightsOfManySums = 4, kHeightsOfRowScales = 1;
 /// Registers that addresses, fragments and operands of the epilogue take next
 /// to sums of weights from registers, where words of units are loaded early.
 /// RegistersSufficeForThree, MinimaAndBooksFitInRegisters.
 inline constexpr int64_t kBesideEarlyWords = 132;
-                         kHeightsOfManySums = 4, kHeightsOfRowScales = 1;
 /// With rows on the side of 64 and sums of steps apart: where threads copy rows
 /// and there are more accumulators than this, the lines of an epilogue, as
 /// `sm90::estimateEpilogue` counts them. CandidatesDoNotSpill.
