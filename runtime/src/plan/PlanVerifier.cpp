@@ -7,15 +7,12 @@
 
 #include "../support/Check.h"
 #include "InPlace.h"
+#include "PlanChecks.h"
 #include "StepOrder.h"
 #include "TensorMaps.h"
-#include "moert/GpuTarget.h"
-#include "moert/Plan.h"
 #include "moert/Workspace.h"
 
-#include <algorithm>
 #include <limits>
-#include <map>
 #include <unordered_map>
 
 namespace moert {
@@ -29,42 +26,6 @@ constexpr int64_t kMaxEvents = 1024;
 /// All of a plan's sizes and grids together, so that a small file is not the
 /// work of minutes.
 constexpr int64_t kScanBudget = 4 * Expr::kMaxScan;
-
-std::string num(int64_t value) { return std::to_string(value); }
-
-std::string at(const std::string &list, size_t index) {
-  return list + "[" + std::to_string(index) + "]";
-}
-
-/// "tensors[3].shape[0] is -1; an integer >= 0 is accepted"
-Status wrong(const std::string &field, const std::string &found,
-             const std::string &accepted) {
-  return invalidArgument("plan: " + field + " is " + found + "; " + accepted +
-                         " is accepted");
-}
-
-Status checkRange(const std::string &field, int64_t value, int64_t lo,
-                  int64_t hi) {
-  if (value >= lo && value <= hi)
-    return Status::ok();
-  return wrong(field, num(value), num(lo) + " to " + num(hi));
-}
-
-Status checkIndex(const std::string &field, int64_t value, size_t count,
-                  const std::string &list) {
-  if (value >= 0 && static_cast<uint64_t>(value) < count)
-    return Status::ok();
-  return wrong(field, num(value),
-               "an index into " + list + ", of which there are " +
-                   std::to_string(count) + ",");
-}
-
-/// A step's place in messages and the token counts it is run with.
-struct StepContext {
-  std::string where;
-  int64_t minTokens, maxTokens;
-  bool isPrepare;
-};
 
 class PlanVerifier {
 public:
@@ -312,7 +273,8 @@ private:
       if (step.kind != Step::Kind::Launch)
         return wrong(context.where + ".kind", "an event", "a launch");
       MOERT_CHECK(checkRange(context.where + ".stream", step.stream, 0, 0));
-      MOERT_CHECK(verifyDependent(step, context, /*isAfterLaunch=*/i > 0));
+      MOERT_CHECK(
+          verifyDependent(plan, step, context, /*isAfterLaunch=*/i > 0));
       MOERT_CHECK(verifyLaunch(step, context));
       for (const Argument &arg : step.args)
         if (arg.kind == Argument::Kind::Tensor)
@@ -348,8 +310,8 @@ private:
         MOERT_CHECK(verifyLaunch(step, context));
       } else if (step.kind == Step::Kind::Collective) {
         MOERT_CHECK(verifyCollective(step, context));
-        MOERT_CHECK(verifyPiece(variant, i, context));
-        MOERT_CHECK(verifySumStep(variant, i, context));
+        MOERT_CHECK(verifyPiece(plan, variant, i, context));
+        MOERT_CHECK(verifySumStep(plan, variant, i, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
                                plan.numEvents, "events"));
@@ -361,34 +323,15 @@ private:
         return invalidArgument("plan: " + context.where + " waits for event " +
                                num(step.event) +
                                ", which no earlier step records");
-      MOERT_CHECK(verifyDependent(step, context, isAfterLaunch[step.stream]));
-      MOERT_CHECK(verifyResident(variant, i, where, order));
+      MOERT_CHECK(
+          verifyDependent(plan, step, context, isAfterLaunch[step.stream]));
+      MOERT_CHECK(verifyResident(plan, variant, i, where, order));
       MOERT_CHECK(verifyOneOrder(variant, i, where, order));
       isAfterLaunch[step.stream] = step.kind == Step::Kind::Launch;
     }
     MOERT_CHECK(verifyJoin(variant, where, order));
-    MOERT_CHECK(verifyOutputs(variant, where));
-    return verifySlots(variant, where, order);
-  }
-
-  /// The elements of a tensor at the largest number of tokens of a variant, and
-  /// at the smallest that is a number of tokens of a group.
-  Result<std::pair<int64_t, int64_t>>
-  countAtEnds(const TensorDecl &tensor, int64_t first, int64_t last) const {
-    auto count = [&](int64_t tokens) -> Result<int64_t> {
-      int64_t elements = 1;
-      for (const Expr &size : tensor.shape) {
-        Result<int64_t> value = size.evaluate(tokens);
-        if (!value)
-          return value.status();
-        elements *= *value;
-      }
-      return elements;
-    };
-    Result<int64_t> least = count(first), most = count(last);
-    if (!least || !most)
-      return (least ? most : least).status();
-    return std::pair(*least, *most);
+    MOERT_CHECK(verifyOutputs(plan, variant, where));
+    return verifySlots(plan, variant, where, order);
   }
 
   Status verifyCollective(const Step &step, const StepContext &context) const {
@@ -413,300 +356,13 @@ private:
                    ? ", the kernel's " + num(step.numKernelArgs) + " among them"
                    : std::string()),
           "pairs of an input and an output, at least one,");
-    int64_t own = plan.mesh.tokenRanks();
-    int64_t first = (context.minTokens + own - 1) / own * own;
-    int64_t last = context.maxTokens / own * own;
     for (size_t i = 0; i < step.args.size(); ++i) {
       std::string where = at(context.where + ".args", i);
       MOERT_CHECK(verifyArgument(step.args[i], where, context));
       if (step.args[i].kind != Argument::Kind::Tensor)
         return wrong(where, "a scalar", "a tensor");
-      if (i % 2 == 0 || i >= numPaired || first > last)
-        continue;
-      const TensorDecl &in = plan.tensors[step.args[i - 1].tensor];
-      const TensorDecl &out = plan.tensors[step.args[i].tensor];
-      auto from = countAtEnds(in, first, last);
-      auto to = countAtEnds(out, first, last);
-      if (!from || !to)
-        return (from ? to : from).status().withContext("plan: " + where);
-      if (in.dtype != out.dtype)
-        return wrong(where, std::string("of type ") + dtypeName(out.dtype),
-                     std::string("a tensor of ") + dtypeName(in.dtype));
-      int64_t toAll =
-          step.collectiveKind == CollectiveKind::AllGather ? ranks : 1;
-      int64_t toOne =
-          step.collectiveKind == CollectiveKind::ReduceScatter ? ranks : 1;
-      if (from->first * toAll != to->first * toOne ||
-          from->second * toAll != to->second * toOne)
-        return wrong(where,
-                     "'" + out.name + "' of " + num(to->second) +
-                         " elements for " + num(from->second) + " of '" +
-                         in.name + "'",
-                     std::string(collectiveKindName(step.collectiveKind)) +
-                         " of " + num(ranks) + " ranks, which makes " +
-                         num(from->second * toAll / toOne) + ",");
     }
-    return Status::ok();
-  }
-
-  /// Whether both steps are pieces of one collective, as far as one can tell
-  /// from each of them.
-  static bool isPieceLike(const Step &step, const Step &other) {
-    auto isSame = [](const Argument &a, const Argument &b) {
-      return a.kind == b.kind && a.tensor == b.tensor;
-    };
-    return step.kind == Step::Kind::Collective &&
-           step.numColumns == other.numColumns &&
-           step.collectiveKind == other.collectiveKind &&
-           step.axis == other.axis && step.kernel == other.kernel &&
-           step.numKernelArgs == other.numKernelArgs &&
-           std::equal(step.args.begin(), step.args.end(), other.args.begin(),
-                      other.args.end(), isSame);
-  }
-
-  /// The pieces of a collective are the columns of its one pair from the first
-  /// to the last, with no other collective in between; the last one has the
-  /// launch that makes the sums for those who move all with it.
-  Status verifyPiece(const Variant &variant, size_t index,
-                     const StepContext &context) const {
-    const Step &step = variant.steps[index];
-    std::string field = context.where + ".num_columns";
-    int64_t first = step.firstColumn, count = step.numColumns;
-    if (count == 0 && first == 0)
-      return Status::ok();
-    if (count < 1 || step.kernel == -1 || step.numPairs() != 1)
-      return wrong(field, num(count),
-                   "0 (of a collective with a kernel, that sums one pair, 1 or "
-                   "more), with a first_column of 0,");
-    const TensorDecl &tensor = plan.tensors[step.args[0].tensor];
-    if (tensor.shape.size() != 2 || !tensor.shape[1].isConstant() ||
-        tensor.shape[1].constantValue() % count != 0)
-      return wrong(field, num(count),
-                   "a divisor of the columns of '" + tensor.name + "'");
-    int64_t columns = tensor.shape[1].constantValue();
-    field = context.where + ".first_column";
-    MOERT_CHECK(checkRange(field, first, 0, columns - count));
-    if (first % count != 0)
-      return wrong(field, num(first), "a multiple of num_columns");
-    auto isPiece = [&](size_t i, int64_t begin) {
-      return isPieceLike(variant.steps[i], step) &&
-             variant.steps[i].firstColumn == begin;
-    };
-    auto isCollective = [&](size_t i) {
-      return variant.steps[i].kind == Step::Kind::Collective;
-    };
-    size_t before = index, behind = index + 1;
-    while (before > 0 && !isCollective(before - 1))
-      --before;
-    while (behind < variant.steps.size() && !isCollective(behind))
-      ++behind;
-    if (first > 0 && (before == 0 || !isPiece(before - 1, first - count)))
-      return wrong(field, num(first),
-                   "0 (the collective before it is not the piece of the "
-                   "columns before)");
-    bool isLast = first + count == columns;
-    if (!isLast &&
-        (behind == variant.steps.size() || !isPiece(behind, first + count)))
-      return wrong(field, num(first),
-                   num(columns - count) +
-                       " (the collective behind it is not the piece of the "
-                       "columns behind)");
-    if (isLast != (step.sumStep >= 0))
-      return wrong(context.where + ".sum_step", num(step.sumStep),
-                   isLast ? "the launch that makes the sums (this is the last "
-                            "piece)"
-                          : "-1 (of a piece that others follow)");
-    return Status::ok();
-  }
-
-  static bool hasArgument(const Step &step, int64_t tensor) {
-    return std::any_of(
-        step.args.begin(), step.args.end(), [&](const Argument &arg) {
-          return arg.kind == Argument::Kind::Tensor && arg.tensor == tensor;
-        });
-  }
-
-  /// Who leaves out the launch that makes a collective's input has to find all
-  /// that it reads among the kernel's arguments, and nobody else may read what
-  /// it would have made, or count on its being there.
-  Status verifySumStep(const Variant &variant, size_t index,
-                       const StepContext &context) const {
-    const Step &step = variant.steps[index];
-    std::string field = context.where + ".sum_step";
-    if (step.sumStep == -1)
-      return Status::ok();
-    MOERT_CHECK(checkRange(field, step.sumStep, 0, int64_t(index) - 1));
-    auto sumIndex = static_cast<size_t>(step.sumStep);
-    const Step &launch = variant.steps[sumIndex];
-    if (launch.kind != Step::Kind::Launch || launch.stream != step.stream)
-      return wrong(field, num(step.sumStep),
-                   "a launch on the collective's stream");
-    if (step.kernel == -1 || step.numPairs() != 1 ||
-        step.collectiveKind == CollectiveKind::AllGather)
-      return wrong(field, num(step.sumStep),
-                   "-1 (of a collective with a kernel, that sums one pair, "
-                   "another number)");
-    int64_t sums = step.args[0].tensor;
-    if (!hasArgument(launch, sums) ||
-        plan.tensors[sums].role != TensorRole::Workspace)
-      return wrong(field, num(step.sumStep),
-                   "the launch that makes '" + plan.tensors[sums].name +
-                       "', which is workspace,");
-    for (const Argument &arg : launch.args)
-      if (arg.kind == Argument::Kind::Tensor && !hasArgument(step, arg.tensor))
-        return wrong(field,
-                     num(step.sumStep) + ", whose '" +
-                         plan.tensors[arg.tensor].name +
-                         "' the kernel does not get",
-                     "a launch all of whose tensors it gets");
-    bool isNext = true;
-    for (size_t i = 0; i < variant.steps.size(); ++i) {
-      const Step &other = variant.steps[i];
-      if (i == index || i == sumIndex ||
-          (step.numColumns > 0 && isPieceLike(other, step)))
-        continue;
-      if (hasArgument(other, sums))
-        return wrong(field,
-                     num(step.sumStep) + ", whose result " + at("steps", i) +
-                         " has as an argument too",
-                     "a launch whose result the collective alone reads");
-      if (i < sumIndex || other.stream != step.stream)
-        continue;
-      if (isNext && i < index && other.dependent)
-        return wrong(at("steps", i) + ".dependent", "true",
-                     "false (the launch before it may be left out)");
-      isNext = false;
-    }
-    return Status::ok();
-  }
-
-  /// Two ranks may begin with different ones of two collectives that nothing
-  /// orders, and wait for each other for ever.
-  Status verifyOneOrder(const Variant &variant, size_t index,
-                        const std::string &where,
-                        const StepOrder &order) const {
-    if (variant.steps[index].kind != Step::Kind::Collective)
-      return Status::ok();
-    for (size_t i = 0; i < index; ++i)
-      if (variant.steps[i].kind == Step::Kind::Collective &&
-          !order.before(i, index))
-        return invalidArgument("plan: " + at(where + ".steps", i) + " and " +
-                               at(where + ".steps", index) +
-                               " are collectives of which neither is complete "
-                               "before the other begins; let one stream wait "
-                               "for the other");
-    return Status::ok();
-  }
-
-  /// A dependent launch waits for the kernel before it alone, so that one must
-  /// be there, and the target must be able to.
-  Status verifyDependent(const Step &step, const StepContext &context,
-                         bool isAfterLaunch) const {
-    if (!step.dependent)
-      return Status::ok();
-    std::optional<GpuTarget> gpu = GpuTarget::parse(plan.target);
-    if (!gpu || !gpu->hasDependentLaunches())
-      return wrong(context.where + ".dependent", "true",
-                   "false (kernels for '" + plan.target +
-                       "' cannot wait for the launch before them)");
-    if (!isAfterLaunch)
-      return wrong(context.where + ".dependent", "true",
-                   "false (the step before it on stream " + num(step.stream) +
-                       " is no launch)");
-    return Status::ok();
-  }
-
-  /// Two launches whose CTAs all have to run at once may each have half of the
-  /// device, and wait for the other half for ever.
-  Status verifyResident(const Variant &variant, size_t index,
-                        const std::string &where,
-                        const StepOrder &order) const {
-    auto isResident = [&](const Step &step) {
-      return step.kind == Step::Kind::Launch &&
-             plan.kernels[step.kernel].resident;
-    };
-    if (!isResident(variant.steps[index]))
-      return Status::ok();
-    for (size_t i = 0; i < index; ++i)
-      if (isResident(variant.steps[i]) && !order.before(i, index))
-        return invalidArgument(
-            "plan: " + at(where + ".steps", i) + " and " +
-            at(where + ".steps", index) +
-            " launch kernels that need all of their CTAs at once, and neither "
-            "is complete before the other begins; let one stream wait for the "
-            "other");
-    return Status::ok();
-  }
-
-  Status verifyJoin(const Variant &variant, const std::string &where,
-                    const StepOrder &order) const {
-    for (size_t i = 0; i < variant.steps.size(); ++i)
-      if ((variant.steps[i].kind == Step::Kind::Launch ||
-           variant.steps[i].kind == Step::Kind::Collective) &&
-          !order.beforeNext(i, 0))
-        return invalidArgument(
-            "plan: " + at(where + ".steps", i) + " on stream " +
-            num(variant.steps[i].stream) +
-            " may still run at the end; record an event after it and let "
-            "stream 0 wait for that");
-    return Status::ok();
-  }
-
-  Status verifyOutputs(const Variant &variant, const std::string &where) const {
-    std::vector<bool> used(plan.tensors.size());
-    for (const Step &step : variant.steps)
-      for (const Argument &arg : step.args)
-        if (arg.kind == Argument::Kind::Tensor)
-          used[arg.tensor] = true;
-    for (size_t i = 0; i < plan.tensors.size(); ++i)
-      if (plan.tensors[i].role == TensorRole::Output && !used[i])
-        return invalidArgument("plan: no launch of " + where +
-                               " has the output " + at("tensors", i) + " '" +
-                               plan.tensors[i].name + "' as an argument");
-    return Status::ok();
-  }
-
-  /// Tensors in one slot are used one after the other, never at the same time.
-  Status verifySlots(const Variant &variant, const std::string &where,
-                     const StepOrder &order) const {
-    // Per tensor: its uses in order, and its last use on each stream, before
-    // which all others on that stream are.
-    std::vector<std::vector<size_t>> uses(plan.tensors.size());
-    std::vector<std::map<int64_t, size_t>> lastUses(plan.tensors.size());
-    // Tensors in the order of their first use. Those of a slot follow one
-    // another in it, so that each has to be used up before the next alone.
-    std::vector<size_t> inOrder;
-    for (size_t i = 0; i < variant.steps.size(); ++i)
-      for (const Argument &arg : variant.steps[i].args)
-        if (arg.kind == Argument::Kind::Tensor &&
-            plan.tensors[arg.tensor].role == TensorRole::Workspace) {
-          if (uses[arg.tensor].empty())
-            inOrder.push_back(arg.tensor);
-          uses[arg.tensor].push_back(i);
-          lastUses[arg.tensor][variant.steps[i].stream] = i;
-        }
-    auto isUsedUp = [&](size_t a, size_t b) {
-      for (auto [stream, i] : lastUses[a])
-        for (size_t j : uses[b])
-          if (!order.before(i, j))
-            return false;
-      return true;
-    };
-    std::vector<int64_t> latest(plan.numSlots, -1);
-    for (size_t b : inOrder) {
-      int64_t &a = latest[plan.tensors[b].slot];
-      if (a >= 0 && !isUsedUp(a, b))
-        return invalidArgument(
-            "plan: " + at("tensors", std::min<size_t>(a, b)) + " '" +
-            plan.tensors[std::min<size_t>(a, b)].name + "' and " +
-            at("tensors", std::max<size_t>(a, b)) + " '" +
-            plan.tensors[std::max<size_t>(a, b)].name + "' share slot " +
-            num(plan.tensors[b].slot) + ", but in " + where +
-            " neither is used up before the other's first use; give one "
-            "another slot");
-      a = static_cast<int64_t>(b);
-    }
-    return Status::ok();
+    return verifyPairs(plan, step, context);
   }
 
   const Plan &plan;

@@ -1,0 +1,194 @@
+//===- VerifyCollectives.cpp - what collectives have to be ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../support/Check.h"
+#include "PlanChecks.h"
+
+#include <algorithm>
+
+namespace moert {
+
+/// The elements of a tensor at the largest number of tokens of a variant, and
+/// at the smallest that is a number of tokens of a group.
+static Result<std::pair<int64_t, int64_t>>
+countAtEnds(const TensorDecl &tensor, int64_t first, int64_t last) {
+  auto count = [&](int64_t tokens) -> Result<int64_t> {
+    int64_t elements = 1;
+    for (const Expr &size : tensor.shape) {
+      Result<int64_t> value = size.evaluate(tokens);
+      if (!value)
+        return value.status();
+      elements *= *value;
+    }
+    return elements;
+  };
+  Result<int64_t> least = count(first), most = count(last);
+  if (!least || !most)
+    return (least ? most : least).status();
+  return std::pair(*least, *most);
+}
+
+Status verifyPairs(const Plan &plan, const Step &step,
+                   const StepContext &context) {
+  int64_t ranks = plan.mesh.size(step.axis);
+  int64_t own = plan.mesh.tokenRanks();
+  int64_t first = (context.minTokens + own - 1) / own * own;
+  int64_t last = context.maxTokens / own * own;
+  for (size_t i = 1; i < 2 * step.numPairs() && first <= last; i += 2) {
+    std::string where = at(context.where + ".args", i);
+    const TensorDecl &in = plan.tensors[step.args[i - 1].tensor];
+    const TensorDecl &out = plan.tensors[step.args[i].tensor];
+    auto from = countAtEnds(in, first, last);
+    auto to = countAtEnds(out, first, last);
+    if (!from || !to)
+      return (from ? to : from).status().withContext("plan: " + where);
+    if (in.dtype != out.dtype)
+      return wrong(where, std::string("of type ") + dtypeName(out.dtype),
+                   std::string("a tensor of ") + dtypeName(in.dtype));
+    int64_t toAll =
+        step.collectiveKind == CollectiveKind::AllGather ? ranks : 1;
+    int64_t toOne =
+        step.collectiveKind == CollectiveKind::ReduceScatter ? ranks : 1;
+    if (from->first * toAll != to->first * toOne ||
+        from->second * toAll != to->second * toOne)
+      return wrong(where,
+                   "'" + out.name + "' of " + num(to->second) +
+                       " elements for " + num(from->second) + " of '" +
+                       in.name + "'",
+                   std::string(collectiveKindName(step.collectiveKind)) +
+                       " of " + num(ranks) + " ranks, which makes " +
+                       num(from->second * toAll / toOne) + ",");
+  }
+  return Status::ok();
+}
+
+/// Whether both steps are pieces of one collective, as far as one can tell
+/// from each of them.
+static bool isPieceLike(const Step &step, const Step &other) {
+  auto isSame = [](const Argument &a, const Argument &b) {
+    return a.kind == b.kind && a.tensor == b.tensor;
+  };
+  return step.kind == Step::Kind::Collective &&
+         step.numColumns == other.numColumns &&
+         step.collectiveKind == other.collectiveKind &&
+         step.axis == other.axis && step.kernel == other.kernel &&
+         step.numKernelArgs == other.numKernelArgs &&
+         std::equal(step.args.begin(), step.args.end(), other.args.begin(),
+                    other.args.end(), isSame);
+}
+
+Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
+                   const StepContext &context) {
+  const Step &step = variant.steps[index];
+  std::string field = context.where + ".num_columns";
+  int64_t first = step.firstColumn, count = step.numColumns;
+  if (count == 0 && first == 0)
+    return Status::ok();
+  if (count < 1 || step.kernel == -1 || step.numPairs() != 1)
+    return wrong(field, num(count),
+                 "0 (of a collective with a kernel, that sums one pair, 1 or "
+                 "more), with a first_column of 0,");
+  const TensorDecl &tensor = plan.tensors[step.args[0].tensor];
+  if (tensor.shape.size() != 2 || !tensor.shape[1].isConstant() ||
+      tensor.shape[1].constantValue() % count != 0)
+    return wrong(field, num(count),
+                 "a divisor of the columns of '" + tensor.name + "'");
+  int64_t columns = tensor.shape[1].constantValue();
+  field = context.where + ".first_column";
+  MOERT_CHECK(checkRange(field, first, 0, columns - count));
+  if (first % count != 0)
+    return wrong(field, num(first), "a multiple of num_columns");
+  auto isPiece = [&](size_t i, int64_t begin) {
+    return isPieceLike(variant.steps[i], step) &&
+           variant.steps[i].firstColumn == begin;
+  };
+  auto isCollective = [&](size_t i) {
+    return variant.steps[i].kind == Step::Kind::Collective;
+  };
+  size_t before = index, behind = index + 1;
+  while (before > 0 && !isCollective(before - 1))
+    --before;
+  while (behind < variant.steps.size() && !isCollective(behind))
+    ++behind;
+  if (first > 0 && (before == 0 || !isPiece(before - 1, first - count)))
+    return wrong(field, num(first),
+                 "0 (the collective before it is not the piece of the "
+                 "columns before)");
+  bool isLast = first + count == columns;
+  if (!isLast &&
+      (behind == variant.steps.size() || !isPiece(behind, first + count)))
+    return wrong(field, num(first),
+                 num(columns - count) +
+                     " (the collective behind it is not the piece of the "
+                     "columns behind)");
+  if (isLast != (step.sumStep >= 0))
+    return wrong(context.where + ".sum_step", num(step.sumStep),
+                 isLast ? "the launch that makes the sums (this is the last "
+                          "piece)"
+                        : "-1 (of a piece that others follow)");
+  return Status::ok();
+}
+
+static bool hasArgument(const Step &step, int64_t tensor) {
+  return std::any_of(
+      step.args.begin(), step.args.end(), [&](const Argument &arg) {
+        return arg.kind == Argument::Kind::Tensor && arg.tensor == tensor;
+      });
+}
+
+Status verifySumStep(const Plan &plan, const Variant &variant, size_t index,
+                     const StepContext &context) {
+  const Step &step = variant.steps[index];
+  std::string field = context.where + ".sum_step";
+  if (step.sumStep == -1)
+    return Status::ok();
+  MOERT_CHECK(checkRange(field, step.sumStep, 0, int64_t(index) - 1));
+  auto sumIndex = static_cast<size_t>(step.sumStep);
+  const Step &launch = variant.steps[sumIndex];
+  if (launch.kind != Step::Kind::Launch || launch.stream != step.stream)
+    return wrong(field, num(step.sumStep),
+                 "a launch on the collective's stream");
+  if (step.kernel == -1 || step.numPairs() != 1 ||
+      step.collectiveKind == CollectiveKind::AllGather)
+    return wrong(field, num(step.sumStep),
+                 "-1 (of a collective with a kernel, that sums one pair, "
+                 "another number)");
+  int64_t sums = step.args[0].tensor;
+  if (!hasArgument(launch, sums) ||
+      plan.tensors[sums].role != TensorRole::Workspace)
+    return wrong(field, num(step.sumStep),
+                 "the launch that makes '" + plan.tensors[sums].name +
+                     "', which is workspace,");
+  for (const Argument &arg : launch.args)
+    if (arg.kind == Argument::Kind::Tensor && !hasArgument(step, arg.tensor))
+      return wrong(field,
+                   num(step.sumStep) + ", whose '" +
+                       plan.tensors[arg.tensor].name +
+                       "' the kernel does not get",
+                   "a launch all of whose tensors it gets");
+  bool isNext = true;
+  for (size_t i = 0; i < variant.steps.size(); ++i) {
+    const Step &other = variant.steps[i];
+    if (i == index || i == sumIndex ||
+        (step.numColumns > 0 && isPieceLike(other, step)))
+      continue;
+    if (hasArgument(other, sums))
+      return wrong(field,
+                   num(step.sumStep) + ", whose result " + at("steps", i) +
+                       " has as an argument too",
+                   "a launch whose result the collective alone reads");
+    if (i < sumIndex || other.stream != step.stream)
+      continue;
+    if (isNext && i < index && other.dependent)
+      return wrong(at("steps", i) + ".dependent", "true",
+                   "false (the launch before it may be left out)");
+    isNext = false;
+  }
+  return Status::ok();
+}
+
+} // namespace moert

@@ -1,0 +1,137 @@
+//===- VerifyOrder.cpp - what steps have to come behind others --*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanChecks.h"
+#include "moert/GpuTarget.h"
+
+#include <algorithm>
+#include <map>
+
+namespace moert {
+
+Status verifyOneOrder(const Variant &variant, size_t index,
+                      const std::string &where, const StepOrder &order) {
+  if (variant.steps[index].kind != Step::Kind::Collective)
+    return Status::ok();
+  for (size_t i = 0; i < index; ++i)
+    if (variant.steps[i].kind == Step::Kind::Collective &&
+        !order.before(i, index))
+      return invalidArgument("plan: " + at(where + ".steps", i) + " and " +
+                             at(where + ".steps", index) +
+                             " are collectives of which neither is complete "
+                             "before the other begins; let one stream wait "
+                             "for the other");
+  return Status::ok();
+}
+
+Status verifyDependent(const Plan &plan, const Step &step,
+                       const StepContext &context, bool isAfterLaunch) {
+  if (!step.dependent)
+    return Status::ok();
+  std::optional<GpuTarget> gpu = GpuTarget::parse(plan.target);
+  if (!gpu || !gpu->hasDependentLaunches())
+    return wrong(context.where + ".dependent", "true",
+                 "false (kernels for '" + plan.target +
+                     "' cannot wait for the launch before them)");
+  if (!isAfterLaunch)
+    return wrong(context.where + ".dependent", "true",
+                 "false (the step before it on stream " + num(step.stream) +
+                     " is no launch)");
+  return Status::ok();
+}
+
+Status verifyResident(const Plan &plan, const Variant &variant, size_t index,
+                      const std::string &where, const StepOrder &order) {
+  auto isResident = [&](const Step &step) {
+    return step.kind == Step::Kind::Launch &&
+           plan.kernels[step.kernel].resident;
+  };
+  if (!isResident(variant.steps[index]))
+    return Status::ok();
+  for (size_t i = 0; i < index; ++i)
+    if (isResident(variant.steps[i]) && !order.before(i, index))
+      return invalidArgument(
+          "plan: " + at(where + ".steps", i) + " and " +
+          at(where + ".steps", index) +
+          " launch kernels that need all of their CTAs at once, and neither "
+          "is complete before the other begins; let one stream wait for the "
+          "other");
+  return Status::ok();
+}
+
+Status verifyJoin(const Variant &variant, const std::string &where,
+                  const StepOrder &order) {
+  for (size_t i = 0; i < variant.steps.size(); ++i)
+    if ((variant.steps[i].kind == Step::Kind::Launch ||
+         variant.steps[i].kind == Step::Kind::Collective) &&
+        !order.beforeNext(i, 0))
+      return invalidArgument(
+          "plan: " + at(where + ".steps", i) + " on stream " +
+          num(variant.steps[i].stream) +
+          " may still run at the end; record an event after it and let "
+          "stream 0 wait for that");
+  return Status::ok();
+}
+
+Status verifyOutputs(const Plan &plan, const Variant &variant,
+                     const std::string &where) {
+  std::vector<bool> used(plan.tensors.size());
+  for (const Step &step : variant.steps)
+    for (const Argument &arg : step.args)
+      if (arg.kind == Argument::Kind::Tensor)
+        used[arg.tensor] = true;
+  for (size_t i = 0; i < plan.tensors.size(); ++i)
+    if (plan.tensors[i].role == TensorRole::Output && !used[i])
+      return invalidArgument("plan: no launch of " + where +
+                             " has the output " + at("tensors", i) + " '" +
+                             plan.tensors[i].name + "' as an argument");
+  return Status::ok();
+}
+
+Status verifySlots(const Plan &plan, const Variant &variant,
+                   const std::string &where, const StepOrder &order) {
+  // Per tensor: its uses in order, and its last use on each stream, before
+  // which all others on that stream are.
+  std::vector<std::vector<size_t>> uses(plan.tensors.size());
+  std::vector<std::map<int64_t, size_t>> lastUses(plan.tensors.size());
+  // Tensors in the order of their first use. Those of a slot follow one
+  // another in it, so that each has to be used up before the next alone.
+  std::vector<size_t> inOrder;
+  for (size_t i = 0; i < variant.steps.size(); ++i)
+    for (const Argument &arg : variant.steps[i].args)
+      if (arg.kind == Argument::Kind::Tensor &&
+          plan.tensors[arg.tensor].role == TensorRole::Workspace) {
+        if (uses[arg.tensor].empty())
+          inOrder.push_back(arg.tensor);
+        uses[arg.tensor].push_back(i);
+        lastUses[arg.tensor][variant.steps[i].stream] = i;
+      }
+  auto isUsedUp = [&](size_t a, size_t b) {
+    for (auto [stream, i] : lastUses[a])
+      for (size_t j : uses[b])
+        if (!order.before(i, j))
+          return false;
+    return true;
+  };
+  std::vector<int64_t> latest(plan.numSlots, -1);
+  for (size_t b : inOrder) {
+    int64_t &a = latest[plan.tensors[b].slot];
+    if (a >= 0 && !isUsedUp(a, b))
+      return invalidArgument(
+          "plan: " + at("tensors", std::min<size_t>(a, b)) + " '" +
+          plan.tensors[std::min<size_t>(a, b)].name + "' and " +
+          at("tensors", std::max<size_t>(a, b)) + " '" +
+          plan.tensors[std::max<size_t>(a, b)].name + "' share slot " +
+          num(plan.tensors[b].slot) + ", but in " + where +
+          " neither is used up before the other's first use; give one "
+          "another slot");
+    a = static_cast<int64_t>(b);
+  }
+  return Status::ok();
+}
+
+} // namespace moert
