@@ -9,7 +9,6 @@
 
 #include "../Progress.h"
 #include "Check.h"
-#include "LoadTensors.h"
 #include "OpenDevice.h"
 #include "PartTimes.h"
 #include "PlanRun.h"
@@ -17,8 +16,6 @@
 #include "moec/Compiler/Levels.h"
 #include "moec/Compiler/PlanData.h"
 #include "moec/Dialect/RowOwners.h"
-#include "moec/Import/BuildLayer.h"
-#include "moec/Import/Shards.h"
 #include "moec/Interpreter/InterpreterDevice.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Package/SpecText.h"
@@ -172,13 +169,6 @@ static double getRankShare(const LayerSpec &spec) {
                        numExperts / spec.parallel->getNumRanks(), spec.topK);
 }
 
-static HostTensor *find(std::vector<HostTensor> &tensors,
-                        llvm::StringRef name) {
-  auto found = llvm::find_if(
-      tensors, [&](const HostTensor &tensor) { return tensor.name == name; });
-  return found == tensors.end() ? nullptr : &*found;
-}
-
 Result<std::unique_ptr<RankRun>>
 RankRun::create(const LayerSpec &spec, ModuleOp module,
                 const RankRunOptions &options) {
@@ -222,127 +212,6 @@ Status RankRun::openDevices() {
   devices = std::move(opened->devices);
   peers = std::move(opened->peers);
   return Status::ok();
-}
-
-Status RankRun::makeTensors() {
-  Progress progress("moe-run", "weights and activations are made");
-  int64_t tokens = spec.parallel->getTokenRanks() * options.run.tokens;
-  LayerSpec whole = spec.getWhole();
-  whole.maxTokens = std::max(tokens, int64_t(1));
-  OwningOpRef<ModuleOp> layer = buildLayer(*module.getContext(), whole);
-  if (!layer)
-    return moert::internalError("the layer on one rank does not verify");
-  FailureOr<moert::Plan> plan = makePlan(*layer, options.run.compile);
-  if (failed(plan))
-    return moert::invalidArgument("the layer on one rank does not compile");
-  Result<std::vector<HostTensor>> all = allocateTensors(
-      *plan, tokens, {moert::TensorRole::Input, moert::TensorRole::Output});
-  if (!all)
-    return all.status();
-  if (!options.hiddenStates.empty()) {
-    Result<moert::Checkpoint> file =
-        moert::Checkpoint::open(options.hiddenStates);
-    if (!file)
-      return file.status();
-    if (Status status = loadCall(*all, *file); !status)
-      return status;
-  }
-  if (!options.inputs.empty()) {
-    Result<moert::Checkpoint> file = moert::Checkpoint::open(options.inputs);
-    if (!file)
-      return file.status();
-    checkpoint = std::make_unique<moert::Checkpoint>(std::move(*file));
-    LayerRequest request = makeRequest(whole);
-    request.expertIds = spec.getLogicalIds();
-    request.inputsAreRequired = options.hiddenStates.empty();
-    if (Status status = loadTensors(*all, *checkpoint, request); !status)
-      return status;
-  }
-  if (Status status = generate(*all, options.seed); !status)
-    return status;
-  Result<Groups> cut = cutGroups(*all);
-  if (!cut)
-    return cut.status();
-  groups = std::move(*cut);
-  bool areCut = !checkpoint && options.run.prepared.empty();
-  if (areCut || options.checks)
-    if (Status status = makeWeights(*plan); !status)
-      return status;
-  return makeOtherInputs(*plan, tokens);
-}
-
-Status RankRun::makeWeights(const moert::Plan &plan) {
-  Result<std::vector<HostTensor>> all =
-      allocateTensors(plan, plan.mesh.dp * options.run.tokens);
-  if (!all)
-    return all.status();
-  llvm::erase_if(*all, [](const HostTensor &tensor) {
-    return tensor.role != moert::TensorRole::Weight;
-  });
-  weights = std::move(*all);
-  if (!checkpoint)
-    return generate(weights, options.seed);
-  LayerRequest request = makeRequest(spec.getWhole());
-  request.expertIds = spec.getLogicalIds();
-  request.inputsAreRequired = false;
-  return loadTensors(weights, *checkpoint, request);
-}
-
-Status RankRun::generate(std::vector<HostTensor> &tensors,
-                         uint64_t seed) const {
-  GenerateOptions generate;
-  generate.seed = seed;
-  generate.numExperts = spec.getNumRouted();
-  generate.logicalIds = spec.getLogicalIds();
-  return generateTensors(tensors, generate);
-}
-
-/// Generated ones, whatever the first are.
-Status RankRun::makeOtherInputs(const moert::Plan &plan, int64_t tokens) {
-  for (int64_t i = 1; i < options.numInputs; ++i) {
-    Result<std::vector<HostTensor>> all =
-        allocateTensors(plan, tokens, {moert::TensorRole::Input});
-    if (!all)
-      return all.status();
-    if (Status status = generate(*all, options.seed + uint64_t(i)); !status)
-      return status;
-    Result<Groups> cut = cutGroups(*all);
-    if (!cut)
-      return cut.status();
-    otherInputs.push_back(std::move(*cut));
-  }
-  return Status::ok();
-}
-
-Result<RankRun::Groups>
-RankRun::cutGroups(const std::vector<HostTensor> &all) const {
-  int64_t numGroups = spec.parallel->getTokenRanks();
-  Groups made;
-  for (int64_t group = 0; group < numGroups; ++group) {
-    std::vector<HostTensor> &tensors = made.emplace_back();
-    for (const HostTensor &tensor : all) {
-      if (tensor.role == moert::TensorRole::Weight)
-        continue;
-      HostTensor &own = tensors.emplace_back();
-      own.name = tensor.name;
-      own.role = tensor.role;
-      own.dtype = tensor.dtype;
-      own.shape = tensor.shape;
-      bool isCount = tensor.name == "num_valid_tokens";
-      if (!isCount)
-        own.shape[0] /= numGroups;
-      if (Status status = own.allocate(); !status)
-        return status;
-      if (isCount)
-        *reinterpret_cast<int32_t *>(own.data()) =
-            int32_t(options.validTokens.empty() ? options.run.tokens
-                                                : options.validTokens[group]);
-      else if (own.getNumBytes() > 0)
-        std::memcpy(own.data(), tensor.data() + group * own.getNumBytes(),
-                    own.getNumBytes());
-    }
-  }
-  return made;
 }
 
 FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
@@ -391,69 +260,6 @@ FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
   compiled.image = program.images[choice->image].load();
   compiled.plan = std::move(program.plan);
   return compiled;
-}
-
-Result<std::vector<HostTensor>>
-RankRun::makeRankTensors(const moert::Plan &plan, int64_t rank) {
-  int64_t tokens = plan.mesh.tokenRanks() * options.run.tokens;
-  std::initializer_list<moert::TensorRole> ofCalls = {
-      moert::TensorRole::Input, moert::TensorRole::Output};
-  std::initializer_list<moert::TensorRole> all = {moert::TensorRole::Input,
-                                                  moert::TensorRole::Weight,
-                                                  moert::TensorRole::Output};
-  auto tensors = allocateTensors(plan, tokens,
-                                 options.run.prepared.empty() ? all : ofCalls);
-  if (!tensors)
-    return tensors.status();
-  std::vector<HostTensor> &inputs = groups[plan.mesh.tokenRank(rank)];
-  for (HostTensor &tensor : *tensors) {
-    if (tensor.role != moert::TensorRole::Input)
-      continue;
-    HostTensor *input = find(inputs, tensor.name);
-    if (input->getNumBytes() > 0)
-      std::memcpy(tensor.data(), input->data(), tensor.getNumBytes());
-    tensor.isGiven = true;
-  }
-  if (options.run.prepared.empty())
-    if (Status status = fillRankWeights(*tensors, rank); !status)
-      return status;
-  return tensors;
-}
-
-Status RankRun::fillRankWeights(std::vector<HostTensor> &tensors,
-                                int64_t rank) {
-  LayerRequest request = makeRequest(spec, rank);
-  if (checkpoint)
-    return loadTensors(tensors, *checkpoint, request);
-  for (HostTensor &tensor : tensors) {
-    if (tensor.role != moert::TensorRole::Weight)
-      continue;
-    auto table =
-        llvm::find_if(request.rank->tables, [&](const NamedTable &table) {
-          return table.name == tensor.name;
-        });
-    if (table != request.rank->tables.end())
-      std::memcpy(tensor.data(), table->values.data(), tensor.getNumBytes());
-    else
-      copyShard(*request.findShard(tensor.name),
-                find(weights, tensor.name)->data(), tensor.data());
-  }
-  return Status::ok();
-}
-
-Result<std::vector<std::vector<HostTensor>>>
-RankRun::makeRankTensors(const moert::Plan &plan) {
-  int64_t numRanks = plan.mesh.numRanks();
-  Progress progress("moe-run", "the weights of all ranks are made");
-  std::vector<std::vector<HostTensor>> made;
-  for (int64_t rank = 0; rank < numRanks; ++rank) {
-    auto tensors = makeRankTensors(plan, rank);
-    if (!tensors)
-      return tensors.status().withContext("rank " + std::to_string(rank));
-    made.push_back(std::move(*tensors));
-    progress.step(size_t(rank + 1), size_t(numRanks));
-  }
-  return made;
 }
 
 /// The file of a rank, of a name that has "{rank}" for its number.
