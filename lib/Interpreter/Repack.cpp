@@ -102,6 +102,11 @@ GroupScale MatrixRepacker::getScale(int64_t row, int64_t element) const {
   constexpr int64_t singleDigits = 23;
   float scale = loadAt(arguments.scale, index);
   int64_t bits = llvm::bit_cast<uint32_t>(std::fabs(scale));
+  // Of an f32, but not up to infinity; what else is kept as f16 has no more
+  // digits.
+  if (format.scales == Fragments::Scales::F16 &&
+      bits <= Fragments::kMostRounded)
+    bits += int64_t(1) << (singleDigits - digits - 1);
   return {bits >> (singleDigits - digits), std::signbit(scale)};
 }
 

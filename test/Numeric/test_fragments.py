@@ -164,6 +164,11 @@ FRAGMENTS = {
     "nf4_64_nan_scales": ({"quantization": nf4({"group": 64}), "gate_up_order": "up_gate"}, 11, "nan_scales", TWO),
     "nf4_32_f16": ({"quantization": nf4({"group": 32}, "f16")}, 11, "scale_ends", THREE),
     "nf4_32_bf16": ({"quantization": nf4({"group": 32}, "bf16")}, 1, None, FOUR),
+    "f16_nf4_64": (HALF | {"quantization": nf4({"group": 64}), **SHARED}, 40, None, THREE),
+    "f16_nf4_64_scale_ends": (HALF | {"quantization": nf4({"group": 64})}, 11, "scale_ends", FOUR),
+    "f16_nf4_32_bf16": (HALF | {"quantization": nf4({"group": 32}, "bf16"), "gate_up_order": "up_gate"}, 11,
+                        "nan_scales", TWO),
+    "f16_nf4_channel": (HALF | {"quantization": nf4("channel"), "gate_up_order": "interleaved"}, 1, None, FOUR),
     "nf4_channel": ({"quantization": nf4("channel")}, 11, "zero_weights", TWO),
     # Activations of e4m3, which codes of 4 bits become too.
     "e4m3_mxfp4": (MX_E4M3 | SHARED, 40, None, THREE),

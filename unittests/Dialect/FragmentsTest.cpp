@@ -433,7 +433,7 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f32, 128, true), either),
               "i4 becomes a number of 16 bits times the scale of its group, "
               "which is kept as bf16 or f16, or of f32 beside no zero points "
-              "and for bf16, and scales of f32 are none of these");
+              "and for bf16 or by a book, and scales of f32 are none of these");
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, bf16, 16), either),
               "i4 has scales of rows, of groups of 32 or of multiples of 64");
     EXPECT_EQ(Fragments::whyNot(
@@ -449,7 +449,7 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
             "groups of 16");
 }
 
-/// Of minima and code books only bf16 has an order.
+/// Of minima only bf16 has an order.
 TEST_F(FragmentsTest, KnowsMinimaAndBooks) {
   for (QuantAttr quant : minima) {
     EXPECT_EQ(Fragments::whyNot(quant, Packing::Fragments), "");
@@ -459,8 +459,8 @@ TEST_F(FragmentsTest, KnowsMinimaAndBooks) {
   }
   for (QuantAttr quant : books) {
     EXPECT_EQ(Fragments::whyNot(quant, Packing::Fragments), "");
-    EXPECT_EQ(Fragments::whyNot(quant, Packing::FragmentsF16),
-              "numbers of !moe.nf4 are looked up as bf16");
+    EXPECT_EQ(Fragments::whyNot(quant, Packing::FragmentsF16), "");
+    EXPECT_NE(Fragments::whyNot(quant, Packing::FragmentsE4M3), "");
   }
   EXPECT_EQ(Fragments::whyNot(makeMinima(IntegerType::get(&context, 8),
                                          BFloat16Type::get(&context), 16),

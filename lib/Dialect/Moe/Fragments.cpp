@@ -62,6 +62,15 @@ static std::string whyNotE2M1(Type scale, Granularity granularity,
          "of 16";
 }
 
+/// Whether f16 has most digits of the numbers that count.
+static bool isForF16(const CodeBook &book) {
+  constexpr float least = 0.5F, most = 32768;
+  float largest = 0;
+  for (float number : book)
+    largest = std::max(largest, std::fabs(number));
+  return largest >= least && largest <= most;
+}
+
 /// Codes of 8 bits, int4, and code books.
 static std::string whyNotInteger(Type storage, Type scale,
                                  Granularity granularity, int64_t group,
@@ -91,13 +100,17 @@ static std::string whyNotInteger(Type storage, Type scale,
            std::to_string(Fragments::kDepth);
   if (scale.isBF16() || scale.isF16())
     return {};
-  // Two bf16 have the digits of an f32 that count.
-  if (scale.isF32() && packing == Packing::Fragments &&
-      beside != Fragments::Beside::ZeroPoints)
+  // Two bf16 have the digits of an f32 that count, and an f16 those that a
+  // book's numbers have.
+  bool hasDigits = packing == Packing::Fragments
+                       ? beside != Fragments::Beside::ZeroPoints
+                       : isCodeBook(storage);
+  if (scale.isF32() && hasDigits)
     return {};
   return show(storage) +
          " becomes a number of 16 bits times the scale of its group, which is "
-         "kept as bf16 or f16, or of f32 beside no zero points and for bf16, "
+         "kept as bf16 or f16, or of f32 beside no zero points and for bf16 "
+         "or by a book, "
          "and scales of " +
          show(scale) + " are none of these";
 }
@@ -133,8 +146,11 @@ std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
     return whyNotE4M3(storage, scale, granularity, group, beside);
   if (isa<Float4E2M1FNType>(storage))
     return whyNotE2M1(scale, granularity, group, packing);
-  if (isCodeBook(storage) && packing != Packing::Fragments)
-    return "numbers of " + show(storage) + " are looked up as bf16";
+  if (isCodeBook(storage) && packing == Packing::FragmentsF16 &&
+      !isForF16(*getCodeBook(storage)))
+    return "f16 has digits for a book whose largest number is from 0.5 up to "
+           "32,768, which that of " +
+           show(storage) + " is not";
   if (isa<Float8E5M2Type>(storage))
     return "no GPU decodes " + show(storage);
   return whyNotInteger(storage, scale, granularity, group, beside, packing);
@@ -214,20 +230,6 @@ static Fragments::Codes getCodes(Type storage) {
   return storage.isInteger(8) ? Fragments::Codes::Int8 : Fragments::Codes::Int4;
 }
 
-static std::optional<CodeBook> getRoundedBook(Type storage) {
-  std::optional<CodeBook> book = getCodeBook(storage);
-  if (!book)
-    return std::nullopt;
-  for (float &number : *book) {
-    APFloat rounded(number);
-    bool losesInfo;
-    rounded.convert(APFloat::BFloat(), APFloat::rmNearestTiesToEven,
-                    &losesInfo);
-    number = rounded.convertToFloat();
-  }
-  return book;
-}
-
 static Fragments::Numbers getNumbers(Packing packing) {
   if (packing == Packing::FragmentsE4M3)
     return Fragments::Numbers::E4M3;
@@ -235,9 +237,29 @@ static Fragments::Numbers getNumbers(Packing packing) {
                                           : Fragments::Numbers::BF16;
 }
 
+static const llvm::fltSemantics &getSemantics(Fragments::Numbers numbers) {
+  return numbers == Fragments::Numbers::F16 ? APFloat::IEEEhalf()
+                                            : APFloat::BFloat();
+}
+
+static APFloat round(double number, Fragments::Numbers numbers) {
+  APFloat rounded(number);
+  bool losesInfo;
+  rounded.convert(getSemantics(numbers), APFloat::rmNearestTiesToEven,
+                  &losesInfo);
+  return rounded;
+}
+
+static std::optional<CodeBook> getRoundedBook(QuantAttr quant) {
+  std::optional<CodeBook> book = getCodeBook(quant.getStorage());
+  if (book)
+    for (float &number : *book)
+      number = round(number, getNumbers(quant.getPacking())).convertToFloat();
+  return book;
+}
+
 Fragments::Fragments(QuantAttr quant)
-    : codes(getCodes(quant.getStorage())),
-      book(getRoundedBook(quant.getStorage())),
+    : codes(getCodes(quant.getStorage())), book(getRoundedBook(quant)),
       numbers(getNumbers(quant.getPacking())), scales(getKeptScales(quant)),
       matrixGroup(areOfGroups(quant) ? quant.getBlock()[1] : 0),
       hasZeroPoints(hasZeros(quant)), hasMinima(quant.getMinimum()) {
@@ -406,7 +428,7 @@ int64_t Fragments::getLargestExponent() const {
     return largest - room;
   if (!book)
     return largest;
-  // A bf16 has room for the largest number times it.
+  // There is room for the largest number times it.
   float most = 0;
   for (float number : *book)
     most = std::max(most, std::fabs(number));
@@ -488,17 +510,13 @@ double Fragments::decodeScale(int64_t kept) const {
   llvm_unreachable("all scales are listed");
 }
 
-static const llvm::fltSemantics &getSemantics(Fragments::Numbers numbers) {
-  return numbers == Fragments::Numbers::F16 ? APFloat::IEEEhalf()
-                                            : APFloat::BFloat();
+int64_t Fragments::encodeOfBook(int64_t code) const {
+  return round((*book)[code], numbers).bitcastToAPInt().getZExtValue();
 }
 
 int64_t Fragments::encodeZeroPoint(int64_t zeroPoint, int64_t unitRow) const {
-  APFloat number(std::ldexp(double(zeroPoint), -int(getExponent(unitRow))));
-  bool losesInfo;
-  number.convert(getSemantics(numbers), APFloat::rmNearestTiesToEven,
-                 &losesInfo);
-  return number.bitcastToAPInt().getSExtValue();
+  double number = std::ldexp(double(zeroPoint), -int(getExponent(unitRow)));
+  return round(number, numbers).bitcastToAPInt().getSExtValue();
 }
 
 double Fragments::decodeZeroPoint(int64_t kept, int64_t unitRow) const {

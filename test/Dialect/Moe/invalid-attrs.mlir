@@ -227,8 +227,9 @@ func.func private @f() attributes {q = #moe.quant<storage = !book, scale = f32, 
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments_f16', but numbers of !moe.nf4 are looked up as bf16; write 'packing = pairs'}}
-func.func private @f() attributes {q = #moe.quant<storage = !moe.nf4, scale = f32, granularity = channel, packing = fragments_f16, second_scale = f32>}
+!small = !moe.code_book<[0.0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.0, -0.001, -0.002, -0.003, -0.004, -0.005, -0.006, -0.007]>
+// expected-error@+1 {{'packing' is 'fragments_f16', but f16 has digits for a book whose largest number is from 0.5 up to 32,768, which that of}}
+func.func private @f() attributes {q = #moe.quant<storage = !small, scale = f32, granularity = channel, packing = fragments_f16, second_scale = f32>}
 
 // -----
 

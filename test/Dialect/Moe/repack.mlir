@@ -12,7 +12,7 @@ func.func @repack(%w: tensor<2x128x32xi8>, %s: tensor<2x128x2xf8E8M0FNU>) -> ten
 // -----
 
 func.func @storage(%w: tensor<128x32xi8>, %s: tensor<128x2xf8E8M0FNU>) {
-  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>, which has no order of fragments: i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, or of f32 beside no zero points and for bf16, and scales of f8E8M0FNU are none of these}}
+  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>, which has no order of fragments: i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, or of f32 beside no zero points and for bf16 or by a book, and scales of f8E8M0FNU are none of these}}
   %p, %ps, %r = moe.repack <storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
       : tensor<128x32xi8>, tensor<128x2xf8E8M0FNU> -> tensor<128x32xi8>, tensor<128x2xi8>, tensor<128xf32>
   return
@@ -86,7 +86,7 @@ func.func @scale_bytes(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments', but i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, or of f32 beside no zero points and for bf16, and scales of f32 are none of these; write 'packing = pairs'}}
+// expected-error@+1 {{'packing' is 'fragments', but i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, or of f32 beside no zero points and for bf16 or by a book, and scales of f32 are none of these; write 'packing = pairs'}}
 func.func private @quant() attributes {quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], zero_point = true, packing = fragments, second_scale = f32>}
 
 // -----

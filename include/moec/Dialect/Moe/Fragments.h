@@ -97,8 +97,9 @@ public:
   /// 255, or the number of one of 16.
   enum class Codes { E2M1, Int4, E4M3, Int8, Book };
   Codes codes;
-  /// Those 16, which are rounded to bf16.
+  /// Those 16, which are rounded to what they become; and the bits of that.
   std::optional<CodeBook> book;
+  int64_t encodeOfBook(int64_t code) const;
   /// The code of a book of which groups are zeros, if there is one.
   std::optional<int64_t> findZero() const;
   bool areIntegers() const {
@@ -179,6 +180,9 @@ public:
       0x76543210, 0x54322100, 0x32211000, 0x21100000, 0x10000000, 0};
   /// The nearest e2m1 to that code's number by 2^-by, of two the even one.
   static int64_t weaken(int64_t code, int64_t by);
+  /// The bits of an f32 up to which scales that have more digits than are kept
+  /// are rounded; above, where they might become infinite, these are left out.
+  static constexpr int64_t kMostRounded = 0x7F000000;
   /// Bits of the mantissa.
   int64_t getDigits() const {
     return scales == Scales::F32 ? 15 : scales == Scales::F16 ? 10 : 7;

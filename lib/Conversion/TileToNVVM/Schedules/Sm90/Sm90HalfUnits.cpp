@@ -19,7 +19,6 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "llvm/ADT/bit.h"
 
 #include <cmath>
 
@@ -339,10 +338,9 @@ void moec::storeBook(AsyncEmitter &emitter, const Fragments &format,
   using sm90::Contract;
   constexpr int64_t halfBits = 16, wordBytes = 4, atOnce = 4;
   constexpr int64_t perPair = Contract::kBookPairBytes / (wordBytes * atOnce);
-  // A bf16 is the upper half of an f32.
   SmallVector<int32_t> numbers;
-  for (float number : *format.book)
-    numbers.push_back(int32_t(llvm::bit_cast<uint32_t>(number) >> halfBits));
+  for (size_t code = 0; code < format.book->size(); ++code)
+    numbers.push_back(int32_t(format.encodeOfBook(int64_t(code))));
   ImplicitLocOpBuilder &b = emitter.b;
   Value table = emitter.constantTable(numbers);
   auto load = [&](Value code) -> Word {

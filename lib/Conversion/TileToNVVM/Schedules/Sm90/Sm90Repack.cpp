@@ -158,7 +158,14 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
     Word bits = toBits(emitter.loadF32(emitter.operand(op.getScale()),
                                        getScaleIndices(sharedRow, element)));
     constexpr int64_t magnitude = 0x7FFFFFFF;
-    Word kept = (bits & magnitude) >> (kSingleDigits - digits);
+    Word kept = bits & magnitude;
+    // What else is kept as f16 has no more digits.
+    if (format.scales == Fragments::Scales::F16 &&
+        getElementType(op.getScale()).isF32())
+      kept =
+          kept + kept.isGreater(Fragments::kMostRounded)
+                     .choose(word(0), word(1 << (kSingleDigits - digits - 1)));
+    kept = kept >> (kSingleDigits - digits);
     Word high = format.getScaleBytes() == kWordBytes ? bits : bits >> kBelow;
     return {kept, high & format.getSign()};
   }
