@@ -45,6 +45,8 @@ FORMATS = (
     "fp8_e4m3 by group of 16 of f16 x token", "int4 by group with minima, alone",
     "int8 by group with minima, alone", "int8 by group of 16 of bf16 with minima, alone",
     "int4 by group of f16 with minima x fp8_e4m3 x token",
+    "fp4_e2m1 by group of 16 of e4m3 with a global scale x fp8_e4m3 x token",
+    "int4 by group of f16 with zero points x fp8_e4m3 x static tensor", "nf4 by group x int8 x token",
 )
 
 
