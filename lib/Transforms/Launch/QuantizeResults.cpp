@@ -7,6 +7,7 @@
 
 #include "LaunchRewrite.h"
 #include "mlir/IR/IRMapping.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
