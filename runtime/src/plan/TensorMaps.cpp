@@ -8,6 +8,7 @@
 #include "TensorMaps.h"
 #include "../support/Check.h"
 #include "../support/Text.h"
+#include "PlanChecks.h"
 
 #include <algorithm>
 #include <limits>
@@ -20,18 +21,6 @@ static constexpr int64_t kMaxBox = 256;
 static constexpr int64_t kMaxSize = int64_t(1) << 32;
 static constexpr int64_t kMaxStrideBytes = int64_t(1) << 40;
 static constexpr int64_t kChunkBytes = 16;
-
-static std::string num(int64_t value) { return std::to_string(value); }
-
-static std::string at(const std::string &list, size_t index) {
-  return list + "[" + std::to_string(index) + "]";
-}
-
-static Status wrong(const std::string &field, const std::string &found,
-                    const std::string &accepted) {
-  return invalidArgument("plan: " + field + " is " + found + "; " + accepted +
-                         " is accepted");
-}
 
 /// Stops at the largest number.
 static int64_t multiply(int64_t a, int64_t b) {
