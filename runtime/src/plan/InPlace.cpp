@@ -7,27 +7,16 @@
 
 #include "InPlace.h"
 #include "../support/Check.h"
+#include "PlanChecks.h"
 #include "moert/Workspace.h"
 
 #include <algorithm>
 
 namespace moert {
 
-static std::string at(const std::string &list, size_t index) {
-  return list + "[" + std::to_string(index) + "]";
-}
-
 static Status wrong(size_t tensor, const std::string &found,
                     const std::string &accepted) {
-  return invalidArgument("plan: " + at("tensors", tensor) + ".in_place_of is " +
-                         found + "; " + accepted + " is accepted");
-}
-
-static bool hasArgument(const Step &step, int64_t tensor) {
-  return std::any_of(
-      step.args.begin(), step.args.end(), [&](const Argument &arg) {
-        return arg.kind == Argument::Kind::Tensor && arg.tensor == tensor;
-      });
+  return wrong(at("tensors", tensor) + ".in_place_of", found, accepted);
 }
 
 /// The weight takes no part from the first step on that may overwrite it, not

@@ -11,6 +11,7 @@
 #include "StepOrder.h"
 #include "moert/Plan.h"
 
+#include <algorithm>
 #include <string>
 
 namespace moert {
@@ -52,6 +53,14 @@ struct StepContext {
   int64_t minTokens, maxTokens;
   bool isPrepare;
 };
+
+/// Whether a tensor is among a step's arguments.
+inline bool hasArgument(const Step &step, int64_t tensor) {
+  return std::any_of(
+      step.args.begin(), step.args.end(), [&](const Argument &arg) {
+        return arg.kind == Argument::Kind::Tensor && arg.tensor == tensor;
+      });
+}
 
 //===--- Collectives ---===//
 // In VerifyCollectives.cpp: of steps whose arguments are tensors of the plan.

@@ -133,13 +133,6 @@ Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
   return Status::ok();
 }
 
-static bool hasArgument(const Step &step, int64_t tensor) {
-  return std::any_of(
-      step.args.begin(), step.args.end(), [&](const Argument &arg) {
-        return arg.kind == Argument::Kind::Tensor && arg.tensor == tensor;
-      });
-}
-
 Status verifySumStep(const Plan &plan, const Variant &variant, size_t index,
                      const StepContext &context) {
   const Step &step = variant.steps[index];
