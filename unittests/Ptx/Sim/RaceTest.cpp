@@ -172,6 +172,85 @@ TEST(Race, KernelsFollowEachOther) {
   }
 }
 
+/// Role 0 writes a word, raises a flag and goes on until role 2 has read; role 1
+/// waits for the flag and ends, and role 2 comes behind it.
+std::string toldKernel() {
+  return kernelText("ld.global.b32 %r1, [%rd2];\n"
+                    "setp.eq.b32 %p1, %r1, 1;\n@%p1 bra wait;\n"
+                    "setp.eq.b32 %p1, %r1, 2;\n@%p1 bra reader;\n"
+                    "st.global.b32 [%rd0], 5;\n"
+                    "st.release.gpu.global.b32 [%rd1], 1;\n"
+                    "again:\nld.acquire.gpu.global.b32 %r2, [%rd1+4];\n"
+                    "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra again;\n"
+                    "st.global.b32 [%rd0], 6;\nret;\n"
+                    "wait:\nld.acquire.gpu.global.b32 %r2, [%rd1];\n"
+                    "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra wait;\nret;\n"
+                    "reader:\nld.global.b32 %r3, [%rd0];\n"
+                    "setp.ne.b32 %p3, %r3, 5;\n@%p3 trap;\n"
+                    "st.release.gpu.global.b32 [%rd1+4], 1;",
+                    3, 1);
+}
+
+std::string runTold(const std::string &text, bool isBehind = true) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    KernelRun kernel(text, seed);
+    uint64_t word = kernel.input(std::vector<uint32_t>{0});
+    uint64_t flags = kernel.input(std::vector<uint32_t>{0, 0});
+    moert::LaunchDims dims;
+    dims.grid = dims.block = 1;
+    std::vector<WorkId> after;
+    for (uint32_t role = 0; role < 3; ++role) {
+      uint64_t own = kernel.input(std::vector<uint32_t>{role});
+      auto params = packParams(kernel.module->kernels()[0], {word, flags, own});
+      auto work = kernel.simulator.submit(*kernel.module, "k", dims, *params,
+                                          role == 2 && isBehind
+                                              ? after
+                                              : std::vector<WorkId>());
+      EXPECT_TRUE(work);
+      after = {*work};
+    }
+    if (moert::Status status = kernel.simulator.run(); !status)
+      return status.message();
+  }
+  return "";
+}
+
+TEST(Race, KernelsHandOnWhatTheyWereTold) {
+  EXPECT_EQ(runTold(toldKernel()), "");
+  EXPECT_MESSAGE(runTold(toldKernel(), /*isBehind=*/false), "race");
+  EXPECT_MESSAGE(
+      runTold(replaced(toldKernel(), "st.release.gpu", "st.relaxed.gpu")),
+      "race");
+  EXPECT_MESSAGE(
+      runTold(replaced(toldKernel(), "wait:\nld.acquire", "wait:\nld.relaxed")),
+      "race");
+  // What the writer does behind its flag nobody has been told: a race, or the
+  // word that comes too late.
+  EXPECT_NE(runTold(without(toldKernel(),
+                            "again:\nld.acquire.gpu.global.b32 %r2, [%rd1+4];\n"
+                            "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra again;\n")),
+            "");
+}
+
+/// Of a CTA's warps all reads are remembered, in global memory too.
+TEST(Race, ManyWarpsReadBehindABarrier) {
+  std::string text = kernelText("ld.global.b32 %r1, [%rd0];\nbar.sync 0;\n"
+                                "setp.ne.b32 %p1, %r0, 0;\n@%p1 bra end;\n"
+                                "st.global.b32 [%rd0], 1;\nend:\n",
+                                1, 512);
+  auto run = [](const std::string &mutant) {
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      KernelRun kernel(mutant, seed);
+      kernel.input(std::vector<uint32_t>{0});
+      if (moert::Status status = kernel.run(1, 512); !status)
+        return status.message();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(run(text), "");
+  EXPECT_MESSAGE(run(without(text, "bar.sync 0;\n")), "race");
+}
+
 TEST(Race, SpinningForeverIsADeadlock) {
   std::string text =
       without(flagKernel(), "st.release.gpu.global.b32 [%rd1], 1;");

@@ -86,8 +86,22 @@ void Engine::begin(Launch &launch) {
   // That CTAs may begin makes nothing visible to them.
   if (launch.isDependent)
     return;
-  for (size_t earlier : launch.after)
+  for (size_t earlier : launch.after) {
     addAllOver(launch.isAfter, *(*batch)[earlier]);
+    launch.toldBefore.join((*batch)[earlier]->told);
+  }
+  dropOver(launch.toldBefore, launch.isAfter);
+}
+
+/// Of launches that are over nobody has to be told.
+void Engine::dropOver(Clock &told, const std::vector<bool> &over) const {
+  auto isOver = [&](const auto &known) {
+    return known.first < horizon ||
+           over[launchOfSerial[known.first - horizon]->id];
+  };
+  told.foreign.erase(
+      std::remove_if(told.foreign.begin(), told.foreign.end(), isOver),
+      told.foreign.end());
 }
 
 void Engine::end(Launch &launch) {
@@ -96,8 +110,12 @@ void Engine::end(Launch &launch) {
     if (launch.isAfter[i])
       launch.isOver[i] = true;
   // It ends after what it depends on only if it has waited for that.
-  if (launch.hasWaited)
+  launch.told.join(launch.toldBefore);
+  if (launch.hasWaited) {
     addAllOver(launch.isOver, *(*batch)[launch.after.front()]);
+    launch.told.join((*batch)[launch.after.front()]->told);
+  }
+  dropOver(launch.told, launch.isOver);
   for (const std::unique_ptr<Cta> &cta : ctas)
     if (cta->launch.isDependent && cta->launch.after.front() == launch.id)
       cta->wakeAll(GroupState::Launch);
@@ -231,19 +249,25 @@ void Engine::addCta(Launch &launch) {
   }
 }
 
-/// What threads of a CTA have been told by other launches is known to those
-/// that come after its own.
+/// What threads of a CTA have been told by other launches, of these and of what
+/// was before them, is known to those that come after its own.
 void Engine::keepTold(const Cta &cta) {
+  Launch &launch = cta.launch;
   for (const std::unique_ptr<Warp> &warp : cta.warps)
     for (const ClockRef &clock : warp->clocks)
       if (clock)
-        for (const auto &[foreign, known] : clock->foreign)
-          if (foreign >= horizon) {
-            const Launch &teller = *launchOfSerial[foreign - horizon];
-            for (size_t i = 0; i < teller.isAfter.size(); ++i)
-              if (teller.isAfter[i])
-                cta.launch.isOver[i] = true;
-          }
+        for (const auto &[foreign, known] : clock->foreign) {
+          if (foreign < horizon)
+            continue;
+          const Launch &teller = *launchOfSerial[foreign - horizon];
+          if (&teller == &launch)
+            continue;
+          launch.told.joinForeign(foreign, known);
+          launch.told.join(teller.toldBefore);
+          for (size_t i = 0; i < teller.isAfter.size(); ++i)
+            if (teller.isAfter[i])
+              launch.isOver[i] = true;
+        }
 }
 
 void Engine::retire(Cta &cta) {
@@ -303,7 +327,28 @@ void Engine::reset() {
 // Order between CTAs
 //===----------------------------------------------------------------------===//
 
-bool Engine::isBefore(uint32_t serial, const Clock &reader) const {
+bool Engine::isBefore(const Access &earlier, const Clock &reader) const {
+  return isOver(earlier.serial(), reader) || isTold(earlier, reader);
+}
+
+bool Engine::isTold(const Access &earlier, const Clock &reader) const {
+  auto knows = [&](const Clock &told) {
+    const CtaKnowledge *known = told.findForeign(earlier.serial());
+    return known &&
+           known->knowsLanes(earlier.unit(), earlier.lanes, earlier.tick);
+  };
+  return knows(launchOfSerial[reader.serial - horizon]->toldBefore) ||
+         std::any_of(reader.launches.begin(), reader.launches.end(),
+                     [&](uint64_t over) { return knows((*batch)[over]->told); }) ||
+         std::any_of(reader.foreign.begin(), reader.foreign.end(),
+                     [&](const auto &teller) {
+                       return teller.first >= horizon &&
+                              knows(launchOfSerial[teller.first - horizon]
+                                        ->toldBefore);
+                     });
+}
+
+bool Engine::isOver(uint32_t serial, const Clock &reader) const {
   if (serial < horizon)
     return true;
   uint64_t first = launchOfSerial[serial - horizon]->id;
@@ -355,7 +400,7 @@ FenceLog &Engine::fenceLog(const Cta &cta) {
 
 bool Engine::isFenced(const Access &write, bool isShared,
                       const Clock &reader) const {
-  if (write.serial() != reader.serial && isBefore(write.serial(), reader))
+  if (write.serial() != reader.serial && isBefore(write, reader))
     return true;
   auto log = fenceLogs.find(write.serial());
   if (log == fenceLogs.end() || !isWarpUnit(write.unit()))

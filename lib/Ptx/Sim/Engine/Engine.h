@@ -80,7 +80,7 @@ public:
   /// to wait for its end.
   bool waitForLaunchBefore(Warp &warp, LaneMask mask);
 
-  bool isBefore(uint32_t serial, const Clock &reader) const override;
+  bool isBefore(const Access &earlier, const Clock &reader) const override;
   bool isFenced(const Access &write, bool isShared,
                 const Clock &reader) const override;
   FenceLog &fenceLog(const Cta &cta);
@@ -112,6 +112,7 @@ private:
   void begin(Launch &launch);
   void end(Launch &launch);
   void addAllOver(std::vector<bool> &set, const Launch &launch) const;
+  void dropOver(Clock &told, const std::vector<bool> &over) const;
   bool isAwaited() const;
   bool admit();
   bool admitAwaited();
@@ -121,6 +122,11 @@ private:
   /// Reports what a CTA that ends leaves behind; false if there is something.
   bool checkLeaks(Cta &cta);
   void reset();
+
+  /// Whether the kernel of CTA `serial` is over for whoever has the clock.
+  bool isOver(uint32_t serial, const Clock &reader) const;
+  /// Whether a kernel that is over for them was told of the access.
+  bool isTold(const Access &earlier, const Clock &reader) const;
 
   //--- Schedule ---//
   void step();

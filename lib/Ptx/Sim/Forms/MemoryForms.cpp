@@ -95,7 +95,7 @@ static bool isKnown(const Access &write, const Warp &warp, unsigned lane) {
     const CtaKnowledge *known = clock.findForeign(write.serial());
     return (known &&
             known->knowsLanes(write.unit(), write.lanes, write.tick)) ||
-           warp.cta.launch.engine->isBefore(write.serial(), clock);
+           warp.cta.launch.engine->isBefore(write, clock);
   }
   return (write.unit() == warp.index && write.lanes == 1u << lane) ||
          clock.own.knowsLanes(write.unit(), write.lanes, write.tick);

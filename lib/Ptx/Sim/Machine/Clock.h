@@ -134,6 +134,7 @@ struct Clock : Recycled {
   void meet(const Clock &other);
   /// What is known of another CTA; null if nothing.
   const CtaKnowledge *findForeign(uint32_t serial) const;
+  void joinForeign(uint32_t serial, const Ref<CtaKnowledge> &other);
 
   RefCount references;
   uint32_t serial;
@@ -143,9 +144,6 @@ struct Clock : Recycled {
   /// Launches, by Launch::id, that somebody has waited for; ascending. All that
   /// they did, and all that was over before their end, is known.
   std::vector<uint64_t> launches;
-
-private:
-  void joinForeign(uint32_t serial, const Ref<CtaKnowledge> &other);
 };
 
 using ClockRef = Ref<Clock>;

@@ -312,6 +312,9 @@ struct Launch {
   /// By index in the batch: all that is ordered before its CTAs, set when they
   /// begin; and before its end, set then.
   std::vector<bool> isAfter, isOver;
+  /// What those were told by CTAs that may still run: known to its CTAs when
+  /// they begin, and to whoever knows its end.
+  Clock toldBefore{0, 0}, told{0, 0};
 
   const Program *program = nullptr;
   const Kernel *kernel = nullptr;

@@ -19,11 +19,21 @@ namespace {
 /// index of their set, or kOverflow with the last reader's `who` in `lanes`.
 constexpr uint32_t kMany = ~uint32_t(0);
 /// Readers that are remembered one by one. Of more, shared memory keeps some;
-/// global memory remembers that there were many.
+/// global memory remembers that there were many, unless all are of one CTA.
 constexpr size_t kMaxReadersShared = 12, kMaxReadersGlobal = 4;
 constexpr uint32_t kOverflow = ~uint32_t(0);
 
 bool isSet(const Access &read) { return read.who == kMany; }
+
+/// Of many readers the last one, with the first tick: when it read is not
+/// remembered.
+Access getLastOfMany(const Access &many) {
+  Access last = many;
+  last.who = many.lanes;
+  last.lanes = 1;
+  last.tick = 0;
+  return last;
+}
 
 } // namespace
 
@@ -114,7 +124,7 @@ bool Shadow::isOrderedSlowly(const Access &earlier, const Accessor &now) const {
   const CtaKnowledge *known = now.clock->findForeign(earlier.serial());
   return (known &&
           known->knowsLanes(earlier.unit(), earlier.lanes, earlier.tick)) ||
-         now.oracle->isBefore(earlier.serial(), *now.clock);
+         now.oracle->isBefore(earlier, *now.clock);
 }
 
 /// The quick answer for most writes.
@@ -158,11 +168,9 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
   if (read.tick == kOverflow) {
     // Several CTAs have read. Who knows nothing of others cannot be ordered
     // after all of them.
-    Access last = read;
-    last.who = read.lanes;
-    last.lanes = 1;
+    Access last = getLastOfMany(read);
     bool isOver = last.serial() < now.horizon ||
-                  now.oracle->isBefore(last.serial(), *now.clock);
+                  now.oracle->isBefore(last, *now.clock);
     bool areStrong = last.isStrong() && now.access.isStrong();
     if (!isOver && !areStrong && now.clock->foreign.empty())
       return makeRace(last, now, false);
@@ -215,11 +223,10 @@ void Shadow::addRead(Cell &cell, const Accessor &now) {
 
 void Shadow::addToSet(Cell &cell, const Accessor &now) {
   if (cell.read.tick == kOverflow) {
-    Access last = cell.read;
-    last.who = cell.read.lanes;
+    Access last = getLastOfMany(cell.read);
     bool isOver = last.serial() < now.horizon ||
                   (last.serial() != now.serial() &&
-                   now.oracle->isBefore(last.serial(), *now.clock));
+                   now.oracle->isBefore(last, *now.clock));
     if (isOver)
       cell.read = now.access;
     else if (!now.access.isStrong())
@@ -238,7 +245,14 @@ void Shadow::addToSet(Cell &cell, const Accessor &now) {
                                     isOrdered(earlier, now);
                            }),
             set.end());
-  if (set.size() < (isShared ? kMaxReadersShared : kMaxReadersGlobal)) {
+  auto isOfSameCta = [&](const Access &earlier) {
+    return earlier.serial() == now.access.serial();
+  };
+  size_t most = isShared ? kMaxReadersShared
+                : std::all_of(set.begin(), set.end(), isOfSameCta)
+                    ? kMaxWarps
+                    : kMaxReadersGlobal;
+  if (set.size() < most) {
     set.push_back(now.access);
     return;
   }

@@ -21,10 +21,11 @@ namespace moec::ptx {
 class OrderOracle {
 public:
   virtual ~OrderOracle();
-  /// Whether all that CTA `serial` did is ordered before whoever has the clock,
+  /// Whether what another CTA did is ordered before whoever has the clock,
   /// because its kernel ended before the reader's began, or the reader has
-  /// waited for that end.
-  virtual bool isBefore(uint32_t serial, const Clock &reader) const = 0;
+  /// waited for that end; or because a kernel of which that holds has been told
+  /// of it.
+  virtual bool isBefore(const Access &earlier, const Clock &reader) const = 0;
   /// Whether a lane had executed a proxy fence after `tick` and before `until`.
   virtual bool isFenced(const Access &write, bool isShared,
                         const Clock &reader) const = 0;
