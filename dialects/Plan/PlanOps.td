@@ -201,6 +201,11 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     `position`, with the `addend` and the `num_valid_tokens` that it has. Who moves rows by the kernel of the collective
     leaves that launch out, for the kernel makes the sums itself; for all others both are there. Nothing else reads them.
 
+    An `all_gather` `to_results` makes buffers that lie where other ranks write them, where the collective's kernel moves
+    rows: at the same place of each rank's results (`moert::Communicator::results`), with nothing in between. So they may be
+    written before this rank's step begins. Nothing else of the variant uses them but between it and a later collective of
+    the axis, by which all ranks know that all are done with them (`moert::verifyPlan`). Who runs no kernels has them in the workspace.
+
     A collective of `columns`, the first of them and how many, with `sums_of`, is a piece of a whole: collectives that differ
     in nothing but stream and columns follow one another in their variant, each with as many columns, from the first ones to the
     last. Who runs kernels moves these columns of each row. Who does not moves all of the rows with the last piece,
@@ -218,9 +223,10 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
                        Variadic<MemRefOf<[I32]>>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned,
                        OptionalAttr<I64Attr>:$experts_per_owner,
                        Optional<AnyMemRef>:$rows, Optional<MemRefOf<[I32]>>:$position, Optional<AnyMemRef>:$addend,
-                       Optional<MemRefOf<[I32]>>:$num_valid_tokens, OptionalAttr<DenseI64ArrayAttr>:$columns);
+                       Optional<MemRefOf<[I32]>>:$num_valid_tokens, OptionalAttr<DenseI64ArrayAttr>:$columns,
+                       UnitAttr:$to_results);
   let assemblyFormat = [{
-    `` $kind `` $axis (`columns` $columns^)? (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
+    `` $kind `` $axis (`to_results` $to_results^)? (`columns` $columns^)? (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
     (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)?
     (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
     (`addend` `(` $addend^ `:` type($addend) `)`)?

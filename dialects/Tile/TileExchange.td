@@ -47,6 +47,10 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     takes or sums what has come. Places are two, in turns: who has seen a rank's flag of one exchange knows that
     the rank is done with the exchange before it, so that nobody waits before a push.
 
+    `to_results`, of an `all_gather`: `outs` lie in the rank's own heap, each at the same place in those of all ranks, and
+    every rank pushes its rows to where they are in `outs` of the others. Nothing is taken then, and nobody waits before all
+    is pushed. That ranks are done with what was there is the caller's to know.
+
     `owners`, `ids`, `owned` and `experts_per_owner` are those of `plan.collective`. Of what `owned` numbers a rank pushes a row to the owners
     alone, and as much of a sum as it owns; it finds them by `ids`, on both sides by the same ones. A schedule may
     leave out less. What nobody pushed is read from the heap all the same, where it is anything that was written there
@@ -77,10 +81,10 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     Arg<Optional<AnyMemRef>, "read", [MemRead]>:$addend,
     Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$num_valid_tokens,
     Arg<Variadic<MemRefOf<[I64]>>, "read and written", [MemRead, MemWrite]>:$heaps,
-    Optional<I64>:$first_column, OptionalAttr<I64Attr>:$num_columns,
+    Optional<I64>:$first_column, OptionalAttr<I64Attr>:$num_columns, UnitAttr:$to_results,
     OptionalAttr<Tile_ConfigAttr>:$config);
   let assemblyFormat = [{
-    `` $kind `tokens` `(` $tokens `)` `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
+    `` $kind (`to_results` $to_results^)? `tokens` `(` $tokens `)` `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
     (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)?
     (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
     (`addend` `(` $addend^ `:` type($addend) `)`)?

@@ -33,6 +33,7 @@ StepOrder::StepOrder(plan::VariantOp variant) {
     llvm::BitVector &past = at(streams, stream);
     if (auto wait = dyn_cast<plan::WaitOp>(op))
       past |= at(events, wait.getEvent());
+    indices[&op] = unsigned(index);
     predecessors.push_back(past);
     past.set(index);
     if (auto record = dyn_cast<plan::RecordOp>(op))
@@ -56,6 +57,20 @@ bool StepOrder::endsBefore(Value first, Value second) const {
       return predecessors[later].test(earlier);
     });
   });
+}
+
+bool StepOrder::isFirst(Operation *step, Value memory) const {
+  auto found = uses.find(memory);
+  return found == uses.end() ||
+         found->second.front() >= indices.lookup(step);
+}
+
+bool StepOrder::isUsedUp(Value memory, Operation *step) const {
+  auto found = uses.find(memory);
+  unsigned index = indices.lookup(step);
+  return found == uses.end() || llvm::all_of(found->second, [&](unsigned use) {
+           return use == index || predecessors[index].test(use);
+         });
 }
 
 bool StepOrder::isMadeFromInputs(Value buffer) const {

@@ -256,6 +256,7 @@ private:
     if (failed(kernel))
       return failure();
     step.kernel = *kernel;
+    step.toResults = op.getToResults();
     SmallVector<Value> read = op.getRead();
     for (Value value : ArrayRef(read).drop_front(op.getIns().size()))
       step.args.push_back(moert::Argument::ofTensor(tensors.lookup(value)));

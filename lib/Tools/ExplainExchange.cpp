@@ -11,7 +11,7 @@
 #include "TextTable.h"
 #include "moec/Analysis/ExchangeTime.h"
 #include "moert/PeerCommunicator.h"
-#include "runtime/src/plan/CopiedResults.h"
+#include "runtime/src/plan/GatheredResults.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -68,20 +68,18 @@ std::string ExchangeTable::describeBeside(size_t step, size_t columns) {
 std::optional<int64_t> ExchangeTable::findLeastCopied(int64_t tensor) {
   int64_t ranks = data.mesh.tokenRanks();
   for (const moert::Variant &range : data.variants) {
-    auto results =
-        moert::findCopiedResults(data, range, moert::kLeastCopiedBytes);
-    if (!results)
-      continue;
+    std::vector<moert::GatheredResult> results =
+        moert::findResults(data, range);
     auto result = llvm::find_if(
-        *results, [&](const auto &copied) { return copied.tensor == tensor; });
-    if (result == results->end())
+        results, [&](const auto &each) { return each.tensor == tensor; });
+    if (result == results.end())
       continue;
     auto counts = llvm::seq(int64_t(llvm::divideCeil(range.minTokens, ranks)),
                             range.maxTokens / ranks + 1);
     auto least = llvm::partition_point(counts, [&](int64_t count) {
-      auto isLarge = moert::isLargeEnough(data, range, *result, count * ranks,
-                                          moert::kLeastCopiedBytes);
-      return !isLarge || !*isLarge;
+      auto copied = moert::isCopied(data, range, *result, count * ranks,
+                                    moert::kLeastCopiedBytes);
+      return !copied || !*copied;
     });
     if (least != counts.end())
       return *least;
@@ -90,12 +88,8 @@ std::optional<int64_t> ExchangeTable::findLeastCopied(int64_t tensor) {
 }
 
 std::string ExchangeTable::describeCopies(size_t step) {
-  auto results =
-      moert::findCopiedResults(data, steps, moert::kLeastCopiedBytes);
-  if (!results)
-    return results.status().message();
   std::string text;
-  for (const moert::CopiedResult &result : *results) {
+  for (const moert::GatheredResult &result : moert::findResults(data, steps)) {
     if (result.step != step)
       continue;
     const moert::Argument &in = steps.steps[step].args[2 * result.pair];

@@ -243,13 +243,14 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
           return made;
         EXPECT_NE(ranks.results(MeshAxis::Data), first);
         auto number = static_cast<uint8_t>(10 * rank.index);
-        std::vector<uint8_t> big(4, number), small(4), elsewhere(12);
+        std::vector<uint8_t> big(4, number), small(4);
         CollectivePart parts[] = {
-            {small.data(), elsewhere.data(), DType::U8, 4},
-            {big.data(), first + 16, DType::U8, 4}};
+            {small.data(), first + 32, DType::U8, 4},
+            {big.data(), first + 16, DType::U8, 4, /*isCopied=*/true}};
         Collective collective;
         collective.parts = parts;
         collective.numParts = 2;
+        collective.toResults = true;
         collective.where = "steps[3]";
         collective.dims.grid = 1;
         collective.rows = 4;
@@ -257,6 +258,8 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
         if (Status given = ranks.run(rank.stream, collective); !given)
           return given;
         EXPECT_EQ(rank.peer.slots.back(), 4 | uint64_t(2) << 32);
+        // All are met in the heaps of then.
+        EXPECT_EQ(*rank.word(4, PeerHeap::kPlaceBytes), 512);
         EXPECT_EQ(rank.peer.copies.size(), 3U);
         for (size_t lane = 0; lane < rank.peer.copies.size(); ++lane) {
           EXPECT_EQ(rank.peer.copies[lane].lane, lane);
@@ -274,6 +277,33 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
       });
   for (const Status &status : statuses)
     EXPECT_TRUE(status) << status.message();
+}
+
+/// A kernel would write to places of other ranks that are nobody's.
+TEST(PeerCommunicator, WhatIsToResultsLiesThere) {
+  Mesh mesh{3, 1};
+  std::vector<Status> statuses =
+      runRanks(mesh, prepareNothing, [&](Rank rank) -> Status {
+        Communicator &ranks = rank.communicator;
+        if (Status made = ranks.reserve(MeshAxis::Data, 64, 256); !made)
+          return made;
+        std::vector<uint8_t> send(100);
+        auto *last = static_cast<uint8_t *>(ranks.results(MeshAxis::Data)) + 16;
+        CollectivePart part = {send.data(), last, DType::U8, 100};
+        Collective collective;
+        collective.parts = &part;
+        collective.numParts = 1;
+        collective.toResults = true;
+        collective.where = "steps[3]";
+        collective.dims.grid = 1;
+        collective.kernel = &kernel;
+        return ranks.run(rank.stream, collective);
+      });
+  for (const Status &status : statuses)
+    EXPECT_NE(status.message().find("is to results, and has a part that is not "
+                                    "received there"),
+              std::string::npos)
+        << status.message();
 }
 
 /// What moving bytes takes is measured with copies to where exchanges push.

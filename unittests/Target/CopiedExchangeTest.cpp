@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 // Ranks are threads with a device each, in one simulator. Exchange after
-// exchange a rank gathers, by copies into results() and by the kernel
-// elsewhere, lets a copy read what has come, and joins a gather of the kernel
-// alone, behind which results may be written again.
+// exchange a rank gathers into results(), one part by copies and the others by
+// the kernel, or all by the kernel, lets copies read what has come, and joins a
+// gather to elsewhere, behind which results may be written again.
 
 #include "ExchangeRig.h"
 
@@ -85,12 +85,23 @@ int32_t valueOf(int64_t rank, int64_t round, int64_t part, int64_t i) {
   return int32_t(rank * 1000003 + round * 10007 + part * 101 + i);
 }
 
+/// What a run has of a case.
+struct How {
+  Mistake mistake = Mistake::None;
+  /// The second run replays a graph of the first.
+  bool replays = false;
+  /// Copies bring the first part, else the kernel does.
+  bool copies = true;
+};
+
 /// One rank; `parts` of each exchange have inputs and outputs of their own.
 class Rank {
 public:
-  Rank(const Case &what, moert::Device &device, int64_t index, Mistake mistake)
-      : what(what), device(device), index(index), mistake(mistake),
-        stream(*device.createStream()) {}
+  Rank(const Case &what, moert::Device &device, int64_t index, How how)
+      : what(what), device(device), index(index), how(how),
+        stream(*device.createStream()) {
+    toResults.toResults = true;
+  }
 
   Status start(moert::LocalGroup &group) {
     auto base = group.join(index, device);
@@ -100,34 +111,35 @@ public:
     options.base = std::move(*base);
     options.device =
         std::shared_ptr<moert::Device>(std::shared_ptr<void>(), &device);
-    options.peer = std::make_shared<Copier>(device, mistake != Mistake::Join);
+    options.peer = std::make_shared<Copier>(device, how.mistake != Mistake::Join);
     options.leastCopiedBytes = 1;
     auto made = moert::createPeerCommunicator(options);
     if (!made)
       return made.status();
     ranks = std::move(*made);
-    const Compiled &compiled = compile(what);
-    moert::ModuleImage image;
-    image.kind = moert::ModuleImage::Kind::Ptx;
-    image.modules = {{compiled.ptx.begin(), compiled.ptx.end()}};
-    auto loaded = device.loadModule(image);
-    if (!loaded)
-      return loaded.status();
-    module = std::move(*loaded);
-    kernel = *module->kernel("kernel");
+    for (const Case *each : {&what, const_cast<const Case *>(&toResults)}) {
+      const Compiled &compiled = compile(*each);
+      moert::ModuleImage image;
+      image.kind = moert::ModuleImage::Kind::Ptx;
+      image.modules = {{compiled.ptx.begin(), compiled.ptx.end()}};
+      auto loaded = device.loadModule(image);
+      if (!loaded)
+        return loaded.status();
+      modules.push_back(std::move(*loaded));
+    }
     return allocate();
   }
 
   /// All exchanges of a run, with inputs of its own, given to the stream.
   Status give() {
     for (int64_t exchange = 0; exchange < kExchanges; ++exchange) {
-      if (Status status = gather(exchange, /*isCopied=*/true); !status)
+      if (Status status = gather(toResults, exchange); !status)
         return status;
       if (Status status = read(exchange); !status)
         return status;
-      if (mistake == Mistake::Release)
+      if (how.mistake == Mistake::Release)
         continue;
-      if (Status status = gather(exchange, /*isCopied=*/false); !status)
+      if (Status status = gather(what, exchange); !status)
         return status;
     }
     return Status::ok();
@@ -173,19 +185,21 @@ public:
   moert::Communicator &getRanks() { return *ranks; }
 
 private:
-  /// The first part alone is received in results().
-  void *getReceive(size_t part) {
-    return part == 0 ? ranks->results(moert::MeshAxis::Data)
-                     : receives[part]->data();
+  /// Where a gather to results has a part, behind those before it.
+  void *getResult(size_t part) {
+    auto *results =
+        static_cast<char *>(ranks->results(moert::MeshAxis::Data));
+    for (size_t i = 0; i < part; ++i)
+      results +=
+          moert::PeerHeap::partBytes(what.ranks, countBytes(what, what.parts[i]));
+    return results;
   }
 
   Status allocate() {
     int64_t place = 0;
     for (const PartShape &part : what.parts)
       place += moert::PeerHeap::partBytes(what.ranks, countBytes(what, part));
-    if (Status status =
-            ranks->reserve(moert::MeshAxis::Data, place,
-                           what.ranks * countBytes(what, what.parts[0]));
+    if (Status status = ranks->reserve(moert::MeshAxis::Data, place, place);
         !status)
       return status;
     sends.resize(kExchanges);
@@ -202,21 +216,23 @@ private:
     return Status::ok();
   }
 
-  Status gather(int64_t exchange, bool isCopied) {
+  Status gather(const Case &gathered, int64_t exchange) {
     std::vector<moert::CollectivePart> parts;
     for (size_t part = 0; part < what.parts.size(); ++part)
-      parts.push_back({sends[size_t(exchange)][part]->data(),
-                       isCopied ? getReceive(part) : receives[part]->data(),
-                       moert::DType::I32,
-                       countBytes(what, what.parts[part]) / 4});
+      parts.push_back(
+          {sends[size_t(exchange)][part]->data(),
+           gathered.toResults ? getResult(part) : receives[part]->data(),
+           moert::DType::I32, countBytes(what, what.parts[part]) / 4,
+           gathered.toResults && how.copies && part == 0});
     moert::Collective collective;
     collective.parts = parts.data();
     collective.numParts = parts.size();
     collective.where = "gather";
-    collective.kernel = kernel;
-    collective.dims = compile(what).dims;
-    collective.dims.grid = *compile(what).grid->evaluate(what.tokens);
+    collective.kernel = *modules[gathered.toResults]->kernel("kernel");
+    collective.dims = compile(gathered).dims;
+    collective.dims.grid = *compile(gathered).grid->evaluate(what.tokens);
     collective.rows = what.tokens;
+    collective.toResults = gathered.toResults;
     return ranks->run(*stream, collective);
   }
 
@@ -224,19 +240,20 @@ private:
   Status read(int64_t exchange) {
     std::vector<PeerCopy> copies;
     for (size_t part = 0; part < what.parts.size(); ++part)
-      copies.push_back({reads[size_t(exchange)][part]->data(), getReceive(part),
+      copies.push_back({reads[size_t(exchange)][part]->data(), getResult(part),
                         size_t(what.ranks * countBytes(what, what.parts[part])),
                         part});
     return ptx::createSimPeerDevice(device)->copy(*stream, copies);
   }
 
-  const Case &what;
+  const Case what;
+  Case toResults = what;
   moert::Device &device;
   const int64_t index;
-  const Mistake mistake;
+  const How how;
   std::unique_ptr<moert::Stream> stream;
-  std::unique_ptr<moert::Module> module;
-  moert::Kernel *kernel = nullptr;
+  /// Of a gather elsewhere, and of one to results.
+  std::vector<std::unique_ptr<moert::Module>> modules;
   std::unique_ptr<moert::Communicator> ranks;
   using Buffers = std::vector<std::unique_ptr<moert::Buffer>>;
   /// Per exchange and part.
@@ -246,11 +263,13 @@ private:
 
 /// Two runs, of which the second may replay a graph of the first; whether all
 /// ranks have read what they should.
-bool isRight(const Case &what, uint64_t seed, Mistake mistake = Mistake::None,
-             bool replays = false) {
+bool isRight(const Case &what, uint64_t seed, How how = {}) {
   constexpr double limitSeconds = 60;
   // Once, ahead of threads that ask for it.
   compile(what);
+  Case toResults = what;
+  toResults.toResults = true;
+  compile(toResults);
   ptx::SimDeviceOptions options;
   options.simulator.seed = seed;
   options.simulator.maxWarpInstructions = 20000000;
@@ -259,7 +278,7 @@ bool isRight(const Case &what, uint64_t seed, Mistake mistake = Mistake::None,
   auto group = *moert::LocalGroup::create({what.ranks, 1}, limitSeconds);
   std::vector<char> areRight(size_t(what.ranks), 1);
   auto body = [&](int64_t index) {
-    Rank rank(what, *devices[size_t(index)], index, mistake);
+    Rank rank(what, *devices[size_t(index)], index, how);
     Status status = rank.start(*group);
     std::unique_ptr<moert::Graph> graph;
     for (int64_t run = 0; status && run < 2; ++run) {
@@ -267,7 +286,7 @@ bool isRight(const Case &what, uint64_t seed, Mistake mistake = Mistake::None,
       // Not all ranks come at once.
       if (index == run)
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      if (status && replays && !graph) {
+      if (status && how.replays && !graph) {
         auto made = moert::captureGraph(rank.getDevice(), rank.getStream(),
                                         [&] { return rank.give(); });
         status = made.status();
@@ -311,25 +330,31 @@ std::vector<Case> makeCases() {
 TEST(CopiedExchange, AllRanksReadWhatWasSent) {
   constexpr int64_t fewRanks = 4;
   for (const Case &what : makeCases())
-    for (uint64_t seed : {1, 0, 2}) {
-      bool replays = seed > 0;
-      EXPECT_TRUE(isRight(what, seed, Mistake::None, replays))
-          << what.ranks << " ranks, seed " << seed
-          << (replays ? ", replayed" : "");
-      if (what.ranks > fewRanks)
-        break;
-    }
+    for (bool copies : {true, false})
+      for (uint64_t seed : {1, 0, 2}) {
+        How how = {Mistake::None, /*replays=*/seed > 0, copies};
+        EXPECT_TRUE(isRight(what, seed, how))
+            << what.ranks << " ranks, seed " << seed
+            << (how.replays ? ", replayed" : "")
+            << (copies ? ", copied" : ", by the kernel");
+        if (what.ranks > fewRanks)
+          break;
+      }
 }
 
-/// Flags ahead of copies, and copies ahead of readers on other ranks.
+/// Flags ahead of copies; copies, and what kernels push, ahead of readers on
+/// other ranks.
 TEST(CopiedExchange, MistakesAreNoticed) {
   Case what{"all_gather", 3, 7, {{64}, {3}, {1, false}}};
-  for (Mistake mistake : {Mistake::Join, Mistake::Release}) {
+  for (How how : {How{Mistake::Join}, How{Mistake::Release},
+                  How{Mistake::Release, false, /*copies=*/false}}) {
     int numWrong = 0;
     for (uint64_t seed = 1; seed <= 12; ++seed)
-      numWrong += !isRight(what, seed, mistake);
-    EXPECT_GT(numWrong, 0) << (mistake == Mistake::Join ? "join" : "release");
-    printf("%s left out: wrong under %d of 12 schedules\n",
-           mistake == Mistake::Join ? "the join" : "the release", numWrong);
+      numWrong += !isRight(what, seed, how);
+    const char *name = how.mistake == Mistake::Join ? "the join"
+                       : how.copies                 ? "the release"
+                                    : "the release of what is pushed";
+    EXPECT_GT(numWrong, 0) << name;
+    printf("%s left out: wrong under %d of 12 schedules\n", name, numWrong);
   }
 }

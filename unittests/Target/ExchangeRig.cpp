@@ -19,11 +19,54 @@ using namespace moec::exchanges;
 using moert::PeerHeap;
 using moert::Status;
 
-void Rig::makeHeap(int64_t rank) {
+/// Stores what it loads of so many words.
+static const char *const kReader = R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry reader(.param .u64 from, .param .u64 to, .param .u64 count)
+{
+  .reg .pred %p;
+  .reg .b32 %r, %i;
+  .reg .b64 %from, %to, %count, %index, %at;
+  ld.param.u64 %from, [from];
+  ld.param.u64 %to, [to];
+  ld.param.u64 %count, [count];
+  mov.u32 %i, %tid.x;
+  cvt.u64.u32 %index, %i;
+again:
+  setp.ge.u64 %p, %index, %count;
+  @%p bra done;
+  shl.b64 %at, %index, 2;
+  add.s64 %at, %from, %at;
+  ld.global.u32 %r, [%at];
+  shl.b64 %at, %index, 2;
+  add.s64 %at, %to, %at;
+  st.global.u32 [%at], %r;
+  add.s64 %index, %index, 64;
+  bra again;
+done:
+  ret;
+}
+)";
+
+int64_t Rig::getPlaceBytes() const {
   int64_t place = 0;
   for (const PartShape &part : what.parts)
     place += PeerHeap::partBytes(what.ranks, count(part) * 4);
-  place = (place + 255) / 256 * 256;
+  return (place + 255) / 256 * 256;
+}
+
+int64_t Rig::getResultBytes() const {
+  return what.toResults ? getPlaceBytes() : 0;
+}
+
+uint64_t Rig::getResults(int64_t rank, int64_t exchange) const {
+  return heaps[size_t(rank)] + PeerHeap::kPlaces + 2 * getPlaceBytes() +
+         exchange * getResultBytes();
+}
+
+void Rig::makeHeap(int64_t rank) {
+  int64_t place = getPlaceBytes();
   std::vector<char> bytes(static_cast<size_t>(PeerHeap::kPlaces));
   auto set = [&](int64_t offset, int64_t value) {
     std::memcpy(&bytes[size_t(offset)], &value, sizeof(value));
@@ -32,7 +75,9 @@ void Rig::makeHeap(int64_t rank) {
   set(PeerHeap::kLimit, what.limit);
   set(PeerHeap::kPlaceBytes, place);
   // What no rank sends may be read, and is NaN.
-  bytes.resize(size_t(PeerHeap::kPlaces + 2 * place), char(0xff));
+  bytes.resize(size_t(PeerHeap::kPlaces + 2 * place +
+                      what.exchanges * getResultBytes()),
+               char(0xff));
   heaps.push_back(
       allocate(int64_t(bytes.size()), "heap " + std::to_string(rank)));
   EXPECT_TRUE(simulator.write(heaps.back(), bytes.data(), bytes.size()));
@@ -103,9 +148,13 @@ Status Rig::run() {
     return loaded.status();
   moert::LaunchDims dims = compiled.dims;
   dims.grid = *compiled.grid->evaluate(what.tokens);
+  auto reader = simulator.load(kReader, "reader.ptx");
+  if (!reader)
+    return reader.status();
   struct Launch {
     int64_t rank;
     std::vector<uint8_t> params;
+    bool isReader = false;
   };
   std::vector<Launch> launches;
   for (int64_t rank = 0; rank < what.ranks; ++rank)
@@ -124,9 +173,15 @@ Status Rig::run() {
         EXPECT_TRUE(
             simulator.write(slots.back(), values.data(), values.size() * 4));
       }
+      std::vector<std::vector<uint64_t>> reads;
+      uint64_t result = getResults(rank, exchange);
       for (auto [part, shape] : llvm::enumerate(what.parts)) {
-        slots.push_back(allocate(received(shape) * 4, "out"));
-        outs[{rank, exchange, part}] = slots.back();
+        uint64_t out = allocate(received(shape) * 4, "out");
+        outs[{rank, exchange, part}] = out;
+        slots.push_back(what.toResults ? result : out);
+        if (what.toResults)
+          reads.push_back({result, out, uint64_t(received(shape))});
+        result += PeerHeap::partBytes(what.ranks, count(shape) * 4);
       }
       if (what.spread != Spread::None) {
         slots.push_back(allocateIds(rank, 1, exchange));
@@ -156,14 +211,27 @@ Status Rig::run() {
           return params.status();
         launches.push_back({rank, *params});
       }
+      for (const std::vector<uint64_t> &read : reads) {
+        auto params = ptx::packParams(*(*reader)->find("reader"), read);
+        if (!params)
+          return params.status();
+        launches.push_back({rank, *params, /*isReader=*/true});
+      }
     }
   std::map<int64_t, ptx::WorkId> last;
   for (const Launch &launch : launches) {
     std::vector<ptx::WorkId> after;
     if (auto before = last.find(launch.rank); before != last.end())
       after.push_back(before->second);
-    auto work =
-        simulator.submit(**loaded, "kernel", dims, launch.params, after);
+    constexpr int64_t readers = 64;
+    moert::LaunchDims readerDims;
+    readerDims.grid = 1;
+    readerDims.block = readers;
+    auto work = launch.isReader
+                    ? simulator.submit(**reader, "reader", readerDims,
+                                       launch.params, after)
+                    : simulator.submit(**loaded, "kernel", dims, launch.params,
+                                       after);
     if (!work)
       return work.status();
     last[launch.rank] = *work;

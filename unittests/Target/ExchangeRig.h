@@ -79,6 +79,9 @@ struct Case {
   int64_t numValid = -1;
   /// With those each exchange is so many launches, of some columns each.
   int64_t pieces = 1;
+  /// A gather writes to where other ranks read, each exchange elsewhere; a
+  /// kernel behind it reads that.
+  bool toResults = false;
 
   bool gathers() const { return kind == "all_gather"; }
   bool scatters() const { return kind == "reduce_scatter"; }
@@ -251,6 +254,11 @@ private:
     return *address;
   }
   void makeHeap(int64_t rank);
+  /// What all parts take in a place, and as results of one exchange.
+  int64_t getPlaceBytes() const;
+  int64_t getResultBytes() const;
+  /// Where rank's results of an exchange begin.
+  uint64_t getResults(int64_t rank, int64_t exchange) const;
 
   const Case what;
   const Compiled &compiled;

@@ -39,6 +39,11 @@ Case makeReplicated(Case what) {
   return what;
 }
 
+Case makeToResults(Case what) {
+  what.toResults = true;
+  return what;
+}
+
 Case makeSums(Case what, PartShape part, Spread spread = Spread::None) {
   what.parts = {part};
   what.makesSums = true;
@@ -76,6 +81,15 @@ const Case kCases[] = {
     makeOwned({"all_gather", 8, 5}),
     makeOwned({"all_gather", 16, 2}),
     makeOwned({"all_gather", 3, 1}),
+    makeToResults({"all_gather", 2, 1}),
+    makeToResults({"all_gather", 2, 200}),
+    makeToResults({"all_gather", 4, 37}),
+    makeToResults({"all_gather", 8, 16}),
+    makeToResults({"all_gather", 16, 3}),
+    makeToResults(makeOwned({"all_gather", 4, 9})),
+    makeToResults(makeOwned({"all_gather", 4, 9}, Spread::OneRank)),
+    makeToResults(makeOwned({"all_gather", 16, 2})),
+    makeToResults(makeReplicated({"all_gather", 8, 5})),
     makeOwned({"reduce_scatter", 2, 40}),
     makeOwned({"reduce_scatter", 4, 9}),
     makeOwned({"reduce_scatter", 4, 9}, Spread::OneRank),
@@ -124,6 +138,7 @@ std::string describe(const Case &what, uint64_t seed) {
               ? ", sums of " + std::to_string(what.parts.front().columns) +
                     " columns"
               : "") +
+         (what.toResults ? ", to results" : "") +
          (what.pieces > 1 ? " in " + std::to_string(what.pieces) + " pieces"
                           : "") +
          ", seed " + std::to_string(seed);
@@ -177,8 +192,10 @@ TEST(Exchange, SignsOfZerosAreThoseOfAllParts) {
 }
 
 TEST(Exchange, SomeoneWhoDoesNotComeIsNamed) {
-  for (int64_t exchange : {0, 2}) {
+  for (auto [exchange, toResults] :
+       {std::pair(0, false), {2, false}, {0, true}, {2, true}}) {
     Case what = {"all_gather", 3, 37};
+    what.toResults = toResults;
     what.limit = 3000;
     what.missing = {100 + exchange};
     Rig rig(what, 1);
@@ -280,6 +297,8 @@ TEST(Exchange, MistakesAreNoticed) {
         // Of many ranks, in loops.
         Case{"all_gather", 8, 30}, Case{"reduce_scatter", 8, 30},
         makeOwned({"all_gather", 4, 20}), makeOwned({"reduce_scatter", 4, 20}),
+        makeToResults({"all_gather", 2, 200}),
+        makeToResults(makeOwned({"all_gather", 4, 20})),
         makeSums({"reduce_scatter", 4, 37}, {132}),
         makeSums({"reduce_scatter", 2, 40}, {132, true, true}, Spread::Even),
         makeSums({"all_reduce", 2, 80}, {132}),
@@ -287,14 +306,24 @@ TEST(Exchange, MistakesAreNoticed) {
     Rig right(what, 0);
     EXPECT_TRUE(right.run() && right.isRight()) << describe(what, 0);
     for (auto [name, mutation] : mutations) {
+      // Nothing of these is done by who pushes to results.
+      if (what.toResults &&
+          (mutation == dropBarrierBehindFlag || mutation == useOnePlace))
+        continue;
+      // Of many rounds one place does: flags of the later ones say that the first
+      // ones have been taken.
+      Case tried = what;
+      if (mutation == useOnePlace)
+        tried.tokens = 5;
       uint64_t noticed = 0;
       for (uint64_t seed = 0; seed < seeds; ++seed) {
-        Rig rig(what, seed, mutation);
+        Rig rig(tried, seed, mutation);
         noticed += !rig.run() || !rig.isRight();
       }
       std::string kind = what.kind.str() + " of " + std::to_string(what.ranks) +
                          (what.spread == Spread::None ? "" : " to owners") +
                          (what.makesSums ? " of its sums" : "") +
+                         (what.toResults ? " to results" : "") +
                          (what.pieces > 1 ? " in pieces" : "");
       EXPECT_GT(noticed, 0U) << name << ", " << kind;
       RecordProperty(kind + ": " + name, int(noticed));

@@ -25,11 +25,19 @@ public:
   /// touches `second` begins. True if one of them is not touched at all.
   bool endsBefore(mlir::Value first, mlir::Value second) const;
 
+  /// Whether no step before this one touches `memory`.
+  bool isFirst(mlir::Operation *step, mlir::Value memory) const;
+
+  /// Whether every step that touches `memory`, but for this one, is over before
+  /// this one begins.
+  bool isUsedUp(mlir::Value memory, mlir::Operation *step) const;
+
   /// Whether the first step that touches it is a launch that needs nothing of
   /// the launches before it: it reads no buffer.
   bool isMadeFromInputs(mlir::Value buffer) const;
 
 private:
+  llvm::DenseMap<mlir::Operation *, unsigned> indices;
   /// For each step the steps that are over when it begins.
   llvm::SmallVector<llvm::BitVector> predecessors;
   /// For each buffer or tensor the steps that touch it.

@@ -233,6 +233,13 @@ LogicalResult CollectiveOp::verify() {
           getIns(), getKind() != CollectiveKind::AllGather)) ||
       failed(verifyColumns(*this)))
     return failure();
+  if (getToResults() &&
+      (getKind() != CollectiveKind::AllGather ||
+       !llvm::all_of(getOuts(), [](Value out) {
+         return isa_and_nonnull<BufferOp>(out.getDefiningOp());
+       })))
+    return emitOpError("is 'to_results', which an all_gather of buffers may "
+                       "be; drop it");
   if (getColumns() && !getRows())
     return emitOpError("has 'columns' without 'sums_of'; give 'sums_of' too, "
                        "or drop them");

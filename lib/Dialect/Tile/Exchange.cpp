@@ -93,6 +93,9 @@ LogicalResult ExchangeOp::verify() {
           *this, {getRows(), getPosition(), getAddend(), getNumValidTokens()},
           getIns(), getKind() != plan::CollectiveKind::AllGather)))
     return failure();
+  if (getToResults() && getKind() != plan::CollectiveKind::AllGather)
+    return emitOpError("sums 'to_results', which are those of an all_gather; "
+                       "drop it");
   if (getFirstColumn() && !getRows())
     return emitOpError("has 'first_column' without 'sums_of'; give 'sums_of' "
                        "too, or drop it");

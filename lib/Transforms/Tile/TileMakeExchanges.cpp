@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CollectiveSums.h"
+#include "GatherToResults.h"
 #include "LaunchShape.h"
 #include "PassInputs.h"
 #include "moec/Analysis/Exchange.h"
@@ -33,6 +34,18 @@ public:
   /// Programs of which buffers are read by later steps than before.
   ArrayRef<plan::ProgramOp> getChanged() const { return changed.getArrayRef(); }
 
+  /// Has kernels make sums where a launch before them does.
+  void addSums(plan::CollectiveOp collective) {
+    // Pieces have them already.
+    if (!hasExchange(collective) || collective.getRows())
+      return;
+    SlotSums sums = findSums(collective, symbols);
+    if (!sums.rows)
+      return;
+    changed.insert(collective->getParentOfType<plan::ProgramOp>());
+    setSums(collective, sums);
+  }
+
   /// Fails where the schedule does not take what it chose itself.
   LogicalResult make(plan::CollectiveOp collective) {
     auto program = collective->getParentOfType<plan::ProgramOp>();
@@ -42,7 +55,6 @@ public:
     if (!hasExchange(collective))
       return success();
     moert::Expr rows = *getExchangedRows(collective);
-    addSums(collective, program);
     SmallVector<Type> types(collective.getIns().getTypes());
     llvm::append_range(types, collective.getOuts().getTypes());
     SmallVector<Value> read = collective.getRead();
@@ -64,6 +76,7 @@ public:
              other.expertsPerOwner == collective.getExpertsPerOwnerAttr() &&
              other.sums == getSums(collective) &&
              other.numColumns == getNumColumns(collective) &&
+             other.toResults == collective.getToResults() &&
              other.pieces == pieces;
     });
     if (same == made.end()) {
@@ -74,7 +87,8 @@ public:
       made.push_back({*kernel, getExchangeName(collective), rows,
                       collective.getOwnedAttr(),
                       collective.getExpertsPerOwnerAttr(), getSums(collective),
-                      getNumColumns(collective), pieces});
+                      getNumColumns(collective), collective.getToResults(),
+                      pieces});
       same = &made.back();
     }
     collective->setAttr(kExchangeKernelAttr,
@@ -92,6 +106,7 @@ private:
     IntegerAttr expertsPerOwner;
     std::array<bool, 4> sums;
     IntegerAttr numColumns;
+    bool toResults;
     /// Those of few rows.
     std::optional<int64_t> pieces;
   };
@@ -108,17 +123,6 @@ private:
   static std::array<bool, 4> getSums(plan::CollectiveOp collective) {
     return {bool(collective.getRows()), bool(collective.getPosition()),
             bool(collective.getAddend()), bool(collective.getNumValidTokens())};
-  }
-
-  void addSums(plan::CollectiveOp collective, plan::ProgramOp program) {
-    // Pieces have them already.
-    if (collective.getRows())
-      return;
-    SlotSums sums = findSums(collective, symbols);
-    if (!sums.rows)
-      return;
-    changed.insert(program);
-    setSums(collective, sums);
   }
 
   FailureOr<tile::KernelOp> makeKernel(plan::CollectiveOp collective,
@@ -156,7 +160,8 @@ private:
         builder, loc, collective.getKindAttr(), rest.front(), ins, outs, owners,
         ids, collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),
         rows, position, addend, numValidTokens, heaps, firstColumn,
-        getNumColumns(collective), tile::ConfigAttr());
+        getNumColumns(collective), collective.getToResultsAttr(),
+        tile::ConfigAttr());
     tile::ReturnOp::create(builder, loc);
     for (const Schedule *schedule : getSchedulesFor(target, exchange)) {
       tile::ConfigAttr config = schedule->choose(exchange, target);
@@ -206,6 +211,10 @@ struct TileMakeExchanges
     getOperation().walk(
         [&](plan::CollectiveOp op) { collectives.push_back(op); });
     ExchangeMaker maker(getOperation(), *inputs);
+    for (plan::CollectiveOp collective : collectives)
+      maker.addSums(collective);
+    // When all that kernels read is known.
+    getOperation().walk(gatherToResults);
     for (plan::CollectiveOp collective : collectives)
       if (failed(maker.make(collective)))
         return signalPassFailure();

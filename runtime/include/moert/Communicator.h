@@ -31,6 +31,9 @@ struct CollectivePart {
   void *receive = nullptr;
   DType dtype = DType::F32;
   int64_t count = 0;
+  /// Of a gather to results, where ranks have copy engines: these are to move
+  /// it, on all ranks.
+  bool isCopied = false;
 };
 
 /// What all ranks of an axis do together: parts go in one call.
@@ -47,6 +50,9 @@ struct Collective {
   Kernel *kernel = nullptr;
   LaunchDims dims = {};
   int64_t rows = 0;
+  /// The kernel of a gather writes to where parts are received on other ranks:
+  /// all of them in results().
+  bool toResults = false;
   /// Of a kernel that moves some columns of each row, the first of them, which
   /// it is told ahead of the rows.
   std::optional<int64_t> firstColumn = {};
@@ -97,10 +103,10 @@ public:
 
   /// In place of a number of bytes that a rank sends: no number is enough.
   static constexpr int64_t kNeverCopied = std::numeric_limits<int64_t>::max();
-  /// From so many bytes that one rank sends on, a part of an all-gather is to
-  /// be received in results(): the same on all ranks.
+  /// From so many bytes that one rank sends on, copy engines are to move a part
+  /// of a gather to results beside other launches: the same on all ranks.
   virtual int64_t leastCopiedBytes() const { return kNeverCopied; }
-  /// Memory of this rank's that the others of the axis copy to, without asking:
+  /// Memory of this rank's that the others of the axis write to, without asking:
   /// what was received there is used up before a later collective of the axis
   /// begins, on every rank, and ranks receive a part at the same distance from
   /// the beginning. Null where none was reserved.

@@ -27,7 +27,7 @@
 
 namespace moert {
 
-struct CopiedResult;
+struct GatheredResult;
 class MicroBatches;
 class SafetensorsFile;
 struct SafetensorsEntry;
@@ -385,8 +385,8 @@ private:
   std::shared_ptr<Communicator> communicator;
   /// Tokens of a rank; 0 for never.
   int64_t microBatchesFrom = 0;
-  /// Per variant: results of gathers that the communicator may copy rows to.
-  std::vector<std::vector<CopiedResult>> copiedResults;
+  /// Per variant: what lies in the communicator's results().
+  std::vector<std::vector<GatheredResult>> gatheredResults;
   /// By axis: bytes of the communicator's results() that were reserved, from
   /// where on a run has its own, and where they end.
   std::array<int64_t, 2> resultBytes = {}, resultBegins = {}, resultEnds = {};

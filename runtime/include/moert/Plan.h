@@ -163,6 +163,10 @@ struct Step {
   /// Collective: what the ranks of `axis` do with each pair of `args`.
   CollectiveKind collectiveKind = CollectiveKind::AllGather;
   MeshAxis axis = MeshAxis::Data;
+  /// Collective, an all-gather with a kernel: its outputs lie where other ranks
+  /// write them (Communicator::results) where the communicator runs kernels,
+  /// perhaps before the step begins.
+  bool toResults = false;
   /// Collective: the step of its variant, a launch, that makes its one input,
   /// which the kernel makes itself (of what the launch reads, which is for the
   /// kernel alone): it is left out where the communicator runs the kernel. -1

@@ -7,7 +7,7 @@
 
 #include "moert/Executor.h"
 #include "../plan/BatchHalves.h"
-#include "../plan/CopiedResults.h"
+#include "../plan/GatheredResults.h"
 #include "../plan/PlanDigest.h"
 #include "../support/Check.h"
 #include "MicroBatches.h"
@@ -100,7 +100,7 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
   copy->ownRank = ownRank;
   copy->communicator = communicator;
   copy->microBatchesFrom = microBatchesFrom;
-  copy->copiedResults = copiedResults;
+  copy->gatheredResults = gatheredResults;
   copy->resultBytes = resultBytes;
   copy->module = module;
   copy->kernels = kernels;
@@ -188,16 +188,25 @@ static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
   return total;
 }
 
-/// By axis, what the results of any variant take that rows are copied to.
-static std::array<int64_t, 2>
-countResultBytes(const std::vector<std::vector<CopiedResult>> &copied) {
-  std::array<int64_t, 2> bytes = {};
-  for (const std::vector<CopiedResult> &results : copied)
-    for (const CopiedResult &result : results) {
-      int64_t &most = bytes[static_cast<size_t>(result.axis)];
-      most = std::max(most, result.offset + result.bytes);
+/// By axis, what the results of any variant take with up to so many tokens.
+static Result<std::array<int64_t, 2>>
+countResults(const Plan &plan,
+             const std::vector<std::vector<GatheredResult>> &gathered,
+             int64_t maxTokens) {
+  std::array<int64_t, 2> most = {};
+  for (size_t i = 0; i < gathered.size(); ++i) {
+    std::array<int64_t, 2> bytes = {};
+    for (const GatheredResult &result : gathered[i]) {
+      Result<int64_t> counted = countResultBytes(
+          plan, result, std::min(plan.variants[i].maxTokens, maxTokens));
+      if (!counted)
+        return counted.status();
+      bytes[static_cast<size_t>(result.axis)] += *counted;
     }
-  return bytes;
+    for (size_t axis = 0; axis < most.size(); ++axis)
+      most[axis] = std::max(most[axis], bytes[axis]);
+  }
+  return most;
 }
 
 /// Tells a communicator what the collectives of a plan take.
@@ -208,16 +217,17 @@ static Status reservePlaces(const Plan &plan,
     int64_t most = 0;
     for (const Variant &variant : plan.variants)
       for (const Step &step : variant.steps) {
-        if (step.kind != Step::Kind::Collective || step.axis != axis)
+        if (step.kind != Step::Kind::Collective || step.axis != axis ||
+            step.toResults)
           continue;
         Result<int64_t> bytes = countPlaceBytes(plan, step);
         if (!bytes)
           return bytes.status();
         most = std::max(most, *bytes);
       }
-    if (most > 0)
-      MOERT_CHECK(communicator.reserve(axis, most,
-                                       resultBytes[static_cast<size_t>(axis)]));
+    int64_t results = resultBytes[static_cast<size_t>(axis)];
+    if (most > 0 || results > 0)
+      MOERT_CHECK(communicator.reserve(axis, most, results));
   }
   return Status::ok();
 }
@@ -261,18 +271,25 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
     what += ", two micro-batches from " + std::to_string(microBatchesFrom) +
             " tokens per rank on";
   MOERT_CHECK(made->agree("the layer's plan", what));
-  std::vector<std::vector<CopiedResult>> copied;
-  for (const Variant &variant : thePlan->variants) {
-    Result<std::vector<CopiedResult>> found =
-        findCopiedResults(*thePlan, variant, made->leastCopiedBytes());
-    if (!found)
-      return found.status();
-    copied.push_back(std::move(*found));
+  std::vector<std::vector<GatheredResult>> gathered;
+  for (const Variant &variant : thePlan->variants)
+    gathered.push_back(findResults(*thePlan, variant));
+  Result<std::array<int64_t, 2>> bytes =
+      countResults(*thePlan, gathered, thePlan->maxTokens);
+  if (!bytes)
+    return bytes.status();
+  if (microBatchesFrom > 0) {
+    // Each result is rounded up, so that two halves may take more than a whole.
+    Result<std::array<int64_t, 2>> first = countResults(
+        *thePlan, gathered, cutBatch(*thePlan, thePlan->maxTokens)[0]);
+    if (!first)
+      return first.status();
+    for (size_t axis = 0; axis < bytes->size(); ++axis)
+      (*bytes)[axis] = std::max((*bytes)[axis], 2 * (*first)[axis]);
   }
-  std::array<int64_t, 2> bytes = countResultBytes(copied);
-  MOERT_CHECK(reservePlaces(*thePlan, bytes, *made));
-  copiedResults = std::move(copied);
-  resultBytes = bytes;
+  MOERT_CHECK(reservePlaces(*thePlan, *bytes, *made));
+  gatheredResults = std::move(gathered);
+  resultBytes = *bytes;
   dropHalves();
   ownRank = made->rank();
   communicator = std::move(made);

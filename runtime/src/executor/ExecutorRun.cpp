@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../plan/CopiedResults.h"
+#include "../plan/GatheredResults.h"
 #include "../support/Check.h"
 #include "MicroBatches.h"
 #include "moert/Executor.h"
@@ -154,34 +154,30 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
   return Status::ok();
 }
 
-/// Results of gathers that are copied lie where other ranks copy to, one behind
-/// the other, and not in the workspace. Sizes, and therefore places, follow
-/// from the tokens, which all ranks agree on. Two halves have as many rows as a
-/// whole; where they take more all the same, each result being rounded up, what
-/// has no room goes by the kernel.
+/// What other ranks write lies in results(), one behind the other, and not in
+/// the workspace. Sizes, and therefore places, follow from the tokens, which all
+/// ranks agree on.
 Status Executor::placeResults(int64_t variant, int64_t tokens) {
   isCopied.assign(addresses.size(), false);
   resultEnds = resultBegins;
-  if (copiedResults.empty())
+  if (!communicator || !communicator->runsKernels())
     return Status::ok();
-  for (const CopiedResult &result : copiedResults[variant]) {
-    Result<bool> large =
-        isLargeEnough(*thePlan, thePlan->variants[variant], result, tokens,
-                      communicator->leastCopiedBytes());
-    if (!large)
-      return large.status();
-    Result<int64_t> bytes =
-        Expr::roundUp(tensorBytes(thePlan->tensors[result.tensor]),
-                      kWorkspaceAlignment)
-            .evaluate(tokens);
+  for (const GatheredResult &result : gatheredResults[variant]) {
+    Result<int64_t> bytes = countResultBytes(*thePlan, result, tokens);
     if (!bytes)
       return bytes.status();
+    Result<bool> copied =
+        moert::isCopied(*thePlan, thePlan->variants[variant], result, tokens,
+                        communicator->leastCopiedBytes());
+    if (!copied)
+      return copied.status();
     void *results = communicator->results(result.axis);
     auto axis = static_cast<size_t>(result.axis);
-    if (!*large || !results || *bytes > resultBytes[axis] - resultEnds[axis])
-      continue;
+    if (!results || *bytes > resultBytes[axis] - resultEnds[axis])
+      return internalError("results of " + std::to_string(tokens) +
+                           " tokens were not reserved");
     addresses[result.tensor] = static_cast<char *>(results) + resultEnds[axis];
-    isCopied[result.tensor] = true;
+    isCopied[result.tensor] = *copied;
     resultEnds[axis] += *bytes;
   }
   return Status::ok();
@@ -392,7 +388,8 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
       if (size.dependsOnTokens())
         made.collective.rows = *value;
     }
-    resolvedParts.push_back({addresses[in], addresses[out], one.dtype, count});
+    resolvedParts.push_back({addresses[in], addresses[out], one.dtype, count,
+                             isCopied[out]});
   }
   made.collective.kind = step.collectiveKind;
   made.collective.axis = step.axis;
@@ -405,6 +402,7 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   if (!grid)
     return grid.status();
   made.collective.kernel = kernels[step.kernel];
+  made.collective.toResults = step.toResults;
   if (step.numColumns > 0)
     made.collective.firstColumn = step.firstColumn;
   for (size_t i = 2 * step.numPairs(); i < step.args.size(); ++i)

@@ -77,6 +77,7 @@ static Status readStep(const schema::Step &from, const std::string &where,
   step.sumStep = from.sum_step();
   step.firstColumn = from.first_column();
   step.numColumns = from.num_columns();
+  step.toResults = from.to_results();
   if (!from.args())
     return Status::ok();
   for (fb::uoffset_t i = 0; i < from.args()->size(); ++i) {

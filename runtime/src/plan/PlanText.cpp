@@ -89,6 +89,10 @@ private:
       field("axis", std::string(meshAxisName(step.axis)));
       if (step.numKernelArgs > 0)
         field("kernel_args", step.numKernelArgs);
+      if (step.toResults) {
+        writer.Key("to_results");
+        writer.Bool(true);
+      }
       if (step.sumStep >= 0)
         field("sum_step", step.sumStep);
       if (step.numColumns > 0) {

@@ -312,6 +312,7 @@ private:
         MOERT_CHECK(verifyCollective(step, context));
         MOERT_CHECK(verifyPiece(plan, variant, i, context));
         MOERT_CHECK(verifySumStep(plan, variant, i, context));
+        MOERT_CHECK(verifyToResults(plan, variant, i, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
                                plan.numEvents, "events"));
@@ -329,6 +330,11 @@ private:
       MOERT_CHECK(verifyOneOrder(variant, i, where, order));
       isAfterLaunch[step.stream] = step.kind == Step::Kind::Launch;
     }
+    for (size_t i = 0; i < variant.steps.size(); ++i)
+      MOERT_CHECK(verifyRelease(
+          plan, variant, i,
+          {at(where + ".steps", i), variant.minTokens, variant.maxTokens, false},
+          order));
     MOERT_CHECK(verifyJoin(variant, where, order));
     MOERT_CHECK(verifyOutputs(plan, variant, where));
     return verifySlots(plan, variant, where, order);

@@ -184,4 +184,26 @@ Status verifySumStep(const Plan &plan, const Variant &variant, size_t index,
   return Status::ok();
 }
 
+Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,
+                       const StepContext &context) {
+  const Step &step = variant.steps[index];
+  if (!step.toResults)
+    return Status::ok();
+  std::string field = context.where + ".to_results";
+  if (step.kernel == -1 || step.collectiveKind != CollectiveKind::AllGather)
+    return wrong(field, "true", "false (of no all_gather with a kernel)");
+  for (size_t pair = 0; pair < step.numPairs(); ++pair) {
+    int64_t out = step.args[2 * pair + 1].tensor;
+    std::string name = "'" + plan.tensors[out].name + "'";
+    if (plan.tensors[out].role != TensorRole::Workspace)
+      return wrong(field, "true", "false (" + name + " is no workspace)");
+    for (size_t i = 0; i < index; ++i)
+      if (hasArgument(variant.steps[i], out))
+        return wrong(field, "true",
+                     "false (" + at("steps", i) + " uses " + name +
+                         " before, when other ranks may write it)");
+  }
+  return Status::ok();
+}
+
 } // namespace moert

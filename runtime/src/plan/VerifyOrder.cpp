@@ -28,6 +28,73 @@ Status verifyOneOrder(const Variant &variant, size_t index,
   return Status::ok();
 }
 
+/// Whether the kernel of a collective that sums reads the tensor alone before it
+/// tells others that it has come: not what it moves itself, nor the first of
+/// what is for the kernel, which may be the ids of the rank's own rows.
+static bool isReadAhead(const Step &step, int64_t tensor) {
+  if (step.collectiveKind == CollectiveKind::AllGather)
+    return false;
+  size_t numFirst = 2 * step.numPairs() + 1;
+  return std::none_of(
+      step.args.begin(),
+      step.args.begin() + int64_t(std::min(numFirst, step.args.size())),
+      [&](const Argument &arg) { return arg.tensor == tensor; });
+}
+
+/// Whether all that use the tensor are done with it when other ranks find step
+/// `index` to have come.
+static bool isRelease(const Variant &variant, size_t index, int64_t tensor,
+                      const StepOrder &order) {
+  for (size_t i = 0; i < variant.steps.size(); ++i)
+    if (hasArgument(variant.steps[i], tensor) && !order.before(i, index) &&
+        (i != index || !isReadAhead(variant.steps[i], tensor)))
+      return false;
+  return true;
+}
+
+/// Whether there are tokens for which step `gather` is launched and `release` is
+/// not: grids grow with the tokens.
+static Result<bool> isLeftAlone(const Plan &plan, const Variant &variant,
+                                size_t gather, size_t release) {
+  int64_t ranks = plan.mesh.tokenRanks();
+  int64_t least = std::max(ranks, (variant.minTokens + ranks - 1) / ranks * ranks);
+  for (size_t step : {gather, release}) {
+    Result<int64_t> grid =
+        plan.kernels[variant.steps[step].kernel].grid.evaluate(least);
+    if (!grid)
+      return grid.status();
+    if (*grid == 0)
+      return step == release;
+  }
+  return false;
+}
+
+Status verifyRelease(const Plan &plan, const Variant &variant, size_t index,
+                     const StepContext &context, const StepOrder &order) {
+  const Step &step = variant.steps[index];
+  for (size_t pair = 0; step.toResults && pair < step.numPairs(); ++pair) {
+    int64_t out = step.args[2 * pair + 1].tensor;
+    bool isReleased = false;
+    for (size_t i = index + 1; !isReleased && i < variant.steps.size(); ++i) {
+      const Step &other = variant.steps[i];
+      if (other.kind != Step::Kind::Collective || other.kernel == -1 ||
+          other.axis != step.axis || !isRelease(variant, i, out, order))
+        continue;
+      Result<bool> alone = isLeftAlone(plan, variant, index, i);
+      if (!alone)
+        return alone.status().withContext("plan: " + context.where);
+      isReleased = !*alone;
+    }
+    if (!isReleased)
+      return wrong(context.where + ".to_results", "true",
+                   "false (no later collective over " +
+                       std::string(meshAxisName(step.axis)) +
+                       " is behind all that use '" + plan.tensors[out].name +
+                       "')");
+  }
+  return Status::ok();
+}
+
 Status verifyDependent(const Plan &plan, const Step &step,
                        const StepContext &context, bool isAfterLaunch) {
   if (!step.dependent)

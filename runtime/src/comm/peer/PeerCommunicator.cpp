@@ -44,9 +44,12 @@ private:
   using Lock = std::unique_lock<std::mutex>;
 
   PeerHeaps *findHeaps(MeshAxis axis);
-  bool addCopies(const Collective &collective, const CollectivePart &part,
+  PeerHeaps *findHeaps(const Collective &collective);
+  Status checkHeaps(const PeerHeaps *heaps, const Collective &collective) const;
+  void addCopies(const PeerHeaps &heaps, const CollectivePart &part,
                  std::vector<PeerCopy> &copies) const;
-  Result<uint64_t> copyParts(Stream &stream, const Collective &collective);
+  Result<uint64_t> copyParts(Stream &stream, const PeerHeaps &heaps,
+                             const Collective &collective);
   Status checkRoom(const Collective &collective);
   Status readFailure(const PeerHeaps &heaps);
   Status readFailures();
@@ -150,39 +153,65 @@ void *PeerRank::results(MeshAxis axis) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-/// Adds what brings a part to where all ranks read it; false where the kernel
-/// does. Whoever was given a result's place has it in the heaps of then.
-bool PeerRank::addCopies(const Collective &collective,
-                         const CollectivePart &part,
-                         std::vector<PeerCopy> &copies) const {
-  for (const PeerHeaps &heaps : all) {
-    int64_t distance = heaps.findResult(part.receive);
-    if (heaps.axis != collective.axis || distance < 0)
-      continue;
-    int64_t size = mesh().size(heaps.axis);
-    int64_t own = mesh().index(heaps.axis, rank());
-    size_t bytes = partBytes(part);
-    for (int64_t lane = 0; lane < size; ++lane) {
-      char *heap = heaps.at(static_cast<size_t>((own + lane) % size));
-      copies.push_back({heap + distance + own * int64_t(bytes), part.send,
-                        bytes, static_cast<size_t>(lane)});
-    }
-    return true;
+/// Whoever was given a result's place has it in the heaps of then, and is met
+/// there.
+PeerHeaps *PeerRank::findHeaps(const Collective &collective) {
+  if (collective.toResults)
+    for (PeerHeaps &heaps : all)
+      if (heaps.axis == collective.axis &&
+          heaps.findResult(collective.parts[0].receive) >= 0)
+        return &heaps;
+  return findHeaps(collective.axis);
+}
+
+/// A kernel writes to other ranks' heaps where its own parts are.
+Status PeerRank::checkHeaps(const PeerHeaps *heaps,
+                            const Collective &collective) const {
+  int64_t size = mesh().size(collective.axis), bytes = 0;
+  bool areResults = heaps != nullptr;
+  for (size_t i = 0; i < collective.numParts; ++i) {
+    const CollectivePart &part = collective.parts[i];
+    auto own = static_cast<int64_t>(partBytes(part));
+    bytes += collective.toResults ? 0 : PeerHeap::partBytes(size, own);
+    areResults = areResults && heaps->hasResult(part.receive, size * own);
   }
-  return false;
+  if (!heaps || bytes > heaps->placeBytes)
+    return internalError(std::to_string(bytes) +
+                         " bytes of a heap were not reserved");
+  if (collective.toResults && !areResults)
+    return internalError("is to results, and has a part that is not received "
+                         "there");
+  return Status::ok();
+}
+
+/// Adds what brings a part to where all ranks read it.
+void PeerRank::addCopies(const PeerHeaps &heaps, const CollectivePart &part,
+                         std::vector<PeerCopy> &copies) const {
+  int64_t size = mesh().size(heaps.axis);
+  int64_t own = mesh().index(heaps.axis, rank());
+  int64_t distance = heaps.findResult(part.receive);
+  size_t bytes = partBytes(part);
+  for (int64_t lane = 0; lane < size; ++lane) {
+    char *heap = heaps.at(static_cast<size_t>((own + lane) % size));
+    copies.push_back({heap + distance + own * int64_t(bytes), part.send, bytes,
+                      static_cast<size_t>(lane)});
+  }
 }
 
 /// The pairs that were copied, a bit for each.
-Result<uint64_t> PeerRank::copyParts(Stream &stream,
+Result<uint64_t> PeerRank::copyParts(Stream &stream, const PeerHeaps &heaps,
                                      const Collective &collective) {
   std::vector<PeerCopy> copies;
   uint64_t copied = 0;
-  if (collective.kind != CollectiveKind::AllGather)
+  if (!collective.toResults)
     return copied;
   size_t count = std::min<size_t>(collective.numParts, PeerHeap::kMaxCopied);
-  for (size_t i = 0; i < count; ++i)
-    if (addCopies(collective, collective.parts[i], copies))
-      copied |= uint64_t(1) << i;
+  for (size_t i = 0; i < count; ++i) {
+    if (!collective.parts[i].isCopied)
+      continue;
+    addCopies(heaps, collective.parts[i], copies);
+    copied |= uint64_t(1) << i;
+  }
   if (!copies.empty())
     MOERT_CHECK(options.peer->copy(stream, copies));
   return copied;
@@ -236,18 +265,16 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
                 "or take NCCL"));
   if (collective.dims.grid == 0)
     return Status::ok();
-  int64_t size = mesh().size(collective.axis), bytes = 0;
+  int64_t size = mesh().size(collective.axis);
   std::vector<uint64_t> slots, results;
   for (size_t i = 0; i < collective.numParts; ++i) {
     const CollectivePart &part = collective.parts[i];
-    bytes += PeerHeap::partBytes(size, int64_t(partBytes(part)));
     slots.push_back(reinterpret_cast<uintptr_t>(part.send));
     results.push_back(reinterpret_cast<uintptr_t>(part.receive));
   }
-  PeerHeaps *heaps = findHeaps(collective.axis);
-  if (!heaps || bytes > heaps->placeBytes)
-    return fail(internalError(where + ": " + std::to_string(bytes) +
-                              " bytes of a heap were not reserved"));
+  PeerHeaps *heaps = findHeaps(collective);
+  if (Status fits = checkHeaps(heaps, collective); !fits)
+    return fail(fits.withContext(where));
   if (Status room = checkRoom(collective); !room)
     return fail(room.withContext(where));
   // Where the kernel writes first.
@@ -266,7 +293,7 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
     slots.push_back(static_cast<uint64_t>(*collective.firstColumn));
   // The kernel's flags come behind the copies, so that who has found them has
   // these rows too.
-  Result<uint64_t> copied = copyParts(stream, collective);
+  Result<uint64_t> copied = copyParts(stream, *heaps, collective);
   if (!copied)
     return fail(copied.status().withContext(where));
   slots.push_back(static_cast<uint64_t>(collective.rows) |

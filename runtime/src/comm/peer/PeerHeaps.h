@@ -45,6 +45,11 @@ struct PeerHeaps {
                ? distance
                : -1;
   }
+  /// Whether so many bytes from there on are all among its results.
+  bool hasResult(const void *address, int64_t bytes) const {
+    int64_t distance = findResult(address);
+    return distance >= 0 && bytes <= firstResult() + resultBytes - distance;
+  }
 };
 
 /// Makes the heaps of `axis`, `placeBytes` and `resultBytes`: on all ranks or

@@ -371,6 +371,21 @@ void Sm80Exchange::store(const Round &round, ValueRange pieces,
   }
 }
 
+Sm80Exchange::Target Sm80Exchange::getTarget(const Part &part,
+                                             Value distance) {
+  Value there = heapAt(distance);
+  if (!op.getToResults())
+    return {getStaged(part, there, own), getPlace(distance)};
+  // As far from the heap's beginning as on this rank.
+  auto number = [&](Value address) {
+    return LLVM::PtrToIntOp::create(b, b.getI64Type(), address);
+  };
+  Value toResult =
+      arith::SubIOp::create(b, number(part.out), number(heap));
+  return {emitter.advance(there, add(toResult, mul(own, part.bytes))),
+          getPlace(distance)};
+}
+
 Sm80Exchange Sm80Exchange::withNewParts() const {
   Sm80Exchange here = *this;
   here.told = tieNumbers(b, told).front();
@@ -556,19 +571,111 @@ void Sm80Exchange::countExchange() {
   });
 }
 
-void Sm80Exchange::emit() {
-  hasFailed = emitter.scratch({2}, b.getI32Type());
-  readHeader();
-  makeHeapTable();
-  makeParts();
-  readOwners();
-  readSums();
+Value Sm80Exchange::pushAndTake(Value most) {
   emitter.ifThen(isEqual(thread, number(0)), [&] {
     for (int64_t i : {0, 1})
       emitter.storeI32(emitter.i32(0), hasFailed, emitter.index(i));
   });
   // The table of heaps is there.
   emitter.barrier();
+  // The rounds before this turn's; whether all ranks have come so far. The
+  // last turn takes what the turn before pushed. Pieces are counted anew in
+  // each: registers are few.
+  SmallVector<Type> types{b.getI32Type(), b.getI1Type()};
+  SmallVector<Location> locs(types.size(), b.getLoc());
+  Value isTrue = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  SmallVector<Value> inits{emitter.i32(0), isTrue};
+  auto loop = scf::WhileOp::create(b, types, inits);
+  OpBuilder::InsertionGuard guard(b);
+  Block *before = b.createBlock(&loop.getBefore(), {}, types, locs);
+  Value former = add(widen(before->getArgument(0)), number(-1));
+  Value goesOn = arith::AndIOp::create(b, isLess(mul(former, lanes), most),
+                                       before->getArgument(1));
+  scf::ConditionOp::create(b, goesOn, before->getArguments());
+  Block *after = b.createBlock(&loop.getAfter(), {}, types, locs);
+  Value turn = tieWords(b, after->getArgument(0)).front();
+  Value rounds = widen(turn), next = add(rounds, number(1));
+  Value base = mul(rounds, lanes);
+  auto word = [&](Value turn) -> Value {
+    return arith::IndexCastOp::create(
+        b, b.getIndexType(), arith::AndIOp::create(b, turn, number(1)));
+  };
+  Value pushes = isLess(base, most);
+  emitter.ifThen(pushes, [&] { forTurn().push(base); });
+  renewMemory(b, heap);
+  emitter.barrier();
+  Sm80Exchange here = forTurn();
+  here.useHeader();
+  // Written in the turn before, and in none but every second one.
+  Value isAlive = arith::AndIOp::create(
+      b, here.mayPush,
+      isEqual(widen(emitter.loadI32(hasFailed, ValueRange{word(next)})),
+              number(0)));
+  emitter.ifThen(arith::AndIOp::create(b, pushes, here.mayPush),
+                 [&] { here.raiseFlags(next); });
+  Value takes = arith::AndIOp::create(b, isAlive, isLess(number(0), rounds));
+  emitter.ifThen(takes, [&] {
+    emitter.ifThen(
+        here.awaitFlags(rounds),
+        [&] {
+          // Lanes take what has come when all of them have found it.
+          emitter.warpBarrier();
+          renewMemory(b, heap);
+          Value before = arith::SubIOp::create(b, base, lanes);
+          if (sums)
+            here.forTurn().sum(before);
+          else
+            here.forTurn().take(before);
+        },
+        [&] {
+          emitter.addAtomically(emitter.i32(1), hasFailed, word(rounds));
+        });
+  });
+  scf::YieldOp::create(
+      b, ValueRange{arith::AddIOp::create(b, turn, emitter.i32(1)), isAlive});
+  return loop.getResult(1);
+}
+
+Value Sm80Exchange::pushToResults(Value most) {
+  // The table of heaps is there.
+  emitter.barrier();
+  Value rounds = arith::DivUIOp::create(
+      b, add(most, add(lanes, number(-1))), lanes);
+  emitter.forLoop(emitter.index(0), emitter.toIndex(rounds), 1, {},
+                  [&](Value turn, ValueRange) {
+                    Value rounds = tieNumbers(b, toNumber(turn)).front();
+                    forTurn().push(mul(rounds, lanes));
+                    return SmallVector<Value>();
+                  });
+  renewMemory(b, heap);
+  emitter.barrier();
+  Sm80Exchange here = forTurn();
+  here.useHeader();
+  // Who counts waits.
+  Value waits = arith::AndIOp::create(b, here.mayPush,
+                                      isBelow(thread, PeerHeap::kMaxCtas));
+  return emitter
+      .choose(
+          waits, b.getI1Type(),
+          [&] {
+            here.raiseFlags(number(1));
+            return SmallVector<Value>{here.awaitFlags(number(1))};
+          },
+          [&] {
+            return SmallVector<Value>{
+                arith::ConstantOp::create(b, b.getBoolAttr(false))};
+          })
+      .front();
+}
+
+void Sm80Exchange::emit() {
+  if (!op.getToResults())
+    hasFailed = emitter.scratch({2}, b.getI32Type());
+  readHeader();
+  makeHeapTable();
+  makeParts();
+  readOwners();
+  readSums();
   // The most pieces of a thread number, as if each had one in a round.
   // One where all were copied: flags are behind a round.
   Value most = number(1);
@@ -582,62 +689,8 @@ void Sm80Exchange::emit() {
                                      number(part.atOnce));
     most = arith::MaxSIOp::create(b, most, pieces);
   }
-
-  // The rounds before this turn's; whether all ranks have come so far. The
-  // last turn takes what the turn before pushed. Pieces are counted anew in
-  // each: registers are few.
-  SmallVector<Type> types{b.getI32Type(), b.getI1Type()};
-  SmallVector<Location> locs(types.size(), b.getLoc());
-  Value isTrue = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  SmallVector<Value> inits{emitter.i32(0), isTrue};
-  auto loop = scf::WhileOp::create(b, types, inits);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    Block *before = b.createBlock(&loop.getBefore(), {}, types, locs);
-    Value former = add(widen(before->getArgument(0)), number(-1));
-    Value goesOn = arith::AndIOp::create(b, isLess(mul(former, lanes), most),
-                                         before->getArgument(1));
-    scf::ConditionOp::create(b, goesOn, before->getArguments());
-    Block *after = b.createBlock(&loop.getAfter(), {}, types, locs);
-    Value turn = tieWords(b, after->getArgument(0)).front();
-    Value rounds = widen(turn), next = add(rounds, number(1));
-    Value base = mul(rounds, lanes);
-    auto word = [&](Value turn) -> Value {
-      return arith::IndexCastOp::create(
-          b, b.getIndexType(), arith::AndIOp::create(b, turn, number(1)));
-    };
-    Value pushes = isLess(base, most);
-    emitter.ifThen(pushes, [&] { forTurn().push(base); });
-    renewMemory(b, heap);
-    emitter.barrier();
-    Sm80Exchange here = forTurn();
-    here.useHeader();
-    // Written in the turn before, and in none but every second one.
-    Value isAlive = arith::AndIOp::create(
-        b, here.mayPush,
-        isEqual(widen(emitter.loadI32(hasFailed, ValueRange{word(next)})),
-                number(0)));
-    emitter.ifThen(arith::AndIOp::create(b, pushes, here.mayPush),
-                   [&] { here.raiseFlags(next); });
-    Value takes = arith::AndIOp::create(b, isAlive, isLess(number(0), rounds));
-    emitter.ifThen(takes, [&] {
-      emitter.ifThen(
-          here.awaitFlags(rounds),
-          [&] {
-            Value before = arith::SubIOp::create(b, base, lanes);
-            if (sums)
-              here.forTurn().sum(before);
-            else
-              here.forTurn().take(before);
-          },
-          [&] {
-            emitter.addAtomically(emitter.i32(1), hasFailed, word(rounds));
-          });
-    });
-    scf::YieldOp::create(
-        b, ValueRange{arith::AddIOp::create(b, turn, emitter.i32(1)), isAlive});
-  }
-  emitter.ifThen(loop.getResult(1), [&] { countExchange(); });
+  Value haveCome = op.getToResults() ? pushToResults(most) : pushAndTake(most);
+  emitter.ifThen(haveCome, [&] { countExchange(); });
 }
 
 LogicalResult moec::emitSm80Exchange(Operation *phase, KernelBody body) {

@@ -198,9 +198,7 @@ private:
   void store(const Round &round, mlir::ValueRange pieces,
              mlir::ArrayRef<Target> targets, mlir::ValueRange owners = {});
   /// Where this rank's part goes to.
-  Target getTarget(const Sm80ExchangePart &part, mlir::Value distance) {
-    return {getStaged(part, heapAt(distance), own), getPlace(distance)};
-  }
+  Target getTarget(const Sm80ExchangePart &part, mlir::Value distance);
   mlir::Value getSource(const Sm80ExchangePart &part, mlir::Value place);
   mlir::Value getStaged(const Sm80ExchangePart &part, mlir::Value heap,
                         mlir::Value place) {
@@ -213,6 +211,11 @@ private:
   Sm80Exchange forTurn() const;
   /// The same of parts alone, at a place inside of a turn.
   Sm80Exchange withNewParts() const;
+  /// Rounds of pushes, each taken when all ranks have come so far; whether they
+  /// have. With `most` pieces of a thread.
+  mlir::Value pushAndTake(mlir::Value most);
+  /// All pushes, then a wait for all ranks; whether they have come.
+  mlir::Value pushToResults(mlir::Value most);
   void push(mlir::Value turn);
   void pushOwned(mlir::ArrayRef<Round> rounds);
   void take(mlir::Value turn);

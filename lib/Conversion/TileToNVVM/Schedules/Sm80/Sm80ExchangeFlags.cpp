@@ -142,7 +142,5 @@ Value Sm80Exchange::awaitFlags(Value rounds) {
       arith::CmpIOp::create(b, arith::CmpIPredicate::ne, failure, number(0));
   Value hasCome = isEqual(widen(emitter.ballot(hasFailed)), number(0));
   emitter.ifThen(hasFailed, [&] { giveUp(failure); });
-  emitter.warpBarrier();
-  renewMemory(b, heap);
   return hasCome;
 }

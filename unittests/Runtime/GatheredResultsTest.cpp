@@ -1,11 +1,11 @@
-//===- CopiedResultsTest.cpp - which gathers may be copied ------*- C++ -*-===//
+//===- GatheredResultsTest.cpp - what other ranks write to -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/src/plan/CopiedResults.h"
+#include "runtime/src/plan/GatheredResults.h"
 
 #include <gtest/gtest.h>
 
@@ -59,50 +59,46 @@ Plan makeGatherPlan() {
                          tensors({Sums, Y})),
         Step::wait(1, 0)}}};
   plan.variants[0].steps[Gather].kernel = 0;
+  plan.variants[0].steps[Gather].toResults = true;
   plan.variants[0].steps[Scatter].kernel = 2;
   return plan;
 }
 
-std::vector<CopiedResult> find(const Plan &plan, int64_t leastBytes = 1) {
+std::vector<GatheredResult> find(const Plan &plan) {
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
-  return *findCopiedResults(plan, plan.variants[0], leastBytes);
+  return findResults(plan, plan.variants[0]);
 }
 
 std::vector<Step> &steps(Plan &plan) { return plan.variants[0].steps; }
 
 } // namespace
 
-TEST(CopiedResults, LieBehindEachOther) {
+TEST(GatheredResults, LieBehindEachOther) {
   Plan plan = makeGatherPlan();
-  std::vector<CopiedResult> found = find(plan);
+  std::vector<GatheredResult> found = find(plan);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].tensor, All);
-  EXPECT_EQ(found[0].release, Scatter);
-  EXPECT_EQ(found[0].offset, 0);
-  EXPECT_EQ(found[0].bytes, 32 * 256);
+  EXPECT_EQ(*countResultBytes(plan, found[0], 32), 32 * 256);
   EXPECT_EQ(found[1].tensor, AllSmall);
   EXPECT_EQ(found[1].pair, 1U);
-  EXPECT_EQ(found[1].offset, 32 * 256);
-  EXPECT_EQ(found[1].bytes, 256);
+  EXPECT_EQ(*countResultBytes(plan, found[1], 32), 256);
+  // Without the word of the plan they are in the workspace.
+  steps(plan)[Gather].toResults = false;
+  EXPECT_TRUE(find(plan).empty());
 }
 
-TEST(CopiedResults, AreThoseOfManyBytes) {
+TEST(GatheredResults, AreCopiedIfThereAreManyBytes) {
   Plan plan = makeGatherPlan();
-  EXPECT_EQ(find(plan, 16 * 256).size(), 1U);
-  EXPECT_EQ(find(plan, 16 * 256 + 1).size(), 0U);
-  CopiedResult all = find(plan)[0];
-  auto isLarge = [&](int64_t tokens) {
-    return *isLargeEnough(plan, plan.variants[0], all, tokens, 1024);
+  GatheredResult all = find(plan)[0];
+  auto areCopied = [&](int64_t tokens) {
+    return *isCopied(plan, plan.variants[0], all, tokens, 1024);
   };
-  EXPECT_FALSE(isLarge(0));
-  EXPECT_FALSE(isLarge(6));
-  EXPECT_TRUE(isLarge(8));
-  // Nobody is met where nothing is launched.
-  plan.kernels[2].grid = 0;
-  EXPECT_FALSE(isLarge(8));
+  EXPECT_FALSE(areCopied(0));
+  EXPECT_FALSE(areCopied(6));
+  EXPECT_TRUE(areCopied(8));
 }
 
-TEST(CopiedResults, HaveLaunchesBesideTheirGather) {
+TEST(GatheredResults, HaveLaunchesBesideTheirGather) {
   Plan plan = makeGatherPlan();
   std::vector<size_t> beside =
       findLaunchesBeside(plan, plan.variants[0], Gather);
@@ -115,31 +111,30 @@ TEST(CopiedResults, HaveLaunchesBesideTheirGather) {
   EXPECT_TRUE(findLaunchesBeside(plan, plan.variants[0], Gather).empty());
 }
 
-TEST(CopiedResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
-  // By nobody but the gather's readers; all of them before it.
+/// What verifyPlan says of results that other ranks would write too soon.
+std::string explain(const Plan &plan) { return verifyPlan(plan).message(); }
+
+TEST(GatheredResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
+  // All readers are before it.
   Plan plan = makeGatherPlan();
   std::swap(steps(plan)[Read], steps(plan)[Scatter]);
-  EXPECT_TRUE(find(plan).empty());
+  EXPECT_EQ(explain(plan),
+            "plan: variants[0].steps[4].to_results is true; false (no later "
+            "collective over dp is behind all that use 'all') is accepted");
 
   plan = makeGatherPlan();
   steps(plan).push_back(Step(steps(plan)[Read]));
-  EXPECT_TRUE(find(plan).empty());
+  EXPECT_NE(explain(plan), "");
   steps(plan).push_back(Step(steps(plan)[Scatter]));
-  ASSERT_EQ(find(plan).size(), 2U);
-  EXPECT_EQ(find(plan)[0].release, Scatter + 3U);
+  EXPECT_EQ(explain(plan), "");
 
   // Other ranks are met.
   plan = makeGatherPlan();
-  steps(plan)[2] =
-      Step::collective(CollectiveKind::AllReduce, MeshAxis::Tensor,
-                       {Argument::ofTensor(X), Argument::ofTensor(Y)});
-  steps(plan)[Scatter].kernel = 2;
-  EXPECT_TRUE(find(plan).empty());
-
-  // Without a kernel nobody has flags.
-  plan = makeGatherPlan();
   steps(plan)[Scatter].kernel = -1;
-  EXPECT_TRUE(find(plan).empty());
+  EXPECT_NE(explain(plan), "");
+  plan = makeGatherPlan();
+  plan.kernels[2].grid = 0;
+  EXPECT_NE(explain(plan), "");
 
   // Beside it is not before it.
   plan = makeGatherPlan();
@@ -150,32 +145,52 @@ TEST(CopiedResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
                       Step::launch(3, {Argument::ofTensor(All)}, /*stream=*/1),
                       Step::record(3, 1)});
   steps(plan).push_back(Step::wait(3, 0));
-  std::vector<CopiedResult> found = find(plan);
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].tensor, AllSmall);
+  EXPECT_NE(explain(plan).find("use 'all')"), std::string::npos)
+      << explain(plan);
 }
 
-TEST(CopiedResults, AreUsedByNobodyBefore) {
+/// A kernel that sums reads what is for it alone, but for the first of that,
+/// before other ranks find that it has come.
+TEST(GatheredResults, AreReadByTheKernelOfThatCollective) {
+  Plan plan = makeGatherPlan();
+  Step &scatter = steps(plan)[Scatter];
+  scatter.args.push_back(Argument::ofTensor(Small));
+  scatter.args.push_back(Argument::ofTensor(AllSmall));
+  scatter.numKernelArgs = 2;
+  EXPECT_EQ(explain(plan), "");
+  std::swap(scatter.args[2], scatter.args[3]);
+  EXPECT_NE(explain(plan).find("use 'all_small')"), std::string::npos)
+      << explain(plan);
+}
+
+TEST(GatheredResults, AreUsedByNobodyBefore) {
   Plan plan = makeGatherPlan();
   plan.kernels.push_back({"before", 1, 64});
   steps(plan).insert(steps(plan).begin(),
                      Step::launch(3, {Argument::ofTensor(All)}));
-  std::vector<CopiedResult> found = find(plan);
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].tensor, AllSmall);
+  EXPECT_EQ(explain(plan),
+            "plan: variants[0].steps[5].to_results is true; false (steps[0] "
+            "uses 'all' before, when other ranks may write it) is accepted");
   // What is the caller's stays there.
   plan = makeGatherPlan();
   plan.tensors[All].role = TensorRole::Output;
   plan.tensors[All].slot = -1;
-  found = find(plan);
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].tensor, AllSmall);
+  EXPECT_EQ(explain(plan),
+            "plan: variants[0].steps[4].to_results is true; false ('all' is no "
+            "workspace) is accepted");
+  // Sums are anew in each rank.
+  plan = makeGatherPlan();
+  steps(plan)[Scatter].toResults = true;
+  EXPECT_EQ(explain(plan),
+            "plan: variants[0].steps[6].to_results is true; false (of no "
+            "all_gather with a kernel) is accepted");
 }
 
 /// With nothing beside it a gather gains nothing by leaving multiprocessors.
-TEST(CopiedResults, AreGatheredBesideLaunches) {
+TEST(GatheredResults, AreCopiedBesideLaunches) {
   Plan plan = makeGatherPlan();
   std::rotate(steps(plan).begin() + Gather, steps(plan).end() - 1,
               steps(plan).end());
-  EXPECT_TRUE(find(plan).empty());
+  for (const GatheredResult &result : findResults(plan, plan.variants[0]))
+    EXPECT_FALSE(result.hasCompany);
 }

@@ -1,0 +1,57 @@
+//===- GatherToResults.cpp - gathers that nobody takes ------------ -*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GatherToResults.h"
+
+#include "CollectiveSums.h"
+#include "moec/Analysis/StepOrder.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// Whether the kernel of a collective that sums reads the memory alone before it
+/// tells others that it has come: not what it moves itself, nor the first of
+/// what is for the kernel, which may be the ids of the rank's own rows.
+static bool isReadAhead(plan::CollectiveOp collective, Value memory) {
+  if (collective.getKind() == plan::CollectiveKind::AllGather)
+    return false;
+  SmallVector<Value> read = collective.getRead();
+  size_t numFirst =
+      std::min(collective.getIns().size() + 1, size_t(read.size()));
+  return !llvm::is_contained(ArrayRef(read).take_front(numFirst), memory) &&
+         !llvm::is_contained(collective.getOuts(), memory);
+}
+
+/// What `moert::verifyPlan` asks for.
+static bool isReleased(plan::CollectiveOp gather, Value memory,
+                       const StepOrder &order) {
+  for (Operation *op = gather->getNextNode(); op; op = op->getNextNode()) {
+    auto release = dyn_cast<plan::CollectiveOp>(op);
+    if (release && hasExchange(release) &&
+        release.getAxis() == gather.getAxis() &&
+        order.isUsedUp(memory, release) &&
+        (!llvm::is_contained(release->getOperands(), memory) ||
+         isReadAhead(release, memory)))
+      return true;
+  }
+  return false;
+}
+
+void moec::gatherToResults(plan::VariantOp variant) {
+  StepOrder order(variant);
+  for (auto gather : variant.getBody().getOps<plan::CollectiveOp>()) {
+    if (gather.getKind() != plan::CollectiveKind::AllGather ||
+        !hasExchange(gather))
+      continue;
+    bool mayBeWritten = llvm::all_of(gather.getOuts(), [&](Value out) {
+      return isa_and_nonnull<plan::BufferOp>(out.getDefiningOp()) &&
+             order.isFirst(gather, out) && isReleased(gather, out, order);
+    });
+    if (mayBeWritten)
+      gather.setToResults(true);
+  }
+}

@@ -1,0 +1,22 @@
+//===- GatherToResults.h - gathers that nobody takes -------------- -*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MOEC_LIB_TRANSFORMS_TILE_GATHERTORESULTS_H
+#define MOEC_LIB_TRANSFORMS_TILE_GATHERTORESULTS_H
+
+#include "moec/Dialect/Plan/Plan.h"
+
+namespace moec {
+
+/// Marks gathers `to_results` whose kernels may write to where other ranks read:
+/// of buffers that no step uses before, and that are used up behind a later
+/// collective of the axis with a kernel.
+void gatherToResults(plan::VariantOp variant);
+
+} // namespace moec
+
+#endif // MOEC_LIB_TRANSFORMS_TILE_GATHERTORESULTS_H
