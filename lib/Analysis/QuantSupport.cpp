@@ -111,6 +111,17 @@ bool areFragments(const QuantProduct &product) {
          moe::Fragments::whyNot(product.rows, product.depth).empty();
 }
 
+/// Fragments with inputs of e4m3 that take longer than the same with bf16: of
+/// groups of 32 each product is a sum of its own, to be scaled. To make bf16 of
+/// them takes longer where a scale is the sum of two, and where codes have 8
+/// bits (docs/decoded-products.md).
+bool areSlowByE4M3(const QuantProduct &product) {
+  constexpr int64_t ofProduct = 32;
+  moe::QuantAttr weight = product.weight;
+  return weight.getStorage().isInteger(4) && weight.getScale().isBF16() &&
+         moe::getScaleGroup(weight).columns == ofProduct;
+}
+
 constexpr StringLiteral kNative =
     "f8E4M3FN or i8 of both operands with scales of whole rows, or f8E4M3FN of "
     "weights in blocks of [128, 128] and of inputs in dynamic groups of "
@@ -211,8 +222,10 @@ StringRef moec::getReason(const Target &target, moe::Way way) {
 
 bool moec::isBetterByBF16(const Target &target, const QuantProduct &product) {
   std::optional<ProductWay> way = findWay(target, product);
-  if (!way || way->way != moe::Way::Decode || !product.input ||
-      !areCodesOfRows(product.input))
+  if (!way || !product.input || !areCodesOfRows(product.input))
+    return false;
+  if (way->way != moe::Way::Decode &&
+      (way->way != moe::Way::Repack || !areSlowByE4M3(product)))
     return false;
   moe::QuantAttr numbers = moe::keepAsBF16(product.input);
   if (!numbers)
@@ -226,7 +239,7 @@ bool moec::isBetterByBF16(const Target &target, const QuantProduct &product) {
 
 StringRef moec::getReasonForBF16() {
   return "tensor cores have no product of these weights and the codes of rows, "
-         "and have one by bf16, in which each code is the same number";
+         "or a slower one than by bf16, in which each code is the same number";
 }
 
 std::string moec::declineProduct(const Target &target,

@@ -748,6 +748,7 @@ DECODED_TOO = {
     "mxfp4_e4m3": (32, groups("fp4_e2m1", 32, "e8m0") | {"activation": e4m3("token")}),
     "mxfp8_e4m3": (32, groups("fp8_e4m3", 32, "e8m0") | {"activation": e4m3("token")}),
     "int4_group32_e4m3": (32, groups("int4", 32) | {"activation": e4m3("token")}),
+    "int4_group32_f16_e4m3": (32, groups("int4", 32, "f16") | {"activation": e4m3("token")}),
     "int4_e4m3": (128, groups("int4", 128) | {"activation": e4m3("token")}),
     "int4_int8": (32, groups("int4", 32) | {"activation": INT8 | {"scale": "token"}}),
     "nvfp4_e4m3": (128, groups("fp4_e2m1", 16, "e4m3", global_scale=True) | {"activation": e4m3("token")}),

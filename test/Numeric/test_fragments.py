@@ -187,7 +187,7 @@ FRAGMENTS = {
     "e4m3_int4": (INT4_E4M3 | SHARED, 40, None, FOUR),
     "e4m3_int4_scale_ends": (INT4_E4M3 | {"gate_up_order": "interleaved"}, 11, "scale_ends", THREE),
     # Groups of less than a unit, of which each product has sums of its own, and codes of e4m3, which are multiplied as they are.
-    "e4m3_int4_32": (by_row(INT4_64 | {"scale": {"group": 32}}) | SHARED, 40, None, THREE),
+    "e4m3_int4_32_f16": (by_row(INT4_64 | {"scale": {"group": 32}, "scale_dtype": "f16"}) | SHARED, 40, None, THREE),
     "e4m3_int4_32_f32": (by_row(INT4_64 | {"scale": {"group": 32}, "scale_dtype": "f32"}) | {"gate_up_order": "up_gate"},
                          11, "scale_ends", FOUR),
     "e4m3_mxfp8": (MXFP8_E4M3 | SHARED, 40, None, THREE_OF_8),
@@ -198,12 +198,15 @@ FRAGMENTS = {
     "e4m3_fp8_64_bf16": (by_row(fp8({"group": 64}, "bf16")["weight"]), 11, "zero_weights", FOUR_OF_8),
     "e4m3_fp8_block": (by_row(fp8({"block": [128, 128]})["weight"]) | {"hidden_size": 384, "intermediate_size": 128} | SHARED,
                        40, "scale_ends", (192, 2, "8+24", 3)),
-    # Rows of codes that are kept as bf16, since tensor cores have no product of the weights by them.
+    # Rows of codes that are kept as bf16, since tensor cores have no product of the weights by them, or a slower one.
     "kept_nvfp4": (by_row(NVFP4) | SHARED, 40, None, THREE),
     "kept_nvfp4_tensor": (by_row(NVFP4, "tensor") | {"gate_up_order": "interleaved"}, 11, "scale_ends", FOUR),
     "kept_zero_points": (by_row(POINTS_64) | SHARED, 40, "zero_point_ends", THREE),
     "kept_zero_points_nan": (by_row(POINTS_64), 11, "nan_hidden", TWO),
     "kept_zero_points_tensor": (by_row(POINTS_64, "tensor") | {"gate_up_order": "up_gate"}, 11, "empty_experts", FOUR),
+    "kept_int4_32": (by_row(INT4_64 | {"scale": {"group": 32}}) | SHARED, 40, None, THREE),
+    "kept_int4_32_scale_ends": (by_row(INT4_64 | {"scale": {"group": 32}}) | {"gate_up_order": "up_gate"}, 11, "scale_ends",
+                                FOUR),
     "kept_minima": (by_row(minima("int4", 32)["weight"]) | {"gate_up_order": "interleaved"}, 11, None, FOUR),
     "kept_nf4": (by_row(nf4({"group": 64})["weight"]), 11, "zero_groups", THREE),
     "kept_fp8_16": (by_row(fp8({"group": 16})["weight"]), 11, "nan_codes", TWO),

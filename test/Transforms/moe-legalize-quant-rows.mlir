@@ -1,5 +1,5 @@
-// Rows of e4m3 or int8 whose product with some weights tensor cores do not have, but by bf16, are kept as bf16 that have
-// the codes' numbers. Other targets take them as they are.
+// Rows of e4m3 or int8 whose product with some weights tensor cores do not have, but by bf16, or have a slower one, are
+// kept as bf16 that have the codes' numbers. Other targets take them as they are.
 
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}))' | FileCheck %s
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_80}))' | FileCheck %s --check-prefix=OTHERS
@@ -17,6 +17,9 @@
 #mxfp4 = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
 #int4 = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 128], packing = pairs>
 #points = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 128], zero_point = true, packing = pairs>
+#slow = #moe.quant<storage = i4, scale = bf16, granularity = group, block = [1, 32], packing = pairs>
+#halves = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 32], packing = pairs>
+#bytes = #moe.quant<storage = f8E4M3FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>
 #channel = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = channel>
 
 // CHECK-LABEL: func.func @nvfp4
@@ -53,6 +56,30 @@ func.func @int8(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   %y = moe.grouped_matmul %q, %w : tensor<?x128xi8>, tensor<192x64xi8> input_scale(%a : tensor<?x1xf32>)
       weight_scale(%s : tensor<192x1xbf16>) {input_quant = #int8, weight_quant = #int4, moe.name = ["y"]} -> tensor<?x192xbf16>
   return %y : tensor<?x192xbf16>
+}
+
+// Of groups of 32 by e4m3 each product is a sum of its own: int4 is faster by bf16, but not where a scale is the sum of two
+// bf16, and codes of 8 bits are not.
+// CHECK-LABEL: func.func @sums
+// CHECK-DAG:     %[[B:.*]], %[[BS:.*]] = moe.quantize {{.*}}packing = bf16> %{{.*}} -> tensor<?x128xbf16>, tensor<?x1xf32>
+// CHECK-DAG:     %[[Q:.*]], %[[QS:.*]] = moe.quantize {{.*}}dynamic = true> %{{.*}} -> tensor<?x128xf8E4M3FN>, tensor<?x1xf32>
+// CHECK:         moe.grouped_matmul %[[B]], %{{.*}} input_scale(%[[BS]] : {{.*}}moe.name = ["one"], {{.*}}packing = fragments,
+// CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[QS]] : {{.*}}moe.name = ["two"], {{.*}}packing = fragments_e4m3,
+// CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[QS]] : {{.*}}moe.name = ["three"], {{.*}}packing = fragments_e4m3,
+func.func @sums(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %u: tensor<192x64xi8> {moe.name = "u", moe.role = "weight"}, %us: tensor<192x4xbf16> {moe.name = "us", moe.role = "weight"},
+    %v: tensor<192x64xi8> {moe.name = "v", moe.role = "weight"}, %vs: tensor<192x4xf16> {moe.name = "vs", moe.role = "weight"},
+    %w: tensor<192x128xf8E4M3FN> {moe.name = "w", moe.role = "weight"},
+    %ws: tensor<192x4xf8E8M0FNU> {moe.name = "ws", moe.role = "weight"})
+    -> (tensor<?x192xbf16> {moe.name = "one"}, tensor<?x192xbf16> {moe.name = "two"}, tensor<?x192xbf16> {moe.name = "three"}) {
+  %q, %a = moe.quantize #token %x {moe.name = ["x_quantized", "x_scale"]} : tensor<?x128xbf16> -> tensor<?x128xf8E4M3FN>, tensor<?x1xf32>
+  %0 = moe.grouped_matmul %q, %u : tensor<?x128xf8E4M3FN>, tensor<192x64xi8> input_scale(%a : tensor<?x1xf32>)
+      weight_scale(%us : tensor<192x4xbf16>) {input_quant = #token, weight_quant = #slow, moe.name = ["one"]} -> tensor<?x192xbf16>
+  %1 = moe.grouped_matmul %q, %v : tensor<?x128xf8E4M3FN>, tensor<192x64xi8> input_scale(%a : tensor<?x1xf32>)
+      weight_scale(%vs : tensor<192x4xf16>) {input_quant = #token, weight_quant = #halves, moe.name = ["two"]} -> tensor<?x192xbf16>
+  %2 = moe.grouped_matmul %q, %w : tensor<?x128xf8E4M3FN>, tensor<192x128xf8E4M3FN> input_scale(%a : tensor<?x1xf32>)
+      weight_scale(%ws : tensor<192x4xf8E8M0FNU>) {input_quant = #token, weight_quant = #bytes, moe.name = ["three"]} -> tensor<?x192xbf16>
+  return %0, %1, %2 : tensor<?x192xbf16>, tensor<?x192xbf16>, tensor<?x192xbf16>
 }
 
 // By a scale that is given, in a layer of f16.

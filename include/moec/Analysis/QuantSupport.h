@@ -39,8 +39,8 @@ std::optional<ProductWay> findWay(const Target &target,
 /// Why a target takes that way, where it takes it.
 llvm::StringRef getReason(const Target &target, moe::Way way);
 
-/// Whether a target decodes such operands, and would not if the codes of rows
-/// were kept as bf16; and why they are.
+/// Whether a target would multiply such operands faster, or at all without
+/// decoding them ahead, if the codes of rows were kept as bf16; and why so.
 bool isBetterByBF16(const Target &target, const QuantProduct &product);
 llvm::StringRef getReasonForBF16();
 

@@ -71,7 +71,8 @@ def MoeLegalizeQuantPass : Pass<"moe-legalize-quant", "::mlir::func::FuncOp"> {
     `#moe.quant`s, by the tables of `QuantSupport.cpp`: the CPU decodes to f32; GPUs decode to 16 bits, and
     Hopper multiplies e4m3 as it is. Sets the `way` of each product with quantized operands. Where that is `repack`,
     weights of 4 or 8 bits on Hopper, a `moe.repack` before the product brings its weights into the order of tensor cores. Rows of
-    codes with which a product would be `decode`, and is `repack` by bf16, are kept as bf16 (`packing = bf16`), for these products alone. Ensures that what is left can be lowered; an error names the op, the formats and the target, and what to use instead.
+    codes with which a product would be `decode`, and is `repack` by bf16, or `repack` too and slower, are kept as bf16 (`packing = bf16`), for these products
+    alone. Ensures that what is left can be lowered; an error names the op, the formats and the target, and what to use instead.
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu\"", "what is compiled for">];
 }

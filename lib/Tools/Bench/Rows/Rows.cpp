@@ -85,12 +85,12 @@ static constexpr WeightFormat kFormats[] = {
                     "scale_dtype": "bf16"},
          "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
      0.5 + 2.0 / 128, true},
+    // Rows of codes that tensor cores multiply as bf16.
     {"int4_group32_fp8",
      R"({"weight": {"dtype": "int4", "scale": {"group": 32},
                     "scale_dtype": "bf16"},
          "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
-     0.5 + 2.0 / 32, true},
-    // Rows of codes that tensor cores multiply as bf16.
+     0.5 + 2.0 / 32, false},
     {"nvfp4_fp8",
      R"({"weight": {"dtype": "fp4_e2m1", "scale": {"group": 16},
                     "scale_dtype": "e4m3", "global_scale": true},
