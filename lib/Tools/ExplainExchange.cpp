@@ -90,7 +90,9 @@ std::optional<int64_t> ExchangeTable::findLeastCopied(int64_t tensor) {
 std::string ExchangeTable::describeCopies(size_t step) {
   std::string text;
   for (const moert::GatheredResult &result : moert::findResults(data, steps)) {
-    if (result.step != step)
+    auto copied = moert::isCopied(data, steps, result, steps.maxTokens,
+                                  moert::kLeastCopiedBytes);
+    if (result.step != step || !copied || !*copied)
       continue;
     const moert::Argument &in = steps.steps[step].args[2 * result.pair];
     if (std::optional<int64_t> least = findLeastCopied(result.tensor))

@@ -94,8 +94,7 @@ LogicalResult ExchangeOp::verify() {
           getIns(), getKind() != plan::CollectiveKind::AllGather)))
     return failure();
   if (getToResults() && getKind() != plan::CollectiveKind::AllGather)
-    return emitOpError("sums 'to_results', which are those of an all_gather; "
-                       "drop it");
+    return emitOpError("is 'to_results', which an all_gather may be; drop it");
   if (getFirstColumn() && !getRows())
     return emitOpError("has 'first_column' without 'sums_of'; give 'sums_of' "
                        "too, or drop it");

@@ -184,3 +184,39 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
         sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>)
   }
 }
+
+// -----
+
+// CHECK-LABEL: plan.program @results
+plan.program @results max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %all = plan.buffer "all" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // CHECK: plan.collective all_gather dp to_results ins(%x : memref<?x8xf32>) outs(%all : memref<?x8xf32>)
+    plan.collective all_gather dp to_results ins(%x : memref<?x8xf32>) outs(%all : memref<?x8xf32>)
+    plan.collective reduce_scatter dp ins(%all : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{is 'to_results', which an all_gather of buffers may be; drop it}}
+    plan.collective all_gather dp to_results ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"tokens"> : memref<?x8xf32>
+  %y = plan.buffer "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xf32>
+  plan.variant tokens 0 to 64 {
+    // expected-error@+1 {{is 'to_results', which an all_gather of buffers may be; drop it}}
+    plan.collective reduce_scatter dp to_results ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+  }
+}

@@ -179,3 +179,22 @@ tile.kernel @config(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>,
       heaps(%a, %b : memref<?xi64>, memref<?xi64>) {config = #tile.sm80_exchange<warps = 2>}
   tile.return
 }
+
+// -----
+
+// CHECK-LABEL: tile.kernel @results
+//       CHECK: tile.exchange all_gather to_results tokens
+tile.kernel @results(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  tile.exchange all_gather to_results tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @sums(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{is 'to_results', which an all_gather may be; drop it}}
+  tile.exchange all_reduce to_results tokens(%tokens) ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
