@@ -235,6 +235,14 @@ Status PartTimer::timeCopies(llvm::StringRef part,
   }
   if (all.empty())
     return Status::ok();
+  // Gathers to results have no place in a heap.
+  for (const Copied &copied : all)
+    if (Status reserved = options.recorder->getPeer()->reserve(
+            copied.axis,
+            options.recorder->mesh().size(copied.axis) * copied.bytes,
+            /*resultBytes=*/0);
+        !reserved)
+      return reserved;
   auto send = device.allocate(size_t(most), moert::kWorkspaceAlignment);
   if (!send)
     return send.status();
