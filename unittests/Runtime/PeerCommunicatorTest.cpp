@@ -60,6 +60,7 @@ public:
     PeerHandle handle;
     handle.address = reinterpret_cast<uintptr_t>(buffer.data());
     handle.bytes = buffer.size();
+    handle.uuid[0] = sharesGpu;
     return handle;
   }
   Result<std::unique_ptr<Buffer>> open(const PeerHandle &handle) override {
@@ -90,6 +91,8 @@ public:
 
   Device &device;
   bool refusesStreams = false;
+  /// All ranks are of one GPU.
+  bool sharesGpu = false;
   size_t lanes = 0;
   std::vector<PeerCopy> copies;
   bool refusesAccess = false, refusesMemory = false;
@@ -234,7 +237,7 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
         for (int64_t bytes : {64, 300})
           if (Status made = ranks.reserve(MeshAxis::Data, bytes, bytes); !made)
             return made;
-        EXPECT_EQ(rank.peer.lanes, 2U);
+        EXPECT_EQ(rank.peer.lanes, 1U);
         auto *first = static_cast<uint8_t *>(ranks.results(MeshAxis::Data));
         EXPECT_EQ(ranks.results(MeshAxis::Tensor), nullptr);
         EXPECT_EQ(first[0], 0xff);
@@ -261,10 +264,8 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
         // All are met in the heaps of then.
         EXPECT_EQ(*rank.word(4, PeerHeap::kPlaceBytes), 512);
         EXPECT_EQ(rank.peer.copies.size(), 3U);
-        for (size_t lane = 0; lane < rank.peer.copies.size(); ++lane) {
-          EXPECT_EQ(rank.peer.copies[lane].lane, lane);
-          EXPECT_EQ(rank.peer.copies[lane].bytes, 4U);
-        }
+        for (const PeerCopy &copy : rank.peer.copies)
+          EXPECT_EQ(copy.bytes, 4U);
         // Nobody reads before all have copied.
         if (Status agreed = ranks.agree("test", "copied"); !agreed)
           return agreed;
@@ -306,6 +307,45 @@ TEST(PeerCommunicator, WhatIsToResultsLiesThere) {
         << status.message();
 }
 
+/// Over the link a rank sends to one other at a time, and gets from one: all
+/// begin with the next one.
+TEST(PeerCommunicator, CopiesGoAroundTheRanks) {
+  for (bool sharesGpu : {false, true}) {
+    std::vector<Status> statuses = runRanks(
+        {4, 1}, [&](int64_t, HostPeer &peer) { peer.sharesGpu = sharesGpu; },
+        [&](Rank rank) -> Status {
+          Communicator &ranks = rank.communicator;
+          if (Status made = ranks.reserve(MeshAxis::Data, 64, 16); !made)
+            return made;
+          EXPECT_EQ(rank.peer.lanes, sharesGpu ? 3U : 1U);
+          std::vector<uint8_t> send(4);
+          auto *result = static_cast<uint8_t *>(ranks.results(MeshAxis::Data));
+          CollectivePart part{send.data(), result, DType::U8, 4,
+                              /*isCopied=*/true};
+          Collective collective;
+          collective.parts = &part;
+          collective.numParts = 1;
+          collective.toResults = true;
+          collective.dims.grid = 1;
+          collective.rows = 4;
+          collective.kernel = &kernel;
+          if (Status given = ranks.run(rank.stream, collective); !given)
+            return given;
+          const std::vector<PeerCopy> &copies = rank.peer.copies;
+          EXPECT_EQ(copies.size(), 4U);
+          auto *own = reinterpret_cast<uint8_t *>(rank.word(2, 0));
+          for (size_t next = 0; next < copies.size(); ++next) {
+            EXPECT_EQ(copies[next].lane, sharesGpu ? next : next > 0);
+            auto *heap = reinterpret_cast<uint8_t *>(rank.word(2 + next, 0));
+            EXPECT_EQ(copies[next].to, heap + (result - own) + 4 * rank.index);
+          }
+          return ranks.agree("test", "looked");
+        });
+    for (const Status &status : statuses)
+      EXPECT_TRUE(status) << status.message();
+  }
+}
+
 /// What moving bytes takes is measured with copies to where exchanges push.
 TEST(PeerCommunicator, BlocksAreCopiedToTheHeapsOfAll) {
   Mesh mesh{3, 2};
@@ -329,9 +369,9 @@ TEST(PeerCommunicator, BlocksAreCopiedToTheHeapsOfAll) {
                                    pitch, blockBytes);
               !copied)
             return copied;
-        EXPECT_EQ(rank.peer.lanes, 2U);
-        for (size_t lane = 0; lane < rank.peer.copies.size(); ++lane)
-          EXPECT_EQ(rank.peer.copies[lane].lane, lane);
+        EXPECT_EQ(rank.peer.lanes, 1U);
+        for (size_t next = 0; next < rank.peer.copies.size(); ++next)
+          EXPECT_EQ(rank.peer.copies[next].lane, next > 0);
         if (Status agreed = ranks.agree("test", "copied"); !agreed)
           return agreed;
         int64_t own = mesh.index(MeshAxis::Data, rank.index);

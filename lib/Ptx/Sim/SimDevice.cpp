@@ -304,7 +304,8 @@ Status SimDevice::fill(moert::Stream &stream, void *dst, uint8_t value,
   });
 }
 
-/// Lanes are not told apart: a rank gives each of them one copy at a time.
+/// Lanes are not told apart: nobody may count on the order of a lane's copies,
+/// since all that is asked for is their end.
 Status SimDevice::copy(moert::Stream &stream,
                        const std::vector<moert::PeerCopy> &copies) {
   std::lock_guard<std::mutex> lock(shared->mutex);

@@ -43,8 +43,8 @@ public:
   /// takes by itself: `bytes` at `send` + i * `pitch` to the heap of the i-th
   /// rank of the axis, this rank's own too, by the device's copy engines. They
   /// lie where an exchange puts what is taken from there, the next call's in
-  /// the other of both places, and nobody takes them: no exchange of the axis is
-  /// under way on any rank. All ranks' `bytes` fit in what was reserved.
+  /// the other of both places, and nobody takes them: no exchange of the axis
+  /// is under way on any rank. All ranks' `bytes` fit in what was reserved.
   virtual Status copyBlocks(Stream &stream, MeshAxis axis, const void *send,
                             int64_t pitch, int64_t bytes) = 0;
 };

@@ -242,8 +242,6 @@ Status CudaPeerDevice::prepareCopies(size_t numLanes) {
   return Status::ok();
 }
 
-/// A copy engine serves a stream: with one for all, copies to other GPUs follow
-/// each other.
 Status CudaPeerDevice::copy(Stream &stream,
                             const std::vector<PeerCopy> &copies) {
   std::vector<bool> isUsed(lanes.size());

@@ -191,10 +191,10 @@ void PeerRank::addCopies(const PeerHeaps &heaps, const CollectivePart &part,
   int64_t own = mesh().index(heaps.axis, rank());
   int64_t distance = heaps.findResult(part.receive);
   size_t bytes = partBytes(part);
-  for (int64_t lane = 0; lane < size; ++lane) {
-    char *heap = heaps.at(static_cast<size_t>((own + lane) % size));
+  for (int64_t next = 0; next < size; ++next) {
+    char *heap = heaps.at(static_cast<size_t>((own + next) % size));
     copies.push_back({heap + distance + own * int64_t(bytes), part.send, bytes,
-                      static_cast<size_t>(lane)});
+                      heaps.laneTo(next)});
   }
 }
 
@@ -317,13 +317,13 @@ Status PeerRank::copyBlocks(Stream &stream, MeshAxis axis, const void *send,
       PeerHeap::kPlaces + nextPlace * heaps->placeBytes + own * bytes;
   nextPlace = 1 - nextPlace;
   std::vector<PeerCopy> copies;
-  for (int64_t lane = 0; lane < size; ++lane) {
-    int64_t place = (own + lane) % size;
+  for (int64_t next = 0; next < size; ++next) {
+    int64_t place = (own + next) % size;
     copies.push_back({heaps->at(static_cast<size_t>(place)) + offset,
                       static_cast<const char *>(send) + place * pitch,
-                      static_cast<size_t>(bytes), static_cast<size_t>(lane)});
+                      static_cast<size_t>(bytes), heaps->laneTo(next)});
   }
-  Status given = options.peer->prepareCopies(static_cast<size_t>(size - 1));
+  Status given = options.peer->prepareCopies(heaps->laneTo(size - 1));
   if (given)
     given = options.peer->copy(stream, copies);
   return given ? given : fail(given.withContext("copyBlocks"));

@@ -118,7 +118,8 @@ Result<bool> HeapMaker::isSoOnAll(const HandleMemory &memory, bool isSo) {
   return isSo;
 }
 
-/// Exchanges handles, and maps what the others have.
+/// Exchanges handles, maps what the others have, and makes what copies to them
+/// need.
 Status HeapMaker::openOthers(PeerHeaps &heaps, const HandleMemory &memory,
                              const PeerHandle &handle) {
   Result<std::vector<PeerHandle>> gathered =
@@ -143,7 +144,10 @@ Status HeapMaker::openOthers(PeerHeaps &heaps, const HandleMemory &memory,
                                          std::to_string(peer));
     other = std::move(*opened);
   }
-  return Status::ok();
+  if (heaps.resultBytes == 0)
+    return Status::ok();
+  return options.peer->prepareCopies(heaps.laneTo(mesh().size(heaps.axis) - 1))
+      .withContext("streams that copy rows");
 }
 
 /// What nobody pushes is read, but no result follows from it: it begins as NaN
@@ -179,11 +183,6 @@ Status HeapMaker::makeOwnHeap(PeerHeaps &heaps, PeerHandle &handle) {
               static_cast<int64_t>(std::min(options.limitSeconds, 1e9) * 1e9)));
   MOERT_CHECK(setWord(PeerHeap::kPlaceBytes, heaps.placeBytes));
   MOERT_CHECK(fillPlaces(heaps).withContext(what));
-  if (heaps.resultBytes > 0)
-    MOERT_CHECK(
-        options.peer
-            ->prepareCopies(static_cast<size_t>(mesh().size(heaps.axis) - 1))
-            .withContext("streams that copy rows"));
   Result<PeerHandle> shared = options.peer->share(*heaps.own);
   if (!shared)
     return shared.status().withContext("a handle of that memory");

@@ -11,6 +11,7 @@
 #include "moert/PeerCommunicator.h"
 #include "moert/PeerHeap.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -32,6 +33,14 @@ struct PeerHeaps {
   char *at(size_t place) const {
     return static_cast<char *>(others[place] ? others[place]->data()
                                              : own->data());
+  }
+  /// The lane of copies to the rank so many places further on. Those over the
+  /// link follow each other: ranks send to the next one, then to the one behind
+  /// it, so that a GPU gets rows of one other at a time. Ranks of one GPU have
+  /// no link.
+  size_t laneTo(int64_t distance) const {
+    return static_cast<size_t>(sharers > 1 ? distance
+                                           : std::min<int64_t>(distance, 1));
   }
   /// From the heap's beginning.
   int64_t firstResult() const { return PeerHeap::kPlaces + 2 * placeBytes; }
