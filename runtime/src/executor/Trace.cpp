@@ -101,7 +101,8 @@ TracedStep Executor::describeStep(size_t step) const {
   const Step &given =
       thePlan->variants[thePlan->findVariant(lastTokens)].steps[step];
   std::string name = halfPrefix() + nameOf(given, *thePlan);
-  if (given.kind == Step::Kind::Collective &&
+  // Later collectives may read what was copied.
+  if (given.toResults &&
       std::any_of(given.args.begin(), given.args.end(),
                   [&](const Argument &arg) { return isCopied[arg.tensor]; }))
     name += " (rows copied)";
