@@ -36,6 +36,20 @@ void DeviceCalls::makeAll() {
   changed.notify_all();
 }
 
+/// Fails what waits on any device, so that nobody waits for it once more.
+void DeviceCalls::dropWaiting() {
+  for (Member &member : devices) {
+    if (member.waiting.empty())
+      continue;
+    member.waiting.clear();
+    if (member.failure.isOk())
+      member.failure = moert::unavailable(
+          "a kernel waits for that of other devices, which was not launched on "
+          "all of them");
+  }
+  changed.notify_all();
+}
+
 Status DeviceCalls::give(size_t device, DeviceCall call) {
   Member &member = devices[device];
   if (member.waiting.empty() && !call.meets)
@@ -53,9 +67,10 @@ Status DeviceCalls::finish(Lock &lock, size_t device) {
   };
   (void)changed.wait_for(lock, std::chrono::duration<double>(limitSeconds),
                          [&] { return member.waiting.empty() || anyLeft(); });
-  if (!member.waiting.empty())
-    return moert::unavailable("a kernel waits for that of other devices, which "
-                              "was not launched on all of them");
+  if (!member.waiting.empty()) {
+    dropWaiting();
+    return std::exchange(member.failure, Status::ok());
+  }
   Status status = simulator.run();
   if (member.failure.isOk())
     return status;

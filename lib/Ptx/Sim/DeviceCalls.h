@@ -53,6 +53,7 @@ private:
   };
 
   void makeAll();
+  void dropWaiting();
 
   const double limitSeconds;
   std::condition_variable changed;

@@ -157,6 +157,26 @@ TEST(Dependent, WritesWaitForReaders) {
             "");
 }
 
+/// Who does not wait may not know what was before the chain, but comes behind it.
+TEST(Dependent, WritesComeBehindWhatEndedAheadOfTheChain) {
+  std::string write = kernelOf(std::string(kBegin) + "st.global.b32 [%rd3], 9;");
+  std::string reader = without(second(), kWait);
+  std::string idle = kernelOf(std::string(kBegin) + kWait);
+  std::vector<bool> twice = {false, true, false, true};
+  int numRaces = 0;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    EXPECT_EQ(runChain({idle, write, idle, write}, seed, twice).message, "");
+    EXPECT_EQ(runChain({first(), second(), idle, write}, seed, twice).message,
+              "");
+    EXPECT_MESSAGE(runChain({first(), write}, seed).message, "race: a write");
+    std::string error =
+        runChain({idle, write, idle, reader}, seed, twice).message;
+    numRaces += error.find("race: a read") != std::string::npos;
+  }
+  // Unless nothing else ran when the chain began.
+  EXPECT_GT(numRaces, 0);
+}
+
 TEST(Dependent, WhoEndsWithoutWaitingBreaksTheChain) {
   // The third kernel waits for the second alone.
   std::string reader = replaced(third(), "[%rd4]", "[%rd3]");

@@ -84,13 +84,16 @@ void Engine::begin(Launch &launch) {
   launch.isAfter.assign(batch->size(), false);
   launch.isOver.assign(batch->size(), false);
   // That CTAs may begin makes nothing visible to them.
-  if (launch.isDependent)
+  if (launch.isDependent) {
+    launch.isBehind = (*batch)[launch.after.front()]->isBehind;
     return;
+  }
   for (size_t earlier : launch.after) {
     addAllOver(launch.isAfter, *(*batch)[earlier]);
     launch.toldBefore.join((*batch)[earlier]->told);
   }
   dropOver(launch.toldBefore, launch.isAfter);
+  launch.isBehind = launch.isAfter;
 }
 
 /// Of launches that are over nobody has to be told.
@@ -329,6 +332,12 @@ void Engine::reset() {
 
 bool Engine::isBefore(const Access &earlier, const Clock &reader) const {
   return isOver(earlier.serial(), reader) || isTold(earlier, reader);
+}
+
+bool Engine::isBehind(uint32_t earlier, uint32_t later) const {
+  return earlier < horizon ||
+         launchOfSerial[later - horizon]
+             ->isBehind[launchOfSerial[earlier - horizon]->id];
 }
 
 bool Engine::isTold(const Access &earlier, const Clock &reader) const {

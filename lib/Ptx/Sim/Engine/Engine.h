@@ -81,6 +81,7 @@ public:
   bool waitForLaunchBefore(Warp &warp, LaneMask mask);
 
   bool isBefore(const Access &earlier, const Clock &reader) const override;
+  bool isBehind(uint32_t earlier, uint32_t later) const override;
   bool isFenced(const Access &write, bool isShared,
                 const Clock &reader) const override;
   FenceLog &fenceLog(const Cta &cta);

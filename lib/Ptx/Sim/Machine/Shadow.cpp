@@ -107,6 +107,15 @@ inline bool Shadow::isOrdered(const Access &earlier,
   return isOrderedSlowly(earlier, now);
 }
 
+/// The same for a thread that writes.
+bool Shadow::isOrderedForWrite(const Access &earlier,
+                               const Accessor &now) const {
+  return isOrdered(earlier, now) ||
+         (!isAsyncUnit(now.access.unit()) &&
+          earlier.serial() != now.serial() &&
+          now.oracle->isBehind(earlier.serial(), now.serial()));
+}
+
 bool Shadow::isOrderedSlowly(const Access &earlier, const Accessor &now) const {
   if (earlier.serial() == now.serial()) {
     // One operation does not race with itself.
@@ -160,7 +169,7 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
   if (read.isNone())
     return {};
   auto races = [&](const Access &earlier) {
-    return !isOrdered(earlier, now) &&
+    return !isOrderedForWrite(earlier, now) &&
            !(earlier.isStrong() && now.access.isStrong());
   };
   if (!isSet(read))
@@ -169,8 +178,9 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
     // Several CTAs have read. Who knows nothing of others cannot be ordered
     // after all of them.
     Access last = getLastOfMany(read);
-    bool isOver = last.serial() < now.horizon ||
-                  now.oracle->isBefore(last, *now.clock);
+    bool isOver =
+        last.serial() < now.horizon ||
+        (last.serial() != now.serial() && isOrderedForWrite(last, now));
     bool areStrong = last.isStrong() && now.access.isStrong();
     if (!isOver && !areStrong && now.clock->foreign.empty())
       return makeRace(last, now, false);
@@ -303,7 +313,9 @@ Conflict Shadow::write(uint64_t offset, uint64_t size, const Accessor &now) {
   uint64_t end = (offset + size - 1) >> shift;
   for (uint64_t i = offset >> shift; i <= end; ++i) {
     Cell &touched = cell(i);
-    if (!isFineAfterWrite(touched, now))
+    if (!isFineAfterWrite(touched, now) &&
+        (isAsyncUnit(now.access.unit()) ||
+         !isOrderedForWrite(touched.write, now)))
       if (Conflict conflict = conflictWithWrite(touched, now))
         return conflict;
     if (!touched.read.isNone()) {
@@ -346,7 +358,7 @@ Conflict Shadow::conflictWithBlocks(uint64_t offset, uint64_t size,
   for (uint64_t i = offset / kBlockBytes; i <= end; ++i) {
     Block &block = blocks[i];
     for (unsigned j = 0; j < block.count; ++j)
-      if (!isOrdered(block.reads[j], now))
+      if (!isOrderedForWrite(block.reads[j], now))
         return makeRace(block.reads[j], now, false);
   }
   return {};
