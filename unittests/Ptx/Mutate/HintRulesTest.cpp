@@ -164,6 +164,31 @@ TEST(FenceRule, SingleWords) {
             "single words; -; ");
 }
 
+TEST(FenceRule, CopiesThatHaveEnded) {
+  std::string fence = "fence.proxy.async.shared::cta;\n",
+              commit = "cp.async.commit_group;\n",
+              wait = "cp.async.wait_group 0;\n";
+  std::string chunk = "cp.async.cg.shared.global [%rd1], [%rd0], 16;\n";
+  std::string test = "mbarrier.test_wait.parity.shared.b64 %p1, [%rd2], %r1;\n";
+  // Behind their fence, none is in flight.
+  EXPECT_EQ(survivors(chunk + commit + wait + fence + test + wait + fence,
+                      "proxy fence"),
+            "-; single words; ");
+  EXPECT_EQ(
+      survivors(chunk + "cp.async.wait_all;\n" + fence + test + wait + fence,
+                "proxy fence"),
+      "-; single words; ");
+  // One is in no group; one may be left.
+  EXPECT_EQ(
+      survivors(chunk + commit + chunk + wait + fence + test + wait + fence,
+                "proxy fence"),
+      "-; -; ");
+  EXPECT_EQ(survivors(chunk + commit + "cp.async.wait_group 1;\n" + fence +
+                          test + wait + fence,
+                      "proxy fence"),
+            "-; -; ");
+}
+
 //===----------------------------------------------------------------------===//
 // Only a hint
 //===----------------------------------------------------------------------===//

@@ -23,19 +23,39 @@ struct Writes {
   bool isAny = false;
   /// It has initialized mbarriers.
   bool isInit = false;
-  /// It has copies in flight, which are writes when they end.
-  bool isCopy = false;
+  /// It has copies in flight, which are writes when they end, and some that are
+  /// in no group yet.
+  bool isCopy = false, isOpen = false;
 
   void join(const Writes &other) {
     isAny |= other.isAny;
     isInit |= other.isInit;
     isCopy |= other.isCopy;
+    isOpen |= other.isOpen;
   }
   bool operator<(const Writes &other) const {
-    return std::tie(isAny, isInit, isCopy) <
-           std::tie(other.isAny, other.isInit, other.isCopy);
+    return std::tie(isAny, isInit, isCopy, isOpen) <
+           std::tie(other.isAny, other.isInit, other.isCopy, other.isOpen);
   }
+  void copy() { isCopy = isOpen = true; }
+  /// Copies are committed, or waited for.
+  void followCopies(const RawInstruction &instruction);
 };
+
+void Writes::followCopies(const RawInstruction &instruction) {
+  if (startsWith(instruction, "cp.async.commit_group")) {
+    isOpen = false;
+  } else if (startsWith(instruction, "cp.async.wait_all")) {
+    isAny |= isCopy;
+    isCopy = isOpen = false;
+  } else if (startsWith(instruction, "cp.async.wait_group")) {
+    const RawOperand &left = instruction.operands[0];
+    isAny |= isCopy;
+    // Those in no group are not waited for.
+    if (left.isNumber() && left.bits == 0)
+      isCopy = isOpen;
+  }
+}
 
 /// The keys of these analyses.
 const char kWritesAreKnown = 0, kOwnWritesAreKnown = 0;
@@ -43,6 +63,7 @@ const char kWritesAreKnown = 0, kOwnWritesAreKnown = 0;
 /// The same for what the thread writes itself, without single numbers.
 Writes transferOwn(const RawInstruction &instruction, Writes writes) {
   Writes before = writes;
+  writes.followCopies(instruction);
   const std::string &first = instruction.parts.front();
   bool isCopy = startsWith(instruction, "cp.async.ca") ||
                 startsWith(instruction, "cp.async.cg");
@@ -55,12 +76,9 @@ Writes transferOwn(const RawInstruction &instruction, Writes writes) {
     writes.isAny = false;
   else if (startsWith(instruction, "mbarrier.init"))
     writes.isInit = true;
-  else if (isCopy)
-    writes.isCopy |= !instruction.operands[2].isNumber() ||
-                     instruction.operands[2].bits != 4;
-  else if (startsWith(instruction, "cp.async.wait_group") ||
-           startsWith(instruction, "cp.async.wait_all"))
-    writes.isAny |= writes.isCopy;
+  else if (isCopy && (!instruction.operands[2].isNumber() ||
+                      instruction.operands[2].bits != 4))
+    writes.copy();
   else if (first == "stmatrix" || (first == "st" && (has(instruction, "v2") ||
                                                      has(instruction, "v4"))))
     writes.isAny |= !has(instruction, "global") && !has(instruction, "local");
@@ -71,6 +89,7 @@ Writes transferOwn(const RawInstruction &instruction, Writes writes) {
 
 Writes transfer(const RawInstruction &instruction, Writes writes) {
   Writes before = writes;
+  writes.followCopies(instruction);
   const std::string &first = instruction.parts.front();
   if (startsWith(instruction, "fence.proxy.async")) {
     writes.isAny = writes.isInit = false;
@@ -80,10 +99,7 @@ Writes transfer(const RawInstruction &instruction, Writes writes) {
     writes.isInit = true;
   } else if (startsWith(instruction, "cp.async.ca") ||
              startsWith(instruction, "cp.async.cg")) {
-    writes.isCopy = true;
-  } else if (startsWith(instruction, "cp.async.wait_group") ||
-             startsWith(instruction, "cp.async.wait_all")) {
-    writes.isAny |= writes.isCopy;
+    writes.copy();
   } else if (first == "bar" || first == "barrier" || first == "atom" ||
              first == "red" || first == "fence" || first == "membar" ||
              startsWith(instruction, "mbarrier.try_wait") ||
