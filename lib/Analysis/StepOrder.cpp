@@ -61,8 +61,7 @@ bool StepOrder::endsBefore(Value first, Value second) const {
 
 bool StepOrder::isFirst(Operation *step, Value memory) const {
   auto found = uses.find(memory);
-  return found == uses.end() ||
-         found->second.front() >= indices.lookup(step);
+  return found == uses.end() || found->second.front() >= indices.lookup(step);
 }
 
 bool StepOrder::isUsedUp(Value memory, Operation *step) const {

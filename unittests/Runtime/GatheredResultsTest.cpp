@@ -1,4 +1,5 @@
-//===- GatheredResultsTest.cpp - what other ranks write to -------*- C++ -*-===//
+//===- GatheredResultsTest.cpp - what other ranks write to -------*- C++
+//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

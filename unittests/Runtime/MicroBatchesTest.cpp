@@ -862,9 +862,10 @@ TEST_F(LoggedRank, HalvesHaveRoomForWhatIsRoundedUp) {
   auto [first, firstBytes] = communicator->received[0];
   auto [second, secondBytes] = communicator->received[1];
   EXPECT_EQ(first, memory.data());
-  EXPECT_EQ(second, memory.data() + kWorkspaceAlignment *
-                                        ((firstBytes + kWorkspaceAlignment - 1) /
-                                         kWorkspaceAlignment));
+  EXPECT_EQ(second,
+            memory.data() +
+                kWorkspaceAlignment * ((firstBytes + kWorkspaceAlignment - 1) /
+                                       kWorkspaceAlignment));
   EXPECT_LE(second + secondBytes, memory.data() + memory.size());
 }
 

@@ -111,7 +111,8 @@ public:
     options.base = std::move(*base);
     options.device =
         std::shared_ptr<moert::Device>(std::shared_ptr<void>(), &device);
-    options.peer = std::make_shared<Copier>(device, how.mistake != Mistake::Join);
+    options.peer =
+        std::make_shared<Copier>(device, how.mistake != Mistake::Join);
     options.leastCopiedBytes = 1;
     auto made = moert::createPeerCommunicator(options);
     if (!made)
@@ -187,11 +188,10 @@ public:
 private:
   /// Where a gather to results has a part, behind those before it.
   void *getResult(size_t part) {
-    auto *results =
-        static_cast<char *>(ranks->results(moert::MeshAxis::Data));
+    auto *results = static_cast<char *>(ranks->results(moert::MeshAxis::Data));
     for (size_t i = 0; i < part; ++i)
-      results +=
-          moert::PeerHeap::partBytes(what.ranks, countBytes(what, what.parts[i]));
+      results += moert::PeerHeap::partBytes(what.ranks,
+                                            countBytes(what, what.parts[i]));
     return results;
   }
 
@@ -352,7 +352,7 @@ TEST(CopiedExchange, MistakesAreNoticed) {
     for (uint64_t seed = 1; seed <= 12; ++seed)
       numWrong += !isRight(what, seed, how);
     const char *name = how.mistake == Mistake::Join ? "the join"
-                       : how.copies                 ? "the release"
+                       : how.copies ? "the release"
                                     : "the release of what is pushed";
     EXPECT_GT(numWrong, 0) << name;
     printf("%s left out: wrong under %d of 12 schedules\n", name, numWrong);

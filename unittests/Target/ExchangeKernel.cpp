@@ -85,8 +85,9 @@ static std::string makeKernel(const Case &what) {
   return "tile.kernel @kernel(" + arguments +
          "%tokens: i64) attributes {form = #tile.kernel_form<resident = "
          "true>} {\n  tile.exchange " +
-         kind + (what.toResults ? " to_results" : "") + " tokens(%tokens) ins(" + ins + " : " + inTypes + ") outs(" +
-         outs + " : " + outTypes + ")" + whose + " heaps(" + heaps + " : " +
+         kind + (what.toResults ? " to_results" : "") +
+         " tokens(%tokens) ins(" + ins + " : " + inTypes + ") outs(" + outs +
+         " : " + outTypes + ")" + whose + " heaps(" + heaps + " : " +
          heapTypes + ")" + piece +
          " {config = #tile.sm80_exchange<ctas = 3, threads = 64, pieces = 2" +
          (what.leastRows > 0

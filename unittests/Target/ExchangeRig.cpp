@@ -75,9 +75,9 @@ void Rig::makeHeap(int64_t rank) {
   set(PeerHeap::kLimit, what.limit);
   set(PeerHeap::kPlaceBytes, place);
   // What no rank sends may be read, and is NaN.
-  bytes.resize(size_t(PeerHeap::kPlaces + 2 * place +
-                      what.exchanges * getResultBytes()),
-               char(0xff));
+  bytes.resize(
+      size_t(PeerHeap::kPlaces + 2 * place + what.exchanges * getResultBytes()),
+      char(0xff));
   heaps.push_back(
       allocate(int64_t(bytes.size()), "heap " + std::to_string(rank)));
   EXPECT_TRUE(simulator.write(heaps.back(), bytes.data(), bytes.size()));
@@ -227,11 +227,11 @@ Status Rig::run() {
     moert::LaunchDims readerDims;
     readerDims.grid = 1;
     readerDims.block = readers;
-    auto work = launch.isReader
-                    ? simulator.submit(**reader, "reader", readerDims,
-                                       launch.params, after)
-                    : simulator.submit(**loaded, "kernel", dims, launch.params,
-                                       after);
+    auto work =
+        launch.isReader
+            ? simulator.submit(**reader, "reader", readerDims, launch.params,
+                               after)
+            : simulator.submit(**loaded, "kernel", dims, launch.params, after);
     if (!work)
       return work.status();
     last[launch.rank] = *work;

@@ -310,8 +310,8 @@ TEST(Exchange, MistakesAreNoticed) {
       if (what.toResults &&
           (mutation == dropBarrierBehindFlag || mutation == useOnePlace))
         continue;
-      // Of many rounds one place does: flags of the later ones say that the first
-      // ones have been taken.
+      // Of many rounds one place does: flags of the later ones say that the
+      // first ones have been taken.
       Case tried = what;
       if (mutation == useOnePlace)
         tried.tokens = 5;

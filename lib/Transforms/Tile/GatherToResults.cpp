@@ -1,4 +1,5 @@
-//===- GatherToResults.cpp - gathers that nobody takes ------------ -*- C++ -*-===//
+//===- GatherToResults.cpp - gathers that nobody takes ------------ -*- C++
+//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,8 +14,8 @@
 using namespace mlir;
 using namespace moec;
 
-/// Whether the kernel of a collective that sums reads the memory alone before it
-/// tells others that it has come: not what it moves itself, nor the first of
+/// Whether the kernel of a collective that sums reads the memory alone before
+/// it tells others that it has come: not what it moves itself, nor the first of
 /// what is for the kernel, which may be the ids of the rank's own rows.
 static bool isReadAhead(plan::CollectiveOp collective, Value memory) {
   if (collective.getKind() == plan::CollectiveKind::AllGather)

@@ -155,8 +155,8 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
 }
 
 /// What other ranks write lies in results(), one behind the other, and not in
-/// the workspace. Sizes, and therefore places, follow from the tokens, which all
-/// ranks agree on.
+/// the workspace. Sizes, and therefore places, follow from the tokens, which
+/// all ranks agree on.
 Status Executor::placeResults(int64_t variant, int64_t tokens) {
   isCopied.assign(addresses.size(), false);
   resultEnds = resultBegins;
@@ -388,8 +388,8 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
       if (size.dependsOnTokens())
         made.collective.rows = *value;
     }
-    resolvedParts.push_back({addresses[in], addresses[out], one.dtype, count,
-                             isCopied[out]});
+    resolvedParts.push_back(
+        {addresses[in], addresses[out], one.dtype, count, isCopied[out]});
   }
   made.collective.kind = step.collectiveKind;
   made.collective.axis = step.axis;

@@ -92,9 +92,9 @@ Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,
 Status verifyOneOrder(const Variant &variant, size_t index,
                       const std::string &where, const StepOrder &order);
 /// What is gathered to results is used up on all ranks before any of them may
-/// gather again: a later collective of the axis, which all ranks launch and meet
-/// in, begins when all that use it are complete, or is the last one, by what its
-/// kernel reads before it tells the others that it has come.
+/// gather again: a later collective of the axis, which all ranks launch and
+/// meet in, begins when all that use it are complete, or is the last one, by
+/// what its kernel reads before it tells the others that it has come.
 Status verifyRelease(const Plan &plan, const Variant &variant, size_t index,
                      const StepContext &context, const StepOrder &order);
 /// A dependent launch waits for the kernel before it alone, so that one must

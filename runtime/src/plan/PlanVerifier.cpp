@@ -331,10 +331,10 @@ private:
       isAfterLaunch[step.stream] = step.kind == Step::Kind::Launch;
     }
     for (size_t i = 0; i < variant.steps.size(); ++i)
-      MOERT_CHECK(verifyRelease(
-          plan, variant, i,
-          {at(where + ".steps", i), variant.minTokens, variant.maxTokens, false},
-          order));
+      MOERT_CHECK(verifyRelease(plan, variant, i,
+                                {at(where + ".steps", i), variant.minTokens,
+                                 variant.maxTokens, false},
+                                order));
     MOERT_CHECK(verifyJoin(variant, where, order));
     MOERT_CHECK(verifyOutputs(plan, variant, where));
     return verifySlots(plan, variant, where, order);

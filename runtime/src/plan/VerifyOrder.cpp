@@ -28,8 +28,8 @@ Status verifyOneOrder(const Variant &variant, size_t index,
   return Status::ok();
 }
 
-/// Whether the kernel of a collective that sums reads the tensor alone before it
-/// tells others that it has come: not what it moves itself, nor the first of
+/// Whether the kernel of a collective that sums reads the tensor alone before
+/// it tells others that it has come: not what it moves itself, nor the first of
 /// what is for the kernel, which may be the ids of the rank's own rows.
 static bool isReadAhead(const Step &step, int64_t tensor) {
   if (step.collectiveKind == CollectiveKind::AllGather)
@@ -52,12 +52,13 @@ static bool isRelease(const Variant &variant, size_t index, int64_t tensor,
   return true;
 }
 
-/// Whether there are tokens for which step `gather` is launched and `release` is
-/// not: grids grow with the tokens.
+/// Whether there are tokens for which step `gather` is launched and `release`
+/// is not: grids grow with the tokens.
 static Result<bool> isLeftAlone(const Plan &plan, const Variant &variant,
                                 size_t gather, size_t release) {
   int64_t ranks = plan.mesh.tokenRanks();
-  int64_t least = std::max(ranks, (variant.minTokens + ranks - 1) / ranks * ranks);
+  int64_t least =
+      std::max(ranks, (variant.minTokens + ranks - 1) / ranks * ranks);
   for (size_t step : {gather, release}) {
     Result<int64_t> grid =
         plan.kernels[variant.steps[step].kernel].grid.evaluate(least);

@@ -157,9 +157,11 @@ TEST(Dependent, WritesWaitForReaders) {
             "");
 }
 
-/// Who does not wait may not know what was before the chain, but comes behind it.
+/// Who does not wait may not know what was before the chain, but comes behind
+/// it.
 TEST(Dependent, WritesComeBehindWhatEndedAheadOfTheChain) {
-  std::string write = kernelOf(std::string(kBegin) + "st.global.b32 [%rd3], 9;");
+  std::string write =
+      kernelOf(std::string(kBegin) + "st.global.b32 [%rd3], 9;");
   std::string reader = without(second(), kWait);
   std::string idle = kernelOf(std::string(kBegin) + kWait);
   std::vector<bool> twice = {false, true, false, true};

@@ -172,8 +172,8 @@ TEST(Race, KernelsFollowEachOther) {
   }
 }
 
-/// Role 0 writes a word, raises a flag and goes on until role 2 has read; role 1
-/// waits for the flag and ends, and role 2 comes behind it.
+/// Role 0 writes a word, raises a flag and goes on until role 2 has read; role
+/// 1 waits for the flag and ends, and role 2 comes behind it.
 std::string toldKernel() {
   return kernelText("ld.global.b32 %r1, [%rd2];\n"
                     "setp.eq.b32 %p1, %r1, 1;\n@%p1 bra wait;\n"
@@ -202,10 +202,9 @@ std::string runTold(const std::string &text, bool isBehind = true) {
     for (uint32_t role = 0; role < 3; ++role) {
       uint64_t own = kernel.input(std::vector<uint32_t>{role});
       auto params = packParams(kernel.module->kernels()[0], {word, flags, own});
-      auto work = kernel.simulator.submit(*kernel.module, "k", dims, *params,
-                                          role == 2 && isBehind
-                                              ? after
-                                              : std::vector<WorkId>());
+      auto work = kernel.simulator.submit(
+          *kernel.module, "k", dims, *params,
+          role == 2 && isBehind ? after : std::vector<WorkId>());
       EXPECT_TRUE(work);
       after = {*work};
     }

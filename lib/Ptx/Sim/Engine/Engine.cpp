@@ -347,14 +347,15 @@ bool Engine::isTold(const Access &earlier, const Clock &reader) const {
            known->knowsLanes(earlier.unit(), earlier.lanes, earlier.tick);
   };
   return knows(launchOfSerial[reader.serial - horizon]->toldBefore) ||
-         std::any_of(reader.launches.begin(), reader.launches.end(),
-                     [&](uint64_t over) { return knows((*batch)[over]->told); }) ||
-         std::any_of(reader.foreign.begin(), reader.foreign.end(),
-                     [&](const auto &teller) {
-                       return teller.first >= horizon &&
-                              knows(launchOfSerial[teller.first - horizon]
-                                        ->toldBefore);
-                     });
+         std::any_of(
+             reader.launches.begin(), reader.launches.end(),
+             [&](uint64_t over) { return knows((*batch)[over]->told); }) ||
+         std::any_of(
+             reader.foreign.begin(), reader.foreign.end(),
+             [&](const auto &teller) {
+               return teller.first >= horizon &&
+                      knows(launchOfSerial[teller.first - horizon]->toldBefore);
+             });
 }
 
 bool Engine::isOver(uint32_t serial, const Clock &reader) const {

@@ -312,7 +312,8 @@ struct Launch {
   /// By index in the batch: all that is ordered before its CTAs, set when they
   /// begin; and before its end, set then.
   std::vector<bool> isAfter, isOver;
-  /// All that has ended when its CTAs may begin, whether they know of it or not.
+  /// All that has ended when its CTAs may begin, whether they know of it or
+  /// not.
   std::vector<bool> isBehind;
   /// What those were told by CTAs that may still run: known to its CTAs when
   /// they begin, and to whoever knows its end.

@@ -111,8 +111,7 @@ inline bool Shadow::isOrdered(const Access &earlier,
 bool Shadow::isOrderedForWrite(const Access &earlier,
                                const Accessor &now) const {
   return isOrdered(earlier, now) ||
-         (!isAsyncUnit(now.access.unit()) &&
-          earlier.serial() != now.serial() &&
+         (!isAsyncUnit(now.access.unit()) && earlier.serial() != now.serial() &&
           now.oracle->isBehind(earlier.serial(), now.serial()));
 }
 
@@ -234,9 +233,9 @@ void Shadow::addRead(Cell &cell, const Accessor &now) {
 void Shadow::addToSet(Cell &cell, const Accessor &now) {
   if (cell.read.tick == kOverflow) {
     Access last = getLastOfMany(cell.read);
-    bool isOver = last.serial() < now.horizon ||
-                  (last.serial() != now.serial() &&
-                   now.oracle->isBefore(last, *now.clock));
+    bool isOver =
+        last.serial() < now.horizon || (last.serial() != now.serial() &&
+                                        now.oracle->isBefore(last, *now.clock));
     if (isOver)
       cell.read = now.access;
     else if (!now.access.isStrong())

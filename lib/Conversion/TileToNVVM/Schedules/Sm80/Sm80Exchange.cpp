@@ -371,8 +371,7 @@ void Sm80Exchange::store(const Round &round, ValueRange pieces,
   }
 }
 
-Sm80Exchange::Target Sm80Exchange::getTarget(const Part &part,
-                                             Value distance) {
+Sm80Exchange::Target Sm80Exchange::getTarget(const Part &part, Value distance) {
   Value there = heapAt(distance);
   if (!op.getToResults())
     return {getStaged(part, there, own), getPlace(distance)};
@@ -380,8 +379,7 @@ Sm80Exchange::Target Sm80Exchange::getTarget(const Part &part,
   auto number = [&](Value address) {
     return LLVM::PtrToIntOp::create(b, b.getI64Type(), address);
   };
-  Value toResult =
-      arith::SubIOp::create(b, number(part.out), number(heap));
+  Value toResult = arith::SubIOp::create(b, number(part.out), number(heap));
   return {emitter.advance(there, add(toResult, mul(own, part.bytes))),
           getPlace(distance)};
 }
@@ -639,8 +637,8 @@ Value Sm80Exchange::pushAndTake(Value most) {
 Value Sm80Exchange::pushToResults(Value most) {
   // The table of heaps is there.
   emitter.barrier();
-  Value rounds = arith::DivUIOp::create(
-      b, add(most, add(lanes, number(-1))), lanes);
+  Value rounds =
+      arith::DivUIOp::create(b, add(most, add(lanes, number(-1))), lanes);
   emitter.forLoop(emitter.index(0), emitter.toIndex(rounds), 1, {},
                   [&](Value turn, ValueRange) {
                     Value rounds = tieNumbers(b, toNumber(turn)).front();
