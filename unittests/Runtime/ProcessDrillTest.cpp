@@ -37,7 +37,17 @@ constexpr double kGrace = 20;
 /// How long the others wait before the victim fails.
 constexpr useconds_t kPause = 100000;
 
-enum Mode { KillIdle, KillSpinning, Stop, Skip, Exit, Throw, Unwind, Package };
+enum Mode {
+  KillIdle,
+  KillSpinning,
+  Stop,
+  Skip,
+  Exit,
+  Throw,
+  Unwind,
+  OutOfMemory,
+  Package
+};
 const char *const kModes[] = {"kill -9 (idle)",
                               "kill -9 (spinning)",
                               "SIGSTOP",
@@ -45,17 +55,21 @@ const char *const kModes[] = {"kill -9 (idle)",
                               "exit",
                               "exception (uncaught)",
                               "exception (unwound)",
+                              "out of memory",
                               "other package"};
-enum Phase { Init, Idle, Dispatch, Combine, Teardown };
-const char *const kPhases[] = {"init", "idle", "dispatch", "combine",
-                               "teardown"};
+enum Phase { Init, Idle, Dispatch, Compute, Combine, Teardown };
+const char *const kPhases[] = {"init",    "idle",    "dispatch",
+                               "compute", "combine", "teardown"};
 
 /// Whether there is such a failure then: what a rank has of a package is told
 /// with calls alone, and nothing is left out where nothing is done.
 bool isCell(Mode mode, Phase phase) {
   if (mode == Package)
     return phase == Init || phase == Dispatch || phase == Combine;
-  return (mode != Skip && mode != Unwind) || phase != Teardown;
+  if (mode == Skip && phase == Compute)
+    return false;
+  return (mode != Skip && mode != Unwind && mode != OutOfMemory) ||
+         phase != Teardown;
 }
 
 void killMyself(int) { kill(getpid(), SIGKILL); }
@@ -87,6 +101,7 @@ void strike(Mode mode) {
   }
   case Skip:
   case Unwind:
+  case OutOfMemory:
   case Package:
     break;
   }
@@ -99,7 +114,7 @@ public:
 
   /// Until the first error.
   Status run(std::vector<int> sockets) {
-    std::unique_ptr<Device> device = *createHostDevice(1);
+    device = *createHostDevice(1);
     auto made = createProcessCommunicator(
         {{kRanks, 1}, rank, std::move(sockets), kLimit}, *device);
     if (!made)
@@ -118,8 +133,13 @@ private:
   bool fails(Phase now) {
     if (isDue(now))
       strike(mode);
-    isUnwound = isDue(now) && mode == Unwind;
+    isUnwound = isDue(now) && (mode == Unwind || runsOutOfMemory(now));
     return isUnwound || (isDue(now) && mode == Skip);
+  }
+  /// What a rank needs next it does not get, and it goes.
+  bool runsOutOfMemory(Phase now) {
+    constexpr size_t tooMuch = size_t(1) << 46;
+    return isDue(now) && mode == OutOfMemory && !device->allocate(tooMuch, 256);
   }
 
   Status call(CollectiveKind kind, const char *where, bool isOther) {
@@ -149,6 +169,9 @@ private:
       if (!isLast || !fails(Dispatch))
         status = call(CollectiveKind::AllGather, "steps[1]",
                       isLast && isOther(Dispatch));
+      // The others wait for its combine.
+      if (status && !isUnwound && isLast)
+        (void)fails(Compute);
       if (status && !isUnwound && (!isLast || !fails(Combine)))
         status = call(CollectiveKind::ReduceScatter, "steps[4]",
                       isLast && isOther(Combine));
@@ -164,6 +187,7 @@ private:
   bool isUnwound = false;
   std::vector<float> many = std::vector<float>(kRanks << 18),
                      few = std::vector<float>(1 << 18);
+  std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<Stream> stream;
 };
