@@ -6,6 +6,7 @@ take beside copies of the same bytes, and what becomes of them when one fails?""
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -27,13 +28,16 @@ COPIED = EXCHANGE | {"name": "dsv3_rows_copied", "shared_experts": {"intermediat
 MORE_US, FEW_TOKENS = 4.0, 128
 RATIO, MANY_TOKENS = 1.25, 1024
 
-#: A call that is left out and another package take a program of a rank's own, which NCCL connects: it has no two ranks
-#: of one GPU.
+#: What is done to a rank from outside.
 MODES = ("kill", "stop")
 #: What keeps ranks in a phase.
 PHASES = {"init": (), "collective": (), "replay": ("--graph",)}
+#: Of a rank's own failures: runs are left out of several, and who has another package is known before the first.
+OWN_CELLS = (("skip", "collective"), ("skip", "replay"), ("package", "init"))
 #: Runs of ranks that are at it when one fails, and of those that say how long it takes to get there.
 FOREVER, FEW = 10**9, 4
+#: Runs of which one is left out.
+SOME = 20
 #: Seconds from the begin of ranks to what happens in init, and more than they take to be at their runs.
 EARLY, PAUSE = 0.2, 0.5
 
@@ -172,6 +176,28 @@ def run_cell(part: Part, mode: str, phase: str, seconds: float, before: bytes) -
     return cell
 
 
+def run_own_cell(part: Part, mode: str, phase: str, seconds: float, before: bytes) -> dict:
+    """A failure of a rank's own; ranks without one take `seconds`."""
+    cell = {"ranks": part.ranks, "mode": mode, "phase": phase, "ok": False, "hangs": 0, "survivors": []}
+    victim = part.ranks - 1
+    begin = time.monotonic()
+    row = {"rank": 0, "ended": True, "hang": False, "says": ""}
+    try:
+        done = subprocess.run(
+            [str(part.tools.binaries / "moe-run"), *make_options(part, phase), f"--compare={SOME}",
+             f"--drill={victim}:{mode}"],
+            env=part.tools.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            timeout=seconds + LIMIT + GRACE)
+        row["says"] = last_lines(done.stdout)
+        row["ok"] = done.returncode == 1 and re.search(rf"rank 0: .*rank {victim}", done.stdout) is not None
+    except subprocess.TimeoutExpired:
+        row |= {"ended": False, "hang": True, "ok": False}
+    row["seconds"] = round(max(0.0, time.monotonic() - begin - seconds), 2)
+    row["alive"] = run_alone(part) == before
+    row["ok"] = row["ok"] and row["alive"]
+    return cell | {"ok": row["ok"], "hangs": int(row["hang"]), "survivors": [row]}
+
+
 def run_shared_drills(part: Part) -> Iterator[dict]:
     part = replace(part, ranks=RANKS[0])
     before = run_alone(part)
@@ -179,3 +205,5 @@ def run_shared_drills(part: Part) -> Iterator[dict]:
     for mode in MODES:
         for phase in PHASES:
             yield run_cell(part, mode, phase, EARLY if phase == "init" else seconds, before)
+    for mode, phase in OWN_CELLS:
+        yield run_own_cell(part, mode, phase, seconds, before)

@@ -285,6 +285,10 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.tokens = options.tokens;
   ranks.run.repeat = options.repeat;
   ranks.run.comparedRuns = options.compare;
+  if (session.processes)
+    if (std::optional<int64_t> rank = session.processes->getRank();
+        rank && options.drills(*rank, "skip"))
+      ranks.run.skippedRun = options.compare / 2;
   ranks.run.timesAt.assign(options.timesAt.begin(), options.timesAt.end());
   ranks.run.trace = !options.trace.empty();
   ranks.run.prepared = options.prepared;
@@ -408,6 +412,11 @@ bool startProcesses(Session &session, MoeRunOptions &options) {
   if (!processes)
     return options.complain(processes.status().message());
   session.processes = std::move(*processes);
+  // More tokens than anybody means.
+  constexpr int64_t otherTokens = 100'003;
+  std::optional<int64_t> rank = session.processes->getRank();
+  if (rank && options.drills(*rank, "package"))
+    session.overrides.maxTokens = otherTokens;
   return true;
 }
 

@@ -293,9 +293,14 @@ if outputs:
     before = runs.read_text() if runs.exists() else ""
     runs.write_text(before + ".")
     pathlib.Path(outputs[0]).write_text(before if os.environ["SURVIVORS"] == "other bits" else "bits")
+does = os.environ["SURVIVORS"]
+if [each for each in sys.argv if each.startswith("--drill=")]:
+    if does == "hang":
+        time.sleep(60)
+    sys.exit("moe-run: error: out of memory" if does == "crash" else "moe-run: error: rank 0: all_gather over dp: " +
+             ("rank 1 did not come within 3 s" if does != "no error" else "out of memory"))
 if "--compare=1000000000" not in sys.argv:
     sys.exit()
-does = os.environ["SURVIVORS"]
 if does == "crash":
     sys.exit("moe-run: error: out of memory")
 ranks = []
@@ -332,6 +337,22 @@ def test_drills_of_one_gpu_judge_survivors(does, ok, hangs, text, mode, tmp_path
     cell = shared.run_cell(part, mode, "replay", shared.time_start(part), before)
     assert (cell["ok"], cell["hangs"]) == (ok, hangs), cell
     assert text in "\n".join(tables.drills([cell]))
+
+
+@pytest.mark.parametrize(("mode", "phase"), shared.OWN_CELLS)
+@pytest.mark.parametrize(("does", "ok", "hangs"), [
+    ("error", True, 0), ("hang", False, 1), ("crash", False, 0), ("no error", False, 0), ("other bits", False, 0),
+])
+def test_drills_of_one_gpu_judge_who_is_told(does, ok, hangs, mode, phase, tmp_path, monkeypatch):
+    part = share(make_moe_run(tmp_path, ""))
+    (tmp_path / "bin/moe-run").write_text(PROCESSES.replace("{python}", sys.executable))
+    for name, seconds in (("LIMIT", 0.5), ("GRACE", 0.5)):
+        monkeypatch.setattr(shared, name, seconds)
+    monkeypatch.setenv("SURVIVORS", does)
+    before = shared.run_alone(part)
+    cell = shared.run_own_cell(part, mode, phase, 0.5, before)
+    assert (cell["ok"], cell["hangs"]) == (ok, hangs), cell
+    assert len(tables.drills([cell])) > 2
 
 
 def test_parts_of_one_gpu(tmp_path, monkeypatch):

@@ -145,3 +145,20 @@ def test_what_cannot_be(options, text, tmp_path):
     done = run(write_spec(tmp_path, dp=2, tp=2), *options)
     assert done.returncode == 1 and text in done.stdout, done.stdout
     assert done.stdout.count("error:") == 1
+
+
+@pytest.mark.parametrize(("failure", "text"), [("skip", "rank 1"), ("package", "ranks differ: rank 0 has the layer's plan")])
+def test_drills(failure, text, tmp_path):
+    """A rank that leaves a run out, or has another package: the other one says which."""
+    spec = write_spec(tmp_path, dp=2, experts="linear")
+    done = run(spec, "--nproc=2", "--compare=8", f"--rank-limit={LIMIT}", f"--drill=1:{failure}")
+    assert done.returncode == 1
+    told = re.search(r"rank 0: (.*)", done.stdout)
+    assert told and text in told.group(1), done.stdout
+
+
+@pytest.mark.parametrize("drill", ["2:skip", "1:kill", "x:skip", "1"])
+def test_no_such_drill(drill, tmp_path):
+    done = run(write_spec(tmp_path, dp=2, experts="linear"), "--nproc=2", f"--drill={drill}")
+    assert done.returncode == 1
+    assert f"--drill={drill}: give RANK:skip or RANK:package, RANK being one of --nproc" in done.stdout

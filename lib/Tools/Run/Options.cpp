@@ -63,6 +63,15 @@ bool MoeRunOptions::makeSense() const {
   if (isGiven(nproc) && nproc < 2)
     return complain("--nproc is the number of ranks, 2 at least; without it "
                     "ranks are threads");
+  if (isGiven(drill)) {
+    auto [rank, failure] = llvm::StringRef(drill).split(':');
+    int64_t number = 0;
+    if (rank.getAsInteger(10, number) || number < 0 || number >= nproc ||
+        (failure != "skip" && failure != "package"))
+      return complain("--drill=" + drill +
+                      ": give RANK:skip or RANK:package, "
+                      "RANK being one of --nproc");
+  }
   if (isGiven(nproc) && (bisect || isGiven(layers) || signature))
     return complain("--nproc is of one run of one layer; leave out --bisect, "
                     "--layers and --signature");

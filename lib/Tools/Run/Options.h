@@ -122,6 +122,12 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::desc("Of a layer with 'parallel': run each of its N ranks as a "
                      "process of its own, not as a thread"),
       llvm::cl::init(0), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> drill{
+      "drill", llvm::cl::Hidden, llvm::cl::value_desc("RANK:skip|package"),
+      llvm::cl::desc("With --nproc, to see what becomes of the others: let one "
+                     "rank leave out one of the runs of --compare, or have "
+                     "another package"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<Exchange> exchange{
       "exchange", llvm::cl::desc("Who moves rows between ranks"),
       llvm::cl::values(
@@ -223,6 +229,10 @@ struct MoeRunOptions : ToolOptions {
   }
   /// Weights are read or generated: for a run, or to check one.
   bool needsWeights() const { return prepared.empty() || check; }
+  /// Whether --drill has that failure for the rank.
+  bool drills(int64_t rank, llvm::StringRef failure) const {
+    return drill == std::to_string(rank) + ":" + failure.str();
+  }
   bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
 
   /// The options for kernels that run on `device`.

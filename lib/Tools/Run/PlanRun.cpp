@@ -192,6 +192,8 @@ Status PlanRun::compareRuns(const RunResult &result) {
   first[0].output = copyTensor("output", result.output.getView());
   size_t output = &getOutput() - tensors.data();
   for (int64_t i = 0; i < options.comparedRuns; ++i) {
+    if (i == options.skippedRun)
+      continue;
     size_t place = size_t(i / kRunsPerInputs) % inputs.size();
     bool isNew = first[place].output.shape.empty();
     if (i % kRunsPerInputs == 0)

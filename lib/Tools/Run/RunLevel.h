@@ -61,6 +61,8 @@ struct RunOptions {
   /// Runs after the first, each of which has to give the bits of the first with
   /// its inputs; and inputs that take turns with those given, by name.
   int64_t comparedRuns = 0;
+  /// One of those that is left out; -1 for none.
+  int64_t skippedRun = -1;
   std::vector<const std::vector<HostTensor> *> otherInputs;
   /// Numbers of tokens, of a rank and at most `tokens`, that parts of runs are
   /// timed with. With several ranks `recorder` is the communicator.

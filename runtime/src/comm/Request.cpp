@@ -73,9 +73,8 @@ Status describeLeaving(const Request &request, int64_t left,
   return unavailable(request.where() + ": " + rank +
                      " has left, its communicator is gone, while " +
                      ranksText(waiting) +
-                     " wait; look for an earlier error "
-                     "of " +
-                     rank);
+                     (waiting.size() == 1 ? " waits" : " wait") +
+                     "; look for an earlier error of " + rank);
 }
 
 } // namespace moert
