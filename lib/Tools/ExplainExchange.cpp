@@ -122,28 +122,31 @@ size_t ExchangeTable::print() {
         "rank "
         "sends {0} MiB of a tensor to each other one and a launch is beside\n",
         moert::kLeastCopiedBytes >> 20);
-  TextTable table({"collective", " MiB sent", "       us",
+  TextTable table({"collective", " MiB sent", "  NCCL us", " peers us",
                    "copied, tokens of a rank", "beside it"});
   SmallVector<TextTable::Row> rows;
   SmallVector<size_t> places;
   // Of a line of 140 columns, with what is between them.
-  size_t room = 140 - 2 - 2 * (9 + 2);
+  size_t room = 140 - 2 - 3 * (9 + 2);
   size_t nameWidth = 0, copiesWidth = 0;
   for (auto [index, step] : llvm::enumerate(steps.steps)) {
     if (step.kind != moert::Step::Kind::Collective)
       continue;
     plan::CollectiveOp collective = collectives[rows.size()];
-    std::string us;
+    std::string us, peersUs;
     if (device)
       us = llvm::formatv("{0,9:f1}",
                          predictCollective(collective, tokens, *device).us);
+    if (device && runsKernels)
+      peersUs = llvm::formatv(
+          "{0,9:f1}", predictPeerExchange(collective, tokens, *device).us);
     double bytes = getMovedBytes(collective, tokens);
     places.push_back(index);
     rows.push_back({getName(collective),
-                    llvm::formatv("{0,9:f2}", bytes / (1 << 20)), us,
+                    llvm::formatv("{0,9:f2}", bytes / (1 << 20)), us, peersUs,
                     runsKernels ? describeCopies(index) : "", ""});
     nameWidth = std::max(nameWidth, rows.back()[0].size() + 2);
-    copiesWidth = std::max(copiesWidth, rows.back()[3].size() + 2);
+    copiesWidth = std::max(copiesWidth, rows.back()[4].size() + 2);
   }
   room -= std::min(room, nameWidth + std::max<size_t>(copiesWidth, 26));
   for (auto [row, place] : llvm::zip(rows, places)) {

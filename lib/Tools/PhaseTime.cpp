@@ -102,16 +102,6 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
           : tile::Sm80ExchangeAttr();
   if (!config || exchange.getIns().size() != collective.getIns().size())
     return {};
-  plan::MeshAttr mesh =
-      collective->getParentOfType<plan::ProgramOp>().getMeshAttr();
-  int64_t numExperts =
-      cast<MemRefType>(collective.getOwners().getType()).getDimSize(0);
-  int64_t topK =
-      cast<MemRefType>(collective.getIds().front().getType()).getDimSize(1);
-  // Of replicas those of all ranks of a place.
-  int64_t numHere = std::min<int64_t>(
-      numExperts, collective.getExpertsPerOwner().value_or(
-                      numExperts / (mesh.getDp() * mesh.getTp())));
   std::string names;
   for (auto [i, in] : llvm::enumerate(collective.getIns()))
     if (isMovedForOwners(exchange, int64_t(i)))
@@ -122,7 +112,7 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
       "{0} through peers' memory, from {1} tokens of a rank on: rows of {2} to "
       "owners alone, {3:f0} % of the other ranks\n",
       getName(collective), std::max<int64_t>(config.getLeastRows(), 1), names,
-      100 * getOwnedShare(numExperts, numHere, topK));
+      100 * getOwnedShare(collective));
 }
 
 std::string moec::describeSums(plan::CollectiveOp collective) {

@@ -61,3 +61,32 @@ TEST(ExchangeTimeTest, MoreTakesLonger) {
   double gather = predictExchange(CollectiveKind::AllGather, 4, 1e9, h200).us;
   EXPECT_NEAR(both / gather, 2, 0.05);
 }
+
+/// Rows of DeepSeek-V3 by kernels that write to the memory of other ranks, on
+/// H200s, in us: gathers, and reduce-scatters with the sums that they make.
+TEST(ExchangeTimeTest, PeersAreNearToWhatWasMeasured) {
+  struct Measured {
+    int64_t ranks;
+    double rows, share, gatherUs, scatterUs;
+  };
+  const Measured measured[] = {
+      {2, 1, 1, 4.0, 6.2},         {2, 128, 1, 6.6, 12.4},
+      {2, 512, 1, 15.1, 40.7},     {2, 4096, 1, 91.3, 259.1},
+      {4, 1, 1, 4.8, 8.3},         {4, 128, 1, 12.9, 24.4},
+      {4, 512, 0.904, 33.4, 81.3}, {4, 4096, 0.904, 222.3, 486.3}};
+  for (const Measured &one : measured) {
+    SCOPED_TRACE(one.rows);
+    double others = double(one.ranks - 1) * one.rows;
+    double sums =
+        double(one.ranks) * one.rows * 14336 * (8 / double(one.ranks) + 1);
+    double gather =
+        predictPeerExchange({one.ranks, others * (64 + 7392 * one.share)}, h200)
+            .us;
+    double scatter =
+        predictPeerExchange(
+            {one.ranks, others * 14336 * one.share, /*sums=*/true, sums}, h200)
+            .us;
+    EXPECT_LT(std::abs(std::log(gather / one.gatherUs)), 0.08);
+    EXPECT_LT(std::abs(std::log(scatter / one.scatterUs)), 0.16);
+  }
+}

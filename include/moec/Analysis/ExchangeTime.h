@@ -34,6 +34,30 @@ double getMovedBytes(plan::CollectiveOp collective, int64_t tokens);
 ExchangeTime predictExchange(plan::CollectiveOp collective, int64_t tokens,
                              const PartFacts &part);
 
+/// What a kernel moves between GPUs of one host, through each other's memory
+/// (docs/cost-model.md, "Several GPUs").
+struct PeerExchange {
+  int64_t ranks = 0;
+  /// Bytes that one rank pushes to others.
+  double pushedBytes = 0;
+  /// Whether they are summed; bytes that making them reads and writes, where the
+  /// kernel does it, or that are read to be summed.
+  bool sums = false;
+  double sumBytes = 0;
+};
+
+ExchangeTime predictPeerExchange(const PeerExchange &exchange,
+                                 const PartFacts &part);
+
+/// That of a collective of a plan, or a piece of one, with so many tokens: rows
+/// for owners go to these, and sums are made by the kernel.
+ExchangeTime predictPeerExchange(plan::CollectiveOp collective, int64_t tokens,
+                                 const PartFacts &part);
+
+/// Which share of the other ranks a row goes to that is moved for its owners, if
+/// all experts are equally likely; 1 where there are none.
+double getOwnedShare(plan::CollectiveOp collective);
+
 } // namespace moec
 
 #endif // MOEC_ANALYSIS_EXCHANGETIME_H
