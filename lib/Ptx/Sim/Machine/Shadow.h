@@ -27,8 +27,8 @@ public:
   /// of it.
   virtual bool isBefore(const Access &earlier, const Clock &reader) const = 0;
   /// Whether the kernel of CTA `earlier` had ended when that of `later` could
-  /// begin. What it wrote may not be visible there yet, but a write comes behind
-  /// all that it did.
+  /// begin. What it wrote may not be visible there yet, but a write comes
+  /// behind all that it did.
   virtual bool isBehind(uint32_t earlier, uint32_t later) const = 0;
   /// Whether a lane had executed a proxy fence after `tick` and before `until`.
   virtual bool isFenced(const Access &write, bool isShared,
@@ -104,8 +104,7 @@ private:
   /// Makes cells no larger than the pieces that are accessed.
   void refine(uint64_t offset, uint64_t size);
   bool isOrdered(const Access &earlier, const Accessor &accessor) const;
-  bool isOrderedForWrite(const Access &earlier,
-                         const Accessor &accessor) const;
+  bool isOrderedForWrite(const Access &earlier, const Accessor &accessor) const;
   bool isOrderedSlowly(const Access &earlier, const Accessor &accessor) const;
   bool isFineAfterWrite(const Cell &cell, const Accessor &accessor) const;
   Conflict conflictWithWrite(const Cell &cell, const Accessor &accessor) const;
@@ -114,6 +113,7 @@ private:
                               const Accessor &accessor);
   void addRead(Cell &cell, const Accessor &accessor);
   void addToSet(Cell &cell, const Accessor &accessor);
+  void addToMany(Cell &cell, const Accessor &accessor);
   void dropReads(Cell &cell);
 
   uint64_t bytes;
