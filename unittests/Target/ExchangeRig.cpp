@@ -19,8 +19,7 @@ using namespace moec::exchanges;
 using moert::PeerHeap;
 using moert::Status;
 
-/// Stores what it loads of so many words.
-static const char *const kReader = R"(.version 8.0
+const char *const exchanges::kReader = R"(.version 8.0
 .target sm_90
 .address_size 64
 .visible .entry reader(.param .u64 from, .param .u64 to, .param .u64 count)
@@ -75,9 +74,9 @@ void Rig::makeHeap(int64_t rank) {
   set(PeerHeap::kLimit, what.limit);
   set(PeerHeap::kPlaceBytes, place);
   // What no rank sends may be read, and is NaN.
-  bytes.resize(size_t(PeerHeap::kPlaces + 2 * place +
-                      what.exchanges * getResultBytes()),
-               char(0xff));
+  bytes.resize(
+      size_t(PeerHeap::kPlaces + 2 * place + what.exchanges * getResultBytes()),
+      char(0xff));
   heaps.push_back(
       allocate(int64_t(bytes.size()), "heap " + std::to_string(rank)));
   EXPECT_TRUE(simulator.write(heaps.back(), bytes.data(), bytes.size()));
@@ -223,15 +222,14 @@ Status Rig::run() {
     std::vector<ptx::WorkId> after;
     if (auto before = last.find(launch.rank); before != last.end())
       after.push_back(before->second);
-    constexpr int64_t readers = 64;
     moert::LaunchDims readerDims;
     readerDims.grid = 1;
-    readerDims.block = readers;
-    auto work = launch.isReader
-                    ? simulator.submit(**reader, "reader", readerDims,
-                                       launch.params, after)
-                    : simulator.submit(**loaded, "kernel", dims, launch.params,
-                                       after);
+    readerDims.block = kReaderThreads;
+    auto work =
+        launch.isReader
+            ? simulator.submit(**reader, "reader", readerDims, launch.params,
+                               after)
+            : simulator.submit(**loaded, "kernel", dims, launch.params, after);
     if (!work)
       return work.status();
     last[launch.rank] = *work;
