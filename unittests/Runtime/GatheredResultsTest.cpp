@@ -1,4 +1,5 @@
-//===- GatheredResultsTest.cpp - what other ranks write to -------*- C++ -*-===//
+//===- GatheredResultsTest.cpp - what other ranks write to -------*- C++
+//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -183,6 +184,13 @@ TEST(GatheredResults, AreUsedByNobodyBefore) {
   steps(plan)[Scatter].toResults = true;
   EXPECT_EQ(explain(plan),
             "plan: variants[0].steps[6].to_results is true; false (of no "
+            "all_gather with a kernel) is accepted");
+  // Arguments of a launch are no pairs.
+  plan = makeGatherPlan();
+  steps(plan)[Read].toResults = true;
+  steps(plan)[Read].args.push_back(Argument::ofTokens());
+  EXPECT_EQ(explain(plan),
+            "plan: variants[0].steps[5].to_results is true; false (of no "
             "all_gather with a kernel) is accepted");
 }
 

@@ -312,7 +312,6 @@ private:
         MOERT_CHECK(verifyCollective(step, context));
         MOERT_CHECK(verifyPiece(plan, variant, i, context));
         MOERT_CHECK(verifySumStep(plan, variant, i, context));
-        MOERT_CHECK(verifyToResults(plan, variant, i, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
                                plan.numEvents, "events"));
@@ -320,6 +319,7 @@ private:
           return wrong(context.where + ".args", "not empty",
                        "an empty list (only launches have arguments)");
       }
+      MOERT_CHECK(verifyToResults(plan, variant, i, context));
       if (!order.append(step))
         return invalidArgument("plan: " + context.where + " waits for event " +
                                num(step.event) +
@@ -331,10 +331,10 @@ private:
       isAfterLaunch[step.stream] = step.kind == Step::Kind::Launch;
     }
     for (size_t i = 0; i < variant.steps.size(); ++i)
-      MOERT_CHECK(verifyRelease(
-          plan, variant, i,
-          {at(where + ".steps", i), variant.minTokens, variant.maxTokens, false},
-          order));
+      MOERT_CHECK(verifyRelease(plan, variant, i,
+                                {at(where + ".steps", i), variant.minTokens,
+                                 variant.maxTokens, false},
+                                order));
     MOERT_CHECK(verifyJoin(variant, where, order));
     MOERT_CHECK(verifyOutputs(plan, variant, where));
     return verifySlots(plan, variant, where, order);

@@ -28,8 +28,8 @@ Status verifyOneOrder(const Variant &variant, size_t index,
   return Status::ok();
 }
 
-/// Whether the kernel of a collective that sums reads the tensor alone before it
-/// tells others that it has come: not what it moves itself, nor the first of
+/// Whether the kernel of a collective that sums reads the tensor alone before
+/// it tells others that it has come: not what it moves itself, nor the first of
 /// what is for the kernel, which may be the ids of the rank's own rows.
 static bool isReadAhead(const Step &step, int64_t tensor) {
   if (step.collectiveKind == CollectiveKind::AllGather)
@@ -41,23 +41,24 @@ static bool isReadAhead(const Step &step, int64_t tensor) {
       [&](const Argument &arg) { return arg.tensor == tensor; });
 }
 
-/// Whether all that use the tensor are done with it when other ranks find step
-/// `index` to have come.
+/// Whether all `users` of the tensor are done with it when other ranks find
+/// step `index` to have come.
 static bool isRelease(const Variant &variant, size_t index, int64_t tensor,
+                      const std::vector<size_t> &users,
                       const StepOrder &order) {
-  for (size_t i = 0; i < variant.steps.size(); ++i)
-    if (hasArgument(variant.steps[i], tensor) && !order.before(i, index) &&
-        (i != index || !isReadAhead(variant.steps[i], tensor)))
-      return false;
-  return true;
+  return std::all_of(users.begin(), users.end(), [&](size_t user) {
+    return order.before(user, index) ||
+           (user == index && isReadAhead(variant.steps[index], tensor));
+  });
 }
 
-/// Whether there are tokens for which step `gather` is launched and `release` is
-/// not: grids grow with the tokens.
+/// Whether there are tokens for which step `gather` is launched and `release`
+/// is not: grids grow with the tokens.
 static Result<bool> isLeftAlone(const Plan &plan, const Variant &variant,
                                 size_t gather, size_t release) {
   int64_t ranks = plan.mesh.tokenRanks();
-  int64_t least = std::max(ranks, (variant.minTokens + ranks - 1) / ranks * ranks);
+  int64_t least =
+      std::max(ranks, (variant.minTokens + ranks - 1) / ranks * ranks);
   for (size_t step : {gather, release}) {
     Result<int64_t> grid =
         plan.kernels[variant.steps[step].kernel].grid.evaluate(least);
@@ -74,11 +75,15 @@ Status verifyRelease(const Plan &plan, const Variant &variant, size_t index,
   const Step &step = variant.steps[index];
   for (size_t pair = 0; step.toResults && pair < step.numPairs(); ++pair) {
     int64_t out = step.args[2 * pair + 1].tensor;
+    std::vector<size_t> users;
+    for (size_t i = 0; i < variant.steps.size(); ++i)
+      if (hasArgument(variant.steps[i], out))
+        users.push_back(i);
     bool isReleased = false;
     for (size_t i = index + 1; !isReleased && i < variant.steps.size(); ++i) {
       const Step &other = variant.steps[i];
       if (other.kind != Step::Kind::Collective || other.kernel == -1 ||
-          other.axis != step.axis || !isRelease(variant, i, out, order))
+          other.axis != step.axis || !isRelease(variant, i, out, users, order))
         continue;
       Result<bool> alone = isLeftAlone(plan, variant, index, i);
       if (!alone)
