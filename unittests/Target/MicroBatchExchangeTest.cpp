@@ -10,13 +10,10 @@
 // whole in turns, with nobody waiting in between.
 
 #include "ExchangeRig.h"
+#include "SimRanks.h"
 
 #include "moec/Ptx/Sim/SimDevice.h"
 #include "moert/Executor.h"
-#include "moert/LocalGroup.h"
-#include "moert/PeerCommunicator.h"
-
-#include <thread>
 
 using namespace moec;
 using namespace moec::exchanges;
@@ -113,13 +110,12 @@ Case makeCase(llvm::StringRef kind, int64_t ranks) {
 }
 
 /// The kernel of a case, under a name of its own.
-std::vector<uint8_t> getPtx(const Case &what, const std::string &name) {
+std::string getPtx(const Case &what, const std::string &name) {
   std::string ptx = compile(what).ptx;
   const std::string entry = ".entry kernel";
   size_t at = ptx.find(entry);
   EXPECT_NE(at, std::string::npos);
-  ptx.replace(at, entry.size(), ".entry " + name);
-  return {ptx.begin(), ptx.end()};
+  return ptx.replace(at, entry.size(), ".entry " + name);
 }
 
 /// A gather of i32, whose reader copies it to where the caller sees it, and a
@@ -180,31 +176,24 @@ int64_t placeOf(int64_t ranks, int64_t rank, int64_t own, int64_t row) {
 
 class Rank {
 public:
-  Rank(moert::Device &device, int64_t ranks, int64_t index, bool orders)
-      : raw(device), device(device, orders), ranks(ranks), index(index) {}
+  Rank(const SimRank &rank, int64_t ranks, bool orders)
+      : rank(rank), device(rank.device, orders), ranks(ranks),
+        index(rank.index) {}
 
-  Status start(moert::LocalGroup &group) {
-    auto base = group.join(index, raw);
-    if (!base)
-      return base.status();
+  Status start() {
     moert::PeerOptions options;
-    options.base = std::move(*base);
-    options.device =
-        std::shared_ptr<moert::Device>(std::shared_ptr<void>(), &raw);
-    options.peer = ptx::createSimPeerDevice(raw);
     // A rank that waits for what does not come gives up.
     options.limitSeconds = 0.01;
-    auto communicator = moert::createPeerCommunicator(options);
+    auto communicator =
+        connect(rank, ptx::createSimPeerDevice(rank.device), options);
     if (!communicator)
       return communicator.status();
     ranksOf = std::move(*communicator);
-    moert::ModuleImage image;
-    image.kind = moert::ModuleImage::Kind::Ptx;
+    std::vector<std::string> texts{kReader};
     for (const char *name : {"all_gather", "reduce_scatter"})
-      image.modules.push_back(getPtx(makeCase(name, ranks), name));
-    const std::string reader = kReader;
-    image.modules.push_back({reader.begin(), reader.end()});
-    auto made = moert::Executor::create(makePlan(ranks), device, image);
+      texts.push_back(getPtx(makeCase(name, ranks), name));
+    auto made =
+        moert::Executor::create(makePlan(ranks), device, makeImage(texts));
     if (!made)
       return made.status();
     executor = std::move(*made);
@@ -234,26 +223,20 @@ public:
 
   Result<bool> isRight(int64_t run) {
     int64_t own = ownOf(run);
-    std::vector<int32_t> seen(size_t(ranks * own * kColumns));
-    std::vector<float> sums(size_t(own * kColumns));
-    if (Status status =
-            device.copyOut(seen.data(), find(run, 1).data(), seen.size() * 4);
-        !status)
-      return status;
-    if (Status status =
-            device.copyOut(sums.data(), find(run, 3).data(), sums.size() * 4);
-        !status)
-      return status;
+    auto seen = copyOut<int32_t>(device, find(run, 1), ranks * own * kColumns);
+    auto sums = copyOut<float>(device, find(run, 3), own * kColumns);
+    if (!seen || !sums)
+      return (seen ? sums.status() : seen.status());
     bool right = true;
     for (int64_t row = 0; row < own; ++row)
       for (int64_t column = 0; column < kColumns; ++column) {
         float sum = 0;
         for (int64_t rank = 0; rank < ranks; ++rank) {
           sum += partOf(rank, run, placeOf(ranks, index, own, row), column);
-          right &= seen[size_t(placeOf(ranks, rank, own, row) * kColumns +
-                               column)] == sentOf(rank, run, row, column);
+          right &= (*seen)[size_t(placeOf(ranks, rank, own, row) * kColumns +
+                                  column)] == sentOf(rank, run, row, column);
         }
-        right &= sums[size_t(row * kColumns + column)] == sum;
+        right &= (*sums)[size_t(row * kColumns + column)] == sum;
       }
     return right;
   }
@@ -278,29 +261,33 @@ private:
       for (int64_t row = 0; row < ranks * own; ++row)
         for (int64_t column = 0; column < kColumns; ++column)
           parts.push_back(partOf(index, run, row, column));
-      for (auto [data, count] :
-           {std::pair<const void *, size_t>(sent.data(), sent.size()),
-            {nothing.data(), nothing.size()},
-            {parts.data(), parts.size()},
-            {none.data(), none.size()}}) {
-        auto buffer = device.allocate(count * 4, 256);
-        if (!buffer)
-          return buffer.status();
-        buffers.push_back(std::move(*buffer));
-        if (Status status =
-                device.copyIn(buffers.back()->data(), data, count * 4);
-            !status)
-          return status;
-      }
+      Status status = add(sent);
+      if (status)
+        status = add(nothing);
+      if (status)
+        status = add(parts);
+      if (status)
+        status = add(none);
+      if (!status)
+        return status;
     }
     return Status::ok();
+  }
+
+  template <typename T>
+  Status add(const std::vector<T> &values) {
+    auto buffer = device.allocate(values.size() * sizeof(T), 256);
+    if (!buffer)
+      return buffer.status();
+    buffers.push_back(std::move(*buffer));
+    return copyIn(device, *buffers.back(), values);
   }
 
   moert::Buffer &find(int64_t run, size_t tensor) {
     return *buffers[size_t(run) * 4 + tensor];
   }
 
-  moert::Device &raw;
+  const SimRank rank;
   Device device;
   const int64_t ranks, index;
   std::shared_ptr<moert::Communicator> ranksOf;
@@ -316,43 +303,31 @@ bool isRight(int64_t ranks, uint64_t seed, bool orders) {
   // Once, ahead of threads that ask for them.
   for (const char *kind : {"all_gather", "reduce_scatter"})
     compile(makeCase(kind, ranks));
-  ptx::SimDeviceOptions options;
-  options.simulator.seed = seed;
-  options.simulator.maxWarpInstructions = 20000000;
-  auto devices = *ptx::createSimDevices(options, size_t(ranks), limitSeconds);
-  auto group = *moert::LocalGroup::create({ranks, 1}, limitSeconds);
-  std::vector<char> areRight(size_t(ranks), 1);
-  auto body = [&](int64_t index) {
-    Rank rank(*devices[size_t(index)], ranks, index, orders);
-    Status status = rank.start(*group);
+  return areRight(ranks, seed, limitSeconds, [&](const SimRank &own) {
+    Rank rank(own, ranks, orders);
+    Status status = rank.start();
     EXPECT_TRUE(status) << status.message();
     for (int64_t run = 0; status && run < kRuns; ++run)
       status = rank.run(run);
     if (status)
       status = rank.synchronize();
+    bool right = true;
     for (int64_t run = 0; status && run < kRuns; ++run) {
-      Result<bool> right = rank.isRight(run);
-      status = right.status();
-      areRight[size_t(index)] &= char(right && *right);
+      Result<bool> isRight = rank.isRight(run);
+      status = isRight.status();
+      right &= isRight && *isRight;
     }
     if (status)
       status = rank.meet("the end");
     if (!status) {
-      areRight[size_t(index)] = 0;
       rank.leave(status);
       EXPECT_FALSE(orders) << status.message();
-      return;
+      return false;
     }
     // Of runs in halves.
     EXPECT_EQ(rank.countTurns(), 3 * kRuns / 2);
-  };
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < ranks; ++rank)
-    threads.emplace_back(body, rank);
-  for (std::thread &thread : threads)
-    thread.join();
-  return std::all_of(areRight.begin(), areRight.end(),
-                     [](char right) { return right != 0; });
+    return right;
+  });
 }
 
 } // namespace
