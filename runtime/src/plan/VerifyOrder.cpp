@@ -52,20 +52,46 @@ static bool isRelease(const Variant &variant, size_t index, int64_t tensor,
   });
 }
 
-/// Whether there are tokens for which step `gather` is launched and `release`
-/// is not: grids grow with the tokens.
+/// Whether a launch among `users` reads something of the tensor in a run
+/// without tokens.
+static Result<bool> isReadWithoutTokens(const Plan &plan,
+                                        const Variant &variant, int64_t tensor,
+                                        const std::vector<size_t> &users) {
+  Result<int64_t> bytes = tensorBytes(plan.tensors[tensor]).evaluate(0);
+  if (!bytes || *bytes == 0)
+    return bytes ? Result<bool>(false) : bytes.status();
+  for (size_t user : users) {
+    const Step &step = variant.steps[user];
+    if (step.kind != Step::Kind::Launch)
+      continue;
+    Result<int64_t> grid = plan.kernels[step.kernel].grid.evaluate(0);
+    if (!grid || *grid > 0)
+      return grid ? Result<bool>(true) : grid.status();
+  }
+  return false;
+}
+
+/// Whether there are tokens for which step `gather` is launched, `users` read
+/// what it makes of the tensor, and `release` is not launched: grids grow with
+/// the tokens.
 static Result<bool> isLeftAlone(const Plan &plan, const Variant &variant,
-                                size_t gather, size_t release) {
+                                size_t gather, size_t release, int64_t tensor,
+                                const std::vector<size_t> &users) {
   int64_t ranks = plan.mesh.tokenRanks();
-  int64_t least =
-      std::max(ranks, (variant.minTokens + ranks - 1) / ranks * ranks);
-  for (size_t step : {gather, release}) {
-    Result<int64_t> grid =
-        plan.kernels[variant.steps[step].kernel].grid.evaluate(least);
-    if (!grid)
-      return grid.status();
-    if (*grid == 0)
-      return step == release;
+  int64_t least = (variant.minTokens + ranks - 1) / ranks * ranks;
+  for (int64_t tokens : {least, std::max(ranks, least)}) {
+    auto count = [&](size_t step) {
+      return plan.kernels[variant.steps[step].kernel].grid.evaluate(tokens);
+    };
+    Result<int64_t> gathers = count(gather), releases = count(release);
+    if (!gathers || !releases)
+      return (gathers ? releases : gathers).status();
+    if (*gathers == 0 || *releases > 0)
+      continue;
+    Result<bool> isRead =
+        tokens == 0 ? isReadWithoutTokens(plan, variant, tensor, users) : true;
+    if (!isRead || *isRead)
+      return isRead;
   }
   return false;
 }
@@ -85,7 +111,7 @@ Status verifyRelease(const Plan &plan, const Variant &variant, size_t index,
       if (other.kind != Step::Kind::Collective || other.kernel == -1 ||
           other.axis != step.axis || !isRelease(variant, i, out, users, order))
         continue;
-      Result<bool> alone = isLeftAlone(plan, variant, index, i);
+      Result<bool> alone = isLeftAlone(plan, variant, index, i, out, users);
       if (!alone)
         return alone.status().withContext("plan: " + context.where);
       isReleased = !*alone;
