@@ -231,6 +231,41 @@ TEST(Race, KernelsHandOnWhatTheyWereTold) {
             "");
 }
 
+std::string runCopy(bool writes, bool copiesHere, bool isBehind,
+                    uint64_t seed) {
+  KernelRun kernel(kernelText(writes ? "st.global.b32 [%rd0], 5;"
+                                     : "ld.global.b32 %r1, [%rd0];",
+                              1, 1),
+                   seed);
+  uint64_t word = kernel.input(std::vector<uint32_t>{1});
+  auto params = packParams(kernel.module->kernels()[0], {word});
+  uint64_t other = kernel.input(std::vector<uint32_t>{2});
+  moert::LaunchDims dims;
+  dims.grid = dims.block = 1;
+  auto work = kernel.simulator.submit(*kernel.module, "k", dims, *params,
+                                      std::vector<WorkId>());
+  EXPECT_TRUE(work);
+  EXPECT_TRUE(kernel.simulator.submitCopy(
+      copiesHere ? word : other, copiesHere ? other : word, 4,
+      isBehind ? std::vector<WorkId>{*work} : std::vector<WorkId>()));
+  return kernel.simulator.run().message();
+}
+
+TEST(Race, CopiesAreBehindWhatTheyWaitFor) {
+  for (bool writes : {false, true})
+    for (bool copiesHere : {false, true}) {
+      int numRaces = 0;
+      for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+        EXPECT_EQ(runCopy(writes, copiesHere, /*isBehind=*/true, seed), "");
+        std::string error =
+            runCopy(writes, copiesHere, /*isBehind=*/false, seed);
+        numRaces += error.find("a copy between kernels") != std::string::npos;
+      }
+      // Two that read do no harm; with nothing beside it a copy is in order.
+      EXPECT_EQ(numRaces > 0, writes || copiesHere);
+    }
+}
+
 /// Six CTAs of role 0 read a word, say so with a flag each, and go on until it
 /// has been written; role 1 waits for their flags and ends, and role 2 comes
 /// behind it and writes, when by a relaxed count all have come to `late`.
