@@ -88,3 +88,57 @@ plan.program @used_before max_tokens 16 mesh <dp = 2, tp = 1> {
 tile.kernel @k(%x: memref<?x8xbf16>, %y: memref<?x8xbf16>, %t: i64) {
   tile.return
 }
+
+// -----
+
+// In a run without tokens the number is gathered, but nothing is summed: a
+// launch that reads it then must have no CTAs.
+// CHECK-LABEL: plan.program @read_without_tokens
+//       CHECK: plan.variant tokens 0 to 8
+//       CHECK: plan.collective all_gather dp ins
+//       CHECK: plan.variant tokens 9 to 16
+//       CHECK: plan.collective all_gather dp to_results ins
+// CHECK-LABEL: plan.program @read_with_tokens
+//       CHECK: plan.collective all_gather dp to_results ins
+plan.program @read_without_tokens max_tokens 16 mesh <dp = 2, tp = 1> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xbf16>
+  %n = plan.tensor input "n" : memref<1xi32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xbf16>
+  %a = plan.buffer "a" slot 0 rows <"tokens"> : memref<?x8xbf16>
+  %b = plan.buffer "b" slot 1 : memref<2xi32>
+  %c = plan.buffer "c" slot 2 rows <"tokens"> : memref<?x8xbf16>
+  plan.variant tokens 0 to 8 {
+    plan.collective all_gather dp ins(%x, %n : memref<?x8xbf16>, memref<1xi32>)
+        outs(%a, %b : memref<?x8xbf16>, memref<2xi32>)
+    plan.launch @one ins(%a, %b : memref<?x8xbf16>, memref<2xi32>) outs(%c : memref<?x8xbf16>)
+    plan.collective reduce_scatter dp ins(%c : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
+  }
+  plan.variant tokens 9 to 16 {
+    plan.collective all_gather dp ins(%x, %n : memref<?x8xbf16>, memref<1xi32>)
+        outs(%a, %b : memref<?x8xbf16>, memref<2xi32>)
+    plan.launch @one ins(%a, %b : memref<?x8xbf16>, memref<2xi32>) outs(%c : memref<?x8xbf16>)
+    plan.collective reduce_scatter dp ins(%c : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
+  }
+}
+plan.program @read_with_tokens max_tokens 16 mesh <dp = 2, tp = 1> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x8xbf16>
+  %n = plan.tensor input "n" : memref<1xi32>
+  %y = plan.tensor output "y" rows <"ceildiv(tokens, 2)"> : memref<?x8xbf16>
+  %a = plan.buffer "a" slot 0 rows <"tokens"> : memref<?x8xbf16>
+  %b = plan.buffer "b" slot 1 : memref<2xi32>
+  %c = plan.buffer "c" slot 2 rows <"tokens"> : memref<?x8xbf16>
+  plan.variant tokens 0 to 16 {
+    plan.collective all_gather dp ins(%x, %n : memref<?x8xbf16>, memref<1xi32>)
+        outs(%a, %b : memref<?x8xbf16>, memref<2xi32>)
+    plan.launch @each ins(%a, %b : memref<?x8xbf16>, memref<2xi32>) outs(%c : memref<?x8xbf16>)
+    plan.collective reduce_scatter dp ins(%c : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
+  }
+}
+tile.kernel @one(%x: memref<?x8xbf16>, %n: memref<2xi32>, %y: memref<?x8xbf16>, %t: i64)
+    attributes {grid = #plan.expr<"1">} {
+  tile.return
+}
+tile.kernel @each(%x: memref<?x8xbf16>, %n: memref<2xi32>, %y: memref<?x8xbf16>, %t: i64)
+    attributes {grid = #plan.expr<"tokens">} {
+  tile.return
+}

@@ -137,6 +137,21 @@ TEST(GatheredResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
   plan.kernels[2].grid = 0;
   EXPECT_NE(explain(plan), "");
 
+  // Without tokens too, where a launch reads what has as many rows then.
+  plan = makeGatherPlan();
+  plan.tensors[Small].shape = {1, 1};
+  plan.tensors[AllSmall].shape = {2, 1};
+  plan.kernels[0].grid = 1;
+  EXPECT_NE(explain(plan).find("use 'all_small')"), std::string::npos)
+      << explain(plan);
+  for (auto [kernel, grid] : {std::pair(0, Expr::min(Expr::tokens(), 1)),
+                              {1, Expr::min(Expr::tokens(), 1)},
+                              {2, Expr(1)}}) {
+    Plan right = plan;
+    right.kernels[size_t(kernel)].grid = grid;
+    EXPECT_EQ(explain(right), "");
+  }
+
   // Beside it is not before it.
   plan = makeGatherPlan();
   plan.numEvents = 4;
@@ -184,6 +199,13 @@ TEST(GatheredResults, AreUsedByNobodyBefore) {
   steps(plan)[Scatter].toResults = true;
   EXPECT_EQ(explain(plan),
             "plan: variants[0].steps[6].to_results is true; false (of no "
+            "all_gather with a kernel) is accepted");
+  // Arguments of a launch are no pairs.
+  plan = makeGatherPlan();
+  steps(plan)[Read].toResults = true;
+  steps(plan)[Read].args.push_back(Argument::ofTokens());
+  EXPECT_EQ(explain(plan),
+            "plan: variants[0].steps[5].to_results is true; false (of no "
             "all_gather with a kernel) is accepted");
 }
 

@@ -851,6 +851,28 @@ TEST_F(LoggedRank, RowsAreCopiedToPlacesOfBothHalves) {
   EXPECT_EQ(communicator->received[0].first, memory.data());
 }
 
+/// Another layer has had more of them made since. A rank that went on in those
+/// of then would never meet one that had to resolve its run anew.
+TEST_F(LoggedRank, ResultsAreTheNewestOnes) {
+  for (int64_t least : {1, 9}) {
+    start(makePlan({2, 1}), least, /*leastCopied=*/80);
+    std::vector<char> former;
+    for (int64_t own : {8, 8, 6}) {
+      run(2 * own);
+      const std::vector<char> &memory = communicator->memory;
+      // A batch as a whole gathers twice, its halves once each.
+      for (size_t i = 0; i < 2; ++i) {
+        char *received = communicator->received[i].first;
+        EXPECT_TRUE(received >= memory.data() &&
+                    received < memory.data() + memory.size())
+            << least << " " << own;
+      }
+      former.swap(communicator->memory);
+      communicator->memory.assign(former.size(), 0x55);
+    }
+  }
+}
+
 /// Each result is rounded up, so that two halves may take more than a whole.
 TEST_F(LoggedRank, HalvesHaveRoomForWhatIsRoundedUp) {
   Plan plan = makePlan({2, 1});

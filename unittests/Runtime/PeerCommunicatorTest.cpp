@@ -150,22 +150,37 @@ void prepareNothing(int64_t, HostPeer &) {}
 
 NoKernel kernel;
 
-/// A gather of four bytes over dp; nothing is launched.
+/// A gather over dp of four rows of each rank.
+Collective makeGather(const std::vector<CollectivePart> &parts) {
+  Collective collective;
+  collective.parts = parts.data();
+  collective.numParts = parts.size();
+  collective.where = "steps[3]";
+  collective.dims.grid = 1;
+  collective.rows = 4;
+  collective.kernel = &kernel;
+  return collective;
+}
+
+Status gatherToResults(const Rank &rank,
+                       const std::vector<CollectivePart> &parts) {
+  Collective collective = makeGather(parts);
+  collective.toResults = true;
+  return rank.communicator.run(rank.stream, collective);
+}
+
+/// A gather of four bytes; nothing is launched.
 Status gather(const Rank &rank, std::vector<uint8_t> &send,
               std::vector<uint8_t> &receive, bool hasKernel = true,
               const std::vector<const void *> &kernelArgs = {},
               std::optional<int64_t> firstColumn = {}) {
-  CollectivePart part{send.data(), receive.data(), DType::U8, 4};
-  Collective collective;
-  collective.parts = &part;
-  collective.numParts = 1;
-  collective.where = "steps[3]";
-  collective.dims.grid = 1;
-  collective.rows = 4;
+  const std::vector<CollectivePart> parts{
+      {send.data(), receive.data(), DType::U8, 4}};
+  Collective collective = makeGather(parts);
   collective.kernelArgs = kernelArgs;
   collective.firstColumn = firstColumn;
-  if (hasKernel)
-    collective.kernel = &kernel;
+  if (!hasKernel)
+    collective.kernel = nullptr;
   return rank.communicator.run(rank.stream, collective);
 }
 
@@ -247,18 +262,11 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
         EXPECT_NE(ranks.results(MeshAxis::Data), first);
         auto number = static_cast<uint8_t>(10 * rank.index);
         std::vector<uint8_t> big(4, number), small(4);
-        CollectivePart parts[] = {
-            {small.data(), first + 32, DType::U8, 4},
-            {big.data(), first + 16, DType::U8, 4, /*isCopied=*/true}};
-        Collective collective;
-        collective.parts = parts;
-        collective.numParts = 2;
-        collective.toResults = true;
-        collective.where = "steps[3]";
-        collective.dims.grid = 1;
-        collective.rows = 4;
-        collective.kernel = &kernel;
-        if (Status given = ranks.run(rank.stream, collective); !given)
+        if (Status given = gatherToResults(
+                rank,
+                {{small.data(), first + 32, DType::U8, 4},
+                 {big.data(), first + 16, DType::U8, 4, /*isCopied=*/true}});
+            !given)
           return given;
         EXPECT_EQ(rank.peer.slots.back(), 4 | uint64_t(2) << 32);
         // All are met in the heaps of then.
@@ -290,15 +298,7 @@ TEST(PeerCommunicator, WhatIsToResultsLiesThere) {
           return made;
         std::vector<uint8_t> send(100);
         auto *last = static_cast<uint8_t *>(ranks.results(MeshAxis::Data)) + 16;
-        CollectivePart part = {send.data(), last, DType::U8, 100};
-        Collective collective;
-        collective.parts = &part;
-        collective.numParts = 1;
-        collective.toResults = true;
-        collective.where = "steps[3]";
-        collective.dims.grid = 1;
-        collective.kernel = &kernel;
-        return ranks.run(rank.stream, collective);
+        return gatherToResults(rank, {{send.data(), last, DType::U8, 100}});
       });
   for (const Status &status : statuses)
     EXPECT_NE(status.message().find("is to results, and has a part that is not "
@@ -320,16 +320,10 @@ TEST(PeerCommunicator, CopiesGoAroundTheRanks) {
           EXPECT_EQ(rank.peer.lanes, sharesGpu ? 3U : 1U);
           std::vector<uint8_t> send(4);
           auto *result = static_cast<uint8_t *>(ranks.results(MeshAxis::Data));
-          CollectivePart part{send.data(), result, DType::U8, 4,
-                              /*isCopied=*/true};
-          Collective collective;
-          collective.parts = &part;
-          collective.numParts = 1;
-          collective.toResults = true;
-          collective.dims.grid = 1;
-          collective.rows = 4;
-          collective.kernel = &kernel;
-          if (Status given = ranks.run(rank.stream, collective); !given)
+          if (Status given =
+                  gatherToResults(rank, {{send.data(), result, DType::U8, 4,
+                                          /*isCopied=*/true}});
+              !given)
             return given;
           const std::vector<PeerCopy> &copies = rank.peer.copies;
           EXPECT_EQ(copies.size(), 4U);
@@ -378,7 +372,8 @@ TEST(PeerCommunicator, BlocksAreCopiedToTheHeapsOfAll) {
         for (int64_t place = 0; place < axisRanks; ++place) {
           auto from = static_cast<uint8_t>(
               10 * mesh.peer(MeshAxis::Data, rank.index, place));
-          const uint8_t *copied = heap + PeerHeap::kPlaces + blockBytes * place;
+          // Each rank has a third of the place, in whole pieces.
+          const uint8_t *copied = heap + PeerHeap::kPlaces + 80 * place;
           EXPECT_EQ(copied[3], from + own);
           EXPECT_EQ(copied[256 + 3], from);
         }

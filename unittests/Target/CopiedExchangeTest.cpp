@@ -10,14 +10,12 @@
 // gather to elsewhere, behind which results may be written again.
 
 #include "ExchangeRig.h"
+#include "SimRanks.h"
 
 #include "moec/Ptx/Sim/SimDevice.h"
-#include "moert/LocalGroup.h"
-#include "moert/PeerCommunicator.h"
 #include "moert/PeerHeap.h"
 
 #include <chrono>
-#include <numeric>
 #include <thread>
 
 using namespace moec;
@@ -97,33 +95,23 @@ struct How {
 /// One rank; `parts` of each exchange have inputs and outputs of their own.
 class Rank {
 public:
-  Rank(const Case &what, moert::Device &device, int64_t index, How how)
-      : what(what), device(device), index(index), how(how),
-        stream(*device.createStream()) {
+  Rank(const Case &what, const SimRank &rank, How how)
+      : what(what), rank(rank), device(rank.device), index(rank.index),
+        how(how), stream(*device.createStream()) {
     toResults.toResults = true;
   }
 
-  Status start(moert::LocalGroup &group) {
-    auto base = group.join(index, device);
-    if (!base)
-      return base.status();
+  Status start() {
     moert::PeerOptions options;
-    options.base = std::move(*base);
-    options.device =
-        std::shared_ptr<moert::Device>(std::shared_ptr<void>(), &device);
-    options.peer =
-        std::make_shared<Copier>(device, how.mistake != Mistake::Join);
     options.leastCopiedBytes = 1;
-    auto made = moert::createPeerCommunicator(options);
+    auto made = connect(
+        rank, std::make_shared<Copier>(device, how.mistake != Mistake::Join),
+        options);
     if (!made)
       return made.status();
     ranks = std::move(*made);
-    for (const Case *each : {&what, const_cast<const Case *>(&toResults)}) {
-      const Compiled &compiled = compile(*each);
-      moert::ModuleImage image;
-      image.kind = moert::ModuleImage::Kind::Ptx;
-      image.modules = {{compiled.ptx.begin(), compiled.ptx.end()}};
-      auto loaded = device.loadModule(image);
+    for (const Case &each : {what, toResults}) {
+      auto loaded = device.loadModule(makeImage({compile(each).ptx}));
       if (!loaded)
         return loaded.status();
       modules.push_back(std::move(*loaded));
@@ -154,8 +142,8 @@ public:
         for (size_t i = 0; i < values.size(); ++i)
           values[i] = valueOf(index, run * kExchanges + exchange, int64_t(part),
                               int64_t(i));
-        if (Status status = device.copyIn(sends[size_t(exchange)][part]->data(),
-                                          values.data(), values.size() * 4);
+        if (Status status =
+                copyIn(device, *sends[size_t(exchange)][part], values);
             !status)
           return status;
       }
@@ -167,15 +155,14 @@ public:
     for (int64_t exchange = 0; exchange < kExchanges; ++exchange)
       for (size_t part = 0; part < what.parts.size(); ++part) {
         int64_t own = countBytes(what, what.parts[part]) / 4;
-        std::vector<int32_t> values(size_t(own * what.ranks));
-        if (Status status = device.copyOut(
-                values.data(), reads[size_t(exchange)][part]->data(),
-                values.size() * 4);
-            !status)
-          return status;
+        auto values = copyOut<int32_t>(device, *reads[size_t(exchange)][part],
+                                       own * what.ranks);
+        if (!values)
+          return values.status();
         for (int64_t i = 0; i < own * what.ranks; ++i)
-          if (values[size_t(i)] != valueOf(i / own, run * kExchanges + exchange,
-                                           int64_t(part), i % own))
+          if ((*values)[size_t(i)] != valueOf(i / own,
+                                              run * kExchanges + exchange,
+                                              int64_t(part), i % own))
             return false;
       }
     return true;
@@ -248,6 +235,7 @@ private:
 
   const Case what;
   Case toResults = what;
+  const SimRank rank;
   moert::Device &device;
   const int64_t index;
   const How how;
@@ -264,27 +252,22 @@ private:
 /// Two runs, of which the second may replay a graph of the first; whether all
 /// ranks have read what they should.
 bool isRight(const Case &what, uint64_t seed, How how = {}) {
-  constexpr double limitSeconds = 60;
+  // Who has failed does not come any more.
+  const double limitSeconds = how.mistake == Mistake::None ? 60 : 5;
   // Once, ahead of threads that ask for it.
   compile(what);
   Case toResults = what;
   toResults.toResults = true;
   compile(toResults);
-  ptx::SimDeviceOptions options;
-  options.simulator.seed = seed;
-  options.simulator.maxWarpInstructions = 20000000;
-  auto devices =
-      *ptx::createSimDevices(options, size_t(what.ranks), limitSeconds);
-  auto group = *moert::LocalGroup::create({what.ranks, 1}, limitSeconds);
-  std::vector<char> areRight(size_t(what.ranks), 1);
-  auto body = [&](int64_t index) {
-    Rank rank(what, *devices[size_t(index)], index, how);
-    Status status = rank.start(*group);
+  return areRight(what.ranks, seed, limitSeconds, [&](const SimRank &own) {
+    Rank rank(what, own, how);
+    Status status = rank.start();
     std::unique_ptr<moert::Graph> graph;
+    bool right = true;
     for (int64_t run = 0; status && run < 2; ++run) {
       status = rank.write(run);
       // Not all ranks come at once.
-      if (index == run)
+      if (own.index == run)
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       if (status && how.replays && !graph) {
         auto made = moert::captureGraph(rank.getDevice(), rank.getStream(),
@@ -298,22 +281,19 @@ bool isRight(const Case &what, uint64_t seed, How how = {}) {
                        : rank.give();
       if (status)
         status = rank.getRanks().synchronize(rank.getStream());
-      Result<bool> right = status ? rank.isRight(run) : Result<bool>(status);
-      status = right.status();
-      areRight[size_t(index)] &= char(right && *right);
+      Result<bool> isRight = status ? rank.isRight(run) : Result<bool>(status);
+      status = isRight.status();
+      right &= isRight && *isRight;
       // Nobody writes new inputs while another one's copies are on the way.
       if (status)
         status = rank.getRanks().agree("test", "run " + std::to_string(run));
     }
-    EXPECT_TRUE(status) << status.message();
-  };
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < what.ranks; ++rank)
-    threads.emplace_back(body, rank);
-  for (std::thread &thread : threads)
-    thread.join();
-  return std::all_of(areRight.begin(), areRight.end(),
-                     [](char right) { return right != 0; });
+    if (!status) {
+      EXPECT_NE(how.mistake, Mistake::None) << status.message();
+      rank.getRanks().abort(status.message());
+    }
+    return status && right;
+  });
 }
 
 std::vector<Case> makeCases() {

@@ -19,8 +19,7 @@ using namespace moec::exchanges;
 using moert::PeerHeap;
 using moert::Status;
 
-/// Stores what it loads of so many words.
-static const char *const kReader = R"(.version 8.0
+const char *const exchanges::kReader = R"(.version 8.0
 .target sm_90
 .address_size 64
 .visible .entry reader(.param .u64 from, .param .u64 to, .param .u64 count)
@@ -223,10 +222,9 @@ Status Rig::run() {
     std::vector<ptx::WorkId> after;
     if (auto before = last.find(launch.rank); before != last.end())
       after.push_back(before->second);
-    constexpr int64_t readers = 64;
     moert::LaunchDims readerDims;
     readerDims.grid = 1;
-    readerDims.block = readers;
+    readerDims.block = kReaderThreads;
     auto work =
         launch.isReader
             ? simulator.submit(**reader, "reader", readerDims, launch.params,

@@ -97,6 +97,11 @@ struct Compiled {
 /// The kernel of a case. Each is compiled once.
 const Compiled &compile(const Case &what);
 
+/// A kernel `reader` of one CTA that stores what it loads of so many words:
+/// from, to, words.
+extern const char *const kReader;
+constexpr int64_t kReaderThreads = 64;
+
 /// Changes the text of a kernel.
 using Mutation = std::string (*)(std::string);
 

@@ -5,17 +5,15 @@
 //
 //===----------------------------------------------------------------------===//
 // Ranks are threads with a device each, in one simulator, which runs kernels
-// side by side that nothing orders. Each rank gathers and scatters in two
-// micro-batches, run after run.
+// side by side that nothing orders. Each rank gathers to results, which a
+// launch reads, and scatters, run after run, in two micro-batches and as a
+// whole in turns, with nobody waiting in between.
 
 #include "ExchangeRig.h"
+#include "SimRanks.h"
 
 #include "moec/Ptx/Sim/SimDevice.h"
 #include "moert/Executor.h"
-#include "moert/LocalGroup.h"
-#include "moert/PeerCommunicator.h"
-
-#include <thread>
 
 using namespace moec;
 using namespace moec::exchanges;
@@ -27,7 +25,15 @@ using moert::TensorRole;
 
 namespace {
 
-constexpr int64_t kColumns = 8, kOwn = 5, kFirstHalf = 3, kRuns = 3;
+constexpr int64_t kColumns = 8, kOwn = 5, kRuns = 4;
+/// Tokens of a rank from which on a batch is run as two halves, the first with
+/// as many or one more.
+constexpr int64_t kHalvedFrom = 4;
+
+int64_t ownOf(int64_t run) { return run % 2 == 0 ? kOwn : 2; }
+int64_t countFirst(int64_t own) {
+  return own < kHalvedFrom ? own : (own + 1) / 2;
+}
 
 /// A simulated device that leaves out what orders the turns of both halves: it
 /// does not wait for the event that was made last but one.
@@ -98,46 +104,56 @@ private:
 };
 
 Case makeCase(llvm::StringRef kind, int64_t ranks) {
-  return {kind, ranks, kOwn, {{kColumns}}};
+  Case what = {kind, ranks, kOwn, {{kColumns}}};
+  what.toResults = what.gathers();
+  return what;
 }
 
 /// The kernel of a case, under a name of its own.
-std::vector<uint8_t> getPtx(const Case &what, const std::string &name) {
+std::string getPtx(const Case &what, const std::string &name) {
   std::string ptx = compile(what).ptx;
   const std::string entry = ".entry kernel";
   size_t at = ptx.find(entry);
   EXPECT_NE(at, std::string::npos);
-  ptx.replace(at, entry.size(), ".entry " + name);
-  return {ptx.begin(), ptx.end()};
+  return ptx.replace(at, entry.size(), ".entry " + name);
 }
 
-/// A gather of i32 and a scattered sum of f32, of what the caller brings.
+/// A gather of i32, whose reader copies it to where the caller sees it, and a
+/// scattered sum of f32, of what the caller brings.
 moert::Plan makePlan(int64_t ranks) {
   moert::Plan plan;
   plan.target = "sm_90a";
   plan.mesh = {ranks, 1};
   plan.maxTokens = kOwn * ranks;
+  plan.numSlots = 1;
   moert::Expr all = moert::Expr::tokens();
   moert::Expr own = moert::Expr::ceilDiv(all, ranks);
   plan.tensors = {
       {"sent", DType::I32, {own, kColumns}, TensorRole::Input},
-      {"gathered", DType::I32, {all, kColumns}, TensorRole::Output},
+      {"seen", DType::I32, {all, kColumns}, TensorRole::Output},
       {"parts", DType::F32, {all, kColumns}, TensorRole::Input},
       {"sums", DType::F32, {own, kColumns}, TensorRole::Output},
+      {"gathered", DType::I32, {all, kColumns}, TensorRole::Workspace, 0},
   };
   moert::Variant variant{0, plan.maxTokens, {}};
-  for (auto [kind, name, in] :
-       {std::tuple(moert::CollectiveKind::AllGather, "all_gather", int64_t(0)),
-        {moert::CollectiveKind::ReduceScatter, "reduce_scatter", 2}}) {
+  for (auto [kind, name, in, out] :
+       {std::tuple(moert::CollectiveKind::AllGather, "all_gather", 0, 4),
+        {moert::CollectiveKind::ReduceScatter, "reduce_scatter", 2, 3}}) {
     const Compiled &compiled = compile(makeCase(name, ranks));
     moert::KernelDecl kernel{name, *compiled.grid, compiled.dims.block};
     kernel.resident = true;
     variant.steps.push_back(moert::Step::collective(
         kind, moert::MeshAxis::Data,
-        {Argument::ofTensor(in), Argument::ofTensor(in + 1)}));
+        {Argument::ofTensor(in), Argument::ofTensor(out)}));
     variant.steps.back().kernel = int64_t(plan.kernels.size());
     plan.kernels.push_back(kernel);
   }
+  variant.steps[0].toResults = true;
+  plan.kernels.push_back({"reader", 1, kReaderThreads});
+  variant.steps.insert(
+      variant.steps.begin() + 1,
+      moert::Step::launch(2, {Argument::ofTensor(4), Argument::ofTensor(1),
+                              Argument::ofScalar(all * kColumns)}));
   plan.variants = {variant};
   return plan;
 }
@@ -151,100 +167,76 @@ float partOf(int64_t rank, int64_t run, int64_t row, int64_t column) {
   return float((rank * 7 + run * 13 + row * 29 + column * 5) % 997);
 }
 
-/// Where the row of a rank is among those of all.
-int64_t placeOf(int64_t ranks, int64_t rank, int64_t row) {
-  return row < kFirstHalf ? rank * kFirstHalf + row
-                          : ranks * kFirstHalf + rank * (kOwn - kFirstHalf) +
-                                row - kFirstHalf;
+/// Where the row of a rank, of `own`, is among those of all.
+int64_t placeOf(int64_t ranks, int64_t rank, int64_t own, int64_t row) {
+  int64_t first = countFirst(own);
+  return row < first ? rank * first + row
+                     : ranks * first + rank * (own - first) + row - first;
 }
 
 class Rank {
 public:
-  Rank(moert::Device &device, int64_t ranks, int64_t index, bool orders)
-      : raw(device), device(device, orders), ranks(ranks), index(index) {}
+  Rank(const SimRank &rank, int64_t ranks, bool orders)
+      : rank(rank), device(rank.device, orders), ranks(ranks),
+        index(rank.index) {}
 
-  Status start(moert::LocalGroup &group) {
-    auto base = group.join(index, raw);
-    if (!base)
-      return base.status();
+  Status start() {
     moert::PeerOptions options;
-    options.base = std::move(*base);
-    options.device =
-        std::shared_ptr<moert::Device>(std::shared_ptr<void>(), &raw);
-    options.peer = ptx::createSimPeerDevice(raw);
     // A rank that waits for what does not come gives up.
     options.limitSeconds = 0.01;
-    auto communicator = moert::createPeerCommunicator(options);
+    auto communicator =
+        connect(rank, ptx::createSimPeerDevice(rank.device), options);
     if (!communicator)
       return communicator.status();
     ranksOf = std::move(*communicator);
-    moert::ModuleImage image;
-    image.kind = moert::ModuleImage::Kind::Ptx;
+    std::vector<std::string> texts{kReader};
     for (const char *name : {"all_gather", "reduce_scatter"})
-      image.modules.push_back(getPtx(makeCase(name, ranks), name));
-    auto made = moert::Executor::create(makePlan(ranks), device, image);
+      texts.push_back(getPtx(makeCase(name, ranks), name));
+    auto made =
+        moert::Executor::create(makePlan(ranks), device, makeImage(texts));
     if (!made)
       return made.status();
     executor = std::move(*made);
-    if (Status status = executor->useMicroBatches(1); !status)
+    if (Status status = executor->useMicroBatches(kHalvedFrom); !status)
       return status;
     if (Status status = executor->useCommunicator(ranksOf); !status)
       return status;
-    for (const moert::TensorDecl &decl : executor->plan().tensors) {
-      int64_t rows = *decl.shape[0].evaluate(ranks * kOwn);
-      auto buffer = device.allocate(size_t(rows * kColumns * 4), 256);
-      if (!buffer)
-        return buffer.status();
+    Status prepared = executor->prepareWeights().status();
+    return prepared ? allocate() : prepared;
+  }
+
+  /// Gives a run to the device.
+  Status run(int64_t number) {
+    for (size_t i = 0; i < 4; ++i) {
+      const moert::TensorDecl &decl = executor->plan().tensors[i];
+      int64_t rows = *decl.shape[0].evaluate(ranks * ownOf(number));
       if (Status status = executor->bind(
-              decl.name, {(*buffer)->data(), decl.dtype, {rows, kColumns}, {}});
+              decl.name,
+              {find(number, i).data(), decl.dtype, {rows, kColumns}, {}});
           !status)
         return status;
-      buffers.push_back(std::move(*buffer));
     }
-    return executor->prepareWeights().status();
+    return executor->run(ranks * ownOf(number));
   }
 
-  Status run(int64_t number) {
-    std::vector<int32_t> sent;
-    std::vector<float> parts;
-    for (int64_t row = 0; row < kOwn; ++row)
-      for (int64_t column = 0; column < kColumns; ++column)
-        sent.push_back(sentOf(index, number, row, column));
-    for (int64_t row = 0; row < ranks * kOwn; ++row)
-      for (int64_t column = 0; column < kColumns; ++column)
-        parts.push_back(partOf(index, number, row, column));
-    Status status =
-        device.copyIn(buffers[0]->data(), sent.data(), sent.size() * 4);
-    if (status)
-      status =
-          device.copyIn(buffers[2]->data(), parts.data(), parts.size() * 4);
-    if (status)
-      status = executor->run(ranks * kOwn);
-    return status ? executor->synchronize() : status;
-  }
+  Status synchronize() { return executor->synchronize(); }
 
   Result<bool> isRight(int64_t run) {
-    std::vector<int32_t> gathered(size_t(ranks * kOwn * kColumns));
-    std::vector<float> sums(size_t(kOwn * kColumns));
-    if (Status status = device.copyOut(gathered.data(), buffers[1]->data(),
-                                       gathered.size() * 4);
-        !status)
-      return status;
-    if (Status status =
-            device.copyOut(sums.data(), buffers[3]->data(), sums.size() * 4);
-        !status)
-      return status;
+    int64_t own = ownOf(run);
+    auto seen = copyOut<int32_t>(device, find(run, 1), ranks * own * kColumns);
+    auto sums = copyOut<float>(device, find(run, 3), own * kColumns);
+    if (!seen || !sums)
+      return (seen ? sums.status() : seen.status());
     bool right = true;
-    for (int64_t row = 0; row < kOwn; ++row)
+    for (int64_t row = 0; row < own; ++row)
       for (int64_t column = 0; column < kColumns; ++column) {
         float sum = 0;
         for (int64_t rank = 0; rank < ranks; ++rank) {
-          sum += partOf(rank, run, placeOf(ranks, index, row), column);
-          right &=
-              gathered[size_t(placeOf(ranks, rank, row) * kColumns + column)] ==
-              sentOf(rank, run, row, column);
+          sum += partOf(rank, run, placeOf(ranks, index, own, row), column);
+          right &= (*seen)[size_t(placeOf(ranks, rank, own, row) * kColumns +
+                                  column)] == sentOf(rank, run, row, column);
         }
-        right &= sums[size_t(row * kColumns + column)] == sum;
+        right &= (*sums)[size_t(row * kColumns + column)] == sum;
       }
     return right;
   }
@@ -257,12 +249,50 @@ public:
   int64_t countTurns() const { return device.numTurns; }
 
 private:
-  moert::Device &raw;
+  /// Inputs and outputs of its own for each run.
+  Status allocate() {
+    for (int64_t run = 0; run < kRuns; ++run) {
+      int64_t own = ownOf(run);
+      std::vector<int32_t> sent, nothing(size_t(ranks * own * kColumns));
+      std::vector<float> parts, none(size_t(own * kColumns));
+      for (int64_t row = 0; row < own; ++row)
+        for (int64_t column = 0; column < kColumns; ++column)
+          sent.push_back(sentOf(index, run, row, column));
+      for (int64_t row = 0; row < ranks * own; ++row)
+        for (int64_t column = 0; column < kColumns; ++column)
+          parts.push_back(partOf(index, run, row, column));
+      Status status = add(sent);
+      if (status)
+        status = add(nothing);
+      if (status)
+        status = add(parts);
+      if (status)
+        status = add(none);
+      if (!status)
+        return status;
+    }
+    return Status::ok();
+  }
+
+  template <typename T>
+  Status add(const std::vector<T> &values) {
+    auto buffer = device.allocate(values.size() * sizeof(T), 256);
+    if (!buffer)
+      return buffer.status();
+    buffers.push_back(std::move(*buffer));
+    return copyIn(device, *buffers.back(), values);
+  }
+
+  moert::Buffer &find(int64_t run, size_t tensor) {
+    return *buffers[size_t(run) * 4 + tensor];
+  }
+
+  const SimRank rank;
   Device device;
   const int64_t ranks, index;
   std::shared_ptr<moert::Communicator> ranksOf;
   std::unique_ptr<moert::Executor> executor;
-  /// Per tensor.
+  /// Per run and tensor but for the last one.
   std::vector<std::unique_ptr<moert::Buffer>> buffers;
 };
 
@@ -273,39 +303,31 @@ bool isRight(int64_t ranks, uint64_t seed, bool orders) {
   // Once, ahead of threads that ask for them.
   for (const char *kind : {"all_gather", "reduce_scatter"})
     compile(makeCase(kind, ranks));
-  ptx::SimDeviceOptions options;
-  options.simulator.seed = seed;
-  options.simulator.maxWarpInstructions = 20000000;
-  auto devices = *ptx::createSimDevices(options, size_t(ranks), limitSeconds);
-  auto group = *moert::LocalGroup::create({ranks, 1}, limitSeconds);
-  std::vector<char> areRight(size_t(ranks), 1);
-  auto body = [&](int64_t index) {
-    Rank rank(*devices[size_t(index)], ranks, index, orders);
-    Status status = rank.start(*group);
+  return areRight(ranks, seed, limitSeconds, [&](const SimRank &own) {
+    Rank rank(own, ranks, orders);
+    Status status = rank.start();
     EXPECT_TRUE(status) << status.message();
-    for (int64_t run = 0; status && run < kRuns; ++run) {
+    for (int64_t run = 0; status && run < kRuns; ++run)
       status = rank.run(run);
-      Result<bool> right = status ? rank.isRight(run) : Result<bool>(status);
-      status = right.status();
-      areRight[size_t(index)] &= char(right && *right);
-      if (status)
-        status = rank.meet("run " + std::to_string(run));
+    if (status)
+      status = rank.synchronize();
+    bool right = true;
+    for (int64_t run = 0; status && run < kRuns; ++run) {
+      Result<bool> isRight = rank.isRight(run);
+      status = isRight.status();
+      right &= isRight && *isRight;
     }
+    if (status)
+      status = rank.meet("the end");
     if (!status) {
-      areRight[size_t(index)] = 0;
       rank.leave(status);
       EXPECT_FALSE(orders) << status.message();
-      return;
+      return false;
     }
-    EXPECT_EQ(rank.countTurns(), 3 * kRuns);
-  };
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < ranks; ++rank)
-    threads.emplace_back(body, rank);
-  for (std::thread &thread : threads)
-    thread.join();
-  return std::all_of(areRight.begin(), areRight.end(),
-                     [](char right) { return right != 0; });
+    // Of runs in halves.
+    EXPECT_EQ(rank.countTurns(), 3 * kRuns / 2);
+    return right;
+  });
 }
 
 } // namespace

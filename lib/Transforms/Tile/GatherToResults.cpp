@@ -1,5 +1,4 @@
-//===- GatherToResults.cpp - gathers that nobody takes ------------ -*- C++
-//-*-===//
+//===- GatherToResults.cpp - gathers that nobody takes ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,6 +8,7 @@
 #include "GatherToResults.h"
 
 #include "CollectiveSums.h"
+#include "Launches.h"
 #include "moec/Analysis/StepOrder.h"
 
 using namespace mlir;
@@ -42,7 +42,27 @@ static bool isReleased(plan::CollectiveOp gather, Value memory,
   return false;
 }
 
-void moec::gatherToResults(plan::VariantOp variant) {
+/// Whether a launch reads something of the memory in a run without tokens, for
+/// which its gather may be launched and no release be.
+static bool isReadWithoutTokens(plan::VariantOp variant, Value memory,
+                                SymbolTable &symbols) {
+  if (variant.getMinTokens() > 0 ||
+      cast<MemRefType>(memory.getType()).isDynamicDim(0))
+    return false;
+  return llvm::any_of(variant.getBody().getOps<plan::LaunchOp>(),
+                      [&](plan::LaunchOp launch) {
+                        if (!llvm::is_contained(launch->getOperands(), memory))
+                          return false;
+                        tile::KernelOp kernel = getKernel(launch, symbols);
+                        if (!kernel || !kernel.getGridAttr())
+                          return true;
+                        moert::Result<int64_t> ctas =
+                            kernel.getGridAttr().getExpr().evaluate(0);
+                        return !ctas || *ctas > 0;
+                      });
+}
+
+void moec::gatherToResults(plan::VariantOp variant, SymbolTable &symbols) {
   StepOrder order(variant);
   for (auto gather : variant.getBody().getOps<plan::CollectiveOp>()) {
     if (gather.getKind() != plan::CollectiveKind::AllGather ||
@@ -50,7 +70,8 @@ void moec::gatherToResults(plan::VariantOp variant) {
       continue;
     bool mayBeWritten = llvm::all_of(gather.getOuts(), [&](Value out) {
       return isa_and_nonnull<plan::BufferOp>(out.getDefiningOp()) &&
-             order.isFirst(gather, out) && isReleased(gather, out, order);
+             order.isFirst(gather, out) && isReleased(gather, out, order) &&
+             !isReadWithoutTokens(variant, out, symbols);
     });
     if (mayBeWritten)
       gather.setToResults(true);

@@ -1,5 +1,4 @@
-//===- GatherToResults.h - gathers that nobody takes -------------- -*- C++
-//-*-===//
+//===- GatherToResults.h - gathers that nobody takes ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,12 +10,14 @@
 
 #include "moec/Dialect/Plan/Plan.h"
 
+#include "mlir/IR/SymbolTable.h"
+
 namespace moec {
 
 /// Marks gathers `to_results` whose kernels may write to where other ranks
 /// read: of buffers that no step uses before, and that are used up behind a
-/// later collective of the axis with a kernel.
-void gatherToResults(plan::VariantOp variant);
+/// later collective of the axis with a kernel, in runs without tokens too.
+void gatherToResults(plan::VariantOp variant, mlir::SymbolTable &symbols);
 
 } // namespace moec
 

@@ -214,7 +214,9 @@ struct TileMakeExchanges
     for (plan::CollectiveOp collective : collectives)
       maker.addSums(collective);
     // When all that kernels read is known.
-    getOperation().walk(gatherToResults);
+    SymbolTable symbols(getOperation());
+    getOperation().walk(
+        [&](plan::VariantOp variant) { gatherToResults(variant, symbols); });
     for (plan::CollectiveOp collective : collectives)
       if (failed(maker.make(collective)))
         return signalPassFailure();

@@ -326,6 +326,9 @@ private:
   /// Lays the workspace out; answers its bytes.
   Result<int64_t> layOut(int64_t tokens);
   Status placeResults(int64_t variant, int64_t tokens);
+  /// Whether the communicator has other results() by now than those of the
+  /// resolved run. All ranks take the newest ones, whatever each has resolved.
+  bool haveResultsMoved() const;
   Status resolveSteps(const std::vector<Step> &steps, const std::string &where,
                       int64_t tokens);
   Status resolveStep(const Step &step, int64_t tokens);
@@ -390,6 +393,8 @@ private:
   /// By axis: bytes of the communicator's results() that were reserved, from
   /// where on a run has its own, and where they end.
   std::array<int64_t, 2> resultBytes = {}, resultBegins = {}, resultEnds = {};
+  /// By axis, the results() that the resolved run has something in; else null.
+  std::array<void *, 2> resolvedResults = {};
   /// Of a clone that runs a half of each batch of another executor's: which.
   std::optional<size_t> half;
   /// Null before the first run as two micro-batches.
@@ -398,7 +403,7 @@ private:
   bool runsHalves = false;
   /// The most tokens that ownWorkspace serves.
   int64_t ownWorkspaceTokens = -1;
-  /// Per plan tensor: whether it lies in the communicator's results().
+  /// Per plan tensor: whether copy engines bring it to results().
   std::vector<bool> isCopied;
   /// The latest run, kept because the next is most often the same.
   std::vector<ResolvedStep> resolved;

@@ -62,7 +62,7 @@ Result<bool> Executor::isHalved(int64_t tokens) const {
 
 Status Executor::resolve(int64_t tokens, WorkspaceView workspace) {
   if (tokens != resolvedTokens || workspace.data != resolvedWorkspace.data ||
-      workspace.bytes < resolvedWorkspace.bytes)
+      workspace.bytes < resolvedWorkspace.bytes || haveResultsMoved())
     return resolveRun(tokens, workspace);
   if (!hasMoved)
     return Status::ok();
@@ -160,6 +160,7 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
 Status Executor::placeResults(int64_t variant, int64_t tokens) {
   isCopied.assign(addresses.size(), false);
   resultEnds = resultBegins;
+  resolvedResults = {};
   if (!communicator || !communicator->runsKernels())
     return Status::ok();
   for (const GatheredResult &result : gatheredResults[variant]) {
@@ -176,11 +177,22 @@ Status Executor::placeResults(int64_t variant, int64_t tokens) {
     if (!results || *bytes > resultBytes[axis] - resultEnds[axis])
       return internalError("results of " + std::to_string(tokens) +
                            " tokens were not reserved");
+    resolvedResults[axis] = results;
     addresses[result.tensor] = static_cast<char *>(results) + resultEnds[axis];
     isCopied[result.tensor] = *copied;
     resultEnds[axis] += *bytes;
   }
   return Status::ok();
+}
+
+bool Executor::haveResultsMoved() const {
+  if (runsHalves)
+    return halves->haveResultsMoved();
+  auto hasMoved = [&](MeshAxis axis) {
+    void *results = resolvedResults[static_cast<size_t>(axis)];
+    return results && communicator->results(axis) != results;
+  };
+  return hasMoved(MeshAxis::Data) || hasMoved(MeshAxis::Tensor);
 }
 
 /// Whether calls bring the tensor: it is often elsewhere in the next one.

@@ -124,6 +124,10 @@ Result<int64_t> MicroBatches::resolve(const Executor &whole, int64_t tokens,
   return bytes[0] + bytes[1];
 }
 
+bool MicroBatches::haveResultsMoved() const {
+  return halves[0]->haveResultsMoved() || halves[1]->haveResultsMoved();
+}
+
 //===----------------------------------------------------------------------===//
 // Runs
 //===----------------------------------------------------------------------===//

@@ -31,6 +31,9 @@ public:
   Result<int64_t> resolve(const Executor &whole, int64_t tokens,
                           WorkspaceView workspace);
 
+  /// Executor::haveResultsMoved() of any of them.
+  bool haveResultsMoved() const;
+
   /// Gives the halves that are resolved to streams. `first` is that of the
   /// first half, and of the caller: all begins behind what it has, and what it
   /// is given next begins behind all.

@@ -78,8 +78,8 @@ Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
 /// it would have made, or count on its being there.
 Status verifySumStep(const Plan &plan, const Variant &variant, size_t index,
                      const StepContext &context);
-/// Of an all-gather to results: they are workspace that nothing uses ahead of
-/// it, since other ranks may write it by then.
+/// What is to results is an all-gather with a kernel, of workspace that nothing
+/// uses ahead of it, since other ranks may write it by then.
 Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,
                        const StepContext &context);
 

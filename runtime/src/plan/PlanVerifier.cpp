@@ -312,7 +312,6 @@ private:
         MOERT_CHECK(verifyCollective(step, context));
         MOERT_CHECK(verifyPiece(plan, variant, i, context));
         MOERT_CHECK(verifySumStep(plan, variant, i, context));
-        MOERT_CHECK(verifyToResults(plan, variant, i, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
                                plan.numEvents, "events"));
@@ -320,6 +319,7 @@ private:
           return wrong(context.where + ".args", "not empty",
                        "an empty list (only launches have arguments)");
       }
+      MOERT_CHECK(verifyToResults(plan, variant, i, context));
       if (!order.append(step))
         return invalidArgument("plan: " + context.where + " waits for event " +
                                num(step.event) +

@@ -190,7 +190,8 @@ Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,
   if (!step.toResults)
     return Status::ok();
   std::string field = context.where + ".to_results";
-  if (step.kernel == -1 || step.collectiveKind != CollectiveKind::AllGather)
+  if (step.kind != Step::Kind::Collective || step.kernel == -1 ||
+      step.collectiveKind != CollectiveKind::AllGather)
     return wrong(field, "true", "false (of no all_gather with a kernel)");
   for (size_t pair = 0; pair < step.numPairs(); ++pair) {
     int64_t out = step.args[2 * pair + 1].tensor;

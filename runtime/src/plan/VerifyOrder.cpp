@@ -41,31 +41,57 @@ static bool isReadAhead(const Step &step, int64_t tensor) {
       [&](const Argument &arg) { return arg.tensor == tensor; });
 }
 
-/// Whether all that use the tensor are done with it when other ranks find step
-/// `index` to have come.
+/// Whether all `users` of the tensor are done with it when other ranks find
+/// step `index` to have come.
 static bool isRelease(const Variant &variant, size_t index, int64_t tensor,
+                      const std::vector<size_t> &users,
                       const StepOrder &order) {
-  for (size_t i = 0; i < variant.steps.size(); ++i)
-    if (hasArgument(variant.steps[i], tensor) && !order.before(i, index) &&
-        (i != index || !isReadAhead(variant.steps[i], tensor)))
-      return false;
-  return true;
+  return std::all_of(users.begin(), users.end(), [&](size_t user) {
+    return order.before(user, index) ||
+           (user == index && isReadAhead(variant.steps[index], tensor));
+  });
 }
 
-/// Whether there are tokens for which step `gather` is launched and `release`
-/// is not: grids grow with the tokens.
+/// Whether a launch among `users` reads something of the tensor in a run
+/// without tokens.
+static Result<bool> isReadWithoutTokens(const Plan &plan,
+                                        const Variant &variant, int64_t tensor,
+                                        const std::vector<size_t> &users) {
+  Result<int64_t> bytes = tensorBytes(plan.tensors[tensor]).evaluate(0);
+  if (!bytes || *bytes == 0)
+    return bytes ? Result<bool>(false) : bytes.status();
+  for (size_t user : users) {
+    const Step &step = variant.steps[user];
+    if (step.kind != Step::Kind::Launch)
+      continue;
+    Result<int64_t> grid = plan.kernels[step.kernel].grid.evaluate(0);
+    if (!grid || *grid > 0)
+      return grid ? Result<bool>(true) : grid.status();
+  }
+  return false;
+}
+
+/// Whether there are tokens for which step `gather` is launched, `users` read
+/// what it makes of the tensor, and `release` is not launched: grids grow with
+/// the tokens.
 static Result<bool> isLeftAlone(const Plan &plan, const Variant &variant,
-                                size_t gather, size_t release) {
+                                size_t gather, size_t release, int64_t tensor,
+                                const std::vector<size_t> &users) {
   int64_t ranks = plan.mesh.tokenRanks();
-  int64_t least =
-      std::max(ranks, (variant.minTokens + ranks - 1) / ranks * ranks);
-  for (size_t step : {gather, release}) {
-    Result<int64_t> grid =
-        plan.kernels[variant.steps[step].kernel].grid.evaluate(least);
-    if (!grid)
-      return grid.status();
-    if (*grid == 0)
-      return step == release;
+  int64_t least = (variant.minTokens + ranks - 1) / ranks * ranks;
+  for (int64_t tokens : {least, std::max(ranks, least)}) {
+    auto count = [&](size_t step) {
+      return plan.kernels[variant.steps[step].kernel].grid.evaluate(tokens);
+    };
+    Result<int64_t> gathers = count(gather), releases = count(release);
+    if (!gathers || !releases)
+      return (gathers ? releases : gathers).status();
+    if (*gathers == 0 || *releases > 0)
+      continue;
+    Result<bool> isRead =
+        tokens == 0 ? isReadWithoutTokens(plan, variant, tensor, users) : true;
+    if (!isRead || *isRead)
+      return isRead;
   }
   return false;
 }
@@ -75,13 +101,17 @@ Status verifyRelease(const Plan &plan, const Variant &variant, size_t index,
   const Step &step = variant.steps[index];
   for (size_t pair = 0; step.toResults && pair < step.numPairs(); ++pair) {
     int64_t out = step.args[2 * pair + 1].tensor;
+    std::vector<size_t> users;
+    for (size_t i = 0; i < variant.steps.size(); ++i)
+      if (hasArgument(variant.steps[i], out))
+        users.push_back(i);
     bool isReleased = false;
     for (size_t i = index + 1; !isReleased && i < variant.steps.size(); ++i) {
       const Step &other = variant.steps[i];
       if (other.kind != Step::Kind::Collective || other.kernel == -1 ||
-          other.axis != step.axis || !isRelease(variant, i, out, order))
+          other.axis != step.axis || !isRelease(variant, i, out, users, order))
         continue;
-      Result<bool> alone = isLeftAlone(plan, variant, index, i);
+      Result<bool> alone = isLeftAlone(plan, variant, index, i, out, users);
       if (!alone)
         return alone.status().withContext("plan: " + context.where);
       isReleased = !*alone;

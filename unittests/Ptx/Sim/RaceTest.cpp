@@ -231,6 +231,100 @@ TEST(Race, KernelsHandOnWhatTheyWereTold) {
             "");
 }
 
+std::string runCopy(bool writes, bool copiesHere, bool isBehind,
+                    uint64_t seed) {
+  KernelRun kernel(kernelText(writes ? "st.global.b32 [%rd0], 5;"
+                                     : "ld.global.b32 %r1, [%rd0];",
+                              1, 1),
+                   seed);
+  uint64_t word = kernel.input(std::vector<uint32_t>{1});
+  auto params = packParams(kernel.module->kernels()[0], {word});
+  uint64_t other = kernel.input(std::vector<uint32_t>{2});
+  moert::LaunchDims dims;
+  dims.grid = dims.block = 1;
+  auto work = kernel.simulator.submit(*kernel.module, "k", dims, *params,
+                                      std::vector<WorkId>());
+  EXPECT_TRUE(work);
+  EXPECT_TRUE(kernel.simulator.submitCopy(
+      copiesHere ? word : other, copiesHere ? other : word, 4,
+      isBehind ? std::vector<WorkId>{*work} : std::vector<WorkId>()));
+  return kernel.simulator.run().message();
+}
+
+TEST(Race, CopiesAreBehindWhatTheyWaitFor) {
+  for (bool writes : {false, true})
+    for (bool copiesHere : {false, true}) {
+      int numRaces = 0;
+      for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+        EXPECT_EQ(runCopy(writes, copiesHere, /*isBehind=*/true, seed), "");
+        std::string error =
+            runCopy(writes, copiesHere, /*isBehind=*/false, seed);
+        numRaces += error.find("a copy between kernels") != std::string::npos;
+      }
+      // Two that read do no harm; with nothing beside it a copy is in order.
+      EXPECT_EQ(numRaces > 0, writes || copiesHere);
+    }
+}
+
+/// Six CTAs of role 0 read a word, say so with a flag each, and go on until it
+/// has been written; role 1 waits for their flags and ends, and role 2 comes
+/// behind it and writes, when by a relaxed count all have come to `late`.
+std::string manyTellersKernel(const std::string &late = "") {
+  return kernelText("mov.u32 %r1, %ctaid.x;\nmul.wide.u32 %rd3, %r1, 4;\n"
+                    "add.s64 %rd4, %rd1, %rd3;\n"
+                    "ld.global.b32 %r1, [%rd2];\n"
+                    "setp.eq.b32 %p1, %r1, 1;\n@%p1 bra wait;\n"
+                    "setp.eq.b32 %p1, %r1, 2;\n@%p1 bra writer;\n"
+                    "ld.global.b32 %r2, [%rd0];\n"
+                    "st.release.gpu.global.b32 [%rd4], 1;\n" +
+                        late +
+                        "atom.relaxed.gpu.global.add.u32 %r2, [%rd1+28], 1;\n"
+                        "again:\nld.acquire.gpu.global.b32 %r2, [%rd1+24];\n"
+                        "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra again;\nret;\n"
+                        "wait:\nmov.u32 %r3, 0;\nnext:\n"
+                        "ld.acquire.gpu.global.b32 %r2, [%rd4];\n"
+                        "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra next;\n"
+                        "add.s64 %rd4, %rd4, 4;\nadd.u32 %r3, %r3, 1;\n"
+                        "setp.ne.b32 %p2, %r3, 6;\n@%p2 bra next;\nret;\n"
+                        "writer:\nld.relaxed.gpu.global.b32 %r2, [%rd1+28];\n"
+                        "setp.ne.b32 %p2, %r2, 6;\n@%p2 bra writer;\n"
+                        "st.global.b32 [%rd0], 1;\n"
+                        "st.release.gpu.global.b32 [%rd1+24], 1;",
+                    3, 1);
+}
+
+/// Of so many readers only the last one is remembered, with when it read.
+TEST(Race, ManyReadersAreBehindWhatTheyHaveTold) {
+  auto run = [](const std::string &text) {
+    for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+      KernelRun kernel(text, seed);
+      uint64_t word = kernel.input(std::vector<uint32_t>{0});
+      uint64_t flags = kernel.input(std::vector<uint32_t>(8, 0));
+      std::vector<WorkId> after;
+      for (uint32_t role = 0; role < 3; ++role) {
+        uint64_t own = kernel.input(std::vector<uint32_t>{role});
+        auto params =
+            packParams(kernel.module->kernels()[0], {word, flags, own});
+        moert::LaunchDims dims;
+        dims.grid = role == 0 ? 6 : 1;
+        dims.resident = true;
+        dims.block = 1;
+        auto work =
+            kernel.simulator.submit(*kernel.module, "k", dims, *params,
+                                    role == 2 ? after : std::vector<WorkId>());
+        EXPECT_TRUE(work);
+        after = {*work};
+      }
+      if (moert::Status status = kernel.simulator.run(); !status)
+        return status.message();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(run(manyTellersKernel()), "");
+  EXPECT_MESSAGE(run(manyTellersKernel("ld.global.b32 %r2, [%rd0];\n")),
+                 "race: a write");
+}
+
 /// Of a CTA's warps all reads are remembered, in global memory too.
 TEST(Race, ManyWarpsReadBehindABarrier) {
   std::string text = kernelText("ld.global.b32 %r1, [%rd0];\nbar.sync 0;\n"

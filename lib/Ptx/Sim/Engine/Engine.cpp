@@ -157,18 +157,49 @@ bool Engine::hurryCopies() {
   return isAny;
 }
 
+/// Whether a copy is behind all that it follows from: what is written where it
+/// reads, and read and written where it writes.
+bool Engine::checkCopy(Launch &launch, Region &from, Region &to) {
+  if (!options.checkRaces)
+    return true;
+  Accessor now;
+  now.oracle = this;
+  now.horizon = horizon;
+  uint32_t serial = addSerial(launch, /*index=*/0);
+  ClockRef clock(new Clock(serial, /*numWarps=*/1));
+  now.clock = clock.get();
+  now.access.who = Access::pack(serial, /*unit=*/0, /*isStrong=*/false);
+  now.access.tick = now.access.lanes = 1;
+  now.access.id = kCopyInstruction;
+  auto isFine = [&](Region &region, uint64_t address, bool isWrite) {
+    uint64_t offset = address - region.address, bytes = launch.fillBytes;
+    Conflict conflict = isWrite ? region.shadow.write(offset, bytes, now)
+                                : region.shadow.read(offset, bytes, now);
+    if (conflict)
+      fail("a copy between kernels: " +
+           describeConflict(conflict, isWrite, /*isAsync=*/false) + ": " +
+           std::to_string(bytes) + " bytes of " + region.name + " at offset " +
+           std::to_string(offset));
+    return !conflict;
+  };
+  return isFine(from, launch.copiedAddress, /*isWrite=*/false) &&
+         isFine(to, launch.fillAddress, /*isWrite=*/true);
+}
+
 /// A fill or a copy.
-void Engine::write(const Launch &launch) {
+void Engine::write(Launch &launch) {
   uint64_t to = launch.fillAddress, bytes = launch.fillBytes;
   Region *region = memory.find(to);
   if (launch.copiedAddress) {
     Region *from = memory.find(launch.copiedAddress);
     std::memmove(region->at(to), from->at(launch.copiedAddress), bytes);
+    if (!checkCopy(launch, *from, *region))
+      return;
   } else {
     std::memset(region->at(to), launch.fillValue, bytes);
+    region->shadow.clear(to - region->address, bytes);
   }
   region->markInitialized(to, bytes);
-  region->shadow.clear(to - region->address, bytes);
 }
 
 /// Starts what waits for nothing; false if all is done.
@@ -236,16 +267,21 @@ bool Engine::admitAwaited() {
   return false;
 }
 
+uint32_t Engine::addSerial(Launch &launch, uint32_t index) {
+  launchOfSerial.resize(nextSerial - horizon + 1);
+  launchOfSerial.back() = &launch;
+  indexOfSerial.resize(launchOfSerial.size());
+  indexOfSerial.back() = index;
+  return nextSerial++;
+}
+
 void Engine::addCta(Launch &launch) {
   if (launch.isResident)
     --numAwaited;
   ++statistics.ctas;
-  launchOfSerial.resize(nextSerial - horizon + 1);
-  launchOfSerial[nextSerial - horizon] = &launch;
-  indexOfSerial.resize(launchOfSerial.size());
-  indexOfSerial[nextSerial - horizon] = launch.order[launch.started];
-  ctas.push_back(std::make_unique<Cta>(launch, launch.order[launch.started++],
-                                       nextSerial++));
+  uint32_t index = launch.order[launch.started++];
+  ctas.push_back(
+      std::make_unique<Cta>(launch, index, addSerial(launch, index)));
   for (const std::unique_ptr<Warp> &warp : ctas.back()->warps) {
     warp->priority = random.next();
     queue(*warp);

@@ -98,6 +98,9 @@ public:
   uint32_t horizon = 1;
 
 private:
+  /// What copies between kernels have in place of an instruction.
+  static constexpr uint32_t kCopyInstruction = ~uint32_t(0);
+
   enum class Style : uint8_t { Fair, Random, Priorities };
 
   //--- Launches ---//
@@ -109,7 +112,8 @@ private:
   bool isLate(Launch &copy);
   /// Lets late copies be done; false if there are none.
   bool hurryCopies();
-  void write(const Launch &launch);
+  bool checkCopy(Launch &launch, Region &from, Region &to);
+  void write(Launch &launch);
   void begin(Launch &launch);
   void end(Launch &launch);
   void addAllOver(std::vector<bool> &set, const Launch &launch) const;
@@ -117,6 +121,8 @@ private:
   bool isAwaited() const;
   bool admit();
   bool admitAwaited();
+  /// Of a CTA with that %ctaid, or of a copy.
+  uint32_t addSerial(Launch &launch, uint32_t index);
   void addCta(Launch &launch);
   void keepTold(const Cta &cta);
   void retire(Cta &cta);

@@ -58,6 +58,8 @@ std::string Engine::describe(const Warp &warp, const Instruction &instruction,
 }
 
 std::string Engine::describeInstruction(uint32_t id) const {
+  if (id == kCopyInstruction)
+    return "a copy between kernels";
   for (const std::unique_ptr<Program> &program : programs)
     for (const std::unique_ptr<Kernel> &kernel : program->kernels)
       if (id - kernel->firstId < kernel->code.size()) {

@@ -160,14 +160,16 @@ void join(ClockRef &into, const ClockRef &from);
 
 /// One access that a cell of memory remembers.
 struct Access {
-  /// 24 bits of the CTA's serial, 7 of the unit, 1 for atomic accesses.
+  /// 23 bits of the CTA's serial, 7 of the unit, 1 for atomic accesses; the bit
+  /// above them is Shadow's.
   uint32_t who = 0;
   uint32_t tick = 0;
   LaneMask lanes = 0;
   /// The instruction, among those of all modules.
   uint32_t id = 0;
 
-  static uint32_t pack(uint32_t serial, unsigned unit, bool isStrong) {
+  static constexpr uint32_t pack(uint32_t serial, unsigned unit,
+                                 bool isStrong) {
     return serial << 8 | unit << 1 | uint32_t(isStrong);
   }
   bool isNone() const { return who == 0; }
@@ -176,7 +178,7 @@ struct Access {
   bool isStrong() const { return who & 1; }
 };
 
-inline constexpr uint32_t kMaxSerial = (1u << 24) - 1;
+inline constexpr uint32_t kMaxSerial = (1u << 23) - 1;
 
 } // namespace moec::ptx
 

@@ -15,24 +15,27 @@ OrderOracle::~OrderOracle() = default;
 
 namespace {
 
-/// Value of `Access::who` of a read that stands for several: `tick` is then the
-/// index of their set, or kOverflow with the last reader's `who` in `lanes`.
-constexpr uint32_t kMany = ~uint32_t(0);
+/// `Access::who` of a read that stands for several: kMany, where `tick` is the
+/// index of their set; or that of their last one with a bit that no serial has.
+constexpr uint32_t kMany = ~uint32_t(0), kLastOfMany = 1u << 31;
+static_assert(Access::pack(kMaxSerial, kNumUnits - 1, true) < kLastOfMany);
 /// Readers that are remembered one by one. Of more, shared memory keeps some;
-/// global memory remembers that there were many, unless all are of one CTA.
+/// global memory remembers the last one and that there were many, unless all
+/// are of one CTA.
 constexpr size_t kMaxReadersShared = 12, kMaxReadersGlobal = 4;
-constexpr uint32_t kOverflow = ~uint32_t(0);
 
 bool isSet(const Access &read) { return read.who == kMany; }
+bool isLastOfMany(const Access &read) {
+  return (read.who & kLastOfMany) != 0 && !isSet(read);
+}
 
-/// Of many readers the last one, with the first tick: when it read is not
-/// remembered.
-Access getLastOfMany(const Access &many) {
-  Access last = many;
-  last.who = many.lanes;
-  last.lanes = 1;
-  last.tick = 0;
-  return last;
+Access makeLastOfMany(Access read) {
+  read.who |= kLastOfMany;
+  return read;
+}
+Access getLastOfMany(Access many) {
+  many.who &= ~kLastOfMany;
+  return many;
 }
 
 } // namespace
@@ -73,7 +76,7 @@ void Shadow::refine(uint64_t offset, uint64_t size) {
       for (unsigned piece = 0; piece < pieces; ++piece) {
         Cell &made = fine.cell((page * kPageCells + i) * pieces + piece);
         made = old;
-        if (!isSet(old.read) || old.read.tick == kOverflow)
+        if (!isSet(old.read))
           continue;
         made.read.tick = uint32_t(fine.sets.size());
         fine.sets.push_back(sets[old.read.tick]);
@@ -85,7 +88,7 @@ void Shadow::refine(uint64_t offset, uint64_t size) {
 }
 
 void Shadow::dropReads(Cell &cell) {
-  if (isSet(cell.read) && cell.read.tick != kOverflow)
+  if (isSet(cell.read))
     freeSets.push_back(cell.read.tick);
   cell.read = Access();
 }
@@ -171,20 +174,20 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
     return !isOrderedForWrite(earlier, now) &&
            !(earlier.isStrong() && now.access.isStrong());
   };
-  if (!isSet(read))
-    return races(read) ? makeRace(read, now, false) : Conflict{};
-  if (read.tick == kOverflow) {
+  if (isLastOfMany(read)) {
+    Access last = getLastOfMany(read);
+    if (races(last))
+      return makeRace(last, now, false);
     // Several CTAs have read. Who knows nothing of others cannot be ordered
     // after all of them.
-    Access last = getLastOfMany(read);
-    bool isOver =
-        last.serial() < now.horizon ||
-        (last.serial() != now.serial() && isOrderedForWrite(last, now));
     bool areStrong = last.isStrong() && now.access.isStrong();
-    if (!isOver && !areStrong && now.clock->foreign.empty())
+    if (last.serial() == now.serial() && !areStrong &&
+        now.clock->foreign.empty())
       return makeRace(last, now, false);
     return {};
   }
+  if (!isSet(read))
+    return races(read) ? makeRace(read, now, false) : Conflict{};
   for (const Access &earlier : sets[read.tick])
     if (races(earlier))
       return makeRace(earlier, now, false);
@@ -212,6 +215,10 @@ void Shadow::addRead(Cell &cell, const Accessor &now) {
     addToSet(cell, now);
     return;
   }
+  if (isLastOfMany(read)) {
+    addToMany(cell, now);
+    return;
+  }
   if (read.isNone() || isSameWarpAfter(read, access) || isOrdered(read, now)) {
     read = access;
     return;
@@ -230,18 +237,18 @@ void Shadow::addRead(Cell &cell, const Accessor &now) {
   read.tick = index;
 }
 
+void Shadow::addToMany(Cell &cell, const Accessor &now) {
+  Access last = getLastOfMany(cell.read);
+  bool isOver =
+      last.serial() < now.horizon ||
+      (last.serial() != now.serial() && now.oracle->isBefore(last, *now.clock));
+  if (isOver)
+    cell.read = now.access;
+  else if (!now.access.isStrong())
+    cell.read = makeLastOfMany(now.access);
+}
+
 void Shadow::addToSet(Cell &cell, const Accessor &now) {
-  if (cell.read.tick == kOverflow) {
-    Access last = getLastOfMany(cell.read);
-    bool isOver =
-        last.serial() < now.horizon || (last.serial() != now.serial() &&
-                                        now.oracle->isBefore(last, *now.clock));
-    if (isOver)
-      cell.read = now.access;
-    else if (!now.access.isStrong())
-      cell.read.lanes = now.access.who;
-    return;
-  }
   std::vector<Access> &set = sets[cell.read.tick];
   for (Access &earlier : set)
     if (earlier.who == now.access.who && earlier.tick == now.access.tick) {
@@ -275,10 +282,7 @@ void Shadow::addToSet(Cell &cell, const Accessor &now) {
     if (!earlier.isStrong())
       last = earlier;
   dropReads(cell);
-  cell.read.who = kMany;
-  cell.read.tick = kOverflow;
-  cell.read.lanes = last.who;
-  cell.read.id = last.id;
+  cell.read = makeLastOfMany(last);
 }
 
 //===----------------------------------------------------------------------===//

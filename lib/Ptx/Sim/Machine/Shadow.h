@@ -113,6 +113,7 @@ private:
                               const Accessor &accessor);
   void addRead(Cell &cell, const Accessor &accessor);
   void addToSet(Cell &cell, const Accessor &accessor);
+  void addToMany(Cell &cell, const Accessor &accessor);
   void dropReads(Cell &cell);
 
   uint64_t bytes;

@@ -313,8 +313,12 @@ Status PeerRank::copyBlocks(Stream &stream, MeshAxis axis, const void *send,
   if (!heaps || size * bytes > heaps->placeBytes)
     return fail(internalError("copyBlocks: " + std::to_string(size * bytes) +
                               " bytes of a heap were not reserved"));
+  // Where no other rank copies to, however many bytes each has in this call.
+  int64_t share =
+      std::max(bytes, heaps->placeBytes / size / PeerHeap::kAlignment *
+                          PeerHeap::kAlignment);
   int64_t offset =
-      PeerHeap::kPlaces + nextPlace * heaps->placeBytes + own * bytes;
+      PeerHeap::kPlaces + nextPlace * heaps->placeBytes + own * share;
   nextPlace = 1 - nextPlace;
   std::vector<PeerCopy> copies;
   for (int64_t next = 0; next < size; ++next) {
