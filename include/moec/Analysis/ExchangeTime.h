@@ -40,8 +40,8 @@ struct PeerExchange {
   int64_t ranks = 0;
   /// Bytes that one rank pushes to others.
   double pushedBytes = 0;
-  /// Whether they are summed; bytes that making them reads and writes, where the
-  /// kernel does it, or that are read to be summed.
+  /// Whether they are summed; bytes that making them reads and writes, where
+  /// the kernel does it, or that are read to be summed.
   bool sums = false;
   double sumBytes = 0;
 };
@@ -54,8 +54,8 @@ ExchangeTime predictPeerExchange(const PeerExchange &exchange,
 ExchangeTime predictPeerExchange(plan::CollectiveOp collective, int64_t tokens,
                                  const PartFacts &part);
 
-/// Which share of the other ranks a row goes to that is moved for its owners, if
-/// all experts are equally likely; 1 where there are none.
+/// Which share of the other ranks a row goes to that is moved for its owners,
+/// if all experts are equally likely; 1 where there are none.
 double getOwnedShare(plan::CollectiveOp collective);
 
 } // namespace moec
