@@ -170,7 +170,7 @@ def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",), spec: dict =
     """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes, or copies."""
     tokens = tokens if not part.tiny else (1, 8)
     names = {"nccl": ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine"),
-             "peer": ("dispatch", "combine", "sums", "copy dispatch", "copy combine")}
+             "peer": ("dispatch", "combine", "sums", "codes", "copy dispatch", "copy combine")}
     rows = {count: {"ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
     for engine in engines:
         try:
@@ -198,7 +198,7 @@ def time_layers(part: Part, names: Iterable[str] = tuple(LAYERS)) -> Iterator[di
             times = time_at(part, spec, {"dp": part.ranks, "experts": "linear"}, tokens, repeat)
             for count, row in found.items():
                 row.update(together=times[count, "layer"], **{
-                    each: times[count, each] for each in ("compute", "exchange", "dispatch", "combine", "sums")
+                    each: times[count, each] for each in ("compute", "exchange", "dispatch", "combine", "sums", "codes")
                     if (count, each) in times})
             one = time_at(part, spec, None, tuple(count * part.ranks for count in tokens), repeat)
             for count, row in found.items():

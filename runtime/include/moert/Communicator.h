@@ -106,14 +106,14 @@ public:
   /// From so many bytes that one rank sends on, copy engines are to move a part
   /// of a gather to results beside other launches: the same on all ranks.
   virtual int64_t leastCopiedBytes() const { return kNeverCopied; }
-  /// Memory of this rank's that the others of the axis write to, without asking:
-  /// what was received there is used up before a later collective of the axis
-  /// begins, on every rank, and ranks receive a part at the same distance from
-  /// the beginning. Null where none was reserved.
+  /// Memory of this rank's that the others of the axis write to, without
+  /// asking: what was received there is used up before a later collective of
+  /// the axis begins, on every rank, and ranks receive a part at the same
+  /// distance from the beginning. Null where none was reserved.
   virtual void *results(MeshAxis axis);
 
-  /// Whether collectives are run by their kernels, which make the sums that
-  /// they move where the plan says so (Step::sumStep).
+  /// Whether collectives are run by their kernels, which make what they move
+  /// where the plan says so (Step::replacedStep).
   virtual bool runsKernels() const { return false; }
 
   /// Gives the collective to the stream, behind what it has. On a device whose

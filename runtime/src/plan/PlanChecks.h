@@ -73,11 +73,11 @@ Status verifyPairs(const Plan &plan, const Step &step,
 /// launch that makes the sums for those who move all with it.
 Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
                    const StepContext &context);
-/// Who leaves out the launch that makes a collective's input has to find all
+/// Who leaves out the launch that makes a collective's inputs has to find all
 /// that it reads among the kernel's arguments, and nobody else may read what
 /// it would have made, or count on its being there.
-Status verifySumStep(const Plan &plan, const Variant &variant, size_t index,
-                     const StepContext &context);
+Status verifyReplacedStep(const Plan &plan, const Variant &variant,
+                          size_t index, const StepContext &context);
 /// Of an all-gather to results: they are workspace that nothing uses ahead of
 /// it, since other ranks may write it by then.
 Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,
@@ -92,9 +92,9 @@ Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,
 Status verifyOneOrder(const Variant &variant, size_t index,
                       const std::string &where, const StepOrder &order);
 /// What is gathered to results is used up on all ranks before any of them may
-/// gather again: a later collective of the axis, which all ranks launch and meet
-/// in, begins when all that use it are complete, or is the last one, by what its
-/// kernel reads before it tells the others that it has come.
+/// gather again: a later collective of the axis, which all ranks launch and
+/// meet in, begins when all that use it are complete, or is the last one, by
+/// what its kernel reads before it tells the others that it has come.
 Status verifyRelease(const Plan &plan, const Variant &variant, size_t index,
                      const StepContext &context, const StepOrder &order);
 /// A dependent launch waits for the kernel before it alone, so that one must

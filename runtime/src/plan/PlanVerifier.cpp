@@ -311,7 +311,7 @@ private:
       } else if (step.kind == Step::Kind::Collective) {
         MOERT_CHECK(verifyCollective(step, context));
         MOERT_CHECK(verifyPiece(plan, variant, i, context));
-        MOERT_CHECK(verifySumStep(plan, variant, i, context));
+        MOERT_CHECK(verifyReplacedStep(plan, variant, i, context));
         MOERT_CHECK(verifyToResults(plan, variant, i, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
@@ -331,10 +331,10 @@ private:
       isAfterLaunch[step.stream] = step.kind == Step::Kind::Launch;
     }
     for (size_t i = 0; i < variant.steps.size(); ++i)
-      MOERT_CHECK(verifyRelease(
-          plan, variant, i,
-          {at(where + ".steps", i), variant.minTokens, variant.maxTokens, false},
-          order));
+      MOERT_CHECK(verifyRelease(plan, variant, i,
+                                {at(where + ".steps", i), variant.minTokens,
+                                 variant.maxTokens, false},
+                                order));
     MOERT_CHECK(verifyJoin(variant, where, order));
     MOERT_CHECK(verifyOutputs(plan, variant, where));
     return verifySlots(plan, variant, where, order);
