@@ -33,11 +33,12 @@ Case makeOwned(Case what, Spread spread = Spread::Even) {
   return what;
 }
 
-Case makeReplicated(Case what) {
-  what = makeOwned(what);
+Case withReplicas(Case what) {
   what.hasReplicas = true;
   return what;
 }
+
+Case makeReplicated(Case what) { return withReplicas(makeOwned(what)); }
 
 Case makeToResults(Case what) {
   what.toResults = true;
@@ -126,6 +127,8 @@ const Case kCases[] = {
     makeToResults(makeCodes({"all_gather", 2, 40}, 2, 128, Spread::Even)),
     makeToResults(makeCodes({"all_gather", 4, 9}, 5, 128, Spread::OneRank)),
     makeToResults(makeCodes({"all_gather", 16, 2}, 4, 128, Spread::Even)),
+    makeToResults(
+        withReplicas(makeCodes({"all_gather", 8, 5}, 2, 128, Spread::Even))),
     // Rows of a part of a warp's pieces, of one, of several warps, and pieces
     // of 4 bytes.
     makeSums({"reduce_scatter", 2, 1}, {44}),
