@@ -1,5 +1,4 @@
-//===- CollectiveCodes.h - codes that a collective may make ------- -*- C++
-//-*-===//
+//===- CollectiveCodes.h - codes that a collective may make -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,6 +10,8 @@
 
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Plan/Plan.h"
+
+#include <array>
 
 namespace moec {
 

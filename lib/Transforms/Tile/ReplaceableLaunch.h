@@ -1,5 +1,4 @@
-//===- ReplaceableLaunch.h - launches for a collective ------------ -*- C++
-//-*-===//
+//===- ReplaceableLaunch.h - launches for a collective ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
