@@ -88,6 +88,8 @@ def features(ranks: int) -> list[Feature]:
         Feature("4 bits, groups of 128", split, {"quantization": INT4}, ("nccl",)),
         Feature("rows for owners alone, sums in the exchange", whole, ONE_EXPERT, ("peer",), MANY_TOKENS,
                 shows=(("partial_out", 0), ("reduce_scatter dp", 1))),
+        Feature("rows quantized in the exchange", whole, {"quantization": "fp8_block128"}, ("peer",), MANY_TOKENS,
+                shows=(("hidden_quantized", 0), ("all_gather dp", 1))),
         Feature("rows copied", whole, SHARED | {"quantization": "fp8_block128"}, ("peer",), gpu_options=COPIES,
                 shows=(("all_gather dp (rows copied)", 1),)),
         Feature("combine by columns", whole, {}, gpu_options=COLUMNS,

@@ -141,7 +141,7 @@ def check_meshes(part: Part, iterations: int = ITERATIONS) -> Iterator[dict]:
 
 
 def read_times(output: str) -> dict[tuple[int, str], dict]:
-    """The table of --times-at: by tokens and part. What an exchange takes beyond its sums alone may be negative."""
+    """The table of --times-at: by tokens and part. What an exchange takes beyond its sums or codes may be negative."""
     return {
         (int(tokens), name): {"samples": int(samples), "us": float(median), "p99_us": float(p99)}
         for tokens, name, samples, median, p99 in re.findall(
@@ -170,7 +170,7 @@ def time_exchange(part: Part, engines: tuple[str, ...] = ("nccl",), spec: dict =
     """Dispatch and combine of each number of tokens by each engine, beside NCCL with as many bytes, or copies."""
     tokens = tokens if not part.tiny else (1, 8)
     names = {"nccl": ("dispatch", "combine", "gather bytes", "blocks dispatch", "blocks combine"),
-             "peer": ("dispatch", "combine", "sums", "copy dispatch", "copy combine")}
+             "peer": ("dispatch", "combine", "sums", "codes", "copy dispatch", "copy combine")}
     rows = {count: {"ranks": part.ranks, "tokens_per_rank": count} for count in tokens}
     for engine in engines:
         try:
@@ -197,9 +197,9 @@ def time_layers(part: Part, names: Iterable[str] = tuple(LAYERS)) -> Iterator[di
         try:
             times = time_at(part, spec, {"dp": part.ranks, "experts": "linear"}, tokens, repeat)
             for count, row in found.items():
+                parts = ("compute", "exchange", "dispatch", "combine", "sums", "codes")
                 row.update(together=times[count, "layer"], **{
-                    each: times[count, each] for each in ("compute", "exchange", "dispatch", "combine", "sums")
-                    if (count, each) in times})
+                    each: times[count, each] for each in parts if (count, each) in times})
             one = time_at(part, spec, None, tuple(count * part.ranks for count in tokens), repeat)
             for count, row in found.items():
                 row["one_gpu"] = one[count * part.ranks, "layer"]

@@ -34,6 +34,7 @@ def correctness(rows: list[dict]) -> list[str]:
 EXCHANGE = {
     "dispatch": "dispatch us (p99)", "combine": "combine us", "peer_dispatch": "peer: dispatch",
     "peer_combine": "peer: combine", "peer_sums": "peer: sums alone",
+    "peer_codes": "peer: codes alone",
     "peer_copy_dispatch": "copies of dispatch's bytes", "peer_copy_combine": "copies of combine's bytes",
     "gather_bytes": "NCCL: gather of the bytes",
     "blocks_dispatch": "all-to-all, dispatch", "blocks_combine": "all-to-all, combine",
@@ -48,6 +49,8 @@ def describe_target(row: dict, name: str) -> str:
 def shared_exchange(rows: list[dict]) -> list[str]:
     """Of ranks that share a GPU: dispatch and combine beside copies of the same bytes."""
     lines = []
+    # Layers that are quantized, without a shared expert, have codes.
+    alone = ["sums", *(["codes"] if any("peer_codes" in row for row in rows) else [])]
     for row in rows:
         line = [str(row["ranks"]), row["rows_by"],
                 str(row["tokens_per_rank"]) if "error" not in row else row["error"]]
@@ -57,10 +60,10 @@ def shared_exchange(rows: list[dict]) -> list[str]:
             line += ["", ""] if not here or not copy else [f"{here['us'] - copy['us']:+.1f}",
                                                            f"{here['us'] / copy['us']:.2f}"]
             line.append(describe_target(row, name))
-        lines.append([*line, time_of(row, "peer_sums", False)])
+        lines.append([*line, *(time_of(row, f"peer_{name}", False) for name in alone)])
     of_each = [header for name in ("dispatch", "combine")
                for header in (f"{name} us (p99)", "copies of its bytes", "more us", "ratio", "target")]
-    return table(["ranks of the GPU", "rows by", "tokens per rank", *of_each, "sums alone"], lines)
+    return table(["ranks of the GPU", "rows by", "tokens per rank", *of_each, *(f"{name} alone" for name in alone)], lines)
 
 
 def exchange(rows: list[dict]) -> list[str]:

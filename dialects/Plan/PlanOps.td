@@ -201,6 +201,9 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     `position`, with the `addend` and the `num_valid_tokens` that it has. Who moves rows by the kernel of the collective
     leaves that launch out, for the kernel makes the sums itself; for all others both are there. Nothing else reads them.
 
+    With `codes_of` the pairs that `coded` numbers, codes and then their scales, are what an earlier launch of the stream
+    quantizes of these rows. The kernel of such an `all_gather` quantizes them itself, and the launch is left out there, as with `sums_of`.
+
     An `all_gather` `to_results` makes buffers that lie where other ranks write them, where the collective's kernel moves
     rows: at the same place of each rank's results (`moert::Communicator::results`), with nothing in between. So they may be
     written before this rank's step begins. Nothing else of the variant uses them but between it and a later collective of
@@ -216,6 +219,8 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
         owners(%o : memref<64xi32>) ids(%ids : memref<?x2xi32>) owned [0]
     plan.collective reduce_scatter dp ins(%sums : memref<?x8xbf16>) outs(%y : memref<?x8xbf16>)
         sums_of(%rows, %position : memref<?x8xbf16>, memref<?x2xi32>)
+    plan.collective all_gather dp ins(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+        outs(%all, %scales : memref<?x256xf8E4M3FN>, memref<?x2xf32>) codes_of(%x : memref<?x256xbf16>) coded [0, 1]
     ```
   }];
   let arguments = (ins Plan_CollectiveKindAttr:$kind, Plan_AxisAttr:$axis, DefaultValuedAttr<I64Attr, "0">:$stream,
@@ -223,14 +228,16 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
                        Variadic<MemRefOf<[I32]>>:$ids, OptionalAttr<DenseI64ArrayAttr>:$owned,
                        OptionalAttr<I64Attr>:$experts_per_owner,
                        Optional<AnyMemRef>:$rows, Optional<MemRefOf<[I32]>>:$position, Optional<AnyMemRef>:$addend,
-                       Optional<MemRefOf<[I32]>>:$num_valid_tokens, OptionalAttr<DenseI64ArrayAttr>:$columns,
+                       Optional<MemRefOf<[I32]>>:$num_valid_tokens, Optional<AnyMemRef>:$uncoded,
+                       OptionalAttr<DenseI64ArrayAttr>:$coded, OptionalAttr<DenseI64ArrayAttr>:$columns,
                        UnitAttr:$to_results);
   let assemblyFormat = [{
     `` $kind `` $axis (`to_results` $to_results^)? (`columns` $columns^)? (`stream` $stream^)? `ins` `(` $ins `:` type($ins) `)` `outs` `(` $outs `:` type($outs) `)`
     (`owners` `(` $owners^ `:` type($owners) `)`)? (`ids` `(` $ids^ `:` type($ids) `)`)? (`owned` $owned^)?
     (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
     (`addend` `(` $addend^ `:` type($addend) `)`)?
-    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)? attr-dict
+    (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
+    (`codes_of` `(` $uncoded^ `:` type($uncoded) `)`)? (`coded` $coded^)? attr-dict
   }];
   let extraClassDeclaration = [{
     /// How many `ids` a collective of that kind has where it has owners.
@@ -240,9 +247,10 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     ::mlir::SmallVector<::mlir::Value> getRead();
     /// Whether others do the rest of the same behind it.
     bool isFollowed();
-    /// The launch before it that makes the sums of `sums_of`; null without
-    /// these, and of a piece that others follow.
-    ::moec::plan::LaunchOp getSumLaunch();
+    /// The launch before it that makes the sums of `sums_of`, or the codes of
+    /// `codes_of`, which its kernel replaces; null without these, and of a
+    /// piece that others follow.
+    ::moec::plan::LaunchOp getReplacedLaunch();
   }];
   let hasVerifier = 1;
 }

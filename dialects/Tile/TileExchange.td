@@ -60,6 +60,10 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     makes of `rows` by `position`, with `addend` and `num_valid_tokens`, rounded as there, and are pushed as they are
     made.
 
+    With `codes_of`, of an `all_gather`, the two of `ins` that `coded` numbers are not read: codes and scales are those that
+    `tile.quantize` makes of these rows by `quant`, e4m3 in groups of 32, 64 or 128 of a row, each with an f32 of its own, and
+    are pushed as they are made.
+
     With `first_column` it moves `num_columns` columns of these sums from that one on, a multiple of it, as a piece of a
     `plan.collective` does; rows lie in all memrefs where they do without.
 
@@ -80,6 +84,8 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$position,
     Arg<Optional<AnyMemRef>, "read", [MemRead]>:$addend,
     Arg<Optional<MemRefOf<[I32]>>, "read", [MemRead]>:$num_valid_tokens,
+    Arg<Optional<AnyMemRef>, "read", [MemRead]>:$uncoded,
+    OptionalAttr<DenseI64ArrayAttr>:$coded, OptionalAttr<Moe_QuantAttr>:$quant,
     Arg<Variadic<MemRefOf<[I64]>>, "read and written", [MemRead, MemWrite]>:$heaps,
     Optional<I64>:$first_column, OptionalAttr<I64Attr>:$num_columns, UnitAttr:$to_results,
     OptionalAttr<Tile_ConfigAttr>:$config);
@@ -89,6 +95,7 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     (`sums_of` `(` $rows^ `,` $position `:` type($rows) `,` type($position) `)`)?
     (`addend` `(` $addend^ `:` type($addend) `)`)?
     (`num_valid_tokens` `(` $num_valid_tokens^ `:` type($num_valid_tokens) `)`)?
+    (`codes_of` `(` $uncoded^ `:` type($uncoded) `)`)? (`coded` $coded^)? (`by` $quant^)?
     `heaps` `(` $heaps `:` type($heaps) `)` (`first_column` `(` $first_column^ `)`)? attr-dict
   }];
   let hasVerifier = 1;

@@ -10,6 +10,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace moec;
 
@@ -18,9 +20,10 @@ StepOrder::StepOrder(plan::VariantOp variant) {
   unsigned numSteps = llvm::range_size(block);
   readsInputs.resize(numSteps);
   // What is over when the stream's next step begins, and when the event is
-  // complete.
-  DenseMap<int64_t, llvm::BitVector> streams, events;
-  auto at = [&](DenseMap<int64_t, llvm::BitVector> &map,
+  // complete. Both may have any number, those too that a DenseMap does not
+  // take.
+  std::map<int64_t, llvm::BitVector> streams, events;
+  auto at = [&](std::map<int64_t, llvm::BitVector> &map,
                 int64_t key) -> llvm::BitVector & {
     return map.try_emplace(key, numSteps).first->second;
   };

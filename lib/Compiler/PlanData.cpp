@@ -266,9 +266,9 @@ private:
       step.numColumns = op.getColumns()->back();
     }
     // Each op of a variant is a step.
-    if (plan::LaunchOp sum = op.getSumLaunch())
-      step.sumStep =
-          std::distance(sum->getBlock()->begin(), Block::iterator(sum));
+    if (plan::LaunchOp replaced = op.getReplacedLaunch())
+      step.replacedStep = std::distance(replaced->getBlock()->begin(),
+                                        Block::iterator(replaced));
     return step;
   }
 

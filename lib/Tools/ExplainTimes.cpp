@@ -151,7 +151,7 @@ void TimeTable::printTimes() {
   table.addRow(std::move(all));
   table.print(os);
   for (auto collective : variant.getBody().getOps<plan::CollectiveOp>())
-    os << describeOwners(collective) << describeSums(collective);
+    os << describeOwners(collective) << describeReplaced(collective);
 }
 
 void TimeTable::printChoices(ToldKernels &told) {

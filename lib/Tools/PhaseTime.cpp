@@ -115,15 +115,19 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
       100 * getOwnedShare(collective));
 }
 
-std::string moec::describeSums(plan::CollectiveOp collective) {
-  plan::LaunchOp launch = collective.getSumLaunch();
+std::string moec::describeReplaced(plan::CollectiveOp collective) {
+  plan::LaunchOp launch = collective.getReplacedLaunch();
   if (!launch)
     return {};
+  std::string made;
+  for (Value out : launch.getOuts())
+    made += (made.empty() ? "" : " and ") + getTensorName(out).str();
+  Value from =
+      collective.getRows() ? collective.getRows() : collective.getUncoded();
   return llvm::formatv("{0} through peers' memory makes {1} itself, from {2}: "
                        "the launch of @{3} is left out\n",
-                       getName(collective),
-                       getTensorName(collective.getIns().front()),
-                       getTensorName(collective.getRows()), launch.getKernel());
+                       getName(collective), made, getTensorName(from),
+                       launch.getKernel());
 }
 
 Prediction moec::predictPhase(const LaunchedPhase &phase, int64_t tokens,

@@ -51,9 +51,9 @@ std::string getName(plan::CollectiveOp collective);
 /// ranks; nothing where all rows go to all.
 std::string describeOwners(plan::CollectiveOp collective);
 
-/// Whether the collective's kernel makes the sums that it moves: a line, or
-/// nothing.
-std::string describeSums(plan::CollectiveOp collective);
+/// Whether the collective's kernel makes the sums or codes that it moves: a
+/// line, or nothing.
+std::string describeReplaced(plan::CollectiveOp collective);
 
 /// What takes the longest of a prediction: "memory", "tensor cores", "L2",
 /// "power" or "launch".

@@ -538,21 +538,22 @@ def test_peer_exchange(dp, tp, tokens, tmp_path):
     assert made[0] == made[1]
 
 
-@pytest.mark.parametrize(("dp", "tp"), [(2, 1), (1, 2)])
-def test_times_of_sums_that_kernels_make(dp, tp, tmp_path):
-    """Kernels that run alone make the sums, the exchange makes them itself: each part has its time, once."""
-    model = spec_of(**LAYERS["logits"])
+@pytest.mark.parametrize(("dp", "tp", "layer"), [(2, 1, "logits"), (1, 2, "logits"), (2, 1, "fp8_block")])
+def test_times_of_what_kernels_make(dp, tp, layer, tmp_path):
+    """Kernels that run alone make sums and codes, the exchange makes them itself: each part has its time, once."""
+    model = spec_of(**LAYERS[layer])
     inputs = generate(LayerSpec.from_json(model), 2 * dp, 3)
     done = run(tmp_path, model, Ranks(dp, tp, "linear"), inputs, 2, "--device=sim:1", "--target=sm_90a",
                "--max-tokens=2", "--exchange=peer", "--rank-limit=60", "--repeat=2", "--times-at=2")
     assert done.returncode == 0, done.stdout
     rows = re.findall(r"^ +2  (\w+(?: \w+)?) +2 +(-?\d+\.\d+) ", done.stdout, re.MULTILINE)
     gathers = ["dispatch"] if dp > 1 else []
-    parts = ["layer", "compute", "sums", "exchange", *gathers, "combine", *(f"copy {name}" for name in gathers),
+    codes = ["codes"] if layer == "fp8_block" else []
+    parts = ["layer", "compute", "sums", *codes, "exchange", *gathers, "combine", *(f"copy {name}" for name in gathers),
              "copy combine"]
     assert [name for name, _ in rows] == parts, done.stdout
-    # What the sums take has been taken off.
-    assert all(float(median) > 0 for name, median in rows if name not in ("exchange", "combine"))
+    # What the sums and the codes take has been taken off.
+    assert all(float(median) > 0 for name, median in rows if name not in ("exchange", "dispatch", "combine"))
 
 
 #: Layers whose last product has several tiles of columns, and its config with a queue of tiles.
@@ -631,6 +632,32 @@ def test_rows_of_owners(dp, tp, tokens, kind, model, tmp_path):
         folder.mkdir()
         verify(folder, model, Ranks(dp, tp, "round_robin" if kind == "any" else "linear"), tokens=tokens, ids=ids,
                options=(*options, *ASKING, f"--exchange={exchange}"))
+        made.append((folder / "out.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
+#: Rows that are quantized for the experts alone.
+CODED = spec_of(entry="ids", top_k=2, hidden_size=512, intermediate_size=256, dtype="bf16", quantization="fp8_block128")
+
+
+@pytest.mark.parametrize(("dp", "tp", "sp", "tokens", "fields"), [
+    (2, 1, False, 5, {}), (2, 1, False, 0, {}), (4, 1, False, 9, {}), (8, 1, False, 2, {}), (2, 2, False, 5, {}),
+    (2, 2, True, 3, {}), (4, 1, False, 5, {"dtype": "f16"}), (2, 1, False, 7, {"hidden_size": 128}),
+    (4, 1, False, 3, {"hidden_size": 896}),
+], ids=str)
+def test_codes_that_kernels_make(dp, tp, sp, tokens, fields, tmp_path):
+    """The kernel of a gather quantizes the rows that it pushes, to their owners too: bits are those of a launch ahead."""
+    ids = spread_ids("any", tokens * dp * (tp if sp else 1), dp) if tokens else None
+    asking = ("--config=all_gather_dp:least_rows=1", "--config=reduce_scatter_dp:least_rows=1") if sp else ASKING
+    made = []
+    for exchange in ("peer", "default"):
+        folder = tmp_path / exchange
+        folder.mkdir()
+        trace = folder / "trace.json"
+        verify(folder, CODED | fields, Ranks(dp, tp, "round_robin", sp), tokens=tokens, ids=ids,
+               options=(f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=60", *asking,
+                        f"--exchange={exchange}", f"--trace={trace}"))
+        assert ("hidden_quantized" in trace.read_text()) == (exchange == "default" and tokens > 0)
         made.append((folder / "out.safetensors").read_bytes())
     assert made[0] == made[1]
 

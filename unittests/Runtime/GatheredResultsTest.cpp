@@ -99,6 +99,30 @@ TEST(GatheredResults, AreCopiedIfThereAreManyBytes) {
   EXPECT_TRUE(areCopied(8));
 }
 
+/// There is nothing to copy where the kernel makes what it moves.
+TEST(GatheredResults, AreNotCopiedOfWhatTheKernelMakes) {
+  Plan plan = makeGatherPlan();
+  Step &gather = steps(plan)[Gather];
+  plan.tensors.push_back({"codes",
+                          DType::F32,
+                          {Expr::ceilDiv(Expr::tokens(), 2), 64},
+                          TensorRole::Workspace,
+                          4});
+  plan.numSlots = 5;
+  auto codes = Argument::ofTensor(int64_t(plan.tensors.size()) - 1);
+  gather.args[0] = codes;
+  gather.args.push_back(Argument::ofTensor(X));
+  gather.numKernelArgs = 1;
+  gather.replacedStep = 0;
+  steps(plan).insert(steps(plan).begin(),
+                     Step::launch(1, {Argument::ofTensor(X), codes}));
+  std::vector<GatheredResult> found = find(plan);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_FALSE(found[0].hasCompany);
+  EXPECT_FALSE(*isCopied(plan, plan.variants[0], found[0], 32, 0));
+  EXPECT_TRUE(found[1].hasCompany);
+}
+
 TEST(GatheredResults, HaveLaunchesBesideTheirGather) {
   Plan plan = makeGatherPlan();
   std::vector<size_t> beside =

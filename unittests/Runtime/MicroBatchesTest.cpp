@@ -940,7 +940,7 @@ TEST_F(LoggedRank, SumsAreThoseOfBothHalves) {
       if (step.kind != Step::Kind::Collective ||
           step.collectiveKind != CollectiveKind::ReduceScatter)
         continue;
-      step.sumStep = int64_t(experts);
+      step.replacedStep = int64_t(experts);
       // Its kernel reads what is gathered ahead of its flags.
       step.args.push_back(Argument::ofTensor(Factor));
       step.args.push_back(Argument::ofTensor(All));
@@ -949,12 +949,12 @@ TEST_F(LoggedRank, SumsAreThoseOfBothHalves) {
   }
   start(plan);
   size_t launched = run(2 * 8).size();
-  EXPECT_TRUE(rank.executor->hasSums());
+  EXPECT_TRUE(rank.executor->hasReplaced(Replaced::Sums));
   communicator->makesSums = true;
   EXPECT_EQ(run(2 * 8).size(), launched - 2);
   communicator->log.clear();
   std::unique_ptr<Stream> stream = *device->createStream();
-  ASSERT_TRUE(rank.executor->runSums(*stream));
+  ASSERT_TRUE(rank.executor->runReplaced(Replaced::Sums, *stream));
   EXPECT_EQ(communicator->log.size(), 2U);
 }
 

@@ -63,7 +63,37 @@ Plan makeSummingPlan() {
   scatter.kernel = 1;
   scatter.args.push_back(Argument::ofTensor(X));
   scatter.numKernelArgs = 1;
-  scatter.sumStep = 0;
+  scatter.replacedStep = 0;
+  return plan;
+}
+
+/// Two tensors are made by a launch, which the kernel of their gather may do,
+/// beside a third.
+Plan makeCodingPlan() {
+  Plan plan = makeSummingPlan();
+  plan.kernels.push_back({"gather", 1, 64});
+  Expr own = Expr::ceilDiv(Expr::tokens(), kRanks);
+  auto add = [&](const std::string &name, const Expr &rows) {
+    plan.tensors.push_back(
+        {name, DType::F32, {rows, 2}, TensorRole::Workspace, plan.numSlots++});
+    return Argument::ofTensor(int64_t(plan.tensors.size()) - 1);
+  };
+  Argument codes = add("codes", own), scales = add("scales", own);
+  Argument allCodes = add("all_codes", Expr::tokens());
+  Argument allScales = add("all_scales", Expr::tokens());
+  Argument x = Argument::ofTensor(X), all = Argument::ofTensor(All);
+  Step gather =
+      Step::collective(CollectiveKind::AllGather, MeshAxis::Data,
+                       {x, all, codes, allCodes, scales, allScales, x});
+  gather.kernel = 2;
+  gather.numKernelArgs = 1;
+  gather.replacedStep = 0;
+  Step scatter = step(plan, 1);
+  scatter.args.pop_back();
+  scatter.numKernelArgs = 0;
+  scatter.replacedStep = -1;
+  plan.variants[0].steps = {Step::launch(0, {x, codes, scales}), gather,
+                            scatter};
   return plan;
 }
 
@@ -74,10 +104,10 @@ Plan makePiecesPlan() {
   std::vector<Step> &steps = plan.variants[0].steps;
   Step first = steps[1];
   first.numColumns = 1;
-  first.sumStep = -1;
+  first.replacedStep = -1;
   steps.insert(steps.begin(), first);
   steps[2].firstColumn = steps[2].numColumns = 1;
-  steps[2].sumStep = 1;
+  steps[2].replacedStep = 1;
   return plan;
 }
 
@@ -162,7 +192,7 @@ protected:
     image.lookup = [](const std::string &name) -> Result<HostKernelFn> {
       if (name == "sum")
         return makeSums;
-      if (name == "scatter")
+      if (name == "scatter" || name == "gather")
         return moveNothing;
       return notFound(name);
     };
@@ -247,12 +277,35 @@ TEST_F(RanksTest, SumsAreMadeOnce) {
          }))
       ASSERT_TRUE(status) << status.toString();
     EXPECT_EQ(sumsMade, makesSums ? 0 : kRanks);
-    EXPECT_TRUE(ranks[0].executor->hasSums());
+    EXPECT_TRUE(ranks[0].executor->hasReplaced(Replaced::Sums));
   }
   // Alone, to be timed.
   sumsMade = 0;
   std::unique_ptr<Stream> stream = *device->createStream();
-  ASSERT_TRUE(ranks[0].executor->runSums(*stream));
+  ASSERT_TRUE(ranks[0].executor->runReplaced(Replaced::Sums, *stream));
+  ASSERT_TRUE(ranks[0].executor->synchronize(*stream));
+  EXPECT_EQ(sumsMade, 1);
+}
+
+TEST_F(RanksTest, CodesAreMadeOnce) {
+  for (const Status &status : startPassing(makeCodingPlan()))
+    ASSERT_TRUE(status) << status.toString();
+  for (bool makesCodes : {false, true, false}) {
+    sumsMade = 0;
+    for (const Status &status : onRanks([&](int64_t r) {
+           joined[r]->makesSums = makesCodes;
+           return ranks[r].executor->run(kRanks);
+         }))
+      ASSERT_TRUE(status) << status.toString();
+    EXPECT_EQ(sumsMade, makesCodes ? 0 : kRanks);
+    EXPECT_TRUE(ranks[0].executor->hasReplaced(Replaced::Codes));
+    EXPECT_FALSE(ranks[0].executor->hasReplaced(Replaced::Sums));
+  }
+  // Alone, to be timed.
+  sumsMade = 0;
+  std::unique_ptr<Stream> stream = *device->createStream();
+  ASSERT_TRUE(ranks[0].executor->runReplaced(Replaced::Sums, *stream));
+  ASSERT_TRUE(ranks[0].executor->runReplaced(Replaced::Codes, *stream));
   ASSERT_TRUE(ranks[0].executor->synchronize(*stream));
   EXPECT_EQ(sumsMade, 1);
 }
@@ -396,30 +449,31 @@ TEST(RankPlanTest, TellsWhatIsForTheKernelAlone) {
 TEST(RankPlanTest, KernelsMakeSumsOfWhatTheyGet) {
   EXPECT_TRUE(verifyPlan(makeSummingPlan()))
       << verifyPlan(makeSummingPlan()).message();
-  EXPECT_NE(printPlan(makeSummingPlan()).find("\"sum_step\":0"),
+  EXPECT_NE(printPlan(makeSummingPlan()).find("\"replaced_step\":0"),
             std::string::npos);
   auto refuse = [](void (*change)(Plan &), const std::string &message) {
     Plan plan = makeSummingPlan();
     change(plan);
     expectRefused(plan, message);
   };
-  refuse([](Plan &plan) { step(plan, 1).sumStep = 1; },
-         "steps[1].sum_step is 1; 0 to 0");
+  refuse([](Plan &plan) { step(plan, 1).replacedStep = 1; },
+         "steps[1].replaced_step is 1; 0 to 0");
   refuse(
       [](Plan &plan) {
         step(plan, 1).kernel = -1;
         step(plan, 1).numKernelArgs = 0;
         step(plan, 1).args.pop_back();
       },
-      "steps[1].sum_step is 0; -1 (of a collective with a kernel");
+      "steps[1].replaced_step is 0; -1 (of a collective with a kernel");
   refuse([](Plan &plan) { step(plan, 0).args[1] = Argument::ofTensor(X); },
-         "sum_step is 0; the launch that makes 'all'");
+         "replaced_step is 0; the launch that makes 'all'");
   refuse(
       [](Plan &plan) {
         step(plan, 1).args.pop_back();
         step(plan, 1).numKernelArgs = 0;
       },
-      "sum_step is 0, whose 'x' the kernel does not get; a launch all of whose "
+      "replaced_step is 0, whose 'x' the kernel does not get; a launch all of "
+      "whose "
       "tensors it gets");
   // Others that read what the launch makes, or count on its being there.
   refuse(
@@ -439,6 +493,42 @@ TEST(RankPlanTest, KernelsMakeSumsOfWhatTheyGet) {
       },
       "steps[1].dependent is true; false (the launch before it may be left "
       "out)");
+}
+
+TEST(RankPlanTest, KernelsMakeCodesOfWhatTheyGet) {
+  Plan plan = makeCodingPlan();
+  EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
+  // What the launch reads is moved, but not made.
+  for (size_t pair = 0; pair < 3; ++pair)
+    EXPECT_EQ(isMadeByKernel(step(plan, 1), plan.variants[0], pair), pair > 0);
+  EXPECT_FALSE(isMadeByKernel(step(plan, 2), plan.variants[0], 0));
+  auto refuse = [](void (*change)(Plan &), const std::string &message) {
+    Plan plan = makeCodingPlan();
+    change(plan);
+    expectRefused(plan, message);
+  };
+  refuse([](Plan &plan) { step(plan, 1).replacedStep = 2; },
+         "steps[1].replaced_step is 2; 0 to 0");
+  refuse([](Plan &plan) { step(plan, 0).args.resize(1); },
+         "replaced_step is 0; the launch that makes some of its inputs, which "
+         "are workspace,");
+  refuse(
+      [](Plan &plan) {
+        plan.tensors[3].role = TensorRole::Output;
+        plan.tensors[3].slot = -1;
+      },
+      "replaced_step is 0; the launch that makes some of its inputs");
+  refuse(
+      [](Plan &plan) { step(plan, 0).args.push_back(Argument::ofTensor(Y)); },
+      "replaced_step is 0, whose 'y' the kernel does not get");
+  // A shared expert, say, reads the scales too.
+  refuse(
+      [](Plan &plan) {
+        plan.kernels.push_back({"more", 1, 64});
+        plan.variants[0].steps.push_back(
+            Step::launch(3, {step(plan, 0).args[2]}));
+      },
+      "whose result steps[3] has as an argument too");
 }
 
 TEST(RankPlanTest, PiecesAreAWhole) {
@@ -465,16 +555,16 @@ TEST(RankPlanTest, PiecesAreAWhole) {
   refuse([](Plan &plan) { step(plan, 2).firstColumn = 0; },
          "steps[0].first_column is 0; 1 (the collective behind it is not the "
          "piece of the columns behind)");
-  refuse([](Plan &plan) { step(plan, 2).sumStep = -1; },
-         "steps[2].sum_step is -1; the launch that makes the sums");
+  refuse([](Plan &plan) { step(plan, 2).replacedStep = -1; },
+         "steps[2].replaced_step is -1; the launch that makes the sums");
   refuse(
       [](Plan &plan) {
         std::vector<Step> &steps = plan.variants[0].steps;
         std::swap(steps[0], steps[1]);
-        steps[1].sumStep = 0;
-        steps[2].sumStep = 0;
+        steps[1].replacedStep = 0;
+        steps[2].replacedStep = 0;
       },
-      "steps[1].sum_step is 0; -1 (of a piece that others follow)");
+      "steps[1].replaced_step is 0; -1 (of a piece that others follow)");
 }
 
 /// Ranks that begin with different ones would wait for each other for ever.
@@ -528,7 +618,7 @@ TEST(RankPlanTest, PackagesHaveMeshAndCollectives) {
   EXPECT_NE(printPlan(plan).find("\"collective\":\"reduce_scatter\""),
             std::string::npos);
   EXPECT_EQ(plan.variants[0].steps[0].numKernelArgs, 1);
-  EXPECT_EQ(plan.variants[0].steps[0].sumStep, -1);
+  EXPECT_EQ(plan.variants[0].steps[0].replacedStep, -1);
 }
 
 TEST(RankPlanTest, PackagesHaveStepsThatKernelsDo) {
@@ -537,7 +627,7 @@ TEST(RankPlanTest, PackagesHaveStepsThatKernelsDo) {
   package.programs[0].plan = makeSummingPlan();
   Result<Package> read = writeAndRead(package, "sums");
   ASSERT_TRUE(read) << read.status().toString();
-  EXPECT_EQ(read->programs[0].plan.variants[0].steps[1].sumStep, 0);
+  EXPECT_EQ(read->programs[0].plan.variants[0].steps[1].replacedStep, 0);
 }
 
 TEST(RankPlanTest, PackagesHavePieces) {

@@ -31,9 +31,12 @@ static std::string makeKernel(const Case &what) {
     arguments += name + ": " + type + ", ";
   };
   auto type = [&](const PartShape &part, int64_t rows) {
+    if (what.group > 0 && &part == &what.parts[0])
+      return "memref<?x" + std::to_string(4 * part.columns) + "xf8E4M3FN>";
+    bool isFloat = !what.gathers() || part.owned ||
+                   (what.group > 0 && &part == &what.parts[1]);
     return "memref<" + (part.perToken ? "?" : std::to_string(rows)) + "x" +
-           std::to_string(part.columns) + "x" +
-           (what.gathers() && !part.owned ? "i32" : "f32") + ">";
+           std::to_string(part.columns) + "x" + (isFloat ? "f32" : "i32") + ">";
   };
   int64_t toAll = what.gathers() ? ranks : 1;
   int64_t toOne = what.scatters() ? ranks : 1;
@@ -70,6 +73,16 @@ static std::string makeKernel(const Case &what) {
       add(valid, validType, "%valid", "memref<1xi32>");
       whose += " num_valid_tokens(" + valid + " : " + validType + ")";
     }
+  }
+  if (what.group > 0) {
+    std::string rows, rowType;
+    add(rows, rowType, "%uncoded",
+        "memref<?x" + std::to_string(4 * what.parts.front().columns) +
+            "xbf16>");
+    whose += " codes_of(" + rows + " : " + rowType +
+             ") coded [0, 1] by <storage = f8E4M3FN, scale = f32, granularity "
+             "= group, block = [1, " +
+             std::to_string(what.group) + "], dynamic = true>";
   }
   for (int64_t i = 0; i < ranks; ++i)
     add(heaps, heapTypes, "%heap" + std::to_string(i), "memref<?xi64>");

@@ -8,6 +8,7 @@
 #include "ExchangeRig.h"
 
 #include "moert/PeerHeap.h"
+#include "llvm/ADT/APFloat.h"
 
 #include <cmath>
 #include <cstring>
@@ -141,6 +142,56 @@ std::vector<uint64_t> Rig::allocateSums(int64_t rank, int64_t exchange) {
   return made;
 }
 
+float Rig::uncoded(int64_t rank, int64_t exchange, int64_t i) const {
+  int64_t columns = 4 * what.parts.front().columns;
+  int64_t group = i % columns / what.group + i / columns;
+  // Some groups have zeros alone.
+  if (group % 5 == 3)
+    return 0;
+  // Eight bits and a sign, of another size for each group.
+  int32_t digits = value(rank, exchange, 0, i * 3 + i / 11) % 256;
+  return std::ldexp(float(i % 3 == 0 ? -digits : digits), int(group % 9) - 4);
+}
+
+const Rig::Codes &Rig::codes(int64_t rank, int64_t exchange) const {
+  auto [it, isNew] = knownCodes.try_emplace({rank, exchange});
+  Codes &made = it->second;
+  if (!isNew)
+    return made;
+  constexpr float least = 1e-10F, greatest = 448;
+  std::vector<uint8_t> bytes;
+  for (int64_t first = 0; first < 4 * count(what.parts.front());
+       first += what.group) {
+    float largest = least;
+    for (int64_t i = first; i < first + what.group; ++i)
+      largest = std::max(largest, std::fabs(uncoded(rank, exchange, i)));
+    float scale = largest / greatest;
+    int32_t bits = 0;
+    std::memcpy(&bits, &scale, sizeof(bits));
+    made[1].push_back(bits);
+    for (int64_t i = first; i < first + what.group; ++i) {
+      llvm::APFloat code(uncoded(rank, exchange, i) / scale);
+      bool losesInfo = false;
+      code.convert(llvm::APFloat::Float8E4M3FN(),
+                   llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+      bytes.push_back(uint8_t(code.bitcastToAPInt().getZExtValue()));
+    }
+  }
+  made[0].resize(bytes.size() / sizeof(int32_t));
+  std::memcpy(made[0].data(), bytes.data(), bytes.size());
+  return made;
+}
+
+uint64_t Rig::allocateUncoded(int64_t rank, int64_t exchange) {
+  std::vector<uint16_t> rows;
+  for (int64_t i = 0; i < 4 * count(what.parts.front()); ++i)
+    rows.push_back(uint16_t(llvm::APFloat(uncoded(rank, exchange, i))
+                                .bitcastToAPInt()
+                                .getZExtValue() >>
+                            16));
+  return allocateFilled(rows, "uncoded");
+}
+
 Status Rig::run() {
   auto loaded = simulator.load(text, "kernel.ptx");
   if (!loaded)
@@ -162,7 +213,9 @@ Status Rig::run() {
       for (auto [part, shape] : llvm::enumerate(what.parts)) {
         std::vector<int32_t> values(size_t(sent(shape)));
         for (size_t i = 0; i < values.size(); ++i) {
-          int32_t number = value(rank, exchange, part, int64_t(i));
+          // What the kernel makes is nowhere before.
+          int32_t number =
+              areMade(part) ? -1 : value(rank, exchange, part, int64_t(i));
           float real = summed(rank, exchange, part, int64_t(i));
           std::memcpy(&values[i],
                       what.gathers() ? static_cast<void *>(&number) : &real,
@@ -195,6 +248,8 @@ Status Rig::run() {
       }
       if (what.makesSums)
         llvm::append_range(slots, allocateSums(rank, exchange));
+      if (what.group > 0)
+        slots.push_back(allocateUncoded(rank, exchange));
       for (int64_t distance = 0; distance < what.ranks; ++distance)
         slots.push_back(heaps[size_t((rank + distance) % what.ranks)]);
       if (llvm::is_contained(what.missing, rank * 100 + exchange))

@@ -19,6 +19,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -79,6 +80,9 @@ struct Case {
   int64_t numValid = -1;
   /// With those each exchange is so many launches, of some columns each.
   int64_t pieces = 1;
+  /// The kernel quantizes the rows that it moves, of a gather whose first two
+  /// parts are codes, four to an element, and scales: so many codes to each.
+  int64_t group = 0;
   /// A gather writes to where other ranks read, each exchange elsewhere; a
   /// kernel behind it reads that.
   bool toResults = false;
@@ -222,9 +226,17 @@ private:
         sum += value(rank, exchange, size_t(slot), i);
     return sum;
   }
+  /// An element of the rows that the kernel quantizes, which bf16 has.
+  float uncoded(int64_t rank, int64_t exchange, int64_t i) const;
+  /// What it makes of a rank's: codes and scales, as bits.
+  using Codes = std::array<std::vector<int32_t>, 2>;
+  const Codes &codes(int64_t rank, int64_t exchange) const;
+  bool areMade(size_t part) const { return what.group > 0 && part < 2; }
   int32_t expected(int64_t rank, int64_t exchange, size_t part,
                    int64_t i) const {
     int64_t own = count(what.parts[part]);
+    if (areMade(part))
+      return codes(i / own, exchange)[part][size_t(i % own)];
     if (what.gathers())
       return value(i / own, exchange, part, i % own);
     int64_t offset = what.scatters() ? rank * own : 0;
@@ -252,6 +264,7 @@ private:
     return address;
   }
   std::vector<uint64_t> allocateSums(int64_t rank, int64_t exchange);
+  uint64_t allocateUncoded(int64_t rank, int64_t exchange);
   uint64_t allocate(int64_t bytes, const std::string &name) {
     auto address =
         simulator.allocate(size_t(std::max<int64_t>(bytes, 16)), 256, name);
@@ -270,6 +283,7 @@ private:
   const std::string text;
   ptx::Simulator simulator;
   std::vector<uint64_t> heaps;
+  mutable std::map<std::pair<int64_t, int64_t>, Codes> knownCodes;
   /// Per rank, exchange and part.
   std::map<std::tuple<int64_t, int64_t, size_t>, uint64_t> outs;
 };

@@ -33,11 +33,12 @@ Case makeOwned(Case what, Spread spread = Spread::Even) {
   return what;
 }
 
-Case makeReplicated(Case what) {
-  what = makeOwned(what);
+Case withReplicas(Case what) {
   what.hasReplicas = true;
   return what;
 }
+
+Case makeReplicated(Case what) { return withReplicas(makeOwned(what)); }
 
 Case makeToResults(Case what) {
   what.toResults = true;
@@ -47,6 +48,19 @@ Case makeToResults(Case what) {
 Case makeSums(Case what, PartShape part, Spread spread = Spread::None) {
   what.parts = {part};
   what.makesSums = true;
+  what.spread = spread;
+  return what;
+}
+
+/// Rows of so many groups that the kernel quantizes, beside others.
+Case makeCodes(Case what, int64_t groups, int64_t group = 128,
+               Spread spread = Spread::None) {
+  bool owned = spread != Spread::None;
+  what.parts = {{groups * group / 4, true, owned},
+                {groups, true, owned},
+                {3},
+                {1, false}};
+  what.group = group;
   what.spread = spread;
   return what;
 }
@@ -99,6 +113,22 @@ const Case kCases[] = {
     makeReplicated({"all_gather", 8, 5}),
     makeReplicated({"reduce_scatter", 4, 9}),
     makeReplicated({"reduce_scatter", 8, 5}),
+    // Groups of 8, 4 and 2 lanes, of more and of fewer pieces than a round has.
+    makeCodes({"all_gather", 2, 1}, 2),
+    makeCodes({"all_gather", 2, 40}, 3),
+    makeCodes({"all_gather", 4, 9}, 5, 64),
+    makeCodes({"all_gather", 8, 5}, 7, 32),
+    makeCodes({"all_gather", 16, 2}, 2),
+    makeCodes({"all_gather", 4, 9}, 2, 128, Spread::Even),
+    makeToResults(makeCodes({"all_gather", 2, 1}, 2)),
+    makeToResults(makeCodes({"all_gather", 2, 40}, 3)),
+    makeToResults(makeCodes({"all_gather", 4, 9}, 5, 64)),
+    makeToResults(makeCodes({"all_gather", 8, 5}, 7, 32)),
+    makeToResults(makeCodes({"all_gather", 2, 40}, 2, 128, Spread::Even)),
+    makeToResults(makeCodes({"all_gather", 4, 9}, 5, 128, Spread::OneRank)),
+    makeToResults(makeCodes({"all_gather", 16, 2}, 4, 128, Spread::Even)),
+    makeToResults(
+        withReplicas(makeCodes({"all_gather", 8, 5}, 2, 128, Spread::Even))),
     // Rows of a part of a warp's pieces, of one, of several warps, and pieces
     // of 4 bytes.
     makeSums({"reduce_scatter", 2, 1}, {44}),
@@ -138,6 +168,8 @@ std::string describe(const Case &what, uint64_t seed) {
               ? ", sums of " + std::to_string(what.parts.front().columns) +
                     " columns"
               : "") +
+         (what.group > 0 ? ", codes in groups of " + std::to_string(what.group)
+                         : "") +
          (what.toResults ? ", to results" : "") +
          (what.pieces > 1 ? " in " + std::to_string(what.pieces) + " pieces"
                           : "") +
@@ -262,6 +294,21 @@ std::string dropBarrierBehindFlag(std::string text) {
   return text.erase(barrier, text.find('\n', barrier) - barrier);
 }
 
+/// Lanes do not meet half of those that have the rest of their group.
+std::string meetFewerLanes(std::string text) {
+  size_t count = 0;
+  for (size_t at = 0;
+       (at = text.find("shfl.sync.bfly.b32", at)) != std::string::npos; ++at) {
+    size_t mask = text.find(", 4, 31", at);
+    if (mask == std::string::npos || mask > text.find('\n', at))
+      continue;
+    text[mask + 2] = '1';
+    ++count;
+  }
+  EXPECT_GT(count, 0U);
+  return text;
+}
+
 /// All exchanges take the same place.
 std::string useOnePlace(std::string text) {
   // Where the parity of the epoch chooses one of them.
@@ -299,6 +346,8 @@ TEST(Exchange, MistakesAreNoticed) {
         makeOwned({"all_gather", 4, 20}), makeOwned({"reduce_scatter", 4, 20}),
         makeToResults({"all_gather", 2, 200}),
         makeToResults(makeOwned({"all_gather", 4, 20})),
+        makeCodes({"all_gather", 4, 37}, 3),
+        makeToResults(makeCodes({"all_gather", 2, 80}, 3, 128, Spread::Even)),
         makeSums({"reduce_scatter", 4, 37}, {132}),
         makeSums({"reduce_scatter", 2, 40}, {132, true, true}, Spread::Even),
         makeSums({"all_reduce", 2, 80}, {132}),
@@ -323,6 +372,7 @@ TEST(Exchange, MistakesAreNoticed) {
       std::string kind = what.kind.str() + " of " + std::to_string(what.ranks) +
                          (what.spread == Spread::None ? "" : " to owners") +
                          (what.makesSums ? " of its sums" : "") +
+                         (what.group > 0 ? " of its codes" : "") +
                          (what.toResults ? " to results" : "") +
                          (what.pieces > 1 ? " in pieces" : "");
       EXPECT_GT(noticed, 0U) << name << ", " << kind;
@@ -331,4 +381,13 @@ TEST(Exchange, MistakesAreNoticed) {
                    << " of " << seeds << " seeds\n";
     }
   }
+}
+
+/// Each lane finds the largest magnitude of all lanes of its group.
+TEST(Exchange, LanesOfAGroupMeet) {
+  Case what = makeToResults(makeCodes({"all_gather", 2, 9}, 3));
+  Rig rig(what, 1, meetFewerLanes);
+  Status status = rig.run();
+  ASSERT_TRUE(status) << status.message();
+  EXPECT_FALSE(rig.isRight());
 }

@@ -104,10 +104,11 @@ std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
           (hasOffsets ? " {top_k = 8 : i64}" : ""));
 }
 
-/// Rows of DeepSeek-V3 between ranks, of which each has whole experts; with
-/// `makesSums` the kernel makes those of a token's experts itself, of half of
-/// the columns where it `isPiece`.
-std::string exchange(const std::string &kind, int64_t ranks, bool makesSums,
+/// Rows of DeepSeek-V3 between ranks, of which each has whole experts. With
+/// `makes` the kernel makes what it moves itself: sums of a token's experts, of
+/// half of the columns where it `isPiece`; of a gather codes of rows, to
+/// results.
+std::string exchange(const std::string &kind, int64_t ranks, bool makes,
                      bool isPiece) {
   bool gathers = kind == "all_gather", sums = kind == "all_reduce";
   std::vector<std::string> shapes{"?x7168xbf16"};
@@ -138,7 +139,12 @@ std::string exchange(const std::string &kind, int64_t ranks, bool makesSums,
     owned = " owners(%owners : memref<256xi32>) ids(" + ids + " : " + idTypes +
             ") owned [0" + (gathers ? ", 1]" : "]");
   }
-  if (makesSums) {
+  if (makes && gathers) {
+    arguments.push_back("%rows: memref<?x7168xbf16>");
+    owned += " codes_of(%rows : memref<?x7168xbf16>) coded [0, 1] by <storage "
+             "= f8E4M3FN, scale = f32, granularity = group, block = [1, 128], "
+             "dynamic = true>";
+  } else if (makes) {
     arguments.insert(arguments.end(),
                      {"%rows: memref<?x7168xbf16>", "%slots: memref<?x8xi32>"});
     owned += " sums_of(%rows, %slots : memref<?x7168xbf16>, memref<?x8xi32>)";
@@ -156,9 +162,9 @@ std::string exchange(const std::string &kind, int64_t ranks, bool makesSums,
     arguments.push_back("%first: i64");
   return kernel(
       arguments,
-      "tile.exchange " + kind + " tokens(%t) ins(" + ins + " : " + types +
-          ") outs(" + outs + " : " + types + ")" + owned + " heaps(" + heaps +
-          " : " + heapTypes + ")" +
+      "tile.exchange " + kind + (makes && gathers ? " to_results" : "") +
+          " tokens(%t) ins(" + ins + " : " + types + ") outs(" + outs + " : " +
+          types + ")" + owned + " heaps(" + heaps + " : " + heapTypes + ")" +
           (isPiece ? " first_column(%first) {num_columns = 3584 : i64}" : ""));
 }
 
@@ -282,15 +288,16 @@ std::vector<Case> makeMatrix() {
                          {"%n: memref<?xi32>", "%h: memref<100x4xi32>"})});
   for (const char *kind : {"all_gather", "reduce_scatter", "all_reduce"})
     for (int64_t ranks : {2, 4, 8, 16})
-      for (bool makesSums : {false, true}) {
-        if (makesSums && kind == std::string("all_gather"))
-          continue;
+      for (bool makes : {false, true}) {
+        bool gathers = kind == std::string("all_gather");
         for (bool isPiece : {false, true})
-          if (makesSums || !isPiece)
+          if ((makes && !gathers) || !isPiece)
             cases.push_back({kind + ("_" + std::to_string(ranks)) +
-                                 (makesSums ? "_of_sums" : "") +
+                                 (!makes    ? ""
+                                  : gathers ? "_of_codes"
+                                            : "_of_sums") +
                                  (isPiece ? "_in_pieces" : ""),
-                             exchange(kind, ranks, makesSums, isPiece)});
+                             exchange(kind, ranks, makes, isPiece)});
       }
   cases.push_back({"most_slots", topK(2048, "1024, softmax = selected, "
                                             "renormalize = true")});

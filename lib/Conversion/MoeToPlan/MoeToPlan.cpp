@@ -240,6 +240,7 @@ private:
         toMemory(op->getResults()), owners ? memory.lookup(owners) : Value(),
         toMemory(ids), owned, expertsPerOwner, /*rows=*/Value(),
         /*position=*/Value(), /*addend=*/Value(), /*num_valid_tokens=*/Value(),
+        /*uncoded=*/Value(), /*coded=*/DenseI64ArrayAttr(),
         /*columns=*/DenseI64ArrayAttr());
   }
 

@@ -30,6 +30,18 @@ Value Quantizer::larger(Value x, Value y) {
   return arith::MaximumFOp::create(b, x, y);
 }
 
+Value Quantizer::findLargest(ArrayRef<Value> vectors, Value largest) {
+  for (Value values : vectors) {
+    Value magnitudes = math::AbsFOp::create(b, values.getType(), values);
+    int64_t lanes = cast<VectorType>(values.getType()).getNumElements();
+    for (int64_t i = 0; i < lanes; ++i) {
+      Value one = vector::ExtractOp::create(b, magnitudes, i);
+      largest = largest ? larger(largest, one) : one;
+    }
+  }
+  return largest;
+}
+
 /// A quotient, by a reciprocal that is rounded correctly, corrected by what is
 /// left over: twice, and it is rounded as a division rounds it (Markstein).
 /// Divisors are at least 2^-42, so that nothing that counts underflows. With

@@ -26,6 +26,11 @@ public:
   /// numbers.
   mlir::Value larger(mlir::Value x, mlir::Value y);
 
+  /// The largest magnitude of some vectors of f32 and of `largest`, which may
+  /// be null.
+  mlir::Value findLargest(llvm::ArrayRef<mlir::Value> vectors,
+                          mlir::Value largest = {});
+
   /// What a group is divided by, f32: its scale, and by what quotients are
   /// computed: the scale too unless that is infinite, and its reciprocal.
   struct Divisor {

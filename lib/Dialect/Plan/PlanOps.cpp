@@ -9,6 +9,7 @@
 #include "moec/Dialect/Plan/KernelSyntax.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
 #include "moec/Dialect/Plan/Plan.h"
+#include "moec/Dialect/RowCodes.h"
 #include "moec/Dialect/RowOwners.h"
 #include "moec/Dialect/SlotSums.h"
 
@@ -231,6 +232,10 @@ LogicalResult CollectiveOp::verify() {
   if (failed(verifySlotSums(
           *this, {getRows(), getPosition(), getAddend(), getNumValidTokens()},
           getIns(), getKind() != CollectiveKind::AllGather)) ||
+      failed(verifyRowCodes(
+          *this, {getUncoded(), getCoded().value_or(ArrayRef<int64_t>())},
+          getIns(), getOwned().value_or(ArrayRef<int64_t>()),
+          getKind() == CollectiveKind::AllGather)) ||
       failed(verifyColumns(*this)))
     return failure();
   if (getToResults() &&
@@ -278,6 +283,8 @@ SmallVector<Value> CollectiveOp::getRead() {
   llvm::append_range(
       read, SlotSums{getRows(), getPosition(), getAddend(), getNumValidTokens()}
                 .getValues());
+  if (getUncoded())
+    read.push_back(getUncoded());
   return read;
 }
 
@@ -288,12 +295,13 @@ bool CollectiveOp::isFollowed() {
              cast<MemRefType>(getIns().front().getType()).getDimSize(1);
 }
 
-LaunchOp CollectiveOp::getSumLaunch() {
-  if (!getRows() || isFollowed())
+LaunchOp CollectiveOp::getReplacedLaunch() {
+  if ((!getRows() && !getUncoded()) || isFollowed())
     return nullptr;
+  Value made = getIns()[getUncoded() ? size_t(getCoded()->front()) : size_t(0)];
   for (Operation *op = (*this)->getPrevNode(); op; op = op->getPrevNode())
     if (auto launch = dyn_cast<LaunchOp>(op);
-        launch && llvm::is_contained(launch.getOuts(), getIns().front()))
+        launch && llvm::is_contained(launch.getOuts(), made))
       return launch;
   return nullptr;
 }

@@ -306,6 +306,13 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
       return op.emitOpError("has a 'position' or 'addend' of ")
              << getRows(ofRow).str() << " rows for sums of "
              << getRows(op.getIns().front()).str() << "; give one row for each";
+  if (Value uncoded = op.getUncoded()) {
+    Value codes = op.getIns()[size_t(op.getCoded()->front())];
+    if (!(getRows(uncoded) == getRows(codes)))
+      return op.emitOpError("has 'codes_of' ")
+             << getRows(uncoded).str() << " rows for " << getRows(codes).str()
+             << " rows of codes; give the rows of these";
+  }
   // Of a piece that others follow the sums are not in memory yet.
   size_t numIns = op.isFollowed() ? op.getIns().size() : 0;
   SmallVector<Value> allRead = op.getRead();
@@ -314,9 +321,12 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
       return failure();
   if (failed(verifyPiece(op)))
     return failure();
-  if (op.getRows() && !op.isFollowed() && !op.getSumLaunch())
+  if (op.getRows() && !op.isFollowed() && !op.getReplacedLaunch())
     return op.emitOpError("has 'sums_of', but no launch before it makes the "
                           "sums; drop 'sums_of'");
+  if (op.getUncoded() && !op.getReplacedLaunch())
+    return op.emitOpError("has 'codes_of', but no launch before it makes the "
+                          "codes; drop 'codes_of'");
   return verifyStep(op, written, /*prepares=*/false);
 }
 

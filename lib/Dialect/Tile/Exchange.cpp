@@ -10,6 +10,8 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "moec/Dialect/Moe/QuantLayout.h"
+#include "moec/Dialect/RowCodes.h"
 #include "moec/Dialect/RowOwners.h"
 #include "moec/Dialect/SlotSums.h"
 #include "moert/PeerHeap.h"
@@ -65,6 +67,30 @@ MemRefType ExchangeOp::getMovedType(size_t index) {
                  : type;
 }
 
+/// What makes the codes, where the kernel does.
+static LogicalResult verifyQuant(ExchangeOp op) {
+  moe::QuantAttr quant = op.getQuantAttr();
+  if (bool(quant) != bool(op.getUncoded()))
+    return op.emitOpError("has one of 'codes_of' and 'by'; give both, or drop "
+                          "them");
+  if (!quant)
+    return success();
+  ArrayRef<int64_t> coded = *op.getCoded();
+  auto type = [&](int64_t pair) {
+    return cast<MemRefType>(op.getIns()[size_t(coded[size_t(pair)])].getType());
+  };
+  std::optional<int64_t> group = RowCodes::getGroup(type(0), type(1));
+  if (!quant.getDynamic() || !quant.getScale().isF32() ||
+      moe::getMemoryType(quant) != type(0).getElementType() ||
+      quant.getGranularity() != moe::Granularity::Group ||
+      quant.getBlock()[1] != *group)
+    return op.emitOpError("quantizes by ")
+           << quant
+           << "; give one that is dynamic, of f8E4M3FN with f32 for groups "
+           << "of [1, " << *group << "]";
+  return success();
+}
+
 LogicalResult ExchangeOp::verify() {
   auto ranks = static_cast<int64_t>(getHeaps().size());
   if (ranks < 2 || ranks > moert::PeerHeap::kMaxRanks)
@@ -92,6 +118,12 @@ LogicalResult ExchangeOp::verify() {
   if (failed(verifySlotSums(
           *this, {getRows(), getPosition(), getAddend(), getNumValidTokens()},
           getIns(), getKind() != plan::CollectiveKind::AllGather)))
+    return failure();
+  if (failed(verifyRowCodes(
+          *this, {getUncoded(), getCoded().value_or(ArrayRef<int64_t>())},
+          getIns(), getOwned().value_or(ArrayRef<int64_t>()),
+          getKind() == plan::CollectiveKind::AllGather)) ||
+      failed(verifyQuant(*this)))
     return failure();
   if (getToResults() && getKind() != plan::CollectiveKind::AllGather)
     return emitOpError("is 'to_results', which an all_gather may be; drop it");

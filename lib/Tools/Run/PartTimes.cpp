@@ -88,34 +88,45 @@ Status PartTimer::timeParts() {
   return status ? timeExchange() : status;
 }
 
-void PartTimer::takeOffSums() {
+void PartTimer::takeOff(double replaced) {
   for (double &seconds : times.back().seconds)
-    seconds -= sums;
+    seconds -= replaced;
+}
+
+Result<double> PartTimer::timeReplaced(moert::Replaced made,
+                                       llvm::StringRef part) {
+  if (!options.recorder->runsKernels() || !executor.hasReplaced(made))
+    return 0.0;
+  if (Status status = time(part, kExchangesPerSample,
+                           [&] { return executor.runReplaced(made, stream); });
+      !status)
+    return status;
+  const std::vector<double> &seconds = times.back().seconds;
+  return seconds[seconds.size() / 2];
 }
 
 Status PartTimer::timeExchange() {
-  sums = 0;
-  if (options.recorder->runsKernels() && executor.hasSums()) {
-    if (Status status = time("sums", kExchangesPerSample,
-                             [&] { return executor.runSums(stream); });
-        !status)
-      return status;
-    const std::vector<double> &seconds = times.back().seconds;
-    sums = seconds[seconds.size() / 2];
-  }
+  Result<double> sums = timeReplaced(moert::Replaced::Sums, "sums");
+  if (!sums)
+    return sums.status();
+  Result<double> codes = timeReplaced(moert::Replaced::Codes, "codes");
+  if (!codes)
+    return codes.status();
   Status status = timeRecorded("exchange", {CollectiveKind::AllGather,
                                             CollectiveKind::ReduceScatter,
                                             CollectiveKind::AllReduce});
   if (!status)
     return status;
-  takeOffSums();
+  takeOff(*sums + *codes);
   status = timeRecorded("dispatch", CollectiveKind::AllGather);
-  if (status)
-    status = timeRecorded(
-        "combine", {CollectiveKind::ReduceScatter, CollectiveKind::AllReduce});
   if (!status)
     return status;
-  takeOffSums();
+  takeOff(*codes);
+  status = timeRecorded(
+      "combine", {CollectiveKind::ReduceScatter, CollectiveKind::AllReduce});
+  if (!status)
+    return status;
+  takeOff(*sums);
   if (options.recorder->getPeer()) {
     status = timeCopies("copy dispatch", CollectiveKind::AllGather);
     if (status)

@@ -67,7 +67,7 @@ public:
     return inner->leastCopiedBytes();
   }
   void *results(moert::MeshAxis axis) override { return inner->results(axis); }
-  /// Nobody makes sums in place of a collective that is left out.
+  /// Nobody makes sums or codes in place of a collective that is left out.
   bool runsKernels() const override {
     return mode != Mode::Skip && inner->runsKernels();
   }
@@ -97,8 +97,9 @@ private:
 ///   layer           runs of the layer
 ///   compute         the same without its collectives, on the rows that the run
 ///                   before has moved
-///   sums            the launches that collectives do as part of themselves,
-///                   alone; they are part of `compute`
+///   sums            the launches that collectives do as part of themselves
+///                   and that sum, alone; they are part of `compute`
+///   codes           those that quantize
 ///   exchange        its collectives alone, one after the other
 ///   dispatch        those that gather rows
 ///   combine         those that sum rows
@@ -112,9 +113,9 @@ private:
 ///   copy combine    the same of `combine`
 ///
 /// All ranks call this. All but the first two are times of one in ten that
-/// follow each other, with graphs in one graph. Of `exchange` and `combine`
-/// what `sums` takes, the median, is taken off, so that `compute` and
-/// `exchange` are the layer's work once.
+/// follow each other, with graphs in one graph. What `sums` takes, the median,
+/// is taken off `exchange` and `combine`, and what `codes` takes off `exchange`
+/// and `dispatch`, so that `compute` and `exchange` are the layer's work once.
 class PartTimer {
 public:
   PartTimer(moert::Device &device, moert::Executor &executor,
@@ -128,8 +129,12 @@ private:
 
   moert::Status timeParts();
   moert::Status timeExchange();
-  /// Takes from the latest times what the rank's sums take.
-  void takeOffSums();
+  /// Times launches that kernels of collectives do, under that name: the
+  /// median, in seconds, 0 without such.
+  moert::Result<double> timeReplaced(moert::Replaced made,
+                                     llvm::StringRef part);
+  /// Takes so many seconds from the latest times.
+  void takeOff(double replaced);
   moert::Status timeRecorded(llvm::StringRef part,
                              llvm::ArrayRef<moert::CollectiveKind> kinds);
   moert::Status timeBytes(llvm::StringRef part, moert::CollectiveKind kind);
@@ -148,8 +153,6 @@ private:
   const RunOptions &options;
   /// Those of a rank, at present.
   int64_t tokens = 0;
-  /// The median of `sums`, in seconds; 0 without such.
-  double sums = 0;
   std::vector<PartTimes> times;
 };
 

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CollectiveCodes.h"
 #include "CollectiveSums.h"
 #include "GatherToResults.h"
 #include "LaunchShape.h"
@@ -46,6 +47,17 @@ public:
     setSums(collective, sums);
   }
 
+  /// Has kernels of gathers quantize where a launch before them does.
+  void addCodes(plan::CollectiveOp collective) {
+    if (!hasExchange(collective) || collective.getUncoded())
+      return;
+    CollectiveCodes codes = findCodes(collective, symbols);
+    if (!codes.uncoded)
+      return;
+    changed.insert(collective->getParentOfType<plan::ProgramOp>());
+    setCodes(collective, codes);
+  }
+
   /// Fails where the schedule does not take what it chose itself.
   LogicalResult make(plan::CollectiveOp collective) {
     auto program = collective->getParentOfType<plan::ProgramOp>();
@@ -75,6 +87,8 @@ public:
              other.owned == collective.getOwnedAttr() &&
              other.expertsPerOwner == collective.getExpertsPerOwnerAttr() &&
              other.sums == getSums(collective) &&
+             other.coded == collective.getCodedAttr() &&
+             other.quant == getCodesQuant(collective, symbols) &&
              other.numColumns == getNumColumns(collective) &&
              other.toResults == collective.getToResults() &&
              other.pieces == pieces;
@@ -84,11 +98,12 @@ public:
           makeKernel(collective, type, unsigned(ranks), pieces);
       if (failed(kernel))
         return failure();
-      made.push_back({*kernel, getExchangeName(collective), rows,
-                      collective.getOwnedAttr(),
-                      collective.getExpertsPerOwnerAttr(), getSums(collective),
-                      getNumColumns(collective), collective.getToResults(),
-                      pieces});
+      made.push_back(
+          {*kernel, getExchangeName(collective), rows,
+           collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),
+           getSums(collective), collective.getCodedAttr(),
+           getCodesQuant(collective, symbols), getNumColumns(collective),
+           collective.getToResults(), pieces});
       same = &made.back();
     }
     collective->setAttr(kExchangeKernelAttr,
@@ -105,6 +120,8 @@ private:
     DenseI64ArrayAttr owned;
     IntegerAttr expertsPerOwner;
     std::array<bool, 4> sums;
+    DenseI64ArrayAttr coded;
+    moe::QuantAttr quant;
     IntegerAttr numColumns;
     bool toResults;
     /// Those of few rows.
@@ -154,13 +171,15 @@ private:
     Value position = takeIf(collective.getPosition());
     Value addend = takeIf(collective.getAddend());
     Value numValidTokens = takeIf(collective.getNumValidTokens());
+    Value uncoded = takeIf(collective.getUncoded());
     ValueRange heaps = take(ranks);
     Value firstColumn = collective.getColumns() ? take(1).front() : Value();
     auto exchange = tile::ExchangeOp::create(
         builder, loc, collective.getKindAttr(), rest.front(), ins, outs, owners,
         ids, collective.getOwnedAttr(), collective.getExpertsPerOwnerAttr(),
-        rows, position, addend, numValidTokens, heaps, firstColumn,
-        getNumColumns(collective), collective.getToResultsAttr(),
+        rows, position, addend, numValidTokens, uncoded,
+        collective.getCodedAttr(), getCodesQuant(collective, symbols), heaps,
+        firstColumn, getNumColumns(collective), collective.getToResultsAttr(),
         tile::ConfigAttr());
     tile::ReturnOp::create(builder, loc);
     for (const Schedule *schedule : getSchedulesFor(target, exchange)) {
@@ -211,8 +230,10 @@ struct TileMakeExchanges
     getOperation().walk(
         [&](plan::CollectiveOp op) { collectives.push_back(op); });
     ExchangeMaker maker(getOperation(), *inputs);
-    for (plan::CollectiveOp collective : collectives)
+    for (plan::CollectiveOp collective : collectives) {
       maker.addSums(collective);
+      maker.addCodes(collective);
+    }
     // When all that kernels read is known.
     SymbolTable symbols(getOperation());
     getOperation().walk(

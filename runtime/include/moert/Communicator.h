@@ -112,8 +112,8 @@ public:
   /// distance from the beginning. Null where none was reserved.
   virtual void *results(MeshAxis axis);
 
-  /// Whether collectives are run by their kernels, which make the sums that
-  /// they move where the plan says so (Step::sumStep).
+  /// Whether collectives are run by their kernels, which make what they move
+  /// where the plan says so (Step::replacedStep).
   virtual bool runsKernels() const { return false; }
 
   /// Gives the collective to the stream, behind what it has. On a device whose

@@ -28,6 +28,11 @@
 namespace moert {
 
 struct GatheredResult;
+
+/// What launches make that collectives may do as part of themselves: sums over
+/// the slots of a row that is summed over ranks, or codes of rows that are
+/// gathered.
+enum class Replaced : uint8_t { Sums, Codes };
 class MicroBatches;
 class SafetensorsFile;
 struct SafetensorsEntry;
@@ -203,11 +208,12 @@ public:
   Status run(int64_t tokens, WorkspaceView workspace, Stream *stream = nullptr);
 
   /// Whether the latest run was of launches that kernels of collectives do as
-  /// part of themselves where the communicator runs these (Step::sumStep).
-  bool hasSums() const;
+  /// part of themselves where the communicator runs these
+  /// (Step::replacedStep), and which make that.
+  bool hasReplaced(Replaced made) const;
   /// Of the latest run those launches alone, on what it has left in its
   /// workspace: what they take, to compare.
-  Status runSums(Stream &stream);
+  Status runReplaced(Replaced made, Stream &stream);
 
   /// Runs twice, in the executor's own or a shared workspace, and says when
   /// each launch and collective of the second run was under way; waits for its
@@ -266,8 +272,9 @@ private:
     /// Of a collective; its parts are in resolvedParts.
     Collective collective = {};
     size_t firstPart = 0;
-    /// Of a launch: the kernel of a collective may do it (Step::sumStep).
-    bool isOfCollective = false;
+    /// Of a launch: what it makes, where the kernel of a collective may do it
+    /// (Step::replacedStep).
+    std::optional<Replaced> replaced = {};
     /// Of a collective: it is a piece of a whole, and not the last one.
     bool isFollowed = false;
   };

@@ -167,11 +167,12 @@ struct Step {
   /// write them (Communicator::results) where the communicator runs kernels,
   /// perhaps before the step begins.
   bool toResults = false;
-  /// Collective: the step of its variant, a launch, that makes its one input,
-  /// which the kernel makes itself (of what the launch reads, which is for the
-  /// kernel alone): it is left out where the communicator runs the kernel. -1
-  /// for none. Of a piece that others follow -1, though the kernel makes them.
-  int64_t sumStep = -1;
+  /// Collective: the step of its variant, a launch, that makes its one input
+  /// (of an all-gather some of them), which the kernel makes itself, of what
+  /// the launch reads, which is for the kernel alone: it is left out where the
+  /// communicator runs the kernel. -1 for none. Of a piece that others follow
+  /// -1, though the kernel makes them.
+  int64_t replacedStep = -1;
   /// Collective: where it is a piece of a whole, the columns of each row that
   /// its kernel moves; 0 of them for all. The pieces of a whole follow one
   /// another among the collectives of their variant. Where the communicator
@@ -218,6 +219,10 @@ struct Plan {
 /// Whether a step is a piece of a collective that others do the rest of behind
 /// it.
 bool isFollowed(const Step &step, const Plan &plan);
+
+/// Whether the kernel of a collective of the variant makes the input of a pair
+/// itself (Step::replacedStep).
+bool isMadeByKernel(const Step &step, const Variant &variant, size_t pair);
 
 /// Checks everything about a plan that the executor relies on. A failure names
 /// the index and the field, as in "variants[1].steps[3].args[0].tensor", what

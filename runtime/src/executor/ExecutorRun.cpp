@@ -311,8 +311,10 @@ Status Executor::resolveSteps(const std::vector<Step> &steps,
     if (steps[i].kind != Step::Kind::Collective)
       continue;
     resolved[i].collective.where = halfPrefix() + stepName(where, i);
-    if (steps[i].sumStep >= 0)
-      resolved[static_cast<size_t>(steps[i].sumStep)].isOfCollective = true;
+    if (steps[i].replacedStep >= 0)
+      resolved[static_cast<size_t>(steps[i].replacedStep)].replaced =
+          steps[i].collectiveKind == CollectiveKind::AllGather ? Replaced::Codes
+                                                               : Replaced::Sums;
   }
   return Status::ok();
 }
@@ -450,22 +452,22 @@ bool Executor::isLeftOut(const ResolvedStep &step) const {
     return step.isFollowed && !runsKernels;
   if (step.kind != Step::Kind::Launch)
     return false;
-  return step.dims.grid == 0 || (step.isOfCollective && runsKernels);
+  return step.dims.grid == 0 || (step.replaced && runsKernels);
 }
 
-bool Executor::hasSums() const {
+bool Executor::hasReplaced(Replaced made) const {
   if (runsHalves)
-    return halves->hasSums();
+    return halves->hasReplaced(made);
   return std::any_of(
       resolved.begin(), resolved.end(),
-      [](const ResolvedStep &step) { return step.isOfCollective; });
+      [&](const ResolvedStep &step) { return step.replaced == made; });
 }
 
-Status Executor::runSums(Stream &stream) {
+Status Executor::runReplaced(Replaced made, Stream &stream) {
   if (runsHalves)
-    return halves->runSums(stream);
+    return halves->runReplaced(made, stream);
   for (const ResolvedStep &step : resolved) {
-    if (!step.isOfCollective || step.dims.grid == 0)
+    if (step.replaced != made || step.dims.grid == 0)
       continue;
     ResolvedStep alone = step;
     alone.dims.dependent = false;

@@ -216,13 +216,13 @@ Status MicroBatches::run(Stream &first) {
   });
 }
 
-bool MicroBatches::hasSums() const {
-  return halves[0]->hasSums() || halves[1]->hasSums();
+bool MicroBatches::hasReplaced(Replaced made) const {
+  return halves[0]->hasReplaced(made) || halves[1]->hasReplaced(made);
 }
 
-Status MicroBatches::runSums(Stream &stream) {
-  MOERT_CHECK(halves[0]->runSums(stream));
-  return halves[1]->runSums(stream);
+Status MicroBatches::runReplaced(Replaced made, Stream &stream) {
+  MOERT_CHECK(halves[0]->runReplaced(made, stream));
+  return halves[1]->runReplaced(made, stream);
 }
 
 } // namespace moert

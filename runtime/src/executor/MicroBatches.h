@@ -41,8 +41,8 @@ public:
   /// The same, with `give` for each step.
   Status giveSteps(Stream &first, const Executor::GiveStep &give);
 
-  bool hasSums() const;
-  Status runSums(Stream &stream);
+  bool hasReplaced(Replaced made) const;
+  Status runReplaced(Replaced made, Stream &stream);
 
 private:
   MicroBatches() = default;

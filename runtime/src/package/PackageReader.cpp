@@ -74,7 +74,7 @@ static Status readStep(const schema::Step &from, const std::string &where,
   step.event = from.event();
   step.dependent = from.dependent();
   step.numKernelArgs = from.kernel_args();
-  step.sumStep = from.sum_step();
+  step.replacedStep = from.replaced_step();
   step.firstColumn = from.first_column();
   step.numColumns = from.num_columns();
   step.toResults = from.to_results();

@@ -35,7 +35,8 @@ std::vector<GatheredResult> findResults(const Plan &plan,
     bool hasCompany = !findLaunchesBeside(plan, variant, i).empty();
     for (size_t pair = 0; pair < step.numPairs(); ++pair)
       found.push_back({i, pair, step.args[2 * pair + 1].tensor, step.axis,
-                       hasCompany && pair < size_t(PeerHeap::kMaxCopied)});
+                       hasCompany && pair < size_t(PeerHeap::kMaxCopied) &&
+                           !isMadeByKernel(step, variant, pair)});
   }
   return found;
 }

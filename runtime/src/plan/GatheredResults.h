@@ -22,7 +22,7 @@ struct GatheredResult {
   int64_t tensor = -1;
   MeshAxis axis = MeshAxis::Data;
   /// Whether launches are beside it that gain by the multiprocessors which a
-  /// kernel would take.
+  /// kernel would take, and what it is gathered of is in memory.
   bool hasCompany = false;
 };
 

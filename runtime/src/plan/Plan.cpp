@@ -7,6 +7,8 @@
 
 #include "moert/Plan.h"
 
+#include <algorithm>
+
 namespace moert {
 
 const char *tensorRoleName(TensorRole role) {
@@ -68,6 +70,20 @@ bool isFollowed(const Step &step, const Plan &plan) {
       plan.tensors[static_cast<size_t>(step.args[0].tensor)];
   return step.firstColumn + step.numColumns <
          tensor.shape.back().constantValue();
+}
+
+bool isMadeByKernel(const Step &step, const Variant &variant, size_t pair) {
+  if (step.kind != Step::Kind::Collective || step.replacedStep < 0)
+    return false;
+  const Step &launch = variant.steps[static_cast<size_t>(step.replacedStep)];
+  int64_t input = step.args[2 * pair].tensor;
+  auto isInput = [&](const Argument &arg) {
+    return arg.kind == Argument::Kind::Tensor && arg.tensor == input;
+  };
+  // What the launch reads is for the kernel alone.
+  auto alone = step.args.begin() + int64_t(2 * step.numPairs());
+  return std::any_of(launch.args.begin(), launch.args.end(), isInput) &&
+         std::none_of(alone, step.args.end(), isInput);
 }
 
 int64_t Plan::findTensor(const std::string &name) const {

@@ -73,11 +73,11 @@ Status verifyPairs(const Plan &plan, const Step &step,
 /// launch that makes the sums for those who move all with it.
 Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
                    const StepContext &context);
-/// Who leaves out the launch that makes a collective's input has to find all
+/// Who leaves out the launch that makes a collective's inputs has to find all
 /// that it reads among the kernel's arguments, and nobody else may read what
 /// it would have made, or count on its being there.
-Status verifySumStep(const Plan &plan, const Variant &variant, size_t index,
-                     const StepContext &context);
+Status verifyReplacedStep(const Plan &plan, const Variant &variant,
+                          size_t index, const StepContext &context);
 /// What is to results is an all-gather with a kernel, of workspace that nothing
 /// uses ahead of it, since other ranks may write it by then.
 Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,

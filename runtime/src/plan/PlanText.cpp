@@ -93,8 +93,8 @@ private:
         writer.Key("to_results");
         writer.Bool(true);
       }
-      if (step.sumStep >= 0)
-        field("sum_step", step.sumStep);
+      if (step.replacedStep >= 0)
+        field("replaced_step", step.replacedStep);
       if (step.numColumns > 0) {
         field("first_column", step.firstColumn);
         field("num_columns", step.numColumns);

@@ -311,7 +311,7 @@ private:
       } else if (step.kind == Step::Kind::Collective) {
         MOERT_CHECK(verifyCollective(step, context));
         MOERT_CHECK(verifyPiece(plan, variant, i, context));
-        MOERT_CHECK(verifySumStep(plan, variant, i, context));
+        MOERT_CHECK(verifyReplacedStep(plan, variant, i, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
                                plan.numEvents, "events"));

@@ -125,56 +125,65 @@ Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
                  num(columns - count) +
                      " (the collective behind it is not the piece of the "
                      "columns behind)");
-  if (isLast != (step.sumStep >= 0))
-    return wrong(context.where + ".sum_step", num(step.sumStep),
+  if (isLast != (step.replacedStep >= 0))
+    return wrong(context.where + ".replaced_step", num(step.replacedStep),
                  isLast ? "the launch that makes the sums (this is the last "
                           "piece)"
                         : "-1 (of a piece that others follow)");
   return Status::ok();
 }
 
-Status verifySumStep(const Plan &plan, const Variant &variant, size_t index,
-                     const StepContext &context) {
+Status verifyReplacedStep(const Plan &plan, const Variant &variant,
+                          size_t index, const StepContext &context) {
   const Step &step = variant.steps[index];
-  std::string field = context.where + ".sum_step";
-  if (step.sumStep == -1)
+  std::string field = context.where + ".replaced_step";
+  if (step.replacedStep == -1)
     return Status::ok();
-  MOERT_CHECK(checkRange(field, step.sumStep, 0, int64_t(index) - 1));
-  auto sumIndex = static_cast<size_t>(step.sumStep);
-  const Step &launch = variant.steps[sumIndex];
+  MOERT_CHECK(checkRange(field, step.replacedStep, 0, int64_t(index) - 1));
+  auto launchIndex = static_cast<size_t>(step.replacedStep);
+  const Step &launch = variant.steps[launchIndex];
   if (launch.kind != Step::Kind::Launch || launch.stream != step.stream)
-    return wrong(field, num(step.sumStep),
+    return wrong(field, num(step.replacedStep),
                  "a launch on the collective's stream");
-  if (step.kernel == -1 || step.numPairs() != 1 ||
-      step.collectiveKind == CollectiveKind::AllGather)
-    return wrong(field, num(step.sumStep),
-                 "-1 (of a collective with a kernel, that sums one pair, "
-                 "another number)");
-  int64_t sums = step.args[0].tensor;
-  if (!hasArgument(launch, sums) ||
-      plan.tensors[sums].role != TensorRole::Workspace)
-    return wrong(field, num(step.sumStep),
-                 "the launch that makes '" + plan.tensors[sums].name +
-                     "', which is workspace,");
+  bool gathers = step.collectiveKind == CollectiveKind::AllGather;
+  if (step.kernel == -1 || (!gathers && step.numPairs() != 1))
+    return wrong(field, num(step.replacedStep),
+                 "-1 (of a collective with a kernel, that gathers or sums one "
+                 "pair, another number)");
+  std::vector<int64_t> made;
+  for (size_t pair = 0; pair < step.numPairs(); ++pair)
+    if (isMadeByKernel(step, variant, pair))
+      made.push_back(step.args[2 * pair].tensor);
+  if (made.empty() ||
+      std::any_of(made.begin(), made.end(), [&](int64_t tensor) {
+        return plan.tensors[tensor].role != TensorRole::Workspace;
+      }))
+    return wrong(field, num(step.replacedStep),
+                 gathers ? "the launch that makes some of its inputs, which "
+                           "are workspace,"
+                         : "the launch that makes '" +
+                               plan.tensors[step.args[0].tensor].name +
+                               "', which is workspace,");
   for (const Argument &arg : launch.args)
     if (arg.kind == Argument::Kind::Tensor && !hasArgument(step, arg.tensor))
       return wrong(field,
-                   num(step.sumStep) + ", whose '" +
+                   num(step.replacedStep) + ", whose '" +
                        plan.tensors[arg.tensor].name +
                        "' the kernel does not get",
                    "a launch all of whose tensors it gets");
   bool isNext = true;
   for (size_t i = 0; i < variant.steps.size(); ++i) {
     const Step &other = variant.steps[i];
-    if (i == index || i == sumIndex ||
+    if (i == index || i == launchIndex ||
         (step.numColumns > 0 && isPieceLike(other, step)))
       continue;
-    if (hasArgument(other, sums))
+    if (std::any_of(made.begin(), made.end(),
+                    [&](int64_t tensor) { return hasArgument(other, tensor); }))
       return wrong(field,
-                   num(step.sumStep) + ", whose result " + at("steps", i) +
+                   num(step.replacedStep) + ", whose result " + at("steps", i) +
                        " has as an argument too",
                    "a launch whose result the collective alone reads");
-    if (i < sumIndex || other.stream != step.stream)
+    if (i < launchIndex || other.stream != step.stream)
       continue;
     if (isNext && i < index && other.dependent)
       return wrong(at("steps", i) + ".dependent", "true",

@@ -34,6 +34,41 @@ tile.kernel @sums_of(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x8xf3
   tile.return
 }
 
+// Codes and scales too.
+// CHECK-LABEL: tile.kernel @codes_of(
+// CHECK: tile.exchange all_gather to_results tokens(%tokens) ins({{.*}}) outs({{.*}}) codes_of(%{{.*}} : memref<?x256xbf16>) coded [0, 1] by <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> heaps(
+tile.kernel @codes_of(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>,
+    %x: memref<?x256xbf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  tile.exchange all_gather to_results tokens(%tokens) ins(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+      outs(%y, %z : memref<?x256xf8E4M3FN>, memref<?x2xf32>) codes_of(%x : memref<?x256xbf16>) coded [0, 1]
+      by <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @by(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>,
+    %x: memref<?x256xbf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{has one of 'codes_of' and 'by'; give both, or drop them}}
+  tile.exchange all_gather tokens(%tokens) ins(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+      outs(%y, %z : memref<?x256xf8E4M3FN>, memref<?x2xf32>) codes_of(%x : memref<?x256xbf16>) coded [0, 1]
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @quant(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>,
+    %x: memref<?x256xbf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{give one that is dynamic, of f8E4M3FN with f32 for groups of [1, 128]}}
+  tile.exchange all_gather tokens(%tokens) ins(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
+      outs(%y, %z : memref<?x256xf8E4M3FN>, memref<?x2xf32>) codes_of(%x : memref<?x256xbf16>) coded [0, 1]
+      by <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 64], dynamic = true>
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
 // -----
 
 tile.kernel @gathers(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x8xf32>, %p: memref<?x2xi32>,

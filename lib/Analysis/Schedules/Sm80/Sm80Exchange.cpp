@@ -56,6 +56,10 @@ int64_t moec::countWarpsOfRow(int64_t rowPieces, int64_t pieces) {
 
 bool moec::isMovedForOwners(tile::ExchangeOp exchange, int64_t index) {
   constexpr int64_t mostRows = 4, wideBytes = 16;
+  // Scales that the kernel makes go where their codes do.
+  if (std::optional<ArrayRef<int64_t>> coded = exchange.getCoded();
+      coded && coded->back() == index)
+    index = coded->front();
   if (!llvm::is_contained(exchange.getOwned().value_or(ArrayRef<int64_t>()),
                           index))
     return false;

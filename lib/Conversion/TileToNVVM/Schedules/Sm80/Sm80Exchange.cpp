@@ -12,10 +12,10 @@
 // warp looks for flags by itself. If one gives up, all leave the loop in the
 // turn behind, at whose barrier they know.
 //
-// What is pushed is in memory before, or a sum that the threads make for it
-// (Sm80ExchangeSums.cpp). What a rank need not have is not pushed to it. A
-// gather takes it all the same, whatever is there; a sum loads it and adds
-// +0.0.
+// What is pushed is in memory before, or a sum or codes that the threads make
+// for it (Sm80ExchangeSums.cpp, Sm80ExchangeCodes.cpp). What a rank need not
+// have is not pushed to it. A gather takes it all the same, whatever is there;
+// a sum loads it and adds +0.0.
 
 #include "Sm80Exchange.h"
 
@@ -42,8 +42,10 @@ Value Sm80Exchange::getPlace(Value distance) {
 SmallVector<Value> Sm80Exchange::forRanks(
     int64_t first,
     llvm::function_ref<SmallVector<Value>(ArrayRef<Value>, ValueRange)> body) {
-  // In a loop as many as have room in registers beside what that keeps.
-  constexpr int64_t mostUnrolled = 4, mostInLoop = 2;
+  // In a loop as many as have room in registers beside what that keeps. Codes
+  // and scales have addresses each.
+  constexpr int64_t mostInLoop = 2;
+  int64_t mostUnrolled = op.getCoded() ? 2 : 4;
   int64_t atOnce = ranks <= mostUnrolled ? mostUnrolled : mostInLoop;
   int64_t count = ranks - first;
   // All times in the loop are of as many.
@@ -145,13 +147,18 @@ Part Sm80Exchange::makePart(size_t index, Value begin) {
   Value in = op.getIns()[index], out = op.getOuts()[index];
   ExchangedPart shape =
       getExchangedPart(op.getKind(), ranks, op.getMovedType(index));
+  if (areScales(index)) {
+    // Each is stored by the thread that has made it.
+    shape.pieces *= shape.pieceBytes / kWordBytes;
+    shape.pieceBytes = kWordBytes;
+  }
   auto address = [&](Value memref) {
     auto rank = cast<MemRefType>(memref.getType()).getRank();
     Value begin = emitter.address(emitter.operand(memref),
                                   SmallVector<Value>(rank, emitter.index(0)));
     return skippedBytes ? emitter.advance(begin, skippedBytes) : begin;
   };
-  part.in = address(in);
+  part.in = address(areCodes(index) ? op.getUncoded() : in);
   part.out = address(out);
   part.pieceBytes = shape.pieceBytes;
   Type element = getElementTypeOrSelf(in.getType());
@@ -204,6 +211,9 @@ void Sm80Exchange::makeParts() {
   for (Part &part : parts)
     if (part.summedPieces > 0)
       part.atOnce = config.getPieces();
+  // One for each piece of codes.
+  if (std::optional<ArrayRef<int64_t>> coded = op.getCoded())
+    parts[size_t(coded->back())].atOnce = parts[size_t(coded->front())].atOnce;
 }
 
 void Sm80Exchange::addPieces(Round &round, Value turn) {
@@ -239,9 +249,11 @@ void Sm80Exchange::addPiecesOfRow(Round &round, Value turn) {
 /// `turn` is how many rounds were before, times the threads of all CTAs.
 SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn) {
   SmallVector<Round, 0> rounds;
-  for (const Part &part : parts) {
+  for (auto [pair, part] : llvm::enumerate(parts)) {
     Round &round = rounds.emplace_back();
     round.part = &part;
+    if (areScales(pair))
+      continue;
     if (part.summedPieces > 0)
       addPiecesOfRow(round, turn);
     else
@@ -254,6 +266,8 @@ SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn) {
               ? add(first, number(int64_t(i) * sm80::kWarp * part.pieceBytes))
               : mul(piece, part.pieceBytes));
   }
+  if (op.getCoded())
+    addScales(rounds);
   return rounds;
 }
 
@@ -297,7 +311,8 @@ void Sm80Exchange::run(ArrayRef<Load> loads) {
     int64_t words = 0;
     while (count < loads.size()) {
       const Part &part = *loads[count].round->part;
-      words += part.atOnce * llvm::divideCeil(part.pieceBytes, kWordBytes);
+      words += part.atOnce * loads[count].perPiece *
+               llvm::divideCeil(part.pieceBytes, kWordBytes);
       if (count > 0 && words > mostWords)
         break;
       ++count;
@@ -310,9 +325,14 @@ void Sm80Exchange::run(ArrayRef<Load> loads) {
       // thread moves may be on the way.
       for (auto [offset, isThere] :
            llvm::zip(load.round->offsets, load.round->isThere)) {
-        Value address = arith::SelectOp::create(
-            b, isThere, emitter.advance(load.from, offset), heap);
-        pieces.push_back(emitter.load(part.piece, address, part.pieceBytes));
+        Value from = emitter.advance(
+            load.from, load.perPiece > 1 ? mul(offset, load.perPiece) : offset);
+        for (int64_t i = 0; i < load.perPiece; ++i) {
+          Value address = arith::SelectOp::create(
+              b, isThere,
+              i > 0 ? emitter.advance(from, i * part.pieceBytes) : from, heap);
+          pieces.push_back(emitter.load(part.piece, address, part.pieceBytes));
+        }
       }
     }
     tie(loaded);
@@ -431,32 +451,48 @@ void Sm80Exchange::push(Value turn) {
   if (!awaitsHeader)
     return pushOwned(rounds);
   SmallVector<Load> loads;
-  for (auto [i, round] : llvm::enumerate(rounds))
+  for (auto [i, round] : llvm::enumerate(rounds)) {
+    if (areScales(i))
+      continue;
     loads.push_back(makeLoad(
         round, round.part->in,
         [this, turn, i = i](Pieces pieces, Pieces owners) {
-          // Addresses are computed where they are used.
-          forRanks(1, [&](ArrayRef<Value> distances) {
-            Sm80Exchange here = withNewParts();
-            auto rounds = here.getRounds(tieNumbers(b, turn).front());
-            here.store(rounds[i], pieces,
-                       llvm::map_to_vector(distances,
-                                           [&](Value distance) {
-                                             return here.getTarget(
-                                                 *rounds[i].part, distance);
-                                           }),
-                       owners);
-          });
-          if (sums)
-            return;
-          Sm80Exchange here = withNewParts();
-          auto rounds = here.getRounds(turn);
-          const Part &part = *rounds[i].part;
-          here.store(rounds[i], pieces,
-                     Target{emitter.advance(part.out, mul(own, part.bytes))});
+          if (areCodes(i))
+            pushCodes(turn, pieces, owners);
+          else
+            pushPieces(turn, Moved{i, pieces}, owners);
         },
         ownIds, number(0)));
+    if (areCodes(i))
+      loads.back().perPiece = countLoadsOfCodes();
+  }
   run(loads);
+}
+
+void Sm80Exchange::pushPieces(Value turn, ArrayRef<Moved> moved,
+                              ValueRange owners) {
+  // Addresses are computed where they are used.
+  forRanks(1, [&](ArrayRef<Value> distances) {
+    Sm80Exchange here = withNewParts();
+    auto rounds = here.getRounds(tieNumbers(b, turn).front());
+    for (const Moved &each : moved)
+      here.store(rounds[each.pair], each.pieces,
+                 llvm::map_to_vector(distances,
+                                     [&](Value distance) {
+                                       return here.getTarget(
+                                           *rounds[each.pair].part, distance);
+                                     }),
+                 owners);
+  });
+  if (sums)
+    return;
+  Sm80Exchange here = withNewParts();
+  auto rounds = here.getRounds(turn);
+  for (const Moved &each : moved) {
+    const Part &part = *rounds[each.pair].part;
+    here.store(rounds[each.pair], each.pieces,
+               Target{emitter.advance(part.out, mul(own, part.bytes))});
+  }
 }
 
 void Sm80Exchange::take(Value turn) {

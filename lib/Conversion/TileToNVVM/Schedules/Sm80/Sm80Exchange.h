@@ -23,6 +23,7 @@ constexpr int64_t kFlagBytes = 8, kWordBytes = 4;
 
 /// One pair of `ins` and `outs`. Counts and bytes are those of one rank, i64.
 struct Sm80ExchangePart {
+  /// Where what is moved begins, of codes that the kernel makes their rows.
   mlir::Value in, out;
   /// What one load or store moves, its elements where they are summed, and its
   /// size.
@@ -50,7 +51,8 @@ public:
       : op(op), config(mlir::cast<tile::Sm80ExchangeAttr>(op.getConfigAttr())),
         emitter(emitter), b(emitter.b), threads(body.threads),
         ranks(int64_t(op.getHeaps().size())),
-        sums(op.getKind() != plan::CollectiveKind::AllGather) {}
+        sums(op.getKind() != plan::CollectiveKind::AllGather),
+        convertsFloat8(body.target.convertsFloat8()) {}
 
   void emit();
 
@@ -165,6 +167,7 @@ private:
   llvm::SmallVector<Round, 0> getRounds(mlir::Value turn);
   void addPieces(Round &round, mlir::Value turn);
   void addPiecesOfRow(Round &round, mlir::Value turn);
+  void addScales(mlir::MutableArrayRef<Round> rounds);
   /// Those whose owners are asked for.
   mlir::ArrayRef<mlir::Value> getAsked(const Round &round) {
     return round.row ? mlir::ArrayRef(round.numbers).take_front()
@@ -185,6 +188,8 @@ private:
     /// Null where nobody asks.
     mlir::Value ids = {};
     mlir::Value firstRow = {};
+    /// Loads that a piece is made of, one behind the other, of its size each.
+    int64_t perPiece = 1;
   };
   Load makeLoad(const Round &round, mlir::Value from, decltype(Load::use) use,
                 mlir::Value ids, mlir::Value firstRow);
@@ -217,6 +222,14 @@ private:
   /// All pushes, then a wait for all ranks; whether they have come.
   mlir::Value pushToResults(mlir::Value most);
   void push(mlir::Value turn);
+  /// Pieces of a pair in a round.
+  struct Moved {
+    size_t pair;
+    Pieces pieces;
+  };
+  /// Stores pieces of a gather with all that need them, this rank too.
+  void pushPieces(mlir::Value turn, mlir::ArrayRef<Moved> moved,
+                  mlir::ValueRange owners);
   void pushOwned(mlir::ArrayRef<Round> rounds);
   void take(mlir::Value turn);
   void sum(mlir::Value turn);
@@ -242,6 +255,22 @@ private:
   /// Slots that are left of a warp's row, as bits, then sums of pieces.
   Pieces addSlots(const Round &round, mlir::Value position, Pieces left,
                   int64_t count);
+
+  // Codes that the kernel makes itself (Sm80ExchangeCodes.cpp).
+  bool areCodes(size_t pair) {
+    return op.getCoded() && op.getCoded()->front() == int64_t(pair);
+  }
+  bool areScales(size_t pair) {
+    return op.getCoded() && op.getCoded()->back() == int64_t(pair);
+  }
+  /// Loads of a row that make a piece of codes, and neighbouring lanes that
+  /// have the pieces of a group.
+  int64_t countLoadsOfCodes();
+  int64_t countLanesOfGroup();
+  /// Quantizes what a thread has loaded of rows in a round.
+  void pushCodes(mlir::Value turn, mlir::ArrayRef<mlir::Value> rows,
+                 mlir::ValueRange owners);
+
   /// Tells each other rank that so many rounds are there.
   void raiseFlags(mlir::Value rounds);
   /// Waits, with each warp, for so many rounds of each other rank; whether they
@@ -257,7 +286,7 @@ private:
   ThreadEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   const int64_t threads, ranks;
-  const bool sums;
+  const bool sums, convertsFloat8;
 
   /// This rank's heap, and a table of all in shared memory: this rank's, then
   /// those of the ranks behind it.

@@ -15,7 +15,6 @@
 #include "moec/Analysis/Schedules.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace moec;
@@ -109,15 +108,7 @@ Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
 }
 
 void Sm80Quantize::quantize(const Share &share) {
-  auto type = VectorType::get(shape.lanes, b.getF32Type());
-  Value largest;
-  for (Value values : share.values) {
-    Value magnitudes = math::AbsFOp::create(b, type, values);
-    for (int64_t i = 0; i < shape.lanes; ++i) {
-      Value one = vector::ExtractOp::create(b, magnitudes, i);
-      largest = largest ? quantizer.larger(largest, one) : one;
-    }
-  }
+  Value largest = quantizer.findLargest(share.values);
   for (int64_t mask = 1; mask < shape.getLanes(); mask *= 2)
     largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
   Quantizer::Divisor divisor = quantizer.getDivisor(largest);

@@ -17,7 +17,6 @@
 #include "moec/Dialect/Moe/QuantLayout.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace moec;
@@ -32,9 +31,6 @@ public:
         given(emitter.operand(op.getTensorScale())) {}
 
 protected:
-  /// The largest magnitude of some vectors of f32 and of `largest`, which may
-  /// be null.
-  Value findLargest(ArrayRef<Value> vectors, Value largest);
   /// That of all lanes of the warp, in all of them.
   Value shareInWarp(Value largest);
 
@@ -102,17 +98,6 @@ private:
   Value ofWarps;
 };
 
-Value Rows::findLargest(ArrayRef<Value> vectors, Value largest) {
-  for (Value values : vectors) {
-    Value magnitudes = math::AbsFOp::create(b, values.getType(), values);
-    for (int64_t i = 0; i < shape.lanes; ++i) {
-      Value one = vector::ExtractOp::create(b, magnitudes, i);
-      largest = largest ? quantizer.larger(largest, one) : one;
-    }
-  }
-  return largest;
-}
-
 Value Rows::shareInWarp(Value largest) {
   for (int64_t mask = 1; mask < sm80::kWarp; mask *= 2)
     largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
@@ -158,8 +143,8 @@ void HeldRows::quantize(const Row &row) {
   if (given)
     byGiven = emitter.loadF32(given, emitter.index(0));
   else
-    divisor = quantizer.getDivisor(
-        shareInWarp(findLargest(row.values, /*largest=*/Value())));
+    divisor =
+        quantizer.getDivisor(shareInWarp(quantizer.findLargest(row.values)));
   auto storeIf = [&](Value condition, function_ref<void()> body) {
     if (condition && row.isThere)
       condition = arith::AndIOp::create(b, condition, row.isThere);
@@ -219,7 +204,7 @@ Value RowQuantizer::findLargest(Value row) {
   return emitter.forLoop(getFirst(), emitter.index(shape.columns), getStep(),
                          {emitter.f32(0)},
                          [&](Value column, ValueRange carried) {
-                           return SmallVector<Value>{Rows::findLargest(
+                           return SmallVector<Value>{quantizer.findLargest(
                                load(row, column).values, carried.front())};
                          })[0];
 }
