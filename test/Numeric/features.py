@@ -40,6 +40,7 @@ FORMATS = (
     "nf4 by group, alone", "fp8_e4m3 by block x group of e8m0",
     "fp4_e2m1 by group of e8m0 x fp8_e4m3 x group of e8m0",
     "fp4_e2m1 by group of e8m0 x fp8_e4m3 x token", "int4 by group of bf16 x fp8_e4m3 x token",
+    "int4 by group of f16 x fp8_e4m3 x token",
     "fp8_e4m3 by group of e8m0 x token", "int4 by group of bf16 x int8 x token", "int8 by group, alone",
     "int8 by group of 16, alone", "int8 by group of 16 of bf16 with zero points, alone",
     "fp8_e4m3 by group of 16 of f16 x token", "int4 by group with minima, alone",

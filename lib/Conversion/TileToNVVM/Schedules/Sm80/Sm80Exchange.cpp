@@ -649,12 +649,13 @@ Value Sm80Exchange::pushAndTake(Value most) {
                  [&] { here.raiseFlags(next); });
   Value takes = arith::AndIOp::create(b, isAlive, isLess(number(0), rounds));
   emitter.ifThen(takes, [&] {
+    Value haveCome = here.awaitFlags(rounds);
+    // Lanes take what has come when all of them have found it.
+    emitter.warpBarrier();
+    renewMemory(b, heap);
     emitter.ifThen(
-        here.awaitFlags(rounds),
+        haveCome,
         [&] {
-          // Lanes take what has come when all of them have found it.
-          emitter.warpBarrier();
-          renewMemory(b, heap);
           Value before = arith::SubIOp::create(b, base, lanes);
           if (sums)
             here.forTurn().sum(before);
