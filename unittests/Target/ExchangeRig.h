@@ -109,6 +109,14 @@ constexpr int64_t kReaderThreads = 64;
 /// Changes the text of a kernel.
 using Mutation = std::string (*)(std::string);
 
+/// Of kernels side by side, none of which may go on for ever.
+inline ptx::SimulatorOptions makeOptions(uint64_t seed) {
+  ptx::SimulatorOptions options;
+  options.seed = seed;
+  options.maxWarpInstructions = 20000000;
+  return options;
+}
+
 class Rig {
 public:
   Rig(const Case &what, uint64_t seed, Mutation mutation = nullptr)
@@ -131,13 +139,6 @@ public:
   }
 
 private:
-  static ptx::SimulatorOptions makeOptions(uint64_t seed) {
-    ptx::SimulatorOptions options;
-    options.seed = seed;
-    options.maxWarpInstructions = 20000000;
-    return options;
-  }
-
   /// Elements of a part that one rank sends, or gets of what is summed.
   int64_t count(const PartShape &part) const {
     return part.columns * (part.perToken ? what.tokens : 1);

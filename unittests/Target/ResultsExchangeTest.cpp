@@ -55,13 +55,6 @@ public:
   bool isRight() const;
 
 private:
-  static ptx::SimulatorOptions makeOptions(uint64_t seed) {
-    ptx::SimulatorOptions options;
-    options.seed = seed;
-    options.maxWarpInstructions = 20000000;
-    return options;
-  }
-
   static int64_t tokensOf(int64_t round) {
     return round % 2 == 0 ? kMostTokens : 4;
   }

@@ -27,6 +27,10 @@ struct ExchangedPart {
 ExchangedPart getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
                                mlir::MemRefType in);
 
+/// Rows of a rank from which on owners are asked for: up to 128 the time is
+/// that of flags and first bytes.
+constexpr int64_t kLeastRowsOfOwners = 256;
+
 /// Which share of rows has an owner in a rank with `numLocal` of `numExperts`,
 /// where a row's `topK` are any of the experts.
 double getOwnedShare(int64_t numExperts, int64_t numLocal, int64_t topK);

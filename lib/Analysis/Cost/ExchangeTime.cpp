@@ -40,8 +40,6 @@ static constexpr double kPeerGatherShare = 0.802, kPeerSumShare = 0.790;
 /// Sums for others are made beside the link, those of own rows are not: times
 /// their bytes by the memory's.
 static constexpr double kOwnSumTimes = 1.436;
-/// Rows of a rank from which on nobody pushes those that a rank does not own.
-static constexpr int64_t kRowsOfOwners = 256;
 
 namespace {
 
@@ -197,7 +195,7 @@ ExchangeTime moec::predictPeerExchange(plan::CollectiveOp collective,
   exchange.ranks = getRanks(collective);
   moert::Result<int64_t> rows =
       plan::getRows(getOwnParts(collective).front()).evaluate(tokens);
-  bool asks = rows && *rows >= kRowsOfOwners;
+  bool asks = rows && *rows >= kLeastRowsOfOwners;
   ArrayRef<int64_t> owned = collective.getOwned().value_or(ArrayRef<int64_t>());
   for (auto [index, memory] : llvm::enumerate(getOwnParts(collective))) {
     double share = asks && llvm::is_contained(owned, int64_t(index))

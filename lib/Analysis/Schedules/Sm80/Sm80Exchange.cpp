@@ -153,11 +153,9 @@ public:
 
   tile::ConfigAttr choose(Operation *op, const Target &) const override {
     constexpr int64_t pieces = 4;
-    // Up to 128 rows the time is that of flags and first bytes.
-    constexpr int64_t manyRows = 256;
     return tile::Sm80ExchangeAttr::get(
         op->getContext(), moert::PeerHeap::kMaxCtas, kThreads, pieces,
-        cast<tile::ExchangeOp>(op).getOwners() ? manyRows : 0);
+        cast<tile::ExchangeOp>(op).getOwners() ? kLeastRowsOfOwners : 0);
   }
 
   Expr grid(Operation *op, tile::ConfigAttr config,
