@@ -105,4 +105,6 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
   }];
 }
 
+include "TilePackedRows.td"
+
 #endif

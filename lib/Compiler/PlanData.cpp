@@ -244,18 +244,27 @@ private:
                                                    ? moert::MeshAxis::Data
                                                    : moert::MeshAxis::Tensor,
                                                std::move(args), op.getStream());
-    auto symbol = op->getAttrOfType<FlatSymbolRefAttr>(kExchangeKernelAttr);
-    if (!symbol)
+    for (auto [name, number] : {std::pair(kExchangeKernelAttr, &step.kernel),
+                                std::pair(kRouteKernelAttr, &step.routeKernel),
+                                std::pair(kPackKernelAttr, &step.packKernel)}) {
+      auto symbol = op->getAttrOfType<FlatSymbolRefAttr>(name);
+      if (!symbol)
+        continue;
+      std::optional<moert::Expr> rows = getExchangedRows(op);
+      if (!rows)
+        return op.emitOpError("has '")
+               << name
+               << "', but its parts differ in what their rows follow from";
+      FailureOr<int64_t> kernel = getKernel(
+          op, symbol, plan::ExprAttr::get(op.getContext(), rows->str()));
+      if (failed(kernel))
+        return failure();
+      *number = *kernel;
+    }
+    if (step.kernel < 0 && !step.isPacked())
       return step;
-    std::optional<moert::Expr> rows = getExchangedRows(op);
-    if (!rows)
-      return op.emitOpError("has an exchange kernel, but its parts differ in "
-                            "what their rows follow from");
-    FailureOr<int64_t> kernel = getKernel(
-        op, symbol, plan::ExprAttr::get(op.getContext(), rows->str()));
-    if (failed(kernel))
-      return failure();
-    step.kernel = *kernel;
+    if (step.isPacked() && kind == moert::CollectiveKind::AllGather)
+      step.ownedPairs.assign(op.getOwned()->begin(), op.getOwned()->end());
     step.toResults = op.getToResults();
     SmallVector<Value> read = op.getRead();
     for (Value value : ArrayRef(read).drop_front(op.getIns().size()))

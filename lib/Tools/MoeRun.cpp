@@ -311,6 +311,8 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.exchange = options.exchange;
   if (options.copyRowsFrom > 0)
     ranks.leastCopiedBytes = options.copyRowsFrom;
+  ranks.allToAllFrom = options.allToAllFrom;
+  ranks.allToAllRoom = options.allToAllRoom;
   ranks.run.microBatchesFrom = options.microBatchesFrom;
   ranks.threads = options.threads;
   ranks.processes = session.processes.get();

@@ -27,6 +27,9 @@ struct ExchangedPart {
 ExchangedPart getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
                                mlir::MemRefType in);
 
+/// Pieces of a row of so many bytes each that a thread moves whole.
+int64_t getPiecesOfRow(mlir::MemRefType rows);
+
 /// Rows of a rank from which on owners are asked for: up to 128 the time is
 /// that of flags and first bytes.
 constexpr int64_t kLeastRowsOfOwners = 256;

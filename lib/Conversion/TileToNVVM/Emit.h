@@ -53,6 +53,10 @@ mlir::LogicalResult emitSm80GatherRows(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80GatherReduce(mlir::Operation *phase,
                                          KernelBody body);
 mlir::LogicalResult emitSm80Exchange(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80RouteRows(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80PackRows(mlir::Operation *phase, KernelBody body);
+mlir::LogicalResult emitSm80SumPackedRows(mlir::Operation *phase,
+                                          KernelBody body);
 
 // Those of Hopper GPUs.
 mlir::LogicalResult emitSm90Contract(mlir::Operation *phase, KernelBody body);

@@ -52,6 +52,9 @@ constexpr Emission kEmissions[] = {
     {"sm80.gather_rows", emitSm80GatherRows},
     {"sm80.gather_reduce", emitSm80GatherReduce},
     {"sm80.exchange", emitSm80Exchange},
+    {"sm80.route_rows", emitSm80RouteRows},
+    {"sm80.pack_rows", emitSm80PackRows},
+    {"sm80.sum_packed_rows", emitSm80SumPackedRows},
 };
 
 class KernelConverter {

@@ -47,6 +47,17 @@ void TileDialect::initialize() {
       >();
 }
 
+/// The rest of the attribute that has the mnemonic; no value if none has.
+template <typename... Attrs>
+static std::optional<Attribute> parseAmong(DialectAsmParser &parser,
+                                           StringRef mnemonic, Type type) {
+  std::optional<Attribute> parsed;
+  ((mnemonic == Attrs::getMnemonic() &&
+    (parsed = Attrs::parse(parser, type), true)) ||
+   ...);
+  return parsed;
+}
+
 Attribute TileDialect::parseAttribute(DialectAsmParser &parser,
                                       Type type) const {
   SMLoc loc = parser.getCurrentLocation();
@@ -57,8 +68,11 @@ Attribute TileDialect::parseAttribute(DialectAsmParser &parser,
   if (result.has_value())
     return attribute;
   // The mnemonic is behind the parser.
-  if (mnemonic == Sm80ExchangeAttr::getMnemonic())
-    return Sm80ExchangeAttr::parse(parser, type);
+  if (std::optional<Attribute> parsed = parseAmong<
+#define GET_ATTRDEF_LIST
+#include "dialects/Tile/TileExchangeAttrs.cpp.inc"
+          >(parser, mnemonic, type))
+    return *parsed;
   (void)parseExchangeAttribute;
   InFlightDiagnostic diagnostic = parser.emitError(loc);
   diagnostic << "'#tile." << mnemonic << "' is no attribute of the dialect";

@@ -121,7 +121,7 @@ static LogicalResult verifySignature(KernelOp kernel) {
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RepackOp, PlaceIdsOp,
            RowMapOp, TensorScaleOp, QuantizeOp, GatherRowsOp, GatherReduceOp,
-           ExchangeOp>(op))
+           ExchangeOp, RouteRowsOp, PackRowsOp, SumPackedRowsOp>(op))
     return op.emitOpError("is not allowed in a 'tile.kernel'; its body holds "
                           "phases (tile ops on memrefs) and a 'tile.return'");
   if (op.getOperand(0) != kernel.getTokens())

@@ -137,7 +137,10 @@ struct MoeRunOptions : ToolOptions {
           clEnumValN(Exchange::Peer, "peer",
                      "kernels of the layer, through the memory of other ranks "
                      "(--device=cuda, cuda:N for ranks that share a GPU, or "
-                     "sim)")),
+                     "sim)"),
+          clEnumValN(Exchange::AllToAll, "all-to-all",
+                     "as by default, but rows go to the ranks alone that have "
+                     "an expert of theirs (--device=cuda, cuda:N or sim)")),
       llvm::cl::init(Exchange::Default), llvm::cl::cat(category)};
   NumberOption<int64_t> copyRowsFrom{
       "copy-rows-from", llvm::cl::value_desc("BYTES"),
@@ -146,6 +149,19 @@ struct MoeRunOptions : ToolOptions {
           "kernel, where a rank sends so many bytes of them to each other one "
           "(default: 4194304; 0: never)"),
       llvm::cl::init(moert::kLeastCopiedBytes), llvm::cl::cat(category)};
+  NumberOption<int64_t> allToAllFrom{
+      "all-to-all-from", llvm::cl::value_desc("TOKENS"),
+      llvm::cl::desc("With --exchange=all-to-all: where each rank has so many "
+                     "tokens (default: 1)"),
+      llvm::cl::init(1), llvm::cl::cat(category)};
+  llvm::cl::opt<double> allToAllRoom{
+      "all-to-all-room", llvm::cl::value_desc("PART"),
+      llvm::cl::desc(
+          "With --exchange=all-to-all: which part of its rows a rank has room "
+          "for in what it sends to one other, up to 1, so that graphs can have "
+          "it (default: 0, as many as there are, which the host waits for; a "
+          "graph then sends all rows)"),
+      llvm::cl::init(0), llvm::cl::cat(category)};
   NumberOption<int64_t> microBatchesFrom{
       "micro-batches-from", llvm::cl::value_desc("TOKENS"),
       llvm::cl::desc(

@@ -63,6 +63,11 @@ public:
                         int64_t resultBytes) override {
     return inner->reserve(axis, bytes, resultBytes);
   }
+  moert::Status
+  reservePacked(moert::MeshAxis axis,
+                const std::vector<moert::PackedRoom> &rooms) override {
+    return inner->reservePacked(axis, rooms);
+  }
   int64_t leastCopiedBytes() const override {
     return inner->leastCopiedBytes();
   }

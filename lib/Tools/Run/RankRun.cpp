@@ -19,6 +19,7 @@
 #include "moec/Interpreter/InterpreterDevice.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Package/SpecText.h"
+#include "moert/AllToAll.h"
 #include "moert/LocalGroup.h"
 #include "moert/NcclCommunicator.h"
 #include "moert/PeerCommunicator.h"
@@ -71,18 +72,18 @@ public:
       if (run.options.processes)
         if (Status status = shareId(rank, device); !status)
           return status;
-      return connectNccl(rank);
+      return connectNccl(rank, device);
     }
     auto joined = join(rank, device);
     if (!joined)
       return joined.status();
+    if (run.options.exchange == Exchange::AllToAll)
+      return makeAllToAll(std::move(*joined), device);
     if (!peer)
       return std::make_shared<RecordingCommunicator>(std::move(*joined));
     moert::PeerOptions options;
     options.base = std::move(*joined);
-    // The run's own, which outlives the communicator.
-    options.device = std::shared_ptr<moert::Device>(
-        std::shared_ptr<moert::Device>(), &device);
+    options.device = share(device);
     options.peer = peer;
     options.limitSeconds = limitSeconds;
     options.leastCopiedBytes = run.options.leastCopiedBytes;
@@ -93,6 +94,22 @@ public:
   }
 
 private:
+  /// The run's own, which outlives the communicator.
+  static std::shared_ptr<moert::Device> share(moert::Device &device) {
+    return {std::shared_ptr<moert::Device>(), &device};
+  }
+
+  Result<std::shared_ptr<RecordingCommunicator>>
+  makeAllToAll(std::shared_ptr<moert::Communicator> base,
+               moert::Device &device) {
+    auto made = moert::createAllToAll({std::move(base), share(device),
+                                       run.options.allToAllFrom,
+                                       run.options.allToAllRoom});
+    if (!made)
+      return made.status();
+    return std::make_shared<RecordingCommunicator>(std::move(*made));
+  }
+
   Result<std::unique_ptr<moert::Communicator>> join(int64_t rank,
                                                     moert::Device &device) {
     if (group)
@@ -140,7 +157,8 @@ private:
     return device.copyOut(id.data(), own + bytes, bytes);
   }
 
-  Result<std::shared_ptr<RecordingCommunicator>> connectNccl(int64_t rank) {
+  Result<std::shared_ptr<RecordingCommunicator>>
+  connectNccl(int64_t rank, moert::Device &device) {
     moert::NcclOptions options;
     options.mesh = mesh;
     options.rank = rank;
@@ -149,6 +167,8 @@ private:
     auto made = moert::NcclCommunicator::create(options, id);
     if (!made)
       return made.status();
+    if (run.options.exchange == Exchange::AllToAll)
+      return makeAllToAll(std::move(*made), device);
     return std::make_shared<RecordingCommunicator>(std::move(*made));
   }
 
@@ -311,8 +331,25 @@ Status RankRun::runRank(Compiled &compiled, int64_t rank, Connector &connector,
   return status;
 }
 
+Status RankRun::checkExchange(const moert::Plan &plan) const {
+  if (options.exchange != Exchange::AllToAll)
+    return Status::ok();
+  for (const moert::Variant &variant : plan.variants)
+    for (const moert::Step &step : variant.steps)
+      if (step.isPacked())
+        return Status::ok();
+  return moert::invalidArgument(
+      "--exchange=all-to-all: nothing of the layer's plan for '" + plan.target +
+      "' goes to owners alone; it is for GPUs and the simulator "
+      "(--level=llvm), "
+      "whole experts (parallel.experts) without replicas, and more ranks than "
+      "nearly each row goes to");
+}
+
 Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
   int64_t numRanks = compiled.plan.mesh.numRanks();
+  if (Status status = checkExchange(compiled.plan); !status)
+    return status;
   Connector connector(*this, compiled.plan.mesh);
   if (Status status = connector.open(); !status)
     return status;
@@ -340,6 +377,8 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
 /// What comes of it is told to the process that started this one.
 Status RankRun::runOwnRank(Compiled &compiled) {
   int64_t rank = *getOwnRank();
+  if (Status status = checkExchange(compiled.plan); !status)
+    return status;
   Connector connector(*this, compiled.plan.mesh);
   Result<RunResult> result = RunResult();
   if (Status status =

@@ -41,6 +41,9 @@ struct RankRunOptions {
   Exchange exchange = Exchange::Default;
   /// Of ranks that write to each other (PeerOptions).
   int64_t leastCopiedBytes = moert::Communicator::kNeverCopied;
+  /// Of rows that go to their owners alone (AllToAllOptions).
+  int64_t allToAllFrom = 1;
+  double allToAllRoom = 0;
   int threads = 0;
   /// A process for each rank, of which this is one, or the one that started
   /// them; null where ranks are threads.
@@ -106,6 +109,8 @@ private:
   /// the rank is connected.
   moert::Status runRank(Compiled &compiled, int64_t rank, Connector &connector,
                         std::vector<HostTensor> *tensors, RunResult &result);
+  /// The layer has what was asked to move its rows.
+  moert::Status checkExchange(const moert::Plan &plan) const;
   moert::Result<std::vector<RunResult>> runRanks(Compiled &compiled);
   moert::Status runOwnRank(Compiled &compiled);
   mlir::FailureOr<std::vector<RunResult>>

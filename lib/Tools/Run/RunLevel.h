@@ -36,6 +36,8 @@ enum class Exchange {
   Nccl,
   /// Kernels of the layer, through the memory of other ranks.
   Peer,
+  /// Rows go to their owners alone, by NCCL or between threads or processes.
+  AllToAll
 };
 
 struct RunOptions {

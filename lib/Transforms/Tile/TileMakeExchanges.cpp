@@ -9,6 +9,7 @@
 #include "CollectiveSums.h"
 #include "GatherToResults.h"
 #include "LaunchShape.h"
+#include "PackedExchange.h"
 #include "PassInputs.h"
 #include "moec/Analysis/Exchange.h"
 #include "moec/Transforms/Passes.h"
@@ -241,6 +242,11 @@ struct TileMakeExchanges
     for (plan::CollectiveOp collective : collectives)
       if (failed(maker.make(collective)))
         return signalPassFailure();
+    PackedExchangeMaker packed(getOperation(), symbols, inputs->target);
+    for (auto program : getOperation().getOps<plan::ProgramOp>())
+      for (auto variant : program.getBody().getOps<plan::VariantOp>())
+        if (failed(packed.run(variant)))
+          return signalPassFailure();
     OpPassManager slots(plan::ProgramOp::getOperationName());
     slots.addPass(createPlanAssignSlotsPass());
     for (plan::ProgramOp program : maker.getChanged())

@@ -34,6 +34,25 @@ struct CollectivePart {
   /// Of a gather to results, where ranks have copy engines: these are to move
   /// it, on all ranks.
   bool isCopied = false;
+  /// Elements of a row, where there is one for each token; else 0.
+  int64_t rowElements = 0;
+  /// Of a gather, nobody reads a row of it on ranks that are no owners.
+  bool isOwned = false;
+};
+
+/// The kernels of the package that an all-to-all has beside messages
+/// (PackedRows.h), where a row is for its owners alone.
+struct PackedKernels {
+  Kernel *route = nullptr;
+  LaunchDims routeDims = {};
+  /// Of a gather tile.pack_rows, of a sum tile.sum_packed_rows.
+  Kernel *pack = nullptr;
+  LaunchDims packDims = {};
+  /// The ids of the rank's own rows and the table of owners, and the most ranks
+  /// that a row may go to.
+  const void *ids = nullptr;
+  const void *owners = nullptr;
+  int64_t ownersOfRow = 0;
 };
 
 /// What all ranks of an axis do together: parts go in one call.
@@ -58,6 +77,16 @@ struct Collective {
   std::optional<int64_t> firstColumn = {};
   /// Addresses of what the kernel reads beside the parts.
   std::vector<const void *> kernelArgs = {};
+  /// Of what goes to owners alone.
+  std::optional<PackedKernels> packed = {};
+};
+
+/// The room that an all-to-all takes with the most tokens.
+struct PackedRoom {
+  /// Of one rank, and of a row the bytes of each part and the most owners.
+  int64_t rows = 0;
+  std::vector<int64_t> rowBytes;
+  int64_t ownersOfRow = 0;
 };
 
 /// Bytes of device memory for a rank, or from one, which may be the same.
@@ -100,6 +129,11 @@ public:
   /// `resultBytes` of results(). Waits for all ranks, which say the same;
   /// nothing where ranks need no memory of each other's.
   virtual Status reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes);
+
+  /// Says that collectives over `axis` will be run that may be all-to-alls,
+  /// none of which takes more room; as reserve().
+  virtual Status reservePacked(MeshAxis axis,
+                               const std::vector<PackedRoom> &rooms);
 
   /// In place of a number of bytes that a rank sends: no number is enough.
   static constexpr int64_t kNeverCopied = std::numeric_limits<int64_t>::max();

@@ -193,6 +193,9 @@ public:
   virtual Status beginCapture(Stream &stream);
   /// Ends the capture, also where it has failed.
   virtual Result<std::unique_ptr<Graph>> endCapture(Stream &stream);
+  /// Whether work that is given to the stream is recorded, whoever has begun
+  /// it.
+  virtual Result<bool> isCapturing(Stream &stream);
   virtual Status launchGraph(Stream &stream, Graph &graph);
 
   /// Devices without bulk tensor copies answer `unavailable`.

@@ -340,6 +340,7 @@ private:
                       int64_t tokens);
   Status resolveStep(const Step &step, int64_t tokens);
   Status resolveLaunch(const Step &step, int64_t tokens, ResolvedStep &made);
+  Status resolvePacked(const Step &step, int64_t tokens, ResolvedStep &made);
   Status resolveCollective(const Step &step, int64_t tokens,
                            ResolvedStep &made);
   bool mayBeginEarly(const Step &step) const;

@@ -41,7 +41,7 @@ struct PackageProgram {
 /// FlatBuffer and its SHA-256. The digest finds damage; it does not tell who
 /// wrote the file. All programs take and give the same tensors.
 struct Package {
-  static constexpr uint32_t kFormatVersion = 9;
+  static constexpr uint32_t kFormatVersion = 10;
 
   /// Which compiler wrote it.
   std::string producer;

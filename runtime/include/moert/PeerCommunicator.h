@@ -67,7 +67,10 @@ createPeerCommunicator(const PeerOptions &options);
 /// Whom the environment variable MOERT_EXCHANGE lets move the rows of ranks
 /// that NCCL has connected: `made` itself for "nccl", and where it is not set;
 /// for "peer" a communicator as above with `made` as its base, and with the
-/// bytes of MOERT_COPY_ROWS_FROM for PeerOptions::leastCopiedBytes.
+/// bytes of MOERT_COPY_ROWS_FROM for PeerOptions::leastCopiedBytes; for
+/// "all-to-all" one that sends rows to their owners alone (AllToAll.h), with
+/// MOERT_ALL_TO_ALL_FROM for AllToAllOptions::leastRows and
+/// MOERT_ALL_TO_ALL_ROOM for AllToAllOptions::room.
 Result<std::unique_ptr<Communicator>>
 chooseExchange(std::unique_ptr<NcclCommunicator> made,
                const NcclOptions &options);

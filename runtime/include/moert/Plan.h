@@ -141,8 +141,8 @@ struct Step {
   /// rows of one rank.
   int64_t kernel = -1;
   std::vector<Argument> args;
-  /// Collective: how many of `args`, behind the pairs, are for the kernel
-  /// alone, which reads by them who needs a row.
+  /// Collective: how many of `args`, behind the pairs, are for kernels alone,
+  /// which read by them who needs a row.
   int64_t numKernelArgs = 0;
 
   /// Collective: its pairs of an input and an output.
@@ -178,6 +178,22 @@ struct Step {
   /// another among the collectives of their variant. Where the communicator
   /// runs no kernels the last one moves whole rows, and the others nothing.
   int64_t firstColumn = 0, numColumns = 0;
+  /// Collective: the kernels of an all-to-all, which moves a row to its owners
+  /// alone (tile.route_rows, and of an all-gather tile.pack_rows, of a
+  /// reduce-scatter tile.sum_packed_rows); -1 for none. Such an all-gather
+  /// gives all of its tensors with a row per token in another order, the ids
+  /// of the rows among them (PackedRows.h).
+  int64_t routeKernel = -1, packKernel = -1;
+  /// Of such an all-gather, the pairs, ascending, that nobody reads a row of on
+  /// ranks that are no owners of it.
+  std::vector<int64_t> ownedPairs = {};
+  bool isPacked() const { return packKernel >= 0; }
+  /// Of an all-to-all: the ids of the rank's own rows, and the table of owners.
+  int64_t packedIds() const { return args[2 * numPairs()].tensor; }
+  int64_t packedOwners() const {
+    bool gathers = collectiveKind == CollectiveKind::AllGather;
+    return args[2 * numPairs() + (gathers ? 1 : 2)].tensor;
+  }
 };
 
 /// The steps that serve minTokens <= tokens <= maxTokens. A step comes after
@@ -223,6 +239,9 @@ bool isFollowed(const Step &step, const Plan &plan);
 /// Whether the kernel of a collective of the variant makes the input of a pair
 /// itself (Step::replacedStep).
 bool isMadeByKernel(const Step &step, const Variant &variant, size_t pair);
+
+/// Other ranks than its own that a row of an all-to-all goes to at most.
+int64_t countOwnersOfRow(const Plan &plan, const Step &step);
 
 /// Checks everything about a plan that the executor relies on. A failure names
 /// the index and the field, as in "variants[1].steps[3].args[0].tensor", what

@@ -16,6 +16,11 @@ Status Communicator::reserve(MeshAxis /*axis*/, int64_t /*bytes*/,
   return Status::ok();
 }
 
+Status Communicator::reservePacked(MeshAxis /*axis*/,
+                                   const std::vector<PackedRoom> & /*rooms*/) {
+  return Status::ok();
+}
+
 void *Communicator::results(MeshAxis /*axis*/) { return nullptr; }
 
 } // namespace moert

@@ -68,6 +68,7 @@ public:
 
   Status beginCapture(Stream &stream) override;
   Result<std::unique_ptr<Graph>> endCapture(Stream &stream) override;
+  Result<bool> isCapturing(Stream &stream) override;
   Status launchGraph(Stream &stream, Graph &graph) override;
 
   Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) override {
@@ -457,6 +458,19 @@ Result<std::unique_ptr<Graph>> CudaDevice::endCapture(Stream &stream) {
     dropCapture(stream);
   MOERT_CHECK(status);
   return std::unique_ptr<Graph>(std::move(made));
+}
+
+Result<bool> CudaDevice::isCapturing(Stream &stream) {
+  const Driver &driver = context->driver();
+  // A driver without it has no graphs.
+  if (!driver.cuStreamIsCapturing)
+    return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  MOERT_CHECK(context->within([&]() -> Status {
+    MOERT_CUDA(driver, cuStreamIsCapturing, (handle(stream), &status));
+    return Status::ok();
+  }));
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 Status CudaDevice::launchGraph(Stream &stream, Graph &graph) {

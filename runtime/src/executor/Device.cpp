@@ -56,6 +56,8 @@ Result<std::unique_ptr<Graph>> Device::endCapture(Stream &) {
   return unavailable("endCapture: " + name() + " has no graphs; run without");
 }
 
+Result<bool> Device::isCapturing(Stream &) { return false; }
+
 Status Device::launchGraph(Stream &, Graph &) {
   return unavailable("launchGraph: " + name() + " has no graphs; run without");
 }

@@ -209,6 +209,45 @@ countResults(const Plan &plan,
   return most;
 }
 
+/// The room of an all-to-all with the most tokens.
+static Result<PackedRoom> countPackedRoom(const Plan &plan, const Step &step) {
+  PackedRoom room;
+  room.ownersOfRow = countOwnersOfRow(plan, step);
+  for (size_t pair = 0; pair < step.numPairs(); ++pair) {
+    const TensorDecl &tensor = plan.tensors[step.ownPart(pair)];
+    if (tensor.shape.empty() || !tensor.shape[0].dependsOnTokens())
+      continue;
+    Result<int64_t> rows = tensor.shape[0].maxUpTo(plan.maxTokens);
+    if (!rows)
+      return rows.status();
+    room.rows = std::max(room.rows, *rows);
+    int64_t bits = dtypeBits(tensor.dtype);
+    for (size_t i = 1; i < tensor.shape.size(); ++i)
+      bits *= tensor.shape[i].constantValue();
+    room.rowBytes.push_back(bits / 8);
+  }
+  return room;
+}
+
+static Status reservePackedRooms(const Plan &plan, Communicator &communicator) {
+  for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
+    std::vector<PackedRoom> rooms;
+    for (const Variant &variant : plan.variants)
+      for (const Step &step : variant.steps) {
+        if (step.kind != Step::Kind::Collective || step.axis != axis ||
+            !step.isPacked())
+          continue;
+        Result<PackedRoom> room = countPackedRoom(plan, step);
+        if (!room)
+          return room.status();
+        rooms.push_back(std::move(*room));
+      }
+    if (!rooms.empty())
+      MOERT_CHECK(communicator.reservePacked(axis, rooms));
+  }
+  return Status::ok();
+}
+
 /// Tells a communicator what the collectives of a plan take.
 static Status reservePlaces(const Plan &plan,
                             const std::array<int64_t, 2> &resultBytes,
@@ -288,6 +327,7 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
       (*bytes)[axis] = std::max((*bytes)[axis], 2 * (*first)[axis]);
   }
   MOERT_CHECK(reservePlaces(*thePlan, *bytes, *made));
+  MOERT_CHECK(reservePackedRooms(*thePlan, *made));
   gatheredResults = std::move(gathered);
   resultBytes = *bytes;
   dropHalves();

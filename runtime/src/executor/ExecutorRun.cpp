@@ -384,6 +384,11 @@ Status Executor::resolveLaunch(const Step &step, int64_t tokens,
   return resolveMaps(step, tokens);
 }
 
+static bool isOwned(const Step &step, size_t pair) {
+  return std::find(step.ownedPairs.begin(), step.ownedPairs.end(),
+                   static_cast<int64_t>(pair)) != step.ownedPairs.end();
+}
+
 Status Executor::resolveCollective(const Step &step, int64_t tokens,
                                    ResolvedStep &made) {
   made.firstPart = resolvedParts.size();
@@ -393,7 +398,7 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
     int64_t in = step.args[2 * pair].tensor,
             out = step.args[2 * pair + 1].tensor;
     const TensorDecl &one = thePlan->tensors[step.ownPart(pair)];
-    int64_t count = 1;
+    int64_t count = 1, ofRow = 1;
     for (const Expr &size : one.shape) {
       Result<int64_t> value = size.evaluate(tokens);
       if (!value)
@@ -401,14 +406,20 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
       count *= *value;
       if (size.dependsOnTokens())
         made.collective.rows = *value;
+      else
+        ofRow *= *value;
     }
-    resolvedParts.push_back(
-        {addresses[in], addresses[out], one.dtype, count, isCopied[out]});
+    bool hasRows = !one.shape.empty() && one.shape[0].dependsOnTokens();
+    resolvedParts.push_back({addresses[in], addresses[out], one.dtype, count,
+                             isCopied[out], hasRows ? ofRow : 0,
+                             isOwned(step, pair)});
   }
   made.collective.kind = step.collectiveKind;
   made.collective.axis = step.axis;
   made.collective.numParts = resolvedParts.size() - made.firstPart;
   made.isFollowed = isFollowed(step, *thePlan);
+  if (step.isPacked())
+    MOERT_CHECK(resolvePacked(step, tokens, made));
   if (step.kernel < 0)
     return Status::ok();
   const KernelDecl &decl = thePlan->kernels[step.kernel];
@@ -426,6 +437,28 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
   made.collective.dims = {*grid,         decl.block,
                           decl.shared,   /*dependent=*/false,
                           decl.resident, /*urgent=*/true};
+  return Status::ok();
+}
+
+Status Executor::resolvePacked(const Step &step, int64_t tokens,
+                               ResolvedStep &made) {
+  PackedKernels packed;
+  auto resolveOne = [&](int64_t index, Kernel *&kernel,
+                        LaunchDims &dims) -> Status {
+    const KernelDecl &decl = thePlan->kernels[index];
+    Result<int64_t> grid = decl.grid.evaluate(tokens);
+    if (!grid)
+      return grid.status();
+    kernel = kernels[index];
+    dims = {*grid, decl.block, decl.shared};
+    return Status::ok();
+  };
+  MOERT_CHECK(resolveOne(step.routeKernel, packed.route, packed.routeDims));
+  MOERT_CHECK(resolveOne(step.packKernel, packed.pack, packed.packDims));
+  packed.ids = addresses[step.packedIds()];
+  packed.owners = addresses[step.packedOwners()];
+  packed.ownersOfRow = countOwnersOfRow(*thePlan, step);
+  made.collective.packed = packed;
   return Status::ok();
 }
 

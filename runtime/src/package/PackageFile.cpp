@@ -48,7 +48,9 @@ packSteps(fb::FlatBufferBuilder &builder, const std::vector<Step> &steps) {
         step.kernel, builder.CreateVector(args), step.event, step.dependent,
         static_cast<schema::CollectiveKind>(step.collectiveKind),
         static_cast<schema::MeshAxis>(step.axis), step.numKernelArgs,
-        step.replacedStep, step.firstColumn, step.numColumns, step.toResults));
+        step.replacedStep, step.firstColumn, step.numColumns, step.toResults,
+        step.routeKernel, step.packKernel,
+        builder.CreateVector(step.ownedPairs)));
   }
   return builder.CreateVector(packed);
 }

@@ -78,6 +78,11 @@ static Status readStep(const schema::Step &from, const std::string &where,
   step.firstColumn = from.first_column();
   step.numColumns = from.num_columns();
   step.toResults = from.to_results();
+  step.routeKernel = from.route_kernel();
+  step.packKernel = from.pack_kernel();
+  if (from.owned_pairs())
+    step.ownedPairs.assign(from.owned_pairs()->begin(),
+                           from.owned_pairs()->end());
   if (!from.args())
     return Status::ok();
   for (fb::uoffset_t i = 0; i < from.args()->size(); ++i) {

@@ -78,6 +78,11 @@ Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
 /// it would have made, or count on its being there.
 Status verifyReplacedStep(const Plan &plan, const Variant &variant,
                           size_t index, const StepContext &context);
+/// An all-to-all of gathered rows is one of the ids of these too, and its rows
+/// go back by a sum that is one, with no other collective that reads what was
+/// gathered: those are in another order.
+Status verifyPacked(const Plan &plan, const Variant &variant, size_t index,
+                    const StepContext &context);
 /// What is to results is an all-gather with a kernel, of workspace that nothing
 /// uses ahead of it, since other ranks may write it by then.
 Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,

@@ -93,6 +93,17 @@ private:
         writer.Key("to_results");
         writer.Bool(true);
       }
+      if (step.isPacked()) {
+        field("route_kernel",
+              plan.kernels[static_cast<size_t>(step.routeKernel)].name);
+        field("pack_kernel",
+              plan.kernels[static_cast<size_t>(step.packKernel)].name);
+        writer.Key("owned_pairs");
+        writer.StartArray();
+        for (int64_t pair : step.ownedPairs)
+          writer.Int64(pair);
+        writer.EndArray();
+      }
       if (step.replacedStep >= 0)
         field("replaced_step", step.replacedStep);
       if (step.numColumns > 0) {

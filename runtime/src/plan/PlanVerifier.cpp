@@ -178,11 +178,12 @@ private:
   }
 
   /// Its index, and how many CTAs there are of it.
-  Status verifyKernel(const Step &step, const StepContext &context) const {
-    MOERT_CHECK(checkIndex(context.where + ".kernel", step.kernel,
+  Status verifyKernel(int64_t kernel, const std::string &field,
+                      const StepContext &context) const {
+    MOERT_CHECK(checkIndex(context.where + "." + field, kernel,
                            plan.kernels.size(), "kernels"));
-    const Expr &grid = plan.kernels[step.kernel].grid;
-    std::string gridField = at("kernels", step.kernel) + ".grid";
+    const Expr &grid = plan.kernels[kernel].grid;
+    std::string gridField = at("kernels", kernel) + ".grid";
     Result<int64_t> least =
         grid.minOver(context.minTokens, context.maxTokens, &scanBudget);
     Result<int64_t> most =
@@ -204,7 +205,7 @@ private:
   }
 
   Status verifyLaunch(const Step &step, const StepContext &context) const {
-    MOERT_CHECK(verifyKernel(step, context));
+    MOERT_CHECK(verifyKernel(step.kernel, "kernel", context));
     for (size_t i = 0; i < step.args.size(); ++i)
       MOERT_CHECK(verifyArgument(step.args[i], at(context.where + ".args", i),
                                  context));
@@ -312,6 +313,7 @@ private:
         MOERT_CHECK(verifyCollective(step, context));
         MOERT_CHECK(verifyPiece(plan, variant, i, context));
         MOERT_CHECK(verifyReplacedStep(plan, variant, i, context));
+        MOERT_CHECK(verifyPacked(plan, variant, i, context));
       } else {
         MOERT_CHECK(checkIndex(context.where + ".event", step.event,
                                plan.numEvents, "events"));
@@ -349,17 +351,21 @@ private:
                        : std::string("a launch (mesh.") +
                              meshAxisName(step.axis) + " is 1)");
     if (step.kernel != -1)
-      MOERT_CHECK(verifyKernel(step, context));
+      MOERT_CHECK(verifyKernel(step.kernel, "kernel", context));
+    if (step.isPacked() || step.routeKernel != -1) {
+      MOERT_CHECK(verifyKernel(step.routeKernel, "route_kernel", context));
+      MOERT_CHECK(verifyKernel(step.packKernel, "pack_kernel", context));
+    }
+    bool hasKernel = step.kernel != -1 || step.isPacked();
     MOERT_CHECK(checkRange(context.where + ".kernel_args", step.numKernelArgs,
-                           0,
-                           step.kernel == -1 ? 0 : int64_t(step.args.size())));
+                           0, hasKernel ? int64_t(step.args.size()) : 0));
     size_t numPaired = step.args.size() - size_t(step.numKernelArgs);
     if (numPaired == 0 || numPaired % 2 != 0)
       return wrong(
           context.where + ".args",
           "a list of " + std::to_string(step.args.size()) +
               (step.numKernelArgs > 0
-                   ? ", the kernel's " + num(step.numKernelArgs) + " among them"
+                   ? ", " + num(step.numKernelArgs) + " for kernels among them"
                    : std::string()),
           "pairs of an input and an output, at least one,");
     for (size_t i = 0; i < step.args.size(); ++i) {

@@ -193,6 +193,120 @@ Status verifyReplacedStep(const Plan &plan, const Variant &variant,
   return Status::ok();
 }
 
+/// The n-th of what is for kernels alone; -1 for none.
+static int64_t getKernelArg(const Step &step, int64_t n) {
+  return n < step.numKernelArgs ? step.args[2 * step.numPairs() + n].tensor
+                                : -1;
+}
+
+/// What a packed gather has made of the ids of the rank's own rows; -1 where
+/// these are not gathered.
+static int64_t findGatheredIds(const Step &gather) {
+  for (size_t pair = 0; pair < gather.numPairs(); ++pair)
+    if (gather.args[2 * pair].tensor == getKernelArg(gather, 0))
+      return gather.args[2 * pair + 1].tensor;
+  return -1;
+}
+
+/// Whether what a gather has packed goes back by the sum.
+static bool isWayBack(const Step &sum, const Step &gather) {
+  return sum.kind == Step::Kind::Collective && sum.isPacked() &&
+         sum.collectiveKind == CollectiveKind::ReduceScatter &&
+         sum.axis == gather.axis &&
+         getKernelArg(sum, 0) == getKernelArg(gather, 0) &&
+         getKernelArg(sum, 1) == findGatheredIds(gather);
+}
+
+/// The ids of the rank's own rows, and the table of owners.
+static Status verifyPackedArgs(const Plan &plan, const Step &step,
+                               const StepContext &context) {
+  bool gathers = step.collectiveKind == CollectiveKind::AllGather;
+  int64_t ids = getKernelArg(step, 0),
+          owners = getKernelArg(step, gathers ? 1 : 2);
+  auto isI32 = [&](int64_t tensor, size_t rank) {
+    return tensor >= 0 && plan.tensors[tensor].dtype == DType::I32 &&
+           plan.tensors[tensor].shape.size() == rank;
+  };
+  if (isI32(ids, 2) && isI32(owners, 1) &&
+      plan.tensors[ids].shape[1].isConstant())
+    return Status::ok();
+  return wrong(context.where + ".kernel_args", num(step.numKernelArgs),
+               gathers ? "an all-to-all's: ids, i32 of two dimensions, and "
+                         "owners, i32 of one,"
+                       : "an all-to-all's: ids of the rank's rows and of all, "
+                         "i32 of two dimensions, and owners, i32 of one,");
+}
+
+Status verifyPacked(const Plan &plan, const Variant &variant, size_t index,
+                    const StepContext &context) {
+  const Step &step = variant.steps[index];
+  if (!step.isPacked())
+    return Status::ok();
+  for (size_t i = 0; i < step.ownedPairs.size(); ++i) {
+    std::string pair = at(context.where + ".owned_pairs", i);
+    MOERT_CHECK(checkRange(pair, step.ownedPairs[i],
+                           i > 0 ? step.ownedPairs[i - 1] + 1 : 0,
+                           int64_t(step.numPairs()) - 1));
+  }
+  std::string field = context.where + ".pack_kernel";
+  if (step.collectiveKind == CollectiveKind::AllReduce)
+    return wrong(field, num(step.packKernel), "-1 (of an all_reduce)");
+  MOERT_CHECK(verifyPackedArgs(plan, step, context));
+  if (step.collectiveKind == CollectiveKind::ReduceScatter) {
+    bool hasWay = std::any_of(variant.steps.begin(),
+                              variant.steps.begin() + int64_t(index),
+                              [&](const Step &gather) {
+                                return gather.kind == Step::Kind::Collective &&
+                                       gather.isPacked() &&
+                                       isWayBack(step, gather);
+                              });
+    if (hasWay && step.numPairs() == 1 && !isFollowed(step, plan))
+      return Status::ok();
+    return wrong(field, num(step.packKernel),
+                 "-1 (of a sum of one pair, whose rows have come by an "
+                 "all_gather with one, or the last piece of it, another "
+                 "number)");
+  }
+  int64_t others = 0;
+  for (size_t pair = 0; pair < step.numPairs(); ++pair) {
+    const TensorDecl &tensor = plan.tensors[step.ownPart(pair)];
+    if (!tensor.shape.empty() && tensor.shape[0].dependsOnTokens())
+      continue;
+    bool isNumber = tensor.dtype == DType::I32 && tensor.shape.size() == 1 &&
+                    tensor.shape[0] == Expr(1);
+    if (!isNumber || ++others > 1)
+      return wrong(field, num(step.packKernel),
+                   "-1 ('" + tensor.name +
+                       "' has no row per token, and is not how many rows of "
+                       "the rank count)");
+  }
+  if (findGatheredIds(step) < 0)
+    return wrong(field, num(step.packKernel),
+                 "-1 (of an all_gather of the ids too, another number)");
+  bool comesBack = false;
+  for (size_t i = index + 1; i < variant.steps.size(); ++i) {
+    const Step &other = variant.steps[i];
+    if (other.kind != Step::Kind::Collective)
+      continue;
+    if (isWayBack(other, step)) {
+      comesBack = true;
+      continue;
+    }
+    for (size_t pair = 0; pair < step.numPairs(); ++pair)
+      for (size_t read = 0; read < other.numPairs(); ++read)
+        if (other.args[2 * read].tensor == step.args[2 * pair + 1].tensor)
+          return wrong(field, num(step.packKernel),
+                       "-1 (" + at("steps", i) +
+                           " moves what it gathers, whose rows would be in "
+                           "another order)");
+  }
+  if (!comesBack)
+    return wrong(field, num(step.packKernel),
+                 "-1 (of an all_gather whose rows go back by a reduce_scatter "
+                 "with one, another number)");
+  return Status::ok();
+}
+
 Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,
                        const StepContext &context) {
   const Step &step = variant.steps[index];

@@ -21,8 +21,12 @@ namespace moec {
 
 /// On a plan.collective, the tile.kernel that runs it through the memory of
 /// other ranks: a FlatSymbolRefAttr.
+// On a plan.collective, the kernels that may do it, or a part of it: through
+// the memory of other ranks, and of an all-to-all.
 inline constexpr llvm::StringLiteral kExchangeKernelAttr =
     "plan.exchange_kernel";
+inline constexpr llvm::StringLiteral kRouteKernelAttr = "plan.route_kernel";
+inline constexpr llvm::StringLiteral kPackKernelAttr = "plan.pack_kernel";
 
 } // namespace moec
 

@@ -9,6 +9,7 @@
 #include "Gemv.h"
 #include "Sm80Copies.h"
 #include "Sm80Exchange.h"
+#include "Sm80PackedRows.h"
 #include "Sm80Routing.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
@@ -572,6 +573,7 @@ ArrayRef<const Schedule *> moec::getSm80Schedules() {
     schedules.insert(schedules.end(),
                      {&placeIds, &rowMap, &tensorScale, &quantize, &gatherRows,
                       &gatherReduce, &getExchangeSchedule()});
+    llvm::append_range(schedules, getPackedRowsSchedules());
     return schedules;
   }();
   return all;

@@ -18,6 +18,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <thread>
 
 namespace moert {
 
@@ -27,8 +28,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How often NCCL and the driver are asked whether they are done.
+/// How often NCCL and the driver are asked whether they are done, after a time
+/// for which they are asked without a pause: what takes that long is not held
+/// up by an interval.
 constexpr std::chrono::microseconds kPollInterval(200);
+constexpr std::chrono::milliseconds kEagerTime(1);
 /// Seconds that the destructor gives ncclCommAbort.
 constexpr double kAbortSeconds = 5;
 
@@ -93,10 +97,10 @@ private:
   /// Waits until the stream has no work.
   Status finish(Lock &lock, const std::string &where, Stream &stream);
   Status askAll();
-  Clock::time_point deadline() const;
-  /// Until `end` at most; whether there is time left and nobody has failed.
+  Clock::duration limit() const;
+  /// Whether there is time left since `begin`, and nobody has failed.
   Status pause(Lock &lock, const std::string &where, const char *call,
-               Clock::time_point end);
+               Clock::time_point begin);
   /// Breaks the communicator; the first failure stays.
   Status fail(const Status &status);
 
@@ -334,18 +338,23 @@ Status NcclRank::fail(const Status &status) {
   return failure;
 }
 
-Clock::time_point NcclRank::deadline() const {
+Clock::duration NcclRank::limit() const {
   // What steady_clock can count is far less than a double.
-  return Clock::now() + std::chrono::duration_cast<std::chrono::milliseconds>(
-                            std::chrono::duration<double>(
-                                std::min(options.limitSeconds, 1e9)));
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::duration<double>(std::min(options.limitSeconds, 1e9)));
 }
 
 Status NcclRank::pause(Lock &lock, const std::string &where, const char *call,
-                       Clock::time_point end) {
-  (void)broken.wait_for(lock, kPollInterval, [&] { return !failure.isOk(); });
+                       Clock::time_point begin) {
+  if (Clock::now() < begin + kEagerTime) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  } else {
+    (void)broken.wait_for(lock, kPollInterval, [&] { return !failure.isOk(); });
+  }
   MOERT_CHECK(failure);
-  if (Clock::now() < end)
+  if (Clock::now() - begin < limit())
     return Status::ok();
   return fail(unavailable(
       where + ": " + call + " is not done after " +
@@ -357,7 +366,7 @@ Status NcclRank::pause(Lock &lock, const std::string &where, const char *call,
 
 Status NcclRank::settle(Lock &lock, const std::string &where, const char *call,
                         ncclComm_t comm, ncclResult_t code) {
-  Clock::time_point end = deadline();
+  Clock::time_point begin = Clock::now();
   while (true) {
     if (code != ncclInProgress) {
       Status status = nccl->check(code, call, comm);
@@ -368,7 +377,7 @@ Status NcclRank::settle(Lock &lock, const std::string &where, const char *call,
       return fail(
           nccl->check(asked, "ncclCommGetAsyncError", comm).withContext(where));
     if (code == ncclInProgress)
-      MOERT_CHECK(pause(lock, where, call, end));
+      MOERT_CHECK(pause(lock, where, call, begin));
   }
 }
 
@@ -386,7 +395,7 @@ Status NcclRank::askAll() {
 }
 
 Status NcclRank::finish(Lock &lock, const std::string &where, Stream &stream) {
-  Clock::time_point end = deadline();
+  Clock::time_point begin = Clock::now();
   const cuda::Driver &driver = context->driver();
   while (true) {
     cuda::CUresult code = cuda::CUDA_SUCCESS;
@@ -402,7 +411,7 @@ Status NcclRank::finish(Lock &lock, const std::string &where, Stream &stream) {
     if (code == cuda::CUDA_SUCCESS)
       return Status::ok();
     MOERT_CHECK(askAll());
-    MOERT_CHECK(pause(lock, where, "the work of the stream", end));
+    MOERT_CHECK(pause(lock, where, "the work of the stream", begin));
   }
 }
 

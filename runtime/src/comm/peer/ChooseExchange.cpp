@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../../support/Check.h"
+#include "moert/AllToAll.h"
 #include "moert/CudaDevice.h"
 #include "moert/PeerCommunicator.h"
 
@@ -13,6 +15,43 @@
 
 namespace moert {
 
+/// What the environment has of a number from 1 on; `value` stays where it has
+/// nothing.
+static Status readNumber(const char *name, const char *unit, int64_t &value) {
+  const char *given = getenv(name);
+  if (!given)
+    return Status::ok();
+  std::string text = given;
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= 1)
+    return Status::ok();
+  return invalidArgument(std::string(name) + " is '" + text +
+                         "'; a number of " + unit + " from 1 on is accepted");
+}
+
+static Result<std::unique_ptr<Communicator>>
+chooseAllToAll(std::unique_ptr<NcclCommunicator> made,
+               const NcclOptions &options) {
+  AllToAllOptions allToAll;
+  MOERT_CHECK(
+      readNumber("MOERT_ALL_TO_ALL_FROM", "tokens", allToAll.leastRows));
+  if (const char *given = getenv("MOERT_ALL_TO_ALL_ROOM")) {
+    char *end = nullptr;
+    allToAll.room = strtod(given, &end);
+    if (end == given || *end != '\0')
+      return invalidArgument("MOERT_ALL_TO_ALL_ROOM is '" + std::string(given) +
+                             "'; a part of a rank's rows, 0 to 1, is accepted");
+  }
+  Result<std::unique_ptr<Device>> device =
+      createCudaDevice(made->ordinal(), options.cudaLibrary);
+  if (!device)
+    return device.status();
+  allToAll.device = std::move(*device);
+  allToAll.base = std::move(made);
+  return createAllToAll(allToAll);
+}
+
 Result<std::unique_ptr<Communicator>>
 chooseExchange(std::unique_ptr<NcclCommunicator> made,
                const NcclOptions &options) {
@@ -20,20 +59,15 @@ chooseExchange(std::unique_ptr<NcclCommunicator> made,
   std::string exchange = given ? given : "nccl";
   if (exchange == "nccl")
     return std::unique_ptr<Communicator>(std::move(made));
+  if (exchange == "all-to-all")
+    return chooseAllToAll(std::move(made), options);
   if (exchange != "peer")
     return invalidArgument("MOERT_EXCHANGE is '" + exchange +
-                           "'; nccl and peer are accepted");
+                           "'; nccl, all-to-all and peer are accepted");
   PeerOptions peer;
   peer.limitSeconds = options.limitSeconds;
-  if (const char *least = getenv("MOERT_COPY_ROWS_FROM")) {
-    std::string text = least;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(),
-                                        peer.leastCopiedBytes);
-    if (error != std::errc() || end != text.data() + text.size() ||
-        peer.leastCopiedBytes < 1)
-      return invalidArgument("MOERT_COPY_ROWS_FROM is '" + text +
-                             "'; a number of bytes from 1 on is accepted");
-  }
+  MOERT_CHECK(
+      readNumber("MOERT_COPY_ROWS_FROM", "bytes", peer.leastCopiedBytes));
   int ordinal = made->ordinal();
   Result<std::unique_ptr<Device>> device =
       createCudaDevice(ordinal, options.cudaLibrary);

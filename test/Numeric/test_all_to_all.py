@@ -1,0 +1,100 @@
+"""Rows that go to their owners alone: kernels pack them for each rank, in the simulator, and sum what comes back. Bits
+are those of ranks that copy all rows."""
+
+import pytest
+from test_ranks import LAYERS, OWNED, OWNED_FP8, Ranks, replica_lists, replicas_of, run, spec_of, spread_ids, verify
+
+from moec.reference import LayerSpec
+from moec.reference.generate import generate
+
+SHARED = spec_of(entry="ids", top_k=2, hidden_size=256, intermediate_size=64, dtype="bf16",
+                 shared_experts={"intermediate_size": 64})
+BLOCKS = spec_of(entry="ids", top_k=2, hidden_size=512, intermediate_size=256, dtype="bf16",
+                 quantization="fp8_block128")
+OPTIONS = ("--target=sm_90a", "--max-tokens=16", "--rank-limit=60")
+
+
+def bits_of(folder, model, ranks, tokens, ids, *options) -> bytes:
+    folder.mkdir()
+    verify(folder, model, ranks, tokens=tokens, ids=ids, options=(*OPTIONS, *options))
+    return (folder / "out.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(("dp", "tp", "sp", "tokens", "kind", "model"), [
+    (4, 1, False, 9, "any", OWNED), (4, 1, False, 9, "last rank", OWNED), (4, 1, False, 5, "own rank", OWNED),
+    (4, 1, False, 9, "nobody", OWNED), (2, 2, False, 9, "any", OWNED), (2, 2, True, 3, "any", OWNED),
+    (8, 1, False, 3, "any", OWNED), (4, 1, False, 0, "any", OWNED), (4, 1, False, 5, "any", OWNED_FP8),
+    (4, 1, False, 7, "any", BLOCKS), (4, 1, False, 5, "any", SHARED),
+], ids=lambda value: {id(OWNED): "bf16", id(OWNED_FP8): "fp8", id(BLOCKS): "blocks", id(SHARED): "shared"}.get(
+    id(value), str(value)))
+def test_bits(dp, tp, sp, tokens, kind, model, tmp_path):
+    ids = spread_ids(kind, tokens * dp * (tp if sp else 1), dp) if tokens else None
+    ranks = Ranks(dp, tp, "round_robin" if kind == "any" else "linear", sp)
+    device = f"--device=sim:{dp}"
+    copied = bits_of(tmp_path / "copied", model, ranks, tokens, ids, device)
+    for name, options in {"exact": (), "padded": ("--all-to-all-room=1",)}.items():
+        assert bits_of(tmp_path / name, model, ranks, tokens, ids, device, "--exchange=all-to-all",
+                       *options) == copied, name
+
+
+def test_router_s_ids(tmp_path):
+    """Ids of a router, which is where rows are; more ranks than kernels through the memory of others are for."""
+    model = spec_of(**LAYERS["logits"]) | {"num_experts": 40, "top_k": 2}
+    ranks = Ranks(20, 1, "linear")
+    assert bits_of(tmp_path / "copied", model, ranks, 3, None, "--device=sim:1") == bits_of(
+        tmp_path / "packed", model, ranks, 3, None, "--device=sim:1", "--exchange=all-to-all")
+
+
+def test_several_runs(tmp_path):
+    """Runs with other inputs and counts one after the other, rows that do not count, ranks without any."""
+    model = OWNED | {"num_valid_tokens": True}
+    inputs = generate(LayerSpec.from_json(model), 24, 3)
+    done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 6, "--rank-tokens=0,3,6,1", "--check",
+               "--device=sim:2", *OPTIONS, "--exchange=all-to-all", "--compare=3")
+    assert done.returncode == 0, done.stdout
+    assert "the same bits of 3 runs more" in done.stdout
+
+
+def test_few_rows_go_to_all(tmp_path):
+    """From so many tokens on: with fewer the base moves all rows, and needs no kernel of these."""
+    trace = tmp_path / "trace.json"
+    ids = spread_ids("any", 20, 4)
+    for least in (5, 6):
+        bits_of(tmp_path / str(least), OWNED, Ranks(4, 1, "linear"), 5, ids, "--device=sim:1",
+                "--exchange=all-to-all", f"--all-to-all-from={least}", f"--trace={trace}")
+
+
+@pytest.mark.parametrize(("room", "rows"), [(0.5, 3), (0.01, 1)])
+def test_rows_without_room(room, rows, tmp_path):
+    """Every row goes to the last rank: what has no room is an error, not a wrong result."""
+    inputs = generate(LayerSpec.from_json(OWNED), 20, 1)
+    inputs["topk_ids"] = spread_ids("last rank", 20, 4).astype("int32")
+    done = run(tmp_path, OWNED, Ranks(4, 1, "linear"), inputs, 5, "--device=sim:1", *OPTIONS,
+               "--exchange=all-to-all", f"--all-to-all-room={room}")
+    assert done.returncode == 1
+    assert f"an all-to-all over dp has 5 rows for one rank, and room for {rows}" in done.stdout, done.stdout
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("--device=host",), "--exchange=all-to-all: nothing of the layer's plan for 'cpu' goes to owners alone"),
+    (("--device=sim", "--all-to-all-room=2", *OPTIONS),
+     "the room of an all-to-all is 2.000000 of a rank's rows; 0 (as many as there are) to 1 is accepted"),
+    (("--device=sim", "--all-to-all-from=0", *OPTIONS),
+     "an all-to-all from 0 rows on was asked for; 1 or more is accepted"),
+], ids=["host", "room", "rows"])
+def test_refused(options, message, tmp_path):
+    inputs = generate(LayerSpec.from_json(OWNED), 8, 1)
+    done = run(tmp_path, OWNED, Ranks(4, 1, "linear"), inputs, 2, *options, "--exchange=all-to-all")
+    assert done.returncode == 1
+    assert message in done.stdout, done.stdout
+
+
+def test_replicas_are_refused(tmp_path):
+    """Which replica a row takes follows from its number among all."""
+    lists = replica_lists(4, 16, 20)
+    model = replicas_of(OWNED, 20, 4)
+    inputs = generate(LayerSpec.from_json(OWNED), 8, 1)
+    done = run(tmp_path, model, Ranks(4, 1, lists), inputs, 2, "--device=sim", *OPTIONS, "--exchange=all-to-all")
+    assert done.returncode == 1
+    assert "without replicas" in done.stdout, done.stdout
