@@ -13,6 +13,8 @@ bundle, of which it is a part (or MOEC_BIN_DIR of a build). Parts:
                   rows that are copied, a combine by columns, processes, experts that move
     drills        a rank is killed, stopped, leaves a call out or has another package
     exchange      dispatch and combine of DeepSeek-V3 rows, beside NCCL with as many bytes, on 2, 4, ... GPUs
+    all-to-all    (where --only names it) the same of rows that go to their owners alone by NCCL's messages, as many as there are and in blocks
+                  with room, beside all rows to all; of such rows with one expert each, too
     layers        dsv3, qwen3_235b and kimi_k2: together, kernels alone, exchange alone, and one GPU
 
 With one GPU (--gpus=1, or no more are there) ranks share it, each with its streams and its share of the
@@ -43,6 +45,7 @@ from dataclasses import replace
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+from all_to_all import time_all_to_all  # noqa: E402
 from drills import run_drills  # noqa: E402
 from features import check_features  # noqa: E402
 from machine import Failed, Gpus, Tools, describe_nccl, find_gpus, find_nccl, find_tools  # noqa: E402
@@ -50,8 +53,10 @@ from parts import ENGINES, LAYERS, Part, check_meshes, time_exchange, time_layer
 from shared import check_shared_meshes, run_shared_drills, time_shared_exchange  # noqa: E402
 from tables import print_part  # noqa: E402
 
-#: Seconds of each part; together less than 10 minutes.
-SECONDS = {"correctness": 120, "features": 150, "drills": 120, "exchange": 50, "layers": 155}
+#: Seconds of each part; those of DEFAULT together less than 10 minutes.
+SECONDS = {"correctness": 120, "features": 150, "drills": 120, "exchange": 50, "all-to-all": 60, "layers": 155}
+#: What is measured unless --only names others.
+DEFAULT = tuple(name for name in SECONDS if name != "all-to-all")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -59,8 +64,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundle", help="a bundle's folder; by default what this file is a part of")
     parser.add_argument("--gpus", type=int, help="how many to use (default: all)")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(SECONDS), metavar="PART,...",
-                        help=f"of {', '.join(SECONDS)} (default: all)")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[*DEFAULT], metavar="PART,...",
+                        help=f"of {', '.join(SECONDS)} (default: all but all-to-all)")
     parser.add_argument("--exchange", type=lambda text: text.split(","), default=list(ENGINES), metavar="ENGINE,...",
                         help=f"of {', '.join(ENGINES)} (default: both)")
     parser.add_argument("--layers", type=lambda text: text.split(","), default=list(LAYERS), metavar="LAYER,...",
@@ -91,7 +96,7 @@ def counts_up_to(gpus: int) -> list[int]:
 
 def run_shared_part(name: str, part: Part, engines: list[str], notes: list[str]) -> Iterator[dict]:
     """Of ranks that share the GPU."""
-    if name == "layers" or (name != "features" and "peer" not in engines):
+    if name in ("layers", "all-to-all") or (name != "features" and "peer" not in engines):
         notes.append("not run: it needs 2 GPUs")
     elif name == "features":
         if "nccl" in engines:
@@ -109,6 +114,9 @@ def run_part(name: str, tools: Tools, gpus: int, options: argparse.Namespace, no
     if tools.shares_gpu:
         yield from run_shared_part(name, Part(tools, 2, until, tiny, engine="peer"), engines, notes)
         return
+    if name == "all-to-all" and (tiny or "nccl" not in engines):
+        notes.append("not run: its messages are NCCL's, between GPUs")
+        return
     if name == "drills":
         if tiny:
             notes.append("not run: drills are of GPUs")
@@ -119,10 +127,11 @@ def run_part(name: str, tools: Tools, gpus: int, options: argparse.Namespace, no
         "correctness": lambda part: (row for engine in engines for row in check_meshes(replace(part, engine=engine))),
         "features": lambda part: check_features(part, engines),
         "exchange": lambda part: time_exchange(part, tuple(engines)),
+        "all-to-all": time_all_to_all,
         "layers": lambda part: time_layers(replace(part, engine=engines[0]), options.layers),
     }[name]
     # The largest first: with less time the others are what is left out.
-    counts = [gpus] if name in ("correctness", "features") else counts_up_to(gpus)[::-1]
+    counts = [gpus] if name in ("correctness", "features", "all-to-all") else counts_up_to(gpus)[::-1]
     for count in counts:
         yield from run(Part(tools, count, until, tiny))
 

@@ -44,6 +44,8 @@ class Feature:
     shows: tuple[tuple[str, int], ...] = ()
     #: A process for each rank.
     processes: bool = False
+    #: Runs are replays of a graph, on GPUs.
+    graph: bool = True
 
     def form(self) -> str:
         form = self.spec.get("quantization", "bf16")
@@ -88,6 +90,12 @@ def features(ranks: int) -> list[Feature]:
         Feature("4 bits, groups of 128", split, {"quantization": INT4}, ("nccl",)),
         Feature("rows for owners alone, sums in the exchange", whole, ONE_EXPERT, ("peer",), MANY_TOKENS,
                 shows=(("partial_out", 0), ("reduce_scatter dp", 1))),
+        Feature("all-to-all, as many rows as there are", whole, ONE_EXPERT, ("all-to-all",), MANY_TOKENS, graph=False),
+        Feature("all-to-all, blocks with room", whole, ONE_EXPERT, ("all-to-all",), MANY_TOKENS,
+                gpu_options=("--all-to-all-room=0.9",)),
+        Feature("all-to-all, fp8, shared expert, processes", whole,
+                ONE_EXPERT | SHARED | {"quantization": "fp8_block128"}, ("all-to-all",), MANY_TOKENS, graph=False,
+                processes=True),
         Feature("rows quantized in the exchange", whole, {"quantization": "fp8_block128"}, ("peer",), MANY_TOKENS,
                 shows=(("hidden_quantized", 0), ("all_gather dp", 1))),
         Feature("rows copied", whole, SHARED | {"quantization": "fp8_block128"}, ("peer",), gpu_options=COPIES,
@@ -136,10 +144,12 @@ def check_feature(part: Part, feature: Feature) -> dict:
 
 
 def check_features(part: Part, engines: list[str]) -> Iterator[dict]:
+    # Messages are NCCL's too.
+    moving = [*engines, "all-to-all"] if "nccl" in engines and part.tools.device == "cuda" else engines
     for feature in features(part.ranks):
-        for engine in engines:
+        for engine in moving:
             if engine in feature.engines or part.tools.device == "host":
-                yield check_feature(replace(part, engine=engine), feature)
+                yield check_feature(replace(part, engine=engine, graph=feature.graph), feature)
     # Ranks that share a device move rows in one way.
     for engine in engines if part.tools.device == "cuda" else engines[:1]:
         yield check_moves(replace(part, engine=engine))

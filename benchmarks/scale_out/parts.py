@@ -61,8 +61,12 @@ class Part:
     until: float
     #: Sizes for a machine without GPUs, where ranks are threads.
     tiny: bool
-    #: Who moves rows between GPUs: one of ENGINES.
+    #: Who moves rows between GPUs: one of ENGINES, or "all-to-all".
     engine: str = "nccl"
+    #: Runs are replays of a graph.
+    graph: bool = True
+    #: Further options of moe-run for GPUs.
+    extra: tuple[str, ...] = ()
 
     def options(self, parallel: dict) -> list[str]:
         if self.tools.device == "host":
@@ -71,7 +75,7 @@ class Part:
         # Of ranks that share a GPU rows go through host memory then, which no graph holds.
         if self.tools.shares_gpu and self.engine == "nccl":
             return options
-        options += ["--graph", f"--exchange={self.engine}"]
+        options += [*(["--graph"] if self.graph else []), f"--exchange={self.engine}", *self.extra]
         return [*options, *self.share(parallel)] if self.tools.shares_gpu else options
 
     def share(self, parallel: dict) -> list[str]:

@@ -76,6 +76,13 @@ def exchange(rows: list[dict]) -> list[str]:
           *(time_of(row, name) for name in names)] for row in rows])
 
 
+def all_to_all(rows: list[dict]) -> list[str]:
+    return table(["layer", "ranks", "rows by", "tokens per rank", "dispatch us (p99)", "combine us (p99)"], [
+        [row["layer"], str(row["ranks"]), row["rows_by"],
+         str(row["tokens_per_rank"]) if "error" not in row else row["error"],
+         time_of(row, "dispatch"), time_of(row, "combine")] for row in rows])
+
+
 def hidden(row: dict) -> str:
     """Which share of the shorter of compute and exchange does not show in the layer's time."""
     parts = [row[name]["us"] for name in ("compute", "exchange", "together")]
@@ -110,7 +117,8 @@ def drills(rows: list[dict]) -> list[str]:
             f"{sum(row.get('shared_memory_left', 0) for row in rows)} segments of shared memory left"]
 
 
-TABLES = {"correctness": correctness, "features": correctness, "exchange": exchange, "layers": layers, "drills": drills}
+TABLES = {"correctness": correctness, "features": correctness, "exchange": exchange,
+          "all-to-all": all_to_all, "layers": layers, "drills": drills}
 
 
 def print_part(name: str, part: dict) -> str:

@@ -209,6 +209,11 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     written before this rank's step begins. Nothing else of the variant uses them but between it and a later collective of
     the axis, by which all ranks know that all are done with them (`moert::verifyPlan`). Who runs no kernels has them in the workspace.
 
+    A collective may name kernels as attributes: `plan.exchange_kernel`, which does it through the memory of other ranks
+    (`tile.exchange`), and `plan.route_kernel` with `plan.pack_kernel`, which an all-to-all has beside messages (`tile.route_rows`, and
+    `tile.pack_rows` of a gather, `tile.sum_packed_rows` of a sum). Where rows went that way, those of each rank are in another order
+    in all that was gathered, as their ids say, and the sum by which they go back has these kernels too.
+
     A collective of `columns`, the first of them and how many, with `sums_of`, is a piece of a whole: collectives that differ
     in nothing but stream and columns follow one another in their variant, each with as many columns, from the first ones to the
     last. Who runs kernels moves these columns of each row. Who does not moves all of the rows with the last piece,

@@ -110,9 +110,17 @@ Status useGpu(std::vector<float> &eager, std::vector<float> &replayed) {
   Result<double> seconds = device.elapsedSeconds(**begin, **end);
   CHECK_OK(seconds.status());
   EXPECT_EQ(*seconds, 0.25e-3);
-  auto graph = captureGraph(
-      device, **stream, [&] { return (*executor)->run(20, stream->get()); });
+  auto isCapturing = [&] {
+    Result<bool> captures = device.isCapturing(**stream);
+    return captures && *captures;
+  };
+  EXPECT_FALSE(isCapturing());
+  auto graph = captureGraph(device, **stream, [&] {
+    EXPECT_TRUE(isCapturing());
+    return (*executor)->run(20, stream->get());
+  });
   CHECK_OK(graph.status());
+  EXPECT_FALSE(isCapturing());
   CHECK_OK(device.launchGraph(**stream, **graph));
   CHECK_OK(device.synchronize(**stream));
   y = tensors.readY();

@@ -168,6 +168,49 @@ std::string exchange(const std::string &kind, int64_t ranks, bool makes,
           (isPiece ? " first_column(%first) {num_columns = 3584 : i64}" : ""));
 }
 
+/// The kernels of an all-to-all of rows of DeepSeek-V3 between so many ranks.
+std::vector<Case> makeAllToAll(int64_t ranks) {
+  std::string suffix = "_" + std::to_string(ranks);
+  std::string counts = "memref<" + std::to_string(ranks) + "xi32>";
+  std::string routes =
+      " by(%p, %c, %h : memref<?xi32>, " + counts + ", memref<3xi64>)";
+  std::vector<std::string> routed{"%p: memref<?xi32>", "%c: " + counts,
+                                  "%h: memref<3xi64>"};
+  std::vector<std::string> packed,
+      summed{"%x: memref<?x7168xbf16>", "%q: memref<?x7168xbf16>",
+             "%y: memref<?x7168xbf16>"};
+  std::string types, names[3];
+  for (const char *shape :
+       {"?x7168xf8E4M3FN", "?x56xf32", "?x8xi32", "?x8xf32", "?x7168xbf16"}) {
+    std::string type = "memref<" + std::string(shape) + ">";
+    types += (types.empty() ? "" : ", ") + type;
+    for (int i = 0; i < 3; ++i) {
+      std::string name = "%r" + std::to_string(packed.size());
+      names[i] += (names[i].empty() ? "" : ", ") + name;
+      packed.push_back(name.append(": ").append(type));
+    }
+  }
+  packed.insert(packed.end(), routed.begin(), routed.end());
+  summed.insert(summed.end(), routed.begin(), routed.end());
+  return {
+      {"route_rows" + suffix,
+       kernel({"%i: memref<?x8xi32>", "%o: memref<256xi32>",
+               "%v: memref<1xi32>", "%p: memref<?xi32>", "%c: " + counts},
+              "tile.route_rows tokens(%t) ids(%i : memref<?x8xi32>) owners(%o "
+              ": memref<256xi32>) num_valid_tokens(%v : memref<1xi32>) "
+              "outs(%p, %c : memref<?xi32>, " +
+                  counts + ")")},
+      {"pack_rows" + suffix,
+       kernel(packed, "tile.pack_rows tokens(%t) ins(" + names[0] + " : " +
+                          types + ") outs(" + names[1] + " : " + types +
+                          ") packed(" + names[2] + " : " + types + ")" +
+                          routes)},
+      {"sum_packed_rows" + suffix,
+       kernel(summed, "tile.sum_packed_rows tokens(%t) input(%x : "
+                      "memref<?x7168xbf16>) packed(%q : memref<?x7168xbf16>)" +
+                          routes + " outs(%y : memref<?x7168xbf16>)")}};
+}
+
 std::vector<Case> makeMatrix() {
   std::vector<Case> cases;
   for (std::string dtype : {"f32", "bf16", "f16"}) {
@@ -299,6 +342,9 @@ std::vector<Case> makeMatrix() {
                                  (isPiece ? "_in_pieces" : ""),
                              exchange(kind, ranks, makes, isPiece)});
       }
+  for (int64_t ranks : {2, 72})
+    for (const Case &each : makeAllToAll(ranks))
+      cases.push_back(each);
   cases.push_back({"most_slots", topK(2048, "1024, softmax = selected, "
                                             "renormalize = true")});
   cases.push_back({"many_slots", topK(2048, "2048, softmax = selected, "

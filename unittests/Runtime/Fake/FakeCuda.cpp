@@ -528,6 +528,13 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+  ENTER_WITH_CONTEXT;
+  *status = state.captured.count(stream) ? CUstreamCaptureStatus(1)
+                                         : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   ALONE;
   CUresult failed = enter(__func__);
