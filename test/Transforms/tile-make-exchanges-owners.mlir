@@ -10,8 +10,8 @@
 // ALL: cannot run as #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4, least_rows = 7>: least_rows = 7, but all rows go to all ranks; leave it out
 
 // CHECK-LABEL: plan.program @layer
-// CHECK: plan.collective all_gather dp {{.*}} owned [0] {plan.exchange_kernel = @all_gather}
-// CHECK: plan.collective reduce_scatter dp {{.*}} owned [0] {plan.exchange_kernel = @reduce_scatter}
+// CHECK: plan.collective all_gather dp {{.*}} owned [0] {plan.exchange_kernel = @all_gather,
+// CHECK: plan.collective reduce_scatter dp {{.*}} owned [0] {plan.exchange_kernel = @reduce_scatter,
 // CHECK: plan.collective all_gather dp {{.*}} {plan.exchange_kernel = @all_gather_0}
 plan.program @layer max_tokens 16 mesh <dp = 2, tp = 1> {
   %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x256xbf16>
@@ -42,3 +42,4 @@ plan.program @layer max_tokens 16 mesh <dp = 2, tp = 1> {
 // CHECK-LABEL: tile.kernel @all_gather_0(
 //   CHECK-NOT: owners
 //   CHECK-NOT: least_rows
+//       CHECK: tile.kernel @route_rows(

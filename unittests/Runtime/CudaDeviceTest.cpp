@@ -110,17 +110,9 @@ Status useGpu(std::vector<float> &eager, std::vector<float> &replayed) {
   Result<double> seconds = device.elapsedSeconds(**begin, **end);
   CHECK_OK(seconds.status());
   EXPECT_EQ(*seconds, 0.25e-3);
-  auto isCapturing = [&] {
-    Result<bool> captures = device.isCapturing(**stream);
-    return captures && *captures;
-  };
-  EXPECT_FALSE(isCapturing());
-  auto graph = captureGraph(device, **stream, [&] {
-    EXPECT_TRUE(isCapturing());
-    return (*executor)->run(20, stream->get());
-  });
+  auto graph = captureGraph(
+      device, **stream, [&] { return (*executor)->run(20, stream->get()); });
   CHECK_OK(graph.status());
-  EXPECT_FALSE(isCapturing());
   CHECK_OK(device.launchGraph(**stream, **graph));
   CHECK_OK(device.synchronize(**stream));
   y = tensors.readY();
@@ -592,6 +584,31 @@ TEST(CudaDeviceTest, TracesByTheClockOfTheDevice) {
     EXPECT_EQ(step.end, 0.25e-3);
   }
   EXPECT_EQ(names, "spread copy@1 add_one square reduce");
+}
+
+TEST(CudaDeviceTest, TellsWhatIsCaptured) {
+  FakeCuda &fake = resetFakeCuda();
+  auto device = createCudaDevice(0, kFakeDriver);
+  ASSERT_TRUE(device);
+  auto stream = (*device)->createStream(), other = (*device)->createStream();
+  ASSERT_TRUE(stream && other);
+  auto isCapturing = [&](Stream &stream) {
+    Result<bool> captures = (*device)->isCapturing(stream);
+    return captures && *captures;
+  };
+  EXPECT_FALSE(isCapturing(**stream));
+  auto graph = captureGraph(**device, **stream, [&] {
+    EXPECT_TRUE(isCapturing(**stream));
+    EXPECT_FALSE(isCapturing(**other));
+    return Status::ok();
+  });
+  ASSERT_TRUE(graph);
+  EXPECT_FALSE(isCapturing(**stream));
+  fake.failCall = "cuStreamIsCapturing";
+  fake.failAt = 1;
+  EXPECT_NE((*device)->isCapturing(**stream).status().message().find(
+                "cuStreamIsCapturing"),
+            std::string::npos);
 }
 
 TEST(CudaDeviceTest, GraphsKeepDependentLaunches) {

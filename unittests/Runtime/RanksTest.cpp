@@ -440,7 +440,7 @@ TEST(RankPlanTest, TellsWhatIsForTheKernelAlone) {
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
   EXPECT_EQ(gather.numPairs(), 1U);
   gather.numKernelArgs = 2;
-  expectRefused(plan, "steps[0].args is a list of 3, the kernel's 2 among "
+  expectRefused(plan, "steps[0].args is a list of 3, 2 for kernels among "
                       "them; pairs of an input");
   gather.numKernelArgs = 4;
   expectRefused(plan, "steps[0].kernel_args is 4; 0 to 3");
