@@ -25,8 +25,10 @@ TARGETS = ("sm_80", "sm_90a")
 #: Dtypes of layers that a schedule has no kernels for.
 IMPOSSIBLE = {("sm90.contract", "f32"), ("sm90.repack", "f32")}
 
-#: Schedules that the cases never have, which are small and of one rank: test_gather_rows.py and test_ranks.py run them.
-ELSEWHERE = {"sm80.exchange", "sm80.gather_rows", "sm80.place_ids"}
+#: Schedules that the cases never have, which are small and of one rank: test_gather_rows.py, test_ranks.py and
+#: test_all_to_all.py run them.
+ELSEWHERE = {"sm80.exchange", "sm80.gather_rows", "sm80.pack_rows", "sm80.place_ids", "sm80.route_rows",
+             "sm80.sum_packed_rows"}
 
 #: Cases with the kernels of all ranges of tokens: their tiles are in no case with those for its own
 #: tokens alone (test_schedules.py sees to it).

@@ -4,19 +4,20 @@ are those of ranks that copy all rows."""
 import pytest
 from test_ranks import LAYERS, OWNED, OWNED_FP8, Ranks, replica_lists, replicas_of, run, spec_of, spread_ids, verify
 
-from moec.reference import LayerSpec
-from moec.reference.generate import generate
+from moec.reference import LayerSpec, generate
 
 SHARED = spec_of(entry="ids", top_k=2, hidden_size=256, intermediate_size=64, dtype="bf16",
                  shared_experts={"intermediate_size": 64})
 BLOCKS = spec_of(entry="ids", top_k=2, hidden_size=512, intermediate_size=256, dtype="bf16",
                  quantization="fp8_block128")
-OPTIONS = ("--target=sm_90a", "--max-tokens=16", "--rank-limit=60")
+LIMITS = ("--max-tokens=16", "--rank-limit=60")
+OPTIONS = ("--target=sm_90a", *LIMITS)
 
 
 def bits_of(folder, model, ranks, tokens, ids, *options) -> bytes:
     folder.mkdir()
-    verify(folder, model, ranks, tokens=tokens, ids=ids, options=(*OPTIONS, *options))
+    options = options if any("--target" in option for option in options) else ("--target=sm_90a", *options)
+    verify(folder, model, ranks, tokens=tokens, ids=ids, options=(*LIMITS, *options))
     return (folder / "out.safetensors").read_bytes()
 
 
@@ -35,6 +36,15 @@ def test_bits(dp, tp, sp, tokens, kind, model, tmp_path):
     for name, options in {"exact": (), "padded": ("--all-to-all-room=1",)}.items():
         assert bits_of(tmp_path / name, model, ranks, tokens, ids, device, "--exchange=all-to-all",
                        *options) == copied, name
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_other_kernels(dtype, tmp_path):
+    """Of another target, and rows of other elements."""
+    model, ids = OWNED | {"dtype": dtype}, spread_ids("any", 20, 4)
+    options = ("--target=sm_80", "--device=sim:3")
+    assert bits_of(tmp_path / "copied", model, Ranks(4, 1, "linear"), 5, ids, *options) == bits_of(
+        tmp_path / "packed", model, Ranks(4, 1, "linear"), 5, ids, *options, "--exchange=all-to-all")
 
 
 def test_router_s_ids(tmp_path):
