@@ -90,7 +90,9 @@ private:
   bool part(const schema::Variant &variant) {
     return table() && each(variant.steps());
   }
-  bool part(const schema::Step &step) { return table() && each(step.args()); }
+  bool part(const schema::Step &step) {
+    return table() && each(step.args()) && list(step.owned_pairs());
+  }
   bool part(const schema::Argument &argument) {
     return table() && text(argument.scalar());
   }

@@ -33,6 +33,14 @@ static Status readExpr(const fb::String &text, const std::string &field,
   return Status::ok();
 }
 
+static std::vector<int64_t> readList(const fb::Vector<int64_t> &from) {
+  // The verifier of FlatBuffers aligns the count, but not what follows it.
+  std::vector<int64_t> list(from.size());
+  if (!list.empty())
+    memcpy(list.data(), from.Data(), list.size() * sizeof(int64_t));
+  return list;
+}
+
 static Status readTensor(const schema::Tensor &from, const std::string &where,
                          TensorDecl &tensor) {
   tensor.name = from.name()->str();
@@ -81,8 +89,7 @@ static Status readStep(const schema::Step &from, const std::string &where,
   step.routeKernel = from.route_kernel();
   step.packKernel = from.pack_kernel();
   if (from.owned_pairs())
-    step.ownedPairs.assign(from.owned_pairs()->begin(),
-                           from.owned_pairs()->end());
+    step.ownedPairs = readList(*from.owned_pairs());
   if (!from.args())
     return Status::ok();
   for (fb::uoffset_t i = 0; i < from.args()->size(); ++i) {
@@ -107,14 +114,6 @@ static Status readSteps(const StepVector *from, const std::string &where,
     for (fb::uoffset_t i = 0; i < from->size(); ++i)
       MOERT_CHECK(readStep(*from->Get(i), at(where, i), steps.emplace_back()));
   return Status::ok();
-}
-
-static std::vector<int64_t> readList(const fb::Vector<int64_t> &from) {
-  // The verifier of FlatBuffers aligns the count, but not what follows it.
-  std::vector<int64_t> list(from.size());
-  if (!list.empty())
-    memcpy(list.data(), from.Data(), list.size() * sizeof(int64_t));
-  return list;
 }
 
 static Status readPlan(const schema::Plan &from, const std::string &where,
