@@ -74,6 +74,21 @@ func.func @global_scale(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "inpu
   return %y : tensor<?x192xbf16>
 }
 
+// Scales of f32 have zero points beside them, too.
+// CHECK-LABEL: func.func @single_zero_points
+// CHECK:         moe.repack {{.*}} zero_point(%{{.*}} : tensor<192x1xi8>) {{.*}} -> tensor<192x64xi8>, tensor<192x12xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>
+func.func @single_zero_points(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x1xf32> {moe.name = "s", moe.role = "weight"},
+    %z: tensor<192x1xi8> {moe.name = "z", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf32>)
+      weight_zero_point(%z : tensor<192x1xi8>)
+      {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 128], zero_point = true, packing = pairs>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
 // Scales of f16 are kept as such.
 // CHECK-LABEL: func.func @half_scales
 // CHECK:         moe.repack {{.*}} {moe.name = [{{.*}}]} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
@@ -163,6 +178,21 @@ func.func @minima(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x4xf32>)
       weight_zero_point(%m : tensor<192x4xf32>)
       {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = pairs, minimum = true>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// Minima of few elements.
+// CHECK-LABEL: func.func @few_minima
+// CHECK:         moe.repack {{.*}} zero_point(%{{.*}} : tensor<192x8xbf16>) {{.*}} -> tensor<192x128xi8>, tensor<192x64xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>
+func.func @few_minima(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x128xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x8xbf16> {moe.name = "s", moe.role = "weight"},
+    %m: tensor<192x8xbf16> {moe.name = "m", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x128xi8> weight_scale(%s : tensor<192x8xbf16>)
+      weight_zero_point(%m : tensor<192x8xbf16>)
+      {weight_quant = #moe.quant<storage = i8, scale = bf16, granularity = group, block = [1, 16], minimum = true>,
        moe.name = ["y"]} -> tensor<?x192xbf16>
   return %y : tensor<?x192xbf16>
 }

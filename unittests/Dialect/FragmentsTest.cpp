@@ -73,12 +73,15 @@ protected:
               makeQuant(e4m3, e8m0, 32),
               makeQuant(i4, f32, 32),
               makeQuant(i8, f32, 16),
-              makeQuant(i8, bf16, 16, true)};
+              makeQuant(i8, bf16, 16, true),
+              makeQuant(i4, f32, 64, true),
+              makeQuant(i8, f32, 16, true)};
     Type nf4 = NF4Type::get(&context);
     books = {makeQuant(nf4, f32, 64), makeQuant(nf4, f16, 32),
              makeQuant(nf4, f32, 0)};
     llvm::append_range(quants, books);
-    minima = {makeMinima(i4, f32, 32), makeMinima(i8, f16, 64)};
+    minima = {makeMinima(i4, f32, 32), makeMinima(i8, f16, 64),
+              makeMinima(i8, bf16, 16)};
     llvm::append_range(quants, minima);
   }
 
@@ -427,13 +430,14 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
             "of f8E4M3FN, in groups of 32 or of multiples of 64");
   Type i4 = IntegerType::get(&context, 4), f32 = Float32Type::get(&context);
   Type f16 = Float16Type::get(&context), bf16 = BFloat16Type::get(&context);
+  EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f32, 128, true), packing), "");
+  EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f32, 128, true), other),
+            "i4 becomes a number of 16 bits times the scale of its group, "
+            "which is kept as bf16 or f16, or of f32 for bf16 or by a book, "
+            "and scales of f32 are none of these");
   for (Packing either : {packing, other}) {
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 0), either), "");
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 128), either), "");
-    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f32, 128, true), either),
-              "i4 becomes a number of 16 bits times the scale of its group, "
-              "which is kept as bf16 or f16, or of f32 beside no zero points "
-              "and for bf16 or by a book, and scales of f32 are none of these");
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, bf16, 16), either),
               "i4 has scales of rows, of groups of 32 or of multiples of 64");
     EXPECT_EQ(Fragments::whyNot(
@@ -462,10 +466,10 @@ TEST_F(FragmentsTest, KnowsMinimaAndBooks) {
     EXPECT_EQ(Fragments::whyNot(quant, Packing::FragmentsF16), "");
     EXPECT_NE(Fragments::whyNot(quant, Packing::FragmentsE4M3), "");
   }
-  EXPECT_EQ(Fragments::whyNot(makeMinima(IntegerType::get(&context, 8),
+  EXPECT_EQ(Fragments::whyNot(makeMinima(IntegerType::get(&context, 4),
                                          BFloat16Type::get(&context), 16),
                               Packing::Fragments),
-            "i8 has scales of rows, of groups of 32 or of multiples of 64");
+            "i4 has scales of rows, of groups of 32 or of multiples of 64");
 }
 
 /// A code less the zero point that stands for a minimum, times the scale, and

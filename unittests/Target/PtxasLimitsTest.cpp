@@ -358,7 +358,13 @@ TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
       {"storage = f8E4M3FN, scale = f32, " + blocks, "bf16", 64, 4},
       {"storage = f8E4M3FN, scale = bf16, " + groups, "f16", 64, 4},
       {"storage = i8, scale = f32, granularity = group, block = [1, 16]",
-       "bf16", 64, 16}};
+       "bf16", 64, 16},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16], "
+       "zero_point = true",
+       "bf16", 64, 24},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16], "
+       "minimum = true",
+       "bf16", 64, 32}};
   expectAllFit(formats, cases);
 }
 
@@ -375,6 +381,9 @@ TEST(PtxasLimits, MinimaAndBooksFitInRegisters) {
       {"storage = i4, scale = f32, granularity = group, block = [1, 32], "
        "minimum = true",
        "bf16", 32, 16},
+      {"storage = i4, scale = f32, granularity = group, block = [1, 32], "
+       "zero_point = true",
+       "bf16", 32, 12},
       {"storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64]",
        "bf16", 32, 4}};
   expectAllFit(formats, cases);

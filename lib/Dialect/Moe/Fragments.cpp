@@ -76,8 +76,7 @@ static std::string whyNotInteger(Type storage, Type scale,
                                  Granularity granularity, int64_t group,
                                  Fragments::Beside beside, Packing packing) {
   bool hasBytes = getElementBits(storage) == 8;
-  bool hasMinima = beside == Fragments::Beside::Minima;
-  if (hasMinima && packing != Packing::Fragments)
+  if (beside == Fragments::Beside::Minima && packing != Packing::Fragments)
     return "minima go with products by bf16";
   bool isOfAllRow = granularity == Granularity::Channel ||
                     (granularity == Granularity::Tensor && hasBytes);
@@ -91,27 +90,22 @@ static std::string whyNotInteger(Type storage, Type scale,
     return {};
   bool isOfBlocks = granularity == Granularity::Block && hasBytes;
   // Of 16 a product has one scale for each row.
-  bool isOfFew = group == few && hasBytes && !hasMinima &&
-                 granularity == Granularity::Group;
+  bool isOfFew = group == few && hasBytes && granularity == Granularity::Group;
   if ((granularity != Granularity::Group && !isOfBlocks) ||
       (group != least && group % Fragments::kDepth != 0 && !isOfFew))
     return show(storage) + " has scales of rows, of groups of " +
-           (hasBytes && !hasMinima ? "16, " : "") + "32 or of multiples of " +
+           (hasBytes ? "16, " : "") + "32 or of multiples of " +
            std::to_string(Fragments::kDepth);
   if (scale.isBF16() || scale.isF16())
     return {};
   // Two bf16 have the digits of an f32 that count, and an f16 those that a
   // book's numbers have.
-  bool hasDigits = packing == Packing::Fragments
-                       ? beside != Fragments::Beside::ZeroPoints
-                       : isCodeBook(storage);
-  if (scale.isF32() && hasDigits)
+  if (scale.isF32() && (packing == Packing::Fragments || isCodeBook(storage)))
     return {};
   return show(storage) +
          " becomes a number of 16 bits times the scale of its group, which is "
-         "kept as bf16 or f16, or of f32 beside no zero points and for bf16 "
-         "or by a book, "
-         "and scales of " +
+         "kept as bf16 or f16, or of f32 for bf16 or by a book, and scales "
+         "of " +
          show(scale) + " are none of these";
 }
 
