@@ -161,8 +161,13 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
     return ofBook * device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
   if (format.codes == Fragments::Codes::E4M3)
     return device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
-  return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
-                                                  : device.decodeMxfp4Clk;
+  // Two operations more of a word than by bf16.
+  double ofHalves = format.numbers == Fragments::Numbers::F16
+                        ? 0.5 * device.decodeZeroPointsClk
+                        : 0;
+  return ofHalves + (format.scales == Fragments::Scales::E5M3
+                         ? device.decodeNvfp4Clk
+                         : device.decodeMxfp4Clk);
 }
 
 /// How many times the sums of a unit of weights from registers are promoted,
