@@ -437,7 +437,10 @@ TEST(PtxasLimits, RowsOfCodesFitInRegisters) {
        "minimum = true",
        "bf16", 32, 16, /*areKept=*/true, /*quantizes=*/true},
       {"storage = i8, scale = f32, granularity = group, block = [1, 16]",
-       "bf16", 64, 16, /*areKept=*/true}};
+       "bf16", 64, 16, /*areKept=*/true},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16], "
+       "minimum = true",
+       "bf16", 64, 32, /*areKept=*/true, /*quantizes=*/true}};
   expectAllFit(formats, cases);
 }
 
