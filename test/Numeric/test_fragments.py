@@ -142,6 +142,7 @@ FRAGMENTS = {
                                 "zero_point_ends", FOUR_OF_8),
     "int8_16_f32_zero_points": ({"quantization": int8({"group": 16}, "f32", zero_point=True), **SHARED}, 40, "zero_weights",
                                 THREE_OF_8),
+    "int8_block_zero_points": ({"quantization": int8({"block": [64, 64]}, "f32", zero_point=True)}, 11, "zero_point_ends", TWO),
     "f16_int8_16": (HALF | {"quantization": int8({"group": 16}, "f16")}, 11, "scale_ends", TWO),
     "fp8_16": ({"quantization": fp8({"group": 16})}, 11, "nan_codes", TWO),
     # Minima, as q4_K and q5_K have them.
