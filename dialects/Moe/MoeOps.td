@@ -254,30 +254,32 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     | `packing`, `quant` | scales of | a code stands for less by 2^-e | r = 0 up to a scale of |
     |---|---|---|---|
     | `fragments`, f4E2M1FN | f8E8M0FNU, groups of 32; f8E4M3FN, groups of 16, with `global_scale` | 126 | 2^2, exclusive |
-    | `fragments`, i4, perhaps with zero points | bf16 or f16, without zero points f32 too, groups of 32 or multiples of 64; f32, bf16 or f16 of `channel`, whose groups have 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
-    | `fragments`, i4 or i8 with minima | f32, bf16 or f16, groups of 32 or multiples of 64 | as without | 2^-5, exclusive |
+    | `fragments`, i4, perhaps with zero points | f32, bf16 or f16, groups of 32 or multiples of 64, and of `channel`, whose groups have 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
+    | `fragments`, i4 or i8 with minima | f32, bf16 or f16, groups of 32 or multiples of 64, of i8 of 16 too | as without | 2^-5, exclusive |
     | `fragments`, code books | as of i4 without zero points | 0 | 2^127 of numbers below 2, exclusive; of larger ones less |
-    | `fragments_f16`, i4, likewise | likewise, but no groups of f32 | 24, and 20 in every second 8 rows | 2^-8, exclusive |
+    | `fragments_f16`, i4, likewise, also with minima | likewise | 24, and 20 in every second 8 rows | 2^-8, exclusive |
+    | `fragments_f16`, f4E2M1FN | as of `fragments` | 14 | 2^2, exclusive |
     | `fragments`, i8, perhaps with zero points | as of i4, and groups of 16, `tensor` and `block` | 133 | 2^-5, exclusive |
     | `fragments`, f8E4M3FN | as of i8; f8E8M0FNU, groups of 32 | 120 | 2^8, exclusive |
-    | `fragments_f16`, i8, f8E4M3FN | as of i4, and groups of 16, `tensor` and `block` | 24; 8 | 2^-8; 2^6, exclusive |
+    | `fragments_f16`, i8, f8E4M3FN | as of `fragments` | 24; 8 | 2^-8; 2^6, exclusive |
     | `fragments_e4m3`, f4E2M1FN | f8E8M0FNU, groups of 32 | 0 | 2^6, which the largest of a row becomes |
     | `fragments_e4m3`, i4 | f32, bf16 or f16, groups of 32 or multiples of 64; of `channel`, whose groups have 1 | 9 | 2^119, exclusive |
     | `fragments_e4m3`, f8E4M3FN | f32, bf16 or f16, groups of 32 or multiples of 64, and `block` | 0 | 2^128, exclusive |
     | `fragments_e4m3`, f8E4M3FN | f8E8M0FNU, groups of 32 | 0 | 2^73, which the largest of a row becomes |
 
     A group's scale s is kept as s * 2^(e - r), with r as small as the largest of the row allows, groups of zeros not
-    counted: 0 at least, but where scales are kept as f16, which has few exponents (`fragments_f16`, and i4 with scales of
-    f16), below 0 too. A row whose scales are 2^127 and 2^-127 loses the latter, and one whose kept scales are f16 loses
-    those that are 2^30 times smaller than its largest. A scale that is no number, or infinite, makes its row's number
+    counted: 0 at least, but where scales are kept as f16, which has few exponents (`fragments_f16`, and integers with
+    scales of f16), below 0 too. A row whose scales are 2^127 and 2^-127 loses the latter, and one whose kept scales are f16
+    loses those that are 2^30 times smaller than its largest. Scales of f32 are rounded to f16 then. A scale that is no number, or infinite, makes its row's number
     NaN; a bf16 below 2^-126 counts as 0. The codes of a group of f8E4M3FN scale 0 become 0, of a negative one their
     signs change.
 
     A code of f8E4M3FN that is no number makes its row's number NaN.
 
     Beside a minimum m the zero point is the code z for which z s is nearest to m, in f32, within the codes, and the rest,
-    z s - m less by 2^r, is rounded to bf16; where all codes are 0, z is 0 and the rest -m. Numbers of a code book are
-    rounded to bf16 where they are multiplied.
+    z s - m less by 2^r, is rounded to bf16, or in `fragments_f16` to f16, of which r leaves room for it: no rest is more
+    than 2^15 then. Where all codes are 0, z is 0 and the rest -m. Numbers of a code book are rounded to bf16 or f16 where
+    they are multiplied.
 
     In `fragments_e4m3` a scale of f4E2M1FN is one of 12 powers of two below the largest of its row. The codes of a group with
     a smaller one are rounded to what they are with the least of them, of two the even one: an error of 2^-13 of the largest

@@ -288,7 +288,7 @@ double Matmul::getMinimum(int64_t group, int64_t weightRow,
   memcpy(&kept,
          getScaleBytes(group, weightRow, element, &Fragments::ScalePlace::rest),
          sizeof(kept));
-  return -Fragments::decodeRest(kept) *
+  return -Fragments(arguments.weightQuant).decodeRest(kept) *
          loadAt(*arguments.weightGlobalScale, group * weightRows + weightRow);
 }
 

@@ -28,6 +28,8 @@ using moe::Fragments;
 
 /// The exponents of 1, as a bf16 or f32 has it, and of what is no number.
 static constexpr int64_t kOne = 127, kNoNumber = 255;
+/// Bits of an f32 below its exponent.
+static constexpr int64_t kDigits = 23;
 
 namespace {
 
@@ -99,15 +101,14 @@ GroupScale MatrixRepacker::getScale(int64_t row, int64_t element) const {
   int64_t index = getScaleIndex(row, element);
   if (format.arePowers())
     return {arguments.scale.as<uint8_t>()[index] << digits, false};
-  constexpr int64_t singleDigits = 23;
   float scale = loadAt(arguments.scale, index);
   int64_t bits = llvm::bit_cast<uint32_t>(std::fabs(scale));
   // Of an f32, but not up to infinity; what else is kept as f16 has no more
   // digits.
   if (format.scales == Fragments::Scales::F16 &&
       bits <= Fragments::kMostRounded)
-    bits += int64_t(1) << (singleDigits - digits - 1);
-  return {bits >> (singleDigits - digits), std::signbit(scale)};
+    bits += int64_t(1) << (kDigits - digits - 1);
+  return {bits >> (kDigits - digits), std::signbit(scale)};
 }
 
 int64_t MatrixRepacker::getZeroPoint(int64_t row, int64_t element) const {
@@ -212,6 +213,11 @@ void MatrixRepacker::runRow(int64_t row) {
     isFinite &= bits >> digits < kNoNumber && !hasNaN(row, i);
     if (!isZero(row, i))
       largest = std::max(largest, bits >> digits);
+    if (format.areRestsBounded()) {
+      float rest = std::fabs(getMinimum(row, i).rest);
+      largest = std::max(largest, (llvm::bit_cast<int32_t>(rest) >> kDigits) -
+                                      format.getRestRoom());
+    }
   }
   int64_t excess =
       std::max(largest - format.getLargestExponent(), format.getLeastExcess());

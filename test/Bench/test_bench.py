@@ -44,6 +44,8 @@ TINY = {
          "intermediate_size": 128, "dtype": "mxfp4_fp8", "routing": SOFTMAX},
         {"name": "tiny_int8", "num_experts": 4, "top_k": 2, "hidden_size": 128,
          "intermediate_size": 128, "dtype": "int8_channel", "routing": SOFTMAX},
+        {"name": "tiny_f16", "num_experts": 4, "top_k": 2, "hidden_size": 128,
+         "intermediate_size": 128, "dtype": "q4_k_f16", "routing": SOFTMAX},
         {"name": "impossible", "num_experts": 4, "top_k": 2, "hidden_size": 2000000,
          "intermediate_size": 64, "dtype": "bf16"},
     ],
@@ -60,6 +62,7 @@ TINY = {
         {"layer": "tiny_int8", "tokens": [5], "on_demand": True},
         {"layer": "tiny_single", "tokens": [20], "routing": "one", "on_demand": True},
         {"layer": "tiny_int4", "tokens": [5], "on_demand": True},
+        {"layer": "tiny_f16", "tokens": [5], "on_demand": True},
     ],
 }
 
@@ -230,6 +233,15 @@ def test_tiny_rows_are_right_on_the_simulated_device(data, tmp_path):
     assert rows["tiny:1"]["bytes"] == 2 * 3 * 128 * 128 * 2 + 4 * 128
     assert rows["tiny_fp8:5"]["operations"] == 2 * 10 * 3 * 128 * 128
     assert rows["tiny_ep:8"]["rows"] < 8 and rows["tiny_ep:8"]["experts_touched"] <= 2
+
+
+def test_layers_of_f16(data, tmp_path):
+    path = tmp_path / "record.json"
+    done = run_tiny(data, "--rows=tiny_f16", f"--json={path}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = read(path)["rows"]
+    assert row["status"] == "measured" and row["error"] < 2e-3
+    assert json.loads(run_tiny(data, "--rows=tiny_f16", "--spec").stdout)["dtype"] == "f16"
 
 
 def test_weights_of_four_bits(data, tmp_path):

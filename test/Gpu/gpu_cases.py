@@ -295,6 +295,9 @@ def hard():
     formats = {"mxfp4": (MXFP4, ["least_scales"]), "nvfp4": (NVFP4, []),
                "int4": (KINDS["u4"](32), ["zero_point_ends"]), "u4b8": (KINDS["u4b8"](64), []),
                "int8": (KINDS["u8"](32), ["zero_point_ends"]),
+               "u4f32": (weights("int4", 64, "f32", zero_point=True), ["zero_point_ends"]),
+               "minima": (weights("int4", 32, "f32", minimum=True), []),
+               "minima16": (weights("int8", 16, "f32", minimum=True), []),
                "mxfp8": (weights("fp8_e4m3", 32, "e8m0"), ["least_scales", "nan_codes"]),
                "e4m3": (weights("fp8_e4m3", "channel", "f32"), ["nan_codes"])}
     for kind, (quantization, more) in formats.items():

@@ -723,6 +723,7 @@ DECODED = {
 #: The same for fewer cases: what differs from one of those in a single thing.
 DECODED_TOO = {
     "int4_group64": (64, groups("int4", 64, "f32")),
+    "int4_points_f32": (64, groups("int4", 64, "f32", zero_point=True)),
     "int4_points32": (32, groups("int4", 32, zero_point=True)),
     "int4_channel": (32, weights("int4", "channel", scale_dtype="f16")),
     "int4_channel_points": (32, weights("int4", "channel", zero_point=True)),

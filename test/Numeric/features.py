@@ -29,7 +29,7 @@ FORMATS = (
     "fp8_e4m3 by channel, alone", "fp8_e4m3 by block, alone",
     "fp8_e4m3 by group x group", "fp8_e4m3 by block x token",
     "int4 by group, alone", "int4 by group of bf16, alone", "int4 by group of f16, alone",
-    "int4 by group of bf16 with zero points, alone",
+    "int4 by group of bf16 with zero points, alone", "int4 by group with zero points, alone",
     "int4 by group of f16 with zero points, alone", "int4 by channel of f16, alone",
     "int4 by channel with zero points, alone", "int8 by channel of bf16, alone",
     "int8 by group of bf16, alone", "int8 by group of f16 with zero points, alone",

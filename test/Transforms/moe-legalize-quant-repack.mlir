@@ -1,5 +1,5 @@
 // Weights of 4 or 8 bits are brought into the order of Hopper's tensor cores where they are whole units of 64 x 64 and the
-// input is bf16, or f16 and the weights no e2m1, or e4m3 by row and the weights of 4 bits; elsewhere, and on other targets, they are decoded as they are.
+// input is bf16 or f16, or e4m3 by row and the weights of 4 bits or e4m3; elsewhere, and on other targets, they are decoded as they are.
 
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}))' | FileCheck %s
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_80}))' | FileCheck %s --check-prefix=SM80
@@ -74,6 +74,21 @@ func.func @global_scale(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "inpu
   return %y : tensor<?x192xbf16>
 }
 
+// Scales of f32 have zero points beside them, too.
+// CHECK-LABEL: func.func @single_zero_points
+// CHECK:         moe.repack {{.*}} zero_point(%{{.*}} : tensor<192x1xi8>) {{.*}} -> tensor<192x64xi8>, tensor<192x12xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>
+func.func @single_zero_points(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x1xf32> {moe.name = "s", moe.role = "weight"},
+    %z: tensor<192x1xi8> {moe.name = "z", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x1xf32>)
+      weight_zero_point(%z : tensor<192x1xi8>)
+      {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 128], zero_point = true, packing = pairs>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
 // Scales of f16 are kept as such.
 // CHECK-LABEL: func.func @half_scales
 // CHECK:         moe.repack {{.*}} {moe.name = [{{.*}}]} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
@@ -135,10 +150,10 @@ func.func @groups(%x: tensor<?x128xf8E4M3FN> {moe.name = "x", moe.role = "input"
   return %y : tensor<?x192xbf16>
 }
 
-// Scales of f32 have more digits than f16.
+// Scales of f32 become f16 for these.
 // CHECK-LABEL: func.func @digits
-// CHECK-NOT:     moe.repack
-// CHECK:         way = #moe.way<decode>
+// CHECK:         moe.repack {{.*}} packing = #moe.packing<fragments_f16>} : tensor<192x64xi8>, tensor<192x1xf32> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>
 func.func @digits(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
     %s: tensor<192x1xf32> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xf16> {moe.name = "output"}) {
@@ -163,6 +178,21 @@ func.func @minima(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x64xi8> weight_scale(%s : tensor<192x4xf32>)
       weight_zero_point(%m : tensor<192x4xf32>)
       {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = pairs, minimum = true>,
+       moe.name = ["y"]} -> tensor<?x192xbf16>
+  return %y : tensor<?x192xbf16>
+}
+
+// Minima of few elements.
+// CHECK-LABEL: func.func @few_minima
+// CHECK:         moe.repack {{.*}} zero_point(%{{.*}} : tensor<192x8xbf16>) {{.*}} -> tensor<192x128xi8>, tensor<192x64xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>
+func.func @few_minima(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
+    %w: tensor<192x128xi8> {moe.name = "w", moe.role = "weight"},
+    %s: tensor<192x8xbf16> {moe.name = "s", moe.role = "weight"},
+    %m: tensor<192x8xbf16> {moe.name = "m", moe.role = "weight"}) -> (tensor<?x192xbf16> {moe.name = "output"}) {
+  %y = moe.grouped_matmul %x, %w : tensor<?x128xbf16>, tensor<192x128xi8> weight_scale(%s : tensor<192x8xbf16>)
+      weight_zero_point(%m : tensor<192x8xbf16>)
+      {weight_quant = #moe.quant<storage = i8, scale = bf16, granularity = group, block = [1, 16], minimum = true>,
        moe.name = ["y"]} -> tensor<?x192xbf16>
   return %y : tensor<?x192xbf16>
 }
@@ -217,10 +247,10 @@ func.func @depth(%x: tensor<?x96xbf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xbf16>
 }
 
-// f16 has too few exponents for codes times their scales.
+// Codes of floats become f16, too.
 // CHECK-LABEL: func.func @half
-// CHECK-NOT:     moe.repack
-// CHECK:         way = #moe.way<decode>
+// CHECK:         moe.repack {{.*}} packing = #moe.packing<fragments_f16>} : tensor<192x64xi8>, tensor<192x4xf8E8M0FNU> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
+// CHECK:         way = #moe.way<repack>
 func.func @half(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
     %w: tensor<192x64xi8> {moe.name = "w", moe.role = "weight"},
     %s: tensor<192x4xf8E8M0FNU> {moe.name = "s", moe.role = "weight"}) -> (tensor<?x192xf16> {moe.name = "output"}) {

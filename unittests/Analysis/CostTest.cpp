@@ -157,20 +157,21 @@ protected:
   }
   /// Rows in order, with weights that are decoded to registers; bytes of
   /// scales of 64 elements.
-  tile::ContractOp makeDecoded(Products p, StringRef quant,
-                               int64_t scaleBytes) {
+  tile::ContractOp makeDecoded(Products p, StringRef quant, int64_t scaleBytes,
+                               StringRef input = "bf16") {
     return parse(llvm::formatv(
-        R"(tile.kernel @k(%x: memref<?x{3}xbf16>, %w: memref<{0}x{2}x{4}xi8>,
+        R"(tile.kernel @k(%x: memref<?x{3}x{7}>, %w: memref<{0}x{2}x{4}xi8>,
              %s: memref<{0}x{2}x{5}xi8>, %r: memref<{0}x{2}xf32>,
-             %o: memref<{1}xi32>, %y: memref<?x{2}xbf16>, %t: i64) {{
-           tile.contract tokens(%t) ins(%x, %w : memref<?x{3}xbf16>, memref<{0}x{2}x{4}xi8>)
+             %o: memref<{1}xi32>, %y: memref<?x{2}x{7}>, %t: i64) {{
+           tile.contract tokens(%t) ins(%x, %w : memref<?x{3}x{7}>, memref<{0}x{2}x{4}xi8>)
              weight_scale(%s : memref<{0}x{2}x{5}xi8>) weight_global_scale(%r : memref<{0}x{2}xf32>)
-             offsets(%o : memref<{1}xi32>) outs(%y : memref<?x{2}xbf16>)
-             {{weight_quant = #moe.quant<{6}, packing = fragments, second_scale = f32>, way = #moe.way<repack>}
+             offsets(%o : memref<{1}xi32>) outs(%y : memref<?x{2}x{7}>)
+             {{weight_quant = #moe.quant<{6}, packing = {8}, second_scale = f32>, way = #moe.way<repack>}
            tile.return
          })",
         p.experts, p.experts + 1, p.hidden, p.intermediate, p.intermediate / 2,
-        p.intermediate / 64 * scaleBytes, quant));
+        p.intermediate / 64 * scaleBytes, quant, input,
+        input == "f16" ? "fragments_f16" : "fragments"));
   }
   tile::ContractOp parse(const std::string &text) {
     parsed.push_back(std::make_unique<ParsedModule>(text));
@@ -577,6 +578,20 @@ TEST_F(CostTest, HeightsHaveAPrice) {
       4));
   EXPECT_GT(int4, 2 * plain);
   EXPECT_GT(nvfp4, 1.2 * int4);
+  // By f16 a minimum takes a multiplication less, and a scale is no sum; codes
+  // of e2m1 take two operations more.
+  auto getDecoded = [&](StringRef quant, int64_t scaleBytes, StringRef input) {
+    return getPrice(makeDecoded(kQwen30, quant, scaleBytes, input));
+  };
+  StringRef minima = "storage = i4, scale = f32, granularity = group, block = "
+                     "[1, 64], minimum = true";
+  EXPECT_LT(getDecoded(minima, 6, "f16"), getDecoded(minima, 8, "bf16"));
+  StringRef points = "storage = i4, scale = f32, granularity = group, block = "
+                     "[1, 64], zero_point = true";
+  EXPECT_LT(getDecoded(points, 4, "f16"), getDecoded(points, 6, "bf16"));
+  StringRef mxfp4 = "storage = f4E2M1FN, scale = f8E8M0FNU, granularity = "
+                    "group, block = [1, 32]";
+  EXPECT_GT(getDecoded(mxfp4, 2, "f16"), getDecoded(mxfp4, 2, "bf16"));
 }
 
 TEST_F(CostTest, OnlyMeasuredDevicesHaveRates) {

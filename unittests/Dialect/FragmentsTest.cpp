@@ -73,13 +73,21 @@ protected:
               makeQuant(e4m3, e8m0, 32),
               makeQuant(i4, f32, 32),
               makeQuant(i8, f32, 16),
-              makeQuant(i8, bf16, 16, true)};
+              makeQuant(i8, bf16, 16, true),
+              makeQuant(i4, f32, 64, true),
+              makeQuant(i8, f32, 16, true)};
+    for (QuantAttr quant : {mxfp4, nvfp4, makeQuant(e4m3, e8m0, 32)})
+      floats.push_back(Fragments::getQuant(quant, Packing::FragmentsF16));
+    llvm::append_range(quants, floats);
     Type nf4 = NF4Type::get(&context);
     books = {makeQuant(nf4, f32, 64), makeQuant(nf4, f16, 32),
              makeQuant(nf4, f32, 0)};
     llvm::append_range(quants, books);
-    minima = {makeMinima(i4, f32, 32), makeMinima(i8, f16, 64)};
+    minima = {makeMinima(i4, f32, 32), makeMinima(i8, f16, 64),
+              makeMinima(i8, bf16, 16)};
     llvm::append_range(quants, minima);
+    for (QuantAttr quant : minima)
+      quants.push_back(Fragments::getQuant(quant, Packing::FragmentsF16));
   }
 
   /// Scales of groups, or (0) of rows.
@@ -111,8 +119,9 @@ protected:
   /// e4m3 that become bf16, and f16.
   std::vector<QuantAttr> halves, bytes, quants;
   /// e2m1 and int4 that become e4m3, e4m3 that is it, and int4 whose sums of a
-  /// product are apart; code books; weights with minima.
-  std::vector<QuantAttr> e4m3s, books, minima;
+  /// product are apart; code books; weights with minima; mxfp4, nvfp4 and mxfp8
+  /// that become f16.
+  std::vector<QuantAttr> e4m3s, books, minima, floats;
 };
 
 constexpr int64_t kRows = 256, kDepth = 256;
@@ -127,7 +136,7 @@ float toFloat(int64_t bits) {
 /// Each bit of the memory that a matrix has in pairs is one of one element.
 TEST_F(FragmentsTest, CodesFillTheirMemory) {
   for (QuantAttr quant : {mxfp4, int4, bytes[0], bytes[1], bytes[2], e4m3s[0],
-                          e4m3s[1], e4m3s[2], books[0]})
+                          e4m3s[1], e4m3s[2], books[0], floats[0]})
     for (WeightLayoutAttr layout : layouts) {
       Fragments format(quant);
       int64_t codeBits = format.getCodeBits();
@@ -370,18 +379,20 @@ TEST_F(FragmentsTest, NibblesAreHalves) {
 
 /// Every e4m3 is kept exactly, whatever the largest of its row.
 TEST_F(FragmentsTest, ScalesAreKeptExactly) {
-  Fragments format(nvfp4);
-  for (int64_t excess = 0; excess < 8; ++excess)
-    for (int64_t code = 1; code < 0x7F; ++code) {
-      APFloat scale(APFloat::Float8E4M3FN(), APInt(8, code));
-      auto number = std::ldexp(double(scale.convertToFloat()),
-                               int(format.getExponent(0) - excess));
-      int64_t bits = llvm::bit_cast<uint32_t>(float(number)) >> 16;
-      if (excess < 7 && std::isinf(float(number)))
-        continue;
-      EXPECT_EQ(format.decodeScale(format.encodeScale(bits)), toFloat(bits));
-      EXPECT_LT(format.encodeScale(bits), 256);
-    }
+  for (QuantAttr quant : {nvfp4, floats[1]}) {
+    Fragments format(quant);
+    for (int64_t excess = 0; excess < 8; ++excess)
+      for (int64_t code = 1; code < 0x7F; ++code) {
+        APFloat scale(APFloat::Float8E4M3FN(), APInt(8, code));
+        auto number = std::ldexp(double(scale.convertToFloat()),
+                                 int(format.getExponent(0) - excess));
+        int64_t bits = llvm::bit_cast<uint32_t>(float(number)) >> 16;
+        if (excess < 7 && bits > format.getLargestKept())
+          continue;
+        EXPECT_EQ(format.decodeScale(format.encodeScale(bits)), toFloat(bits));
+        EXPECT_LT(format.encodeScale(bits), 256);
+      }
+  }
 }
 
 /// Every f16 is kept exactly, beside a largest one that is up to 2^15 times as
@@ -416,8 +427,8 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
   constexpr Packing packing = Packing::Fragments, other = Packing::FragmentsF16;
   EXPECT_EQ(Fragments::whyNot(mxfp4, packing), "");
   EXPECT_EQ(Fragments::whyNot(nvfp4, packing), "");
-  EXPECT_EQ(Fragments::whyNot(nvfp4, other),
-            "f16 has too few exponents for the scales of f4E2M1FN");
+  EXPECT_EQ(Fragments::whyNot(mxfp4, other), "");
+  EXPECT_EQ(Fragments::whyNot(nvfp4, other), "");
   EXPECT_EQ(Fragments::whyNot(int4, Packing::Pairs),
             "'pairs' is no order of fragments; 'fragments', 'fragments_f16' "
             "and 'fragments_e4m3' are");
@@ -428,12 +439,13 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
   Type i4 = IntegerType::get(&context, 4), f32 = Float32Type::get(&context);
   Type f16 = Float16Type::get(&context), bf16 = BFloat16Type::get(&context);
   for (Packing either : {packing, other}) {
+    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f32, 128, true), either), "");
+    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, mxfp4.getScale(), 32), either),
+              "i4 becomes a number of 16 bits times the scale of its group, "
+              "which is of f32, bf16 or f16, and scales of f8E8M0FNU are none "
+              "of these");
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 0), either), "");
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f16, 128), either), "");
-    EXPECT_EQ(Fragments::whyNot(makeQuant(i4, f32, 128, true), either),
-              "i4 becomes a number of 16 bits times the scale of its group, "
-              "which is kept as bf16 or f16, or of f32 beside no zero points "
-              "and for bf16 or by a book, and scales of f32 are none of these");
     EXPECT_EQ(Fragments::whyNot(makeQuant(i4, bf16, 16), either),
               "i4 has scales of rows, of groups of 32 or of multiples of 64");
     EXPECT_EQ(Fragments::whyNot(
@@ -449,12 +461,11 @@ TEST_F(FragmentsTest, RefusesOtherFormats) {
             "groups of 16");
 }
 
-/// Of minima only bf16 has an order.
+/// Of minima and books bf16 and f16 have an order.
 TEST_F(FragmentsTest, KnowsMinimaAndBooks) {
   for (QuantAttr quant : minima) {
     EXPECT_EQ(Fragments::whyNot(quant, Packing::Fragments), "");
-    EXPECT_EQ(Fragments::whyNot(quant, Packing::FragmentsF16),
-              "minima go with products by bf16");
+    EXPECT_EQ(Fragments::whyNot(quant, Packing::FragmentsF16), "");
     EXPECT_NE(Fragments::whyNot(quant, Packing::FragmentsE4M3), "");
   }
   for (QuantAttr quant : books) {
@@ -462,10 +473,10 @@ TEST_F(FragmentsTest, KnowsMinimaAndBooks) {
     EXPECT_EQ(Fragments::whyNot(quant, Packing::FragmentsF16), "");
     EXPECT_NE(Fragments::whyNot(quant, Packing::FragmentsE4M3), "");
   }
-  EXPECT_EQ(Fragments::whyNot(makeMinima(IntegerType::get(&context, 8),
+  EXPECT_EQ(Fragments::whyNot(makeMinima(IntegerType::get(&context, 4),
                                          BFloat16Type::get(&context), 16),
                               Packing::Fragments),
-            "i8 has scales of rows, of groups of 32 or of multiples of 64");
+            "i4 has scales of rows, of groups of 32 or of multiples of 64");
 }
 
 /// A code less the zero point that stands for a minimum, times the scale, and
@@ -483,9 +494,8 @@ TEST_F(FragmentsTest, MinimaAreZeroPointsAndRests) {
         ASSERT_GE(zero, 0);
         ASSERT_LE(zero, format.getLargestCode());
         for (int64_t excess : {0, 7, 40}) {
-          double kept =
-              std::ldexp(Fragments::decodeRest(format.encodeRest(rest, excess)),
-                         int(excess));
+          double kept = std::ldexp(
+              format.decodeRest(format.encodeRest(rest, excess)), int(excess));
           for (int64_t code : {int64_t(0), zero, format.getLargestCode()}) {
             double number =
                 double(code - format.getZeroCode()) * scale - minimum;
@@ -502,9 +512,65 @@ TEST_F(FragmentsTest, MinimaAreZeroPointsAndRests) {
     EXPECT_EQ(zero, format.getZeroCode());
     EXPECT_EQ(rest, -0.5F);
     // No f32 has 2^-130 as a normal number.
-    EXPECT_EQ(Fragments::decodeRest(format.encodeRest(0x1.8p120F, 130)),
+    EXPECT_EQ(format.decodeRest(format.encodeRest(0x1.8p120F, 130)),
               std::ldexp(1.5, -10));
   }
+}
+
+/// By f16 a row's r leaves room for its rests, beside which a code's product
+/// with its scale is less than 1.
+TEST_F(FragmentsTest, RestsAreHalves) {
+  for (QuantAttr quant : minima) {
+    Fragments format(Fragments::getQuant(quant, Packing::FragmentsF16));
+    ASSERT_TRUE(format.areRestsBounded());
+    EXPECT_EQ(format.scales, Fragments::Scales::F16);
+    for (float rest : {0x1.8p-100F, -0.3F, 1.0F, 0x1.fffp90F}) {
+      int64_t exponent = std::ilogb(rest) + 127;
+      int64_t largest = exponent - format.getRestRoom();
+      int64_t excess = largest - format.getLargestExponent();
+      ASSERT_GE(excess, format.getLeastExcess());
+      double kept = format.decodeRest(format.encodeRest(rest, excess));
+      EXPECT_LT(std::fabs(kept), 0x1p15 + 1);
+      EXPECT_NEAR(std::ldexp(kept, int(excess)), rest,
+                  std::ldexp(std::fabs(rest), -11));
+    }
+    double most = std::ldexp(double(format.getLargestCode()),
+                             int(format.getLargestExponent()) + 1 - 127);
+    EXPECT_LT(most, 1);
+  }
+  EXPECT_FALSE(Fragments(Fragments::getQuant(minima[0], Packing::Fragments))
+                   .areRestsBounded());
+}
+
+/// Every number of e2m1 and of e4m3 is an f16 of few bits, wherever a pair has
+/// them, and a product with a scale is exact down to 2^-24.
+TEST_F(FragmentsTest, FloatsAreHalves) {
+  constexpr double numbers[] = {0, .5, 1, 1.5, 2, 3, 4, 6};
+  constexpr int64_t distances[4][2] = {{0, 0}, {3, 3}, {2, 6}, {1, 9}};
+  auto toHalf = [](int64_t bits) {
+    return APFloat(APFloat::IEEEhalf(), APInt(16, bits)).convertToDouble();
+  };
+  Fragments format(floats[0]);
+  for (int64_t pair = 0; pair < 4; ++pair) {
+    auto places = format.getPairBits(pair, /*code=*/0);
+    for (int64_t code = 0; code < 16; ++code) {
+      int64_t bits = 0;
+      for (auto [n, from] : llvm::enumerate(places))
+        bits |= (code >> (3 - n) & 1) << (from + distances[pair][n > 0]);
+      EXPECT_EQ(std::ldexp(toHalf(bits), int(format.getExponent(0))),
+                numbers[code % 8] * (code < 8 ? 1 : -1));
+    }
+  }
+  for (int64_t down = 0; down < 40; ++down) {
+    // An exponent of a row whose largest scale is the largest that is kept.
+    int64_t exponent = format.getLargestExponent() - down;
+    int64_t bits = (exponent + format.getExponent(0)) << format.getDigits();
+    if (bits < format.getLeastKept(0) << format.getDigits())
+      bits = 0;
+    double scale = format.decodeScale(format.encodeScale(bits));
+    EXPECT_EQ(scale, down < 30 ? std::ldexp(1.0, int(15 - down)) : 0);
+  }
+  EXPECT_EQ(std::ldexp(1.0, int(15 - format.getExponent(0))), 2);
 }
 
 /// Pair by pair, codes of a book select the bytes of a register; they stand for

@@ -358,7 +358,13 @@ TEST(PtxasLimits, UnitsOfBytesFitInRegisters) {
       {"storage = f8E4M3FN, scale = f32, " + blocks, "bf16", 64, 4},
       {"storage = f8E4M3FN, scale = bf16, " + groups, "f16", 64, 4},
       {"storage = i8, scale = f32, granularity = group, block = [1, 16]",
-       "bf16", 64, 16}};
+       "bf16", 64, 16},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16], "
+       "zero_point = true",
+       "bf16", 64, 24},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16], "
+       "minimum = true",
+       "bf16", 64, 32}};
   expectAllFit(formats, cases);
 }
 
@@ -375,8 +381,38 @@ TEST(PtxasLimits, MinimaAndBooksFitInRegisters) {
       {"storage = i4, scale = f32, granularity = group, block = [1, 32], "
        "minimum = true",
        "bf16", 32, 16},
+      {"storage = i4, scale = f32, granularity = group, block = [1, 32], "
+       "zero_point = true",
+       "bf16", 32, 12},
+      {"storage = i4, scale = f32, granularity = group, block = [1, 32], "
+       "minimum = true",
+       "f16", 32, 12},
       {"storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64]",
        "bf16", 32, 4}};
+  expectAllFit(formats, cases);
+}
+
+/// Codes of e2m1 by f16 take the registers that they take by bf16; of minima
+/// by f16 in groups of 16 a thread has as many numbers as of any.
+TEST(PtxasLimits, UnitsOfF16FitInRegisters) {
+  const Tile cases[] = {
+      {192, 192, "tile_rows = [8, 16, 48], stages = 3"},
+      {128, 64, "tile_rows = [120, 128, 144, 160], stages = 3"},
+      {128, 64, "tile_rows = [16, 32, 64, 96, 128], stages = 4"},
+      {256, 64, "tile_rows = [16, 32, 64, 80], stages = 4"}};
+  const FromRegisters formats[] = {
+      {"storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = "
+       "[1, 32]",
+       "f16", 32, 2},
+      {"storage = f4E2M1FN, scale = f8E4M3FN, granularity = group, block = [1, "
+       "16]",
+       "f16", 32, 4},
+      {"storage = f8E4M3FN, scale = f8E8M0FNU, granularity = group, block = "
+       "[1, 32]",
+       "f16", 64, 2},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16], "
+       "minimum = true",
+       "f16", 64, 24}};
   expectAllFit(formats, cases);
 }
 
@@ -401,7 +437,10 @@ TEST(PtxasLimits, RowsOfCodesFitInRegisters) {
        "minimum = true",
        "bf16", 32, 16, /*areKept=*/true, /*quantizes=*/true},
       {"storage = i8, scale = f32, granularity = group, block = [1, 16]",
-       "bf16", 64, 16, /*areKept=*/true}};
+       "bf16", 64, 16, /*areKept=*/true},
+      {"storage = i8, scale = f32, granularity = group, block = [1, 16], "
+       "minimum = true",
+       "bf16", 64, 32, /*areKept=*/true, /*quantizes=*/true}};
   expectAllFit(formats, cases);
 }
 

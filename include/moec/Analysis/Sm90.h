@@ -227,10 +227,14 @@ struct Contract {
   /// The number of the first map of input rows: weights that are multiplied
   /// from registers have one of codes and one of scales.
   int64_t getFirstRowMap() const { return fromRegisters ? 2 : 1; }
-  /// Bytes of a run's `share` of a unit that are an innermost line of a box.
+  /// Bytes of a run's `share` of a unit that are an innermost line of a box:
+  /// the most that divide it, all of it or parts.
   static int64_t getUnitPiece(int64_t share) {
     constexpr int64_t most = 256;
-    return std::min(share, most);
+    int64_t pieces = (share + most - 1) / most;
+    while (share % pieces)
+      ++pieces;
+    return share / pieces;
   }
 
   //===--- What a consumer multiplies of a tile ---===//

@@ -49,9 +49,7 @@ std::optional<Packing> Fragments::getPacking(Type input) {
 
 /// A code times its scale has few digits.
 static std::string whyNotE2M1(Type scale, Granularity granularity,
-                              int64_t group, Packing packing) {
-  if (packing == Packing::FragmentsF16)
-    return "f16 has too few exponents for the scales of f4E2M1FN";
+                              int64_t group) {
   constexpr int64_t ofMx = 32, ofNv = 16;
   int64_t expected = isa<Float8E8M0FNUType>(scale)  ? ofMx
                      : isa<Float8E4M3FNType>(scale) ? ofNv
@@ -73,12 +71,8 @@ static bool isForF16(const CodeBook &book) {
 
 /// Codes of 8 bits, int4, and code books.
 static std::string whyNotInteger(Type storage, Type scale,
-                                 Granularity granularity, int64_t group,
-                                 Fragments::Beside beside, Packing packing) {
+                                 Granularity granularity, int64_t group) {
   bool hasBytes = getElementBits(storage) == 8;
-  bool hasMinima = beside == Fragments::Beside::Minima;
-  if (hasMinima && packing != Packing::Fragments)
-    return "minima go with products by bf16";
   bool isOfAllRow = granularity == Granularity::Channel ||
                     (granularity == Granularity::Tensor && hasBytes);
   if (isOfAllRow && isa<Float32Type, Float16Type, BFloat16Type>(scale))
@@ -86,32 +80,23 @@ static std::string whyNotInteger(Type storage, Type scale,
   constexpr int64_t few = 16, least = 32;
   // Which are exponents of floats.
   if (isa<Float8E4M3FNType>(storage) && isa<Float8E8M0FNUType>(scale) &&
-      granularity == Granularity::Group && group == least &&
-      packing == Packing::Fragments)
+      granularity == Granularity::Group && group == least)
     return {};
   bool isOfBlocks = granularity == Granularity::Block && hasBytes;
   // Of 16 a product has one scale for each row.
-  bool isOfFew = group == few && hasBytes && !hasMinima &&
-                 granularity == Granularity::Group;
+  bool isOfFew = group == few && hasBytes && granularity == Granularity::Group;
   if ((granularity != Granularity::Group && !isOfBlocks) ||
       (group != least && group % Fragments::kDepth != 0 && !isOfFew))
     return show(storage) + " has scales of rows, of groups of " +
-           (hasBytes && !hasMinima ? "16, " : "") + "32 or of multiples of " +
+           (hasBytes ? "16, " : "") + "32 or of multiples of " +
            std::to_string(Fragments::kDepth);
-  if (scale.isBF16() || scale.isF16())
-    return {};
-  // Two bf16 have the digits of an f32 that count, and an f16 those that a
-  // book's numbers have.
-  bool hasDigits = packing == Packing::Fragments
-                       ? beside != Fragments::Beside::ZeroPoints
-                       : isCodeBook(storage);
-  if (scale.isF32() && hasDigits)
+  // Two bf16 have the digits of an f32 that count, and an f16 as many as the
+  // weight.
+  if (isa<Float32Type, BFloat16Type, Float16Type>(scale))
     return {};
   return show(storage) +
          " becomes a number of 16 bits times the scale of its group, which is "
-         "kept as bf16 or f16, or of f32 beside no zero points and for bf16 "
-         "or by a book, "
-         "and scales of " +
+         "of f32, bf16 or f16, and scales of " +
          show(scale) + " are none of these";
 }
 
@@ -145,7 +130,7 @@ std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
   if (packing == Packing::FragmentsE4M3)
     return whyNotE4M3(storage, scale, granularity, group, beside);
   if (isa<Float4E2M1FNType>(storage))
-    return whyNotE2M1(scale, granularity, group, packing);
+    return whyNotE2M1(scale, granularity, group);
   if (isCodeBook(storage) && packing == Packing::FragmentsF16 &&
       !isForF16(*getCodeBook(storage)))
     return "f16 has digits for a book whose largest number is from 0.5 up to "
@@ -153,7 +138,7 @@ std::string Fragments::whyNot(Type storage, Type scale, Granularity granularity,
            show(storage) + " is not";
   if (isa<Float8E5M2Type>(storage))
     return "no GPU decodes " + show(storage);
-  return whyNotInteger(storage, scale, granularity, group, beside, packing);
+  return whyNotInteger(storage, scale, granularity, group);
 }
 
 std::string Fragments::whyNot(QuantAttr plain, Packing packing) {
@@ -210,10 +195,11 @@ static Fragments::Scales getKeptScales(QuantAttr quant) {
   if (quant.getPacking() == Packing::FragmentsE4M3)
     return areOfGroups(quant) && !scale.isBF16() ? Fragments::Scales::F32
                                                  : Fragments::Scales::BF16;
-  // With minima, r is never negative, so that no rest of them is too large.
-  if (quant.getMinimum())
-    return Fragments::Scales::F32;
   bool areF16 = quant.getPacking() == Packing::FragmentsF16;
+  // With minima, r is never negative, so that no rest of them is too large for
+  // a bf16.
+  if (quant.getMinimum() && !areF16)
+    return Fragments::Scales::F32;
   if (areF16 || (areOfGroups(quant) && scale.isF16()))
     return Fragments::Scales::F16;
   return areOfGroups(quant) && scale.isF32() ? Fragments::Scales::F32
@@ -317,6 +303,10 @@ ArrayRef<int64_t> Fragments::getHalfBits(int64_t pair) const {
   // are left, one of which is 6 above its place and the others 2 below.
   static constexpr int64_t e2m1[4][4] = {
       {15, 8, 7, 6}, {19, 12, 11, 10}, {9, 2, 1, 0}, {13, 14, 5, 4}};
+  // An f16's own places, those 3 below, and the bits that are left, of which
+  // signs are 2 and 1 below their places and the others 6 and 9.
+  static constexpr int64_t e2m1OfHalves[4][4] = {
+      {15, 11, 10, 9}, {12, 8, 7, 6}, {13, 5, 4, 3}, {14, 2, 1, 0}};
   // Bits 0 to 7 of a bf16 count in steps of 2^-133, the lowest of the exponent
   // too, and bits 0 to 10 of an f16 in steps of 2^-24.
   static constexpr int64_t int4[4][4] = {
@@ -331,7 +321,7 @@ ArrayRef<int64_t> Fragments::getHalfBits(int64_t pair) const {
                                              {14, 6, 5, 4, 3, 2, 1, 0}};
   switch (codes) {
   case Codes::E2M1:
-    return e2m1[pair];
+    return numbers == Numbers::F16 ? e2m1OfHalves[pair] : e2m1[pair];
   case Codes::Int4:
     return int4[pair];
   case Codes::E4M3:
@@ -388,11 +378,11 @@ int64_t Fragments::weaken(int64_t code, int64_t by) {
 }
 
 int64_t Fragments::getExponent(int64_t unitRow) const {
-  // 0.5 is a subnormal number of 2^-126 of it, as the smallest ones of e4m3
-  // are. Integers count the lowest bit of a number of 16 bits, int4 or the
-  // fifth.
-  constexpr int64_t e2m1 = 126, e4m3 = 120, e4m3OfF16 = 8, ofBF16 = 133,
-                    ofF16 = 24, nibble = 4;
+  // 0.5 is a subnormal number of 2^-126 of it, or of 2^-14, as the smallest
+  // ones of e4m3 are. Integers count the lowest bit of a number of 16 bits,
+  // int4 or the fifth.
+  constexpr int64_t e2m1 = 126, e2m1OfF16 = 14, e4m3 = 120, e4m3OfF16 = 8,
+                    ofBF16 = 133, ofF16 = 24, nibble = 4;
   if (numbers == Numbers::E4M3) {
     // Four bits of an e4m3 count in steps of 2^-9.
     constexpr int64_t ofE4M3 = 9;
@@ -402,7 +392,7 @@ int64_t Fragments::getExponent(int64_t unitRow) const {
   if (codes == Codes::Book)
     return 0;
   if (codes == Codes::E2M1)
-    return e2m1;
+    return hasF16 ? e2m1OfF16 : e2m1;
   if (codes == Codes::E4M3)
     return hasF16 ? e4m3OfF16 : e4m3;
   return (hasF16 ? ofF16 : ofBF16) -
@@ -438,7 +428,7 @@ int64_t Fragments::getLargestExponent() const {
 int64_t Fragments::getLeastKept(int64_t unitRow) const {
   if (scales == Scales::Steps)
     return kLeastStep;
-  if (scales == Scales::F16)
+  if (scales == Scales::F16 || numbers == Numbers::F16)
     return getKeptBias() + 1;
   // The middle times a scale is subtracted of what have been integers, and is
   // exact where the scale itself is no subnormal number.
@@ -448,9 +438,15 @@ int64_t Fragments::getLeastKept(int64_t unitRow) const {
 int64_t Fragments::getLeastExcess() const {
   // 2^r is a normal number.
   constexpr int64_t least = -126;
-  bool isBrought = scales == Scales::F16 || scales == Scales::Steps ||
-                   (isE4M3() && arePowers());
+  bool isBrought = scales == Scales::F16 || numbers == Numbers::F16 ||
+                   scales == Scales::Steps || (isE4M3() && arePowers());
   return isBrought ? least : 0;
+}
+
+int64_t Fragments::getRestRoom() const {
+  // A code's product with its scale is less than 1, and takes what is left of
+  // the largest exponent.
+  return kLargestF16 - 1 - getLargestExponent();
 }
 
 int64_t Fragments::getLargestKept() const {
@@ -460,17 +456,20 @@ int64_t Fragments::getLargestKept() const {
   return ((exponent + 1) << getDigits()) - 1;
 }
 
-/// Bits of a bf16 below its exponent, and of `E5M3`; those of an f32 that are
-/// not kept.
-constexpr int64_t kDigits = 7, kFewDigits = 3, kMissingDigits = 8;
+/// Bits below the exponent of a bf16, of an f16, and of `E5M3`; those of an f32
+/// that are not kept.
+constexpr int64_t kDigits = 7, kHalfDigits = 10, kFewDigits = 3,
+                  kMissingDigits = 8;
 
 int64_t Fragments::encodeScale(int64_t bits) const {
+  if (areE5M3())
+    return std::max<int64_t>(bits - (getLeastExponent() << kDigits), 0) >>
+           (kDigits - kFewDigits);
   switch (scales) {
   case Scales::E8M0:
     return bits >> kDigits;
   case Scales::E5M3:
-    return std::max<int64_t>(bits - (kLeastExponent << kDigits), 0) >>
-           (kDigits - kFewDigits);
+    break;
   case Scales::BF16:
     return bits;
   case Scales::F32:
@@ -489,12 +488,14 @@ static double getNumber(const llvm::fltSemantics &semantics, int64_t bits) {
 }
 
 double Fragments::decodeScale(int64_t kept) const {
+  if (areE5M3() && numbers == Numbers::F16)
+    return getNumber(APFloat::IEEEhalf(), kept << (kHalfDigits - kFewDigits));
   switch (scales) {
   case Scales::E8M0:
     return getNumber(APFloat::BFloat(), kept << kDigits);
   case Scales::E5M3:
     return getNumber(APFloat::BFloat(), (kept << (kDigits - kFewDigits)) +
-                                            (kLeastExponent << kDigits));
+                                            (getLeastExponent() << kDigits));
   case Scales::BF16:
     return getNumber(APFloat::BFloat(), kept);
   case Scales::F32:
@@ -541,14 +542,11 @@ int64_t Fragments::encodeRest(float rest, int64_t excess) const {
   int64_t half = excess / 2;
   float less = rest * std::ldexp(1.0F, -int(half)) *
                std::ldexp(1.0F, -int(excess - half));
-  APFloat number(less);
-  bool losesInfo;
-  number.convert(APFloat::BFloat(), APFloat::rmNearestTiesToEven, &losesInfo);
-  return number.bitcastToAPInt().getZExtValue();
+  return round(less, numbers).bitcastToAPInt().getZExtValue();
 }
 
-double Fragments::decodeRest(int64_t kept) {
-  return getNumber(APFloat::BFloat(), kept);
+double Fragments::decodeRest(int64_t kept) const {
+  return getNumber(getSemantics(numbers), kept);
 }
 
 Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,

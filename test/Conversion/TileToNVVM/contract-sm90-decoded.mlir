@@ -113,6 +113,55 @@ tile.kernel @minima(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memre
 
 // -----
 
+// By f16 a minimum takes one fma, of a scale and a rest that are f16; what lies beside each other is three loads.
+// CHECK-LABEL: func.func @minima_of_halves
+// CHECK:       nvvm.setmaxregister increase
+// CHECK:       alignment = 8 : i64} : !llvm.ptr<3> -> vector<6xi32>
+// CHECK:       arith.subf {{.*}} : vector<2xf16>
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK-COUNT-16: math.fma {{.*}} : vector<2xf16>
+// CHECK-NOT:   math.fma
+// CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16
+tile.kernel @minima_of_halves(%x: memref<?x256xf16>, %w: memref<6x128x128xi8>, %ws: memref<6x128x48xi8>,
+    %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf16>, memref<6x128x128xi8>)
+      weight_scale(%ws : memref<6x128x48xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xf16>)
+      {weight_quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = fragments_f16, second_scale = f32, minimum = true>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
+  tile.return
+}
+
+// -----
+
+// Codes of e2m1 go up to where an f16 has its sign and its lowest bits of exponent; a byte of a scale is the first bits
+// of one.
+// CHECK-LABEL: func.func @floats_of_halves
+// CHECK:       nvvm.setmaxregister increase
+// CHECK:       %[[BYTE:.*]] = arith.shli %{{.*}}, %c7_i32
+// CHECK:       arith.andi %[[BYTE]], %c2139127680_i32
+// CHECK:       arith.andi %[[CODES:.*]], %c-1912566272_i32
+// CHECK:       %[[SECOND:.*]] = arith.shli %[[CODES]], %c3_i32
+// CHECK:       arith.andi %[[SECOND]], %c-1912566272_i32
+// CHECK:       %[[SIGNS:.*]] = arith.shli %[[CODES]], %c2_i32
+// CHECK:       arith.andi %[[SIGNS]], %c-2147450880_i32
+// CHECK:       %[[DIGITS:.*]] = arith.shli %[[CODES]], %c6_i32
+// CHECK:       arith.andi %[[DIGITS]], %c234884608_i32
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       math.fma {{.*}} : vector<2xf16>
+// CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16
+tile.kernel @floats_of_halves(%x: memref<?x256xf16>, %w: memref<6x128x128xi8>, %ws: memref<6x128x8xi8>,
+    %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xf16>, memref<6x128x128xi8>)
+      weight_scale(%ws : memref<6x128x8xi8>) weight_global_scale(%r : memref<6x128xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x128xf16>)
+      {weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments_f16, second_scale = f32>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 128, step = 64, stages = 4>}
+  tile.return
+}
+
+// -----
+
 // Of a book all threads write all pairs of numbers, each 32 times; a lane loads those of its codes, a byte each, from
 // among those that are its own.
 // CHECK:       memref.global "private" constant @book_0 : memref<16xi32, 1 : i32> = dense<[49024, 48946, {{.*}}, 16185, 16256]>

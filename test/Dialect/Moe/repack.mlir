@@ -12,7 +12,7 @@ func.func @repack(%w: tensor<2x128x32xi8>, %s: tensor<2x128x2xf8E8M0FNU>) -> ten
 // -----
 
 func.func @storage(%w: tensor<128x32xi8>, %s: tensor<128x2xf8E8M0FNU>) {
-  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>, which has no order of fragments: i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, or of f32 beside no zero points and for bf16 or by a book, and scales of f8E8M0FNU are none of these}}
+  // expected-error@+1 {{'quant' is #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>, which has no order of fragments: i4 becomes a number of 16 bits times the scale of its group, which is of f32, bf16 or f16, and scales of f8E8M0FNU are none of these}}
   %p, %ps, %r = moe.repack <storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
       : tensor<128x32xi8>, tensor<128x2xf8E8M0FNU> -> tensor<128x32xi8>, tensor<128x2xi8>, tensor<128xf32>
   return
@@ -86,13 +86,31 @@ func.func @scale_bytes(%w: tensor<128x64xi8>, %s: tensor<128x1xbf16>) {
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments', but i4 becomes a number of 16 bits times the scale of its group, which is kept as bf16 or f16, or of f32 beside no zero points and for bf16 or by a book, and scales of f32 are none of these; write 'packing = pairs'}}
-func.func private @quant() attributes {quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], zero_point = true, packing = fragments, second_scale = f32>}
+// expected-error@+1 {{'packing' is 'fragments', but i4 becomes a number of 16 bits times the scale of its group, which is of f32, bf16 or f16, and scales of f8E8M0FNU are none of these; write 'packing = pairs'}}
+func.func private @quant() attributes {quant = #moe.quant<storage = i4, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments, second_scale = f32>}
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments_f16', but minima go with products by bf16; write 'packing = pairs'}}
-func.func private @minima_f16() attributes {quant = #moe.quant<storage = i4, scale = f32, granularity = group, block = [1, 32], packing = fragments_f16, second_scale = f32, minimum = true>}
+// Scales of f32 are kept as such, zero points as bf16 beside them.
+// CHECK-LABEL: func.func @single_zero_points
+// CHECK:         moe.repack {{.*}} zero_point(%{{.*}} : tensor<128x4xi8>) : tensor<128x64xi8>, tensor<128x4xf32> -> tensor<128x64xi8>, tensor<128x24xi8>, tensor<128xf32>
+func.func @single_zero_points(%w: tensor<128x64xi8>, %s: tensor<128x4xf32>, %z: tensor<128x4xi8>) -> tensor<128xf32> {
+  %p, %ps, %r = moe.repack <storage = i4, scale = f32, granularity = group, block = [1, 32], zero_point = true, packing = pairs> %w, %s
+      zero_point(%z : tensor<128x4xi8>) : tensor<128x64xi8>, tensor<128x4xf32> -> tensor<128x64xi8>, tensor<128x24xi8>, tensor<128xf32>
+  return %r : tensor<128xf32>
+}
+
+// -----
+
+// By f16 scales of f32 are kept as f16, as rests are.
+// CHECK-LABEL: func.func @minima_f16
+// CHECK:         moe.repack {{.*}} {packing = #moe.packing<fragments_f16>} : tensor<128x64xi8>, tensor<128x4xf32> -> tensor<128x64xi8>, tensor<128x24xi8>, tensor<128xf32>
+func.func @minima_f16(%w: tensor<128x64xi8>, %s: tensor<128x4xf32>, %m: tensor<128x4xf32>) -> tensor<128xf32> {
+  %p, %ps, %r = moe.repack <storage = i4, scale = f32, granularity = group, block = [1, 32], packing = pairs, minimum = true> %w, %s
+      zero_point(%m : tensor<128x4xf32>) {packing = #moe.packing<fragments_f16>}
+      : tensor<128x64xi8>, tensor<128x4xf32> -> tensor<128x64xi8>, tensor<128x24xi8>, tensor<128xf32>
+  return %r : tensor<128xf32>
+}
 
 // -----
 
@@ -102,6 +120,17 @@ func.func private @minima_f16() attributes {quant = #moe.quant<storage = i4, sca
 func.func @minima(%w: tensor<128x64xi8>, %s: tensor<128x4xf16>, %m: tensor<128x4xf16>) -> tensor<128xf32> {
   %p, %ps, %r = moe.repack <storage = i4, scale = f16, granularity = group, block = [1, 32], packing = pairs, minimum = true> %w, %s
       zero_point(%m : tensor<128x4xf16>) : tensor<128x64xi8>, tensor<128x4xf16> -> tensor<128x64xi8>, tensor<128x32xi8>, tensor<128xf32>
+  return %r : tensor<128xf32>
+}
+
+// -----
+
+// Of groups of 16 there are four in a unit's row.
+// CHECK-LABEL: func.func @few_minima
+// CHECK:         moe.repack {{.*}}minimum = true> %{{.*}}, %{{.*}} zero_point(%{{.*}} : tensor<128x8xbf16>) : tensor<128x128xi8>, tensor<128x8xbf16> -> tensor<128x128xi8>, tensor<128x64xi8>, tensor<128xf32>
+func.func @few_minima(%w: tensor<128x128xi8>, %s: tensor<128x8xbf16>, %m: tensor<128x8xbf16>) -> tensor<128xf32> {
+  %p, %ps, %r = moe.repack <storage = i8, scale = bf16, granularity = group, block = [1, 16], minimum = true> %w, %s
+      zero_point(%m : tensor<128x8xbf16>) : tensor<128x128xi8>, tensor<128x8xbf16> -> tensor<128x128xi8>, tensor<128x64xi8>, tensor<128xf32>
   return %r : tensor<128xf32>
 }
 
@@ -127,8 +156,20 @@ func.func @book(%w: tensor<128x64xi8>, %s: tensor<128x2xf32>) -> tensor<128xf32>
 
 // -----
 
-// expected-error@+1 {{'packing' is 'fragments_f16', but f16 has too few exponents for the scales of f4E2M1FN; write 'packing = pairs'}}
-func.func private @quant_f16() attributes {quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments_f16, second_scale = f32>}
+// expected-error@+1 {{'packing' is 'fragments_f16', but f4E2M1FN has scales f8E8M0FNU of groups of 32 or f8E4M3FN of groups of 16; write 'packing = pairs'}}
+func.func private @quant_f16() attributes {quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 64], packing = fragments_f16, second_scale = f32>}
+
+// -----
+
+// Scales of e2m1 by f16 are a byte each, too.
+// CHECK-LABEL: func.func @floats_f16
+// CHECK:         moe.repack {{.*}} {packing = #moe.packing<fragments_f16>} : tensor<128x64xi8>, tensor<128x4xf8E8M0FNU> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+func.func @floats_f16(%w: tensor<128x64xi8>, %s: tensor<128x4xf8E8M0FNU>) -> tensor<128xf32> {
+  %p, %ps, %r = moe.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs> %w, %s
+      {packing = #moe.packing<fragments_f16>}
+      : tensor<128x64xi8>, tensor<128x4xf8E8M0FNU> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
+  return %r : tensor<128xf32>
+}
 
 // -----
 

@@ -148,11 +148,12 @@ public:
   //===--- Scales ---===//
 
   /// What a scale of a group is kept as: the exponent of a bf16, of 8 bits; the
-  /// lowest 5 bits of the exponent, with 3 of mantissa; a bf16; an f16, which
-  /// has few exponents: where codes become bf16 it stands for 2^112 times its
-  /// number, and for two bf16 whose sum that is; an f32 of 16 digits, which are
-  /// those of the sum of two bf16; a step, 0 to 11 times 8, that the bits of
-  /// e4m3 are greater by.
+  /// lowest 5 bits of the exponent, with 3 of mantissa, which where codes
+  /// become f16 are the first bits of one, of exponents too; a bf16; an f16,
+  /// which has few exponents: where codes become bf16 it stands for 2^112 times
+  /// its number, and for two bf16 whose sum that is; an f32 of 16 digits, which
+  /// are those of the sum of two bf16; a step, 0 to 11 times 8, that the bits
+  /// of e4m3 are greater by.
   enum class Scales { E8M0, E5M3, BF16, F16, F32, Steps };
   Scales scales;
   /// Contracted elements of a unit that share a scale; those that share one in
@@ -165,8 +166,16 @@ public:
   // Before it is kept, a scale is an exponent as a bf16 or f32 has it, behind
   // which are the first bits of the mantissa.
 
-  /// The exponent that the lowest of `E5M3` stands for.
-  static constexpr int64_t kLeastExponent = 235;
+  /// Whether a byte has 5 bits of an exponent and 3 of mantissa, and the
+  /// exponent that its lowest stands for.
+  bool areE5M3() const {
+    return scales == Scales::E5M3 ||
+           (scales == Scales::E8M0 && numbers == Numbers::F16);
+  }
+  int64_t getLeastExponent() const {
+    constexpr int64_t ofBF16 = 235;
+    return numbers == Numbers::F16 ? kF16Bias : ofBF16;
+  }
   /// The exponents of the lowest and the highest step: with the lowest, 0.5 is
   /// the least normal e4m3, 2^-6, and with the highest 6 is 384.
   static constexpr int64_t kLeastStep = 122, kMostStep = 133;
@@ -266,9 +275,13 @@ public:
     float rest;
   };
   SplitMinimum splitMinimum(float scale, float minimum, bool isOfZeros) const;
-  /// That rest as it is kept: the bits of a bf16, less by 2^excess.
+  /// That rest as it is kept: the bits of a bf16 or f16, less by 2^excess.
   int64_t encodeRest(float rest, int64_t excess) const;
-  static double decodeRest(int64_t kept);
+  double decodeRest(int64_t kept) const;
+  /// Whether a row's r has to leave room for its rests, too, and by how many
+  /// powers of two one may be greater than a scale that leaves as much.
+  bool areRestsBounded() const { return hasMinima && numbers == Numbers::F16; }
+  int64_t getRestRoom() const;
 
   //===--- Places ---===//
 

@@ -140,8 +140,10 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
     return ofE4M3 * (format.areIntegers() ? device.decodeInt4Clk
                                           : device.decodeMxfp4Clk);
   // Of groups of 16 twice as many scales are taken apart, by 5 instructions
-  // each where they are sums, else by one.
+  // each where they are sums, else by one, and with a minimum two numbers more.
   double perScale = format.haveRests() ? 5 : 1, zeroPoints = 16;
+  if (format.hasMinima)
+    perScale += 2;
   double more = double(std::max<int64_t>(format.getGroups() - 2, 0)) *
                 Fragments::kQuadRows * perScale / zeroPoints;
   if (format.areIntegers()) {
@@ -159,8 +161,13 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
     return ofBook * device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
   if (format.codes == Fragments::Codes::E4M3)
     return device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
-  return format.scales == Fragments::Scales::E5M3 ? device.decodeNvfp4Clk
-                                                  : device.decodeMxfp4Clk;
+  // Two operations more of a word than by bf16.
+  double ofHalves = format.numbers == Fragments::Numbers::F16
+                        ? 0.5 * device.decodeZeroPointsClk
+                        : 0;
+  return ofHalves + (format.scales == Fragments::Scales::E5M3
+                         ? device.decodeNvfp4Clk
+                         : device.decodeMxfp4Clk);
 }
 
 /// How many times the sums of a unit of weights from registers are promoted,

@@ -121,6 +121,24 @@ static constexpr WeightFormat kFormats[] = {
      1 + 4.0 / 16, false},
     {"nf4", R"({"weight": {"dtype": "nf4", "scale": {"group": 64}}})",
      0.5 + 4.0 / 64, false},
+    {"int4_points_f32",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 128},
+                    "zero_point": true}})",
+     0.5 + 5.0 / 128, false},
+    {"int8_minima16",
+     R"({"weight": {"dtype": "int8", "scale": {"group": 16},
+                    "minimum": true}})",
+     1 + 8.0 / 16, false},
+    // Layers of f16.
+    {"mxfp4_f16", R"({"weight": "mxfp4"})", 0.5 + 1.0 / 32, false, "f16"},
+    {"nvfp4_f16", R"({"weight": "nvfp4"})", 0.5 + 1.0 / 16, false, "f16"},
+    {"int4_group128_f16",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 128}}})",
+     0.5 + 4.0 / 128, false, "f16"},
+    {"q4_k_f16",
+     R"({"weight": {"dtype": "int4", "scale": {"group": 32},
+                    "minimum": true}})",
+     0.5 + 8.0 / 32, false, "f16"},
 };
 
 double BenchLayer::getExpertBytes() const {
@@ -131,7 +149,7 @@ std::string BenchLayer::printSpec(int64_t maxTokens, bool withRouter) const {
   llvm::json::Object spec{
       {"moec_spec", 1},
       {"name", name},
-      {"dtype", "bf16"},
+      {"dtype", format->dtype},
       {"entry", withRouter ? "gate" : "ids"},
       {"hidden_size", hiddenSize},
       {"num_experts", numExperts},
@@ -177,7 +195,8 @@ static bool readLayer(const llvm::json::Value &value, BenchLayer &layer,
         "fp8_channel, int8_channel, int8_weights, fp8_weights, mxfp4, "
         "mxfp4_fp8, nvfp4, int4_group32, int4_group128, int4_group128_fp8, "
         "int4_group32_fp8, nvfp4_fp8, int4_points_fp8, int4_int8, mxfp8, "
-        "mxfp8_fp8, q4_k, q6_k or nf4");
+        "mxfp8_fp8, q4_k, q6_k, nf4, int4_points_f32, int8_minima16, "
+        "mxfp4_f16, nvfp4_f16, int4_group128_f16 or q4_k_f16");
     return false;
   }
   if (const llvm::json::Object *routing =

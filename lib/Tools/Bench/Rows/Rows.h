@@ -29,6 +29,8 @@ struct WeightFormat {
   double bytes;
   /// Products are of 8 bits.
   bool isFp8;
+  /// What the layer has where nothing is quantized.
+  llvm::StringLiteral dtype = "bf16";
 };
 
 inline constexpr WeightFormat kPlainWeights{"bf16", "", 2, false};

@@ -146,7 +146,8 @@ Status RowRun::checkSet(int64_t set, RowCheck &check) {
   MOEC_TRY_ASSIGN(sample.seen, readRows(set, sample.tokens));
   const LayerSpec &spec = layer.getSpec();
   Matrix actual(static_cast<int64_t>(sample.tokens.size()), spec.hiddenSize);
-  auto source = reference::makeSource(sample.seen.data(), moert::DType::BF16);
+  auto source = reference::makeSource(
+      sample.seen.data(), reference::getRuntimeType(layer.getSpec().dtype));
   for (int64_t i = 0; i < actual.getNumRows(); ++i)
     source->read(i * actual.getNumColumns(), actual.getNumColumns(),
                  actual.row(i));

@@ -41,7 +41,7 @@ Status RowRun::addSet() {
   Set set = {nullptr, nullptr, nullptr, nullptr,
              RandomTensor{RandomStream(static_cast<uint64_t>(index) + 1,
                                        "hidden_states"),
-                          moert::DType::BF16, getFactor(1)}};
+                          reference::getRuntimeType(spec.dtype), getFactor(1)}};
   auto allocate = [&](std::unique_ptr<moert::Buffer> &buffer,
                       int64_t bytes) -> Status {
     MOEC_TRY_ASSIGN(buffer,
@@ -70,10 +70,10 @@ Status RowRun::start(int64_t index) {
   const LayerSpec &spec = layer.getSpec();
   moert::Executor &executor = layer.getExecutor();
   std::vector<int64_t> wide = {row.tokens, spec.hiddenSize};
-  MOEC_TRY(executor.bind("hidden_states",
-                         {set.hidden->data(), moert::DType::BF16, wide, {}}));
-  MOEC_TRY(executor.bind("output",
-                         {set.output->data(), moert::DType::BF16, wide, {}}));
+  moert::DType dtype = reference::getRuntimeType(spec.dtype);
+  MOEC_TRY(
+      executor.bind("hidden_states", {set.hidden->data(), dtype, wide, {}}));
+  MOEC_TRY(executor.bind("output", {set.output->data(), dtype, wide, {}}));
   if (set.ids) {
     std::vector<int64_t> narrow = {row.tokens, spec.topK};
     MOEC_TRY(executor.bind("topk_ids",

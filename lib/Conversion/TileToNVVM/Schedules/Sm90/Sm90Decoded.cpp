@@ -23,6 +23,8 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace moec;
 using moe::Fragments;
@@ -96,8 +98,8 @@ PackedUnit UnitReader::load(Value stage, int64_t turn) {
   constexpr int64_t wordBytes = 4, codeBytes = Contract::kChunkBytes,
                     pieceBytes = Fragments::kPieceWords * wordBytes;
   int64_t scaleBytes = format.getQuadBytes();
-  // Several loads, where these are more than one has.
-  int64_t scaleAlignment = std::min(scaleBytes, Contract::kChunkBytes);
+  // Several loads, where these are more than one has, or no power of two.
+  int64_t scaleAlignment = std::gcd(scaleBytes, Contract::kChunkBytes);
   auto codesType =
       VectorType::get(Fragments::kThreadWords, emitter.b.getI32Type());
   Type scalesType = emitter.b.getI32Type();

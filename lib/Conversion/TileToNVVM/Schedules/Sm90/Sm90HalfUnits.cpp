@@ -127,8 +127,9 @@ Value HalfDecoder::getByte(ArrayRef<Value> words, int64_t number, int64_t bit) {
   Word kept = word(words[number / perWord]);
   Word moved = number % 2 ? kept >> (byteBits - bit) : kept << bit;
   Word bytes = moved & (0xFF << bit) * both;
-  if (format.scales == Fragments::Scales::E5M3) {
-    int64_t least = Fragments::kLeastExponent << kDigits;
+  // Of an f16 it has the exponent as it is.
+  if (format.areE5M3() && !hasF16) {
+    int64_t least = format.getLeastExponent() << kDigits;
     bytes = bytes + least * both;
   }
   return repeat(bytes.value, number % perWord / 2);
@@ -145,8 +146,8 @@ Value HalfDecoder::getScale(ArrayRef<Value> words, int64_t number) {
   case Fragments::Scales::E8M0:
     return getByte(words, number, kDigits);
   case Fragments::Scales::E5M3: {
-    constexpr int64_t missing = 4;
-    return getByte(words, number, missing);
+    constexpr int64_t missing = 4, missingOfHalf = 7;
+    return getByte(words, number, hasF16 ? missingOfHalf : missing);
   }
   }
   llvm_unreachable("all scales are listed");
@@ -241,6 +242,19 @@ Value HalfDecoder::moveE4M3(Word codes, int64_t i) {
 }
 
 Value HalfDecoder::moveE2M1(Word codes, int64_t i) {
+  if (hasF16) {
+    constexpr int64_t sign = 0x80008000, digits = 0x0E000E00;
+    switch (i) {
+    case 0:
+      return (codes & (sign | digits)).value;
+    case 1:
+      return ((codes << 3) & (sign | digits)).value;
+    case 2:
+      return (((codes << 2) & sign) | ((codes << 6) & digits)).value;
+    default:
+      return (((codes << 1) & sign) | ((codes << 9) & digits)).value;
+    }
+  }
   constexpr int64_t all = 0x81C081C0, rotation = 4;
   switch (i) {
   case 0:

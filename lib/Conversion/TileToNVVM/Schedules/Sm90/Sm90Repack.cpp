@@ -260,14 +260,16 @@ Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
   bits = bits.min(format.getLargestKept());
   if (!format.arePowers())
     bits = scale.bits.isGreater((1 << digits) - 1).choose(bits, word(0));
+  if (format.areE5M3()) {
+    constexpr int64_t missing = 4;
+    Word fromLeast = bits + -(format.getLeastExponent() << digits);
+    return max(fromLeast, word(0)) >> missing;
+  }
   switch (format.scales) {
   case Fragments::Scales::E8M0:
     return bits >> digits;
-  case Fragments::Scales::E5M3: {
-    constexpr int64_t missing = 4;
-    Word fromLeast = bits + -(Fragments::kLeastExponent << digits);
-    return max(fromLeast, word(0)) >> missing;
-  }
+  case Fragments::Scales::E5M3:
+    break;
   case Fragments::Scales::BF16:
     return bits | scale.sign;
   case Fragments::Scales::F32:
@@ -304,8 +306,8 @@ Word Sm90Repack::keepZeroPoint(Value number, int64_t unitRow) {
       arith::BitcastOp::create(b, b.getIntegerType(16), half)));
 }
 
-std::pair<Word, Word> Sm90Repack::getKeptMinimum(Value sharedRow, Value element,
-                                                 int64_t unitRow) {
+std::pair<Value, Value> Sm90Repack::splitMinimum(Value sharedRow,
+                                                 Value element) {
   SmallVector<Value> indices = getScaleIndices(sharedRow, element);
   Value scale = emitter.loadF32(emitter.operand(op.getScale()), indices);
   Value minimum = emitter.loadF32(emitter.operand(op.getZeroPoint()), indices);
@@ -322,15 +324,28 @@ std::pair<Word, Word> Sm90Repack::getKeptMinimum(Value sharedRow, Value element,
   Value areZeros = isZero(sharedRow, element);
   whole = arith::SelectOp::create(b, areZeros, emitter.f32(0), whole);
   rest = arith::SelectOp::create(b, areZeros, negative, rest);
-  // 2^-r by two powers, which are normal numbers both.
+  return {whole, rest};
+}
+
+std::pair<Word, Word> Sm90Repack::getKeptMinimum(Value sharedRow, Value element,
+                                                 int64_t unitRow) {
+  auto [whole, rest] = splitMinimum(sharedRow, element);
+  bool hasF16 = format.numbers == Fragments::Numbers::F16;
+  // 2^-r: where it is no normal number, by two powers that are.
   Word excess =
       word(emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes));
-  Word half = excess >> 1;
-  for (Word part : {half, excess - half})
+  SmallVector<Word> parts{excess};
+  if (!hasF16) {
+    Word half = excess >> 1;
+    parts = {half, excess - half};
+  }
+  for (Word part : parts)
     rest = arith::MulFOp::create(
         b, rest, toSingle((word(kBias) - part) << kSingleDigits).value);
-  Value kept = arith::BitcastOp::create(b, b.getI16Type(),
-                                        castFloat(b, rest, b.getBF16Type()));
+  Type type = hasF16 ? Type(b.getF16Type()) : Type(b.getBF16Type());
+  Value kept =
+      arith::BitcastOp::create(b, b.getI16Type(), castFloat(b, rest, type));
+  auto zero = double(format.getZeroCode());
   return {keepZeroPoint(arith::AddFOp::create(b, whole, emitter.f32(zero)),
                         unitRow),
           word(arith::ExtUIOp::create(b, b.getI32Type(), kept))};
@@ -344,6 +359,13 @@ SmallVector<Value> Sm90Repack::findLargest(Value row, ValueRange before) {
         Value element = emitter.scale(toI32(i), format.group);
         Word scale = loadScale(row, element).bits;
         Word counted = word(isZero(row, element)).choose(word(0), scale);
+        if (format.areRestsBounded()) {
+          constexpr int64_t magnitude = 0x7FFFFFFF;
+          Word rest = toBits(splitMinimum(row, element).second) & magnitude;
+          counted =
+              max(counted, ((rest >> kSingleDigits) + -format.getRestRoom())
+                               << digits);
+        }
         if (format.codes == Fragments::Codes::E4M3)
           scale = word(hasNaN(row, element))
                       .choose(word(kNoNumber << digits), scale);

@@ -110,6 +110,10 @@ private:
                         int64_t unitRow);
   /// A number of a code, f32, as it is kept as a zero point.
   Word keepZeroPoint(mlir::Value number, int64_t unitRow);
+  /// A minimum as a whole number of scales, above the code of 0, and what that
+  /// is more; f32.
+  std::pair<mlir::Value, mlir::Value> splitMinimum(mlir::Value sharedRow,
+                                                   mlir::Value element);
   /// The same of a minimum's zero point, and its rest.
   std::pair<Word, Word> getKeptMinimum(mlir::Value sharedRow,
                                        mlir::Value element, int64_t unitRow);
