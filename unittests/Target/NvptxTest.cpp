@@ -315,8 +315,8 @@ std::vector<Case> makeMatrix() {
   const std::vector<std::string> withFloat8{"sm_90a"};
   for (int64_t ranks : {2, 3, 4, 8, 16})
     for (int64_t pieces : {1, 2, 4}) {
-      std::string name = "all_gather_" + std::to_string(ranks) + "_of_rows_by_" +
-                         std::to_string(pieces) + "_of_";
+      std::string name = "all_gather_" + std::to_string(ranks) +
+                         "_of_rows_by_" + std::to_string(pieces) + "_of_";
       cases.push_back(
           {name + "e4m3",
            exchange("all_gather", ranks, true, false, "f8E4M3FN", pieces),

@@ -13,6 +13,7 @@
 #include "../../ThreadEmitter.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "moec/Analysis/Schedules.h"
 #include "moec/Dialect/Tile/Exchange.h"
 
 #include <functional>
