@@ -22,6 +22,8 @@ MANY_TOKENS = 320
 SHARED = {"shared_experts": {"intermediate_size": 1024}}
 ONE_EXPERT = {"entry": "ids", "routing": {}, "top_k": 1}
 INT4 = {"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "bf16", "zero_point": True}}
+BY_TOKEN = {"weight": {"dtype": "fp8_e4m3", "scale": "channel"},
+            "activation": {"dtype": "fp8_e4m3", "scale": "token"}}
 #: A last product that is cut into columns takes tiles from a queue, and has several.
 COLUMNS = ("--set=cut-columns.pieces=2", "--disable=join-products",
            "--config=experts_out:sm90.contract tile_rows=16 tile_columns=64 stages=8 queue=true")
@@ -98,6 +100,8 @@ def features(ranks: int) -> list[Feature]:
                 processes=True),
         Feature("rows quantized in the exchange", whole, {"quantization": "fp8_block128"}, ("peer",), MANY_TOKENS,
                 shows=(("hidden_quantized", 0), ("all_gather dp", 1))),
+        Feature("rows quantized in the exchange, a scale for each", whole, {"quantization": BY_TOKEN}, ("peer",),
+                MANY_TOKENS, shows=(("hidden_quantized", 0), ("all_gather dp", 1))),
         Feature("rows copied", whole, SHARED | {"quantization": "fp8_block128"}, ("peer",), gpu_options=COPIES,
                 shows=(("all_gather dp (rows copied)", 1),)),
         Feature("combine by columns", whole, {}, gpu_options=COLUMNS,

@@ -61,8 +61,8 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
     made.
 
     With `codes_of`, of an `all_gather`, the two of `ins` that `coded` numbers are not read: codes and scales are those that
-    `tile.quantize` makes of these rows by `quant`, e4m3 in groups of 32, 64 or 128 of a row, each with an f32 of its own, and
-    are pushed as they are made.
+    `tile.quantize` makes of these rows by `quant`, e4m3 in groups of 32, 64 or 128 of a row, or e4m3 or int8 by token, each group
+    or row with an f32 of its own, and are pushed as they are made.
 
     With `first_column` it moves `num_columns` columns of these sums from that one on, a multiple of it, as a piece of a
     `plan.collective` does; rows lie in all memrefs where they do without.

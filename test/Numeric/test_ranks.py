@@ -638,12 +638,20 @@ def test_rows_of_owners(dp, tp, tokens, kind, model, tmp_path):
 
 #: Rows that are quantized for the experts alone.
 CODED = spec_of(entry="ids", top_k=2, hidden_size=512, intermediate_size=256, dtype="bf16", quantization="fp8_block128")
+#: By one scale each.
+BY_TOKEN, INT8_BY_TOKEN = ({"quantization": {
+    "weight": {"dtype": dtype, "scale": "channel"}, "activation": {"dtype": dtype, "scale": "token"}}}
+    for dtype in ("fp8_e4m3", "int8"))
 
 
 @pytest.mark.parametrize(("dp", "tp", "sp", "tokens", "fields"), [
     (2, 1, False, 5, {}), (2, 1, False, 0, {}), (4, 1, False, 9, {}), (8, 1, False, 2, {}), (2, 2, False, 5, {}),
     (2, 2, True, 3, {}), (4, 1, False, 5, {"dtype": "f16"}), (2, 1, False, 7, {"hidden_size": 128}),
     (4, 1, False, 3, {"hidden_size": 896}),
+    (2, 1, False, 5, BY_TOKEN), (2, 1, False, 0, BY_TOKEN), (4, 1, False, 9, BY_TOKEN), (2, 2, True, 3, BY_TOKEN),
+    (4, 1, False, 5, BY_TOKEN | {"dtype": "f16"}), (8, 1, False, 2, BY_TOKEN | {"hidden_size": 128}),
+    (2, 1, False, 7, BY_TOKEN | {"hidden_size": 1040}), (2, 2, False, 5, INT8_BY_TOKEN),
+    (4, 1, False, 9, INT8_BY_TOKEN | {"hidden_size": 720}),
 ], ids=str)
 def test_codes_that_kernels_make(dp, tp, sp, tokens, fields, tmp_path):
     """The kernel of a gather quantizes the rows that it pushes, to their owners too: bits are those of a launch ahead."""
@@ -657,7 +665,7 @@ def test_codes_that_kernels_make(dp, tp, sp, tokens, fields, tmp_path):
         verify(folder, CODED | fields, Ranks(dp, tp, "round_robin", sp), tokens=tokens, ids=ids,
                options=(f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=60", *asking,
                         f"--exchange={exchange}", f"--trace={trace}"))
-        assert ("hidden_quantized" in trace.read_text()) == (exchange == "default" and tokens > 0)
+        assert ('"hidden_quantized' in trace.read_text()) == (exchange == "default" and tokens > 0)
         made.append((folder / "out.safetensors").read_bytes())
     assert made[0] == made[1]
 

@@ -166,3 +166,16 @@ tile.kernel @some_groups(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: m
       {group_rows = #tile.group_rows<max = 64>, config = #tile.sm80_contract<tile_rows = 32, tile_columns = 32, step = 64, vector_width = 8>}
   tile.return
 }
+
+// -----
+
+// What rounds e4m3 has no room in registers beside a row.
+tile.kernel @codes_of_rows(%q: memref<?x48xf8E4M3FN>, %s: memref<?x1xf32>, %y: memref<?x48xf8E4M3FN>, %z: memref<?x1xf32>,
+    %x: memref<?x48xf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) attributes {form = #tile.kernel_form<resident = true>} {
+  // expected-error @+1 {{e4m3 with one scale for a row is made by instructions alone, which the target has not; quantize ahead}}
+  tile.exchange all_gather to_results tokens(%tokens) ins(%s, %q : memref<?x1xf32>, memref<?x48xf8E4M3FN>)
+      outs(%z, %y : memref<?x1xf32>, memref<?x48xf8E4M3FN>) codes_of(%x : memref<?x48xf16>) coded [1, 0]
+      by <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}

@@ -61,7 +61,7 @@ tile.kernel @quantize(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: me
 // -----
 
 // Codes that others read too, as a shared expert does; behind whose launch another one may begin early; that are in one
-// call with a row that all ranks get; of one scale per row.
+// call with a row that all ranks get; of one scale per row, which is not of whole pieces, or has none of a CTA's size.
 // CHECK-LABEL: plan.program @not
 //   CHECK-NOT: codes_of
 plan.program @not max_tokens 16 mesh <dp = 2, tp = 1> {
@@ -71,6 +71,12 @@ plan.program @not max_tokens 16 mesh <dp = 2, tp = 1> {
   %p = plan.buffer "p" rows <"tokens"> : memref<?x256xf8E4M3FN>
   %r = plan.buffer "r" rows <"tokens"> : memref<?x2xf32>
   %l = plan.buffer "l" rows <"tokens"> : memref<?x1xf32>
+  %e = plan.tensor input "e" rows <"ceildiv(tokens, 2)"> : memref<?x264xbf16>
+  %f = plan.buffer "f" rows <"ceildiv(tokens, 2)"> : memref<?x264xf8E4M3FN>
+  %g = plan.buffer "g" rows <"tokens"> : memref<?x264xf8E4M3FN>
+  %t = plan.tensor input "t" rows <"ceildiv(tokens, 2)"> : memref<?x32784xbf16>
+  %u = plan.buffer "u" rows <"ceildiv(tokens, 2)"> : memref<?x32784xf8E4M3FN>
+  %v = plan.buffer "v" rows <"tokens"> : memref<?x32784xf8E4M3FN>
   %z = plan.buffer "z" rows <"ceildiv(tokens, 2)"> : memref<?x256xf8E4M3FN>
   %q = plan.buffer "q" rows <"ceildiv(tokens, 2)"> : memref<?x256xf8E4M3FN>
   %s = plan.buffer "s" rows <"ceildiv(tokens, 2)"> : memref<?x2xf32>
@@ -96,10 +102,14 @@ plan.program @not max_tokens 16 mesh <dp = 2, tp = 1> {
         outs(%p, %r : memref<?x256xf8E4M3FN>, memref<?x2xf32>) owners(%o : memref<4xi32>) ids(%i : memref<?x2xi32>) owned [0]
   }
   plan.variant tokens 12 to 16 {
-    plan.launch @rows tokens <"ceildiv(tokens, 2)"> ins(%x : memref<?x256xbf16>)
-        outs(%q, %m : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
-    plan.collective all_gather dp ins(%q, %m : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
-        outs(%p, %l : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
+    plan.launch @odd_rows tokens <"ceildiv(tokens, 2)"> ins(%e : memref<?x264xbf16>)
+        outs(%f, %m : memref<?x264xf8E4M3FN>, memref<?x1xf32>)
+    plan.collective all_gather dp ins(%f, %m : memref<?x264xf8E4M3FN>, memref<?x1xf32>)
+        outs(%g, %l : memref<?x264xf8E4M3FN>, memref<?x1xf32>)
+    plan.launch @long_rows tokens <"ceildiv(tokens, 2)"> ins(%t : memref<?x32784xbf16>)
+        outs(%u, %m : memref<?x32784xf8E4M3FN>, memref<?x1xf32>)
+    plan.collective all_gather dp ins(%u, %m : memref<?x32784xf8E4M3FN>, memref<?x1xf32>)
+        outs(%v, %l : memref<?x32784xf8E4M3FN>, memref<?x1xf32>)
   }
 }
 tile.kernel @copy(%q: memref<?x256xf8E4M3FN>, %z: memref<?x256xf8E4M3FN>, %t: i64) {
@@ -108,9 +118,14 @@ tile.kernel @copy(%q: memref<?x256xf8E4M3FN>, %z: memref<?x256xf8E4M3FN>, %t: i6
 tile.kernel @nothing(%x: memref<?x256xbf16>, %z: memref<?x256xf8E4M3FN>, %t: i64) {
   tile.return
 }
-tile.kernel @rows(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x1xf32>, %t: i64) {
+tile.kernel @odd_rows(%x: memref<?x264xbf16>, %q: memref<?x264xf8E4M3FN>, %s: memref<?x1xf32>, %t: i64) {
   tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t)
-      ins(%x : memref<?x256xbf16>) outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
+      ins(%x : memref<?x264xbf16>) outs(%q, %s : memref<?x264xf8E4M3FN>, memref<?x1xf32>)
+  tile.return
+}
+tile.kernel @long_rows(%x: memref<?x32784xbf16>, %q: memref<?x32784xf8E4M3FN>, %s: memref<?x1xf32>, %t: i64) {
+  tile.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> tokens(%t)
+      ins(%x : memref<?x32784xbf16>) outs(%q, %s : memref<?x32784xf8E4M3FN>, memref<?x1xf32>)
   tile.return
 }
 tile.kernel @quantize(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %t: i64) {

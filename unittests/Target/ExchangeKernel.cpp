@@ -32,7 +32,8 @@ static std::string makeKernel(const Case &what) {
   };
   auto type = [&](const PartShape &part, int64_t rows) {
     if (what.group > 0 && &part == &what.parts[0])
-      return "memref<?x" + std::to_string(4 * part.columns) + "xf8E4M3FN>";
+      return "memref<?x" + std::to_string(4 * part.columns) +
+             (what.areIntegers ? "xi8>" : "xf8E4M3FN>");
     bool isFloat = !what.gathers() || part.owned ||
                    (what.group > 0 && &part == &what.parts[1]);
     return "memref<" + (part.perToken ? "?" : std::to_string(rows)) + "x" +
@@ -80,9 +81,13 @@ static std::string makeKernel(const Case &what) {
         "memref<?x" + std::to_string(4 * what.parts.front().columns) +
             "xbf16>");
     whose += " codes_of(" + rows + " : " + rowType +
-             ") coded [0, 1] by <storage = f8E4M3FN, scale = f32, granularity "
-             "= group, block = [1, " +
-             std::to_string(what.group) + "], dynamic = true>";
+             ") coded [0, 1] by <storage = " +
+             (what.areIntegers ? "i8" : "f8E4M3FN") +
+             ", scale = f32, granularity = " +
+             (what.hasCodesOfRows
+                  ? "token"
+                  : "group, block = [1, " + std::to_string(what.group) + "]") +
+             ", dynamic = true>";
   }
   for (int64_t i = 0; i < ranks; ++i)
     add(heaps, heapTypes, "%heap" + std::to_string(i), "memref<?xi64>");
@@ -102,7 +107,8 @@ static std::string makeKernel(const Case &what) {
          " tokens(%tokens) ins(" + ins + " : " + inTypes + ") outs(" + outs +
          " : " + outTypes + ")" + whose + " heaps(" + heaps + " : " +
          heapTypes + ")" + piece +
-         " {config = #tile.sm80_exchange<ctas = 3, threads = 64, pieces = 2" +
+         " {config = #tile.sm80_exchange<ctas = 3, threads = " +
+         std::to_string(what.threads) + ", pieces = 2" +
          (what.leastRows > 0
               ? ", least_rows = " + std::to_string(what.leastRows)
               : "") +

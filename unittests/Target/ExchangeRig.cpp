@@ -145,6 +145,12 @@ std::vector<uint64_t> Rig::allocateSums(int64_t rank, int64_t exchange) {
 float Rig::uncoded(int64_t rank, int64_t exchange, int64_t i) const {
   int64_t columns = 4 * what.parts.front().columns;
   int64_t group = i % columns / what.group + i / columns;
+  // One element of a row decides, of any lane and warp; in some it is NaN.
+  if (what.hasCodesOfRows && i / columns % 7 == 3 &&
+      i % columns == i / columns * 41 % columns)
+    return std::numeric_limits<float>::quiet_NaN();
+  if (what.hasCodesOfRows && i % columns == (i / columns * 37 + 5) % columns)
+    return std::ldexp(i % 2 == 0 ? 255.0F : -255.0F, int(group % 9));
   // Some groups have zeros alone.
   if (group % 5 == 3)
     return 0;
@@ -158,19 +164,36 @@ const Rig::Codes &Rig::codes(int64_t rank, int64_t exchange) const {
   Codes &made = it->second;
   if (!isNew)
     return made;
-  constexpr float least = 1e-10F, greatest = 448;
+  bool areRounded = what.hasCodesOfRows && !what.areIntegers;
+  float least = areRounded ? 1.0F / 512 : 1e-10F;
+  float greatest = what.areIntegers ? 127 : 448;
   std::vector<uint8_t> bytes;
   for (int64_t first = 0; first < 4 * count(what.parts.front());
        first += what.group) {
     float largest = least;
-    for (int64_t i = first; i < first + what.group; ++i)
-      largest = std::max(largest, std::fabs(uncoded(rank, exchange, i)));
+    bool isNumber = true;
+    for (int64_t i = first; i < first + what.group; ++i) {
+      float value = uncoded(rank, exchange, i);
+      isNumber &= !std::isnan(value);
+      largest = std::max(largest, std::fabs(value));
+    }
+    if (!isNumber) {
+      made[1].push_back(std::numeric_limits<int32_t>::max());
+      bytes.insert(bytes.end(), size_t(what.group),
+                   what.areIntegers ? 0 : 0x7F);
+      continue;
+    }
     float scale = largest / greatest;
     int32_t bits = 0;
     std::memcpy(&bits, &scale, sizeof(bits));
     made[1].push_back(bits);
     for (int64_t i = first; i < first + what.group; ++i) {
-      llvm::APFloat code(uncoded(rank, exchange, i) / scale);
+      float quotient = uncoded(rank, exchange, i) / scale;
+      if (what.areIntegers) {
+        bytes.push_back(uint8_t(int8_t(std::nearbyint(quotient))));
+        continue;
+      }
+      llvm::APFloat code(quotient);
       bool losesInfo = false;
       code.convert(llvm::APFloat::Float8E4M3FN(),
                    llvm::APFloat::rmNearestTiesToEven, &losesInfo);

@@ -69,7 +69,7 @@ struct Case {
   /// Everything that is summed is -0.0.
   bool isZero = false;
   /// Of the config.
-  int64_t leastRows = 0;
+  int64_t leastRows = 0, threads = 64;
   /// Whether experts have replicas: on their rank and, the odd ones, on the
   /// next one too.
   bool hasReplicas = false;
@@ -83,6 +83,9 @@ struct Case {
   /// The kernel quantizes the rows that it moves, of a gather whose first two
   /// parts are codes, four to an element, and scales: so many codes to each.
   int64_t group = 0;
+  /// With those one scale for each row, of codes of this type.
+  bool hasCodesOfRows = false;
+  bool areIntegers = false;
   /// A gather writes to where other ranks read, each exchange elsewhere; a
   /// kernel behind it reads that.
   bool toResults = false;

@@ -65,6 +65,21 @@ Case makeCodes(Case what, int64_t groups, int64_t group = 128,
   return what;
 }
 
+/// The same with one scale for each row of so many codes, e4m3 or int8.
+Case makeCodesOfRows(Case what, int64_t columns, Spread spread = Spread::None,
+                     bool areIntegers = false) {
+  what = makeCodes(what, 1, columns, spread);
+  what.hasCodesOfRows = true;
+  what.areIntegers = areIntegers;
+  return what;
+}
+
+/// Several such rows of several warps are in one CTA.
+Case withThreads(Case what, int64_t threads) {
+  what.threads = threads;
+  return what;
+}
+
 Case makeWhole(Case what, int64_t numValid) {
   what.hasAddend = true;
   what.numValid = numValid;
@@ -129,6 +144,30 @@ const Case kCases[] = {
     makeToResults(makeCodes({"all_gather", 16, 2}, 4, 128, Spread::Even)),
     makeToResults(
         withReplicas(makeCodes({"all_gather", 8, 5}, 2, 128, Spread::Even))),
+    // Rows of a part of a warp, of one that each lane has one or two pieces of,
+    // and of two warps, whole and not.
+    makeCodesOfRows({"all_gather", 2, 1}, 128),
+    makeCodesOfRows({"all_gather", 2, 20}, 1024),
+    makeCodesOfRows({"all_gather", 4, 9}, 1040),
+    makeCodesOfRows({"all_gather", 3, 9}, 512, Spread::None, true),
+    makeCodesOfRows({"all_gather", 16, 2}, 2048),
+    makeCodesOfRows({"all_gather", 4, 9}, 192, Spread::Even),
+    makeCodesOfRows({"all_gather", 4, 9}, 1536, Spread::Even, true),
+    makeToResults(makeCodesOfRows({"all_gather", 2, 1}, 2048)),
+    makeToResults(makeCodesOfRows({"all_gather", 2, 15}, 1536)),
+    makeToResults(
+        makeCodesOfRows({"all_gather", 3, 9}, 2000, Spread::None, true)),
+    makeToResults(makeCodesOfRows({"all_gather", 8, 5}, 720)),
+    makeToResults(makeCodesOfRows({"all_gather", 2, 40}, 208, Spread::Even)),
+    makeToResults(makeCodesOfRows({"all_gather", 4, 9}, 1040, Spread::OneRank)),
+    makeToResults(makeCodesOfRows({"all_gather", 16, 2}, 1536, Spread::Even)),
+    makeToResults(
+        withReplicas(makeCodesOfRows({"all_gather", 8, 5}, 512, Spread::Even))),
+    withThreads(makeCodesOfRows({"all_gather", 2, 30}, 2048), 256),
+    makeToResults(
+        withThreads(makeCodesOfRows({"all_gather", 2, 9}, 4096), 256)),
+    makeToResults(withThreads(
+        makeCodesOfRows({"all_gather", 2, 30}, 1040, Spread::Even, true), 256)),
     // Rows of a part of a warp's pieces, of one, of several warps, and pieces
     // of 4 bytes.
     makeSums({"reduce_scatter", 2, 1}, {44}),
@@ -168,11 +207,16 @@ std::string describe(const Case &what, uint64_t seed) {
               ? ", sums of " + std::to_string(what.parts.front().columns) +
                     " columns"
               : "") +
-         (what.group > 0 ? ", codes in groups of " + std::to_string(what.group)
-                         : "") +
+         (what.group == 0
+              ? ""
+              : std::string(", ") + (what.areIntegers ? "int8" : "e4m3") +
+                    " codes in " + (what.hasCodesOfRows ? "rows" : "groups") +
+                    " of " + std::to_string(what.group)) +
          (what.toResults ? ", to results" : "") +
          (what.pieces > 1 ? " in " + std::to_string(what.pieces) + " pieces"
                           : "") +
+         (what.threads > 64 ? ", " + std::to_string(what.threads) + " threads"
+                            : "") +
          ", seed " + std::to_string(seed);
 }
 
@@ -294,7 +338,7 @@ std::string dropBarrierBehindFlag(std::string text) {
   return text.erase(barrier, text.find('\n', barrier) - barrier);
 }
 
-/// Lanes do not meet half of those that have the rest of their group.
+/// Lanes do not meet half of those that have the rest of their group or row.
 std::string meetFewerLanes(std::string text) {
   size_t count = 0;
   for (size_t at = 0;
@@ -307,6 +351,32 @@ std::string meetFewerLanes(std::string text) {
   }
   EXPECT_GT(count, 0U);
   return text;
+}
+
+/// Warps of a row do not wait for each other: all barriers that are not the
+/// CTA's with the number `which` of each two.
+std::string dropBarrierOfRow(std::string text, size_t which) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find("bar", at)) != std::string::npos; ++at) {
+    size_t end = text.find('\n', at);
+    llvm::StringRef line = llvm::StringRef(text).slice(at, end);
+    // That of the CTA has no number of threads.
+    if (!line.contains(".sync") || line.contains("warp") ||
+        !line.contains(", "))
+      continue;
+    if (count++ % 2 == which)
+      text.erase(at, end - at);
+  }
+  EXPECT_GT(count, 1U);
+  return text;
+}
+
+std::string dropBarrierAheadOfRow(std::string text) {
+  return dropBarrierOfRow(std::move(text), 0);
+}
+
+std::string dropBarrierBehindRow(std::string text) {
+  return dropBarrierOfRow(std::move(text), 1);
 }
 
 /// All exchanges take the same place.
@@ -348,6 +418,9 @@ TEST(Exchange, MistakesAreNoticed) {
         makeToResults(makeOwned({"all_gather", 4, 20})),
         makeCodes({"all_gather", 4, 37}, 3),
         makeToResults(makeCodes({"all_gather", 2, 80}, 3, 128, Spread::Even)),
+        makeCodesOfRows({"all_gather", 4, 17}, 1040),
+        makeToResults(
+            makeCodesOfRows({"all_gather", 2, 33}, 1040, Spread::Even)),
         makeSums({"reduce_scatter", 4, 37}, {132}),
         makeSums({"reduce_scatter", 2, 40}, {132, true, true}, Spread::Even),
         makeSums({"all_reduce", 2, 80}, {132}),
@@ -372,7 +445,9 @@ TEST(Exchange, MistakesAreNoticed) {
       std::string kind = what.kind.str() + " of " + std::to_string(what.ranks) +
                          (what.spread == Spread::None ? "" : " to owners") +
                          (what.makesSums ? " of its sums" : "") +
-                         (what.group > 0 ? " of its codes" : "") +
+                         (what.group == 0       ? ""
+                          : what.hasCodesOfRows ? " of its codes of rows"
+                                                : " of its codes") +
                          (what.toResults ? " to results" : "") +
                          (what.pieces > 1 ? " in pieces" : "");
       EXPECT_GT(noticed, 0U) << name << ", " << kind;
@@ -390,4 +465,25 @@ TEST(Exchange, LanesOfAGroupMeet) {
   Status status = rig.run();
   ASSERT_TRUE(status) << status.message();
   EXPECT_FALSE(rig.isRight());
+}
+
+/// All lanes of a row too, and all of its warps: what these found is there, and
+/// nobody writes what others have still to read.
+TEST(Exchange, WarpsOfARowMeet) {
+  Case what = makeToResults(
+      withThreads(makeCodesOfRows({"all_gather", 2, 40}, 2048), 128));
+  for (auto [name, mutation] :
+       {std::pair<const char *, Mutation>("fewer lanes", meetFewerLanes),
+        {"no barrier ahead of what is found", dropBarrierAheadOfRow},
+        {"no barrier behind it", dropBarrierBehindRow}}) {
+    constexpr uint64_t seeds = 8;
+    uint64_t noticed = 0;
+    for (uint64_t seed = 0; seed < seeds; ++seed) {
+      Rig rig(what, seed, mutation);
+      noticed += !rig.run() || !rig.isRight();
+    }
+    EXPECT_GT(noticed, 0U) << name;
+    llvm::outs() << name << ": noticed with " << noticed << " of " << seeds
+                 << " seeds\n";
+  }
 }

@@ -32,6 +32,7 @@ namespace {
 
 struct Case {
   std::string name, text;
+  std::vector<std::string> chips = {"sm_80", "sm_90a"};
 };
 
 void PrintTo(const Case &test, std::ostream *os) { *os << test.name; }
@@ -107,13 +108,16 @@ std::string quantize(const std::string &dtype, int64_t columns, bool hasOffsets,
 /// Rows of DeepSeek-V3 between ranks, of which each has whole experts. With
 /// `makes` the kernel makes what it moves itself: sums of a token's experts, of
 /// half of the columns where it `isPiece`; of a gather codes of rows, to
-/// results.
+/// results, by one scale each where they are of `type`, with so many pieces of
+/// a thread.
 std::string exchange(const std::string &kind, int64_t ranks, bool makes,
-                     bool isPiece) {
+                     bool isPiece, const std::string &type = "",
+                     int64_t pieces = 0) {
   bool gathers = kind == "all_gather", sums = kind == "all_reduce";
   std::vector<std::string> shapes{"?x7168xbf16"};
   if (gathers)
-    shapes = {"?x7168xf8E4M3FN", "?x56xf32", "?x8xi32", "?x8xf32"};
+    shapes = {"?x7168x" + (type.empty() ? "f8E4M3FN" : type),
+              type.empty() ? "?x56xf32" : "?x1xf32", "?x8xi32", "?x8xf32"};
   std::vector<std::string> arguments;
   std::string ins, outs, types, heaps, heapTypes;
   auto add = [&](std::string &names, const std::string &name,
@@ -141,9 +145,12 @@ std::string exchange(const std::string &kind, int64_t ranks, bool makes,
   }
   if (makes && gathers) {
     arguments.push_back("%rows: memref<?x7168xbf16>");
-    owned += " codes_of(%rows : memref<?x7168xbf16>) coded [0, 1] by <storage "
-             "= f8E4M3FN, scale = f32, granularity = group, block = [1, 128], "
-             "dynamic = true>";
+    owned += " codes_of(%rows : memref<?x7168xbf16>) coded [0, 1] by "
+             "<storage = " +
+             (type.empty() ? "f8E4M3FN" : type) +
+             ", scale = f32, granularity = " +
+             (type.empty() ? "group, block = [1, 128]" : "token") +
+             ", dynamic = true>";
   } else if (makes) {
     arguments.insert(arguments.end(),
                      {"%rows: memref<?x7168xbf16>", "%slots: memref<?x8xi32>"});
@@ -165,7 +172,12 @@ std::string exchange(const std::string &kind, int64_t ranks, bool makes,
       "tile.exchange " + kind + (makes && gathers ? " to_results" : "") +
           " tokens(%t) ins(" + ins + " : " + types + ") outs(" + outs + " : " +
           types + ")" + owned + " heaps(" + heaps + " : " + heapTypes + ")" +
-          (isPiece ? " first_column(%first) {num_columns = 3584 : i64}" : ""));
+          (isPiece ? " first_column(%first) {num_columns = 3584 : i64}" : "") +
+          (pieces > 0
+               ? " {config = #tile.sm80_exchange<ctas = 64, threads = 512, "
+                 "pieces = " +
+                     std::to_string(pieces) + ", least_rows = 256>}"
+               : ""));
 }
 
 /// The kernels of an all-to-all of rows of DeepSeek-V3 between so many ranks.
@@ -345,6 +357,19 @@ std::vector<Case> makeMatrix() {
   for (int64_t ranks : {2, 72})
     for (const Case &each : makeAllToAll(ranks))
       cases.push_back(each);
+  // Instructions make e4m3 of whole rows, or a launch does.
+  const std::vector<std::string> withFloat8{"sm_90a"};
+  for (int64_t ranks : {2, 3, 4, 8, 16})
+    for (int64_t pieces : {1, 2, 4}) {
+      std::string name = "all_gather_" + std::to_string(ranks) +
+                         "_of_rows_by_" + std::to_string(pieces) + "_of_";
+      cases.push_back(
+          {name + "e4m3",
+           exchange("all_gather", ranks, true, false, "f8E4M3FN", pieces),
+           withFloat8});
+      cases.push_back({name + "int8", exchange("all_gather", ranks, true, false,
+                                               "i8", pieces)});
+    }
   cases.push_back({"most_slots", topK(2048, "1024, softmax = selected, "
                                             "renormalize = true")});
   cases.push_back({"many_slots", topK(2048, "2048, softmax = selected, "
@@ -355,7 +380,7 @@ std::vector<Case> makeMatrix() {
 class NvptxMatrix : public testing::TestWithParam<Case> {};
 
 TEST_P(NvptxMatrix, Assembles) {
-  for (std::string chip : {"sm_80", "sm_90a"}) {
+  for (const std::string &chip : GetParam().chips) {
     SCOPED_TRACE(chip);
     Compilation compiled(GetParam().text, chip);
     ASSERT_EQ(compiled.errors, "");

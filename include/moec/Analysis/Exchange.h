@@ -8,6 +8,7 @@
 #ifndef MOEC_ANALYSIS_EXCHANGE_H
 #define MOEC_ANALYSIS_EXCHANGE_H
 
+#include "moec/Analysis/Schedules.h"
 #include "moec/Dialect/Tile/Exchange.h"
 
 namespace moec {
@@ -45,16 +46,31 @@ int64_t countRowsOfWarp(int64_t pieces);
 /// times a warp's pieces of one row.
 int64_t countWarpsOfRow(int64_t rowPieces, int64_t pieces);
 
+/// Whether an exchange quantizes rows by one scale each.
+bool hasCodesOfRows(tile::ExchangeOp exchange);
+
+/// Whether threads that hold such rows have room in registers for making codes
+/// of them: int8, or e4m3 by instructions.
+bool holdsCodesOfRows(moe::QuantAttr quant, const Target &target);
+
+/// The most codes of such a row that sm80.exchange takes, as it chooses its
+/// config: threads of a CTA hold the row that they are made of.
+int64_t getMostCodesOfRow();
+
+/// Warps that have such a row of `rowPieces`, each thread up to `pieces` of
+/// them: a power of two, so that a CTA has whole rows.
+int64_t countWarpsOfCodes(int64_t rowPieces, int64_t pieces);
+
 /// Whether rows of pair `index` are moved for their owners alone by
 /// sm80.exchange: a piece is 16 bytes, and a warp has few rows to ask for. What
 /// is narrower goes to all.
 bool isMovedForOwners(tile::ExchangeOp exchange, int64_t index);
 
 /// Pieces of a thread in a round of a kernel that makes the sums of few rows
-/// itself: so few that a row is spread over more multiprocessors, which it
-/// takes longest to load, and yet all of the most rows of the collective's
-/// variant, by `rows` those of a rank, have room in a round. No value
-/// elsewhere.
+/// itself, or their codes by one scale each: so few that a row is spread over
+/// more multiprocessors or warps, which it takes longest to load, and yet all
+/// of the most rows of the collective's variant, by `rows` those of a rank,
+/// have room in a round. No value elsewhere.
 std::optional<int64_t> getPiecesOfFewRows(plan::CollectiveOp collective,
                                           int64_t ranks,
                                           const moert::Expr &rows);

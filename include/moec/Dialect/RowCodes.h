@@ -39,6 +39,25 @@ struct RowCodes {
       return std::nullopt;
     return group;
   }
+
+  /// Whether each row of codes has one of the scales, and pieces of 16 bytes.
+  static bool areRows(mlir::MemRefType codes, mlir::MemRefType scales) {
+    constexpr int64_t pieceBytes = 16;
+    return codes.getRank() == 2 && scales.getRank() == 2 &&
+           !codes.isDynamicDim(1) && codes.getDimSize(1) > 0 &&
+           codes.getDimSize(1) % pieceBytes == 0 && scales.getDimSize(1) == 1;
+  }
+
+  /// Whether a kernel makes such codes: e4m3 of groups or rows, or int8 of
+  /// rows.
+  static bool areMade(mlir::MemRefType codes, mlir::MemRefType scales) {
+    bool areFloats = mlir::isa<mlir::Float8E4M3FNType>(codes.getElementType());
+    if (!scales.getElementType().isF32() ||
+        (!areFloats && !codes.getElementType().isInteger(8)))
+      return false;
+    return areRows(codes, scales) ||
+           (areFloats && getGroup(codes, scales).has_value());
+  }
 };
 
 /// Checks the whole of it for an op that moves `ins`, those of `owned` to their
@@ -65,13 +84,13 @@ verifyRowCodes(mlir::Operation *op, const RowCodes &given, mlir::ValueRange ins,
   auto codes = cast<MemRefType>(ins[size_t(given.coded[0])].getType());
   auto scales = cast<MemRefType>(ins[size_t(given.coded[1])].getType());
   auto rows = cast<MemRefType>(given.uncoded.getType());
-  if (!isa<Float8E4M3FNType>(codes.getElementType()) ||
-      !scales.getElementType().isF32() || !RowCodes::getGroup(codes, scales) ||
-      !codes.isDynamicDim(0) || !scales.isDynamicDim(0))
+  if (!RowCodes::areMade(codes, scales) || !codes.isDynamicDim(0) ||
+      !scales.isDynamicDim(0))
     return op->emitOpError("has codes of type ")
            << codes << " with scales of type " << scales
            << "; give any number of rows of f8E4M3FN, with an f32 for each 32, "
-              "64 or 128 of a row";
+              "64 or 128 of a row, or of f8E4M3FN or i8 with an f32 for each "
+              "row of a multiple of 16";
   if (rows.getShape() != codes.getShape() ||
       (!rows.getElementType().isBF16() && !rows.getElementType().isF16()))
     return op->emitOpError("has rows of type ")

@@ -226,7 +226,8 @@ def TileMakeExchangesPass : Pass<"tile-make-exchanges", "::mlir::ModuleOp"> {
     from. Where the one tensor that is summed over ranks is what a launch with one `tile.gather_reduce` makes for it alone, just before,
     the kernel makes these sums itself: the collective says of what as `sums_of`, and slots are assigned anew, since that is
     read later then. Where two tensors that are gathered are what a launch with one `tile.quantize` makes for the gather alone, codes of
-    f8E4M3FN and an f32 for each group of a row, the kernel quantizes these rows itself (`codes_of`). A gather of buffers that other ranks may write at once is marked `to_results`.
+    f8E4M3FN and an f32 for each group of a row, or of f8E4M3FN (where the target has instructions that make it) or int8 and an f32 for each row, the
+    kernel quantizes these rows itself (`codes_of`). A gather of buffers that other ranks may write at once is marked `to_results`.
     A gather with owners, of which one expert has one, and the sum by which its rows go back name the kernels of an all-to-all too (`plan.route_kernel`,
     `plan.pack_kernel`; docs/all-to-all.md), for any number of ranks, unless another collective moves what was gathered. Runs after the passes that make variants. `configs` are those of `tile-assign-config`; kernels are called as
     the kind of their collective, and configs name them so or, where there are several of a kind, with the axis

@@ -47,9 +47,7 @@ void AsyncEmitter::increaseRegisters(int64_t count) {
 
 void AsyncEmitter::warpgroupBarrier() {
   // Barrier 0 is the CTA's.
-  Value id = scale(warpgroupNumber, 1, 1);
-  NVVM::BarrierOp::create(b, /*res=*/Type(), id, i32(Contract::kWarpgroup),
-                          NVVM::BarrierReductionAttr(), Value());
+  barrierOf(scale(warpgroupNumber, 1, 1), Contract::kWarpgroup);
 }
 
 Operation *AsyncEmitter::consumerBarrier() {

@@ -53,6 +53,11 @@ void ThreadEmitter::waitForLaunchBefore() {
 
 void ThreadEmitter::warpBarrier() { NVVM::SyncWarpOp::create(b, i32(-1)); }
 
+void ThreadEmitter::barrierOf(Value number, int64_t threads) {
+  NVVM::BarrierOp::create(b, /*res=*/Type(), number, i32(threads),
+                          NVVM::BarrierReductionAttr(), Value());
+}
+
 void ThreadEmitter::forThreads(Value begin, Value end,
                                function_ref<void(Value)> body) {
   forLoop(add(begin, toIndex(threadNumber)), end, threads, body);

@@ -38,6 +38,9 @@ public:
   /// is seen after.
   void barrier();
   void warpBarrier();
+  /// The same for `threads` of the CTA, whole warps, by a barrier of their own:
+  /// an i32 from 1 to 15.
+  void barrierOf(mlir::Value number, int64_t threads);
   /// Waits for the launch before this one to end; all threads, before the first
   /// access to memory that a launch writes. Where a schedule does not say when,
   /// kernels of sm_90 and later wait at their entry. Only for those.

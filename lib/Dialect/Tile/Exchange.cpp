@@ -80,15 +80,22 @@ static LogicalResult verifyQuant(ExchangeOp op) {
     return cast<MemRefType>(op.getIns()[size_t(coded[size_t(pair)])].getType());
   };
   std::optional<int64_t> group = RowCodes::getGroup(type(0), type(1));
-  if (!quant.getDynamic() || !quant.getScale().isF32() ||
-      moe::getMemoryType(quant) != type(0).getElementType() ||
-      quant.getGranularity() != moe::Granularity::Group ||
-      quant.getBlock()[1] != *group)
-    return op.emitOpError("quantizes by ")
-           << quant
-           << "; give one that is dynamic, of f8E4M3FN with f32 for groups "
-           << "of [1, " << *group << "]";
-  return success();
+  bool areRows = RowCodes::areRows(type(0), type(1));
+  bool isOfThese = quant.getGranularity() == moe::Granularity::Token
+                       ? areRows
+                       : quant.getGranularity() == moe::Granularity::Group &&
+                             group && quant.getBlock()[1] == *group;
+  if (quant.getDynamic() && quant.getScale().isF32() && isOfThese &&
+      moe::getMemoryType(quant) == type(0).getElementType())
+    return success();
+  InFlightDiagnostic error = op.emitOpError("quantizes by ")
+                             << quant << "; give one that is dynamic, of "
+                             << type(0).getElementType() << " with f32";
+  if (group)
+    error << " for groups of [1, " << *group << "]";
+  if (areRows)
+    error << (group ? " or" : "") << " by token";
+  return error;
 }
 
 LogicalResult ExchangeOp::verify() {

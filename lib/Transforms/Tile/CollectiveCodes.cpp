@@ -9,6 +9,7 @@
 
 #include "Launches.h"
 #include "ReplaceableLaunch.h"
+#include "moec/Analysis/Exchange.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 #include "moec/Dialect/RowCodes.h"
 
@@ -20,24 +21,27 @@ static int64_t findPair(plan::CollectiveOp collective, Value input) {
   return std::distance(collective.getIns().begin(), found);
 }
 
-/// Whether groups of a row have a part of a warp each, and a scale of their own
-/// in memory.
-static bool hasGroups(tile::QuantizeOp phase) {
+/// Whether groups of a row have a part of a warp each, or rows a part of a CTA,
+/// and a scale of their own in memory.
+static bool isOfGroupsOrRows(tile::QuantizeOp phase, const Target &target) {
   moe::QuantAttr quant = phase.getQuant();
-  if (phase.getOffsets() || !phase.getScale() || !quant.getDynamic() ||
-      quant.getGranularity() != moe::Granularity::Group ||
-      !quant.getScale().isF32())
+  if (phase.getOffsets() || !phase.getScale() || !quant.getDynamic())
     return false;
   auto codes = cast<MemRefType>(phase.getQuantized().getType());
   auto scales = cast<MemRefType>(phase.getScale().getType());
   Type rows = getElementTypeOrSelf(phase.getInput());
-  return isa<Float8E4M3FNType>(codes.getElementType()) &&
-         (rows.isBF16() || rows.isF16()) &&
+  if ((!rows.isBF16() && !rows.isF16()) || !RowCodes::areMade(codes, scales))
+    return false;
+  if (quant.getGranularity() == moe::Granularity::Token)
+    return RowCodes::areRows(codes, scales) &&
+           holdsCodesOfRows(quant, target) &&
+           codes.getDimSize(1) <= getMostCodesOfRow();
+  return quant.getGranularity() == moe::Granularity::Group &&
          RowCodes::getGroup(codes, scales) == quant.getBlock()[1];
 }
 
 CollectiveCodes moec::findCodes(plan::CollectiveOp collective,
-                                SymbolTable &symbols) {
+                                SymbolTable &symbols, const Target &target) {
   if (collective.getKind() != plan::CollectiveKind::AllGather)
     return {};
   for (Value input : collective.getIns()) {
@@ -45,7 +49,7 @@ CollectiveCodes moec::findCodes(plan::CollectiveOp collective,
     if (!launch)
       continue;
     auto phase = getPhase<tile::QuantizeOp>(launch, symbols);
-    if (!phase || !hasGroups(phase))
+    if (!phase || !isOfGroupsOrRows(phase, target))
       continue;
     CollectiveCodes codes{
         getPassed(launch, phase.getInput()),

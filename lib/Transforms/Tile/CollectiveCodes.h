@@ -8,6 +8,7 @@
 #ifndef MOEC_LIB_TRANSFORMS_TILE_COLLECTIVECODES_H
 #define MOEC_LIB_TRANSFORMS_TILE_COLLECTIVECODES_H
 
+#include "moec/Analysis/Schedules.h"
 #include "moec/Dialect/Moe/Moe.h"
 #include "moec/Dialect/Plan/Plan.h"
 
@@ -16,8 +17,8 @@
 namespace moec {
 
 /// What the kernel of a gather may make itself: two of its inputs, codes and
-/// scales of rows in groups, are all that a launch before it on its stream
-/// makes, by a quantize alone, and nobody else reads them.
+/// scales of groups of rows or of whole rows, are all that a launch before it
+/// on its stream makes, by a quantize alone, and nobody else reads them.
 struct CollectiveCodes {
   /// The rows; null for none.
   mlir::Value uncoded;
@@ -25,7 +26,7 @@ struct CollectiveCodes {
   std::array<int64_t, 2> coded;
 };
 CollectiveCodes findCodes(plan::CollectiveOp collective,
-                          mlir::SymbolTable &symbols);
+                          mlir::SymbolTable &symbols, const Target &target);
 
 /// Lets it make these.
 void setCodes(plan::CollectiveOp collective, const CollectiveCodes &codes);

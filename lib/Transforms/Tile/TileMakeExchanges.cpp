@@ -52,7 +52,7 @@ public:
   void addCodes(plan::CollectiveOp collective) {
     if (!hasExchange(collective) || collective.getUncoded())
       return;
-    CollectiveCodes codes = findCodes(collective, symbols);
+    CollectiveCodes codes = findCodes(collective, symbols, target);
     if (!codes.uncoded)
       return;
     changed.insert(collective->getParentOfType<plan::ProgramOp>());

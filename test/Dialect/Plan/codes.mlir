@@ -72,7 +72,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %z = plan.tensor output "z" rows <"tokens"> : memref<?x2xf32>
   plan.variant tokens 0 to 64 {
     plan.launch @k ins(%x : memref<?x256xbf16>) outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
-    // expected-error@+1 {{has codes of type 'memref<?x2xf32>' with scales of type 'memref<?x256xf8E4M3FN>'; give any number of rows of f8E4M3FN, with an f32 for each 32, 64 or 128 of a row}}
+    // expected-error@+1 {{has codes of type 'memref<?x2xf32>' with scales of type 'memref<?x256xf8E4M3FN>'; give any number of rows of f8E4M3FN, with an f32 for each 32, 64 or 128 of a row, or of f8E4M3FN or i8 with an f32 for each row of a multiple of 16}}
     plan.collective all_gather dp ins(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
         outs(%y, %z : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
         codes_of(%x : memref<?x256xbf16>) coded [1, 0]
@@ -86,16 +86,36 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
   %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x256xbf16>
   %i = plan.tensor input "i" rows <"ceildiv(tokens, 2)"> : memref<?x2xi32>
   %o = plan.tensor weight "o" : memref<4xi32>
-  %q = plan.buffer "q" rows <"ceildiv(tokens, 2)"> : memref<?x256xf8E4M3FN>
+  %q = plan.buffer "q" rows <"ceildiv(tokens, 2)"> : memref<?x256xi8>
+  %s = plan.buffer "s" rows <"ceildiv(tokens, 2)"> : memref<?x2xf32>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x256xi8>
+  %z = plan.tensor output "z" rows <"tokens"> : memref<?x2xf32>
+  plan.variant tokens 0 to 64 {
+    plan.launch @k ins(%x : memref<?x256xbf16>) outs(%q, %s : memref<?x256xi8>, memref<?x2xf32>)
+    // expected-error@+1 {{has codes of type 'memref<?x256xi8>' with scales of type 'memref<?x2xf32>'}}
+    plan.collective all_gather dp ins(%q, %s : memref<?x256xi8>, memref<?x2xf32>)
+        outs(%y, %z : memref<?x256xi8>, memref<?x2xf32>)
+        codes_of(%x : memref<?x256xbf16>) coded [0, 1]
+  }
+}
+func.func private @k()
+
+// -----
+
+plan.program @layer max_tokens 64 mesh <dp = 2> {
+  %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x264xbf16>
+  %i = plan.tensor input "i" rows <"ceildiv(tokens, 2)"> : memref<?x2xi32>
+  %o = plan.tensor weight "o" : memref<4xi32>
+  %q = plan.buffer "q" rows <"ceildiv(tokens, 2)"> : memref<?x264xf8E4M3FN>
   %s = plan.buffer "s" rows <"ceildiv(tokens, 2)"> : memref<?x1xf32>
-  %y = plan.tensor output "y" rows <"tokens"> : memref<?x256xf8E4M3FN>
+  %y = plan.tensor output "y" rows <"tokens"> : memref<?x264xf8E4M3FN>
   %z = plan.tensor output "z" rows <"tokens"> : memref<?x1xf32>
   plan.variant tokens 0 to 64 {
-    plan.launch @k ins(%x : memref<?x256xbf16>) outs(%q, %s : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
-    // expected-error@+1 {{has codes of type 'memref<?x256xf8E4M3FN>' with scales of type 'memref<?x1xf32>'}}
-    plan.collective all_gather dp ins(%q, %s : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
-        outs(%y, %z : memref<?x256xf8E4M3FN>, memref<?x1xf32>)
-        codes_of(%x : memref<?x256xbf16>) coded [0, 1]
+    plan.launch @k ins(%x : memref<?x264xbf16>) outs(%q, %s : memref<?x264xf8E4M3FN>, memref<?x1xf32>)
+    // expected-error@+1 {{has codes of type 'memref<?x264xf8E4M3FN>' with scales of type 'memref<?x1xf32>'}}
+    plan.collective all_gather dp ins(%q, %s : memref<?x264xf8E4M3FN>, memref<?x1xf32>)
+        outs(%y, %z : memref<?x264xf8E4M3FN>, memref<?x1xf32>)
+        codes_of(%x : memref<?x264xbf16>) coded [0, 1]
   }
 }
 func.func private @k()

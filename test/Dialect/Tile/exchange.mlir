@@ -46,6 +46,17 @@ tile.kernel @codes_of(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %y: memre
   tile.return
 }
 
+// CHECK-LABEL: tile.kernel @codes_of_rows(
+// CHECK: codes_of(%{{.*}} : memref<?x48xf16>) coded [1, 0] by <storage = i8, scale = f32, granularity = token, dynamic = true> heaps(
+tile.kernel @codes_of_rows(%q: memref<?x48xi8>, %s: memref<?x1xf32>, %y: memref<?x48xi8>, %z: memref<?x1xf32>,
+    %x: memref<?x48xf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  tile.exchange all_gather to_results tokens(%tokens) ins(%s, %q : memref<?x1xf32>, memref<?x48xi8>)
+      outs(%z, %y : memref<?x1xf32>, memref<?x48xi8>) codes_of(%x : memref<?x48xf16>) coded [1, 0]
+      by <storage = i8, scale = f32, granularity = token, dynamic = true>
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
 // -----
 
 tile.kernel @by(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>,
@@ -61,10 +72,35 @@ tile.kernel @by(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %y: memref<?x25
 
 tile.kernel @quant(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>,
     %x: memref<?x256xbf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
-  // expected-error @+1 {{give one that is dynamic, of f8E4M3FN with f32 for groups of [1, 128]}}
+  // expected-error @+1 {{give one that is dynamic, of 'f8E4M3FN' with f32 for groups of [1, 128]}}
   tile.exchange all_gather tokens(%tokens) ins(%q, %s : memref<?x256xf8E4M3FN>, memref<?x2xf32>)
       outs(%y, %z : memref<?x256xf8E4M3FN>, memref<?x2xf32>) codes_of(%x : memref<?x256xbf16>) coded [0, 1]
       by <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 64], dynamic = true>
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+// Codes that are of one group are of a row, too.
+tile.kernel @static(%q: memref<?x128xf8E4M3FN>, %s: memref<?x1xf32>, %y: memref<?x128xf8E4M3FN>, %z: memref<?x1xf32>,
+    %x: memref<?x128xbf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{give one that is dynamic, of 'f8E4M3FN' with f32 for groups of [1, 128] or by token}}
+  tile.exchange all_gather tokens(%tokens) ins(%q, %s : memref<?x128xf8E4M3FN>, memref<?x1xf32>)
+      outs(%y, %z : memref<?x128xf8E4M3FN>, memref<?x1xf32>) codes_of(%x : memref<?x128xbf16>) coded [0, 1]
+      by <storage = i8, scale = f32, granularity = token, dynamic = true>
+      heaps(%a, %b : memref<?xi64>, memref<?xi64>)
+  tile.return
+}
+
+// -----
+
+tile.kernel @groups_of_rows(%q: memref<?x256xi8>, %s: memref<?x1xf32>, %y: memref<?x256xi8>, %z: memref<?x1xf32>,
+    %x: memref<?x256xbf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
+  // expected-error @+1 {{give one that is dynamic, of 'i8' with f32 by token}}
+  tile.exchange all_gather tokens(%tokens) ins(%q, %s : memref<?x256xi8>, memref<?x1xf32>)
+      outs(%y, %z : memref<?x256xi8>, memref<?x1xf32>) codes_of(%x : memref<?x256xbf16>) coded [0, 1]
+      by <storage = i8, scale = f32, granularity = group, block = [1, 256], dynamic = true>
       heaps(%a, %b : memref<?xi64>, memref<?xi64>)
   tile.return
 }

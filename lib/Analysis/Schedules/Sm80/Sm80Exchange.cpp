@@ -10,6 +10,7 @@
 #include "moec/Analysis/Exchange.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Plan/PackedMemRef.h"
+#include "moec/Dialect/RowCodes.h"
 #include "moert/PeerHeap.h"
 
 using namespace mlir;
@@ -18,6 +19,12 @@ using moert::Expr;
 
 /// Threads of a CTA, of which a multiprocessor has one.
 static constexpr int64_t kThreads = 512;
+
+/// Pieces of a thread in a round.
+static constexpr int64_t kPieces = 4;
+
+/// Barriers of a CTA beside that of all its threads.
+static constexpr int64_t kNamedBarriers = 15;
 
 ExchangedPart moec::getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
                                      MemRefType in) {
@@ -54,6 +61,25 @@ int64_t moec::countWarpsOfRow(int64_t rowPieces, int64_t pieces) {
   return llvm::divideCeil(rowPieces, sm80::kWarp * pieces);
 }
 
+bool moec::hasCodesOfRows(tile::ExchangeOp exchange) {
+  moe::QuantAttr quant = exchange.getQuantAttr();
+  return quant && quant.getGranularity() == moe::Granularity::Token;
+}
+
+bool moec::holdsCodesOfRows(moe::QuantAttr quant, const Target &target) {
+  return quant.getStorage().isInteger(8) || target.convertsFloat8();
+}
+
+int64_t moec::getMostCodesOfRow() {
+  constexpr int64_t pieceBytes = 16;
+  return kThreads * kPieces * pieceBytes;
+}
+
+int64_t moec::countWarpsOfCodes(int64_t rowPieces, int64_t pieces) {
+  return int64_t(
+      llvm::PowerOf2Ceil(uint64_t(countWarpsOfRow(rowPieces, pieces))));
+}
+
 bool moec::isMovedForOwners(tile::ExchangeOp exchange, int64_t index) {
   constexpr int64_t mostRows = 4, wideBytes = 16;
   // Scales that the kernel makes go where their codes do.
@@ -73,18 +99,34 @@ bool moec::isMovedForOwners(tile::ExchangeOp exchange, int64_t index) {
 std::optional<int64_t> moec::getPiecesOfFewRows(plan::CollectiveOp collective,
                                                 int64_t ranks,
                                                 const Expr &rows) {
-  constexpr int64_t pieces = 2;
+  constexpr int64_t piecesOfSums = 2;
   auto variant = collective->getParentOfType<plan::VariantOp>();
-  if (!variant || !collective.getRows() || collective.getColumns())
+  if (!variant || collective.getColumns())
     return std::nullopt;
   moert::Result<int64_t> most = rows.maxUpTo(int64_t(variant.getMaxTokens()));
-  ExchangedPart part =
-      getExchangedPart(collective.getKind(), ranks,
-                       cast<MemRefType>(collective.getIns()[0].getType()));
-  constexpr int64_t warps = moert::PeerHeap::kMaxCtas * kThreads / sm80::kWarp;
-  if (!most || *most > warps / countWarpsOfRow(part.pieces, pieces))
+  if (!most)
     return std::nullopt;
-  return pieces;
+  auto type = [&](int64_t pair) {
+    return cast<MemRefType>(collective.getIns()[size_t(pair)].getType());
+  };
+  constexpr int64_t warps = moert::PeerHeap::kMaxCtas * kThreads / sm80::kWarp;
+  if (collective.getRows()) {
+    ExchangedPart part = getExchangedPart(collective.getKind(), ranks, type(0));
+    if (*most <= warps / countWarpsOfRow(part.pieces, piecesOfSums))
+      return piecesOfSums;
+    return std::nullopt;
+  }
+  std::optional<ArrayRef<int64_t>> coded = collective.getCoded();
+  if (!coded || RowCodes::getGroup(type(coded->front()), type(coded->back())))
+    return std::nullopt;
+  ExchangedPart part =
+      getExchangedPart(collective.getKind(), ranks, type(coded->front()));
+  for (int64_t pieces = 1; pieces < kPieces; pieces *= 2) {
+    int64_t warpsOfRow = countWarpsOfCodes(part.pieces, pieces);
+    if (warpsOfRow <= kThreads / sm80::kWarp && *most <= warps / warpsOfRow)
+      return pieces;
+  }
+  return std::nullopt;
 }
 
 tile::ConfigAttr moec::withPieces(tile::ConfigAttr config, int64_t pieces) {
@@ -118,12 +160,38 @@ int64_t getPieces(tile::ConfigAttr config) {
   return cast<tile::Sm80ExchangeAttr>(config).getPieces();
 }
 
+/// Why threads of a CTA have no whole rows of those that they quantize by one
+/// scale each.
+std::string whyNotHeld(tile::ExchangeOp exchange, tile::Sm80ExchangeAttr config,
+                       const Target &target) {
+  if (!hasCodesOfRows(exchange))
+    return {};
+  if (!holdsCodesOfRows(exchange.getQuantAttr(), target))
+    return "e4m3 with one scale for a row is made by instructions alone, which "
+           "the target has not; quantize ahead";
+  ExchangedPart part = getExchangedPart(
+      exchange.getKind(), int64_t(exchange.getHeaps().size()),
+      exchange.getMovedType(size_t(exchange.getCoded()->front())));
+  int64_t warps = config.getThreads() / sm80::kWarp;
+  int64_t ofRow = countWarpsOfCodes(part.pieces, config.getPieces());
+  if (warps % ofRow != 0)
+    return "threads = " + number(config.getThreads()) +
+           ", but a row with one scale is quantized by " +
+           number(ofRow * sm80::kWarp) +
+           "; give a multiple of these, or more pieces";
+  if (ofRow > 1 && warps / ofRow > kNamedBarriers)
+    return "threads = " + number(config.getThreads()) + " quantize " +
+           number(warps / ofRow) + " rows at once; up to " +
+           number(kNamedBarriers) + " have barriers, so give fewer";
+  return {};
+}
+
 class ExchangeSchedule final : public Schedule {
 public:
   ExchangeSchedule() : Schedule("sm80.exchange", "tile.exchange") {}
 
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
-                         const Target &) const override {
+                         const Target &target) const override {
     constexpr int64_t maxThreads = 1024, maxPieces = 8;
     auto exchange = cast<tile::Sm80ExchangeAttr>(config);
     int64_t threads = exchange.getThreads();
@@ -145,6 +213,10 @@ public:
         cast<MemRefType>(position.getType()).getDimSize(1) > sm80::kWarp)
       return "a row has more than " + number(sm80::kWarp) +
              " slots, of which a warp asks at once; sum them ahead";
+    if (std::string reason =
+            whyNotHeld(cast<tile::ExchangeOp>(op), exchange, target);
+        !reason.empty())
+      return reason;
     if (exchange.getLeastRows() > 0 && !cast<tile::ExchangeOp>(op).getOwners())
       return "least_rows = " + number(exchange.getLeastRows()) +
              ", but all rows go to all ranks; leave it out";
@@ -152,9 +224,8 @@ public:
   }
 
   tile::ConfigAttr choose(Operation *op, const Target &) const override {
-    constexpr int64_t pieces = 4;
     return tile::Sm80ExchangeAttr::get(
-        op->getContext(), moert::PeerHeap::kMaxCtas, kThreads, pieces,
+        op->getContext(), moert::PeerHeap::kMaxCtas, kThreads, kPieces,
         cast<tile::ExchangeOp>(op).getOwners() ? kLeastRowsOfOwners : 0);
   }
 
@@ -170,6 +241,9 @@ public:
       Expr pieces =
           exchange.getRows()
               ? sm80::kWarp * countWarpsOfRow(part.pieces, getPieces(config))
+          : hasCodesOfRows(exchange) &&
+                  exchange.getCoded()->front() == int64_t(i)
+              ? sm80::kWarp * countWarpsOfCodes(part.pieces, getPieces(config))
               : part.pieces;
       if (part.perToken)
         pieces = pieces * Expr::tokens();

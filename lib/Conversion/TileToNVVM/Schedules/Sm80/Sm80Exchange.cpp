@@ -181,7 +181,7 @@ Part Sm80Exchange::makePart(size_t index, Value begin) {
   part.begin = begin;
   part.atOnce = shape.pieces;
   if (op.getRows()) {
-    part.summedPieces = shape.pieces;
+    part.rowPieces = shape.pieces;
     part.rowBytes = shape.pieces * shape.pieceBytes;
     auto type = cast<MemRefType>(in.getType());
     part.tensorRowBytes =
@@ -209,11 +209,12 @@ void Sm80Exchange::makeParts() {
         1, llvm::divideCeil(part.atOnce * config.getPieces(), most));
   // Its pieces of a round are of one row.
   for (Part &part : parts)
-    if (part.summedPieces > 0)
+    if (part.rowPieces > 0) {
       part.atOnce = config.getPieces();
-  // One for each piece of codes.
-  if (std::optional<ArrayRef<int64_t>> coded = op.getCoded())
-    parts[size_t(coded->back())].atOnce = parts[size_t(coded->front())].atOnce;
+      part.rowWarps = countWarpsOfRow(part.rowPieces, part.atOnce);
+    }
+  if (op.getCoded())
+    dealOutCodes();
 }
 
 void Sm80Exchange::addPieces(Round &round, Value turn) {
@@ -230,19 +231,19 @@ void Sm80Exchange::addPieces(Round &round, Value turn) {
 /// A warp's pieces follow each other in a row.
 void Sm80Exchange::addPiecesOfRow(Round &round, Value turn) {
   const Part &part = *round.part;
-  int64_t warps = countWarpsOfRow(part.summedPieces, part.atOnce);
+  int64_t warps = part.rowWarps;
   Value warp = arith::ShRUIOp::create(b, add(turn, first),
                                       number(llvm::Log2_64(sm80::kWarp)));
   round.row = arith::DivUIOp::create(b, warp, number(warps));
   round.hasRow = isLess(round.row, numRows);
   Value ofRow = arith::SubIOp::create(b, warp, mul(round.row, warps));
   Value column = add(mul(ofRow, sm80::kWarp * part.atOnce), lane);
-  Value piece = add(mul(round.row, part.summedPieces), column);
+  Value piece = add(mul(round.row, part.rowPieces), column);
   for (int64_t i = 0; i < part.atOnce; ++i) {
     Value distance = number(i * sm80::kWarp);
     round.numbers.push_back(add(piece, distance));
     round.isThere.push_back(arith::AndIOp::create(
-        b, round.hasRow, isBelow(add(column, distance), part.summedPieces)));
+        b, round.hasRow, isBelow(add(column, distance), part.rowPieces)));
   }
 }
 
@@ -254,7 +255,7 @@ SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn) {
     round.part = &part;
     if (areScales(pair))
       continue;
-    if (part.summedPieces > 0)
+    if (part.rowPieces > 0)
       addPiecesOfRow(round, turn);
     else
       addPieces(round, turn);
@@ -456,9 +457,9 @@ void Sm80Exchange::push(Value turn) {
       continue;
     loads.push_back(makeLoad(
         round, round.part->in,
-        [this, turn, i = i](Pieces pieces, Pieces owners) {
+        [this, turn, i = i, &round](Pieces pieces, Pieces owners) {
           if (areCodes(i))
-            pushCodes(turn, pieces, owners);
+            pushCodes(round, turn, pieces, owners);
           else
             pushPieces(turn, Moved{i, pieces}, owners);
         },
@@ -711,17 +712,16 @@ void Sm80Exchange::emit() {
   makeParts();
   readOwners();
   readSums();
+  readCodes();
   // The most pieces of a thread number, as if each had one in a round.
   // One where all were copied: flags are behind a round.
   Value most = number(1);
   for (const Part &part : parts) {
-    Value pieces =
-        part.summedPieces > 0
-            ? mul(numRows,
-                  sm80::kWarp * countWarpsOfRow(part.summedPieces, part.atOnce))
-            : arith::DivUIOp::create(b,
-                                     add(part.count, number(part.atOnce - 1)),
-                                     number(part.atOnce));
+    Value pieces = part.rowPieces > 0
+                       ? mul(numRows, sm80::kWarp * part.rowWarps)
+                       : arith::DivUIOp::create(
+                             b, add(part.count, number(part.atOnce - 1)),
+                             number(part.atOnce));
     most = arith::MaxSIOp::create(b, most, pieces);
   }
   Value haveCome = op.getToResults() ? pushToResults(most) : pushAndTake(most);

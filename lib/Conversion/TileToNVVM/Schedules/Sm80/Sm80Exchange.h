@@ -9,9 +9,11 @@
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM80_SM80EXCHANGE_H
 
 #include "../../Emit.h"
+#include "../../Quantizer.h"
 #include "../../ThreadEmitter.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "moec/Analysis/Schedules.h"
 #include "moec/Dialect/Tile/Exchange.h"
 
 #include <functional>
@@ -35,9 +37,11 @@ struct Sm80ExchangePart {
   mlir::Value count, bytes;
   /// Pieces of a row, where rows are moved for their owners alone; else 0.
   int64_t ownedPieces = 0;
-  /// Pieces of a row, where the kernel makes the sums that it moves; else 0.
-  int64_t summedPieces = 0;
-  /// Of such a row: its bytes in a heap, and in a tensor, of which it may be
+  /// Pieces of a row, where all that a warp has in a round are of one, and so
+  /// many warps have it: of sums that the kernel makes, and of codes by one
+  /// scale for a row; else 0.
+  int64_t rowPieces = 0, rowWarps = 0;
+  /// Of a row of sums: its bytes in a heap, and in a tensor, of which it may be
   /// some columns.
   int64_t rowBytes = 0, tensorRowBytes = 0;
   /// In a heap: from the place of an exchange to what rank 0 sends of this
@@ -155,7 +159,7 @@ private:
   /// This thread's pieces of a part in a round, and whether there are such.
   struct Round {
     const Sm80ExchangePart *part;
-    /// Of sums that the kernel makes, the row of all of the warp's pieces, and
+    /// Of a part with `rowPieces`, the row of all of the warp's pieces, and
     /// whether there is one.
     mlir::Value row, hasRow;
     /// Of a rank's part.
@@ -267,9 +271,22 @@ private:
   /// have the pieces of a group.
   int64_t countLoadsOfCodes();
   int64_t countLanesOfGroup();
+  void readCodes();
+  /// How many pieces of codes and scales a thread has in a round.
+  void dealOutCodes();
   /// Quantizes what a thread has loaded of rows in a round.
-  void pushCodes(mlir::Value turn, mlir::ArrayRef<mlir::Value> rows,
-                 mlir::ValueRange owners);
+  void pushCodes(const Round &round, mlir::Value turn,
+                 mlir::ArrayRef<mlir::Value> rows, mlir::ValueRange owners);
+  /// What a piece of codes is made of, as vectors of the rows' elements.
+  Pieces getValues(mlir::ArrayRef<mlir::Value> rows, size_t piece);
+  mlir::Value makePieceOfCodes(Quantizer &quantizer,
+                               mlir::ArrayRef<mlir::Value> numbers,
+                               const Quantizer::Divisor &divisor);
+  /// The largest magnitude of the row of all of the warp's pieces.
+  mlir::Value findLargestOfRow(Quantizer &quantizer, const Round &round,
+                               mlir::ArrayRef<mlir::Value> rows);
+  mlir::Value shareInRow(Quantizer &quantizer, mlir::Value largest,
+                         int64_t warps);
 
   /// Tells each other rank that so many rounds are there.
   void raiseFlags(mlir::Value rounds);
@@ -319,6 +336,9 @@ private:
   /// Of sums that the kernel makes: where slots' rows, positions and the addend
   /// begin, and how many rows count; null for none.
   mlir::Value slotRows, positions, addend, numValid;
+  /// Of codes by one scale for a row, what the warps of a row have found: a f32
+  /// for each, in shared memory; null where one warp has a row.
+  mlir::Value largestOfWarps;
   /// Two words of shared memory, for turns by turns: whether a warp of the CTA
   /// has given up.
   mlir::Value hasFailed;

@@ -10,13 +10,22 @@
 // makes them. The first of these lanes stores the scale. Whoever has no piece
 // takes part in shuffles, among lanes that have none either: a group is there
 // as a whole or not at all.
+//
+// With one scale for a row all pieces that a warp has in a round are of one
+// row, and all warps of a row are of one CTA, so that they hold the row in
+// registers: its largest magnitude they find by shuffles, then in shared
+// memory, by a barrier of their own. Lanes behind the row's end add nothing to
+// that.
 
-#include "../../Quantizer.h"
 #include "Sm80Exchange.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "moec/Analysis/Exchange.h"
+#include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/RowCodes.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace moec;
@@ -36,52 +45,152 @@ int64_t Sm80Exchange::countLanesOfGroup() {
          parts[size_t(op.getCoded()->front())].pieceBytes;
 }
 
-/// Scales lie one behind the other, as groups of codes do.
+void Sm80Exchange::readCodes() {
+  if (hasCodesOfRows(op) && parts[size_t(op.getCoded()->front())].rowWarps > 1)
+    largestOfWarps = emitter.scratch({emitter.getNumWarps()}, b.getF32Type());
+}
+
+void Sm80Exchange::dealOutCodes() {
+  Sm80ExchangePart &codes = parts[size_t(op.getCoded()->front())];
+  Sm80ExchangePart &scales = parts[size_t(op.getCoded()->back())];
+  if (hasCodesOfRows(op)) {
+    ExchangedPart shape = getExchangedPart(
+        op.getKind(), ranks, op.getMovedType(size_t(op.getCoded()->front())));
+    codes.rowPieces = shape.pieces;
+    codes.rowWarps = countWarpsOfCodes(shape.pieces, config.getPieces());
+    codes.atOnce = llvm::divideCeil(shape.pieces, sm80::kWarp * codes.rowWarps);
+    scales.atOnce = 1;
+    return;
+  }
+  // One for each piece of codes.
+  scales.atOnce = codes.atOnce;
+}
+
+/// Scales lie one behind the other, as groups of codes and rows do.
 void Sm80Exchange::addScales(MutableArrayRef<Round> rounds) {
   const Round &codes = rounds[size_t(op.getCoded()->front())];
   Round &scales = rounds[size_t(op.getCoded()->back())];
+  auto addScale = [&](Value number, Value isThere) {
+    scales.numbers.push_back(number);
+    scales.offsets.push_back(mul(number, scales.part->pieceBytes));
+    scales.isThere.push_back(isThere);
+  };
+  if (codes.row) {
+    // Who has the row's first piece stores it.
+    Value isFirst =
+        isEqual(codes.numbers.front(), mul(codes.row, codes.part->rowPieces));
+    addScale(codes.row, arith::AndIOp::create(b, codes.hasRow, isFirst));
+    return;
+  }
   Value lanes = number(countLanesOfGroup());
   Value isFirst = isEqual(arith::RemUIOp::create(b, lane, lanes), number(0));
-  for (auto [piece, isThere] : llvm::zip(codes.numbers, codes.isThere)) {
-    Value group = arith::DivUIOp::create(b, piece, lanes);
-    scales.numbers.push_back(group);
-    scales.offsets.push_back(mul(group, scales.part->pieceBytes));
-    scales.isThere.push_back(arith::AndIOp::create(b, isThere, isFirst));
-  }
+  for (auto [piece, isThere] : llvm::zip(codes.numbers, codes.isThere))
+    addScale(arith::DivUIOp::create(b, piece, lanes),
+             arith::AndIOp::create(b, isThere, isFirst));
 }
 
-void Sm80Exchange::pushCodes(Value turn, ArrayRef<Value> rows,
-                             ValueRange owners) {
+Sm80Exchange::Pieces Sm80Exchange::getValues(ArrayRef<Value> rows,
+                                             size_t piece) {
+  auto element = cast<MemRefType>(op.getUncoded().getType()).getElementType();
+  auto perPiece = size_t(countLoadsOfCodes());
+  Pieces values;
+  for (Value words : rows.slice(piece * perPiece, perPiece)) {
+    int64_t bits = cast<VectorType>(words.getType()).getNumElements() *
+                   kWordBytes * CHAR_BIT;
+    auto type =
+        VectorType::get(bits / element.getIntOrFloatBitWidth(), element);
+    values.push_back(LLVM::BitcastOp::create(b, type, words));
+  }
+  return values;
+}
+
+Value Sm80Exchange::makePieceOfCodes(Quantizer &quantizer,
+                                     ArrayRef<Value> numbers,
+                                     const Quantizer::Divisor &divisor) {
+  SmallVector<Value> words;
+  for (Value some : numbers) {
+    Value made = quantizer.encode(some, divisor);
+    int64_t count = cast<VectorType>(made.getType()).getNumElements();
+    for (int64_t i = 0; i < count; ++i)
+      words.push_back(vector::ExtractOp::create(b, made, i));
+  }
+  return vector::FromElementsOp::create(
+      b, VectorType::get(int64_t(words.size()), b.getI32Type()), words);
+}
+
+Value Sm80Exchange::shareInRow(Quantizer &quantizer, Value largest,
+                               int64_t warps) {
+  for (int64_t mask = 1; mask < sm80::kWarp; mask *= 2)
+    largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
+  if (warps == 1)
+    return largest;
+  Value ofCta = emitter.divide(emitter.warp(), warps);
+  // Barrier 0 is the CTA's.
+  auto barrier = [&] {
+    emitter.barrierOf(emitter.scale(ofCta, 1, 1), warps * sm80::kWarp);
+  };
+  // All have read what was there for the row before.
+  barrier();
+  emitter.ifThen(isEqual(lane, number(0)), [&] {
+    emitter.storeF32(largest, largestOfWarps, emitter.toIndex(emitter.warp()));
+  });
+  barrier();
+  for (int64_t warp = 0; warp < warps; ++warp) {
+    Value other = emitter.loadF32(
+        largestOfWarps, emitter.toIndex(emitter.scale(ofCta, warps, warp)));
+    largest = warp > 0 ? quantizer.larger(largest, other) : other;
+  }
+  return largest;
+}
+
+Value Sm80Exchange::findLargestOfRow(Quantizer &quantizer, const Round &round,
+                                     ArrayRef<Value> rows) {
+  const Sm80ExchangePart &part = *round.part;
+  // As 16 bits: as f32 all that a thread has of a row would be kept in
+  // registers for the codes.
+  Value largest;
+  for (auto [i, isThere] : llvm::enumerate(round.isThere)) {
+    Value ofPiece;
+    for (Value values : getValues(rows, i)) {
+      Value magnitudes = math::AbsFOp::create(b, values);
+      ofPiece = ofPiece ? quantizer.larger(ofPiece, magnitudes) : magnitudes;
+    }
+    // Behind the row's end something else has been loaded.
+    if (part.rowPieces % (sm80::kWarp * part.rowWarps * part.atOnce) != 0)
+      ofPiece = arith::SelectOp::create(
+          b, isThere, ofPiece,
+          arith::ConstantOp::create(b, b.getZeroAttr(ofPiece.getType())));
+    largest = largest ? quantizer.larger(largest, ofPiece) : ofPiece;
+  }
+  largest = quantizer.findLargest(castFloat(b, largest, b.getF32Type()));
+  return shareInRow(quantizer, largest, part.rowWarps);
+}
+
+void Sm80Exchange::pushCodes(const Round &round, Value turn,
+                             ArrayRef<Value> rows, ValueRange owners) {
   auto element = cast<MemRefType>(op.getUncoded().getType()).getElementType();
   Quantizer quantizer(b, element, op.getQuantAttr(), convertsFloat8);
   Moved codes{size_t(op.getCoded()->front()), {}};
   Moved scales{size_t(op.getCoded()->back()), {}};
-  auto perPiece = size_t(countLoadsOfCodes());
-  for (; !rows.empty(); rows = rows.drop_front(perPiece)) {
-    SmallVector<Value> values;
-    for (Value words : rows.take_front(perPiece)) {
-      int64_t bits = cast<VectorType>(words.getType()).getNumElements() *
-                     kWordBytes * CHAR_BIT;
-      auto type =
-          VectorType::get(bits / element.getIntOrFloatBitWidth(), element);
-      values.push_back(castFloat(b, LLVM::BitcastOp::create(b, type, words),
-                                 b.getF32Type()));
-    }
-    Value largest = quantizer.findLargest(values);
-    for (int64_t mask = 1; mask < countLanesOfGroup(); mask *= 2)
-      largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
-    Quantizer::Divisor divisor = quantizer.getDivisor(largest);
-    SmallVector<Value> words;
-    for (Value numbers : values) {
-      Value made = quantizer.encode(numbers, divisor);
-      int64_t count = cast<VectorType>(made.getType()).getNumElements();
-      for (int64_t i = 0; i < count; ++i)
-        words.push_back(vector::ExtractOp::create(b, made, i));
-    }
-    codes.pieces.push_back(vector::FromElementsOp::create(
-        b, VectorType::get(int64_t(words.size()), b.getI32Type()), words));
+  Quantizer::Divisor divisor;
+  auto useLargest = [&](Value largest) {
+    divisor = quantizer.getDivisor(largest);
     scales.pieces.push_back(
         LLVM::BitcastOp::create(b, b.getI32Type(), divisor.scale));
+  };
+  if (round.row)
+    useLargest(findLargestOfRow(quantizer, round, rows));
+  for (size_t piece = 0; piece < round.numbers.size(); ++piece) {
+    Pieces numbers;
+    for (Value values : getValues(rows, piece))
+      numbers.push_back(castFloat(b, values, b.getF32Type()));
+    if (!round.row) {
+      Value largest = quantizer.findLargest(numbers);
+      for (int64_t mask = 1; mask < countLanesOfGroup(); mask *= 2)
+        largest = quantizer.larger(largest, emitter.shuffleXor(largest, mask));
+      useLargest(largest);
+    }
+    codes.pieces.push_back(makePieceOfCodes(quantizer, numbers, divisor));
   }
   pushPieces(turn, {codes, scales}, owners);
 }

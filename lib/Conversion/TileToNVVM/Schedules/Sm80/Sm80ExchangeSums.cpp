@@ -78,7 +78,7 @@ Sm80Exchange::Pieces Sm80Exchange::addSlots(const Round &round, Value position,
   const Sm80ExchangePart &part = *round.part;
   int64_t rowBytes = part.rowBytes;
   // Bytes from a row's beginning; pieces that are not there read its last one.
-  bool areAllThere = part.summedPieces % (sm80::kWarp * part.atOnce) == 0;
+  bool areAllThere = part.rowPieces % (sm80::kWarp * part.atOnce) == 0;
   Value before = mul(round.row, rowBytes);
   Value first = arith::SubIOp::create(b, round.offsets.front(), before);
   SmallVector<Value> columns;
