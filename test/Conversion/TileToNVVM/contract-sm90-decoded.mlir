@@ -12,12 +12,15 @@
 // CHECK:       nvvm.prmt
 // CHECK:       arith.shrui %[[M]]
 // CHECK:       nvvm.prmt
-// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 1
 // CHECK:       %[[SIGNS:.*]] = arith.andi %{{.*}}, %c-2139062144_i32
 // CHECK:       arith.ori %{{.*}}, %[[SIGNS]]
 // CHECK:       nvvm.wgmma.fence.aligned
 // CHECK:       arith.ori %{{.*}}, %c-9223371899415822336_i64
 // CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
+// CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
+// Of two consumers, one product runs while what the other one reads is made.
+// CHECK-NEXT:  nvvm.wgmma.wait.group.sync.aligned 1
 // CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3
 // CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
 #rows = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true>
@@ -75,8 +78,23 @@ tile.kernel @groups(%x: memref<?x256xf8E4M3FN>, %xs: memref<?x1xf32>, %w: memref
 // CHECK:       nvvm.ldmatrix
 // CHECK-COUNT-2: nvvm.mma.sync
 // CHECK-NOT:   nvvm.mma.sync
+// Two products of a unit, of half of its fragments, run while those of the others are made. The stage before is given
+// back when the first of these run, and so all products of that stage are over.
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 1
+// CHECK-COUNT-8: math.fma {{.*}} : vector<2xbf16>
+// CHECK-NOT:   math.fma
+// CHECK:       nvvm.wgmma.fence.aligned
+// CHECK-COUNT-2: llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16
+// CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
+// CHECK-NOT:   nvvm.mbarrier.arrive
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 1
+// CHECK-COUNT-8: math.fma {{.*}} : vector<2xbf16>
+// CHECK-NOT:   math.fma
+// CHECK-COUNT-2: llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16
+// CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
+// CHECK:       nvvm.mbarrier.arrive
+// CHECK:       scf.yield
 // CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
-// CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16
 tile.kernel @halves(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memref<6x128x8xi8>,
     %r: memref<6x128xf32>, %o: memref<7xi32>, %y: memref<?x128xbf16>, %t: i64) {
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<6x128x128xi8>)
@@ -89,13 +107,32 @@ tile.kernel @halves(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memre
 
 // -----
 
+// Of three consumers all products of a unit are one group: two others' run while fragments are made.
+// CHECK-LABEL: func.func @three_consumers
+// CHECK:       nvvm.setmaxregister increase
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK-COUNT-4: llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16
+// CHECK-NEXT:  nvvm.wgmma.commit.group.sync.aligned
+// CHECK:       nvvm.mbarrier.arrive
+tile.kernel @three_consumers(%x: memref<?x256xbf16>, %w: memref<6x192x128xi8>, %ws: memref<6x192x8xi8>,
+    %r: memref<6x192xf32>, %o: memref<7xi32>, %y: memref<?x192xbf16>, %t: i64) {
+  tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<6x192x128xi8>)
+      weight_scale(%ws : memref<6x192x8xi8>) weight_global_scale(%r : memref<6x192xf32>)
+      offsets(%o : memref<7xi32>) outs(%y : memref<?x192xbf16>)
+      {weight_quant = #moe.quant<storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = fragments, second_scale = f32>,
+       way = #moe.way<repack>, config = #tile.sm90_contract<tile_rows = [16], tile_columns = 192, step = 64, stages = 4>}
+  tile.return
+}
+
+// -----
+
 // Of minima, a whole number of scales is subtracted ahead of the wait, and what is left is added behind it: the rest of
 // a scale times the code first, then its first digits times it.
 // CHECK-LABEL: func.func @minima
 // CHECK:       nvvm.setmaxregister increase
 // CHECK:       vector<8xi32>
 // CHECK:       arith.subf {{.*}} : vector<2xbf16>
-// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 1
 // CHECK:       %[[REST:.*]] = math.fma {{.*}} : vector<2xbf16>
 // CHECK:       %[[WORD:.*]] = llvm.bitcast %[[REST]]
 // CHECK:       %[[PAIR:.*]] = llvm.bitcast %[[WORD]]
@@ -179,7 +216,7 @@ tile.kernel @floats_of_halves(%x: memref<?x256xf16>, %w: memref<6x128x128xi8>, %
 // CHECK:       %[[OWN:.*]] = arith.ori %[[STRIDES]], %[[LANE]]
 // CHECK:       %[[AT:.*]] = llvm.getelementptr %[[BOOK]][%[[OWN]]]
 // CHECK:       llvm.load %[[AT]] {alignment = 4 : i64} : !llvm.ptr<3> -> i32
-// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 1
 // CHECK:       math.fma {{.*}} : vector<2xbf16>
 // CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16
 tile.kernel @book(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memref<6x128x16xi8>,

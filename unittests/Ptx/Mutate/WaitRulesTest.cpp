@@ -55,6 +55,29 @@ TEST(WaitRule, NobodyTouchesOrLearnsOfThem) {
     EXPECT_EQ(rulesOf("wgmma wait", between), "-; -; -; -; ") << between;
 }
 
+/// Waits that leave a group: the first one ends the products of %r10 to %r13.
+TEST(WaitRule, TheNextWaitThatLeavesAsManyIsForThemToo) {
+  const char one[] = "wgmma.wait_group.sync.aligned 1;\n";
+  auto rulesOf = [&](const std::string &between) {
+    return rulesFor(product(10) + kCommit + product(20) + kCommit + one +
+                        between + product(30) + kCommit + one +
+                        "mul.lo.s32 %r20, %r40, %r41;\n" + kWait +
+                        "st.global.b32 [%rd0], %r1;",
+                    "wgmma wait", /*threads=*/128, /*haveSurvived=*/true);
+  };
+  EXPECT_EQ(rulesOf(""), "waited for again; waited for again; -; -; -; -; ");
+  for (const char *between : {"mul.lo.s32 %r11, %r40, %r41;\n",
+                              "mbarrier.arrive.shared.b64 %rd5, [one];\n"})
+    EXPECT_EQ(rulesOf(between), "-; -; -; -; -; -; ") << between;
+  // One that leaves more does not end what this one does.
+  EXPECT_EQ(rulesFor(product(10) + kCommit + kWait + product(20) + kCommit +
+                         one + "mul.lo.s32 %r10, %r40, %r41;\n" + kWait +
+                         "st.global.b32 [%rd0], %r1;",
+                     "wgmma wait", /*threads=*/128, /*haveSurvived=*/true)
+                .substr(0, 6),
+            "-; -; ");
+}
+
 TEST(WaitRule, ACommitIsMadeUpForByTheNextOne) {
   EXPECT_EQ(rulesOf("commit", ""), "waited for again; -; ");
   EXPECT_EQ(rulesOf("commit", "mul.lo.s32 %r11, %r30, %r31;\n"), "-; -; ");

@@ -116,12 +116,13 @@ const std::vector<Rule> &mutate::allRules() {
        "end and reads no place that is not there, the schedules have to show.",
        isReadByNobody, /*hasToSurvive=*/true},
       {"waited for again",
-       "A wait for all products, or the commit that one relies on, where on "
-       "every way to the next such wait, ahead of which there is a commit, "
-       "nobody touches a register of the products that are in flight then, "
-       "writes memory, signals, or begins anything but products. It keeps few "
-       "of them in flight, for the sake of registers. That products of the "
-       "same sums follow each other the simulator has to show.",
+       "A wait for products, or the commit that one relies on, where on every "
+       "way to the next wait, which leaves no more groups and ahead of which "
+       "there is a commit, nobody touches a register of the products that are "
+       "in flight then, writes memory, signals, or begins anything but "
+       "products. It keeps few of them in flight, for the sake of registers. "
+       "That products of the same sums follow each other the simulator has to "
+       "show.",
        isWaitedForAgain, /*hasToSurvive=*/true},
       {"other buffers",
        "A barrier of a warp between neighbours as above, where accesses to "

@@ -19,11 +19,12 @@ bool isCommit(const RawInstruction &instruction) {
   return startsWith(instruction, "wgmma.commit_group");
 }
 
-/// A wait that leaves no group.
-bool isWholeWait(const RawInstruction &instruction) {
-  return startsWith(instruction, "wgmma.wait_group") &&
-         instruction.guard.empty() && instruction.operands.size() == 1 &&
-         instruction.operands[0].bits == 0;
+/// How many groups a wait leaves; of another instruction nothing.
+std::optional<uint64_t> getLeft(const RawInstruction &instruction) {
+  if (!startsWith(instruction, "wgmma.wait_group") ||
+      !instruction.guard.empty() || instruction.operands.size() != 1)
+    return std::nullopt;
+  return instruction.operands[0].bits;
 }
 
 /// Whether nobody learns from it how far products are.
@@ -38,18 +39,18 @@ bool tellsNobody(const RawInstruction &instruction) {
           (has(instruction, "try_wait") || has(instruction, "test_wait")));
 }
 
-/// What becomes of products where a wait for all of them is none.
+/// What becomes of products where a wait for them is none. With a commit that
+/// is left out, its products are of the next group.
 class Wait {
 public:
-  Wait(const Flow &flow, size_t index) : flow(flow), index(index) {
-    auto stops = [&](size_t at) { return isWholeWait(get(at)); };
-    for (size_t at : flow.walk(index, /*isForward=*/false, stops))
-      if (isProduct(get(at)))
-        addProductRegisters(get(at), registers);
+  Wait(const Flow &flow, size_t index, std::optional<size_t> leftOut)
+      : flow(flow), index(index), leftOut(leftOut), left(*getLeft(get(index))) {
+    addInFlight();
   }
 
-  /// With a commit that is left out, another one has to come ahead of the wait.
-  bool isMadeUpFor(std::optional<size_t> leftOut) const {
+  /// With a commit that is left out, another one has to come ahead of the next
+  /// wait, which leaves no more than this one.
+  bool isMadeUpFor() const {
     std::set<std::pair<size_t, bool>> met;
     std::vector<std::pair<size_t, bool>> open;
     for (size_t to : flow.successors(index))
@@ -60,8 +61,8 @@ public:
       if (!met.insert({at, isCommitted}).second)
         continue;
       const RawInstruction &instruction = get(at);
-      if (isWholeWait(instruction)) {
-        if (!isCommitted)
+      if (std::optional<uint64_t> others = getLeft(instruction)) {
+        if (!isCommitted || *others > left)
           return false;
         continue;
       }
@@ -79,6 +80,38 @@ private:
     return flow.kernel.instructions[at];
   }
 
+  /// Products of groups that the waits before may have left, and of those
+  /// since.
+  void addInFlight() {
+    constexpr uint64_t all = UINT64_MAX;
+    std::set<std::pair<size_t, uint64_t>> met;
+    std::vector<std::pair<size_t, uint64_t>> open;
+    auto goOn = [&](size_t from, uint64_t groups) {
+      for (size_t to : flow.predecessors(from))
+        open.push_back({to, groups});
+    };
+    goOn(index, all);
+    while (!open.empty()) {
+      auto [at, groups] = open.back();
+      open.pop_back();
+      if (!met.insert({at, groups}).second)
+        continue;
+      const RawInstruction &instruction = get(at);
+      if (isProduct(instruction))
+        addProductRegisters(instruction, registers);
+      if (isCommit(instruction) && at != leftOut) {
+        if (groups == 0)
+          continue;
+        groups -= groups == all ? 0 : 1;
+      }
+      // Without it the wait at the place itself ends nothing.
+      if (at != index)
+        if (std::optional<uint64_t> others = getLeft(instruction))
+          groups = std::min(groups, *others);
+      goOn(at, groups);
+    }
+  }
+
   bool touches(const RawInstruction &instruction) const {
     // Products of one shape follow each other in order.
     if (isProduct(instruction))
@@ -93,6 +126,8 @@ private:
 
   const Flow &flow;
   size_t index;
+  std::optional<size_t> leftOut;
+  uint64_t left;
   /// Of products that may be in flight: sums, and matrices from registers.
   std::set<std::string> registers;
 };
@@ -103,21 +138,33 @@ bool mutate::isWaitedForAgain(const Flow &flow, const Mutant &mutant) {
   const std::vector<RawInstruction> &instructions = flow.kernel.instructions;
   const RawInstruction &instruction = instructions[mutant.index];
   if (mutant.kind == "wgmma wait")
-    return isWholeWait(instruction) &&
-           Wait(flow, mutant.index).isMadeUpFor(std::nullopt);
+    return getLeft(instruction) &&
+           Wait(flow, mutant.index, std::nullopt).isMadeUpFor();
   if (mutant.kind != "commit" || !isCommit(instruction))
     return false;
-  // The waits that come next have nothing of it.
+  // The waits that come next have nothing of it: as many more as groups are
+  // left by each, since one group fewer is begun ahead of them.
   std::set<size_t> waits;
-  auto stops = [&](size_t at) {
-    if (!isWholeWait(instructions[at]))
-      return false;
-    waits.insert(at);
-    return true;
-  };
-  flow.walk(mutant.index, /*isForward=*/true, stops);
+  std::set<std::pair<size_t, uint64_t>> met;
+  std::vector<std::pair<size_t, uint64_t>> open{{mutant.index, 0}};
+  while (!open.empty()) {
+    auto [from, passed] = open.back();
+    open.pop_back();
+    if (!met.insert({from, passed}).second)
+      continue;
+    auto stops = [&, passed = passed, from = from](size_t at) {
+      std::optional<uint64_t> left = getLeft(instructions[at]);
+      if (!left)
+        return false;
+      waits.insert(at);
+      if (passed < *left)
+        open.push_back({at, passed + 1});
+      return true;
+    };
+    flow.walk(from, /*isForward=*/true, stops);
+  }
   return !waits.empty() &&
          std::all_of(waits.begin(), waits.end(), [&](size_t wait) {
-           return Wait(flow, wait).isMadeUpFor(mutant.index);
+           return Wait(flow, wait, mutant.index).isMadeUpFor();
          });
 }

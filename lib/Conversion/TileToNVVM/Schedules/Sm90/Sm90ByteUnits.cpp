@@ -41,7 +41,8 @@ public:
       : emitter(emitter), b(emitter.b), format(format) {}
 
   OpenUnit open(const PackedUnit &packed) override;
-  SmallVector<Value> close(const OpenUnit &unit) override;
+  SmallVector<Value> close(const OpenUnit &unit, int64_t part,
+                           int64_t parts) override;
 
 private:
   Word word(Value value) { return {&b, value}; }
@@ -155,12 +156,14 @@ Word ByteDecoder::close(Word number, const OpenUnit &unit, int64_t i) {
   }
 }
 
-SmallVector<Value> ByteDecoder::close(const OpenUnit &unit) {
+SmallVector<Value> ByteDecoder::close(const OpenUnit &unit, int64_t part,
+                                      int64_t parts) {
   // Those of a word are one row's: of a product its registers are of both in
   // turns.
   SmallVector<Value> closed;
-  for (auto [i, number] : llvm::enumerate(unit.numbers))
-    closed.push_back(close(word(number), unit, int64_t(i)).value);
+  int64_t ofPart = int64_t(unit.numbers.size()) / parts;
+  for (int64_t i = part * ofPart; i < (part + 1) * ofPart; ++i)
+    closed.push_back(close(word(unit.numbers[i]), unit, i).value);
   SmallVector<Value> fragments;
   for (size_t first = 0; first < closed.size(); first += Fragments::kRegisters)
     for (size_t i : {0, 2, 1, 3})

@@ -9,9 +9,8 @@
 // (Sm90HalfUnits.cpp), or, of e4m3 (Sm90ByteUnits.cpp), of two. While
 // tensor cores read those of one unit, the next one's codes are loaded and
 // taken apart; the last step, a multiplication per pair, waits until the
-// products are done: where input registers of a product are written while
-// another one runs, ptxas serializes both (C7513). Other consumers' products
-// run meanwhile.
+// products are done that read the same registers: of two consumers those of
+// half a unit, and of three, where two others' products run meanwhile, all.
 //
 // Products of few rows go by warps: these read the input rows themselves, and
 // nothing waits but for the registers that it needs.
@@ -135,7 +134,8 @@ Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
   for (int64_t product = part * ofPart; product < (part + 1) * ofPart;
        ++product) {
     sums = emitter.multiplyAsync(
-        element, width, fragments.slice(product * registers, registers), rows,
+        element, width,
+        fragments.slice((product - part * ofPart) * registers, registers), rows,
         shape.swizzledBytes, product, sums, keeps);
     keeps = {};
   }
@@ -177,6 +177,10 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height,
   UnitReader reader(contract, consumer, height);
   int64_t numBlocks = shape.getBlocks(height), turns = reader.getTurns();
   bool isEarly = reader.isLoadedEarly(height);
+  // Half of a unit's products run while the other half's fragments are made. Of
+  // three consumers two others' products run meanwhile, and a wait more gains
+  // nothing (H200, gpt-oss-120b, 1024 tokens: 683 and 688 us).
+  int64_t parts = shape.getConsumers() == Contract::kConsumers ? 2 : 1;
   SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
   carried.append(numBlocks,
                  emitter.makeSums(sumType, shape.getProductWidth(height)));
@@ -206,8 +210,14 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height,
           load(1);
         for (int64_t turn = 0; turn < turns; ++turn) {
           Value &sum = sums[turn % numBlocks];
-          emitter.waitProducts(0);
-          sum = reader.multiply(at.stage, turn, reader.close(opened), sum);
+          for (int64_t part = 0; part < parts; ++part) {
+            // The same part of the unit before is over.
+            emitter.waitProducts(parts - 1);
+            sum = reader.multiply(at.stage, turn,
+                                  reader.close(opened, part, parts), sum,
+                                  /*keeps=*/{}, part, parts);
+          }
+          // All products of the step before are over.
           if (turn == 0)
             ifBehindFirst(step, [&] { giveBack(values[2]); });
           if (!isEarly)
@@ -303,8 +313,11 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
             }
             if (part == 0)
               fragments = reader.close(opened);
-            products = reader.multiply(at.stage, turn, fragments, products,
-                                       isNew ? never : Value(), part, parts);
+            size_t ofPart = fragments.size() / parts;
+            products = reader.multiply(
+                at.stage, turn,
+                ArrayRef<Value>(fragments).slice(part * ofPart, ofPart),
+                products, isNew ? never : Value(), part, parts);
             constexpr int64_t rows = Fragments::kQuadRows;
             scales.assign(
                 ArrayRef<Value>(opened.scales).slice(part * rows, rows));

@@ -41,7 +41,8 @@ public:
         hasF16(format.numbers == Fragments::Numbers::F16), book(book) {}
 
   OpenUnit open(const PackedUnit &packed) override;
-  SmallVector<Value> close(const OpenUnit &unit) override;
+  SmallVector<Value> close(const OpenUnit &unit, int64_t part,
+                           int64_t parts) override;
 
 private:
   /// Bits of a bf16 below its exponent; bytes of a bf16 or f16.
@@ -322,11 +323,14 @@ OpenUnit HalfDecoder::open(const PackedUnit &packed) {
   return unit;
 }
 
-SmallVector<Value> HalfDecoder::close(const OpenUnit &unit) {
+SmallVector<Value> HalfDecoder::close(const OpenUnit &unit, int64_t part,
+                                      int64_t parts) {
   // Behind the wait.
   SmallVector<Value> scales = tieWords(b, unit.scales);
   SmallVector<Value> fragments;
-  for (int64_t product = 0; product < kProducts; ++product)
+  int64_t ofPart = kProducts / parts;
+  for (int64_t product = part * ofPart; product < (part + 1) * ofPart;
+       ++product)
     for (int64_t i = 0; i < kRegisters; ++i) {
       int64_t at = getNumber(product, i);
       Value number = unit.numbers[product * kRegisters + i], addend;

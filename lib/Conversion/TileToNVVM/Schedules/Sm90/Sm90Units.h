@@ -46,8 +46,9 @@ public:
   virtual ~UnitDecoder() = default;
 
   virtual OpenUnit open(const PackedUnit &unit) = 0;
-  /// The fragments of all products.
-  virtual llvm::SmallVector<mlir::Value> close(const OpenUnit &unit) = 0;
+  /// The fragments of one of so many parts of the products.
+  virtual llvm::SmallVector<mlir::Value> close(const OpenUnit &unit,
+                                               int64_t part, int64_t parts) = 0;
 };
 
 /// Of codes that become e4m3.
@@ -79,12 +80,15 @@ public:
   /// partly behind it.
   bool isLoadedEarly(int64_t height) const;
   OpenUnit open(const PackedUnit &unit) { return decoder->open(unit); }
-  llvm::SmallVector<mlir::Value> close(const OpenUnit &unit) {
-    return decoder->close(unit);
+  /// The fragments of all products, or of several `parts` of a unit those of
+  /// one.
+  llvm::SmallVector<mlir::Value> close(const OpenUnit &unit, int64_t part = 0,
+                                       int64_t parts = 1) {
+    return decoder->close(unit, part, parts);
   }
   /// Starts the products of a turn's fragments, added to sums; where `keeps`
   /// (i32) is there and 0, these are new ones. Of several `parts` of a unit
-  /// those of one.
+  /// those of one, whose fragments alone are given.
   mlir::Value multiply(mlir::Value stage, int64_t turn,
                        llvm::ArrayRef<mlir::Value> fragments, mlir::Value sums,
                        mlir::Value keeps = {}, int64_t part = 0,
