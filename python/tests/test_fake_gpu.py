@@ -188,9 +188,9 @@ def test_packages(gpu, tmp_path: Path) -> None:
     path = tmp_path / "layer.moepkg"
     path.write_bytes(moec.compile_package(SPEC, "sm_80", cache=False, use_ptxas=False))
     assert moec.Layer.from_package(path, device="cuda:0").max_tokens == 64
-    fixture = BUILD.parent / "unittests" / "Runtime" / "Inputs" / "version-9.moepkg"
-    if not fixture.is_file():
-        fixture = Path(__file__).parents[2] / "unittests/Runtime/Inputs/version-9.moepkg"
+    # The newest version is the one that this runtime reads.
+    inputs = Path(__file__).parents[2] / "unittests" / "Runtime" / "Inputs"
+    fixture = max(inputs.glob("version-*.moepkg"), key=lambda path: int(path.stem.split("-")[1]))
     layer = moec.Layer.from_package(fixture, device="cuda:0")
     with pytest.raises(moec.InvalidArgument, match="no matrix hidden_states among its inputs"):
         layer(gpu((5, 64)))

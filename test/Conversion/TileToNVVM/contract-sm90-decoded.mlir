@@ -155,8 +155,8 @@ tile.kernel @minima(%x: memref<?x256xbf16>, %w: memref<6x128x128xi8>, %ws: memre
 // CHECK:       nvvm.setmaxregister increase
 // CHECK:       alignment = 8 : i64} : !llvm.ptr<3> -> vector<6xi32>
 // CHECK:       arith.subf {{.*}} : vector<2xf16>
-// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
-// CHECK-COUNT-16: math.fma {{.*}} : vector<2xf16>
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 1
+// CHECK-COUNT-8: math.fma {{.*}} : vector<2xf16>
 // CHECK-NOT:   math.fma
 // CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16
 tile.kernel @minima_of_halves(%x: memref<?x256xf16>, %w: memref<6x128x128xi8>, %ws: memref<6x128x48xi8>,
@@ -184,7 +184,7 @@ tile.kernel @minima_of_halves(%x: memref<?x256xf16>, %w: memref<6x128x128xi8>, %
 // CHECK:       arith.andi %[[SIGNS]], %c-2147450880_i32
 // CHECK:       %[[DIGITS:.*]] = arith.shli %[[CODES]], %c6_i32
 // CHECK:       arith.andi %[[DIGITS]], %c234884608_i32
-// CHECK:       nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK:       nvvm.wgmma.wait.group.sync.aligned 1
 // CHECK:       math.fma {{.*}} : vector<2xf16>
 // CHECK:       llvm.inline_asm {{.*}}wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16
 tile.kernel @floats_of_halves(%x: memref<?x256xf16>, %w: memref<6x128x128xi8>, %ws: memref<6x128x8xi8>,
