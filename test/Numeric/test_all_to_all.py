@@ -69,6 +69,16 @@ def test_several_runs(tmp_path):
     assert "the same bits of 3 runs more" in done.stdout
 
 
+@pytest.mark.parametrize("room", ["0", "1"])
+def test_micro_batches(room, tmp_path):
+    """Both halves of a batch pack their rows in the same memory, in turn."""
+    ids = spread_ids("any", 36, 4)
+    made = [bits_of(tmp_path / str(least), OWNED, Ranks(4, 1, "linear"), 9, ids, "--device=sim:3",
+                    "--exchange=all-to-all", f"--all-to-all-room={room}", f"--micro-batches-from={least}")
+            for least in (0, 1)]
+    assert made[0] == made[1]
+
+
 def test_few_rows_go_to_all(tmp_path):
     """From so many tokens on: with fewer the base moves all rows, and needs no kernel of these."""
     trace = tmp_path / "trace.json"
