@@ -53,6 +53,26 @@ struct AxisMemory {
 /// How many rows each rank sends to each one: `[from * ranks + to]`.
 using Counts = std::vector<int32_t>;
 
+/// The rows that go between two ranks, and where those for each rank, or from
+/// each, begin in packed memory.
+struct Blocks {
+  Blocks(const Counts &counts, int64_t ranks, int64_t own, int64_t room)
+      : counts(counts), ranks(ranks), room(room) {
+    int64_t begin = 0;
+    for (int64_t other = 0; other < ranks; ++other) {
+      begins.push_back(begin);
+      begin += other == own ? 0 : rows(own, other);
+    }
+  }
+  int64_t rows(int64_t from, int64_t to) const {
+    return room > 0 ? room : counts[static_cast<size_t>(from * ranks + to)];
+  }
+
+  const Counts &counts;
+  int64_t ranks, room;
+  std::vector<int64_t> begins;
+};
+
 class AllToAllRank : public Communicator {
 public:
   explicit AllToAllRank(const AllToAllOptions &options) : options(options) {}
@@ -97,6 +117,9 @@ private:
   Status sum(const Call &call);
   Result<Counts> readCounts(const Call &call);
   Status launchPack(const Call &call, const std::vector<const void *> &rows);
+  void addMessages(const Call &call, const Blocks &blocks, int64_t bytes,
+                   void *packed, std::vector<Message> &ofPacked, void *received,
+                   std::vector<Message> &ofReceived) const;
   Status readLost();
   /// Breaks the communicator.
   Status fail(const Status &status);
@@ -387,32 +410,27 @@ Result<Counts> AllToAllRank::readCounts(const Call &call) {
   return counts;
 }
 
-namespace {
-
-/// The rows that go between two ranks, and where those for each rank, or from
-/// each, begin in packed memory.
-struct Blocks {
-  Blocks(const Counts &counts, int64_t ranks, int64_t own, int64_t room)
-      : counts(counts), ranks(ranks), room(room) {
-    int64_t begin = 0;
-    for (int64_t other = 0; other < ranks; ++other) {
-      begins.push_back(begin);
-      begin += other == own ? 0 : rows(own, other);
-    }
-  }
-  int64_t rows(int64_t from, int64_t to) const {
-    return room > 0 ? room : counts[static_cast<size_t>(from * ranks + to)];
-  }
-
-  const Counts &counts;
-  int64_t ranks, room;
-  std::vector<int64_t> begins;
-};
-
-} // namespace
-
 static char *advance(void *memory, int64_t bytes) {
   return static_cast<char *>(memory) + bytes;
+}
+
+/// What goes between packed rows, which this rank's rows are or come back to,
+/// and the blocks of other ranks' rows, of one part with so many bytes of a
+/// row.
+void AllToAllRank::addMessages(const Call &call, const Blocks &blocks,
+                               int64_t bytes, void *packed,
+                               std::vector<Message> &ofPacked, void *received,
+                               std::vector<Message> &ofReceived) const {
+  for (int64_t other = 0; other < call.ranks; ++other) {
+    if (other == call.own)
+      continue;
+    int64_t peer = mesh().peer(call.collective.axis, rank(), other);
+    ofPacked.push_back({peer,
+                        advance(packed, blocks.begins[size_t(other)] * bytes),
+                        blocks.rows(call.own, other) * bytes});
+    ofReceived.push_back({peer, advance(received, other * call.rows * bytes),
+                          blocks.rows(other, call.own) * bytes});
+  }
 }
 
 Status AllToAllRank::pack(const Call &call) {
@@ -467,20 +485,9 @@ Status AllToAllRank::pack(const Call &call) {
   gathered[call.packed().ids] = known;
   Transfer transfer;
   transfer.where = collective.where;
-  for (int64_t other = 0; other < call.ranks; ++other) {
-    if (other == call.own)
-      continue;
-    int64_t peer = mesh().peer(collective.axis, rank(), other);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      int64_t bytes = call.rowBytes(*parts[i]);
-      transfer.sends.push_back(
-          {peer, begins[i] + blocks.begins[size_t(other)] * bytes,
-           blocks.rows(call.own, other) * bytes});
-      transfer.receives.push_back(
-          {peer, advance(parts[i]->receive, other * call.rows * bytes),
-           blocks.rows(other, call.own) * bytes});
-    }
-  }
+  for (size_t i = 0; i < parts.size(); ++i)
+    addMessages(call, blocks, call.rowBytes(*parts[i]), begins[i],
+                transfer.sends, parts[i]->receive, transfer.receives);
   return options.base->transfer(call.stream, transfer);
 }
 
@@ -493,22 +500,10 @@ Status AllToAllRank::sum(const Call &call) {
   const Gathered &known = found->second;
   MOERT_CHECK(findRoutes(call, known.numValidTokens));
   Blocks blocks(known.counts, call.ranks, call.own, call.room);
-  int64_t bytes = call.rowBytes(part);
   Transfer transfer;
   transfer.where = collective.where;
-  for (int64_t other = 0; other < call.ranks; ++other) {
-    if (other == call.own)
-      continue;
-    int64_t peer = mesh().peer(collective.axis, rank(), other);
-    transfer.sends.push_back(
-        {peer,
-         advance(const_cast<void *>(part.send), other * call.rows * bytes),
-         blocks.rows(other, call.own) * bytes});
-    transfer.receives.push_back({peer,
-                                 advance(call.memory.packed->data(),
-                                         blocks.begins[size_t(other)] * bytes),
-                                 blocks.rows(call.own, other) * bytes});
-  }
+  addMessages(call, blocks, call.rowBytes(part), call.memory.packed->data(),
+              transfer.receives, const_cast<void *>(part.send), transfer.sends);
   MOERT_CHECK(options.base->transfer(call.stream, transfer));
   return launchPack(call,
                     {part.send, call.memory.packed->data(),
