@@ -7,6 +7,7 @@
 
 #include "PlanChecks.h"
 #include "moert/GpuTarget.h"
+#include "moert/Workspace.h"
 
 #include <algorithm>
 #include <map>
