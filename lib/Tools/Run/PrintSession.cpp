@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "PartTimes.h"
 #include "Session.h"
 #include "Timing.h"
 #include "llvm/ADT/StringExtras.h"
