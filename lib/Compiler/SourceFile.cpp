@@ -9,6 +9,7 @@
 
 #include "mlir/Bytecode/BytecodeReader.h"
 #include "moec/Support/Diagnostics.h"
+#include "moert/TextEncoding.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
@@ -152,6 +153,11 @@ LogicalResult moec::checkIRText(llvm::MemoryBufferRef text,
     Diagnostics(os).error(name, "has " + Twine(text.getBufferSize()) +
                                     " bytes; IR of at most " +
                                     Twine(kMaxIRBytes) + " bytes is read");
+    return failure();
+  }
+  StringRef all = text.getBuffer();
+  if (const char *encoding = moert::explainEncoding(all.data(), all.size())) {
+    Diagnostics(os).error(name, Twine("no IR: ") + encoding);
     return failure();
   }
   if (isBytecode(text)) {

@@ -8,8 +8,10 @@
 #include "moec/Support/Diagnostics.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/ConvertUTF.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Unicode.h"
 
 #include <algorithm>
 
@@ -28,12 +30,24 @@ unsigned countCharacters(StringRef text) {
   return llvm::count_if(text, [](char c) { return !isContinuation(c); });
 }
 
-/// Text as it may be shown on a terminal: no control characters.
+/// Text as it may be shown on a terminal: UTF-8 without control characters and
+/// characters that change the direction of others.
 std::string printable(StringRef text) {
-  std::string result = text.str();
-  for (char &c : result)
-    if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f)
-      c = c == '\t' ? ' ' : '?';
+  std::string result;
+  while (!text.empty()) {
+    const auto *bytes = reinterpret_cast<const UTF8 *>(text.data());
+    unsigned size = getUTF8SequenceSize(bytes, bytes + text.size());
+    const UTF8 *end = bytes;
+    UTF32 character = 0;
+    bool isCharacter =
+        size != 0 && convertUTF8Sequence(&end, bytes + size, &character,
+                                         strictConversion) == conversionOK;
+    if (isCharacter && sys::unicode::isPrintable(int(character)))
+      result += text.take_front(size);
+    else
+      result += character == '\t' ? ' ' : '?';
+    text = text.drop_front(std::max(size, 1U));
+  }
   return result;
 }
 } // namespace
@@ -94,9 +108,11 @@ void Diagnostics::error(const SourceText &text, SourceRange range,
   while (end < line.end && isContinuation(text.getText()[end]))
     --end;
 
-  unsigned indent = countCharacters(text.getText({begin, caret}));
-  uint32_t rangeEnd = std::clamp(range.end, caret, end);
-  unsigned width = countCharacters(text.getText({caret, rangeEnd}));
+  auto countShown = [&](SourceRange range) {
+    return countCharacters(printable(text.getText(range)));
+  };
+  unsigned indent = countShown({begin, caret});
+  unsigned width = countShown({caret, std::clamp(range.end, caret, end)});
   os << "  " << printable(text.getText({begin, end})) << '\n';
   os.indent(2 + indent) << '^' << std::string(width > 1 ? width - 1 : 0, '~')
                         << '\n';

@@ -13,6 +13,7 @@
 
 #include "moec/Support/Json.h"
 
+#include "moert/TextEncoding.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -242,16 +243,15 @@ FailureOr<Value> parse(const SourceText &source, Diagnostics &diags) {
                                       Twine(kMaxBytes) + " bytes is read");
     return failure();
   }
+  if (const char *encoding = moert::explainEncoding(text.data(), text.size())) {
+    // A line of another encoding is no text to show.
+    diags.error(source.getName(), Twine("not JSON: ") + encoding);
+    return failure();
+  }
   // The reader takes a null character for the end of the text.
   if (size_t null = text.find('\0'); null != StringRef::npos) {
     diags.error(source, {uint32_t(null), uint32_t(null + 1)},
                 "not JSON: there is a null character");
-    return failure();
-  }
-  if (text.starts_with("\xEF\xBB\xBF")) {
-    diags.error(source, {0, 3},
-                "not JSON: the file starts with a byte order mark; save it as "
-                "UTF-8 without one");
     return failure();
   }
 

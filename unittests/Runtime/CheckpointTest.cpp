@@ -175,6 +175,12 @@ TEST_F(CheckpointTest, AnIndexNamesItsPlace) {
   write(kIndex, "{\n  \"weight_map\": {\"a\": 1}}");
   EXPECT_EQ(errorOf(), at(kIndex) + ":2:23: weight_map: tensor 'a': the name "
                                     "of a file expected, a number found");
+  write(kIndex, "\xEF\xBB\xBF{\"weight_map\": {}}");
+  EXPECT_EQ(errorOf(), at(kIndex) + ": not JSON: the file starts with a byte "
+                                    "order mark; save it as UTF-8 without one");
+  write(kIndex, std::string("\xFF\xFE{\0}\0", 6));
+  EXPECT_EQ(errorOf(), at(kIndex) + ": not JSON: the text is UTF-16; save it "
+                                    "as UTF-8 without a byte order mark");
   write(kIndex, "{}");
   EXPECT_EQ(errorOf(), at(kIndex) + ": 'weight_map' is missing, which says for "
                                     "each tensor the file that holds it");

@@ -151,6 +151,7 @@ TEST(SafetensorsTest, ErrorsNameFileAndField) {
       {"{} x", 0, "header: byte 3: The document root must not be followed"},
       {std::string("{}\0junk", 7), 0, "header: byte 2 is zero"},
       {"{\"\xff\":1}", 0, "header: byte 2: Invalid encoding"},
+      {std::string("{\0}\0", 4), 0, "header: not JSON: the text is UTF-16"},
       {"{\"a\":3}", 0,
        "tensor 'a': an object with dtype, shape and data_offsets expected, an "
        "integer found"},

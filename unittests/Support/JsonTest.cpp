@@ -164,8 +164,24 @@ TEST(Json, RefusesTextThatIsNotUtf8) {
   errorOf("[\"\xC0\xAF\"]");
   errorOf("[\xC3\xA9]");
   EXPECT_EQ(errorOf("\xEF\xBB\xBF{}"),
-            "t.json:1:1: error: not JSON: the file starts with a byte order "
-            "mark; save it as UTF-8 without one");
+            "t.json: error: not JSON: the file starts with a byte order mark; "
+            "save it as UTF-8 without one");
+  for (auto [encoding, text] :
+       {std::pair("UTF-16", std::string("\xFF\xFE{\0}\0", 6)),
+        {"UTF-16", std::string("\xFE\xFF\0{\0}", 6)},
+        {"UTF-16", std::string("{\0}\0", 4)},
+        {"UTF-16", std::string("\0{\0}", 4)},
+        {"UTF-32", std::string("\xFF\xFE\0\0{\0\0\0", 8)},
+        {"UTF-32", std::string("\0\0\xFE\xFF\0\0\0{", 8)},
+        {"UTF-32", std::string("{\0\0\0}\0\0\0", 8)},
+        {"UTF-32", std::string("\0\0\0{\0\0\0}", 8)}}) {
+    Parsed parsed(text);
+    EXPECT_EQ(parsed.messages, std::string("t.json: error: not JSON: the text "
+                                           "is ") +
+                                   encoding +
+                                   "; save it as UTF-8 without a byte order "
+                                   "mark\n");
+  }
   EXPECT_EQ(errorOf(std::string("{}\0{}", 5)),
             "t.json:1:3: error: not JSON: there is a null character");
 }

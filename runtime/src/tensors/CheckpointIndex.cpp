@@ -7,6 +7,7 @@
 
 #include "../support/RapidJson.h"
 #include "moert/Checkpoint.h"
+#include "moert/TextEncoding.h"
 
 #include <algorithm>
 
@@ -134,6 +135,8 @@ private:
 } // namespace
 
 Result<CheckpointIndex> parseCheckpointIndex(const char *text, size_t bytes) {
+  if (const char *encoding = explainEncoding(text, bytes))
+    return invalidArgument(std::string("not JSON: ") + encoding);
   // Iterative, so that nesting costs no stack.
   constexpr unsigned kFlags =
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag;

@@ -9,6 +9,7 @@
 #include "SafetensorsHeader.h"
 #include "../support/RapidJson.h"
 #include "../support/Text.h"
+#include "moert/TextEncoding.h"
 
 #include <limits>
 #include <unordered_set>
@@ -262,6 +263,8 @@ private:
 
 Result<SafetensorsHeader> parseSafetensorsHeader(const char *text,
                                                  size_t bytes) {
+  if (const char *encoding = explainEncoding(text, bytes))
+    return invalidArgument(std::string("header: not JSON: ") + encoding);
   // Iterative, so that nesting costs no stack; the handler stops it anyway.
   constexpr unsigned kFlags =
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag;
