@@ -121,6 +121,12 @@ private:
   }
 
   Status chooseBlock(std::vector<TensorPlace> places) {
+    auto isOther = [](const TensorPlace &place) {
+      return !place.otherPart.empty();
+    };
+    if (llvm::all_of(places, isOther))
+      return failOtherPart(places);
+    llvm::erase_if(places, isOther);
     if (request.layer) {
       auto isAsked = [&](const TensorPlace &place) {
         return place.layer == request.layer;
@@ -138,8 +144,6 @@ private:
             "; choose one with --layer");
       places = std::move(fit);
     }
-    if (llvm::any_of(places, [](const auto &place) { return !place.isBeside; }))
-      llvm::erase_if(places, [](const auto &place) { return place.isBeside; });
     block = places.front();
     if (places.size() == 1)
       return Status::ok();
@@ -148,6 +152,18 @@ private:
                                     listLayers(places) +
                                     "; choose one with --layer");
     return failAmbiguous(places[0], places[1], "the experts");
+  }
+
+  Status failOtherPart(const std::vector<TensorPlace> &places) const {
+    std::set<std::string> parts;
+    for (const TensorPlace &place : places)
+      parts.insert("'" + place.otherPart + "'");
+    return moert::notFound(
+        checkpoint.path() + ": has experts under " + llvm::join(parts, ", ") +
+        " alone, which is no decoder: a draft model, multi-token prediction, "
+        "vision, speech or another part never stands in for a decoder layer; "
+        "give the files of the decoder, or let its names begin with "
+        "'model.layers.'");
   }
 
   Status failAmbiguous(const TensorPlace &a, const TensorPlace &b,

@@ -9,6 +9,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace moec;
 using llvm::StringRef;
@@ -21,19 +22,51 @@ static bool isListOfLayers(StringRef module) {
   return llvm::is_contained(names, module);
 }
 
-/// Multi-token prediction, vision, speech: they may have experts too.
-static bool isBesideLanguage(StringRef module) {
+/// What stands before a decoder's list of layers: the model, its wrappers, and
+/// the language model of a model of several parts.
+static bool leadsToDecoder(StringRef module) {
+  constexpr llvm::StringLiteral names[] = {"_forward_module",
+                                           "_fsdp_wrapped_module",
+                                           "_orig_mod",
+                                           "backbone",
+                                           "base_model",
+                                           "causal_lm",
+                                           "decoder",
+                                           "encoder",
+                                           "gpt_neox",
+                                           "language",
+                                           "language_model",
+                                           "llm",
+                                           "lm",
+                                           "model",
+                                           "module",
+                                           "stages",
+                                           "text",
+                                           "text_decoder",
+                                           "text_model",
+                                           "thinker",
+                                           "transformer"};
+  return llvm::is_contained(names, module);
+}
+
+/// Parts of a model that are no decoder and may have experts too: draft models
+/// and multi-token prediction, vision, speech.
+static bool isOtherPart(StringRef module) {
   constexpr llvm::StringLiteral names[] = {
-      "visual",      "vision",      "vision_tower", "vision_model",
-      "audio_tower", "audio_model", "talker",       "nextn"};
-  return module.starts_with("mtp") || llvm::is_contained(names, module);
+      "audio", "code_predictor", "draft",  "eagle",     "medusa", "mtp",
+      "nextn", "speculator",     "talker", "token2wav", "vision", "visual"};
+  return llvm::any_of(names, [&](StringRef name) {
+    StringRef rest = module;
+    return rest.consume_front(name) &&
+           (rest.empty() || rest.front() == '_' || llvm::isDigit(rest.front()));
+  });
 }
 
 TensorPlace::TensorPlace(StringRef given) : prefix(given) {
   llvm::SmallVector<StringRef> modules;
   given.split(modules, '.', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
-  isBeside = llvm::any_of(modules, isBesideLanguage);
   // The number in a list of layers, else the first one.
+  size_t numBefore = 0;
   StringRef number;
   for (size_t i = 0; i < modules.size(); ++i) {
     int64_t value;
@@ -44,11 +77,23 @@ TensorPlace::TensorPlace(StringRef given) : prefix(given) {
       continue;
     layer = value;
     number = modules[i];
-    if (isListed)
+    if (isListed) {
+      numBefore = i - 1;
       break;
+    }
   }
+  auto cut = [&](StringRef module) {
+    return given.take_front(module.end() - given.begin() + 1).str();
+  };
   if (layer)
-    scope = given.take_front(number.end() - given.begin() + 1).str();
+    scope = cut(number);
+  int64_t ignored;
+  for (auto [i, module] : llvm::enumerate(modules))
+    if (isOtherPart(module) || (i < numBefore && !leadsToDecoder(module) &&
+                                module.getAsInteger(10, ignored))) {
+      otherPart = cut(module);
+      break;
+    }
 }
 
 size_t moec::countCommonModules(StringRef a, StringRef b) {

@@ -25,8 +25,9 @@ struct TensorPlace {
   /// Up to and with the number; empty where there is none.
   std::string scope;
   std::optional<int64_t> layer;
-  /// In a module beside the language model.
-  bool isBeside = false;
+  /// The modules up to and with the first one that no decoder is in
+  /// ("model.visual."); empty for a place in a decoder.
+  std::string otherPart;
 
   bool operator==(const TensorPlace &other) const {
     return prefix == other.prefix;

@@ -154,13 +154,50 @@ TEST(LocateLayer, TakesALayerThatWasSavedByItself) {
                   "with the tensors of one"});
 }
 
-TEST(LocateLayer, PrefersTheLanguageModel) {
-  for (std::string beside : {"mtp.layers.0.mlp.", "talker.layers.0.mlp.",
-                             "a.visual.blocks.0.mlp."}) {
-    Names names = addLayer(beside, addLayer("model.layers.0.mlp."));
+/// Another part of a model never stands in for the decoder.
+// field-bug: llm-compressor#2735, omlx#2326, vmlx#213
+TEST(LocateLayer, TakesTheDecoderAlone) {
+  auto refuse = [](const std::string &parts) {
+    return Names{"has experts under " + parts +
+                 " alone, which is no decoder: a draft model, multi-token "
+                 "prediction, vision, speech or another part never stands in "
+                 "for a decoder layer; give the files of the decoder, or let "
+                 "its names begin with 'model.layers.'"};
+  };
+  for (auto [part, rest] : std::vector<std::pair<std::string, std::string>>{
+           {"mtp.", "layers.0.mlp."},
+           {"model.mtp.", "layers.0.mlp."},
+           {"draft.", "layers.0.mlp."},
+           {"eagle3.", "layers.0.mlp."},
+           {"visual.", "blocks.0.mlp."},
+           {"model.visual.", "blocks.0.mlp."},
+           {"vision_model.", "encoder.layers.0.mlp."},
+           {"audio_tower.", "layers.0.mlp."},
+           {"talker.", "layers.0.mlp."},
+           {"talker.", "model.layers.0.mlp."},
+           {"code_predictor.", "model.layers.0.mlp."},
+           {"someone.", "model.layers.0.mlp."}}) {
+    Names names = addLayer(part + rest, addLayer("model.layers.0.mlp."));
     EXPECT_EQ(locate(names, makeRequest(0)), getAll("model.layers.0.mlp."));
-    EXPECT_EQ(locate(addLayer(beside), makeRequest(0)), getAll(beside));
+    EXPECT_EQ(locate(addLayer(part + rest), makeRequest(0)),
+              refuse("'" + part + "'"));
+    // The layer that is asked for is the decoder's, not the part's.
+    names = addLayer(part + rest, addLayer("model.layers.1.mlp."));
+    EXPECT_EQ(locate(names, makeRequest(0)),
+              Names{"has no experts of layer 0, but of layer 1; choose one "
+                    "with --layer"});
   }
+  EXPECT_EQ(locate(addLayer("mtp.layers.0.", addLayer("visual.blocks.1.")),
+                   makeRequest(0)),
+            refuse("'mtp.', 'visual.'"));
+  for (const char *prefix :
+       {"model.layers.0.mlp.", "layers.0.", "model.language_model.layers.0.",
+        "language_model.model.layers.0.mlp.", "thinker.model.layers.0.mlp.",
+        "transformer.h.0.", "transformer.decoder_layer.0.",
+        "backbone.layers.0.mixer.", "language_model.backbone.layers.0.",
+        "llm.model.layers.0.", "base_model.model.model.layers.0.mlp.",
+        "module._orig_mod.model.layers.0.", "model.text_model.layers.0."})
+    EXPECT_EQ(locate(addLayer(prefix), makeRequest(0)), getAll(prefix));
   Names names = addLayer("decoder.layers.0.", addLayer("encoder.layers.0."));
   EXPECT_EQ(locate(names, makeRequest(0)),
             Names{"the experts could be those of 'decoder.layers.0.' or of "

@@ -33,15 +33,23 @@ TEST(TensorPlace, FindsTheNumberOfTheLayer) {
   expectPlace("layers.99999999999999999999.", "", std::nullopt);
 }
 
-TEST(TensorPlace, KnowsModulesBesideTheLanguageModel) {
-  for (const char *prefix :
-       {"mtp.layers.0.mlp.", "model.mtp_block.0.", "visual.blocks.3.mlp.",
-        "vision_tower.layers.1.", "talker.model.layers.2.mlp."})
-    EXPECT_TRUE(TensorPlace(prefix).isBeside) << prefix;
-  for (const char *prefix :
-       {"model.layers.0.mlp.", "thinker.model.layers.2.mlp.",
-        "model.language_model.layers.1.", ""})
-    EXPECT_FALSE(TensorPlace(prefix).isBeside) << prefix;
+TEST(TensorPlace, KnowsPartsThatAreNoDecoder) {
+  for (auto [prefix, part] : {std::pair("mtp.layers.0.mlp.", "mtp."),
+                              {"model.mtp_block.0.", "model.mtp_block."},
+                              {"model.visual.blocks.3.", "model.visual."},
+                              {"vision_tower.layers.1.", "vision_tower."},
+                              {"talker.model.layers.2.mlp.", "talker."},
+                              {"layers.3.vision_moe.", "layers.3.vision_moe."},
+                              {"unknown.layers.1.", "unknown."},
+                              {"model.layers.0.mlp.", ""},
+                              {"thinker.model.layers.2.mlp.", ""},
+                              {"model.language_model.layers.1.", ""},
+                              {"layers.3.mlp.inner.", ""},
+                              {"stages.1.layers.7.mlp.", ""},
+                              {"experts_of.4.mlp.", ""},
+                              {"mlp.", ""},
+                              {"", ""}})
+    EXPECT_EQ(TensorPlace(prefix).otherPart, part) << prefix;
 }
 
 TEST(TensorPlace, CountsWholeModules) {

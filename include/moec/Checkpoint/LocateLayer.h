@@ -87,8 +87,8 @@ struct LocatedLayer {
 /// Finds every weight of the layer, of which a rank gets its experts' alone,
 /// and the inputs that are there under their canonical names. A name that looks
 /// like one of the layer's but is none is a failure, since its values would be
-/// left out in silence. Names of modules beside the language model (multi-token
-/// prediction, vision, speech) count only where nothing else does.
+/// left out in silence. Modules that are no decoder (multi-token prediction,
+/// vision, speech) never count.
 moert::Result<LocatedLayer> locateLayer(const moert::Checkpoint &checkpoint,
                                         const LayerRequest &request);
 
