@@ -8,6 +8,7 @@
 #include "moec/Checkpoint/LocateLayer.h"
 
 #include "TensorPlace.h"
+#include "UnusedTensors.h"
 #include "moec/Dialect/RowOwners.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -23,15 +24,6 @@ using moert::Status;
 
 namespace {
 
-/// Whether canonical names begin so.
-bool isCanonicalModule(StringRef module) {
-  constexpr llvm::StringLiteral modules[] = {
-      "hidden_states",    "router_logits", "topk_ids", "topk_weights",
-      "num_valid_tokens", "input_ids",     "gate",     "experts",
-      "shared_experts",   "latent"};
-  return llvm::is_contained(modules, module);
-}
-
 class Locator {
 public:
   Locator(const moert::Checkpoint &checkpoint, const LayerRequest &request)
@@ -40,8 +32,6 @@ public:
   Result<LocatedLayer> run() {
     std::vector<const TensorInfo *> pending;
     for (const TensorInfo &tensor : request.signature) {
-      takesRouting |=
-          tensor.name == "router_logits" || tensor.name == "topk_ids";
       if (tensor.role == TensorRole::Output)
         continue;
       if (checkpoint.contains(tensor.name)) {
@@ -289,22 +279,6 @@ private:
   // What is left
   //===--------------------------------------------------------------------===//
 
-  /// What names of the layer's own modules begin with: the block, or, where the
-  /// table's names say the modules of a decoder layer themselves, those.
-  std::vector<std::string> getOwnPrefixes() const {
-    if (!block)
-      return {};
-    if (block->scope.empty() || block->prefix != block->scope)
-      return {block->prefix};
-    std::set<std::string> prefixes;
-    for (const auto &entry : used) {
-      StringRef name = entry.getKey();
-      if (name.consume_front(block->scope) && name.contains('.'))
-        prefixes.insert(block->scope + name.split('.').first.str() + ".");
-    }
-    return {prefixes.begin(), prefixes.end()};
-  }
-
   /// Experts that the layer leaves to others.
   llvm::StringSet<> getNamesElsewhere() const {
     llvm::StringSet<> names;
@@ -322,42 +296,19 @@ private:
     return names;
   }
 
-  /// Whether a name without a use says that something of the layer is left out.
-  bool looksLikeOurs(StringRef name,
-                     const std::vector<std::string> &prefixes) const {
-    StringRef first = name.split('.').first;
-    if (isCanonicalModule(first))
-      return first != "gate" || !takesRouting;
-    StringRef inside = name;
-    bool isInBlock = llvm::any_of(prefixes, [&](const std::string &prefix) {
-      return inside.consume_front(prefix);
-    });
-    bool isInLayer = block && !block->scope.empty() &&
-                     (isInBlock || inside.consume_front(block->scope));
-    if (!isInBlock && !(isInLayer && (inside.contains("expert") ||
-                                      inside.contains("router"))))
-      return false;
-    // A router whose work is done before the layer has no place in it.
-    llvm::SmallVector<StringRef> modules;
-    inside.split(modules, '.');
-    return !takesRouting || llvm::any_of(modules, [](StringRef module) {
-      return module == "experts" || module.starts_with("shared");
-    });
-  }
-
   Status checkRest() const {
-    std::vector<std::string> prefixes = getOwnPrefixes();
-    llvm::StringSet<> elsewhere = getNamesElsewhere();
-    for (const auto &entry : checkpoint.tensors()) {
-      StringRef name = entry.first;
-      if (!used.contains(name) && !elsewhere.contains(name) &&
-          looksLikeOurs(name, prefixes))
-        return moert::invalidArgument(
-            checkpoint.path() + ": tensor '" + entry.first +
-            "' is none of this layer's; correct its name or the layer's "
-            "description, or leave it out (--signature lists the layer's)");
-    }
-    return Status::ok();
+    BlockNames names{checkpoint, request, block, used};
+    std::vector<std::string> unused = findUnused(names, getNamesElsewhere());
+    if (unused.empty())
+      return Status::ok();
+    StringRef field = findFieldFor(names, unused.front());
+    return moert::invalidArgument(
+        checkpoint.path() + ": tensor '" + unused.front() +
+        "' is none of this layer's" +
+        (field.empty() ? ""
+                       : ", whose description lacks '" + field.str() + "'") +
+        "; correct its name or the layer's description, or leave it out "
+        "(--signature lists the layer's)");
   }
 
   /// Leaves out what other ranks have. The largest scale of all experts is that
@@ -388,8 +339,6 @@ private:
 
   const moert::Checkpoint &checkpoint;
   const LayerRequest &request;
-  /// The call brings logits, or ids and weights.
-  bool takesRouting = false;
   /// Where the experts are; none where all names are canonical.
   std::optional<TensorPlace> block;
   llvm::StringSet<> used;
@@ -400,6 +349,7 @@ private:
 
 LayerRequest moec::makeRequest(const LayerSpec &spec) {
   LayerRequest request;
+  request.spec = spec;
   request.signature = getTensorSignature(spec);
   // Models save weights for experts that return their input, and use none.
   request.numExperts = spec.getNumRouted();

@@ -117,6 +117,7 @@ constexpr Names kNames[] = {
     {"gate.weight", "ffn_gate_inp.weight"},
     {"gate.bias", "ffn_gate_inp.bias"},
     {"gate.selection_bias", "exp_probs_b.bias"},
+    {"gate.hash_table", "ffn_gate_tid2eid.weight"},
     {"experts.w13", "ffn_gate_exps.weight", "ffn_up_exps.weight"},
     {"experts.w13_bias", "ffn_gate_exps.bias", "ffn_up_exps.bias"},
     {"experts.w2", "ffn_down_exps.weight"},
@@ -124,6 +125,8 @@ constexpr Names kNames[] = {
     {"shared_experts.w13", "ffn_gate_shexp.weight", "ffn_up_shexp.weight"},
     {"shared_experts.w2", "ffn_down_shexp.weight"},
     {"shared_experts.gate", "ffn_gate_inp_shexp.weight"},
+    {"latent.down", "ffn_latent_down.weight"},
+    {"latent.up", "ffn_latent_up.weight"},
 };
 
 } // namespace

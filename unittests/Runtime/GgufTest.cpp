@@ -7,6 +7,8 @@
 
 #include "moert/Gguf.h"
 
+#include "GgufWriter.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,42 +16,10 @@
 #include <random>
 
 using namespace moert;
+using gguf::begin;
+using gguf::Writer;
 
 namespace {
-
-/// Writes a file piece by piece.
-struct Writer {
-  std::string text = "GGUF";
-
-  template <typename T>
-  Writer &number(T value) {
-    text.append(reinterpret_cast<const char *>(&value), sizeof(value));
-    return *this;
-  }
-  Writer &string(const std::string &value) {
-    number(uint64_t(value.size()));
-    text += value;
-    return *this;
-  }
-  Writer &tensor(const std::string &name, const std::vector<uint64_t> &sizes,
-                 uint32_t type, uint64_t offset) {
-    string(name).number(uint32_t(sizes.size()));
-    for (uint64_t size : sizes)
-      number(size);
-    return number(type).number(offset);
-  }
-  /// Padding, and so many bytes.
-  std::string data(size_t bytes, size_t alignment = 32) {
-    text.resize((text.size() + alignment - 1) / alignment * alignment);
-    for (size_t i = 0; i < bytes; ++i)
-      text += char(i);
-    return text;
-  }
-};
-
-Writer begin(uint64_t tensors, uint64_t keys, uint32_t version = 3) {
-  return Writer().number(version).number(tensors).number(keys);
-}
 
 /// Of a copy of exactly this size, so that a sanitizer sees every read beyond
 /// it.

@@ -42,6 +42,8 @@ struct LayerRequest {
   /// The number of the decoder layer, where it is known. Names without a number
   /// are those of a layer saved by itself.
   std::optional<int64_t> layer;
+  /// The description, where there is one, whose fields messages name.
+  std::optional<LayerSpec> spec;
   /// Where a rank is to have its weights alone: everything above is of the
   /// layer on one rank, whose names the checkpoint has.
   std::optional<RankRequest> rank;

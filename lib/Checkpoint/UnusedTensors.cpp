@@ -1,0 +1,154 @@
+//===- UnusedTensors.cpp - tensors of a block without a use -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "UnusedTensors.h"
+
+#include "moec/Import/AbsentTensors.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <set>
+
+using namespace moec;
+using llvm::StringRef;
+
+namespace {
+
+/// What part of a decoder layer a tensor belongs to.
+enum class Owner { Other, Router, Experts };
+
+/// Whether canonical names begin so.
+bool isCanonicalModule(StringRef module) {
+  constexpr llvm::StringLiteral modules[] = {
+      "hidden_states",    "router_logits", "topk_ids", "topk_weights",
+      "num_valid_tokens", "input_ids",     "gate",     "experts",
+      "shared_experts",   "latent"};
+  return llvm::is_contained(modules, module);
+}
+
+/// Tensors of a decoder layer of a GGUF file. What is not known to be of
+/// another part is the experts'.
+Owner getGgufOwner(StringRef name) {
+  // Attention and what stands in for it, norms, hyper-connections, embeddings
+  // by layer, multi-token prediction.
+  constexpr llvm::StringLiteral beginnings[] = {
+      "altup_",    "attn_",     "channel_mix_", "hc_",   "indexer", "inp_gate",
+      "laurel_",   "layer_out", "nextn.",       "post_", "pre_",    "proj.",
+      "shortconv", "ssm_",      "time_mix_",    "vis_"};
+  // Modules of a decoder layer without experts, which may lie beside those.
+  constexpr llvm::StringLiteral modules[] = {
+      "ffn", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down", "ffn_sub_norm"};
+  constexpr llvm::StringLiteral routers[] = {"ffn_gate_inp", "exp_probs_b",
+                                             "ffn_gate_tid2eid"};
+  auto [module, rest] = name.split('.');
+  if (llvm::is_contained(routers, module))
+    return Owner::Router;
+  // Older files have a matrix for each expert: ffn_gate.3.weight.
+  bool isDense =
+      llvm::is_contained(modules, module) && !llvm::isDigit(rest.front());
+  bool isOther = isDense || llvm::any_of(beginnings, [&](StringRef beginning) {
+                   return name.starts_with(beginning);
+                 });
+  return isOther ? Owner::Other : Owner::Experts;
+}
+
+class Search {
+public:
+  explicit Search(const BlockNames &names) : names(names) {
+    for (const TensorInfo &tensor : names.request.signature)
+      takesRouting |=
+          tensor.name == "router_logits" || tensor.name == "topk_ids";
+    if (names.request.spec)
+      absent = getAbsentTensors(*names.request.spec, names.checkpoint.isGguf());
+    setPrefixes();
+  }
+
+  bool isOurs(StringRef name) const {
+    StringRef first = name.split('.').first;
+    if (isCanonicalModule(first))
+      return first != "gate" || !takesRouting;
+    if (!findField(name).empty())
+      return true;
+    Owner owner = getOwner(name);
+    // A router whose work is done before the layer has no place in it.
+    return owner == Owner::Experts || (owner == Owner::Router && !takesRouting);
+  }
+
+  StringRef findField(StringRef name) const {
+    if (!names.block || !name.consume_front(names.block->prefix))
+      return {};
+    for (const AbsentTensor &tensor : absent)
+      if (tensor.part.getName(/*expert=*/0) == name)
+        return tensor.field;
+    return {};
+  }
+
+private:
+  /// What names of the layer's own modules begin with: the block, or, where the
+  /// table's names say the modules of a decoder layer themselves, those.
+  void setPrefixes() {
+    const std::optional<TensorPlace> &block = names.block;
+    if (!block)
+      return;
+    if (block->scope.empty() || block->prefix != block->scope) {
+      prefixes = {block->prefix};
+      return;
+    }
+    for (const auto &entry : names.used) {
+      StringRef name = entry.getKey();
+      if (name.consume_front(block->scope) && name.contains('.'))
+        prefixes.insert(block->scope + name.split('.').first.str() + ".");
+    }
+  }
+
+  Owner getOwner(StringRef name) const {
+    const std::optional<TensorPlace> &block = names.block;
+    if (!block)
+      return Owner::Other;
+    if (names.checkpoint.isGguf())
+      return name.consume_front(block->scope) ? getGgufOwner(name)
+                                              : Owner::Other;
+    bool isInBlock = llvm::any_of(prefixes, [&](const std::string &prefix) {
+      return name.consume_front(prefix);
+    });
+    bool isInLayer = !block->scope.empty() &&
+                     (isInBlock || name.consume_front(block->scope));
+    if (!isInBlock &&
+        !(isInLayer && (name.contains("expert") || name.contains("router"))))
+      return Owner::Other;
+    llvm::SmallVector<StringRef> modules;
+    name.split(modules, '.');
+    bool isOfExperts = llvm::any_of(modules, [](StringRef module) {
+      return module == "experts" || module.starts_with("shared");
+    });
+    return isOfExperts ? Owner::Experts : Owner::Router;
+  }
+
+  const BlockNames &names;
+  /// The call brings logits, or ids and weights.
+  bool takesRouting = false;
+  std::vector<AbsentTensor> absent;
+  std::set<std::string> prefixes;
+};
+
+} // namespace
+
+std::vector<std::string> moec::findUnused(const BlockNames &names,
+                                          const llvm::StringSet<> &elsewhere) {
+  Search search(names);
+  std::vector<std::string> unused;
+  for (const auto &entry : names.checkpoint.tensors())
+    if (!names.used.contains(entry.first) && !elsewhere.contains(entry.first) &&
+        search.isOurs(entry.first))
+      unused.push_back(entry.first);
+  return unused;
+}
+
+StringRef moec::findFieldFor(const BlockNames &names, StringRef tensor) {
+  return Search(names).findField(tensor);
+}

@@ -1,0 +1,160 @@
+//===- GgufLayerTest.cpp - tests of finding a layer in GGUF -----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Checkpoint/LocateLayer.h"
+#include "moec/Import/Import.h"
+#include "unittests/Runtime/GgufWriter.h"
+
+#include "gtest/gtest.h"
+
+#include <cstdio>
+#include <fstream>
+
+using namespace moec;
+
+namespace {
+
+/// A layer whose tensors have these names in block 1, and one element each.
+moert::Checkpoint makeFile(const std::vector<std::string> &names) {
+  gguf::Writer writer = gguf::begin(names.size(), 1);
+  writer.string("general.architecture").number(uint32_t(8)).string("qwen3moe");
+  for (size_t i = 0; i < names.size(); ++i)
+    writer.tensor("blk.1." + names[i], {1}, 0, i * 32);
+  std::string path = ::testing::TempDir() + "moec_gguf_layer.gguf";
+  std::ofstream(path, std::ios::binary) << writer.data(names.size() * 32);
+  moert::Result<moert::Checkpoint> file = moert::Checkpoint::open(path);
+  EXPECT_TRUE(file) << file.status().message();
+  std::remove(path.c_str());
+  return std::move(*file);
+}
+
+/// "" where the layer is found, or the message behind the file's name.
+std::string locate(const std::string &fields,
+                   const std::vector<std::string> &more) {
+  std::string text =
+      R"({"moec_spec": 1, "dtype": "f32", "hidden_size": 8, "num_experts": 8,
+          "top_k": 2, "intermediate_size": 4)" +
+      std::string(fields.find("\"activation\"") == std::string::npos
+                      ? R"(, "activation": {"kind": "silu"})"
+                      : "") +
+      (fields.empty() ? "" : ", ") + fields + "}";
+  Diagnostics diagnostics(llvm::errs());
+  auto spec = importJson(SourceText("t.json", text), {}, diagnostics);
+  if (failed(spec))
+    return "no layer";
+  std::vector<std::string> names = {
+      "ffn_gate_inp.weight", "ffn_gate_exps.weight", "ffn_up_exps.weight",
+      "ffn_down_exps.weight"};
+  names.insert(names.end(), more.begin(), more.end());
+  moert::Checkpoint file = makeFile(names);
+  moert::Result<LocatedLayer> layer = locateLayer(file, makeRequest(*spec));
+  return layer ? "" : layer.status().message().substr(file.path().size() + 2);
+}
+
+std::string unused(const std::string &name, const std::string &field = "") {
+  return "tensor 'blk.1." + name + "' is none of this layer's" +
+         (field.empty() ? "" : ", whose description lacks '" + field + "'") +
+         "; correct its name or the layer's description, or leave it out "
+         "(--signature lists the layer's)";
+}
+
+} // namespace
+
+/// A tensor of the block goes into the layer, or is named with the field that
+/// would take it.
+// field-bug: llama.cpp#22804, ROCmFPX#85, llama.cpp#19139, ik_llama.cpp#1408,
+// imp#690
+TEST(GgufLayer, TensorsAreUsedOrNamed) {
+  EXPECT_EQ(locate("", {}), "");
+  const std::string shared = R"("shared_experts": {"intermediate_size": 4})";
+  const std::string ungated = R"("activation": {"kind": "relu2_no_mul"})";
+  struct Case {
+    std::string name, field, fields;
+  } cases[] = {
+      {"exp_probs_b.bias", "routing.selection_bias", ""},
+      {"ffn_gate_inp.bias", "routing.gate_bias", ""},
+      {"ffn_gate_tid2eid.weight", "routing.hash_vocab_size", ""},
+      {"ffn_up_exps.bias", "expert_bias", ""},
+      {"ffn_down_exps.bias", "expert_bias", ""},
+      {"ffn_gate_shexp.weight", "shared_experts", ""},
+      {"ffn_up_shexp.weight", "shared_experts", ""},
+      {"ffn_down_shexp.weight", "shared_experts", ""},
+      {"ffn_gate_inp_shexp.weight", "shared_experts", ""},
+      {"ffn_latent_down.weight", "latent_size", ""},
+      {"ffn_latent_up.weight", "latent_size", ""},
+      // No field describes these.
+      {"ffn_gate_up_exps.weight", "", ""},
+      {"ffn_gate_chexps.weight", "", ""},
+      {"ffn_norm_exps.weight", "", ""},
+      {"ffn_down_exps.scale", "", ""},
+      {"ffn_down_exps.input_scale", "", ""},
+      {"exp_probs_b.weight", "", ""},
+      {"ffn_gate.0.weight", "", ""},
+      {"ffn_new_part.weight", "", ""},
+      {"expert_norm.weight", "", ""},
+      // A router whose work is done before the layer may lie beside it, but
+      // for what takes part in the choice.
+      {"exp_probs_b.bias", "routing.selection_bias", R"("entry": "logits")"},
+      {"ffn_gate_shexp.weight", "shared_experts", R"("entry": "ids")"},
+      {"ffn_latent_up.weight", "latent_size", R"("entry": "ids")"},
+  };
+  for (const Case &bad : cases)
+    EXPECT_EQ(locate(bad.fields, {bad.name}), unused(bad.name, bad.field));
+  EXPECT_EQ(
+      locate(shared, {"ffn_gate_shexp.weight", "ffn_up_shexp.weight",
+                      "ffn_down_shexp.weight", "ffn_gate_inp_shexp.weight"}),
+      unused("ffn_gate_inp_shexp.weight", "shared_experts.gate"));
+  EXPECT_EQ(locate(ungated, {}),
+            unused("ffn_gate_exps.weight", "activation.kind"));
+
+  // Described, they are used.
+  EXPECT_EQ(
+      locate(R"("routing": {"selection_bias": true})", {"exp_probs_b.bias"}),
+      "");
+  EXPECT_EQ(locate(R"("latent_size": 8)",
+                   {"ffn_latent_down.weight", "ffn_latent_up.weight"}),
+            "");
+  EXPECT_EQ(locate(R"("routing": {"select": "hash", "hash_vocab_size": 5})",
+                   {"ffn_gate_tid2eid.weight"}),
+            "");
+  EXPECT_EQ(locate(R"("entry": "logits")", {"ffn_gate_inp.bias"}), "");
+  EXPECT_EQ(locate(R"("entry": "ids")",
+                   {"exp_probs_b.bias", "ffn_gate_tid2eid.weight"}),
+            "");
+}
+
+/// What a decoder layer has beside its experts in files of llama.cpp.
+TEST(GgufLayer, OtherPartsOfTheBlockAreLeftAlone) {
+  EXPECT_EQ(locate("", {"attn_norm.weight",
+                        "attn_q.weight",
+                        "attn_q.bias",
+                        "attn_sinks.weight",
+                        "ffn_norm.weight",
+                        "ffn_gate.weight",
+                        "ffn_up.weight",
+                        "ffn_down.weight",
+                        "ffn_sub_norm.weight",
+                        "pre_ffw_norm_2.weight",
+                        "post_ffw_norm_1.weight",
+                        "post_attention_norm.weight",
+                        "layer_output_scale.weight",
+                        "ssm_a",
+                        "ssm_conv1d.weight",
+                        "time_mix_key.weight",
+                        "channel_mix_key.weight",
+                        "shortconv.conv.weight",
+                        "indexer.proj.weight",
+                        "indexer_compressor_gate.weight",
+                        "hc_ffn_fn.weight",
+                        "altup_router.weight",
+                        "laurel_l.weight",
+                        "inp_gate.weight",
+                        "proj.weight",
+                        "nextn.eh_proj.weight",
+                        "vis_gate.weight"}),
+            "");
+}
