@@ -10,6 +10,7 @@
 #include "TensorPlace.h"
 #include "UnusedTensors.h"
 #include "moec/Dialect/RowOwners.h"
+#include "moec/Import/GgufMetadata.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -42,6 +43,8 @@ public:
       }
     }
     if (Status status = findBlock(pending); !status)
+      return status;
+    if (Status status = checkMetadata(); !status)
       return status;
     for (const TensorInfo *tensor : pending)
       if (Status status = locate(*tensor); !status)
@@ -177,6 +180,17 @@ private:
       text += (i++ ? ", " : "") + std::to_string(layer);
     }
     return text;
+  }
+
+  /// What a GGUF file says of the layer beside its tensors.
+  Status checkMetadata() const {
+    const auto *metadata = checkpoint.ggufMetadata();
+    if (!metadata || !request.spec || !block)
+      return Status::ok();
+    std::optional<std::string> message =
+        findContradiction(*request.spec, *metadata, block->layer);
+    return message ? moert::invalidArgument(checkpoint.path() + ": " + *message)
+                   : Status::ok();
   }
 
   //===--------------------------------------------------------------------===//

@@ -166,6 +166,8 @@ def test_whole_layer_with_hash_table(tmp_path):
     [
         ({"exp_probs_b.bias": BIAS}, {}, "'blk.1.exp_probs_b.bias' is none of this layer's, whose description lacks "
          "'routing.selection_bias'"),
+        ({}, {"expert_weights_scale": 1.0}, "'some.expert_weights_scale' is 1 in layer 1, but the description says "
+         "'routing.scale': 2.5"),
     ],
 )  # fmt: skip
 def test_a_layer_that_is_not_the_files_is_refused(more, keys, message, tmp_path):

@@ -55,7 +55,10 @@ TEST(GgufTest, ReadsTensorsAndMetadata) {
   ASSERT_TRUE(file) << file.status().message();
   EXPECT_EQ(file->metadata().at("general.architecture"), "llama");
   EXPECT_EQ(file->metadata().at("llama.expert_count"), "8");
-  EXPECT_EQ(file->metadata().at("epsilon"), "0.500000");
+  EXPECT_EQ(file->metadata().at("epsilon"), "0.5");
+  // Numbers by layer are kept, words are not.
+  EXPECT_EQ(file->metadata().at("ids"), "[1,0,0]");
+  EXPECT_EQ(file->metadata().at("tokens"), "");
   EXPECT_EQ(file->metadata().at("yes"), "true");
   ASSERT_EQ(file->entries().size(), 3U);
   const SafetensorsEntry *blocks = file->find("blocks");

@@ -42,7 +42,8 @@ struct LayerRequest {
   /// The number of the decoder layer, where it is known. Names without a number
   /// are those of a layer saved by itself.
   std::optional<int64_t> layer;
-  /// The description, where there is one, whose fields messages name.
+  /// The description, where there is one: what a GGUF file's metadata say is
+  /// compared with it, and messages about unused tensors name its fields.
   std::optional<LayerSpec> spec;
   /// Where a rank is to have its weights alone: everything above is of the
   /// layer on one rank, whose names the checkpoint has.

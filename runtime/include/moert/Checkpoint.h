@@ -41,6 +41,8 @@ public:
 
   /// Whether it is a GGUF file, whose tensors have names of their own.
   bool isGguf() const;
+  /// The metadata of a GGUF file, as Gguf.h says; null for other formats.
+  const std::map<std::string, std::string> *ggufMetadata() const;
 
   /// The names of all tensors, in alphabetical order, each with a number of its
   /// file.

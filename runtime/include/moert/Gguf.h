@@ -17,8 +17,8 @@ namespace moert {
 /// that lie in the data without overlap. A failure names the file and the
 /// field. Shapes have the order of safetensors, the contracted dimension last;
 /// of a tensor in blocks (`blockType`) the last size is in bytes, and elements
-/// are U8. Strings and numbers of the metadata are kept as text, arrays are
-/// passed over.
+/// are U8. Strings and numbers of the metadata are kept as text, and arrays of
+/// up to 4096 numbers as "[1,2]"; other arrays are passed over.
 Result<SafetensorsFile> openGguf(const std::string &path);
 
 /// The same for a file held in memory; `name` stands for the path in messages,

@@ -73,6 +73,10 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
 
 bool Checkpoint::isGguf() const { return endsWith(openedPath, kGgufSuffix); }
 
+const std::map<std::string, std::string> *Checkpoint::ggufMetadata() const {
+  return isGguf() ? &shards.front().contents->metadata() : nullptr;
+}
+
 /// Takes a file as it is, with all of its tensors.
 Status Checkpoint::openFile(const std::string &path) {
   Result<SafetensorsFile> file = endsWith(path, kGgufSuffix)

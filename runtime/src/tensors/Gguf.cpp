@@ -15,8 +15,11 @@
 #include "../support/Text.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <limits>
 #include <set>
+#include <type_traits>
 
 namespace moert {
 
@@ -83,6 +86,10 @@ enum class ValueType : uint32_t {
   F64,
 };
 constexpr uint32_t kNumValueTypes = 13;
+
+/// Arrays of numbers that have a value for each layer are shorter; those of a
+/// vocabulary are longer, and say nothing of a layer.
+constexpr uint64_t kMaxKeptNumbers = 4096;
 
 /// Bytes of a value that is neither a string nor an array.
 size_t getBytes(ValueType type) {
@@ -176,7 +183,14 @@ template <typename T>
 std::string showAs(const uint8_t *data) {
   T value;
   std::memcpy(&value, data, sizeof(T));
-  return std::to_string(value);
+  if constexpr (std::is_floating_point_v<T>) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.*g",
+                  std::numeric_limits<T>::max_digits10, double(value));
+    return text;
+  } else {
+    return std::to_string(value);
+  }
 }
 
 std::string show(ValueType type, const uint8_t *data) {
@@ -295,6 +309,12 @@ Status Reader::readArray(const std::string &key) {
   size_t size = getBytes(type);
   if (count > (bytes - at) / size)
     return failTruncated(what, count > bytes ? count : count * size);
+  if (count <= kMaxKeptNumbers) {
+    std::string &text = metadata[key];
+    for (uint64_t i = 0; i < count; ++i)
+      text += (i ? "," : "[") + show(type, data + at + i * size);
+    text += "]";
+  }
   at += size_t(count) * size;
   return Status::ok();
 }
