@@ -49,6 +49,9 @@ public:
     for (const TensorInfo *tensor : pending)
       if (Status status = locate(*tensor); !status)
         return status;
+    if (!missing.empty())
+      return moert::notFound(checkpoint.path() + ": " + missing +
+                             listUnusedInstead());
     if (Status status = checkRest(); !status)
       return status;
     keepOwnExperts();
@@ -272,21 +275,59 @@ private:
       if (!best || candidate->missing.size() < best->missing.size())
         best = std::move(*candidate);
     }
-    if (!best)
-      return moert::notFound(checkpoint.path() + ": no tensor for '" +
-                             tensor.name + "'; accepted names: " + accepted);
-    if (!best->missing.empty()) {
-      size_t others = best->missing.size() - 1;
-      return moert::notFound(
-          checkpoint.path() + ": no tensor '" + best->missing.front() + "'" +
-          (others ? " (and " + std::to_string(others) + " more)" : "") +
-          " for '" + tensor.name + "'");
+    if (!best) {
+      fail(tensor,
+           "no tensor for '" + tensor.name + "'; accepted names: " + accepted);
+      return Status::ok();
     }
     for (const LocatedPart &part : best->tensor.parts)
       used.insert(part.name);
     found.hasCheckpointNames = true;
     found.tensors.push_back(std::move(best->tensor));
+    if (!best->missing.empty()) {
+      size_t others = best->missing.size() - 1;
+      fail(tensor,
+           "no tensor '" + best->missing.front() + "'" +
+               (others ? " (and " + std::to_string(others) + " more)" : "") +
+               " for '" + tensor.name + "'");
+    }
     return Status::ok();
+  }
+
+  /// Keeps the message about the first tensor that is missing.
+  void fail(const TensorInfo &tensor, std::string message) {
+    if (!missing.empty())
+      return;
+    missing = std::move(message);
+    if (!request.spec)
+      return;
+    if (const auto &quantization = request.spec->getQuantization(tensor.name))
+      missing += ", which the description says is quantized (" +
+                 describe(*quantization) + ")";
+  }
+
+  bool isExpertOfLayer(StringRef name) const {
+    std::optional<int64_t> layer = TensorPlace(name).layer;
+    return (name.contains("expert") || name.contains("_exps")) &&
+           (!request.layer || !layer || layer == request.layer);
+  }
+
+  /// What the file has where tensors are missing.
+  std::string listUnusedInstead() const {
+    BlockNames names{checkpoint, request, block, used};
+    std::vector<std::string> unused = findUnused(names, getNamesElsewhere());
+    // Nothing of the file has a name that is known.
+    if (!block && !request.expertIds.empty())
+      for (const auto &entry : checkpoint.tensors())
+        if (isExpertOfLayer(entry.first))
+          unused.push_back(entry.first);
+    constexpr size_t maxListed = 3;
+    std::string text;
+    for (size_t i = 0; i < std::min(maxListed, unused.size()); ++i)
+      text += (i ? ", '" : "; the file has '") + unused[i] + "'";
+    if (unused.size() > maxListed)
+      text += " and " + std::to_string(unused.size() - maxListed) + " more";
+    return text.empty() ? text : text + ", which the layer does not take";
   }
 
   //===--------------------------------------------------------------------===//
@@ -356,6 +397,8 @@ private:
   /// Where the experts are; none where all names are canonical.
   std::optional<TensorPlace> block;
   llvm::StringSet<> used;
+  /// Says what is missing; empty where nothing is.
+  std::string missing;
   LocatedLayer found;
 };
 

@@ -242,6 +242,45 @@ TEST(LocateLayer, CanonicalNamesNeedNoForm) {
                   "'gate.weight'"});
 }
 
+/// What a file has in place of what is missing.
+// field-bug: sglang#37679, mlxcel#620, bitsandbytes#1849, unsloth#4032,
+// tinker-cookbook#587
+TEST(LocateLayer, NamesWhatIsThereInstead) {
+  const std::string accepted =
+      "no tensor for 'experts.w13'; accepted names: 'experts.w13', "
+      "'*.experts.{e}.gate', '*.experts.{e}.up', '*.experts.gate_up'";
+  Names names = {"layers.3.mlp.gate.weight", "layers.3.mlp.shared.down",
+                 "layers.3.mlp.switch_mlp.down", "layers.3.mlp.switch_mlp.gate",
+                 "layers.3.attention.q"};
+  EXPECT_EQ(locate(names, makeRequest(3)),
+            Names{accepted +
+                  "; the file has 'layers.3.mlp.switch_mlp.down', "
+                  "'layers.3.mlp.switch_mlp.gate', which the layer does not "
+                  "take"});
+  // Experts in another form, of which one was left as it was.
+  names = addLayer("layers.3.mlp.");
+  for (std::string &name : names)
+    if (llvm::StringRef(name).contains("experts.1"))
+      name += "_packed";
+  EXPECT_EQ(locate(names, makeRequest(3)),
+            Names{"no tensor 'layers.3.mlp.experts.1.gate' (and 1 more) for "
+                  "'experts.w13'; the file has "
+                  "'layers.3.mlp.experts.1.gate_packed', "
+                  "'layers.3.mlp.experts.1.up_packed', which the layer does "
+                  "not take"});
+  // Nothing has a name that is known.
+  names = {"h.3.experts.a", "h.3.experts.b", "h.3.experts.c", "h.3.experts.d",
+           "h.4.experts.a"};
+  LayerRequest request = makeRequest(3);
+  llvm::erase_if(request.signature, [](const TensorInfo &tensor) {
+    return tensor.name == "gate.weight";
+  });
+  EXPECT_EQ(locate(names, request),
+            Names{accepted + "; the file has 'h.3.experts.a', "
+                             "'h.3.experts.b', 'h.3.experts.c' and 1 more, "
+                             "which the layer does not take"});
+}
+
 TEST(LocateLayer, NamesWhatIsMissing) {
   Names names = addLayer("layers.3.");
   llvm::erase(names, "layers.3.experts.0.up");
