@@ -82,6 +82,7 @@ std::string indexError(const std::string &text) {
 
 } // namespace
 
+// field-bug: sglang#32279
 TEST_F(CheckpointTest, ReadsTheFilesOfAnIndexWhenTheyAreAskedFor) {
   writeShard("model-1.safetensors", {"a", "b"});
   writeShard("more/model-3.safetensors", {"e"});
@@ -116,12 +117,30 @@ TEST_F(CheckpointTest, ReadsTheFilesOfAnIndexWhenTheyAreAskedFor) {
             folder + ": no tensor 'f'");
 }
 
+// field-bug: mlx-vlm#1827, CoSER#3, huggingface_hub#4728, vmlx-swift#388
 TEST_F(CheckpointTest, AnIndexThatIsOfOtherFilesIsFound) {
   writeShard("model-1.safetensors", {"a"});
   write(kIndex, R"({"weight_map": {"b": "model-1.safetensors"}})");
   EXPECT_EQ(errorOf("b"), at("model-1.safetensors") +
                               ": no tensor 'b', though " + at(kIndex) +
                               " says so; one of the two is of another model");
+}
+
+/// A name may be in two shards, as where one is laid over another, and a file
+/// of another model may lie beside the index.
+// field-bug: colibri#1479, vllm#54230, 1Cat-vLLM#407, mlx-vlm#1464
+TEST_F(CheckpointTest, TheIndexDecidesWhichFileHasATensor) {
+  writeShard("a.safetensors", {"t", "u"});
+  writeShard("b.safetensors", {"u", "t"});
+  writeShard("model.safetensors", {"x", "y", "t"});
+  for (auto [file, value] :
+       {std::pair("a.safetensors", 1.0F), {"b.safetensors", 2.0F}}) {
+    write(kIndex, std::string(R"({"weight_map": {"t": ")") + file + "\"}}");
+    Result<Checkpoint> checkpoint = Checkpoint::open(folder);
+    ASSERT_TRUE(checkpoint) << checkpoint.status().message();
+    EXPECT_EQ(valueOf(*checkpoint, "t"), value);
+    EXPECT_EQ(checkpoint->tensors().size(), 1U);
+  }
 }
 
 TEST_F(CheckpointTest, WithoutAnIndexModelComesFirst) {
