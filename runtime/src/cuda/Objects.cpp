@@ -7,6 +7,7 @@
 
 #include "Objects.h"
 #include "../support/Check.h"
+#include "KernelNames.h"
 
 #include <algorithm>
 
@@ -45,16 +46,29 @@ CudaModule::~CudaModule() {
 
 Result<CUfunction> CudaModule::findFunction(const std::string &name) const {
   const Driver &driver = context->driver();
-  CUresult code = CUDA_ERROR_NOT_FOUND;
-  for (CUmodule module : handle) {
-    CUfunction function = nullptr;
-    code = driver.cuModuleGetFunction(&function, module, name.c_str());
+  CUfunction function = nullptr;
+  // A look-up that fails is an error to tools that watch the driver.
+  if (auto found = moduleOf.find(name); found != moduleOf.end()) {
+    MOERT_CUDA(driver, cuModuleGetFunction,
+               (&function, found->second, name.c_str()));
+    return function;
+  }
+  for (CUmodule module : others) {
+    CUresult code = driver.cuModuleGetFunction(&function, module, name.c_str());
     if (code == CUDA_SUCCESS)
       return function;
     if (code != CUDA_ERROR_NOT_FOUND)
-      break;
+      return driver.check(code, "cuModuleGetFunction");
   }
-  return driver.check(code, "cuModuleGetFunction");
+  return notFound("no module has it; compile module and plan together");
+}
+
+void CudaModule::add(CUmodule module, const std::vector<std::string> &names) {
+  handle.push_back(module);
+  if (names.empty())
+    others.push_back(module);
+  for (const std::string &name : names)
+    moduleOf[name] = module;
 }
 
 Result<Kernel *> CudaModule::kernel(const std::string &name) {
@@ -157,7 +171,7 @@ loadModule(const std::shared_ptr<const Context> &context,
                                   moduleImageKindName(image.kind) + ", " +
                                   std::to_string(i + 1) + " of " +
                                   std::to_string(image.modules.size()) + ")");
-      made->handle.push_back(module);
+      made->add(module, findKernelNames(image.kind, text));
     }
     return Status::ok();
   });

@@ -93,11 +93,16 @@ public:
   using Owned::Owned;
   ~CudaModule() override;
 
+  /// `names` are those of its kernels; none where they could not be read.
+  void add(CUmodule module, const std::vector<std::string> &names);
   Result<Kernel *> kernel(const std::string &name) override;
 
 private:
   Result<CUfunction> findFunction(const std::string &name) const;
 
+  std::map<std::string, CUmodule> moduleOf;
+  /// Those whose kernels are known to the driver alone.
+  std::vector<CUmodule> others;
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<CudaKernel>> kernels;
 };
