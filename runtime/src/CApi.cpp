@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 using namespace moert;
 using namespace moert::answers;
@@ -160,6 +161,17 @@ moert_status *moert_device_synchronize(moert_device *device, void *stream) {
   return answer(device->device->synchronize(**wrapped));
 }
 
+moert_status *moert_device_retain(moert_device *device, void *stream,
+                                  void *object, moert_release_fn release) {
+  NEEDED(release);
+  std::shared_ptr<const void> owned(object, release);
+  NEEDED(device);
+  Result<std::unique_ptr<Stream>> wrapped = device->device->wrapStream(stream);
+  if (!wrapped)
+    return answer(wrapped.status());
+  return answer(device->device->retain(**wrapped, std::move(owned)));
+}
+
 //===----------------------------------------------------------------------===//
 // Layers
 //===----------------------------------------------------------------------===//
@@ -177,7 +189,15 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
     : device(device), executor(std::move(made)), spec(std::move(spec)),
       modelType(std::move(modelType)), planText(printPlan(executor->plan())) {
   const Plan &plan = executor->plan();
-  for (const TensorDecl &tensor : plan.tensors) {
+  std::set<int64_t> prepared;
+  for (const Step &step : plan.prepare)
+    for (const Argument &argument : step.args)
+      if (argument.kind == Argument::Kind::Tensor)
+        prepared.insert(argument.tensor);
+  for (const TensorDecl &tensor : plan.tensors)
+    prepared.insert(tensor.inPlaceOf);
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const TensorDecl &tensor = plan.tensors[i];
     if (tensor.role == TensorRole::Workspace ||
         tensor.role == TensorRole::Prepared)
       continue;
@@ -192,6 +212,7 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
         !tensor.shape.empty() && tensor.shape[0].dependsOnTokens();
     info.alignment = std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
     info.strided = tensor.strided;
+    info.prepared = prepared.count(static_cast<int64_t>(i)) > 0;
     std::vector<int64_t> &shape = shapes.emplace_back();
     for (const Expr &size : tensor.shape) {
       // The plan's verifier has evaluated it.
@@ -306,15 +327,25 @@ moert_status *moert_layer_bind(moert_layer *layer, const moert_tensor *tensor) {
   return answer(layer->executor->bind(tensor->name, *view));
 }
 
-moert_status *moert_layer_prepare_weights(moert_layer *layer,
-                                          moert_prepare_report *report) {
-  NEEDED(layer);
-  Result<PrepareReport> prepared = layer->executor->prepareWeights();
+static moert_status *answerWith(const Result<PrepareReport> &prepared,
+                                moert_prepare_report *report) {
   if (!prepared)
     return answer(prepared.status());
   if (report)
     *report = {prepared->bytes, prepared->inPlaceBytes, prepared->seconds};
   return nullptr;
+}
+
+moert_status *moert_layer_prepare_weights(moert_layer *layer,
+                                          moert_prepare_report *report) {
+  NEEDED(layer);
+  return answerWith(layer->executor->prepareWeights(), report);
+}
+
+moert_status *moert_layer_prepare_again(moert_layer *layer,
+                                        moert_prepare_report *report) {
+  NEEDED(layer);
+  return answerWith(layer->executor->prepareAgain(), report);
 }
 
 /// Reads the options of `call`, which may be NULL.
@@ -414,9 +445,19 @@ moert_status *moert_layer_run(moert_layer *layer, int64_t tokens, void *stream,
   }
   Executor &executor = *layer->executor;
   tokens = layer->getGroupTokens(tokens);
-  return answer(workspace ? executor.run(tokens, {workspace, workspace_bytes},
-                                         layer->stream.get())
-                          : executor.run(tokens, layer->stream.get()));
+  Status status = workspace ? executor.run(tokens, {workspace, workspace_bytes},
+                                           layer->stream.get())
+                            : executor.run(tokens, layer->stream.get());
+  if (status && executor.isCaptured() && layer->stream &&
+      !layer->loaded.empty())
+    status = layer->device.retain(
+        *layer->stream,
+        std::make_shared<const decltype(layer->loaded)>(layer->loaded));
+  return answer(std::move(status));
+}
+
+int moert_layer_is_captured(const moert_layer *layer) {
+  return layer && layer->executor->isCaptured();
 }
 
 moert_status *moert_layer_synchronize(moert_layer *layer) {

@@ -5,11 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "moert/CudaDevice.h"
-#include "moert/Executor.h"
 #include "moert/GpuTarget.h"
-#include "unittests/Runtime/CudaTesting.h"
-#include "unittests/Runtime/TestPlan.h"
+#include "unittests/Runtime/CudaRun.h"
 
 #include <gtest/gtest.h>
 
@@ -20,64 +17,7 @@
 using namespace moert;
 using namespace moert::test;
 
-#define CHECK_OK(expression)                                                   \
-  if (Status checked = (expression); !checked)                                 \
-  return checked
-
 namespace {
-
-/// Device copies of what a run of the test plan needs.
-struct Tensors {
-  explicit Tensors(Device &device) : device(device) {}
-
-  Status allocate(int64_t tokens) {
-    std::vector<float> x(tokens * kWidth, 1.5f), scale(kWidth, 0.5f);
-    int32_t offset = 1;
-    this->tokens = tokens;
-    CHECK_OK(add("x", DType::F32, {tokens, kWidth}, x.data()));
-    CHECK_OK(add("scale", DType::F32, {kWidth}, scale.data()));
-    CHECK_OK(add("offset", DType::I32, {1}, &offset));
-    return add("y", DType::F32, {tokens, kWidth}, nullptr);
-  }
-
-  Status bind(Executor &executor) {
-    for (auto &[name, view] : views)
-      CHECK_OK(executor.bind(name, view));
-    return Status::ok();
-  }
-
-  Result<std::vector<float>> readY() {
-    std::vector<float> y(tokens * kWidth);
-    CHECK_OK(device.copyOut(y.data(), views.back().second.data,
-                            y.size() * sizeof(float)));
-    return y;
-  }
-
-  Status add(std::string name, DType dtype, std::vector<int64_t> shape,
-             const void *data) {
-    size_t bytes = 4;
-    for (int64_t size : shape)
-      bytes *= static_cast<size_t>(size);
-    Result<std::unique_ptr<Buffer>> buffer = device.allocate(bytes, 256);
-    CHECK_OK(buffer.status());
-    if (data)
-      CHECK_OK(device.copyIn((*buffer)->data(), data, bytes));
-    views.emplace_back(std::move(name),
-                       TensorView{(*buffer)->data(), dtype, shape, {}});
-    buffers.push_back(std::move(*buffer));
-    return Status::ok();
-  }
-
-  Device &device;
-  int64_t tokens = 0;
-  std::vector<std::unique_ptr<Buffer>> buffers;
-  std::vector<std::pair<std::string, TensorView>> views;
-};
-
-float expectedAt(int64_t tokens) {
-  std::vector<float> x(tokens * kWidth, 1.5f), scale(kWidth, 0.5f);
-  return expectedY(x, scale, 1, 0, 0, tokens);
-}
 
 /// Everything the runtime does with a GPU; the first failure returns.
 Status useGpu(std::vector<float> &eager, std::vector<float> &replayed) {
@@ -157,9 +97,10 @@ TEST(CudaDeviceTest, EveryDriverCallMayFail) {
           "cuIpcGetMemHandle", "cuIpcOpenMemHandle",    "cuIpcCloseMemHandle",
           "cuMemcpyDtoDAsync"};
 #define CUDA_SYMBOL(name, exported, version, parameters)                       \
-  EXPECT_TRUE(made.count(#name) ||                                             \
-              std::string(#name).find("cuGetError") == 0 ||                    \
-              std::string(#name) == "cuStreamQuery" || ofPeers.count(#name))   \
+  EXPECT_TRUE(                                                                 \
+      made.count(#name) || std::string(#name).find("cuGetError") == 0 ||       \
+      std::string(#name) == "cuStreamQuery" ||                                 \
+      std::string(#name) == "cuUserObjectRelease" || ofPeers.count(#name))     \
       << #name << " is never called";
 #include "runtime/src/cuda/Symbols.def"
       continue;
@@ -169,6 +110,7 @@ TEST(CudaDeviceTest, EveryDriverCallMayFail) {
     if (status) {
       EXPECT_TRUE(call == "cuCtxGetCurrent" || call == "cuCtxPushCurrent" ||
                   call == "cuCtxPopCurrent" || call == "cuMemFree" ||
+                  call == "cuThreadExchangeStreamCaptureMode" ||
                   call.find("Destroy") != std::string::npos ||
                   call.find("Release") != std::string::npos ||
                   call.find("Unload") != std::string::npos)
@@ -181,25 +123,6 @@ TEST(CudaDeviceTest, EveryDriverCallMayFail) {
         << status.message();
   }
 }
-
-namespace {
-
-/// A plan on the fake device, with 20 rows bound.
-struct Loaded {
-  explicit Loaded(const Plan &plan, ExecutorOptions options = {})
-      : device(createCudaDevice(0, kFakeDriver)), tensors(**device),
-        executor(Executor::create(plan, **device, makePtxImage(), options)) {
-    EXPECT_TRUE(executor) << executor.status().message();
-    EXPECT_TRUE(tensors.allocate(20));
-    EXPECT_TRUE(tensors.bind(**executor));
-  }
-
-  Result<std::unique_ptr<Device>> device;
-  Tensors tensors;
-  Result<std::unique_ptr<Executor>> executor;
-};
-
-} // namespace
 
 TEST(CudaDeviceTest, HotPathNeitherAllocatesNorWaits) {
   FakeCuda &fake = resetFakeCuda();
@@ -219,7 +142,8 @@ TEST(CudaDeviceTest, HotPathNeitherAllocatesNorWaits) {
   for (const std::string &call : fake.calls)
     EXPECT_TRUE(call == "cuCtxGetCurrent" || call == "cuLaunchKernelEx" ||
                 call == "cuTensorMapEncodeTiled" || call == "cuEventRecord" ||
-                call == "cuStreamWaitEvent")
+                call == "cuStreamWaitEvent" ||
+                call == "cuStreamGetCaptureInfo" || call == "cuStreamGetId")
         << call;
   EXPECT_EQ(
       std::count(fake.calls.begin(), fake.calls.end(), "cuLaunchKernelEx"),

@@ -200,6 +200,9 @@ public:
   Status synchronize(Stream &stream) override {
     return host->synchronize(stream);
   }
+  Result<StreamState> inspect(Stream &stream) override {
+    return StreamState{reinterpret_cast<uintptr_t>(&stream), std::nullopt};
+  }
   Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) override {
     return host->encodeTensorMap(recipe);
   }

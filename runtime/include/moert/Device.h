@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,15 @@ public:
 class Event {
 public:
   virtual ~Event();
+};
+
+/// What a stream is and does now.
+struct StreamState {
+  /// No other stream ever has the number; 0 where the device does not tell.
+  uint64_t id = 0;
+  /// The number of the capture that records the work given to the stream,
+  /// whoever has begun it; none where the work is done.
+  std::optional<uint64_t> capture;
 };
 
 /// The work of a stream, captured once to be launched as a whole.
@@ -193,9 +203,12 @@ public:
   virtual Status beginCapture(Stream &stream);
   /// Ends the capture, also where it has failed.
   virtual Result<std::unique_ptr<Graph>> endCapture(Stream &stream);
-  /// Whether work that is given to the stream is recorded, whoever has begun
-  /// it.
-  virtual Result<bool> isCapturing(Stream &stream);
+  virtual Result<StreamState> inspect(Stream &stream);
+  Result<bool> isCapturing(Stream &stream);
+  /// `stream` is being captured: the graph owns `owned`, until it and all that
+  /// was instantiated from it are destroyed. The device frees `owned` later,
+  /// with a call that allocates, loads, or ends a stream or a graph.
+  virtual Status retain(Stream &stream, std::shared_ptr<const void> owned);
   virtual Status launchGraph(Stream &stream, Graph &graph);
 
   /// Devices without bulk tensor copies answer `unavailable`.

@@ -34,6 +34,7 @@ struct GatheredResult;
 /// gathered.
 enum class Replaced : uint8_t { Sums, Codes };
 class MicroBatches;
+class RunOrder;
 class SafetensorsFile;
 struct SafetensorsEntry;
 
@@ -63,8 +64,8 @@ struct WorkspaceView {
 };
 
 /// Workspace that the runtime owns and layers share: two slots, for two
-/// micro-batches that overlap. Runs in one slot follow each other, on one
-/// stream or by events.
+/// micro-batches that overlap. Runs in one slot follow each other, whatever
+/// streams and threads give them; the caller orders replays of graphs.
 class SharedWorkspace {
 public:
   static constexpr int kNumSlots = 2;
@@ -73,17 +74,21 @@ public:
   /// that will use it.
   static Result<std::shared_ptr<SharedWorkspace>> create(Device &device,
                                                          int64_t bytes);
+  ~SharedWorkspace();
 
   /// `index` is 0 or 1.
   WorkspaceView slot(int index) const;
 
 private:
-  SharedWorkspace(std::unique_ptr<Buffer> buffer, int64_t bytes)
-      : buffer(std::move(buffer)), bytes(bytes) {}
+  friend class Executor;
+
+  SharedWorkspace(std::unique_ptr<Buffer> buffer, int64_t bytes);
 
   const std::unique_ptr<Buffer> buffer;
   /// The size of one slot.
   const int64_t bytes;
+  /// Of the runs in each slot.
+  std::array<std::unique_ptr<RunOrder>, kNumSlots> orders;
 };
 
 /// What prepareWeights() made and how long it took.
@@ -114,6 +119,8 @@ struct PreparedFileReport {
 
 /// Runs one plan. Calls on one executor are made one at a time; executors that
 /// share a device, clones included, run at the same time from several threads.
+/// Runs of one executor follow each other on the device, whatever streams they
+/// are given to.
 class Executor {
 public:
   ~Executor();
@@ -152,7 +159,14 @@ public:
   /// inPlaceOf). Needed once after the weights are bound, where the plan has
   /// such steps, and again when one of them is bound anew; all that were
   /// overwritten are bound anew then. A call in between does nothing.
+  ///
+  /// Where all weights are bound to the memory that they were prepared from
+  /// before, the prepared ones keep theirs, so that clones and captured graphs
+  /// use the new ones too. Their runs and replays are complete before.
   Result<PrepareReport> prepareWeights();
+  /// The same where nothing was bound anew, but weights were written to.
+  /// Refused where some were overwritten.
+  Result<PrepareReport> prepareAgain();
 
   /// Writes what runs read of the weights, prepared or as they are, to a file
   /// (docs/runtime.md) that bindPrepared() takes; prepares them before, where
@@ -202,10 +216,20 @@ public:
   /// place of the executor's first stream: the run begins after what was given
   /// to it before, and what is given to it later begins after the run.
   ///
-  /// Nothing waits for the device, and a workspace that is large enough is
-  /// used as it is, so that runs can be captured in a graph.
+  /// The host does not wait for the device, unless its own workspace has to
+  /// grow. A run on another stream than the latest one waits for that one, on
+  /// the device.
+  ///
+  /// Where the stream is being captured, the graph owns what the run uses:
+  /// kernels, prepared weights, and the workspace, unless it is the caller's.
+  /// The executor's own one is then another than that of runs outside graphs,
+  /// which all captured runs share and which never moves: a larger run gets
+  /// another. The caller orders replays that share a workspace.
   Status run(int64_t tokens, Stream *stream = nullptr);
   Status run(int64_t tokens, WorkspaceView workspace, Stream *stream = nullptr);
+
+  /// Whether the latest run became part of a graph.
+  bool isCaptured() const { return wasCaptured; }
 
   /// Whether the latest run was of launches that kernels of collectives do as
   /// part of themselves where the communicator runs these
@@ -222,9 +246,9 @@ public:
   Result<std::vector<TracedStep>> trace(int64_t tokens,
                                         Stream *stream = nullptr);
 
-  /// Returns when the work of all runs on the executor's own streams is
-  /// complete. Runs on a stream of the caller's are the caller's to wait for,
-  /// before what they use is freed, bound anew or prepared anew too.
+  /// Returns when all runs are complete, but for those that are part of a
+  /// graph. Those are the caller's to wait for, before what they use is freed,
+  /// bound anew or prepared anew too.
   Status synchronize();
   /// The same for one stream, whoever's. Of a plan of several ranks the wait
   /// has the communicator's limit, so that a rank that is gone ends it.
@@ -285,6 +309,16 @@ private:
     size_t index;
   };
 
+  /// Memory of the executor's own for runs of up to `tokens` tokens.
+  struct OwnWorkspace {
+    std::shared_ptr<Buffer> buffer;
+    int64_t tokens = -1;
+
+    WorkspaceView view() const {
+      return {buffer->data(), static_cast<int64_t>(buffer->size())};
+    }
+  };
+
   /// What is done for a step of an executor's resolved run, whose first stream
   /// is given.
   using GiveStep = std::function<Status(Executor &, size_t, Stream &)>;
@@ -313,12 +347,22 @@ private:
                const std::vector<PreparedTensor> &list) const;
   Status usePrepared(const std::vector<PreparedTensor> &list,
                      std::vector<std::shared_ptr<Buffer>> buffers);
-  Status allocatePrepared(PrepareReport &report);
   /// Where a bound or prepared tensor is; null for a workspace tensor.
   void *addressOf(size_t tensor) const;
   Status checkReady(int64_t tokens) const;
   Status checkReadyNow(int64_t tokens) const;
-  Status growWorkspace(int64_t tokens);
+  Result<PrepareReport> prepare();
+  Status allocatePrepared(PrepareReport &report);
+  Status growWorkspace(OwnWorkspace &own, int64_t tokens);
+  /// Of the runs in the workspace that is used without one of the caller's.
+  RunOrder &orderOfRuns() {
+    return sharedWorkspace ? *sharedWorkspace->orders[sharedSlot] : *order;
+  }
+  /// The run in `workspace`, which `owner` has where it is not the caller's.
+  Status run(int64_t tokens, WorkspaceView workspace,
+             std::shared_ptr<const void> owner, RunOrder &order, Stream &first,
+             const StreamState &state);
+  Status retain(Stream &capturing, std::shared_ptr<const void> workspace);
   Status poison(Stream &stream, int64_t tokens);
   /// Where the run differs from the one that is resolved.
   Status resolve(int64_t tokens, WorkspaceView workspace);
@@ -385,12 +429,18 @@ private:
   /// Per plan tensor; null but for weights that a prepared file has brought.
   std::vector<std::shared_ptr<Buffer>> ownWeights;
   bool isPrepared = false;
+  /// Whether a weight was bound to other memory since the latest prepare steps.
+  bool haveWeightsMoved = true;
   /// Weights that no run reads are not bound.
   bool isFromFile = false;
   PrepareReport prepareReport;
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<std::unique_ptr<Event>> events;
-  std::unique_ptr<Buffer> ownWorkspace;
+  /// Of runs outside graphs, and of captured ones.
+  OwnWorkspace ownWorkspace, capturedWorkspace;
+  /// Of runs in workspaces of the executor's own and of the caller's.
+  std::unique_ptr<RunOrder> order;
+  bool wasCaptured = false;
   std::shared_ptr<SharedWorkspace> sharedWorkspace;
   int sharedSlot = 0;
   std::shared_ptr<Communicator> communicator;
@@ -409,8 +459,6 @@ private:
   std::unique_ptr<MicroBatches> halves;
   /// Whether the resolved run is one of them.
   bool runsHalves = false;
-  /// The most tokens that ownWorkspace serves.
-  int64_t ownWorkspaceTokens = -1;
   /// Per plan tensor: whether copy engines bring it to results().
   std::vector<bool> isCopied;
   /// The latest run, kept because the next is most often the same.

@@ -50,7 +50,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOERT_API_VERSION 6
+#define MOERT_API_VERSION 7
 
 /* The MOERT_API_VERSION that the library was built with. */
 MOERT_API int moert_api_version(void);
@@ -155,6 +155,18 @@ MOERT_API moert_status *moert_device_copy_out(moert_device *device, void *to,
 MOERT_API moert_status *moert_device_synchronize(moert_device *device,
                                                  void *stream);
 
+/* Called once, with an object that nobody uses any more, in any thread that
+ * calls this library. */
+typedef void (*moert_release_fn)(void *object);
+
+/* `stream` is being captured: the graph owns `object` from now on. When the
+ * graph and all that was instantiated from it are destroyed, a later call of
+ * this library, such as one that allocates or frees, releases it. A call that
+ * fails releases it too. */
+MOERT_API moert_status *moert_device_retain(moert_device *device, void *stream,
+                                            void *object,
+                                            moert_release_fn release);
+
 /*===----------------------------------------------------------------------===*\
  * Layers
 \*===----------------------------------------------------------------------===*/
@@ -215,6 +227,9 @@ typedef struct moert_tensor_info {
   int64_t alignment;
   /* Not 0: may be bound with gaps between its rows. */
   int strided;
+  /* Not 0: a weight that is prepared. What is written to it afterwards counts
+   * when the weights are prepared again. */
+  int prepared;
 } moert_tensor_info;
 
 /* Of a layer of several ranks, tokens are those of one, here and in every
@@ -276,6 +291,13 @@ typedef struct moert_prepare_report {
  * `report` may be NULL. A call when nothing was bound anew only reports. */
 MOERT_API moert_status *
 moert_layer_prepare_weights(moert_layer *layer, moert_prepare_report *report);
+/* Prepares what the bound weights hold now, after they were written to, in the
+ * memory that prepared weights have already: clones and captured graphs use the
+ * new ones too. Their runs and replays are complete before; for the layer's own
+ * runs the call waits. Refused where weights were prepared in place: those are
+ * bound anew. `report` may be NULL. */
+MOERT_API moert_status *moert_layer_prepare_again(moert_layer *layer,
+                                                  moert_prepare_report *report);
 
 /* How much of a call is done, in bytes. Called in the thread of the call. */
 typedef void (*moert_step_fn)(void *user, uint64_t done, uint64_t all);
@@ -318,7 +340,7 @@ MOERT_API moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
 
 /* Workspace that several layers share, of two slots for two micro-batches that
  * overlap: the layers of one micro-batch use slot 0, their clones slot 1. Runs
- * in one slot follow each other, on one stream or by events of the caller's.
+ * in one slot follow each other, whatever streams and threads give them.
  *
  * Threads: never changes, so that any number may use it at once. Contexts:
  * those of its device. Lifetime: layers keep what they use of it, so that it
@@ -512,16 +534,24 @@ MOERT_API void moert_expert_move_free(moert_expert_move *move);
  * work to it and returns; it waits for nothing. (On the host it returns when
  * the run is complete.) `workspace` is aligned to 256 bytes. With NULL the
  * layer uses what moert_layer_use_workspace() gave it, else one of its own and,
- * where that has to grow, waits and allocates: run once with the most tokens
- * before a capture.
+ * where that has to grow, waits and allocates. A run on another stream than the
+ * layer's latest one begins, on the device, after that one.
  *
- * In a stream that is being captured the run becomes part of the graph, which
- * then depends on the bound memory and on the workspace. */
+ * In a stream that is being captured the run becomes part of the graph. The
+ * graph owns the code and what belongs to the layer: prepared and loaded
+ * weights, and the workspace. The layer's own workspace is another one then
+ * than that of runs outside graphs. Memory of the caller's, bound or given as
+ * `workspace`, outlives the graph. The caller orders replays of graphs that
+ * share a workspace. */
 MOERT_API moert_status *moert_layer_run(moert_layer *layer, int64_t tokens,
                                         void *stream, void *workspace,
                                         int64_t workspace_bytes);
 
-/* Returns when the runs on MOERT_LAYER_STREAM are complete. */
+/* Not 0: the latest run became part of a graph. */
+MOERT_API int moert_layer_is_captured(const moert_layer *layer);
+
+/* Returns when the runs of the layer are complete, but for replays of graphs.
+ */
 MOERT_API moert_status *moert_layer_synchronize(moert_layer *layer);
 /* The same for all that was given to `stream`, as moert_layer_run() takes it.
  * Of a layer of several ranks it ends with an error where one is gone, which

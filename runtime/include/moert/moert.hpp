@@ -169,6 +169,9 @@ public:
   Error prepareWeights(moert_prepare_report *report = nullptr) {
     return moert_layer_prepare_weights(get(), report);
   }
+  Error prepareAgain(moert_prepare_report *report = nullptr) {
+    return moert_layer_prepare_again(get(), report);
+  }
   Error writePrepared(const char *path,
                       const moert_prepared_options *options = nullptr) {
     return moert_layer_write_prepared(get(), path, options);

@@ -44,6 +44,21 @@ public:
     return status ? driver().check(popped, "cuCtxPopCurrent") : status;
   }
 
+  /// The same for what allocates, frees or copies: no thread's capture of a
+  /// stream forbids it, and none is disturbed by it.
+  template <typename Body>
+  Status besideCaptures(Body body) const {
+    return within([&]() -> Status {
+      CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+      MOERT_CUDA(driver(), cuThreadExchangeStreamCaptureMode, (&mode));
+      Status status = body();
+      CUresult restored = driver().cuThreadExchangeStreamCaptureMode(&mode);
+      return status
+                 ? driver().check(restored, "cuThreadExchangeStreamCaptureMode")
+                 : status;
+    });
+  }
+
   /// Calls `body`, which answers nothing, in the same way. What ends or frees
   /// something has nobody to report to, and is tried again where the context
   /// could not be made current.
@@ -51,7 +66,7 @@ public:
   void finallyWithin(Body body) const {
     bool done = false;
     for (int attempt = 0; attempt < 2 && !done; ++attempt)
-      (void)within([&] {
+      (void)besideCaptures([&] {
         body();
         done = true;
         return Status::ok();

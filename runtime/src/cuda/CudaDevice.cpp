@@ -8,6 +8,7 @@
 #include "moert/CudaDevice.h"
 #include "../support/Check.h"
 #include "Objects.h"
+#include "Retained.h"
 #include "moert/GpuTarget.h"
 
 #include <algorithm>
@@ -46,6 +47,7 @@ public:
 
   Result<std::unique_ptr<Module>>
   loadModule(const ModuleImage &image) override {
+    freeReleased();
     return cuda::loadModule(context, image, driverVersion);
   }
 
@@ -68,7 +70,8 @@ public:
 
   Status beginCapture(Stream &stream) override;
   Result<std::unique_ptr<Graph>> endCapture(Stream &stream) override;
-  Result<bool> isCapturing(Stream &stream) override;
+  Result<StreamState> inspect(Stream &stream) override;
+  Status retain(Stream &stream, std::shared_ptr<const void> owned) override;
   Status launchGraph(Stream &stream, Graph &graph) override;
 
   Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) override {
@@ -169,11 +172,12 @@ Result<std::unique_ptr<Buffer>> CudaDevice::allocate(size_t bytes,
   if (alignment == 0 || (alignment & (alignment - 1)) != 0)
     return invalidArgument("allocate: alignment " + std::to_string(alignment) +
                            " is not a power of two");
+  freeReleased();
   auto buffer = std::make_unique<CudaBuffer>(context, bytes, alignment);
   if (bytes == 0)
     return std::unique_ptr<Buffer>(std::move(buffer));
   size_t extra = alignment > granted ? alignment : 0;
-  Status status = context->within([&]() -> Status {
+  Status status = context->besideCaptures([&]() -> Status {
     MOERT_CUDA(context->driver(), cuMemAlloc, (&buffer->handle, bytes + extra));
     return Status::ok();
   });
@@ -187,7 +191,7 @@ Status CudaDevice::copyIn(void *dst, const void *src, size_t bytes) {
   if (bytes == 0)
     return Status::ok();
   const Driver &driver = context->driver();
-  return context->within([&]() -> Status {
+  return context->besideCaptures([&]() -> Status {
     MOERT_CUDA(driver, cuMemcpyHtoDAsync,
                (deviceAddress(dst), src, bytes, copies->handle));
     MOERT_CUDA(driver, cuStreamSynchronize, (copies->handle));
@@ -199,7 +203,7 @@ Status CudaDevice::copyOut(void *dst, const void *src, size_t bytes) {
   if (bytes == 0)
     return Status::ok();
   const Driver &driver = context->driver();
-  return context->within([&]() -> Status {
+  return context->besideCaptures([&]() -> Status {
     MOERT_CUDA(driver, cuMemcpyDtoHAsync,
                (dst, deviceAddress(src), bytes, copies->handle));
     MOERT_CUDA(driver, cuStreamSynchronize, (copies->handle));
@@ -460,17 +464,27 @@ Result<std::unique_ptr<Graph>> CudaDevice::endCapture(Stream &stream) {
   return std::unique_ptr<Graph>(std::move(made));
 }
 
-Result<bool> CudaDevice::isCapturing(Stream &stream) {
+Result<StreamState> CudaDevice::inspect(Stream &stream) {
   const Driver &driver = context->driver();
-  // A driver without it has no graphs.
-  if (!driver.cuStreamIsCapturing)
-    return false;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  StreamState state;
   MOERT_CHECK(context->within([&]() -> Status {
-    MOERT_CUDA(driver, cuStreamIsCapturing, (handle(stream), &status));
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    uint64_t capture = 0;
+    MOERT_CUDA(driver, cuStreamGetCaptureInfo,
+               (handle(stream), &status, &capture, nullptr, nullptr, nullptr));
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE)
+      state.capture = capture;
+    if (driver.cuStreamGetId)
+      MOERT_CUDA(driver, cuStreamGetId, (handle(stream), &state.id));
     return Status::ok();
   }));
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return state;
+}
+
+Status CudaDevice::retain(Stream &stream, std::shared_ptr<const void> owned) {
+  return context->within([&] {
+    return retainInGraph(context->driver(), handle(stream), std::move(owned));
+  });
 }
 
 Status CudaDevice::launchGraph(Stream &stream, Graph &graph) {

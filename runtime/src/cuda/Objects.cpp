@@ -8,6 +8,7 @@
 #include "Objects.h"
 #include "../support/Check.h"
 #include "KernelNames.h"
+#include "Retained.h"
 
 #include <algorithm>
 
@@ -19,9 +20,12 @@ CudaBuffer::~CudaBuffer() {
 }
 
 CudaStream::~CudaStream() {
-  if (handle && isOurs)
-    context->finallyWithin(
-        [&] { (void)context->driver().cuStreamDestroy(handle); });
+  if (!handle || !isOurs)
+    return;
+  context->finallyWithin(
+      [&] { (void)context->driver().cuStreamDestroy(handle); });
+  // Executors end with their streams.
+  freeReleased();
 }
 
 CudaEvent::~CudaEvent() {
@@ -31,9 +35,11 @@ CudaEvent::~CudaEvent() {
 }
 
 CudaGraph::~CudaGraph() {
-  if (handle)
-    context->finallyWithin(
-        [&] { (void)context->driver().cuGraphExecDestroy(handle); });
+  if (!handle)
+    return;
+  context->finallyWithin(
+      [&] { (void)context->driver().cuGraphExecDestroy(handle); });
+  freeReleased();
 }
 
 CudaModule::~CudaModule() {

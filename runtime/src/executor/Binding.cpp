@@ -225,6 +225,8 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
     if (Status status = synchronize(); !status)
       return status.withContext("bind '" + name + "'");
   resolvedTokens = -1;
+  haveWeightsMoved |= isWeight && (binding.data != bindings[index].data ||
+                                   binding.strides != bindings[index].strides);
   bindings[index] = std::move(binding);
   if (isWeight)
     dropHalves();
@@ -238,12 +240,13 @@ Status Executor::bindAll(
     const std::vector<std::pair<std::string, TensorView>> &tensors) {
   std::vector<Binding> before = bindings;
   auto mapsBefore = encodedMaps;
-  bool wasPrepared = isPrepared;
+  bool wasPrepared = isPrepared, hadMoved = haveWeightsMoved;
   for (const auto &[name, view] : tensors)
     if (Status status = bind(name, view); !status) {
       bindings = std::move(before);
       encodedMaps = std::move(mapsBefore);
       isPrepared = wasPrepared;
+      haveWeightsMoved = hadMoved;
       resolvedTokens = -1;
       dropHalves();
       return status;

@@ -56,7 +56,18 @@ Result<std::unique_ptr<Graph>> Device::endCapture(Stream &) {
   return unavailable("endCapture: " + name() + " has no graphs; run without");
 }
 
-Result<bool> Device::isCapturing(Stream &) { return false; }
+Result<StreamState> Device::inspect(Stream &) { return StreamState(); }
+
+Result<bool> Device::isCapturing(Stream &stream) {
+  Result<StreamState> state = inspect(stream);
+  if (!state)
+    return state.status();
+  return state->capture.has_value();
+}
+
+Status Device::retain(Stream &, std::shared_ptr<const void>) {
+  return unavailable("retain: " + name() + " has no graphs; run without");
+}
 
 Status Device::launchGraph(Stream &, Graph &) {
   return unavailable("launchGraph: " + name() + " has no graphs; run without");

@@ -11,6 +11,7 @@
 #include "../plan/PlanDigest.h"
 #include "../support/Check.h"
 #include "MicroBatches.h"
+#include "RunOrder.h"
 #include "moert/PeerHeap.h"
 
 #include <algorithm>
@@ -90,6 +91,10 @@ Status Executor::createStreams() {
       return event.status();
     events.push_back(std::move(*event));
   }
+  Result<std::unique_ptr<RunOrder>> made = RunOrder::create(device);
+  if (!made)
+    return made.status();
+  order = std::move(*made);
   return Status::ok();
 }
 
@@ -107,6 +112,7 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
   copy->prepared = prepared;
   copy->ownWeights = ownWeights;
   copy->isPrepared = isPrepared;
+  copy->haveWeightsMoved = haveWeightsMoved;
   copy->isFromFile = isFromFile;
   copy->prepareReport = prepareReport;
   copy->encodedMaps = encodedMaps;
@@ -144,9 +150,21 @@ SharedWorkspace::create(Device &device, int64_t bytes) {
   if (!buffer)
     return buffer.status().withContext("workspace of " +
                                        std::to_string(kNumSlots) + " slots");
-  return std::shared_ptr<SharedWorkspace>(
+  std::shared_ptr<SharedWorkspace> made(
       new SharedWorkspace(std::move(*buffer), aligned));
+  for (std::unique_ptr<RunOrder> &order : made->orders) {
+    Result<std::unique_ptr<RunOrder>> created = RunOrder::create(device);
+    if (!created)
+      return created.status();
+    order = std::move(*created);
+  }
+  return made;
 }
+
+SharedWorkspace::SharedWorkspace(std::unique_ptr<Buffer> buffer, int64_t bytes)
+    : buffer(std::move(buffer)), bytes(bytes) {}
+
+SharedWorkspace::~SharedWorkspace() = default;
 
 WorkspaceView SharedWorkspace::slot(int index) const {
   if (bytes == 0)
@@ -164,10 +182,8 @@ Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
   resolvedTokens = lastTokens = -1;
   sharedWorkspace = std::move(workspace);
   sharedSlot = slot;
-  if (sharedWorkspace) {
-    ownWorkspace.reset();
-    ownWorkspaceTokens = -1;
-  }
+  if (sharedWorkspace)
+    ownWorkspace = capturedWorkspace = OwnWorkspace();
   return Status::ok();
 }
 
@@ -383,18 +399,22 @@ Status Executor::allocatePrepared(PrepareReport &report) {
     Result<int64_t> bytes = tensorBytes(tensor).evaluate(0);
     if (!bytes)
       return bytes.status();
-    prepared[i].reset();
     if (tensor.inPlaceOf >= 0) {
+      // A file may have brought it memory of its own.
+      prepared[i].reset();
       report.inPlaceBytes += *bytes;
       continue;
     }
+    report.bytes += *bytes;
+    if (!haveWeightsMoved)
+      continue;
+    prepared[i].reset();
     Result<std::unique_ptr<Buffer>> buffer =
         device.allocate(*bytes, kWorkspaceAlignment);
     if (!buffer)
       return buffer.status().withContext("prepareWeights: tensor '" +
                                          tensor.name + "'");
     prepared[i] = std::move(*buffer);
-    report.bytes += *bytes;
   }
   return Status::ok();
 }
@@ -407,8 +427,22 @@ void *Executor::addressOf(size_t tensor) const {
 }
 
 Result<PrepareReport> Executor::prepareWeights() {
-  if (isPrepared)
+  return isPrepared ? prepareReport : prepare();
+}
+
+Result<PrepareReport> Executor::prepareAgain() {
+  if (!isPrepared)
+    return prepareWeights();
+  if (thePlan->prepare.empty())
     return prepareReport;
+  if (isFromFile)
+    return invalidArgument("prepareAgain: the weights are from a file of "
+                           "prepared ones; read another file, or bind "
+                           "weights");
+  return prepare();
+}
+
+Result<PrepareReport> Executor::prepare() {
   auto start = std::chrono::steady_clock::now();
   MOERT_CHECK(checkWeights());
   // What an earlier run still reads stays until it is complete.
@@ -416,7 +450,10 @@ Result<PrepareReport> Executor::prepareWeights() {
   lastTokens = resolvedTokens = -1;
   dropHalves();
   PrepareReport report;
+  haveWeightsMoved |= isFromFile;
+  isPrepared = false;
   MOERT_CHECK(allocatePrepared(report));
+  haveWeightsMoved = false;
   addresses.assign(bindings.size(), nullptr);
   for (size_t i = 0; i < bindings.size(); ++i)
     addresses[i] = addressOf(i);

@@ -13,6 +13,7 @@
 #include "../plan/GatheredResults.h"
 #include "../support/Check.h"
 #include "MicroBatches.h"
+#include "RunOrder.h"
 #include "moert/Executor.h"
 
 #include <algorithm>
@@ -28,25 +29,58 @@ static std::string stepName(const std::string &where, size_t index) {
 }
 
 Status Executor::run(int64_t tokens, Stream *stream) {
+  Stream &first = stream ? *stream : *streams[0];
+  Result<StreamState> state = device.inspect(first);
+  if (!state)
+    return state.status();
   if (sharedWorkspace)
-    return run(tokens, sharedWorkspace->slot(sharedSlot), stream);
+    return run(tokens, sharedWorkspace->slot(sharedSlot), sharedWorkspace,
+               orderOfRuns(), first, *state);
   if (tokens != resolvedTokens)
     MOERT_CHECK(checkReady(tokens));
-  if (tokens > ownWorkspaceTokens || !ownWorkspace)
-    MOERT_CHECK(growWorkspace(tokens));
-  return run(tokens,
-             {ownWorkspace->data(), static_cast<int64_t>(ownWorkspace->size())},
-             stream);
+  OwnWorkspace &own = state->capture ? capturedWorkspace : ownWorkspace;
+  // Each growth leaves graphs with what they have: rather none at all.
+  int64_t served =
+      state->capture ? std::max(tokens, ownWorkspace.tokens) : tokens;
+  if (served > own.tokens || !own.buffer)
+    MOERT_CHECK(growWorkspace(own, served));
+  return run(tokens, own.view(), own.buffer, *order, first, *state);
 }
 
 Status Executor::run(int64_t tokens, WorkspaceView workspace, Stream *stream) {
-  MOERT_CHECK(resolve(tokens, workspace));
   Stream &first = stream ? *stream : *streams[0];
-  if (runsHalves)
-    return halves->run(first);
-  if (options.poison)
-    MOERT_CHECK(poison(first, tokens));
-  return runResolved(first, thePlan->findVariant(tokens));
+  Result<StreamState> state = device.inspect(first);
+  if (!state)
+    return state.status();
+  return run(tokens, workspace, nullptr, *order, first, *state);
+}
+
+Status Executor::run(int64_t tokens, WorkspaceView workspace,
+                     std::shared_ptr<const void> owner, RunOrder &order,
+                     Stream &first, const StreamState &state) {
+  MOERT_CHECK(resolve(tokens, workspace));
+  wasCaptured = state.capture.has_value();
+  if (wasCaptured)
+    MOERT_CHECK(retain(first, std::move(owner)));
+  return order.run(first, state, [&]() -> Status {
+    if (runsHalves)
+      return halves->run(first);
+    if (options.poison)
+      MOERT_CHECK(poison(first, tokens));
+    return runResolved(first, thePlan->findVariant(tokens));
+  });
+}
+
+Status Executor::retain(Stream &capturing,
+                        std::shared_ptr<const void> workspace) {
+  struct Used {
+    std::shared_ptr<Module> module;
+    std::vector<std::shared_ptr<Buffer>> prepared, ownWeights;
+    std::shared_ptr<const void> workspace;
+  };
+  return device.retain(
+      capturing, std::make_shared<const Used>(
+                     Used{module, prepared, ownWeights, std::move(workspace)}));
 }
 
 bool Executor::hasMicroBatches(int64_t tokens) const {
@@ -258,25 +292,26 @@ Status Executor::checkReadyNow(int64_t tokens) const {
   return Status::ok();
 }
 
-Status Executor::growWorkspace(int64_t tokens) {
+Status Executor::growWorkspace(OwnWorkspace &own, int64_t tokens) {
   Result<int64_t> bytes = workspaceBytes(tokens);
   if (!bytes)
     return bytes.status();
-  if (ownWorkspace && ownWorkspace->size() >= static_cast<size_t>(*bytes)) {
-    ownWorkspaceTokens = tokens;
+  if (own.buffer && own.buffer->size() >= static_cast<size_t>(*bytes)) {
+    own.tokens = tokens;
     return Status::ok();
   }
-  // An earlier run may still use the memory that is about to go.
-  MOERT_CHECK(synchronize());
-  ownWorkspace.reset();
-  ownWorkspaceTokens = lastTokens = resolvedTokens = -1;
+  // An earlier run may still use the memory that is about to go. Graphs keep
+  // theirs.
+  if (&own == &ownWorkspace && own.buffer)
+    MOERT_CHECK(synchronize());
+  own = OwnWorkspace();
+  lastTokens = resolvedTokens = -1;
   Result<std::unique_ptr<Buffer>> buffer =
       device.allocate(*bytes, kWorkspaceAlignment);
   if (!buffer)
     return buffer.status().withContext("run: workspace for " +
                                        std::to_string(tokens) + " tokens");
-  ownWorkspace = std::move(*buffer);
-  ownWorkspaceTokens = tokens;
+  own = {std::move(*buffer), tokens};
   return Status::ok();
 }
 
@@ -536,6 +571,9 @@ Status Executor::runStep(const ResolvedStep &step, Stream &first) {
 }
 
 Status Executor::synchronize() {
+  MOERT_CHECK(order->await(*streams[0]));
+  if (sharedWorkspace)
+    MOERT_CHECK(orderOfRuns().await(*streams[0]));
   for (const std::unique_ptr<Stream> &stream : streams)
     MOERT_CHECK(synchronize(*stream));
   return Status::ok();

@@ -7,6 +7,7 @@
 
 #include "../support/Check.h"
 #include "MicroBatches.h"
+#include "RunOrder.h"
 #include "moert/Executor.h"
 
 #include <algorithm>
@@ -138,10 +139,16 @@ Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
     return Status::ok();
   };
   MOERT_CHECK(clock->begin(first));
-  if (runsHalves)
-    MOERT_CHECK(halves->giveSteps(first, give));
-  for (size_t i = 0; !runsHalves && i < resolved.size(); ++i)
-    MOERT_CHECK(give(*this, i, first));
+  Result<StreamState> state = device.inspect(first);
+  if (!state)
+    return state.status();
+  MOERT_CHECK(orderOfRuns().run(first, *state, [&]() -> Status {
+    if (runsHalves)
+      return halves->giveSteps(first, give);
+    for (size_t i = 0; i < resolved.size(); ++i)
+      MOERT_CHECK(give(*this, i, first));
+    return Status::ok();
+  }));
   MOERT_CHECK(synchronize(first));
   Result<std::vector<double>> seconds = clock->read();
   if (!seconds)

@@ -25,8 +25,21 @@ std::mutex mutex;
 
 using Work = std::vector<std::function<void()>>;
 
+/// What graphs share: called when the last of them is destroyed.
+struct UserObject {
+  void *data;
+  CUhostFn destroy;
+  unsigned references;
+};
+
+/// Captured, or instantiated.
+struct Graph {
+  Work work;
+  std::vector<UserObject *> owned;
+};
+
 std::set<void *> capturedEvents;
-Work *captureWork = nullptr;
+Graph *capturing = nullptr;
 
 struct Function {
   std::string name;
@@ -61,10 +74,31 @@ CUresult give(CUstream stream, std::function<void()> work) {
   if (stream && !state.streams.count(stream))
     return CUresult(400);
   if (state.captured.count(stream))
-    captureWork->push_back(std::move(work));
+    capturing->work.push_back(std::move(work));
   else
     work();
   return CUDA_SUCCESS;
+}
+
+void releaseObject(UserObject *object, unsigned count) {
+  object->references -= count;
+  if (object->references > 0)
+    return;
+  object->destroy(object->data);
+  state.userObjects.erase(object);
+  delete object;
+}
+
+void destroyGraph(Graph *graph) {
+  for (UserObject *object : graph->owned)
+    releaseObject(object, 1);
+  delete graph;
+}
+
+/// Whether a capture of any thread forbids what waits or allocates.
+bool isForbidden() {
+  return !state.captured.empty() &&
+         !state.relaxed.count(std::this_thread::get_id());
 }
 
 std::vector<CUcontext> &current() {
@@ -280,6 +314,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     used += allocation.size;
   if (bytes == 0)
     return CUDA_ERROR_INVALID_VALUE;
+  if (isForbidden())
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (used > state.memory)
     return CUDA_ERROR_OUT_OF_MEMORY;
   *address = reinterpret_cast<uintptr_t>(
@@ -436,6 +472,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle,
     else
       return CUDA_ERROR_INVALID_VALUE;
   }
+  state.given.push_back({"launch", config->hStream, nullptr});
   state.launches.push_back(
       function.name + " " + std::to_string(grid) + " " + std::to_string(block) +
       " " + std::to_string(shared) + (isDependent ? " dependent" : "") +
@@ -481,6 +518,10 @@ CUresult cuStreamQuery(CUstream stream) {
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   ENTER_WITH_CONTEXT;
+  state.given.push_back({"wait", stream, event});
+  // What is captured cannot wait for what is not.
+  if (state.captured.count(stream) && !capturedEvents.count(event))
+    return CUresult(905);
   // Waiting for an event of the capture makes a stream part of it.
   if (capturedEvents.count(event))
     state.captured.insert(stream);
@@ -504,6 +545,7 @@ CUresult cuEventDestroy_v2(CUevent event) {
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER_WITH_CONTEXT;
+  state.given.push_back({"record", stream, event});
   if (state.captured.count(stream))
     capturedEvents.insert(event);
   else
@@ -523,15 +565,74 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
   ENTER_WITH_CONTEXT;
   if (!state.captured.empty() || !stream)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  captureWork = new Work();
+  capturing = new Graph();
   state.captured = {stream};
+  ++state.numCaptures;
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream,
+                                   CUstreamCaptureStatus *status, uint64_t *id,
+                                   CUgraph *graph, const CUgraphNode **,
+                                   size_t *) {
   ENTER_WITH_CONTEXT;
-  *status = state.captured.count(stream) ? CUstreamCaptureStatus(1)
-                                         : CU_STREAM_CAPTURE_STATUS_NONE;
+  bool isCaptured = state.captured.count(stream) > 0;
+  *status =
+      isCaptured ? CUstreamCaptureStatus(1) : CU_STREAM_CAPTURE_STATUS_NONE;
+  if (isCaptured && id)
+    *id = state.numCaptures;
+  if (isCaptured && graph)
+    *graph = asHandle<CUgraph>(capturing);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream stream, uint64_t *id) {
+  ENTER_WITH_CONTEXT;
+  *id = state.hasStreamIds ? reinterpret_cast<uintptr_t>(stream) + 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+  ALONE;
+  CUresult failed = enter(__func__);
+  auto thread = std::this_thread::get_id();
+  bool wasRelaxed = state.relaxed.count(thread) > 0;
+  if (*mode == CU_STREAM_CAPTURE_MODE_RELAXED && failed == CUDA_SUCCESS)
+    state.relaxed.insert(thread);
+  else
+    state.relaxed.erase(thread);
+  *mode = wasRelaxed ? CU_STREAM_CAPTURE_MODE_RELAXED
+                     : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  return failed;
+}
+
+CUresult cuUserObjectCreate(CUuserObject *object, void *data, CUhostFn destroy,
+                            unsigned references, unsigned flags) {
+  ENTER_WITH_CONTEXT;
+  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+    return CUDA_ERROR_INVALID_VALUE;
+  auto *made = new UserObject{data, destroy, references};
+  state.userObjects.insert(made);
+  *object = asHandle<CUuserObject>(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectRelease(CUuserObject object, unsigned count) {
+  ALONE;
+  if (!state.userObjects.count(object))
+    return CUDA_ERROR_INVALID_VALUE;
+  releaseObject(reinterpret_cast<UserObject *>(object), count);
+  return enter(__func__);
+}
+
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object,
+                                 unsigned count, unsigned flags) {
+  ENTER_WITH_CONTEXT;
+  if (count != 1 || flags != CU_GRAPH_USER_OBJECT_MOVE ||
+      !state.userObjects.count(object))
+    return CUDA_ERROR_INVALID_VALUE;
+  reinterpret_cast<Graph *>(graph)->owned.push_back(
+      reinterpret_cast<UserObject *>(object));
   return CUDA_SUCCESS;
 }
 
@@ -542,20 +643,22 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     return CUDA_ERROR_INVALID_VALUE;
   state.captured.clear();
   capturedEvents.clear();
-  Work *work = std::exchange(captureWork, nullptr);
+  Graph *made = std::exchange(capturing, nullptr);
   if (failed) {
-    delete work;
+    destroyGraph(made);
     return failed;
   }
-  state.graphs.insert(work);
-  *graph = asHandle<CUgraph>(work);
+  state.graphs.insert(made);
+  *graph = asHandle<CUgraph>(made);
   return CUDA_SUCCESS;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
                                      unsigned long long) {
   ENTER_WITH_CONTEXT;
-  auto *made = new Work(*reinterpret_cast<Work *>(graph));
+  auto *made = new Graph(*reinterpret_cast<Graph *>(graph));
+  for (UserObject *object : made->owned)
+    ++object->references;
   state.graphExecs.insert(made);
   *exec = asHandle<CUgraphExec>(made);
   return CUDA_SUCCESS;
@@ -563,7 +666,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   ENTER_WITH_CONTEXT;
-  for (const std::function<void()> &work : *reinterpret_cast<Work *>(exec))
+  for (const auto &work : reinterpret_cast<Graph *>(exec)->work)
     if (CUresult failed = give(stream, work))
       return failed;
   return CUDA_SUCCESS;
@@ -573,7 +676,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
   ALONE;
   if (!state.graphExecs.erase(exec))
     return CUDA_ERROR_INVALID_VALUE;
-  delete reinterpret_cast<Work *>(exec);
+  destroyGraph(reinterpret_cast<Graph *>(exec));
   return enter(__func__);
 }
 
@@ -581,7 +684,7 @@ CUresult cuGraphDestroy(CUgraph graph) {
   ALONE;
   if (!state.graphs.erase(graph))
     return CUDA_ERROR_INVALID_VALUE;
-  delete reinterpret_cast<Work *>(graph);
+  destroyGraph(reinterpret_cast<Graph *>(graph));
   return enter(__func__);
 }
 

@@ -95,10 +95,23 @@ struct FakeCuda {
   /// was freed that was.
   std::map<cuda::CUdeviceptr, int> mapped;
   int freedWhileMapped = 0;
-  std::set<void *> modules, streams, events, graphs, graphExecs;
+  std::set<void *> modules, streams, events, graphs, graphExecs, userObjects;
   int retained = 0;
-  /// Streams that are being captured, all of them into one graph.
+  /// Streams that are being captured, all of them into one graph, and how many
+  /// captures have begun.
   std::set<void *> captured;
+  uint64_t numCaptures = 0;
+  /// Threads whose calls no capture forbids.
+  std::set<std::thread::id> relaxed;
+  /// Whether cuStreamGetId knows streams.
+  bool hasStreamIds = true;
+
+  /// What streams were given, in order: launches, records and waits.
+  struct Given {
+    std::string call;
+    void *stream = nullptr, *event = nullptr;
+  };
+  std::vector<Given> given;
 
   /// What is alive, as text; empty where nothing is.
   std::string leaks() const {
@@ -114,6 +127,7 @@ struct FakeCuda {
     add("events", events.size());
     add("graphs", graphs.size());
     add("instantiated graphs", graphExecs.size());
+    add("user objects", userObjects.size());
     add("retained contexts", static_cast<size_t>(retained));
     add("streams in capture", captured.size());
     for (const auto &[thread, contexts] : current)

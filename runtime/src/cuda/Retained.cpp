@@ -1,0 +1,69 @@
+//===- Retained.cpp - what captured graphs own ---------------- -*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Retained.h"
+
+#include <mutex>
+#include <vector>
+
+namespace moert::cuda {
+
+namespace {
+
+using Owned = std::shared_ptr<const void>;
+
+/// What graphs have released, of all devices.
+struct Released {
+  std::mutex mutex;
+  std::vector<Owned> objects;
+};
+
+} // namespace
+
+/// Never destroyed: graphs may end when the process does.
+static Released &getReleased() {
+  static auto *released = new Released();
+  return *released;
+}
+
+/// The driver's threads call it.
+static void release(void *data) {
+  std::unique_ptr<Owned> owned(static_cast<Owned *>(data));
+  Released &released = getReleased();
+  std::lock_guard<std::mutex> lock(released.mutex);
+  released.objects.push_back(std::move(*owned));
+}
+
+Status retainInGraph(const Driver &driver, CUstream stream, Owned owned) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  MOERT_CUDA(driver, cuStreamGetCaptureInfo,
+             (stream, &status, nullptr, &graph, nullptr, nullptr));
+  if (!graph)
+    return driver.check(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+                        "cuStreamGetCaptureInfo");
+  auto held = std::make_unique<Owned>(std::move(owned));
+  CUuserObject object = nullptr;
+  MOERT_CUDA(
+      driver, cuUserObjectCreate,
+      (&object, held.get(), release, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  (void)held.release();
+  CUresult code = driver.cuGraphRetainUserObject(graph, object, 1,
+                                                 CU_GRAPH_USER_OBJECT_MOVE);
+  if (code != CUDA_SUCCESS)
+    (void)driver.cuUserObjectRelease(object, 1);
+  return driver.check(code, "cuGraphRetainUserObject");
+}
+
+void freeReleased() {
+  std::vector<Owned> freed;
+  Released &released = getReleased();
+  std::lock_guard<std::mutex> lock(released.mutex);
+  freed.swap(released.objects);
+}
+
+} // namespace moert::cuda
