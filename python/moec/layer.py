@@ -96,8 +96,9 @@ class Layer(_core.Layer):
         framework of hidden_states. The call gives its work to the stream and returns; on the CPU
         it returns when the work is done.
 
-    Returns `out`. The weights are prepared with the first call after they were bound, which waits.
-    Calls of a layer come one at a time, whichever thread they are from; clones run side by side.
+    Returns `out`. The weights are prepared with the first call after they were bound, or after PyTorch
+    wrote to one that is prepared, which waits. Calls come from any threads and on any streams: one waits
+    for the one before, on a GPU without the host; clones run side by side.
 
     Raises InvalidType where an argument is no tensor, has another dtype or is missing,
     InvalidArgument where its shape, strides, device or address are wrong, all before anything runs.
@@ -179,8 +180,9 @@ class Layer(_core.Layer):
 
     def bind(self, tensors: Mapping[str, Any] | None = None, /, **named: Any) -> Layer:
         """Binds weights, by the names of `tensors` or as keywords with `_` in place of `.`
-        (`experts_w13`). The memory stays the caller's: it is kept alive, and what is written to it
-        counts until the weights are prepared. Bytes (uint8) are taken for elements of float8.
+        (`experts_w13`). The memory stays the caller's: it is kept alive, by captured CUDA graphs too, and
+        what is written to it counts; where weights are prepared, see prepare(). Bytes (uint8) are taken for
+        elements of float8.
 
         Some layers prepare weights in their own memory (prepare().in_place_bytes), which has other
         contents then and is bound anew with its values before it is prepared again.
@@ -264,10 +266,17 @@ class Layer(_core.Layer):
             self.bind_prepared(os.fspath(path), rank, verify, _make_message(progress, work))
         return self
 
-    def prepare(self) -> PrepareReport:
+    def prepare(self, *, again: bool = False) -> PrepareReport:
         """Prepares the weights as the kernels want them, where that is due, and waits. The first
-        call of the layer does it by itself."""
-        return PrepareReport(*self.prepare_weights())
+        call of the layer does it by itself, and so does a call after PyTorch wrote to a weight that is
+        prepared: PyTorch counts writes, but for those through `.data` or NumPy and those to tensors made in
+        inference mode.
+
+        again: prepares what the bound weights hold now, whatever was counted. The memory of prepared weights
+            stays the same, so that clones and captured CUDA graphs use the new values: their calls and replays
+            are complete before. A layer with weights prepared in place (in_place_bytes) is bound anew instead.
+            A layer that prepares nothing has nothing to do: its kernels see what is written."""
+        return PrepareReport(*self.prepare_weights(again))
 
     # What it is.
 

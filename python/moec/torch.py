@@ -218,7 +218,7 @@ class MoE(torch.nn.Module):
 
     forward() takes what the layer takes (moec.Layer), hidden_states of any rank with a last dimension
     of H, and returns a tensor of the same shape. Call it once before it is captured in a CUDA graph:
-    the first call prepares the weights.
+    the first call prepares the weights. The graph keeps weights and workspace.
     """
 
     def __init__(self, layer: Layer, *, workspace: Optional[torch.Tensor] = None) -> None:

@@ -221,27 +221,16 @@ bool Call::bindTensor(int argument) {
   return true;
 }
 
-/// A number of valid tokens that is no tensor gets memory of the layer's.
+/// A number of valid tokens that is no tensor is in memory of the device that
+/// never changes, so that runs and graphs keep it.
 bool Call::bindValidTokens() {
   state.bound[state.validTokens].layout.forget();
-  moert_device *device = state.getDevice().device;
-  if (!state.validMemory && !python::check(moert_device_allocate(
-                                device, sizeof(int32_t), &state.validMemory)))
+  // More than all tokens are all of them.
+  void *memory = findNumber(state.getDevice(), std::min(numValid, tokens));
+  if (!memory)
     return false;
-  if (state.validHeld != numValid) {
-    auto value = int32_t(numValid);
-    // Runs of before may still read it.
-    if ((state.validHeld >= 0 && !python::check(moert_device_synchronize(
-                                     device, state.latestStream))) ||
-        !python::check(moert_device_copy_in(device, state.validMemory, &value,
-                                            sizeof(value)),
-                       "num_valid_tokens"))
-      return false;
-    state.validHeld = numValid;
-  }
   constexpr int64_t one = 1;
-  moert_tensor tensor = {
-      "num_valid_tokens", "i32", state.validMemory, 1, &one, nullptr};
+  moert_tensor tensor = {"num_valid_tokens", "i32", memory, 1, &one, nullptr};
   return python::check(moert_layer_bind(state.layer, &tensor),
                        "num_valid_tokens");
 }
@@ -273,6 +262,8 @@ bool Call::run() {
     Unlocked unlocked;
     status = launch();
   }
+  if (!status && moert_layer_is_captured(state.layer))
+    status = keepForGraph(state, stream);
   return python::check(status);
 }
 

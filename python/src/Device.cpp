@@ -9,6 +9,9 @@
 #include "Errors.h"
 #include "moejit/moejit.h"
 
+#include <algorithm>
+#include <vector>
+
 using namespace moec::python;
 
 PyTypeObject *moec::python::deviceType = nullptr;
@@ -67,6 +70,27 @@ DeviceObject *moec::python::getDevice(PyObject *object) {
   fail(Kind::Type,
        "device: a device of moec expected, " + nameType(object) + " found");
   return nullptr;
+}
+
+void *moec::python::findNumber(DeviceObject &device, int64_t number) {
+  // Layers take addresses that are multiples of 16.
+  constexpr int64_t kStride = 16, kFewest = 1024;
+  if (number >= device.numNumbers) {
+    // Runs and graphs may use the memory of before, which stays.
+    int64_t count = std::max(kFewest, 2 * number);
+    std::vector<int32_t> values(size_t(count) * (kStride / 4));
+    for (int64_t i = 0; i < count; ++i)
+      values[size_t(i) * (kStride / 4)] = int32_t(i);
+    void *memory = nullptr;
+    size_t bytes = values.size() * sizeof(int32_t);
+    if (!check(moert_device_allocate(device.device, bytes, &memory)) ||
+        !check(
+            moert_device_copy_in(device.device, memory, values.data(), bytes)))
+      return nullptr;
+    device.numbers = memory;
+    device.numNumbers = count;
+  }
+  return static_cast<char *>(device.numbers) + number * kStride;
 }
 
 bool moec::python::isMemoryOf(const DeviceObject &device, DLDevice found) {

@@ -20,12 +20,20 @@ struct DeviceObject {
   moert_device *device;
   /// kDLCPU or kDLCUDA, and the number.
   DLDevice where;
+  /// Memory of the device with the numbers from 0 to the one before
+  /// `numNumbers`.
+  void *numbers;
+  int64_t numNumbers;
 };
 
 extern PyTypeObject *deviceType;
 /// Null with an exception set where the object is none.
 DeviceObject *getDevice(PyObject *object);
 bool addDevice(PyObject *module);
+
+/// Memory of the device that holds a number from 0 on as an i32, as long as the
+/// device lives; null with an exception set.
+void *findNumber(DeviceObject &device, int64_t number);
 
 /// Whether memory of `found` is memory of `device` too.
 bool isMemoryOf(const DeviceObject &device, DLDevice found);

@@ -16,7 +16,7 @@ using namespace moec::python;
 
 namespace {
 
-using Spare = std::vector<std::pair<int, std::shared_ptr<Tensor>>>;
+using Spare = std::vector<std::pair<int, std::shared_ptr<Weight>>>;
 
 /// moec._core.ExpertMove.
 struct MoveObject {
@@ -179,7 +179,7 @@ bool readSpare(LayerState &state, PyObject *given, Spare &spare,
   for (Py_ssize_t place = 0; PyDict_Next(given, &place, &name, &tensor);) {
     const char *text = getText(name, "spare");
     int operand = text ? findWeight(state, text) : -1;
-    std::shared_ptr<Tensor> read =
+    std::shared_ptr<Weight> read =
         operand < 0
             ? nullptr
             : readWeight(state, operand, tensor, /*isWritten=*/true, stream);

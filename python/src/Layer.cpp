@@ -32,6 +32,9 @@ LayerState::LayerState(moert_layer *layer, DeviceObject *device)
     operand.dependsOnTokens = info.depends_on_tokens != 0;
     operand.alignment = info.alignment;
     operand.isStrided = info.strided != 0;
+    operand.isPrepared = info.prepared != 0;
+    if (operand.isPrepared)
+      preparedWeights.push_back(i);
     if (info.role == MOERT_WEIGHT)
       continue;
     auto argument = int(arguments.size());
@@ -47,12 +50,10 @@ LayerState::LayerState(moert_layer *layer, DeviceObject *device)
     }
   }
   weights.resize(operands.size());
+  versions.resize(operands.size());
 }
 
-LayerState::~LayerState() {
-  moert_device_release(getDevice().device, validMemory);
-  moert_layer_free(layer);
-}
+LayerState::~LayerState() { moert_layer_free(layer); }
 
 int LayerState::find(const char *name) const {
   for (size_t i = 0; i < operands.size(); ++i)
@@ -160,20 +161,6 @@ bool moec::python::bindOperand(LayerState &state, int operand,
   return check(moert_layer_bind(state.layer, &described), argument);
 }
 
-bool moec::python::prepare(LayerState &state, void *stream) {
-  if (state.isPrepared)
-    return true;
-  moert_status *status;
-  {
-    Unlocked unlocked;
-    status = moert_device_synchronize(state.getDevice().device, stream);
-    if (!status)
-      status = moert_layer_prepare_weights(state.layer, nullptr);
-  }
-  state.isPrepared = status == nullptr;
-  return check(status);
-}
-
 /// What has the memory of a tensor for good: a tensor of PyTorch's may get
 /// other storage (`parameter.data = ...`), and whoever holds the tensor gets it
 /// too.
@@ -196,7 +183,7 @@ int moec::python::findWeight(const LayerState &state, const char *name) {
   return -1;
 }
 
-std::shared_ptr<Tensor> moec::python::readWeight(LayerState &state, int operand,
+std::shared_ptr<Weight> moec::python::readWeight(LayerState &state, int operand,
                                                  PyObject *object,
                                                  bool isWritten,
                                                  void *&stream) {
@@ -214,10 +201,11 @@ std::shared_ptr<Tensor> moec::python::readWeight(LayerState &state, int operand,
     failBecause(name, "the tensor cannot be read");
     return nullptr;
   }
-  auto tensor = std::make_shared<Tensor>();
+  auto tensor = std::make_shared<Weight>();
   if (!tensor->read(shared.get(), asking) ||
       !checkOperand(state, operand, *tensor, name))
     return nullptr;
+  tensor->watch(shared.get());
   stream = asking.stream;
   return tensor;
 }
@@ -232,7 +220,7 @@ static PyObject *bind(PyObject *self, PyObject *const *arguments,
   if (operand < 0)
     return nullptr;
   void *stream = nullptr;
-  std::shared_ptr<Tensor> tensor =
+  std::shared_ptr<Weight> tensor =
       readWeight(state, operand, arguments[1], /*isWritten=*/false, stream);
   if (!tensor)
     return nullptr;
@@ -269,7 +257,7 @@ private:
 /// had. `arePrepared`: they are as runs read them.
 template <typename Call>
 static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call) {
-  std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
+  std::vector<std::shared_ptr<Weight>> released(state.operands.size());
   Locked locked(state);
   if (!locked.isOpen())
     return nullptr;
@@ -364,10 +352,13 @@ static PyObject *bindPrepared(PyObject *self, PyObject *const *arguments,
   });
 }
 
-static PyObject *prepareWeights(PyObject *self, PyObject *) {
+static PyObject *prepareWeights(PyObject *self, PyObject *given) {
   LayerState &state = getState(self);
+  int again = PyObject_IsTrue(given);
+  if (again < 0)
+    return nullptr;
   Locked locked(state);
-  if (!locked.isOpen() || !prepare(state, state.latestStream))
+  if (!locked.isOpen() || !prepare(state, state.latestStream, again != 0))
     return nullptr;
   // Nothing is done again: the call reports.
   moert_prepare_report report = {};
@@ -396,9 +387,9 @@ static PyObject *getWorkspaceBytes(PyObject *self, PyObject *tokens) {
 static PyObject *useWorkspace(PyObject *self, PyObject *memory) {
   LayerState &state = getState(self);
   constexpr int64_t kAlignment = 256;
-  std::unique_ptr<Tensor> tensor;
+  std::shared_ptr<Tensor> tensor;
   if (memory != Py_None) {
-    tensor = std::make_unique<Tensor>();
+    tensor = std::make_shared<Tensor>();
     Asking asking;
     asking.argument = "workspace";
     asking.keep = asking.write = true;
@@ -457,6 +448,7 @@ static PyObject *cloneLayer(PyObject *self, PyObject *) {
   LayerState &other = getState(made.get());
   other.isPrepared = true;
   other.weights = state.weights;
+  other.versions = state.versions;
   return made.release();
 }
 
@@ -506,8 +498,8 @@ static PyObject *getMesh(PyObject *self, void *) {
 
 static PyObject *closeLayer(PyObject *self, PyObject *) {
   LayerState &state = getState(self);
-  std::vector<std::shared_ptr<Tensor>> released(state.operands.size());
-  std::unique_ptr<Tensor> workspace;
+  std::vector<std::shared_ptr<Weight>> released(state.operands.size());
+  std::shared_ptr<Tensor> workspace;
   {
     Locked locked(state);
     moert_layer_free(std::exchange(state.layer, nullptr));
@@ -638,7 +630,7 @@ bool moec::python::addLayer(PyObject *module) {
                  "compiled from IR, whatever inputs and outputs it has, on "
                  "`tokens` tokens. `tensors` has all of both by name; outputs "
                  "are written. Streams are those of a call."),
-      {"prepare_weights", prepareWeights, METH_NOARGS, nullptr},
+      {"prepare_weights", prepareWeights, METH_O, nullptr},
       {"operands", getOperands, METH_NOARGS, nullptr},
       {"workspace_bytes", getWorkspaceBytes, METH_O,
        "Bytes of a workspace that serves every call of up to `tokens` tokens."},
@@ -690,5 +682,6 @@ bool moec::python::addLayer(PyObject *module) {
                                  Py_TPFLAGS_DISALLOW_INSTANTIATION,
                              slots};
   layerType = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&spec));
-  return layerType && makeNames() && PyModule_AddType(module, layerType) == 0;
+  return layerType && makeNames() && addWeights() &&
+         PyModule_AddType(module, layerType) == 0;
 }

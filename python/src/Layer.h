@@ -29,6 +29,18 @@ struct Operand {
   bool dependsOnTokens = false;
   int64_t alignment = 1;
   bool isStrided = false;
+  /// A weight that the layer prepares.
+  bool isPrepared = false;
+};
+
+/// A weight that is bound.
+class Weight final : public Tensor {
+public:
+  /// Remembers a tensor of PyTorch that counts what is written to it.
+  void watch(PyObject *tensor);
+
+  /// Null where writes are not counted.
+  Ref counted;
 };
 
 /// Inputs and output of any layer are no more.
@@ -67,23 +79,23 @@ struct LayerState {
   std::vector<Operand> operands;
   /// Indices of the operands that a call brings, inputs and output.
   std::vector<int> arguments;
+  /// Of the weights that are prepared.
+  std::vector<int> preparedWeights;
   /// Where these are in `arguments`; -1 for none.
   int hiddenStates = -1, output = -1, validTokens = -1;
   int numOutputs = 0;
 
   std::mutex mutex;
   /// Per operand: the weight that is bound, which clones share; null for none.
-  std::vector<std::shared_ptr<Tensor>> weights;
+  std::vector<std::shared_ptr<Weight>> weights;
+  /// Per operand: the number of writes to the weight that was prepared.
+  std::vector<int64_t> versions;
   /// Per argument; calls bind what has changed since the one before. Changed
   /// with Python held, so that whoever holds it may look without the mutex.
   Bound bound[kMostArguments];
   bool isPrepared = false;
   /// Where runs find their workspace; null for memory of the layer's own.
-  std::unique_ptr<Tensor> workspace;
-  /// Memory of the device for a number of valid tokens that was given as an
-  /// int, and what it holds.
-  void *validMemory = nullptr;
-  int64_t validHeld = -1;
+  std::shared_ptr<Tensor> workspace;
   /// The stream of the latest run.
   void *latestStream = nullptr;
 };
@@ -125,7 +137,7 @@ bool isLayer(PyObject *object);
 int findWeight(const LayerState &state, const char *name);
 /// A tensor for that operand, whose memory is kept and perhaps written, and the
 /// stream that its framework uses now; null with an exception set.
-std::shared_ptr<Tensor> readWeight(LayerState &state, int operand,
+std::shared_ptr<Weight> readWeight(LayerState &state, int operand,
                                    PyObject *object, bool isWritten,
                                    void *&stream);
 /// The tensor as that operand, for a call of the C API.
@@ -139,9 +151,14 @@ bool bindOperand(LayerState &state, int operand, const Tensor &tensor,
 bool checkOperand(const LayerState &state, int operand, const Tensor &tensor,
                   const char *argument);
 
-/// Prepares the weights where that is due; what was given to `stream` before is
-/// waited for.
-bool prepare(LayerState &state, void *stream);
+/// Prepares the weights where that is due: they were bound anew, or those that
+/// are prepared were written to; `again`: in any case. What was given to
+/// `stream` before is waited for.
+bool prepare(LayerState &state, void *stream, bool again = false);
+/// The latest run was captured: the graph keeps the memory of weights and
+/// workspace.
+moert_status *keepForGraph(LayerState &state, void *stream);
+bool addWeights();
 
 /// layer(hidden_states, ...).
 PyObject *callLayer(PyObject *self, PyObject *arguments, PyObject *keywords);

@@ -20,7 +20,7 @@ from moec.reference.generate import generate
 from moec.reference.spec import LayerSpec
 
 BUILD = Path(os.environ["MOEC_LIBRARY_DIR"]).parent
-CODES = {"bf16": (4, 16), "f32": (2, 32), "i32": (0, 32), "u8": (1, 8)}
+CODES = {"bf16": (4, 16), "f32": (2, 32), "i32": (0, 32), "i8": (0, 8), "u8": (1, 8)}
 
 
 @pytest.fixture
@@ -91,6 +91,63 @@ def test_runs(gpu, layer: moec.Layer) -> None:
     assert layer.explain().startswith("small: bf16") and ".target sm_90a" in layer.ir("ptx")
     with pytest.raises(moec.InvalidArgument, match="out: is missing, and moec does not know how"):
         layer(hidden)
+
+
+class Counted:
+    """A tensor that counts writes, as PyTorch's do."""
+
+    __module__ = "torch"
+
+    def __init__(self, buffer: object) -> None:
+        self.buffer, self._version = buffer, 0
+
+    def detach(self) -> Counted:
+        return self
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.buffer.__dlpack_device__()
+
+    def __dlpack__(self, max_version: tuple[int, int] | None = None, **_: object) -> object:
+        return self.buffer.__dlpack__(max_version=max_version)
+
+
+def test_writes_to_prepared_weights_are_seen(gpu) -> None:
+    sizes = {"hidden_size": 512, "intermediate_size": 256, "quantization": "mxfp4"}
+    package = moec.compile_package(SPEC | sizes, "sm_90a", cache=False, use_ptxas=False)
+    layer = moec.Layer.from_package(package, device="cuda:0")
+    weights = {info.name: Counted(gpu(info.shape, "u8" if info.dtype.startswith("f8") else info.dtype))
+               for info in layer.tensors if info.role == "weight"}
+    assert any(each["role"] == "prepared" for each in layer.plan["tensors"])
+    layer.bind(weights)
+    hidden, out = gpu((5, 512)), gpu((5, 512))
+    seconds = []
+
+    def call() -> bool:
+        """Whether the weights were prepared by the call."""
+        layer(hidden, out=out)
+        seconds.append(layer.prepare_weights(False)[2])
+        return seconds[-1] not in seconds[:-1]
+
+    assert call() and not call()
+    for name in ("experts.w2", "experts.w13"):
+        weights[name]._version += 1
+        assert call() and not call()
+    # The router is read as it is.
+    weights["gate.weight"]._version += 1
+    assert not call()
+    clone = layer.clone()
+    clone(hidden, out=out)
+    assert layer.prepare(again=True).seconds not in seconds
+    # What does not count is not asked again.
+    del weights["experts.w2"]._version
+    layer.bind(weights)
+    assert call() and not call()
+
+
+def test_numbers_of_valid_tokens(gpu, layer: moec.Layer) -> None:
+    hidden, out = gpu((5, 64)), gpu((5, 64))
+    for count in (3, 0, 5, 2000, 2**31 - 1, 3):
+        layer(hidden, out=out, num_valid_tokens=count)
 
 
 def test_refuses_what_is_elsewhere(gpu, layer: moec.Layer) -> None:

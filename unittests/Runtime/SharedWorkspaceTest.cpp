@@ -18,6 +18,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include <dlfcn.h>
+
 using namespace moert::test;
 namespace capi = moert::capi;
 
@@ -139,6 +141,58 @@ TEST_F(SharedWorkspaceTest, LayersOfTwoMicroBatchesShareTwoSlots) {
   ASSERT_DONE(layers[0].useWorkspace({}, 0));
   ASSERT_DONE(layers[0].run(kTokens));
   EXPECT_EQ(fake->allocations.size(), before + 1);
+}
+
+/// A stream of the caller's, captured by the caller.
+TEST_F(SharedWorkspaceTest, GraphsOwnWhatTheyAreGiven) {
+  using namespace moert::cuda;
+  void *driver = dlopen(kFakeDriver, RTLD_NOW | RTLD_NOLOAD);
+  auto find = [&](const char *name, auto type) {
+    return reinterpret_cast<decltype(type)>(dlsym(driver, name));
+  };
+  using Create = CUresult (*)(CUstream *, unsigned);
+  using OfStream = CUresult (*)(CUstream, int);
+  using EndCapture = CUresult (*)(CUstream, CUgraph *);
+  using OfGraph = CUresult (*)(CUgraph);
+  using Destroy = CUresult (*)(CUstream);
+  auto begin = find("cuStreamBeginCapture_v2", OfStream());
+  auto end = find("cuStreamEndCapture", EndCapture());
+
+  capi::Layer layer;
+  load(layer);
+  void *y = nullptr;
+  bindBatch(layer, 1.5f, y);
+  auto &current = fake->current[std::this_thread::get_id()];
+  current = {reinterpret_cast<CUcontext>(uintptr_t(0x1000))};
+  CUstream stream = nullptr;
+  ASSERT_EQ(find("cuStreamCreate", Create())(&stream, 1), CUDA_SUCCESS);
+
+  int released = 0;
+  auto release = [](void *object) { ++*static_cast<int *>(object); };
+  capi::Error outside =
+      moert_device_retain(device.get(), stream, &released, release);
+  EXPECT_EQ(outside.code(), MOERT_INTERNAL);
+  EXPECT_EQ(released, 1);
+
+  ASSERT_DONE(layer.run(kTokens));
+  EXPECT_EQ(moert_layer_is_captured(layer.get()), 0);
+  ASSERT_EQ(begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  ASSERT_DONE(layer.run(kTokens, stream));
+  EXPECT_NE(moert_layer_is_captured(layer.get()), 0);
+  ASSERT_DONE(moert_device_retain(device.get(), stream, &released, release));
+  CUgraph graph = nullptr;
+  ASSERT_EQ(end(stream, &graph), CUDA_SUCCESS);
+  layer.reset();
+  EXPECT_FALSE(fake->modules.empty());
+  ASSERT_EQ(find("cuGraphDestroy", OfGraph())(graph), CUDA_SUCCESS);
+  EXPECT_EQ(released, 1);
+  void *memory = nullptr;
+  ASSERT_DONE(device.allocate(16, &memory));
+  EXPECT_EQ(released, 2);
+  EXPECT_TRUE(fake->modules.empty());
+  ASSERT_EQ(find("cuStreamDestroy_v2", Destroy())(stream), CUDA_SUCCESS);
+  current.clear();
+  dlclose(driver);
 }
 
 TEST_F(SharedWorkspaceTest, SaysWhatIsWrong) {

@@ -13,6 +13,8 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <thread>
 
 using namespace moec::gputest;
@@ -47,6 +49,11 @@ public:
   void tensorMapsAreEncoded();
   void kernelsCopyByTheirTensorMaps();
   void runsCostLittleMoreThanTheirLaunches();
+  void runsOnSeveralStreamsFollowEachOther();
+  void threadsTakeTurnsWithAStreamEach();
+  void graphsKeepTheirWorkspace();
+  void graphsOutliveTheirExecutor();
+  void graphsSeeWeightsThatArePreparedAgain();
 
 private:
   /// For one of several threads.
@@ -78,6 +85,27 @@ private:
       return false;
     executor = std::move(*made);
     return bind(*executor, in, out);
+  }
+
+  /// A graph of a run, captured on `stream`.
+  std::unique_ptr<Graph> capture(Executor &executor, Stream &stream,
+                                 int64_t tokens) {
+    auto graph = captureGraph(device, stream,
+                              [&] { return executor.run(tokens, &stream); });
+    if (!outcome.expect(graph.status()))
+      return nullptr;
+    return std::move(*graph);
+  }
+
+  /// Replays graphs of runs of so many tokens and looks at y.
+  void expectReplays(Stream &stream, const Buffer &out,
+                     const std::map<int64_t, std::unique_ptr<Graph>> &graphs) {
+    for (const auto &[tokens, graph] : graphs) {
+      REQUIRE_OK(device.fill(stream, out.data(), 0xFF, out.size()));
+      REQUIRE_OK(device.launchGraph(stream, *graph));
+      REQUIRE_OK(device.synchronize(stream));
+      expectRows(out, tokens);
+    }
   }
 
   void expectRows(const Buffer &out, int64_t tokens) {
@@ -346,6 +374,158 @@ void DeviceCase::runsCostLittleMoreThanTheirLaunches() {
   EXPECT(run - bare < 2e-6);
 }
 
+/// Nobody waits between the runs, which write to memory of their own.
+void DeviceCase::runsOnSeveralStreamsFollowEachOther() {
+  constexpr size_t kRuns = 24;
+  for (int round = 0; round < 10; ++round) {
+    std::unique_ptr<Buffer> in, out;
+    std::unique_ptr<Executor> executor;
+    if (!start(executor, makeStepPlan(), in, out))
+      return;
+    std::vector<std::unique_ptr<Stream>> streams;
+    for (int i = 0; i < 3; ++i) {
+      auto stream = device.createStream();
+      REQUIRE_OK(stream.status());
+      streams.push_back(std::move(*stream));
+    }
+    std::vector<std::unique_ptr<Buffer>> outs(kRuns);
+    // The workspace grows on the way.
+    auto tokensOf = [](size_t i) { return int64_t(1 + i * 331 % 1000); };
+    for (size_t i = 0; i < kRuns; ++i) {
+      if (!allocate(outs[i], x.size() * 4))
+        return;
+      REQUIRE_OK(executor->bind(
+          "y", {outs[i]->data(), DType::F32, {kPlanRows, 4}, {}}));
+      REQUIRE_OK(executor->run(tokensOf(i), streams[i % 3].get()));
+    }
+    REQUIRE_OK(executor->synchronize());
+    for (size_t i = 0; i < kRuns; ++i)
+      expectRows(*outs[i], tokensOf(i));
+  }
+}
+
+void DeviceCase::threadsTakeTurnsWithAStreamEach() {
+  std::unique_ptr<Buffer> in, out;
+  std::unique_ptr<Executor> executor;
+  if (!start(executor, makeStepPlan(), in, out))
+    return;
+  std::mutex turn;
+  std::vector<std::thread> threads;
+  std::vector<Outcome> outcomes(4);
+  auto work = [&](DeviceCase &one, int64_t first) {
+    Outcome &outcome = one.outcome;
+    std::unique_ptr<Buffer> own;
+    auto stream = device.createStream();
+    REQUIRE_OK(stream.status());
+    if (!one.allocate(own, x.size() * 4))
+      return;
+    for (int64_t i = 0; i < 50; ++i) {
+      int64_t tokens = 1 + (first + i * 331) % kPlanRows;
+      {
+        std::lock_guard<std::mutex> lock(turn);
+        REQUIRE_OK(
+            executor->bind("y", {own->data(), DType::F32, {kPlanRows, 4}, {}}));
+        REQUIRE_OK(executor->run(tokens, stream->get()));
+      }
+      REQUIRE_OK(device.synchronize(**stream));
+      one.expectRows(*own, tokens);
+    }
+  };
+  for (size_t t = 0; t < outcomes.size(); ++t)
+    threads.emplace_back([&, t] {
+      DeviceCase one(device, outcomes[t]);
+      work(one, int64_t(t) * 97);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (Outcome &one : outcomes)
+    for (std::string &failure : one.failures)
+      outcome.fail(std::move(failure));
+}
+
+void DeviceCase::graphsKeepTheirWorkspace() {
+  std::unique_ptr<Buffer> in, out;
+  std::unique_ptr<Executor> executor;
+  if (!start(executor, makeStepPlan(), in, out))
+    return;
+  auto stream = device.createStream();
+  REQUIRE_OK(stream.status());
+  REQUIRE_OK(executor->run(8, stream->get()));
+  std::map<int64_t, std::unique_ptr<Graph>> graphs;
+  for (int64_t tokens : {8, 1, 513, 64})
+    if (!(graphs[tokens] = capture(*executor, **stream, tokens)))
+      return;
+  REQUIRE_OK(executor->run(kPlanRows, stream->get()));
+  REQUIRE_OK(device.synchronize(**stream));
+  for (int i = 0; i < 3; ++i)
+    expectReplays(**stream, *out, graphs);
+}
+
+void DeviceCase::graphsOutliveTheirExecutor() {
+  std::unique_ptr<Buffer> in, out;
+  std::unique_ptr<Executor> executor;
+  if (!start(executor, makeStepPlan(), in, out))
+    return;
+  auto stream = device.createStream();
+  REQUIRE_OK(stream.status());
+  std::map<int64_t, std::unique_ptr<Graph>> graphs;
+  for (int64_t tokens : {1L, 64L, kPlanRows})
+    if (!(graphs[tokens] = capture(*executor, **stream, tokens)))
+      return;
+  executor.reset();
+  // What was freed is somebody else's now.
+  std::vector<std::unique_ptr<Buffer>> others(64);
+  for (std::unique_ptr<Buffer> &other : others) {
+    if (!allocate(other, 1 << 20))
+      return;
+    REQUIRE_OK(device.fill(**stream, other->data(), 0xFF, other->size()));
+  }
+  expectReplays(**stream, *out, graphs);
+}
+
+/// y is `step` of a prepared weight, which is `step` of x.
+void DeviceCase::graphsSeeWeightsThatArePreparedAgain() {
+  Plan plan;
+  plan.target = "sm_80";
+  plan.maxTokens = kPlanRows;
+  Expr tokens = Expr::tokens();
+  plan.tensors = {{"x", DType::F32, {kPlanRows, 4}, TensorRole::Weight},
+                  {"p", DType::F32, {kPlanRows, 4}, TensorRole::Prepared},
+                  {"y", DType::F32, {tokens, 4}, TensorRole::Output}};
+  plan.kernels = {{"step", Expr::ceilDiv(kPlanRows, 32), 128}};
+  auto tensor = [](int64_t index) { return Argument::ofTensor(index); };
+  plan.prepare = {
+      Step::launch(0, {tensor(0), tensor(1), Argument::ofScalar(kPlanRows)})};
+  plan.variants = {
+      {0,
+       kPlanRows,
+       {Step::launch(0, {tensor(1), tensor(2), Argument::ofTokens()})}}};
+  std::unique_ptr<Buffer> in, out;
+  std::unique_ptr<Executor> executor;
+  if (!start(executor, plan, in, out))
+    return;
+  REQUIRE_OK(executor->prepareWeights().status());
+  auto stream = device.createStream();
+  REQUIRE_OK(stream.status());
+  std::unique_ptr<Graph> graph = capture(*executor, **stream, kPlanRows);
+  for (float factor : {1.0f, 2.0f, -3.0f}) {
+    std::vector<float> weight = x, y(x.size());
+    for (float &value : weight)
+      value *= factor;
+    REQUIRE_OK(device.copyIn(in->data(), weight.data(), weight.size() * 4));
+    REQUIRE_OK(executor->prepareAgain().status());
+    for (bool replayed : {false, true}) {
+      REQUIRE_OK(device.fill(**stream, out->data(), 0xFF, out->size()));
+      REQUIRE_OK(replayed ? device.launchGraph(**stream, *graph)
+                          : executor->run(kPlanRows, stream->get()));
+      REQUIRE_OK(device.synchronize(**stream));
+      REQUIRE_OK(device.copyOut(y.data(), out->data(), y.size() * 4));
+      for (size_t i = 0; i < y.size(); ++i)
+        EXPECT(y[i] == 2 * (2 * weight[i] + 1) + 1);
+    }
+  }
+}
+
 std::vector<Case>
 moec::gputest::makeDeviceCases(const std::unique_ptr<SuiteContext> &shared) {
   struct Named {
@@ -359,6 +539,11 @@ moec::gputest::makeDeviceCases(const std::unique_ptr<SuiteContext> &shared) {
       {"failures", &DeviceCase::failuresSayWhatToDo},
       {"tensor_maps", &DeviceCase::tensorMapsAreEncoded},
       {"tensor_map_copies", &DeviceCase::kernelsCopyByTheirTensorMaps},
+      {"streams", &DeviceCase::runsOnSeveralStreamsFollowEachOther},
+      {"stream_of_each_thread", &DeviceCase::threadsTakeTurnsWithAStreamEach},
+      {"graphs_and_larger_run", &DeviceCase::graphsKeepTheirWorkspace},
+      {"graphs_outlive", &DeviceCase::graphsOutliveTheirExecutor},
+      {"prepare_again", &DeviceCase::graphsSeeWeightsThatArePreparedAgain},
       {"launch_cost", &DeviceCase::runsCostLittleMoreThanTheirLaunches},
   };
   std::vector<Case> cases;

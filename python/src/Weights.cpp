@@ -1,0 +1,105 @@
+//===- Weights.cpp - weights that change, graphs that keep them -*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Kernels that read weights as they are see what is written to them. Prepared
+// weights are copies: PyTorch's version counters tell when the tensors that
+// they were made from have changed.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Errors.h"
+#include "Layer.h"
+
+using namespace moec::python;
+
+static PyObject *versionName = nullptr;
+
+bool moec::python::addWeights() {
+  versionName = PyUnicode_InternFromString("_version");
+  return versionName != nullptr;
+}
+
+/// PyTorch's counter of writes to a tensor; -1 where it has none, as under
+/// torch.inference_mode().
+static int64_t readVersion(PyObject *tensor) {
+  Ref version = Ref::take(PyObject_GetAttr(tensor, versionName));
+  int64_t value = version ? PyLong_AsLongLong(version.get()) : -1;
+  PyErr_Clear();
+  return value;
+}
+
+void Weight::watch(PyObject *tensor) {
+  if (findTensorType(tensor)->framework == Framework::Torch &&
+      readVersion(tensor) >= 0)
+    counted = Ref::share(tensor);
+}
+
+/// A weight that was written to since it was prepared; null for none.
+static const Operand *findChanged(const LayerState &state) {
+  for (int i : state.preparedWeights) {
+    const Weight *weight = state.weights[size_t(i)].get();
+    if (weight && weight->counted &&
+        readVersion(weight->counted.get()) != state.versions[size_t(i)])
+      return &state.operands[size_t(i)];
+  }
+  return nullptr;
+}
+
+bool moec::python::prepare(LayerState &state, void *stream, bool again) {
+  const Operand *changed = state.isPrepared ? findChanged(state) : nullptr;
+  if (state.isPrepared && !changed && !again)
+    return true;
+  moert_status *status;
+  {
+    Unlocked unlocked;
+    status = moert_device_synchronize(state.getDevice().device, stream);
+    if (!status)
+      status = state.isPrepared
+                   ? moert_layer_prepare_again(state.layer, nullptr)
+                   : moert_layer_prepare_weights(state.layer, nullptr);
+  }
+  if (status && changed)
+    return check(status, (changed->text + ": was written to after it was "
+                                          "prepared")
+                             .c_str());
+  if (!check(status))
+    return false;
+  state.isPrepared = true;
+  for (int i : state.preparedWeights) {
+    const Weight *weight = state.weights[size_t(i)].get();
+    if (weight && weight->counted)
+      state.versions[size_t(i)] = readVersion(weight->counted.get());
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// What a captured run uses that is Python's.
+struct Kept {
+  std::vector<std::shared_ptr<Weight>> weights;
+  std::shared_ptr<Tensor> workspace;
+};
+
+} // namespace
+
+static void release(void *object) {
+  // A process that ends frees all memory.
+  if (!Py_IsInitialized())
+    return;
+  Held held;
+  delete static_cast<Kept *>(object);
+}
+
+moert_status *moec::python::keepForGraph(LayerState &state, void *stream) {
+  return moert_device_retain(state.getDevice().device, stream,
+                             new Kept{state.weights, state.workspace}, release);
+}
