@@ -8,7 +8,8 @@
 Needs PyTorch, Transformers, pytest and moec (installed, or this tree with MOEC_LIBRARY_DIR). By step:
 
 - `tests`: the tests of moec.torch and moec.transformers that have a GPU: seven families of models, their
-  logits and 64 tokens of greedy decoding against eager; CUDA graphs; streams; mxfp4 of gpt-oss;
+  logits and 64 tokens of greedy decoding against eager; CUDA graphs; streams; mxfp4 of gpt-oss; several streams,
+  threads and graphs of one layer, and weights that are written to;
 - `overhead`: call_overhead.py for the entries "ids" and "gate";
 - `forwards`: transformers_forward.py at 1, 64 and 4096 tokens, of each family's block with the sizes of a real
   model, and of the first one as CUDA graphs too;
@@ -93,7 +94,8 @@ def run_tests(run: Run) -> dict[str, Any]:
     try:
         run.call("-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, "-k", wanted,
                  f"--junit-xml={results}", "python/tests/test_torch.py", "python/tests/test_transformers.py",
-                 "python/tests/test_transformers_mxfp4.py", "python/tests/test_cupy.py")
+                 "python/tests/test_transformers_mxfp4.py", "python/tests/test_cupy.py",
+                 "python/tests/test_cuda_callers.py")
     finally:
         cases = list(xml.etree.ElementTree.parse(results).iter("testcase")) if results.exists() else []
         results.unlink(missing_ok=True)
