@@ -164,7 +164,7 @@ TEST_F(CApiTest, FailuresHaveACodeAndAMessage) {
   moert_status *status = moert_package_open("/nonexistent.moepkg", &package);
   EXPECT_EQ(moert_status_code(status), MOERT_NOT_FOUND);
   EXPECT_EQ(package, nullptr);
-  EXPECT_EQ(take(status), "/nonexistent.moepkg: cannot be opened: No such file "
+  EXPECT_EQ(take(status), "/nonexistent.moepkg: cannot be read: No such file "
                           "or directory");
   EXPECT_EQ(take(moert_package_open(nullptr, &package)),
             "moert_package_open: the argument 'path' is NULL");

@@ -365,7 +365,7 @@ TEST(PackageTest, FilesAreWrittenWholeAndReadBack) {
   unlink(path.c_str());
   EXPECT_EQ(Package::open(path).status().code(), StatusCode::NotFound);
   EXPECT_EQ(Package::open("/dev/null").status().message(),
-            "/dev/null: is not a regular file");
+            "/dev/null: is a device, not a regular file");
   EXPECT_FALSE(Package::open("/"));
 }
 

@@ -293,22 +293,23 @@ static Result<std::optional<int64_t>> checkMetadata(
                            std::string(kFormat) +
                            "\" for \"format\" in their metadata)");
   if (get("version") != kVersion)
-    return wrong(path, "is of version " + get("version") +
+    return wrong(path, "is of version " + printable(get("version")) +
                            " of its format, and version " + kVersion +
                            " is read");
   if (get("target") != getExpected("target"))
-    return wrong(path, "was written for " + get("target") +
+    return wrong(path, "was written for " + printable(get("target")) +
                            ", and the layer is for " + getExpected("target"));
   auto showMesh = [](const std::string &mesh) {
     return mesh.empty() ? std::string("one rank") : "the ranks of " + mesh;
   };
   if (get("mesh") != getExpected("mesh"))
-    return wrong(path, "was written for " + showMesh(get("mesh")) +
+    return wrong(path, "was written for " + showMesh(printable(get("mesh"))) +
                            ", and the layer is for " +
                            showMesh(getExpected("mesh")));
   if (expected.count("rank") > 0 && get("rank") != getExpected("rank"))
-    return invalidArgument(path + ": has the weights of rank " + get("rank") +
-                           ", and this is rank " + getExpected("rank") +
+    return invalidArgument(path + ": has the weights of rank " +
+                           printable(get("rank")) + ", and this is rank " +
+                           getExpected("rank") +
                            "; give the file of this rank");
   if (get("layer") != getExpected("layer"))
     return wrong(path, "was written by another layer, or by one that another "
@@ -344,7 +345,7 @@ static Status verifyDigests(const std::string &path,
   std::vector<Sha256Digest> found = digestInPieces(contents, step);
   for (size_t i = 0; i < found.size(); ++i)
     if (!isRight(i + 1, found[i]))
-      return wrong(path, "tensor '" + tensors[i].name +
+      return wrong(path, "tensor '" + printable(tensors[i].name) +
                              "' has not the bytes that were written (SHA-256)");
   return Status::ok();
 }
@@ -371,7 +372,8 @@ Executor::findPrepared(const std::string &path, const SafetensorsFile &file,
         entry.name == kDigests ||
         std::find(entries.begin(), entries.end(), &entry) != entries.end();
     if (!isKnown)
-      return wrong(path, "tensor '" + entry.name + "' is none of the layer's");
+      return wrong(path, "tensor '" + printable(entry.name) +
+                             "' is none of the layer's");
   }
   SafetensorsTensor digests = describeDigests(list.size() + 1);
   if (file.entries().empty() || file.entries().back().name != kDigests ||
@@ -465,7 +467,7 @@ Executor::bindPrepared(const std::string &path,
                                [&](uint64_t size) { step(done += size); });
     if (!buffer)
       return buffer.status().withContext("bindPrepared: tensor '" +
-                                         entry->name + "'");
+                                         printable(entry->name) + "'");
     buffers.push_back(std::move(*buffer));
   }
   MOERT_CHECK(usePrepared(*list, std::move(buffers)));

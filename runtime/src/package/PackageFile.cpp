@@ -7,15 +7,15 @@
 
 #include "../support/AtomicFile.h"
 #include "../support/Check.h"
+#include "../support/RegularFile.h"
 #include "../support/Sha256.h"
+#include "../support/Text.h"
 #include "PackageSchema.h"
 #include "moert/Package.h"
 
 #include <cerrno>
 #include <cstring>
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace moert {
@@ -162,12 +162,17 @@ Status writePackage(const std::string &path, const Package &package) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-static Status checkHeader(const std::vector<uint8_t> &file) {
-  if (file.size() < kIdentifierEnd + kDigestBytes)
-    return invalidArgument("no package: " + std::to_string(file.size()) +
+/// Looks at the first kIdentifierEnd bytes of `size`.
+static Status checkHeader(const uint8_t *start, uint64_t size) {
+  if (size > kMaxPackageBytes)
+    return invalidArgument("no package: " + std::to_string(size) +
+                           " bytes are more than the largest, " +
+                           std::to_string(kMaxPackageBytes));
+  if (size < kIdentifierEnd + kDigestBytes)
+    return invalidArgument("no package: " + std::to_string(size) +
                            " bytes are less than a package has; it may be cut "
                            "off");
-  if (!schema::PackageBufferHasIdentifier(file.data()))
+  if (!schema::PackageBufferHasIdentifier(start))
     return invalidArgument(
         std::string("no package: bytes 4 to 7 are not its identifier, '") +
         schema::PackageIdentifier() + "'; give a file written by moe-compile");
@@ -175,16 +180,10 @@ static Status checkHeader(const std::vector<uint8_t> &file) {
 }
 
 Result<Package> Package::fromMemory(const void *data, size_t size) {
-  if (size > kMaxPackageBytes)
-    return invalidArgument("no package: " + std::to_string(size) +
-                           " bytes are more than the largest, " +
-                           std::to_string(kMaxPackageBytes));
   auto *begin = static_cast<const uint8_t *>(data);
+  MOERT_CHECK(checkHeader(begin, size));
   // A copy is aligned, and nobody changes it after it was verified.
-  std::vector<uint8_t> file;
-  if (size > 0)
-    file.assign(begin, begin + size);
-  MOERT_CHECK(checkHeader(file));
+  std::vector<uint8_t> file(begin, begin + size);
   size_t bufferBytes = size - kDigestBytes;
   Sha256Digest digest = sha256(file.data(), bufferBytes);
   if (memcmp(digest.data(), file.data() + bufferBytes, kDigestBytes) != 0)
@@ -211,43 +210,27 @@ Result<Package> Package::fromMemory(const void *data, size_t size) {
     return invalidArgument("package: fields share bytes of the FlatBuffer; "
                            "compile the layer again");
   Result<Package> package = readPackage(contents);
-  if (package)
-    MOERT_CHECK(verifyPackage(*package));
+  Status status = package ? verifyPackage(*package) : package.status();
+  // It may have names of the file.
+  if (!status)
+    return Status(status.code(), printable(status.message(), /*most=*/1000));
   return package;
 }
 
-static Result<std::vector<uint8_t>> readFile(int descriptor) {
-  struct stat info;
-  if (fstat(descriptor, &info) != 0)
+/// Looks at the first bytes before all are read.
+static Result<std::string> readPackageFile(const RegularFile &file) {
+  uint8_t start[kIdentifierEnd] = {};
+  if (pread(file.descriptor.get(), start, sizeof(start), 0) < 0)
     return unavailable(std::string("cannot be read: ") + strerror(errno));
-  if (!S_ISREG(info.st_mode))
-    return invalidArgument("is not a regular file");
-  if (static_cast<uint64_t>(info.st_size) > kMaxPackageBytes)
-    return invalidArgument("no package: " + std::to_string(info.st_size) +
-                           " bytes are more than the largest, " +
-                           std::to_string(kMaxPackageBytes));
-  std::vector<uint8_t> bytes(static_cast<size_t>(info.st_size));
-  size_t done = 0;
-  while (done < bytes.size()) {
-    ssize_t got = read(descriptor, bytes.data() + done, bytes.size() - done);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return unavailable(std::string("cannot be read: ") + strerror(errno));
-    if (got == 0)
-      break;
-    done += static_cast<size_t>(got);
-  }
-  bytes.resize(done);
-  return bytes;
+  MOERT_CHECK(checkHeader(start, file.bytes()));
+  return readAtMost(file.descriptor.get(), kMaxPackageBytes);
 }
 
 Result<Package> Package::open(const std::string &path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0)
-    return notFound(path + ": cannot be opened: " + strerror(errno));
-  Result<std::vector<uint8_t>> bytes = readFile(descriptor);
-  close(descriptor);
+  Result<RegularFile> file = openRegularFile(path);
+  if (!file)
+    return file.status();
+  Result<std::string> bytes = readPackageFile(*file);
   if (!bytes)
     return bytes.status().withContext(path);
   Result<Package> package = fromMemory(bytes->data(), bytes->size());

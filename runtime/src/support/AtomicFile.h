@@ -8,20 +8,33 @@
 #ifndef MOERT_SRC_SUPPORT_ATOMICFILE_H
 #define MOERT_SRC_SUPPORT_ATOMICFILE_H
 
+#include "Descriptor.h"
 #include "moert/Status.h"
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace moert {
 
-/// A temporary file beside `path`, which commit() renames into place: a failure
-/// leaves an old file as it was, and nothing of the new one.
+/// The one writer of files. A temporary file with a random name stands beside
+/// the target, and commit() renames it into place: a failure leaves an old file
+/// as it was, and nothing of the new one. Of two writers the last one to commit
+/// wins. Where the target is an open descriptor or a device, the bytes go there
+/// at once (resolveOutput()).
 class AtomicFile {
 public:
-  /// Refuses to replace what is not a regular file.
-  static Result<AtomicFile> create(const std::string &path);
+  /// What is done about a pipe or a device that the path names.
+  enum class Devices { Refuse, WriteInPlace };
+
+  static Result<AtomicFile> create(const std::string &path,
+                                   Devices devices = Devices::Refuse);
+  /// The file `name` of an open folder, which no link stands for; messages call
+  /// it `path`.
+  static Result<AtomicFile> createIn(int folder, const std::string &name,
+                                     const std::string &path, mode_t mode);
   AtomicFile(AtomicFile &&other) noexcept;
   AtomicFile &operator=(AtomicFile &&) = delete;
   ~AtomicFile();
@@ -30,15 +43,35 @@ public:
   /// With `isDurable` the bytes are on the disk before the name says so, which
   /// takes the time that the disk takes.
   Status commit(bool isDurable = false);
+  /// commit() that leaves a file alone that is there; whether none was.
+  Result<bool> commitNew();
 
 private:
-  AtomicFile(std::string path, std::string temporary, int descriptor);
+  explicit AtomicFile(std::string path) : path(std::move(path)) {}
+  /// Makes the temporary file in `folder`.
+  Status open(mode_t mode);
   Status fail(int error) const;
+  /// Closes the temporary file; the error of that or of `error`.
+  int finish(int error);
+  void removeTemporary();
 
-  std::string path, temporary;
-  /// -1 once it is closed.
-  int descriptor;
+  /// What messages call the file.
+  std::string path;
+  /// Of the target; empty where it is written in place.
+  std::string name;
+  std::string temporary;
+  Descriptor folder, file;
+  /// noteTemporary()'s answer.
+  int note = -1;
 };
+
+/// Whether a file is one of these temporary files. They end in ".tmp." and
+/// hexadecimal digits; those of earlier versions in ".tmp.PROCESS.COUNT".
+bool isTemporaryName(const std::string &name);
+
+/// Removes a temporary file that has not been written to for an hour: the
+/// process that wrote it was killed.
+void removeIfOld(int folder, const char *name);
 
 struct FilePart {
   const void *data = nullptr;
@@ -46,8 +79,9 @@ struct FilePart {
 };
 
 /// Writes the parts, one after the other.
-Status writeFileWhole(const std::string &path,
-                      const std::vector<FilePart> &parts);
+Status
+writeFileWhole(const std::string &path, const std::vector<FilePart> &parts,
+               AtomicFile::Devices devices = AtomicFile::Devices::Refuse);
 
 } // namespace moert
 

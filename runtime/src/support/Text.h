@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace moert {
@@ -21,6 +22,23 @@ inline std::string listText(const std::vector<int64_t> &values) {
     text += (i > 0 ? ", " : "") + std::to_string(values[i]);
   return text + "]";
 }
+
+/// Two lower-case digits a byte.
+inline std::string hexText(const uint8_t *bytes, size_t size) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < size; ++i) {
+    text += digits[bytes[i] >> 4];
+    text += digits[bytes[i] & 15];
+  }
+  return text;
+}
+
+/// A text from a file as a terminal and a log may show it: UTF-8 without
+/// control characters, each of which becomes a '?'. More than `most` bytes are
+/// cut, and
+/// "..." stands for them.
+std::string printable(std::string_view text, size_t most = 80);
 
 } // namespace moert
 

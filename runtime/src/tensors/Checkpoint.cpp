@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moert/Checkpoint.h"
+#include "../support/Text.h"
 #include "moert/Gguf.h"
 
 #include "../support/MappedFile.h"
@@ -88,7 +89,7 @@ Status Checkpoint::openFile(const std::string &path) {
     auto [known, isNew] = fileNumbers.emplace(entry.name, shards.size());
     if (!isNew)
       return invalidArgument(
-          openedPath + ": tensor '" + entry.name + "' is in '" +
+          openedPath + ": tensor '" + printable(entry.name) + "' is in '" +
           shards[known->second].path + "' and in '" + path + "'; without a " +
           kIndexName + " each name may occur once in the folder's files");
   }
@@ -169,14 +170,15 @@ Status Checkpoint::load(size_t number) {
 Result<const SafetensorsEntry *> Checkpoint::find(const std::string &name) {
   auto known = fileNumbers.find(name);
   if (known == fileNumbers.end())
-    return notFound(openedPath + ": no tensor '" + name + "'");
+    return notFound(openedPath + ": no tensor '" + printable(name) + "'");
   if (Status status = load(known->second); !status)
-    return status.withContext("tensor '" + name + "'");
+    return status.withContext("tensor '" + printable(name) + "'");
   File &file = shards[known->second];
   const SafetensorsEntry *entry = file.contents->find(name);
   if (!entry)
-    return notFound(file.path + ": no tensor '" + name + "', though " +
-                    indexPath + " says so; one of the two is of another model");
+    return notFound(file.path + ": no tensor '" + printable(name) +
+                    "', though " + indexPath +
+                    " says so; one of the two is of another model");
   return entry;
 }
 

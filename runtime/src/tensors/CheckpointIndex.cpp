@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../support/RapidJson.h"
+#include "../support/Text.h"
 #include "moert/Checkpoint.h"
 #include "moert/TextEncoding.h"
 
@@ -55,11 +56,12 @@ public:
       return value("a string");
     std::string file(text, length);
     if (!staysInside(file))
-      return fail("weight_map: tensor '" + key + "': '" + file.substr(0, 80) +
+      return fail("weight_map: tensor '" + printable(key) + "': '" +
+                  printable(file) +
                   "' is no file of this folder; names without '..' and without "
                   "'/' in front are accepted");
     if (!index.emplace(key, std::move(file)).second)
-      return fail("weight_map: tensor '" + key + "' occurs twice");
+      return fail("weight_map: tensor '" + printable(key) + "' occurs twice");
     return true;
   }
 
@@ -108,7 +110,7 @@ private:
                               "tensor expected, ") +
                   found + " found");
     if (isInMap)
-      return fail("weight_map: tensor '" + key +
+      return fail("weight_map: tensor '" + printable(key) +
                   "': the name of a file expected, " + found + " found");
     return true;
   }

@@ -157,10 +157,12 @@ private:
   }
   Status readType(const std::string &key, ValueType &type) {
     uint32_t number;
-    if (Status status = read("the type of key '" + key + "'", number); !status)
+    if (Status status =
+            read("the type of key '" + printable(key) + "'", number);
+        !status)
       return status;
     if (number >= kNumValueTypes)
-      return invalidArgument("key '" + key + "' is of type " +
+      return invalidArgument("key '" + printable(key) + "' is of type " +
                              std::to_string(number) + "; the types are 0 to " +
                              std::to_string(kNumValueTypes - 1));
     type = ValueType(number);
@@ -254,7 +256,7 @@ Status Reader::readMetadata() {
     if (Status status = readType(key, type); !status)
       return status;
     if (metadata.count(key))
-      return invalidArgument("key '" + key + "' is there twice");
+      return invalidArgument("key '" + printable(key) + "' is there twice");
     if (Status status = readValue(key, type); !status)
       return status;
   }
@@ -274,7 +276,7 @@ Status Reader::readMetadata() {
 }
 
 Status Reader::readValue(const std::string &key, ValueType type) {
-  std::string what = "the value of key '" + key + "'";
+  std::string what = "the value of key '" + printable(key) + "'";
   std::string &text = metadata[key];
   if (type == ValueType::Array)
     return readArray(key);
@@ -292,9 +294,9 @@ Status Reader::readArray(const std::string &key) {
   ValueType type;
   if (Status status = readType(key, type); !status)
     return status;
-  std::string what = "the array of key '" + key + "'";
+  std::string what = "the array of key '" + printable(key) + "'";
   if (type == ValueType::Array)
-    return invalidArgument("key '" + key +
+    return invalidArgument("key '" + printable(key) +
                            "' is an array of arrays, which is not read");
   uint64_t count;
   if (Status status = read("the length of " + what, count); !status)
@@ -325,7 +327,7 @@ Status Reader::readTensor(uint64_t number) {
                                  entry.name);
       !status)
     return status;
-  std::string tensor = "tensor '" + entry.name + "'";
+  std::string tensor = "tensor '" + printable(entry.name) + "'";
   uint32_t rank;
   if (Status status = read("the rank of " + tensor, rank); !status)
     return status;
@@ -386,7 +388,7 @@ Status Reader::place() {
   for (size_t i = 0; i < entries.size(); ++i) {
     SafetensorsEntry &entry = entries[i];
     order[i] = i;
-    std::string tensor = "tensor '" + entry.name + "'";
+    std::string tensor = "tensor '" + printable(entry.name) + "'";
     if (!names.insert(entry.name).second)
       return invalidArgument(tensor + " is there twice");
     if (offsets[i] % alignment)
@@ -407,7 +409,7 @@ Status Reader::place() {
     if (offsets[order[i - 1]] + entries[order[i - 1]].bytes > offsets[order[i]])
       return invalidArgument("tensor '" + entries[order[i]].name +
                              "' overlaps tensor '" +
-                             entries[order[i - 1]].name + "'");
+                             printable(entries[order[i - 1]].name) + "'");
   return Status::ok();
 }
 

@@ -64,7 +64,7 @@ Result<SafetensorsFile> SafetensorsFile::fromMemory(const void *data,
   uint64_t covered = 0;
   for (SafetensorsHeaderEntry &entry : entries) {
     auto failTensor = [&](const std::string &message) {
-      return fail("tensor '" + entry.name + "': " + message);
+      return fail("tensor '" + printable(entry.name) + "': " + message);
     };
     std::string offsets = "data_offsets [" + std::to_string(entry.begin) +
                           ", " + std::to_string(entry.end) + "] ";

@@ -56,7 +56,7 @@ public:
       return unexpected("a string");
     std::optional<DType> dtype = parseSafetensorsDType(value);
     if (!dtype)
-      return fail("dtype '" + value.substr(0, 40) + "' is not supported; " +
+      return fail("dtype '" + printable(value, 40) + "' is not supported; " +
                   dtypeNames() + " are");
     current.dtype = *dtype;
     hasDType = true;
@@ -181,8 +181,8 @@ private:
       known = false;
     }
     if (again)
-      return fail("the field '" + key + "' occurs twice");
-    return known || fail("the field '" + key.substr(0, 40) +
+      return fail("the field '" + printable(key) + "' occurs twice");
+    return known || fail("the field '" + printable(key, 40) +
                          "' is unknown; dtype, shape and data_offsets are "
                          "expected");
   }
@@ -205,7 +205,7 @@ private:
     std::string where = tensorName.empty() ? "header"
                         : tensorName == "__metadata__"
                             ? "__metadata__"
-                            : "tensor '" + tensorName + "'";
+                            : "tensor '" + printable(tensorName) + "'";
     failure = invalidArgument(where + ": " + message);
     return false;
   }

@@ -22,7 +22,7 @@ static constexpr size_t kDataAlignment = 64;
 static Status checkTensors(const std::vector<SafetensorsTensor> &tensors) {
   std::unordered_set<std::string> names;
   for (const SafetensorsTensor &tensor : tensors) {
-    std::string where = "tensor '" + tensor.name + "'";
+    std::string where = "tensor '" + printable(tensor.name) + "'";
     if (tensor.name.empty() || tensor.name == "__metadata__")
       return invalidArgument(where + ": not a name for a tensor");
     if (!names.insert(tensor.name).second)
