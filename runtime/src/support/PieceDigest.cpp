@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "PieceDigest.h"
+#include "Threads.h"
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 
 namespace moert {
 
@@ -33,7 +33,8 @@ digestInPieces(const std::vector<Bytes> &tensors,
   }
   std::atomic<size_t> next{0};
   std::atomic<uint64_t> done{0};
-  auto work = [&](bool tells) {
+  pthread_t caller = pthread_self();
+  auto work = [&] {
     for (size_t i = next++; i < pieces.size(); i = next++) {
       auto [tensor, piece] = pieces[i];
       const Bytes &bytes = tensors[tensor];
@@ -41,18 +42,11 @@ digestInPieces(const std::vector<Bytes> &tensors,
       size_t size = std::min(kPieceBytes, bytes.size - begin);
       digests[tensor][piece] = sha256(bytes.data + begin, size);
       uint64_t now = done += size;
-      if (tells && step)
+      if (step && pthread_equal(pthread_self(), caller))
         step(now);
     }
   };
-  size_t most = std::min<size_t>(
-      kMostThreads, std::max(1U, std::thread::hardware_concurrency()));
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(most, pieces.size()); ++i)
-    threads.emplace_back(work, /*tells=*/false);
-  work(/*tells=*/true);
-  for (std::thread &thread : threads)
-    thread.join();
+  shareWork(std::min({kMostThreads, countProcessors(), pieces.size()}), work);
   std::vector<Sha256Digest> all;
   all.reserve(digests.size());
   for (const std::vector<Sha256Digest> &each : digests)
