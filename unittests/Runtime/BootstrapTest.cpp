@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/src/comm/Bootstrap.h"
+#include "runtime/src/support/Descriptor.h"
 
 #include <gtest/gtest.h>
 
@@ -286,6 +287,19 @@ static Result<NcclUniqueId> byFile(const FileExchange &exchange, int64_t rank,
                         [&] { return makeId(first); });
 }
 
+/// Both ranks of a job of two; rank 1's id.
+static Result<NcclUniqueId> meetByFile(const FileExchange &exchange,
+                                       double limit = kLongLimit,
+                                       uint8_t first = 5) {
+  std::thread zero([&] {
+    Result<NcclUniqueId> id = byFile(exchange, 0, 2, limit, first);
+    EXPECT_TRUE(id) << id.status().toString();
+  });
+  Result<NcclUniqueId> id = byFile(exchange, 1, 2, limit);
+  zero.join();
+  return id;
+}
+
 TEST(FileExchangeTest, AllRanksGetTheId) {
   Folder folder;
   FileExchange exchange{folder.path, "job 1"};
@@ -305,9 +319,8 @@ TEST(FileExchangeTest, AllRanksGetTheId) {
   EXPECT_EQ(fs::status(folder.files()[0]).permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
   // Another start has another file.
-  ASSERT_TRUE(byFile({folder.path, "job 2"}, 0, 4, kLongLimit, 77));
+  EXPECT_EQ(*meetByFile({folder.path, "job 2"}, kLongLimit, 77), makeId(77));
   EXPECT_EQ(folder.files().size(), 2u);
-  EXPECT_EQ(*byFile({folder.path, "job 2"}, 1, 4), makeId(77));
   removeExchanged(exchange);
   removeExchanged({folder.path, "job 2"});
   EXPECT_EQ(folder.files().size(), 0u);
@@ -316,14 +329,69 @@ TEST(FileExchangeTest, AllRanksGetTheId) {
 TEST(FileExchangeTest, AnEarlierStartIsRefused) {
   Folder folder;
   FileExchange exchange{folder.path, "job 1"};
-  ASSERT_TRUE(byFile(exchange, 0, 2));
+  ASSERT_TRUE(meetByFile(exchange));
   expectSays(byFile(exchange, 0, 2).status(), StatusCode::InvalidArgument,
              {folder.path, "from an earlier start with this token",
               "MOERT_JOB_TOKEN"});
   // Nothing is left beside it.
   EXPECT_EQ(folder.files().size(), 1u);
+  // No other rank takes the id of a rank 0 that is gone.
+  expectSays(byFile(exchange, 1, 2, 0.1).status(), StatusCode::Unavailable,
+             {"rank 0 of an earlier start has written it",
+              "no rank 0 has answered within 0.1 s", "MOERT_JOB_TOKEN"});
   expectSays(byFile(exchange, 1, 3).status(), StatusCode::InvalidArgument,
              {"another token or number of ranks"});
+  EXPECT_EQ(folder.files().size(), 1u);
+}
+
+/// All three files of an earlier start with the same token are there, and rank
+/// 1 is the first to come: it waits for the new rank 0.
+TEST(FileExchangeTest, WhatAnEarlierStartLeftIsNotTaken) {
+  Folder folder;
+  FileExchange exchange{folder.path, "job 1"};
+  std::map<fs::path, std::string> left;
+  std::thread zero([&] { EXPECT_TRUE(byFile(exchange, 0, 2)); });
+  std::thread one([&] { EXPECT_TRUE(byFile(exchange, 1, 2)); });
+  // What they write, as a process that is killed would leave it.
+  auto collect = [&] {
+    for (const fs::path &path : folder.files()) {
+      std::ifstream file(path, std::ios::binary);
+      std::string text(std::istreambuf_iterator<char>(file), {});
+      if (file && path.string().find(".tmp.") == std::string::npos &&
+          !text.empty())
+        left[path] = text;
+    }
+  };
+  std::thread watcher([&] {
+    for (int i = 0; i < 2000 && left.size() < 3; ++i)
+      collect();
+  });
+  zero.join();
+  one.join();
+  watcher.join();
+  for (const auto &[path, text] : left) {
+    std::ofstream(path, std::ios::binary) << text;
+    fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
+  }
+  Result<NcclUniqueId> id = makeId(0);
+  std::thread again([&] { id = byFile(exchange, 1, 2); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  removeExchanged(exchange);
+  EXPECT_TRUE(byFile(exchange, 0, 2, kLongLimit, 66));
+  again.join();
+  ASSERT_TRUE(id) << id.status().toString();
+  EXPECT_EQ(*id, makeId(66));
+}
+
+TEST(FileExchangeTest, RanksThatDoNotComeAreNamed) {
+  Folder folder;
+  FileExchange exchange{folder.path, "job"};
+  std::thread one([&] { EXPECT_TRUE(byFile(exchange, 1, 4)); });
+  expectSays(byFile(exchange, 0, 4, 0.3).status(), StatusCode::Unavailable,
+             {"ranks 2 and 3 did not come to " + folder.path, "within 0.3 s",
+              "look for an earlier error there"});
+  one.join();
+  EXPECT_EQ(folder.files().size(), 0u);
 }
 
 TEST(FileExchangeTest, RankZeroThatDoesNotComeIsNamed) {
@@ -352,7 +420,7 @@ TEST(FileExchangeTest, FoldersThatAreNotPrivateAreRefused) {
   fs::create_directory(folder.path + "/real");
   fs::permissions(folder.path + "/real", fs::perms::owner_all);
   fs::create_directory_symlink(folder.path + "/real", folder.path + "/link");
-  EXPECT_TRUE(byFile({folder.path + "/real", "job"}, 0, 2));
+  EXPECT_TRUE(meetByFile({folder.path + "/real", "job"}));
   expectSays(byFile({folder.path + "/link", "job"}, 0, 2).status(),
              StatusCode::Unavailable, {"not a link"});
   for (fs::perms open : {fs::perms::group_read, fs::perms::others_exec}) {
@@ -372,7 +440,7 @@ TEST(FileExchangeTest, FoldersThatAreNotPrivateAreRefused) {
 TEST(FileExchangeTest, FilesThatAreNotRankZerosAreRefused) {
   Folder folder;
   FileExchange exchange{folder.path, "job"};
-  ASSERT_TRUE(byFile(exchange, 0, 2));
+  ASSERT_TRUE(meetByFile(exchange));
   fs::path path = folder.files()[0];
   std::string whole;
   {
@@ -387,13 +455,14 @@ TEST(FileExchangeTest, FilesThatAreNotRankZerosAreRefused) {
     damaged[i] = static_cast<char>(damaged[i] ^ 1);
     write(damaged);
     expectSays(byFile(exchange, 1, 2).status(), StatusCode::InvalidArgument,
-               {"is damaged, or not a file of rank 0's"});
+               {"is damaged, or not a file of this job's"});
   }
   write(whole.substr(0, 20));
   expectSays(byFile(exchange, 1, 2).status(), StatusCode::InvalidArgument,
              {"is damaged"});
   write(whole);
-  EXPECT_TRUE(byFile(exchange, 1, 2));
+  expectSays(byFile(exchange, 1, 2, 0.1).status(), StatusCode::Unavailable,
+             {"no rank 0 has answered"});
   fs::permissions(path, fs::perms::owner_all | fs::perms::others_write);
   expectSays(byFile(exchange, 1, 2).status(), StatusCode::InvalidArgument,
              {"is open to other users", "look who wrote it"});
@@ -402,6 +471,11 @@ TEST(FileExchangeTest, FilesThatAreNotRankZerosAreRefused) {
   fs::create_symlink(folder.path + "/real", path);
   expectSays(byFile(exchange, 1, 2).status(), StatusCode::Unavailable,
              {"cannot be read"});
+  // Nobody waits for a writer of a pipe.
+  fs::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  expectSays(byFile(exchange, 1, 2).status(), StatusCode::InvalidArgument,
+             {"is a pipe, not a regular file; remove it"});
 }
 
 //===----------------------------------------------------------------------===//
@@ -497,6 +571,28 @@ TEST(SocketExchangeTest, TurnsOthersAway) {
   EXPECT_TRUE(bySocket(socketExchange(port), 2, 3));
   zero.join();
   close(loud);
+}
+
+/// As a port scanner and health checks do: nobody waits for them.
+TEST(SocketExchangeTest, SilentStrangersDelayNobody) {
+  for (int numStrangers : {3, 12, 70}) {
+    int port = freePort();
+    auto begin = std::chrono::steady_clock::now();
+    std::thread zero([&] {
+      Result<NcclUniqueId> id = bySocket(socketExchange(port), 0, 3);
+      EXPECT_TRUE(id) << id.status().toString();
+    });
+    std::vector<Descriptor> strangers;
+    for (int i = 0; i < numStrangers; ++i)
+      strangers.emplace_back(connectTo(port));
+    std::thread one([&] { EXPECT_TRUE(bySocket(socketExchange(port), 1, 3)); });
+    EXPECT_TRUE(bySocket(socketExchange(port), 2, 3));
+    one.join();
+    zero.join();
+    // 64 are served at once, so that the last ones wait for a second.
+    EXPECT_LT(std::chrono::steady_clock::now() - begin,
+              std::chrono::milliseconds(numStrangers <= 60 ? 900 : 4000));
+  }
 }
 
 TEST(SocketExchangeTest, RanksThatDoNotComeAreNamed) {

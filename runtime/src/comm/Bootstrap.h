@@ -51,9 +51,10 @@ struct FileExchange {
   std::string token;
 };
 
-/// Rank 0 writes the id to a file of the folder, whose name comes from the
-/// token, and all others wait for it. A file with that name that was there
-/// before is refused on rank 0: it is of an earlier start. Rank 0 calls
+/// Rank 0 writes a file of the folder, whose name comes from the token. All
+/// others answer it by a file each, and rank 0 answers each of these with the
+/// id. A file of rank 0 that was there before is refused on rank 0, and no
+/// other rank takes an id from it: it is of an earlier start. Rank 0 calls
 /// removeExchanged() when all ranks are connected.
 Result<NcclUniqueId> exchangeByFile(const FileExchange &exchange,
                                     const RankEnvironment &environment,

@@ -5,18 +5,28 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The file has a fixed size: 8 bytes that say what it is, the number of ranks
-// (8 bytes, little endian), the SHA-256 of the token, the id, and the SHA-256
-// of all before.
+// Three files as three messages. Rank 0 claims the start by the first file,
+// with a nonce that it draws. Each other rank puts that nonce and one of its
+// own into its file of request, and rank 0 answers with both and the id. So no
+// rank takes what an earlier start with the same token has left.
+//
+// All have the same fixed size: 8 bytes that say what it is, the number of
+// ranks and the rank (8 bytes each, little endian), the SHA-256 of the token,
+// the two nonces, the id, and the SHA-256 of all before.
 //
 //===----------------------------------------------------------------------===//
 
+#include "../support/AtomicFile.h"
 #include "../support/Check.h"
+#include "../support/Random.h"
+#include "../support/RegularFile.h"
 #include "../support/Sha256.h"
+#include "../support/Text.h"
 #include "Bootstrap.h"
 #include "Collectives.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -31,10 +41,16 @@ namespace moert {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+using Nonce = std::array<uint8_t, 32>;
+
 struct Contents {
-  char magic[8] = {'m', 'o', 'e', 'r', 't', 'i', 'd', '1'};
+  char magic[8] = {'m', 'o', 'e', 'r', 't', 'i', 'd', '2'};
   uint8_t numRanks[8] = {};
+  uint8_t rank[8] = {};
   Sha256Digest token = {};
+  /// Of this start of rank 0, and of this start of the rank.
+  Nonce start = {}, own = {};
   NcclUniqueId id = {};
   Sha256Digest digest = {};
 
@@ -43,20 +59,37 @@ struct Contents {
   }
 };
 
-static_assert(sizeof(Contents) == 8 + 8 + 32 + 128 + 32);
+static_assert(sizeof(Contents) == 3 * 8 + 32 + 2 * 32 + 128 + 32);
 
-/// A descriptor that is closed.
-class Descriptor {
+/// The folder, and the files of one start in it.
+class Meeting {
 public:
-  explicit Descriptor(int number) : number(number) {}
-  ~Descriptor() {
-    if (number >= 0)
-      close(number);
-  }
-  Descriptor(const Descriptor &) = delete;
-  Descriptor &operator=(const Descriptor &) = delete;
+  Meeting(const FileExchange &exchange, const RankEnvironment &environment,
+          double limitSeconds, Descriptor folder);
 
-  const int number;
+  Result<NcclUniqueId> serve(const MakeUniqueId &makeId);
+  Result<NcclUniqueId> ask();
+
+private:
+  std::string pathOf(const std::string &name) const {
+    return exchange.folder + "/" + name;
+  }
+  Contents contentsOf(int64_t rank) const;
+  Result<AtomicFile> make(const std::string &name, Contents contents) const;
+  Status claim(const Contents &contents) const;
+  Status replace(const std::string &name, const Contents &contents) const;
+  Result<bool> read(const std::string &name, Contents &contents) const;
+  /// Answers the requests that are there, of ranks that have no answer yet.
+  Status answer(const Contents &claimed, std::vector<int64_t> &missing) const;
+  Status nobodyAnswers(bool isClaimed) const;
+  bool isOver() const { return Clock::now() >= end; }
+
+  const FileExchange &exchange;
+  const RankEnvironment &environment;
+  double limitSeconds;
+  Descriptor folder;
+  Clock::time_point end;
+  std::string claimName;
 };
 
 } // namespace
@@ -65,24 +98,25 @@ static Sha256Digest digestOf(const std::string &text) {
   return sha256(text.data(), text.size());
 }
 
-static std::string fileName(const std::string &token) {
-  static const char digits[] = "0123456789abcdef";
-  std::string name = "moert-";
-  Sha256Digest digest = digestOf(token);
-  for (size_t i = 0; i < 8; ++i) {
-    name += digits[digest[i] >> 4];
-    name += digits[digest[i] & 15];
-  }
-  return name + ".id";
+static std::string baseName(const std::string &token) {
+  return "moert-" + hexText(digestOf(token).data(), 8);
 }
+
+static std::string claimNameOf(const std::string &token) {
+  return baseName(token) + ".id";
+}
+
+static std::string nameOf(const std::string &token, int64_t rank,
+                          const char *kind) {
+  return baseName(token) + "." + std::to_string(rank) + kind;
+}
+
+static constexpr char kRequest[] = ".request", kAnswer[] = ".answer";
 
 /// A file or folder that is this user's and that nobody else may write; a
 /// folder nobody else may even use.
-static Status checkOwner(int descriptor, const std::string &path,
+static Status checkOwner(const struct stat &info, const std::string &path,
                          mode_t forbidden, const char *remedy) {
-  struct stat info = {};
-  if (fstat(descriptor, &info) != 0)
-    return unavailable(path + ": " + strerror(errno));
   if (info.st_uid != geteuid())
     return invalidArgument(path + ": belongs to user " +
                            std::to_string(info.st_uid) + ", not to user " +
@@ -92,94 +126,232 @@ static Status checkOwner(int descriptor, const std::string &path,
   return Status::ok();
 }
 
-static Result<int> openFolder(const FileExchange &exchange) {
-  const std::string &folder = exchange.folder;
+static Result<Descriptor> openFolder(const FileExchange &exchange) {
   if (exchange.token.empty())
     return invalidArgument(
         "nothing tells this start of the job from earlier ones; set "
         "MOERT_JOB_TOKEN alike on all ranks, to another text at each start");
-  int opened =
-      open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (opened < 0)
-    return unavailable("MOERT_BOOTSTRAP_FOLDER " + folder +
-                       ": cannot be opened: " + strerror(errno) +
+  std::string path = "MOERT_BOOTSTRAP_FOLDER " + exchange.folder;
+  Descriptor opened(open(exchange.folder.c_str(),
+                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info;
+  if (!opened || fstat(opened.get(), &info) != 0)
+    return unavailable(path + ": cannot be opened: " + strerror(errno) +
                        "; make it with mkdir -m 700, and name it itself, not "
                        "a link");
-  Status status =
-      checkOwner(opened, "MOERT_BOOTSTRAP_FOLDER " + folder, S_IRWXG | S_IRWXO,
-                 "use one of your own, made with mkdir -m 700");
-  if (!status) {
-    close(opened);
-    return status;
-  }
+  MOERT_CHECK(checkOwner(info, path, S_IRWXG | S_IRWXO,
+                         "use one of your own, made with mkdir -m 700"));
   return opened;
 }
 
-static bool writeAll(int descriptor, const Contents &contents) {
-  const char *next = reinterpret_cast<const char *>(&contents);
-  size_t left = sizeof(contents);
-  while (left > 0) {
-    ssize_t written = write(descriptor, next, left);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written < 0)
-      return false;
-    next += written;
-    left -= static_cast<size_t>(written);
-  }
-  return true;
+static void storeNumber(uint8_t (&bytes)[8], int64_t value) {
+  for (size_t i = 0; i < sizeof(bytes); ++i)
+    bytes[i] = static_cast<uint8_t>(value >> (8 * i));
 }
 
-/// Writes beside the name and links it there: whoever sees the file sees all of
-/// it, and one that exists is not replaced.
-static Status publish(int folder, const std::string &path,
-                      const std::string &name, const Contents &contents) {
-  std::string temporary = name + ".tmp." + std::to_string(getpid());
-  auto failure = [&](const std::string &why) {
-    return unavailable(path + ": cannot be written: " + why +
-                       "; look at the folder and the space in it");
-  };
-  int opened = openat(folder, temporary.c_str(),
-                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                      S_IRUSR | S_IWUSR);
-  if (opened < 0)
-    return failure(strerror(errno));
-  Status status;
-  {
-    Descriptor file(opened);
-    if (!writeAll(file.number, contents))
-      status = failure(strerror(errno));
-  }
-  if (status && linkat(folder, temporary.c_str(), folder, name.c_str(), 0) != 0)
-    status = errno == EEXIST
-                 ? invalidArgument(
-                       path + ": is there from an earlier start with this "
-                              "token; set MOERT_JOB_TOKEN to another text at "
-                              "each start, or remove the file")
-                 : failure(strerror(errno));
-  unlinkat(folder, temporary.c_str(), 0);
-  return status;
+/// Files are looked for often at first, and then less often: a folder of many
+/// ranks may be on another machine.
+static void pauseFor(std::chrono::milliseconds &length) {
+  std::this_thread::sleep_for(length);
+  length = std::min(length * 3 / 2, std::chrono::milliseconds(100));
+}
+static constexpr std::chrono::milliseconds kFirstPause(5);
+
+Meeting::Meeting(const FileExchange &exchange,
+                 const RankEnvironment &environment, double limitSeconds,
+                 Descriptor folder)
+    : exchange(exchange), environment(environment), limitSeconds(limitSeconds),
+      folder(std::move(folder)),
+      end(Clock::now() +
+          std::chrono::duration_cast<Clock::duration>(
+              std::chrono::duration<double>(std::min(limitSeconds, 1e9)))),
+      claimName(claimNameOf(exchange.token)) {}
+
+Contents Meeting::contentsOf(int64_t rank) const {
+  Contents contents;
+  storeNumber(contents.numRanks, environment.numRanks);
+  storeNumber(contents.rank, rank);
+  contents.token = digestOf(exchange.token);
+  return contents;
 }
 
-/// The file's contents, or nothing where it is not there.
-static Result<bool> readContents(int folder, const std::string &path,
-                                 const std::string &name, Contents &contents) {
-  int opened = openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (opened < 0 && errno == ENOENT)
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+static Status addRemedy(const Status &status) {
+  return status ? status
+                : Status(status.code(),
+                         status.message() +
+                             "; look at the folder and the space in it");
+}
+
+Result<AtomicFile> Meeting::make(const std::string &name,
+                                 Contents contents) const {
+  contents.digest = contents.computeDigest();
+  Result<AtomicFile> file =
+      AtomicFile::createIn(folder.get(), name, pathOf(name), S_IRUSR | S_IWUSR);
+  if (file)
+    MOERT_CHECK(file->write(&contents, sizeof(contents)));
+  return file;
+}
+
+/// A file that exists is not replaced.
+Status Meeting::claim(const Contents &contents) const {
+  Result<AtomicFile> file = make(claimName, contents);
+  if (!file)
+    return addRemedy(file.status());
+  Result<bool> isNew = file->commitNew();
+  if (!isNew)
+    return addRemedy(isNew.status());
+  return *isNew ? Status::ok()
+                : invalidArgument(
+                      pathOf(claimName) +
+                      ": is there from an earlier start with this token; set "
+                      "MOERT_JOB_TOKEN to another text at each start, or "
+                      "remove the file");
+}
+
+Status Meeting::replace(const std::string &name,
+                        const Contents &contents) const {
+  Result<AtomicFile> file = make(name, contents);
+  return addRemedy(file ? file->commit() : file.status());
+}
+
+/// Whether the file is there, with its contents.
+Result<bool> Meeting::read(const std::string &name, Contents &contents) const {
+  std::string path = pathOf(name);
+  Result<RegularFile> file = openRegularFileIn(folder.get(), name, path);
+  if (!file && file.status().code() == StatusCode::NotFound)
     return false;
-  if (opened < 0)
-    return unavailable(path + ": cannot be read: " + strerror(errno) +
-                       "; remove it");
-  Descriptor file(opened);
-  MOERT_CHECK(checkOwner(file.number, path, S_IWGRP | S_IWOTH,
+  if (!file)
+    return Status(file.status().code(),
+                  file.status().message() + "; remove it");
+  MOERT_CHECK(checkOwner(file->info, path, S_IWGRP | S_IWOTH,
                          "remove it, and look who wrote it"));
-  ssize_t size = read(file.number, &contents, sizeof(contents));
+  ssize_t size = ::read(file->descriptor.get(), &contents, sizeof(contents));
   if (size != ssize_t(sizeof(contents)) ||
       memcmp(contents.magic, Contents().magic, sizeof(contents.magic)) != 0 ||
       contents.digest != contents.computeDigest())
-    return invalidArgument(path + ": is damaged, or not a file of rank 0's; "
+    return invalidArgument(path + ": is damaged, or not a file of this job's; "
                                   "remove it and start again");
   return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Rank 0
+//===----------------------------------------------------------------------===//
+
+Status Meeting::answer(const Contents &claimed,
+                       std::vector<int64_t> &missing) const {
+  std::vector<int64_t> left;
+  for (int64_t rank : missing) {
+    Contents request;
+    Result<bool> isThere =
+        read(nameOf(exchange.token, rank, kRequest), request);
+    if (!isThere)
+      return isThere.status();
+    // A request that was left behind has the nonce of another start.
+    if (!*isThere || request.start != claimed.start) {
+      left.push_back(rank);
+      continue;
+    }
+    Contents answer = claimed;
+    storeNumber(answer.rank, rank);
+    answer.own = request.own;
+    MOERT_CHECK(replace(nameOf(exchange.token, rank, kAnswer), answer));
+  }
+  missing = std::move(left);
+  return Status::ok();
+}
+
+Result<NcclUniqueId> Meeting::serve(const MakeUniqueId &makeId) {
+  Result<NcclUniqueId> id = makeId();
+  if (!id)
+    return id;
+  Contents contents = contentsOf(/*rank=*/0);
+  MOERT_CHECK(drawRandom(contents.start.data(), contents.start.size()));
+  MOERT_CHECK(claim(contents));
+  contents.id = *id;
+  std::vector<int64_t> missing;
+  for (int64_t rank = 1; rank < environment.numRanks; ++rank)
+    missing.push_back(rank);
+  std::chrono::milliseconds length = kFirstPause;
+  while (true) {
+    MOERT_CHECK(answer(contents, missing));
+    if (missing.empty())
+      return id;
+    if (isOver())
+      break;
+    pauseFor(length);
+  }
+  // The next start finds nothing of this one.
+  unlinkat(folder.get(), claimName.c_str(), 0);
+  return unavailable(ranksText(missing) + " did not come to " +
+                     pathOf(claimName) + " within " +
+                     secondsText(limitSeconds) +
+                     "; look for an earlier error there");
+}
+
+//===----------------------------------------------------------------------===//
+// Other ranks
+//===----------------------------------------------------------------------===//
+
+Status Meeting::nobodyAnswers(bool isClaimed) const {
+  std::string path = pathOf(claimName);
+  if (isClaimed)
+    return unavailable(
+        path +
+        ": rank 0 of an earlier start has written it, and "
+        "no rank 0 has answered within " +
+        secondsText(limitSeconds) +
+        "; look for an earlier error of rank 0, remove the file, "
+        "and set MOERT_JOB_TOKEN to another text at each start");
+  return unavailable(
+      path + ": rank 0 has not written it within " + secondsText(limitSeconds) +
+      "; look for an earlier error of rank 0, and see that all ranks have "
+      "the same MOERT_BOOTSTRAP_FOLDER and MOERT_JOB_TOKEN");
+}
+
+Result<NcclUniqueId> Meeting::ask() {
+  Contents mine = contentsOf(environment.rank);
+  MOERT_CHECK(drawRandom(mine.own.data(), mine.own.size()));
+  std::string request = nameOf(exchange.token, environment.rank, kRequest);
+  std::string reply = nameOf(exchange.token, environment.rank, kAnswer);
+  std::chrono::milliseconds length = kFirstPause;
+  while (true) {
+    Contents claimed, answered;
+    Result<bool> isClaimed = read(claimName, claimed);
+    if (!isClaimed)
+      return isClaimed.status();
+    if (*isClaimed) {
+      if (claimed.token != mine.token ||
+          memcmp(claimed.numRanks, mine.numRanks, sizeof(mine.numRanks)) != 0)
+        return invalidArgument(
+            pathOf(claimName) +
+            ": is of a job with another token or number of "
+            "ranks; remove it, and set MOERT_JOB_TOKEN alike "
+            "on all ranks");
+      if (claimed.start != mine.start) {
+        mine.start = claimed.start;
+        MOERT_CHECK(replace(request, mine));
+      }
+    }
+    Result<bool> isAnswered = read(reply, answered);
+    if (!isAnswered)
+      return isAnswered.status();
+    if (*isAnswered && answered.start == mine.start &&
+        answered.own == mine.own) {
+      unlinkat(folder.get(), request.c_str(), 0);
+      unlinkat(folder.get(), reply.c_str(), 0);
+      return answered.id;
+    }
+    if (isOver()) {
+      unlinkat(folder.get(), request.c_str(), 0);
+      return nobodyAnswers(*isClaimed);
+    }
+    pauseFor(length);
+  }
 }
 
 Result<NcclUniqueId> exchangeByFile(const FileExchange &exchange,
@@ -187,58 +359,16 @@ Result<NcclUniqueId> exchangeByFile(const FileExchange &exchange,
                                     double limitSeconds,
                                     const MakeUniqueId &makeId) {
   MOERT_CHECK(checkLimit(limitSeconds));
-  Result<int> opened = openFolder(exchange);
-  if (!opened)
-    return opened.status();
-  Descriptor folder(*opened);
-  std::string name = fileName(exchange.token);
-  std::string path = exchange.folder + "/" + name;
-  Contents expected;
-  for (size_t i = 0; i < sizeof(expected.numRanks); ++i)
-    expected.numRanks[i] = uint8_t(environment.numRanks >> (8 * i));
-  expected.token = digestOf(exchange.token);
-  if (environment.rank == 0) {
-    Result<NcclUniqueId> id = makeId();
-    if (!id)
-      return id;
-    expected.id = *id;
-    expected.digest = expected.computeDigest();
-    MOERT_CHECK(publish(folder.number, path, name, expected));
-    return id;
-  }
-
-  auto end = std::chrono::steady_clock::now() +
-             std::chrono::duration<double>(std::min(limitSeconds, 1e9));
-  while (true) {
-    Contents contents;
-    Result<bool> isThere = readContents(folder.number, path, name, contents);
-    if (!isThere)
-      return isThere.status();
-    if (*isThere) {
-      if (contents.token != expected.token ||
-          memcmp(contents.numRanks, expected.numRanks,
-                 sizeof(expected.numRanks)) != 0)
-        return invalidArgument(path + ": is of a job with another token or "
-                                      "number of ranks; remove it, and set "
-                                      "MOERT_JOB_TOKEN alike on all ranks");
-      return contents.id;
-    }
-    if (std::chrono::steady_clock::now() >= end)
-      return unavailable(
-          path + ": rank 0 has not written it within " +
-          secondsText(limitSeconds) +
-          "; look for an earlier error of rank 0, and see that all ranks have "
-          "the same MOERT_BOOTSTRAP_FOLDER and MOERT_JOB_TOKEN");
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  Result<Descriptor> folder = openFolder(exchange);
+  if (!folder)
+    return folder.status();
+  Meeting meeting(exchange, environment, limitSeconds, std::move(*folder));
+  return environment.rank == 0 ? meeting.serve(makeId) : meeting.ask();
 }
 
 void removeExchanged(const FileExchange &exchange) {
-  Result<int> opened = openFolder(exchange);
-  if (!opened)
-    return;
-  Descriptor folder(*opened);
-  unlinkat(folder.number, fileName(exchange.token).c_str(), 0);
+  if (Result<Descriptor> folder = openFolder(exchange))
+    unlinkat(folder->get(), claimNameOf(exchange.token).c_str(), 0);
 }
 
 } // namespace moert
