@@ -89,6 +89,7 @@ FP8 = {"hidden_size": 256, "intermediate_size": 128}
     ("tensor", "tensor"),
     ("tensor", "static"),
     ("channel", None),
+    ({"block": [128, 128]}, None),
 ])
 def test_fp8(scale: Any, activation: Any) -> None:
     given = activation == "static"
@@ -106,7 +107,8 @@ def test_fp8(scale: Any, activation: Any) -> None:
     config = QuantConfig(
         quant_dtype=torch.float8_e4m3fn if activation else None,
         per_act_token_quant=activation == "token",
-        block_shape=[128, 128] if isinstance(scale, dict) else None,
+        # vLLM's says how activations are grouped: none without them, and scales say it by their shape.
+        block_shape=[128, 128] if isinstance(activation, dict) else None,
         w1_scale=case["experts.w13_scale"],
         w2_scale=case["experts.w2_scale"],
         a1_scale=case["experts.w13_input_scale"] if given else None,

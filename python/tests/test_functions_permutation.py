@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 
 import moec
@@ -11,9 +13,11 @@ import moec
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
 
 from moec.functions import (  # noqa: E402
+    batched_experts,
     batched_moe_align_block_size,
     count_expert_num_tokens,
     determine_expert_map,
+    fused_experts,
     make_round_robin_tables,
     moe_align_block_size,
     moe_permute,
@@ -124,6 +128,19 @@ def test_permute_options() -> None:
         moe_permute(hidden[:, :7], None, ids, 2)
     with pytest.raises(moec.InvalidArgument, match="topk_ids: 3 rows expected"):
         moe_permute(hidden, None, ids[:2], 2)
+    for wrong in (torch.empty(3, 64, dtype=torch.bfloat16), torch.empty(6, 64)):
+        with pytest.raises(moec.InvalidArgument, match=r"permuted_hidden_states: \[6, 64\] of torch.bfloat16 on cpu"):
+            moe_permute(hidden, None, ids, 2, permuted_hidden_states=wrong)
+        assert wrong.shape[0] in (3, 6)
+    # As documents of engines had it: the seventh is align_block_size.
+    with pytest.raises(moec.InvalidArgument, match="permuted_hidden_states: .* int found; align_block_size and"):
+        moe_permute(hidden, None, ids, 2, 2, None, 128)
+    with pytest.raises(moec.InvalidArgument, match="scratch: vLLM's MoEPermuteScratch expected, int found"):
+        moe_permute(hidden, None, ids, 2, 2, None, None, 128)
+    scratch = types.SimpleNamespace(num_experts=2, num_local_experts=2)
+    assert torch.equal(moe_permute(hidden, None, ids, 2, scratch=scratch)[0], given)
+    with pytest.raises(moec.InvalidArgument, match="one for 2 experts, 1 of them local, expected, 2 and 2 found"):
+        moe_permute(hidden, None, ids, 2, 1, torch.tensor([0, -1], dtype=torch.int32), scratch=scratch)
     with pytest.raises(moec.InvalidArgument, match=r"out: \[3, 64\] of torch.bfloat16 expected"):
         moe_unpermute(torch.empty(3, 64), given, torch.rand(3, 2), torch.arange(6))
 
@@ -267,3 +284,65 @@ def test_expert_maps_exactly() -> None:
                            ((2, 0, 9, "zigzag"), "expert_placement_strategy: 'zigzag'")):
         with pytest.raises(moec.InvalidArgument, match=message):
             determine_expert_map(*wrong)
+
+
+#: What names none of 8 experts.
+NO_EXPERTS = (-1, -7, 8, 100, 2**31 - 1)
+
+
+# field-bug: sglang#30272, aiter#4636
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("no_expert", [*NO_EXPERTS, 2**32, 2**32 + 1, -(2**40)])
+def test_ids_that_name_no_expert(no_expert: int, dtype: torch.dtype) -> None:
+    """Such a slot contributes nothing in any function, and is no index."""
+    if dtype == torch.int32 and abs(no_expert) >= 2**31:
+        pytest.skip("not of i32")
+    ids = torch.tensor([[no_expert, 1], [2, 3], [4, 5], [6, 7], [0, 4], [1, 5]], dtype=dtype)
+    hidden = torch.arange(1, 7)[:, None].expand(6, 64).to(torch.bfloat16)
+    _, expert_map, _ = determine_expert_map(2, 0, 8)
+    rows, _, first, inverse, permuted = moe_permute(hidden, None, ids, 8, 4, expert_map)
+    assert first.diff().tolist() == [1, 2, 1, 1] and count_expert_num_tokens(ids, 4, expert_map).tolist() == [1, 2, 1, 1]
+    assert inverse[0] == 11 and permuted.tolist() == [8, 1, 10, 2, 3] + [12] * 7
+    out = torch.empty_like(hidden)
+    moe_unpermute(out, rows, torch.ones(6, 2), inverse, first)
+    assert out[:, 0].tolist() == [1, 4, 0, 0, 5, 6]
+    # Without a map, behind all others too.
+    rows, _, first, inverse, permuted = moe_permute(hidden, None, ids, 8)
+    assert first.tolist() == [0, 1, 3, 4, 5, 7, 9, 10, 11] and inverse[0] == 11
+    assert rows[:, 0].tolist() == [5, 1, 6, 2, 2, 3, 5, 3, 6, 4, 4, 1] and permuted[11] == 12
+    moe_unpermute(out, rows, torch.ones(6, 2), inverse, first)
+    assert out[:, 0].tolist() == [1, 4, 6, 8, 10, 12]
+    aligned = moe_permute(hidden, None, ids, 8, align_block_size=4)
+    assert aligned[2].diff().tolist() == [4] * 8 and aligned[3][0] == 32 and aligned[5][:32:4].tolist() == list(range(8))
+    sorted_ids, experts, count = moe_align_block_size(ids, 4, 8)
+    assert count == 32 and experts[:8].tolist() == list(range(8)) and 0 not in sorted_ids.tolist()
+
+
+def test_experts_without_rows() -> None:
+    torch.manual_seed(0)
+    hidden, w1, w2 = torch.randn(4, 64), torch.randn(8, 64, 64) / 8, torch.randn(8, 64, 32) / 8
+    weights = torch.rand(4, 2)
+    good = torch.tensor([[1, 2], [3, 4], [5, 6], [7, 0]])
+    alone = fused_experts(hidden, w1, w2, weights[:, :1].contiguous(), good[:, :1].contiguous())
+    for no_expert in (*NO_EXPERTS, 2**32 + 1):
+        ids = good.clone()
+        ids[:, 1] = no_expert
+        assert torch.equal(fused_experts(hidden, w1, w2, weights, ids), alone)
+    with pytest.raises(moec.InvalidArgument, match="topk_ids: integers expected, torch.float32 found"):
+        fused_experts(hidden, w1, w2, weights, good.float())
+    # Counts below 0 and beyond the rows are none and all of them.
+    batches = hidden.expand(8, 4, 64).contiguous()
+    whole = batched_experts(batches, w1, w2, torch.full((8,), 4))
+    found = batched_experts(batches, w1, w2, torch.tensor([-1, 9, 4, -5, 4, 100, 0, 4]))
+    is_kept = torch.tensor([0, 1, 1, 0, 1, 1, 0, 1])[:, None, None]
+    assert torch.equal(found, whole * is_kept)
+    sorted_ids, experts, count = batched_moe_align_block_size(4, 4, torch.tensor([-3, 9, 2]))
+    assert sorted_ids[:8].tolist() == [4, 5, 6, 7, 8, 9, 12, 12] and experts.tolist() == [1, 2, -1] and count == 8
+
+
+def test_places_that_name_no_row() -> None:
+    rows = torch.tensor([1.0, 2.0, 3.0, 4.0])[:, None].expand(4, 16).contiguous()
+    out = torch.empty(2, 16)
+    for no_row in (-1, 4, 2**31 - 1):
+        moe_unpermute(out, rows, torch.ones(2, 2), torch.tensor([0, no_row, 3, 1], dtype=torch.int32))
+        assert out[:, 0].tolist() == [1, 6]

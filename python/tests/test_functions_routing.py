@@ -151,3 +151,6 @@ def test_options_and_errors() -> None:
     with pytest.raises(moec.InvalidArgument, match="hash_indices_table"):
         fused_topk_bias(logits, logits, "softmax", torch.zeros(8), 2, True,
                         hash_indices_table=torch.zeros(4, 2))
+    for name in ("bias_vl", "input_tokens"):
+        with pytest.raises(moec.InvalidArgument, match=f"{name}: "):
+            fused_topk_bias(logits, logits, "softmax", torch.zeros(8), 2, True, **{name: torch.zeros(8)})

@@ -10,7 +10,7 @@ from typing import Optional
 import torch
 
 from .. import InvalidArgument
-from .expert_maps import map_ids
+from .expert_maps import map_ids, read_ids
 from .permutation import round_up, sort_slots
 
 
@@ -51,7 +51,7 @@ def moe_align_block_size(
         raise InvalidArgument(
             "return_scatter_idx: with expert_map it needs ignore_invalid_experts=True"
         )
-    ids = topk_ids.to(torch.int32)
+    ids = read_ids(topk_ids)
     if expert_map is not None and ignore_invalid_experts:
         ids = map_ids(ids, expert_map)
     device, slots = ids.device, ids.numel()
@@ -85,11 +85,12 @@ def batched_moe_align_block_size(
     max_tokens_per_batch: int, block_size: int, expert_num_tokens: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The same for rows in batches: row i of expert e is e * max_tokens_per_batch + i, padding is the
-    number of all rows. expert_num_tokens: [E], how many rows of each count."""
+    number of all rows. expert_num_tokens: [E], how many rows of each count: none where it is below 0, all where it
+    is beyond max_tokens_per_batch."""
     _check_block(block_size)
     experts, device = expert_num_tokens.shape[0], expert_num_tokens.device
     room = experts * (-(-max_tokens_per_batch // block_size) * block_size)
-    counts = expert_num_tokens.long()
+    counts = expert_num_tokens.long().clamp(0, max_tokens_per_batch)
     starts = torch.zeros(experts + 1, dtype=torch.int64, device=device)
     torch.cumsum(round_up(counts, block_size), 0, out=starts[1:])
     place = torch.arange(room, device=device)
@@ -106,9 +107,9 @@ def batched_moe_align_block_size(
 def count_expert_num_tokens(
     topk_ids: torch.Tensor, num_local_experts: int, expert_map: Optional[torch.Tensor] = None
 ) -> torch.Tensor:
-    """How many slots each local expert has, [num_local_experts] of i32. Ids below 0, and what expert_map
-    maps below 0, do not count."""
-    ids = topk_ids.to(torch.int32)
+    """How many slots each local expert has, [num_local_experts] of i32. Ids that name no expert, and what
+    expert_map maps below 0, do not count."""
+    ids = read_ids(topk_ids)
     if expert_map is not None:
         ids = map_ids(ids, expert_map)
     return sort_slots(ids.view(ids.shape[0], -1), num_local_experts).offsets.diff()

@@ -82,10 +82,20 @@ def make_round_robin_tables(
     return physical, inverse, ids[ep_rank::ep_size]
 
 
+def read_ids(topk_ids: torch.Tensor) -> torch.Tensor:
+    """Ids as i32. What i32 does not hold names no expert, and becomes -1 or the largest i32. Raises
+    InvalidArgument for ids that are no integers."""
+    if topk_ids.dtype == torch.int32:
+        return topk_ids
+    if topk_ids.is_floating_point() or topk_ids.is_complex() or topk_ids.dtype == torch.bool:
+        raise InvalidArgument(f"topk_ids: integers expected, {topk_ids.dtype} found")
+    return topk_ids.to(torch.int64).clamp(-1, torch.iinfo(torch.int32).max).to(torch.int32)
+
+
 def map_ids(topk_ids: torch.Tensor, expert_map: torch.Tensor) -> torch.Tensor:
     """Local ids of global ones, of i32; -1 for what is elsewhere or no id. No wait: the map may change
     between replays of a CUDA graph."""
     count = expert_map.shape[0]
-    ids = topk_ids.to(torch.int64)
+    ids = read_ids(topk_ids).long()
     local = expert_map[ids.clamp(0, count - 1)]
     return torch.where((ids >= 0) & (ids < count), local, -1).to(torch.int32)

@@ -14,7 +14,7 @@ import torch
 
 from .. import InvalidArgument
 from ..layer_pool import DTYPES, PooledLayer, check_device, make_key, stamp
-from .expert_maps import map_ids
+from .expert_maps import map_ids, read_ids
 from .quantization import describe_quantization, is_same
 
 #: Tokens of one run of a layer; a call with more is several.
@@ -202,8 +202,8 @@ class Experts:
                 f"apply_router_weight_on_input: topk_ids has {topk_ids.shape[1]} columns, and weights "
                 "on the input need 1"
             )
-        ids = topk_ids if expert_map is None else map_ids(topk_ids, expert_map)
-        ids = ids.to(torch.int32).contiguous()
+        ids = read_ids(topk_ids) if expert_map is None else map_ids(topk_ids, expert_map)
+        ids = ids.contiguous()
         weights = topk_weights.to(torch.float32).contiguous()
         hidden_states = hidden_states.contiguous()
         if out is None:

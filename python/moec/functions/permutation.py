@@ -6,12 +6,12 @@ PyTorch's index_select: parts of a layer have no gather of their own."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 
 from .. import InvalidArgument
-from .expert_maps import map_ids
+from .expert_maps import map_ids, read_ids
 from .sublayers import element, round_tokens, run, write_function
 
 
@@ -60,6 +60,37 @@ def _check_rows(tensor: torch.Tensor, argument: str) -> None:
         )
 
 
+def _check_scratch(scratch: Any, n_expert: int, local: int) -> None:
+    if scratch is None:
+        return
+    try:
+        found = scratch.num_experts, scratch.num_local_experts
+    except AttributeError:
+        raise InvalidArgument(
+            f"scratch: vLLM's MoEPermuteScratch expected, {type(scratch).__name__} found; options of moec's "
+            "own (align_block_size, fill_invalid_expert) are keywords"
+        ) from None
+    if found != (n_expert, local):
+        raise InvalidArgument(
+            f"scratch: one for {n_expert} experts, {local} of them local, expected, "
+            f"{found[0]} and {found[1]} found"
+        )
+
+
+def _check_output(output: Any, shape: tuple[int, int], rows: torch.Tensor) -> None:
+    wanted = f"{list(shape)} of {rows.dtype} on {rows.device} expected"
+    if not isinstance(output, torch.Tensor):
+        raise InvalidArgument(
+            f"permuted_hidden_states: {wanted}, {type(output).__name__} found; align_block_size and "
+            "fill_invalid_expert are keywords"
+        )
+    if output.shape != shape or output.dtype != rows.dtype or output.device != rows.device:
+        raise InvalidArgument(
+            f"permuted_hidden_states: {wanted}, {list(output.shape)} of {output.dtype} on "
+            f"{output.device} found"
+        )
+
+
 @torch.no_grad()
 def moe_permute(
     hidden_states: torch.Tensor,
@@ -69,16 +100,19 @@ def moe_permute(
     n_local_expert: int = -1,
     expert_map: Optional[torch.Tensor] = None,
     permuted_hidden_states: Optional[torch.Tensor] = None,
+    scratch: Any = None,
     *,
     align_block_size: Optional[int] = None,
     fill_invalid_expert: int = -1,
 ) -> tuple[Optional[torch.Tensor], ...]:
     """Rows of hidden_states [T, H] once for each slot of topk_ids [T, k], sorted by local expert and in
     the order of slots inside an expert. Slots of experts that are elsewhere (expert_map, of i32 [n_expert])
-    come behind all others.
+    come behind all others, and slots whose id names no expert behind those.
 
     a1q_scale: scales of rows, [T, ...], permuted along; of rank 1 or less: returned as it is.
     permuted_hidden_states: [P, H], which the rows are written to.
+    scratch: vLLM's MoEPermuteScratch of as many experts. Results do not depend on it, and have memory of
+        their own.
     align_block_size: each expert's rows begin at a multiple of it; rows between are not written.
     fill_invalid_expert: what m_indices says of rows that are no expert's.
 
@@ -93,11 +127,15 @@ def moe_permute(
             f"topk_ids: {hidden_states.shape[0]} rows expected, as hidden_states has, {tokens} found"
         )
     local = n_expert if n_local_expert == -1 else n_local_expert
-    ids = topk_ids.to(torch.int32)
+    _check_scratch(scratch, n_expert, local)
+    # Groups: this rank's experts, those that are elsewhere, and slots of no expert.
+    ids = read_ids(topk_ids)
+    is_expert = (ids >= 0) & (ids < n_expert)
     if expert_map is not None:
         mapped = map_ids(ids, expert_map)
         ids = torch.where(mapped < 0, ids + local, mapped)
-    places = sort_slots(ids, local + n_expert)
+    ids = torch.where(is_expert, ids, local + n_expert)
+    places = sort_slots(ids, local + n_expert + 1)
     slots = tokens * top_k
     device = hidden_states.device
     offsets, inverse = places.offsets[: local + 1].long(), places.position.view(-1)
@@ -110,6 +148,8 @@ def moe_permute(
         shift = (aligned - offsets)[flat.clamp(0, local)]
         inverse = torch.where(flat < local, inverse + shift, aligned[-1]).to(torch.int32)
         offsets = aligned
+    if permuted_hidden_states is not None:
+        _check_output(permuted_hidden_states, (rows, hidden_states.shape[1]), hidden_states)
     row_of_slot = torch.where(inverse < offsets[-1], inverse, rows).long()
     permuted_idx = torch.full((rows + 1,), slots, dtype=torch.int32, device=device)
     permuted_idx[row_of_slot] = torch.arange(slots, dtype=torch.int32, device=device)
@@ -144,7 +184,8 @@ def moe_unpermute(
 
     Each product is rounded to the dtype of the rows, and their sum, which is f32 and in order of k,
     once more (docs/layers.md, formulas 8 and 9). Rows at or behind the last of
-    expert_first_token_offset contribute nothing and are not read.
+    expert_first_token_offset contribute nothing and are not read. A place that names no row contributes
+    nothing.
 
     out: [T, H]. permuted_hidden_states: [P, H] of f32, bf16 or f16. topk_weights: [T, k].
     inv_permuted_idx: [T * k] or [T, k]. Raises InvalidArgument."""
@@ -161,7 +202,8 @@ def moe_unpermute(
             f"permuted_hidden_states: at least {tokens} rows expected, {rows} found"
         )
     dtype = element(out.dtype, "out")
-    position = inv_permuted_idx.view(tokens, top_k).to(torch.int32)
+    position = read_ids(inv_permuted_idx).view(tokens, top_k)
+    position = torch.where(position < rows, position, -1)
     if expert_first_token_offset is not None:
         position = torch.where(position < expert_first_token_offset[-1], position, -1)
     # Rows that no slot names keep the weight 0, and slots that count nowhere write behind the last.

@@ -19,6 +19,7 @@ _SCALES = {
     getattr(torch, "float8_e8m0fnu", None): "e8m0",
     torch.float8_e4m3fn: "e4m3",
 }
+_BLOCK = 128
 _BYTES = {torch.float8_e4m3fn: "fp8_e4m3", torch.int8: "int8"}
 
 
@@ -33,7 +34,8 @@ class QuantConfig:
     quant_dtype: Union[torch.dtype, str, None] = None
     #: Activations have a scale for each row; else one for all, or as block_shape says.
     per_act_token_quant: bool = False
-    #: [128, 128] for weights of float8 in blocks.
+    #: [128, 128] for weights of float8 in blocks. (Without it the shape of the scales says so where activations are
+    #: not quantized.)
     block_shape: Optional[list[int]] = None
     #: [E], [E, rows, 1], [E, blocks of rows, blocks of columns] or [E, rows, groups].
     w1_scale: Optional[torch.Tensor] = None
@@ -96,14 +98,23 @@ def _describe_activation(config: Any, dtype: str, block: Optional[list[int]]) ->
     return {"activation": {"dtype": dtype, "scale": scale} | ({"static": True} if given else {})}
 
 
+def _has_blocks(scale: torch.Tensor, w1: torch.Tensor) -> bool:
+    """Whether there is a scale for each 128 x 128 elements of float8, and for more than one such block."""
+    blocks = tuple(-(-size // _BLOCK) for size in w1.shape[1:])
+    return w1.dtype == torch.float8_e4m3fn and blocks != (1, 1) and tuple(scale.shape[1:]) == blocks
+
+
 def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantization:
     """Float8 and int8 with scales of tensors, channels and blocks. is_halved: gate rows and up rows of w1 are
     its halves."""
     dtype, experts, rows = _BYTES[w1.dtype], w1.shape[0], w1.shape[1]
     first, second = config.w1_scale, config.w2_scale
     block = list(config.block_shape) if config.block_shape else None
+    if block is None and config.quant_dtype is None and _has_blocks(first, w1):
+        # vLLM's block_shape is that of activations.
+        block = [_BLOCK, _BLOCK]
     if block:
-        if block != [128, 128] or dtype != "fp8_e4m3":
+        if block != [_BLOCK, _BLOCK] or dtype != "fp8_e4m3":
             raise _refuse("block_shape", f"{block} of {dtype} found; [128, 128] of float8 is supported")
         if is_halved and rows % 256:
             raise _refuse(

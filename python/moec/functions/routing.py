@@ -110,16 +110,24 @@ def fused_topk_bias(
     input_tokens: Optional[torch.Tensor] = None,
     hash_indices_table: Optional[torch.Tensor] = None,
     routed_scaling_factor: float = 1.0,
+    bias_vl: Optional[torch.Tensor] = None,
+    image_sentinel_lo: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The `topk` best experts by score plus bias [E]; weights are the scores alone, times
     routed_scaling_factor. Returns weights and ids as fused_topk() does.
 
-    Tables of a hash (hash_indices_table) are refused: compile a layer with select "hash"."""
-    if hash_indices_table is not None or input_tokens is not None:
-        raise InvalidArgument(
-            "hash_indices_table: ids of a table are not supported here; compile a layer whose "
-            'routing.select is "hash"'
-        )
+    Tables of a hash (hash_indices_table) are refused: compile a layer with select "hash". So are another bias for
+    image tokens (bias_vl) and the token ids that both need (input_tokens); image_sentinel_lo says nothing without
+    these."""
+    for name, given, remedy in (
+        ("hash_indices_table", hash_indices_table,
+         'ids of a table are not supported here; compile a layer whose routing.select is "hash"'),
+        ("bias_vl", bias_vl, "another bias for image tokens is not supported; select their experts by a call of "
+         "their own, with bias_vl as e_score_correction_bias"),
+        ("input_tokens", input_tokens, "token ids select no experts here; leave them out"),
+    ):
+        if given is not None:
+            raise InvalidArgument(f"{name}: {remedy}")
     routing = {
         "score": scoring_func,
         "renormalize": renormalize,
