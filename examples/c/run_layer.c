@@ -1,7 +1,7 @@
 /* Compiles a layer of f32 for this machine's CPU, fills its tensors, runs it
- * and prints its output, a row per token:
+ * and prints its output, a row per token (docs/c-api.md says how to build it):
  *
- *   cc run_layer.c $(pkg-config --cflags --libs moec) && ./a.out config.json 3
+ *   ./a.out config.json 3
  */
 #include "moejit/moejit.h"
 

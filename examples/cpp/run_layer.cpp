@@ -1,7 +1,6 @@
 // Compiles a layer of f32 for this machine's CPU, fills its tensors, runs it
-// and prints its output, a row per token:
+// and prints its output, a row per token (docs/c-api.md says how to build it):
 //
-//   c++ -std=c++17 run_layer.cpp $(pkg-config --cflags --libs moec)
 //   ./a.out config.json 3
 
 #include "moejit/moejit.hpp"

@@ -38,7 +38,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Moved after the installation, as nothing may know where it was."""
     folder = tmp_path_factory.mktemp("install")
     run("cmake", "--install", BUILD, "--component", "development", "--prefix", folder / "first")
-    return (folder / "first").rename(folder / "prefix")
+    return (folder / "first").rename(folder / "moec")
 
 
 @pytest.fixture
@@ -81,11 +81,14 @@ def test_examples_by_cmake(prefix: Path, model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("compiler", "source"), [("cc", "c/run_layer.c"), ("c++", "cpp/run_layer.cpp")])
 def test_examples_by_pkg_config(compiler: str, source: str, prefix: Path, model: Path, tmp_path: Path) -> None:
-    environment = os.environ | {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
-    flags = run("pkg-config", "--cflags", "--libs", "moec", env=environment).stdout.split()
-    program = tmp_path / "program"
-    run(shutil.which(compiler), EXAMPLES / source, *flags, f"-Wl,-rpath,{prefix / 'lib'}", "-o", program)
-    check(run(program, model, TOKENS).stdout)
+    """The lines of docs/c-api.md as they are typed, where ~/moec is the prefix."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/c-api.md").read_text(), re.DOTALL)
+    (lines,) = (block for block in blocks if "pkg-config" in block)
+    shutil.copy(EXAMPLES / source, tmp_path)
+    lines = re.sub(r"^cc run_layer\.c", f"{compiler} {Path(source).name}", lines, flags=re.MULTILINE)
+    environment = {"HOME": str(prefix.parent), "PATH": os.environ["PATH"]}
+    run("sh", "-e", "-c", lines, cwd=tmp_path, env=environment)
+    check(run(tmp_path / "a.out", model, TOKENS, env={}).stdout)
 
 
 def test_examples_are_short() -> None:
