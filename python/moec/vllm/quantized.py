@@ -46,16 +46,17 @@ Keys = tuple[keys.QuantKey, Optional[keys.QuantKey]]
 
 
 class _Handover:
-    """Goes ahead of a method of vLLM's. Names of classes keep vLLM's in them: its loader asks for parts of them."""
+    """Goes ahead of a method of vLLM's, whose instance has the fields that vLLM's constructor left. Names of moec's
+    own begin with moec_, so that no field hides them."""
 
     #: In the log.
-    kind: str
+    moec_kind: str
 
-    def find_keys(self) -> Keys:
+    def moec_find_keys(self) -> Keys:
         """The operands as vLLM names them. Raises InvalidArgument, with the reason, for what has no form."""
         raise NotImplementedError
 
-    def take(self) -> None:
+    def moec_take(self) -> None:
         """Once the experts are moec's, before parameters are made."""
 
 
@@ -63,10 +64,10 @@ class _AsTriton(_Handover):
     """A method that leaves parameters as they are for vLLM's Triton kernels."""
 
     #: Its field of the backend, and Triton's value.
-    backend: tuple[str, Any]
+    moec_backend: tuple[str, Any]
 
-    def take(self) -> None:
-        setattr(self, *self.backend)
+    def moec_take(self) -> None:
+        setattr(self, *self.moec_backend)
 
 
 def _check_block(block: Any) -> Keys:
@@ -76,9 +77,9 @@ def _check_block(block: Any) -> Keys:
 
 
 class MoecFp8MoEMethod(_AsTriton, Fp8MoEMethod):
-    kind, backend = "fp8", ("fp8_backend", Fp8MoeBackend.TRITON)
+    moec_kind, moec_backend = "fp8", ("fp8_backend", Fp8MoeBackend.TRITON)
 
-    def find_keys(self) -> Keys:
+    def moec_find_keys(self) -> Keys:
         if self.block_quant:
             return _check_block(self.moe_block_shape)
         if self.quant_config.activation_scheme == "static":
@@ -90,9 +91,9 @@ class MoecFp8MoEMethod(_AsTriton, Fp8MoEMethod):
 class MoecCompressedTensorsW8A8Fp8MoEMethod(
     _AsTriton, compressed_tensors_moe_w8a8_fp8.CompressedTensorsW8A8Fp8MoEMethod
 ):
-    kind, backend = "compressed-tensors fp8", ("fp8_backend", Fp8MoeBackend.TRITON)
+    moec_kind, moec_backend = "compressed-tensors fp8", ("fp8_backend", Fp8MoeBackend.TRITON)
 
-    def find_keys(self) -> Keys:
+    def moec_find_keys(self) -> Keys:
         if self.block_quant:
             return _check_block(self.weight_block_size)
         if self.weight_quant.strategy == "channel":
@@ -103,25 +104,25 @@ class MoecCompressedTensorsW8A8Fp8MoEMethod(
 
 
 class MoecModelOptFp8MoEMethod(_AsTriton, ModelOptFp8MoEMethod):
-    kind, backend = "ModelOpt fp8", ("fp8_backend", Fp8MoeBackend.TRITON)
+    moec_kind, moec_backend = "ModelOpt fp8", ("fp8_backend", Fp8MoeBackend.TRITON)
 
-    def find_keys(self) -> Keys:
+    def moec_find_keys(self) -> Keys:
         return keys.kFp8StaticTensorSym, keys.kFp8StaticTensorSym
 
 
 class MoecCompressedTensorsW8A8Int8MoEMethod(
     _AsTriton, compressed_tensors_moe_w8a8_int8.CompressedTensorsW8A8Int8MoEMethod
 ):
-    kind, backend = "compressed-tensors int8", ("int8_backend", Int8MoeBackend.TRITON)
+    moec_kind, moec_backend = "compressed-tensors int8", ("int8_backend", Int8MoeBackend.TRITON)
 
-    def find_keys(self) -> Keys:
+    def moec_find_keys(self) -> Keys:
         return keys.kInt8StaticChannelSym, keys.kInt8DynamicTokenSym
 
 
 class MoecInt8OnlineMoEMethod(_AsTriton, Int8OnlineMoEMethod):
-    kind, backend = "int8 weights", ("int8_backend", Int8MoeBackend.TRITON)
+    moec_kind, moec_backend = "int8 weights", ("int8_backend", Int8MoeBackend.TRITON)
 
-    def find_keys(self) -> Keys:
+    def moec_find_keys(self) -> Keys:
         return keys.kInt8StaticChannelSym, None
 
 
@@ -132,39 +133,39 @@ class _AsLoaded(_Handover):
     #: Those of a process that has packed them can not be taken for these.
     supports_pre_processed_weights = False
     #: FusedMoEQuantConfig's name of the elements.
-    weight_dtype: Any
+    moec_weight_dtype: Any
     #: Parameters, after "w13_" and "w2_".
-    weight: str
-    scale: str
+    moec_weight: str
+    moec_scale: str
 
-    def read_weights(self, stored: torch.Tensor) -> torch.Tensor:
+    def moec_read_weights(self, stored: torch.Tensor) -> torch.Tensor:
         """As experts take them."""
         return stored
 
-    def read_scales(self, stored: torch.Tensor) -> torch.Tensor:
+    def moec_read_scales(self, stored: torch.Tensor) -> torch.Tensor:
         return stored
 
-    def read_zero_points(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
+    def moec_read_zero_points(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
         """As bytes in the shape of the scales; None where the middle of the range is zero."""
         return None
 
-    def read_global_scales(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
+    def moec_read_global_scales(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
         return None
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         found: dict[str, Any] = {}
         for prefix, short, gemm in (("w13", "w1", "g1"), ("w2", "w2", "g2")):
             # Zero points may depend on the scales that are read, and nothing on the weights.
-            scale, weight = f"{prefix}_{self.scale}", f"{prefix}_{self.weight}"
-            replace_parameter(layer, scale, self.read_scales(getattr(layer, scale).data))
+            scale, weight = f"{prefix}_{self.moec_scale}", f"{prefix}_{self.moec_weight}"
+            replace_parameter(layer, scale, self.moec_read_scales(getattr(layer, scale).data))
             found[f"{short}_scale"] = getattr(layer, scale)
-            found[f"{short}_zp"] = self.read_zero_points(layer, prefix)
-            found[f"{gemm}_alphas"] = self.read_global_scales(layer, prefix)
-            found[f"{short}_bias"] = self.read_bias(layer, prefix)
-            replace_parameter(layer, weight, self.read_weights(getattr(layer, weight).data))
+            found[f"{short}_zp"] = self.moec_read_zero_points(layer, prefix)
+            found[f"{gemm}_alphas"] = self.moec_read_global_scales(layer, prefix)
+            found[f"{short}_bias"] = self.moec_read_bias(layer, prefix)
+            replace_parameter(layer, weight, self.moec_read_weights(getattr(layer, weight).data))
             # Kernels get them by these names.
             setattr(layer, f"{prefix}_weight", getattr(layer, weight))
-        self.moe_quant_config = FusedMoEQuantConfig.make(weight_dtype=self.weight_dtype, **found)
+        self.moe_quant_config = FusedMoEQuantConfig.make(weight_dtype=self.moec_weight_dtype, **found)
         prepare_finalize = maybe_make_prepare_finalize(
             moe=self.moe,
             quant_config=self.moe_quant_config,
@@ -175,7 +176,7 @@ class _AsLoaded(_Handover):
             prepare_finalize, self.experts_cls(moe_config=self.moe, quant_config=self.moe_quant_config)
         )
 
-    def read_bias(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
+    def moec_read_bias(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
         return getattr(layer, f"{prefix}_bias", None)
 
     def get_fused_moe_quant_config(self, layer: torch.nn.Module) -> Optional[FusedMoEQuantConfig]:
@@ -183,45 +184,45 @@ class _AsLoaded(_Handover):
 
 
 class _Mxfp4(_AsLoaded):
-    weight_dtype, weight, scale = "mxfp4", "weight", "weight_scale"
+    moec_weight_dtype, moec_weight, moec_scale = "mxfp4", "weight", "weight_scale"
 
-    def find_keys(self) -> Keys:
+    def moec_find_keys(self) -> Keys:
         if getattr(self, "activation_key", None) is not None:
             raise InvalidArgument(f"activations of {self.activation_key}")
         return keys.kMxfp4Static, None
 
-    def take(self) -> None:
+    def moec_take(self) -> None:
         # Sizes are rounded up as for Triton's kernels: I to a multiple of 64, and zeros beyond add nothing.
         self.mxfp4_backend = Mxfp4MoeBackend.TRITON
 
 
 class MoecGptOssMxfp4MoEMethod(_Mxfp4, GptOssMxfp4MoEMethod):
-    kind = "gpt-oss mxfp4"
+    moec_kind = "gpt-oss mxfp4"
 
 
 class MoecMxfp4MoEMethod(_Mxfp4, Mxfp4MoEMethod):
-    kind = "mxfp4"
+    moec_kind = "mxfp4"
 
 
 class MoecCompressedTensorsW4A4Mxfp4MoEMethod(
     _AsLoaded, compressed_tensors_moe_w4a4_mxfp4.CompressedTensorsW4A4Mxfp4MoEMethod
 ):
-    kind = "compressed-tensors mxfp4"
-    weight_dtype, weight, scale = "mxfp4", "weight_packed", "weight_scale"
+    moec_kind = "compressed-tensors mxfp4"
+    moec_weight_dtype, moec_weight, moec_scale = "mxfp4", "weight_packed", "weight_scale"
 
-    def find_keys(self) -> Keys:
+    def moec_find_keys(self) -> Keys:
         if self.use_cutlass_mxfp4 or self.mxfp4_backend is not Mxfp4MoeBackend.MARLIN:
             raise InvalidArgument("activations of 4 bits")
         return keys.kMxfp4Static, None
 
 
 class _NvFp4(_AsLoaded):
-    weight_dtype, scale = "nvfp4", "weight_scale"
+    moec_weight_dtype, moec_scale = "nvfp4", "weight_scale"
     #: Backends that leave activations in 16 bits whatever the checkpoint says.
-    weight_only = (NvFp4MoeBackend.MARLIN, NvFp4MoeBackend.HUMMING)
+    moec_weight_only = (NvFp4MoeBackend.MARLIN, NvFp4MoeBackend.HUMMING)
 
-    def find_keys(self) -> Keys:
-        if not self.use_a16 and self.nvfp4_backend not in self.weight_only:
+    def moec_find_keys(self) -> Keys:
+        if not self.use_a16 and self.nvfp4_backend not in self.moec_weight_only:
             raise InvalidArgument("activations of 4 bits")
         if self.moe.activation.value == "swigluoai":
             raise InvalidArgument("interleaved gate and up rows, which have a global scale each")
@@ -229,18 +230,18 @@ class _NvFp4(_AsLoaded):
 
 
 class MoecModelOptNvFp4FusedMoE(_NvFp4, ModelOptNvFp4FusedMoE):
-    kind, weight = "ModelOpt nvfp4", "weight"
+    moec_kind, moec_weight = "ModelOpt nvfp4", "weight"
 
-    def read_global_scales(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
+    def moec_read_global_scales(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
         return getattr(layer, f"{prefix}_weight_scale_2").data
 
 
 class MoecCompressedTensorsW4A4Nvfp4MoEMethod(
     _NvFp4, compressed_tensors_moe_w4a4_nvfp4.CompressedTensorsW4A4Nvfp4MoEMethod
 ):
-    kind, weight = "compressed-tensors nvfp4", "weight_packed"
+    moec_kind, moec_weight = "compressed-tensors nvfp4", "weight_packed"
 
-    def read_global_scales(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
+    def moec_read_global_scales(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
         return 1 / getattr(layer, f"{prefix}_weight_global_scale").data
 
 
@@ -248,64 +249,64 @@ class _Integers(_AsLoaded):
     """Integers of 4 or 8 bits that begin at 0, with scales of groups."""
 
     @property
-    def bits(self) -> int:
+    def moec_bits(self) -> int:
         raise NotImplementedError
 
     @property
-    def has_zero_points(self) -> bool:
+    def moec_has_zero_points(self) -> bool:
         raise NotImplementedError
 
     @property
-    def has_column_order(self) -> bool:
+    def moec_has_column_order(self) -> bool:
         """Whether a column may be in any group (act-order). vLLM loads no tensor that says which."""
         return False
 
-    def find_keys(self) -> Keys:
-        if self.has_column_order:
+    def moec_find_keys(self) -> Keys:
+        if self.moec_has_column_order:
             raise InvalidArgument("groups in the order of activations")
-        if self.bits not in (4, 8):
-            raise InvalidArgument(f"weights of {self.bits} bits")
-        if self.bits == 8:
+        if self.moec_bits not in (4, 8):
+            raise InvalidArgument(f"weights of {self.moec_bits} bits")
+        if self.moec_bits == 8:
             return keys.kInt8Static, None
-        return keys.kInt4StaticAsym if self.has_zero_points else keys.kInt4Static, None
+        return keys.kInt4StaticAsym if self.moec_has_zero_points else keys.kInt4Static, None
 
     @property
-    def weight_dtype(self) -> Any:
-        return "int4" if self.bits == 4 else torch.int8
+    def moec_weight_dtype(self) -> Any:
+        return "int4" if self.moec_bits == 4 else torch.int8
 
-    def unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
+    def moec_unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
         raise NotImplementedError
 
-    def read_zero_points(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
-        if self.has_zero_points:
-            return self.unpack_zero_points(layer, prefix)
-        if self.bits == 4:
+    def moec_read_zero_points(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
+        if self.moec_has_zero_points:
+            return self.moec_unpack_zero_points(layer, prefix)
+        if self.moec_bits == 4:
             return None
-        return torch.full_like(getattr(layer, f"{prefix}_{self.scale}").data, 128, dtype=torch.uint8)
+        return torch.full_like(getattr(layer, f"{prefix}_{self.moec_scale}").data, 128, dtype=torch.uint8)
 
 
 class MoecCompressedTensorsWNA16MoEMethod(
     _Integers, compressed_tensors_moe_wna16.CompressedTensorsWNA16MoEMethod
 ):
-    kind, weight, scale = "compressed-tensors integer", "weight_packed", "weight_scale"
+    moec_kind, moec_weight, moec_scale = "compressed-tensors integer", "weight_packed", "weight_scale"
 
     @property
-    def bits(self) -> int:
+    def moec_bits(self) -> int:
         return self.num_bits
 
     @property
-    def has_zero_points(self) -> bool:
+    def moec_has_zero_points(self) -> bool:
         return not self.symmetric
 
     @property
-    def has_column_order(self) -> bool:
+    def moec_has_column_order(self) -> bool:
         return self.weight_quant.actorder == "group"
 
-    def read_weights(self, stored: torch.Tensor) -> torch.Tensor:
+    def moec_read_weights(self, stored: torch.Tensor) -> torch.Tensor:
         return stored.view(torch.uint8)
 
-    def unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
-        return packing.read_zero_points(getattr(layer, f"{prefix}_weight_zero_point").data, self.bits)
+    def moec_unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
+        return packing.read_zero_points(getattr(layer, f"{prefix}_weight_zero_point").data, self.moec_bits)
 
 
 def _has_column_order(config: Any) -> bool:
@@ -316,69 +317,69 @@ def _has_column_order(config: Any) -> bool:
 class _Transposed(_Integers):
     """GPTQ's and AWQ's matrices are K x N."""
 
-    weight, scale = "qweight", "scales"
+    moec_weight, moec_scale = "qweight", "scales"
 
     @property
-    def bits(self) -> int:
+    def moec_bits(self) -> int:
         return self.quant_config.weight_bits
 
-    def read_scales(self, stored: torch.Tensor) -> torch.Tensor:
+    def moec_read_scales(self, stored: torch.Tensor) -> torch.Tensor:
         return stored.transpose(1, 2).contiguous()
 
 
 class MoecAutoGPTQMoEMethod(_Transposed, AutoGPTQMoEMethod):
-    kind = "GPTQ"
+    moec_kind = "GPTQ"
 
     @property
-    def has_zero_points(self) -> bool:
+    def moec_has_zero_points(self) -> bool:
         # vLLM's config takes symmetric weights alone; qzeros are there all the same.
         return False
 
     @property
-    def has_column_order(self) -> bool:
+    def moec_has_column_order(self) -> bool:
         return _has_column_order(self.quant_config)
 
-    def read_weights(self, stored: torch.Tensor) -> torch.Tensor:
+    def moec_read_weights(self, stored: torch.Tensor) -> torch.Tensor:
         return packing.read_gptq_weights(stored)
 
-    def read_bias(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
+    def moec_read_bias(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
         # There is memory for them whether or not the checkpoint has any.
-        return super().read_bias(layer, prefix) if f"{prefix}_bias" in layer._loaded_expert_biases else None
+        return super().moec_read_bias(layer, prefix) if f"{prefix}_bias" in layer._loaded_expert_biases else None
 
 
 class MoecAutoAWQMoEMethod(_Transposed, AutoAWQMoEMethod):
-    kind = "AWQ"
+    moec_kind = "AWQ"
 
     @property
-    def has_zero_points(self) -> bool:
+    def moec_has_zero_points(self) -> bool:
         return self.quant_config.zero_point
 
-    def read_weights(self, stored: torch.Tensor) -> torch.Tensor:
+    def moec_read_weights(self, stored: torch.Tensor) -> torch.Tensor:
         return packing.read_awq_weights(stored)
 
-    def unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
+    def moec_unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
         return packing.read_awq_zero_points(getattr(layer, f"{prefix}_qzeros").data)
 
 
 class MoecMoeWNA16Method(_Integers, MoeWNA16Method):
     """GPTQ and AWQ, which vLLM's loader lays out for its Triton kernel."""
 
-    kind, weight, scale = "moe_wna16", "qweight", "scales"
+    moec_kind, moec_weight, moec_scale = "moe_wna16", "qweight", "scales"
 
     @property
-    def bits(self) -> int:
+    def moec_bits(self) -> int:
         return self.quant_config.weight_bits
 
     @property
-    def has_zero_points(self) -> bool:
+    def moec_has_zero_points(self) -> bool:
         return self.quant_config.has_zp
 
     @property
-    def has_column_order(self) -> bool:
+    def moec_has_column_order(self) -> bool:
         return _has_column_order(self.quant_config)
 
-    def unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
-        return packing.read_zero_points(getattr(layer, f"{prefix}_qzeros").data, self.bits)
+    def moec_unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
+        return packing.read_zero_points(getattr(layer, f"{prefix}_qzeros").data, self.moec_bits)
 
 
 #: By the method of vLLM's that each is of.
@@ -401,6 +402,9 @@ _METHODS = {
         MoecMoeWNA16Method,
     )
 }
+# vLLM's loader goes by the names of classes.
+for _own, _ours in _METHODS.items():
+    _ours.__name__ = _ours.__qualname__ = _own.__name__
 
 
 def hand_over(method: Any) -> Any:
@@ -416,12 +420,12 @@ def hand_over(method: Any) -> Any:
     made = taken.__new__(taken)
     made.__dict__.update(vars(method))
     try:
-        chosen, reason = choose(made.moe, *made.find_keys())
+        chosen, reason = choose(made.moe, *made.moec_find_keys())
     except InvalidArgument as error:
         chosen, reason = None, str(error)
-    tell(taken.kind, reason)
+    tell(taken.moec_kind, reason)
     if chosen is None:
         return method
     made.experts_cls = chosen
-    made.take()
+    made.moec_take()
     return made
