@@ -10,7 +10,7 @@ import inspect
 import itertools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 import torch
@@ -67,14 +67,19 @@ def make_call() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return hidden, torch.rand(TOKENS, TOP_K, dtype=torch.float32), ids
 
 
-def compute(numbers: dict[str, torch.Tensor], call: tuple[torch.Tensor, ...]) -> torch.Tensor:
+def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.silu(gate) * up
+
+
+def compute(
+    numbers: dict[str, torch.Tensor], call: tuple[torch.Tensor, ...], act: Callable[..., torch.Tensor] = swiglu
+) -> torch.Tensor:
     hidden, weights, ids = call
     output = torch.zeros(TOKENS, HIDDEN, dtype=torch.float32)
-    for token, choice in itertools.product(range(TOKENS), range(TOP_K)):
+    for token, choice in itertools.product(range(TOKENS), range(ids.shape[1])):
         expert, row = int(ids[token, choice]), hidden[token].float()
         gate, up = (numbers[f"{expert}.{name}"] @ row for name in ("gate_proj", "up_proj"))
-        inner = torch.nn.functional.silu(gate) * up
-        output[token] += weights[token, choice] * (numbers[f"{expert}.down_proj"] @ inner)
+        output[token] += weights[token, choice] * (numbers[f"{expert}.down_proj"] @ act(gate, up))
     return output
 
 

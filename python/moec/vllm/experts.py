@@ -112,8 +112,9 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
 
     @property
     def expects_unquantized_inputs(self) -> bool:
-        # The layer rounds activations itself, by the formulas of its spec.
-        return True
+        # The layer rounds activations itself, by the formulas of its spec. Where nothing is rounded there is
+        # nothing to put off, and vLLM's prepare of the batched format refuses to.
+        return self.quant_config.quant_dtype is not None
 
     @staticmethod
     def _supports_current_device() -> bool:
@@ -157,7 +158,7 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
     ) -> None:
         if a1q_scale is not None:
             raise InvalidArgument(
-                "a1q_scale: inputs that are not quantized expected (expects_unquantized_inputs)"
+                "a1q_scale: inputs that are not quantized expected"
             )
         if activation != self.moe_config.activation:
             raise InvalidArgument(
@@ -257,6 +258,20 @@ class MoecExperts(_MoecExperts):
 
 class MoecBatchedExperts(_MoecExperts):
     """The format [E, M, H] with counts of rows. Rows stay apart: finalize weighs and sums them."""
+
+    def __init__(
+        self,
+        moe_config: FusedMoEConfig,
+        quant_config: FusedMoEQuantConfig,
+        max_num_tokens: Optional[int] = None,
+        num_dispatchers: Optional[int] = None,
+    ) -> None:
+        if quant_config.quant_dtype is not None:
+            raise InvalidArgument(
+                f"quant_config: activations of {quant_config.quant_dtype} in the batched format, whose dispatch "
+                "rounds them, while a layer rounds them itself"
+            )
+        super().__init__(moe_config, quant_config, max_num_tokens, num_dispatchers)
 
     @staticmethod
     def activation_format() -> mk.FusedMoEActivationFormat:
