@@ -192,36 +192,55 @@ private:
   std::unique_ptr<Stream> stream;
 };
 
-/// One rank's process, and what it says at its end: how long it took, and what
-/// came of it.
+/// One rank's process, and what it says: a line when it starts, and at its end
+/// how long it took and what came of it.
 struct Process {
   pid_t pid = -1;
   int from = -1;
   std::string said;
   bool isDone = false;
 
-  double getSeconds() const { return atof(said.c_str()); }
-  std::string getResult() const {
-    size_t space = said.find(' ');
-    return space == std::string::npos ? "" : said.substr(space + 1);
+  bool hasStarted() const { return !said.empty(); }
+  bool hangs() const { return hasStarted() && !isDone; }
+  double getSeconds() const {
+    return hasStarted() ? atof(said.c_str() + kStarted.size()) : 0;
   }
+  std::string getResult() const {
+    if (!hasStarted())
+      return "not started";
+    size_t space = said.find(' ');
+    return space == std::string::npos ? "hangs" : said.substr(space + 1);
+  }
+
+  inline static const std::string kStarted = "started\n";
 };
 
 struct Cell {
   Mode mode;
   Phase phase;
-  std::vector<Process> ranks;
+  std::vector<Process> ranks = {};
+  /// When the last of its ranks was forked.
+  Clock::time_point begin = {};
+
+  bool isOutOfTime() const {
+    std::chrono::duration<double> taken = Clock::now() - begin;
+    return taken.count() >= kLimit + kGrace;
+  }
 };
+
+void say(int to, const std::string &text) {
+  (void)!write(to, text.data(), text.size());
+}
 
 [[noreturn]] void runRank(const Cell &cell, int64_t rank,
                           ProcessSockets &sockets, int to) {
+  say(to, Process::kStarted);
   auto begin = Clock::now();
   Status status =
       DrilledRank(rank, cell.mode, cell.phase).run(sockets.take(rank));
   std::chrono::duration<double> taken = Clock::now() - begin;
-  std::string text = std::to_string(taken.count()) + " " +
-                     (status ? "done" : "error: " + status.message());
-  (void)!write(to, text.data(), text.size());
+  say(to, std::to_string(taken.count()) + " " +
+              (status ? "done" : "error: " + status.message()));
   _exit(0);
 }
 
@@ -241,19 +260,17 @@ void start(Cell &cell) {
     }
     close(ends[1]);
   }
+  cell.begin = Clock::now();
 }
 
-/// Reads what processes say until all but victims have ended, or too much time
-/// has gone.
-void waitForAll(std::vector<Cell> &cells, Clock::time_point begin) {
-  auto getSeconds = [&] {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  };
-  while (getSeconds() < kLimit + kGrace) {
+/// Reads what processes say until all but victims have ended, or their cells
+/// are out of time.
+void waitForAll(std::vector<Cell> &cells) {
+  while (true) {
     std::vector<pollfd> polled;
     std::vector<Process *> of;
     for (Cell &cell : cells)
-      for (int64_t rank = 0; rank < kRanks; ++rank)
+      for (int64_t rank = 0; rank < kRanks && !cell.isOutOfTime(); ++rank)
         if (Process &process = cell.ranks[rank];
             rank != kVictim && !process.isDone) {
           polled.push_back({process.from, POLLIN, 0});
@@ -287,15 +304,14 @@ std::set<std::string> listSharedMemory() {
 
 TEST(ProcessDrillTest, EveryFailureIsToldToAllOthers) {
   std::set<std::string> sharedBefore = listSharedMemory();
-  auto begin = Clock::now();
   std::vector<Cell> cells;
   for (int mode = KillIdle; mode <= Package; ++mode)
     for (int phase = Init; phase <= Teardown; ++phase)
       if (isCell(Mode(mode), Phase(phase)))
-        cells.push_back({Mode(mode), Phase(phase), {}});
+        cells.push_back({Mode(mode), Phase(phase)});
   for (Cell &cell : cells)
     ASSERT_NO_FATAL_FAILURE(start(cell));
-  waitForAll(cells, begin);
+  waitForAll(cells);
 
   int numHangs = 0;
   printf("%-20s %-10s %8s  %s\n", "failure", "phase", "seconds", "others");
@@ -304,7 +320,7 @@ TEST(ProcessDrillTest, EveryFailureIsToldToAllOthers) {
     for (int64_t rank = 0; rank < kRanks; ++rank) {
       Process &process = cell.ranks[rank];
       if (rank != kVictim) {
-        numHangs += !process.isDone;
+        numHangs += process.hangs();
         slowest = std::max(slowest, process.getSeconds());
         std::string result = process.getResult();
         // Nobody is told of what happens behind the last call.
