@@ -19,6 +19,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -637,11 +638,84 @@ public:
     close(peer);
   }
 
+  /// Passes on what the first who comes and rank 0 at port `to` say, but for
+  /// one bit of the byte `at` of what goes up (0) or comes down (1). Answers
+  /// how many bytes went each way.
+  std::array<size_t, 2> passOn(int to, size_t direction, size_t at) const {
+    int ends[2] = {accept(number, nullptr, nullptr), connectTo(to)};
+    std::array<size_t, 2> counts = {};
+    for (bool isOpen = true; isOpen;) {
+      pollfd polled[2] = {{ends[0], POLLIN, 0}, {ends[1], POLLIN, 0}};
+      poll(polled, 2, -1);
+      for (size_t i = 0; i < 2 && isOpen; ++i) {
+        if (polled[i].revents == 0)
+          continue;
+        char bytes[1024];
+        ssize_t count = recv(ends[i], bytes, sizeof(bytes), 0);
+        isOpen = count > 0;
+        for (ssize_t k = 0; k < count; ++k)
+          if (size_t byte = counts[i]++; i == direction && byte == at)
+            bytes[k] ^= 1;
+        if (isOpen)
+          (void)send(ends[1 - i], bytes, static_cast<size_t>(count),
+                     MSG_NOSIGNAL);
+      }
+    }
+    close(ends[0]);
+    close(ends[1]);
+    return counts;
+  }
+
   int number;
   int port = 0;
 };
 
 } // namespace
+
+/// A bit that is changed on the way is noticed in each byte, of numbers, of the
+/// id and of the proofs.
+TEST(SocketExchangeTest, EachByteIsProven) {
+  Listener between;
+  // What rank `rank` gets through `between`, and how many bytes went each way.
+  auto ask = [&](int port, int64_t rank, int64_t numRanks, size_t direction,
+                 size_t at) {
+    std::array<size_t, 2> counts = {};
+    std::thread passing([&] { counts = between.passOn(port, direction, at); });
+    Result<NcclUniqueId> id =
+        bySocket(socketExchange(between.port), rank, numRanks);
+    passing.join();
+    return std::pair(id.status(), counts);
+  };
+  auto startRank0 = [](int port, int64_t numRanks) {
+    return std::thread([=] {
+      Result<NcclUniqueId> id = bySocket(socketExchange(port), 0, numRanks);
+      EXPECT_TRUE(id) << id.status().toString();
+    });
+  };
+  int port = freePort();
+  std::thread zero = startRank0(port, 2);
+  auto [status, counts] = ask(port, 1, 2, 0, SIZE_MAX);
+  EXPECT_TRUE(status) << status.toString();
+  zero.join();
+  auto [up, down] = counts;
+  ASSERT_GT(up, 32U);
+  ASSERT_GT(down, 128U);
+
+  // One rank for each answer: rank 0 does not learn that it was changed.
+  auto last = static_cast<int64_t>(down) + 1;
+  port = freePort();
+  zero = startRank0(port, last + 1);
+  for (size_t at = 0; at < down; ++at)
+    expectSays(ask(port, int64_t(at) + 1, last + 1, 1, at).first,
+               StatusCode::InvalidArgument, {"127.0.0.1:"});
+  for (size_t at = 0; at < up; ++at)
+    expectSays(ask(port, last, last + 1, 0, at).first,
+               StatusCode::InvalidArgument, {"rank 0 has another secret"});
+  for (int64_t rank = 1; rank < last; ++rank)
+    (void)bySocket(socketExchange(port), rank, last + 1);
+  EXPECT_TRUE(bySocket(socketExchange(port), last, last + 1));
+  zero.join();
+}
 
 TEST(SocketExchangeTest, WhatIsNotRankZeroIsRefused) {
   Listener silent;

@@ -242,6 +242,38 @@ TEST(ProcessCommunicatorTest, BytesThatAreNoMessageAreRefused) {
   }
 }
 
+TEST(MessageTest, WhatIsNotWholeIsNoRequest) {
+  auto numbers = [](std::initializer_list<int64_t> values) {
+    return std::string(reinterpret_cast<const char *>(values.begin()),
+                       values.size() * sizeof(int64_t));
+  };
+  std::string text = "abcdefgh";
+  CollectivePart part{nullptr, nullptr, DType::BF16, 3};
+  Collective collective;
+  collective.parts = &part;
+  collective.numParts = 1;
+  collective.where = text;
+  Transfer transfer;
+  transfer.where = text;
+  transfer.sends.resize(1);
+  Request requests[3];
+  requests[0].subject = requests[0].what = &text;
+  requests[1].collective = &collective;
+  requests[2].transfer = &transfer;
+  for (const Request &request : requests) {
+    std::string whole = encodeRequest(request);
+    EXPECT_TRUE(decodeRequest(whole));
+    EXPECT_FALSE(decodeRequest(whole + '\0'));
+    for (size_t size = 0; size < whole.size(); ++size)
+      EXPECT_FALSE(decodeRequest(whole.substr(0, size)));
+  }
+  // A text that leads behind the end, where the next number is read, and one
+  // that leads back, to where all that is left would fit.
+  EXPECT_FALSE(decodeRequest(numbers({0, 1 << 20, 0})));
+  EXPECT_FALSE(decodeRequest(numbers({0, INT64_MAX, 0})));
+  EXPECT_FALSE(decodeRequest(numbers({1, 1, 0, -24})));
+}
+
 TEST(ProcessCommunicatorTest, TheEndOfAProcessIsSeen) {
   std::unique_ptr<Device> device = *createHostDevice(1);
   auto [communicator, other] = makeHalf(*device, kLongLimit);
