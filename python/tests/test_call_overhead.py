@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# field-bug: vllm-xpu-kernels#509
 @pytest.mark.parametrize("kernels", ["core", "python"])
 def test_measures_every_way_to_call(kernels: str, tmp_path: Path) -> None:
     output = tmp_path / "calls.json"

@@ -109,6 +109,7 @@ def test_weights_are_kept_alive() -> None:
     assert alive() is None
 
 
+# field-bug: sglang#26032, SkyRL#1680, vllm#40390
 def test_a_weight_that_is_bound_anew_counts() -> None:
     case = Case()
     layer = case.compile()

@@ -146,6 +146,7 @@ def test_fractions_of_compilations_and_loads(tmp_path: Path, monkeypatch: pytest
     assert steps == sorted(steps) and steps[-1] == (2 * size, 2 * size)
 
 
+# field-bug: vllm#54529, sglang#38063
 def test_compiling_and_loading_are_watched(hurry: None, tmp_path: Path) -> None:
     told: list[str] = []
     layer = moec.compile(SPEC, device="cpu", progress=told.append)

@@ -59,8 +59,10 @@ def config(name: str, suffix: str = "", to=CASES, **fields):
 for entry in ("gate", "logits", "ids"):
     for dtype in ("f32", "bf16", "f16"):
         case(f"entry_{entry}_{dtype}", entry=entry, dtype=dtype)
+    # field-bug: sglang#38773, sglang#22455
     for tokens in (0, 1, 7):
         case(f"entry_{entry}_tokens_{tokens}", tokens=tokens, entry=entry, dtype="bf16")
+    # field-bug: aiter#4530
     case(
         f"entry_{entry}_padding",
         entry=entry,
@@ -104,6 +106,7 @@ ROUTINGS = {
     },
     "sparsemixer": {"score": "identity", "select": "sparsemixer"},
 }
+# field-bug: sglang#8511, vllm#45037, vllm#24119, kvcache-ai/sglang#86, sglang#35152
 for name, routing in ROUTINGS.items():
     case(f"route_{name}", routing=routing)
 for name in ("softmax", "everything", "sparsemixer", "weight_softmax"):
@@ -152,6 +155,7 @@ for experts, top_k in (
         f"many_sigmoid_{experts}_{top_k}",
         tokens=7, num_experts=experts, top_k=top_k, **TINY, routing=SIGMOID,
     )
+# field-bug: TileGym#24, zml#786
 for experts, top_k in ((128, 4), (128, 5), (161, 8), (512, 17), (512, 23), (577, 9), (1024, 32)):
     case(
         f"many_softmax_{experts}_{top_k}",
@@ -182,6 +186,7 @@ case("many_slots_weight_sigmoid", tokens=3, num_experts=40, top_k=34, **TINY,
 # -- rows of experts, and slots of a token, that do not fit into a GPU's shared memory
 
 HUGE = {"num_experts": 6208, "hidden_size": 4, "intermediate_size": 4, "tokens": 3}
+# field-bug: sglang#21610
 case("huge_softmax", top_k=5, **HUGE)
 case("huge_everything", top_k=4, **HUGE, routing=ROUTINGS["everything"])
 case("huge_ties", top_k=3, **HUGE, hard="ties", routing=SIGMOID)
@@ -233,6 +238,7 @@ for experts in (8, 512, 896, 1024):
     case(f"ties_{experts}", num_experts=experts, top_k=min(experts // 2, 16), **TINY,
          tokens=17, hard="ties", routing=SIGMOID)
 case("ties_gate", entry="gate", num_experts=16, top_k=4, hard="ties")
+# field-bug: AstrAI#57
 case("ties_gate_bf16", entry="gate", dtype="bf16", num_experts=16, top_k=4, hard="ties")
 case("ties_groups", num_experts=32, top_k=4, hard="ties", **TINY,
      routing={"num_groups": 8, "topk_groups": 3})
@@ -266,6 +272,7 @@ for hard in ("nan_logits", "inf_logits"):
 for entry in ("gate", "logits", "ids"):
     for hard in ("one_expert", "empty_experts"):
         case(f"{hard}_{entry}", entry=entry, hard=hard, dtype="bf16", tokens=70)
+# field-bug: aiter#4636, pytorch#193633
 for hard in ("minus_one_ids", "out_of_range_ids", "nan_weights"):
     for dtype in ("f32", "bf16"):
         case(f"{hard}_{dtype}", entry="ids", hard=hard, dtype=dtype)
@@ -297,6 +304,7 @@ ACTIVATIONS = {
     "gelu_tanh_no_mul": {},
     "relu2_no_mul": {},
 }
+# field-bug: sglang#39939, onnxruntime#27221
 for name, parameters in ACTIVATIONS.items():
     activation = {"kind": name} | parameters
     case(f"activation_{name}", activation=activation, intermediate_size=40)
@@ -328,6 +336,7 @@ case("expert_bias_no_gate", expert_bias=True, activation={"kind": "relu2_no_mul"
 case("shared_own_activation", dtype="bf16", activation={"kind": "silu", "limit": 0.5},
      shared_experts={"intermediate_size": 40, "scale": 0.5,
                      "activation": {"kind": "gelu_tanh"}})
+# field-bug: sglang#28237
 case("shared_gate_scale", entry="gate", activation={"kind": "silu", "limit": 2.0},
      shared_experts={"intermediate_size": 40, "gate": "sigmoid", "scale": 0.25,
                      "activation": {"kind": "silu", "limit": 0.5}})
@@ -446,6 +455,7 @@ case("weight_on_input_nan", top_k=1, hard="nan_logits", routing=LLAMA)
 case("local_experts", placement={"local_experts": [2, 3, 4, 5]})
 case("local_experts_shuffled", entry="gate", dtype="bf16", top_k=4,
      placement={"num_ranks": 1, "local_experts": [7, 0, 5]})
+# field-bug: sglang#30272
 case("local_experts_ids", entry="ids", hard="minus_one_ids", expert_bias=True,
      placement={"local_experts": [1, 6]})
 case("local_experts_zero_experts", num_zero_experts=4, top_k=4,
@@ -473,6 +483,7 @@ case("one_vector_of_a_row", dtype="bf16", entry="gate", tokens=5, num_experts=1,
      hidden_size=3, intermediate_size=2)
 # -- sizes that fit no tile, and those of published layer tests
 
+# field-bug: vllm#49591
 for hidden, intermediate, experts, top_k in (
     (511, 96, 6, 3), (33, 17, 5, 2), (1, 1, 3, 2), (7, 130, 6, 4), (2880, 40, 4, 4),
     (100, 1, 6, 2), (129, 257, 3, 1),
@@ -587,19 +598,24 @@ fp8("weight_on_input", top_k=1, entry="gate", routing=LLAMA, dtype="bf16",
     shared_experts={"intermediate_size": 48})
 fp8("local_experts", placement={"local_experts": [7, 0, 5]}, dtype="bf16")
 # Experts whose scales are single numbers, one after the other.
+# field-bug: vllm#57092
 case("fp8_single_scales", tokens=3, hidden_size=1, intermediate_size=16, num_experts=33,
      activation={"kind": "relu2_no_mul"}, entry="ids", **FP8)
 fp8("strided", strided_weights=True, dtype="bf16", shared_experts={"intermediate_size": 40})
+# field-bug: tt-metal#50669
 for tokens in (0, 1, 33, 90):
     fp8(f"tokens_{tokens}", tokens=tokens, dtype="bf16")
+# field-bug: DeepGEMM#20, DeepGEMM#38
 for hard in ("empty_experts", "one_expert", "minus_one_ids", "nan_weights", "nan_hidden",
              "zero_groups", "ue8m0_scales"):
     fp8(hard, entry="ids", hard=hard, dtype="bf16", shared_experts={"intermediate_size": 72})
 for tokens, hard in ((1, None), (64, "minus_one_ids")):
     fp8(f"count_ids_{tokens}", tokens=tokens, entry="ids", hard=hard, dtype="bf16",
         num_experts=24, top_k=4, placement={"local_experts": [7, 0, 5, 23, 11, 2]})
+# field-bug: flashinfer#3650
 fp8("padding", num_valid_tokens=True, hard="padding", dtype="bf16",
     shared_experts={"intermediate_size": 72})
+# field-bug: vllm#54178, ATOM#1944
 for hidden, intermediate in (
     (1, 1), (5, 15), (16, 17), (64, 48), (127, 129), (128, 128), (384, 257), (300, 500),
 ):
@@ -621,6 +637,7 @@ PUBLISHED = {"quantization_config": {
 config("deepseek_v3", "_fp8", **DEEPSEEK, topk_method="noaux_tc", scoring_func="sigmoid",
        norm_topk_prob=True, **PUBLISHED)
 # A published configuration that leaves the shared expert as it is.
+# field-bug: sglang#31174, sglang#19644, sglang#33759
 config("kimi_k2", "_plain_shared", **DEEPSEEK | {"n_group": 1, "topk_group": 1}, scoring_func="sigmoid",
        topk_method="noaux_tc", norm_topk_prob=True, quantization_config=PUBLISHED["quantization_config"] | {
            "modules_to_not_convert": ["lm_head", "re:.*shared_experts.*"]})
@@ -644,6 +661,7 @@ FORMS = {
     "weights_channel": {"weight": e4m3("channel")},
     "weights_block": {"weight": {"dtype": "fp8_e4m3", "scale": {"block": [128, 128]}}},
 }
+# field-bug: vllm#37394
 for form, quantization in FORMS.items():
 
     def formed(name: str, tokens: int = 11, form=form, quantization=quantization, **fields):
@@ -796,8 +814,10 @@ for form, (unit, quantization) in (DECODED | DECODED_TOO).items():
     # Scales of whole rows have no zeros beside them that the others do not see.
     if unit == 128 or form in ("mxfp4", "nvfp4", "int4_group32", "int8_points", "int4_minima", "ue8m0_block"):
         for dtype in ("f32", "bf16", "f16"):
+            # field-bug: flashinfer#2595
             decoded(f"scale_ends_{dtype}", entry="ids", dtype=dtype, hard="scale_ends",
                     shared_experts=shared)
+        # field-bug: vllm#47303, flashinfer#3103
         decoded("nan_scales", entry="ids", hard="nan_scales", tokens=17)
     if "points" in form:
         for dtype in ("f32", "bf16"):
@@ -872,12 +892,14 @@ GPT_OSS = {
 for tokens, intermediate, hidden, experts in (
     (1, 512, 384, 32), (2, 512, 384, 32), (2, 512, 384, 128), (16, 320, 2880, 8), (2, 2880, 320, 8),
 ):
+    # field-bug: flashinfer#3334
     case(f"gpt_oss_mxfp4_{tokens}_{intermediate}_{hidden}_{experts}", tokens=tokens,
          intermediate_size=intermediate, hidden_size=hidden, num_experts=experts, **GPT_OSS)
 # Published tests of int4 and int8 weights: tokens, intermediate size, hidden size, experts, top_k.
 for tokens, intermediate, hidden, experts, top_k in (
     (1, 128, 128, 8, 2), (32, 2048, 128, 8, 6), (222, 256, 1024, 8, 2), (1, 128, 128, 64, 6),
 ):
+    # field-bug: vllm#47281
     for name, quantization in (("u4b8", groups("int4", 128)),
                                ("u4", groups("int4", 64, zero_point=True)),
                                ("u8b128", groups("int8", 64))):

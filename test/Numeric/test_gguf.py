@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 CHECKPOINTS = ROOT / "test" / "Tools" / "Inputs" / "checkpoints"
 
 
+# field-bug: llama.cpp#4927
 @pytest.mark.parametrize(
     ("block", "fields", "options"),
     [

@@ -133,6 +133,7 @@ def test_ranks_end_with_the_process_that_started_them(tmp_path):
     assert not any(map(is_alive, children))
 
 
+# field-bug: DeepEP#165
 @pytest.mark.parametrize(("options", "text"), [
     (["--nproc=3"], "--nproc=3: the layer is for 4 ranks (parallel: dp 2 x tp 2); give that number"),
     (["--nproc=1"], "--nproc is the number of ranks, 2 at least"),

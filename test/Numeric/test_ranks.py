@@ -107,6 +107,7 @@ def test_meshes(dp, tp, experts, tmp_path):
 SPLIT = {"fp8_block": Ranks(2, 1), "columns_fp8_block": Ranks(2, 1), "fp8_channel": None}
 
 
+# field-bug: ktransformers#2076, intel/llm-scaler#633
 @pytest.mark.parametrize(("layer", "ranks"), [
     pytest.param(layer, ranks, id=f"{layer}-{ranks.dp}x{ranks.tp}-{ranks.experts}")
     for layer in LAYERS
@@ -269,6 +270,7 @@ def test_few_tokens(tokens, ranks, tmp_path):
     verify(tmp_path, spec_of(), ranks, tokens=tokens)
 
 
+# field-bug: DeepEP#374, DeepEP#208, DeepEP#604, DeepEP#744
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 @pytest.mark.parametrize("counts", ["0,3,7,1", "0,0,0,0", "7,0,0,0"])
 def test_ranks_with_fewer_tokens(entry, counts, tmp_path):
@@ -353,6 +355,7 @@ def test_padding_mask_in_parts(tmp_path):
     verify(tmp_path, model, Ranks(2, 2, "linear", sp=True))
 
 
+# field-bug: vllm#52639
 def test_experts_by_list(tmp_path):
     lists = [[5, 0, 9, 12], [1, 15, 2, 3], [4, 6, 7, 8], [10, 11, 13, 14]]
     verify(tmp_path, spec_of(), Ranks(4, 1, lists))

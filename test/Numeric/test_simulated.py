@@ -43,6 +43,7 @@ def check(run, runs):
     runs.forget(run)
 
 
+# field-bug: llama.cpp#25582
 @pytest.mark.parametrize(
     ("case", "options"),
     [

@@ -137,6 +137,7 @@ def test_gated(order, tile, tmp_path):
     check(tile, SPEC | {"gate_up_order": order}, 90, tmp_path)
 
 
+# field-bug: llama.cpp#28113
 @pytest.mark.parametrize("tile", TILES[:1] + TILES[3:4] + TILES[6:7] + ROWS_ON_M[3:], ids=str)
 def test_few_tokens(tile, tmp_path):
     """Most groups are empty."""
@@ -173,6 +174,7 @@ def test_ends(tile, spec, tmp_path):
     check(tile, spec, len(ids), tmp_path, ids.reshape(-1, 1))
 
 
+# field-bug: llama.cpp#26295, llama.cpp#24591
 @pytest.mark.parametrize("height", (8, 16))
 @pytest.mark.parametrize("tokens", (4, 8, 16))
 def test_one_expert_twice(height, tokens, tmp_path):

@@ -265,6 +265,7 @@ TEST_F(CostTest, FewLongItemsFillTheirWaves) {
 }
 
 /// Two ranges side by side with the same choice have it together, too.
+// field-bug: sglang#24281
 TEST_F(CostTest, ChoicesOfNeighboursAgree) {
   tile::ContractOp op = makeFirst(kQwen30);
   for (int64_t first = 1; first <= 8192; first *= 2)

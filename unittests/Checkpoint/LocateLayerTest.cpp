@@ -155,7 +155,7 @@ TEST(LocateLayer, TakesALayerThatWasSavedByItself) {
 }
 
 /// Another part of a model never stands in for the decoder.
-// field-bug: llm-compressor#2735, omlx#2326, vmlx#213
+// field-bug: llm-compressor#2735, omlx#2326, vmlx#213, GPTQModel#2694
 TEST(LocateLayer, TakesTheDecoderAlone) {
   auto refuse = [](const std::string &parts) {
     return Names{"has experts under " + parts +

@@ -198,6 +198,7 @@ std::string quantize(const std::string &more) {
                   (more.empty() ? "" : ", " + more) + "}");
 }
 
+// field-bug: compressed-tensors#733
 TEST(AllowList, ExceptionsThatNameNoExpertsAreHarmless) {
   for (const char *names :
        {R"(["lm_head"])", R"(["model.layers.0.self_attn", "mlp.gate"])",
@@ -228,6 +229,7 @@ TEST(AllowList, ExceptionsThatNameAllExperts) {
   EXPECT_FALSE(importOk(config, overrides).quantization);
 }
 
+// field-bug: sglang#20439
 TEST(AllowList, ExceptionsThatNameSomeExperts) {
   for (const char *names : {R"(["gate_proj"])", R"(["mlp.experts.5"])",
                             R"(["re:.*experts\\.[0-3]\\..*"])",
@@ -330,6 +332,7 @@ TEST(AllowList, TheFileOfModelOpt) {
 // Decoder layers
 //===----------------------------------------------------------------------===//
 
+// field-bug: vllm-ascend#5794
 TEST(AllowList, LayersWithoutExperts) {
   SpecOverrides overrides;
   overrides.layer = 1;

@@ -277,6 +277,7 @@ void expectErrors(llvm::ArrayRef<BadConfig> cases) {
   }
 }
 
+// field-bug: vllm#32549, vllm#33942, llama.cpp#20275, vllm#57274
 TEST(ModelConfigError, UnknownModelTypes) {
   EXPECT_EQ(importError("{\"model_type\": \"qwen3moe\"}"),
             "t.json:1:16: error: unknown model_type \"qwen3moe\"; did you "
@@ -422,6 +423,8 @@ TEST(ModelConfigError, Sizes) {
             std::string::npos);
 }
 
+// field-bug: auto-round#1776, sglang#6226, vllm#17850, vllm#48226, vllm#52263
+// field-bug: sglang#38998, sglang#39317, vllm#47972, vllm#48044
 TEST(ModelConfigError, QuantizationIsRefusedByName) {
   auto quantized = [](const char *config) {
     return std::string("\"quantization_config\": ") + config;
@@ -527,6 +530,8 @@ TEST(ModelConfig, CompressedTensors) {
             (QuantizationSpec{makeFp8(Granularity::Channel), std::nullopt}));
 }
 
+// field-bug: sglang#29761, llm-compressor#3069, sglang#37207, vllm#22468
+// field-bug: vllm#49893, FreeToken#343, FreeToken#390, TensorRT-LLM#17725
 TEST(ModelConfigError, CompressedTensorsOfOtherSchemes) {
   auto replace = [](std::string text, const char *from, const char *to) {
     return text.replace(text.find(from), strlen(from), to);

@@ -126,6 +126,7 @@ TEST(QuantizationMethods, IntegersOfBothOperands) {
           .activation);
 }
 
+// field-bug: llm-compressor#1758, inference#4032
 TEST(QuantizationMethods, FloatsOfBlocks) {
   QuantizationSpec spec =
       read(compressed("float-quantized", R"("num_bits": 8, "type": "float",
@@ -136,6 +137,8 @@ TEST(QuantizationMethods, FloatsOfBlocks) {
   EXPECT_EQ(spec.packing, Packing::Modules);
 }
 
+// field-bug: vllm#54189, vllm#45212, vllm#45320, vllm#42601
+// field-bug: compressed-tensors#595
 TEST(QuantizationMethods, FloatsOfFourBits) {
   std::string nvfp4 = compressed("nvfp4-pack-quantized", kNvfp4);
   EXPECT_EQ(read(nvfp4), getQuantization("nvfp4"));
@@ -196,6 +199,7 @@ TEST(QuantizationMethods, Mxfp8) {
 }
 
 /// Blocks whose scales are powers of two, as DeepSeek-V3.1 has it.
+// field-bug: transformers#48368
 TEST(QuantizationMethods, PowersOfTwo) {
   std::string fp8 = R"("quant_method": "fp8", "fmt": "e4m3",
       "activation_scheme": "dynamic", "weight_block_size": [128, 128])";
@@ -247,6 +251,9 @@ TEST(QuantizationMethods, BitsAndBytes) {
                 field + "bnb_4bit_quant_storage' must be \"uint8\"");
 }
 
+// field-bug: tokenspeed#527, vllm#47318, Model-Optimizer#929
+// field-bug: Model-Optimizer#1363, Model-Optimizer#1030, TensorRT-LLM#15485
+// field-bug: TensorRT-LLM#18393, tokenspeed#749, tokenspeed#1439
 TEST(QuantizationMethods, ModelOpt) {
   auto modelOpt = [](const std::string &fields) {
     return R"("quant_method": "modelopt", "producer": {"name": "modelopt"},
@@ -301,6 +308,7 @@ TEST(QuantizationMethods, ModelOpt) {
           .quantization);
 }
 
+// field-bug: vllm#22001, GPTQModel#1455, GPTQModel#1680
 TEST(QuantizationMethods, Gptq) {
   auto gptq = [](const std::string &fields) {
     return R"("quant_method": "gptq", "lm_head": false, "damp_percent": 0.01,

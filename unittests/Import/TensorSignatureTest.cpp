@@ -296,6 +296,7 @@ TEST(TensorSignature, OrdersOfColumnsAreBesideTheirWeights) {
         }
 }
 
+// field-bug: 1Cat-vLLM#21, sglang#29659
 TEST(TensorSignature, NamesOfFamilies) {
   LayerSpec spec = importOk(R"({"model_type": "nemotron_h", "hidden_size": 64,
       "n_routed_experts": 8, "num_experts_per_tok": 2,

@@ -400,6 +400,8 @@ static TensorRef bytesOf(std::vector<uint8_t> &values, moert::DType dtype,
   return tensor;
 }
 
+// field-bug: Model-Optimizer#1411, TensorRT-LLM#14199, vllm#54974, vllm#56095
+// field-bug: vllm#34675
 TEST(GroupedMatmul, ReadsPairsWithGlobalScales) {
   TestModule test(R"(
     func.func @f(%x: tensor<?x16xf32>, %w: tensor<2x8xi8>,

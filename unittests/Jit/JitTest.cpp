@@ -98,6 +98,7 @@ TEST_F(JitTest, ThreadsDoNotMatter) {
   }
 }
 
+// field-bug: vllm#56488
 TEST_F(JitTest, WhatMattersIsPartOfTheKey) {
   std::set<std::string> keys;
   auto add = [&](const JitLayer &layer) {

@@ -274,6 +274,7 @@ static void expectMissing(const Mesh &mesh, const std::vector<int64_t> &late,
     EXPECT_LT(time, limit + 5);
 }
 
+// field-bug: flashinfer#3279
 TEST(LocalGroupTest, RanksThatDoNotComeAreNamed) {
   expectMissing({2, 1}, {0}, "rank 0");
   expectMissing({2, 2}, {3}, "rank 3");
@@ -282,6 +283,7 @@ TEST(LocalGroupTest, RanksThatDoNotComeAreNamed) {
 }
 
 /// A rank that leaves out a step is at another one when the others wait.
+// field-bug: Megatron-LM#5749
 TEST(LocalGroupTest, SkippedCallsAreNamed) {
   auto begin = Clock::now();
   auto statuses = runRanks({2, 2}, kLongLimit, [](const Rank &rank) {

@@ -64,6 +64,7 @@ Status useGpu(std::vector<float> &eager, std::vector<float> &replayed) {
 
 } // namespace
 
+// field-bug: vllm#39288
 TEST(CudaDeviceTest, RunsEagerAndAsGraph) {
   FakeCuda &fake = resetFakeCuda();
   std::vector<float> eager, replayed;

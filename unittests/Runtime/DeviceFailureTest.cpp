@@ -184,6 +184,7 @@ TEST(DeviceFailureTest, EveryCallMayFail) {
   }
 }
 
+// field-bug: vllm#35566
 TEST(DeviceFailureTest, LaunchFailuresNameTheStep) {
   std::vector<std::string> messages;
   for (int failAt = 1; failAt < 60; ++failAt) {

@@ -81,6 +81,7 @@ protected:
 
 } // namespace
 
+// field-bug: llama.cpp#24937, llama.cpp#24174, ik_llama.cpp#2484
 TEST_F(ExecutorTest, RunsEveryTokenCountOfBothVariants) {
   auto executor = makeExecutor();
   bindAll(*executor);
@@ -199,6 +200,7 @@ TEST_F(ExecutorTest, MovedArgumentsAreChecked) {
   expectResult(20);
 }
 
+// field-bug: vllm#50338
 TEST_F(ExecutorTest, CallerMayOwnTheWorkspace) {
   auto executor = makeExecutor();
   bindAll(*executor);

@@ -369,6 +369,7 @@ TEST(ExpertMoveTest, OneCommunicatorDoesBoth) {
 
 /// Wherever a rank dies, all others answer with its name, and run on by the old
 /// map.
+// field-bug: vllm#39942
 TEST(ExpertMoveTest, ARankThatDiesLeavesTheOldMap) {
   for (int64_t steps = 0; steps <= kHere; ++steps)
     for (bool aborts : {true, false})

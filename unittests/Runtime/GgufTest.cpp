@@ -80,6 +80,7 @@ TEST(GgufTest, ReadsTensorsAndMetadata) {
   EXPECT_EQ(file->find("other"), nullptr);
 }
 
+// field-bug: TheTom/llama-cpp-turboquant#45
 TEST(GgufTest, NamesWhatIsWrong) {
   auto tensor = [](const std::vector<uint64_t> &sizes, uint32_t type,
                    uint64_t offset) {
@@ -159,6 +160,7 @@ TEST(GgufTest, RefusesWhatIsCutOff) {
 }
 
 /// What is accepted of changed files can be read to its end.
+// field-bug: llama.cpp#14595, llama.cpp#15711, llama.cpp#18674, gguf-tools#25
 TEST(GgufTest, MutantsAreReadOrRefused) {
   std::string good = makeGood();
   std::mt19937 random(1);

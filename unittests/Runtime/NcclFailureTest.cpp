@@ -186,6 +186,7 @@ TEST(NcclFailureTest, ARankThatNeverConnects) {
   }
 }
 
+// field-bug: torchtitan#3877
 TEST(NcclFailureTest, ARankThatLeavesOutACall) {
   resetFakeNccl();
   std::atomic<int> numFailed{0};

@@ -81,6 +81,7 @@ protected:
 
 } // namespace
 
+// field-bug: vllm#53629, vllm#47851, vllm-backport#68, Automodel#3663
 TEST_F(PrepareTest, OverwritesTheWeightOnce) {
   EXPECT_NE(executor->run(20).message().find("the weights are not prepared"),
             std::string::npos);
@@ -111,6 +112,7 @@ TEST_F(PrepareTest, OverwritesTheWeightOnce) {
   EXPECT_EQ(scale[0], 1.0f);
 }
 
+// field-bug: sglang#30761
 TEST_F(PrepareTest, WeightsThatWereOverwrittenAreBoundAnew) {
   ASSERT_TRUE(executor->prepareWeights());
   ASSERT_TRUE(bindScale());

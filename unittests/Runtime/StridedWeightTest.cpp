@@ -111,6 +111,7 @@ TEST_F(StridedWeightTest, LaunchesPassTheStridesAfterTheAddress) {
   EXPECT_TRUE(std::equal(std::begin(y), std::end(y), other));
 }
 
+// field-bug: transformers#48644
 TEST_F(StridedWeightTest, BindChecksTheStrides) {
   constexpr int64_t large = std::numeric_limits<int64_t>::max() / 4;
   struct {

@@ -64,6 +64,7 @@ struct Refusal {
 
 } // namespace
 
+// field-bug: sglang#28676
 TEST_F(TensorMapTest, ThoseOfWeightsAreEncodedAtBind) {
   ASSERT_TRUE(bindScale(1));
   ASSERT_EQ(fake->maps.size(), 1u);
@@ -152,6 +153,7 @@ TEST_F(TensorMapTest, DriversWithoutThemAreNamed) {
   EXPECT_EQ(fake->maps.size(), 1u);
 }
 
+// field-bug: vllm#51661
 TEST(TensorMapPlanTest, RefusesWhatTheDriverWould) {
   const Refusal cases[] = {
       {[](Plan &p) { p.kernels[1].tensorMaps[0].argument = 4; },

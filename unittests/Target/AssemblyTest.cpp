@@ -100,6 +100,7 @@ TEST(Assembly, CpuBelowTheBaseline) {
       << kernels.getErrors();
 }
 
+// field-bug: ktransformers#2018
 TEST(Assembly, CpuThatThisMachineIsNot) {
   // No machine has every instruction set of both makers.
   CompiledKernels kernels(getKernels("f32"), "sapphirerapids");

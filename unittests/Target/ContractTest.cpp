@@ -179,6 +179,7 @@ TEST(Contract, ColumnTails) {
 }
 
 /// Every number of rows up to two blocks of m.
+// field-bug: DeepGEMM#268
 TEST(Contract, RowTails) {
   runGrouped({DType::BF16, 64, 16, {1, 2, 3, 4, 5, 6, 7, 8, 9}, "", {}});
   Config three;

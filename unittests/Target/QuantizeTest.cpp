@@ -154,6 +154,7 @@ TEST(CpuQuantize, TiesAndNeighbours) {
     runQuantize(input, lanes);
 }
 
+// field-bug: flashinfer#5024, kernels-community#680
 TEST(CpuQuantize, SmallAndNotFinite) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();

@@ -296,6 +296,7 @@ TEST(CpuTopK, SqrtSoftplus) {
   compareShapes(test, {64, 256});
 }
 
+// field-bug: sglang#30079, vllm#39391, colibri#558
 TEST(CpuTopK, NonFiniteRules) {
   for (const char *rule : {"zero", "neg_inf", "lowest"})
     for (bool bias : {false, true}) {

@@ -435,6 +435,7 @@ TEST_P(ActOrder, ColumnsAreStoredGroupByGroup) {
 }
 
 /// With plain weights, where every column is where its input is.
+// field-bug: vllm#22017, vllm#25029
 TEST_P(ActOrder, GivesWhatPlainWeightsGive) {
   constexpr int64_t tokens = 5;
   for (bool isFirst : {false, true})
@@ -607,6 +608,7 @@ TEST(ActOrderTest, WrongOrdersOfTheSharedExpertAreNamed) {
 }
 
 /// Each of its halves is put in the order of the second product's columns.
+// field-bug: mobius#513
 TEST(ActOrderTest, OneModuleMayHaveGateAndUpOfTheSharedExpert) {
   OrderedModel model(kOrderedForms[0]);
   LayerSpec separate = model.import();

@@ -123,6 +123,7 @@ TEST(LoadTensors, PutsGateAndUpTogether) {
                                 10, 11, 12, 13, 20, 21, 22, 23}));
 }
 
+// field-bug: vllm#41769
 TEST(LoadTensors, TakesTheLargestScaleOfAnInput) {
   CheckpointPart gate{"experts.{e}.w1.input_scale", 0, 1, 1},
       up{"experts.{e}.w3.input_scale", 0, 1, 1};
@@ -140,6 +141,7 @@ TEST(LoadTensors, TakesTheLargestScaleOfAnInput) {
   EXPECT_EQ(getValues(tensors[0]), (std::vector<float>{9}));
 }
 
+// field-bug: tpu-inference#2405
 TEST(LoadTensors, InterleavesRows) {
   auto tensors = makeTensors(
       {{"shared_experts.w13", Role::Weight, ElementType::F32, {4, 2}}});
@@ -154,6 +156,7 @@ TEST(LoadTensors, InterleavesRows) {
             (std::vector<float>{10, 11, 20, 21, 12, 13, 22, 23}));
 }
 
+// field-bug: transformers#47031, Megatron-Bridge#3743, mlx-lm#679
 TEST(LoadTensors, TransposesEveryExpert) {
   // Larger than the squares in which the copy goes.
   constexpr int64_t rows = 70, columns = 45;
@@ -173,6 +176,8 @@ TEST(LoadTensors, TransposesEveryExpert) {
                   float((e * columns + c) * rows + r));
 }
 
+// field-bug: Automodel#2553, Automodel#3650, vllm#50761, sglang#31213
+// field-bug: sglang#37133, Automodel#3818, Automodel#3674, sglang-jax#1665
 TEST(LoadTensors, WidensAndSaysWhatItDoesNot) {
   auto tensors =
       makeTensors({{"gate.bias", Role::Weight, ElementType::F32, {2}}});
@@ -209,6 +214,8 @@ TEST(LoadTensors, WidensAndSaysWhatItDoesNot) {
             "t.safetensors: tensor 'gate.bias': dtype is f32, expected i32");
 }
 
+// field-bug: vllm#47874, vllm#47058, transformers#44230, sglang#18965
+// field-bug: reap-mlx#80, reap-mlx#107, llm-compressor#2864, sglang#10440
 TEST(LoadTensors, NamesWhatIsMissing) {
   auto signature =
       makeSignature("experts.w2", {{"experts.{e}.w2.weight", 0, 1, 2, false}});
@@ -237,6 +244,7 @@ TEST(LoadTensors, NamesWhatIsMissing) {
                        "of 'n.'; give a file with the tensors of one");
 }
 
+// field-bug: llm-compressor#2939
 TEST(LoadTensors, LeavesNoWeightOutInSilence) {
   auto load = [](const std::string &extra, const std::string &input) {
     auto tensors = makeTensors({{input, Role::Input, ElementType::F32, {1}},

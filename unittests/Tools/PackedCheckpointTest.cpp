@@ -283,6 +283,7 @@ Change put(size_t element, T value) {
 
 } // namespace
 
+// field-bug: Model-Optimizer#1633
 TEST(PackedCheckpointError, ScalesAreFiniteAndAboveZero) {
   const std::string name = "1.up_proj.weight_scale";
   EXPECT_EQ(loadChanged("ct-int4", name, put<uint16_t>(3, 0x7FC0)),
@@ -346,6 +347,7 @@ TEST(PackedCheckpointError, GroupsAreOfNeighbours) {
             "integers, the group of each column");
 }
 
+// field-bug: ms-swift#6925
 TEST(PackedCheckpointError, ZeroPointsAreTheMiddleWhereThereAreNone) {
   EXPECT_EQ(loadChanged("gptq-int4", "1.up_proj.qzeros",
                         put<uint32_t>(4, 0x77777677)),
@@ -454,6 +456,7 @@ TEST(PackedCheckpointError, BlocksAreThoseOfTheSpec) {
       << status.message();
 }
 
+// field-bug: GPTQModel#2271, vllm#8329, AutoGPTQ#555
 TEST(PackedCheckpointError, NamesWhatIsMissingOrTooMuch) {
   auto rename = [](const char *name) {
     return [=](moert::SafetensorsTensor &entry, std::vector<uint8_t> &) {
