@@ -7,6 +7,7 @@
 
 #include "moec/Compiler/OutputFile.h"
 
+#include "runtime/src/support/OutputTarget.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -76,10 +77,7 @@ llvm::Error OutputCheck::check(llvm::StringRef option, llvm::StringRef file,
                                Kind kind) const {
   if (file.empty())
     return llvm::createStringError(
-        option + " needs the name of a file" +
-        (kind == Kind::Text ? "; - is standard output" : ""));
-  if (kind == Kind::Text && file == "-")
-    return llvm::Error::success();
+        option + " needs the name of a file; - is standard output");
   if (const Input *input = find(file))
     return refuse(option, file,
                   input->path == file
@@ -87,6 +85,12 @@ llvm::Error OutputCheck::check(llvm::StringRef option, llvm::StringRef file,
                                     "another name")
                       : "is the same file as the input " + input->path +
                             ", which would be lost; give another name");
+  moert::Result<moert::OutputTarget> target = moert::resolveOutput(file.str());
+  if (!target)
+    return llvm::createStringError(option + " " + target.status().message());
+  // An open descriptor is written in place.
+  if (target->descriptor >= 0)
+    return llvm::Error::success();
   fs::file_status status;
   if (!fs::status(file, status) && fs::exists(status)) {
     if (fs::is_directory(status))
@@ -103,7 +107,7 @@ llvm::Error OutputCheck::check(llvm::StringRef option, llvm::StringRef file,
                     "cannot be written: " + error.message() +
                         "; give another name");
   }
-  return checkFolderIsWritable(option, file, path::parent_path(file));
+  return checkFolderIsWritable(option, file, path::parent_path(target->path));
 }
 
 llvm::Error OutputCheck::checkFolder(llvm::StringRef option,

@@ -7,61 +7,30 @@
 
 #include "moec/Compiler/OutputFile.h"
 
+#include "runtime/src/support/AtomicFile.h"
 #include "llvm/Support/Error.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 
-static llvm::Error write(llvm::raw_fd_ostream &os, StringRef text) {
-  os << text;
-  os.flush();
-  std::error_code error = os.error();
-  // A stream that is destroyed with an error ends the process.
-  os.clear_error();
-  return llvm::errorCodeToError(error);
-}
-
-/// A pipe or a device, which a rename would replace.
-static bool isSpecial(StringRef path) {
-  llvm::sys::fs::file_status status;
-  return !llvm::sys::fs::status(path, status) &&
-         llvm::sys::fs::exists(status) &&
-         !llvm::sys::fs::is_regular_file(status) &&
-         !llvm::sys::fs::is_directory(status);
-}
-
-static llvm::Error writeInPlace(StringRef path, StringRef text) {
-  std::error_code error;
-  llvm::raw_fd_ostream os(path, error, llvm::sys::fs::OF_None);
-  return error ? llvm::errorCodeToError(error) : write(os, text);
-}
-
-static llvm::Error writeAndRename(StringRef path, StringRef text) {
-  if (llvm::sys::fs::is_directory(path))
-    return llvm::errorCodeToError(
-        std::make_error_code(std::errc::is_a_directory));
-  if (llvm::Error error = moec::makeFoldersOf(path))
-    return error;
-  auto temporary = llvm::sys::fs::TempFile::create(
-      path + ".tmp-%%%%%%", llvm::sys::fs::all_read | llvm::sys::fs::all_write);
-  if (!temporary)
-    return temporary.takeError();
-  llvm::raw_fd_ostream os(temporary->FD, /*shouldClose=*/false);
-  llvm::Error error = write(os, text);
-  if (!error)
-    return temporary->keep(path);
-  return llvm::joinErrors(std::move(error), temporary->discard());
+static moert::Status writeWhole(StringRef path, StringRef text) {
+  // What was printed before comes first where this is standard output.
+  llvm::outs().flush();
+  return moert::writeFileWhole(path.str(), {{text.data(), text.size()}},
+                               moert::AtomicFile::Devices::WriteInPlace);
 }
 
 LogicalResult moec::writeOutputFile(StringRef path, StringRef text) {
-  llvm::Error error = path == "-"       ? write(llvm::outs(), text)
-                      : isSpecial(path) ? writeInPlace(path, text)
-                                        : writeAndRename(path, text);
-  if (!error)
+  std::string why;
+  if (llvm::Error error = makeFoldersOf(path))
+    why = "cannot be written: " + toString(std::move(error));
+  else if (moert::Status status = writeWhole(path, text); !status)
+    why = status.message();
+  if (why.empty())
     return success();
-  llvm::errs() << (path == "-" ? "<stdout>" : path)
-               << ": error: cannot be written: " << toString(std::move(error))
+  StringRef shown = why;
+  shown.consume_front((path + ": ").str());
+  llvm::errs() << (path == "-" ? "<stdout>" : path) << ": error: " << shown
                << "\n";
   return failure();
 }

@@ -7,7 +7,8 @@
 
 #include "moec/Jit/Cache.h"
 
-#include "llvm/ADT/ScopeExit.h"
+#include "runtime/src/support/AtomicFile.h"
+#include "runtime/src/support/RegularFile.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
@@ -18,8 +19,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <ctime>
-#include <random>
 #include <thread>
 
 #include <dirent.h>
@@ -29,48 +28,21 @@
 
 using namespace llvm;
 using namespace moec;
+using moert::AtomicFile;
+using moert::openRegularFileIn;
 using moert::Package;
+using moert::readAtMost;
+using moert::RegularFile;
 using moert::Result;
 
 static constexpr StringLiteral kEntrySuffix = ".moepkg";
-static constexpr StringLiteral kTemporarySuffix = ".tmp";
+/// Of the temporary files of earlier versions.
+static constexpr StringLiteral kOldTemporarySuffix = ".tmp";
 static constexpr size_t kKeyDigits = 64;
-/// No layer is compiled for so long: what is older was left behind.
-static constexpr time_t kTemporarySeconds = 3600;
 
 //===----------------------------------------------------------------------===//
 // Files
 //===----------------------------------------------------------------------===//
-
-static bool writeAll(int file, ArrayRef<uint8_t> bytes) {
-  while (!bytes.empty()) {
-    ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written < 0)
-      return false;
-    bytes = bytes.drop_front(size_t(written));
-  }
-  return true;
-}
-
-/// Reads all of a file that has `size` bytes; what has become shorter is cut.
-static bool readAll(int file, size_t size, std::vector<uint8_t> &bytes) {
-  bytes.resize(size);
-  size_t done = 0;
-  while (done < size) {
-    ssize_t got = ::read(file, bytes.data() + done, size - done);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return false;
-    if (got == 0)
-      break;
-    done += size_t(got);
-  }
-  bytes.resize(done);
-  return true;
-}
 
 /// Why what `info` describes may not be trusted; empty if it may.
 static std::string whyUnsafe(const struct stat &info) {
@@ -159,10 +131,9 @@ void Cache::warnOnce(Trouble about, const std::string &text) {
 // Entries
 //===----------------------------------------------------------------------===//
 
-std::optional<Package> Cache::refuse(const std::string &name,
-                                     const std::string &why) {
-  warnOnce(Trouble::Entry, options.directory + "/" + name + " " + why +
-                               "; the layer is compiled again");
+std::optional<Package> Cache::refuse(const std::string &what) {
+  warnOnce(Trouble::Entry,
+           options.directory + "/" + what + "; the layer is compiled again");
   return std::nullopt;
 }
 
@@ -170,30 +141,26 @@ std::optional<Package> Cache::find(StringRef key) {
   if (!isOpen())
     return std::nullopt;
   std::string name = (key + kEntrySuffix).str();
-  int file = openat(folder, name.c_str(),
-                    O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0 && errno == ENOENT)
+  Result<RegularFile> file = openRegularFileIn(folder, name, name);
+  if (!file && file.status().code() == moert::StatusCode::NotFound)
     return std::nullopt;
-  if (file < 0)
-    return refuse(name, std::string("cannot be opened: ") + strerror(errno));
-  scope_exit closer([&] { close(file); });
-  struct stat info;
-  if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
-    return refuse(name, "is not a regular file");
-  if (std::string why = whyUnsafe(info); !why.empty())
-    return refuse(name, why);
-  if (uint64_t(info.st_size) > options.maxBytes)
-    return refuse(name, "is larger than the cache may be");
-  std::vector<uint8_t> bytes;
-  if (!readAll(file, size_t(info.st_size), bytes))
-    return refuse(name, std::string("cannot be read: ") + strerror(errno));
-  Result<Package> package = Package::fromMemory(bytes.data(), bytes.size());
+  if (!file)
+    return refuse(file.status().message());
+  if (std::string why = whyUnsafe(file->info); !why.empty())
+    return refuse(name + " " + why);
+  if (file->bytes() > options.maxBytes)
+    return refuse(name + " is larger than the cache may be");
+  Result<std::string> bytes =
+      readAtMost(file->descriptor.get(), options.maxBytes);
+  if (!bytes)
+    return refuse(name + " " + bytes.status().message());
+  Result<Package> package = Package::fromMemory(bytes->data(), bytes->size());
   if (!package)
-    return refuse(name, "is damaged (" + package.status().message() + ")");
+    return refuse(name + " is damaged (" + package.status().message() + ")");
   if (package->cacheKey != key)
-    return refuse(name, "holds another layer");
+    return refuse(name + " holds another layer");
   // The order of use is not kept in a folder that may only be read.
-  (void)futimens(file, /*times=*/nullptr);
+  (void)futimens(file->descriptor.get(), /*times=*/nullptr);
   return std::move(*package);
 }
 
@@ -242,36 +209,19 @@ void Cache::store(const Package &package) {
 }
 
 bool Cache::write(const std::string &name, const std::vector<uint8_t> &bytes) {
-  // Process numbers are not unique where containers share a folder.
-  std::random_device random;
-  std::string temporary = "." +
-                          utohexstr((uint64_t(random()) << 32) | random()) +
-                          kTemporarySuffix.str();
-  int file = openat(folder, temporary.c_str(),
-                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-                    S_IRUSR | S_IWUSR);
-  bool isWritten = file >= 0 && writeAll(file, bytes) && fsync(file) == 0;
-  int error = errno;
-  if (file >= 0 && close(file) != 0 && isWritten) {
-    isWritten = false;
-    error = errno;
-  }
-  if (isWritten &&
-      renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) {
-    isWritten = false;
-    error = errno;
-  }
-  if (isWritten)
+  Result<AtomicFile> file = AtomicFile::createIn(
+      folder, name, options.directory + "/" + name, S_IRUSR | S_IWUSR);
+  moert::Status status =
+      file ? file->write(bytes.data(), bytes.size()) : file.status();
+  if (status)
+    status = file->commit(/*isDurable=*/true);
+  if (status)
     return true;
-  if (file >= 0)
-    unlinkat(folder, temporary.c_str(), 0);
   // On some network file systems the second of two renames fails: the entry of
   // the first is as good.
   if (faccessat(folder, name.c_str(), F_OK, 0) == 0)
     return false;
-  warnOnce(Trouble::Write, options.directory +
-                               " cannot be written to: " + strerror(error) +
-                               "; compiled layers are not kept");
+  warnOnce(Trouble::Write, status.message() + "; compiled layers are not kept");
   return false;
 }
 
@@ -301,9 +251,9 @@ void Cache::evict(const std::string &kept) {
     if (fstatat(folder, found->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISREG(info.st_mode))
       continue;
-    if (name.ends_with(kTemporarySuffix)) {
-      if (time(nullptr) - info.st_mtim.tv_sec > kTemporarySeconds)
-        unlinkat(folder, found->d_name, 0);
+    if (name.ends_with(kOldTemporarySuffix) ||
+        moert::isTemporaryName(found->d_name)) {
+      moert::removeIfOld(folder, found->d_name);
       continue;
     }
     if (name.size() != kKeyDigits + kEntrySuffix.size() ||

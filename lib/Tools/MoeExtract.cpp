@@ -11,7 +11,6 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/InitLLVM.h"
 
 using namespace mlir;
 using namespace moec;
@@ -74,7 +73,6 @@ bool extract(const LayerSpec &spec, const Options &options) {
 } // namespace
 
 int moec::moeExtractMain(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
   Options options;
   if (!options.parse(
           argc, argv,

@@ -12,13 +12,12 @@
 #include "moec/Compiler/SourceFile.h"
 #include "moec/Support/Diagnostics.h"
 #include "moec/Tools/Tools.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/PrettyStackTrace.h"
 
 using namespace mlir;
 
 int moec::moeOptMain(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
   llvm::setBugReportMsg("moe-opt crashed; please report it with the command "
                         "line and the input file.\n");
   DialectRegistry registry;

@@ -6,11 +6,41 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Tools/Tools.h"
+#include "runtime/src/support/Temporaries.h"
+#include "llvm/Support/InitLLVM.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
+/// A signal that ends the command leaves no half-written file behind. The
+/// handler is gone when it runs: it sends the signal once more.
+static void removeFilesAndEnd(int signal) {
+  moert::removeTemporaries();
+  raise(signal);
+}
+
+static void handleSignals() {
+  for (int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    struct sigaction action = {};
+    // What nohup ignores stays ignored.
+    if (sigaction(signal, /*act=*/nullptr, &action) == 0 &&
+        action.sa_handler == SIG_IGN)
+      continue;
+    action = {};
+    action.sa_handler = removeFilesAndEnd;
+    action.sa_flags = SA_RESETHAND | SA_NODEFER;
+    sigaction(signal, &action, /*oldact=*/nullptr);
+  }
+}
+
 int moec_tool_main(const char *name, int argc, char **argv) {
+  // LLVM's handler removes LLVM's files, and then sends the signal to the one
+  // that was there before.
+  handleSignals();
+  llvm::InitLLVM init(argc, argv);
+  // A limit of file size is then an error of write(), as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   struct Tool {
     const char *name;
     int (*main)(int argc, char **argv);

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -131,7 +132,7 @@ class Layer(_core.Layer):
         layer: counted from 0; by default the first one with experts.
         rank: with `parallel`, whose part of the weights is read.
         prepared: a file of the weights as the kernels read them: where it is there, they are from it and not
-            from the folder; else it is written.
+            from the folder; else it is written. Where it cannot be written, that is a warning.
 
         The others are compile()'s."""
         from .compiler import compile
@@ -151,7 +152,11 @@ class Layer(_core.Layer):
             return made.load_prepared(prepared, rank=rank, progress=progress)
         made.load(folder, layer, rank=rank, progress=progress)
         if prepared is not None:
-            made.save_prepared(prepared, progress=progress)
+            try:
+                made.save_prepared(prepared, progress=progress)
+            except _core.Unavailable as error:
+                # The layer is good without its file: another process may be about to write it, or the disk is full.
+                warnings.warn(f"prepared: {error}", RuntimeWarning, stacklevel=2)
         return made
 
     @classmethod

@@ -330,6 +330,21 @@ def test_prepared_weights(tmp_path: Path) -> None:
         moec.compile(folder, device="cpu", max_tokens=8).load_prepared(path)
 
 
+# field-bug: odysseus#5596
+def test_prepared_weights_that_cannot_be_written(tmp_path: Path) -> None:
+    case, folder = make_model(tmp_path / "model")
+    path = tmp_path / "nowhere" / "prepared.safetensors"
+    with pytest.warns(RuntimeWarning, match=r"prepared: .*cannot be written: No such file") as warned:
+        layer = moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64, prepared=path)
+    assert len(warned) == 1 and warned[0].filename == __file__
+    case.verify(layer(**case.arguments))
+    # What another process has left blocks nothing.
+    path.parent.mkdir()
+    (path.parent / f"{path.name}.tmp.{os.getpid()}.0").write_bytes(b"part")
+    moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64, prepared=path)
+    assert path.exists()
+
+
 def test_progress_on_the_error_stream(capfd: pytest.CaptureFixture) -> None:
     moec.compile(SPEC, device="cpu", progress=True)
     assert "moec: compiled" in capfd.readouterr().err

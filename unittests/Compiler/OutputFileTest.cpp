@@ -119,6 +119,29 @@ TEST_F(OutputFile, IsNoInputByAnyName) {
   EXPECT_NE(why.find("would write to the input"), std::string::npos) << why;
 }
 
+/// Of a link it is the target's folder that has to take the file, and an open
+/// descriptor may be anything.
+TEST_F(OutputFile, ChecksWhereALinkLeads) {
+  OutputCheck check;
+  auto why = [&](llvm::StringRef path) {
+    return llvm::toString(check.check("-o", path, OutputCheck::Kind::Binary));
+  };
+  ASSERT_FALSE(fs::create_link(getPath("new"), getPath("link")));
+  ASSERT_FALSE(fs::create_link("/dev/null/new", getPath("bad")));
+  ASSERT_FALSE(fs::create_link("/proc/self/fd/2", getPath("stderr")));
+  EXPECT_EQ(why(getPath("link")), "");
+  EXPECT_NE(why(getPath("bad")).find("/dev/null is a file, not a folder"),
+            std::string::npos)
+      << why(getPath("bad"));
+  EXPECT_EQ(why(getPath("stderr")), "");
+  EXPECT_EQ(why("-"), "");
+  EXPECT_EQ(why("/dev/fd/2"), "");
+
+  ASSERT_TRUE(succeeded(writeOutputFile(getPath("link"), "text")));
+  EXPECT_TRUE(fs::is_symlink_file(getPath("link")));
+  EXPECT_TRUE(fs::is_regular_file(getPath("new")));
+}
+
 TEST_F(OutputFile, WritesDevicesInPlace) {
   EXPECT_TRUE(succeeded(writeOutputFile("/dev/null", "text")));
   fs::file_status status;

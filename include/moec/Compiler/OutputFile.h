@@ -17,10 +17,11 @@
 
 namespace moec {
 
-/// Writes `text` under a temporary name next to `path` and renames it, so that
-/// `path` never holds a part of it; folders that are missing are made. "-" is
-/// standard output; what exists and is no regular file (a pipe, a terminal) is
-/// written in place. A failure is told on the error stream.
+/// Writes `text` by moert::AtomicFile, so that `path` never holds a part of it.
+/// Folders that are missing are made. "-" is standard output; an open
+/// descriptor
+/// (/dev/stdout), a pipe and a device are written in place. A failure is told
+/// on the error stream.
 mlir::LogicalResult writeOutputFile(llvm::StringRef path, llvm::StringRef text);
 
 /// Makes the folders that `path`, a file to be written, still lacks.
@@ -33,8 +34,8 @@ class OutputCheck {
 public:
   /// What may be written to besides regular files.
   enum class Kind {
-    Text,  ///< "-", and devices
-    Binary ///< nothing: the file is renamed into its place
+    Text,  ///< "-", open descriptors, pipes and devices
+    Binary ///< "-" and open descriptors
   };
 
   /// Adds a file, or each file in a folder. Paths that do not exist, "-" and ""

@@ -84,8 +84,8 @@ private:
   enum class Trouble { Folder, Entry, Write };
 
   void warnOnce(Trouble about, const std::string &text);
-  std::optional<moert::Package> refuse(const std::string &name,
-                                       const std::string &why);
+  /// `what` begins with the name of the file.
+  std::optional<moert::Package> refuse(const std::string &what);
   bool write(const std::string &name, const std::vector<uint8_t> &bytes);
   void evict(const std::string &kept);
 

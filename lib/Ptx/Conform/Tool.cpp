@@ -10,6 +10,7 @@
 #include "moec/Ptx/Conform/Record.h"
 #include "moec/Ptx/Sim/SimDevice.h"
 #include "moert/CudaDevice.h"
+#include "runtime/src/support/AtomicFile.h"
 
 #include <cstdio>
 #include <ctime>
@@ -90,12 +91,7 @@ Result<std::string> readFile(const std::string &path) {
 }
 
 Status writeFile(const std::string &path, const void *data, size_t size) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(static_cast<const char *>(data),
-             static_cast<std::streamsize>(size));
-  if (!file)
-    return unavailable(path + ": cannot be written");
-  return Status::ok();
+  return writeFileWhole(path, {{data, size}});
 }
 
 Result<std::unique_ptr<Device>> openDevice(const std::string &name) {

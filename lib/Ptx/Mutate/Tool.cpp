@@ -10,10 +10,11 @@
 #include "Rules/Rules.h"
 #include "Runner.h"
 
+#include "runtime/src/support/AtomicFile.h"
+
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 
 using namespace moec::ptx;
 using namespace moec::ptx::mutate;
@@ -226,12 +227,10 @@ void Session::add(const std::string &kernel, const Verdict &verdict) {
 }
 
 Status Session::writeJson() const {
-  std::ofstream file(options.json);
-  file << "{\"label\": " << quote(options.label) << ", \"mutants\": [\n"
-       << entries << "\n]}\n";
-  file.close();
-  return file ? Status::ok()
-              : moert::unavailable(options.json + ": cannot be written");
+  std::string text = "{\"label\": " + quote(options.label) +
+                     ", \"mutants\": [\n" + entries + "\n]}\n";
+  return moert::writeFileWhole(options.json, {{text.data(), text.size()}},
+                               moert::AtomicFile::Devices::WriteInPlace);
 }
 
 Status Session::run(bool &isGood) {

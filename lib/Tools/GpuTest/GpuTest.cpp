@@ -13,10 +13,10 @@
 #include "moec/Compiler/Registry.h"
 #include "moec/Compiler/SourceDiagnostics.h"
 #include "moec/Package/BuildPackage.h"
+#include "moec/Support/PooledContext.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/GlobPattern.h"
-#include "llvm/Support/InitLLVM.h"
 
 using namespace moec;
 using namespace moec::gputest;
@@ -116,7 +116,6 @@ int runSuite(const Options &options, mlir::MLIRContext &context) {
 } // namespace
 
 int moec::gpuTestMain(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
   Options options;
   if (!options.parse(argc, argv))
     return 1;
@@ -126,7 +125,7 @@ int moec::gpuTestMain(int argc, char **argv) {
     return runGenerator(options) ? 0 : 1;
   mlir::DialectRegistry registry;
   registerDialects(registry);
-  mlir::MLIRContext context(registry);
+  PooledContext context(registry);
   SourceDiagnostics diagnostics(context, llvm::errs());
   return runSuite(options, context);
 }
