@@ -11,6 +11,7 @@
 #include "UnusedTensors.h"
 #include "moec/Dialect/RowOwners.h"
 #include "moec/Import/GgufMetadata.h"
+#include "runtime/src/support/Text.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -165,8 +166,9 @@ private:
   Status failAmbiguous(const TensorPlace &a, const TensorPlace &b,
                        const std::string &what) const {
     return moert::invalidArgument(
-        checkpoint.path() + ": " + what + " could be those of '" + a.prefix +
-        "' or of '" + b.prefix + "'; give a file with the tensors of one");
+        checkpoint.path() + ": " + what + " could be those of '" +
+        moert::printable(a.prefix) + "' or of '" + moert::printable(b.prefix) +
+        "'; give a file with the tensors of one");
   }
 
   static std::string listLayers(const std::vector<TensorPlace> &places) {
@@ -358,7 +360,7 @@ private:
       return Status::ok();
     StringRef field = findFieldFor(names, unused.front());
     return moert::invalidArgument(
-        checkpoint.path() + ": tensor '" + unused.front() +
+        checkpoint.path() + ": tensor '" + moert::printable(unused.front()) +
         "' is none of this layer's" +
         (field.empty() ? ""
                        : ", whose description lacks '" + field.str() + "'") +

@@ -13,10 +13,9 @@
 #include "moec/Jit/ParsedLayer.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Package/SpecText.h"
+#include "runtime/src/support/Threads.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
-
-#include <future>
 
 using namespace mlir;
 using namespace moec;
@@ -234,15 +233,17 @@ Result<JitLayer> Jit::compileFor(const SourceText &text,
   if (options.usePtxas && request.compile.isGpu())
     request.architectures = chooseArchitectures(request.compile, architecture);
 
-  // ptxas is asked while the text is parsed.
-  std::future<Result<std::string>> version = std::async(
-      std::launch::async, [&] { return getAssemblerVersion(request); });
+  // ptxas is asked while the text is parsed, if there is a thread for it.
+  Result<std::string> assemblerVersion = std::string();
+  auto ask = [&] { assemblerVersion = getAssemblerVersion(request); };
+  moert::Thread asking;
+  bool isAsked = asking.start(ask);
   ParsedLayer parsed(options.threads);
   if (moert::Status status = parsed.parse(text, asked); !status)
     return status;
   JitLayer layer;
   layer.report.parse = watch.read();
-  Result<std::string> assemblerVersion = version.get();
+  isAsked ? asking.join() : ask();
   if (!assemblerVersion)
     return assemblerVersion.status();
   Result<Package> package =

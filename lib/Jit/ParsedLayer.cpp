@@ -19,12 +19,7 @@ static DialectRegistry makeRegistry() {
 }
 
 ParsedLayer::ParsedLayer(unsigned threads)
-    : pool(llvm::hardware_concurrency(threads)),
-      context(makeRegistry(), MLIRContext::Threading::DISABLED), os(text),
-      diagnostics(context, os) {
-  if (threads != 1)
-    context.setThreadPool(pool);
-}
+    : context(makeRegistry(), threads), os(text), diagnostics(context, os) {}
 
 moert::Status ParsedLayer::parse(const SourceText &source,
                                  const SpecOverrides &overrides) {

@@ -7,6 +7,7 @@
 
 #include "moec/Reference/Tensors.h"
 
+#include "runtime/src/support/Threads.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/ErrorHandling.h"
 
@@ -15,7 +16,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <thread>
 
 using namespace moec;
 using namespace moec::reference;
@@ -192,19 +192,12 @@ double moec::reference::roundTo(double value, DType dtype) {
 void moec::reference::parallelFor(int threads, int64_t count,
                                   const std::function<void(int64_t)> &body) {
   if (threads <= 0)
-    threads =
-        static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    threads = static_cast<int>(moert::countProcessors());
   std::atomic<int64_t> next{0};
-  auto work = [&] {
+  moert::shareWork(static_cast<size_t>(std::min<int64_t>(threads, count)), [&] {
     for (int64_t i = next++; i < count; i = next++)
       body(i);
-  };
-  std::vector<std::thread> others;
-  for (int64_t t = 1; t < std::min<int64_t>(threads, count); ++t)
-    others.emplace_back(work);
-  work();
-  for (std::thread &other : others)
-    other.join();
+  });
 }
 
 Matrix::Matrix(int64_t rows, int64_t columns)

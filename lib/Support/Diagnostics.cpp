@@ -7,13 +7,14 @@
 
 #include "moec/Support/Diagnostics.h"
 
+#include "moec/Support/ReadBytes.h"
+#include "runtime/src/support/RegularFile.h"
+#include "runtime/src/support/Text.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/ConvertUTF.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Unicode.h"
 
 #include <algorithm>
+
+#include <unistd.h>
 
 using namespace llvm;
 
@@ -28,27 +29,6 @@ bool isContinuation(char c) { return (static_cast<uint8_t>(c) & 0xc0) == 0x80; }
 
 unsigned countCharacters(StringRef text) {
   return llvm::count_if(text, [](char c) { return !isContinuation(c); });
-}
-
-/// Text as it may be shown on a terminal: UTF-8 without control characters and
-/// characters that change the direction of others.
-std::string printable(StringRef text) {
-  std::string result;
-  while (!text.empty()) {
-    const auto *bytes = reinterpret_cast<const UTF8 *>(text.data());
-    unsigned size = getUTF8SequenceSize(bytes, bytes + text.size());
-    const UTF8 *end = bytes;
-    UTF32 character = 0;
-    bool isCharacter =
-        size != 0 && convertUTF8Sequence(&end, bytes + size, &character,
-                                         strictConversion) == conversionOK;
-    if (isCharacter && sys::unicode::isPrintable(int(character)))
-      result += text.take_front(size);
-    else
-      result += character == '\t' ? ' ' : '?';
-    text = text.drop_front(std::max(size, 1U));
-  }
-  return result;
 }
 } // namespace
 
@@ -108,53 +88,50 @@ void Diagnostics::error(const SourceText &text, SourceRange range,
   while (end < line.end && isContinuation(text.getText()[end]))
     --end;
 
-  auto countShown = [&](SourceRange range) {
-    return countCharacters(printable(text.getText(range)));
+  auto show = [&](SourceRange range) {
+    return moert::printable(text.getText(range), kMaxExcerpt);
   };
-  unsigned indent = countShown({begin, caret});
-  unsigned width = countShown({caret, std::clamp(range.end, caret, end)});
-  os << "  " << printable(text.getText({begin, end})) << '\n';
+  unsigned indent = countCharacters(show({begin, caret}));
+  uint32_t rangeEnd = std::clamp(range.end, caret, end);
+  unsigned width = countCharacters(show({caret, rangeEnd}));
+  os << "  " << show({begin, end}) << '\n';
   os.indent(2 + indent) << '^' << std::string(width > 1 ? width - 1 : 0, '~')
                         << '\n';
 }
 
 std::string quote(StringRef text) {
-  constexpr size_t maxLength = 60;
-  if (text.size() <= maxLength)
-    return "'" + printable(text) + "'";
-  size_t end = maxLength;
-  while (end > 0 && isContinuation(text[end]))
-    --end;
-  return "'" + printable(text.take_front(end)) + "...'";
+  return "'" + moert::printable(text, /*most=*/60) + "'";
+}
+
+Expected<std::string> readBytes(StringRef path, uint64_t maxBytes) {
+  auto fail = [&](StringRef why) {
+    why.consume_front((path + ": ").str());
+    return createStringError(why);
+  };
+  int descriptor = STDIN_FILENO;
+  moert::Result<moert::RegularFile> file = moert::RegularFile();
+  if (path != "-") {
+    file = moert::openRegularFile(path.str());
+    if (!file)
+      return fail(file.status().message());
+    if (file->bytes() > maxBytes)
+      return fail("has " + std::to_string(file->bytes()) + " bytes; at most " +
+                  std::to_string(maxBytes) + " are read");
+    descriptor = file->descriptor.get();
+  }
+  moert::Result<std::string> bytes = moert::readAtMost(descriptor, maxBytes);
+  if (!bytes)
+    return fail(bytes.status().message());
+  return std::move(*bytes);
 }
 
 FailureOr<SourceText> readTextFile(StringRef path, uint64_t maxBytes,
                                    Diagnostics &diags) {
-  if (path != "-" && sys::fs::is_directory(path)) {
-    diags.error(path, "is a directory, a file is needed");
-    return failure();
-  }
-  uint64_t size = 0;
-  if (path != "-" && !sys::fs::file_size(path, size) && size > maxBytes) {
-    diags.error(path, "has " + Twine(size) + " bytes; at most " +
-                          Twine(maxBytes) + " are read");
-    return failure();
-  }
-  ErrorOr<std::unique_ptr<MemoryBuffer>> buffer =
-      MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/false,
-                                   /*RequiresNullTerminator=*/false);
-  if (!buffer) {
-    diags.error(path, "cannot be read: " + buffer.getError().message());
-    return failure();
-  }
-  // Again for what has no size of its own, such as a pipe.
-  StringRef text = (*buffer)->getBuffer();
-  if (text.size() > maxBytes) {
-    diags.error(path, "has more than the " + Twine(maxBytes) +
-                          " bytes that are read");
-    return failure();
-  }
-  return SourceText(path == "-" ? "<stdin>" : path.str(), text.str());
+  Expected<std::string> text = readBytes(path, maxBytes);
+  if (text)
+    return SourceText(path == "-" ? "<stdin>" : path.str(), std::move(*text));
+  diags.error(path, toString(text.takeError()));
+  return failure();
 }
 
 } // namespace moec

@@ -9,14 +9,14 @@
 #include "ToolOptions.h"
 #include "moec/Compiler/OutputFile.h"
 #include "moec/Package/BuildPackage.h"
+#include "moec/Support/PooledContext.h"
+#include "moec/Support/ReadBytes.h"
 #include "moec/Tools/Explain.h"
 #include "moec/Tools/PrintLayer.h"
 #include "moec/Tools/ReportLayer.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 using namespace moec;
@@ -208,12 +208,12 @@ static bool writeReport(const Source &source, const Options &options) {
       path = file;
       results.layer = layer.str();
     }
-    auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
-    if (!buffer)
+    llvm::Expected<std::string> text = readBytes(path, kMaxRecordBytes);
+    if (!text)
       return options.complain("--measured: " + path + ": " +
-                              buffer.getError().message());
+                              toString(text.takeError()));
     results.name = path.str();
-    results.json = (*buffer)->getBuffer().str();
+    results.json = std::move(*text);
   }
   std::string complaints;
   llvm::raw_string_ostream os(complaints);
@@ -225,7 +225,6 @@ static bool writeReport(const Source &source, const Options &options) {
 }
 
 int moec::moeCompileMain(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
   Options options;
   if (!options.parse(
           argc, argv,
@@ -260,7 +259,7 @@ int moec::moeCompileMain(int argc, char **argv) {
   if (!options.makeSense())
     return 1;
   Progress progress("moe-compile", "the layer is compiled");
-  MLIRContext context(options.makeRegistry());
+  PooledContext context(options.makeRegistry());
   SourceDiagnostics diagnostics(context, llvm::errs());
   SpecOverrides overrides = options.getOverrides();
   overrides.toCompile = options.makesPackage() || options.explains() ||

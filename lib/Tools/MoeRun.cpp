@@ -25,7 +25,6 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/InitLLVM.h"
 
 using namespace mlir;
 using namespace moec;
@@ -424,7 +423,7 @@ bool startProcesses(Session &session, MoeRunOptions &options) {
 
 /// Loads the layer, and lists its tensors or runs it.
 bool runOne(Session &session, const MoeRunOptions &options) {
-  session.context = std::make_unique<MLIRContext>(options.makeRegistry());
+  session.context = std::make_unique<PooledContext>(options.makeRegistry());
   SourceDiagnostics diagnostics(*session.context, llvm::errs());
   if (!loadLayer(session, options, diagnostics))
     return false;
@@ -493,7 +492,6 @@ bool runAllLayers(const MoeRunOptions &options) {
 } // namespace
 
 int moec::moeRunMain(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
   MoeRunOptions options;
   if (!options.parse(
           argc, argv,

@@ -7,6 +7,7 @@
 
 #include "Progress.h"
 
+#include "runtime/src/support/Threads.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
@@ -14,7 +15,9 @@
 using namespace moec;
 
 Progress::Progress(std::string tool, std::string what)
-    : tool(std::move(tool)), what(std::move(what)), teller([this] { tell(); }) {
+    : tool(std::move(tool)), what(std::move(what)),
+      teller(std::make_unique<moert::Thread>()) {
+  (void)teller->start([this] { tell(); });
 }
 
 Progress::~Progress() {
@@ -23,7 +26,7 @@ Progress::~Progress() {
     isDone = true;
   }
   changed.notify_all();
-  teller.join();
+  teller->join();
 }
 
 void Progress::step(size_t done, size_t all) {

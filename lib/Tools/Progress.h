@@ -10,10 +10,14 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
+
+namespace moert {
+class Thread;
+} // namespace moert
 
 namespace moec {
 
@@ -40,7 +44,8 @@ private:
   std::condition_variable changed;
   bool isDone = false;
   std::optional<unsigned> percent;
-  std::thread teller;
+  /// Where there is no thread nothing is told.
+  std::unique_ptr<moert::Thread> teller;
 };
 
 } // namespace moec

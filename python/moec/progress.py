@@ -99,7 +99,12 @@ def watch(what: str, progress: Progress) -> Iterator[Work]:
             _show_bar(work)
 
     thread = threading.Thread(target=wait, name="moec progress", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:
+        # A limit of processes leaves no thread: nothing is told.
+        yield work
+        return
     try:
         yield work
     finally:

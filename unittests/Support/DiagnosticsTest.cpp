@@ -10,6 +10,9 @@
 #include "llvm/Support/FileSystem.h"
 #include "gtest/gtest.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 using namespace moec;
 
 namespace {
@@ -115,7 +118,7 @@ TEST(ReadTextFile, NamesTheFileThatCannotBeRead) {
 TEST(ReadTextFile, RefusesADirectory) {
   Sink sink;
   EXPECT_TRUE(failed(readTextFile("/", 10, sink.diags)));
-  EXPECT_EQ(sink.text, "/: error: is a directory, a file is needed\n");
+  EXPECT_EQ(sink.text, "/: error: is a directory, not a regular file\n");
 }
 
 TEST(ReadTextFile, BoundsTheSize) {
@@ -136,8 +139,28 @@ TEST(ReadTextFile, BoundsTheSize) {
 
 TEST(ReadTextFile, BoundsWhatHasNoSize) {
   Sink sink;
-  EXPECT_TRUE(succeeded(readTextFile("/dev/null", 10, sink.diags)));
-  EXPECT_EQ(sink.text, "");
+  EXPECT_TRUE(failed(readTextFile("/proc/self/status", 10, sink.diags)));
+  EXPECT_TRUE(
+      llvm::StringRef(sink.text).contains("has more than the 10 bytes"));
+}
+
+/// A link to such a device comes with a git checkout.
+TEST(ReadTextFile, RefusesADevice) {
+  Sink sink;
+  EXPECT_TRUE(failed(readTextFile("/dev/zero", 10, sink.diags)));
+  EXPECT_EQ(sink.text, "/dev/zero: error: is a device, not a regular file\n");
+}
+
+TEST(ReadTextFile, CountsStandardInput) {
+  int before = dup(STDIN_FILENO), endless = open("/dev/zero", O_RDONLY);
+  dup2(endless, STDIN_FILENO);
+  Sink sink;
+  EXPECT_TRUE(failed(readTextFile("-", 1000, sink.diags)));
+  EXPECT_EQ(sink.text,
+            "-: error: has more than the 1000 bytes that are read\n");
+  dup2(before, STDIN_FILENO);
+  close(before);
+  close(endless);
 }
 
 } // namespace

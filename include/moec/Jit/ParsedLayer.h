@@ -10,7 +10,7 @@
 
 #include "moec/Compiler/Compiler.h"
 #include "moec/Compiler/SourceDiagnostics.h"
-#include "llvm/Support/ThreadPool.h"
+#include "moec/Support/PooledContext.h"
 
 namespace moec {
 
@@ -36,8 +36,7 @@ public:
 
 private:
   /// A pool per layer: threads do not survive a fork of the process.
-  llvm::DefaultThreadPool pool;
-  mlir::MLIRContext context;
+  PooledContext context;
   std::string text;
   llvm::raw_string_ostream os;
   SourceDiagnostics diagnostics;

@@ -10,12 +10,12 @@
 #include "Rules/Rules.h"
 
 #include "../Sim/Engine/Random.h"
+#include "runtime/src/support/Threads.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <functional>
-#include <thread>
 
 using namespace moec::ptx;
 using namespace moec::ptx::mutate;
@@ -145,16 +145,10 @@ namespace {
 void inParallel(unsigned numThreads, size_t count,
                 const std::function<void(size_t)> &function) {
   std::atomic<size_t> next{0};
-  auto work = [&] {
+  moert::shareWork(numThreads, [&] {
     for (size_t i = next++; i < count; i = next++)
       function(i);
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 1; i < std::max(numThreads, 1u); ++i)
-    threads.emplace_back(work);
-  work();
-  for (std::thread &thread : threads)
-    thread.join();
+  });
 }
 
 /// A kernel, its launches, what they should leave in memory, and what they

@@ -16,9 +16,9 @@
 #include "moec/Compiler/Registry.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Support/Parts.h"
+#include "moec/Support/PooledContext.h"
 #include "moec/Tools/Tools.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/InitLLVM.h"
 
 using namespace moec;
 using namespace moec::bench;
@@ -103,7 +103,7 @@ int measure(const Options &options) {
 
   mlir::DialectRegistry registry;
   registerDialects(registry);
-  mlir::MLIRContext context(registry);
+  PooledContext context(registry);
   TimedDevice device(**opened);
   Result<DeviceGenerator> generator =
       DeviceGenerator::create(context, device, target);
@@ -149,7 +149,6 @@ int compare(const Options &options) {
 } // namespace
 
 int moec::moeBenchMain(int argc, char **argv) {
-  llvm::InitLLVM init(argc, argv);
   Options options;
   if (!options.parse(argc, argv))
     return 1;

@@ -8,6 +8,7 @@
 #include "Suite.h"
 
 #include "../Run/PlanRun.h"
+#include "runtime/src/support/Threads.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <chrono>
@@ -24,11 +25,12 @@ double Suite::getSeconds() const { return moec::getSeconds() - begin; }
 int Suite::run(const std::vector<Case> &cases) {
   begin = moec::getSeconds();
   numCases = cases.size();
-  int cores =
-      static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int cores = static_cast<int>(moert::countProcessors());
   int jobs =
       options.jobs > 0 ? static_cast<int>(options.jobs) : (cores + 1) / 2;
-  std::thread watcher([&] { watch(); });
+  // Without a thread nobody watches the time limit of a case that hangs.
+  moert::Thread watcher;
+  (void)watcher.start([&] { watch(); });
   std::vector<const Case *> others;
   for (const Case &one : cases) {
     if (!one.isAlone)
@@ -36,11 +38,7 @@ int Suite::run(const std::vector<Case> &cases) {
     else if (!isOver())
       runOne(one);
   }
-  std::vector<std::thread> workers;
-  for (int i = 0; i < jobs; ++i)
-    workers.emplace_back([&] { work(others); });
-  for (std::thread &worker : workers)
-    worker.join();
+  moert::shareWork(static_cast<size_t>(jobs), [&] { work(others); });
   {
     std::lock_guard<std::mutex> lock(mutex);
     isDone = true;

@@ -14,7 +14,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
 namespace moec::gputest {
 

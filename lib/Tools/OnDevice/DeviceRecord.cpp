@@ -9,7 +9,7 @@
 
 #include "../Run/OpenDevice.h"
 #include "moec/Compiler/OutputFile.h"
-#include "llvm/Support/MemoryBuffer.h"
+#include "moec/Support/ReadBytes.h"
 
 using namespace moec;
 using moert::Result;
@@ -23,12 +23,11 @@ DeviceRecord::DeviceRecord(std::string commit, const moert::Device &device,
 
 Result<llvm::json::Object> DeviceRecord::read(const std::string &path,
                                               llvm::StringRef list) const {
-  auto file = llvm::MemoryBuffer::getFile(path);
-  if (!file)
+  llvm::Expected<std::string> text = readBytes(path, kMaxRecordBytes);
+  if (!text)
     return moert::notFound("--resume: " + path + ": " +
-                           file.getError().message());
-  llvm::Expected<llvm::json::Value> document =
-      llvm::json::parse((*file)->getBuffer());
+                           llvm::toString(text.takeError()));
+  llvm::Expected<llvm::json::Value> document = llvm::json::parse(*text);
   if (!document)
     return moert::invalidArgument("--resume: " + path + ": " +
                                   llvm::toString(document.takeError()));

@@ -10,12 +10,13 @@
 #include "moec/Generator/Generator.h"
 #include "moec/Import/TensorSignature.h"
 #include "moert/Balance.h"
+#include "runtime/src/support/Threads.h"
 #include "llvm/ADT/APFloat.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
-#include <thread>
 
 using namespace moec;
 using ElementType = moert::DType;
@@ -97,15 +98,13 @@ void fillRandom(const HostTensor &tensor, const RandomTensor &random) {
             random.factor *
                 static_cast<float>(random.stream.getSum(uint64_t(i))));
   };
-  int64_t numThreads =
-      count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
-  for (int64_t t = 1; t < numThreads; ++t)
-    threads.emplace_back(fill, count * t / numThreads,
-                         count * (t + 1) / numThreads);
-  fill(0, count / numThreads);
-  for (std::thread &thread : threads)
-    thread.join();
+  int64_t numParts =
+      count < (1 << 16) ? 1 : static_cast<int64_t>(moert::countProcessors());
+  std::atomic<int64_t> next{0};
+  moert::shareWork(static_cast<size_t>(numParts), [&] {
+    for (int64_t part = next++; part < numParts; part = next++)
+      fill(count * part / numParts, count * (part + 1) / numParts);
+  });
 }
 
 /// Size of the last dimension; never 0, so that one can divide by it.

@@ -10,6 +10,7 @@
 #include "ExpertOrders.h"
 #include "NestedScales.h"
 #include "PartCopier.h"
+#include "runtime/src/support/Text.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
@@ -306,11 +307,12 @@ Status moec::loadCall(std::vector<HostTensor> &tensors,
         tensors, names.size() == 1 ? std::string("hidden_states") : name);
     if (!tensor || tensor->role != moert::TensorRole::Input)
       return moert::invalidArgument(
-          file.path() + ": tensor '" + name +
+          file.path() + ": tensor '" + moert::printable(name) +
           "' is none that a call of this layer brings; --signature lists "
           "them (role input)");
     if (tensor->isGiven)
-      return moert::invalidArgument(file.path() + ": tensor '" + name +
+      return moert::invalidArgument(file.path() + ": tensor '" +
+                                    moert::printable(name) +
                                     "' is given twice");
     Result<const SafetensorsEntry *> found = file.find(name);
     if (!found)

@@ -10,6 +10,7 @@
 #include "CheckParts.h"
 #include "moec/Dialect/Moe/CodeBook.h"
 
+#include "runtime/src/support/Text.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/JSON.h"
 
@@ -28,8 +29,8 @@ Result<std::vector<float>> readFloats(moert::Checkpoint &checkpoint,
     return entry.status();
   if ((*entry)->dtype != moert::DType::F32)
     return moert::invalidArgument(
-        checkpoint.fileOf(name) + ": tensor '" + name + "': dtype is " +
-        moert::dtypeName((*entry)->dtype) + ", expected f32");
+        checkpoint.fileOf(name) + ": tensor '" + moert::printable(name) +
+        "': dtype is " + moert::dtypeName((*entry)->dtype) + ", expected f32");
   std::vector<float> values((*entry)->bytes / sizeof(float));
   std::memcpy(values.data(), (*entry)->data, (*entry)->bytes);
   return values;
@@ -98,7 +99,7 @@ Result<std::vector<float>> moec::readNestedScales(moert::Checkpoint &checkpoint,
                                                   const std::string &absmax) {
   auto fail = [&](const std::string &name, const std::string &what) {
     return moert::invalidArgument(checkpoint.fileOf(name) + ": tensor '" +
-                                  name + "': " + what);
+                                  moert::printable(name) + "': " + what);
   };
   std::string matrix = llvm::StringRef(absmax)
                            .drop_back(llvm::StringRef(".absmax").size())

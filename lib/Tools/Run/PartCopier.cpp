@@ -8,6 +8,7 @@
 #include "PartCopier.h"
 
 #include "ConvertElements.h"
+#include "runtime/src/support/Text.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
@@ -99,8 +100,8 @@ PartCopier::getRuns(const CheckpointPart &part) const {
 //===----------------------------------------------------------------------===//
 
 Status PartCopier::fail(const std::string &what) const {
-  return moert::invalidArgument(file + ": tensor '" + entry.name +
-                                "': " + what);
+  return moert::invalidArgument(file + ": tensor '" +
+                                moert::printable(entry.name) + "': " + what);
 }
 
 /// `blocks` is what ggml calls those that the elements are in.
@@ -191,7 +192,7 @@ Status PartCopier::finish() const {
     return Status::ok();
   size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
   return moert::invalidArgument(
-      file + ": tensor '" + entry.name + "': is " +
+      file + ": tensor '" + moert::printable(entry.name) + "': is " +
       moert::dtypeName(entry.dtype) + " and the layer's '" + target.name +
       "' " + moert::dtypeName(target.dtype) + ", which has no value " +
       showElement(entry.data + size_t(lossy) * size, entry.dtype) +

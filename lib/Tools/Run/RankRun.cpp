@@ -23,11 +23,11 @@
 #include "moert/LocalGroup.h"
 #include "moert/NcclCommunicator.h"
 #include "moert/PeerCommunicator.h"
+#include "runtime/src/support/Threads.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstring>
-#include <thread>
 
 using namespace mlir;
 using namespace moec;
@@ -359,15 +359,15 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
   std::vector<RunResult> results(numRanks);
   std::vector<Status> statuses(numRanks);
   Progress progress("moe-run", "all ranks run");
-  std::vector<std::thread> threads;
-  for (int64_t rank = 0; rank < numRanks; ++rank)
-    threads.emplace_back([&, rank] {
-      statuses[rank] = runRank(compiled, rank, connector,
-                               &(*tensors)[size_t(rank)], results[rank])
-                           .withContext("rank " + std::to_string(rank));
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+  if (Status status = moert::runTogether(
+          size_t(numRanks),
+          [&](size_t rank) {
+            statuses[rank] = runRank(compiled, int64_t(rank), connector,
+                                     &(*tensors)[rank], results[rank])
+                                 .withContext("rank " + std::to_string(rank));
+          });
+      !status)
+    return status.withContext("a thread per rank");
   for (Status &status : statuses)
     if (!status)
       return status;

@@ -13,6 +13,7 @@
 #include "RankProcesses.h"
 #include "RunLevel.h"
 #include "moec/Jit/Jit.h"
+#include "moec/Support/PooledContext.h"
 
 namespace moec {
 
@@ -23,7 +24,7 @@ struct Session {
   SpecOverrides overrides;
   bool isIR() const { return text && !isJson(*text); }
   /// Outlives the module.
-  std::unique_ptr<mlir::MLIRContext> context;
+  std::unique_ptr<PooledContext> context;
   /// The source; the spec alone where it is a package.
   Source source;
   /// The level of the IR that was loaded.

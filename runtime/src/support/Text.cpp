@@ -11,8 +11,23 @@
 
 namespace moert {
 
+/// Whether the character, in UTF-8, reverses the text around it on a terminal,
+/// which can make a message read as another one: U+061C, U+200E, U+200F,
+/// U+202A to U+202E and U+2066 to U+2069.
+static bool changesDirection(std::string_view character) {
+  if (character == "\u061c")
+    return true;
+  if (character.size() != 3 || character[0] != '\xe2')
+    return false;
+  auto second = static_cast<uint8_t>(character[1]);
+  auto third = static_cast<uint8_t>(character[2]);
+  return (second == 0x80 && (third == 0x8e || third == 0x8f ||
+                             (third >= 0xaa && third <= 0xae))) ||
+         (second == 0x81 && third >= 0xa6 && third <= 0xa9);
+}
+
 /// The bytes of the character that begins `text`, if it is well-formed UTF-8
-/// and no control character; else 0.
+/// and may be shown; else 0.
 static size_t shownBytes(std::string_view text) {
   auto byte = [&](size_t i) {
     return i < text.size() ? static_cast<uint8_t>(text[i]) : 0;
@@ -30,12 +45,12 @@ static size_t shownBytes(std::string_view text) {
       return 0;
   uint8_t second = byte(1);
   // The control characters U+0080 to U+009F, encodings that are too long,
-  // surrogates, and what is beyond Unicode.
+  // surrogates, and code points beyond Unicode.
   bool isRefused =
       (first == 0xc2 && second < 0xa0) || (first == 0xe0 && second < 0xa0) ||
       (first == 0xed && second >= 0xa0) || (first == 0xf0 && second < 0x90) ||
       (first == 0xf4 && second >= 0x90);
-  return isRefused ? 0 : size;
+  return isRefused || changesDirection(text.substr(0, size)) ? 0 : size;
 }
 
 std::string printable(std::string_view text, size_t most) {

@@ -7,11 +7,11 @@
 
 #include "Rows.h"
 
+#include "moec/Support/ReadBytes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
 
@@ -21,11 +21,10 @@ using moert::Result;
 using moert::Status;
 
 Result<llvm::json::Value> moec::bench::readJson(const std::string &path) {
-  auto file = llvm::MemoryBuffer::getFile(path);
-  if (!file)
-    return moert::notFound(path + ": " + file.getError().message());
-  llvm::Expected<llvm::json::Value> document =
-      llvm::json::parse((*file)->getBuffer());
+  llvm::Expected<std::string> text = readBytes(path, kMaxRecordBytes);
+  if (!text)
+    return moert::notFound(path + ": " + llvm::toString(text.takeError()));
+  llvm::Expected<llvm::json::Value> document = llvm::json::parse(*text);
   if (!document)
     return moert::invalidArgument(path + ": " +
                                   llvm::toString(document.takeError()));

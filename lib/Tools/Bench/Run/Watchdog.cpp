@@ -7,12 +7,16 @@
 
 #include "Watchdog.h"
 
+#include "runtime/src/support/Threads.h"
+
 #include <chrono>
 
 using namespace moec::bench;
 
 Watchdog::Watchdog(std::function<void()> expired)
-    : expired(std::move(expired)), thread([this] { watch(); }) {}
+    : expired(std::move(expired)), thread(std::make_unique<moert::Thread>()) {
+  (void)thread->start([this] { watch(); });
+}
 
 Watchdog::~Watchdog() {
   {
@@ -20,7 +24,7 @@ Watchdog::~Watchdog() {
     isEnding = true;
   }
   changed.notify_all();
-  thread.join();
+  thread->join();
 }
 
 void Watchdog::arm(double limit) {

@@ -10,14 +10,18 @@
 
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <thread>
+
+namespace moert {
+class Thread;
+} // namespace moert
 
 namespace moec::bench {
 
 /// Calls a function, from a thread of its own, if arm() is not followed by
-/// disarm() in time. A kernel that does not end cannot be stopped; the process
-/// that waits for it can.
+/// disarm() in time. Where no thread can be had nothing is watched. A kernel
+/// that does not end cannot be stopped; the process that waits for it can.
 class Watchdog {
 public:
   explicit Watchdog(std::function<void()> expired);
@@ -36,7 +40,7 @@ private:
   int64_t epoch = 0;
   double seconds = 0;
   bool isEnding = false;
-  std::thread thread;
+  std::unique_ptr<moert::Thread> thread;
 };
 
 } // namespace moec::bench

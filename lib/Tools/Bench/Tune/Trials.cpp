@@ -8,9 +8,9 @@
 #include "Trials.h"
 
 #include "../TryStatus.h"
+#include "runtime/src/support/Threads.h"
 
 #include <atomic>
-#include <thread>
 
 using namespace moec;
 using namespace moec::bench;
@@ -29,9 +29,7 @@ Trials::Trials(Session &session, LayerOnDevice &layer, RowRun &run,
   small.jit.compile.disable.push_back("join-products");
 }
 
-size_t Trials::getNumThreads() {
-  return std::max(1u, std::thread::hardware_concurrency());
-}
+size_t Trials::getNumThreads() { return moert::countProcessors(); }
 
 std::vector<std::optional<Result<ReadyLayer>>>
 Trials::compile(const std::vector<KernelConfigs> &all,
@@ -49,12 +47,7 @@ Trials::compile(const std::vector<KernelConfigs> &all,
                                        /*withRouter=*/false, configs));
     }
   };
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < std::min(getNumThreads(), all.size()); ++i)
-    others.emplace_back(work);
-  work();
-  for (std::thread &other : others)
-    other.join();
+  moert::shareWork(std::min(getNumThreads(), all.size()), work);
   isRested = true;
   return compiled;
 }

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Case.h"
+#include "moec/Support/ReadBytes.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace moec;
 using namespace moec::gputest;
@@ -16,12 +16,12 @@ using moert::Result;
 using moert::Status;
 
 static Result<std::string> readFile(const std::string &path) {
-  auto file = llvm::MemoryBuffer::getFile(path);
-  if (!file)
-    return moert::notFound(path + ": " + file.getError().message() +
+  llvm::Expected<std::string> text = readBytes(path, kMaxRecordBytes);
+  if (!text)
+    return moert::notFound(path + ": " + llvm::toString(text.takeError()) +
                            "; name the folder with cases.json and models with "
                            "--data");
-  return (*file)->getBuffer().str();
+  return std::move(*text);
 }
 
 static bool readFields(const llvm::json::Value &entry, LayerCase &result,

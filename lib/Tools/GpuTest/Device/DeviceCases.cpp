@@ -10,6 +10,7 @@
 #include "../../Run/PlanRun.h"
 #include "DeviceKernels.h"
 #include "runtime/src/cuda/Context.h"
+#include "runtime/src/support/Threads.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cstring>
@@ -182,15 +183,11 @@ void DeviceCase::graphsReplayWhatRanEagerly() {
 }
 
 void DeviceCase::threadsAndExecutorsAreIndependent() {
-  std::vector<std::thread> threads;
   std::vector<Outcome> outcomes(4);
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([this, &outcomes, t] {
-      // A case of its own: outcomes are not shared between threads.
-      DeviceCase(device, outcomes[t]).runOften();
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+  REQUIRE_OK(moert::runTogether(outcomes.size(), [&](size_t t) {
+    // A case of its own: outcomes are not shared between threads.
+    DeviceCase(device, outcomes[t]).runOften();
+  }));
   for (Outcome &one : outcomes)
     for (std::string &failure : one.failures)
       outcome.fail(std::move(failure));
