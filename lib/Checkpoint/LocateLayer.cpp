@@ -304,8 +304,8 @@ private:
     if (!request.spec)
       return;
     if (const auto &quantization = request.spec->getQuantization(tensor.name))
-      missing += ", which the description says is quantized (" +
-                 describe(*quantization) + ")";
+      missing +=
+          " (the description's quantization: " + describe(*quantization) + ")";
   }
 
   bool isExpertOfLayer(StringRef name) const {

@@ -12,6 +12,7 @@
 
 #include "moec/Import/GgufMetadata.h"
 
+#include "moec/Support/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/Twine.h"
@@ -81,10 +82,12 @@ private:
     if (text.empty())
       return std::nullopt;
     entry.text = text.str();
-    if (text == "true" || text == "false")
+    if (text == "true" || text == "false") {
       entry.number = text == "true";
-    else if (text.getAsDouble(entry.number))
+    } else if (text.getAsDouble(entry.number)) {
       entry.number = std::nan("");
+      entry.text = "no number";
+    }
     return entry;
   }
 
@@ -101,7 +104,7 @@ private:
                  tolerance * std::max(1.0, std::abs(value));
         }))
       return;
-    message = "key '" + entry->key + "' is " + entry->text +
+    message = "key " + quote(entry->key) + " is " + entry->text +
               (meaning.empty() ? "" : (" (" + meaning + ")").str()) +
               (layer ? " in layer " + std::to_string(*layer) : "") +
               ", but the description says " + says.str() +

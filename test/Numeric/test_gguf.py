@@ -117,7 +117,8 @@ def run_whole_layer(tmp_path, routing, expected_ids, more, keys=KEYS):
     (tmp_path / "spec.json").write_text(json.dumps(SPEC | {"routing": routing}))
     output = tmp_path / "y.safetensors"
     command = [binary("moe-run"), tmp_path / "spec.json", f"--inputs={tmp_path / 'model.gguf'}",
-               f"--hidden-states={tmp_path / 'x.safetensors'}", f"--outputs={output}", f"--tokens={TOKENS}"]  # fmt: skip
+               f"--hidden-states={tmp_path / 'x.safetensors'}", f"--outputs={output}",
+               f"--tokens={TOKENS}"]  # fmt: skip
     done = subprocess.run(command, text=True, capture_output=True, timeout=TIMEOUT)
     if done.returncode != 0:
         assert not output.exists()

