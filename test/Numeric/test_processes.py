@@ -123,6 +123,16 @@ def test_rank_that_ends_is_named(number, text, delay, tmp_path):
     assert not any(map(is_alive, children))
 
 
+def test_start_whose_ranks_are_all_stopped_ends(tmp_path):
+    process, children = start(tmp_path)
+    for child in children:
+        os.kill(child, signal.SIGSTOP)
+    output = end(process)
+    for rank in range(2):
+        assert f"rank {rank} was stopped, and has not ended within the limit; it was killed" in output
+    assert not any(map(is_alive, children))
+
+
 def test_ranks_end_with_the_process_that_started_them(tmp_path):
     process, children = start(tmp_path)
     process.kill()

@@ -150,7 +150,7 @@ void RankProcesses::killAll() {
 Result<std::vector<RunResult>> RankProcesses::wait(double limitSeconds) {
   // A rank that is through is waited for as one that has failed: what is left
   // to do is to end.
-  std::optional<double> firstEnd;
+  std::optional<double> firstEnd, allStopped;
   std::vector<std::string> late(children.size());
   while (true) {
     readPipes();
@@ -169,8 +169,16 @@ Result<std::vector<RunResult>> RankProcesses::wait(double limitSeconds) {
     bool othersRun = llvm::any_of(children, [](const Child &child) {
       return !child.ended && !child.isStopped;
     });
-    if (!firstEnd || getSeconds() < *firstEnd + kGraceSeconds +
-                                        (othersRun ? limitSeconds : 0))
+    // Where all are stopped none ends, and the limit begins all the same.
+    if (othersRun)
+      allStopped.reset();
+    else if (!allStopped)
+      allStopped = getSeconds();
+    if (!firstEnd && !allStopped)
+      continue;
+    double limit = !firstEnd || othersRun ? limitSeconds : 0;
+    double begin = firstEnd ? *firstEnd : *allStopped;
+    if (getSeconds() < begin + kGraceSeconds + limit)
       continue;
     for (auto [rank, child] : llvm::enumerate(children))
       if (!child.ended)
