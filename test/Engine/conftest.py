@@ -116,9 +116,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmConfig]:
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """vLLM's log, whose loggers hand nothing to the root's."""
-    logger = logging.getLogger("vllm")
-    logger.addHandler(caplog.handler)
+    """vLLM's log. Its loggers hand nothing to the root's once an engine has configured them."""
     with caplog.at_level(logging.INFO, "vllm"):
+        assert logging.getLogger("vllm").propagate
         yield caplog
-    logger.removeHandler(caplog.handler)

@@ -6,9 +6,11 @@ against float32."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import itertools
 import json
+import pickle
 from pathlib import Path
 from typing import Any, Callable
 
@@ -22,7 +24,7 @@ from vllm.model_executor.models.gpt_oss import GptOssRoutedExperts
 from vllm.platforms import current_platform
 from vllm.platforms.interface import DeviceCapability
 
-from moec.vllm import quantized
+from moec.vllm import formats, quantized
 
 FORMATS = list_formats()
 EXPERTS, HIDDEN, WIDTH, TOP_K, TOKENS = 4, 256, 256, 2, 5
@@ -144,6 +146,13 @@ def test_gpt_oss(engine: VllmConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: 
         gate, up = both[0::2].clamp(max=7), both[1::2].clamp(-7, 7)
         wanted[token] += weights[token, choice] * (w2 @ ((up + 1) * gate * torch.sigmoid(1.702 * gate)) + b2)
     verify(run(layer, call), wanted, format.bound)
+
+
+def test_configs_are_registered() -> None:
+    """vLLM sends them to other processes."""
+    for name in formats.NAMES:
+        for quantization, config in importlib.import_module(f"moec.vllm.formats.{name}").CONFIGS.items():
+            assert get_quantization_config(quantization) is config and pickle.loads(pickle.dumps(config)) is config
 
 
 #: What of vLLM's is replaced in methods.

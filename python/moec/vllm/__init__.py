@@ -10,13 +10,10 @@ moec does not support keeps the kernel that vLLM chose, and the log says why.
 
 from __future__ import annotations
 
-import logging
-
 from ..engine_plugin import run_plugin
+from .report import logger
 
 __all__ = ["plugin", "register"]
-
-_logger = logging.getLogger("moec.vllm")
 
 
 def register() -> None:
@@ -28,12 +25,11 @@ def register() -> None:
         from . import methods
     except ImportError as error:
         raise ImportError(
-            "moec.vllm needs vLLM 0.33, with modular experts and CustomOp.register_oot; install it, "
-            f"as with pip install vllm==0.33.0 ({error})"
+            f"moec.vllm needs vLLM 0.33 (pip install vllm==0.33.0), and cannot import it: {error}"
         ) from error
     methods.register()
 
 
 def plugin() -> None:
     """The entry point: register(), where VLLM_PLUGINS names moec."""
-    run_plugin("vLLM", "VLLM_PLUGINS", register, _logger)
+    run_plugin("vLLM", "VLLM_PLUGINS", register, logger)

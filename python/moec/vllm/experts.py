@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 import types
 from typing import Any, Optional
 
@@ -27,7 +26,6 @@ from .. import InvalidArgument
 from ..functions.experts import KINDS, Experts, run_batched
 from ..layer_pool import DTYPES
 
-_logger = logging.getLogger("moec.vllm")
 _SCHEMES = (
     (None, None),
     (keys.kFp8Static128BlockSym, keys.kFp8Dynamic128Sym),
@@ -325,11 +323,3 @@ def choose(
         found, moe, weight_key, activation_key, found.activation_format()
     )
     return (found, None) if supported else (None, reason)
-
-
-def tell(kind: str, reason: Optional[str]) -> None:
-    """A line in the log: moec has these experts, or not, for this reason."""
-    if reason is None:
-        _logger.info("moec: %s experts run in moec", kind)
-    else:
-        _logger.warning("moec: %s experts keep vLLM's kernel: %s", kind, reason)

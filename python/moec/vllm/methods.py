@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
 
 import torch
 from vllm.model_executor.custom_op import CustomOp, op_registry_oot
@@ -14,25 +14,13 @@ from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import (
     UnquantizedFusedMoEMethod,
 )
 from vllm.model_executor.layers.quantization import register_quantization_config
-from vllm.model_executor.layers.quantization.auto_awq import AutoAWQConfig
-from vllm.model_executor.layers.quantization.auto_gptq import AutoGPTQConfig
-from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors import (
-    CompressedTensorsConfig,
-)
-from vllm.model_executor.layers.quantization.experts_int8 import ExpertsInt8Config
-from vllm.model_executor.layers.quantization.fp8 import Fp8Config
-from vllm.model_executor.layers.quantization.modelopt import (
-    ModelOptFp8Config,
-    ModelOptMixedPrecisionConfig,
-    ModelOptNvFp4Config,
-)
-from vllm.model_executor.layers.quantization.moe_wna16 import MoeWNA16Config
-from vllm.model_executor.layers.quantization.mxfp4 import GptOssMxfp4Config, Mxfp4Config
 
-from .experts import MoecBatchedExperts, choose, tell
-from .quantized import hand_over
+from . import formats
+from .experts import MoecBatchedExperts, choose
+from .report import count_loaded, count_taken, tell_kept
 
 _METHOD = "UnquantizedFusedMoEMethod"
+_KIND = "16-bit"
 _is_registered = False
 
 
@@ -43,9 +31,11 @@ class MoecUnquantizedFusedMoEMethod(UnquantizedFusedMoEMethod):
     def __init__(self, moe: FusedMoEConfig) -> None:
         super().__init__(moe)
         chosen, reason = choose(moe, None, None)
-        tell("16-bit", reason)
+        self.moec_runs = chosen is not None
         if chosen is None:
+            tell_kept(_KIND, reason or "no reason is given")
             return
+        count_taken(_KIND)
         self.experts_cls = chosen
         self.unquantized_backend = (
             UnquantizedMoeBackend.BATCHED_TRITON
@@ -53,90 +43,28 @@ class MoecUnquantizedFusedMoEMethod(UnquantizedFusedMoEMethod):
             else UnquantizedMoeBackend.TRITON
         )
 
-
-class _Config:
-    """Goes ahead of a config of vLLM's, which is all the same but for the methods of experts."""
-
-    def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> Any:
-        return hand_over(super().get_quant_method(layer, prefix))
-
-
-# Classes of the module, since vLLM sends configs to other processes.
-
-
-class MoecFp8Config(_Config, Fp8Config):
-    pass
-
-
-class MoecMxfp4Config(_Config, Mxfp4Config):
-    pass
-
-
-class MoecGptOssMxfp4Config(_Config, GptOssMxfp4Config):
-    pass
-
-
-class MoecCompressedTensorsConfig(_Config, CompressedTensorsConfig):
-    pass
-
-
-class MoecAutoGPTQConfig(_Config, AutoGPTQConfig):
-    pass
-
-
-class MoecAutoAWQConfig(_Config, AutoAWQConfig):
-    pass
-
-
-class MoecMoeWNA16Config(_Config, MoeWNA16Config):
-    pass
-
-
-class MoecExpertsInt8Config(_Config, ExpertsInt8Config):
-    pass
-
-
-class MoecModelOptFp8Config(_Config, ModelOptFp8Config):
-    pass
-
-
-class MoecModelOptNvFp4Config(_Config, ModelOptNvFp4Config):
-    pass
-
-
-class MoecModelOptMixedPrecisionConfig(_Config, ModelOptMixedPrecisionConfig):
-    pass
-
-
-#: By vLLM's names of quantizations.
-CONFIGS: dict[str, type[_Config]] = {
-    "fp8": MoecFp8Config,
-    "mxfp4": MoecMxfp4Config,
-    "gpt_oss_mxfp4": MoecGptOssMxfp4Config,
-    "compressed-tensors": MoecCompressedTensorsConfig,
-    "gptq": MoecAutoGPTQConfig,
-    "gptq_marlin": MoecAutoGPTQConfig,
-    "auto_gptq": MoecAutoGPTQConfig,
-    "awq": MoecAutoAWQConfig,
-    "awq_marlin": MoecAutoAWQConfig,
-    "auto_awq": MoecAutoAWQConfig,
-    "moe_wna16": MoecMoeWNA16Config,
-    "experts_int8": MoecExpertsInt8Config,
-    "modelopt": MoecModelOptFp8Config,
-    "modelopt_fp4": MoecModelOptNvFp4Config,
-    "modelopt_mixed": MoecModelOptMixedPrecisionConfig,
-}
+    def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
+        super().process_weights_after_loading(layer)
+        if self.moec_runs:
+            count_loaded(_KIND)
 
 
 def register() -> None:
-    """Tells vLLM of the methods, once."""
+    """Tells vLLM of the methods, once. What a format of vLLM's needs and is not installed leaves vLLM's kernel to
+    that format alone."""
     global _is_registered
     if _is_registered:
         return
     if _METHOD in op_registry_oot:
-        tell("16-bit", f"{op_registry_oot[_METHOD].__name__} of another plugin has their place")
+        tell_kept(_KIND, f"{op_registry_oot[_METHOD].__name__} of another plugin has their place")
     else:
         CustomOp.register_oot(name=_METHOD)(MoecUnquantizedFusedMoEMethod)
-    for name, config in CONFIGS.items():
-        register_quantization_config(name)(config)
+    for name in formats.NAMES:
+        try:
+            module = importlib.import_module(f"{formats.__name__}.{name}")
+        except ImportError as error:
+            tell_kept(name, f"vLLM's module for them needs what is not installed: {error}")
+            continue
+        for quantization, config in module.CONFIGS.items():
+            register_quantization_config(quantization)(config)
     _is_registered = True

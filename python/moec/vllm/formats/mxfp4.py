@@ -1,0 +1,54 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""vLLM's mxfp4, gpt-oss's among them."""
+
+from __future__ import annotations
+
+from vllm.model_executor.layers.fused_moe.oracle.mxfp4 import Mxfp4MoeBackend
+from vllm.model_executor.layers.quantization.mxfp4 import (
+    GptOssMxfp4Config,
+    GptOssMxfp4MoEMethod,
+    Mxfp4Config,
+    Mxfp4MoEMethod,
+)
+from vllm.model_executor.layers.quantization.utils import quant_utils as keys
+
+from ... import InvalidArgument
+from ..quantized import AsLoaded, Config, Keys, add_methods
+
+
+class _Mxfp4(AsLoaded):
+    moec_weight_dtype, moec_weight, moec_scale = "mxfp4", "weight", "weight_scale"
+
+    def moec_find_keys(self) -> Keys:
+        if getattr(self, "activation_key", None) is not None:
+            raise InvalidArgument(f"activations of {self.activation_key}")
+        return keys.kMxfp4Static, None
+
+    def moec_take(self) -> None:
+        # Sizes are rounded up as for Triton's kernels: I to a multiple of 64, and zeros beyond add nothing.
+        self.mxfp4_backend = Mxfp4MoeBackend.TRITON
+
+
+class MoecGptOssMxfp4MoEMethod(_Mxfp4, GptOssMxfp4MoEMethod):
+    moec_kind = "gpt-oss mxfp4"
+
+
+class MoecMxfp4MoEMethod(_Mxfp4, Mxfp4MoEMethod):
+    moec_kind = "mxfp4"
+
+
+class MoecMxfp4Config(Config, Mxfp4Config):
+    pass
+
+
+class MoecGptOssMxfp4Config(Config, GptOssMxfp4Config):
+    pass
+
+
+add_methods(MoecGptOssMxfp4MoEMethod, MoecMxfp4MoEMethod)
+#: By vLLM's names of quantizations.
+CONFIGS = {
+    "mxfp4": MoecMxfp4Config,
+    "gpt_oss_mxfp4": MoecGptOssMxfp4Config,
+}

@@ -1,0 +1,39 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What vLLM's log says of the plugin: a line for each kind of layers that runs in moec, and one for each reason that
+a kind does not. Lines come from a logger below vLLM's own, which is the only one that vLLM gives a handler."""
+
+from __future__ import annotations
+
+import collections
+import logging
+
+logger = logging.getLogger("vllm.moec")
+
+#: Layers by their kind: those of the model that is being made, and how many of them have no weights yet.
+_taken: collections.Counter[str] = collections.Counter()
+_waiting: collections.Counter[str] = collections.Counter()
+#: Kinds and reasons that the log has.
+_told: set[tuple[str, str]] = set()
+
+
+def count_taken(kind: str) -> None:
+    """A layer is made, whose experts are moec's."""
+    _taken[kind] += 1
+    _waiting[kind] += 1
+
+
+def count_loaded(kind: str) -> None:
+    """Its weights are there. The last one of a model's writes the line; weights that are loaded again write none."""
+    if not _waiting[kind]:
+        return
+    _waiting[kind] -= 1
+    if not _waiting[kind]:
+        logger.info("moec runs the experts of %d layers (%s)", _taken.pop(kind), kind)
+
+
+def tell_kept(kind: str, reason: str) -> None:
+    """A layer keeps vLLM's kernel."""
+    if (kind, reason) not in _told:
+        _told.add((kind, reason))
+        logger.warning("moec: %s experts keep vLLM's kernel: %s", kind, reason)
