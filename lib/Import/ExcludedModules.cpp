@@ -29,27 +29,59 @@ constexpr StringLiteral kPrefixes[] = {"",
                                        "language_model.",
                                        "thinker.model."};
 
-/// Python's regular expressions in the notation of LLVM's. False for what that
-/// does not have.
+/// The class that llvm::Regex lacks an escape for; empty for another letter.
+StringRef getClass(char letter) {
+  return letter == 'd' ? "0-9" : letter == 'w' ? "A-Za-z0-9_" : "";
+}
+
+/// Translates a Python regular expression into the notation of llvm::Regex.
+/// Returns false if llvm::Regex has no equivalent.
 bool translateExpression(StringRef text, std::string &result) {
+  bool isInBrackets = false;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text.substr(i).starts_with("(?")) {
+    char c = text[i];
+    bool isQuantifier = StringRef("*+?}").contains(c);
+    if (c == '\\' && i + 1 < text.size()) {
+      char letter = text[++i];
+      StringRef characters = getClass(letter);
+      if (characters.empty() && isAlnum(letter))
+        return false;
+      if (!characters.empty())
+        result +=
+            isInBrackets ? characters.str() : ("[" + characters + "]").str();
+      else if (!isInBrackets)
+        (result += '\\') += letter;
+      else if (letter == '.')
+        // A backslash in brackets stands for itself in llvm::Regex.
+        result += letter;
+      else
+        return false;
+    } else if (isInBrackets) {
+      // Both notations differ in a bracket within brackets.
+      if (c == '[')
+        return false;
+      isInBrackets = c != ']';
+      result += c;
+    } else if (c == '[') {
+      isInBrackets = true;
+      result += c;
+      // Closes nothing where it comes first.
+      for (char first : {'^', ']'})
+        if (text.substr(i + 1).starts_with(first))
+          result += text[++i];
+    } else if (text.substr(i).starts_with("(?")) {
       if (!text.substr(i).starts_with("(?:"))
         return false;
       result += '(';
       i += 2;
-    } else if (text[i] == '\\' && i + 1 < text.size()) {
-      char c = text[++i];
-      if (c == 'd')
-        result += "[0-9]";
-      else if (c == 'w')
-        result += "[A-Za-z0-9_]";
-      else if (isAlnum(c))
-        return false;
-      else
-        (result += '\\') += c;
+    } else if (isQuantifier && text.substr(i + 1).starts_with("+")) {
+      // A possessive quantifier accepts fewer names.
+      return false;
     } else {
-      result += text[i];
+      result += c;
+      // A lazy quantifier accepts the same names.
+      if (isQuantifier && text.substr(i + 1).starts_with("?"))
+        ++i;
     }
   }
   return Regex(result).isValid();
@@ -57,6 +89,8 @@ bool translateExpression(StringRef text, std::string &result) {
 
 /// A name or a part of it, at the borders of its components; `*` is anything.
 std::string translateName(StringRef text) {
+  // "model.layers.0." ends at the border of a component.
+  text.consume_back(".");
   std::string result = "(^|\\.)";
   for (char c : text) {
     if (c == '*')
@@ -69,10 +103,18 @@ std::string translateName(StringRef text) {
   return result + "($|\\.)";
 }
 
+/// Whether a name matches an expression of llvm::Regex.
+std::function<bool(StringRef)> match(const std::string &expression) {
+  return [regex = std::make_shared<Regex>(expression)](StringRef name) {
+    return regex->match(name);
+  };
+}
+
 } // namespace
 
-ExcludedModules::ExcludedModules(const Family &family, const LayerSpec &spec)
-    : family(family), spec(spec) {
+ExcludedModules::ExcludedModules(const Family &family, const LayerSpec &spec,
+                                 ModuleMatching matching)
+    : family(family), spec(spec), matching(matching) {
   addExpert(0);
   addExpert(spec.numExperts - 1);
   if (spec.sharedExperts)
@@ -92,11 +134,18 @@ void ExcludedModules::addModule(StringRef weight, StringRef nameInBlock) {
   SmallVector<StringRef, 2> blocks = {family.names.block};
   if (family.names.block != "mlp")
     blocks.push_back("mlp");
-  for (StringRef prefix : kPrefixes)
+  for (StringRef prefix : kPrefixes) {
+    // A whole name begins with the model's own module.
+    if (prefix.empty() && matching == ModuleMatching::CompressedTensors)
+      continue;
     for (StringRef block : blocks)
       module.names.push_back((prefix + "layers." + layer + "." + block +
                               (block.empty() ? "" : ".") + nameInBlock)
                                  .str());
+  }
+  // Entries that came before name it too.
+  for (const Entry &entry : entries)
+    mark(module, entry);
   modules.push_back(std::move(module));
 }
 
@@ -118,25 +167,34 @@ bool ExcludedModules::exclude(StringRef entry) {
     if (!entry.substr(at + strlen("experts.")).consumeInteger(10, expert))
       addExpert(expert);
   }
-  std::string expression;
-  if (entry.consume_front("re:")) {
-    expression = "^(";
+  StringRef expression = entry;
+  if (expression.consume_front("re:")) {
+    // One with a number may name any expert.
+    if (llvm::any_of(expression, isDigit))
+      for (int64_t expert = 0; expert < spec.numExperts; ++expert)
+        addExpert(expert);
     std::string translated;
-    if (!translateExpression(entry, translated))
+    if (!translateExpression(expression, translated))
       return false;
-    expression += translated + ")";
+    entries.push_back({entry.str(), match("^(" + translated + ")")});
+  } else if (matching == ModuleMatching::CompressedTensors) {
+    // The matrices are modules of this class, and of its base.
+    bool isClass = entry == "Linear" || entry == "Module";
+    entries.push_back(
+        {entry.str(), [isClass, name = entry.str()](StringRef of) {
+           return isClass || of == name;
+         }});
   } else {
-    expression = translateName(entry);
+    entries.push_back({entry.str(), match(translateName(entry))});
   }
-  Regex regex(expression);
-  for (Module &module : modules) {
-    if (!llvm::any_of(module.names,
-                      [&](StringRef name) { return regex.match(name); }))
-      continue;
-    if (module.entry.empty())
-      module.entry = entry.str();
-  }
+  for (Module &module : modules)
+    mark(module, entries.back());
   return true;
+}
+
+void ExcludedModules::mark(Module &module, const Entry &entry) {
+  if (module.entry.empty() && llvm::any_of(module.names, entry.isNamed))
+    module.entry = entry.text;
 }
 
 Coverage ExcludedModules::getCoverage(StringRef weight) const {

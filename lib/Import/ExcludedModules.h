@@ -11,6 +11,7 @@
 #include "Families/Family.h"
 #include "FieldReader.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,21 @@ namespace moec {
 /// How much of the matrices of a layer's product a list of modules names.
 enum class Coverage { None, Some, All };
 
-/// Which matrices of one layer a quantization leaves alone: its lists name
-/// modules by their whole name, a part or a parent of it, with `*`, or by a
-/// regular expression ("re:.*mlp.*").
+/// What an entry of a list names, beside regular expressions ("re:.*mlp.*").
+enum class ModuleMatching {
+  /// A name, a part of it or a parent, with `*`. Tools that read one field
+  /// differ in their rules: this is what they have in common.
+  Components,
+  /// `match_name` and `_match_class` of compressed-tensors: a whole name or a
+  /// class. A parent's name does not match its children.
+  CompressedTensors,
+};
+
+/// Which matrices of one layer a quantization leaves alone.
 class ExcludedModules {
 public:
-  ExcludedModules(const Family &family, const LayerSpec &spec);
+  ExcludedModules(const Family &family, const LayerSpec &spec,
+                  ModuleMatching matching);
 
   /// Takes an entry of a list. False when it is an expression that cannot be
   /// understood here.
@@ -53,9 +63,18 @@ private:
   /// Adds a matrix of a weight by its module's name in the block.
   void addModule(llvm::StringRef weight, llvm::StringRef nameInBlock);
 
+  /// An entry of a list.
+  struct Entry {
+    std::string text;
+    std::function<bool(llvm::StringRef)> isNamed;
+  };
+  static void mark(Module &module, const Entry &entry);
+
   const Family &family;
   const LayerSpec &spec;
+  ModuleMatching matching;
   std::vector<Module> modules;
+  std::vector<Entry> entries;
   llvm::SmallVector<int64_t, 4> experts;
 };
 

@@ -87,7 +87,11 @@ constexpr StringLiteral kExceptions[] = {
 /// that names a part of a product's matrices, are errors.
 ExcludedModules readExceptions(FieldReader &reader, const Family &family,
                                const LayerSpec &spec) {
-  ExcludedModules excluded(family, spec);
+  const json::Member *method = reader.getObjectValue().find("quant_method");
+  ExcludedModules excluded(family, spec,
+                           method && method->value.text == "compressed-tensors"
+                               ? ModuleMatching::CompressedTensors
+                               : ModuleMatching::Components);
   StringRef lastField;
   for (StringRef field : kExceptions) {
     const json::Value *list = reader.getList(field);

@@ -203,7 +203,8 @@ TEST(AllowList, ExceptionsThatNameNoExpertsAreHarmless) {
   for (const char *names :
        {R"(["lm_head"])", R"(["model.layers.0.self_attn", "mlp.gate"])",
         R"(["re:.*lm_head", "re:.*self_attn.*", "re:.*mlp\\.gate$"])",
-        R"(["model.layers.5.mlp"])", R"(["model.layers.*.self_attn*"])"})
+        R"(["model.layers.5.mlp"])", R"(["model.layers.*.self_attn*"])",
+        R"(["model.layers.1.", "model.layers.00."])"})
     for (const char *field :
          {"modules_to_not_convert", "ignored_layers", "ignore"})
       EXPECT_EQ(importOk(quantize("\"" + std::string(field) + "\": " + names))
@@ -217,7 +218,7 @@ TEST(AllowList, ExceptionsThatNameAllExperts) {
        {R"(["mlp"])", R"(["model.layers.0.mlp"])", R"(["re:.*mlp.*"])",
         R"(["*"])", R"(["experts"])", R"(["model.layers.0.mlp.experts"])",
         R"(["gate_proj", "up_proj", "down_proj"])", R"(["model"])",
-        R"(["*.experts.*"])"})
+        R"(["*.experts.*"])", R"(["model.layers.0."])"})
     EXPECT_FALSE(importOk(quantize("\"ignored_layers\": " + std::string(names)))
                      .quantization)
         << names;
@@ -240,9 +241,13 @@ TEST(AllowList, ExceptionsThatNameSomeExperts) {
               std::string::npos)
         << messages;
   }
-  EXPECT_NE(importError(quantize(R"("ignore": ["re:(?!a).*"])"))
-                .find("no name of a module that can be understood"),
-            std::string::npos);
+  for (const char *entry : {"re:(?!a).*", "re:(?i)mlp", "re:.*\\\\bmlp",
+                            "re:.*+mlp", "re:[[a]mlp", "re:(mlp"})
+    EXPECT_NE(
+        importError(quantize(R"("ignore": [")" + std::string(entry) + "\"]"))
+            .find("no name of a module that can be understood"),
+        std::string::npos)
+        << entry;
 }
 
 TEST(AllowList, ExceptionsThatNameWholeProducts) {
