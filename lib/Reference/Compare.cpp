@@ -89,18 +89,19 @@ Comparison moec::reference::compare(const Matrix &expected,
                                     const Matrix &actual, double bound,
                                     double absolute, const std::string &name,
                                     const std::vector<int64_t> &tokens,
-                                    double rowFactor) {
+                                    double rowFactor, bool areInputsFinite) {
   Comparison result;
   Norm differences, sizes;
-  int64_t numMisplaced = 0, numNotZero = 0;
+  int64_t numMisplaced = 0, numNotZero = 0, numLost = 0, firstLost = 0;
   std::string misplaced, notZero, tooFar;
   for (int64_t i = 0; i < expected.getNumRows(); ++i) {
     Norm difference, size;
-    bool isMisplaced = false, mustBeZero = true, isZero = true;
+    bool isMisplaced = false, mustBeZero = true, isZero = true, isLost = false;
     for (int64_t j = 0; j < expected.getNumColumns(); ++j) {
       double x = expected.row(i)[j], y = actual.row(i)[j];
       mustBeZero &= x == 0;
       isZero &= y == 0;
+      isLost |= getPlace(x) != 0;
       auto describe = [&] {
         return llvm::formatv("{0}[{1}, {2}] is {3}, expected {4}", name,
                              tokens[i], j, y, x)
@@ -119,6 +120,8 @@ Comparison moec::reference::compare(const Matrix &expected,
                    llvm::formatv(", farther than {0:e1}", absolute).str();
       }
     }
+    if (areInputsFinite && isLost && numLost++ == 0)
+      firstLost = tokens[i];
     if (mustBeZero && !isZero && numNotZero++ == 0)
       notZero =
           llvm::formatv("{0}: row {1} must be exactly zero", name, tokens[i])
@@ -135,6 +138,12 @@ Comparison moec::reference::compare(const Matrix &expected,
   if (numMisplaced > 0)
     result.failures.push_back(llvm::formatv(
         "{0} ({1} rows differ in NaN or infinities)", misplaced, numMisplaced));
+  if (numLost > 0)
+    result.failures.push_back(llvm::formatv(
+        "{0}: {1} of {2} rows are not finite in the reference, row {3} is the "
+        "first; their inputs are finite, so look for NaN or infinity among the "
+        "weights, or for an overflow",
+        name, numLost, expected.getNumRows(), firstLost));
   if (numNotZero > 0)
     result.failures.push_back(
         llvm::formatv("{0} ({1} such rows)", notZero, numNotZero));

@@ -183,6 +183,26 @@ def test_ids_that_do_not_count_may_be_anything_that_does_not():
     assert "topk_ids: row 3" in failures(spec, tensors, outputs)[0]
 
 
+# field-bug: vllm#38148
+def test_weights_that_are_not_finite():
+    spec, tensors, _ = case()
+    tensors["experts.w13"][:, 0, 0] = np.nan
+    outputs = results(spec, tensors)
+    assert np.isnan(outputs["output"]).all()
+    said = failures(spec, tensors, outputs)
+    assert len(said) == 1 and "output: 33 of 33 rows are not finite in the reference" in said[0]
+    assert check(spec, tensors, outputs, weights_are_finite=False).ok
+
+
+@pytest.mark.parametrize("name", ["hidden_states", "topk_weights"])
+def test_rows_whose_inputs_are_not_finite(name):
+    spec, tensors, _ = case(entry="ids", routing={})
+    tensors[name][4, 0] = np.inf
+    outputs = results(spec, tensors)
+    assert not np.isfinite(outputs["output"][4]).all()
+    assert check(spec, tensors, outputs).ok
+
+
 def test_padding_rows():
     spec, tensors, _ = case(num_valid_tokens=True)
     tensors["num_valid_tokens"][0] = 10

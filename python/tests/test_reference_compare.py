@@ -14,7 +14,7 @@ def random_rows(rows=50, columns=40, seed=1):
 
 
 def failures(reference, output, bound=1e-5):
-    return compare(reference, output, bound).failures
+    return compare(reference, output, bound, expected_nonfinite=True).failures
 
 
 def test_bounds():
@@ -95,6 +95,19 @@ def test_nonfinite_places(value):
     y = x.copy()
     y[7, 7] = value
     assert "output[7, 7] is" in failures(x, y)[0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nonfinite_rows_are_wrong_unless_expected(value):
+    x = random_rows()
+    x[[1, 7], 2] = value
+    said = compare(x, x, 1e-5).failures
+    assert len(said) == 1 and "2 of 50 rows are not finite in the reference, row 1" in said[0]
+    expected = np.arange(50) == 1
+    said = compare(x, x, 1e-5, expected_nonfinite=expected).failures
+    assert len(said) == 1 and "1 of 50 rows are not finite in the reference, row 7" in said[0]
+    expected[7] = True
+    assert compare(x, x, 1e-5, expected_nonfinite=expected).ok
 
 
 def test_nan_is_not_inf_and_signs_matter():

@@ -38,4 +38,19 @@ TEST(ReferenceCompare, RelativeErrorsLeaveOutWhatIsNotFinite) {
   EXPECT_TRUE(std::isinf(errors.largest));
 }
 
+TEST(ReferenceCompare, RowsThatAreNotFiniteAreWrongUnlessInputsAre) {
+  for (double value : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+    Matrix row = makeRow({2, value, 2});
+    Comparison comparison = compare(row, row, 1e-5, 0, "output", {7});
+    ASSERT_EQ(comparison.failures.size(), 1u);
+    EXPECT_EQ(comparison.failures[0].find("output: 1 of 1 rows are not finite "
+                                          "in the reference, row 7"),
+              0u)
+        << comparison.failures[0];
+    EXPECT_TRUE(compare(row, row, 1e-5, 0, "output", {7}, kRowFactor,
+                        /*areInputsFinite=*/false)
+                    .failures.empty());
+  }
+}
+
 } // namespace

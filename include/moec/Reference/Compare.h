@@ -7,7 +7,8 @@
 //
 // The measure is the relative Frobenius error, over the whole output and over
 // each row. A row of the reference that is exactly zero must be exactly zero,
-// and NaN and infinities must stand at the same places.
+// and NaN and infinities must stand at the same places. A row of the reference
+// that is not finite fails, unless the inputs are made so.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,11 +41,11 @@ struct Comparison {
 
 /// Compares rows of two matrices; `bound` is that of the whole, `absolute`,
 /// where positive, one on each element. `name` and `tokens` (what the rows are)
-/// are for messages.
+/// are for messages. With `areInputsFinite` no row may have NaN or infinities.
 Comparison compare(const Matrix &expected, const Matrix &actual, double bound,
                    double absolute, const std::string &name,
                    const std::vector<int64_t> &tokens,
-                   double rowFactor = kRowFactor);
+                   double rowFactor = kRowFactor, bool areInputsFinite = true);
 
 /// How far elements are from what is expected, in parts of its size, or of the
 /// root of the mean square of all elements where it is smaller than that: the

@@ -76,10 +76,16 @@ def check(
     inputs: Mapping[str, np.ndarray],
     outputs: Mapping[str, np.ndarray],
     first_token: int = 0,
+    weights_are_finite: bool = True,
 ) -> Report:
-    """Compares `outputs` with what the reference makes of `inputs`, rows of a call from `first_token` on."""
+    """Compares `outputs` with what the reference makes of `inputs`, rows of a call from `first_token` on.
+
+    A row that is not finite is wrong unless its own inputs are not finite. Tests that put NaN
+    among the weights on purpose pass `weights_are_finite=False`.
+    """
     decision = decide(spec, inputs, first_token)
     tokens = decision.ids.shape[0]
+    nonfinite = _nonfinite_rows(inputs, tokens) | (not weights_are_finite)
     present = present_rows(spec, inputs, tokens)
     report = Report(Comparison(bound=_bound(spec)))
     near = np.zeros(0, np.int64)
@@ -97,14 +103,18 @@ def check(
             _closest(spec, inputs, decision, reference, output, int(row))
 
     row_factor = QUANTIZED_ROW_FACTOR if _quantizes(spec) else ROW_FACTOR
-    report.comparison = compare(reference, output, _bound(spec), row_factor=row_factor)
+    report.comparison = compare(
+        reference, output, _bound(spec), row_factor=row_factor, expected_nonfinite=nonfinite
+    )
     report.failures += report.comparison.failures
     if "topk_weights" in outputs:
         weights = np.asarray(outputs["topk_weights"][...]).astype(np.float64)
         expected = np.where(decision.valid, decision.weights, 0.0)
         if weights.shape == expected.shape:
             weights = np.where(decision.valid, weights, 0.0)
-        compared = compare(expected, weights, _WEIGHT_BOUND, "topk_weights")
+        compared = compare(
+            expected, weights, _WEIGHT_BOUND, "topk_weights", expected_nonfinite=nonfinite
+        )
         report.failures += compared.failures
     counts = expert_counts(spec, decision)
     _exact(outputs, "expert_counts", counts, report)
@@ -115,6 +125,15 @@ def check(
             f"must be below {100 * NEAR_TIE_SHARE:g} %, take other inputs"
         )
     return report
+
+
+def _nonfinite_rows(inputs: Mapping[str, np.ndarray], tokens: int) -> np.ndarray:
+    """Rows for which a call brings NaN or infinities."""
+    rows = np.zeros(tokens, bool)
+    for name in ("hidden_states", "router_logits", "topk_weights"):
+        if name in inputs:
+            rows |= ~np.isfinite(np.asarray(inputs[name][...]).astype(np.float64)).all(axis=1)
+    return rows
 
 
 def _adopt(

@@ -4,7 +4,8 @@
 
 The measure is the relative Frobenius error, over the whole output and over each
 token row. A row of the reference that is exactly zero must be exactly zero, and
-NaN and infinities must stand at the same places.
+NaN and infinities must stand at the same places. A row of the reference that is
+not finite fails, unless the caller expects it.
 """
 
 from __future__ import annotations
@@ -70,8 +71,12 @@ def compare(
     bound: float,
     name: str = "output",
     row_factor: float = ROW_FACTOR,
+    expected_nonfinite: np.ndarray | bool = False,
 ) -> Comparison:
-    """Compares two arrays of token rows; `bound` is that of the whole."""
+    """Compares two arrays of token rows; `bound` is that of the whole.
+
+    `expected_nonfinite` says for each row, or for all, that NaN and infinities are expected.
+    """
     reference = np.asarray(reference, np.float64)
     output = np.asarray(output, np.float64)
     result = Comparison(bound=bound)
@@ -96,6 +101,14 @@ def compare(
         result.failures.append(
             f"{name}[{row}, {column}] is {output[row, column]}, expected "
             f"{reference[row, column]} ({misplaced.size} rows differ in NaN or inf)"
+        )
+
+    lost = np.flatnonzero(~finite.all(axis=1) & ~np.asarray(expected_nonfinite))
+    if lost.size:
+        result.failures.append(
+            f"{name}: {lost.size} of {len(reference)} rows are not finite in the reference, "
+            f"row {int(lost[0])} is the first; their inputs are finite, so look for NaN or "
+            f"infinity among the weights, or for an overflow"
         )
 
     both = finite & np.isfinite(output)
