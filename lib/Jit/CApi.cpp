@@ -180,6 +180,8 @@ moert_status *moejit_compile(moejit_compiler *compiler,
   *size = 0;
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
+  // Numbers are read and compared here.
+  moert::FloatState state;
   if (!compiler->jit.hasTarget())
     return answer(invalidArgument("moejit_compile: there is no target; set "
                                   "moejit_options.target, as in \"sm_90a\", "
@@ -265,6 +267,8 @@ moert_status *moejit_load_layer(moejit_compiler *compiler,
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
   MOEJIT_NEEDED(device);
+  // Numbers are read and compared here.
+  moert::FloatState state;
   if (device->device->checkTarget("cpu"))
     return answer(
         loadOnHost(*compiler, *source, *device, options, *layer, report));

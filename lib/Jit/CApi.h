@@ -11,6 +11,7 @@
 #include "moec/Jit/Jit.h"
 #include "moejit/moejit.h"
 #include "runtime/src/CApi.h"
+#include "runtime/src/support/FloatState.h"
 
 struct moejit_compiler {
   explicit moejit_compiler(moec::JitOptions options)

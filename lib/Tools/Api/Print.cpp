@@ -88,6 +88,8 @@ moert_status *moejit_print(moejit_compiler *compiler,
   *text = nullptr;
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
+  // Numbers are read and compared here.
+  moert::FloatState state;
   Result<LayerForm> asked = getForm(form);
   if (!asked)
     return answer(asked.status());
@@ -108,6 +110,8 @@ moert_status *moejit_print_report(moejit_compiler *compiler,
   *page = nullptr;
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
+  // Numbers are read and compared here.
+  moert::FloatState state;
   BenchResults given;
   given.name = "results";
   given.json = results ? results : "";

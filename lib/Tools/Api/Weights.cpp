@@ -168,5 +168,7 @@ moert_status *moejit_layer_load_weights(moert_layer *layer, const char *path,
                                         moejit_message_fn message, void *user) {
   MOEJIT_NEEDED(layer);
   MOEJIT_NEEDED(path);
+  // Scales that are quantized themselves are multiplied and added here.
+  moert::FloatState state;
   return answer(load(*layer, path, decoder_layer, rank, message, user));
 }

@@ -7,6 +7,8 @@
 
 #include "RankSum.h"
 
+#include "../support/FloatState.h"
+
 #include <cassert>
 #include <cstring>
 
@@ -104,6 +106,7 @@ void sumOf(const std::vector<const void *> &sources, void *out, size_t count) {
 
 void sumRanks(DType dtype, const std::vector<const void *> &sources, void *out,
               size_t count) {
+  FloatState state;
   switch (dtype) {
   case DType::F32:
     return sumOf<Single>(sources, out, count);

@@ -7,6 +7,7 @@
 
 #include "moert/Balance.h"
 #include "../support/Check.h"
+#include "../support/FloatState.h"
 #include "ExpertMap.h"
 
 #include <algorithm>
@@ -174,6 +175,8 @@ Status checkOptions(const std::vector<double> &loads,
 Result<std::vector<int64_t>> balanceExperts(const std::vector<double> &loads,
                                             const BalanceOptions &options) {
   MOERT_CHECK(checkOptions(loads, options));
+  // Every rank has to find the same experts.
+  FloatState state;
   bool hasGroups = options.numGroups % options.numNodes == 0;
   auto groups = static_cast<size_t>(hasGroups ? options.numGroups : 1);
   auto nodes = static_cast<size_t>(hasGroups ? options.numNodes : 1);

@@ -7,6 +7,8 @@
 
 #include "ThreadPool.h"
 
+#include "../support/FloatState.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -67,6 +69,8 @@ ThreadPool::~ThreadPool() {
 }
 
 void *ThreadPool::threadMain(void *pool) {
+  // A thread inherits the state of the thread that makes it.
+  FloatState state;
   static_cast<ThreadPool *>(pool)->work();
   return nullptr;
 }
@@ -118,6 +122,8 @@ void ThreadPool::work() {
 }
 
 void ThreadPool::run(HostKernelFn kernel, const uint64_t *args, int64_t grid) {
+  // CTAs give the same bits in every thread.
+  FloatState state;
   Job job{kernel, args, grid};
   if (grid <= 1 || threads.empty()) {
     job.drain();
