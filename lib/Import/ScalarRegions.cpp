@@ -56,10 +56,11 @@ public:
   Value sqrt(Value a) { return unary<math::SqrtOp>(a); }
   Value erf(Value a) { return unary<math::ErfOp>(a); }
   Value tanh(Value a) { return unary<math::TanhOp>(a); }
-  Value selectGreater(Value a, Value b, Value yes, Value no) {
-    Value greater =
-        arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGT, a, b);
-    return arith::SelectOp::create(builder, loc, greater, yes, no);
+  Value isGreater(Value a, Value b) {
+    return arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OGT, a, b);
+  }
+  Value select(Value condition, Value yes, Value no) {
+    return arith::SelectOp::create(builder, loc, condition, yes, no);
   }
 
   /// x clamped to -limit .. limit.
@@ -71,6 +72,14 @@ public:
   Value sigmoid(Value x) {
     Value one = constant(1.0);
     return div(one, add(one, exp(neg(x))));
+  }
+  /// The same where exp(-x) overflows and the result does not vanish: far below
+  /// 0 it rounds to exp(x).
+  Value sigmoidWithTail(Value x) {
+    Value isFar = isGreater(constant(-64.0), x);
+    Value power = exp(select(isFar, x, neg(x)));
+    Value one = constant(1.0);
+    return select(isFar, power, div(one, add(one, power)));
   }
 
   void yield(Value value) { moe::YieldOp::create(builder, loc, value); }
@@ -101,7 +110,7 @@ Block &addBlock(Region &region, unsigned numArguments) {
 /// sqrt(softplus(x)), where softplus(x) is x for x > 20, else log1p(exp(x)).
 Value buildSqrtSoftplus(Scalars &s, Value x) {
   Value softplus = s.log1p(s.exp(x));
-  return s.sqrt(s.selectGreater(x, s.constant(20.0), x, softplus));
+  return s.sqrt(s.select(s.isGreater(x, s.constant(20.0)), x, softplus));
 }
 
 //===----------------------------------------------------------------------===//
@@ -224,8 +233,9 @@ void buildScoreRegion(Region &region, const RoutingSpec &routing) {
     Value cap = s.constant(*routing.logitSoftcap);
     logit = s.mul(cap, s.tanh(s.div(logit, cap)));
   }
+  // Weights are shares of scores, however small all of a row's are.
   if (score == Score::Sigmoid)
-    logit = s.sigmoid(logit);
+    logit = s.sigmoidWithTail(logit);
   else if (score == Score::SqrtSoftplus)
     logit = buildSqrtSoftplus(s, logit);
   s.yield(logit);
@@ -236,7 +246,7 @@ void buildWeightRegion(Region &region, RouteWeight weight) {
     return;
   Block &block = addBlock(region, 1);
   Scalars s(block);
-  s.yield(s.sigmoid(block.getArgument(0)));
+  s.yield(s.sigmoidWithTail(block.getArgument(0)));
 }
 
 void buildActivationRegion(Region &region, const ActivationSpec &activation,

@@ -25,11 +25,16 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool isFinite(double x) { return std::isfinite(static_cast<float>(x)); }
 
-double softplus(double x) {
-  double value = x > 20 ? x : std::log1p(std::exp(x));
-  // Scores are f32, which has nothing so small: logits below -104 are alike.
-  return value < 0x1p-150 ? 0 : value;
+/// Scores are f32. Below the normal range that is seen in shares of them.
+double roundSubnormal(double x) {
+  return std::fabs(x) < 0x1p-126 ? static_cast<float>(x) : x;
 }
+
+double softplus(double x) {
+  return roundSubnormal(x > 20 ? x : std::log1p(std::exp(x)));
+}
+
+double scoreSigmoid(double x) { return roundSubnormal(sigmoid(x)); }
 
 /// Formula 2, with what IEEE arithmetic makes of NaN and infinities.
 std::vector<double> getScores(Score kind, llvm::ArrayRef<double> logits) {
@@ -38,7 +43,7 @@ std::vector<double> getScores(Score kind, llvm::ArrayRef<double> logits) {
   case Score::Identity:
     return value;
   case Score::Sigmoid:
-    llvm::transform(value, value.begin(), sigmoid);
+    llvm::transform(value, value.begin(), scoreSigmoid);
     return value;
   case Score::SqrtSoftplus:
     llvm::transform(value, value.begin(),
@@ -187,7 +192,7 @@ void RoutedRow::weighSelected(llvm::ArrayRef<int64_t> which,
     if (!counts(id))
       continue;
     weight = kind == RouteWeight::Score     ? value[id]
-             : kind == RouteWeight::Sigmoid ? sigmoid(value[id])
+             : kind == RouteWeight::Sigmoid ? scoreSigmoid(value[id])
                                             : std::exp(value[id] - top);
     total += weight;
   }

@@ -31,11 +31,15 @@ func.func @"kimi-k2"(
       experts(%w13, %w2 : tensor<384x4096x7168xf8E4M3FN>, tensor<384x7168x2048xf8E4M3FN>)
       score {
       ^bb0(%logit: f32):
-        %one = arith.constant 1.0 : f32
+        %bound = arith.constant -64.0 : f32
+        %is_far = arith.cmpf ogt, %bound, %logit : f32
         %negated = arith.negf %logit : f32
-        %exp = math.exp %negated : f32
-        %sum = arith.addf %one, %exp : f32
-        %sigmoid = arith.divf %one, %sum : f32
+        %argument = arith.select %is_far, %logit, %negated : f32
+        %power = math.exp %argument : f32
+        %one = arith.constant 1.0 : f32
+        %sum = arith.addf %one, %power : f32
+        %near = arith.divf %one, %sum : f32
+        %sigmoid = arith.select %is_far, %power, %near : f32
         moe.yield %sigmoid : f32
       }
       activation {

@@ -20,11 +20,15 @@ func.func @"llama-4-maverick"(
       experts(%w13, %w2 : tensor<128x16384x5120xbf16>, tensor<128x5120x8192xbf16>)
       weight {
       ^bb0(%logit: f32):
-        %one = arith.constant 1.0 : f32
+        %bound = arith.constant -64.0 : f32
+        %is_far = arith.cmpf ogt, %bound, %logit : f32
         %negated = arith.negf %logit : f32
-        %exp = math.exp %negated : f32
-        %sum = arith.addf %one, %exp : f32
-        %sigmoid = arith.divf %one, %sum : f32
+        %argument = arith.select %is_far, %logit, %negated : f32
+        %power = math.exp %argument : f32
+        %one = arith.constant 1.0 : f32
+        %sum = arith.addf %one, %power : f32
+        %near = arith.divf %one, %sum : f32
+        %sigmoid = arith.select %is_far, %power, %near : f32
         moe.yield %sigmoid : f32
       }
       activation {

@@ -22,11 +22,15 @@ func.func @"nemotron-3-nano-30b-a3b"(
       experts(%w13, %w2 : tensor<128x1856x2688xbf16>, tensor<128x2688x1856xbf16>)
       score {
       ^bb0(%logit: f32):
-        %one = arith.constant 1.0 : f32
+        %bound = arith.constant -64.0 : f32
+        %is_far = arith.cmpf ogt, %bound, %logit : f32
         %negated = arith.negf %logit : f32
-        %exp = math.exp %negated : f32
-        %sum = arith.addf %one, %exp : f32
-        %sigmoid = arith.divf %one, %sum : f32
+        %argument = arith.select %is_far, %logit, %negated : f32
+        %power = math.exp %argument : f32
+        %one = arith.constant 1.0 : f32
+        %sum = arith.addf %one, %power : f32
+        %near = arith.divf %one, %sum : f32
+        %sigmoid = arith.select %is_far, %power, %near : f32
         moe.yield %sigmoid : f32
       }
       activation {

@@ -90,10 +90,11 @@ TEST(BuildLayer, ScoreAndWeightBecomeRegionsOrAttributes) {
   EXPECT_TRUE(softmax->layer.getWeight().empty());
   EXPECT_EQ(softmax->layer.getRouting()->getSoftmax(), moe::Softmax::All);
   auto sigmoid = build(R"({"score": "sigmoid"})");
-  EXPECT_EQ(
-      Built::getOps(sigmoid->layer.getScore()),
-      (std::vector<std::string>{"arith.constant", "arith.negf", "math.exp",
-                                "arith.addf", "arith.divf", "moe.yield"}));
+  EXPECT_EQ(Built::getOps(sigmoid->layer.getScore()),
+            (std::vector<std::string>{
+                "arith.constant", "arith.cmpf", "arith.negf", "arith.select",
+                "math.exp", "arith.constant", "arith.addf", "arith.divf",
+                "arith.select", "moe.yield"}));
   EXPECT_EQ(sigmoid->layer.getRouting()->getSoftmax(), moe::Softmax::None);
   auto sqrtSoftplus = build(R"({"score": "sqrtsoftplus"})");
   EXPECT_EQ(Built::getOps(sqrtSoftplus->layer.getScore()).size(), 7u);

@@ -17,10 +17,17 @@ _SPARSEMIXER_EPS = 0.01
 _LOWEST = -1e30
 
 
+def _round_subnormal(x: np.ndarray) -> np.ndarray:
+    """Scores are f32. Below the normal range that is seen in shares of them."""
+    return np.where(np.abs(x) < 2.0**-126, x.astype(np.float32).astype(np.float64), x)
+
+
 def softplus(x: np.ndarray) -> np.ndarray:
-    value = np.where(x > 20.0, x, np.log1p(np.exp(np.minimum(x, 20.0))))
-    # Scores are f32, which has nothing so small: logits below -104 are alike.
-    return np.where(value < 2.0**-150, 0.0, value)
+    return _round_subnormal(np.where(x > 20.0, x, np.log1p(np.exp(np.minimum(x, 20.0)))))
+
+
+def score_sigmoid(x: np.ndarray) -> np.ndarray:
+    return _round_subnormal(sigmoid(x))
 
 
 def scores(kind: str, logits: np.ndarray) -> np.ndarray:
@@ -29,7 +36,7 @@ def scores(kind: str, logits: np.ndarray) -> np.ndarray:
         if kind == "identity":
             return logits
         if kind == "sigmoid":
-            return sigmoid(logits)
+            return score_sigmoid(logits)
         if kind == "sqrtsoftplus":
             return np.sqrt(softplus(logits))
         assert kind == "softmax"
@@ -142,7 +149,7 @@ class Routing:
             if routing.select == "sparsemixer":
                 weights = self._sparsemixer(rows, safe)
             elif routing.weight == "sigmoid":
-                weights = sigmoid(value)
+                weights = score_sigmoid(value)
             elif routing.weight == "softmax":
                 masked = np.where(counts, value, -np.inf)
                 top = masked.max(axis=1, keepdims=True)
