@@ -128,17 +128,29 @@ TEST(LoadTensors, TakesTheLargestScaleOfAnInput) {
   CheckpointPart gate{"experts.{e}.w1.input_scale", 0, 1, 1},
       up{"experts.{e}.w3.input_scale", 0, 1, 1};
   gate.use = up.use = PartUse::LargestScale;
-  File file;
-  file.add("a.experts.0.w1.input_scale", {}, 2);
-  file.add("a.experts.0.w3.input_scale", {1}, 9);
-  file.add("a.experts.1.w1.input_scale", {}, 5);
-  file.addBF16("a.experts.1.w3.input_scale", {1, 1}, {0x4080});
   auto tensors = makeTensors(
       {{"experts.w13_input_scale", Role::Weight, ElementType::F32, {1}}});
-  moert::Status status = file.load(
-      tensors, makeSignature("experts.w13_input_scale", {gate, up}), {0, 1});
-  ASSERT_TRUE(status) << status.message();
-  EXPECT_EQ(getValues(tensors[0]), (std::vector<float>{9}));
+  auto load = [&](float up0) {
+    File file;
+    file.add("a.experts.0.w1.input_scale", {}, 9);
+    file.add("a.experts.0.w3.input_scale", {1}, up0);
+    file.add("a.experts.1.w1.input_scale", {}, 4);
+    file.addBF16("a.experts.1.w3.input_scale", {1, 1}, {0x4080});
+    tensors[0].isGiven = false;
+    return file.load(
+        tensors, makeSignature("experts.w13_input_scale", {gate, up}), {0, 1});
+  };
+  for (float up0 : {9.0F, 9.00005F}) {
+    moert::Status status = load(up0);
+    ASSERT_TRUE(status) << status.message();
+    EXPECT_EQ(getValues(tensors[0]), (std::vector<float>{up0}));
+  }
+  // Both matrices of an expert have the same input.
+  EXPECT_EQ(load(9.0002F).message(),
+            "t.safetensors: tensors 'a.experts.0.w1.input_scale' and "
+            "'a.experts.0.w3.input_scale' are 9.000000 and 9.000200; gate and "
+            "up of an expert have the same input, so their scales of it must "
+            "agree within 1e-5 of their size");
 }
 
 // field-bug: tpu-inference#2405

@@ -14,7 +14,9 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <map>
 
 using namespace moec;
 using moert::Result;
@@ -188,15 +190,32 @@ Status Loader::loadMatrix(const CopyTarget &target, int64_t place,
 
 Status Loader::loadLargest(const LocatedTensor &located,
                            const CopyTarget &target, uint8_t *value) {
+  constexpr float tolerance = 1e-5F;
+  // The first scale of each expert.
+  std::map<int64_t, std::pair<llvm::StringRef, float>> scales;
+  float largest = 0;
   for (const LocatedPart &part : located.parts) {
     Result<const SafetensorsEntry *> entry = checkpoint.find(part.name);
     if (!entry)
       return entry.status();
-    PartCopier copier(checkpoint.fileOf(part.name), **entry, target);
-    bool isFirst = &part == &located.parts.front();
-    if (Status status = copier.copyLargest(isFirst, value); !status)
-      return status;
+    const std::string &file = checkpoint.fileOf(part.name);
+    Result<float> scale = PartCopier(file, **entry, target).readInputScale();
+    if (!scale)
+      return scale.status();
+    auto [found, isFirst] =
+        scales.try_emplace(part.slot, llvm::StringRef(part.name), *scale);
+    auto [other, otherScale] = found->second;
+    if (std::fabs(otherScale - *scale) >
+        tolerance * std::max(otherScale, *scale))
+      return moert::invalidArgument(
+          file + ": tensors '" + other.str() + "' and '" + part.name +
+          "' are " + std::to_string(otherScale) + " and " +
+          std::to_string(*scale) +
+          "; gate and up of an expert have the same input, so their scales of "
+          "it must agree within 1e-5 of their size");
+    largest = std::max(largest, *scale);
   }
+  std::memcpy(value, &largest, sizeof(largest));
   return Status::ok();
 }
 

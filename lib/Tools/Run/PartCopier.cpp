@@ -256,20 +256,18 @@ Status PartCopier::copyOwn(int64_t place, uint8_t *matrix) {
   return finish();
 }
 
-Status PartCopier::copyLargest(bool isFirst, uint8_t *value) {
+moert::Result<float> PartCopier::readInputScale() {
   CheckpointPart part;
   part.use = PartUse::LargestScale;
   if (Status status = check({1}, target.dtype); !status)
     return status;
   if (Status status = checkScales(part, 0, 1); !status)
     return status;
-  float before, after;
-  std::memcpy(&before, value, sizeof(before));
-  copy(0, value);
-  std::memcpy(&after, value, sizeof(after));
-  if (!isFirst && before > after)
-    std::memcpy(value, &before, sizeof(before));
-  return finish();
+  float scale = 0;
+  copy(0, reinterpret_cast<uint8_t *>(&scale));
+  if (Status status = finish(); !status)
+    return status;
+  return scale;
 }
 
 /// Elements of the file from `first` on are the part.

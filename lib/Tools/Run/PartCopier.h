@@ -66,8 +66,8 @@ public:
   moert::Status copyPart(const CheckpointPart &part, int64_t place,
                          uint8_t *matrix);
 
-  /// One element, which stays where it is not less than what is there already.
-  moert::Status copyLargest(bool isFirst, uint8_t *value);
+  /// The only element of the file's tensor, the scale of a product's input.
+  moert::Result<float> readInputScale();
 
 private:
   /// Rows of a part that follow each other there, and here at `step` from each

@@ -48,6 +48,11 @@ def write(name, dtype, quantization, pack, width=WIDTH):
                 tensors[f"model.layers.0.mlp.{own}.{suffix}"] = tensor.contiguous()
             if own in EXPECTED:
                 expected[own] = matrix.to(torch.float16).contiguous()
+        # Gate and up have the same input.
+        gate, up = (f"model.layers.0.mlp.experts.{expert}.{name}_proj.input_scale" for name in ("gate", "up"))
+        if gate in tensors:
+            tensors[gate] = torch.maximum(tensors[gate], tensors[up])
+            tensors[up] = tensors[gate].clone()
     config = {
         "model_type": "qwen3_moe", "hidden_size": HIDDEN, "num_experts": EXPERTS, "num_experts_per_tok": 1,
         "moe_intermediate_size": width, "num_hidden_layers": 1, "hidden_act": "silu", "norm_topk_prob": True,
