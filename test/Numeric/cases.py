@@ -835,6 +835,15 @@ for name, tokens, fields in (("one_token", 1, {}), ("tokens_90", 90, {"dtype": "
     case(f"int8_group16_{name}", tokens=tokens, **{"entry": "ids", "dtype": "bf16", "hidden_size": 288,
                                                    "intermediate_size": 96} | fields,
          quantization=DECODED_TOO["int8_group16"][1], shared_experts={"intermediate_size": 48})
+# Scales of 0 with codes of any kind: rows, blocks and experts that were never trained.
+# field-bug: Model-Optimizer#2276
+for name, quantization in (
+    ("fp8", FP8["quantization"]), *((form, FORMS[form]) for form in ("tensor", "static", "channel", "weights_channel")),
+    *((form, DECODED[form][1]) for form in ("nvfp4", "int8_weights", "int8_token", "int8_tensor")),
+    ("nf4", DECODED_TOO["nf4"][1]),
+):
+    case(f"{name}_zero_scales", tokens=17, entry="ids", dtype="bf16", hard="zero_scales", hidden_size=256,
+         intermediate_size=128, quantization=quantization, shared_experts={"intermediate_size": 128})
 # Codes that are NaN, multiplied as they are, decoded and repacked.
 for name, quantization in (("channel", FORMS["channel"]), ("weights_channel", FORMS["weights_channel"]),
                            ("mxfp8", DECODED_TOO["mxfp8"][1]), ("fp8", FP8["quantization"])):

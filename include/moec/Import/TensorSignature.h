@@ -108,12 +108,12 @@ struct BlockPacking {
 /// What a tensor of a checkpoint is for.
 enum class PartUse {
   Values,        ///< its elements go in
-  Scales,        ///< likewise, and each is finite and above 0
-  InverseScales, ///< the same of their reciprocals
-  AnyScales,     ///< likewise finite, but of either sign, or 0 beside zeros
+  Scales,        ///< likewise, and each is finite and not below 0
+  InverseScales, ///< their reciprocals go in; each is finite and above 0
+  AnyScales,     ///< likewise finite, but of either sign
   /// The one element of the destination becomes the largest of all such parts,
-  /// of every expert. (The scale of a product's input, of which checkpoints
-  /// have one for each expert's gate and up.)
+  /// of every expert; each is finite and above 0. (The scale of a product's
+  /// input, of which checkpoints have one for each expert's gate and up.)
   LargestScale,
   /// Codes of scales; beside the tensor lie the numbers of the codes and what
   /// blocks of them are multiplied by (bitsandbytes' double quantization).

@@ -11,6 +11,7 @@
 #include "NestedScales.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/ErrorHandling.h"
 
 #include <cstring>
 
@@ -34,42 +35,55 @@ bool moec::isSameShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
   return squeeze(a) == squeeze(b);
 }
 
-/// Numbers above 0 have bits that ascend with them, from `least` to `largest`;
-/// what else there is has others.
-static std::pair<uint32_t, uint32_t> getBitsOfPositive(moert::DType dtype) {
+/// The bits of the largest finite number. Bits of numbers from 0 on ascend with
+/// them.
+static uint32_t getBitsOfLargest(moert::DType dtype) {
   switch (dtype) {
   case moert::DType::F32:
-    return {1, 0x7F7FFFFF};
+    return 0x7F7FFFFF;
   case moert::DType::BF16:
-    return {1, 0x7F7F};
+    return 0x7F7F;
   case moert::DType::F16:
-    return {1, 0x7BFF};
+    return 0x7BFF;
   case moert::DType::F8E4M3:
-    return {1, 0x7E};
+    return 0x7E;
   case moert::DType::F8E8M0:
-    // 2^-127.
-    return {0, 0xFE};
+    return 0xFE;
   default:
-    return {0, ~uint32_t(0)};
+    return ~uint32_t(0);
   }
 }
 
-std::string moec::checkScales(const SafetensorsEntry &entry, moert::DType dtype,
-                              bool haveSigns, int64_t first) {
-  auto [least, largest] = getBitsOfPositive(dtype);
-  size_t size = size_t(moert::dtypeBits(dtype)) / 8;
-  uint32_t magnitude = ~uint32_t(0);
-  if (haveSigns) {
-    least = 0;
-    magnitude >>= 33 - 8 * size;
+static const char *describeSign(ScaleSign sign) {
+  switch (sign) {
+  case ScaleSign::Any:
+    return "";
+  case ScaleSign::NotNegative:
+    return " and not below 0";
+  case ScaleSign::Positive:
+    return " and above 0";
   }
+  llvm_unreachable("every sign is listed");
+}
+
+std::string moec::checkScales(const SafetensorsEntry &entry, moert::DType dtype,
+                              ScaleSign sign, int64_t first) {
+  uint32_t largest = getBitsOfLargest(dtype);
+  size_t size = size_t(moert::dtypeBits(dtype)) / 8;
+  // A power of two has no sign, and is never 0.
+  bool isPower = dtype == moert::DType::F8E8M0;
+  uint32_t signBit = isPower ? 0 : uint32_t(1) << (8 * size - 1);
   for (size_t i = 0; i < entry.bytes / size; ++i) {
     uint32_t bits = 0;
     std::memcpy(&bits, entry.data + i * size, size);
-    if ((bits & magnitude) < least || (bits & magnitude) > largest)
+    uint32_t magnitude = bits & ~signBit;
+    bool isZero = magnitude == 0 && !isPower;
+    bool isNegative = (bits & signBit) != 0 && !isZero;
+    if (magnitude > largest || (isNegative && sign != ScaleSign::Any) ||
+        (isZero && sign == ScaleSign::Positive))
       return "has a scale of " + showElement(entry.data + i * size, dtype) +
              " (element " + std::to_string(first + int64_t(i)) +
-             "); scales are finite" + (haveSigns ? "" : " and above 0");
+             "); scales are finite" + describeSign(sign);
   }
   return "";
 }

@@ -18,12 +18,18 @@
 
 namespace moec {
 
-/// Every scale is finite and, unless they may have signs, above 0. `dtype` is
-/// what the elements are, which a file may call bytes; `first` is the number of
-/// the first one in its tensor.
+/// Which finite scales are right.
+enum class ScaleSign {
+  Any,
+  NotNegative, ///< 0 too, which makes weights 0
+  Positive,    ///< what is divided by them
+};
+
+/// Every scale is finite, and has the sign. `dtype` is what the elements are,
+/// which a file may call bytes; `first` is the number of the first one in its
+/// tensor.
 std::string checkScales(const moert::SafetensorsEntry &entry,
-                        moert::DType dtype, bool haveSigns = false,
-                        int64_t first = 0);
+                        moert::DType dtype, ScaleSign sign, int64_t first = 0);
 
 /// The group of each column, in whatever order; each group has all its columns.
 /// `groupColumns` is their number, 0 for one group.

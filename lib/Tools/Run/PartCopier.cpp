@@ -8,6 +8,7 @@
 #include "PartCopier.h"
 
 #include "ConvertElements.h"
+#include "FindNonFinite.h"
 #include "runtime/src/support/Text.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 using namespace moec;
 using moert::SafetensorsEntry;
@@ -165,32 +167,46 @@ Status PartCopier::checkShape(const CheckpointPart &part) const {
   return check(getExpectedShape(part), dtype, part.blocks.type);
 }
 
-static bool haveSigns(PartUse use) {
-  return use == PartUse::AnyScales || use == PartUse::NestedScales;
-}
-
-static bool areScales(PartUse use) {
-  return haveSigns(use) || use == PartUse::Scales ||
-         use == PartUse::InverseScales || use == PartUse::LargestScale;
+/// None where the part is no scales.
+static std::optional<ScaleSign> getScaleSign(PartUse use) {
+  switch (use) {
+  case PartUse::Scales:
+    return ScaleSign::NotNegative;
+  case PartUse::InverseScales:
+  case PartUse::LargestScale:
+    return ScaleSign::Positive;
+  case PartUse::AnyScales:
+  case PartUse::NestedScales:
+    return ScaleSign::Any;
+  default:
+    return std::nullopt;
+  }
 }
 
 /// Of elements of the file from `first` on, whose bytes may be scales.
 Status PartCopier::checkScales(const CheckpointPart &part, int64_t first,
                                int64_t count) const {
+  std::optional<ScaleSign> sign = getScaleSign(part.use);
+  if (!sign)
+    return Status::ok();
   bool areBytes = entry.dtype == moert::DType::U8;
   SafetensorsEntry scales = entry;
   scales.data += getBytes(entry.dtype, first);
   scales.bytes = size_t(getBytes(entry.dtype, count));
-  std::string what =
-      moec::checkScales(scales, areBytes ? target.dtype : entry.dtype,
-                        haveSigns(part.use), first);
+  std::string what = moec::checkScales(
+      scales, areBytes ? target.dtype : entry.dtype, *sign, first);
   return what.empty() ? Status::ok() : fail(what);
 }
 
 Status PartCopier::finish() const {
+  size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
+  if (nonFinite >= 0)
+    return fail(
+        "has a weight of " +
+        showElement(entry.data + size_t(nonFinite) * size, entry.dtype) +
+        " (element " + std::to_string(nonFinite) + "); weights are finite");
   if (lossy < 0)
     return Status::ok();
-  size_t size = size_t(moert::dtypeBits(entry.dtype)) / 8;
   return moert::invalidArgument(
       file + ": tensor '" + moert::printable(entry.name) + "': is " +
       moert::dtypeName(entry.dtype) + " and the layer's '" + target.name +
@@ -205,15 +221,31 @@ Status PartCopier::finish() const {
 // Elements
 //===----------------------------------------------------------------------===//
 
+void PartCopier::look(int64_t from, int64_t count) {
+  if (!needsFinite || nonFinite >= 0)
+    return;
+  int64_t found = findNonFinite(entry.data + getBytes(entry.dtype, from),
+                                entry.dtype, count);
+  if (found >= 0)
+    nonFinite = from + found;
+}
+
 void PartCopier::copyRow(int64_t from, uint8_t *to, int64_t count) {
-  if (entry.dtype == target.dtype) {
-    if (count > 0)
-      std::memcpy(to, entry.data + getBytes(entry.dtype, from),
-                  size_t(getBytes(entry.dtype, count)));
+  if (entry.dtype != target.dtype) {
+    look(from, count);
+    for (int64_t i = 0; i < count; ++i)
+      copy(from + i, to + getBytes(target.dtype, i));
     return;
   }
-  for (int64_t i = 0; i < count; ++i)
-    copy(from + i, to + getBytes(target.dtype, i));
+  // What is copied is still in the cache after it was looked at.
+  constexpr int64_t piece = 1 << 14;
+  for (int64_t begin = 0; begin < count; begin += piece) {
+    int64_t size = std::min(piece, count - begin);
+    look(from + begin, size);
+    std::memcpy(to + getBytes(target.dtype, begin),
+                entry.data + getBytes(entry.dtype, from + begin),
+                size_t(getBytes(entry.dtype, size)));
+  }
 }
 
 /// Row r of the destination begins at `to + r * stepBytes` and is a column of
@@ -224,6 +256,8 @@ void PartCopier::copyTransposed(int64_t from, int64_t rowsOfPart, uint8_t *to,
                                 int64_t stepBytes) {
   constexpr int64_t side = 32;
   int64_t bytes = getBytes(target.dtype, 1);
+  for (int64_t c = 0; c < columns; ++c)
+    look(from + c * rowsOfPart, rows);
   for (int64_t row = 0; row < rows; row += side)
     for (int64_t column = 0; column < columns; column += side)
       for (int64_t r = row; r < std::min(row + side, rows); ++r)
@@ -310,12 +344,12 @@ Status PartCopier::copyBlocks(const CheckpointPart &part, int64_t number,
     return Status::ok();
   }
   unpackBlocks(part.blocks, from.data, window, rows);
-  for (int64_t row = 0; areScales(part.use) && row < run.count; ++row) {
+  std::optional<ScaleSign> sign = getScaleSign(part.use);
+  for (int64_t row = 0; sign && row < run.count; ++row) {
     SafetensorsEntry scales = entry;
     scales.data = rows.getRow(row);
     scales.bytes = size_t(rowBytes);
-    std::string what =
-        moec::checkScales(scales, target.dtype, haveSigns(part.use));
+    std::string what = moec::checkScales(scales, target.dtype, *sign);
     if (!what.empty())
       return fail(what + " (row " + std::to_string(run.from + row) +
                   " of matrix " + std::to_string(number) + ")");
@@ -355,9 +389,9 @@ Status PartCopier::copyPart(const CheckpointPart &part, int64_t place,
   }
   int64_t count = part.numRows * whole.columns;
   int64_t first = number * count;
-  if (areScales(part.use))
-    if (Status status = checkScales(part, first, count); !status)
-      return status;
+  if (Status status = checkScales(part, first, count); !status)
+    return status;
+  needsFinite = part.use == PartUse::Values;
   for (const Run &run : getRuns(part))
     copyPlain(part, first, run, matrix);
   return finish();

@@ -97,6 +97,8 @@ private:
                            uint8_t *matrix) const;
   void copyPlain(const CheckpointPart &part, int64_t first, const Run &run,
                  uint8_t *matrix);
+  /// Remembers the first of `count` elements that is not finite.
+  void look(int64_t from, int64_t count);
   void copyRow(int64_t from, uint8_t *to, int64_t count);
   void copyTransposed(int64_t from, int64_t rowsOfPart, uint8_t *to,
                       int64_t rows, int64_t columns, int64_t stepBytes);
@@ -105,6 +107,10 @@ private:
   const std::string &file;
   const moert::SafetensorsEntry &entry;
   const CopyTarget &target;
+  /// Whether elements that are copied have to be finite.
+  bool needsFinite = false;
+  /// The first element that is not finite, or -1.
+  int64_t nonFinite = -1;
   /// The first element whose value the layer's type does not have, or -1.
   int64_t lossy = -1;
 };

@@ -79,14 +79,14 @@ def _zero_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
         _clear(spec, tensors, name, where, rng)
 
 
-#: Scales at the ends of a type that weights have, as bits: the least ones, of
+#: Scales at the ends of a type that weights have, as bits: the least ones, zeros and
 #: subnormal numbers too, and the largest.
 _SCALE_ENDS = {
     "e8m0": ([0, 1], [200, 254]),
-    "e4m3": ([0x01, 0x07, 0x08], [0x7D, 0x7E]),
-    "f16": ([0x0001, 0x03FF, 0x0400], [0x7BFF]),
-    "bf16": ([0x0080, 0x1000], [0x7F7F]),
-    "f32": ([0x00800000, 0x10000000], [0x7F7FFFFF]),
+    "e4m3": ([0x00, 0x80, 0x01, 0x07, 0x08], [0x7D, 0x7E]),
+    "f16": ([0x0000, 0x8000, 0x0001, 0x03FF, 0x0400], [0x7BFF]),
+    "bf16": ([0x0000, 0x8000, 0x0080, 0x1000], [0x7F7F]),
+    "f32": ([0x00000000, 0x80000000, 0x00800000, 0x10000000], [0x7F7FFFFF]),
 }
 
 
@@ -100,6 +100,20 @@ def _scale_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
         bits[low] = rng.choice(least, int(low.sum()))
         bits[high] = rng.choice(largest, int(high.sum()))
         _clear(spec, tensors, name, high, rng)
+
+
+def _zero_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
+    """A fifth of the scales and all of the last expert's w13 are zeros of either sign; codes stay."""
+    for name, weight, scales in _weights(
+        spec, tensors, "zero_scales",
+        lambda weight: weight.scale_dtype != "e8m0", " with scales that can be 0",
+    ):
+        where = rng.random(scales.shape) < 0.2
+        if name == "experts.w13":
+            where[-1] = True
+        scales[where] = rng.choice([0.0, -0.0], int(where.sum()))
+        if weight.global_scale:
+            tensors[f"{name}_global_scale"][0] = 0.0
 
 
 def _nan_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
@@ -162,6 +176,7 @@ HARD_WEIGHTS: dict[str, Callable[..., None]] = {
     "ue8m0_scales": _ue8m0_scales,
     "zero_weights": _zero_weights,
     "scale_ends": _scale_ends,
+    "zero_scales": _zero_scales,
     "nan_scales": _nan_scales,
     "nan_codes": _nan_codes,
     "least_scales": _least_scales,

@@ -167,8 +167,8 @@ forEachWeight(Hard &hard,
       body);
 }
 
-/// Scales at the ends of a type, as bits: the least ones, of subnormal numbers
-/// too, and the largest, and NaN.
+/// Scales at the ends of a type, as bits: the least ones, zeros and subnormal
+/// numbers too, and the largest, and NaN.
 struct ScaleEnds {
   ScaleType type;
   std::vector<uint64_t> least, largest;
@@ -178,10 +178,13 @@ struct ScaleEnds {
 const ScaleEnds &getScaleEnds(const Weight &weight) {
   static const ScaleEnds ends[] = {
       {ScaleType::E8M0, {0, 1}, {200, 254}, 0xFF},
-      {ScaleType::E4M3, {0x01, 0x07, 0x08}, {0x7D, 0x7E}, 0x7F},
-      {ScaleType::F16, {0x0001, 0x03FF, 0x0400}, {0x7BFF}, 0x7E00},
-      {ScaleType::BF16, {0x0080, 0x1000}, {0x7F7F}, 0x7FC0},
-      {ScaleType::F32, {0x00800000, 0x10000000}, {0x7F7FFFFF}, 0x7FC00000},
+      {ScaleType::E4M3, {0, 0x80, 0x01, 0x07, 0x08}, {0x7D, 0x7E}, 0x7F},
+      {ScaleType::F16, {0, 0x8000, 0x0001, 0x03FF, 0x0400}, {0x7BFF}, 0x7E00},
+      {ScaleType::BF16, {0, 0x8000, 0x0080, 0x1000}, {0x7F7F}, 0x7FC0},
+      {ScaleType::F32,
+       {0, 0x80000000, 0x00800000, 0x10000000},
+       {0x7F7FFFFF},
+       0x7FC00000},
   };
   ScaleType type = weight.getQuantization().scale;
   return *llvm::find_if(
