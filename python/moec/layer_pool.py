@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 import torch
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from . import InvalidArgument, Layer, compile
 
@@ -32,6 +33,11 @@ _layers: dict[tuple[str, str], weakref.WeakSet[Layer]] = {}
 #: Workspaces by device and stream, which layers share whose calls follow each other there.
 _workspaces: dict[tuple[str, int], torch.Tensor] = {}
 _lock = threading.RLock()
+
+
+def is_traced() -> bool:
+    """Whether somebody wants to see an operator: a compiler, a tracer, a mode of PyTorch's dispatcher."""
+    return torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch.jit.is_tracing()
 
 
 def stamp(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -13,30 +13,37 @@ The operators are `torch.ops.moec.forward`, which allocates its result, and
     torch.ops.moec.forward(hidden_states, number, router_logits, topk_ids, topk_weights)
 
 with what the layer takes, by the layer's order or by name. A layer is named in them by the
-number that register() gives, since graphs hold no objects. They have fake implementations, so that
+number that register() gives, since graphs hold no objects. No layer of another process has that number:
+a program that another process exported gets its layers with attach(). The operators have fake implementations, so that
 torch.compile, torch.export and CUDA graphs take them. There is no backward pass: an input that requires
 a gradient, in grad mode, is refused.
 """
 
 from __future__ import annotations
 
-import itertools
+import hashlib
+import json
+import secrets
 import weakref
-from typing import Optional
+from collections.abc import Iterator
+from typing import Any, Optional
 
 try:
     import torch
-    from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 except ImportError as error:
     raise ImportError("moec.torch needs PyTorch; install it, as with pip install torch") from error
 
 from . import InvalidArgument, InvalidType, Layer, _core
+from .layer_pool import is_traced
 
-__all__ = ["MoE", "register", "unregister"]
+__all__ = ["MoE", "attach", "register", "unregister"]
 
 #: Read by the kernels of _core too.
 _layers: dict[int, Layer] = {}
-_numbers = itertools.count(1)
+#: Numbers of layers that were here.
+_unregistered: set[int] = set()
+#: A number has 16 bits of the layer's digest above bits of chance.
+_CHANCE_BITS = 46
 
 _ARGUMENTS = (
     "Tensor hidden_states, int layer, Tensor? router_logits=None, Tensor? topk_ids=None, Tensor? topk_weights=None, "
@@ -49,27 +56,88 @@ _library.define(
 )
 
 
-def register(layer: Layer) -> int:
-    """The number that names the layer in the operators, until unregister()."""
+def _digest(layer: Layer) -> int:
+    """16 bits of what a layer computes and of its weights' names and shapes."""
+    spec = {key: value for key, value in layer.spec.items() if key not in ("name", "max_tokens")}
+    weights = [(info.name, info.dtype, info.shape) for info in layer.tensors if info.role == "weight"]
+    text = json.dumps([spec, sorted(weights)], sort_keys=True)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:2], "big")
+
+
+def _check_layer(layer: Any) -> None:
     if not isinstance(layer, Layer):
         raise InvalidType(f"layer: a moec.Layer expected, {type(layer).__name__} found")
-    number = next(_numbers)
+
+
+def register(layer: Layer) -> int:
+    """The number that names the layer in the operators, until unregister(). It is drawn by chance, so that a
+    program of another process never finds a layer here that is not its own."""
+    _check_layer(layer)
+    number = _digest(layer) << _CHANCE_BITS | secrets.randbits(_CHANCE_BITS)
     _layers[number] = layer
     return number
 
 
 def unregister(number: int) -> None:
     """Forgets the layer of that number; graphs that name it raise InvalidArgument from then on."""
-    _layers.pop(number, None)
+    if _layers.pop(number, None) is not None:
+        _unregistered.add(number)
+
+
+def _list_numbers(program: torch.nn.Module) -> Iterator[int]:
+    """The numbers of layers that the graphs of a program name, in the order of their calls."""
+    for module in program.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if node.target is torch.ops.moec.forward.default:
+                yield node.args[1] if len(node.args) > 1 else node.kwargs["layer"]
+            elif node.target is torch.ops.moec.forward_out.default:
+                yield node.args[2] if len(node.args) > 2 else node.kwargs["layer"]
+
+
+def attach(program: Any, *layers: Layer) -> list[int]:
+    """Gives a program that another process exported its layers, whose weights are not in it. Call it after
+    torch.export.load().
+
+    program: a torch.export.ExportedProgram, or a module with graphs.
+    layers: those that the program calls, in the order of the first calls, each with the description that it
+        had when the program was exported.
+
+    Returns their numbers, for unregister(). Raises InvalidArgument, before anything is registered, where a
+    layer is missing or has another description."""
+    graphs = getattr(program, "graph_module", program)
+    if not isinstance(graphs, torch.nn.Module):
+        raise InvalidType(
+            f"program: an exported program or a module expected, {type(program).__name__} found"
+        )
+    numbers = list(dict.fromkeys(_list_numbers(graphs)))
+    if len(numbers) != len(layers):
+        raise InvalidArgument(f"layers: the program calls {len(numbers)}, {len(layers)} found")
+    for index, (number, layer) in enumerate(zip(numbers, layers)):
+        _check_layer(layer)
+        if number >> _CHANCE_BITS != _digest(layer):
+            raise InvalidArgument(
+                f"layers: layer {index} has another description than the one that was exported; give the "
+                "layers in the order in which the program calls them"
+            )
+        if _layers.get(number, layer) is not layer:
+            raise InvalidArgument(
+                f"layers: layer {index} of the program is registered in this process; unregister({number}) "
+                "first"
+            )
+    _layers.update(zip(numbers, layers))
+    return numbers
 
 
 def _find(number: int) -> Layer:
     layer = _layers.get(number)
     if layer is None:
-        raise InvalidArgument(
-            f"layer: no layer has the number {number}; keep what register() numbered, or the MoE "
-            "module, for as long as graphs use it"
+        why = (
+            "it was unregistered, or its MoE module is gone; keep it for as long as graphs use it"
+            if number in _unregistered
+            else "the program that calls it was exported in another process, and has no weights of moec's; give "
+            "it the layer with moec.torch.attach(program, layer)"
         )
+        raise InvalidArgument(f"layer: no layer has the number {number}: {why}")
     return layer
 
 
@@ -205,11 +273,6 @@ _op = torch.ops.moec.forward.default
 _is_direct = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
-def _is_traced() -> bool:
-    """Whether somebody wants to see an operator: a compiler, a tracer, a mode of PyTorch's dispatcher."""
-    return torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch.jit.is_tracing()
-
-
 class MoE(torch.nn.Module):
     """A layer as a module. It has no parameters: the weights are the layer's.
 
@@ -248,7 +311,7 @@ class MoE(torch.nn.Module):
             rows = rows.reshape(-1, rows.shape[-1])
         others = (router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding)
         # Where nobody looks, the layer is called without the operator, whose dispatch takes longer than the call.
-        if _is_direct and type(rows) is torch.Tensor and not _is_traced():
+        if _is_direct and type(rows) is torch.Tensor and not is_traced():
             output = _call(self.layer, rows, *others)
         else:
             output = _op(rows, self.number, *others)

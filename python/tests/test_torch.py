@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +45,8 @@ class TorchCase:
     def __init__(self, entry: str, device: str, **options: object) -> None:
         self.case = Case(entry=entry)
         self.layer = moec.compile(self.case.source, device=device, entry=entry, **options)
-        self.layer.bind({name: to_torch(each, device) for name, each in self.case.weights.items()})
+        self.weights = {name: to_torch(each, device) for name, each in self.case.weights.items()}
+        self.layer.bind(self.weights)
         self.arguments = {
             name: to_torch(each, device) for name, each in self.case.arguments.items()
         }
@@ -216,6 +219,65 @@ def test_module(made: TorchCase) -> None:
     del block
     with pytest.raises(moec.InvalidArgument, match="no layer has the number"):
         torch.ops.moec.forward(*made.operands(number))
+
+
+def test_exported_programs_find_no_layer_of_another_process(tmp_path: Path) -> None:
+    """A layer with the shapes of the exported one, which is all that the other process has at first."""
+    made = TorchCase("gate", "cpu")
+    program = torch.export.export(moec_torch.MoE(made.layer), (made.arguments["hidden_states"],), strict=False)
+    made.verify(program.module()(made.arguments["hidden_states"]))
+    torch.export.save(program, tmp_path / "program.pt2")
+    code = """if True:
+        import sys, pytest, torch, moec, moec.torch
+        from test_torch import TorchCase
+        from small_layer import SPEC
+        made = TorchCase("gate", "cpu")
+        hidden = made.arguments["hidden_states"]
+        other = made.layer.clone().bind({name: torch.zeros_like(each) for name, each in made.weights.items()})
+        block = moec.torch.MoE(other)
+        assert not block(hidden).any()
+        program = torch.export.load(sys.argv[1])
+        with pytest.raises(moec.InvalidArgument, match="program that calls it was exported in another process, and "
+                                                       "has no weights of moec's; give it the layer with moec.torch"):
+            program.module()(hidden)
+        gelu = moec.compile(SPEC | {"activation": {"kind": "gelu"}}, device="cpu")
+        for layers, message in (((), "the program calls 1, 0 found"), ((gelu,), "layer 0 has another description")):
+            with pytest.raises(moec.InvalidArgument, match=message):
+                moec.torch.attach(program, *layers)
+        number, = moec.torch.attach(program, made.layer)
+        made.verify(program.module()(hidden))
+        with pytest.raises(moec.InvalidArgument, match="layer 0 of the program is registered in this process"):
+            moec.torch.attach(program, other)
+        moec.torch.unregister(number)
+        # Another name and another number of tokens are no other description.
+        moec.torch.attach(program.module(), moec.compile(SPEC | {"name": "n"}, device="cpu", max_tokens=9)
+                          .bind(made.weights))
+        made.verify(program.module()(hidden))
+        print("right")
+    """
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, tmp_path / "program.pt2"], text=True,
+                          capture_output=True, env=environment)
+    assert done.returncode == 0 and done.stdout.endswith("right\n"), done.stderr
+
+
+def test_programs_of_several_layers(tmp_path: Path) -> None:
+    blocks = [moec_torch.MoE(TorchCase("gate", "cpu").layer) for _ in range(2)]
+    with torch.no_grad():
+        blocks[1].layer.bind({"gate.weight": torch.ones(4, 64).bfloat16()})
+    model = torch.nn.Sequential(*blocks, blocks[0])
+    hidden = torch.randn(5, 64).bfloat16()
+    program, wanted = torch.export.export(model, (hidden,), strict=False), model(hidden)
+    layers, numbers = [each.layer for each in blocks], [each.number for each in blocks]
+    assert len(set(numbers)) == 2 and all(0 <= each < 2**62 for each in numbers)
+    del model, blocks
+    gc.collect()
+    with pytest.raises(moec.InvalidArgument, match=f"number {numbers[0]}: it was unregistered, or its MoE"):
+        program.module()(hidden)
+    assert moec_torch.attach(program, *layers) == numbers
+    assert torch.equal(program.module()(hidden), wanted)
+    for number in numbers:
+        moec_torch.unregister(number)
 
 
 def test_valid_tokens_change_between_calls(device: str) -> None:
