@@ -4,22 +4,31 @@
 
 A module is asked what it computes, its layer is compiled with the first call and bound anew when the
 parameters are others. What has no form in a spec is refused by name. There is no backward pass.
+
+A graph holds the answers as text, its description, so that another process makes the same layer from it.
+
+A layer reads the memory of the parameters. A parameter whose memory has another layout gets new memory
+with the layer's layout, so that whatever is written to the parameter later is seen.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
+import sys
 import threading
 import warnings
 import weakref
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes, is_in_torch_dispatch_mode
 
 from . import Error, InvalidArgument
 from .gates import find_gated, find_ungated
-from .layer_pool import DTYPES, PooledLayer, make_key, stamp
+from .layer_pool import DTYPES, PooledLayer, is_traced, make_key, stamp
 
 #: Tokens of one run of a layer; a call with more is several.
 DEFAULT_TOKENS = 8192
@@ -29,6 +38,9 @@ _max_tokens = DEFAULT_TOKENS
 #: The experts of modules, and by the numbers that name them in graphs.
 _of_module: weakref.WeakKeyDictionary[torch.nn.Module, _Experts] = weakref.WeakKeyDictionary()
 _of_number: weakref.WeakValueDictionary[int, _Experts] = weakref.WeakValueDictionary()
+#: The experts of programs that another process exported, by number and description, for as long as the first
+#: weight lives.
+_of_program: dict[tuple[int, str], _Experts] = {}
 _lock = threading.RLock()
 _numbers = itertools.count(1)
 
@@ -39,9 +51,10 @@ def set_max_tokens(count: int) -> None:
     _max_tokens = count
 
 
-def _refuse(module: torch.nn.Module, what: str) -> InvalidArgument:
+def _refuse(kind: str, what: str) -> InvalidArgument:
+    """kind: the name of the module's class."""
     return InvalidArgument(
-        f"experts: {type(module).__name__}: {what}; choose another implementation for it, as with "
+        f"experts: {kind}: {what}; choose another implementation for it, as with "
         'model.set_experts_implementation("grouped_mm")'
     )
 
@@ -75,6 +88,7 @@ def _list_weights(module: torch.nn.Module) -> list[_Weight]:
 
 def _describe_activation(module: torch.nn.Module, device: torch.device) -> dict[str, Any]:
     """`activation` and `gate_up_order` of a spec. Raises InvalidArgument for what has no form there."""
+    kind = type(module).__name__
     has_gate = getattr(module, "has_gate", True)
     name = "_apply_gate" if has_gate else "act_fn"
     try:
@@ -87,15 +101,43 @@ def _describe_activation(module: torch.nn.Module, device: torch.device) -> dict[
     except Error:
         raise
     except Exception as error:
-        raise _refuse(module, f"{name} is not elementwise: {error}") from error
+        raise _refuse(kind, f"{name} is not elementwise: {error}") from error
     if not found:
         function = getattr(module, "act_fn", None)
         raise _refuse(
-            module,
+            kind,
             f"{name}, with act_fn {type(function).__name__}, is no activation of docs/layers.md",
         )
     activation, order = found
     return {"activation": activation} | ({} if order == "gate_up" else {"gate_up_order": order})
+
+
+def _ask(module: torch.nn.Module, weight_on_input: bool) -> str:
+    """The description of a module: what its layer needs besides the tensors of a call, as JSON."""
+    if getattr(module, "has_post_expert_norm", False):
+        raise _refuse(
+            type(module).__name__,
+            "has_post_expert_norm: a norm after an expert has no form in a layer",
+        )
+    weights = _list_weights(module)
+    device = getattr(module, weights[0].parameter).device
+    # Under torch.export the module is asked with real numbers, too.
+    with _disable_current_modes():
+        activation = _describe_activation(
+            module, device if device.type in ("cpu", "cuda") else torch.device("cpu")
+        )
+    description = {
+        "module": type(module).__name__,
+        "weights": [dataclasses.astuple(weight) for weight in weights],
+        "has_gate": getattr(module, "has_gate", True),
+        "num_experts": getattr(module, "num_experts", None),
+        "block_size": getattr(module, "block_size", None),
+        "activation_scheme": getattr(module, "activation_scheme", None),
+        "weight_on_input": weight_on_input,
+        "max_tokens": _max_tokens,
+        **activation,
+    }
+    return json.dumps(description, default=str)
 
 
 def _is_packed(weight: torch.Tensor) -> bool:
@@ -104,31 +146,33 @@ def _is_packed(weight: torch.Tensor) -> bool:
 
 
 def _describe_quantization(
-    module: torch.nn.Module, shapes: dict[str, torch.Tensor]
+    module: Mapping[str, Any], weights: dict[str, torch.Tensor]
 ) -> dict[str, Any]:
     """`quantization` of a spec, {} where the weights are not quantized."""
-    scale = shapes.get("experts.w13_scale")
+    kind = module["module"]
+    scale = weights.get("experts.w13_scale")
     if scale is None:
         return {}
-    first = shapes["experts.w13"]
+    first = weights["experts.w13"]
     if _is_packed(first):
         return {"quantization": "mxfp4"}
     if first.dtype != torch.float8_e4m3fn:
-        raise _refuse(module, f"weights of {first.dtype} with scales are not supported")
-    block = getattr(module, "block_size", None)
-    if block is None or tuple(block) != (128, 128):
-        raise _refuse(module, f"block_size {block} found, (128, 128) is supported")
-    scheme = getattr(module, "activation_scheme", None)
+        raise _refuse(kind, f"weights of {first.dtype} with scales are not supported")
+    block = module["block_size"]
+    if block != [128, 128]:
+        shown = tuple(block) if isinstance(block, list) else block
+        raise _refuse(kind, f"block_size {shown} found, (128, 128) is supported")
+    scheme = module["activation_scheme"]
     if scheme != "dynamic":
-        raise _refuse(module, f'activation_scheme {scheme!r} found, "dynamic" is supported')
-    if getattr(module, "has_gate", True) and first.shape[1] % 256:
+        raise _refuse(kind, f'activation_scheme {scheme!r} found, "dynamic" is supported')
+    if module["has_gate"] and first.shape[1] % 256:
         raise _refuse(
-            module,
+            kind,
             f"gate_up_proj_scale_inv has blocks of 128 rows, and {first.shape[1] // 2} rows of the "
             "gate are no multiple",
         )
     if scale.dtype not in _SCALES:
-        raise _refuse(module, f"scales of {scale.dtype} are not supported")
+        raise _refuse(kind, f"scales of {scale.dtype} are not supported")
     return {
         "quantization": {
             "weight": {
@@ -142,39 +186,37 @@ def _describe_quantization(
 
 
 def _describe(
-    module: torch.nn.Module,
+    module: Mapping[str, Any],
     weights: dict[str, torch.Tensor],
     hidden_states: torch.Tensor,
     top_k: int,
-    weight_on_input: bool,
 ) -> dict[str, Any]:
     """The spec (docs/layers.md) of what a module computes.
 
-    weights: by their names in a layer, as the layer has them."""
-    if getattr(module, "has_post_expert_norm", False):
-        raise _refuse(module, "has_post_expert_norm: a norm after an expert has no form in a layer")
+    module: its description. weights: by their names in a layer, as the layer has them."""
+    kind = module["module"]
     first, second = weights["experts.w13"], weights["experts.w2"]
     if hidden_states.dtype not in DTYPES:
-        raise _refuse(module, f"hidden_states of {hidden_states.dtype} are not supported")
+        raise _refuse(kind, f"hidden_states of {hidden_states.dtype} are not supported")
     num_experts, rows, columns = first.shape
-    width = rows // 2 if getattr(module, "has_gate", True) else rows
+    width = rows // 2 if module["has_gate"] else rows
     pack = 2 if _is_packed(first) else 1
     hidden = columns * pack
     if second.shape != (num_experts, hidden, width // pack):
         raise _refuse(
-            module, f"down_proj: shape {[num_experts, hidden, width // pack]} expected beside the first "
+            kind, f"down_proj: shape {[num_experts, hidden, width // pack]} expected beside the first "
             f"product's {list(first.shape)}, {list(second.shape)} found"
         )
-    if getattr(module, "num_experts", num_experts) != num_experts:
+    if module["num_experts"] not in (None, num_experts):
         raise _refuse(
-            module, f"num_experts is {module.num_experts}, and the weights have {num_experts}"
+            kind, f"num_experts is {module['num_experts']}, and the weights have {num_experts}"
         )
     quantization = _describe_quantization(module, weights)
     for name, weight in weights.items():
         is_plain = not quantization or name.endswith("_bias")
         if is_plain and weight.dtype != hidden_states.dtype:
             raise _refuse(
-                module, f"{name} is of {weight.dtype} and hidden_states of {hidden_states.dtype}; "
+                kind, f"{name} is of {weight.dtype} and hidden_states of {hidden_states.dtype}; "
                 "convert the model, and call it without autocast"
             )
     return {
@@ -187,10 +229,42 @@ def _describe(
         "top_k": top_k,
         "intermediate_size": width,
         "expert_bias": "experts.w13_bias" in weights,
-        **({"routing": {"weight_on_input": True}} if weight_on_input else {}),
-        **_describe_activation(module, first.device),
+        **({"routing": {"weight_on_input": True}} if module["weight_on_input"] else {}),
+        "activation": module["activation"],
+        **({"gate_up_order": module["gate_up_order"]} if "gate_up_order" in module else {}),
         **quantization,
+        "max_tokens": module["max_tokens"],
     }
+
+
+# Memory that a module and its layer share.
+
+
+def _has_own_memory(module: torch.nn.Module, name: str) -> bool:
+    """Whether no other tensor and no array of NumPy's has the memory of a parameter."""
+    holders = (module._parameters, module._buffers, vars(module))
+    holder = next((each for each in holders if name in each), None)
+    if holder is None or type(holder[name]) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    storage = holder[name].untyped_storage()
+    # The tensor refers to its storage, and so does `storage`.
+    is_alone = torch._C._storage_Use_Count(storage._cdata) <= 2
+    # An array refers to the tensor that it was made of, whose storage cannot be resized from then on. The tensor is
+    # in the module and an argument here.
+    return is_alone and (storage.resizable() or sys.getrefcount(holder[name]) <= 2)
+
+
+def lay_out(parameter: torch.Tensor, is_transposed: bool) -> int:
+    """Gives a parameter memory with the layout of a layer, where its memory has another. Shape and values
+    stay. Returns the bytes that were moved."""
+    rows = parameter.data.mT if is_transposed else parameter.data
+    if rows.is_contiguous():
+        return 0
+    # A tensor that inference mode makes is no memory of a parameter outside of it.
+    with torch.inference_mode(parameter.is_inference()):
+        rows = rows.contiguous()
+        parameter.data = rows.mT if is_transposed else rows
+    return parameter.nbytes
 
 
 # What runs it.
@@ -199,101 +273,133 @@ def _describe(
 class _Experts:
     """A module's layer, made with the first call and again when the module is another one."""
 
-    def __init__(self, module: torch.nn.Module, weight_on_input: bool) -> None:
-        self.module = weakref.ref(module)
-        self.weights = _list_weights(module)
-        self.parameters = tuple(weight.parameter for weight in self.weights)
-        self.weight_on_input = weight_on_input
-        self.max_tokens = _max_tokens
+    def __init__(self, description: str) -> None:
         self.lock = threading.Lock()
         self.number = next(_numbers)
         self.layer: Optional[PooledLayer] = None
         self.stamp: Optional[tuple[Any, ...]] = None
         #: What the stamp is of, so that no other memory gets its addresses.
         self.sources: list[torch.Tensor] = []
+        self._describe(description)
+
+    def _describe(self, description: str) -> None:
+        self.description = description
+        self.module = json.loads(description)
+        self.weights = [_Weight(*weight) for weight in self.module["weights"]]
+        self.parameters = tuple(weight.parameter for weight in self.weights)
+
+    def list_parameters(self, module: torch.nn.Module) -> list[torch.Tensor]:
+        return [getattr(module, name) for name in self.parameters]
+
+    def _ask_again(self, module: torch.nn.Module) -> None:
+        description = _ask(module, self.module["weight_on_input"])
+        if description != self.description:
+            self._describe(description)
+
+    def share_memory(self, module: torch.nn.Module, dtype: torch.dtype) -> None:
+        """Gives the parameters of a module the memory that its layer reads, so that all writes are seen.
+        Memory that others have too stays. Nobody else may hold the parameters meanwhile."""
+        is_packed = _is_packed(getattr(module, self.parameters[0]))
+        for weight in self.weights:
+            if not _has_own_memory(module, weight.parameter):
+                continue
+            parameter = getattr(module, weight.parameter)
+            lay_out(parameter, weight.is_transposed)
+            if is_packed and weight.weight.endswith("_bias") and parameter.dtype != dtype:
+                with torch.inference_mode(parameter.is_inference()):
+                    parameter.data = self._convert_bias(weight.weight, parameter.data, dtype)
 
     def _view(
         self, parameters: list[torch.Tensor], dtype: torch.dtype
     ) -> dict[str, torch.Tensor]:
         """The parameters as a layer of this dtype has them: [E, rows, columns], still without copies
         of what is large."""
-        module, found = self._get_module(), {}
+        found = {}
         for weight, parameter in zip(self.weights, parameters):
             if type(parameter) not in (torch.Tensor, torch.nn.Parameter):
                 raise _refuse(
-                    module, f"{weight.parameter} is a {type(parameter).__name__}, no plain tensor"
+                    self.module["module"],
+                    f"{weight.parameter} is a {type(parameter).__name__}, no plain tensor",
                 )
             plain = parameter.detach()
             found[weight.weight] = plain.transpose(1, 2) if weight.is_transposed else plain
         if _is_packed(found["experts.w13"]):
-            self._convert_biases(found, dtype)
+            for name, bias in found.items():
+                if name.endswith("_bias") and bias.dtype != dtype:
+                    found[name] = self._convert_bias(name, bias, dtype)
         return found
 
-    def _convert_biases(self, weights: dict[str, torch.Tensor], dtype: torch.dtype) -> None:
+    def _convert_bias(self, name: str, bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Biases beside packed weights are of f32, in which Transformers keeps those of 16 bits."""
-        for name, bias in weights.items():
-            if name.endswith("_bias") and bias.dtype != dtype:
-                weights[name] = bias.to(dtype)
-                if not torch.equal(weights[name].to(bias.dtype), bias):
-                    raise _refuse(
-                        self._get_module(), f"{name} has numbers that {dtype} of hidden_states does "
-                        "not have; load the model in the dtype of its checkpoint"
-                    )
-
-    def _get_module(self) -> torch.nn.Module:
-        module = self.module()
-        if module is None:
-            raise InvalidArgument("experts: the module is gone; keep it while graphs use it")
-        return module
+        converted = bias.to(dtype)
+        if not torch.equal(converted.to(bias.dtype), bias):
+            raise _refuse(
+                self.module["module"], f"{name} has numbers that {dtype} of hidden_states does "
+                "not have; load the model in the dtype of its checkpoint"
+            )
+        return converted
 
     def _update(
         self, hidden_states: torch.Tensor, top_k: int, parameters: list[torch.Tensor]
-    ) -> None:
-        """Makes the layer, where it is another one, and binds the parameters."""
-        module = self._get_module()
+    ) -> bool:
+        """Makes the layer, where it is another one, and binds the parameters. False where a weight was
+        copied, so that later writes to the parameter are not seen."""
         weights = self._view(parameters, hidden_states.dtype)
         device = weights["experts.w13"].device
         if device.type not in ("cpu", "cuda"):
-            raise _refuse(module, f"a device of type {device.type} is not supported")
-        spec = _describe(module, weights, hidden_states, top_k, self.weight_on_input)
-        spec["max_tokens"] = self.max_tokens
+            raise _refuse(
+                self.module["module"], f"a device of type {device.type} is not supported"
+            )
+        spec = _describe(self.module, weights, hidden_states, top_k)
         if self.layer is None or self.layer.key != make_key(str(device), spec):
             self.layer = PooledLayer(str(device), spec)
-        copied, bound = 0, {}
-        for name, weight in weights.items():
+        copied, bound, is_shared = 0, {}, True
+        for (name, weight), parameter in zip(weights.items(), parameters):
             if not weight.is_contiguous():
                 weight = weight.contiguous()
                 copied += weight.nbytes
+            is_shared &= weight.data_ptr() == parameter.data_ptr()
             # Layers have pairs of elements as int8, and scales of e8m0 as uint8.
             is_pairs = _is_packed(weight) and not name.endswith("_scale")
             bound[name] = weight.view(torch.int8) if is_pairs else weight
         if copied:
             warnings.warn(
-                f"moec: {type(module).__name__}: weights with transposed rows were copied, "
-                f"{copied / 2**20:.1f} MiB more memory for this module; "
+                f"moec: {self.module['module']}: the memory of weights with transposed rows is shared with "
+                f"other tensors, so that each call copies {copied / 2**20:.1f} MiB; "
                 "moec.transformers.transpose_weights(model) before the first call avoids it",
                 stacklevel=2,
             )
         self.layer.bind(bound)
         self.sources = [each.detach() for each in parameters]
+        return is_shared
 
     def run(
         self,
         hidden_states: torch.Tensor,
         topk_ids: torch.Tensor,
         topk_weights: torch.Tensor,
-        parameters: list[torch.Tensor],
+        owner: torch.nn.Module | list[torch.Tensor],
     ) -> torch.Tensor:
+        """owner: the module, which may have changed since the last call, or the parameters in a graph, which holds
+        for one description."""
         hidden_states = hidden_states.contiguous()
         topk_ids, topk_weights = topk_ids.contiguous(), topk_weights.contiguous()
         out = torch.empty_like(hidden_states)
-        top_k = topk_ids.shape[1]
-        found = (top_k, hidden_states.dtype, *map(stamp, parameters))
+        top_k, dtype = topk_ids.shape[1], hidden_states.dtype
+        is_module = isinstance(owner, torch.nn.Module)
         with self.lock:
+            parameters = self.list_parameters(owner) if is_module else owner
+            found = (top_k, dtype, *map(stamp, parameters))
             if found != self.stamp:
                 with _lock:
-                    self._update(hidden_states, top_k, parameters)
-                self.stamp = found
+                    if is_module:
+                        del parameters
+                        self._ask_again(owner)
+                        self.share_memory(owner, dtype)
+                        parameters = self.list_parameters(owner)
+                        found = (top_k, dtype, *map(stamp, parameters))
+                    is_shared = self._update(hidden_states, top_k, parameters)
+                self.stamp = found if is_shared else None
             return self.layer.run(hidden_states, topk_ids, topk_weights, out)
 
 
@@ -302,21 +408,31 @@ class _Experts:
 _library = torch.library.Library("moec", "FRAGMENT")
 _library.define(
     "experts(Tensor hidden_states, Tensor topk_ids, Tensor topk_weights, Tensor[] weights, "
-    "int experts) -> Tensor",
+    "int experts, str description) -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
 
-def _run(hidden_states, topk_ids, topk_weights, weights, experts):
+def _find_of_program(number: int, description: str, weights: list[torch.Tensor]) -> _Experts:
+    """The experts of a call whose module is not in this process. Their layer is made from the description."""
+    key = number, description
+    with _lock:
+        found = _of_program.get(key)
+        if found is None:
+            found = _of_program[key] = _Experts(description)
+            weakref.finalize(weights[0], _of_program.pop, key, None)
+        return found
+
+
+def _run(hidden_states, topk_ids, topk_weights, weights, experts, description):
     found = _of_number.get(experts)
-    if found is None:
-        raise InvalidArgument(
-            f"experts: no module has the number {experts}; keep it while graphs use it"
-        )
+    # A module of another process may have had this number.
+    if found is None or found.description != description:
+        found = _find_of_program(experts, description, weights)
     return found.run(hidden_states, topk_ids, topk_weights, weights)
 
 
-def _run_fake(hidden_states, topk_ids, topk_weights, weights, experts):
+def _run_fake(hidden_states, topk_ids, topk_weights, weights, experts, description):
     return torch.empty_like(hidden_states, memory_format=torch.contiguous_format)
 
 
@@ -330,8 +446,10 @@ def _find(module: torch.nn.Module, weight_on_input: bool) -> _Experts:
     found = _of_module.get(module)
     if found is None:
         with _lock:
-            found = _of_module.setdefault(module, _Experts(module, weight_on_input))
-            _of_number[found.number] = found
+            found = _of_module.get(module)
+            if found is None:
+                found = _of_module[module] = _Experts(_ask(module, weight_on_input))
+                _of_number[found.number] = found
     return found
 
 
@@ -339,6 +457,16 @@ def _find(module: torch.nn.Module, weight_on_input: bool) -> _Experts:
 def _find_number(module: torch.nn.Module, weight_on_input: bool) -> int:
     """A constant of graphs, which hold for one module."""
     return _find(module, weight_on_input).number
+
+
+@torch.compiler.assume_constant_result
+def _find_description(module: torch.nn.Module, weight_on_input: bool, dtype: torch.dtype) -> str:
+    """The other constant: what the module computes. dtype: of the hidden states."""
+    found = _find(module, weight_on_input)
+    if not is_in_torch_dispatch_mode():
+        with found.lock:
+            found.share_memory(module, dtype)
+    return found.description
 
 
 def _check_gradients(hidden_states, topk_weights, parameters) -> None:
@@ -367,17 +495,18 @@ def call(
     topk_ids, topk_weights: [T, k]. weight_on_input: whether an expert's input is weighed, not its
         output."""
     # Tensors with memory need no operator, whose dispatch takes longer than the layer's call.
-    is_direct = not torch.compiler.is_compiling() and type(hidden_states) is torch.Tensor
-    if is_direct:
+    if type(hidden_states) is torch.Tensor and not is_traced():
         experts = _find(module, weight_on_input)
-        names = experts.parameters
-    else:
-        names = [weight.parameter for weight in _list_weights(module)]
-    parameters = [getattr(module, name) for name in names]
+        if torch.is_grad_enabled():
+            _check_gradients(hidden_states, topk_weights, experts.list_parameters(module))
+        return experts.run(
+            hidden_states, topk_ids.to(torch.int32), topk_weights.to(torch.float32), module
+        )
+    # Before the parameters are seen, whose memory may be laid out anew.
+    number = _find_number(module, weight_on_input)
+    description = _find_description(module, weight_on_input, hidden_states.dtype)
+    parameters = [getattr(module, weight.parameter) for weight in _list_weights(module)]
     if torch.is_grad_enabled():
         _check_gradients(hidden_states, topk_weights, parameters)
     topk_ids, topk_weights = topk_ids.to(torch.int32), topk_weights.to(torch.float32)
-    if is_direct:
-        return experts.run(hidden_states, topk_ids, topk_weights, parameters)
-    number = _find_number(module, weight_on_input)
-    return _op(hidden_states, topk_ids, topk_weights, parameters, number)
+    return _op(hidden_states, topk_ids, topk_weights, parameters, number, description)

@@ -25,7 +25,7 @@ except ImportError as error:
     ) from error
 
 from . import InvalidArgument, InvalidType
-from .module_experts import DEFAULT_TOKENS, call, set_max_tokens
+from .module_experts import DEFAULT_TOKENS, call, lay_out, set_max_tokens
 
 __all__ = ["register", "replace", "transpose_weights"]
 
@@ -83,9 +83,8 @@ def transpose_weights(model: torch.nn.Module) -> int:
             continue
         for parameter in (getattr(module, name, None) for name in
                           ("gate_up_proj", "up_proj", "down_proj")):
-            if parameter is not None and not parameter.data.mT.is_contiguous():
-                parameter.data = parameter.data.mT.contiguous().mT
-                moved += parameter.nbytes
+            if parameter is not None:
+                moved += lay_out(parameter, is_transposed=True)
     return moved
 
 

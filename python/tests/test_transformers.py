@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import json
 import os
 import subprocess
@@ -263,26 +264,126 @@ def test_parameters_are_bound_without_copies() -> None:
     assert_near(run(block, arguments), 2 * first)
 
 
-def test_transposed_weights_are_copied_with_a_warning_or_laid_out_anew() -> None:
+def write_all(block: Any) -> list[Any]:
+    """Ways to write to parameters, of which PyTorch's version counters see some."""
+    other = {name: each * 1.5 for name, each in block.state_dict().items()}
+    return [
+        lambda: block.down_proj.mul_(2.0),
+        lambda: block.down_proj.data.mul_(0.25),
+        lambda: block.gate_up_proj.data.mul_(0.5),
+        lambda: block.gate_up_proj.detach().numpy().__imul__(3.0),
+        lambda: block.gate_up_proj_bias.data.add_(1.0),
+        lambda: block.down_proj_bias.detach().numpy().__iadd__(2.0),
+        lambda: block.load_state_dict(other),
+        lambda: block.load_state_dict({name: each * 2 for name, each in other.items()}, assign=True),
+        lambda: block.down_proj.data.neg_(),
+        lambda: setattr(block.down_proj, "data", block.down_proj.data + 0.5),
+    ]
+
+
+@pytest.mark.filterwarnings("error:moec")
+def test_every_write_to_transposed_weights_is_seen() -> None:
+    """A layer reads the memory of gpt-oss's parameters, which gets the layer's layout with the first call."""
     block, arguments = make_block(family="gpt_oss")
-    wanted = run_eagerly(block, arguments)
-    size = (block.gate_up_proj.nbytes + block.down_proj.nbytes) / 2**20
-    with pytest.warns(UserWarning, match=f"weights with transposed rows were copied, {size:.1f} MiB"):
-        assert_near(run(block, arguments), wanted)
-    with torch.no_grad():
-        block.down_proj_bias += 1.0
-        block.down_proj *= 2.0
-    with pytest.warns(UserWarning, match="were copied"):
-        found = run(block, arguments)
+    values = {name: each.clone() for name, each in block.state_dict().items()}
+    found = run(block, arguments)
     assert_near(found, run_eagerly(block, arguments))
-    values = block.down_proj.detach().clone()
-    assert moec_transformers.transpose_weights(block) == size * 2**20
     assert moec_transformers.transpose_weights(block) == 0
-    assert torch.equal(block.down_proj, values) and block.down_proj.shape == values.shape
+    for name, each in block.state_dict().items():
+        assert torch.equal(each, values[name]) and each.shape == values[name].shape
+    writes = write_all(block)
+    with torch.no_grad():
+        for write in writes:
+            write()
+            before, found = found, run(block, arguments)
+            assert_near(found, run_eagerly(block, arguments))
+            assert (found - before).abs().max() > 0.01 * before.abs().max(), "the write shows nowhere"
+        other = copy.deepcopy(block)
+        other.down_proj.data.mul_(2.0)
+        assert_near(run(other, arguments), run_eagerly(other, arguments))
+        assert torch.equal(run(block, arguments), found)
+        half = other.bfloat16(), tuple(each.bfloat16() if each.is_floating_point() else each for each in arguments)
+        assert_near(run(*half), run_eagerly(*half))
+        other.down_proj.data.mul_(2.0)
+        assert_near(run(*half), run_eagerly(*half))
+    # Memory that is made in inference mode is a parameter's like any other.
+    block, arguments = make_block(family="gpt_oss")
+    block.config._experts_implementation = "moec"
+    with torch.inference_mode():
+        block(*arguments)
+    block.down_proj.requires_grad_(False).mul_(2.0)
+    assert_near(run(block, arguments), run_eagerly(block, arguments))
+
+
+def test_transposed_weights_with_shared_memory_are_copied_by_each_call() -> None:
+    """Memory that somebody else may write to stays where it is."""
+    block, arguments = make_block(family="gpt_oss")
+    array, alias = block.gate_up_proj.requires_grad_(False).numpy(), block.down_proj.detach()
+    size = (block.gate_up_proj.nbytes + block.down_proj.nbytes) / 2**20
+    with pytest.warns(UserWarning, match=f"is shared with other tensors, so that each call copies {size:.1f} MiB"):
+        assert_near(run(block, arguments), run_eagerly(block, arguments))
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        for write in (lambda: array.__imul__(2.0), lambda: alias.mul_(0.5), lambda: alias.data.neg_()):
+            write()
+            assert_near(run(block, arguments), run_eagerly(block, arguments))
+    assert moec_transformers.transpose_weights(block) == size * 2**20
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert torch.equal(run(block, arguments), found)
-    assert_near(run_eagerly(block, arguments), found)
+        assert_near(run(block, arguments), run_eagerly(block, arguments))
+
+
+def test_models_are_saved_after_calls(tmp_path: Path) -> None:
+    model = make_model("gpt_oss")
+    tokens = torch.randint(1, 128, (1, 8))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        wanted = model(tokens).logits
+        model.set_experts_implementation("moec")
+        assert_near(model(tokens).logits, wanted)
+        model.save_pretrained(tmp_path)
+        loaded = type(model).from_pretrained(tmp_path, dtype=torch.float32).eval()
+        for (name, each), other in zip(model.state_dict().items(), loaded.state_dict().values()):
+            assert torch.equal(each, other), name
+        loaded.set_experts_implementation("moec")
+        assert_near(loaded(tokens).logits, wanted)
+
+
+# A program that one process exported with silu is run by another one, whose first module has gelu.
+def test_exported_programs_have_their_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module_experts, "_numbers", itertools.count(1))
+    cases = {}
+    for family in ("qwen3_moe", "gpt_oss"):
+        block, arguments = make_block(family=family)
+        block.requires_grad_(False)
+        wanted = run_eagerly(block, arguments)
+        block.config._experts_implementation = "moec"
+        program = torch.export.export(block, arguments)
+        assert_near(program.module()(*arguments), wanted)
+        torch.export.save(program, tmp_path / f"{family}.pt2")
+        cases[family] = arguments, wanted
+    torch.save(cases, tmp_path / "cases.pt")
+    code = """if True:
+        import sys, torch
+        from test_transformers import assert_near, make_block, moec_transformers, run, run_eagerly
+        moec_transformers.register()
+        block, arguments = make_block(hidden_act="gelu")
+        assert_near(run(block, arguments), run_eagerly(block, arguments))
+        for family, (arguments, wanted) in torch.load(f"{sys.argv[1]}/cases.pt").items():
+            program = torch.export.load(f"{sys.argv[1]}/{family}.pt2").module()
+            for _ in range(2):
+                assert_near(program(*arguments), wanted)
+            with torch.no_grad():
+                for name, each in program.named_parameters():
+                    if "down_proj" in name:
+                        each.data.mul_(2.0)
+            assert_near(program(*arguments), 2 * wanted)
+        print("right")
+    """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, tmp_path], text=True,
+                          capture_output=True, env=environment)
+    assert done.returncode == 0 and done.stdout.endswith("right\n"), done.stderr
 
 
 def _clamped(self: Any, gate_up: torch.Tensor) -> torch.Tensor:
@@ -414,13 +515,31 @@ def test_operator_passes_opcheck() -> None:
     block.requires_grad_(False)
     wanted = run(block, (hidden, ids, weights))
     number = module_experts._find_number(block, False)
-    arguments = (hidden, ids.int(), weights, [block.gate_up_proj, block.down_proj], number)
-    torch.library.opcheck(torch.ops.moec.experts.default, arguments)
+    description = module_experts._find_description(block, False, torch.float32)
+    arguments = [hidden, ids.int(), weights, [block.gate_up_proj, block.down_proj], number, description]
+    torch.library.opcheck(torch.ops.moec.experts.default, tuple(arguments))
     assert torch.equal(torch.ops.moec.experts(*arguments), wanted)
-    del block
+    # What the module is stands in the call, so that nobody needs the module.
+    assert not module_experts._of_program
+    arguments[4] = number + 1000
+    assert torch.equal(torch.ops.moec.experts(*arguments), wanted)
+    arguments[4:] = number, description.replace("silu", "gelu")
+    assert not torch.allclose(torch.ops.moec.experts(*arguments), wanted)
+    assert len(module_experts._of_program) == 2
+    del block, arguments
     gc.collect()
-    with pytest.raises(moec.InvalidArgument, match=f"no module has the number {number}"):
-        torch.ops.moec.experts(*arguments)
+    assert not module_experts._of_program
+
+
+def test_tracers_see_an_operator() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    block, (hidden, ids, weights) = make_block()
+    block.requires_grad_(False)
+    block.config._experts_implementation = "moec"
+    graph = make_fx(block)(hidden, ids, weights)
+    assert torch.ops.moec.experts.default in {node.target for node in graph.graph.nodes}
+    assert_near(graph(hidden.flip(0), ids, weights), run_eagerly(block, (hidden.flip(0), ids, weights)))
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])

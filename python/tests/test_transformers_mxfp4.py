@@ -123,7 +123,8 @@ def test_experts_are_those_of_the_reference(device: str) -> None:
     weights = torch.rand(16, TOP_K)
     ids[0], ids[1, 2:] = EXPERTS, 1000
     experts = block.experts.to(device)
-    found = experts(hidden.to(device), ids.to(device), weights.to(device)).cpu()
+    arguments = hidden.to(device), ids.to(device), weights.to(device)
+    found = experts(*arguments).cpu()
     spec = LayerSpec.from_json({
         "moec_spec": 1, "dtype": "bf16", "entry": "ids", "hidden_size": HIDDEN,
         "intermediate_size": WIDTH, "num_experts": EXPERTS, "top_k": TOP_K, "expert_bias": True,
@@ -132,8 +133,8 @@ def test_experts_are_those_of_the_reference(device: str) -> None:
     tensors = {
         "hidden_states": hidden.float().numpy(), "topk_ids": ids.int().numpy(),
         "topk_weights": weights.numpy(),
-        "experts.w13_bias": experts.gate_up_proj_bias.cpu().numpy(),
-        "experts.w2_bias": experts.down_proj_bias.cpu().numpy(),
+        "experts.w13_bias": experts.gate_up_proj_bias.float().cpu().numpy(),
+        "experts.w2_bias": experts.down_proj_bias.float().cpu().numpy(),
     }
     for name, (elements, scales) in packed.items():
         tensors |= {name: elements.numpy(),
@@ -141,6 +142,12 @@ def test_experts_are_those_of_the_reference(device: str) -> None:
     wanted = torch.from_numpy(np.asarray(evaluate(spec, tensors, decide(spec, tensors)), np.float64))
     assert not found[0].any() and wanted.abs().max() > 1
     assert measure(found, wanted) < 2.0**-6
+    # A write that no version counter sees.
+    experts.down_proj_bias.data.mul_(4)
+    tensors["experts.w2_bias"] *= 4
+    changed = torch.from_numpy(np.asarray(evaluate(spec, tensors, decide(spec, tensors)), np.float64))
+    assert measure(changed, wanted) > 2.0**-3
+    assert measure(experts(*arguments).cpu(), changed) < 2.0**-6
 
 
 def make_models() -> tuple[Any, Any]:
