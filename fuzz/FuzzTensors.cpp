@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Fuzzer.h"
+#include "Readers.h"
 
 using namespace moec::testing;
 

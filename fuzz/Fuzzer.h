@@ -8,7 +8,7 @@
 #ifndef MOEC_FUZZ_FUZZER_H
 #define MOEC_FUZZ_FUZZER_H
 
-#include "Readers.h"
+#include "RuntimeReaders.h"
 #include "unittests/Tools/Mutator.h"
 
 #include <algorithm>

@@ -14,20 +14,13 @@
 #ifndef MOEC_FUZZ_READERS_H
 #define MOEC_FUZZ_READERS_H
 
+#include "RuntimeReaders.h"
 #include "mlir/IR/MLIRContext.h"
-#include "llvm/ADT/StringRef.h"
 
 #include <memory>
 #include <string>
 
 namespace moec::testing {
-
-/// What became of an input.
-struct Reading {
-  bool accepted = false;
-  /// The promise that was broken on the way, empty if none was.
-  std::string broken;
-};
 
 /// A context with every dialect of the commands that says nothing.
 std::unique_ptr<mlir::MLIRContext> makeSilentContext();
@@ -61,6 +54,9 @@ public:
 private:
   ContextPool contexts;
 };
+
+/// A file of measured configs. What is accepted is an option that parses.
+Reading readTuned(llvm::StringRef text);
 
 /// A safetensors file. What is accepted lies within the file.
 Reading readTensors(llvm::StringRef file);

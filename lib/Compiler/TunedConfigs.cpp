@@ -121,14 +121,21 @@ TunedConfigReader::read(const json::Value &file, StringRef target) {
 }
 
 FailureOr<std::vector<std::string>>
+moec::readTunedConfigs(const SourceText &text, StringRef target,
+                       llvm::raw_ostream &os) {
+  Diagnostics diagnostics(os);
+  FailureOr<json::Value> file = json::parse(text, diagnostics);
+  if (failed(file))
+    return failure();
+  return TunedConfigReader(text, diagnostics).read(*file, target);
+}
+
+FailureOr<std::vector<std::string>>
 moec::readTunedConfigs(StringRef path, StringRef target,
                        llvm::raw_ostream &os) {
   Diagnostics diagnostics(os);
   FailureOr<SourceText> text = readTextFile(path, json::kMaxBytes, diagnostics);
   if (failed(text))
     return failure();
-  FailureOr<json::Value> file = json::parse(*text, diagnostics);
-  if (failed(file))
-    return failure();
-  return TunedConfigReader(*text, diagnostics).read(*file, target);
+  return readTunedConfigs(*text, target, os);
 }

@@ -57,3 +57,15 @@ TEST(Corpus, Package) {
 }
 
 TEST(Corpus, Tensors) { readCorpus(FUZZ_CORPUS "/tensors", readTensors); }
+
+TEST(Corpus, Tuned) { readCorpus(FUZZ_CORPUS "/tuned", readTuned); }
+
+TEST(Corpus, Index) { readCorpus(FUZZ_CORPUS "/index", readIndex); }
+
+TEST(Corpus, RankMessage) {
+  readCorpus(FUZZ_CORPUS "/rank-message", readRankMessage);
+}
+
+TEST(Corpus, Bootstrap) {
+  readCorpus(FUZZ_CORPUS "/bootstrap", readBootstrap);
+}

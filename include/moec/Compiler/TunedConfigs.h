@@ -8,6 +8,7 @@
 #ifndef MOEC_COMPILER_TUNEDCONFIGS_H
 #define MOEC_COMPILER_TUNEDCONFIGS_H
 
+#include "moec/Support/Diagnostics.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/LogicalResult.h"
 #include "llvm/Support/raw_ostream.h"
@@ -28,6 +29,10 @@ namespace moec {
 /// wrong.
 llvm::FailureOr<std::vector<std::string>>
 readTunedConfigs(llvm::StringRef path, llvm::StringRef target,
+                 llvm::raw_ostream &os);
+/// The same of its text.
+llvm::FailureOr<std::vector<std::string>>
+readTunedConfigs(const SourceText &text, llvm::StringRef target,
                  llvm::raw_ostream &os);
 
 } // namespace moec

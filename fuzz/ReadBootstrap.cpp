@@ -1,0 +1,153 @@
+//===- ReadBootstrap.cpp - what ranks hear at their start -------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RuntimeReaders.h"
+#include "runtime/src/comm/Bootstrap.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace moec::testing;
+namespace fs = std::filesystem;
+
+/// Seconds that a rank waits for one that says nothing more.
+static constexpr double kLimit = 0.005;
+
+static moert::RankEnvironment makeRank(int64_t rank) {
+  moert::RankEnvironment environment;
+  environment.rank = rank;
+  environment.numRanks = 2;
+  return environment;
+}
+
+static moert::Result<moert::NcclUniqueId> makeId() {
+  return moert::NcclUniqueId{};
+}
+
+namespace {
+
+/// A private folder with the file of rank 0, whose contents may be changed.
+class Folder {
+public:
+  Folder() : exchange{"", "job"} {
+    std::string text = (fs::temp_directory_path() / "moert-XXXXXX").string();
+    exchange.folder = mkdtemp(text.data());
+    if (!moert::exchangeByFile(exchange, makeRank(0), 1, makeId))
+      abort();
+    path = fs::directory_iterator(exchange.folder)->path();
+    std::ifstream file(path, std::ios::binary);
+    whole.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  ~Folder() { fs::remove_all(exchange.folder); }
+
+  Reading read(llvm::StringRef bytes) const {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes.str();
+    bool accepted =
+        bool(moert::exchangeByFile(exchange, makeRank(1), kLimit, makeId));
+    return {accepted, accepted && bytes != whole ? "not rank 0's file" : ""};
+  }
+
+private:
+  moert::FileExchange exchange;
+  fs::path path;
+  std::string whole;
+};
+
+/// A socket of the loopback that has a port.
+class Socket {
+public:
+  Socket() : number(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    if (bind(number, get(), size) != 0 || getsockname(number, get(), &size))
+      abort();
+  }
+  ~Socket() { close(number); }
+
+  sockaddr *get() { return reinterpret_cast<sockaddr *>(&address); }
+  moert::SocketExchange getExchange() const {
+    moert::SocketExchange exchange;
+    exchange.port = ntohs(address.sin_port);
+    exchange.secret.fill(7);
+    return exchange;
+  }
+
+  const int number;
+  sockaddr_in address = {};
+};
+
+} // namespace
+
+static void sayAndClose(int peer, llvm::StringRef bytes) {
+  (void)send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  shutdown(peer, SHUT_WR);
+  char byte = 0;
+  while (recv(peer, &byte, 1, 0) > 0) {
+  }
+  close(peer);
+}
+
+/// A rank asks somebody who answers `bytes`.
+static Reading askStranger(llvm::StringRef bytes) {
+  Socket listener;
+  listen(listener.number, 4);
+  std::thread stranger([&] {
+    for (int peer = 0; peer >= 0;)
+      if (peer = accept(listener.number, nullptr, nullptr); peer >= 0)
+        sayAndClose(peer, bytes);
+  });
+  bool accepted = bool(moert::exchangeBySocket(listener.getExchange(),
+                                               makeRank(1), kLimit, makeId));
+  shutdown(listener.number, SHUT_RDWR);
+  stranger.join();
+  return {accepted, accepted ? "rank 1 believes a stranger" : ""};
+}
+
+/// Somebody says `bytes` to rank 0.
+static Reading hearStranger(llvm::StringRef bytes) {
+  moert::SocketExchange exchange = Socket().getExchange();
+  bool accepted = false;
+  std::thread rank0([&] {
+    accepted =
+        bool(moert::exchangeBySocket(exchange, makeRank(0), kLimit, makeId));
+  });
+  Socket stranger;
+  sockaddr_in to = stranger.address;
+  to.sin_port = htons(static_cast<uint16_t>(exchange.port));
+  int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  // Rank 0 may not listen yet.
+  for (int i = 0; i < 20; ++i) {
+    if (connect(peer, reinterpret_cast<sockaddr *>(&to), sizeof(to)) == 0)
+      break;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  sayAndClose(peer, bytes);
+  rank0.join();
+  return {accepted, accepted ? "rank 0 believes a stranger" : ""};
+}
+
+Reading moec::testing::readBootstrap(llvm::StringRef bytes) {
+  static const Folder folder;
+  if (bytes.empty())
+    return {false, ""};
+  llvm::StringRef rest = bytes.drop_front();
+  switch (bytes[0] % 3) {
+  case 0:
+    return folder.read(rest);
+  case 1:
+    return askStranger(rest);
+  default:
+    return hearStranger(rest);
+  }
+}
