@@ -13,6 +13,7 @@ from .compare import (
     BOUNDS,
     QUANTIZED_BOUND,
     QUANTIZED_ROW_FACTOR,
+    ROUNDED_BOUND,
     ROW_FACTOR,
     Comparison,
     compare,
@@ -67,8 +68,19 @@ def _quantizes(spec: LayerSpec) -> bool:
     return any(quantization.activation is not None for quantization in spec.quantizations)
 
 
+def _may_round_weights(spec: LayerSpec) -> bool:
+    """Whether a weight times its scale, which 16 bits do not always hold, may be rounded to 16 bits."""
+    weights = (quantization.weight for quantization in spec.quantizations)
+    return any(
+        weight.granularity in ("group", "block") and weight.dtype != "fp4_e2m1" and weight.scale_dtype != "e8m0"
+        for weight in weights
+    )
+
+
 def _bound(spec: LayerSpec) -> float:
-    return QUANTIZED_BOUND if _quantizes(spec) else BOUNDS[spec.dtype]
+    if _quantizes(spec):
+        return QUANTIZED_BOUND
+    return ROUNDED_BOUND if spec.dtype == "bf16" and _may_round_weights(spec) else BOUNDS[spec.dtype]
 
 
 def check(
