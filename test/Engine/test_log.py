@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from checkpoints import list_formats
 from test_formats import load, make_layer
 from vllm.config import VllmConfig
@@ -67,6 +68,35 @@ def test_an_error_of_moec_s_leaves_the_engine_its_kernel(
     monkeypatch.setenv("MOEC_STRICT", "1")
     with pytest.raises(KeyError, match="another vLLM"):
         make_layer(engine, FORMATS["fp8 blocks"])
+
+
+def test_an_error_while_weights_are_processed(
+    engine: VllmConfig, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM's method goes on with the parameters as they were loaded."""
+    format, taken_back = FORMATS["GPTQ int4 g128"], []
+    layer, other = make_layer(engine, format), make_layer(engine, format)
+    method = layer.quant_method
+    own = method.moec_own
+    load(layer, format)
+    before = {name: each.clone() for name, each in layer.named_parameters()}
+    monkeypatch.setattr(type(own), "process_weights_after_loading", lambda self, layer: taken_back.append(self))
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError("no memory")
+
+    load(other, format)
+    other.quant_method.process_weights_after_loading(other)
+    monkeypatch.setattr(quantized.FusedMoEQuantConfig, "make", fail)
+    method.process_weights_after_loading(layer)
+    assert layer.quant_method is own and taken_back == [own]
+    for name, each in layer.named_parameters():
+        assert torch.equal(each.view(torch.uint8), before[name].view(torch.uint8)), name
+    assert read(log) == [
+        "moec: GPTQ experts keep vLLM's kernel: RuntimeError: no memory", "moec runs the experts of 1 layers (GPTQ)"]
+    monkeypatch.setenv("MOEC_STRICT", "1")
+    with pytest.raises(RuntimeError, match="no memory"):
+        method.process_weights_after_loading(layer)
 
 
 def test_a_missing_package_takes_its_own_formats_alone() -> None:

@@ -9,6 +9,7 @@ the words of the checkpoint become bytes here (moec.functions.packing)."""
 
 from __future__ import annotations
 
+import copy
 import os
 from typing import Any, Optional
 
@@ -28,12 +29,32 @@ from .report import count_loaded, count_taken, tell_kept
 Keys = tuple[keys.QuantKey, Optional[keys.QuantKey]]
 
 
+def is_strict() -> bool:
+    """Whether an error of moec's ends the engine."""
+    return os.environ.get("MOEC_STRICT") == "1"
+
+
+def describe_error(error: Exception) -> str:
+    return str(error) if isinstance(error, InvalidArgument) else f"{type(error).__name__}: {error}"
+
+
+def _describe_parameters(layer: torch.nn.Module, with_memory: bool = False) -> dict[str, tuple[Any, ...]]:
+    """Shapes and dtypes by name, with what changes where a parameter is written to or replaced."""
+    return {
+        name: (each.shape, each.dtype) + ((id(each), each.data_ptr(), each._version) if with_memory else ())
+        for name, each in layer.named_parameters(recurse=False)
+    }
+
+
 class _Handover:
     """Goes ahead of a method of vLLM's, whose instance has the fields that vLLM's constructor left. Names of moec's
     own begin with moec_, so that no field hides them."""
 
     #: What the log calls it.
     moec_kind: str
+    #: The method that vLLM made, and what its parameters are made from.
+    moec_own: FusedMoEMethodBase
+    moec_arguments: dict[str, Any]
 
     def moec_find_keys(self) -> Keys:
         """The operands as vLLM names them. Raises InvalidArgument, with the reason, for what has no form."""
@@ -41,6 +62,39 @@ class _Handover:
 
     def moec_take(self) -> None:
         """Once the experts are moec's, before parameters are made."""
+
+    def create_weights(self, layer: torch.nn.Module, **arguments: Any) -> None:
+        self.moec_arguments = arguments
+        super().create_weights(layer, **arguments)
+
+    def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
+        """Makes the kernel. Where moec fails before it changed a parameter, vLLM's method goes on with them, and the
+        log says why; with MOEC_STRICT=1 the error is the caller's."""
+        before = _describe_parameters(layer, with_memory=True)
+        try:
+            self.moec_process(layer)
+        except Exception as error:
+            is_changed = _describe_parameters(layer, with_memory=True) != before
+            if is_strict() or is_changed or not self._moec_takes_back(layer):
+                raise
+            tell_kept(self.moec_kind, describe_error(error))
+            count_loaded(self.moec_kind, is_kept=True)
+            layer._replace_quant_method(self.moec_own)
+            self.moec_own.process_weights_after_loading(layer)
+            return
+        count_loaded(self.moec_kind)
+
+    def moec_process(self, layer: torch.nn.Module) -> None:
+        """Parameters are changed once nothing can fail any more."""
+        super().process_weights_after_loading(layer)
+
+    def _moec_takes_back(self, layer: torch.nn.Module) -> bool:
+        """Whether vLLM's own method has the parameters that were made."""
+        own = copy.copy(layer)
+        own._parameters = {}
+        with torch.device("meta"):
+            self.moec_own.create_weights(own, **self.moec_arguments)
+        return _describe_parameters(own) == _describe_parameters(layer)
 
 
 class AsTriton(_Handover):
@@ -51,10 +105,6 @@ class AsTriton(_Handover):
 
     def moec_take(self) -> None:
         setattr(self, *self.moec_backend)
-
-    def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
-        super().process_weights_after_loading(layer)
-        count_loaded(self.moec_kind)
 
 
 def check_block(block: Any) -> Keys:
@@ -82,37 +132,47 @@ class AsLoaded(_Handover):
     def moec_read_scales(self, stored: torch.Tensor) -> torch.Tensor:
         return stored
 
-    def moec_read_zero_points(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
-        """As bytes in the shape of the scales; None where the middle of the range is zero."""
+    def moec_read_zero_points(
+        self, layer: torch.nn.Module, prefix: str, scales: torch.Tensor
+    ) -> Optional[torch.Tensor]:
+        """As bytes in the shape of the scales that were read; None where the middle of the range is zero."""
         return None
 
     def moec_read_global_scales(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
         return None
 
-    def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
+    def moec_process(self, layer: torch.nn.Module) -> None:
         found: dict[str, Any] = {}
+        read: dict[str, torch.Tensor] = {}
         for prefix, short, gemm in (("w13", "w1", "g1"), ("w2", "w2", "g2")):
-            # Zero points may depend on the scales that are read, and nothing on the weights.
             scale, weight = f"{prefix}_{self.moec_scale}", f"{prefix}_{self.moec_weight}"
-            replace_parameter(layer, scale, self.moec_read_scales(getattr(layer, scale).data))
-            found[f"{short}_scale"] = getattr(layer, scale)
-            found[f"{short}_zp"] = self.moec_read_zero_points(layer, prefix)
+            read[scale] = found[f"{short}_scale"] = self.moec_read_scales(getattr(layer, scale).data)
+            found[f"{short}_zp"] = self.moec_read_zero_points(layer, prefix, read[scale])
             found[f"{gemm}_alphas"] = self.moec_read_global_scales(layer, prefix)
             found[f"{short}_bias"] = self.moec_read_bias(layer, prefix)
-            replace_parameter(layer, weight, self.moec_read_weights(getattr(layer, weight).data))
+            read[weight] = self.moec_read_weights(getattr(layer, weight).data)
+        # What moec or vLLM refuses is refused here.
+        self._moec_make_kernel(layer, found)
+        for name, tensor in read.items():
+            replace_parameter(layer, name, tensor)
+        for prefix, short in (("w13", "w1"), ("w2", "w2")):
+            found[f"{short}_scale"] = getattr(layer, f"{prefix}_{self.moec_scale}")
             # Kernels get them by these names.
-            setattr(layer, f"{prefix}_weight", getattr(layer, weight))
-        self.moe_quant_config = FusedMoEQuantConfig.make(weight_dtype=self.moec_weight_dtype, **found)
+            setattr(layer, f"{prefix}_weight", getattr(layer, f"{prefix}_{self.moec_weight}"))
+        self.moe_quant_config, self.moe_kernel = self._moec_make_kernel(layer, found)
+
+    def _moec_make_kernel(
+        self, layer: torch.nn.Module, found: dict[str, Any]
+    ) -> tuple[FusedMoEQuantConfig, mk.FusedMoEKernel]:
+        config = FusedMoEQuantConfig.make(weight_dtype=self.moec_weight_dtype, **found)
         prepare_finalize = maybe_make_prepare_finalize(
             moe=self.moe,
-            quant_config=self.moe_quant_config,
+            quant_config=config,
             routing_tables=layer._expert_routing_tables(),
             allow_new_interface=True,
         )
-        self.moe_kernel = mk.FusedMoEKernel(
-            prepare_finalize, self.experts_cls(moe_config=self.moe, quant_config=self.moe_quant_config)
-        )
-        count_loaded(self.moec_kind)
+        experts = self.experts_cls(moe_config=self.moe, quant_config=config)
+        return config, mk.FusedMoEKernel(prepare_finalize, experts)
 
     def moec_read_bias(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
         return getattr(layer, f"{prefix}_bias", None)
@@ -153,12 +213,14 @@ class Integers(AsLoaded):
     def moec_unpack_zero_points(self, layer: torch.nn.Module, prefix: str) -> torch.Tensor:
         raise NotImplementedError
 
-    def moec_read_zero_points(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
+    def moec_read_zero_points(
+        self, layer: torch.nn.Module, prefix: str, scales: torch.Tensor
+    ) -> Optional[torch.Tensor]:
         if self.moec_has_zero_points:
             return self.moec_unpack_zero_points(layer, prefix)
         if self.moec_bits == 4:
             return None
-        return torch.full_like(getattr(layer, f"{prefix}_{self.moec_scale}").data, 128, dtype=torch.uint8)
+        return torch.full_like(scales, 128, dtype=torch.uint8)
 
 
 #: By the method of vLLM's that each is of.
@@ -185,17 +247,16 @@ def hand_over(method: Any) -> Any:
     # Each kind is made from other arguments, by vLLM's config; ours takes over the fields.
     made = taken.__new__(taken)
     made.__dict__.update(vars(method))
+    made.moec_own = method
     try:
         chosen, reason = choose(made.moe, *made.moec_find_keys())
         if chosen is not None:
             made.experts_cls = chosen
             made.moec_take()
-    except InvalidArgument as error:
-        chosen, reason = None, str(error)
     except Exception as error:
-        if os.environ.get("MOEC_STRICT") == "1":
+        if is_strict() and not isinstance(error, InvalidArgument):
             raise
-        chosen, reason = None, f"{type(error).__name__}: {error}"
+        chosen, reason = None, describe_error(error)
     if chosen is None:
         tell_kept(taken.moec_kind, reason or "no reason is given")
         return method

@@ -23,13 +23,15 @@ def count_taken(kind: str) -> None:
     _waiting[kind] += 1
 
 
-def count_loaded(kind: str) -> None:
-    """Its weights are there. The last one of a model's writes the line; weights that are loaded again write none."""
+def count_loaded(kind: str, is_kept: bool = False) -> None:
+    """Its weights are there; is_kept: and vLLM's kernel runs them after all. The last one of a model's writes the
+    line; weights that are loaded again write none."""
     if not _waiting[kind]:
         return
     _waiting[kind] -= 1
-    if not _waiting[kind]:
-        logger.info("moec runs the experts of %d layers (%s)", _taken.pop(kind), kind)
+    _taken[kind] -= is_kept
+    if not _waiting[kind] and (count := _taken.pop(kind)):
+        logger.info("moec runs the experts of %d layers (%s)", count, kind)
 
 
 def tell_kept(kind: str, reason: str) -> None:
