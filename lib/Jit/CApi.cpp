@@ -231,6 +231,7 @@ static Status loadOnHost(moejit_compiler &compiler, const moejit_source &source,
   if (!layer)
     return layer.status();
   tell(compiler, layer->report);
+  executorOptions.description = layer->description;
   Result<std::unique_ptr<moert::Executor>> executor =
       moert::Executor::create(std::move(layer->compiled.plan), *device.device,
                               layer->compiled.image, executorOptions);

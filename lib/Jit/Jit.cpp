@@ -271,6 +271,8 @@ Result<HostLayer> Jit::compileForHost(const SourceText &text,
     return status;
   HostLayer layer;
   layer.report.parse = watch.read();
+  layer.description =
+      describeLayer(parsed.source().spec, *parsed.source().module);
   watchSteps(parsed.source().module->getContext(), options.step);
   FailureOr<CompiledLayer> compiled =
       moec::compileForHost(*parsed.source().module, compile);

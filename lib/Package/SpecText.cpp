@@ -7,7 +7,9 @@
 
 #include "moec/Package/SpecText.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/SHA256.h"
 
 using namespace moec;
 
@@ -221,4 +223,15 @@ std::string moec::printLayerSpec(const LayerSpec &spec) {
   llvm::json::OStream json(os, /*IndentSize=*/2);
   json.object([&] { printLayer(spec, json); });
   return text;
+}
+
+std::string moec::describeLayer(const std::optional<LayerSpec> &spec,
+                                mlir::ModuleOp module) {
+  if (spec)
+    return printLayerSpec(*spec);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module->print(os);
+  auto digest = llvm::SHA256::hash(llvm::arrayRefFromStringRef(text));
+  return "{\"ir\": \"" + llvm::toHex(digest, /*LowerCase=*/true) + "\"}";
 }

@@ -207,6 +207,15 @@ bool prepareCheck(const Session &session, const MoeRunOptions &options,
   return status || options.complain(status.message());
 }
 
+/// What tells the layer from others. A package may have no description.
+std::string describeLayer(Session &session) {
+  if (session.package && !session.source.spec)
+    return "";
+  return moec::describeLayer(session.source.spec, session.source.module
+                                                      ? *session.source.module
+                                                      : ModuleOp());
+}
+
 bool runSession(Session &session, const MoeRunOptions &options) {
   RunOptions run;
   run.tokens = options.tokens;
@@ -216,6 +225,7 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   run.trace = !options.trace.empty();
   run.prepared = options.prepared;
   run.writePrepared = options.writePrepared;
+  run.description = describeLayer(session);
   run.device = session.devices.front().get();
   run.others = llvm::ArrayRef(session.devices).drop_front();
   run.graph = options.graph;
@@ -292,6 +302,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   ranks.run.trace = !options.trace.empty();
   ranks.run.prepared = options.prepared;
   ranks.run.writePrepared = options.writePrepared;
+  ranks.run.description = printLayerSpec(*session.source.spec);
   ranks.numInputs = options.compare > 0 ? 4 : 1;
   ranks.checks = options.check || options.bisect;
   ranks.run.careful = ranks.checks;

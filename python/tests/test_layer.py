@@ -326,7 +326,7 @@ def test_prepared_weights(tmp_path: Path) -> None:
         third.load_prepared(path)
     case.verify(third(**case.arguments))
     third.load_prepared(path, verify=False)
-    with pytest.raises(moec.InvalidArgument, match="was written by another layer"):
+    with pytest.raises(moec.InvalidArgument, match="'max_tokens' is 64, and this layer's is 8; read the check"):
         moec.compile(folder, device="cpu", max_tokens=8).load_prepared(path)
 
 
@@ -343,6 +343,27 @@ def test_prepared_weights_that_cannot_be_written(tmp_path: Path) -> None:
     (path.parent / f"{path.name}.tmp.{os.getpid()}.0").write_bytes(b"part")
     moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64, prepared=path)
     assert path.exists()
+
+
+def test_prepared_weights_are_those_of_one_description(tmp_path: Path) -> None:
+    """Layers whose weights have the same names and shapes mean other things by them."""
+    case, path = Case(), tmp_path / "prepared.safetensors"
+    case.compile().save_prepared(path)
+    for change, message in (
+        ({"gate_up_order": "interleaved"}, "'gate_up_order' is not given, and this layer's is \"interleaved\""),
+        ({"gate_up_order": "up_gate"}, "'gate_up_order' is not given, and this layer's is \"up_gate\""),
+        ({"activation": {"kind": "gelu"}}, "'activation.kind' is \"silu\", and this layer's is \"gelu\""),
+        ({"activation": {"kind": "silu", "limit": 7.0}}, "'activation.limit' is not given, and this layer's is 7"),
+        ({"routing": {"score": "sigmoid"}}, "'routing.renormalize' is true, and this layer's is not given|"
+                                            "'routing.score' is not given, and this layer's is \"sigmoid\""),
+        ({"routing": {"renormalize": True, "scale": 2.5}}, "'routing.scale' is not given, and this layer's is 2.5"),
+        ({"top_k": 3}, "'top_k' is 2, and this layer's is 3"),
+    ):
+        with pytest.raises(moec.InvalidArgument, match=f"was written for a layer whose ({message})"):
+            moec.compile(case.source | change, device="cpu").load_prepared(path)
+    # A name changes no number, nor does a default that is written down.
+    for change in ({"name": "other"}, {"gate_up_order": "gate_up"}):
+        case.verify(moec.compile(case.source | change, device="cpu").load_prepared(path)(**case.arguments))
 
 
 def test_progress_on_the_error_stream(capfd: pytest.CaptureFixture) -> None:

@@ -10,6 +10,7 @@
 #include "moert/HostDevice.h"
 #include "moert/LocalGroup.h"
 #include "moert/Safetensors.h"
+#include "runtime/src/plan/PlanDigest.h"
 #include "runtime/src/support/PieceDigest.h"
 #include "unittests/Runtime/CudaTesting.h"
 #include "unittests/Runtime/TestPlan.h"
@@ -68,8 +69,11 @@ protected:
     rmdir(folder.c_str());
   }
 
-  std::unique_ptr<Executor> create(const Plan &plan = makePlan()) {
-    auto created = Executor::create(plan, *device, makeImage());
+  std::unique_ptr<Executor> create(const Plan &plan = makePlan(),
+                                   const std::string &description = "") {
+    ExecutorOptions options;
+    options.description = description;
+    auto created = Executor::create(plan, *device, makeImage(), options);
     EXPECT_TRUE(created) << created.status().toString();
     return std::move(*created);
   }
@@ -145,7 +149,7 @@ TEST_F(PreparedFileTest, HasWhatRunsRead) {
   EXPECT_EQ(file->entries()[1].name, "sha256");
   EXPECT_EQ(file->entries()[1].shape, (std::vector<int64_t>{2, 32}));
   EXPECT_EQ(file->metadata().at("format"), "moec prepared weights");
-  EXPECT_EQ(file->metadata().at("version"), "1");
+  EXPECT_EQ(file->metadata().at("version"), "2");
   EXPECT_EQ(file->metadata().at("target"), "cpu");
   EXPECT_EQ(file->metadata().at("layer").size(), 64u);
   EXPECT_EQ(countFiles(folder), 1u);
@@ -268,7 +272,11 @@ TEST_F(PreparedFileTest, WhatIsNoFileOfTheLayerIsRefused) {
             "weights\" for \"format\" in their metadata)");
   EXPECT_EQ(
       refuseChanged([](auto &, auto &metadata) { metadata["version"] = "9"; }),
-      "is of version 9 of its format, and version 1 is read");
+      "is of version 9 of its format, and version 2 is read");
+  // Files of version 1 do not say what their layer computes.
+  EXPECT_EQ(
+      refuseChanged([](auto &, auto &metadata) { metadata["version"] = "1"; }),
+      "is of version 1 of its format, and version 2 is read");
   EXPECT_EQ(refuseChanged(
                 [](auto &, auto &metadata) { metadata["target"] = "sm_80"; }),
             "was written for sm_80, and the layer is for cpu");
@@ -291,6 +299,77 @@ TEST_F(PreparedFileTest, WhatIsNoFileOfTheLayerIsRefused) {
   EXPECT_EQ(refuse(*create(other)),
             "was written by another layer, or by one that another compiler "
             "made of the same description");
+}
+
+TEST_F(PreparedFileTest, IsOfOneDescription) {
+  // Layers with one plan, whose kernels differ.
+  std::unique_ptr<Executor> writer =
+      create(makePlan(), R"({"name": "a", "top_k": 2, "routing": {"scale": 2.5},
+                             "ids": [1, [2, 3], 4], "empty": {}})");
+  ASSERT_TRUE(writer->bind("scale", {scale.data(), DType::F32, {kWidth}}));
+  ASSERT_TRUE(writer->writePrepared(path));
+  auto refuseFor = [&](const std::string &description) {
+    return refuse(*create(makePlan(), description));
+  };
+  const std::string prefix = "was written for a layer whose ";
+  EXPECT_EQ(refuseFor(R"({"top_k": 3, "routing": {"scale": 2.5},
+                          "ids": [1, [2, 3], 4]})"),
+            prefix + "'top_k' is 2, and this layer's is 3");
+  EXPECT_EQ(refuseFor(R"({"top_k": 2, "routing": {"scale": 1.0},
+                          "ids": [1, [2, 3], 4]})"),
+            prefix + "'routing.scale' is 2.5, and this layer's is 1.0");
+  EXPECT_EQ(refuseFor(R"({"top_k": 2, "ids": [1, [2, 3], 4]})"),
+            prefix + "'routing.scale' is 2.5, and this layer's is not given");
+  EXPECT_EQ(refuseFor(R"({"top_k": 2, "routing": {"scale": 2.5},
+                          "ids": [1, [2, 3], 4], "gate_up_order": "up_gate"})"),
+            prefix + "'gate_up_order' is not given, and this layer's is "
+                     "\"up_gate\"");
+  EXPECT_EQ(refuseFor(R"({"top_k": 2, "routing": {"scale": 2.5},
+                          "ids": [1, [2, 4], 4]})"),
+            prefix + "'ids.1.1' is 3, and this layer's is 4");
+  EXPECT_EQ(refuseFor(R"({"top_k": 2, "routing": {"scale": 2.5},
+                          "ids": [1, [2, 3]]})"),
+            prefix + "'ids.2' is 4, and this layer's is not given");
+  EXPECT_EQ(refuseFor(""), "was written by a layer with a description, and "
+                           "this one has none");
+  // Neither the name nor how the text is written changes a number.
+  EXPECT_TRUE(create(makePlan(), R"({"ids":[1,[2,3],4],"name":"b","top_k":2,
+                                     "routing":{"scale":2.5}})")
+                  ->bindPrepared(path));
+}
+
+/// What a file says is shown short and without control characters.
+TEST_F(PreparedFileTest, DescriptionsOfFilesAreText) {
+  auto refuseDescription = [&](const std::string &description) {
+    std::unique_ptr<Executor> writer = create(makePlan(), "{}");
+    EXPECT_TRUE(writer->bind("scale", {scale.data(), DType::F32, {kWidth}}));
+    EXPECT_TRUE(writer->writePrepared(path));
+    std::string contents = readFile(path);
+    auto file =
+        SafetensorsFile::fromMemory(contents.data(), contents.size(), path);
+    EXPECT_TRUE(file);
+    std::vector<SafetensorsTensor> tensors;
+    for (const SafetensorsEntry &entry : file->entries())
+      tensors.push_back(
+          {entry.name, entry.dtype, entry.shape, entry.data, entry.bytes});
+    std::map<std::string, std::string> metadata = file->metadata();
+    metadata["description"] = description;
+    EXPECT_TRUE(writeSafetensors(path, tensors, metadata));
+    return refuse(*create(makePlan(), "{}"));
+  };
+  EXPECT_EQ(refuseDescription(""), "was written by a layer without a "
+                                   "description");
+  EXPECT_EQ(refuseDescription("{\"a\": "),
+            "the description of the layer cannot be read at byte 6");
+  EXPECT_EQ(refuseDescription("{\"a\\u001b\": \"\\u001b[2J\\u202e\"}"),
+            "was written for a layer whose 'a?' is \"\\u001B[2J\\u202E\", and "
+            "this layer's is not given");
+  EXPECT_EQ(refuseDescription("{\"a\": \"" + std::string(1000, 'x') + "\"}"),
+            "was written for a layer whose 'a' is \"" + std::string(79, 'x') +
+                "..., and this layer's is not given");
+  std::string nested(100000, '[');
+  EXPECT_EQ(refuseDescription(nested),
+            "the description of the layer cannot be read at byte 16");
 }
 
 TEST_F(PreparedFileTest, TensorsAreThoseOfTheLayer) {
@@ -419,6 +498,20 @@ TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
   EXPECT_EQ(again->useCommunicator(std::move(*joined)).message(),
             "useCommunicator: it is of rank 0, and the weights are those of "
             "rank 1; give the communicator of that rank");
+}
+
+/// Code that prepares nothing is part of a layer that nothing else describes.
+TEST(PlanDigestTest, CodeDescribesALayerWithoutADescription) {
+  Plan plan = makeGpuPlan();
+  ModuleImage image = makePtxImage(), other = image;
+  other.modules.back().push_back(' ');
+  EXPECT_NE(digestLayer(plan, image, /*isDescribed=*/true),
+            digestLayer(plan, other, /*isDescribed=*/true));
+  plan.prepare.clear();
+  EXPECT_EQ(digestLayer(plan, image, /*isDescribed=*/true),
+            digestLayer(plan, other, /*isDescribed=*/true));
+  EXPECT_NE(digestLayer(plan, image, /*isDescribed=*/false),
+            digestLayer(plan, other, /*isDescribed=*/false));
 }
 
 TEST(PreparedFileOnGpuTest, GoesThroughTheDevice) {

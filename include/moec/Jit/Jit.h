@@ -71,6 +71,8 @@ struct HostLayer {
   CompiledLayer compiled;
   /// Where it came from JSON.
   std::optional<LayerSpec> spec;
+  /// What describeLayer() says.
+  std::string description;
   JitReport report;
 };
 

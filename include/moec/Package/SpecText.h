@@ -8,8 +8,10 @@
 #ifndef MOEC_PACKAGE_SPECTEXT_H
 #define MOEC_PACKAGE_SPECTEXT_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "moec/Import/LayerSpec.h"
 
+#include <optional>
 #include <string>
 
 namespace moec {
@@ -18,6 +20,11 @@ namespace moec {
 /// text gives the same layer, but for `modelType`, which no spec has. Fields
 /// with their default are left out.
 std::string printLayerSpec(const LayerSpec &spec);
+
+/// What tells a layer from others (moert::ExecutorOptions::description): its
+/// spec, or {"ir": SHA-256} of IR that has none, as it was read.
+std::string describeLayer(const std::optional<LayerSpec> &spec,
+                          mlir::ModuleOp module);
 
 } // namespace moec
 

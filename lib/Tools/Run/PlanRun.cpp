@@ -273,6 +273,7 @@ Status PlanRun::start(bool keepAll) {
   moert::ExecutorOptions executorOptions;
   executorOptions.keepAll = keepAll;
   executorOptions.poison = options.poison;
+  executorOptions.description = options.description;
   executorOptions.dependentLaunches = options.compile.dependentLaunches;
   Result<std::unique_ptr<moert::Executor>> made =
       moert::Executor::create(plan, device, image, executorOptions);

@@ -55,6 +55,10 @@ struct ExecutorOptions {
   bool poison = false;
   /// Lets launches that the plan says are dependent begin early.
   bool dependentLaunches = true;
+  /// The layer as JSON (Package::spec): what gives its weights their meaning,
+  /// where plan and kernels' names do not say it. Empty where there is none.
+  /// Files of prepared weights are of one description.
+  std::string description;
 };
 
 /// Workspace that the caller owns, aligned to kWorkspaceAlignment.

@@ -37,7 +37,7 @@ static Status checkResident(Device &device, Kernel &kernel,
 }
 
 Executor::Executor(Device &device, ExecutorOptions options)
-    : device(device), options(options) {}
+    : device(device), options(std::move(options)) {}
 
 Executor::~Executor() = default;
 
@@ -46,7 +46,7 @@ Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
                                                    ExecutorOptions options) {
   MOERT_CHECK(verifyPlan(plan));
   MOERT_CHECK(device.checkTarget(plan.target));
-  std::string identity = digestLayer(plan, image);
+  std::string identity = digestLayer(plan, image, !options.description.empty());
   if (options.keepAll) {
     plan.numSlots = 0;
     for (TensorDecl &tensor : plan.tensors)

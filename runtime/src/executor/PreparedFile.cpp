@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../plan/LayerDescription.h"
 #include "../support/AtomicFile.h"
 #include "../support/Check.h"
 #include "../support/PieceDigest.h"
@@ -26,7 +27,7 @@
 namespace moert {
 
 /// Raised whenever an older reader would take a file for something else.
-static constexpr char kVersion[] = "1";
+static constexpr char kVersion[] = "2";
 static constexpr char kFormat[] = "moec prepared weights";
 /// The tensor of digests.
 static constexpr char kDigests[] = "sha256";
@@ -98,6 +99,8 @@ Executor::describePrepared(std::optional<int64_t> rank) const {
                                                  {"version", kVersion},
                                                  {"target", thePlan->target},
                                                  {"layer", identity}};
+  if (!options.description.empty())
+    metadata["description"] = options.description;
   if (thePlan->mesh.numRanks() > 1) {
     metadata["mesh"] = thePlan->mesh.str();
     if (rank)
@@ -275,6 +278,29 @@ static Status wrong(const std::string &path, const std::string &what) {
   return invalidArgument(path + ": " + what + kRemedy);
 }
 
+/// Whether two layers mean the same by their weights.
+static Status checkDescription(const std::string &path,
+                               const std::string &written,
+                               const std::string &own) {
+  if (written.empty() != own.empty())
+    return wrong(path, written.empty()
+                           ? "was written by a layer without a description"
+                           : "was written by a layer with a description, and "
+                             "this one has none");
+  if (own.empty())
+    return Status::ok();
+  Result<DescribedFields> found = readDescription(written);
+  if (!found)
+    return wrong(path, found.status().message());
+  Result<DescribedFields> expected = readDescription(own);
+  if (!expected)
+    return expected.status();
+  std::string difference = compareDescriptions(*found, *expected);
+  return difference.empty()
+             ? Status::ok()
+             : wrong(path, "was written for a layer whose " + difference);
+}
+
 /// Whether the file is one that a layer of this description has written; of
 /// several ranks, by which.
 static Result<std::optional<int64_t>> checkMetadata(
@@ -311,6 +337,8 @@ static Result<std::optional<int64_t>> checkMetadata(
                            printable(get("rank")) + ", and this is rank " +
                            getExpected("rank") +
                            "; give the file of this rank");
+  MOERT_CHECK(
+      checkDescription(path, get("description"), getExpected("description")));
   if (get("layer") != getExpected("layer"))
     return wrong(path, "was written by another layer, or by one that another "
                        "compiler made of the same description");

@@ -222,8 +222,10 @@ Result<std::unique_ptr<Executor>> createExecutor(const Package &package,
   if (!choice)
     return choice.status().withContext(device.name());
   const PackageProgram &program = package.programs[choice->program];
+  options.description = package.spec;
   return Executor::create(program.plan, device,
-                          program.images[choice->image].load(), options);
+                          program.images[choice->image].load(),
+                          std::move(options));
 }
 
 } // namespace moert

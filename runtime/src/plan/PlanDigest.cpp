@@ -35,9 +35,10 @@ std::string digestPlan(const Plan &plan) {
   return showDigest(sha256(text.data(), text.size()));
 }
 
-std::string digestLayer(const Plan &plan, const ModuleImage &image) {
+std::string digestLayer(const Plan &plan, const ModuleImage &image,
+                        bool isDescribed) {
   std::string text = printWhole(plan);
-  if (!plan.prepare.empty())
+  if (!plan.prepare.empty() || !isDescribed)
     for (const std::vector<uint8_t> &module : image.modules)
       text += '\n' + showDigest(sha256(module.data(), module.size()));
   return showDigest(sha256(text.data(), text.size()));

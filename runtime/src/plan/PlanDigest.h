@@ -19,9 +19,10 @@ namespace moert {
 /// of its mesh.
 std::string digestPlan(const Plan &plan);
 
-/// The same, and of the code, where some of it prepares weights: layers that
-/// agree prepare them alike.
-std::string digestLayer(const Plan &plan, const ModuleImage &image);
+/// The same, and of the code, where some of it prepares weights (layers that
+/// agree prepare them alike) and where no description says what it computes.
+std::string digestLayer(const Plan &plan, const ModuleImage &image,
+                        bool isDescribed);
 
 } // namespace moert
 

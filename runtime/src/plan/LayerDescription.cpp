@@ -1,0 +1,154 @@
+//===- LayerDescription.cpp - what a layer computes, as JSON ----*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LayerDescription.h"
+#include "../support/RapidJson.h"
+
+#include <vector>
+
+namespace moert {
+
+/// Messages show no more of a name or value that came from a file.
+static constexpr size_t kMostShown = 80;
+/// Objects and arrays within each other; a description has half as many.
+static constexpr size_t kMostDepth = 16;
+
+namespace {
+
+/// Receives the events of the parser, numbers as they are written.
+class FieldHandler {
+public:
+  using Ch = char;
+  using SizeType = rapidjson::SizeType;
+
+  DescribedFields fields;
+
+  // NOLINTBEGIN(readability-identifier-naming): RapidJSON calls these names.
+  bool Null() { return add("null"); }
+  bool Bool(bool value) { return add(value ? "true" : "false"); }
+  bool Int(int value) { return add(std::to_string(value)); }
+  bool Uint(unsigned value) { return add(std::to_string(value)); }
+  bool Int64(int64_t value) { return add(std::to_string(value)); }
+  bool Uint64(uint64_t value) { return add(std::to_string(value)); }
+  bool Double(double value) { return add(std::to_string(value)); }
+  bool RawNumber(const char *text, SizeType length, bool) {
+    return add(std::string(text, length));
+  }
+
+  bool String(const char *text, SizeType length, bool) {
+    // Escapes all but ASCII, so that a message can show it.
+    using Ascii = rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>,
+                                    rapidjson::ASCII<>>;
+    rapidjson::StringBuffer buffer;
+    Ascii writer(buffer);
+    writer.String(text, length);
+    return add(buffer.GetString());
+  }
+
+  bool Key(const char *text, SizeType length, bool) {
+    path.back() = std::string(text, length);
+    return true;
+  }
+
+  bool StartObject() { return begin(/*isArray=*/false); }
+  bool EndObject(SizeType) { return end(); }
+  bool StartArray() { return begin(/*isArray=*/true); }
+  bool EndArray(SizeType) { return end(); }
+  // NOLINTEND(readability-identifier-naming)
+
+private:
+  std::string join() {
+    std::string joined;
+    for (size_t i = 0; i < path.size(); ++i)
+      joined += (i == 0 ? "" : ".") +
+                (next[i] < 0 ? path[i] : std::to_string(next[i]));
+    return joined;
+  }
+
+  /// The value at the path, behind which the next element of an array stands.
+  bool add(std::string value) {
+    fields[join()] = std::move(value);
+    return advance();
+  }
+
+  bool advance() {
+    if (!next.empty() && next.back() >= 0)
+      ++next.back();
+    return true;
+  }
+
+  bool begin(bool isArray) {
+    if (path.size() == kMostDepth)
+      return false;
+    path.emplace_back();
+    next.push_back(isArray ? 0 : -1);
+    return true;
+  }
+
+  bool end() {
+    path.pop_back();
+    next.pop_back();
+    return advance();
+  }
+
+  /// By depth: the key, and the index of an array's element, -1 in an object.
+  std::vector<std::string> path;
+  std::vector<int64_t> next;
+};
+
+} // namespace
+
+Result<DescribedFields> readDescription(const std::string &json) {
+  rapidjson::MemoryStream stream(json.data(), json.size());
+  rapidjson::Reader reader;
+  FieldHandler handler;
+  constexpr unsigned flags = rapidjson::kParseIterativeFlag |
+                             rapidjson::kParseValidateEncodingFlag |
+                             rapidjson::kParseNumbersAsStringsFlag;
+  if (rapidjson::ParseResult parsed = reader.Parse<flags>(stream, handler);
+      parsed.IsError())
+    return invalidArgument(
+        "the description of the layer cannot be read at byte " +
+        std::to_string(parsed.Offset()));
+  handler.fields.erase("name");
+  return std::move(handler.fields);
+}
+
+static std::string show(const DescribedFields &fields,
+                        const std::string &path) {
+  auto it = fields.find(path);
+  if (it == fields.end())
+    return "not given";
+  return it->second.size() <= kMostShown
+             ? it->second
+             : it->second.substr(0, kMostShown) + "...";
+}
+
+static std::string showPath(const std::string &path) {
+  std::string shown = path.substr(0, kMostShown);
+  for (char &c : shown)
+    if (c < ' ' || c > '~')
+      c = '?';
+  return "'" + shown + "'";
+}
+
+std::string compareDescriptions(const DescribedFields &other,
+                                const DescribedFields &own) {
+  auto differ = [&](const std::string &path) {
+    return showPath(path) + " is " + show(other, path) +
+           ", and this layer's is " + show(own, path);
+  };
+  for (const auto &[path, value] : own)
+    if (auto it = other.find(path); it == other.end() || it->second != value)
+      return differ(path);
+  for (const auto &[path, value] : other)
+    if (own.count(path) == 0)
+      return differ(path);
+  return "";
+}
+
+} // namespace moert
