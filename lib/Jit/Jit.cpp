@@ -101,16 +101,20 @@ std::string Jit::getKey(const Request &request, const Source &source,
   };
   add("moec cache 1");
   add(buildId);
-  add(request.compile.target);
+  // An option that is added to them does not compile until it has a place here.
+  const auto &[name, part, lanes, dependentLaunches, disable, set, configs] =
+      static_cast<const TileOptions &>(request.compile);
+  add(name);
   // A part that is chosen is as good as one that is given.
-  std::optional<Target> target =
-      Target::find(request.compile.target, /*lanes=*/0, request.compile.part);
+  std::optional<Target> target = Target::find(name, /*lanes=*/0, part);
   add(target && target->part ? StringRef(target->part->name) : "");
+  // Packages are for GPUs, which have no lanes.
+  (void)lanes;
   add(request.compile.keepAllBuffers ? "keep all buffers" : "");
-  add(request.compile.dependentLaunches ? "" : "no dependent launches");
-  add(llvm::join(request.compile.disable, ","));
-  add(llvm::join(request.compile.set, ","));
-  add(llvm::join(request.compile.configs, "\n"));
+  add(dependentLaunches ? "" : "no dependent launches");
+  add(llvm::join(disable, ","));
+  add(llvm::join(set, ","));
+  add(llvm::join(configs, "\n"));
   add(assemblerVersion);
   add(llvm::join(request.architectures, ","));
   add(source.spec ? printLayerSpec(*source.spec) : "");

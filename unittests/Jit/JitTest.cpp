@@ -98,6 +98,7 @@ TEST_F(JitTest, ThreadsDoNotMatter) {
   }
 }
 
+// A kernel's cached name lacked the number of experts per token.
 // field-bug: vllm#56488
 TEST_F(JitTest, WhatMattersIsPartOfTheKey) {
   std::set<std::string> keys;
@@ -119,6 +120,25 @@ TEST_F(JitTest, WhatMattersIsPartOfTheKey) {
   options.compile.set = {"split-ranking.most=0"};
   add(compile(options));
   options.compile.set = {};
+  options.compile.configs = {"experts_hidden:tile_rows=32"};
+  add(compile(options));
+  options.compile.configs = {};
+  // Fields of the description, each of which changes code.
+  const std::pair<std::string, std::string> changes[] = {
+      {"\"top_k\": 2", "\"top_k\": 1"},
+      {"silu", "gelu"},
+      {"\"renormalize\": true", "\"scale\": 2.5"},
+      {"\"top_k\"", "\"gate_up_order\": \"interleaved\", \"top_k\""}};
+  for (const auto &[field, other] : changes) {
+    std::string text = makeSpec().getText().str();
+    text.replace(text.find(field), field.size(), other);
+    add(compile(options, SourceText("layer.json", text)));
+  }
+  options.compile.target = "sm_90a";
+  add(compile(options));
+  options.compile.dependentLaunches = false;
+  add(compile(options));
+  options.compile.dependentLaunches = true;
   options.compile.target = "sm_100a";
   add(compile(options));
   // Code of sm_80, assembled for the GPU that is there.
