@@ -40,7 +40,12 @@ def find_device(device: Any) -> _core.Device:
     with _devices_lock:
         found = _devices.get(f"{kind}:{number}")
         if found is None:
-            found = _devices[f"{kind}:{number}"] = _core.Device(kind, number)
+            try:
+                found = _core.Device(kind, number)
+            except _core.Unavailable as error:
+                message = str(error).replace("use --device=host", 'give device="cpu"')
+                raise _core.Unavailable(message) from None
+            _devices[f"{kind}:{number}"] = found
         return found
 
 
@@ -113,6 +118,13 @@ def _describe(
             ) from None
         if not isinstance(path, str) or "\0" in path:
             raise _core.InvalidArgument("source: a path of text without NUL expected")
+        # The name of a model on the hub.
+        is_name = re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)(?<!\.mlir)", path)
+        if is_name and not os.path.exists(path):
+            raise _core.NotFound(
+                f"source: there is no file or folder {path!r}; a model of the hub is fetched with "
+                f"`hf download {path} --local-dir FOLDER`, whose folder is given"
+            )
     ranks = None if parallel is None else _print_json("parallel", parallel)
     return (path, text, max_tokens or 0, num_experts or 0, entry, num_valid_tokens, layer, ranks)
 

@@ -152,6 +152,8 @@ def test_sources_and_options() -> None:
         ("a\0b.json", ValueError, "source: a path of text without NUL"),
         ("/nowhere/config.json", LookupError, "cannot be read"),
         ("layer.txt", ValueError, "ends with neither"),
+        ("Qwen/Qwen3-30B-A3B", LookupError, "no file or folder 'Qwen/Qwen3-30B-A3B'.*`hf download Qwen/Qwen3-30B-A3B "),
+        ("nowhere/config.json", LookupError, "cannot be read"),
     ):
         with pytest.raises(error, match=message) as failure:
             moec.compile(source, device="cpu")
@@ -169,6 +171,12 @@ def test_sources_and_options() -> None:
     ):
         with pytest.raises(error, match=message):
             moec.compile(SPEC, device="cpu", **{option: value})
+
+
+def test_without_a_driver_the_error_names_the_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOERT_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
+    with pytest.raises(moec.Unavailable, match='install the NVIDIA driver, or give device="cpu"'):
+        moec.compile(SPEC, device="cuda:7")
 
 
 def test_errors_have_a_code() -> None:
