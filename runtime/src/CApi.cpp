@@ -196,6 +196,10 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
         prepared.insert(argument.tensor);
   for (const TensorDecl &tensor : plan.tensors)
     prepared.insert(tensor.inPlaceOf);
+  std::vector<bool> isRead = executor->findReadByRuns();
+  for (size_t i = 0; i < plan.tensors.size(); ++i)
+    if (plan.tensors[i].inPlaceOf >= 0 && isRead[i])
+      isRead[static_cast<size_t>(plan.tensors[i].inPlaceOf)] = true;
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const TensorDecl &tensor = plan.tensors[i];
     if (tensor.role == TensorRole::Workspace ||
@@ -213,6 +217,7 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
     info.alignment = std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
     info.strided = tensor.strided;
     info.prepared = prepared.count(static_cast<int64_t>(i)) > 0;
+    info.read_by_runs = isRead[i];
     std::vector<int64_t> &shape = shapes.emplace_back();
     for (const Expr &size : tensor.shape) {
       // The plan's verifier has evaluated it.

@@ -129,7 +129,7 @@ TEST_F(ExecutorTest, RebindingAWeightCallsForPreparation) {
   auto executor = makeExecutor();
   bindAll(*executor);
   EXPECT_EQ(executor->run(2).message(), "run(2): the weights are not prepared; "
-                                        "call prepareWeights() first");
+                                        "prepare them first");
   ASSERT_OK(executor->prepareWeights().status());
   ASSERT_OK(executor->run(2));
   scale = {1.0f, 2.0f, 3.0f, 4.0f};

@@ -252,7 +252,7 @@ TEST(MicroBatches, AreCapturedInAGraph) {
     ASSERT_TRUE(executor.useCommunicator(communicator));
     EXPECT_EQ(executor.useMicroBatches(2).message(),
               "useMicroBatches: ranks have agreed on what they run; call it "
-              "ahead of useCommunicator()");
+              "ahead of giving a communicator");
     std::vector<float> values(8 * 4);
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>(i);
@@ -263,6 +263,14 @@ TEST(MicroBatches, AreCapturedInAGraph) {
     ASSERT_TRUE(executor.bind("y", {y->data(), DType::F32, {8, 4}, {}}));
     ASSERT_TRUE(executor.prepareWeights());
     auto stream = std::move(*device->createStream());
+    // Rows that the second half reads are those that the first one writes.
+    ASSERT_TRUE(executor.bind(
+        "y",
+        {static_cast<float *>(x->data()) + 4 * 4, DType::F32, {8, 4}, {}}));
+    EXPECT_EQ(executor.run(2 * 7, stream.get()).message(),
+              "run 'y': shares memory with the input 'x'; give memory of its "
+              "own");
+    ASSERT_TRUE(executor.bind("y", {y->data(), DType::F32, {8, 4}, {}}));
     ASSERT_TRUE(executor.run(2 * 7, stream.get()));
     fake.launches.clear();
     size_t allocated = fake.allocations.size(), streams = fake.streams.size();

@@ -197,3 +197,27 @@ TEST(PreparePlanTest, RefusesWhatCannotBeInPlace) {
         << c.message << "\n  found: " << status.message();
   }
 }
+
+TEST_F(PrepareTest, MemoryOfAnotherWeightIsNotPreparedInPlace) {
+  Plan plan = makeInPlacePlan();
+  plan.tensors[Offset].role = TensorRole::Weight;
+  ModuleImage image;
+  image.lookup =
+      [inner = makeImage()](const std::string &name) -> Result<HostKernelFn> {
+    return name == "double_in_place" ? Result<HostKernelFn>(&doubleInPlace)
+                                     : inner.lookup(name);
+  };
+  auto created = Executor::create(std::move(plan), *device, image);
+  ASSERT_TRUE(created) << created.status().toString();
+  executor = std::move(*created);
+  ASSERT_TRUE(bindScale());
+  ASSERT_TRUE(executor->bind("offset", {&scale[3], DType::I32, {1}, {}}));
+  EXPECT_EQ(executor->prepareWeights().status().message(),
+            "prepareWeights 'scale': is prepared where it is, and shares "
+            "memory with the weight 'offset'; bind a copy of one of them");
+  EXPECT_EQ(scale, original);
+  bindBatch(*executor, y);
+  ASSERT_TRUE(executor->prepareWeights());
+  ASSERT_TRUE(executor->run(20));
+  expectResult(y);
+}

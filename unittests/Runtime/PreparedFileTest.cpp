@@ -459,7 +459,7 @@ TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
   ASSERT_TRUE(executor->bind("scale", {scale.data(), DType::F32, {kWidth}}));
   EXPECT_EQ(executor->writePrepared(path).status().message(),
             "writePrepared: the layer is for the ranks of dp 2 x tp 1; say "
-            "whose weights these are, or call useCommunicator() first");
+            "whose weights these are, or give it a communicator first");
   EXPECT_EQ(executor->setRank(2).message(),
             "rank is 2; 0 to 1 are those of dp 2 x tp 1");
   ASSERT_TRUE(executor->setRank(1));

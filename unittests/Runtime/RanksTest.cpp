@@ -362,7 +362,7 @@ TEST_F(RanksTest, WaitsEndWithTheCommunicator) {
 TEST_F(RanksTest, WhatARunNeedsIsSaid) {
   ASSERT_TRUE(start(ranks[0], 0));
   Status alone = ranks[0].executor->run(kRanks);
-  EXPECT_NE(alone.message().find("dp 3 x tp 1; call useCommunicator() first"),
+  EXPECT_NE(alone.message().find("dp 3 x tp 1; give it a communicator first"),
             std::string::npos)
       << alone.message();
   Status uneven = ranks[0].executor->run(4);

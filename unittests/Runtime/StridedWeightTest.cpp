@@ -111,6 +111,19 @@ TEST_F(StridedWeightTest, LaunchesPassTheStridesAfterTheAddress) {
   EXPECT_TRUE(std::equal(std::begin(y), std::end(y), other));
 }
 
+TEST_F(StridedWeightTest, GapsOfAWeightAreNoMemoryForOutputs) {
+  ASSERT_TRUE(bind({100, 12, 1}));
+  ASSERT_TRUE(
+      executor->bind("y", {w + 50, DType::F32, {kExperts * kRows}, {}}));
+  EXPECT_EQ(executor->run(5).message(),
+            "run 'y': shares memory with the weight 'w', or with gaps of its "
+            "rows; give memory of its own");
+  // Behind the last element, not behind the last stride.
+  ASSERT_TRUE(
+      executor->bind("y", {w + 128, DType::F32, {kExperts * kRows}, {}}));
+  EXPECT_TRUE(executor->run(5));
+}
+
 // field-bug: transformers#48644
 TEST_F(StridedWeightTest, BindChecksTheStrides) {
   constexpr int64_t large = std::numeric_limits<int64_t>::max() / 4;

@@ -33,9 +33,11 @@ struct GatheredResult;
 /// the slots of a row that is summed over ranks, or codes of rows that are
 /// gathered.
 enum class Replaced : uint8_t { Sums, Codes };
+class BoundMemory;
 class MicroBatches;
 class RunOrder;
 class SafetensorsFile;
+struct MemoryRange;
 struct SafetensorsEntry;
 
 /// A tensor somewhere in device memory, not owned.
@@ -158,6 +160,9 @@ public:
   bindAll(const std::vector<std::pair<std::string, TensorView>> &tensors);
   /// What a tensor is bound to.
   Result<TensorView> bound(const std::string &name) const;
+
+  /// Per tensor of the plan: whether steps of runs have it as an argument.
+  std::vector<bool> findReadByRuns() const;
 
   /// Runs the prepare steps, which may overwrite weights (TensorDecl::
   /// inPlaceOf). Needed once after the weights are bound, where the plan has
@@ -342,7 +347,6 @@ private:
   void move(int64_t index, void *data);
   void moveArguments();
   Status checkWeights() const;
-  std::vector<bool> findReadByRuns() const;
   Result<std::vector<PreparedTensor>> listPrepared() const;
   std::map<std::string, std::string>
   describePrepared(std::optional<int64_t> rank) const;
@@ -353,6 +357,14 @@ private:
                      std::vector<std::shared_ptr<Buffer>> buffers);
   /// Where a bound or prepared tensor is; null for a workspace tensor.
   void *addressOf(size_t tensor) const;
+  /// The bytes from the first element of a weight to the last one.
+  MemoryRange rangeOfWeight(size_t tensor) const;
+  BoundMemory &findMemory();
+  /// Whether nothing that a run of so many tokens writes is in memory that is
+  /// bound to something else: see Overlap.h.
+  Status checkOverlap(int64_t tokens);
+  /// Whether no weight is in memory that is prepared for another one.
+  Status checkInPlace() const;
   Status checkReady(int64_t tokens) const;
   Status checkReadyNow(int64_t tokens) const;
   Result<PrepareReport> prepare();
@@ -372,7 +384,8 @@ private:
   Status resolve(int64_t tokens, WorkspaceView workspace);
   Status resolveRun(int64_t tokens, WorkspaceView workspace);
   Status resolveHalves(int64_t tokens, WorkspaceView workspace);
-  /// They share what is another from now on.
+  /// They share what is another from now on; where weights are is known anew,
+  /// too.
   void dropHalves();
   /// Whether a run of so many tokens is two micro-batches, where they may run
   /// side by side, and whether it is one all the same.
@@ -490,6 +503,8 @@ private:
   std::vector<bool> isEncoded;
   /// Whether an input or output was bound elsewhere since the run was resolved.
   bool hasMoved = false;
+  /// Where weights and arguments are; null after a weight was bound.
+  std::unique_ptr<BoundMemory> memory;
 };
 
 } // namespace moert

@@ -230,6 +230,9 @@ typedef struct moert_tensor_info {
   /* Not 0: a weight that is prepared. What is written to it afterwards counts
    * when the weights are prepared again. */
   int prepared;
+  /* Of a weight, not 0: runs read its memory. They do not where they read only
+   * what was prepared of it. */
+  int read_by_runs;
 } moert_tensor_info;
 
 /* Of a layer of several ranks, tokens are those of one, here and in every

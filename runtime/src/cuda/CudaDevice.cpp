@@ -497,10 +497,7 @@ Status CudaDevice::launchGraph(Stream &stream, Graph &graph) {
 
 Result<std::unique_ptr<Device>> createCudaDevice(int ordinal,
                                                  const std::string &library) {
-  Result<std::unique_ptr<Device>> device = CudaDevice::create(ordinal, library);
-  if (!device)
-    return device.status().withContext("createCudaDevice");
-  return device;
+  return CudaDevice::create(ordinal, library);
 }
 
 Result<int> countCudaDevices(const std::string &library) {

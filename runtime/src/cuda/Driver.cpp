@@ -35,7 +35,7 @@ Result<std::shared_ptr<const Driver>> Driver::open(const std::string &path) {
   }
   if (!library)
     return unavailable("the CUDA driver cannot be opened: " + reason +
-                       "; install the NVIDIA driver, or use --device=host");
+                       "; install the NVIDIA driver, or run on the CPU");
   std::shared_ptr<Driver> driver(new Driver(library, opened));
   MOERT_CHECK(driver->findSymbols());
   return std::shared_ptr<const Driver>(std::move(driver));

@@ -280,7 +280,7 @@ Result<TensorView> Executor::view(const std::string &name) const {
     return unavailable("view '" + name +
                        "': the latest run was two micro-batches, each with a "
                        "tensor of its own; run fewer tokens, or leave out "
-                       "useMicroBatches()");
+                       "micro-batches");
   TensorView view;
   view.data = runsHalves ? addressOf(index) : addresses[index];
   view.dtype = tensor.dtype;

@@ -11,6 +11,7 @@
 #include "../plan/PlanDigest.h"
 #include "../support/Check.h"
 #include "MicroBatches.h"
+#include "Overlap.h"
 #include "RunOrder.h"
 #include "moert/PeerHeap.h"
 
@@ -298,7 +299,7 @@ Status Executor::useMicroBatches(int64_t fromTokens) {
                                   "exchanges nothing; leave it out");
   if (communicator)
     return invalidArgument(call + ": ranks have agreed on what they run; call "
-                                  "it ahead of useCommunicator()");
+                                  "it ahead of giving a communicator");
   if (fromTokens > 0)
     MOERT_CHECK(checkHalves(*thePlan).withContext(call));
   microBatchesFrom = fromTokens;
@@ -445,6 +446,7 @@ Result<PrepareReport> Executor::prepareAgain() {
 Result<PrepareReport> Executor::prepare() {
   auto start = std::chrono::steady_clock::now();
   MOERT_CHECK(checkWeights());
+  MOERT_CHECK(checkInPlace());
   // What an earlier run still reads stays until it is complete.
   MOERT_CHECK(synchronize());
   lastTokens = resolvedTokens = -1;

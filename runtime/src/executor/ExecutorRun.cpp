@@ -13,6 +13,7 @@
 #include "../plan/GatheredResults.h"
 #include "../support/Check.h"
 #include "MicroBatches.h"
+#include "Overlap.h"
 #include "RunOrder.h"
 #include "moert/Executor.h"
 
@@ -95,15 +96,21 @@ Result<bool> Executor::isHalved(int64_t tokens) const {
 }
 
 Status Executor::resolve(int64_t tokens, WorkspaceView workspace) {
-  if (tokens != resolvedTokens || workspace.data != resolvedWorkspace.data ||
-      workspace.bytes < resolvedWorkspace.bytes || haveResultsMoved())
-    return resolveRun(tokens, workspace);
-  if (!hasMoved)
+  bool isResolved =
+      tokens == resolvedTokens && workspace.data == resolvedWorkspace.data &&
+      workspace.bytes >= resolvedWorkspace.bytes && !haveResultsMoved();
+  if (isResolved && !hasMoved)
     return Status::ok();
-  if (runsHalves)
-    return resolveHalves(tokens, workspace);
-  moveArguments();
-  return Status::ok();
+  if (isResolved && !runsHalves) {
+    moveArguments();
+  } else {
+    MOERT_CHECK(isResolved ? resolveHalves(tokens, workspace)
+                           : resolveRun(tokens, workspace));
+  }
+  Status status = checkOverlap(tokens);
+  if (!status)
+    resolvedTokens = -1;
+  return status;
 }
 
 Status Executor::resolveHalves(int64_t tokens, WorkspaceView workspace) {
@@ -133,6 +140,7 @@ void Executor::dropHalves() {
     lastTokens = resolvedTokens = -1;
   runsHalves = false;
   halves.reset();
+  memory.reset();
 }
 
 Result<int64_t> Executor::layOut(int64_t tokens) {
@@ -262,10 +270,10 @@ Status Executor::checkReadyNow(int64_t tokens) const {
   if (thePlan->mesh.numRanks() > 1 && !communicator)
     return invalidArgument("the layer is for the ranks of " +
                            thePlan->mesh.str() +
-                           "; call useCommunicator() first");
+                           "; give it a communicator first");
   if (!isPrepared)
-    return invalidArgument("the weights are not prepared; call "
-                           "prepareWeights() first");
+    return invalidArgument("the weights are not prepared; prepare "
+                           "them first");
   std::vector<bool> isRead;
   if (isFromFile)
     isRead = findReadByRuns();

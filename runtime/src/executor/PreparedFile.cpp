@@ -208,8 +208,8 @@ Executor::writePrepared(const std::string &path,
   if (thePlan->mesh.numRanks() > 1 && !ownRank)
     return invalidArgument("writePrepared: the layer is for the ranks of " +
                            thePlan->mesh.str() +
-                           "; say whose weights these are, or call "
-                           "useCommunicator() first");
+                           "; say whose weights these are, or give it "
+                           "a communicator first");
   MOERT_CHECK(prepareWeights().status());
   Result<std::vector<PreparedTensor>> list = listPrepared();
   if (!list)
