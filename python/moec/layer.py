@@ -67,6 +67,16 @@ class Benchmark:
         return self.seconds[0]
 
 
+def _get_path(path: Any, argument: str) -> Any:
+    try:
+        return os.fspath(path)
+    except TypeError:
+        remedy = "; bind() takes tensors" if isinstance(path, Mapping) else ""
+        raise _core.InvalidType(
+            f"{argument}: a path expected, {type(path).__name__} found{remedy}"
+        ) from None
+
+
 class Layer(_core.Layer):
     """A layer, compiled for a device and loaded there. moec.compile() makes it.
 
@@ -221,10 +231,11 @@ class Layer(_core.Layer):
         Raises NotFound or InvalidArgument, with the name of the tensor."""
         from .compiler import _PROGRESS, _make_message
 
+        path = _get_path(folder, "folder")
         with watch("weights are read", progress) as work:
             tell = _make_message(progress, work)
             tell(_PROGRESS, f"weights are read from {folder}")
-            self.load_weights(os.fspath(folder), layer, rank, tell)
+            self.load_weights(path, layer, rank, tell)
         tell(_PROGRESS, "weights are loaded")
         return self
 
@@ -245,8 +256,9 @@ class Layer(_core.Layer):
         written."""
         from .compiler import _make_message
 
-        with watch(f"{os.fspath(path)} is written", progress) as work:
-            self.write_prepared(os.fspath(path), rank, True, _make_message(progress, work))
+        path = _get_path(path, "path")
+        with watch(f"{path} is written", progress) as work:
+            self.write_prepared(path, rank, True, _make_message(progress, work))
 
     def load_prepared(
         self,
@@ -267,8 +279,9 @@ class Layer(_core.Layer):
         that is damaged: then all is as before."""
         from .compiler import _make_message
 
-        with watch(f"{os.fspath(path)} is read", progress) as work:
-            self.bind_prepared(os.fspath(path), rank, verify, _make_message(progress, work))
+        path = _get_path(path, "path")
+        with watch(f"{path} is read", progress) as work:
+            self.bind_prepared(path, rank, verify, _make_message(progress, work))
         return self
 
     def prepare(self, *, again: bool = False) -> PrepareReport:
@@ -366,6 +379,16 @@ class Layer(_core.Layer):
         other = super().clone()
         other.__dict__.update(self.__dict__)
         return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Layer:
+        """clone(): the weights are those of the first."""
+        return self.clone()
+
+    def __reduce__(self) -> Any:
+        raise _core.InvalidType(
+            "a layer is on a device and cannot be pickled; carry a package (moec.compile_package) and the weights "
+            "(save_prepared()), and make the layer of them there"
+        )
 
     def __enter__(self) -> Layer:
         return self

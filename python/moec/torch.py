@@ -317,5 +317,11 @@ class MoE(torch.nn.Module):
             output = _op(rows, self.number, *others)
         return output if rows is hidden_states else output.view(hidden_states.shape)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> MoE:
+        """A module of a clone of the layer, whose weights are those of the first, in a workspace of its own."""
+        copied = type(self)(self.layer.clone())
+        memo[id(self)] = copied
+        return copied.train(self.training)
+
     def extra_repr(self) -> str:
         return repr(self.layer)

@@ -154,12 +154,12 @@ bool Call::checkGradient(int argument, const char *remedy) {
 }
 
 bool Call::readOutput() {
-  bool isGiven = given[state.output] != nullptr;
-  if ((!isGiven && !makeOutput()) ||
+  isOutputNew = given[state.output] == nullptr;
+  if ((isOutputNew && !makeOutput()) ||
       !readTensor(state.output, makeAsking(state.output)) ||
       !check(state.output))
     return false;
-  if (!isGiven)
+  if (isOutputNew)
     return true;
   const Tensor &tensor = tensors[state.output];
   if (tensor.get().ndim != 2 || tensor.get().shape[0] != tokens)
@@ -167,26 +167,7 @@ bool Call::readOutput() {
                 "out: " + std::to_string(tokens) +
                     " rows expected, as hidden_states has, shape " +
                     tensor.showShape() + " found");
-  return checkGradient(state.output, "give a tensor that does not") &&
-         checkOverlap(state.output);
-}
-
-/// Kernels read inputs after others have written rows of the output.
-bool Call::checkOverlap(int output) {
-  const Tensor &written = tensors[output];
-  auto *begin = static_cast<const char *>(written.data());
-  const char *end = begin + written.extent();
-  for (int i = 0; i < numArguments; ++i) {
-    const Tensor &read = tensors[i];
-    if (i == output || !read.get().data)
-      continue;
-    auto *from = static_cast<const char *>(read.data());
-    if (begin < from + read.extent() && from < end)
-      return fail(Kind::Value, std::string(nameOf(output)) +
-                                   ": shares memory with " + nameOf(i) +
-                                   "; give memory of its own");
-  }
-  return true;
+  return checkGradient(state.output, "give a tensor that does not");
 }
 
 bool Call::read() {
@@ -195,10 +176,6 @@ bool Call::read() {
     return false;
   for (int i = 0; i < numArguments; ++i)
     if (i != state.hiddenStates && i != state.output && !readInput(i))
-      return false;
-  for (int i = 0; i < numArguments; ++i)
-    if (i != state.output && operandOf(i).role == MOERT_OUTPUT &&
-        !checkOverlap(i))
       return false;
   return readOutput();
 }
@@ -251,6 +228,24 @@ moert_status *Call::launch() {
                          memory ? memory->extent() : 0);
 }
 
+bool Call::checkRun(moert_status *status) const {
+  if (!status)
+    return true;
+  std::string message = moert_status_message(status);
+  for (int i = 0; i < numArguments; ++i)
+    if (message.rfind("run '" + operandOf(i).text + "': ", 0) == 0)
+      return python::check(status, nameOf(i));
+  return python::check(status);
+}
+
+bool Call::markOutputs() {
+  for (int i = 0; i < numArguments; ++i)
+    if (operandOf(i).role == MOERT_OUTPUT &&
+        !(i == state.output && isOutputNew) && !markWritten(i))
+      return false;
+  return true;
+}
+
 bool Call::run() {
   Locked locked(state);
   if (!locked.isOpen() || !bind() ||
@@ -264,7 +259,7 @@ bool Call::run() {
   }
   if (!status && moert_layer_is_captured(state.layer))
     status = keepForGraph(state, stream);
-  return python::check(status);
+  return checkRun(status) && markOutputs();
 }
 
 bool moec::python::isCallable(const LayerState &state) {

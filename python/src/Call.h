@@ -53,6 +53,8 @@ protected:
   /// Makes what is given for the output, with shape and dtype of the hidden
   /// states.
   virtual bool makeOutput() = 0;
+  /// Tells autograd that what was given for an argument was written.
+  virtual bool markWritten(int argument) = 0;
 
   /// The argument of that name, its index; -1 where it is another one.
   int find(PyObject *name) const;
@@ -64,8 +66,9 @@ protected:
   /// Binds what has changed since the call before.
   bool bind();
   moert_status *launch();
+  /// An exception of a status, by the names of arguments that the caller knows.
+  bool checkRun(moert_status *status) const;
   bool checkGradient(int argument, const char *remedy);
-  bool checkOverlap(int output);
   /// What an argument is asked for as.
   Asking makeAsking(int argument) const;
   const Operand &operandOf(int argument) const {
@@ -93,12 +96,15 @@ protected:
   bool isNamed = false;
   /// The number of valid tokens where it is no tensor; -1 where it is one.
   int64_t numValid = -1;
+  /// Nobody else has seen the output yet.
+  bool isOutputNew = false;
 
 private:
   /// What is given for an operand: outputs too, but for the one that is
   /// returned.
   bool readInput(int argument);
   bool readOutput();
+  bool markOutputs();
   bool bindTensor(int argument);
   bool bindValidTokens();
 };

@@ -69,16 +69,27 @@ bool moec::python::check(moert_status *status, const char *argument) {
   auto [type, code] = getClass(moert_status_code(status));
   std::string message = moert_status_message(status);
   moert_status_free(status);
+  // Callers of Python know the name of the argument, and not functions of C++
+  // or what these count: "bind 'output': shape ..." is about the argument
+  // `out`.
+  auto erasePrefix = [&](const char *begin, const char *end) {
+    size_t behind =
+        message.rfind(begin, 0) == 0 ? message.find(end) : std::string::npos;
+    if (behind != std::string::npos)
+      message.erase(0, behind + strlen(end));
+  };
+  erasePrefix("run(", "): ");
   if (argument) {
-    // "bind 'output': shape ..." is about the argument `out`.
-    size_t colon = message.rfind("bind '", 0) == 0 ? message.find("': ")
-                                                   : std::string::npos;
-    if (colon != std::string::npos)
-      message.erase(0, colon + strlen("': "));
+    erasePrefix("bind '", "': ");
+    erasePrefix("run '", "': ");
     message = std::string(argument) + ": " + message;
   }
   raise(type, code, message);
   return false;
+}
+
+std::string moec::python::firstLine(std::string text) {
+  return text.substr(0, text.find('\n'));
 }
 
 bool moec::python::failBecause(const char *argument, const char *what) {
@@ -91,7 +102,8 @@ bool moec::python::failBecause(const char *argument, const char *what) {
       ofTrace = Ref::take(trace);
   std::string text = value ? show(value) : "";
   PyErr_Clear();
-  fail(Kind::Value, std::string(argument) + ": " + what + ": " + text);
+  fail(Kind::Value,
+       std::string(argument) + ": " + what + ": " + firstLine(text));
   if (!cause)
     return false;
   PyErr_Fetch(&type, &value, &trace);

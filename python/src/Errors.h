@@ -26,6 +26,9 @@ bool fail(Kind kind, const std::string &message);
 /// calls it.
 bool check(moert_status *status, const char *argument = nullptr);
 
+/// Without what follows the first line: frames of C++, as PyTorch appends them.
+std::string firstLine(std::string text);
+
 /// An exception that is set becomes the cause of InvalidArgument about
 /// `argument`; KeyboardInterrupt and its like stay as they are.
 bool failBecause(const char *argument, const char *what);

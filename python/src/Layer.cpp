@@ -35,6 +35,7 @@ LayerState::LayerState(moert_layer *layer, DeviceObject *device)
     operand.isPrepared = info.prepared != 0;
     if (operand.isPrepared)
       preparedWeights.push_back(i);
+    operand.isReadByRuns = info.read_by_runs != 0;
     if (info.role == MOERT_WEIGHT)
       continue;
     auto argument = int(arguments.size());
@@ -393,7 +394,12 @@ static PyObject *useWorkspace(PyObject *self, PyObject *memory) {
     Asking asking;
     asking.argument = "workspace";
     asking.keep = asking.write = true;
-    if (!tensor->read(memory, asking))
+    Ref shared = shareMemory(memory);
+    if (!shared) {
+      failBecause(asking.argument, "the tensor cannot be read");
+      return nullptr;
+    }
+    if (!tensor->read(shared.get(), asking))
       return nullptr;
     std::string dtype = tensor->dtype();
     if (dtype != "u8" && dtype != "i8") {

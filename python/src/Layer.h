@@ -31,6 +31,9 @@ struct Operand {
   bool isStrided = false;
   /// A weight that the layer prepares.
   bool isPrepared = false;
+  /// Runs read its memory. They do not where they read only what was prepared
+  /// from it.
+  bool isReadByRuns = true;
 };
 
 /// A weight that is bound.

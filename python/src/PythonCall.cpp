@@ -7,6 +7,7 @@
 
 #include "Call.h"
 #include "Errors.h"
+#include "TorchTensor.h"
 
 #include <algorithm>
 #include <chrono>
@@ -42,6 +43,7 @@ private:
   bool findStream() override;
   int wantsGradient(int argument) override;
   bool makeOutput() override;
+  bool markWritten(int argument) override;
 
   PyObject *givenStream = nullptr;
   /// Whether PyTorch is in grad mode; -1 where that was not asked yet.
@@ -213,6 +215,12 @@ bool PythonCall::makeOutput() {
   return made || failBecause("out", "it cannot be allocated");
 }
 
+bool PythonCall::markWritten(int argument) {
+  PyObject *object = objectOf(argument);
+  return findTensorType(object)->framework != Framework::Torch ||
+         increaseVersion(object, nameOf(argument));
+}
+
 /// Shapes are checked where tensors are bound and where the layer runs.
 bool PythonCall::readNamed() {
   stream = MOERT_LAYER_STREAM;
@@ -226,9 +234,6 @@ bool PythonCall::readNamed() {
                        "call it under torch.no_grad(), or detach the tensor"))
       return false;
   }
-  for (int i = 0; i < numArguments; ++i)
-    if (operandOf(i).role == MOERT_OUTPUT && !checkOverlap(i))
-      return false;
   return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "Tensor.h"
 #include "Errors.h"
+#include "TorchTensor.h"
 
 #include <algorithm>
 #include <cstring>
@@ -147,6 +148,7 @@ void Tensor::release() {
     second->deleter(second);
   PyErr_Restore(type, value, trace);
   array = Ref();
+  source = Ref();
 }
 
 bool Tensor::read(PyObject *object, const Asking &asking) {
@@ -158,7 +160,44 @@ bool Tensor::read(PyObject *object, const Asking &asking) {
     return false;
   // Arrays of JAX are values, which their capsules do not say.
   isReadOnly |= type->framework == Framework::Jax;
-  return verify(asking);
+  return (type->framework != Framework::Torch || checkTorch(object, asking)) &&
+         verify(asking);
+}
+
+/// What a tensor of PyTorch may be beside what DLPack tells of it.
+bool Tensor::checkTorch(PyObject *object, const Asking &asking) {
+  if (!checkSign(object, asking.argument))
+    return false;
+  if (mayBeReleased(data())) {
+    if (!checkHasMemory(object, asking.argument))
+      return false;
+    int64_t bytes = tensor.ndim >= 0 && tensor.ndim <= kMaxRank ? extent() : 0;
+    if (bytes > 0 && !checkStorage(object, data(), bytes, asking.argument))
+      return false;
+  }
+  if (asking.keep) {
+    source = Ref::share(object);
+    sourceType = findTensorType(object);
+  }
+  return true;
+}
+
+bool Tensor::hasLostMemory() const {
+  if (!source)
+    return false;
+  void *now = nullptr;
+  if (sourceType->exchange &&
+      sourceType->exchange->dltensor_from_py_object_no_sync) {
+    DLTensor described = {};
+    if (sourceType->exchange->dltensor_from_py_object_no_sync(source.get(),
+                                                              &described) == 0)
+      now = static_cast<char *>(described.data) + described.byte_offset;
+  } else if (Ref address = Ref::take(
+                 PyObject_CallMethod(source.get(), "data_ptr", nullptr))) {
+    now = PyLong_AsVoidPtr(address.get());
+  }
+  PyErr_Clear();
+  return now != data() && extent() > 0;
 }
 
 bool Tensor::borrow(const DLTensor &described, const Asking &asking) {
@@ -168,13 +207,21 @@ bool Tensor::borrow(const DLTensor &described, const Asking &asking) {
   return verify(asking);
 }
 
+/// An exception is set that says why, in words of the framework.
+static bool failToRead(PyObject *object, const TensorType &type,
+                       const char *argument) {
+  return (type.framework != Framework::Torch ||
+          checkHasMemory(object, argument)) &&
+         failBecause(argument, "the tensor cannot be read");
+}
+
 bool Tensor::readExchange(PyObject *object, const DLPackExchangeAPI &exchange,
                           const Asking &asking) {
   if (!asking.keep && exchange.dltensor_from_py_object_no_sync)
     return exchange.dltensor_from_py_object_no_sync(object, &tensor) == 0 ||
-           failBecause(asking.argument, "the tensor cannot be read");
+           failToRead(object, *findTensorType(object), asking.argument);
   if (exchange.managed_tensor_from_py_object_no_sync(object, &versioned) != 0)
-    return failBecause(asking.argument, "the tensor cannot be read");
+    return failToRead(object, *findTensorType(object), asking.argument);
   tensor = versioned->dl_tensor;
   isReadOnly = (versioned->flags & kDLPackReadOnly) != 0;
   return true;
@@ -249,7 +296,7 @@ bool Tensor::readCapsule(PyObject *object, const TensorType &type,
     PyErr_Clear();
     return readArray(object, asking);
   }
-  return failBecause(asking.argument, "the tensor cannot be read");
+  return failToRead(object, type, asking.argument);
 }
 
 bool Tensor::takeCapsule(PyObject *capsule, const Asking &asking) {
@@ -298,6 +345,13 @@ static bool readSizes(PyObject *tuple, int64_t *sizes, int count) {
   return true;
 }
 
+/// Whether the `typestr` of an __array_interface__, as ">f4", says so.
+static bool isOfOtherByteOrder(PyObject *described) {
+  constexpr char other = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '>' : '<';
+  PyObject *type = PyDict_GetItemString(described, "typestr");
+  return type && PyUnicode_Check(type) && show(type)[0] == other;
+}
+
 bool Tensor::readArray(PyObject *object, const Asking &asking) {
   Ref dtype = Ref::take(PyObject_GetAttrString(object, "dtype"));
   Ref name =
@@ -306,6 +360,11 @@ bool Tensor::readArray(PyObject *object, const Asking &asking) {
       Ref::take(PyObject_GetAttrString(object, "__array_interface__"));
   if (!name || !described || !PyDict_Check(described.get()))
     return failBecause(asking.argument, "the array cannot be read");
+  if (isOfOtherByteOrder(described.get()))
+    return fail(Kind::Value,
+                std::string(asking.argument) +
+                    ": has another byte order than this machine; give "
+                    "x.astype(x.dtype.newbyteorder('='))");
   std::string found = show(name.get());
   const DType *known =
       std::find_if(std::begin(kDTypes), std::end(kDTypes),

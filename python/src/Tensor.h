@@ -74,6 +74,11 @@ public:
     tensor = {};
   }
 
+  /// Whether the memory that was read is no more the tensor's: its storage was
+  /// released or has other memory. Of tensors of PyTorch that are kept; no
+  /// other framework takes memory from a tensor.
+  bool hasLostMemory() const;
+
   const DLTensor &get() const { return tensor; }
   void *data() const {
     return static_cast<char *>(tensor.data) + tensor.byte_offset;
@@ -96,6 +101,7 @@ private:
   bool readCapsule(PyObject *object, const TensorType &type,
                    const Asking &asking);
   bool readArray(PyObject *object, const Asking &asking);
+  bool checkTorch(PyObject *object, const Asking &asking);
   bool takeCapsule(PyObject *capsule, const Asking &asking);
   bool verify(const Asking &asking);
   bool isHeld() const { return versioned || old || array; }
@@ -109,6 +115,9 @@ private:
   DLManagedTensor *old = nullptr;
   /// An array of NumPy's that has no DLPack.
   Ref array;
+  /// A tensor of PyTorch whose memory is kept, and the functions of its type.
+  Ref source;
+  const TensorType *sourceType = nullptr;
   int64_t arrayShape[kMaxRank];
   int64_t arrayStrides[kMaxRank];
 };

@@ -13,31 +13,24 @@
 
 using namespace moec::python;
 
+PyObject *Imported::get() {
+  if (function)
+    return function;
+  Ref imported = Ref::take(PyUnicode_FromString(module));
+  Ref loaded =
+      Ref::take(imported ? PyImport_GetModule(imported.get()) : nullptr);
+  if (loaded)
+    function = PyObject_GetAttrString(loaded.get(), name);
+  PyErr_Clear();
+  return function;
+}
+
 namespace {
 
 struct Entry {
   /// Keeps the address from being used by another type.
   Ref type;
   TensorType found;
-};
-
-/// A module of Python code that was imported, and a function of it.
-struct Imported {
-  const char *module;
-  const char *name;
-  PyObject *function = nullptr;
-
-  /// Null where the module is not loaded or has no such function.
-  PyObject *get() {
-    if (function)
-      return function;
-    Ref name = Ref::take(PyUnicode_FromString(module));
-    Ref loaded = Ref::take(name ? PyImport_GetModule(name.get()) : nullptr);
-    if (loaded)
-      function = PyObject_GetAttrString(loaded.get(), this->name);
-    PyErr_Clear();
-    return function;
-  }
 };
 
 } // namespace
@@ -195,18 +188,4 @@ bool moec::python::findCurrentStream(PyObject *object, int32_t device,
   return (current && readAddress(current.get(), isTorch ? "cuda_stream" : "ptr",
                                  stream)) ||
          failBecause("stream", "the framework does not say which it works on");
-}
-
-int moec::python::isGradEnabled() {
-  static Imported isEnabled = {"torch", "is_grad_enabled"};
-  if (!isEnabled.get())
-    return 0;
-  Ref enabled = Ref::take(PyObject_CallNoArgs(isEnabled.get()));
-  return enabled ? enabled.get() == Py_True : -1;
-}
-
-int moec::python::requiresGradient(PyObject *tensor) {
-  static PyObject *name = PyUnicode_InternFromString("requires_grad");
-  Ref wanted = Ref::take(name ? PyObject_GetAttr(tensor, name) : nullptr);
-  return wanted ? wanted.get() == Py_True : -1;
 }

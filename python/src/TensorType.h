@@ -13,6 +13,16 @@
 
 namespace moec::python {
 
+/// A function of a module that the program may have imported.
+struct Imported {
+  const char *module;
+  const char *name;
+  PyObject *function = nullptr;
+
+  /// Null where the module is not loaded or has no such function.
+  PyObject *get();
+};
+
 enum class Framework { Torch, NumPy, CuPy, Jax, Other };
 
 /// What a type of tensors offers, looked up once per type.
@@ -36,11 +46,6 @@ const TensorType *findTensorType(PyObject *object);
 /// works on now in this thread. Null, the default stream, where the framework
 /// has no notion of it. False with an exception set.
 bool findCurrentStream(PyObject *object, int32_t device, void *&stream);
-
-/// Whether autograd of PyTorch, which is loaded, wants to know of operations in
-/// this thread, and of those on a tensor. -1 with an exception set.
-int isGradEnabled();
-int requiresGradient(PyObject *tensor);
 
 } // namespace moec::python
 

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Torch.h"
+#include "TorchTensor.h"
 
 #include <dlfcn.h>
 #include <iterator>
@@ -83,7 +84,9 @@ bool Torch::load(const char *path) {
   return cpu >= 0 && cuda >= 0 && FIND(aoti_torch_is_defined) &&
          FIND(aoti_torch_get_data_ptr) && FIND(aoti_torch_get_dim) &&
          FIND(aoti_torch_get_sizes) && FIND(aoti_torch_get_strides) &&
-         FIND(aoti_torch_get_dtype) && FIND(aoti_torch_get_device_type) &&
+         FIND(aoti_torch_get_storage_offset) &&
+         FIND(aoti_torch_get_storage_size) && FIND(aoti_torch_get_dtype) &&
+         FIND(aoti_torch_get_device_type) &&
          FIND(aoti_torch_get_device_index) &&
          FIND(aoti_torch_new_tensor_handle) &&
          FIND(aoti_torch_delete_tensor_object) &&
@@ -118,7 +121,19 @@ bool Torch::callOperator(const char *name, StableIValue *stack) const {
 bool Torch::failBecause(const char *argument, const char *what) const {
   const char *cause = getLatestFailure ? getLatestFailure() : nullptr;
   return fail(Kind::Value, std::string(argument) + ": " + what +
-                               (cause ? std::string(": ") + cause : ""));
+                               (cause ? ": " + firstLine(cause) : ""));
+}
+
+bool Torch::checkStorage(AtenTensorHandle handle, const Tensor &tensor,
+                         const char *argument) const {
+  int64_t offset = 0, size = 0;
+  if (aoti_torch_get_storage_offset(handle, &offset) != 0 ||
+      aoti_torch_get_storage_size(handle, &size) != 0)
+    return failBecause(argument, "the tensor cannot be read");
+  const DLDataType &type = tensor.get().dtype;
+  int64_t end = offset * type.bits * type.lanes / 8 + tensor.extent();
+  return tensor.extent() == 0 || end <= size ||
+         failForStorage(argument, uint64_t(size));
 }
 
 bool Torch::describe(AtenTensorHandle handle, const char *argument,

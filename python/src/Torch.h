@@ -14,8 +14,8 @@
 #ifndef MOEC_PYTHON_TORCH_H
 #define MOEC_PYTHON_TORCH_H
 
-#include "DLPack.h"
 #include "Errors.h"
+#include "Tensor.h"
 
 #include <typeinfo>
 
@@ -50,6 +50,10 @@ struct Torch {
   /// exception set about `argument`.
   bool describe(AtenTensorHandle handle, const char *argument,
                 DLTensor &tensor) const;
+  /// Fails where the storage of a tensor that was read has not all of its
+  /// bytes.
+  bool checkStorage(AtenTensorHandle handle, const Tensor &tensor,
+                    const char *argument) const;
   /// Fails with what libtorch says of its latest failure.
   bool failBecause(const char *argument, const char *what) const;
 
@@ -58,6 +62,8 @@ struct Torch {
   int32_t (*aoti_torch_get_dim)(AtenTensorHandle, int64_t *);
   int32_t (*aoti_torch_get_sizes)(AtenTensorHandle, int64_t **);
   int32_t (*aoti_torch_get_strides)(AtenTensorHandle, int64_t **);
+  int32_t (*aoti_torch_get_storage_offset)(AtenTensorHandle, int64_t *);
+  int32_t (*aoti_torch_get_storage_size)(AtenTensorHandle, int64_t *);
   int32_t (*aoti_torch_get_dtype)(AtenTensorHandle, int32_t *);
   int32_t (*aoti_torch_get_device_type)(AtenTensorHandle, int32_t *);
   int32_t (*aoti_torch_get_device_index)(AtenTensorHandle, int32_t *);

@@ -75,6 +75,7 @@ private:
   bool findStream() override;
   int wantsGradient(int argument) override;
   bool makeOutput() override;
+  bool markWritten(int argument) override;
 
   AtenTensorHandle made;
   /// Which arguments require a gradient, as bits; -1 where that is not known
@@ -146,7 +147,9 @@ bool TorchCall::take(const Operands &operands) {
 bool TorchCall::readTensor(int argument, const Asking &asking) {
   DLTensor described;
   return torch.describe(handleOf(argument), asking.argument, described) &&
-         tensors[argument].borrow(described, asking);
+         tensors[argument].borrow(described, asking) &&
+         torch.checkStorage(handleOf(argument), tensors[argument],
+                            asking.argument);
 }
 
 bool TorchCall::findStream() {
@@ -187,6 +190,20 @@ int TorchCall::wantsGradient(int argument) {
 bool TorchCall::makeOutput() {
   given[state.output] = made;
   return made || torch.failBecause("out", "it cannot be allocated");
+}
+
+/// The C ABI has no function for it. An operator that works in place and
+/// changes nothing does it: the exchange of a dimension with itself. An
+/// inference tensor has no version, and the operator may fail.
+bool TorchCall::markWritten(int argument) {
+  AtenTensorHandle written = nullptr;
+  if (torch.aoti_torch_new_tensor_handle(handleOf(argument), &written) != 0)
+    return torch.failBecause(nameOf(argument), "the tensor cannot be read");
+  StableIValue stack[] = {reinterpret_cast<StableIValue>(written), 0, 0};
+  if (torch.callOperator("aten::transpose_", stack))
+    torch.aoti_torch_delete_tensor_object(
+        reinterpret_cast<AtenTensorHandle>(stack[0]));
+  return true;
 }
 
 /// A tensor as the hidden states are, not yet checked; null where they are no

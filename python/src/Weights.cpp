@@ -38,6 +38,21 @@ void Weight::watch(PyObject *tensor) {
     counted = Ref::share(tensor);
 }
 
+/// Whether what kernels are about to read and write is still there.
+static bool checkMemory(const LayerState &state) {
+  constexpr const char *lost = ": its storage was released or has other memory "
+                               "than when it was bound; ";
+  for (size_t i = 0; i < state.weights.size(); ++i)
+    if (state.weights[i] &&
+        (!state.isPrepared || state.operands[i].isReadByRuns) &&
+        state.weights[i]->hasLostMemory())
+      return fail(Kind::Value,
+                  state.operands[i].text + lost + "bind the weight anew");
+  return !state.workspace || !state.workspace->hasLostMemory() ||
+         fail(Kind::Value,
+              std::string("workspace") + lost + "call use_workspace() again");
+}
+
 /// A weight that was written to since it was prepared; null for none.
 static const Operand *findChanged(const LayerState &state) {
   for (int i : state.preparedWeights) {
@@ -50,6 +65,8 @@ static const Operand *findChanged(const LayerState &state) {
 }
 
 bool moec::python::prepare(LayerState &state, void *stream, bool again) {
+  if (!checkMemory(state))
+    return false;
   const Operand *changed = state.isPrepared ? findChanged(state) : nullptr;
   if (state.isPrepared && !changed && !again)
     return true;

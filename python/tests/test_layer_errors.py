@@ -71,10 +71,10 @@ def test_an_output_of_its_own() -> None:
     memory = np.zeros((8, 64), hidden.dtype)
     memory[:5] = hidden
     for out in (memory[:5], memory[3:]):
-        with pytest.raises(moec.InvalidArgument, match="out: shares memory with hidden_states"):
+        with pytest.raises(moec.InvalidArgument, match="out: shares memory with the input 'hidden_states'"):
             layer(memory[:5], case.arguments["router_logits"], out=out)
     logits = np.zeros((40, 4), np.float32)
-    with pytest.raises(moec.InvalidArgument, match="out: shares memory with router_logits"):
+    with pytest.raises(moec.InvalidArgument, match="out: shares memory with the input 'router_logits'"):
         layer(hidden, logits[:5], out=logits.view(hidden.dtype).reshape(5, 64))
 
 

@@ -48,7 +48,7 @@ def test_records_are_checked() -> None:
     with pytest.raises(moec.InvalidArgument, match="topk_ids: 4 rows expected"):
         layer(**case.arguments, **records | {"topk_ids": records["topk_ids"][:3]})
     wrong = records["topk_weights"].view(np.int32)
-    with pytest.raises(moec.InvalidArgument, match="topk_ids: shares memory with topk_weights"):
+    with pytest.raises(moec.InvalidArgument, match="topk_ids: shares memory with the output 'topk_weights'"):
         layer(**case.arguments, **records | {"topk_ids": wrong})
     with pytest.raises(moec.InvalidArgument, match="is_padding: the layer takes none; give its description \"padding_mask\""):
         layer(**case.arguments, **records, is_padding=np.zeros(4, np.int8))

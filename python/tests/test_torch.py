@@ -176,7 +176,7 @@ def test_tensors_may_move_and_change_between_calls(made: TorchCase) -> None:
         forward(first.as_strided(first.shape, (1, first.shape[0])), *others)
     with pytest.raises(moec.InvalidType, match="hidden_states: dtype bf16 expected, f16 found"):
         forward(first.view(torch.float16), *others)
-    with pytest.raises(moec.InvalidArgument, match="out: shares memory with hidden_states"):
+    with pytest.raises(moec.InvalidArgument, match="out: shares memory with the input 'hidden_states'"):
         forward_out(first, first, *others)
     with pytest.raises(moec.InvalidArgument, match="out: 5 rows expected"):
         forward_out(outputs[0][:4], first, *others)
