@@ -14,9 +14,10 @@ from .expert_maps import map_ids, read_ids
 from .permutation import round_up, sort_slots
 
 
-def _check_block(block_size: int) -> None:
-    if block_size < 1:
-        raise InvalidArgument(f"block_size: {block_size} found, at least 1 expected")
+def _check_positive(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise InvalidArgument(f"{name}: {size} found, at least 1 expected")
 
 
 def _name_blocks(starts: torch.Tensor, blocks: int, block_size: int) -> torch.Tensor:
@@ -46,7 +47,7 @@ def moe_align_block_size(
     Returns sorted_ids of i32 (slots, T * k for padding; as long as any routing needs), expert_ids of i32
     (one for each block, -1 behind the last) and num_tokens_post_pad [1] of i32. Ids that name no expert
     are left out. Inside an expert slots stay in order. Raises InvalidArgument."""
-    _check_block(block_size)
+    _check_positive(block_size=block_size, num_experts=num_experts)
     if return_scatter_idx and expert_map is not None and not ignore_invalid_experts:
         raise InvalidArgument(
             "return_scatter_idx: with expert_map it needs ignore_invalid_experts=True"
@@ -87,7 +88,7 @@ def batched_moe_align_block_size(
     """The same for rows in batches: row i of expert e is e * max_tokens_per_batch + i, padding is the
     number of all rows. expert_num_tokens: [E], how many rows of each count: none where it is below 0, all where it
     is beyond max_tokens_per_batch."""
-    _check_block(block_size)
+    _check_positive(block_size=block_size)
     experts, device = expert_num_tokens.shape[0], expert_num_tokens.device
     room = experts * (-(-max_tokens_per_batch // block_size) * block_size)
     counts = expert_num_tokens.long().clamp(0, max_tokens_per_batch)
@@ -109,6 +110,7 @@ def count_expert_num_tokens(
 ) -> torch.Tensor:
     """How many slots each local expert has, [num_local_experts] of i32. Ids that name no expert, and what
     expert_map maps below 0, do not count."""
+    _check_positive(num_local_experts=num_local_experts)
     ids = read_ids(topk_ids)
     if expert_map is not None:
         ids = map_ids(ids, expert_map)

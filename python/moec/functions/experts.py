@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import collections
+import sys
 import threading
-import weakref
 from collections.abc import Mapping
 from typing import Any, Optional
 
@@ -15,6 +15,7 @@ import torch
 from .. import InvalidArgument
 from ..layer_pool import DTYPES, PooledLayer, check_device, make_key, stamp
 from .expert_maps import map_ids, read_ids
+from .outputs import check_output
 from .quantization import describe_quantization, is_same
 
 #: Tokens of one run of a layer; a call with more is several.
@@ -147,6 +148,8 @@ class Experts:
             spec["routing"] = {"weight_on_input": True}
         if quantization.spec:
             spec["quantization"] = quantization.spec
+        if not (w1.is_contiguous() and w2.is_contiguous()):
+            spec["strided_weights"] = True
         if w1.dtype == torch.uint8:
             w1, w2 = w1.view(torch.int8), w2.view(torch.int8)
         return spec, {"experts.w13": w1, "experts.w2": w2, **quantization.tensors}
@@ -206,9 +209,14 @@ class Experts:
         ids = ids.contiguous()
         weights = topk_weights.to(torch.float32).contiguous()
         hidden_states = hidden_states.contiguous()
+        check_output(out, "out", hidden_states.shape, hidden_states)
         if out is None:
             out = torch.empty_like(hidden_states)
         target = out if out.is_contiguous() else torch.empty_like(hidden_states)
+        for name, weight in (("w1", w1), ("w2", w2)):
+            # The layer itself looks at what it writes, and `out` is copied to afterwards.
+            if target is not out and _overlap(out, weight):
+                raise InvalidArgument(f"out: shares memory with {name}; give memory of its own")
         if _overlap(target, hidden_states):
             # Kernels read rows of the input after they have written rows of the output.
             hidden_states = hidden_states.clone()
@@ -221,8 +229,13 @@ class Experts:
 
 
 def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
-    begin, other = first.data_ptr(), second.data_ptr()
-    return begin < other + second.nbytes and other < begin + first.nbytes
+    """Whether there are bytes between the first and the last element of both."""
+    begins = [first.data_ptr(), second.data_ptr()]
+    ends = [
+        begin + (sum((size - 1) * stride for size, stride in zip(each.shape, each.stride())) + 1) * each.itemsize
+        for begin, each in zip(begins, (first, second))
+    ]
+    return max(begins) < min(ends) and first.numel() > 0 and second.numel() > 0
 
 
 #: By weights and options, the one that was used least recently first.
@@ -242,6 +255,30 @@ def _forget(key: tuple[Any, ...]) -> None:
         _kept.pop(key, None)
 
 
+class _Keys:
+    """An attribute of a weight's tensor: when the tensor goes, so do the experts that were made for it. (A weak
+    reference to a tensor would keep torch.utils.swap_tensors() from working, which moves attributes along.)"""
+
+    def __init__(self) -> None:
+        self.keys: set[tuple[Any, ...]] = set()
+
+    def __del__(self, is_finalizing=sys.is_finalizing, forget=_forget) -> None:
+        if not is_finalizing():
+            for key in self.keys:
+                forget(key)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Nothing is made for a copy of the tensor. torch.load(weights_only=True) knows the class.
+        return collections.OrderedDict, ()
+
+
+def _watch(tensor: torch.Tensor, key: tuple[Any, ...]) -> None:
+    found = getattr(tensor, "_moec_keys", None)
+    if not isinstance(found, _Keys):
+        found = tensor._moec_keys = _Keys()
+    found.keys.add(key)
+
+
 def _find(w1: torch.Tensor, w2: torch.Tensor, config: Any, *options: Any) -> Experts:
     """The experts of these weights and options. They go when the weight's tensor does, or the one that
     it is a view of: a layer keeps the memory of its weights."""
@@ -258,8 +295,7 @@ def _find(w1: torch.Tensor, w2: torch.Tensor, config: Any, *options: Any) -> Exp
                 chunk_tokens=chunk_tokens,
             )
             if key not in _kept:
-                owner = w1 if w1._base is None else w1._base
-                weakref.finalize(owner, _forget, key).atexit = False
+                _watch(w1 if w1._base is None else w1._base, key)
             _kept[key] = found
             while len(_kept) > _MOST_EXPERTS:
                 _kept.popitem(last=False)
@@ -382,8 +418,10 @@ def run_batched(
     count, rows, hidden = hidden_states.shape
     ids = count_to_ids(expert_num_tokens, rows)
     weights = torch.ones(ids.shape, dtype=torch.float32, device=ids.device)
-    flat = None if out is None else out.view(-1, hidden)
+    check_output(out, "out", hidden_states.shape, hidden_states)
+    # An output with gaps between its rows is copied to.
+    flat = out.view(-1, hidden) if out is not None and out.is_contiguous() else None
     result = experts.run(
         hidden_states.reshape(-1, hidden), w1, w2, weights, ids, None, flat, workspace
-    )
-    return result.view(count, rows, hidden)
+    ).view(count, rows, hidden)
+    return result if out is None or flat is not None else out.copy_(result)

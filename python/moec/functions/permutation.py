@@ -12,6 +12,7 @@ import torch
 
 from .. import InvalidArgument
 from .expert_maps import map_ids, read_ids
+from .outputs import check_output
 from .sublayers import element, round_tokens, run, write_function
 
 
@@ -78,17 +79,12 @@ def _check_scratch(scratch: Any, n_expert: int, local: int) -> None:
 
 
 def _check_output(output: Any, shape: tuple[int, int], rows: torch.Tensor) -> None:
-    wanted = f"{list(shape)} of {rows.dtype} on {rows.device} expected"
-    if not isinstance(output, torch.Tensor):
+    if output is not None and not isinstance(output, torch.Tensor):
         raise InvalidArgument(
-            f"permuted_hidden_states: {wanted}, {type(output).__name__} found; align_block_size and "
+            f"permuted_hidden_states: a tensor expected, {type(output).__name__} found; align_block_size and "
             "fill_invalid_expert are keywords"
         )
-    if output.shape != shape or output.dtype != rows.dtype or output.device != rows.device:
-        raise InvalidArgument(
-            f"permuted_hidden_states: {wanted}, {list(output.shape)} of {output.dtype} on "
-            f"{output.device} found"
-        )
+    check_output(output, "permuted_hidden_states", shape, rows)
 
 
 @torch.no_grad()
@@ -148,8 +144,7 @@ def moe_permute(
         shift = (aligned - offsets)[flat.clamp(0, local)]
         inverse = torch.where(flat < local, inverse + shift, aligned[-1]).to(torch.int32)
         offsets = aligned
-    if permuted_hidden_states is not None:
-        _check_output(permuted_hidden_states, (rows, hidden_states.shape[1]), hidden_states)
+    _check_output(permuted_hidden_states, (rows, hidden_states.shape[1]), hidden_states)
     row_of_slot = torch.where(inverse < offsets[-1], inverse, rows).long()
     permuted_idx = torch.full((rows + 1,), slots, dtype=torch.int32, device=device)
     permuted_idx[row_of_slot] = torch.arange(slots, dtype=torch.int32, device=device)

@@ -247,4 +247,5 @@ def describe_quantization(
         if len(biases) == 1:
             raise _refuse("w1_bias", "w1_bias and w2_bias come together")
     found = _describe_weights(config, w1, dtype, pack, is_halved)
-    return Quantization(found.spec, found.tensors | biases)
+    tensors = {name: each.contiguous() for name, each in (found.tensors | biases).items()}
+    return Quantization(found.spec, tensors)

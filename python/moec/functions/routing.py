@@ -33,6 +33,8 @@ def _route(
         raise InvalidArgument(
             f"gating_output: {hidden_states.shape[0]} rows expected, as hidden_states has, {tokens} found"
         )
+    if not 1 <= top_k <= experts:
+        raise InvalidArgument(f"topk: {top_k} found; 1 to {experts}, the columns of gating_output, are accepted")
     if indices_type is not None and indices_type not in _INDICES:
         raise InvalidArgument(
             f"indices_type: {indices_type} found; torch.int32, int64 and uint32 are accepted"
@@ -138,6 +140,23 @@ def fused_topk_bias(
     )
 
 
+def _check_groups(experts: int, top_k: int, groups: int, kept: int, has_bias: bool) -> None:
+    size = experts // groups
+    if experts % groups:
+        raise InvalidArgument(f"num_expert_group: {groups} found, and {experts} experts are not a multiple of it")
+    if not 1 <= kept <= groups:
+        raise InvalidArgument(f"topk_group: {kept} found; 1 to {groups}, num_expert_group, are accepted")
+    if not 1 <= top_k <= kept * size:
+        raise InvalidArgument(
+            f"topk: {top_k} found; 1 to {kept * size}, the experts of {kept} groups, are accepted"
+        )
+    if has_bias and size < 2:
+        raise InvalidArgument(
+            f"num_expert_group: {groups} found, and with a bias a group is chosen by its two best experts; give "
+            f"at most {experts // 2}"
+        )
+
+
 @torch.no_grad()
 def grouped_topk(
     hidden_states: torch.Tensor,
@@ -156,6 +175,8 @@ def grouped_topk(
     Up to one group is none. Returns weights [T, topk] of f32 and ids of i32 as fused_topk() does; where
     no score of a row is finite, ids are 0 .. topk - 1 and weights 1 / topk."""
     groups = max(num_expert_group, 1)
+    if groups > 1:
+        _check_groups(gating_output.shape[-1], topk, groups, topk_group, e_score_correction_bias is not None)
     routing: dict[str, Any] = {
         "score": scoring_func,
         "renormalize": renormalize,

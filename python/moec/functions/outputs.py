@@ -1,0 +1,26 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a caller gives for a result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+import torch
+
+from .. import InvalidArgument
+
+
+def check_output(
+    tensor: Optional[torch.Tensor], argument: str, shape: Sequence[int], like: torch.Tensor
+) -> None:
+    """Raises InvalidArgument unless a tensor that was given has the shape, and dtype and device of `like`: it is never
+    resized and nothing is converted."""
+    found = None if tensor is None else (tuple(tensor.shape), tensor.dtype, tensor.device)
+    if found in (None, (tuple(shape), like.dtype, like.device)):
+        return
+    raise InvalidArgument(
+        f"{argument}: {list(shape)} of {like.dtype} on {like.device} expected, {list(tensor.shape)} of "
+        f"{tensor.dtype} on {tensor.device} found; give such a tensor, or leave it out"
+    )
