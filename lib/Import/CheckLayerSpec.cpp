@@ -467,16 +467,21 @@ void checkCompiles(const LayerSpec &spec, ImportContext &context) {
         spec.getQuantization(weight);
     if (!quantization || isCompiled(*quantization))
       continue;
-    std::string field =
-        getQuantizationField(context, weight) +
-        (isCompiled(quantization->weight) ? ".activation" : ".weight");
-    context.error(field, context.show(field) + " = \"" +
-                             describe(*quantization) +
-                             "\" is described (--emit=moe, --signature), but "
-                             "not compiled; compiled are fp8_e4m3, fp4_e2m1, "
-                             "nf4, int8 and int4, groups and blocks of "
-                             "multiples of 16 neighbours, and weights of 16 or "
-                             "32 bits");
+    bool isWeight = !isCompiled(quantization->weight);
+    std::string field = getQuantizationField(context, weight) +
+                        (isWeight ? ".weight" : ".activation");
+    context.error(
+        field,
+        context.show(field) + " = \"" +
+            describe(QuantizationSpec{isWeight ? quantization->weight
+                                               : *quantization->activation}) +
+            "\" is described (--emit=moe, --signature), but not compiled; "
+            "compiled are " +
+            (isWeight ? "fp8_e4m3, fp4_e2m1, nf4, int8 and int4, groups and "
+                        "blocks of multiples of 16 neighbours, and weights of "
+                        "16 or 32 bits"
+                      : "activations of fp8_e4m3 and int8, and groups of "
+                        "multiples of 16 neighbours"));
     break;
   }
   // Several times what the largest device has.
