@@ -277,6 +277,9 @@ def test_ranks_with_fewer_tokens(entry, counts, tmp_path):
     """Rows of ranks that have fewer are padding: zero, and nobody's work."""
     model = spec_of(entry=entry, num_valid_tokens=True, shared_experts={"intermediate_size": 32})
     inputs = generate(LayerSpec.from_json(model), 28, 3)
+    if entry == "gate":
+        # The option is enough.
+        del inputs["num_valid_tokens"]
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 7, f"--rank-tokens={counts}", "--check")
     assert done.returncode == 0, done.stdout
     made = TensorFile(tmp_path / "out.safetensors")

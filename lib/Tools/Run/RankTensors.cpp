@@ -43,6 +43,10 @@ Status RankRun::makeTensors() {
       *plan, tokens, {moert::TensorRole::Input, moert::TensorRole::Output});
   if (!all)
     return all.status();
+  // cutGroups() takes the count of each group from the command line.
+  if (!options.validTokens.empty())
+    for (HostTensor &tensor : *all)
+      tensor.isGiven |= tensor.name == "num_valid_tokens";
   if (!options.hiddenStates.empty()) {
     Result<moert::Checkpoint> file =
         moert::Checkpoint::open(options.hiddenStates);
