@@ -1,19 +1,21 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The levels above the kernels, executed on the inputs of numeric cases: those with each feature with each entry and
-dtype (every night, all).
+"""The levels above the kernels, executed on the inputs of numeric cases: those with each feature (every night, all).
 
 The first level that disagrees with the reference names the passes to look at.
 """
 
 import pytest
 from cases import CASES, CPU_CASES
-from features import covering, multiplications
+from features import cost, cover, features, multiplications
 from runs import ALL_CASES
 
 # The interpreter works on one f32 at a time.
 LARGEST = 2_000_000
-SMALL = [case for case in CASES + CPU_CASES if multiplications(case) <= LARGEST]
+SMALL = {case.name: case for case in CASES + CPU_CASES if multiplications(case) <= LARGEST}
+#: Kernels see each feature with each entry and dtype (test_numeric.py); what is above them is the same for all.
+KEPT = list(SMALL) if ALL_CASES else cover(
+    {name: features(case) for name, case in SMALL.items()}, {name: cost(case) for name, case in SMALL.items()}, set())
 
 PASSES = {
     "moe": "the importer or moe-decompose",
@@ -22,9 +24,7 @@ PASSES = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", SMALL if ALL_CASES else covering(SMALL, "entry and dtype"), ids=lambda case: case.name
-)
+@pytest.mark.parametrize("case", [SMALL[name] for name in KEPT], ids=lambda case: case.name)
 def test_levels(case, runs):
     for level, passes in PASSES.items():
         run = runs.get(case, f"--level={level}")
