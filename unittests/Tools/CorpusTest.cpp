@@ -66,6 +66,4 @@ TEST(Corpus, RankMessage) {
   readCorpus(FUZZ_CORPUS "/rank-message", readRankMessage);
 }
 
-TEST(Corpus, Bootstrap) {
-  readCorpus(FUZZ_CORPUS "/bootstrap", readBootstrap);
-}
+TEST(Corpus, Bootstrap) { readCorpus(FUZZ_CORPUS "/bootstrap", readBootstrap); }
