@@ -119,13 +119,13 @@ def get_suffixes(tensors):
 
 
 def split_input_scales(given, prefix, gate, up, down, experts):
-    """Half the scale for most experts: the layer's is the largest, which one up or down matrix has."""
+    """Half the scale for most experts: the layer's is the largest, which one expert has."""
     for ours, modules in (("w13", (gate, up)), ("w2", (down,))):
         scale = given.pop(f"experts.{ours}_input_scale", None)
         shared = given.pop(f"shared_experts.{ours}_input_scale", None)
         for expert in range(experts) if scale is not None else ():
             for module in modules:
-                is_largest = expert == experts - 2 and module != gate
+                is_largest = expert == experts - 2
                 name = f"{prefix}experts.{expert}.{module}.input_scale"
                 given[name] = (scale if is_largest else scale / 2).reshape(())
         for name in ("gate_proj", "up_proj") if ours == "w13" else ("down_proj",):
