@@ -177,6 +177,18 @@ TEST_F(SharedWorkspaceTest, GraphsOwnWhatTheyAreGiven) {
   ASSERT_DONE(layer.run(kTokens));
   EXPECT_EQ(moert_layer_is_captured(layer.get()), 0);
   ASSERT_EQ(begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  // What the graph cannot own is not launched.
+  fake->launches.clear();
+  for (const char *call : {"cuUserObjectCreate", "cuGraphRetainUserObject"}) {
+    fake->calls.clear();
+    fake->failCall = call;
+    fake->failAt = 1;
+    capi::Error failed = layer.run(kTokens, stream);
+    EXPECT_NE(std::string(failed.message()).find(call), std::string::npos);
+  }
+  fake->failAt = 0;
+  EXPECT_TRUE(fake->launches.empty());
+  EXPECT_TRUE(fake->userObjects.empty());
   ASSERT_DONE(layer.run(kTokens, stream));
   EXPECT_NE(moert_layer_is_captured(layer.get()), 0);
   ASSERT_DONE(moert_device_retain(device.get(), stream, &released, release));

@@ -74,7 +74,8 @@ public:
 
 /// What a stream is and does now.
 struct StreamState {
-  /// No other stream ever has the number; 0 where the device does not tell.
+  /// No other stream ever has the number; 0 where the device does not tell, as
+  /// in a capture.
   uint64_t id = 0;
   /// The number of the capture that records the work given to the stream,
   /// whoever has begun it; none where the work is done.

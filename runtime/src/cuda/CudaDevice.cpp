@@ -12,6 +12,8 @@
 #include "moert/GpuTarget.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 namespace moert {
 
@@ -90,9 +92,14 @@ private:
   CudaDevice(std::shared_ptr<Context> context, int ordinal)
       : context(std::move(context)), ordinal(ordinal) {}
 
+  using OwnedByGraph = std::vector<std::shared_ptr<const void>>;
+
   Status readProperties();
   Result<std::unique_ptr<Event>> makeEvent(unsigned flags);
   void dropCapture(Stream &stream);
+  /// What the graph of the capture that is recorded on `stream` will own, where
+  /// this device has begun it.
+  Result<OwnedByGraph> takeOwned(Stream &stream);
   Status grantShared(CudaKernel &kernel, int64_t bytes);
 
   const std::shared_ptr<Context> context;
@@ -103,6 +110,10 @@ private:
   int maxShared = 0;
   int numMultiprocessors = 0;
   size_t totalMemory = 0;
+  /// What graphs own of captures that this device has begun, by the number of
+  /// the capture.
+  std::mutex mutex;
+  std::map<uint64_t, OwnedByGraph> captures;
   /// For copies, which wait for nothing but themselves.
   std::unique_ptr<CudaStream> copies;
 };
@@ -429,14 +440,36 @@ Status CudaDevice::beginCapture(Stream &stream) {
     begun = true;
     return Status::ok();
   });
+  if (status) {
+    Result<StreamState> state = inspect(stream);
+    status = state.status();
+    std::lock_guard<std::mutex> lock(mutex);
+    if (state && state->capture)
+      captures[*state->capture] = {};
+  }
   if (!status && begun)
     dropCapture(stream);
   return status;
 }
 
+Result<CudaDevice::OwnedByGraph> CudaDevice::takeOwned(Stream &stream) {
+  Result<StreamState> state = inspect(stream);
+  if (!state)
+    return state.status();
+  OwnedByGraph owned;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto found = state->capture ? captures.find(*state->capture) : captures.end();
+  if (found == captures.end())
+    return owned;
+  owned = std::move(found->second);
+  captures.erase(found);
+  return owned;
+}
+
 /// Ends a capture whose work nobody wants.
 void CudaDevice::dropCapture(Stream &stream) {
   const Driver &driver = context->driver();
+  (void)takeOwned(stream);
   context->finallyWithin([&] {
     CUgraph graph = nullptr;
     if (driver.cuStreamEndCapture(handle(stream), &graph) == CUDA_SUCCESS &&
@@ -448,6 +481,12 @@ void CudaDevice::dropCapture(Stream &stream) {
 Result<std::unique_ptr<Graph>> CudaDevice::endCapture(Stream &stream) {
   const Driver &driver = context->driver();
   auto made = std::make_unique<CudaGraph>(context);
+  Result<OwnedByGraph> owned = takeOwned(stream);
+  if (!owned) {
+    dropCapture(stream);
+    return owned.status();
+  }
+  made->owned = std::move(*owned);
   bool ended = false;
   Status status = context->within([&]() -> Status {
     CUgraph graph = nullptr;
@@ -472,16 +511,31 @@ Result<StreamState> CudaDevice::inspect(Stream &stream) {
     uint64_t capture = 0;
     MOERT_CUDA(driver, cuStreamGetCaptureInfo,
                (handle(stream), &status, &capture, nullptr, nullptr, nullptr));
+    // The driver does not tell streams apart that are being captured.
     if (status != CU_STREAM_CAPTURE_STATUS_NONE)
       state.capture = capture;
-    if (driver.cuStreamGetId)
+    else if (driver.cuStreamGetId)
       MOERT_CUDA(driver, cuStreamGetId, (handle(stream), &state.id));
     return Status::ok();
   }));
   return state;
 }
 
+/// The driver's objects cost each launch of a graph some microseconds: they are
+/// for graphs that others make.
 Status CudaDevice::retain(Stream &stream, std::shared_ptr<const void> owned) {
+  Result<StreamState> state = inspect(stream);
+  if (!state)
+    return state.status();
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto found =
+        state->capture ? captures.find(*state->capture) : captures.end();
+    if (found != captures.end()) {
+      found->second.push_back(std::move(owned));
+      return Status::ok();
+    }
+  }
   return context->within([&] {
     return retainInGraph(context->driver(), handle(stream), std::move(owned));
   });

@@ -69,6 +69,9 @@ class CudaGraph : public Owned<Graph, CUgraphExec> {
 public:
   using Owned::Owned;
   ~CudaGraph() override;
+
+  /// What the graph points to, as long as it lives.
+  std::vector<std::shared_ptr<const void>> owned;
 };
 
 class CudaKernel : public Kernel {

@@ -588,6 +588,8 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream stream,
 
 CUresult cuStreamGetId(CUstream stream, uint64_t *id) {
   ENTER_WITH_CONTEXT;
+  if (state.captured.count(stream))
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *id = state.hasStreamIds ? reinterpret_cast<uintptr_t>(stream) + 1 : 0;
   return CUDA_SUCCESS;
 }
