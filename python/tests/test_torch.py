@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import importlib.util
 import os
@@ -357,11 +356,6 @@ def test_no_references_are_lost() -> None:
         with pytest.raises(TypeError):
             made.layer(hidden, out=3)
     assert sys.getrefcount(hidden) == before
-
-
-def test_layers_are_not_copied() -> None:
-    with pytest.raises(TypeError):
-        copy.deepcopy(TorchCase("gate", "cpu").layer)
 
 
 def test_moec_needs_no_torch() -> None:

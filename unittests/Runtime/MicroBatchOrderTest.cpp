@@ -368,7 +368,7 @@ TEST_F(LoggedRank, WorkspaceTensorsOfTwoAreNotShown) {
   EXPECT_EQ(rank.executor->view("sums").status().message(),
             "view 'sums': the latest run was two micro-batches, each with a "
             "tensor of its own; run fewer tokens, or leave out "
-            "useMicroBatches()");
+            "micro-batches");
   auto y = rank.executor->view("y");
   ASSERT_TRUE(y) << y.status().toString();
   EXPECT_EQ(y->data, rank.y.data());
