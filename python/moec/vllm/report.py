@@ -1,7 +1,9 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What vLLM's log says of the plugin: a line for each kind of layers that runs in moec, and one for each reason that
-a kind does not. Lines come from a logger below vLLM's own, which is the only one that vLLM gives a handler."""
+"""What vLLM's log says of the plugin.
+
+There is a line for each kind of layers that runs in moec, and one for each reason that a kind does not. Lines come
+from a logger below vLLM's own, which is the only one that vLLM gives a handler."""
 
 from __future__ import annotations
 
