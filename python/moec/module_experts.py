@@ -121,8 +121,8 @@ def _ask(module: torch.nn.Module, weight_on_input: bool) -> str:
         )
     weights = _list_weights(module)
     device = getattr(module, weights[0].parameter).device
-    # Under torch.export the module is asked with real numbers, too.
-    with _disable_current_modes():
+    # Under torch.export the module is asked with real numbers, too, and the program does not see it.
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
         activation = _describe_activation(
             module, device if device.type in ("cpu", "cuda") else torch.device("cpu")
         )
