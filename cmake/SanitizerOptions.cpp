@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Linked into each program of the preset `asan`. LLVM's packages are built
-// without sanitizers and share inlined classes with our code, so what the
-// sanitizer learns of a container or of a bump allocator by one side does not
-// hold for the other.
+// Linked into each program of the presets `asan` and `tsan`. LLVM's packages
+// are built without sanitizers and share inlined classes with our code, so what
+// the sanitizer learns of a container or of a bump allocator by one side does
+// not hold for the other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,4 +19,10 @@ extern "C" const char *__asan_default_options() {
 
 extern "C" const char *__ubsan_default_options() {
   return "print_stacktrace=1";
+}
+
+// The loader frees thread-local memory of a library that was opened, in an
+// order that ThreadSanitizer does not see.
+extern "C" const char *__tsan_default_suppressions() {
+  return "race:ld-linux\n";
 }
