@@ -14,12 +14,12 @@ namespace moert::cuda {
 
 namespace {
 
-using Owned = std::shared_ptr<const void>;
+using SharedObject = std::shared_ptr<const void>;
 
 /// What graphs have released, of all devices.
 struct Released {
   std::mutex mutex;
-  std::vector<Owned> objects;
+  std::vector<SharedObject> objects;
 };
 
 } // namespace
@@ -32,13 +32,14 @@ static Released &getReleased() {
 
 /// The driver's threads call it.
 static void release(void *data) {
-  std::unique_ptr<Owned> owned(static_cast<Owned *>(data));
+  std::unique_ptr<SharedObject> owned(static_cast<SharedObject *>(data));
   Released &released = getReleased();
   std::lock_guard<std::mutex> lock(released.mutex);
   released.objects.push_back(std::move(*owned));
 }
 
-Status retainInGraph(const Driver &driver, CUstream stream, Owned owned) {
+Status retainInGraph(const Driver &driver, CUstream stream,
+                     SharedObject owned) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   CUgraph graph = nullptr;
   MOERT_CUDA(driver, cuStreamGetCaptureInfo,
@@ -46,7 +47,7 @@ Status retainInGraph(const Driver &driver, CUstream stream, Owned owned) {
   if (!graph)
     return driver.check(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
                         "cuStreamGetCaptureInfo");
-  auto held = std::make_unique<Owned>(std::move(owned));
+  auto held = std::make_unique<SharedObject>(std::move(owned));
   CUuserObject object = nullptr;
   MOERT_CUDA(
       driver, cuUserObjectCreate,
@@ -60,7 +61,7 @@ Status retainInGraph(const Driver &driver, CUstream stream, Owned owned) {
 }
 
 void freeReleased() {
-  std::vector<Owned> freed;
+  std::vector<SharedObject> freed;
   Released &released = getReleased();
   std::lock_guard<std::mutex> lock(released.mutex);
   freed.swap(released.objects);
