@@ -18,7 +18,7 @@ import pytest
 from conftest import BINARIES
 
 SMALL = {"moec_spec": 1, "dtype": "f32", "hidden_size": 32, "num_experts": 4, "top_k": 2, "intermediate_size": 16,
-         "max_tokens": 64}
+         "max_tokens": 64, "routing": {"renormalize": True}, "activation": {"kind": "silu"}}
 #: 50 MB of weights, which take a while to be written.
 LARGE = {**SMALL, "hidden_size": 512, "num_experts": 16, "intermediate_size": 512}
 TIMEOUT = 60
@@ -101,7 +101,7 @@ def test_killed_writer(number: int, tmp_path: Path) -> None:
     process = subprocess.Popen(tool("moe-run", spec, "--tokens=1", f"--write-prepared={volume}/w.safetensors"),
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + TIMEOUT
-    while not names(volume) and time.monotonic() < until:
+    while not names(volume) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.0005)
     process.send_signal(number)
     assert process.wait(TIMEOUT) == -number
@@ -152,10 +152,10 @@ def test_link_to_standard_output_stays(tmp_path: Path) -> None:
 
 def test_limit_of_file_size_is_an_error(tmp_path: Path) -> None:
     spec = write_spec(tmp_path)
-    command = tool("moe-compile", spec, "--target=sm_80", "--max-tokens=8", "-o", tmp_path / "layer.moepkg")
+    command = tool("moe-compile", spec, "--emit=tile", "-o", tmp_path / "layer.mlir")
     done = run(["bash", "-c", "ulimit -f 1; exec \"$@\"", "bash", *command])
     assert done.returncode == 1, done.stdout
-    assert "layer.moepkg: cannot be written: File too large" in done.stdout
+    assert "layer.mlir: error: cannot be written: File too large" in done.stdout
     assert names(tmp_path) == ["spec.json"]
 
 
@@ -176,7 +176,7 @@ def test_package_compiles_where_no_thread_can_be_had() -> None:
         import moec
         package = moec.compile_package({SMALL!r}, target="sm_90a", max_tokens=8, cache=False, use_ptxas=False,
                                        progress=True)
-        print("package", len(package.data if hasattr(package, "data") else package))
+        print("package:", len(package) > 1000)
         try:
             moec.compile({SMALL!r}, device="cpu")
         except moec.ResourceExhausted as error:
@@ -185,7 +185,7 @@ def test_package_compiles_where_no_thread_can_be_had() -> None:
     done = run([*FEW, sys.executable, "-c", code], cwd="/")
     if "Permission denied" in done.stdout or "No module named" in done.stdout:
         pytest.skip("the package is not readable by others")
-    assert done.returncode == 0 and done.stdout.startswith("package"), done.stdout
+    assert done.returncode == 0 and "\npackage: True" in done.stdout, done.stdout
 
 
 def test_inputs_that_are_no_files(tmp_path: Path) -> None:
