@@ -38,7 +38,7 @@ constexpr StringLiteral kGatings[] = {"unset", "softmax", "sigmoid",
                                       "softmax of the chosen", "sqrtsoftplus"};
 
 /// A value of the file.
-struct Entry {
+struct MetadataValue {
   std::string key, text;
   double number = 0;
 };
@@ -57,15 +57,15 @@ public:
     checkSizes();
     checkSharedExperts();
     // Ids and their weights come from the caller.
-    if (spec.entry != moec::Entry::Ids)
+    if (spec.entry != Entry::Ids)
       checkRouting();
     return std::move(message);
   }
 
 private:
   /// The value of `<architecture>.<name>` for the layer.
-  std::optional<Entry> find(StringRef name) const {
-    Entry entry;
+  std::optional<MetadataValue> find(StringRef name) const {
+    MetadataValue entry;
     entry.key = architecture + "." + name.str();
     auto it = metadata.find(entry.key);
     if (it == metadata.end())
@@ -93,8 +93,9 @@ private:
 
   /// Fails unless the value is one of `accepted`. `says` is what the
   /// description says.
-  void check(const std::optional<Entry> &entry, ArrayRef<double> accepted,
-             const Twine &says, StringRef meaning = "") {
+  void check(const std::optional<MetadataValue> &entry,
+             ArrayRef<double> accepted, const Twine &says,
+             StringRef meaning = "") {
     if (!entry || message)
       return;
     // Files have 32 bits of a number of the description.
@@ -129,8 +130,9 @@ private:
   }
 
   void checkSharedExperts() {
-    std::optional<Entry> count = find("expert_shared_count");
-    std::optional<Entry> width = find("expert_shared_feed_forward_length");
+    std::optional<MetadataValue> count = find("expert_shared_count");
+    std::optional<MetadataValue> width =
+        find("expert_shared_feed_forward_length");
     if (!spec.sharedExperts) {
       check(count, 0.0, "nothing of 'shared_experts'");
       check(width, 0.0, "nothing of 'shared_experts'");
@@ -175,7 +177,7 @@ private:
       accepted.push_back(Sigmoid);
     if (routing.score == Score::SqrtSoftplus)
       accepted.push_back(SqrtSoftplus);
-    std::optional<Entry> gating = find("expert_gating_func");
+    std::optional<MetadataValue> gating = find("expert_gating_func");
     StringRef meaning;
     for (size_t i = 0; gating && i < std::size(kGatings); ++i)
       if (gating->number == double(i))
@@ -201,8 +203,8 @@ private:
     // No key says it.
     if (routing.select == Select::PerGroup)
       return;
-    std::optional<Entry> count = find("expert_group_count");
-    std::optional<Entry> used = find("expert_group_used_count");
+    std::optional<MetadataValue> count = find("expert_group_count");
+    std::optional<MetadataValue> used = find("expert_group_used_count");
     bool isGrouped = routing.topkGroups < routing.numGroups;
     bool isGroupedThere =
         count && count->number > 1 && (!used || used->number < count->number);
