@@ -43,7 +43,7 @@ def find_device(device: Any) -> _core.Device:
             try:
                 found = _core.Device(kind, number)
             except _core.Unavailable as error:
-                message = str(error).replace("use --device=host", 'give device="cpu"')
+                message = str(error).replace("run on the CPU", 'give device="cpu"')
                 raise _core.Unavailable(message) from None
             _devices[f"{kind}:{number}"] = found
         return found

@@ -104,6 +104,18 @@ class Counted:
     def detach(self) -> Counted:
         return self
 
+    def is_neg(self) -> bool:
+        return False
+
+    def data_ptr(self) -> int:
+        return address_of(self.buffer)
+
+    def untyped_storage(self) -> Counted:
+        return self
+
+    def nbytes(self) -> int:
+        return 1 << 32
+
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.buffer.__dlpack_device__()
 

@@ -70,7 +70,7 @@ def test_batches_in_two_halves():
         layer.bind(take_weights(rank, tensors))
         layer.use_micro_batches(6)
         layer.use_communicator(communicators[rank])
-        with pytest.raises(moec.InvalidArgument, match="call it ahead of useCommunicator"):
+        with pytest.raises(moec.InvalidArgument, match="call it ahead of giving a communicator"):
             layer.use_micro_batches(3)
         rows = np.ascontiguousarray(tensors["hidden_states"][rank * 7:rank * 7 + 7])
         assert layer.workspace_bytes(7) >= layer.workspace_bytes(4) + layer.workspace_bytes(3)
@@ -133,7 +133,7 @@ def test_a_call_without_a_communicator_is_refused(layers):
     half = MODEL["intermediate_size"] // RANKS
     alone.bind({"gate.weight": tensors["gate.weight"],
                 "experts.w13": np.zeros((8, 2 * half, 32), np.float32), "experts.w2": np.zeros((8, 32, half), np.float32)})
-    with pytest.raises(moec.InvalidArgument, match="dp 2 x tp 1; call useCommunicator"):
+    with pytest.raises(moec.InvalidArgument, match="dp 2 x tp 1; give it a communicator"):
         alone(np.zeros((1, 32), np.float32))
     with pytest.raises(moec.InvalidType, match="a moec.Communicator expected, int found"):
         alone.use_communicator(3)

@@ -117,6 +117,12 @@ def test_bound_of_weights_that_may_be_rounded():
         assert check(spec, tensors, outputs).comparison.bound == bound
 
 
+def test_bound_of_sums_over_ranks():
+    for parallel, bound in (({"tp": 2}, 8e-3), ({"dp": 2, "experts": "linear"}, 8e-3), ({"tp": 1}, 3e-3)):
+        spec, tensors, outputs = case(dtype="bf16", parallel=parallel)
+        assert check(spec, tensors, outputs).comparison.bound == bound
+
+
 def near_tie_case(ulps, tokens=200, rows=(7,)):
     """Makes the second and third keys of some rows near."""
     spec, tensors, _ = case(tokens=tokens)

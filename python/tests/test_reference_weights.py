@@ -408,7 +408,7 @@ def test_scale_ends(form):
     spec = layer(form)
     tensors = generate(spec, 9, 1, "scale_ends")
     scales = tensors["experts.w2_scale"].astype(np.float64)
-    assert scales.max() / scales.min() > 1e6 or form == "nvfp4"
+    assert scales.max() / scales[scales > 0].min() > 1e6 or form == "nvfp4"
     rows = scaled_rows(spec, tensors, "experts.w2", 0, slice(0, 64))
     groups = rows.reshape(*scales[0].shape, -1)
     assert (groups[scales[0] == scales.max()] == 0.0).all()

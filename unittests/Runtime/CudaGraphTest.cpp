@@ -271,7 +271,8 @@ TEST_F(CudaGraphTest, CapturedRunsAreOrderedWithinTheirCapture) {
   EXPECT_FALSE(executor().isCaptured());
 }
 
-// field-bug: TensorRT-LLM#18022, TensorRT-LLM#17403, flashinfer#4553, vllm#50386
+// field-bug: TensorRT-LLM#18022, TensorRT-LLM#17403, flashinfer#4553,
+// vllm#50386
 TEST_F(CudaGraphTest, GraphsOwnWhatTheyUse) {
   expectRun(kFew, expectedAt(kFew));
   // One that is larger than what ran before, too.

@@ -80,7 +80,8 @@ def _may_round_weights(spec: LayerSpec) -> bool:
 def _bound(spec: LayerSpec) -> float:
     if _quantizes(spec):
         return QUANTIZED_BOUND
-    return ROUNDED_BOUND if spec.dtype == "bf16" and _may_round_weights(spec) else BOUNDS[spec.dtype]
+    is_rounded = _may_round_weights(spec) or spec.adds_over_ranks
+    return ROUNDED_BOUND if spec.dtype == "bf16" and is_rounded else BOUNDS[spec.dtype]
 
 
 def check(

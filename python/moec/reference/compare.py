@@ -17,7 +17,8 @@ import numpy as np
 #: Bound on the error over the whole output, by layer dtype.
 BOUNDS = {"f32": 1e-5, "bf16": 3e-3, "f16": 1e-3}
 #: The same for bf16 where scales of groups are multiplied into the weights: sm_90a rounds those of both products to
-#: 16 bits, which moves the roundings of what is between the products and of the output: four times 2^-9.
+#: 16 bits, which moves the roundings of what is between the products and of the output: four times 2^-9. Ranks that
+#: add up rows round each summand, too.
 ROUNDED_BOUND = 8e-3
 #: The same where products quantize their input: sums in f32 move a rounding to
 #: e4m3, of four significant bits, now and then.

@@ -98,6 +98,8 @@ class LayerSpec:
     quantization: Products = Products()
     local_experts: tuple[int, ...] | None = None
     replicas: Replicas | None = None
+    #: Ranks add up rows of the output, in the layer's dtype.
+    adds_over_ranks: bool = False
 
     def __post_init__(self):
         _check(self)
@@ -237,8 +239,8 @@ def _parse_spec(fields: Fields) -> LayerSpec:
         quantization=quantization,
         local_experts=_parse_placement(fields.object("placement")),
         replicas=_parse_replicas(fields.object("replicas")),
+        adds_over_ranks=_count_ranks(fields.object("parallel")) > 1,
     )
-    _check_parallel(fields.object("parallel"))
     fields.finish()
     return LayerSpec(**spec)
 
@@ -356,18 +358,17 @@ def _parse_replicas(fields: Fields | None) -> Replicas | None:
     return replicas
 
 
-def _check_parallel(fields: Fields | None) -> None:
+def _count_ranks(fields: Fields | None) -> int:
     """Ranks change nothing about what a layer computes for the tokens of one of them."""
     if fields is None:
-        return
-    fields.integer("dp", 1)
-    fields.integer("pcp", 1)
-    fields.integer("tp", 1)
+        return 1
+    ranks = fields.integer("dp", 1) * fields.integer("pcp", 1) * fields.integer("tp", 1)
     fields.boolean("sp", False)
     experts = fields.raw("experts") if fields.has("experts") else "linear"
     fields.finish()
     if not isinstance(experts, list) and experts not in ("linear", "round_robin"):
         raise SpecError("field 'parallel.experts': expected \"linear\", \"round_robin\" or lists of ids")
+    return ranks
 
 
 def _require(holds: bool, message: str) -> None:
