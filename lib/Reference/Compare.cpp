@@ -38,18 +38,19 @@ static bool quantizesActivations(const LayerSpec &spec) {
   });
 }
 
-/// A weight times its scale, which 16 bits do not always hold, may be rounded
-/// to 16 bits.
+/// A weight times its scale, or an entry of nf4's code book, may be rounded to
+/// 16 bits.
 static bool mayRoundWeights(const LayerSpec &spec) {
   return llvm::any_of(spec.getExpertWeights(), [&](llvm::StringRef name) {
     const auto &quantization = spec.getQuantization(name);
     if (!quantization)
       return false;
     const OperandQuantization &weight = quantization->weight;
-    return (weight.granularity == Granularity::Group ||
-            weight.granularity == Granularity::Block) &&
-           weight.storage != StorageType::Fp4E2M1 &&
-           weight.scale != ScaleType::E8M0;
+    return weight.storage == StorageType::NF4 ||
+           ((weight.granularity == Granularity::Group ||
+             weight.granularity == Granularity::Block) &&
+            weight.storage != StorageType::Fp4E2M1 &&
+            weight.scale != ScaleType::E8M0);
   });
 }
 

@@ -69,10 +69,11 @@ def _quantizes(spec: LayerSpec) -> bool:
 
 
 def _may_round_weights(spec: LayerSpec) -> bool:
-    """Whether a weight times its scale, which 16 bits do not always hold, may be rounded to 16 bits."""
+    """Whether a weight times its scale, or an entry of nf4's code book, may be rounded to 16 bits."""
     weights = (quantization.weight for quantization in spec.quantizations)
     return any(
-        weight.granularity in ("group", "block") and weight.dtype != "fp4_e2m1" and weight.scale_dtype != "e8m0"
+        weight.dtype == "nf4"
+        or (weight.granularity in ("group", "block") and weight.dtype != "fp4_e2m1" and weight.scale_dtype != "e8m0")
         for weight in weights
     )
 

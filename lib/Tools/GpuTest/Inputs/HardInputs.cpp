@@ -305,6 +305,7 @@ constexpr Rule kRules[] = {
     {"ue8m0_scales", ue8m0Scales},
     {"zero_weights", zeroWeights},
     {"scale_ends", scaleEnds},
+    {"zero_scales", zeroScales},
     {"nan_scales", nanScales},
     {"nan_codes", nanCodes},
     {"least_scales", leastScales},

@@ -94,6 +94,9 @@ moert::Status zeroWeights(Hard &hard);
 /// Scales are the least and the largest of their type; of the largest weights
 /// are zeros.
 moert::Status scaleEnds(Hard &hard);
+/// A fifth of the scales and all of the last expert's w13 are zeros of either
+/// sign, and the first global scale of each weight is 0; codes stay.
+moert::Status zeroScales(Hard &hard);
 /// A scale of the last expert's w2 is NaN, and all weights that it has are
 /// zeros.
 moert::Status nanScales(Hard &hard);

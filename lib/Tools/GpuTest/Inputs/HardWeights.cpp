@@ -239,6 +239,29 @@ Status moec::gputest::scaleEnds(Hard &hard) {
   });
 }
 
+Status moec::gputest::zeroScales(Hard &hard) {
+  Status status = forEachWeight(
+      hard, "scales that can be 0",
+      [](const OperandQuantization &weight) {
+        return weight.scale != ScaleType::E8M0;
+      },
+      [&](llvm::StringRef name, const Weight &weight) {
+        // 0 and -0 come first.
+        const std::vector<uint64_t> &least = getScaleEnds(weight).least;
+        int64_t perExpert = weight.getNumScales() / weight.getNumExperts();
+        for (int64_t i = 0; i < weight.getNumScales(); ++i) {
+          bool isLast = i / perExpert + 1 == weight.getNumExperts();
+          if (hard.draw.uniform() < 0.2 || (isLast && name == "experts.w13"))
+            weight.setScale(i, least[size_t(hard.draw.below(2))]);
+        }
+      });
+  if (!status)
+    return status;
+  for (llvm::StringRef name : hard.spec.getExpertWeights())
+    hard.set((name + "_global_scale").str(), 0, 0);
+  return Status::ok();
+}
+
 Status moec::gputest::nanScales(Hard &hard) {
   if (Status status = needs(hard.spec.quantization.w2.has_value(),
                             "quantization of experts.w2");
