@@ -17,8 +17,6 @@ import moec
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
 import moec.torch as moec_torch  # noqa: E402
-import test_vllm as vllm  # noqa: E402
-from test_vllm import engine  # noqa: E402, F401
 
 from moec.functions import fused_experts  # noqa: E402
 
@@ -249,23 +247,6 @@ def test_graphs_while_the_shared_workspace_of_functions_grows(x: torch.Tensor) -
     sevens = [torch.full((1 << 22,), 7.0, device=DEVICE) for _ in range(40)]
     assert is_same(replay(graph, out), expected)
     del sevens, other
-
-
-def test_graphs_of_an_engine_s_experts(engine: Any) -> None:  # noqa: F811
-    with torch.device(DEVICE):
-        layer = vllm.Layer(hidden=HIDDEN, width=WIDTH)
-        method = vllm.make(layer)
-        method.process_weights_after_loading(layer)
-        captured = []
-        for tokens in (8, 200, 64):
-            call = layer.make_call(tokens)
-            expected = method.apply(layer, *call, None, None).clone()
-            out = torch.empty_like(expected)
-            graph = capture(lambda: out.copy_(method.apply(layer, *call, None, None)))
-            captured.append((graph, call, out, expected))
-        method.apply(layer, *layer.make_call(3000), None, None)
-    for graph, _, out, expected in captured:
-        assert is_same(replay(graph, out), expected)
 
 
 def test_graphs_keep_their_number_of_valid_tokens(x: torch.Tensor) -> None:
