@@ -5,6 +5,7 @@
 Tensors are those of all groups of ranks together, so that the reference knows nothing of ranks.
 """
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -16,6 +17,12 @@ from cases import BASE
 from runs import ALL_CASES, TIMEOUT, binary
 
 from moec.reference import LayerSpec, TensorFile, check, generate, signature, write_tensors
+
+
+def read_spec(model: dict) -> LayerSpec:
+    """The whole layer of `model`, whose rows ranks add up."""
+    return dataclasses.replace(LayerSpec.from_json(model), adds_over_ranks=True)
+
 
 #: Ranks with tokens of their own, ranks with the same ones.
 MESHES = [(2, 1), (1, 2), (4, 1), (2, 2), (1, 4), (8, 1), (4, 2), (2, 4), (1, 8), (16, 1), (4, 4), (1, 16)]
@@ -84,7 +91,7 @@ def run(folder, model: dict, ranks: Ranks, inputs, tokens: int, *options: str) -
 
 
 def verify(folder, model: dict, ranks: Ranks, tokens: int = 5, seed: int = 1, ids=None, options=()) -> None:
-    spec = LayerSpec.from_json(model)
+    spec = read_spec(model)
     inputs = generate(spec, tokens * ranks.token_ranks, seed)
     if ids is not None:
         inputs["topk_ids"] = ids.astype(np.int32)
@@ -175,14 +182,14 @@ def test_zero_experts_of_padding(dp, tp, sp, entry, layer, tmp_path):
     ranks = Ranks(dp, tp, "round_robin", sp)
     rows = 5
     counts = [5, 3, 0, 4][: ranks.token_ranks]
-    inputs = generate(LayerSpec.from_json(model), rows * ranks.token_ranks, 3)
+    inputs = generate(read_spec(model), rows * ranks.token_ranks, 3)
     hidden = inputs["hidden_states"].reshape(ranks.token_ranks, rows, -1)
     for part, count in zip(hidden, counts):
         part[count:] = np.nan
     done = run(tmp_path, model, ranks, inputs, rows, f"--rank-tokens={','.join(map(str, counts))}", "--check")
     assert done.returncode == 0, done.stdout
     made = TensorFile(tmp_path / "out.safetensors")
-    made.require(signature.outputs(LayerSpec.from_json(model)), rows * ranks.token_ranks, optional=True)
+    made.require(signature.outputs(read_spec(model)), rows * ranks.token_ranks, optional=True)
     output = np.asarray(made["output"][...]).reshape(ranks.token_ranks, rows, -1)
     masks = inputs["is_padding"].reshape(ranks.token_ranks, rows)
     for part, count, mask in zip(output, counts, masks):
@@ -276,14 +283,14 @@ def test_few_tokens(tokens, ranks, tmp_path):
 def test_ranks_with_fewer_tokens(entry, counts, tmp_path):
     """Rows of ranks that have fewer are padding: zero, and nobody's work."""
     model = spec_of(entry=entry, num_valid_tokens=True, shared_experts={"intermediate_size": 32})
-    inputs = generate(LayerSpec.from_json(model), 28, 3)
+    inputs = generate(read_spec(model), 28, 3)
     if entry == "gate":
         # The option is enough.
         del inputs["num_valid_tokens"]
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 7, f"--rank-tokens={counts}", "--check")
     assert done.returncode == 0, done.stdout
     made = TensorFile(tmp_path / "out.safetensors")
-    made.require(signature.outputs(LayerSpec.from_json(model)), 28, optional=True)
+    made.require(signature.outputs(read_spec(model)), 28, optional=True)
     output = np.asarray(made["output"][...]).reshape(4, 7, -1)
     for rows, count in zip(output, map(int, counts.split(","))):
         assert not rows[count:].any() and (count == 0 or rows[:count].any())
@@ -293,7 +300,7 @@ def test_ranks_with_fewer_tokens(entry, counts, tmp_path):
 def test_many_runs_and_times_of_parts(dp, tp, tmp_path):
     """Four inputs take turns in 230 runs, and what was gathered before serves kernels that run alone."""
     model = spec_of(**LAYERS["fp8_block"])
-    inputs = generate(LayerSpec.from_json(model), 6 * dp, 3)
+    inputs = generate(read_spec(model), 6 * dp, 3)
     done = run(tmp_path, model, Ranks(dp, tp, "linear"), inputs, 6, "--check", "--compare=230", "--repeat=3",
                "--times-at=1,6")
     assert done.returncode == 0, done.stdout
@@ -339,7 +346,7 @@ def test_tokens_that_do_not_divide(dp, tp, tokens, entry, layer, tmp_path):
     model = spec_of(entry=entry, num_valid_tokens=True, **fields)
     rows = -(-tokens // tp)
     counts = ",".join([split(tokens, tp, rows)] * dp)
-    inputs = generate(LayerSpec.from_json(model), rows * dp * tp, 3)
+    inputs = generate(read_spec(model), rows * dp * tp, 3)
     # What nobody may read.
     hidden = inputs["hidden_states"].reshape(dp * tp, rows, -1)
     for part, count in zip(hidden, map(int, counts.split(","))):
@@ -347,7 +354,7 @@ def test_tokens_that_do_not_divide(dp, tp, tokens, entry, layer, tmp_path):
     done = run(tmp_path, model, Ranks(dp, tp, "linear", sp=True), inputs, rows, f"--rank-tokens={counts}", "--check")
     assert done.returncode == 0, done.stdout
     made = TensorFile(tmp_path / "out.safetensors")
-    made.require(signature.outputs(LayerSpec.from_json(model)), rows * dp * tp, optional=True)
+    made.require(signature.outputs(read_spec(model)), rows * dp * tp, optional=True)
     output = np.asarray(made["output"][...]).reshape(dp * tp, rows, -1)
     for part, count in zip(output, map(int, counts.split(","))):
         assert not part[count:].any() and np.isfinite(part).all() and (count == 0 or part[:count].any())
@@ -408,7 +415,7 @@ def test_replicas_by_list(dp, tp, physical, most, tmp_path):
     most = max(most, *np.bincount(np.concatenate(lists)).tolist())
     for top_k in (1, 4):
         plain = spec_of(entry="logits", top_k=top_k, expert_bias=True, dtype="bf16")
-        inputs = generate(LayerSpec.from_json(plain), 6 * dp, 5)
+        inputs = generate(read_spec(plain), 6 * dp, 5)
         made = []
         for name, model, given, placed in (
             ("plain", plain, inputs, Ranks(dp, tp, "linear")),
@@ -427,7 +434,7 @@ def test_replicas_by_list(dp, tp, physical, most, tmp_path):
 def test_replicas_of_parts(dp, tp, entry, tmp_path):
     """Replicas are chosen for the rows of all ranks that each have a part of their group's tokens."""
     model = replicas_of(spec_of(entry=entry, num_valid_tokens=True, shared_experts={"intermediate_size": 32}), 24, 3)
-    inputs = generate(LayerSpec.from_json(model), 4 * dp * tp, 3)
+    inputs = generate(read_spec(model), 4 * dp * tp, 3)
     counts = ",".join([split(5, tp, 4)] * dp)
     done = run(tmp_path, model, Ranks(dp, tp, "linear", sp=True), inputs, 4, f"--rank-tokens={counts}", "--check")
     assert done.returncode == 0, done.stdout
@@ -443,7 +450,7 @@ def test_replicas_of_layers(layer, tmp_path):
 def test_replicas_with_padding(entry, tmp_path):
     """Padding is left out on the rank whose it is, ahead of the choice of a replica."""
     model = replicas_of(spec_of(entry=entry, num_valid_tokens=True, padding_mask=True), 24, 3)
-    inputs = generate(LayerSpec.from_json(model), 28, 3)
+    inputs = generate(read_spec(model), 28, 3)
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 7, "--rank-tokens=0,3,7,1", "--check")
     assert done.returncode == 0, done.stdout
 
@@ -487,7 +494,7 @@ def test_levels(level, tmp_path):
 @pytest.mark.parametrize("level", ["plan", "tile"])
 def test_levels_of_parts(level, tmp_path):
     model = spec_of(**LAYERS["gate_shared_bias"], num_valid_tokens=True)
-    inputs = generate(LayerSpec.from_json(model), 12, 3)
+    inputs = generate(read_spec(model), 12, 3)
     done = run(tmp_path, model, Ranks(2, 2, "linear", sp=True), inputs, 3, "--rank-tokens=3,2,3,2", "--check",
                f"--level={level}")
     assert done.returncode == 0, done.stdout
@@ -508,7 +515,7 @@ def test_simulated_parts_of_tokens(dp, tp, target, tmp_path):
     """The last kernel leaves out what does not count of 5 tokens of each group."""
     model = spec_of(**LAYERS["gate_shared_bias"], num_valid_tokens=True)
     rows = -(-5 // tp)
-    inputs = generate(LayerSpec.from_json(model), rows * dp * tp, 3)
+    inputs = generate(read_spec(model), rows * dp * tp, 3)
     counts = ",".join([split(5, tp, rows)] * dp)
     done = run(tmp_path, model, Ranks(dp, tp, "linear", sp=True), inputs, rows, f"--rank-tokens={counts}", "--check",
                "--device=sim:0", f"--target={target}", "--max-tokens=4")
@@ -548,7 +555,7 @@ def test_peer_exchange(dp, tp, tokens, tmp_path):
 def test_times_of_what_kernels_make(dp, tp, layer, tmp_path):
     """Kernels that run alone make sums and codes, the exchange makes them itself: each part has its time, once."""
     model = spec_of(**LAYERS[layer])
-    inputs = generate(LayerSpec.from_json(model), 2 * dp, 3)
+    inputs = generate(read_spec(model), 2 * dp, 3)
     done = run(tmp_path, model, Ranks(dp, tp, "linear"), inputs, 2, "--device=sim:1", "--target=sm_90a",
                "--max-tokens=2", "--exchange=peer", "--rank-limit=60", "--repeat=2", "--times-at=2")
     assert done.returncode == 0, done.stdout
@@ -596,7 +603,7 @@ def test_combine_by_columns(dp, tp, tokens, pieces, model, tmp_path):
 def test_combine_by_columns_with_fewer_tokens(tmp_path):
     """Rows that do not count; several runs, whose pieces are exchanges one after the other."""
     model = CUT | {"num_valid_tokens": True}
-    inputs = generate(LayerSpec.from_json(model), 20, 3)
+    inputs = generate(read_spec(model), 20, 3)
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, "--rank-tokens=0,3,5,1", "--check", QUEUED[256],
                "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph",
                "--rank-limit=60", "--disable=join-products", "--set=cut-columns.pieces=4", *ASKING)
@@ -682,7 +689,7 @@ def test_rows_of_owners_of_replicas(dp, tp, sp, physical, tmp_path):
     lists = replica_lists(dp * tp, 16, physical)
     most = max(np.bincount(np.concatenate(lists)).tolist())
     token_ranks = dp * (tp if sp else 1)
-    inputs = generate(LayerSpec.from_json(OWNED), 5 * token_ranks, 7)
+    inputs = generate(read_spec(OWNED), 5 * token_ranks, 7)
     inputs["topk_ids"] = spread_ids("any", 5 * token_ranks, dp).astype(np.int32)
     options = (f"--device=sim:{dp}", "--target=sm_90a", "--max-tokens=16", "--rank-limit=60",
                "--config=all_gather_dp:least_rows=1", "--config=reduce_scatter_dp:least_rows=1")
@@ -706,7 +713,7 @@ def test_rows_that_are_copied(dp, tp, sp, tokens, model, tmp_path):
     """Copies move what is gathered, late at times, and the kernel the rest: bits are those of the kernel alone, in runs
     with other inputs too. Shared experts are beside them."""
     model = (model or spec_of(**LAYERS["gate_shared_bias"])) | {"shared_experts": {"intermediate_size": 256}}
-    inputs = generate(LayerSpec.from_json(model), tokens * dp * (tp if sp else 1), 3)
+    inputs = generate(read_spec(model), tokens * dp * (tp if sp else 1), 3)
     made = []
     for least in (0, 1, 500):
         for seed in (1, 2):
@@ -734,13 +741,13 @@ def rows_of_ranks(inputs: dict, token_ranks: int, first: int, last: int) -> dict
 def output_of(folder, model: dict, ranks: Ranks, tokens: int) -> np.ndarray:
     """By rank or group of ranks."""
     made = TensorFile(folder / "out.safetensors")
-    made.require(signature.outputs(LayerSpec.from_json(model)), tokens * ranks.token_ranks, optional=True)
+    made.require(signature.outputs(read_spec(model)), tokens * ranks.token_ranks, optional=True)
     return np.asarray(made["output"][...]).reshape(ranks.token_ranks, tokens, -1)
 
 
 def verify_halves(folder, model: dict, ranks: Ranks, tokens: int, options=(), halved=("--check",)) -> None:
     """Two micro-batches have the bits of their rows as batches of their own."""
-    inputs = generate(LayerSpec.from_json(model), tokens * ranks.token_ranks, 3)
+    inputs = generate(read_spec(model), tokens * ranks.token_ranks, 3)
     first = -(-tokens // 2)
     made = []
     for begin, end in ((0, first), (first, tokens)):
@@ -791,7 +798,7 @@ def test_micro_batches_simulated(dp, tp, tokens, copied, fields, tmp_path):
 
 def test_times_of_micro_batches(tmp_path):
     model = spec_of(**LAYERS["fp8_block"])
-    inputs = generate(LayerSpec.from_json(model), 12, 3)
+    inputs = generate(read_spec(model), 12, 3)
     done = run(tmp_path, model, Ranks(2, 1, "linear"), inputs, 6, "--repeat=3", "--times-at=1,6",
                "--micro-batches-from=6")
     assert done.returncode == 0, done.stdout
@@ -808,7 +815,7 @@ def test_times_of_micro_batches(tmp_path):
 ], ids=["load", "valid", "negative"])
 def test_micro_batches_that_cannot_be(fields, options, text, tmp_path):
     model = spec_of(entry="gate", **fields)
-    inputs = generate(LayerSpec.from_json(model), 4, 3)
+    inputs = generate(read_spec(model), 4, 3)
     done = run(tmp_path, model, Ranks(2, 1, "linear"), inputs, 2, *([] if text.startswith("--") else
                ["--micro-batches-from=1"]), *options)
     assert done.returncode != 0 and text in done.stdout, done.stdout
@@ -817,7 +824,7 @@ def test_micro_batches_that_cannot_be(fields, options, text, tmp_path):
 def test_hidden_states_of_all_groups(tmp_path):
     """Activations of a file of their own, for the tokens of all groups: what one file with weights gives."""
     model = spec_of(entry="ids")
-    inputs = generate(LayerSpec.from_json(model), 12, 3)
+    inputs = generate(read_spec(model), 12, 3)
     call = {name: inputs.pop(name) for name in ("hidden_states", "topk_ids", "topk_weights")}
     made = []
     for name, weights, options in (("apart", inputs, (f"--hidden-states={tmp_path}/call.safetensors",)),
@@ -851,7 +858,7 @@ def test_rows_of_owners_of_parts(tmp_path):
 def test_rows_of_owners_with_fewer_tokens(entry, counts, tmp_path):
     """Rows that do not count have ids, too, which the caller gives; several runs find rows of others in the heaps."""
     model = OWNED | {"entry": entry, "num_valid_tokens": True, "routing": {} if entry == "ids" else {"score": "softmax"}}
-    inputs = generate(LayerSpec.from_json(model), 20, 3)
+    inputs = generate(read_spec(model), 20, 3)
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, f"--rank-tokens={counts}", "--check", *ASKING,
                "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=2", "--graph")
     assert done.returncode == 0, done.stdout
@@ -861,7 +868,7 @@ def test_rows_of_owners_with_fewer_tokens(entry, counts, tmp_path):
 @pytest.mark.parametrize("counts", ["0,3,5,1", "0,0,0,0", "5,0,0,0"])
 def test_peer_exchange_with_fewer_tokens(counts, tmp_path):
     model = spec_of(**LAYERS["fp8_block"], entry="ids", num_valid_tokens=True)
-    inputs = generate(LayerSpec.from_json(model), 20, 3)
+    inputs = generate(read_spec(model), 20, 3)
     done = run(tmp_path, model, Ranks(4, 1, "linear"), inputs, 5, f"--rank-tokens={counts}", "--check",
                "--device=sim:2", "--target=sm_90a", "--max-tokens=8", "--exchange=peer", "--compare=3", "--graph")
     assert done.returncode == 0, done.stdout
@@ -874,6 +881,6 @@ def test_peer_exchange_with_fewer_tokens(counts, tmp_path):
 ])
 def test_exchanges_that_cannot_be(options, text, tmp_path):
     model = spec_of()
-    inputs = generate(LayerSpec.from_json(model), 2, 3)
+    inputs = generate(read_spec(model), 2, 3)
     done = run(tmp_path, model, Ranks(2, 1, "linear"), inputs, 1, *options)
     assert done.returncode != 0 and text in done.stdout

@@ -463,8 +463,11 @@ HostTensor RankRun::concatenate(const std::vector<RunResult> &results) {
 bool RankRun::check(const std::vector<RunResult> &results) {
   ReferenceCheck check;
   Status status = check.findReference();
+  // The reference computes the whole layer; its bound depends on the ranks.
+  LayerSpec whole = spec.getWhole();
+  whole.parallel = spec.parallel;
   if (status)
-    status = check.setSpec(printLayerSpec(spec.getWhole()));
+    status = check.setSpec(printLayerSpec(whole));
   for (auto [group, result] : llvm::enumerate(results)) {
     std::vector<const HostTensor *> inputs = getPointers(groups[group]);
     llvm::append_range(inputs, getPointers(weights));
