@@ -18,7 +18,7 @@
 
 namespace moec::testing {
 
-/// What became of an input.
+/// The outcome of reading one input.
 struct Reading {
   bool accepted = false;
   /// The promise that was broken on the way, empty if none was.
@@ -28,12 +28,13 @@ struct Reading {
 /// The index of a checkpoint. Files that are accepted are in its folder.
 Reading readIndex(llvm::StringRef text);
 
-/// What a rank has come for. What is accepted has the bytes that it came from.
+/// Decodes the request of a rank. An accepted request encodes to the same
+/// bytes.
 Reading readRankMessage(llvm::StringRef bytes);
 
-/// What ranks hear at their start from one who does not know the secret. The
-/// first byte says who hears it: a rank by its file, a rank by its socket, or
-/// rank 0. Nothing is accepted but rank 0's own file.
+/// Gives the bytes to a rank that starts, as a peer without the secret could.
+/// The first byte chooses the reader: a rank by its file, a rank by its socket,
+/// or rank 0. Nothing is accepted but rank 0's own file.
 Reading readBootstrap(llvm::StringRef bytes);
 
 } // namespace moec::testing

@@ -187,7 +187,7 @@ private:
     return text;
   }
 
-  /// What a GGUF file says of the layer beside its tensors.
+  /// Compares the metadata of a GGUF file with the description.
   Status checkMetadata() const {
     const auto *metadata = checkpoint.ggufMetadata();
     if (!metadata || !request.spec || !block)
@@ -314,7 +314,7 @@ private:
            (!request.layer || !layer || layer == request.layer);
   }
 
-  /// What the file has where tensors are missing.
+  /// Lists the unused tensors of the block, for messages about missing ones.
   std::string listUnusedInstead() const {
     BlockNames names{checkpoint, request, block, used};
     std::vector<std::string> unused = findUnused(names, getNamesElsewhere());

@@ -22,8 +22,8 @@ static bool isListOfLayers(StringRef module) {
   return llvm::is_contained(names, module);
 }
 
-/// What stands before a decoder's list of layers: the model, its wrappers, and
-/// the language model of a model of several parts.
+/// Whether the module may contain a decoder's list of layers: the model, a
+/// wrapper, or the language model of a model of several parts.
 static bool leadsToDecoder(StringRef module) {
   constexpr llvm::StringLiteral names[] = {"_forward_module",
                                            "_fsdp_wrapped_module",

@@ -19,7 +19,7 @@ using llvm::StringRef;
 
 namespace {
 
-/// What part of a decoder layer a tensor belongs to.
+/// The part of a decoder layer that owns a tensor.
 enum class Owner { Other, Router, Experts };
 
 /// Whether canonical names begin so.
@@ -89,8 +89,8 @@ public:
   }
 
 private:
-  /// What names of the layer's own modules begin with: the block, or, where the
-  /// table's names say the modules of a decoder layer themselves, those.
+  /// Sets the prefixes of the layer's own modules: the block, or the modules of
+  /// the decoder layer that the table of names lists.
   void setPrefixes() {
     const std::optional<TensorPlace> &block = names.block;
     if (!block)

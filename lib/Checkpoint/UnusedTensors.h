@@ -20,7 +20,7 @@
 
 namespace moec {
 
-/// What is known of a checkpoint's names once the layer is found in it.
+/// Names of a checkpoint in which the layer was found.
 struct BlockNames {
   const moert::Checkpoint &checkpoint;
   const LayerRequest &request;

@@ -14,7 +14,7 @@
 using namespace mlir;
 
 static moert::Status writeWhole(StringRef path, StringRef text) {
-  // What was printed before comes first where this is standard output.
+  // Text that was printed before comes first if `path` is standard output.
   llvm::outs().flush();
   return moert::writeFileWhole(path.str(), {{text.data(), text.size()}},
                                moert::AtomicFile::Devices::WriteInPlace);

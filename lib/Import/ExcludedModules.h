@@ -20,7 +20,8 @@ namespace moec {
 /// How much of the matrices of a layer's product a list of modules names.
 enum class Coverage { None, Some, All };
 
-/// What an entry of a list names, beside regular expressions ("re:.*mlp.*").
+/// The rule by which an entry of a list matches modules. Every rule takes
+/// regular expressions too ("re:.*mlp.*").
 enum class ModuleMatching {
   /// A name, a part of it or a parent, with `*`. Tools that read one field
   /// differ in their rules: this is what they have in common.

@@ -73,8 +73,8 @@ public:
     Value one = constant(1.0);
     return div(one, add(one, exp(neg(x))));
   }
-  /// The same where exp(-x) overflows and the result does not vanish: far below
-  /// 0 it rounds to exp(x).
+  /// A sigmoid that keeps subnormal results, where exp(-x) overflows: far below
+  /// 0 the sigmoid rounds to exp(x).
   Value sigmoidWithTail(Value x) {
     Value isFar = isGreater(constant(-64.0), x);
     Value power = exp(select(isFar, x, neg(x)));

@@ -36,7 +36,7 @@ using moert::RegularFile;
 using moert::Result;
 
 static constexpr StringLiteral kEntrySuffix = ".moepkg";
-/// Of the temporary files of earlier versions.
+/// The suffix of temporary files that earlier versions wrote.
 static constexpr StringLiteral kOldTemporarySuffix = ".tmp";
 static constexpr size_t kKeyDigits = 64;
 

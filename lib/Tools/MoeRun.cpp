@@ -207,7 +207,7 @@ bool prepareCheck(const Session &session, const MoeRunOptions &options,
   return status || options.complain(status.message());
 }
 
-/// What tells the layer from others. A package may have no description.
+/// The layer's identity for prepared files; empty for a package without one.
 std::string describeLayer(Session &session) {
   if (session.package && !session.source.spec)
     return "";

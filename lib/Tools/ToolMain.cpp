@@ -23,7 +23,7 @@ static void removeFilesAndEnd(int signal) {
 static void handleSignals() {
   for (int signal : {SIGHUP, SIGINT, SIGTERM}) {
     struct sigaction action = {};
-    // What nohup ignores stays ignored.
+    // A signal that the parent ignores, as nohup does, stays ignored.
     if (sigaction(signal, /*act=*/nullptr, &action) == 0 &&
         action.sa_handler == SIG_IGN)
       continue;

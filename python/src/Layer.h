@@ -82,7 +82,7 @@ struct LayerState {
   std::vector<Operand> operands;
   /// Indices of the operands that a call brings, inputs and output.
   std::vector<int> arguments;
-  /// Of the weights that are prepared.
+  /// Operand indices of the weights that are prepared.
   std::vector<int> preparedWeights;
   /// Where these are in `arguments`; -1 for none.
   int hiddenStates = -1, output = -1, validTokens = -1;

@@ -164,7 +164,7 @@ bool Tensor::read(PyObject *object, const Asking &asking) {
          verify(asking);
 }
 
-/// What a tensor of PyTorch may be beside what DLPack tells of it.
+/// Checks the properties of a PyTorch tensor that DLPack does not report.
 bool Tensor::checkTorch(PyObject *object, const Asking &asking) {
   if (!checkSign(object, asking.argument))
     return false;

@@ -75,8 +75,8 @@ public:
   }
 
   /// Whether the memory that was read is no more the tensor's: its storage was
-  /// released or has other memory. Of tensors of PyTorch that are kept; no
-  /// other framework takes memory from a tensor.
+  /// released or has other memory. Only kept tensors of PyTorch can lose
+  /// memory; for all others the answer is false.
   bool hasLostMemory() const;
 
   const DLTensor &get() const { return tensor; }

@@ -100,7 +100,7 @@ bool moec::python::prepare(LayerState &state, void *stream, bool again) {
 
 namespace {
 
-/// What a captured run uses that is Python's.
+/// Python's objects whose memory a captured run uses.
 struct Kept {
   std::vector<std::shared_ptr<Weight>> weights;
   std::shared_ptr<Tensor> workspace;

@@ -26,7 +26,7 @@ DEVICE = "cuda:0"
 TOKENS, HIDDEN, EXPERTS, TOP_K, WIDTH = 1024, 512, 16, 4, 256
 COUNTS = (1, 7, 64, 300, 1024)
 INT4 = {"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "bf16"}}
-#: Of which weights the kernels of sm_90a read prepared copies in the last ones.
+#: The kernels of sm_90a read prepared copies of the weights in the last two formats.
 FORMATS: dict[str, Any] = {"bf16": None, "fp8": "fp8_block128", "int4": INT4, "mxfp4": "mxfp4"}
 every_format = pytest.mark.parametrize("form", FORMATS)
 

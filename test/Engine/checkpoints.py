@@ -176,7 +176,7 @@ class Format:
     store: Store
     #: Relative error against float32: activations of 16 bits, or rounded to 8.
     bound: float = 6e-3
-    #: Of the GPU that vLLM constructs the format for.
+    #: Compute capability of the GPU for which vLLM constructs the format.
     capability: tuple[int, int] = (9, 0)
 
 

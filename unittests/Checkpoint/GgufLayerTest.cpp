@@ -161,7 +161,7 @@ TEST(GgufLayer, TensorsAreUsedOrNamed) {
             "");
 }
 
-/// What a decoder layer has beside its experts in files of llama.cpp.
+/// A decoder layer in files of llama.cpp has other parts beside its experts.
 TEST(GgufLayer, OtherPartsOfTheBlockAreLeftAlone) {
   EXPECT_EQ(locate("", {"attn_norm.weight",
                         "attn_q.weight",

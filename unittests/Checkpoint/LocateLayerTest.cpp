@@ -242,7 +242,7 @@ TEST(LocateLayer, CanonicalNamesNeedNoForm) {
                   "'gate.weight'"});
 }
 
-/// What a file has in place of what is missing.
+/// The message about a missing tensor lists the tensors in its place.
 // field-bug: sglang#37679, mlxcel#620, bitsandbytes#1849, unsloth#4032,
 // tinker-cookbook#587
 TEST(LocateLayer, NamesWhatIsThereInstead) {

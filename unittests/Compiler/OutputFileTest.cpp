@@ -119,8 +119,8 @@ TEST_F(OutputFile, IsNoInputByAnyName) {
   EXPECT_NE(why.find("would write to the input"), std::string::npos) << why;
 }
 
-/// Of a link it is the target's folder that has to take the file, and an open
-/// descriptor may be anything.
+/// The folder of a link's target has to take the file. An open descriptor may
+/// be anything.
 TEST_F(OutputFile, ChecksWhereALinkLeads) {
   OutputCheck check;
   auto why = [&](llvm::StringRef path) {

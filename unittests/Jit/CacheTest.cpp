@@ -236,7 +236,7 @@ TEST_F(CacheTest, RemovesWhatWasLeftBehind) {
   writeFile(getPath("cache/.FEDCBA9876543210.tmp"), "in use");
   writeFile(getPath("cache/notes.txt"), "not ours");
   setAge(getPath("cache/.0123456789ABCDEF.tmp"), 7200);
-  // Of another key's entry, which nobody writes any more.
+  // A leftover of another key's entry.
   std::string temporary = makeKey('f') + ".moepkg.tmp.0123456789abcdef";
   writeFile(getPath("cache/" + temporary), "old");
   setAge(getPath("cache/" + temporary), 7200);

@@ -131,8 +131,8 @@ TEST_F(AtomicFileTest, AnOpenDescriptorIsWrittenInPlace) {
   fs::create_symlink("/proc/self/fd/" + number, at("link"));
   for (const std::string &path :
        {"/dev/fd/" + number, "/proc/self/fd/" + number, at("link")})
-    ASSERT_TRUE(writeText(path, "x"));
-  EXPECT_EQ(get("log"), "before xxx");
+    ASSERT_TRUE(writeText(path, "y"));
+  EXPECT_EQ(get("log"), "before yyy");
   EXPECT_EQ(fs::read_symlink(at("link")), "/proc/self/fd/" + number);
   EXPECT_EQ(list(), (Names{"log", "link"}));
 
@@ -155,11 +155,11 @@ TEST_F(AtomicFileTest, StandardOutputIsWrittenInPlace) {
   }
   std::vector<Status> written;
   for (const std::string &path : {std::string("-"), at("stdout"), at("log")})
-    written.push_back(writeText(path, "x"));
+    written.push_back(writeText(path, "y"));
   dup2(before.get(), STDOUT_FILENO);
   for (const Status &status : written)
     EXPECT_TRUE(status) << status.message();
-  EXPECT_EQ(get("log"), "xxx");
+  EXPECT_EQ(get("log"), "yyy");
   EXPECT_EQ(list(), (Names{"log", "stdout"}));
 }
 
@@ -284,7 +284,7 @@ TEST_F(AtomicFileTest, AChildLeavesItsParentsFileAlone) {
   EXPECT_EQ(runForked([] { removeTemporaries(); }), 0);
   ASSERT_TRUE(file->commit());
   EXPECT_EQ(get("file"), "new");
-  // What is committed is no temporary file any more.
+  // A committed file is no temporary file any more.
   removeTemporaries();
   EXPECT_EQ(list(), Names{"file"});
 }

@@ -353,7 +353,7 @@ TEST(FileExchangeTest, WhatAnEarlierStartLeftIsNotTaken) {
   std::map<fs::path, std::string> left;
   std::thread zero([&] { EXPECT_TRUE(byFile(exchange, 0, 2)); });
   std::thread one([&] { EXPECT_TRUE(byFile(exchange, 1, 2)); });
-  // What they write, as a process that is killed would leave it.
+  // Collects the files that they write, as a killed process would leave them.
   auto collect = [&] {
     for (const fs::path &path : folder.files()) {
       std::ifstream file(path, std::ios::binary);
@@ -677,7 +677,8 @@ public:
 /// id and of the proofs.
 TEST(SocketExchangeTest, EachByteIsProven) {
   Listener between;
-  // What rank `rank` gets through `between`, and how many bytes went each way.
+  // Connects rank `rank` through `between`. Answers its result and the bytes
+  // that went each way.
   auto ask = [&](int port, int64_t rank, int64_t numRanks, size_t direction,
                  size_t at) {
     std::array<size_t, 2> counts = {};

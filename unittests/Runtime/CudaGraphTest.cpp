@@ -61,7 +61,7 @@ protected:
            address < (--after)->first + after->second.size;
   }
 
-  /// What the streams get by `body`: "a" and "b" for the two, others left out.
+  /// The calls that `body` gives to streams "a" and "b"; others are left out.
   template <typename Body>
   std::string listGiven(Body body) {
     fake->given.clear();

@@ -25,7 +25,7 @@ using namespace moert;
 
 namespace {
 
-/// What a library built with -ffast-math, or fesetround, leaves in a thread.
+/// Leaves the state of a library built with -ffast-math, or of fesetround.
 void spoilState() {
   std::fesetround(FE_UPWARD);
 #if defined(__SSE2__)

@@ -338,7 +338,7 @@ TEST_F(PreparedFileTest, IsOfOneDescription) {
                   ->bindPrepared(path));
 }
 
-/// What a file says is shown short and without control characters.
+/// Messages show texts of a file short and without control characters.
 TEST_F(PreparedFileTest, DescriptionsOfFilesAreText) {
   auto refuseDescription = [&](const std::string &description) {
     std::unique_ptr<Executor> writer = create(makePlan(), "{}");

@@ -90,7 +90,7 @@ TEST_F(RegularFileTest, BytesAreCounted) {
   EXPECT_EQ(read(text.size() - 1).status().message(),
             "has more than the 199999 bytes that are read");
   EXPECT_FALSE(read(0));
-  // What never ends, as standard input may not.
+  // An endless file, as standard input may be.
   Descriptor endless(open("/dev/zero", O_RDONLY | O_CLOEXEC));
   EXPECT_EQ(readAtMost(endless.get(), 1000).status().message(),
             "has more than the 1000 bytes that are read");

@@ -177,7 +177,7 @@ TEST_F(SharedWorkspaceTest, GraphsOwnWhatTheyAreGiven) {
   ASSERT_DONE(layer.run(kTokens));
   EXPECT_EQ(moert_layer_is_captured(layer.get()), 0);
   ASSERT_EQ(begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
-  // What the graph cannot own is not launched.
+  // Nothing is launched if the graph cannot own the workspace.
   fake->launches.clear();
   for (const char *call : {"cuUserObjectCreate", "cuGraphRetainUserObject"}) {
     fake->calls.clear();

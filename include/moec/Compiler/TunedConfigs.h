@@ -30,7 +30,7 @@ namespace moec {
 llvm::FailureOr<std::vector<std::string>>
 readTunedConfigs(llvm::StringRef path, llvm::StringRef target,
                  llvm::raw_ostream &os);
-/// The same of its text.
+/// Reads the configs from the text of such a file.
 llvm::FailureOr<std::vector<std::string>>
 readTunedConfigs(const SourceText &text, llvm::StringRef target,
                  llvm::raw_ostream &os);

@@ -71,7 +71,7 @@ struct HostLayer {
   CompiledLayer compiled;
   /// Where it came from JSON.
   std::optional<LayerSpec> spec;
-  /// What describeLayer() says.
+  /// The result of describeLayer().
   std::string description;
   JitReport report;
 };

@@ -21,8 +21,8 @@ namespace moec {
 /// with their default are left out.
 std::string printLayerSpec(const LayerSpec &spec);
 
-/// What tells a layer from others (moert::ExecutorOptions::description): its
-/// spec, or {"ir": SHA-256} of IR that has none, as it was read.
+/// The identity of a layer (moert::ExecutorOptions::description): its spec, or
+/// {"ir": SHA-256} where the layer came as IR without a spec.
 std::string describeLayer(const std::optional<LayerSpec> &spec,
                           mlir::ModuleOp module);
 

@@ -51,7 +51,7 @@ private:
   /// Runs one of them, with the mutex unlocked meanwhile; whether there was
   /// one.
   bool runOne(std::unique_lock<std::mutex> &lock, Group *group);
-  /// What a thread does.
+  /// The body of each thread.
   void work();
 
   const unsigned most;

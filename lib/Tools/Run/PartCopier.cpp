@@ -237,7 +237,7 @@ void PartCopier::copyRow(int64_t from, uint8_t *to, int64_t count) {
       copy(from + i, to + getBytes(target.dtype, i));
     return;
   }
-  // What is copied is still in the cache after it was looked at.
+  // Small pieces stay in the cache between the scan and the copy.
   constexpr int64_t piece = 1 << 14;
   for (int64_t begin = 0; begin < count; begin += piece) {
     int64_t size = std::min(piece, count - begin);

@@ -75,7 +75,7 @@ struct RunOptions {
   /// A file that prepared weights are written to, and one that they come from
   /// in place of the tensors; of several ranks, those of one. Empty for none.
   std::string writePrepared, prepared;
-  /// What tells the layer of such a file from others.
+  /// The identity of the layer in such files.
   std::string description;
   /// Which share of a rank's tokens has an expert on another one, on average.
   double rankShare = 1;

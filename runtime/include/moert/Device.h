@@ -72,7 +72,7 @@ public:
   virtual ~Event();
 };
 
-/// What a stream is and does now.
+/// The identity and the capture of a stream.
 struct StreamState {
   /// No other stream ever has the number; 0 where the device does not tell, as
   /// in a capture.

@@ -93,7 +93,7 @@ private:
   const std::unique_ptr<Buffer> buffer;
   /// The size of one slot.
   const int64_t bytes;
-  /// Of the runs in each slot.
+  /// Per slot: orders the runs in it.
   std::array<std::unique_ptr<RunOrder>, kNumSlots> orders;
 };
 
@@ -173,8 +173,8 @@ public:
   /// before, the prepared ones keep theirs, so that clones and captured graphs
   /// use the new ones too. Their runs and replays are complete before.
   Result<PrepareReport> prepareWeights();
-  /// The same where nothing was bound anew, but weights were written to.
-  /// Refused where some were overwritten.
+  /// Prepares weights again that were written to since, without being bound
+  /// anew. An error if prepare steps have overwritten one of them.
   Result<PrepareReport> prepareAgain();
 
   /// Writes what runs read of the weights, prepared or as they are, to a file
@@ -370,7 +370,7 @@ private:
   Result<PrepareReport> prepare();
   Status allocatePrepared(PrepareReport &report);
   Status growWorkspace(OwnWorkspace &own, int64_t tokens);
-  /// Of the runs in the workspace that is used without one of the caller's.
+  /// Orders runs for which the caller gives no workspace.
   RunOrder &orderOfRuns() {
     return sharedWorkspace ? *sharedWorkspace->orders[sharedSlot] : *order;
   }
@@ -384,8 +384,8 @@ private:
   Status resolve(int64_t tokens, WorkspaceView workspace);
   Status resolveRun(int64_t tokens, WorkspaceView workspace);
   Status resolveHalves(int64_t tokens, WorkspaceView workspace);
-  /// They share what is another from now on; where weights are is known anew,
-  /// too.
+  /// Drops the executors of both halves, which share bindings that change now,
+  /// and the known places of the weights.
   void dropHalves();
   /// Whether a run of so many tokens is two micro-batches, where they may run
   /// side by side, and whether it is one all the same.
@@ -453,9 +453,9 @@ private:
   PrepareReport prepareReport;
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<std::unique_ptr<Event>> events;
-  /// Of runs outside graphs, and of captured ones.
+  /// The workspace of runs outside graphs, and that of captured runs.
   OwnWorkspace ownWorkspace, capturedWorkspace;
-  /// Of runs in workspaces of the executor's own and of the caller's.
+  /// Orders the runs in the executor's own workspaces and in the caller's.
   std::unique_ptr<RunOrder> order;
   bool wasCaptured = false;
   std::shared_ptr<SharedWorkspace> sharedWorkspace;

@@ -12,9 +12,9 @@
 
 namespace moert {
 
-/// What a reader of JSON says of a text in another encoding than UTF-8, or with
-/// a byte order mark, and what to do; null for any other text. Editors and
-/// shells of Windows write such files.
+/// An error message with the remedy for a text in another encoding than UTF-8,
+/// or with a byte order mark; null for any other text. Editors and shells of
+/// Windows write such files.
 const char *explainEncoding(const char *text, size_t bytes);
 
 } // namespace moert

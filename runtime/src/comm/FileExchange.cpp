@@ -49,7 +49,7 @@ struct Contents {
   uint8_t numRanks[8] = {};
   uint8_t rank[8] = {};
   Sha256Digest token = {};
-  /// Of this start of rank 0, and of this start of the rank.
+  /// Nonces of this start of rank 0 (`start`) and of the writing rank (`own`).
   Nonce start = {}, own = {};
   NcclUniqueId id = {};
   Sha256Digest digest = {};

@@ -28,7 +28,7 @@ using Secret = std::array<uint8_t, 32>;
 
 struct Challenge {
   char magic[8] = {'m', 'o', 'e', 'r', 't', 's', 'k', '1'};
-  /// Of this start of rank 0, for this connection.
+  /// A nonce of rank 0 for this connection.
   std::array<uint8_t, 32> nonce = {};
 };
 

@@ -32,7 +32,7 @@ namespace {
 
 /// Further ones wait in the system's queue.
 constexpr size_t kMostPeers = 64;
-/// What one that has connected may take for its first bytes, and for all.
+/// Limits for the first bytes of a connection, and for all of its bytes.
 constexpr std::chrono::seconds kFirstLimit(1), kPeerLimit(5);
 /// How often the limits are looked at.
 constexpr int kPollMs = 20;
@@ -136,7 +136,7 @@ void Server::decide(Peer &peer) {
   int64_t rank = loadNumber(hello.rank);
   peer.go(Peer::Step::Answer);
   if (!isEqual(hello.proof, proofOf(exchange.secret, peer.challenge, hello))) {
-    // Who does not know the secret is told no more than that.
+    // A peer without the secret learns nothing else.
     peer.answer.verdict = Verdict::WrongSecret;
     return;
   }

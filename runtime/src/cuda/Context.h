@@ -44,8 +44,8 @@ public:
     return status ? driver().check(popped, "cuCtxPopCurrent") : status;
   }
 
-  /// The same for what allocates, frees or copies: no thread's capture of a
-  /// stream forbids it, and none is disturbed by it.
+  /// within() for calls that allocate, free or copy: in the relaxed capture
+  /// mode, so that no thread's capture of a stream forbids or notices them.
   template <typename Body>
   Status besideCaptures(Body body) const {
     return within([&]() -> Status {

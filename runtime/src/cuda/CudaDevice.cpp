@@ -97,8 +97,8 @@ private:
   Status readProperties();
   Result<std::unique_ptr<Event>> makeEvent(unsigned flags);
   void dropCapture(Stream &stream);
-  /// What the graph of the capture that is recorded on `stream` will own, where
-  /// this device has begun it.
+  /// Removes and returns the objects that the graph of the capture on `stream`
+  /// will own, if this device has begun the capture.
   Result<OwnedByGraph> takeOwned(Stream &stream);
   Status grantShared(CudaKernel &kernel, int64_t bytes);
 
@@ -110,8 +110,8 @@ private:
   int maxShared = 0;
   int numMultiprocessors = 0;
   size_t totalMemory = 0;
-  /// What graphs own of captures that this device has begun, by the number of
-  /// the capture.
+  /// Objects that graphs will own, by the number of the capture. Only captures
+  /// that this device has begun are listed.
   std::mutex mutex;
   std::map<uint64_t, OwnedByGraph> captures;
   /// For copies, which wait for nothing but themselves.

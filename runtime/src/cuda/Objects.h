@@ -70,7 +70,7 @@ public:
   using Owned::Owned;
   ~CudaGraph() override;
 
-  /// What the graph points to, as long as it lives.
+  /// Objects that the graph points to, kept as long as the graph.
   std::vector<std::shared_ptr<const void>> owned;
 };
 
@@ -104,7 +104,7 @@ private:
   Result<CUfunction> findFunction(const std::string &name) const;
 
   std::map<std::string, CUmodule> moduleOf;
-  /// Those whose kernels are known to the driver alone.
+  /// Modules whose kernel names only the driver knows.
   std::vector<CUmodule> others;
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<CudaKernel>> kernels;

@@ -16,7 +16,7 @@ namespace {
 
 using SharedObject = std::shared_ptr<const void>;
 
-/// What graphs have released, of all devices.
+/// Objects that destroyed graphs owned, for all devices.
 struct Released {
   std::mutex mutex;
   std::vector<SharedObject> objects;

@@ -192,7 +192,7 @@ Status AtomicFile::commit(bool isDurable) {
       renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) !=
           0)
     error = errno;
-  // What was renamed is no temporary file any more.
+  // The temporary file became the target.
   if (error == 0)
     temporary.clear();
   removeTemporary();

@@ -21,12 +21,12 @@ namespace moert {
 
 /// The one writer of files. A temporary file with a random name stands beside
 /// the target, and commit() renames it into place: a failure leaves an old file
-/// as it was, and nothing of the new one. Of two writers the last one to commit
-/// wins. Where the target is an open descriptor or a device, the bytes go there
-/// at once (resolveOutput()).
+/// as it was, and nothing of the new one. The last one of two writers to
+/// commit wins. Where the target is an open descriptor or a device, the bytes
+/// go there at once (resolveOutput()).
 class AtomicFile {
 public:
-  /// What is done about a pipe or a device that the path names.
+  /// The treatment of a pipe or a device that the path names.
   enum class Devices { Refuse, WriteInPlace };
 
   static Result<AtomicFile> create(const std::string &path,
@@ -55,9 +55,9 @@ private:
   int finish(int error);
   void removeTemporary();
 
-  /// What messages call the file.
+  /// The file's name in messages.
   std::string path;
-  /// Of the target; empty where it is written in place.
+  /// The target's name in `folder`; empty for a target written in place.
   std::string name;
   std::string temporary;
   Descriptor folder, file;

@@ -19,7 +19,7 @@ namespace {
 
 enum class State { Free, Changing, Noted };
 
-/// Of a fixed size: a signal handler can neither lock nor allocate.
+/// The size is fixed, since a signal handler can neither lock nor allocate.
 struct Note {
   std::atomic<State> state{State::Free};
   /// A process that was forked off does not remove its parent's files.

@@ -25,7 +25,7 @@ std::mutex mutex;
 
 using Work = std::vector<std::function<void()>>;
 
-/// What graphs share: called when the last of them is destroyed.
+/// An object that graphs share. `destroy` is called with the last reference.
 struct UserObject {
   void *data;
   CUhostFn destroy;
@@ -519,7 +519,7 @@ CUresult cuStreamQuery(CUstream stream) {
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   ENTER_WITH_CONTEXT;
   state.given.push_back({"wait", stream, event});
-  // What is captured cannot wait for what is not.
+  // Captured work cannot wait for work outside the capture.
   if (state.captured.count(stream) && !capturedEvents.count(event))
     return CUresult(905);
   // Waiting for an event of the capture makes a stream part of it.

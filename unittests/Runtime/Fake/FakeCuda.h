@@ -106,7 +106,7 @@ struct FakeCuda {
   /// Whether cuStreamGetId knows streams.
   bool hasStreamIds = true;
 
-  /// What streams were given, in order: launches, records and waits.
+  /// One launch, record or wait; `given` has them in order.
   struct Given {
     std::string call;
     void *stream = nullptr, *event = nullptr;

@@ -470,7 +470,7 @@ void DeviceCase::graphsOutliveTheirExecutor() {
     if (!(graphs[tokens] = capture(*executor, **stream, tokens)))
       return;
   executor.reset();
-  // What was freed is somebody else's now.
+  // Other buffers take the memory that was freed.
   std::vector<std::unique_ptr<Buffer>> others(64);
   for (std::unique_ptr<Buffer> &other : others) {
     if (!allocate(other, 1 << 20))
