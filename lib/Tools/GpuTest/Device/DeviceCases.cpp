@@ -16,7 +16,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <thread>
 
 using namespace moec::gputest;
 using namespace moert;
@@ -407,7 +406,6 @@ void DeviceCase::threadsTakeTurnsWithAStreamEach() {
   if (!start(executor, makeStepPlan(), in, out))
     return;
   std::mutex turn;
-  std::vector<std::thread> threads;
   std::vector<Outcome> outcomes(4);
   auto work = [&](DeviceCase &one, int64_t first) {
     Outcome &outcome = one.outcome;
@@ -428,13 +426,10 @@ void DeviceCase::threadsTakeTurnsWithAStreamEach() {
       one.expectRows(*own, tokens);
     }
   };
-  for (size_t t = 0; t < outcomes.size(); ++t)
-    threads.emplace_back([&, t] {
-      DeviceCase one(device, outcomes[t]);
-      work(one, int64_t(t) * 97);
-    });
-  for (std::thread &thread : threads)
-    thread.join();
+  REQUIRE_OK(moert::runTogether(outcomes.size(), [&](size_t t) {
+    DeviceCase one(device, outcomes[t]);
+    work(one, int64_t(t) * 97);
+  }));
   for (Outcome &one : outcomes)
     for (std::string &failure : one.failures)
       outcome.fail(std::move(failure));
