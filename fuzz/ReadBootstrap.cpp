@@ -36,31 +36,49 @@ static moert::Result<moert::NcclUniqueId> makeId() {
 
 namespace {
 
-/// A private folder with the file of rank 0, whose contents may be changed.
+/// The files of a start with the token `job` and two ranks (FileExchange.cpp).
+constexpr char kClaim[] = "moert-5e8c9902207afaeb.id";
+constexpr char kRequest[] = "moert-5e8c9902207afaeb.1.request";
+constexpr char kAnswer[] = "moert-5e8c9902207afaeb.1.answer";
+
+/// A private folder, where somebody else leaves files of a start.
 class Folder {
 public:
   Folder() : exchange{"", "job"} {
     std::string text = (fs::temp_directory_path() / "moert-XXXXXX").string();
     exchange.folder = mkdtemp(text.data());
-    if (!moert::exchangeByFile(exchange, makeRank(0), 1, makeId))
-      abort();
-    path = fs::directory_iterator(exchange.folder)->path();
-    std::ifstream file(path, std::ios::binary);
-    whole.assign(std::istreambuf_iterator<char>(file), {});
+    checkNames();
   }
   ~Folder() { fs::remove_all(exchange.folder); }
 
-  Reading read(llvm::StringRef bytes) const {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes.str();
+  /// A rank finds `bytes` under the name.
+  Reading read(int64_t rank, const char *name, llvm::StringRef bytes) const {
+    std::ofstream(pathOf(name), std::ios::binary) << bytes.str();
     bool accepted =
-        bool(moert::exchangeByFile(exchange, makeRank(1), kLimit, makeId));
-    return {accepted, accepted && bytes != whole ? "not rank 0's file" : ""};
+        bool(moert::exchangeByFile(exchange, makeRank(rank), kLimit, makeId));
+    for (const char *left : {kClaim, kRequest, kAnswer})
+      fs::remove(pathOf(left));
+    // Nobody else knows the nonces of this start.
+    return {accepted, accepted ? "a stranger's file is believed" : ""};
   }
 
 private:
+  fs::path pathOf(const char *name) const {
+    return fs::path(exchange.folder) / name;
+  }
+
+  /// Files under other names than the runtime's would test nothing.
+  void checkNames() const {
+    std::thread rank0(
+        [&] { (void)moert::exchangeByFile(exchange, makeRank(0), 1, makeId); });
+    bool isAnswered =
+        bool(moert::exchangeByFile(exchange, makeRank(1), 1, makeId));
+    rank0.join();
+    if (!isAnswered || !fs::remove(pathOf(kClaim)))
+      abort();
+  }
+
   moert::FileExchange exchange;
-  fs::path path;
-  std::string whole;
 };
 
 /// A socket of the loopback that has a port.
@@ -142,12 +160,16 @@ Reading moec::testing::readBootstrap(llvm::StringRef bytes) {
   if (bytes.empty())
     return {false, ""};
   llvm::StringRef rest = bytes.drop_front();
-  switch (bytes[0] % 3) {
+  switch (bytes[0] % 5) {
   case 0:
-    return folder.read(rest);
+    return folder.read(1, kClaim, rest);
   case 1:
     return askStranger(rest);
-  default:
+  case 2:
     return hearStranger(rest);
+  case 3:
+    return folder.read(1, kAnswer, rest);
+  default:
+    return folder.read(0, kRequest, rest);
   }
 }

@@ -33,8 +33,8 @@ Reading readIndex(llvm::StringRef text);
 Reading readRankMessage(llvm::StringRef bytes);
 
 /// Gives the bytes to a rank that starts, as a peer without the secret could.
-/// The first byte chooses the reader: a rank by its file, a rank by its socket,
-/// or rank 0. Nothing is accepted but rank 0's own file.
+/// The first byte chooses the reader: rank 1 or rank 0, by a socket or by one
+/// of the files. Nothing is ever accepted.
 Reading readBootstrap(llvm::StringRef bytes);
 
 } // namespace moec::testing
