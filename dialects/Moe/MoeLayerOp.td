@@ -44,7 +44,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     |---|---|---|
     | `hidden` (first) | `T x H x D` | |
     | exactly one entry: `gate` | `R x H x D`; with it optionally `gate_bias`, `R x f32` | 1 |
-    | ... or `logits` | `T x R x f32` | |
+    | ... or `logits` | `T x R`, of `f32`, `bf16` or `f16` | |
     | ... or `ids` and `weights` | `T x k x i32`, `T x k x f32` | |
     | `selection_bias` | `R x f32` | 3 |
     | `expert_scale` | `R x f32` | 5 |
@@ -143,7 +143,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     Moe_DataTensor:$hidden,
     Optional<Moe_DataTensor>:$gate_weight,
     Optional<Moe_F32Tensor>:$gate_bias,
-    Optional<Moe_F32Tensor>:$router_logits,
+    Optional<Moe_DataTensor>:$router_logits,
     Optional<Moe_I32Tensor>:$topk_ids,
     Optional<Moe_F32Tensor>:$topk_weights,
     Optional<Moe_F32Tensor>:$selection_bias,

@@ -21,7 +21,7 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
 
     | operand, result | type |
     |---|---|
-    | `logits` | `T x R x f32` |
+    | `logits` | `T x R`, of `f32`, `bf16` or `f16`, read as f32 |
     | `selection_bias`, `expert_scale` | `R x f32` |
     | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both, with `select = hash` |
     | `num_valid_tokens` | `1 x i32` |
@@ -55,7 +55,7 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
     ```
   }];
   let arguments = (ins
-    Moe_F32Tensor:$logits,
+    Moe_DataTensor:$logits,
     Optional<Moe_F32Tensor>:$selection_bias,
     Optional<Moe_F32Tensor>:$expert_scale,
     Optional<Moe_I32Tensor>:$input_ids,

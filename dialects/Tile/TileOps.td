@@ -149,7 +149,7 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
   }];
   let arguments = (ins
     I64:$tokens,
-    Tile_F32In:$logits, Tile_OptF32In:$selection_bias, Tile_OptF32In:$expert_scale,
+    Tile_In:$logits, Tile_OptF32In:$selection_bias, Tile_OptF32In:$expert_scale,
     Tile_OptI32In:$input_ids, Tile_OptI32In:$hash_table, Tile_OptI32In:$num_valid_tokens, Tile_OptI8In:$is_padding,
     Tile_I32Out:$ids, Tile_F32Out:$weights,
     Moe_RoutingAttr:$routing, OptionalAttr<Tile_ConfigAttr>:$config);

@@ -159,6 +159,10 @@ void Checker::checkSelection() {
   require(!routing.gateBias || spec.entry == Entry::Gate, "routing.gate_bias",
           "'routing.gate_bias' needs entry \"gate\"; router logits include "
           "the bias already");
+  require(routing.logitsDtype == DType::F32 || spec.entry == Entry::Logits,
+          "routing.logits_dtype",
+          "'routing.logits_dtype' needs entry \"logits\"; logits that a layer "
+          "computes are f32");
   bool hash = routing.select == Select::Hash;
   require(!hash || routing.hashVocabSize, "routing.select",
           "select \"hash\" needs 'routing.hash_vocab_size', the number of "

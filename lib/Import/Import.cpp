@@ -45,6 +45,8 @@ void overrideEntry(ImportContext &context, Entry entry, LayerSpec &spec) {
     return;
   }
   spec.entry = entry;
+  if (entry == Entry::Gate)
+    spec.routing.logitsDtype = DType::F32;
   if (entry == Entry::Logits)
     spec.routing.gateBias = false;
   if (entry == Entry::Ids) {

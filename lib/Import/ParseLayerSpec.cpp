@@ -84,6 +84,8 @@ RoutingSpec readRouting(FieldReader &reader) {
   routing.scale = reader.getNumber("scale", 1.0);
   if (reader.has("logit_softcap"))
     routing.logitSoftcap = reader.getNumber("logit_softcap", 1.0);
+  routing.logitsDtype =
+      reader.getEnum<DType>("logits_dtype", routing.logitsDtype);
   routing.nonfinite =
       reader.getEnum<NonFinite>("nonfinite", getDefaultNonFinite(routing));
   routing.weightOnInput = reader.getBoolean("weight_on_input", false);

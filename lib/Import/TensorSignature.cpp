@@ -202,8 +202,8 @@ private:
     constexpr int64_t tokens = kTokenDimension;
     add("hidden_states", {tokens, spec.hiddenSize}, layerType, input);
     if (spec.entry == Entry::Logits)
-      add("router_logits", {tokens, spec.getNumRouted()}, TensorType::F32,
-          input);
+      add("router_logits", {tokens, spec.getNumRouted()},
+          getTensorType(spec.routing.logitsDtype), input);
     if (spec.entry == Entry::Ids) {
       add("topk_ids", {tokens, spec.topK}, TensorType::I32, input);
       add("topk_weights", {tokens, spec.topK}, TensorType::F32, input);

@@ -56,6 +56,7 @@ void printRouting(const RoutingSpec &routing, Fields fields) {
   fields.add("renormalize_epsilon", routing.renormalizeEpsilon, 0.0);
   fields.add("scale", routing.scale, 1.0);
   fields.addIfSet("logit_softcap", routing.logitSoftcap);
+  fields.addEnum("logits_dtype", routing.logitsDtype, none.logitsDtype);
   fields.addEnum("nonfinite", routing.nonfinite, getDefaultNonFinite(routing));
   fields.add("weight_on_input", routing.weightOnInput, false);
   fields.addIfSet("hash_vocab_size", routing.hashVocabSize);

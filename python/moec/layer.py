@@ -90,7 +90,7 @@ class Layer(_core.Layer):
     max_tokens; H, k and R are docs/layers.md's, D is the layer's dtype.
 
     hidden_states: [T, H] of D.
-    router_logits: [T, R] of f32, where the entry is "logits".
+    router_logits: [T, R] of f32, or of routing.logits_dtype, where the entry is "logits".
     topk_ids, topk_weights: [T, k] of i32 and f32, where the entry is "ids". An id that is not
         0 <= id < R contributes nothing.
     num_valid_tokens: where the layer was compiled with it: an int, or a tensor [1] of i32 on the

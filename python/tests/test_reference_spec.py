@@ -214,6 +214,9 @@ def test_contradictions():
         parse(gate_up_order="interleaved", activation={"kind": "relu2_no_mul"})
     with pytest.raises(SpecError, match="gate_bias"):
         parse(entry="logits", routing={"gate_bias": True})
+    assert parse(entry="logits", routing={"logits_dtype": "f16"}).routing.logits_dtype == "f16"
+    with pytest.raises(SpecError, match="logits_dtype"):
+        parse(routing={"logits_dtype": "bf16"})
 
 
 def test_ids_take_no_routing():

@@ -83,7 +83,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
             "selection_bias": True, "expert_scale": True, "num_groups": 2,
             "topk_groups": 1, "group_score": "max", "weight": "score",
             "renormalize": True, "renormalize_epsilon": 1e-20, "scale": 2.5,
-            "nonfinite": "zero", "weight_on_input": False, "logit_softcap": 30,
+            "nonfinite": "zero", "weight_on_input": False, "logit_softcap": 30, "logits_dtype": "f32",
         },
         shared_experts={
             "intermediate_size": 3, "gate": "none", "scale": 0.5, "columns": True,
@@ -170,6 +170,7 @@ def test_bad_specs(path, value):
         {"entry": "ids", "routing": {"score": "softmax"}},
         {"entry": "ids", "routing": {"weight_on_input": True}, "top_k": 2},
         {"entry": "logits", "routing": {"gate_bias": True}},
+        {"routing": {"logits_dtype": "bf16"}},
         {"gate_up_order": "interleaved", "activation": {"kind": "relu2_no_mul"}},
         {"routing": {"select": "sparsemixer", "score": "identity"}, "top_k": 3},
     ],

@@ -347,6 +347,12 @@ for name, softcapped in {
 }.items():
     case(f"softcap_{name}", entry="gate" if name == "softmax" else "logits",
          routing={**softcapped, "logit_softcap": 1.5}, dtype="bf16")
+# Logits in 16 bits. One row of 37 experts ends in a part of a vector.
+for logits_dtype, dtype in (("bf16", "bf16"), ("f16", "bf16"), ("bf16", "f32")):
+    case(f"logits_{logits_dtype}_in_{dtype}", entry="logits", num_experts=37, dtype=dtype,
+         routing={"score": "softmax", "renormalize": True, "logits_dtype": logits_dtype})
+case("logits_bf16_groups", entry="logits", num_experts=16, dtype="bf16",
+     routing={"score": "sigmoid", "selection_bias": True, "num_groups": 4, "topk_groups": 2, "logits_dtype": "bf16"})
 # Columns of each expert's first product in an order of its own.
 for dtype in ("f32", "bf16", "f16"):
     case(f"expert_columns_{dtype}", expert_columns=True, dtype=dtype)

@@ -66,7 +66,7 @@ def _features() -> dict[str, list[str]]:
         "weight": [
             "score", "sigmoid", "softmax", "renormalize", "renormalize_epsilon", "scale",
             "gate_bias", "selection_bias", "expert_scale", "weight_on_input",
-            "logit_softcap",
+            "logit_softcap", "logits_dtype",
         ],
         "nonfinite, with such logits": ["zero", "neg_inf", "lowest"],
         "activation": [*PARAMETERS, *parameters],
@@ -138,6 +138,7 @@ def _of_routing(spec: LayerSpec, hard: str | None) -> set[tuple[str, str]]:
         "selection_bias": routing.selection_bias,
         "expert_scale": routing.expert_scale,
         "logit_softcap": routing.logit_softcap is not None,
+        "logits_dtype": routing.logits_dtype != "f32",
     }
     tags |= {("weight", name) for name, is_given in given.items() if is_given}
     if hard in ("nan_logits", "inf_logits"):

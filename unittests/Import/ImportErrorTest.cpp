@@ -183,6 +183,8 @@ TEST(ImportError, Selection) {
        "'routing.nonfinite' must be \"neg_inf\""},
       {R"("entry": "logits", "routing": {"gate_bias": true})",
        "'routing.gate_bias' needs entry \"gate\""},
+      {R"("routing": {"logits_dtype": "bf16"})",
+       "'routing.logits_dtype' needs entry \"logits\""},
       {R"("entry": "ids", "routing": {"score": "softmax"})",
        "'routing.score' has no meaning with entry \"ids\""},
   });

@@ -115,6 +115,9 @@ TEST(TensorSignature, Entries) {
              "input input_ids ?xi32", "weight gate.hash_table 100x2xi32",
              "weight experts.w13 8x64x64xf32", "weight experts.w2 8x64x32xf32",
              "output output ?x64xf32"}));
+  EXPECT_EQ(describe(importOk(makeSpec(R"("entry": "logits",
+                   "routing": {"logits_dtype": "bf16"})")))[1],
+            "input router_logits ?x8xbf16");
   EXPECT_EQ(
       describe(importOk(makeSpec(
           R"("entry": "ids", "activation": {"kind": "relu2_no_mul"})"))),

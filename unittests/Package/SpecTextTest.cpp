@@ -74,6 +74,15 @@ TEST_F(SpecTextTest, SharedExpertsOfTheirOwn) {
   expectSame(spec);
 }
 
+TEST_F(SpecTextTest, LogitsOf16Bits) {
+  LayerSpec spec = import(R"({"moec_spec": 1, "dtype": "f32",
+      "hidden_size": 16, "num_experts": 4, "top_k": 2, "intermediate_size": 8,
+      "entry": "logits", "routing": {"logits_dtype": "f16"},
+      "activation": {"kind": "silu"}})");
+  EXPECT_EQ(spec.routing.logitsDtype, DType::F16);
+  expectSame(spec);
+}
+
 TEST_F(SpecTextTest, EveryModelComesBack) {
   std::error_code error;
   int numModels = 0;

@@ -36,7 +36,7 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
     hidden, routes = spec.hidden_size, spec.num_routes
     tensors = [Tensor("hidden_states", (hidden,), dtype, tokens=True)]
     if spec.entry == "logits":
-        tensors.append(Tensor("router_logits", (routes,), "f32", tokens=True))
+        tensors.append(Tensor("router_logits", (routes,), spec.routing.logits_dtype, tokens=True))
     if spec.entry == "ids":
         tensors.append(Tensor("topk_ids", (k,), "i32", tokens=True))
         tensors.append(Tensor("topk_weights", (k,), "f32", tokens=True))

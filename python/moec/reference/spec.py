@@ -49,6 +49,7 @@ class Routing:
     weight_on_input: bool = False
     hash_vocab_size: int | None = None
     logit_softcap: float | None = None
+    logits_dtype: str = "f32"
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,9 @@ class LayerSpec:
             elif entry == "logits":
                 # Logits that come from outside hold the bias already.
                 changes["routing"] = dataclasses.replace(self.routing, gate_bias=False)
+            else:
+                # Logits that a layer computes are f32.
+                changes["routing"] = dataclasses.replace(self.routing, logits_dtype="f32")
         return dataclasses.replace(self, **changes)
 
     @staticmethod
@@ -287,6 +291,7 @@ def _parse_routing(fields: Fields, entry: str) -> Routing:
         ),
         weight_on_input=fields.boolean("weight_on_input"),
         logit_softcap=fields.number("logit_softcap"),
+        logits_dtype=fields.choice("logits_dtype", DTYPES, "f32"),
         hash_vocab_size=fields.integer("hash_vocab_size"),
     )
     fields.finish()
@@ -455,6 +460,10 @@ def _check(spec: LayerSpec) -> None:
     _require(
         not routing.gate_bias or spec.entry == "gate",
         "field 'routing.gate_bias' needs entry 'gate'",
+    )
+    _require(
+        routing.logits_dtype == "f32" or spec.entry == "logits",
+        "field 'routing.logits_dtype' needs entry 'logits'",
     )
     _require(
         routing.weight != "softmax" or routing.score != "softmax",
