@@ -3,7 +3,7 @@
 """Layers of PyTorch code that brings its own weights: compiled once for each description, cloned for
 other weights, and run in one workspace per stream.
 
-A layer here has the entry "ids". What is the same for all that run experts of modules, of functions and
+A layer here has the entry "ids" or "logits". What is the same for all that run experts of modules, of functions and
 of engines is in this file: when weights have to be bound anew, in which memory a layer runs, and how a call
 with more tokens than a layer takes becomes several.
 """
@@ -88,7 +88,7 @@ class LayerInWorkspace:
 class PooledLayer(LayerInWorkspace):
     """A layer on a device, with weights that are bound when they are there.
 
-    spec: as docs/layers.md has it, of entry "ids". device: "cpu", "cuda:N".
+    spec: as docs/layers.md has it. device: "cpu", "cuda:N".
     """
 
     def __init__(self, device: str, spec: Mapping[str, Any]) -> None:
@@ -115,19 +115,31 @@ class PooledLayer(LayerInWorkspace):
         out: torch.Tensor,
         workspace: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
+        """call() of a layer of entry "ids"."""
+        return self.call(hidden_states, {"topk_ids": topk_ids, "topk_weights": topk_weights}, out, workspace)
+
+    def call(
+        self,
+        hidden_states: torch.Tensor,
+        inputs: Mapping[str, torch.Tensor],
+        out: torch.Tensor,
+        workspace: Optional[torch.Tensor] = None,
+    ) -> torch.Tensor:
         """The layer on [T, H] for any T, in runs of its max_tokens.
 
+        inputs: what a call brings beside hidden_states, a row or an element for each token.
         workspace: memory of the caller's in place of that of the stream."""
         if workspace is not None:
             self.use_workspace(workspace)
         elif hidden_states.is_cuda:
             self.share_workspace(hidden_states.device)
-        tokens, most = topk_ids.shape[0], self.layer.max_tokens
+        tokens, most = hidden_states.shape[0], self.layer.max_tokens
         if 0 < tokens <= most:
-            return self.layer(hidden_states, None, topk_ids, topk_weights, out=out)
+            return self.layer(hidden_states, out=out, **inputs)
         for begin in range(0, tokens, most):
             part = slice(begin, begin + most)
-            self.layer(hidden_states[part], None, topk_ids[part], topk_weights[part], out=out[part])
+            given = {name: each[part] for name, each in inputs.items()}
+            self.layer(hidden_states[part], out=out[part], **given)
         return out
 
 

@@ -84,7 +84,12 @@ def test_experts_of_other_ranks(layer: Any) -> None:
     verify(total, compute(numbers, call), 8e-3)
 
 
-def test_weights_on_the_input(engine: VllmConfig) -> None:
+@pytest.fixture
+def modular(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOEC_VLLM_ROUTER", "0")
+
+
+def test_weights_on_the_input(engine: VllmConfig, modular: None) -> None:
     layer = make_layer(engine, PLAIN, top_k=1, apply_router_weight_on_input=True)
     numbers, (hidden, weights, ids) = load(layer, PLAIN), make_call()
     weights, ids = weights[:, :1].contiguous(), ids[:, :1].contiguous()
@@ -165,7 +170,7 @@ def test_refusals(layer: Any, monkeypatch: pytest.MonkeyPatch, change: dict[str,
     assert chosen is None and reason in found
 
 
-def test_wrong_calls(layer: Any) -> None:
+def test_wrong_calls(layer: Any, modular: None) -> None:
     load(layer, PLAIN)
     layer.quant_method.process_weights_after_loading(layer)
     hidden, weights, ids = call = make_call()

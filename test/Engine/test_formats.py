@@ -25,9 +25,11 @@ from vllm.platforms import current_platform
 from vllm.platforms.interface import DeviceCapability
 
 from moec.vllm import formats, quantized
+from moec.vllm.experts import MoecExperts
+from moec.vllm.monolithic import MoecMonolithicExperts
 
 FORMATS = list_formats()
-EXPERTS, HIDDEN, WIDTH, TOP_K, TOKENS = 4, 256, 256, 2, 5
+EXPERTS, HIDDEN, WIDTH, TOP_K, TOKENS = 8, 256, 256, 2, 5
 _count = itertools.count()
 
 
@@ -66,7 +68,14 @@ def make_call() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     torch.manual_seed(1)
     ids = torch.stack([torch.randperm(EXPERTS)[:TOP_K] for _ in range(TOKENS)]).to(torch.int32)
     hidden = torch.randn(TOKENS, HIDDEN, dtype=torch.float32).to(torch.bfloat16)
-    return hidden, torch.rand(TOKENS, TOP_K, dtype=torch.float32), ids
+    weights = torch.rand(TOKENS, TOP_K, dtype=torch.float32) + 0.1
+    return hidden, weights / weights.sum(1, keepdim=True), ids
+
+
+def make_logits(call: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """Whose softmax chooses these ids, with these weights."""
+    _, weights, ids = call
+    return torch.full((TOKENS, EXPERTS), -50.0, dtype=torch.float32).scatter(1, ids.long(), weights.log())
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
@@ -91,18 +100,31 @@ def verify(output: torch.Tensor, wanted: torch.Tensor, bound: float) -> None:
 
 
 def run(layer: Any, call: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    return layer.quant_method.apply(layer, *call, None, None)
+    method = layer.quant_method
+    if method.is_monolithic:
+        return method.apply_monolithic(layer, call[0], make_logits(call))
+    return method.apply(layer, *call, None, None)
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != "gpt-oss mxfp4"])
-def test_format(engine: VllmConfig, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+#: One whose parameters vLLM processes, and one whose words moec reads.
+WITHOUT_SELECTION = ("fp8 blocks", "GPTQ int4 g128")
+
+
+@pytest.mark.parametrize(
+    "name, selects",
+    [(name, True) for name in FORMATS if name != "gpt-oss mxfp4"] + [(name, False) for name in WITHOUT_SELECTION],
+)
+def test_format(engine: VllmConfig, name: str, selects: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     format = FORMATS[name]
+    if not selects:
+        monkeypatch.setenv("MOEC_VLLM_ROUTER", "0")
     monkeypatch.setattr(type(current_platform), "capability", DeviceCapability(*format.capability))
     layer = make_layer(engine, format)
     assert type(layer.quant_method).__module__.startswith("moec.vllm")
     numbers = load(layer, format)
     layer.quant_method.process_weights_after_loading(layer)
-    assert type(layer.quant_method.moe_kernel.fused_experts).__name__ == "MoecExperts"
+    experts = layer.quant_method.moe_kernel.fused_experts
+    assert isinstance(experts, MoecMonolithicExperts if selects else MoecExperts)
     call = make_call()
     verify(run(layer, call), compute(numbers, call), format.bound)
 
@@ -157,7 +179,7 @@ def test_configs_are_registered() -> None:
 
 #: What of vLLM's is replaced in methods.
 OVERRIDDEN = {
-    "create_weights", "process_weights_after_loading", "get_fused_moe_quant_config", "supports_pre_processed_weights",
+    "apply_monolithic", "create_weights", "process_weights_after_loading", "get_fused_moe_quant_config", "supports_pre_processed_weights",
 }
 
 

@@ -23,7 +23,7 @@ FORMATS = list_formats()
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_taken", "_waiting", "_told"):
+    for name in ("_taken", "_waiting", "_selecting", "_told"):
         monkeypatch.setattr(report, name, type(getattr(report, name))())
 
 
@@ -37,7 +37,7 @@ def test_a_line_for_all_layers_of_a_kind(engine: VllmConfig, log: pytest.LogCapt
     for layer, format in zip(layers, formats):
         load(layer, format)
         layer.quant_method.process_weights_after_loading(layer)
-    assert read(log) == ["moec runs the experts of 1 layers (int8 weights)", "moec runs the experts of 3 layers (16-bit)"]
+    assert read(log) == ["moec runs the experts of 1 layers (int8 weights), with selection", "moec runs the experts of 3 layers (16-bit), with selection"]
     # Weights that are loaded again are no news.
     layers[0].quant_method.process_weights_after_loading(layers[0])
     assert len(read(log)) == 2
@@ -93,7 +93,7 @@ def test_an_error_while_weights_are_processed(
     for name, each in layer.named_parameters():
         assert torch.equal(each.view(torch.uint8), before[name].view(torch.uint8)), name
     assert read(log) == [
-        "moec: GPTQ experts keep vLLM's kernel: RuntimeError: no memory", "moec runs the experts of 1 layers (GPTQ)"]
+        "moec: GPTQ experts keep vLLM's kernel: RuntimeError: no memory", "moec runs the experts of 1 layers (GPTQ), with selection"]
     monkeypatch.setenv("MOEC_STRICT", "1")
     with pytest.raises(RuntimeError, match="no memory"):
         method.process_weights_after_loading(layer)

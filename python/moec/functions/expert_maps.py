@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -80,6 +80,20 @@ def make_round_robin_tables(
     inverse = torch.empty_like(physical)
     inverse[physical] = ids
     return physical, inverse, ids[ep_rank::ep_size]
+
+
+def describe_placement(expert_map: torch.Tensor, num_local: int) -> dict[str, Any]:
+    """`num_experts` and `placement` of a spec, for the experts of which a rank has some. Reads the map: waits for the
+    device. Raises InvalidArgument for a map that gives a local id twice or leaves one out."""
+    local = expert_map.tolist()
+    held = sorted((at, expert) for expert, at in enumerate(local) if at >= 0)
+    if [at for at, _ in held] != list(range(num_local)):
+        raise InvalidArgument(
+            f"expert_map: the local ids 0 to {num_local - 1} expected, each once, {[at for at, _ in held]} found"
+        )
+    return {
+        "num_experts": len(local), "placement": {"num_ranks": 1, "local_experts": [expert for _, expert in held]},
+    }
 
 
 def read_ids(topk_ids: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ import torch
 
 from .. import InvalidArgument
 from ..layer_pool import DTYPES, PooledLayer, check_device, make_key, stamp
-from .expert_maps import map_ids, read_ids
+from .expert_maps import describe_placement, map_ids, read_ids
 from .outputs import check_output
 from .quantization import describe_quantization, is_same
 
@@ -98,6 +98,8 @@ class Experts:
         self.quant_config = quant_config
         self.weight_on_input = weight_on_input
         self.chunk_tokens = chunk_tokens
+        #: An expert map that a layer is made for, in place of one with each call: ids are those of all experts.
+        self.placed: Optional[torch.Tensor] = None
         self.layer: Optional[PooledLayer] = None
         self._lock = threading.Lock()
         self._stamp: Optional[tuple[Any, ...]] = None
@@ -140,7 +142,9 @@ class Experts:
             "expert_bias": "experts.w13_bias" in quantization.tensors,
             **self.activation,
         }
-        if top_k > experts:
+        if self.placed is not None:
+            spec |= describe_placement(self.placed, experts)
+        elif top_k > experts:
             # A token has more choices than there are experts on this rank.
             spec["num_experts"] = top_k
             spec["placement"] = {"num_ranks": 1, "local_experts": list(range(experts))}
@@ -163,6 +167,7 @@ class Experts:
             each for each in (getattr(config, name) for name in _TENSORS)
             if isinstance(each, torch.Tensor)
         ]
+        scales += self._list_more()
         found = (hidden, dtype, top_k, *map(stamp, (w1, w2, *scales)))
         if found != self._stamp:
             spec, weights = self.describe(w1, w2, hidden, dtype, top_k)
@@ -172,6 +177,10 @@ class Experts:
             self.layer.bind({name: each.detach() for name, each in weights.items()})
             self._stamp, self._sources = found, tuple(each.detach() for each in (w1, w2, *scales))
         return self.layer
+
+    def _list_more(self) -> list[torch.Tensor]:
+        """What else a layer is made for."""
+        return [] if self.placed is None else [self.placed]
 
     def workspace_bytes(
         self, tokens: int, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype,

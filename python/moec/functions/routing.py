@@ -9,10 +9,27 @@ from typing import Any, Optional
 import torch
 
 from .. import InvalidArgument
-from .sublayers import describe_routing, round_tokens, run, write_function
+from .sublayers import describe_routing, element, round_tokens, run, write_function
 
 _SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
 _INDICES = (torch.int32, torch.int64, torch.uint32)
+
+
+def describe_topk(scoring_func: str, renormalize: bool, scale: float = 1.0) -> dict[str, Any]:
+    """`routing` of a spec, for fused_topk() and fused_topk_bias()."""
+    return {"score": scoring_func, "renormalize": renormalize, "scale": scale}
+
+
+def describe_grouped_topk(
+    scoring_func: str, renormalize: bool, scale: float, groups: int, kept: int
+) -> dict[str, Any]:
+    """`routing` of a spec, for grouped_topk(); up to one group is none."""
+    routing = describe_topk(scoring_func, renormalize, scale) | {"nonfinite": "neg_inf"}
+    if renormalize:
+        routing["renormalize_epsilon"] = 1e-20
+    if groups > 1:
+        routing |= {"num_groups": groups, "topk_groups": kept}
+    return routing
 
 
 def _route(
@@ -50,16 +67,17 @@ def _route(
             )
         routing["selection_bias"] = True
     attribute, regions = describe_routing(experts, top_k, routing)
-    inputs = {"router_logits": f"tensor<?x{experts}xf32>"}
+    logits_type = f"tensor<?x{experts}x{element(gating_output.dtype, 'gating_output')}>"
+    inputs = {"router_logits": logits_type}
     outputs = {"topk_ids": f"tensor<?x{top_k}xi32>", "topk_weights": f"tensor<?x{top_k}xf32>"}
     with_bias = ""
-    tensors = {"router_logits": gating_output.float().contiguous()}
+    tensors = {"router_logits": gating_output.contiguous()}
     if bias is not None:
         inputs["selection_bias"] = f"tensor<{experts}xf32>"
         with_bias = f"selection_bias(%selection_bias : tensor<{experts}xf32>) "
         tensors["selection_bias"] = bias.float().contiguous()
     body = (
-        f"  %topk_ids, %topk_weights = moe.route %router_logits : tensor<?x{experts}xf32> "
+        f"  %topk_ids, %topk_weights = moe.route %router_logits : {logits_type} "
         f"{with_bias}{attribute} {regions} -> {outputs['topk_ids']}, {outputs['topk_weights']}"
     )
     device = gating_output.device
@@ -91,7 +109,7 @@ def fused_topk(
         hidden_states,
         gating_output,
         topk,
-        {"score": scoring_func, "renormalize": renormalize},
+        describe_topk(scoring_func, renormalize),
         None,
         indices_type,
     )
@@ -130,11 +148,7 @@ def fused_topk_bias(
     ):
         if given is not None:
             raise InvalidArgument(f"{name}: {remedy}")
-    routing = {
-        "score": scoring_func,
-        "renormalize": renormalize,
-        "scale": routed_scaling_factor,
-    }
+    routing = describe_topk(scoring_func, renormalize, routed_scaling_factor)
     return _route(
         hidden_states, gating_output, topk, routing, e_score_correction_bias, indices_type
     )
@@ -177,14 +191,5 @@ def grouped_topk(
     groups = max(num_expert_group, 1)
     if groups > 1:
         _check_groups(gating_output.shape[-1], topk, groups, topk_group, e_score_correction_bias is not None)
-    routing: dict[str, Any] = {
-        "score": scoring_func,
-        "renormalize": renormalize,
-        "scale": routed_scaling_factor,
-        "nonfinite": "neg_inf",
-    }
-    if renormalize:
-        routing["renormalize_epsilon"] = 1e-20
-    if groups > 1:
-        routing |= {"num_groups": groups, "topk_groups": topk_group}
+    routing = describe_grouped_topk(scoring_func, renormalize, routed_scaling_factor, groups, topk_group)
     return _route(hidden_states, gating_output, topk, routing, e_score_correction_bias, None)

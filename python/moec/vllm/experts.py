@@ -62,21 +62,8 @@ def get_parameters(activation: MoEActivation, config: Any) -> dict[str, float]:
     raise InvalidArgument(f"activation: {kind} with a limit of {limit} has no form in a layer")
 
 
-class _MoecExperts(mk.FusedMoEExpertsModular):
-    """What both formats share. A layer is made with the first call, for the weights of the call. A format
-    says how large its output is and what elements workspace2 needs (_shape), and runs (_run)."""
-
-    def __init__(
-        self,
-        moe_config: FusedMoEConfig,
-        quant_config: FusedMoEQuantConfig,
-        max_num_tokens: Optional[int] = None,
-        num_dispatchers: Optional[int] = None,
-    ) -> None:
-        super().__init__(moe_config, quant_config, max_num_tokens, num_dispatchers)
-        parameters = get_parameters(moe_config.activation, self.activation_config)
-        self.experts = Experts(moe_config.activation, quant_config, parameters=parameters)
-        self._weights: Optional[tuple[torch.Tensor, torch.Tensor]] = None
+class MoecSupport(mk.FusedMoEExperts):
+    """What layers support, for experts of every kind."""
 
     @staticmethod
     def is_supported_config(
@@ -132,6 +119,36 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
     def _supports_activation(activation: MoEActivation) -> bool:
         return activation.value in KINDS
 
+    def _check(
+        self, activation: MoEActivation, a1q_scale: Optional[torch.Tensor]
+    ) -> None:
+        if a1q_scale is not None:
+            raise InvalidArgument(
+                "a1q_scale: inputs that are not quantized expected"
+            )
+        if activation != self.moe_config.activation:
+            raise InvalidArgument(
+                f"activation: {self.moe_config.activation} expected, as moe_config has, "
+                f"{activation} found"
+            )
+
+
+class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
+    """What both formats share. A layer is made with the first call, for the weights of the call. A format
+    says how large its output is and what elements workspace2 needs (_shape), and runs (_run)."""
+
+    def __init__(
+        self,
+        moe_config: FusedMoEConfig,
+        quant_config: FusedMoEQuantConfig,
+        max_num_tokens: Optional[int] = None,
+        num_dispatchers: Optional[int] = None,
+    ) -> None:
+        super().__init__(moe_config, quant_config, max_num_tokens, num_dispatchers)
+        parameters = get_parameters(moe_config.activation, self.activation_config)
+        self.experts = Experts(moe_config.activation, quant_config, parameters=parameters)
+        self._weights: Optional[tuple[torch.Tensor, torch.Tensor]] = None
+
     def moe_problem_size(
         self,
         a1: torch.Tensor,
@@ -150,21 +167,6 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
         dtype = self.moe_config.in_dtype
         size = self.experts.workspace_bytes(tokens, *self._weights, hidden, dtype, top_k)
         return -(-size // self.workspace_dtype(dtype).itemsize)
-
-    def _check(
-        self, activation: MoEActivation, a1q_scale: Optional[torch.Tensor]
-    ) -> None:
-        if a1q_scale is not None:
-            raise InvalidArgument(
-                "a1q_scale: inputs that are not quantized expected"
-            )
-        if activation != self.moe_config.activation:
-            raise InvalidArgument(
-                f"activation: {self.moe_config.activation} expected, as moe_config has, "
-                f"{activation} found"
-            )
-        if self.post_gemm2_hook is not None:
-            raise InvalidArgument("post_gemm2_hook: a layer sums over the experts itself")
 
     def workspace_shapes(
         self,
@@ -199,22 +201,24 @@ class _MoecExperts(mk.FusedMoEExpertsModular):
         apply_router_weight_on_input: bool,
     ) -> None:
         self._check(activation, a1q_scale)
+        if self.post_gemm2_hook is not None:
+            raise InvalidArgument("post_gemm2_hook: a layer sums over the experts itself")
         if apply_router_weight_on_input:
             # prepare() has multiplied the input.
             topk_weights = torch.ones_like(topk_weights)
         self._run(
             output, hidden_states, (w1, w2), (topk_weights, topk_ids), expert_map,
-            expert_tokens_meta, _as_workspace(workspace2),
+            expert_tokens_meta, as_workspace(workspace2),
         )
 
 
-def _has_own_experts(config: FusedMoEParallelConfig) -> bool:
+def has_own_experts(config: FusedMoEParallelConfig) -> bool:
     """Whether experts stay what they were loaded as, and are dispatched by vLLM. Those that move between ranks are
     written to behind a layer that has prepared them."""
     return not config.use_passthrough_all2all and not config.enable_eplb
 
 
-def _as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
+def as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
     """Memory of vLLM's for a layer, None where there is none that a layer can use."""
     if not workspace.is_cuda or not workspace.numel() or workspace.data_ptr() % 256:
         return None
@@ -233,7 +237,7 @@ class MoecExperts(_MoecExperts):
         return (
             not moe_parallel_config.use_all2all_kernels
             or moe_parallel_config.use_ag_rs_all2all_kernels
-        ) and _has_own_experts(moe_parallel_config)
+        ) and has_own_experts(moe_parallel_config)
 
     def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
         return TopKWeightAndReduceNoOP()
@@ -284,7 +288,7 @@ class MoecBatchedExperts(_MoecExperts):
 
     @staticmethod
     def _supports_parallel_config(moe_parallel_config: FusedMoEParallelConfig) -> bool:
-        return _has_own_experts(moe_parallel_config)
+        return has_own_experts(moe_parallel_config)
 
     def finalize_weight_and_reduce_impl(self) -> mk.TopKWeightAndReduce:
         return TopKWeightAndReduceDelegate()

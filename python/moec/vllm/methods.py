@@ -17,6 +17,7 @@ from vllm.model_executor.layers.quantization import register_quantization_config
 
 from . import formats
 from .experts import MoecBatchedExperts, choose
+from .monolithic import Selecting
 from .report import count_loaded, count_taken, tell_kept
 
 _METHOD = "UnquantizedFusedMoEMethod"
@@ -24,9 +25,11 @@ _KIND = "16-bit"
 _is_registered = False
 
 
-class MoecUnquantizedFusedMoEMethod(UnquantizedFusedMoEMethod):
+class MoecUnquantizedFusedMoEMethod(Selecting, UnquantizedFusedMoEMethod):
     """Experts of 16 bits (and of 32). Weights stay as the loader lays them out: those of vLLM's Triton
     kernels, whose backend the method says it has, are those of a layer."""
+
+    moec_kind, moec_keys = _KIND, (None, None)
 
     def __init__(self, moe: FusedMoEConfig) -> None:
         super().__init__(moe)
@@ -44,9 +47,12 @@ class MoecUnquantizedFusedMoEMethod(UnquantizedFusedMoEMethod):
         )
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
+        if not self.moec_runs:
+            super().process_weights_after_loading(layer)
+            return
+        self.moec_choose_entry(layer)
         super().process_weights_after_loading(layer)
-        if self.moec_runs:
-            count_loaded(_KIND)
+        count_loaded(_KIND, selects=self.moec_selects)
 
 
 def register() -> None:

@@ -24,6 +24,7 @@ from vllm.model_executor.utils import replace_parameter
 
 from .. import InvalidArgument
 from .experts import choose
+from .monolithic import Selecting
 from .report import count_loaded, count_taken, tell_kept
 
 Keys = tuple[keys.QuantKey, Optional[keys.QuantKey]]
@@ -46,12 +47,10 @@ def _describe_parameters(layer: torch.nn.Module, with_memory: bool = False) -> d
     }
 
 
-class _Handover:
+class _Handover(Selecting):
     """Goes ahead of a method of vLLM's, whose instance has the fields that vLLM's constructor left. Names of moec's
     own begin with moec_, so that no field hides them."""
 
-    #: What the log calls it.
-    moec_kind: str
     #: The method that vLLM made, and what its parameters are made from.
     moec_own: FusedMoEMethodBase
     moec_arguments: dict[str, Any]
@@ -72,6 +71,7 @@ class _Handover:
         log says why; with MOEC_STRICT=1 the error is the caller's."""
         before = _describe_parameters(layer, with_memory=True)
         try:
+            self.moec_choose_entry(layer)
             self.moec_process(layer)
         except Exception as error:
             is_changed = _describe_parameters(layer, with_memory=True) != before
@@ -82,7 +82,7 @@ class _Handover:
             layer._replace_quant_method(self.moec_own)
             self.moec_own.process_weights_after_loading(layer)
             return
-        count_loaded(self.moec_kind)
+        count_loaded(self.moec_kind, selects=self.moec_selects)
 
     def moec_process(self, layer: torch.nn.Module) -> None:
         """Parameters are changed once nothing can fail any more."""
@@ -170,6 +170,7 @@ class AsLoaded(_Handover):
             quant_config=config,
             routing_tables=layer._expert_routing_tables(),
             allow_new_interface=True,
+            use_monolithic=self.experts_cls.is_monolithic(),
         )
         experts = self.experts_cls(moe_config=self.moe, quant_config=config)
         return config, mk.FusedMoEKernel(prepare_finalize, experts)
@@ -229,7 +230,7 @@ _METHODS: dict[type, type[_Handover]] = {}
 
 def add_methods(*methods: type[_Handover]) -> None:
     for method in methods:
-        own = method.__mro__[method.__mro__.index(_Handover) + 1]
+        own = method.__mro__[method.__mro__.index(Selecting) + 1]
         # vLLM's loader goes by the names of classes.
         method.__name__ = method.__qualname__ = own.__name__
         _METHODS[own] = method
@@ -249,7 +250,8 @@ def hand_over(method: Any) -> Any:
     made.__dict__.update(vars(method))
     made.moec_own = method
     try:
-        chosen, reason = choose(made.moe, *made.moec_find_keys())
+        made.moec_keys = made.moec_find_keys()
+        chosen, reason = choose(made.moe, *made.moec_keys)
         if chosen is not None:
             made.experts_cls = chosen
             made.moec_take()

@@ -15,8 +15,10 @@ logger = logging.getLogger("vllm.moec")
 #: Layers by their kind: those of the model that is being made, and how many of them have no weights yet.
 _taken: collections.Counter[str] = collections.Counter()
 _waiting: collections.Counter[str] = collections.Counter()
-#: Kinds and reasons that the log has.
-_told: set[tuple[str, str]] = set()
+#: Those that select experts themselves.
+_selecting: collections.Counter[str] = collections.Counter()
+#: Lines that the log has once.
+_told: set[str] = set()
 
 
 def count_taken(kind: str) -> None:
@@ -25,19 +27,34 @@ def count_taken(kind: str) -> None:
     _waiting[kind] += 1
 
 
-def count_loaded(kind: str, is_kept: bool = False) -> None:
-    """Its weights are there; is_kept: and vLLM's kernel runs them after all. The last one of a model's writes the
+def count_loaded(kind: str, is_kept: bool = False, selects: bool = False) -> None:
+    """Its weights are there; is_kept: and vLLM's kernel runs them after all; selects: moec selects the experts. The last one of a model's writes the
     line; weights that are loaded again write none."""
     if not _waiting[kind]:
         return
     _waiting[kind] -= 1
     _taken[kind] -= is_kept
-    if not _waiting[kind] and (count := _taken.pop(kind)):
-        logger.info("moec runs the experts of %d layers (%s)", count, kind)
+    _selecting[kind] += selects
+    if _waiting[kind]:
+        return
+    count, selecting = _taken.pop(kind), _selecting.pop(kind)
+    if count:
+        part = {count: ", with selection", 0: ""}.get(selecting, f", {selecting} of them with selection")
+        logger.info("moec runs the experts of %d layers (%s)%s", count, kind, part)
 
 
 def tell_kept(kind: str, reason: str) -> None:
     """A layer keeps vLLM's kernel."""
-    if (kind, reason) not in _told:
-        _told.add((kind, reason))
-        logger.warning("moec: %s experts keep vLLM's kernel: %s", kind, reason)
+    _tell(logging.WARNING, kind, "keep vLLM's kernel", reason)
+
+
+def tell_modular(kind: str, reason: str) -> None:
+    """A layer takes the ids that vLLM selects."""
+    _tell(logging.DEBUG, kind, "take ids from vLLM's selection", reason)
+
+
+def _tell(level: int, kind: str, what: str, reason: str) -> None:
+    line = f"moec: {kind} experts {what}: {reason}"
+    if line not in _told:
+        _told.add(line)
+        logger.log(level, line)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import torch
 from vllm.model_executor.layers.fused_moe.oracle.fp8 import Fp8MoeBackend
 from vllm.model_executor.layers.fused_moe.oracle.int8 import Int8MoeBackend
@@ -84,6 +86,17 @@ class MoecCompressedTensorsW4A4Mxfp4MoEMethod(
         if self.use_cutlass_mxfp4 or self.mxfp4_backend is not Mxfp4MoeBackend.MARLIN:
             raise InvalidArgument("activations of 4 bits")
         return keys.kMxfp4Static, None
+
+    def apply_monolithic(
+        self, layer: torch.nn.Module, x: torch.Tensor, router_logits: torch.Tensor,
+        input_ids: Optional[torch.Tensor] = None,
+    ) -> torch.Tensor:
+        # vLLM's method has modular kernels alone.
+        return self.moe_kernel.apply_monolithic(
+            x, layer.w13_weight, layer.w2_weight, router_logits, activation=layer.activation,
+            global_num_experts=layer.global_num_experts, expert_map=layer.expert_map,
+            apply_router_weight_on_input=layer.apply_router_weight_on_input, routing_sink=layer.routing_sink,
+        )
 
 
 class MoecCompressedTensorsW4A4Nvfp4MoEMethod(

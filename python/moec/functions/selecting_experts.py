@@ -1,0 +1,108 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Experts that are selected by their layer, from router logits: a compiled layer of entry "logits"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
+
+import torch
+
+from .. import InvalidArgument
+from ..layer_pool import DTYPES
+from .experts import CHUNK_TOKENS, Experts
+
+
+class SelectingExperts(Experts):
+    """As Experts, with a router.
+
+    routing: of a spec (docs/layers.md). num_experts: columns of the logits. top_k: experts of a token.
+    selection_bias: [num_experts], where the routing has one. logits_dtype: of the next call's logits, or those of the
+    last one."""
+
+    def __init__(
+        self,
+        activation: Any,
+        quant_config: Any,
+        *,
+        routing: Mapping[str, Any],
+        num_experts: int,
+        top_k: int,
+        selection_bias: Optional[torch.Tensor] = None,
+        logits_dtype: torch.dtype = torch.float32,
+        parameters: Optional[Mapping[str, float]] = None,
+        chunk_tokens: int = CHUNK_TOKENS,
+    ) -> None:
+        super().__init__(activation, quant_config, parameters=parameters, chunk_tokens=chunk_tokens)
+        self.routing = dict(routing, selection_bias=selection_bias is not None)
+        self.num_experts = num_experts
+        self.top_k = top_k
+        self.selection_bias = selection_bias
+        self.logits_dtype = logits_dtype
+        #: What is_padding is where a call has none.
+        self._no_padding: Optional[torch.Tensor] = None
+
+    def describe(
+        self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int
+    ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        spec, weights = super().describe(w1, w2, hidden, dtype, top_k)
+        if spec["num_experts"] != self.num_experts:
+            raise InvalidArgument(
+                f"w1: {self.num_experts} experts expected, as the router has, {spec['num_experts']} found"
+            )
+        spec["entry"] = "logits"
+        spec["routing"] = {**self.routing, "logits_dtype": DTYPES[self.logits_dtype]}
+        spec["padding_mask"] = True
+        if self.selection_bias is not None:
+            weights["gate.selection_bias"] = self.selection_bias.float().contiguous()
+        if self._no_padding is None:
+            self._no_padding = torch.zeros(self.chunk_tokens, dtype=torch.int8, device=w1.device)
+        return spec, weights
+
+    def _list_more(self) -> list[torch.Tensor]:
+        bias = self.selection_bias
+        return super()._list_more() + ([] if bias is None else [bias])
+
+    def _read_padding(self, is_padding: Optional[torch.Tensor], tokens: int) -> torch.Tensor:
+        if is_padding is not None:
+            return is_padding.view(torch.int8)
+        assert self._no_padding is not None
+        if tokens <= self.chunk_tokens:
+            return self._no_padding[:tokens]
+        return self._no_padding.new_zeros(tokens)
+
+    def select_and_run(
+        self,
+        hidden_states: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        router_logits: torch.Tensor,
+        is_padding: Optional[torch.Tensor] = None,
+        find_workspace: Callable[[int], Optional[torch.Tensor]] = lambda size: None,
+    ) -> torch.Tensor:
+        """The output [T, H].
+
+        hidden_states: [T, H]. router_logits: [T, E] of f32, bf16 or f16. is_padding: bool [T], tokens that contribute
+        nothing. find_workspace: so many bytes of the caller's on a GPU, as uint8, or None. Raises InvalidArgument."""
+        tokens, hidden = hidden_states.shape
+        if tuple(router_logits.shape) != (tokens, self.num_experts) or router_logits.dtype not in DTYPES:
+            raise InvalidArgument(
+                f"router_logits: [{tokens}, {self.num_experts}] of float32, bfloat16 or float16 expected, "
+                f"{list(router_logits.shape)} of {router_logits.dtype} found"
+            )
+        if is_padding is not None and (tuple(is_padding.shape) != (tokens,) or is_padding.dtype != torch.bool):
+            raise InvalidArgument(
+                f"is_padding: [{tokens}] of bool expected, {list(is_padding.shape)} of {is_padding.dtype} found"
+            )
+        hidden_states = hidden_states.contiguous()
+        out = torch.empty_like(hidden_states)
+        with self._lock:
+            if router_logits.dtype != self.logits_dtype:
+                self.logits_dtype, self._stamp = router_logits.dtype, None
+            layer = self._prepare(w1, w2, hidden, hidden_states.dtype, self.top_k)
+            workspace = find_workspace(layer.layer.workspace_bytes(min(tokens, self.chunk_tokens)))
+            inputs = {
+                "router_logits": router_logits.contiguous(), "is_padding": self._read_padding(is_padding, tokens),
+            }
+            return layer.call(hidden_states, inputs, out, workspace)
