@@ -73,7 +73,7 @@ def make_call() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def make_logits(call: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Whose softmax chooses these ids, with these weights."""
+    """Logits whose softmax chooses these ids, with these weights."""
     _, weights, ids = call
     return torch.full((TOKENS, EXPERTS), -50.0, dtype=torch.float32).scatter(1, ids.long(), weights.log())
 
@@ -106,7 +106,7 @@ def run(layer: Any, call: tuple[torch.Tensor, ...]) -> torch.Tensor:
     return method.apply(layer, *call, None, None)
 
 
-#: One whose parameters vLLM processes, and one whose words moec reads.
+#: A format whose parameters vLLM processes, and one whose words moec reads.
 WITHOUT_SELECTION = ("fp8 blocks", "GPTQ int4 g128")
 
 

@@ -40,7 +40,7 @@ def get_groups(groups: int, kept: int) -> dict[str, Any]:
     return {"use_grouped_topk": True, "num_expert_group": groups, "topk_group": kept}
 
 
-#: What a model asks vLLM for. Only groups have another score than softmax in vLLM's router for CPUs; one group is none.
+#: Arguments of a model's to vLLM. Only groups have another score than softmax in vLLM's router for CPUs; one group is none.
 ROUTING = {
     "softmax": {"renormalize": False},
     "softmax, renormalized": {},
@@ -200,7 +200,7 @@ def test_what_keeps_vllm_s_selection(
         else:
             monkeypatch.setattr(engine.aux_output_config, name, value)
     runner, _ = make_runner(engine, PLAIN, **routing)
-    assert not runner.is_monolithic and type(get_experts(runner)) is MoecExperts
+    assert not runner.is_monolithic and isinstance(get_experts(runner), MoecExperts)
     lines = [record.getMessage() for record in log.records if record.levelname == "DEBUG"]
     assert any("16-bit experts take ids from vLLM's selection: " in line and reason in line for line in lines), lines
 

@@ -179,7 +179,7 @@ class Experts:
         return self.layer
 
     def _list_more(self) -> list[torch.Tensor]:
-        """What else a layer is made for."""
+        """Tensors beside the weights that a layer is made for."""
         return [] if self.placed is None else [self.placed]
 
     def workspace_bytes(

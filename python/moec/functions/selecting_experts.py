@@ -40,7 +40,7 @@ class SelectingExperts(Experts):
         self.top_k = top_k
         self.selection_bias = selection_bias
         self.logits_dtype = logits_dtype
-        #: What is_padding is where a call has none.
+        #: In place of is_padding where a call has none.
         self._no_padding: Optional[torch.Tensor] = None
 
     def describe(

@@ -148,6 +148,7 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
         parameters = get_parameters(moe_config.activation, self.activation_config)
         self.experts = Experts(moe_config.activation, quant_config, parameters=parameters)
         self._weights: Optional[tuple[torch.Tensor, torch.Tensor]] = None
+        self._ones = torch.empty(0)
 
     def moe_problem_size(
         self,
@@ -167,6 +168,12 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
         dtype = self.moe_config.in_dtype
         size = self.experts.workspace_bytes(tokens, *self._weights, hidden, dtype, top_k)
         return -(-size // self.workspace_dtype(dtype).itemsize)
+
+    def _make_ones(self, weights: torch.Tensor) -> torch.Tensor:
+        """Ones in place of the weights, filled by the first call: vLLM's first one has the most tokens."""
+        if self._ones.shape[:1] < weights.shape[:1] or self._ones.device != weights.device:
+            self._ones = torch.ones_like(weights)
+        return self._ones[: weights.shape[0]]
 
     def workspace_shapes(
         self,
@@ -205,7 +212,7 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
             raise InvalidArgument("post_gemm2_hook: a layer sums over the experts itself")
         if apply_router_weight_on_input:
             # prepare() has multiplied the input.
-            topk_weights = torch.ones_like(topk_weights)
+            topk_weights = self._make_ones(topk_weights)
         self._run(
             output, hidden_states, (w1, w2), (topk_weights, topk_ids), expert_map,
             expert_tokens_meta, as_workspace(workspace2),
@@ -227,6 +234,26 @@ def as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
 
 class MoecExperts(_MoecExperts):
     """The format [T, H]. The layer applies the weights and sums over k."""
+
+    #: Places of the layer's experts on this rank, where the class is a layer's own.
+    expert_map: Optional[torch.Tensor] = None
+
+    @classmethod
+    def of(cls, layer: torch.nn.Module) -> type[MoecExperts]:
+        """The class for a layer of vLLM's, whose ids need no mapping ahead of each call."""
+        if layer.expert_map is None:
+            return cls
+        return type(cls.__name__, (cls,), {"expert_map": layer.expert_map})
+
+    def __init__(
+        self,
+        moe_config: FusedMoEConfig,
+        quant_config: FusedMoEQuantConfig,
+        max_num_tokens: Optional[int] = None,
+        num_dispatchers: Optional[int] = None,
+    ) -> None:
+        super().__init__(moe_config, quant_config, max_num_tokens, num_dispatchers)
+        self.experts.placed = self.expert_map
 
     @staticmethod
     def activation_format() -> mk.FusedMoEActivationFormat:
@@ -255,6 +282,8 @@ class MoecExperts(_MoecExperts):
         meta: Optional[mk.ExpertTokensMetadata],
         workspace: Optional[torch.Tensor],
     ) -> None:
+        if self.experts.placed is not None:
+            expert_map = None
         self.experts.run(hidden_states, *weights, *choice, expert_map, output, workspace)
 
 

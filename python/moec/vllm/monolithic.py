@@ -76,10 +76,10 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
     """The format [T, H], with logits in the place of ids and weights. vLLM makes experts from a class and says little
     of the routing, so that each layer has a class of its own: of()."""
 
-    #: As describe_router() has them.
+    #: Results of describe_router().
     routing: dict[str, Any]
     selection_bias: Optional[torch.Tensor]
-    #: Of the layer's experts, where a rank has some of them.
+    #: Places of the layer's experts on this rank; None where all are here.
     expert_map: Optional[torch.Tensor]
 
     @classmethod
@@ -150,7 +150,7 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
         topk_group: Optional[int] = None,
         routing_replay_out: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
-        # What is said of the routing here is in the router too.
+        # The router has said what these arguments say of the routing.
         self._check(activation, a1q_scale)
         self.experts.placed = expert_map
         return self.experts.select_and_run(
@@ -181,34 +181,35 @@ def choose_entry(
 
     Selection in the layer takes the place of a launch of vLLM's, and up to 32 tokens adds none to the layer's own
     (docs/engines.md), so that it is taken wherever the layer can say it."""
+    modular = MoecExperts.of(layer)
     if os.environ.get("MOEC_VLLM_ROUTER") == "0":
-        return MoecExperts, "MOEC_VLLM_ROUTER is 0"
+        return modular, "MOEC_VLLM_ROUTER is 0"
     if config.aux_output_config.enable_return_routed_experts:
-        return MoecExperts, "vLLM returns the experts of each token"
+        return modular, "vLLM returns the experts of each token"
     if layer.expert_map_manager.num_fused_shared_experts:
-        return MoecExperts, "shared experts are among the routed ones"
+        return modular, "shared experts are among the routed ones"
     runner = config.compilation_config.static_forward_context.get(layer.layer_name)
     if runner is None:
-        return MoecExperts, f"vLLM has no runner called {layer.layer_name}"
+        return modular, f"vLLM has no runner called {layer.layer_name}"
     cls = MoecMonolithicExperts
     supported, reason = cls.is_supported_config(
         cls, layer.moe_config, weight_key, activation_key, cls.activation_format()
     )
     if not supported:
-        return MoecExperts, reason
+        return modular, reason
     try:
         return cls.of(runner.router, layer), None
     except InvalidArgument as error:
-        return MoecExperts, str(error)
+        return modular, str(error)
 
 
 class Selecting:
     """Goes ahead of a method of vLLM's whose experts are moec's: has them select where they can."""
 
-    #: What the log calls it.
+    #: A name for the log.
     moec_kind: str
     moec_config: VllmConfig
-    #: As choose() took them.
+    #: Arguments of choose().
     moec_keys: tuple[Optional[keys.QuantKey], Optional[keys.QuantKey]]
 
     def create_weights(self, layer: torch.nn.Module, **arguments: Any) -> None:

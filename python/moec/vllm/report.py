@@ -15,7 +15,7 @@ logger = logging.getLogger("vllm.moec")
 #: Layers by their kind: those of the model that is being made, and how many of them have no weights yet.
 _taken: collections.Counter[str] = collections.Counter()
 _waiting: collections.Counter[str] = collections.Counter()
-#: Those that select experts themselves.
+#: Layers that select experts themselves.
 _selecting: collections.Counter[str] = collections.Counter()
 #: Lines that the log has once.
 _told: set[str] = set()
