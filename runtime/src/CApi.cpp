@@ -196,27 +196,27 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
         prepared.insert(argument.tensor);
   for (const TensorDecl &tensor : plan.tensors)
     prepared.insert(tensor.inPlaceOf);
-  std::vector<bool> isRead = executor->findReadByRuns();
-  for (size_t i = 0; i < plan.tensors.size(); ++i)
-    if (plan.tensors[i].inPlaceOf >= 0 && isRead[i])
-      isRead[static_cast<size_t>(plan.tensors[i].inPlaceOf)] = true;
+  std::vector<bool> isRead = executor->findMemoryReadByRuns();
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const TensorDecl &tensor = plan.tensors[i];
-    if (tensor.role == TensorRole::Workspace ||
-        tensor.role == TensorRole::Prepared)
+    bool isPrepared = tensor.role == TensorRole::Prepared;
+    if (tensor.role == TensorRole::Workspace || tensor.inPlaceOf >= 0)
       continue;
     moert_tensor_info info = {};
     info.name = tensor.name.c_str();
     info.dtype = dtypeName(tensor.dtype);
     info.role = tensor.role == TensorRole::Input    ? MOERT_INPUT
                 : tensor.role == TensorRole::Weight ? MOERT_WEIGHT
+                : isPrepared                        ? MOERT_PREPARED
                                                     : MOERT_OUTPUT;
     info.rank = static_cast<int>(tensor.shape.size());
     info.depends_on_tokens =
         !tensor.shape.empty() && tensor.shape[0].dependsOnTokens();
-    info.alignment = std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
+    info.alignment =
+        isPrepared ? int64_t(kWorkspaceAlignment)
+                   : std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
     info.strided = tensor.strided;
-    info.prepared = prepared.count(static_cast<int64_t>(i)) > 0;
+    info.prepared = !isPrepared && prepared.count(static_cast<int64_t>(i)) > 0;
     info.read_by_runs = isRead[i];
     std::vector<int64_t> &shape = shapes.emplace_back();
     for (const Expr &size : tensor.shape) {
@@ -225,7 +225,7 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
       shape.push_back(most ? *most : 0);
     }
     info.shape = shape.data();
-    infos.push_back(info);
+    (isPrepared ? preparedInfos : infos).push_back(info);
   }
 }
 
@@ -299,6 +299,17 @@ const moert_tensor_info *moert_layer_tensor(const moert_layer *layer,
   return &layer->infos[static_cast<size_t>(index)];
 }
 
+int moert_layer_num_prepared(const moert_layer *layer) {
+  return layer ? static_cast<int>(layer->preparedInfos.size()) : 0;
+}
+
+const moert_tensor_info *moert_layer_prepared(const moert_layer *layer,
+                                              int index) {
+  if (!layer || index < 0 || index >= moert_layer_num_prepared(layer))
+    return nullptr;
+  return &layer->preparedInfos[static_cast<size_t>(index)];
+}
+
 Result<TensorView> readTensor(const moert_tensor &tensor) {
   std::string context = std::string("bind '") + tensor.name + "'";
   std::optional<DType> dtype = parseDType(tensor.dtype);
@@ -351,6 +362,16 @@ moert_status *moert_layer_prepare_again(moert_layer *layer,
                                         moert_prepare_report *report) {
   NEEDED(layer);
   return answerWith(layer->executor->prepareAgain(), report);
+}
+
+moert_status *moert_layer_release_weights(moert_layer *layer) {
+  NEEDED(layer);
+  Status status = layer->executor->releaseWeights();
+  if (status)
+    for (const moert_tensor_info &info : layer->infos)
+      if (info.role == MOERT_WEIGHT && !info.read_by_runs)
+        layer->loaded.erase(info.name);
+  return answer(std::move(status));
 }
 
 /// Reads the options of `call`, which may be NULL.

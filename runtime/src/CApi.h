@@ -57,12 +57,14 @@ struct moert_layer {
   /// Memory of weights that were loaded, by name; shared with clones.
   std::map<std::string, std::shared_ptr<moert::Buffer>> loaded;
   std::vector<moert_tensor_info> infos;
+  /// Prepared tensors that may be bound.
+  std::vector<moert_tensor_info> preparedInfos;
 
   /// The tokens of a group of ranks, of which each has `tokens`: those of the
   /// executor. More than any layer takes where that overflows.
   int64_t getGroupTokens(int64_t tokens) const;
 
-  /// What infos[i].shape points to.
+  /// What the shapes of both point to.
   std::vector<std::vector<int64_t>> shapes;
   /// The stream of the latest run, wrapped.
   std::unique_ptr<moert::Stream> stream;

@@ -93,6 +93,15 @@ TEST_F(CApiTest, RunsALayerOnACallersStream) {
   moert_prepare_report report;
   ASSERT_DONE(moert_layer_prepare_weights(layer, &report));
   EXPECT_EQ(report.bytes, 16);
+  // Memory of the caller's takes the place of the layer's own.
+  void *prepared = nullptr;
+  ASSERT_DONE(moert_device_allocate(device, 16, &prepared));
+  moert_tensor twice = {"twice", "f32", prepared, 1, kScale, nullptr};
+  ASSERT_DONE(moert_layer_bind(layer, &twice));
+  ASSERT_DONE(moert_layer_prepare_weights(layer, &report));
+  EXPECT_EQ(report.bytes, 0);
+  ASSERT_DONE(moert_layer_release_weights(layer));
+  moert_device_release(device, memory[1]);
   bindBatch(layer, memory[0], memory[2], memory[3]);
 
   int64_t needed = 0;
@@ -153,6 +162,14 @@ TEST_F(CApiTest, ListsWhatThereIsToBind) {
   EXPECT_FALSE(moert_layer_tensor(clone, 1)->depends_on_tokens);
   EXPECT_EQ(moert_layer_tensor(clone, 4), nullptr);
   EXPECT_EQ(moert_layer_tensor(clone, -1), nullptr);
+  ASSERT_EQ(moert_layer_num_prepared(clone), 1);
+  const moert_tensor_info *twice = moert_layer_prepared(clone, 0);
+  EXPECT_STREQ(twice->name, "twice");
+  EXPECT_EQ(twice->role, MOERT_PREPARED);
+  EXPECT_EQ(twice->shape[0], kWidth);
+  EXPECT_EQ(twice->alignment, 256);
+  EXPECT_TRUE(twice->read_by_runs);
+  EXPECT_EQ(moert_layer_prepared(clone, 1), nullptr);
   moert_layer_free(layer);
   moert_layer_free(clone);
   moert_device_free(device);

@@ -266,7 +266,7 @@ TEST_F(ExecutorTest, BindErrorsNameTensorExpectedAndFound) {
        {data, DType::F32, {8, 4}, {}},
        "bind 'h': a workspace tensor belongs to the executor; bind one of x, "
        "scale, offset, y"},
-      {"twice", {data, DType::F32, {4}, {}}, "bind 'twice': a prepared tensor"},
+      {"h", {data, DType::F32, {4}, {}}, "bind 'h': a workspace tensor"},
       {"x",
        {data, DType::BF16, {8, 4}, {}},
        "bind 'x': dtype f32 expected, bf16 found; convert the tensor"},

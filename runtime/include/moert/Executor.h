@@ -99,7 +99,7 @@ private:
 
 /// What prepareWeights() made and how long it took.
 struct PrepareReport {
-  /// Bytes of memory that was allocated.
+  /// Bytes of memory that was allocated, beside what the caller gave.
   int64_t bytes = 0;
   /// Bytes of weights that were overwritten.
   int64_t inPlaceBytes = 0;
@@ -152,6 +152,12 @@ public:
   /// output may have any size up to that of max_tokens; a run needs as many
   /// rows as its tokens call for. The memory stays the caller's and lives until
   /// the last run with it is complete.
+  ///
+  /// A prepared tensor that does not lie in the memory of a weight may be bound
+  /// too, to a multiple of kWorkspaceAlignment: the next prepareWeights() makes
+  /// it there and not in memory of the executor's own. This memory serves the
+  /// weights that are bound now: other ones need it bound anew, so that no
+  /// clone writes to what another executor reads.
   Status bind(const std::string &name, const TensorView &view);
   /// Success where the tensor can be bound so.
   Status checkBinding(const std::string &name, const TensorView &view) const;
@@ -163,6 +169,8 @@ public:
 
   /// Per tensor of the plan: whether steps of runs have it as an argument.
   std::vector<bool> findReadByRuns() const;
+  /// The same of the memory of each tensor, which a prepared one may lie in.
+  std::vector<bool> findMemoryReadByRuns() const;
 
   /// Runs the prepare steps, which may overwrite weights (TensorDecl::
   /// inPlaceOf). Needed once after the weights are bound, where the plan has
@@ -176,6 +184,10 @@ public:
   /// Prepares weights again that were written to since, without being bound
   /// anew. An error if prepare steps have overwritten one of them.
   Result<PrepareReport> prepareAgain();
+  /// Lets go of the weights whose memory no run reads, so that the caller may
+  /// free it. The layer stays prepared; before it is prepared again, all that
+  /// were released are bound anew.
+  Status releaseWeights();
 
   /// Writes what runs read of the weights, prepared or as they are, to a file
   /// (docs/runtime.md) that bindPrepared() takes; prepares them before, where
@@ -282,6 +294,10 @@ private:
     bool bound = false;
     /// A weight that prepare steps have overwritten.
     bool overwritten = false;
+    /// A weight that is not bound, since runs do without it.
+    bool released = false;
+    /// Memory of a prepared tensor that nothing was prepared in yet.
+    bool isNew = false;
   };
 
   /// A tensor of a prepared file.
@@ -363,8 +379,14 @@ private:
   /// Whether nothing that a run of so many tokens writes is in memory that is
   /// bound to something else: see Overlap.h.
   Status checkOverlap(int64_t tokens);
-  /// Whether no weight is in memory that is prepared for another one.
-  Status checkInPlace() const;
+  /// Whether prepare steps write to no memory that something else has.
+  Status checkPrepareMemory() const;
+  /// Whether a prepared tensor is made in memory that the caller gave for the
+  /// weights that are bound.
+  bool hasGivenMemory(size_t tensor) const {
+    return bindings[tensor].bound &&
+           (bindings[tensor].isNew || !haveWeightsMoved);
+  }
   Status checkReady(int64_t tokens) const;
   Status checkReadyNow(int64_t tokens) const;
   Result<PrepareReport> prepare();
@@ -439,16 +461,17 @@ private:
   std::shared_ptr<Module> module;
   /// Per plan kernel.
   std::vector<Kernel *> kernels;
-  /// Per plan tensor; unbound for workspace and prepared ones.
+  /// Per plan tensor; unbound for workspace ones, and for prepared ones that
+  /// are in other memory than the caller's.
   std::vector<Binding> bindings;
-  /// Per plan tensor; null but for prepared ones with memory of their own.
+  /// Per plan tensor; null but for prepared ones in memory of the executor's.
   std::vector<std::shared_ptr<Buffer>> prepared;
   /// Per plan tensor; null but for weights that a prepared file has brought.
   std::vector<std::shared_ptr<Buffer>> ownWeights;
   bool isPrepared = false;
   /// Whether a weight was bound to other memory since the latest prepare steps.
   bool haveWeightsMoved = true;
-  /// Weights that no run reads are not bound.
+  /// The weights are from a file of prepared ones.
   bool isFromFile = false;
   PrepareReport prepareReport;
   std::vector<std::unique_ptr<Stream>> streams;

@@ -50,7 +50,7 @@ extern "C" {
  */
 
 /* Raised whenever a call or a structure changes. */
-#define MOERT_API_VERSION 7
+#define MOERT_API_VERSION 8
 
 /* The MOERT_API_VERSION that the library was built with. */
 MOERT_API int moert_api_version(void);
@@ -206,7 +206,9 @@ typedef enum moert_role {
   /* Bound once, and prepared before the first run. */
   MOERT_WEIGHT = 1,
   /* Written by every run. */
-  MOERT_OUTPUT = 2
+  MOERT_OUTPUT = 2,
+  /* Made from weights when they are prepared, and read by runs. */
+  MOERT_PREPARED = 3
 } moert_role;
 
 /* A tensor that a layer takes or gives. */
@@ -257,6 +259,13 @@ MOERT_API int moert_layer_num_tensors(const moert_layer *layer);
 MOERT_API const moert_tensor_info *moert_layer_tensor(const moert_layer *layer,
                                                       int index);
 
+/* How many tensors the layer prepares in memory of its own, or in the caller's
+ * where that is bound. */
+MOERT_API int moert_layer_num_prepared(const moert_layer *layer);
+/* One of them; NULL for an index out of range. Lives as long as the layer. */
+MOERT_API const moert_tensor_info *
+moert_layer_prepared(const moert_layer *layer, int index);
+
 /* Memory of the caller's that is bound to a tensor of a layer. */
 typedef struct moert_tensor {
   /* As moert_tensor_info has it. */
@@ -274,13 +283,19 @@ typedef struct moert_tensor {
 } moert_tensor;
 
 /* Checks name, dtype, shape, strides, alignment and device. The structure is
- * read before the call returns; the memory stays the caller's. */
+ * read before the call returns; the memory stays the caller's.
+ *
+ * A tensor of moert_layer_prepared() may be bound too, ahead of
+ * moert_layer_prepare_weights(), which writes it there and allocates nothing
+ * for it. The memory serves the weights that are bound then: with other weights
+ * it is bound anew, or the layer allocates. */
 MOERT_API moert_status *moert_layer_bind(moert_layer *layer,
                                          const moert_tensor *tensor);
 
 /* What preparing the weights took. */
 typedef struct moert_prepare_report {
-  /* Memory that was allocated for prepared weights. */
+  /* Memory that was allocated for prepared weights, beside what is bound for
+   * them. */
   int64_t bytes;
   /* Weights that were prepared where they are: their memory has other contents
    * now, which belong to this layer and its clones. */
@@ -301,6 +316,11 @@ moert_layer_prepare_weights(moert_layer *layer, moert_prepare_report *report);
  * bound anew. `report` may be NULL. */
 MOERT_API moert_status *moert_layer_prepare_again(moert_layer *layer,
                                                   moert_prepare_report *report);
+
+/* Lets go of the weights that runs do not read (moert_tensor_info), once they
+ * are prepared: their memory may be freed, and what the layer itself has loaded
+ * is. Before weights are prepared again all of these are bound anew. */
+MOERT_API moert_status *moert_layer_release_weights(moert_layer *layer);
 
 /* How much of a call is done, in bytes. Called in the thread of the call. */
 typedef void (*moert_step_fn)(void *user, uint64_t done, uint64_t all);

@@ -155,6 +155,10 @@ public:
   const moert_tensor_info *tensor(int index) const {
     return moert_layer_tensor(get(), index);
   }
+  int numPrepared() const { return moert_layer_num_prepared(get()); }
+  const moert_tensor_info *prepared(int index) const {
+    return moert_layer_prepared(get(), index);
+  }
 
   /// `strides`, in elements, may be left out for a contiguous tensor.
   Error bind(const char *name, const char *dtype, void *data,
@@ -172,6 +176,7 @@ public:
   Error prepareAgain(moert_prepare_report *report = nullptr) {
     return moert_layer_prepare_again(get(), report);
   }
+  Error releaseWeights() { return moert_layer_release_weights(get()); }
   Error writePrepared(const char *path,
                       const moert_prepared_options *options = nullptr) {
     return moert_layer_write_prepared(get(), path, options);

@@ -9,6 +9,7 @@
 #include "../plan/TensorMaps.h"
 #include "../support/Check.h"
 #include "../support/Text.h"
+#include "Overlap.h"
 #include "moert/Executor.h"
 
 #include <algorithm>
@@ -134,8 +135,8 @@ static Status checkShape(const TensorDecl &tensor, const TensorView &view,
 bool Executor::isLaidOutAs(int64_t index, const TensorView &view) const {
   const Binding &binding = bindings[index];
   const TensorDecl &tensor = thePlan->tensors[index];
-  return binding.bound && tensor.role != TensorRole::Weight &&
-         view.dtype == tensor.dtype && view.shape == binding.shape &&
+  return binding.bound && isArgument(tensor) && view.dtype == tensor.dtype &&
+         view.shape == binding.shape &&
          (view.strides.empty() || view.strides.size() == view.shape.size()) &&
          usedStrides(view) == binding.strides;
 }
@@ -173,11 +174,15 @@ Status Executor::checkBinding(int64_t index, const TensorView &view,
   const TensorDecl &tensor = thePlan->tensors[index];
   const std::string &name = tensor.name;
   std::string context = "bind '" + name + "'";
-  if (tensor.role == TensorRole::Workspace ||
-      tensor.role == TensorRole::Prepared)
+  if (tensor.role == TensorRole::Workspace)
     return invalidArgument(context + ": a " + tensorRoleName(tensor.role) +
                            " tensor belongs to the executor; bind one of " +
                            bindableNames(*thePlan));
+  if (tensor.inPlaceOf >= 0)
+    return invalidArgument(
+        context + ": is prepared in the memory of the weight '" +
+        thePlan->tensors[static_cast<size_t>(tensor.inPlaceOf)].name +
+        "'; bind that one");
   if (view.dtype != tensor.dtype)
     return invalidArgument(context + ": dtype " + dtypeName(tensor.dtype) +
                            " expected, " + dtypeName(view.dtype) +
@@ -189,7 +194,10 @@ Status Executor::checkBinding(int64_t index, const TensorView &view,
       std::find(view.shape.begin(), view.shape.end(), 0) == view.shape.end();
   if (hasElements && !view.data)
     return invalidArgument(context + ": the data pointer is null");
-  int64_t alignment = std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
+  int64_t alignment =
+      tensor.role == TensorRole::Prepared
+          ? int64_t(kWorkspaceAlignment)
+          : std::max(tensor.alignment, dtypeAlignment(tensor.dtype));
   auto address = reinterpret_cast<uintptr_t>(view.data);
   if (hasElements && address % alignment != 0)
     return invalidArgument(context + ": an address aligned to " +
@@ -215,8 +223,10 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
     move(index, view.data);
     return Status::ok();
   }
-  bool isWeight = thePlan->tensors[index].role == TensorRole::Weight;
+  const TensorDecl &tensor = thePlan->tensors[index];
+  bool isWeight = tensor.role == TensorRole::Weight;
   Binding binding = {view.data, view.shape, usedStrides(view), true};
+  binding.isNew = tensor.role == TensorRole::Prepared;
   if (isWeight)
     if (Status status = encodeWeightMaps(index, binding); !status)
       return status.withContext("bind '" + name + "'");
@@ -228,10 +238,11 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   haveWeightsMoved |= isWeight && (binding.data != bindings[index].data ||
                                    binding.strides != bindings[index].strides);
   bindings[index] = std::move(binding);
-  if (isWeight)
-    dropHalves();
   ownWeights[index].reset();
-  if (isWeight && !thePlan->prepare.empty())
+  if (isArgument(tensor))
+    return Status::ok();
+  dropHalves();
+  if (!thePlan->prepare.empty())
     isPrepared = false;
   return Status::ok();
 }

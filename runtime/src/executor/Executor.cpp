@@ -119,8 +119,12 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
   copy->encodedMaps = encodedMaps;
   copy->bindings.resize(bindings.size());
   for (size_t i = 0; i < bindings.size(); ++i)
-    if (thePlan->tensors[i].role == TensorRole::Weight)
+    if (thePlan->tensors[i].role == TensorRole::Weight ||
+        thePlan->tensors[i].role == TensorRole::Prepared) {
       copy->bindings[i] = bindings[i];
+      // Both would prepare in it.
+      copy->bindings[i].isNew = false;
+    }
   MOERT_CHECK(copy->createStreams());
   return copy;
 }
@@ -382,6 +386,9 @@ Status Executor::checkWeights() const {
       continue;
     std::string weight =
         "prepareWeights: weight '" + thePlan->tensors[i].name + "' ";
+    if (bindings[i].released && !isFromFile)
+      return invalidArgument(weight + "was released once it had been prepared; "
+                                      "bind it anew with its values");
     if (!bindings[i].bound)
       return invalidArgument(weight + "is not bound; bind it first");
     if (bindings[i].overwritten)
@@ -406,6 +413,11 @@ Status Executor::allocatePrepared(PrepareReport &report) {
       report.inPlaceBytes += *bytes;
       continue;
     }
+    if (hasGivenMemory(i)) {
+      prepared[i].reset();
+      continue;
+    }
+    bindings[i] = Binding();
     report.bytes += *bytes;
     if (!haveWeightsMoved)
       continue;
@@ -443,16 +455,32 @@ Result<PrepareReport> Executor::prepareAgain() {
   return prepare();
 }
 
+Status Executor::releaseWeights() {
+  if (!isPrepared)
+    return invalidArgument("releaseWeights: the weights are not prepared; "
+                           "prepare them first");
+  std::vector<bool> isRead = findMemoryReadByRuns();
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    if (thePlan->tensors[i].role != TensorRole::Weight || isRead[i])
+      continue;
+    bindings[i] = Binding();
+    bindings[i].released = true;
+  }
+  resolvedTokens = -1;
+  dropHalves();
+  return Status::ok();
+}
+
 Result<PrepareReport> Executor::prepare() {
   auto start = std::chrono::steady_clock::now();
   MOERT_CHECK(checkWeights());
-  MOERT_CHECK(checkInPlace());
+  haveWeightsMoved |= isFromFile;
+  MOERT_CHECK(checkPrepareMemory());
   // What an earlier run still reads stays until it is complete.
   MOERT_CHECK(synchronize());
   lastTokens = resolvedTokens = -1;
   dropHalves();
   PrepareReport report;
-  haveWeightsMoved |= isFromFile;
   isPrepared = false;
   MOERT_CHECK(allocatePrepared(report));
   haveWeightsMoved = false;
@@ -468,6 +496,8 @@ Result<PrepareReport> Executor::prepare() {
   MOERT_CHECK(synchronize());
   isPrepared = true;
   isFromFile = false;
+  for (Binding &binding : bindings)
+    binding.isNew = false;
   report.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();

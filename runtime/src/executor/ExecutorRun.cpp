@@ -237,14 +237,9 @@ bool Executor::haveResultsMoved() const {
   return hasMoved(MeshAxis::Data) || hasMoved(MeshAxis::Tensor);
 }
 
-/// Whether calls bring the tensor: it is often elsewhere in the next one.
-static bool isMovable(const TensorDecl &tensor) {
-  return tensor.role == TensorRole::Input || tensor.role == TensorRole::Output;
-}
-
 void Executor::moveArguments() {
   for (size_t i = 0; i < addresses.size(); ++i)
-    if (isMovable(thePlan->tensors[i]))
+    if (isArgument(thePlan->tensors[i]))
       addresses[i] = bindings[i].data;
   for (const MovableArgument &arg : movableArgs)
     resolvedArgs[arg.index] =
@@ -274,14 +269,10 @@ Status Executor::checkReadyNow(int64_t tokens) const {
   if (!isPrepared)
     return invalidArgument("the weights are not prepared; prepare "
                            "them first");
-  std::vector<bool> isRead;
-  if (isFromFile)
-    isRead = findReadByRuns();
   for (size_t i = 0; i < bindings.size(); ++i) {
     const TensorDecl &tensor = thePlan->tensors[i];
     if (tensor.role == TensorRole::Workspace ||
-        tensor.role == TensorRole::Prepared ||
-        (tensor.role == TensorRole::Weight && isFromFile && !isRead[i]))
+        tensor.role == TensorRole::Prepared || bindings[i].released)
       continue;
     if (!bindings[i].bound)
       return invalidArgument(std::string(tensorRoleName(tensor.role)) + " '" +
@@ -405,7 +396,7 @@ Status Executor::resolveLaunch(const Step &step, int64_t tokens,
   made.firstArg = resolvedArgs.size();
   for (const Argument &arg : step.args) {
     if (arg.kind == Argument::Kind::Tensor) {
-      if (isMovable(thePlan->tensors[arg.tensor]))
+      if (isArgument(thePlan->tensors[arg.tensor]))
         movableArgs.push_back({arg.tensor, resolvedArgs.size()});
       resolvedArgs.push_back(
           reinterpret_cast<uintptr_t>(addresses[arg.tensor]));

@@ -47,10 +47,6 @@ static MemoryRange makeRange(const void *data, int64_t bytes, size_t tensor) {
   return {begin, data ? begin + static_cast<uintptr_t>(bytes) : begin, tensor};
 }
 
-static bool isArgument(const TensorDecl &tensor) {
-  return tensor.role == TensorRole::Input || tensor.role == TensorRole::Output;
-}
-
 MemoryRange Executor::rangeOfWeight(size_t tensor) const {
   const Binding &binding = bindings[tensor];
   int64_t elements = 1;
@@ -69,7 +65,7 @@ BoundMemory &Executor::findMemory() {
     return *memory;
   std::vector<MemoryRange> weights;
   for (size_t i = 0; i < bindings.size(); ++i)
-    if (thePlan->tensors[i].role == TensorRole::Weight && bindings[i].bound)
+    if (!isArgument(thePlan->tensors[i]) && bindings[i].bound)
       if (MemoryRange range = rangeOfWeight(i); range.begin < range.end)
         weights.push_back(range);
   memory = std::make_unique<BoundMemory>(std::move(weights));
@@ -131,19 +127,28 @@ Status Executor::checkOverlap(int64_t tokens) {
   return Status::ok();
 }
 
-Status Executor::checkInPlace() const {
-  for (const TensorDecl &prepared : thePlan->tensors) {
-    if (prepared.inPlaceOf < 0)
+Status Executor::checkPrepareMemory() const {
+  auto has = [&](size_t i) {
+    TensorRole role = thePlan->tensors[i].role;
+    return role == TensorRole::Weight ||
+           (role == TensorRole::Prepared && hasGivenMemory(i));
+  };
+  for (size_t prepared = 0; prepared < bindings.size(); ++prepared) {
+    int64_t weight = thePlan->tensors[prepared].inPlaceOf;
+    bool isInPlace = weight >= 0;
+    size_t written = isInPlace ? static_cast<size_t>(weight) : prepared;
+    if (thePlan->tensors[prepared].role != TensorRole::Prepared ||
+        !has(written))
       continue;
-    auto written = static_cast<size_t>(prepared.inPlaceOf);
     MemoryRange range = rangeOfWeight(written);
     for (size_t i = 0; i < bindings.size(); ++i)
-      if (i != written && thePlan->tensors[i].role == TensorRole::Weight &&
-          range.overlaps(rangeOfWeight(i)))
+      if (i != written && has(i) && range.overlaps(rangeOfWeight(i)))
         return invalidArgument(
             "prepareWeights '" + thePlan->tensors[written].name +
-            "': is prepared where it is, and shares memory with " +
-            describe(thePlan->tensors[i]) + "; bind a copy of one of them");
+            "': " + (isInPlace ? "is prepared where it is, and " : "") +
+            "shares memory with " + describe(thePlan->tensors[i]) +
+            (isInPlace ? "; bind a copy of one of them"
+                       : "; bind memory of its own"));
   }
   return Status::ok();
 }

@@ -13,11 +13,18 @@
 #ifndef MOERT_SRC_EXECUTOR_OVERLAP_H
 #define MOERT_SRC_EXECUTOR_OVERLAP_H
 
+#include "moert/Plan.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace moert {
+
+/// Whether calls bring the tensor, often elsewhere than the call before.
+inline bool isArgument(const TensorDecl &tensor) {
+  return tensor.role == TensorRole::Input || tensor.role == TensorRole::Output;
+}
 
 /// The bytes from `begin` up to `end`; empty where both are equal.
 struct MemoryRange {

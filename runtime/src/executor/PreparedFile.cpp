@@ -63,6 +63,14 @@ std::vector<bool> Executor::findReadByRuns() const {
   return isRead;
 }
 
+std::vector<bool> Executor::findMemoryReadByRuns() const {
+  std::vector<bool> isRead = findReadByRuns();
+  for (size_t i = 0; i < isRead.size(); ++i)
+    if (thePlan->tensors[i].inPlaceOf >= 0 && isRead[i])
+      isRead[static_cast<size_t>(thePlan->tensors[i].inPlaceOf)] = true;
+  return isRead;
+}
+
 Result<std::vector<Executor::PreparedTensor>> Executor::listPrepared() const {
   std::vector<bool> isRead = findReadByRuns();
   std::vector<PreparedTensor> list;
@@ -436,9 +444,14 @@ Status Executor::usePrepared(const std::vector<PreparedTensor> &list,
   lastTokens = resolvedTokens = -1;
   dropHalves();
   isPrepared = false;
-  for (size_t i = 0; i < bindings.size(); ++i)
-    if (thePlan->tensors[i].role == TensorRole::Weight)
-      bindings[i] = Binding();
+  for (size_t i = 0; i < bindings.size(); ++i) {
+    TensorRole role = thePlan->tensors[i].role;
+    if (role != TensorRole::Weight && role != TensorRole::Prepared)
+      continue;
+    // What the file has is bound below.
+    bindings[i] = Binding();
+    bindings[i].released = role == TensorRole::Weight;
+  }
   ownWeights.assign(bindings.size(), nullptr);
   prepared.assign(bindings.size(), nullptr);
   for (size_t i = 0; i < list.size(); ++i) {
