@@ -23,13 +23,13 @@ _EXPLANATION, _FULL_EXPLANATION = 6, 7
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor that a layer takes or gives."""
+    """A tensor that a layer takes, gives or prepares."""
 
     #: As in docs/layers.md: "experts.w13".
     name: str
     #: "bf16", "f32", "i32", "f8e4m3", ...
     dtype: str
-    #: "input", "weight" or "output".
+    #: "input", "weight", "output" or "prepared".
     role: str
     #: In a call with the most tokens.
     shape: tuple[int, ...]
@@ -39,6 +39,8 @@ class TensorInfo:
     alignment: int
     #: Whether it may be bound with gaps between its rows.
     strided: bool
+    #: Whether calls read a weight. They do not where they read only what was prepared from it.
+    read_by_calls: bool
 
 
 @dataclass(frozen=True)
@@ -284,16 +286,24 @@ class Layer(_core.Layer):
             self.bind_prepared(path, rank, verify, _make_message(progress, work))
         return self
 
-    def prepare(self, *, again: bool = False) -> PrepareReport:
+    def prepare(
+        self, *, memory: Mapping[str, Any] | None = None, again: bool = False
+    ) -> PrepareReport:
         """Prepares the weights as the kernels want them, where that is due, and waits. The first
         call of the layer does it by itself, and so does a call after PyTorch wrote to a weight that is
         prepared: PyTorch counts writes, but for those through `.data` or NumPy and those to tensors made in
         inference mode.
 
+        memory: tensors for what is prepared, by the names of prepared_tensors, on the device of the layer: they
+            are written, and kept alive as bound weights are. What is not named is in memory of the layer's own.
+            The memory serves the weights that are bound now. With others bound the layer takes memory of its own,
+            unless it is given some again, which may be the same.
         again: prepares what the bound weights hold now, whatever was counted. The memory of prepared weights
             stays the same, so that clones and captured CUDA graphs use the new values: their calls and replays
             are complete before. A layer with weights prepared in place (in_place_bytes) is bound anew instead.
             A layer that prepares nothing has nothing to do: its kernels see what is written."""
+        for name, tensor in (memory or {}).items():
+            self.bind_memory(name, tensor)
         return PrepareReport(*self.prepare_weights(again))
 
     # What it is.
@@ -301,6 +311,15 @@ class Layer(_core.Layer):
     @functools.cached_property
     def tensors(self) -> tuple[TensorInfo, ...]:
         """What is bound (weights), what a call takes (inputs) and gives (output)."""
+        return tuple(info for info in self._operands if info.role != "prepared")
+
+    @functools.cached_property
+    def prepared_tensors(self) -> tuple[TensorInfo, ...]:
+        """What the layer prepares from its weights, but for weights that are prepared where they are."""
+        return tuple(info for info in self._operands if info.role == "prepared")
+
+    @functools.cached_property
+    def _operands(self) -> tuple[TensorInfo, ...]:
         return tuple(TensorInfo(*operand) for operand in self.operands())
 
     @functools.cached_property

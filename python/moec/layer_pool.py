@@ -19,10 +19,12 @@ from typing import Any, Optional
 import torch
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-from . import InvalidArgument, Layer, compile
+from . import InvalidArgument, Layer, TensorInfo, compile
 
 #: dtypes of layers.
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+#: dtypes of PyTorch's for what layers prepare. Other elements are bytes.
+_PREPARED = {**{name: dtype for dtype, name in DTYPES.items()}, "i8": torch.int8, "i32": torch.int32}
 #: Elements that layers take as bytes.
 _BYTES = tuple(
     getattr(torch, name) for name in ("float8_e4m3fn", "float8_e8m0fnu") if hasattr(torch, name)
@@ -43,12 +45,29 @@ def is_traced() -> bool:
 def stamp(tensor: torch.Tensor) -> tuple[Any, ...]:
     """What is another one when the tensor has other memory or was written to."""
     version = 0 if tensor.is_inference() else tensor._version
-    return tensor.data_ptr(), version, tensor.shape, tensor.stride()
+    return *where(tensor), version
 
 
 def as_bytes(weight: torch.Tensor) -> torch.Tensor:
     """A weight as a layer takes it: float8 as bytes."""
     return weight.view(torch.uint8) if weight.dtype in _BYTES else weight
+
+
+def where(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What is another one when the tensor has other memory."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride()
+
+
+def allocate(info: TensorInfo, device: torch.device) -> torch.Tensor:
+    """Memory of PyTorch's for what a layer prepares."""
+    dtype = _PREPARED.get(info.dtype, torch.uint8)
+    made = torch.empty(info.shape, dtype=dtype, device=device)
+    if made.data_ptr() % info.alignment == 0:
+        return made
+    # Only memory of the CPU is aligned to less.
+    longer = torch.empty(made.numel() + info.alignment // dtype.itemsize, dtype=dtype, device=device)
+    begin = -longer.data_ptr() % info.alignment // dtype.itemsize
+    return longer[begin:begin + made.numel()].view(info.shape)
 
 
 def make_key(device: str, spec: Mapping[str, Any]) -> tuple[str, str]:
@@ -93,6 +112,9 @@ class PooledLayer(LayerInWorkspace):
 
     def __init__(self, device: str, spec: Mapping[str, Any]) -> None:
         self.key = make_key(device, spec)
+        #: What was prepared from the weights, by name: memory of PyTorch's.
+        self.memory: dict[str, torch.Tensor] = {}
+        self._bound: Optional[dict[str, Any]] = None
         with _lock:
             super().__init__(self._make(spec))
 
@@ -101,10 +123,26 @@ class PooledLayer(LayerInWorkspace):
             return layer.clone()
         return compile(dict(spec), device=self.key[0])
 
-    def bind(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Binds weights, whose memory stays the caller's."""
+    def bind(
+        self, weights: Mapping[str, torch.Tensor], memory: Optional[Mapping[str, torch.Tensor]] = None
+    ) -> None:
+        """Binds weights, whose memory stays the caller's.
+
+        memory: what was prepared from other weights of a layer like this one, to be written over. By default
+            weights in other memory than before are prepared in memory that is new, so that captured graphs keep
+            theirs."""
+        bound = {name: where(weight) for name, weight in weights.items()}
         with _lock:
             self.layer.bind({name: as_bytes(weight) for name, weight in weights.items()})
+            if memory is not None or bound != self._bound:
+                self._bound = None
+                for info in self.layer.prepared_tensors:
+                    self.memory.pop(info.name, None)
+                    given = None if memory is None else memory.get(info.name)
+                    made = allocate(info, torch.device(self.key[0])) if given is None else given
+                    self.layer.bind_memory(info.name, made)
+                    self.memory[info.name] = made
+                self._bound = bound
             _layers.setdefault(self.key, weakref.WeakSet()).add(self.layer)
 
     def run(

@@ -21,8 +21,11 @@ static PyTypeObject *layerType = nullptr;
 
 LayerState::LayerState(moert_layer *layer, DeviceObject *device)
     : layer(layer), device(Ref::share(reinterpret_cast<PyObject *>(device))) {
-  for (int i = 0; i < moert_layer_num_tensors(layer); ++i) {
-    const moert_tensor_info &info = *moert_layer_tensor(layer, i);
+  int numTensors = moert_layer_num_tensors(layer);
+  for (int i = 0; i < numTensors + moert_layer_num_prepared(layer); ++i) {
+    const moert_tensor_info &info =
+        i < numTensors ? *moert_layer_tensor(layer, i)
+                       : *moert_layer_prepared(layer, i - numTensors);
     Operand &operand = operands.emplace_back();
     operand.text = info.name;
     operand.name = Ref::take(PyUnicode_InternFromString(info.name));
@@ -36,7 +39,7 @@ LayerState::LayerState(moert_layer *layer, DeviceObject *device)
     if (operand.isPrepared)
       preparedWeights.push_back(i);
     operand.isReadByRuns = info.read_by_runs != 0;
-    if (info.role == MOERT_WEIGHT)
+    if (info.role == MOERT_WEIGHT || info.role == MOERT_PREPARED)
       continue;
     auto argument = int(arguments.size());
     arguments.push_back(i);
@@ -171,17 +174,23 @@ static Ref shareMemory(PyObject *tensor) {
   return Ref::take(PyObject_CallMethod(tensor, "detach", nullptr));
 }
 
-int moec::python::findWeight(const LayerState &state, const char *name) {
+/// `what`: how messages call tensors of the role.
+static int findOperand(const LayerState &state, const char *name,
+                       moert_role role, const char *what) {
   int operand = state.find(name);
-  if (operand >= 0 && state.operands[size_t(operand)].role == MOERT_WEIGHT)
+  if (operand >= 0 && state.operands[size_t(operand)].role == role)
     return operand;
   std::string names;
   for (const Operand &each : state.operands)
-    if (each.role == MOERT_WEIGHT)
+    if (each.role == role)
       names += (names.empty() ? "" : ", ") + each.text;
-  fail(Kind::Value,
-       std::string(name) + ": the layer has no such weight; it has " + names);
+  fail(Kind::Value, std::string(name) + ": the layer has no such " + what +
+                        "; it has " + (names.empty() ? "none" : names));
   return -1;
+}
+
+int moec::python::findWeight(const LayerState &state, const char *name) {
+  return findOperand(state, name, MOERT_WEIGHT, "weight");
 }
 
 std::shared_ptr<Weight> moec::python::readWeight(LayerState &state, int operand,
@@ -211,18 +220,13 @@ std::shared_ptr<Weight> moec::python::readWeight(LayerState &state, int operand,
   return tensor;
 }
 
-static PyObject *bind(PyObject *self, PyObject *const *arguments,
-                      Py_ssize_t count) {
-  LayerState &state = getState(self);
-  if (!checkCount("bind", count, 2, 2))
-    return nullptr;
-  const char *name = getText(arguments[0], "name");
-  int operand = name ? findWeight(state, name) : -1;
-  if (operand < 0)
-    return nullptr;
+/// Binds a tensor to an operand for good.
+static PyObject *bindFor(LayerState &state, int operand, PyObject *object,
+                         bool isWritten) {
+  const char *name = state.operands[size_t(operand)].text.c_str();
   void *stream = nullptr;
   std::shared_ptr<Weight> tensor =
-      readWeight(state, operand, arguments[1], /*isWritten=*/false, stream);
+      readWeight(state, operand, object, isWritten, stream);
   if (!tensor)
     return nullptr;
   {
@@ -234,6 +238,31 @@ static PyObject *bind(PyObject *self, PyObject *const *arguments,
     std::swap(state.weights[size_t(operand)], tensor);
   }
   Py_RETURN_NONE;
+}
+
+static PyObject *bind(PyObject *self, PyObject *const *arguments,
+                      Py_ssize_t count) {
+  LayerState &state = getState(self);
+  if (!checkCount("bind", count, 2, 2))
+    return nullptr;
+  const char *name = getText(arguments[0], "name");
+  int operand = name ? findWeight(state, name) : -1;
+  return operand < 0 ? nullptr
+                     : bindFor(state, operand, arguments[1],
+                               /*isWritten=*/false);
+}
+
+static PyObject *bindMemory(PyObject *self, PyObject *const *arguments,
+                            Py_ssize_t count) {
+  LayerState &state = getState(self);
+  if (!checkCount("bind_memory", count, 2, 2))
+    return nullptr;
+  const char *name = getText(arguments[0], "name");
+  int operand =
+      name ? findOperand(state, name, MOERT_PREPARED, "prepared tensor") : -1;
+  return operand < 0 ? nullptr
+                     : bindFor(state, operand, arguments[1],
+                               /*isWritten=*/true);
 }
 
 namespace {
@@ -272,7 +301,10 @@ static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call) {
   if (!check(status))
     return nullptr;
   state.isPrepared = arePrepared;
-  std::swap(state.weights, released);
+  // The layer may still prepare in memory that was given to it.
+  for (size_t i = 0; i < released.size(); ++i)
+    if (arePrepared || state.operands[i].role != MOERT_PREPARED)
+      std::swap(state.weights[i], released[i]);
   Py_RETURN_NONE;
 }
 
@@ -368,6 +400,27 @@ static PyObject *prepareWeights(PyObject *self, PyObject *given) {
   return Py_BuildValue("(LLd)", static_cast<long long>(report.bytes),
                        static_cast<long long>(report.in_place_bytes),
                        report.seconds);
+}
+
+static PyObject *releaseWeights(PyObject *self, PyObject *) {
+  LayerState &state = getState(self);
+  std::vector<std::shared_ptr<Weight>> released(state.operands.size());
+  Ref names = Ref::take(PyList_New(0));
+  if (!names)
+    return nullptr;
+  Locked locked(state);
+  if (!locked.isOpen() || !prepare(state, state.latestStream) ||
+      !check(moert_layer_release_weights(state.layer)))
+    return nullptr;
+  for (size_t i = 0; i < released.size(); ++i) {
+    const Operand &operand = state.operands[i];
+    if (operand.role != MOERT_WEIGHT || operand.isReadByRuns)
+      continue;
+    std::swap(state.weights[i], released[i]);
+    if (PyList_Append(names.get(), operand.name.get()) < 0)
+      return nullptr;
+  }
+  return names.release();
 }
 
 //===----------------------------------------------------------------------===//
@@ -562,9 +615,10 @@ static PyObject *benchmark(PyObject *self, PyObject *const *arguments,
   return list.release();
 }
 
-/// (name, dtype, role, shape, depends on tokens, alignment, strided) for each.
+/// (name, dtype, role, shape, depends on tokens, alignment, strided, read by
+/// runs) for each.
 static PyObject *getOperands(PyObject *self, PyObject *) {
-  constexpr const char *roles[] = {"input", "weight", "output"};
+  constexpr const char *roles[] = {"input", "weight", "output", "prepared"};
   LayerState &state = getState(self);
   Ref list = Ref::take(PyList_New(0));
   for (const Operand &operand : state.operands) {
@@ -573,12 +627,13 @@ static PyObject *getOperands(PyObject *self, PyObject *) {
       PyTuple_SetItem(shape.get(), Py_ssize_t(i),
                       PyLong_FromLongLong(operand.shape[i]));
     Ref item = Ref::take(
-        shape ? Py_BuildValue("(OssOOLO)", operand.name.get(),
+        shape ? Py_BuildValue("(OssOOLOO)", operand.name.get(),
                               operand.dtype.c_str(), roles[operand.role],
                               shape.get(),
                               operand.dependsOnTokens ? Py_True : Py_False,
                               static_cast<long long>(operand.alignment),
-                              operand.isStrided ? Py_True : Py_False)
+                              operand.isStrided ? Py_True : Py_False,
+                              operand.isReadByRuns ? Py_True : Py_False)
               : nullptr);
     if (!list || !item || PyList_Append(list.get(), item.get()) < 0)
       return nullptr;
@@ -626,6 +681,7 @@ static PyObject *getDeviceObject(PyObject *self, void *) {
 bool moec::python::addLayer(PyObject *module) {
   static PyMethodDef methods[] = {
       makeMethod("bind_weight", bind),
+      makeMethod("bind_memory", bindMemory),
       makeMethod("load_weights", load),
       makeMethod("write_prepared", writePrepared),
       makeMethod("bind_prepared", bindPrepared),
@@ -637,6 +693,12 @@ bool moec::python::addLayer(PyObject *module) {
                  "`tokens` tokens. `tensors` has all of both by name; outputs "
                  "are written. Streams are those of a call."),
       {"prepare_weights", prepareWeights, METH_O, nullptr},
+      {"release_weights", releaseWeights, METH_NOARGS,
+       "Lets go of the weights that calls do not read, since they read what "
+       "was "
+       "prepared from them, so that the caller may free these: their names. "
+       "They are prepared before, where that is due. To be prepared again they "
+       "are bound anew."},
       {"operands", getOperands, METH_NOARGS, nullptr},
       {"workspace_bytes", getWorkspaceBytes, METH_O,
        "Bytes of a workspace that serves every call of up to `tokens` tokens."},

@@ -18,7 +18,7 @@
 
 namespace moec::python {
 
-/// A tensor that a layer takes or gives.
+/// A tensor that a layer takes or gives, or that it prepares.
 struct Operand {
   std::string text;
   /// The same as an interned str.
@@ -89,7 +89,8 @@ struct LayerState {
   int numOutputs = 0;
 
   std::mutex mutex;
-  /// Per operand: the weight that is bound, which clones share; null for none.
+  /// Per operand: the weight that is bound or the memory of a prepared tensor,
+  /// which clones share; null for none.
   std::vector<std::shared_ptr<Weight>> weights;
   /// Per operand: the number of writes to the weight that was prepared.
   std::vector<int64_t> versions;

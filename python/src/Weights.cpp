@@ -117,6 +117,9 @@ static void release(void *object) {
 }
 
 moert_status *moec::python::keepForGraph(LayerState &state, void *stream) {
-  return moert_device_retain(state.getDevice().device, stream,
-                             new Kept{state.weights, state.workspace}, release);
+  auto *kept = new Kept{{}, state.workspace};
+  for (size_t i = 0; i < state.weights.size(); ++i)
+    if (state.operands[i].isReadByRuns)
+      kept->weights.push_back(state.weights[i]);
+  return moert_device_retain(state.getDevice().device, stream, kept, release);
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -123,14 +124,46 @@ class Counted:
         return self.buffer.__dlpack__(max_version=max_version)
 
 
-def test_writes_to_prepared_weights_are_seen(gpu) -> None:
+@pytest.fixture
+def prepared(gpu) -> tuple[moec.Layer, dict[str, Counted]]:
+    """A layer that prepares its weights, and these."""
     sizes = {"hidden_size": 512, "intermediate_size": 256, "quantization": "mxfp4"}
     package = moec.compile_package(SPEC | sizes, "sm_90a", cache=False, use_ptxas=False)
     layer = moec.Layer.from_package(package, device="cuda:0")
     weights = {info.name: Counted(gpu(info.shape, "u8" if info.dtype.startswith("f8") else info.dtype))
                for info in layer.tensors if info.role == "weight"}
-    assert any(each["role"] == "prepared" for each in layer.plan["tensors"])
     layer.bind(weights)
+    return layer, weights
+
+
+def test_prepared_weights_in_the_caller_s_memory(gpu, prepared) -> None:
+    layer, weights = prepared
+    infos = {info.name: info for info in layer.prepared_tensors}
+    assert set(infos) == {each["name"] for each in layer.plan["tensors"] if each["role"] == "prepared"}
+    assert infos["experts.w2_fragments"].shape == (SPEC["num_experts"], 512, 128)
+    memory = {name: gpu(info.shape, info.dtype) for name, info in infos.items()}
+    with pytest.raises(moec.InvalidArgument, match="experts.w2: the layer has no such prepared tensor; it has experts.w"):
+        layer.prepare(memory={"experts.w2": memory["experts.w2_fragments"]})
+    own = layer.prepare().bytes
+    assert 0 < layer.prepare(memory={"experts.w2_fragments": memory["experts.w2_fragments"]}).bytes < own
+    assert layer.prepare(memory=memory).bytes == 0
+    hidden, out = gpu((5, 512)), gpu((5, 512))
+    layer(hidden, out=out)
+
+    unread = {info.name for info in layer.tensors if info.role == "weight" and not info.read_by_calls}
+    assert unread == {"experts.w13", "experts.w2", "experts.w13_scale", "experts.w2_scale"}
+    words = weakref.ref(weights.pop("experts.w13"))
+    assert set(layer.release_weights()) == unread
+    assert words() is None
+    layer(hidden, out=out)
+    layer.clone()(hidden, out=out)
+    with pytest.raises(moec.InvalidArgument, match="'experts.w13' was released once it had been prepared; bind it anew"):
+        layer.prepare(again=True)
+    layer(hidden, out=out)
+
+
+def test_writes_to_prepared_weights_are_seen(gpu, prepared) -> None:
+    layer, weights = prepared
     hidden, out = gpu((5, 512)), gpu((5, 512))
     seconds = []
 

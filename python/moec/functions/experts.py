@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 import torch
 
-from .. import InvalidArgument
-from ..layer_pool import DTYPES, PooledLayer, check_device, make_key, stamp
+from .. import InvalidArgument, TensorInfo
+from ..layer_pool import DTYPES, PooledLayer, as_bytes, check_device, make_key, stamp
 from .expert_maps import describe_placement, map_ids, read_ids
 from .outputs import check_output
 from .quantization import describe_quantization, is_same
@@ -78,9 +79,34 @@ def describe_activation(
     return spec
 
 
+@dataclasses.dataclass
+class Held:
+    """All that runs read of the weights that Experts hold, by names of the layer."""
+
+    #: What was prepared.
+    prepared: dict[str, torch.Tensor]
+    #: Weights that are read as they are.
+    read: dict[str, torch.Tensor]
+    #: Addresses of the storages that these were given in.
+    sources: set[int]
+
+    def fits(self, prepared: Iterable[TensorInfo], read: Mapping[str, torch.Tensor]) -> bool:
+        """Whether a layer that reads these can go on in the same memory."""
+        return (
+            {info.name: info.shape for info in prepared} == {
+                name: tuple(each.shape) for name, each in self.prepared.items()}
+            and {name: _describe_memory(each) for name, each in read.items()} == {
+                name: _describe_memory(each) for name, each in self.read.items()}
+        )
+
+
+def _describe_memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
 class Experts:
     """Experts whose weights each call brings. The layer is made with the first call, and weights are
-    bound anew where a call has others or they were written to.
+    bound anew where a call has others or they were written to. After hold() it has these, whatever a call brings.
 
     activation, quant_config, weight_on_input, parameters: as fused_experts() takes them.
     chunk_tokens: tokens of one run of the layer."""
@@ -105,6 +131,8 @@ class Experts:
         self._stamp: Optional[tuple[Any, ...]] = None
         #: Whose memory is bound, so that no other gets its addresses.
         self._sources: tuple[torch.Tensor, ...] = ()
+        #: What the layer of held weights was made for.
+        self._held: Optional[tuple[int, torch.dtype, int]] = None
 
     def describe(
         self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int
@@ -158,10 +186,47 @@ class Experts:
             w1, w2 = w1.view(torch.int8), w2.view(torch.int8)
         return spec, {"experts.w13": w1, "experts.w2": w2, **quantization.tensors}
 
+    def hold(
+        self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int,
+        previous: Optional[Held] = None,
+    ) -> Held:
+        """Makes the layer of these weights and prepares them for all calls that follow. What is not in the result is
+        read no more: w1, w2 and tensors of quant_config may be freed, and calls bring anything in place of w1 and w2.
+
+        previous: what an earlier call returned. Where it fits, the weights are written to its memory, which captured
+            graphs read.
+
+        Raises what describe() and compile() raise; then the Experts are as before."""
+        spec, weights = self.describe(w1, w2, hidden, dtype, top_k)
+        layer = PooledLayer(check_device(w1.device, "w1"), spec)
+        weights = {name: as_bytes(each.detach()) for name, each in weights.items()}
+        read_by_calls = {info.name for info in layer.layer.tensors if info.read_by_calls}
+        read = {name: each for name, each in weights.items() if name in read_by_calls}
+        sources = {each.untyped_storage().data_ptr() for each in read.values()}
+        memory = None
+        if previous is not None and previous.fits(layer.layer.prepared_tensors, read):
+            memory = previous.prepared
+            for name, each in read.items():
+                previous.read[name].copy_(each)
+            read = previous.read
+        layer.bind({**weights, **read}, memory)
+        layer.layer.release_weights()
+        with self._lock:
+            self.layer, self._held = layer, (hidden, dtype, top_k)
+            self._stamp, self._sources = None, ()
+        return Held(dict(layer.memory), read, sources)
+
     def _prepare(
         self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int
     ) -> PooledLayer:
         """The layer, with these weights bound."""
+        if self._held is not None:
+            assert self.layer is not None
+            if self._held != (hidden, dtype, top_k):
+                raise InvalidArgument(
+                    f"hidden_states: a layer that holds its weights is of one hidden size, dtype and number of choices, "
+                    f"{self._held} expected, {(hidden, dtype, top_k)} found")
+            return self.layer
         config = self.quant_config
         scales = [] if config is None else [
             each for each in (getattr(config, name) for name in _TENSORS)
@@ -357,7 +422,7 @@ def fused_experts(
     chunk_tokens: tokens of one run; with more, the call is several. (Activations with one dynamic scale
         for a tensor have one for each run.)
 
-    Weights are read where they are; layers for the sets of weights that were used last are kept while
+    Weights are bound where they are; layers for the sets of weights that were used last are kept while
     their tensors live (clear()). Raises InvalidArgument for what has no form in a layer."""
     _check_gradients(hidden_states=hidden_states, topk_weights=topk_weights, w1=w1, w2=w2)
     if expert_map is not None and global_num_experts not in (-1, expert_map.shape[0]):
