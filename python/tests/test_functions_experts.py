@@ -342,3 +342,32 @@ def test_batched(experts: int, rows: int) -> None:
     assert not none.any()
     with pytest.raises(moec.InvalidArgument, match="expert_num_tokens"):
         batched_experts(hidden, case["experts.w13"], case["experts.w2"], counts[1:])
+
+
+def test_weights_that_are_held() -> None:
+    """Calls bring nothing; other weights go to the memory of the first ones, which captured graphs read."""
+    case, other = Case(9), Case(9, seed=5)
+    experts, where = module.Experts(), (64, torch.bfloat16, 2)
+
+    def hold(case: Case, *options: Any) -> module.Held:
+        return experts.hold(case["experts.w13"], case["experts.w2"], *options)
+
+    def run(case: Case) -> torch.Tensor:
+        nothing = torch.empty(8, 0, 0)
+        hidden, weights, ids = (case[name] for name in ("hidden_states", "topk_weights", "topk_ids"))
+        return experts.run(hidden, nothing, nothing, weights, ids)
+
+    held = hold(case, *where)
+    assert set(held.read) == {"experts.w13", "experts.w2"} and not held.prepared
+    case.verify(run(case))
+    again = hold(other, *where, held)
+    assert all(again.read[name] is each for name, each in held.read.items())
+    assert torch.equal(case["experts.w2"], other["experts.w2"])
+    other.verify(run(other))
+
+    with pytest.raises(moec.InvalidArgument, match="w1: torch.float32 expected"):
+        hold(other, 64, torch.float32, 2)
+    other.verify(run(other))
+    hold(other, 64, torch.bfloat16, 3)
+    with pytest.raises(moec.InvalidArgument, match=r"bfloat16, 3\) expected, \(64, torch.bfloat16, 2\) found"):
+        run(other)

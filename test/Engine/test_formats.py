@@ -45,8 +45,8 @@ def make_layer(config: VllmConfig, format: Format, **options: Any) -> Any:
     return FusedMoEFactory(**arguments | options).routed_experts
 
 
-def make_weights() -> dict[str, torch.Tensor]:
-    torch.manual_seed(0)
+def make_weights(seed: int = 0) -> dict[str, torch.Tensor]:
+    torch.manual_seed(seed)
     sizes = {"gate_proj": (WIDTH, HIDDEN), "up_proj": (WIDTH, HIDDEN), "down_proj": (HIDDEN, WIDTH)}
     return {
         f"{expert}.{name}": (torch.rand(size, dtype=torch.float32) - 0.5) / 2
@@ -54,10 +54,10 @@ def make_weights() -> dict[str, torch.Tensor]:
     }
 
 
-def load(layer: Any, format: Format) -> dict[str, torch.Tensor]:
+def load(layer: Any, format: Format, seed: int = 0) -> dict[str, torch.Tensor]:
     """What the layer's projections stand for, as f32."""
     numbers, tensors = {}, []
-    for name, weight in make_weights().items():
+    for name, weight in make_weights(seed).items():
         stored, numbers[name] = format.store(weight)
         tensors += [(f"{name}.{end}", tensor) for end, tensor in stored.items()]
     assert list(layer.load_weights(tensors))

@@ -64,6 +64,19 @@ class SelectingExperts(Experts):
         bias = self.selection_bias
         return super()._list_more() + ([] if bias is None else [bias])
 
+    def _read_logits(self, logits: torch.Tensor) -> torch.Tensor:
+        """As the layer reads them. A layer that holds its weights is made for one dtype, and others become that one
+        where nothing is lost."""
+        if logits.dtype == self.logits_dtype:
+            return logits
+        if self._held is None:
+            self.logits_dtype, self._stamp = logits.dtype, None
+        elif torch.promote_types(logits.dtype, self.logits_dtype) != self.logits_dtype:
+            raise InvalidArgument(
+                f"router_logits: {self.logits_dtype} expected, for which the weights are prepared, {logits.dtype} found"
+            )
+        return logits.to(self.logits_dtype)
+
     def _read_padding(self, is_padding: Optional[torch.Tensor], tokens: int) -> torch.Tensor:
         if is_padding is not None:
             return is_padding.view(torch.int8)
@@ -98,8 +111,7 @@ class SelectingExperts(Experts):
         hidden_states = hidden_states.contiguous()
         out = torch.empty_like(hidden_states)
         with self._lock:
-            if router_logits.dtype != self.logits_dtype:
-                self.logits_dtype, self._stamp = router_logits.dtype, None
+            router_logits = self._read_logits(router_logits)
             layer = self._prepare(w1, w2, hidden, hidden_states.dtype, self.top_k)
             workspace = find_workspace(layer.layer.workspace_bytes(min(tokens, self.chunk_tokens)))
             inputs = {

@@ -23,7 +23,7 @@ from vllm.model_executor.layers.quantization.utils import quant_utils as keys
 from vllm.platforms import current_platform
 
 from .. import InvalidArgument
-from ..functions.experts import KINDS, Experts, run_batched
+from ..functions.experts import KINDS, Experts, Held, run_batched
 from ..layer_pool import DTYPES
 
 _SCHEMES = (
@@ -119,6 +119,11 @@ class MoecSupport(mk.FusedMoEExperts):
     def _supports_activation(activation: MoEActivation) -> bool:
         return activation.value in KINDS
 
+    def hold(self, w1: torch.Tensor, w2: torch.Tensor, previous: Optional[Held] = None) -> Held:
+        """Experts.hold() for the calls that this configuration says."""
+        moe = self.moe_config
+        return self.experts.hold(w1, w2, moe.hidden_dim, moe.in_dtype, moe.experts_per_token, previous)
+
     def _check(
         self, activation: MoEActivation, a1q_scale: Optional[torch.Tensor]
     ) -> None:
@@ -134,8 +139,9 @@ class MoecSupport(mk.FusedMoEExperts):
 
 
 class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
-    """What both formats share. A layer is made with the first call, for the weights of the call. A format
-    says how large its output is and what elements workspace2 needs (_shape), and runs (_run)."""
+    """What both formats share. A layer is made by hold(), for weights that stay, or with the first call, for the
+    weights of the call. A format says how large its output is and what elements workspace2 needs (_shape), and runs
+    (_run)."""
 
     def __init__(
         self,

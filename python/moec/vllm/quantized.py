@@ -20,9 +20,9 @@ from vllm.model_executor.layers.fused_moe.config import FusedMoEQuantConfig
 from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
 from vllm.model_executor.layers.fused_moe.unquantized_fused_moe_method import UnquantizedFusedMoEMethod
 from vllm.model_executor.layers.quantization.utils import quant_utils as keys
-from vllm.model_executor.utils import replace_parameter
 
 from .. import InvalidArgument
+from ..functions.experts import Held
 from .experts import choose
 from .monolithic import Selecting
 from .report import count_loaded, count_taken, tell_kept
@@ -54,6 +54,8 @@ class _Handover(Selecting):
     #: The method that vLLM made, and what its parameters are made from.
     moec_own: FusedMoEMethodBase
     moec_arguments: dict[str, Any]
+    #: All that calls read of the weights, once they were processed.
+    moec_held: Optional[Held] = None
 
     def moec_find_keys(self) -> Keys:
         """The operands as vLLM names them. Raises InvalidArgument, with the reason, for what has no form."""
@@ -68,14 +70,16 @@ class _Handover(Selecting):
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         """Makes the kernel. Where moec fails before it changed a parameter, vLLM's method goes on with them, and the
-        log says why; with MOEC_STRICT=1 the error is the caller's."""
+        log says why; with MOEC_STRICT=1 the error is the caller's. So it is where weights are loaded again, since
+        captured graphs have moec's kernel."""
         before = _describe_parameters(layer, with_memory=True)
         try:
             self.moec_choose_entry(layer)
             self.moec_process(layer)
         except Exception as error:
             is_changed = _describe_parameters(layer, with_memory=True) != before
-            if is_strict() or is_changed or not self._moec_takes_back(layer):
+            is_again = self.moec_held is not None
+            if is_strict() or is_again or is_changed or not self._moec_takes_back(layer):
                 raise
             tell_kept(self.moec_kind, describe_error(error))
             count_loaded(self.moec_kind, is_kept=True)
@@ -87,6 +91,28 @@ class _Handover(Selecting):
     def moec_process(self, layer: torch.nn.Module) -> None:
         """Parameters are changed once nothing can fail any more."""
         super().process_weights_after_loading(layer)
+
+    def moec_hold(self, w13: torch.Tensor, w2: torch.Tensor) -> Held:
+        """Gives the weights to the kernel. Loaded again they are written to the memory of before, which captured
+        graphs read; so vLLM copies to itself what it takes for new parameters."""
+        return self.moe_kernel.fused_experts.hold(w13, w2, self.moec_held)
+
+    def moec_keep(self, layer: torch.nn.Module, held: Held) -> None:
+        """Leaves the layer what calls read. What was prepared becomes parameters, which vLLM keeps and puts to sleep;
+        words of the checkpoint and their scales go where nothing reads them, but for their number of experts."""
+        for name, parameter in layer.named_parameters(recurse=False):
+            is_read = parameter.untyped_storage().data_ptr() in held.sources
+            # vLLM's loader writes shapes, and scales of whole experts, when it has processed the rest.
+            is_small = parameter.dim() == 1 or name.endswith("_shape")
+            if name.startswith(("w13_", "w2_")) and not is_read and not is_small:
+                parameter.data = parameter.data.new_empty((parameter.shape[0], *[0] * (parameter.dim() - 1)))
+        config = self.moe_kernel.fused_experts.quant_config
+        for each in (config._w1, config._w2):
+            each.scale = each.zp = each.bias = each.alpha_or_gscale = None
+        for name, tensor in held.prepared.items():
+            layer.register_parameter(
+                f"moec_{name.replace('.', '_')}", torch.nn.Parameter(tensor, requires_grad=False))
+        self.moec_held = held
 
     def _moec_takes_back(self, layer: torch.nn.Module) -> bool:
         """Whether vLLM's own method has the parameters that were made."""
@@ -105,6 +131,13 @@ class AsTriton(_Handover):
 
     def moec_take(self) -> None:
         setattr(self, *self.moec_backend)
+
+    def moec_process(self, layer: torch.nn.Module) -> None:
+        before = self.moe_kernel
+        super().moec_process(layer)
+        # Some methods are called twice and do it once.
+        if self.moe_kernel is not before:
+            self.moec_keep(layer, self.moec_hold(layer.w13_weight, layer.w2_weight))
 
 
 def check_block(block: Any) -> Keys:
@@ -151,15 +184,15 @@ class AsLoaded(_Handover):
             found[f"{gemm}_alphas"] = self.moec_read_global_scales(layer, prefix)
             found[f"{short}_bias"] = self.moec_read_bias(layer, prefix)
             read[weight] = self.moec_read_weights(getattr(layer, weight).data)
-        # What moec or vLLM refuses is refused here.
-        self._moec_make_kernel(layer, found)
+        # What moec or vLLM refuses is refused here, and what does not compile.
+        self.moe_quant_config, self.moe_kernel = self._moec_make_kernel(layer, found)
+        held = self.moec_hold(read[f"w13_{self.moec_weight}"], read[f"w2_{self.moec_weight}"])
         for name, tensor in read.items():
-            replace_parameter(layer, name, tensor)
-        for prefix, short in (("w13", "w1"), ("w2", "w2")):
-            found[f"{short}_scale"] = getattr(layer, f"{prefix}_{self.moec_scale}")
+            getattr(layer, name).data = tensor
+        for prefix in ("w13", "w2"):
             # Kernels get them by these names.
             setattr(layer, f"{prefix}_weight", getattr(layer, f"{prefix}_{self.moec_weight}"))
-        self.moe_quant_config, self.moe_kernel = self._moec_make_kernel(layer, found)
+        self.moec_keep(layer, held)
 
     def _moec_make_kernel(
         self, layer: torch.nn.Module, found: dict[str, Any]
