@@ -103,6 +103,7 @@ def verify(folder, model: dict, ranks: Ranks, tokens: int = 5, seed: int = 1, id
     assert report.ok, "\n".join([report.summary(), *report.failures, done.stdout])
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("experts", ["linear", "round_robin", None], ids=str)
 @pytest.mark.parametrize(("dp", "tp"), MESHES)
 def test_meshes(dp, tp, experts, tmp_path):
@@ -130,6 +131,7 @@ def test_columns_of_a_group_s_rows(experts, tmp_path):
     verify(tmp_path, spec_of(**LAYERS["columns"]), Ranks(2, 2, experts, sp=True))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("experts", ["round_robin", None], ids=str)
 @pytest.mark.parametrize(("dp", "pcp", "tp", "sp"),
                          [(1, 2, 1, False), (1, 2, 2, False), (2, 2, 2, True), (2, 4, 1, False)])
@@ -165,6 +167,7 @@ def with_zeros(fields: dict) -> dict:
 
 
 #: Of fp8_channel ranks with a part of each expert have a scale each for their part of a row, as no single rank has.
+@pytest.mark.pairs
 @pytest.mark.parametrize(("layer", "experts"), [
     *((layer, "linear") for layer in ZEROS), *((layer, None) for layer in ZEROS if layer != "fp8_channel")])
 @pytest.mark.parametrize(("dp", "tp", "sp"), FEW_RANKS)
@@ -173,6 +176,7 @@ def test_zero_experts(dp, tp, sp, layer, experts, tmp_path):
     verify(tmp_path, with_zeros(ZEROS[layer]), Ranks(dp, tp, experts, sp))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("layer", ["logits", "shared", "latent_shared"])
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 @pytest.mark.parametrize(("dp", "tp", "sp"), FEW_RANKS)
@@ -214,6 +218,7 @@ def test_zero_experts_at_levels(level, tmp_path):
     verify(tmp_path, with_zeros(ZEROS["shared"]), Ranks(2, 2, None, sp=True), options=(f"--level={level}",))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("layer", ["logits", "shared", "latent_shared"])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("dp", "tp", "sp"), [(2, 1, False), (4, 1, False), (2, 2, False), (2, 2, True)])
@@ -311,6 +316,7 @@ def test_many_runs_and_times_of_parts(dp, tp, tmp_path):
     assert all(0 < float(median) <= float(p99) for *_, median, p99 in rows)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("experts", ["linear", None], ids=str)
 @pytest.mark.parametrize(("dp", "tp"), [(1, 2), (1, 4), (2, 2), (1, 8), (2, 4), (4, 2)])
 def test_parts_of_a_groups_tokens(dp, tp, experts, tmp_path):
@@ -336,6 +342,7 @@ def split(tokens: int, parts: int, rows: int) -> str:
     return ",".join(str(min(max(tokens - part * rows, 0), rows)) for part in range(parts))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("layer", ["routed", "shared", "latent"])
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 @pytest.mark.parametrize(("dp", "tp", "tokens"), [(1, 2, 5), (1, 4, 5), (2, 2, 7), (1, 8, 9), (2, 4, 3)])
@@ -397,6 +404,7 @@ def of_logical(inputs: dict, logical) -> dict:
 REPLICAS = [(2, 1, 20, 4), (1, 2, 20, 2), (4, 1, 24, 4), (2, 2, 32, 2), (8, 1, 24, 8), (4, 2, 32, 3), (1, 8, 32, 4)]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("dp", "tp", "physical", "most"), REPLICAS)
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 def test_replicas(entry, dp, tp, physical, most, tmp_path):
@@ -455,6 +463,7 @@ def test_replicas_with_padding(entry, tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("layer", ["logits", "shared", "latent_shared"])
 @pytest.mark.parametrize("entry", ["gate", "ids"])
 @pytest.mark.parametrize(("dp", "tp", "sp"), FEW_RANKS)
@@ -509,6 +518,7 @@ def test_simulated(target, layer, tmp_path):
     verify(tmp_path, model, ranks, options=("--device=sim:0", f"--target={target}", "--max-tokens=16"))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("dp", "tp"), [(1, 2), (2, 2), (2, 4)])
 def test_simulated_parts_of_tokens(dp, tp, target, tmp_path):
@@ -657,15 +667,21 @@ BY_TOKEN, INT8_BY_TOKEN = ({"quantization": {
     for dtype in ("fp8_e4m3", "int8"))
 
 
-@pytest.mark.parametrize(("dp", "tp", "sp", "tokens", "fields"), [
-    (2, 1, False, 5, {}), (2, 1, False, 0, {}), (4, 1, False, 9, {}), (8, 1, False, 2, {}), (2, 2, False, 5, {}),
-    (2, 2, True, 3, {}), (4, 1, False, 5, {"dtype": "f16"}), (2, 1, False, 7, {"hidden_size": 128}),
-    (4, 1, False, 3, {"hidden_size": 896}),
-    (2, 1, False, 5, BY_TOKEN), (2, 1, False, 0, BY_TOKEN), (4, 1, False, 9, BY_TOKEN), (2, 2, True, 3, BY_TOKEN),
-    (4, 1, False, 5, BY_TOKEN | {"dtype": "f16"}), (8, 1, False, 2, BY_TOKEN | {"hidden_size": 128}),
-    (2, 1, False, 7, BY_TOKEN | {"hidden_size": 1040}), (2, 2, False, 5, INT8_BY_TOKEN),
+#: Meshes, tokens and formats of rows that a gather pushes; the second part is for every night.
+CODES = [
+    (2, 1, False, 5, {}), (2, 1, False, 0, {}), (8, 1, False, 2, {}), (2, 2, True, 3, {}),
+    (4, 1, False, 5, {"dtype": "f16"}), (2, 1, False, 7, {"hidden_size": 128}),
+    (2, 1, False, 0, BY_TOKEN), (2, 2, True, 3, BY_TOKEN), (2, 1, False, 7, BY_TOKEN | {"hidden_size": 1040}),
     (4, 1, False, 9, INT8_BY_TOKEN | {"hidden_size": 720}),
-], ids=str)
+]
+MORE_CODES = [
+    (4, 1, False, 9, {}), (2, 2, False, 5, {}), (4, 1, False, 3, {"hidden_size": 896}),
+    (2, 1, False, 5, BY_TOKEN), (4, 1, False, 9, BY_TOKEN), (4, 1, False, 5, BY_TOKEN | {"dtype": "f16"}),
+    (8, 1, False, 2, BY_TOKEN | {"hidden_size": 128}), (2, 2, False, 5, INT8_BY_TOKEN),
+]
+
+
+@pytest.mark.parametrize(("dp", "tp", "sp", "tokens", "fields"), CODES + (MORE_CODES if ALL_CASES else []), ids=str)
 def test_codes_that_kernels_make(dp, tp, sp, tokens, fields, tmp_path):
     """The kernel of a gather quantizes the rows that it pushes, to their owners too: bits are those of a launch ahead."""
     ids = spread_ids("any", tokens * dp * (tp if sp else 1), dp) if tokens else None
