@@ -77,6 +77,20 @@ function(_moec_sanitize_program name)
   endif()
 endfunction()
 
+# For what leaves this machine: it loads with a glibc older than the builder's. libpthread and libdl are named since
+# they have functions of their own before glibc 2.34, and are empty since.
+if(MOEC_LINK STREQUAL "static")
+  add_library(moec_old_glibc OBJECT ${PROJECT_SOURCE_DIR}/cmake/OldGlibc.cpp)
+  target_compile_options(moec_old_glibc PRIVATE -fno-exceptions -Wall -Wextra)
+  target_link_options(moec_old_glibc INTERFACE LINKER:--push-state,--no-as-needed
+    -l:libpthread.so.0 -l:libdl.so.2 LINKER:--pop-state)
+endif()
+function(moec_load_with_old_glibc name)
+  if(TARGET moec_old_glibc)
+    target_link_libraries(${name} PRIVATE moec_old_glibc)
+  endif()
+endfunction()
+
 # moec_add_tool(moe-x a.cpp [LINK_LIBS libraries])
 function(moec_add_tool name)
   cmake_parse_arguments(ARG "" "" "LINK_LIBS" ${ARGN})
