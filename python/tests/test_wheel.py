@@ -100,7 +100,7 @@ def run(environment: Path, code: str) -> subprocess.CompletedProcess:
 
 def test_is_the_only_one() -> None:
     assert len(WHEELS) == 1
-    assert WHEELS[0].name == "moec-0.1.0-cp310-abi3-manylinux_2_36_x86_64.whl"
+    assert WHEELS[0].name == "moec-0.1.0-cp310-abi3-manylinux_2_28_x86_64.whl"
     assert WHEELS[0].stat().st_size < 40e6
 
 
