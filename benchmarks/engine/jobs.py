@@ -1,0 +1,61 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""One job: a model, who runs its experts, and what is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+#: What a job may measure, in the order in which a job measures it.
+PARTS = {
+    "m": "memory", "c": "correctness", "s": "speed", "p": "profiler", "v": "serving load", "w": "sleep, wake and reload",
+}
+MODES = ("compile", "no-compile", "eager")
+FORM = "MODEL:VARIANT:LAYERS:WHAT:SECONDS"
+_VARIANT = re.compile(r"([a-z0-9_]+?)(?:-(no-compile|compile|eager))?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    model: str
+    #: "moec", "base" (what vLLM chooses by itself) or a name of vLLM's --moe-backend.
+    experts: str
+    mode: str
+    #: 0: all that the model has.
+    layers: int
+    parts: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.model}:{self.experts}-{self.mode}:{self.layers or 'all'}"
+
+
+def parse_job(text: str, models: tuple[str, ...]) -> Job:
+    """Raises ValueError, which names the field."""
+
+    def fail(field: str, problem: str) -> ValueError:
+        return ValueError(f"job '{text}': {field} {problem}; a job is {FORM}")
+
+    fields = text.split(":")
+    if len(fields) != 5:
+        raise ValueError(f"job '{text}' has {len(fields)} fields; a job is {FORM}")
+    model, variant, layers, parts, seconds = fields
+    if model not in models:
+        raise fail("MODEL", f"'{model}' is none of {', '.join(models)}")
+    found = _VARIANT.fullmatch(variant)
+    if not found:
+        raise fail("VARIANT", f"'{variant}' is not base, moec or a backend of vLLM's, and one of {', '.join(MODES)}")
+    if layers != "all" and not (layers.isdigit() and int(layers)):
+        raise fail("LAYERS", f"'{layers}' is neither a number above 0 nor 'all'")
+    if not parts or set(parts) - set(PARTS) or len(set(parts)) < len(parts):
+        known = ", ".join(f"{letter} ({name})" for letter, name in PARTS.items())
+        raise fail("WHAT", f"'{parts}' is not made of {known}, each at most once")
+    try:
+        limit = float(seconds)
+    except ValueError:
+        limit = 0
+    if not 0 < limit < 1e6:
+        raise fail("SECONDS", f"'{seconds}' is not a number above 0")
+    ordered = "".join(letter for letter in PARTS if letter in parts)
+    return Job(model, found[1], found[2] or "compile", 0 if layers == "all" else int(layers), ordered, limit)

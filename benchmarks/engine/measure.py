@@ -1,0 +1,261 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""One job in its process: the engine is made, and each of the job's parts is measured in it."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import math
+import statistics
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import numpy as np
+import torch
+from jobs import Job
+from models import MODELS, write_model
+from plugin_log import PluginLog
+from record import describe_times
+from summary import BATCHES, PREFILLS
+from torch.profiler import ProfilerActivity, profile
+from vllm import LLM, SamplingParams
+from weights import LOAD_FORMAT, list_experts, reload_experts
+
+#: Adds a row to the record: what, and the other fields.
+Add = Callable[..., None]
+REPEATS = 5
+#: Steps of decode are the difference of two calls.
+FEW, MANY = 8, 56
+REQUESTS_AT_ONCE = (1, 16, 64)
+#: Token ids that all vocabularies have.
+_IDS = (10, 100000)
+_GIB = 2**30
+
+
+def draw_prompts(count: int, tokens: int, seed: int = 7) -> list[list[int]]:
+    return np.random.default_rng([seed, count, tokens]).integers(*_IDS, (count, tokens)).tolist()
+
+
+def make_arguments(job: Job, folder: Path) -> dict[str, Any]:
+    """Of vLLM's engine."""
+    sizes = sorted({1, 2, 4, 16, *BATCHES})
+    found: dict[str, Any] = dict(
+        model=str(write_model(folder / "model", job.model, job.layers)), load_format=LOAD_FORMAT,
+        skip_tokenizer_init=True, dtype="bfloat16", seed=0, max_model_len=20480, max_num_batched_tokens=16384,
+        max_num_seqs=max(BATCHES), gpu_memory_utilization=0.9, enable_prefix_caching=False,
+    )
+    if job.mode == "eager":
+        found["enforce_eager"] = True
+    elif job.mode == "compile":
+        found["compilation_config"] = {"cudagraph_capture_sizes": sizes}
+    else:
+        found["compilation_config"] = {
+            "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": sizes}
+    if job.experts not in ("base", "moec"):
+        found["moe_backend"] = job.experts
+    if "w" in job.parts:
+        found["enable_sleep_mode"] = True
+    return found
+
+
+def find_worker(llm: LLM) -> Any:
+    return llm.llm_engine.model_executor.driver_worker.worker
+
+
+def count_kernels(model: torch.nn.Module) -> dict[str, int]:
+    """Layers of experts by the class that runs them."""
+    counts: collections.Counter[str] = collections.Counter()
+    for _, layer in list_experts(model):
+        method = layer.quant_method
+        kernel = getattr(method, "moe_kernel", None)
+        counts[type(getattr(kernel, "fused_experts", None) or method).__name__] += 1
+    return dict(counts)
+
+
+def generate(llm: LLM, prompts: list[list[int]], tokens: int, **sampling: Any) -> tuple[float, list[Any]]:
+    """Seconds, and vLLM's results."""
+    parameters = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, **sampling)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    outputs = llm.generate([{"prompt_token_ids": each} for each in prompts], parameters, use_tqdm=False)
+    torch.cuda.synchronize()
+    return time.perf_counter() - start, outputs
+
+
+def find_outputs(llm: LLM) -> tuple[list[float], list[list[int]]]:
+    """Log-probabilities of 1500 given tokens, and 16 greedy ones after each of four prompts."""
+    (prompt,) = draw_prompts(1, 1501)
+    _, (output,) = generate(llm, [prompt], 1, prompt_logprobs=0)
+    given = [float(entry[token].logprob) for token, entry in zip(prompt[1:], output.prompt_logprobs[1:])]
+    _, outputs = generate(llm, draw_prompts(4, 24), 16)
+    return given, [list(each.outputs[0].token_ids) for each in outputs]
+
+
+def measure_memory(llm: LLM, add: Add) -> None:
+    worker = find_worker(llm)
+    free, total = torch.cuda.mem_get_info()
+    add("memory", kv_cache_gib=worker.available_kv_cache_memory_bytes / _GIB,
+        model_gib=worker.model_runner.model_memory_usage / _GIB,
+        kv_blocks=llm.llm_engine.vllm_config.cache_config.num_gpu_blocks, free_gib=free / _GIB, total_gib=total / _GIB,
+        peak_gib=torch.cuda.max_memory_allocated() / _GIB)
+
+
+def measure_outputs(llm: LLM, add: Add, compare: Callable[[list[float]], list[dict]]) -> None:
+    given, tokens = find_outputs(llm)
+    again = find_outputs(llm)
+    add("outputs", same_twice=(given, tokens) == again, not_finite=sum(not math.isfinite(each) for each in given),
+        mean=round(statistics.fmean(given), 5), greedy=tokens)
+    for difference in compare(given):
+        add("log-probabilities", **difference)
+
+
+def measure_speed(llm: LLM, add: Add) -> None:
+    for batch in BATCHES:
+        prompts = draw_prompts(batch, 16)
+        generate(llm, prompts, FEW)
+        steps = []
+        for _ in range(REPEATS):
+            few, _ = generate(llm, prompts, FEW)
+            many, _ = generate(llm, prompts, MANY)
+            steps.append((many - few) / (MANY - FEW))
+        add("decode", size=batch, **describe_times(steps))
+    for tokens in PREFILLS:
+        prompts = draw_prompts(1, tokens)
+        generate(llm, prompts, 1)
+        add("prefill", size=tokens, **describe_times([generate(llm, prompts, 1)[0] for _ in range(REPEATS)]))
+
+
+def profile_call(call: Callable[[], Any]) -> dict[str, tuple[int, float]]:
+    """Kernels by name: how often, and microseconds in all."""
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        call()
+    kernels: dict[str, tuple[int, float]] = {}
+    for event in found.events():
+        if str(event.device_type).endswith("CUDA"):
+            count, us = kernels.get(event.name[:120], (0, 0.0))
+            kernels[event.name[:120]] = (count + 1, us + event.time_range.elapsed_us())
+    return kernels
+
+
+def subtract(more: dict, less: dict, steps: int) -> dict[str, list[float]]:
+    """For one step; what takes less than half a microsecond is left out."""
+    found = {}
+    for name, (count, us) in more.items():
+        fewer, below = less.get(name, (0, 0.0))
+        if (us - below) / steps >= 0.5:
+            found[name] = [round((count - fewer) / steps, 2), round((us - below) / steps, 2)]
+    return dict(sorted(found.items(), key=lambda item: -item[1][1]))
+
+
+def measure_kernels(llm: LLM, add: Add) -> None:
+    def tell(phase: str, size: int, kernels: dict[str, list[float]]) -> None:
+        add("kernels", phase=phase, size=size, gpu_us=round(sum(us for _, us in kernels.values()), 1), kernels=kernels)
+
+    for batch in BATCHES:
+        prompts = draw_prompts(batch, 16)
+        generate(llm, prompts, 4)
+        few, many = (profile_call(lambda: generate(llm, prompts, tokens)) for tokens in (4, 12))
+        tell("decode", batch, subtract(many, few, 8))
+    for tokens in PREFILLS:
+        prompts = draw_prompts(1, tokens)
+        generate(llm, prompts, 1)
+        tell("prefill", tokens, subtract(profile_call(lambda: generate(llm, prompts, 1)), {}, 1))
+
+
+def describe_percentiles(seconds: list[float]) -> dict[str, float]:
+    p50, p99 = np.percentile(np.array(seconds) * 1e3, (50, 99))
+    return {"p50": round(float(p50), 3), "p99": round(float(p99), 3)}
+
+
+def serve(llm: LLM, at_once: int, requests: int, prompt_tokens: int, tokens: int) -> dict[str, Any]:
+    """A new request starts when one ends, so that as many are there at each time."""
+    engine = llm.llm_engine
+    parameters = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+    prompts: Iterator[list[int]] = iter(draw_prompts(requests, prompt_tokens))
+    starts: dict[str, float] = {}
+    latest: dict[str, tuple[float, int]] = {}
+    first, gaps, whole = [], [], []
+
+    def start() -> None:
+        prompt = next(prompts, None)
+        if prompt is not None:
+            name = f"request-{at_once}-{len(starts)}"
+            starts[name] = time.perf_counter()
+            engine.add_request(name, {"prompt_token_ids": prompt}, parameters)
+
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(at_once):
+        start()
+    while engine.has_unfinished_requests():
+        outputs = engine.step()
+        now = time.perf_counter()
+        for output in outputs:
+            name, count = output.request_id, len(output.outputs[0].token_ids)
+            if name not in latest:
+                first.append(now - starts[name])
+            elif count > latest[name][1]:
+                then, before = latest[name]
+                gaps += [(now - then) / (count - before)] * (count - before)
+            latest[name] = (now, count)
+            if output.finished:
+                whole.append(now - starts[name])
+                start()
+    seconds = time.perf_counter() - begin
+    return {
+        "requests": requests, "prompt_tokens": prompt_tokens, "tokens": tokens, "seconds": round(seconds, 3),
+        "tokens_per_second": round(requests * tokens / seconds, 1), "first_token_ms": describe_percentiles(first),
+        "next_token_ms": describe_percentiles(gaps), "request_ms": describe_percentiles(whole),
+    }
+
+
+def measure_serving(llm: LLM, add: Add) -> None:
+    for at_once in REQUESTS_AT_ONCE:
+        serve(llm, at_once, at_once, 64, 8)
+        add("serving", size=at_once, **serve(llm, at_once, max(3 * at_once, 8), 512, 128))
+
+
+def measure_sleep(llm: LLM, add: Add) -> None:
+    before = find_outputs(llm)
+    used = [torch.cuda.mem_get_info()[0]]
+    llm.sleep(level=1)
+    used.append(torch.cuda.mem_get_info()[0])
+    llm.wake_up()
+    add("sleep", is_same=find_outputs(llm) == before, freed_gib=(used[1] - used[0]) / _GIB)
+    worker, config = find_worker(llm), llm.llm_engine.vllm_config
+    torch.cuda.empty_cache()
+    free = torch.cuda.mem_get_info()[0]
+    outputs = []
+    for seed in (1, 0):
+        reload_experts(config, worker.model_runner.get_model(), seed)
+        outputs.append(find_outputs(llm))
+    torch.cuda.empty_cache()
+    add("reload", is_same=outputs[1] == before, is_other_between=outputs[0] != before,
+        lost_gib=(free - torch.cuda.mem_get_info()[0]) / _GIB)
+
+
+def run_job(job: Job, folder: Path, add: Add, compare: Callable[[list[float]], list[dict]]) -> None:
+    log, start = PluginLog(), time.monotonic()
+    llm = LLM(**make_arguments(job, folder))
+    layers = log.count_layers()
+    add("start", seconds=round(time.monotonic() - start, 2), moec_layers=layers, log=log.lines,
+        kernels=count_kernels(find_worker(llm).model_runner.get_model()))
+    if job.experts == "moec" and not layers:
+        raise RuntimeError(f"no layer runs in moec; the plugin's log: {log.lines or 'empty'}")
+    if job.experts != "moec" and log.lines:
+        raise RuntimeError(f"moec is loaded in a job without it: {log.lines}")
+    parts: dict[str, Callable[[LLM, Add], None]] = {
+        "m": measure_memory, "c": functools.partial(measure_outputs, compare=compare), "s": measure_speed,
+        "p": measure_kernels, "v": measure_serving, "w": measure_sleep,
+    }
+    for letter in job.parts:
+        parts[letter](llm, add)
+
+
+def describe_job(job: Job) -> dict[str, Any]:
+    """What all rows of a job have."""
+    model = MODELS[job.model]
+    return {"job": str(job), "model": job.model, "published": model.published, "format": model.format,
+            "layers": job.layers or model.layers, "mode": job.mode, "experts": job.experts}

@@ -1,0 +1,76 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The file of one run: a head, and a row for each result, written as soon as it is known. Log-probabilities stand in a
+file beside it, since only their differences belong into a record."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+from pathlib import Path
+from typing import Any, Optional
+
+Row = dict[str, Any]
+#: Fields of the head that all rows of a file share.
+SHARED = ("engine", "commit", "device", "torch")
+
+
+def describe_times(seconds: list[float]) -> Row:
+    ms = [round(each * 1e3, 4) for each in seconds]
+    return {"ms": statistics.median(ms), "spread_ms": [min(ms), max(ms)], "all_ms": ms}
+
+
+def compare_log_probabilities(values: list[float], others: list[float]) -> Row:
+    """Raises ValueError for lists of other prompts."""
+    if len(values) != len(others) or not values:
+        raise ValueError(f"{len(values)} log-probabilities beside {len(others)}")
+    differences = [abs(a - b) for a, b in zip(values, others)]
+    finite = [each for each in differences if math.isfinite(each)]
+    return {
+        "tokens": len(values), "not_finite": len(differences) - len(finite),
+        "mean": round(statistics.fmean(finite), 6) if finite else None, "max": round(max(finite, default=0), 6),
+    }
+
+
+class Record:
+    def __init__(self, path: Path, head: Row) -> None:
+        """Goes on with a file that is there. Raises ValueError where its rows come from something else."""
+        self.path, self.head, self.rows = path, head, []
+        if path.exists():
+            there = json.loads(path.read_text())
+            for field in SHARED:
+                if there.get(field) != head[field]:
+                    raise ValueError(
+                        f"{path} has rows of {field} '{there.get(field)}', and this run is of '{head[field]}'; "
+                        "name another file")
+            self.rows = there["rows"]
+        self._log_probabilities = path.with_name(path.name + ".logprobs")
+
+    def add(self, **row: Any) -> None:
+        """A reader finds the file as it was before or as it is after, even where the process is killed."""
+        self.rows.append(row)
+        new = self.path.with_name(self.path.name + ".new")
+        rows = ",\n  ".join(json.dumps(each) for each in self.rows)
+        head = json.dumps(self.head, indent=1)[:-2]
+        new.write_text(f'{head},\n "rows": [\n  {rows}\n ]\n}}\n')
+        os.replace(new, self.path)
+
+    def reload(self) -> None:
+        """Rows that another process added."""
+        if self.path.exists():
+            self.rows = json.loads(self.path.read_text())["rows"]
+
+    def compare(self, job: str, model: str, layers: Optional[int], values: list[float]) -> list[Row]:
+        """Beside all jobs of the same weights, which the file has; then these are part of it."""
+        others = []
+        if self._log_probabilities.exists():
+            others = [json.loads(line) for line in self._log_probabilities.read_text().splitlines()]
+        found = [
+            {"against": other["job"], **compare_log_probabilities(values, other["values"])}
+            for other in others if (other["model"], other["layers"]) == (model, layers)
+        ]
+        with self._log_probabilities.open("a") as file:
+            file.write(json.dumps({"job": job, "model": model, "layers": layers, "values": values}) + "\n")
+        return found

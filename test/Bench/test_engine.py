@@ -1,0 +1,165 @@
+# Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""benchmarks/engine without vLLM: jobs, records, tables, and what a job that fails or hangs leaves."""
+
+import importlib.util
+import json
+import logging.config
+import os
+import sys
+import time
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks" / "engine"))
+import jobs  # noqa: E402
+import models  # noqa: E402
+import plugin_log  # noqa: E402
+import record  # noqa: E402
+import summary  # noqa: E402
+
+spec = importlib.util.spec_from_file_location("engine_benchmark", ROOT / "benchmarks/engine/__main__.py")
+benchmark = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(benchmark)
+
+NAMES = tuple(models.MODELS)
+HEAD = {"engine": "vllm 0.33.0", "device": "none", "commit": "abc", "torch": "2.11", "date": "2026-11-28"}
+
+
+@pytest.mark.parametrize("text, experts, mode, layers", [
+    ("q3:base:all:pm:9", "base", "compile", 0), ("q3:moec-no-compile:4:mp:9", "moec", "no-compile", 4),
+    ("q3:triton_unfused-eager:4:mp:9", "triton_unfused", "eager", 4)])
+def test_job(text: str, experts: str, mode: str, layers: int) -> None:
+    job = jobs.parse_job(text, NAMES)
+    assert (job.model, job.experts, job.mode, job.layers, job.parts) == ("q3", experts, mode, layers, "mp")
+
+
+@pytest.mark.parametrize("text, field", [
+    ("q3:base:all:m", "4 fields"), ("q4:base:all:m:9", "MODEL 'q4'"), ("q3:base-graph:all:m:9", "VARIANT 'base-graph'"),
+    ("q3:base:0:m:9", "LAYERS '0'"), ("q3:base:all:mm:9", "WHAT 'mm'"), ("q3:base:all:x:9", "WHAT 'x'"),
+    ("q3:base:all::9", "WHAT ''"), ("q3:base:all:m:0", "SECONDS '0'"), ("q3:base:all:m:nan", "SECONDS 'nan'")])
+def test_a_wrong_job_names_the_field(text: str, field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        jobs.parse_job(text, NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_models(name: str) -> None:
+    config = models.make_config(name, 6)
+    assert config["num_hidden_layers"] == 6 and models.make_config(name)["num_hidden_layers"] == models.MODELS[name].layers
+    assert len(config.get("layer_types", range(6))) == 6
+    quantization = config.get("quantization_config", {"quant_method": "bf16"})
+    wanted = models.MODELS[name].format.lower()
+    assert ("bf16" in wanted) == (quantization["quant_method"] == "bf16")
+
+
+def test_plugin_log_outlives_the_engine_s_configuration() -> None:
+    log = plugin_log.PluginLog()
+    logging.config.dictConfig({
+        "version": 1, "disable_existing_loggers": False, "loggers": {"vllm": {"level": "INFO", "propagate": False}}})
+    logger = logging.getLogger("vllm.moec")
+    logger.info("moec runs the experts of %d layers (%s)", 47, "fp8")
+    logger.warning("moec: GPTQ experts keep vLLM's kernel: --moe-backend asks for marlin")
+    logger.info("moec runs the experts of 1 layers (16-bit), with their router")
+    assert len(log.lines) == 3 and log.count_layers() == 48
+    logger.removeFilter(log)
+
+
+def test_log_probabilities() -> None:
+    found = record.compare_log_probabilities([-1.0, -2.0, float("nan")], [-1.5, -2.0, -3.0])
+    assert found == {"tokens": 3, "not_finite": 1, "mean": 0.25, "max": 0.5}
+    with pytest.raises(ValueError):
+        record.compare_log_probabilities([1.0], [1.0, 2.0])
+
+
+def test_record_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    first = record.Record(path, HEAD)
+    first.add(what="a", time=1)
+    first.add(what="b")
+    assert first.compare("j1", "q3", 4, [0.0, 1.0]) == []
+    again = record.Record(path, HEAD | {"date": "later"})
+    assert [row["what"] for row in again.rows] == ["a", "b"]
+    again.add(what="c")
+    there = json.loads(path.read_text())
+    assert there["date"] == "later" and there["engine"] == "vllm 0.33.0" and len(there["rows"]) == 3
+    # Other layers have other weights.
+    assert again.compare("j2", "q3", 2, [0.0]) == []
+    (found,) = again.compare("j3", "q3", 4, [0.0, 3.0])
+    assert found == {"against": "j1", "tokens": 2, "not_finite": 0, "mean": 1.0, "max": 2.0}
+    with pytest.raises(ValueError, match="commit 'abc'"):
+        record.Record(path, HEAD | {"commit": "def"})
+
+
+def make_rows() -> list:
+    """4 layers: a step of 2 ms (base) and 1.9 (marlin) and 1.6 (moec), where moec has the same kernels of attention."""
+    def row(experts: str, what: str, **found) -> dict:
+        return {"model": "q3", "layers": 4, "mode": "compile", "experts": experts, "what": what, **found}
+
+    def kernels(experts: str, **found) -> dict:
+        return row(experts, "kernels", phase="decode", size=1, kernels={
+            "attention": [4, 900.0], f"triton_red_fused_{len(found)}_7": [4, 10.0], **found})
+
+    return [
+        row("base", "decode", size=1, all_ms=[2.0, 9.0, 1.0]), row("moec", "decode", size=1, all_ms=[1.6]),
+        row("marlin", "decode", size=1, all_ms=[1.9]), row("moec", "start", moec_layers=4, seconds=12.5),
+        kernels("base", fused_moe=[8, 800.0]), kernels("moec", hidden=[4, 500.0], out=[4, 100.0]),
+        row("base", "prefill", size=1024, all_ms=[50.0]),
+        row("moec", "memory", kv_cache_gib=66.5, model_gib=57.0),
+        row("moec", "outputs", same_twice=True, not_finite=0),
+        row("moec", "log-probabilities", against="q3:base-compile:4", mean=0.02, max=1.5, not_finite=0),
+        row("marlin", "time limit", error="killed after 9 s"),
+        row("moec", "serving", size=16, tokens_per_second=812.4, first_token_ms={"p99": 80.0}, next_token_ms={"p99": 9.0}),
+    ]
+
+
+def test_ratio_is_to_the_best_of_the_engine() -> None:
+    rows, case = make_rows(), ("q3", 4, "compile")
+    assert summary.find_best(rows, case, ("decode", 1)) == (1.9, "marlin")
+    assert summary.find_ratio(rows, case, ("decode", 1)) == pytest.approx(1.9 / 1.6)
+    assert summary.find_ratio(rows, case, ("prefill", 1024)) is None
+
+
+def test_times_of_experts() -> None:
+    found = summary.expert_times(make_rows(), ("q3", 4, "compile"), ("decode", 1))
+    # By the step: 800 / 4 less 0.4 ms / 4.
+    assert found == pytest.approx((200, 150, 100))
+
+
+def test_table() -> None:
+    text = "\n".join(summary.summarize(make_rows()))
+    for cell in ("1.90 / 1.60 (1.19)", "50.00 / -", "200 / 150 / 100", "66.50", "same twice; mean 0.0200, max 1.50 to",
+                 "TIME LIMIT: killed after 9 s", "| 812 | 80.0 | 9.00 |"):
+        assert cell in text, (cell, text)
+
+
+def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_job(job: jobs.Job, folder: Path, add, compare) -> None:
+        add("start", seconds=1)
+        if job.layers == 2:
+            raise RuntimeError("no layer runs in moec")
+        if job.layers == 3:
+            os.kill(os.getpid(), 9)
+        if job.layers == 4:
+            os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "60")
+            time.sleep(60)
+        if job.layers == 5:
+            add("log-probabilities", **compare([1.5])[0])
+        else:
+            compare([1.0])
+
+    fake = types.SimpleNamespace(run_job=run_job, describe_job=lambda job: {"job": str(job), "layers": 1})
+    monkeypatch.setitem(sys.modules, "measure", fake)
+    file = record.Record(tmp_path / "r.json", HEAD)
+    done = [
+        benchmark.run_job(jobs.parse_job(f"q3:{experts}:{layers}:c:0.6", NAMES), file, tmp_path / "log")
+        for experts, layers in (("base", 1), ("moec", 2), ("moec", 3), ("moec", 4), ("moec", 5))]
+    assert done == [True, False, False, False, True]
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [row["what"] for row in rows] == [
+        "start", "start", "failed", "start", "failed", "start", "time limit", "start", "log-probabilities"]
+    assert rows[2]["error"] == "RuntimeError: no layer runs in moec" and "signal 9" in rows[4]["error"]
+    assert rows[-1]["against"] == "q3:base-compile:1" and rows[-1]["max"] == 0.5
