@@ -7,21 +7,21 @@
 JOB is MODEL:VARIANT:LAYERS:WHAT:SECONDS.
 
     MODEL     of models.py: published models, with random weights
-    VARIANT   who runs the experts, and the mode: base-compile, moec-no-compile, marlin-eager. base is what vLLM chooses
-              by itself, other words are its --moe-backend. Without a mode: compile. no-compile: full CUDA graphs for
-              decode alone
+    VARIANT   who runs the experts, and the mode: base-compile, moec-no-compile, marlin-eager. base is what vLLM
+              chooses by itself, other words are its --moe-backend. Without a mode: compile. no-compile: full CUDA
+              graphs for decode alone
     LAYERS    a number, or all
     WHAT      m memory, c outputs (log-probabilities of 1500 given tokens, greedy tokens, the same twice), s speed,
               p GPU kernels (torch.profiler), v serving load, w sleep, wake and reload of weights
     SECONDS   after which the job is killed, the next one starts, and the record keeps what there is
 
-For example, the base and moec in turn:
+For example, vLLM's default and moec, one after the other:
 
     python3 benchmarks/engine q3.json q3:base:all:mcsp:240 q3:moec:all:mcsp:240
 
-vLLM is imported once, and each job is a process that is forked from there. Each result is in OUT.json as soon as it is
-known; a file that is there is gone on with. vLLM's output is in OUT.json.log. The exit code is 0 where each job measured
-all of its parts."""
+vLLM is imported once, and each job is a process that is forked from there. Each result is in OUT.json as soon as it
+is known; a file that is there is gone on with. vLLM's output is in OUT.json.log. The exit code is 0 where each job
+measured all of its parts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from jobs import FORM, Job, parse_job  # noqa: E402
 from models import MODELS  # noqa: E402
 from record import Record  # noqa: E402
-from summary import summarize  # noqa: E402
+from summary import make_tables  # noqa: E402
 
 ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -169,7 +169,7 @@ def main(arguments: list[str]) -> int:
     log = options.out.with_name(options.out.name + ".log")
     before = len(record.rows)
     are_done = [run_job(job, record, log) for job in jobs]
-    print("\n".join(summarize(record.rows[before:])))
+    print("\n".join(make_tables(record.rows[before:])))
     return 0 if all(are_done) else 1
 
 

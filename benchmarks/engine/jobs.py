@@ -9,7 +9,7 @@ import re
 
 #: What a job may measure, in the order in which a job measures it.
 PARTS = {
-    "m": "memory", "c": "correctness", "s": "speed", "p": "profiler", "v": "serving load", "w": "sleep, wake and reload",
+    "m": "memory", "c": "outputs", "s": "speed", "p": "GPU kernels", "v": "serving load", "w": "sleep, wake, reload",
 }
 MODES = ("compile", "no-compile", "eager")
 FORM = "MODEL:VARIANT:LAYERS:WHAT:SECONDS"

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import statistics
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 Row = dict[str, Any]
 #: A model with its layers and mode: what is compared.
@@ -14,6 +15,7 @@ Case = tuple[str, int, str]
 BATCHES = (1, 8, 64, 256)
 PREFILLS = (1024, 4096, 16384)
 COLUMNS = [("decode", batch) for batch in BATCHES] + [("prefill", tokens) for tokens in PREFILLS]
+HEADS = [f"{what} {size}" for what, size in COLUMNS]
 
 
 def case_of(row: Row) -> Case:
@@ -22,6 +24,12 @@ def case_of(row: Row) -> Case:
 
 def list_cases(rows: list[Row]) -> list[Case]:
     return list(dict.fromkeys(case_of(row) for row in rows))
+
+
+def name_case(rows: list[Row], case: Case) -> str:
+    """The first cells of a line."""
+    row = next(row for row in rows if case_of(row) == case)
+    return f"{row['published']} | {row['format']} | {case[1]} | {case[2]}"
 
 
 def pick(rows: list[Row], case: Case, what: str, experts: Optional[str] = None) -> list[Row]:
@@ -87,6 +95,14 @@ def expert_times(rows: list[Row], case: Case, column: tuple[str, int]) -> Option
     return find_expert_times(found["base"][-1], found["moec"][-1], *times, layers[-1])
 
 
+_HEAD = ("| model | format | layers | mode | ", "|---|---|--:|---|")
+
+
+def make_table(heads: list[str], lines: list[str]) -> list[str]:
+    """Nothing, where there are no lines."""
+    return [f"{_HEAD[0]}{' | '.join(heads)} |", _HEAD[1] + "--:|" * len(heads), *lines] if lines else []
+
+
 def format_cell(rows: list[Row], case: Case, column: tuple[str, int]) -> str:
     best, ours = find_best(rows, case, column), median_ms(rows, case, "moec", column)
     if not best and not ours:
@@ -96,39 +112,27 @@ def format_cell(rows: list[Row], case: Case, column: tuple[str, int]) -> str:
     return " / ".join(texts) + (f" ({ratio:.2f})" if ratio else "")
 
 
-def speed_lines(rows: list[Row]) -> list[str]:
-    cases = [case for case in list_cases(rows) if any(pick(rows, case, what) for what in ("decode", "prefill"))]
-    if not cases:
-        return []
-    heads = [f"{what} {size}" for what, size in COLUMNS]
-    lines = ["| model | layers | mode | " + " | ".join(heads) + " |", "|---|--:|---|" + "--:|" * len(heads)]
-    for case in cases:
-        cells = [format_cell(rows, case, column) for column in COLUMNS]
-        lines.append(f"| {case[0]} | {case[1]} | {case[2]} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def expert_lines(rows: list[Row]) -> list[str]:
+def speed_lines(rows: list[Row], cell: Callable[[list[Row], Case, tuple[str, int]], str] = format_cell) -> list[str]:
     lines = []
     for case in list_cases(rows):
-        times = [expert_times(rows, case, column) for column in COLUMNS]
-        if any(times):
-            cells = [f"{each[0]:.0f} / {each[1]:.0f} / {each[2]:.0f}" if each else "" for each in times]
-            lines.append(f"| {case[0]} | {case[1]} | {case[2]} | " + " | ".join(cells) + " |")
-    if not lines:
-        return []
-    heads = [f"{what} {size}" for what, size in COLUMNS]
-    return ["| model | layers | mode | " + " | ".join(heads) + " |", "|---|--:|---|" + "--:|" * len(heads), *lines]
+        cells = [cell(rows, case, column) for column in COLUMNS]
+        if any(cells):
+            lines.append(f"| {name_case(rows, case)} | {' | '.join(cells)} |")
+    return make_table(HEADS, lines)
+
+
+def expert_cell(rows: list[Row], case: Case, column: tuple[str, int]) -> str:
+    times = expert_times(rows, case, column)
+    return " / ".join(f"{each:.0f}" for each in times) if times else ""
 
 
 def give(value: Optional[float], digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def other_lines(rows: list[Row]) -> list[str]:
-    """One line for each job: memory, start, outputs; and what failed."""
-    lines = ["| model | layers | mode | experts | moec layers | start s | KV cache GiB | model GiB | outputs |",
-             "|---|--:|---|---|--:|--:|--:|--:|---|"]
+def job_lines(rows: list[Row]) -> list[str]:
+    """One for each job: what ran, memory, start, outputs; and what failed."""
+    lines = []
     for case in list_cases(rows):
         for experts in [*list_built_in(rows, case), "moec"]:
             here = [row for row in rows if case_of(row) == case and row["experts"] == experts]
@@ -136,11 +140,12 @@ def other_lines(rows: list[Row]) -> list[str]:
                 continue
             last = {row["what"]: row for row in here}
             start, memory = last.get("start", {}), last.get("memory", {})
+            kernels = ", ".join(f"{count} {name}" for name, count in start.get("kernels", {}).items())
             lines.append(
-                f"| {case[0]} | {case[1]} | {case[2]} | {experts} | {start.get('moec_layers', '-')} | "
-                f"{give(start.get('seconds'), 1)} | {give(memory.get('kv_cache_gib'), 2)} | "
-                f"{give(memory.get('model_gib'), 2)} | {'; '.join(describe_outputs(here))} |")
-    return lines
+                f"| {name_case(rows, case)} | {experts} | {kernels or '-'} | {give(start.get('seconds'), 1)} | "
+                f"{give(memory.get('kv_cache_gib'), 2)} | {give(memory.get('model_gib'), 2)} | "
+                f"{'; '.join(describe_outputs(here))} |")
+    return make_table(["experts", "layers run by", "start s", "KV cache GiB", "model GiB", "outputs"], lines)
 
 
 def describe_outputs(rows: list[Row]) -> list[str]:
@@ -160,24 +165,25 @@ def describe_outputs(rows: list[Row]) -> list[str]:
 
 
 def serving_lines(rows: list[Row]) -> list[str]:
-    found = [row for row in rows if row["what"] == "serving"]
-    if not found:
-        return []
-    lines = ["| model | layers | mode | experts | requests at once | tokens/s | first token p99 ms | next token p99 ms |",
-             "|---|--:|---|---|--:|--:|--:|--:|"]
-    for row in found:
-        lines.append(
-            f"| {row['model']} | {row['layers']} | {row['mode']} | {row['experts']} | {row['size']} | "
-            f"{row['tokens_per_second']:.0f} | {row['first_token_ms']['p99']:.1f} | {row['next_token_ms']['p99']:.2f} |")
-    return lines
-
-
-def summarize(rows: list[Row]) -> list[str]:
-    """What a run prints last."""
-    parts = [
-        ("ms of the best built-in kernel / moec (ratio; above 1 moec is faster)", speed_lines(rows)),
-        ("us of a layer's experts: base / moec by kernels / moec by the step", expert_lines(rows)),
-        ("serving", serving_lines(rows)),
-        ("jobs", other_lines(rows)),
+    lines = [
+        f"| {name_case(rows, case_of(row))} | {row['experts']} | {row['size']} | {row['tokens_per_second']:.0f} | "
+        f"{row['first_token_ms']['p99']:.1f} | {row['next_token_ms']['p99']:.2f} |"
+        for row in rows if row["what"] == "serving"
     ]
-    return [line for title, lines in parts if lines for line in ("", title, *lines)]
+    return make_table(["experts", "requests", "tokens/s", "first token p99 ms", "next token p99 ms"], lines)
+
+
+#: Tables by what stands above them.
+TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
+    "Milliseconds of a step by its requests (decode) or of a prompt by its tokens (prefill): the fastest kernel of "
+    "vLLM's that was measured / moec (ratio; above 1 moec is faster).": speed_lines,
+    "GPU time of one layer's experts in microseconds: vLLM's default / moec by its kernels / moec by the step. The "
+    "second counts waits of kernels that start early; the third is vLLM's time and the difference of the two steps.":
+        functools.partial(speed_lines, cell=expert_cell),
+    "Serving: so many requests of 512 tokens at once, 128 tokens for each.": serving_lines,
+    "Jobs. Differences are those of log-probabilities of 1500 given tokens.": job_lines,
+}
+
+
+def make_tables(rows: list[Row]) -> list[str]:
+    return [line for title, table in TABLES.items() if (lines := table(rows)) for line in ("", title, "", *lines)]

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import types
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,15 @@ import plugin_log  # noqa: E402
 import record  # noqa: E402
 import summary  # noqa: E402
 
-spec = importlib.util.spec_from_file_location("engine_benchmark", ROOT / "benchmarks/engine/__main__.py")
-benchmark = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(benchmark)
+
+def load(name: str, path: Path) -> types.ModuleType:
+    loader = SourceFileLoader(name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+benchmark = load("engine_benchmark", ROOT / "benchmarks/engine/__main__.py")
 
 NAMES = tuple(models.MODELS)
 HEAD = {"engine": "vllm 0.33.0", "device": "none", "commit": "abc", "torch": "2.11", "date": "2026-11-28"}
@@ -49,7 +56,8 @@ def test_a_wrong_job_names_the_field(text: str, field: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_models(name: str) -> None:
     config = models.make_config(name, 6)
-    assert config["num_hidden_layers"] == 6 and models.make_config(name)["num_hidden_layers"] == models.MODELS[name].layers
+    assert config["num_hidden_layers"] == 6
+    assert models.make_config(name)["num_hidden_layers"] == models.MODELS[name].layers > 6
     assert len(config.get("layer_types", range(6))) == 6
     quantization = config.get("quantization_config", {"quant_method": "bf16"})
     wanted = models.MODELS[name].format.lower()
@@ -97,7 +105,8 @@ def test_record_goes_on(tmp_path: Path) -> None:
 def make_rows() -> list:
     """4 layers: a step of 2 ms (base) and 1.9 (marlin) and 1.6 (moec), where moec has the same kernels of attention."""
     def row(experts: str, what: str, **found) -> dict:
-        return {"model": "q3", "layers": 4, "mode": "compile", "experts": experts, "what": what, **found}
+        return {"model": "q3", "published": "qwen3-30b-a3b", "format": "bf16", "layers": 4, "mode": "compile",
+                "experts": experts, "what": what, **found}
 
     def kernels(experts: str, **found) -> dict:
         return row(experts, "kernels", phase="decode", size=1, kernels={
@@ -105,14 +114,16 @@ def make_rows() -> list:
 
     return [
         row("base", "decode", size=1, all_ms=[2.0, 9.0, 1.0]), row("moec", "decode", size=1, all_ms=[1.6]),
-        row("marlin", "decode", size=1, all_ms=[1.9]), row("moec", "start", moec_layers=4, seconds=12.5),
+        row("marlin", "decode", size=1, all_ms=[1.9]),
+        row("moec", "start", moec_layers=4, seconds=12.5, kernels={"MoecExperts": 4}),
         kernels("base", fused_moe=[8, 800.0]), kernels("moec", hidden=[4, 500.0], out=[4, 100.0]),
         row("base", "prefill", size=1024, all_ms=[50.0]),
         row("moec", "memory", kv_cache_gib=66.5, model_gib=57.0),
         row("moec", "outputs", same_twice=True, not_finite=0),
         row("moec", "log-probabilities", against="q3:base-compile:4", mean=0.02, max=1.5, not_finite=0),
         row("marlin", "time limit", error="killed after 9 s"),
-        row("moec", "serving", size=16, tokens_per_second=812.4, first_token_ms={"p99": 80.0}, next_token_ms={"p99": 9.0}),
+        row("moec", "serving", size=16, tokens_per_second=812.4, first_token_ms={"p99": 80.0},
+            next_token_ms={"p99": 9.0}),
     ]
 
 
@@ -130,10 +141,27 @@ def test_times_of_experts() -> None:
 
 
 def test_table() -> None:
-    text = "\n".join(summary.summarize(make_rows()))
+    text = "\n".join(summary.make_tables(make_rows()))
     for cell in ("1.90 / 1.60 (1.19)", "50.00 / -", "200 / 150 / 100", "66.50", "same twice; mean 0.0200, max 1.50 to",
-                 "TIME LIMIT: killed after 9 s", "| 812 | 80.0 | 9.00 |"):
+                 "TIME LIMIT: killed after 9 s", "| 812 | 80.0 | 9.00 |", "| moec | 4 MoecExperts | 12.5 |"):
         assert cell in text, (cell, text)
+
+
+def test_pages(tmp_path: Path) -> None:
+    script = load("engine_table", ROOT / "scripts/engine-table")
+    assert script.page([]) == script.short([]) == ["", script.NO_RECORD]
+    older = HEAD | {"date": "2026-11-27", "driver": "580", "rows": make_rows()[:1]}
+    newer = HEAD | {"driver": "580", "rows": make_rows()[1:]}
+    other = newer | {"device": "another", "rows": make_rows()}
+    groups = script.group([older, newer, other])
+    # Files of one GPU and commit are one record.
+    assert [(each["device"], len(each["rows"])) for each in groups] == [("none", 12), ("another", 12)]
+    text = "\n".join(script.page(groups))
+    assert text.count("1.90 / 1.60 (1.19)") == 2 and "commit abc" in text and "vllm 0.33.0, PyTorch 2.11" in text
+    assert "\n".join(script.short(groups)).count("| qwen3-30b-a3b | bf16 | 4 | compile | 1.19 |") == 2
+    page = tmp_path / "page.md"
+    page.write_text(f"head\n{script.BEGIN}\nold\n{script.END}\ntail\n")
+    assert script.put(page, ["", "new"]) == f"head\n{script.BEGIN}\nnew\n\n{script.END}\ntail\n"
 
 
 def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +183,7 @@ def test_jobs_that_fail_and_hang_leave_the_others(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "measure", fake)
     file = record.Record(tmp_path / "r.json", HEAD)
     done = [
-        benchmark.run_job(jobs.parse_job(f"q3:{experts}:{layers}:c:0.6", NAMES), file, tmp_path / "log")
+        benchmark.run_job(jobs.parse_job(f"q3:{experts}:{layers}:c:0.4", NAMES), file, tmp_path / "log")
         for experts, layers in (("base", 1), ("moec", 2), ("moec", 3), ("moec", 4), ("moec", 5))]
     assert done == [True, False, False, False, True]
     rows = json.loads((tmp_path / "r.json").read_text())["rows"]
