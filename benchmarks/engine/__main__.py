@@ -26,6 +26,7 @@ measured all of its parts."""
 from __future__ import annotations
 
 import argparse
+import ctypes
 import datetime
 import json
 import os
@@ -51,6 +52,8 @@ ENVIRONMENT = {
 }
 #: What a machine without the packages behind them needs; the environment may say otherwise.
 DEFAULTS = {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
+#: PR_SET_PDEATHSIG of <sys/prctl.h>.
+_DEATH_SIGNAL = 1
 
 
 def run_quietly(*command: str) -> str:
@@ -109,6 +112,8 @@ def run_job(job: Job, record: Record, log: Path) -> bool:
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
+        # A run that is killed leaves no job behind that holds the GPU.
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         code = 1
         try:
             code = run_child(job, record, log)

@@ -43,7 +43,8 @@ _ERNIE = heads(20, 4) | {
 }
 
 #: Layers that stay at 16 bits, by the patterns of each format.
-_ATTENTION = ["lm_head", "re:.*self_attn.*", "re:.*mlp.gate$", "re:.*shared_expert.*"]
+_AT_16_BITS = ["lm_head", "re:.*self_attn.*", "re:.*mlp.gate$", "re:.*shared_expert.*",
+               "re:.*mlp.(gate|up|gate_up|down)_proj.*"]
 _FP8 = {"num_bits": 8, "type": "float"}
 
 
@@ -56,7 +57,7 @@ def compressed(format: str, weights: Config, inputs: Optional[Config] = None) ->
     group = {"targets": ["Linear"], "weights": fill(weights), "input_activations": fill(inputs),
              "output_activations": None}
     return {"quant_method": "compressed-tensors", "format": format, "quantization_status": "compressed",
-            "kv_cache_scheme": None, "ignore": _ATTENTION, "config_groups": {"group_0": group}}
+            "kv_cache_scheme": None, "ignore": _AT_16_BITS, "config_groups": {"group_0": group}}
 
 
 def int4(group: int) -> Config:

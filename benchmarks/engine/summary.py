@@ -96,11 +96,14 @@ def expert_times(rows: list[Row], case: Case, column: tuple[str, int]) -> Option
 
 
 _HEAD = ("| model | format | layers | mode | ", "|---|---|--:|---|")
+#: Columns of words; others have numbers.
+_WORDS = ("experts", "layers run by", "outputs")
 
 
 def make_table(heads: list[str], lines: list[str]) -> list[str]:
     """Nothing, where there are no lines."""
-    return [f"{_HEAD[0]}{' | '.join(heads)} |", _HEAD[1] + "--:|" * len(heads), *lines] if lines else []
+    marks = "".join("---|" if head in _WORDS else "--:|" for head in heads)
+    return [f"{_HEAD[0]}{' | '.join(heads)} |", _HEAD[1] + marks, *lines] if lines else []
 
 
 def format_cell(rows: list[Row], case: Case, column: tuple[str, int]) -> str:
