@@ -40,7 +40,8 @@ def make_layer(config: VllmConfig, format: Format, **options: Any) -> Any:
         quantization = get_quantization_config(format.quantization).from_config(format.config)
     arguments = dict(
         num_experts=EXPERTS, top_k=TOP_K, hidden_size=HIDDEN, intermediate_size=WIDTH,
-        params_dtype=torch.bfloat16, quant_config=quantization, prefix=f"model.layers.{next(_count)}.mlp.experts",
+        params_dtype=torch.bfloat16, router_logits_dtype=torch.float32, quant_config=quantization,
+        prefix=f"model.layers.{next(_count)}.mlp.experts",
     )
     return FusedMoEFactory(**arguments | options).routed_experts
 

@@ -223,3 +223,11 @@ def test_signature_of_experts() -> None:
     wanted, found = (inspect.signature(each.apply).parameters
                      for each in (FusedMoEExpertsMonolithic, MoecMonolithicExperts))
     assert list(found) == list(wanted)
+
+
+def test_logits_that_a_layer_would_round(engine: VllmConfig) -> None:
+    """Weights are prepared for logits of the stated dtype: wider ones are refused, and not rounded."""
+    runner, _ = make_runner(engine, FORMATS["fp8 blocks"], router_logits_dtype=torch.bfloat16)
+    hidden, logits = make_inputs()
+    with pytest.raises(moec.InvalidArgument, match="router_logits: torch.bfloat16 expected.*MOEC_VLLM_ROUTER=0"):
+        run(engine, runner, hidden, logits)

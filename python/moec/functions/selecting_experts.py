@@ -73,7 +73,8 @@ class SelectingExperts(Experts):
             self.logits_dtype, self._stamp = logits.dtype, None
         elif torch.promote_types(logits.dtype, self.logits_dtype) != self.logits_dtype:
             raise InvalidArgument(
-                f"router_logits: {self.logits_dtype} expected, for which the weights are prepared, {logits.dtype} found"
+                f"router_logits: {self.logits_dtype} expected, for which the weights are prepared, {logits.dtype} found; in vLLM "
+                "state router_logits_dtype of the model's layers, or set MOEC_VLLM_ROUTER=0"
             )
         return logits.to(self.logits_dtype)
 
