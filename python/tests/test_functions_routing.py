@@ -144,7 +144,7 @@ def test_options_and_errors() -> None:
         fused_topk(logits, logits, 2, True, scoring_func="tanh")
     with pytest.raises(moec.InvalidArgument, match="gating_output: 2 rows expected"):
         fused_topk(logits[:2], logits, 2, True)
-    with pytest.raises(moec.InvalidArgument, match="top_k"):
+    with pytest.raises(moec.InvalidArgument, match="topk: 9 found"):
         fused_topk(logits, logits, 9, True)
     with pytest.raises(moec.InvalidArgument, match=r"e_score_correction_bias: shape \[8\] expected"):
         grouped_topk(logits, logits, 2, True, 4, 2, e_score_correction_bias=torch.zeros(7))

@@ -92,8 +92,8 @@ def run_calls() -> list[str]:
         layer = moec.compile(case.source, device="cpu", **options)
         numbers.append(moec_torch.register(layer.bind(case.weights)))
     closed = moec.compile(SPEC, device="cpu")
-    closed.close()
     number_of_closed = moec_torch.register(closed)
+    closed.close()
     answers = []
     for _ in range(CALLS):
         number = rng.choice(numbers)
