@@ -64,7 +64,7 @@ struct moert_layer {
   /// executor. More than any layer takes where that overflows.
   int64_t getGroupTokens(int64_t tokens) const;
 
-  /// What the shapes of both point to.
+  /// Memory of the shapes in both.
   std::vector<std::vector<int64_t>> shapes;
   /// The stream of the latest run, wrapped.
   std::unique_ptr<moert::Stream> stream;

@@ -81,7 +81,7 @@ TEST_F(PreparedMemoryTest, IsTheCallers) {
   expectRun(*executor, scale);
   EXPECT_EQ(executor->view("twice")->data, memory.data);
 
-  // What is written to the weight is prepared in the same memory.
+  // A new value of the weight is prepared in the same memory.
   scale[0] = 8;
   ASSERT_TRUE(executor->prepareAgain());
   EXPECT_EQ(memory.data[0], 16);

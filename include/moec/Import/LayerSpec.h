@@ -227,7 +227,7 @@ struct RoutingSpec {
   double scale = 1.0;
   /// Logits are bounded by it before the score: cap * tanh(l / cap).
   std::optional<double> logitSoftcap;
-  /// What the logits of a call are (entry `logits`).
+  /// The dtype of a call's logits (entry `logits`).
   DType logitsDtype = DType::F32;
   NonFinite nonfinite = NonFinite::Zero;
   /// The weight multiplies the input of the expert, not its output.

@@ -169,7 +169,8 @@ public:
 
   /// Per tensor of the plan: whether steps of runs have it as an argument.
   std::vector<bool> findReadByRuns() const;
-  /// The same of the memory of each tensor, which a prepared one may lie in.
+  /// Per tensor of the plan: whether steps of runs have its memory as an
+  /// argument, be it through a prepared tensor that lies there.
   std::vector<bool> findMemoryReadByRuns() const;
 
   /// Runs the prepare steps, which may overwrite weights (TensorDecl::

@@ -448,7 +448,7 @@ Status Executor::usePrepared(const std::vector<PreparedTensor> &list,
     TensorRole role = thePlan->tensors[i].role;
     if (role != TensorRole::Weight && role != TensorRole::Prepared)
       continue;
-    // What the file has is bound below.
+    // The loop below binds the tensors of the file.
     bindings[i] = Binding();
     bindings[i].released = role == TensorRole::Weight;
   }

@@ -128,7 +128,7 @@ int moert_waits() {
   lock.unlock();
   setter.join();
   EXPECT(came);
-  // What runs before glibc 2.30. The nanoseconds go over a second either way.
+  // The wait of glibc before 2.30. The nanoseconds go over a second either way.
   for (long nanoseconds : {1L, 999999999L}) {
     pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
     pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER;
