@@ -380,8 +380,12 @@ def _inputs(rng: random.Random, case: Case) -> Case | None:
 def draw(seed: int, index: int) -> Case:
     """A legal spec with inputs; which it is depends on `seed` and `index` alone."""
     rng = random.Random(f"{seed} {index}")
+    # Numbers of its own: the dtype of logits changes nothing else of a spec.
+    of_logits = random.Random(f"{seed} {index} logits")
     while True:
         model, tokens = _model(rng), pick(rng, _TOKENS)
+        if model.get("entry") == "logits" and of_logits.random() < 0.3:
+            model.setdefault("routing", {})["logits_dtype"] = of_logits.choice(["bf16", "f16"])
         # Kernels for more tokens are compiled too.
         model["max_tokens"] = pick(rng, {max(tokens, 1): 6, max(tokens, 1) + 7: 1, 300: 1})
         case = Case(f"random_{seed}_{index}", model, tokens)
