@@ -14,8 +14,10 @@ if config.moec_sanitize:
     # Left to the release build, for time: whole layers whose kernels are searched for, or multiplied by the simulator,
     # again and again. Each pass, command and reader that they go through is in other tests.
     config.excludes += [
-        "device-part.test", "explain-times.test", "forced-configs.test", "ptx-conform.test", "ranges.test",
-        "simulated.test", "strided.test", "tile-choose-kernels.test",
+        "bisect.test", "check.test", "checkpoint-names.test", "device-part.test", "dump-pipeline.test", "emit.test",
+        "explain.test", "explain-ranks.test", "explain-times.test", "forced-configs.test", "independent.test",
+        "jit.test", "ptx-conform.test", "ranges.test", "several-targets.test", "simulated.test", "strided.test",
+        "tile-choose-kernels.test",
     ]
 
 config.environment["PATH"] = os.pathsep.join(

@@ -22,5 +22,6 @@ elif config.moec_sanitize:
     slow = ("Nvptx/*", "PtxasLimits.*", "GpuFormats.*", "GpuQuant.*", "CpuFormats.*", "QuantGranularity.*", "Models/*",
             "Families/SimulatorTest.AnswersAsRecorded/wgmma", "RowRunTest.ChecksAndTimes",
             "RowRunTest.ProfilesEachLaunch", "RowTable.FitsThePartToTimes", "RowTable.RecordsTimes",
-            "CostTest.ChoicesOfNeighboursAgree")
+            "CostTest.ChoicesOfNeighboursAgree", "Exchange.AllRanksGetWhatTheyShould", "Exchange.MistakesAreNoticed",
+            "CopiedExchange.*")
     config.environment["GTEST_FILTER"] = "-" + ":".join(slow)

@@ -138,9 +138,9 @@ def test_floors_follow_from_shapes(peer):
 @pytest.mark.parametrize("router", [(), ("--router",)], ids=["ids", "gate"])
 @pytest.mark.parametrize("number", range(len(LAYERS)), ids=list(LAYERS).__getitem__)
 def test_layers_compile(number, router, tmp_path):
-    """Down to PTX: two layers of four, one without the router and one with it (every night, all both ways)."""
+    """Down to PTX: two layers of eight, one without the router and one with it (every night, all both ways)."""
     layer = list(LAYERS)[number]
-    emit = "ptx" if os.environ.get("MOEC_ALL_CASES") or number % 4 == len(router) else "tile"
+    emit = "ptx" if os.environ.get("MOEC_ALL_CASES") or number % 8 == len(router) else "tile"
     (tmp_path / "spec.json").write_text(moe_bench(f"--rows={layer}", "--spec", *router).stdout)
     spec = read(tmp_path / "spec.json")
     for key in ("num_experts", "top_k", "hidden_size", "intermediate_size"):

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from cases import CASES, Case
-from features import DTYPES, cost, cover, features, pairs
+from features import DTYPES, cost, cover, features
 from runs import ALL_CASES, TIMEOUT, binary
 
 from moec.reference import LayerSpec
@@ -43,25 +43,27 @@ WHOLE = {
 #: Cases that alone have kernels of some schedule and dtype, on either target.
 ALONE = {
     "weight_on_input_f16", "many_tokens_padding", "many_slots_f16", "nvfp4_conformance_64",
-    "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90",
+    "strided_bf16", "strided_f16", "int4_points_scale_ends_f16", "sizes_tails_f16", "int8_tensor_tokens_90",
     "int8_tensor_f32", "strided_odd_f16", "weight_on_input_latent",
 }
 
 
+def _elements(target: str, case: Case) -> set[tuple]:
+    """What a case has alone on a target: its features there, and each with its entry and its dtype on any."""
+    spec, found = LayerSpec.from_json(case.model), features(case)
+    return {(name, feature) for name in (target, spec.entry, spec.dtype) for feature in found}
+
+
 def _every_change() -> list[tuple[str, Case]]:
-    elements, costs = {}, {}
-    for target in TARGETS:
-        for case in CASES:
-            of_target = {(target, feature) for feature in features(case)}
-            elements[target, case.name] = pairs(case, "entry and dtype") | of_target
-            costs[target, case.name] = cost(case)
+    elements = {(target, case.name): _elements(target, case) for target in TARGETS for case in CASES}
+    costs = {(target, case.name): cost(case) for target in TARGETS for case in CASES}
     pinned = {("sm_90a", name) for name in WHOLE} | {(target, name) for name in ALONE for target in TARGETS}
     kept = pinned.union(cover(elements, costs, set().union(*(elements[key] for key in pinned))))
     return [(target, case) for target in TARGETS for case in CASES if (target, case.name) in kept]
 
 
-#: What every change simulates, by target: each feature with each entry and dtype that a case has it with on one of
-#: the targets, each feature on all, each schedule and each tile.
+#: What every change simulates, by target: each feature with each entry and each dtype that a case has it with on one
+#: of the targets, each feature on all, each schedule and each tile.
 EVERY_CHANGE = _every_change()
 SIMULATED = [(target, case) for target in TARGETS for case in CASES] if ALL_CASES else EVERY_CHANGE
 

@@ -6,9 +6,13 @@ Layers of whole units of 64 x 64, with as many consumers, blocks of weights and 
 there are, and inputs at which something could go wrong.
 """
 
+import json
+import re
+
 import pytest
 from cases import Case
-from runs import SEEDS
+from features import cover
+from runs import ALL_CASES, SEEDS
 from schedules import launched
 
 SPEC = {
@@ -288,7 +292,25 @@ FRAGMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", FRAGMENTS)
+def features(name: str) -> set[tuple]:
+    """A case's weights, its hard input, its tile; with the kind of weight its dtype, activations and order."""
+    fields, tokens, hard, tile = FRAGMENTS[name]
+    model = SPEC | fields
+    quantization = model["quantization"]
+    weights = json.dumps(quantization.get("weight", quantization))
+    kind = re.search("int4|int8|nf4|nvfp4|mxfp4|mxfp8|e2m1|e4m3", weights)[0]
+    return {("weights", weights), ("input", hard), ("input", hard and hard.split("_")[0], kind), ("tile", tile),
+            ("tokens", tokens), ("dtype", model["dtype"], kind), ("order", model.get("gate_up_order"), kind),
+            ("activation", json.dumps(quantization.get("activation")), kind)}
+
+
+#: A change runs cases that have every feature, and those of long rows.
+CHANGE = cover({name: features(name) for name in FRAGMENTS}, dict.fromkeys(FRAGMENTS, 1),
+               features("nvfp4_long") | features("int8_long"))
+CHANGE += [name for name in ("nvfp4_long", "int8_long") if name not in CHANGE]
+
+
+@pytest.mark.parametrize("name", FRAGMENTS if ALL_CASES else CHANGE)
 def test_fragments(name, runs):
     fields, tokens, hard, (rows, units, heights, stages) = FRAGMENTS[name]
     # Whole steps.

@@ -59,6 +59,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("target", "tokens", "fields", "most", "hard"), CASES,
     ids=[f"{target}-{tokens}-{'counted' if most == 0 else 'ranked'}-{number}"

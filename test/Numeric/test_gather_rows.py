@@ -157,6 +157,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_layers(layer, runs):
     """The first product's rows come by maps from what the kernel before it has copied."""

@@ -15,6 +15,7 @@ CHECKPOINTS = ROOT / "test" / "Tools" / "Inputs" / "checkpoints"
 
 
 # field-bug: llama.cpp#4927
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("block", "fields", "options"),
     [

@@ -76,6 +76,7 @@ def make_ids(rows, tokens):
     return np.random.default_rng(3).permutation(ids)[:, None]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_layers(layer, tmp_path):
     fields, rows, low, high, *options = LAYERS[layer]

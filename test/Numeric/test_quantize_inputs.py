@@ -48,6 +48,7 @@ FORMS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_quantize_inputs(name, runs):
     fields, tokens, options, hard = FORMS[name]

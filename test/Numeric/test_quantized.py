@@ -72,6 +72,7 @@ def make_inputs(spec, tokens, path, scale=None):
     write_tensors(path, tensors)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("tokens", "fields", "tile_rows", "rows_on_m", "scale"), [(*case, None) for case in CASES] + GIVEN,
     ids=lambda value: "-".join(value) or "plain" if isinstance(value, dict) else str(value),

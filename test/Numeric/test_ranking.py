@@ -39,6 +39,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("target", "tokens", "fields", "config", "hard"), CASES,
     ids=[f"{target}-{tokens}-{config}-{hard}" for target, tokens, _, config, hard in CASES],

@@ -38,6 +38,7 @@ CASES = [(groups, queue) for groups in RASTER_GROUPS for queue in (False, True)
          if (groups, queue) != ("joined", True)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("groups", "queue"), CASES)
 def test_raster_groups(groups, queue, runs):
     fields, tokens, first, second, *more = RASTER_GROUPS[groups]

@@ -49,6 +49,7 @@ def run(folder: Path, model: dict, tensors: dict, tokens: int, options: tuple[st
         return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", LAYERS)
 def test_replayed_bits(name, target, tmp_path):

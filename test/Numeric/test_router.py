@@ -25,6 +25,7 @@ ROUTERS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("router", ROUTERS)
 def test_tensor_cores(router, target, runs):

@@ -3,7 +3,8 @@
 """Cases through the kernels for GPUs, on the simulator of PTX, under several schedules.
 
 All cases are run for both targets with MOEC_ALL_CASES set (scripts/simulate --all, every night), else so many that
-each feature that a case has is in one of them with each entry and dtype, for one of the targets, and alone for both.
+each feature that a case has is in one of them with each entry and with each dtype, for one of the targets, and alone
+for both.
 
 moe-run fails if the simulator finds a race, a missing fence, a read of what nobody wrote and the
 like under any seed, and if the bits of the output depend on the seed.
@@ -63,6 +64,7 @@ def test_rows_without_maps(tokens, runs):
     check(runs.get(case, *simulated(case, "sm_90a"), *UNMAPPED), runs)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("join", [True, False], ids=["joined", "apart"])
 @pytest.mark.parametrize("hard", ["duplicate_ids", "one_expert", None])
 @pytest.mark.parametrize(("tokens", "top_k", "tile_rows"),

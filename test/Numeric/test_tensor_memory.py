@@ -22,6 +22,7 @@ def run_case(case, runs, *options):
     runs.forget(run)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_tensor_memory(case, runs, tmp_path):
     model = tmp_path / "model.json"

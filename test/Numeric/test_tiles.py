@@ -132,6 +132,7 @@ def compare(case: Case, layer, inputs, outputs, *options: str) -> None:
     assert report.ok, done.explain("\n".join([report.summary(), *report.failures]))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("order,tile", GATED, ids=str)
 def test_gated(order, tile, tmp_path):
     check(tile, SPEC | {"gate_up_order": order}, 90, tmp_path)
@@ -152,6 +153,7 @@ OPERANDS = {
 OPERAND_TILES = TILES[1:2] + TILES[4:5] + TILES[7:8] + ROWS_ON_M[1::2]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("number", range(len(OPERAND_TILES)), ids=lambda number: str(OPERAND_TILES[number]))
 @pytest.mark.parametrize("fields", OPERANDS)
 def test_operands(number, fields, tmp_path):
@@ -160,6 +162,7 @@ def test_operands(number, fields, tmp_path):
     check(OPERAND_TILES[number], SPEC | {"dtype": dtype} | OPERANDS[fields], 75, tmp_path)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("order", "tile"), FP8_GATED, ids=str)
 def test_block_fp8(order, tile, tmp_path):
     check(tile, FP8 | {"gate_up_order": order}, 150, tmp_path)
@@ -203,6 +206,7 @@ QUEUED = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("product", "options"), [
     *(pytest.param(product, (), id=f"{product}-ids") for product in QUEUED),
     *(pytest.param(product, ("--disable=count-ids",), id=f"{product}-offsets") for product in ("hidden", "fp8_out")),

@@ -39,8 +39,8 @@ struct Product {
   std::string config;
 };
 
-/// What the next product runs on: either target in turns that follow no loop of
-/// a test; with MOEC_ALL_CASES set, every night, both.
+/// The targets of the next product of a test: sm_80, sm_90a or none, in an
+/// order without a period; with MOEC_ALL_CASES set, every night, both.
 std::vector<std::string> takeTargets();
 
 /// The text of its kernel.

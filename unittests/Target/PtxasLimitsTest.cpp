@@ -307,14 +307,14 @@ struct Tile {
 };
 
 /// As a first product, whose rows are copied, and as a last one, whose rows lie
-/// in order. Each format has either product of each tile, and every night both.
+/// in order. Each format has one product of four; every night all.
 static void expectAllFit(ArrayRef<FromRegisters> formats,
                          ArrayRef<Tile> tiles) {
   bool runsAll = std::getenv("MOEC_ALL_CASES");
   for (const auto &[i, format] : llvm::enumerate(formats))
     for (const auto &[j, tile] : llvm::enumerate(tiles))
       for (bool isPaired : {false, true}) {
-        if (!runsAll && isPaired == (i + j) % 2)
+        if (!runsAll && (i + 2 * j + isPaired) % 4)
           continue;
         const auto &[n, step, config] = tile;
         SCOPED_TRACE(format.quant + ", " + format.input + ", " + config +
