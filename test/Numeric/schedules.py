@@ -38,7 +38,7 @@ WHOLE = {
     "fp8_conformance_1_1024_7168_2_2", "fp8_conformance_83_512_512_16_6", "fp8_latent",
     "channel_conformance", "strided_bf16", "sizes_2880_40_4_4_bf16",
     "conformance_33_2048_128_8_6", "conformance_1_2048_128_8_2", "fp8_conformance_2048_128_128_8_6",
-    "gpt_oss_mxfp4_16_320_2880_8", "gpt_oss_mxfp4_2_2880_320_8",
+    "gpt_oss_mxfp4_16_320_2880_8", "gpt_oss_mxfp4_2_2880_320_8", "nvfp4_conformance_64",
 }
 #: Cases that alone have kernels of some schedule and dtype, on either target.
 ALONE = {
