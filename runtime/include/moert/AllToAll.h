@@ -1,4 +1,4 @@
-//===- AllToAll.h - rows go to their owners alone ---------------*- C++ -*-===//
+//===- AllToAll.h - exchanges rows with destination ranks only --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,29 +15,30 @@
 namespace moert {
 
 struct AllToAllOptions {
-  /// Moves the messages, and does all collectives that are none of an
-  /// all-to-all. The same on all ranks, as all that follows.
+  /// Moves the messages, and runs all collectives that are not all-to-alls.
+  /// Must be equal on all ranks, like the fields below.
   std::shared_ptr<Communicator> base;
-  /// This rank's device; the caller's may be, who lets it outlive the
+  /// This rank's device. If it is the caller's, it must outlive the
   /// communicator.
   std::shared_ptr<Device> device;
-  /// Rows of a rank from which on rows go to their owners alone.
+  /// From this number of rows per rank on, rows go to their destination ranks
+  /// only.
   int64_t leastRows = 1;
-  /// Which part of a rank's rows a block of one other rank's has room for, up
-  /// to 1: what is sent is always as many rows, so that calls can be captured.
-  /// 0: as many as there are, which the host waits for ahead of each gather.
+  /// Capacity of the block for one other rank, as a fraction of a rank's rows,
+  /// up to 1. Blocks then have a fixed size, so that calls can be captured. 0
+  /// means exact sizes, which the host waits for ahead of each gather.
   double room = 0;
 };
 
-/// Collectives whose rows are for their owners alone (Step::isPacked) as
-/// messages between any two ranks: kernels of the package put rows one behind
-/// the other for each rank, and sum what comes back, in f32, in the order of
-/// ranks. All others are the base's.
+/// Collectives that send rows to their destination ranks only (Step::isPacked),
+/// as point-to-point messages. Kernels of the package pack the rows for each
+/// rank contiguously, and sum the returned rows in f32, in the order of ranks.
+/// All other collectives use the base.
 ///
-/// Without room a call in a capture is the base's too: ranks capture alike.
-/// With it a row that has no room is not computed where it should be, and its
-/// result is NaN; synchronize() and check() say so, and the communicator is
-/// broken.
+/// Without a capacity captured calls use the base too: all ranks must capture
+/// the same calls. With a capacity a row that does not fit is not computed by
+/// its destination rank and its result is NaN; synchronize() and check() report
+/// it, and the communicator is broken.
 Result<std::unique_ptr<Communicator>>
 createAllToAll(const AllToAllOptions &options);
 

@@ -1,12 +1,12 @@
-//===- Balance.h - where replicas of experts go -----------------*- C++ -*-===//
+//===- Balance.h - placement of replicas of experts -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A layer with `replicas` has physical experts, each of which is one of a
-// logical one (docs/layers.md). A map says of which: in the order of physical
-// experts, and over several ranks those of rank 0 first.
+// A layer with `replicas` has physical experts, each a replica of one logical
+// expert (docs/layers.md). A map lists the logical expert of each physical one;
+// if the layer has several ranks, those of rank 0 come first.
 
 #ifndef MOERT_BALANCE_H
 #define MOERT_BALANCE_H
@@ -20,45 +20,46 @@
 
 namespace moert {
 
-/// What `replicas.physical_ids` (experts x max_replicas) and `replicas.counts`
-/// of a layer hold.
+/// Contents of a layer's tensors `replicas.physical_ids` (experts x
+/// max_replicas) and `replicas.counts`.
 struct ReplicaTables {
   std::vector<int32_t> physicalIds;
   std::vector<int32_t> counts;
 };
 
-/// The tables of the map `logicalIds`. Of an expert that is there more than
-/// `maxReplicas` times those are used whose numbers are lowest.
+/// The tables of the map `logicalIds`. If an expert has more than `maxReplicas`
+/// replicas, those with the lowest numbers are used.
 Result<ReplicaTables> makeReplicaTables(const std::vector<int64_t> &logicalIds,
                                         int64_t numExperts,
                                         int64_t maxReplicas);
 
 struct BalanceOptions {
-  /// Physical experts: a multiple of `numRanks`, and as many as experts at
-  /// least.
+  /// Number of physical experts: a multiple of `numRanks`, at least the number
+  /// of experts.
   int64_t numPhysical = 0;
-  /// Groups of neighbouring experts that a token's choice is limited to. Where
-  /// `numNodes` divides it the experts of a group are all on one node; else
-  /// replicas are spread over all ranks alike.
+  /// Groups of neighbouring experts that a token's choice is limited to. If
+  /// `numNodes` divides their number, all experts of a group are on one node;
+  /// else replicas are spread over all ranks without regard to groups.
   int64_t numGroups = 1;
-  /// Nodes, and the ranks on all of them together.
+  /// Number of nodes, and of ranks on all nodes together.
   int64_t numNodes = 1;
   int64_t numRanks = 1;
-  /// As many as an expert may have; 0 for any number.
+  /// Maximum number of replicas of an expert; 0 for no limit.
   int64_t maxReplicas = 0;
 };
 
-/// A new map from the load of each expert, by the expert-parallel load balancer
-/// (EPLB) of DeepSeek: groups to nodes, heavy ones first, each to the node with
-/// least; on each node one replica more, again and again, of the expert whose
-/// replicas have the largest loads; replicas to the node's ranks as groups to
-/// nodes. Of equal ones the first is taken.
+/// Computes a new map from the load of each expert by DeepSeek's
+/// expert-parallel load balancer (EPLB). Groups go to nodes, heaviest first,
+/// each to the node with the least load. On each node, replicas are added one
+/// at a time to the expert whose replicas have the largest load. Replicas are
+/// assigned to the node's ranks as groups are to nodes. Ties go to the first
+/// candidate.
 Result<std::vector<int64_t>> balanceExperts(const std::vector<double> &loads,
                                             const BalanceOptions &options);
 
-/// How often each expert was chosen on all ranks: `own` has the numbers of the
-/// rank's physical experts, in their order, and `logicalIds` is the map, the
-/// same on all ranks. All of them call it, and wait for each other.
+/// Sums over all ranks how often each expert was chosen. `own` has the counts
+/// of the rank's physical experts in their order; `logicalIds` is the map,
+/// equal on all ranks. All ranks call this and wait for each other.
 Result<std::vector<int64_t>> sumLoads(Communicator &communicator,
                                       Device &device,
                                       const std::vector<int64_t> &own,

@@ -20,32 +20,32 @@ namespace moert {
 /// The file of each tensor, relative to the folder.
 using CheckpointIndex = std::map<std::string, std::string>;
 
-/// Parses the text of a `model.safetensors.index.json`. Fails on what is not
-/// JSON, without a `weight_map` of strings, with a tensor twice, and on a file
-/// that would lie outside the folder; messages say where.
+/// Parses the text of a `model.safetensors.index.json`. Rejects text that is
+/// not JSON, a missing `weight_map` of strings, duplicate tensors, and files
+/// outside the folder; messages give the location.
 Result<CheckpointIndex> parseCheckpointIndex(const char *text, size_t bytes);
 
-/// The tensors of one file, safetensors or GGUF, or of a folder that keeps them
-/// in several. With an index a file is opened, and verified, when the first of
-/// its tensors is asked for: of a model's many files, those that hold one layer
-/// are enough. Not to be used by several threads at once.
+/// The tensors of one file, safetensors or GGUF, or of a folder of several
+/// files. With an index a file is opened and verified when its first tensor is
+/// asked for, so that one layer needs only the files that hold it. Not
+/// thread-safe.
 class Checkpoint {
 public:
-  /// A file, or a folder with `model.safetensors.index.json`, else
-  /// `model.safetensors`, else any number of `*.safetensors` whose tensors have
-  /// different names.
+  /// Opens a file, or a folder with `model.safetensors.index.json`, else
+  /// `model.safetensors`, else any number of `*.safetensors` with disjoint
+  /// tensor names.
   static Result<Checkpoint> open(const std::string &path);
 
-  /// What `open` was given.
+  /// The argument of `open`.
   const std::string &path() const { return openedPath; }
 
-  /// Whether it is a GGUF file, whose tensors have names of their own.
+  /// Whether it is a GGUF file, whose tensors have different names.
   bool isGguf() const;
-  /// The metadata of a GGUF file, as Gguf.h says; null for other formats.
+  /// The metadata of a GGUF file (see Gguf.h); null for other formats.
   const std::map<std::string, std::string> *ggufMetadata() const;
 
-  /// The names of all tensors, in alphabetical order, each with a number of its
-  /// file.
+  /// The names of all tensors in alphabetical order, each with its file's
+  /// number.
   const std::map<std::string, size_t> &tensors() const { return fileNumbers; }
   bool contains(const std::string &name) const {
     return fileNumbers.count(name) > 0;
@@ -54,17 +54,17 @@ public:
   /// The tensor called `name`. Valid as long as the checkpoint lives.
   Result<const SafetensorsEntry *> find(const std::string &name);
 
-  /// The path of the file that has (or should have) the tensor, which is one of
-  /// the checkpoint's.
+  /// The path of the file that has, or should have, the tensor, which must be
+  /// one of the checkpoint's.
   const std::string &fileOf(const std::string &name) const;
 
-  /// Every file that this reads or could read, the index included.
+  /// Every file that is read or could be read, including the index.
   std::vector<std::string> files() const;
 
 private:
   struct File {
     std::string path;
-    /// Once it has been opened.
+    /// Set once the file has been opened.
     std::optional<SafetensorsFile> contents;
   };
 
@@ -74,7 +74,7 @@ private:
   Status load(size_t file);
 
   std::string openedPath;
-  /// Empty where there is none.
+  /// Empty if there is none.
   std::string indexPath;
   std::vector<File> shards;
   std::map<std::string, size_t> fileNumbers;

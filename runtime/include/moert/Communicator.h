@@ -1,4 +1,4 @@
-//===- Communicator.h - who moves rows between ranks ------------*- C++ -*-===//
+//===- Communicator.h - collectives between ranks ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -22,96 +22,97 @@
 
 namespace moert {
 
-/// One tensor of a collective. `count` elements are those of one rank: what it
-/// sends to an all-gather and an all-reduce, what it gets of a reduce-scatter.
-/// With n ranks an all-gather receives, and a reduce-scatter sends, n times as
-/// many, in the order of ranks.
+/// One tensor of a collective. `count` is the number of elements of one rank:
+/// its input of an all-gather or all-reduce, its output of a reduce-scatter.
+/// With n ranks the output of an all-gather and the input of a reduce-scatter
+/// have n * count elements, in the order of ranks.
 struct CollectivePart {
   const void *send = nullptr;
   void *receive = nullptr;
   DType dtype = DType::F32;
   int64_t count = 0;
-  /// Of a gather to results, where ranks have copy engines: these are to move
-  /// it, on all ranks.
+  /// All-gather into results(), on ranks with copy engines: move the part by
+  /// these. Must be equal on all ranks.
   bool isCopied = false;
-  /// Elements of a row, where there is one for each token; else 0.
+  /// Elements of a row if there is one row per token, else 0.
   int64_t rowElements = 0;
-  /// Of a gather, nobody reads a row of it on ranks that are no owners.
+  /// All-gather: no rank reads a row unless it is a destination rank of that
+  /// row.
   bool isOwned = false;
 };
 
-/// The kernels of the package that an all-to-all has beside messages
-/// (PackedRows.h), where a row is for its owners alone.
+/// Kernels of the package that an all-to-all runs beside its messages
+/// (PackedRows.h); a row goes to its destination ranks only.
 struct PackedKernels {
   Kernel *route = nullptr;
   LaunchDims routeDims = {};
-  /// Of a gather tile.pack_rows, of a sum tile.sum_packed_rows.
+  /// tile.pack_rows for a gather, tile.sum_packed_rows for a sum.
   Kernel *pack = nullptr;
   LaunchDims packDims = {};
-  /// The ids of the rank's own rows and the table of owners, and the most ranks
-  /// that a row may go to.
+  /// The expert ids of the rank's own rows, the table from ids to destination
+  /// ranks, and the maximum number of ranks that a row goes to.
   const void *ids = nullptr;
   const void *owners = nullptr;
   int64_t ownersOfRow = 0;
 };
 
-/// What all ranks of an axis do together: parts go in one call.
+/// An operation of all ranks of an axis; all of its parts go in one call.
 struct Collective {
   CollectiveKind kind = CollectiveKind::AllGather;
   MeshAxis axis = MeshAxis::Data;
   const CollectivePart *parts = nullptr;
   size_t numParts = 0;
-  /// For messages: "variants[0].steps[4]".
+  /// The step in messages: "variants[0].steps[4]".
   std::string where;
-  /// The kernel of the package that does it through the memory of other ranks
-  /// (tile.exchange), null where there is none; how it is launched, and the
-  /// rows of one rank that it is told.
+  /// The kernel of the package that does the collective through the memory of
+  /// other ranks (tile.exchange), or null; its launch dimensions, and its
+  /// argument `rows`, the number of rows of one rank.
   Kernel *kernel = nullptr;
   LaunchDims dims = {};
   int64_t rows = 0;
-  /// The kernel of a gather writes to where parts are received on other ranks:
-  /// all of them in results().
+  /// The kernel of a gather writes directly to where other ranks receive the
+  /// parts: all of these are in results().
   bool toResults = false;
-  /// Of a kernel that moves some columns of each row, the first of them, which
-  /// it is told ahead of the rows.
+  /// For a kernel that moves some columns of each row: the first column, passed
+  /// ahead of the rows.
   std::optional<int64_t> firstColumn = {};
-  /// Addresses of what the kernel reads beside the parts.
+  /// Addresses of the kernel's inputs beside the parts.
   std::vector<const void *> kernelArgs = {};
-  /// Of what goes to owners alone.
+  /// For an all-to-all, where rows go to their destination ranks only.
   std::optional<PackedKernels> packed = {};
 };
 
-/// The room that an all-to-all takes with the most tokens.
+/// The buffer sizes that an all-to-all needs at the maximum token count.
 struct PackedRoom {
-  /// Of one rank, and of a row the bytes of each part and the most owners.
+  /// Rows of one rank; bytes per row of each part; the maximum number of
+  /// destination ranks of a row.
   int64_t rows = 0;
   std::vector<int64_t> rowBytes;
   int64_t ownersOfRow = 0;
 };
 
-/// Bytes of device memory for a rank, or from one, which may be the same.
+/// Bytes of device memory to a rank, or from one; the rank may be this one.
 struct Message {
   int64_t rank = 0;
   void *data = nullptr;
   int64_t bytes = 0;
 };
 
-/// What a rank sends to and gets of others in one call. Its n-th message to a
-/// rank is that one's n-th from it, of as many bytes. What is sent and what is
-/// received do not overlap.
+/// A rank's messages to and from other ranks in one call. Its n-th message to a
+/// rank matches that rank's n-th message from it and has the same size. Sends
+/// and receives do not overlap in memory.
 struct Transfer {
   std::vector<Message> sends, receives;
-  /// For messages: "experts move, step 3 of 8".
+  /// The transfer in messages: "experts move, step 3 of 8".
   std::string where;
 };
 
 /// One rank's connection to all others of a mesh. Calls on one object are made
 /// one at a time, and all ranks make the same calls in the same order. No call
-/// waits for ever: where a rank does not come within the limit that the
-/// communicator was made with, every other rank gets an error, which names it
-/// where that is known (NCCL does not tell). After an error the communicator is
-/// broken: each later call answers the first error, and a new one has to be
-/// made.
+/// waits forever: if a rank does not arrive within the communicator's limit,
+/// every other rank gets an error, which names the rank if it is known (NCCL
+/// does not tell). After an error the communicator is broken: each later call
+/// returns the first error, and a new communicator has to be made.
 class Communicator {
 public:
   virtual ~Communicator();
@@ -120,56 +121,57 @@ public:
   /// 0 .. mesh().numRanks() - 1.
   virtual int64_t rank() const = 0;
 
-  /// Success where all ranks say the same `what`, a short text such as a hash;
-  /// else both texts are in the error. Waits for all ranks.
+  /// Success if all ranks pass the same `what`, a short text such as a hash;
+  /// else the error has both texts. Waits for all ranks.
   virtual Status agree(const std::string &subject, const std::string &what) = 0;
 
-  /// Says that collectives over `axis` will be run whose places take up to
-  /// `bytes` (PeerHeap::partBytes, of all parts together), with up to
-  /// `resultBytes` of results(). Waits for all ranks, which say the same;
-  /// nothing where ranks need no memory of each other's.
+  /// Announces collectives over `axis` that need buffers of up to `bytes` each
+  /// (PeerHeap::partBytes, summed over parts) and up to `resultBytes` of
+  /// results(). Waits for all ranks, which must pass the same sizes; does
+  /// nothing if ranks need no access to each other's memory.
   virtual Status reserve(MeshAxis axis, int64_t bytes, int64_t resultBytes);
 
-  /// Says that collectives over `axis` will be run that may be all-to-alls,
-  /// none of which takes more room; as reserve().
+  /// Announces all-to-alls over `axis` that need no larger buffers than
+  /// `rooms`; otherwise like reserve().
   virtual Status reservePacked(MeshAxis axis,
                                const std::vector<PackedRoom> &rooms);
 
-  /// In place of a number of bytes that a rank sends: no number is enough.
+  /// A threshold in bytes that nothing reaches.
   static constexpr int64_t kNeverCopied = std::numeric_limits<int64_t>::max();
-  /// From so many bytes that one rank sends on, copy engines are to move a part
-  /// of a gather to results beside other launches: the same on all ranks.
+  /// The number of bytes sent by one rank from which on copy engines move a
+  /// part of a gather into results(), beside other launches. Must be equal on
+  /// all ranks.
   virtual int64_t leastCopiedBytes() const { return kNeverCopied; }
-  /// Memory of this rank's that the others of the axis write to, without
-  /// asking: what was received there is used up before a later collective of
-  /// the axis begins, on every rank, and ranks receive a part at the same
-  /// distance from the beginning. Null where none was reserved.
+  /// This rank's memory that the other ranks of the axis write to without a
+  /// handshake. On every rank, its contents must be consumed before the next
+  /// collective of the axis begins, and a part has the same offset on all
+  /// ranks. Null if none was reserved.
   virtual void *results(MeshAxis axis);
 
-  /// Whether collectives are run by their kernels, which make what they move
-  /// where the plan says so (Step::replacedStep).
+  /// Whether collectives run as kernels of the package, which also compute what
+  /// they move if the plan says so (Step::replacedStep).
   virtual bool runsKernels() const { return false; }
 
-  /// Gives the collective to the stream, behind what it has. On a device whose
-  /// streams are asynchronous it returns at once, so that it can be captured,
-  /// and what goes wrong later is what check() answers. Sums are of elements of
-  /// f32, bf16 or f16; an all-gather takes any type of whole bytes.
+  /// Enqueues the collective on the stream. On a device with asynchronous
+  /// streams the call returns at once, so that it can be captured, and later
+  /// errors are reported by check(). Sums take f32, bf16 or f16; an all-gather
+  /// takes any type of whole bytes.
   virtual Status run(Stream &stream, const Collective &collective) = 0;
 
-  /// Gives messages to the stream, as run() gives a collective. All ranks call
-  /// it, those without messages too.
+  /// Enqueues messages on the stream, like run(). All ranks call it, even those
+  /// without messages.
   virtual Status transfer(Stream &stream, const Transfer &transfer) = 0;
 
-  /// Returns when all work of the stream is done, collectives too, as
-  /// Device::synchronize() does, but fails after the limit, or as soon as
-  /// another rank is known to have failed.
+  /// Waits until all work of the stream is done, including collectives, like
+  /// Device::synchronize(); fails after the limit, or as soon as another rank
+  /// is known to have failed.
   virtual Status synchronize(Stream &stream) = 0;
 
-  /// Success as long as nobody is known to have failed. Waits for nothing.
+  /// Success as long as no rank is known to have failed. Does not wait.
   virtual Status check() = 0;
 
-  /// Breaks the communicator on this rank: what other ranks wait for fails with
-  /// `reason`, and what this one has given to streams ends.
+  /// Breaks the communicator on this rank: other ranks that wait for it fail
+  /// with `reason`, and this rank's work on streams ends.
   virtual void abort(const std::string &reason) = 0;
 };
 

@@ -16,17 +16,17 @@
 namespace moert {
 
 /// GPU number `ordinal` through the driver, which is opened at run time:
-/// `library`, else what the environment variable MOERT_CUDA_LIBRARY names, else
-/// libcuda.so.1. Answers `unavailable` where there is no driver or no GPU.
+/// `library`, else the environment variable MOERT_CUDA_LIBRARY, else
+/// libcuda.so.1. Returns `unavailable` if there is no driver or no GPU.
 ///
 /// The device shares the primary context with the rest of the process. Each
-/// call makes it current for its own length, whatever was current before, so
-/// that any thread may call. Calls are asynchronous but for copies, allocation
-/// and loading.
+/// call makes it current for its duration, whatever was current before, so that
+/// any thread may call. Calls are asynchronous except copies, allocation and
+/// loading.
 Result<std::unique_ptr<Device>>
 createCudaDevice(int ordinal, const std::string &library = "");
 
-/// How many GPUs the driver shows to this process.
+/// Number of GPUs that the driver shows to this process.
 Result<int> countCudaDevices(const std::string &library = "");
 
 } // namespace moert

@@ -46,10 +46,10 @@ const char *safetensorsName(DType dtype);
 std::optional<DType> parseDType(std::string_view name);
 std::optional<DType> parseSafetensorsDType(std::string_view name);
 
-/// Bits of one element. A tensor is packed: elements of four bits share bytes.
+/// Bits of one element. Tensors are packed: elements of four bits share bytes.
 int64_t dtypeBits(DType dtype);
 
-/// Bytes that the start of a tensor of this type is aligned to at least.
+/// Minimum alignment of a tensor of this type, in bytes.
 int64_t dtypeAlignment(DType dtype);
 
 } // namespace moert

@@ -1,4 +1,4 @@
-//===- Device.h - what a plan needs of a device -----------------*- C++ -*-===//
+//===- Device.h - the interface of a device ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -22,19 +22,19 @@
 namespace moert {
 
 /// A kernel on the host, called once per CTA. `args` holds one 64-bit slot per
-/// launch argument: a data pointer, or the value of a scalar. (On CUDA the same
-/// slots become `kernelParams[i] = &args[i]`.)
+/// launch argument: a data pointer or a scalar's value. (CUDA passes the same
+/// slots as `kernelParams[i] = &args[i]`.)
 using HostKernelFn = void (*)(const uint64_t *args, int64_t cta);
 
-/// Compiled kernels in the form one kind of device takes.
+/// Compiled kernels in the form that one kind of device takes.
 struct ModuleImage {
   enum class Kind : uint8_t { HostFunctions, Cubin, Ptx };
 
   Kind kind = Kind::HostFunctions;
-  /// HostFunctions: finds a kernel by name. What it captures (a JIT) lives as
-  /// long as the module loaded from this image.
+  /// HostFunctions: finds a kernel by name. Whatever the function captures (a
+  /// JIT) lives as long as the module loaded from this image.
   std::function<Result<HostKernelFn>(const std::string &name)> lookup;
-  /// Cubin, Ptx: the contents of files. A kernel is in one of them.
+  /// Cubin, Ptx: contents of files; each kernel is in one of them.
   std::vector<std::vector<uint8_t>> modules;
 };
 
@@ -72,13 +72,13 @@ public:
   virtual ~Event();
 };
 
-/// The identity and the capture of a stream.
+/// The identity of a stream and its capture state.
 struct StreamState {
-  /// No other stream ever has the number; 0 where the device does not tell, as
-  /// in a capture.
+  /// No other stream ever has this number; 0 if the device does not tell, as in
+  /// a capture.
   uint64_t id = 0;
-  /// The number of the capture that records the work given to the stream,
-  /// whoever has begun it; none where the work is done.
+  /// The id of the capture that is recording the stream, begun by this library
+  /// or not; none if work is executed.
   std::optional<uint64_t> capture;
 };
 
@@ -111,7 +111,7 @@ struct alignas(64) TensorMap {
   uint64_t opaque[16] = {};
 };
 
-/// What a kernel gets: slots (see HostKernelFn) and, after them, tensor maps.
+/// Arguments of a kernel: slots (see HostKernelFn), then tensor maps.
 struct LaunchArgs {
   const uint64_t *slots = nullptr;
   size_t numSlots = 0;
@@ -119,44 +119,44 @@ struct LaunchArgs {
   size_t numMaps = 0;
 };
 
-/// How many CTAs a launch has and what each of them gets.
+/// The dimensions of a launch and its attributes.
 struct LaunchDims {
   /// CTAs.
   int64_t grid = 0;
-  /// Threads per CTA; the host device takes no notice of them.
+  /// Threads per CTA; ignored by the host device.
   int64_t block = 0;
   /// Bytes of dynamic shared memory per CTA.
   int64_t shared = 0;
-  /// Whether CTAs may begin before the kernel that was launched before on the
-  /// stream has ended. Every thread of such a kernel waits for that end
-  /// (griddepcontrol.wait) before it touches memory that another kernel uses,
-  /// and before its own end. A device may take no notice.
+  /// Whether CTAs may begin before the previous kernel of the stream has ended.
+  /// Every thread of such a kernel executes griddepcontrol.wait before it
+  /// accesses memory that another kernel uses, and before it exits. A device
+  /// may ignore the flag.
   bool dependent = false;
-  /// Whether CTAs wait for each other: all of them have to run at once, which
-  /// Device::checkResident() knows of. The host device takes no notice.
+  /// Whether CTAs wait for each other, so that all must be resident at once;
+  /// see Device::checkResident(). Ignored by the host device.
   bool resident = false;
-  /// Whether its CTAs are taken before those of other streams that wait for
-  /// room as well. A device may take no notice.
+  /// Whether its CTAs are scheduled before pending CTAs of other streams. A
+  /// device may ignore the flag.
   bool urgent = false;
 };
 
-/// One device. All calls are safe from several threads; work on one stream runs
-/// in the order of the calls. Objects made by a device die before it.
+/// One device. All calls are thread-safe; work on one stream runs in the order
+/// of the calls. Objects made by a device must be destroyed before it.
 class Device {
 public:
   virtual ~Device();
 
   virtual const std::string &name() const = 0;
-  /// "sm_90" on a GPU of compute capability 9.0; empty where images are not
+  /// "sm_90" for a GPU of compute capability 9.0; empty if images are not
   /// chosen by architecture.
   virtual std::string architecture() const;
-  /// On a GPU: its multiprocessors; 0 where kernels are not chosen by it.
+  /// Multiprocessors of a GPU; 0 if kernels are not chosen by their number.
   virtual int64_t multiprocessors() const;
-  /// On a GPU: bytes of its memory, used or not; 0 where that is not known.
+  /// Bytes of a GPU's memory, used or not; 0 if unknown.
   virtual int64_t memoryBytes() const;
-  /// Whether it runs cubins; if not, it takes PTX.
+  /// Whether the device runs cubins; if not, it takes PTX.
   virtual bool takesMachineCode() const;
-  /// Success where kernels compiled for `target` run here.
+  /// Success if kernels compiled for `target` run here.
   virtual Status checkTarget(const std::string &target) const = 0;
 
   /// `alignment` is a power of two; zero bytes give a buffer of size 0.
@@ -173,22 +173,22 @@ public:
   loadModule(const ModuleImage &image) = 0;
 
   virtual Result<std::unique_ptr<Stream>> createStream() = 0;
-  /// A stream of the caller's (on CUDA a CUstream, null being the default
-  /// stream), which outlives the object and is not destroyed with it.
+  /// Wraps a stream of the caller's (on CUDA a CUstream, null being the default
+  /// stream), which must outlive the object and is not destroyed with it.
   virtual Result<std::unique_ptr<Stream>> wrapStream(void *native);
   virtual Result<std::unique_ptr<Event>> createEvent() = 0;
 
-  /// An event for elapsedSeconds(), which costs more than others. Devices
-  /// without a clock answer `unavailable`.
+  /// An event for elapsedSeconds(), more expensive than others. Devices without
+  /// a clock return `unavailable`.
   virtual Result<std::unique_ptr<Event>> createTimedEvent();
-  /// Seconds of the device between two recorded events that are complete.
+  /// Seconds on the device between two completed events.
   virtual Result<double> elapsedSeconds(Event &from, Event &to);
 
-  /// Success where kernels of this device can reach `address`.
+  /// Success if kernels of this device can access `address`.
   virtual Status checkAddress(const void *address) const;
 
-  /// Success where all CTAs of such a launch of `kernel` can run at once, when
-  /// all other work has ended.
+  /// Success if all CTAs of such a launch of `kernel` fit on an otherwise idle
+  /// device.
   virtual Status checkResident(Kernel &kernel, const LaunchDims &dims);
 
   /// Runs `dims.grid` CTAs. `args` is read before the call returns.
@@ -196,27 +196,28 @@ public:
                         const LaunchArgs &args) = 0;
   virtual Status record(Stream &stream, Event &event) = 0;
   virtual Status wait(Stream &stream, Event &event) = 0;
-  /// Returns when all work of the stream is done.
+  /// Waits until all work of the stream is done.
   virtual Status synchronize(Stream &stream) = 0;
 
-  /// From here on work that is given to the stream, by this thread, is recorded
-  /// and not done. Devices without graphs answer `unavailable`.
+  /// Records work that this thread gives to the stream from here on, instead of
+  /// executing it. Devices without graphs return `unavailable`.
   virtual Status beginCapture(Stream &stream);
-  /// Ends the capture, also where it has failed.
+  /// Ends the capture, even if it has failed.
   virtual Result<std::unique_ptr<Graph>> endCapture(Stream &stream);
   virtual Result<StreamState> inspect(Stream &stream);
   Result<bool> isCapturing(Stream &stream);
-  /// `stream` is being captured: the graph owns `owned`, until it and all that
-  /// was instantiated from it are destroyed. The device frees `owned` later,
-  /// with a call that allocates, loads, or ends a stream or a graph.
+  /// Makes the graph that `stream` is being captured into own `owned`, until
+  /// the graph and everything instantiated from it are destroyed. The device
+  /// frees `owned` in a later call that allocates, loads, or destroys a stream
+  /// or a graph.
   virtual Status retain(Stream &stream, std::shared_ptr<const void> owned);
   virtual Status launchGraph(Stream &stream, Graph &graph);
 
-  /// Devices without bulk tensor copies answer `unavailable`.
+  /// Devices without bulk tensor copies return `unavailable`.
   virtual Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) = 0;
 };
 
-/// The work that `body` gives to `stream`, as a graph.
+/// Captures the work that `body` gives to `stream` as a graph.
 Result<std::unique_ptr<Graph>>
 captureGraph(Device &device, Stream &stream,
              const std::function<Status()> &body);

@@ -29,9 +29,9 @@ namespace moert {
 
 struct GatheredResult;
 
-/// What launches make that collectives may do as part of themselves: sums over
-/// the slots of a row that is summed over ranks, or codes of rows that are
-/// gathered.
+/// Results of a launch that the kernel of a collective may compute instead: the
+/// sums over a row's slots ahead of a sum over ranks, or the quantized rows of
+/// an all-gather.
 enum class Replaced : uint8_t { Sums, Codes };
 class BoundMemory;
 class MicroBatches;
@@ -40,7 +40,7 @@ class SafetensorsFile;
 struct MemoryRange;
 struct SafetensorsEntry;
 
-/// A tensor somewhere in device memory, not owned.
+/// A tensor in device memory, not owned.
 struct TensorView {
   void *data = nullptr;
   DType dtype = DType::F32;
@@ -50,16 +50,16 @@ struct TensorView {
 };
 
 struct ExecutorOptions {
-  /// Gives every workspace tensor a slot of its own, so that view() finds all
-  /// of them intact after a run.
+  /// Gives every workspace tensor its own slot, so that view() finds all of
+  /// them intact after a run.
   bool keepAll = false;
   /// Fills workspace and outputs with 0xFF bytes (NaN) before each run.
   bool poison = false;
-  /// Lets launches that the plan says are dependent begin early.
+  /// Lets the plan's dependent launches begin early.
   bool dependentLaunches = true;
-  /// The layer as JSON (Package::spec): what gives its weights their meaning,
-  /// where plan and kernels' names do not say it. Empty where there is none.
-  /// Files of prepared weights are of one description.
+  /// The layer as JSON (Package::spec), or empty. Prepared files are identified
+  /// by it, since the plan and the names of kernels do not say all that gives
+  /// weights their meaning.
   std::string description;
 };
 
@@ -70,14 +70,14 @@ struct WorkspaceView {
 };
 
 /// Workspace that the runtime owns and layers share: two slots, for two
-/// micro-batches that overlap. Runs in one slot follow each other, whatever
-/// streams and threads give them; the caller orders replays of graphs.
+/// overlapping micro-batches. Runs in one slot are serialized, whatever streams
+/// and threads they come from; the caller orders replays of graphs.
 class SharedWorkspace {
 public:
   static constexpr int kNumSlots = 2;
 
-  /// `bytes` per slot: the most that workspaceBytes() answers for the layers
-  /// that will use it.
+  /// `bytes` per slot: the maximum of workspaceBytes() over the layers that
+  /// will use it.
   static Result<std::shared_ptr<SharedWorkspace>> create(Device &device,
                                                          int64_t bytes);
   ~SharedWorkspace();
@@ -93,40 +93,41 @@ private:
   const std::unique_ptr<Buffer> buffer;
   /// The size of one slot.
   const int64_t bytes;
-  /// Per slot: orders the runs in it.
+  /// Orders the runs of each slot.
   std::array<std::unique_ptr<RunOrder>, kNumSlots> orders;
 };
 
-/// What prepareWeights() made and how long it took.
+/// Memory and time that prepareWeights() took.
 struct PrepareReport {
-  /// Bytes of memory that was allocated, beside what the caller gave.
+  /// Bytes allocated, in addition to memory that the caller gave.
   int64_t bytes = 0;
   /// Bytes of weights that were overwritten.
   int64_t inPlaceBytes = 0;
   double seconds = 0;
 };
 
-/// How a file of prepared weights is written and read.
+/// Options for writing and reading a file of prepared weights.
 struct PreparedFileOptions {
-  /// Of a plan of several ranks: whose weights these are, where Executor::
-  /// rank() does not know it, or those of another are to take their place.
+  /// For a plan of several ranks: the rank of these weights, if
+  /// Executor::rank() does not know it, or to replace them by the weights of
+  /// another rank.
   std::optional<int64_t> rank = std::nullopt;
-  /// Whether the digests in the file are compared with what is read.
+  /// Whether the data read is compared with the digests in the file.
   bool verify = true;
-  /// Called with the bytes that are done, of how many.
+  /// Progress callback: bytes done, bytes in all.
   std::function<void(uint64_t, uint64_t)> step = nullptr;
 };
 
-/// What was written or read of such a file, and how long it took.
+/// Bytes of a prepared file that were written or read, and the time taken.
 struct PreparedFileReport {
   int64_t bytes = 0;
   double seconds = 0;
 };
 
 /// Runs one plan. Calls on one executor are made one at a time; executors that
-/// share a device, clones included, run at the same time from several threads.
-/// Runs of one executor follow each other on the device, whatever streams they
-/// are given to.
+/// share a device, clones included, may run at the same time from several
+/// threads. Runs of one executor are serialized on the device, whatever their
+/// streams.
 class Executor {
 public:
   ~Executor();
@@ -137,149 +138,154 @@ public:
                                                   const ModuleImage &image,
                                                   ExecutorOptions options = {});
 
-  /// A second executor for an overlapping micro-batch: it shares plan, module,
-  /// bound and prepared weights, and has inputs, outputs, streams and workspace
-  /// of its own.
+  /// Creates a second executor for an overlapping micro-batch. Plan, module,
+  /// bound and prepared weights are shared; inputs, outputs, streams and
+  /// workspace are not.
   Result<std::unique_ptr<Executor>> clone() const;
 
   const Plan &plan() const { return *thePlan; }
 
   /// Bytes of a workspace that serves every call of up to `tokens` tokens,
-  /// those that are run as two micro-batches too.
+  /// including calls that run as two micro-batches.
   Result<int64_t> workspaceBytes(int64_t tokens) const;
 
   /// Binds an input, a weight or an output. The first dimension of an input or
   /// output may have any size up to that of max_tokens; a run needs as many
-  /// rows as its tokens call for. The memory stays the caller's and lives until
-  /// the last run with it is complete.
+  /// rows as its token count calls for. The memory stays the caller's and lives
+  /// until the last run with it is complete.
   ///
-  /// A prepared tensor that does not lie in the memory of a weight may be bound
-  /// too, to a multiple of kWorkspaceAlignment: the next prepareWeights() makes
-  /// it there and not in memory of the executor's own. This memory serves the
-  /// weights that are bound now: other ones need it bound anew, so that no
-  /// clone writes to what another executor reads.
+  /// A prepared tensor that is not made in the memory of a weight may be bound
+  /// too, at a multiple of kWorkspaceAlignment: the next prepareWeights() then
+  /// writes there instead of allocating. Such memory serves the currently bound
+  /// weights only. After other weights are bound it must be bound again, so
+  /// that no clone writes to memory that another executor reads.
   Status bind(const std::string &name, const TensorView &view);
-  /// Success where the tensor can be bound so.
+  /// Success if the tensor can be bound as `view`.
   Status checkBinding(const std::string &name, const TensorView &view) const;
-  /// Binds all of them, or none where one cannot be.
+  /// Binds all tensors, or none if one of them cannot be bound.
   Status
   bindAll(const std::vector<std::pair<std::string, TensorView>> &tensors);
-  /// What a tensor is bound to.
+  /// The view that a tensor is bound to.
   Result<TensorView> bound(const std::string &name) const;
 
-  /// Per tensor of the plan: whether steps of runs have it as an argument.
+  /// Per tensor of the plan: whether steps of runs take it as an argument.
   std::vector<bool> findReadByRuns() const;
-  /// Per tensor of the plan: whether steps of runs have its memory as an
-  /// argument, be it through a prepared tensor that lies there.
+  /// Per tensor of the plan: whether steps of runs read its memory, directly or
+  /// through a prepared tensor that was made there.
   std::vector<bool> findMemoryReadByRuns() const;
 
-  /// Runs the prepare steps, which may overwrite weights (TensorDecl::
-  /// inPlaceOf). Needed once after the weights are bound, where the plan has
-  /// such steps, and again when one of them is bound anew; all that were
-  /// overwritten are bound anew then. A call in between does nothing.
+  /// Runs the prepare steps, which may overwrite weights
+  /// (TensorDecl::inPlaceOf). Needed once after the weights are bound, if the
+  /// plan has such steps, and again after one of the weights is bound anew;
+  /// overwritten weights must be bound anew first. A call in between does
+  /// nothing.
   ///
-  /// Where all weights are bound to the memory that they were prepared from
-  /// before, the prepared ones keep theirs, so that clones and captured graphs
-  /// use the new ones too. Their runs and replays are complete before.
+  /// If all weights are bound to the memory that they were last prepared from,
+  /// the prepared tensors keep their memory, so that clones and captured graphs
+  /// use the new values too. Their runs and replays must be complete before the
+  /// call.
   Result<PrepareReport> prepareWeights();
-  /// Prepares weights again that were written to since, without being bound
-  /// anew. An error if prepare steps have overwritten one of them.
+  /// Prepares again after the caller has written to weights without binding
+  /// them anew. An error if prepare steps have overwritten one of the weights.
   Result<PrepareReport> prepareAgain();
-  /// Lets go of the weights whose memory no run reads, so that the caller may
-  /// free it. The layer stays prepared; before it is prepared again, all that
-  /// were released are bound anew.
+  /// Unbinds the weights whose memory no run reads, so that the caller may free
+  /// it. The layer stays prepared; before it is prepared again, all released
+  /// weights must be bound anew.
   Status releaseWeights();
 
-  /// Writes what runs read of the weights, prepared or as they are, to a file
-  /// (docs/runtime.md) that bindPrepared() takes; prepares them before, where
-  /// that is due. A failure leaves an old file as it was.
+  /// Writes the weights that runs read, prepared or not, to a file
+  /// (docs/runtime.md) for bindPrepared(). Prepares them first if necessary. A
+  /// failure leaves an existing file unchanged.
   Result<PreparedFileReport>
   writePrepared(const std::string &path,
                 const PreparedFileOptions &options = {});
-  /// In place of binding weights and preparing them: reads a file that the same
-  /// layer has written, on another device of its kind perhaps, into memory of
-  /// the executor's own. Weights that were bound are let go of. A failure
-  /// before the file is read and verified leaves all as it was.
+  /// Replaces binding and preparing weights: reads a file that the same layer
+  /// has written, possibly on another device of the same kind, into memory that
+  /// the executor owns. Weights bound before are unbound. A failure before the
+  /// file is read and verified changes nothing.
   Result<PreparedFileReport>
   bindPrepared(const std::string &path,
                const PreparedFileOptions &options = {});
 
-  /// Of a plan of several ranks: whose weights these are, where that was said,
-  /// by setRank() or the communicator.
+  /// The rank whose weights these are, if set by setRank() or the communicator.
+  /// For plans of several ranks.
   std::optional<int64_t> rank() const { return ownRank; }
-  /// Afterwards no communicator and no prepared file of another rank is taken.
+  /// Sets rank(). Afterwards communicators and prepared files of other ranks
+  /// are rejected.
   Status setRank(int64_t rank);
-  /// Whether weights of that rank may be bound: its communicator is of none
-  /// other.
+  /// Success if weights of that rank may be bound: the communicator, if any,
+  /// has the same rank.
   Status checkRank(int64_t rank) const;
 
-  /// From now on run() without a workspace runs in this slot, which lives as
-  /// long as it is used; null: in memory of the executor's own again.
+  /// Makes run() without a workspace use this slot from now on, and keeps it
+  /// alive while it is used; null returns to a workspace that the executor
+  /// owns.
   Status useWorkspace(std::shared_ptr<SharedWorkspace> workspace, int slot);
 
-  /// Of a plan of several ranks: from so many tokens per rank on a run is two
-  /// micro-batches, halves of its batch, of which one exchanges rows beside
-  /// what the other computes (docs/parallel.md); 0 for never, as without this
-  /// call. All ranks say the same, ahead of useCommunicator(), which asks them.
-  /// A batch whose halves may not run side by side, as they have launches that
-  /// need all of their CTAs at once, is run as a whole all the same.
+  /// From `fromTokens` tokens per rank on, a run of a plan of several ranks
+  /// becomes two micro-batches: one half communicates while the other computes
+  /// (docs/parallel.md). 0, the default, means never. All ranks must pass the
+  /// same value, before useCommunicator(), which compares them. A batch whose
+  /// halves cannot run side by side, because of launches that need all of their
+  /// CTAs resident, still runs as a whole.
   Status useMicroBatches(int64_t fromTokens);
 
-  /// What the collectives of a plan of several ranks go through; needed before
-  /// the first run of one. Asks all ranks whether they have the same plan, so
-  /// that all of them call this; it lives as long as it is used. Runs that are
-  /// not complete are waited for.
+  /// Sets the communicator for the collectives of a plan of several ranks;
+  /// needed before its first run. All ranks call it, since it checks that all
+  /// have the same plan. The communicator is kept alive while it is used. Waits
+  /// for runs that are not complete.
   Status useCommunicator(std::shared_ptr<Communicator> communicator);
 
-  /// Runs the variant for `tokens` (those of all `mesh.tokenRanks()` together,
-  /// each of which has as many) in the slot of a shared workspace, else in a
-  /// workspace that the executor owns and grows as needed, or in the caller's.
-  /// `stream`, where given, takes the
-  /// place of the executor's first stream: the run begins after what was given
-  /// to it before, and what is given to it later begins after the run.
+  /// Runs the variant for `tokens` tokens (the sum over all
+  /// `mesh.tokenRanks()`, each of which has the same number). The workspace is
+  /// the caller's, or the slot of a shared workspace, or one that the executor
+  /// owns and grows as needed. `stream`, if given, replaces the executor's
+  /// first stream: the run begins after earlier work of that stream and ends
+  /// before later work.
   ///
-  /// The host does not wait for the device, unless its own workspace has to
-  /// grow. A run on another stream than the latest one waits for that one, on
-  /// the device.
+  /// The host does not wait for the device, unless the executor's own workspace
+  /// has to grow. A run on another stream than the previous one waits for the
+  /// previous run on the device.
   ///
-  /// Where the stream is being captured, the graph owns what the run uses:
-  /// kernels, prepared weights, and the workspace, unless it is the caller's.
-  /// The executor's own one is then another than that of runs outside graphs,
-  /// which all captured runs share and which never moves: a larger run gets
-  /// another. The caller orders replays that share a workspace.
+  /// During stream capture the graph owns what the run uses: kernels, prepared
+  /// weights, and the workspace, unless it is the caller's. Captured runs share
+  /// a workspace of their own, separate from that of other runs; it never
+  /// moves, and a larger run gets a new one. The caller orders replays that
+  /// share a workspace.
   Status run(int64_t tokens, Stream *stream = nullptr);
   Status run(int64_t tokens, WorkspaceView workspace, Stream *stream = nullptr);
 
   /// Whether the latest run became part of a graph.
   bool isCaptured() const { return wasCaptured; }
 
-  /// Whether the latest run was of launches that kernels of collectives do as
-  /// part of themselves where the communicator runs these
-  /// (Step::replacedStep), and which make that.
+  /// Whether the latest run had launches whose results, of kind `made`,
+  /// collectives compute instead if the communicator runs their kernels
+  /// (Step::replacedStep).
   bool hasReplaced(Replaced made) const;
-  /// Of the latest run those launches alone, on what it has left in its
-  /// workspace: what they take, to compare.
+  /// Runs only those launches of the latest run, on what it left in its
+  /// workspace, to measure their time for comparison.
   Status runReplaced(Replaced made, Stream &stream);
 
-  /// Runs twice, in the executor's own or a shared workspace, and says when
-  /// each launch and collective of the second run was under way; waits for its
-  /// end. A GPU's own clock is read between steps, so that no launch begins
-  /// early (Step::dependent); without such a clock each step is waited for.
+  /// Runs twice, in the executor's own or a shared workspace, and returns the
+  /// begin and end of each launch and collective of the second run; waits for
+  /// its end. GPU timestamps are taken between steps, so no launch begins early
+  /// (Step::dependent); on devices without a clock the host waits after each
+  /// step.
   Result<std::vector<TracedStep>> trace(int64_t tokens,
                                         Stream *stream = nullptr);
 
-  /// Returns when all runs are complete, but for those that are part of a
-  /// graph. Those are the caller's to wait for, before what they use is freed,
-  /// bound anew or prepared anew too.
+  /// Waits until all runs are complete, except replays of graphs. The caller
+  /// must wait for replays before freeing, binding or preparing anything they
+  /// use.
   Status synchronize();
-  /// The same for one stream, whoever's. Of a plan of several ranks the wait
-  /// has the communicator's limit, so that a rank that is gone ends it.
+  /// Waits for one stream, any stream of the device. For a plan of several
+  /// ranks the wait has the communicator's limit, so that a lost rank ends it.
   Status synchronize(Stream &stream);
 
-  /// Where a tensor of the plan was in the latest run, with the shape of that
-  /// run. Meant for debugging: what shares a slot is overwritten unless the
-  /// option keepAll is set. Two micro-batches have two of each workspace
-  /// tensor, of which none is answered.
+  /// The address of a tensor in the latest run, with the shape of that run. For
+  /// debugging: tensors that share a slot overwrite each other unless `keepAll`
+  /// is set. Workspace tensors of a run as two micro-batches cannot be viewed,
+  /// since each exists twice.
   Result<TensorView> view(const std::string &name) const;
 
 private:
@@ -290,14 +296,14 @@ private:
   struct Binding {
     void *data = nullptr;
     std::vector<int64_t> shape;
-    /// In elements, also of a contiguous tensor.
+    /// In elements; filled in for contiguous tensors too.
     std::vector<int64_t> strides;
     bool bound = false;
-    /// A weight that prepare steps have overwritten.
+    /// Overwritten by prepare steps; for weights.
     bool overwritten = false;
-    /// A weight that is not bound, since runs do without it.
+    /// Unbound because no run reads it; for weights.
     bool released = false;
-    /// Memory of a prepared tensor that nothing was prepared in yet.
+    /// Bound, but nothing was prepared in it yet; for prepared tensors.
     bool isNew = false;
   };
 
@@ -308,7 +314,7 @@ private:
     size_t bytes = 0;
   };
 
-  /// A step with everything evaluated for one token count and workspace.
+  /// A step, fully evaluated for one token count and workspace.
   struct ResolvedStep {
     Step::Kind kind = Step::Kind::Launch;
     int64_t stream = 0;
@@ -319,23 +325,24 @@ private:
     size_t numArgs = 0;
     size_t firstMap = 0;
     size_t numMaps = 0;
-    /// Of a collective; its parts are in resolvedParts.
+    /// For a collective; its parts are in `resolvedParts`.
     Collective collective = {};
     size_t firstPart = 0;
-    /// Of a launch: what it makes, where the kernel of a collective may do it
-    /// (Step::replacedStep).
+    /// For a launch: the results that the kernel of a collective may compute
+    /// instead (Step::replacedStep).
     std::optional<Replaced> replaced = {};
-    /// Of a collective: it is a piece of a whole, and not the last one.
+    /// For a collective: a chunk of a larger collective, and not the last one.
     bool isFollowed = false;
   };
 
-  /// An argument of a resolved step that is the address of an input or output.
+  /// An argument of a resolved step that holds the address of an input or
+  /// output.
   struct MovableArgument {
     int64_t tensor;
     size_t index;
   };
 
-  /// Memory of the executor's own for runs of up to `tokens` tokens.
+  /// Memory that the executor owns, for runs of up to `tokens` tokens.
   struct OwnWorkspace {
     std::shared_ptr<Buffer> buffer;
     int64_t tokens = -1;
@@ -345,11 +352,11 @@ private:
     }
   };
 
-  /// What is done for a step of an executor's resolved run, whose first stream
-  /// is given.
+  /// Executes step number `size_t` of the given executor's resolved run, with
+  /// `Stream` as its first stream.
   using GiveStep = std::function<Status(Executor &, size_t, Stream &)>;
 
-  /// A tensor map and what it was made from.
+  /// A tensor map and the recipe that it was encoded from.
   struct EncodedMap {
     TensorMapRecipe recipe;
     TensorMap map;
@@ -358,7 +365,7 @@ private:
   Status createStreams();
   Result<int64_t> findTensor(const std::string &name) const;
   bool isLaidOutAs(int64_t index, const TensorView &view) const;
-  /// The same of a tensor whose layout may have been checked.
+  /// Checks a binding by index; skips the layout if `isLaidOut`.
   Status checkBinding(int64_t index, const TensorView &view,
                       bool isLaidOut) const;
   void move(int64_t index, void *data);
@@ -372,18 +379,18 @@ private:
                const std::vector<PreparedTensor> &list) const;
   Status usePrepared(const std::vector<PreparedTensor> &list,
                      std::vector<std::shared_ptr<Buffer>> buffers);
-  /// Where a bound or prepared tensor is; null for a workspace tensor.
+  /// Address of a bound or prepared tensor; null for a workspace tensor.
   void *addressOf(size_t tensor) const;
-  /// The bytes from the first element of a weight to the last one.
+  /// The bytes of a weight, from its first to its last element.
   MemoryRange rangeOfWeight(size_t tensor) const;
   BoundMemory &findMemory();
-  /// Whether nothing that a run of so many tokens writes is in memory that is
-  /// bound to something else: see Overlap.h.
+  /// Success if no memory that a run of `tokens` tokens writes is bound to
+  /// another tensor too: see Overlap.h.
   Status checkOverlap(int64_t tokens);
-  /// Whether prepare steps write to no memory that something else has.
+  /// Success if prepare steps write to no memory that another tensor uses.
   Status checkPrepareMemory() const;
-  /// Whether a prepared tensor is made in memory that the caller gave for the
-  /// weights that are bound.
+  /// Whether a prepared tensor is made in memory that the caller bound for the
+  /// current weights.
   bool hasGivenMemory(size_t tensor) const {
     return bindings[tensor].bound &&
            (bindings[tensor].isNew || !haveWeightsMoved);
@@ -397,28 +404,29 @@ private:
   RunOrder &orderOfRuns() {
     return sharedWorkspace ? *sharedWorkspace->orders[sharedSlot] : *order;
   }
-  /// The run in `workspace`, which `owner` has where it is not the caller's.
+  /// Runs in `workspace`; `owner` keeps it alive unless it is the caller's.
   Status run(int64_t tokens, WorkspaceView workspace,
              std::shared_ptr<const void> owner, RunOrder &order, Stream &first,
              const StreamState &state);
   Status retain(Stream &capturing, std::shared_ptr<const void> workspace);
   Status poison(Stream &stream, int64_t tokens);
-  /// Where the run differs from the one that is resolved.
+  /// Resolves the run if it differs from the resolved one.
   Status resolve(int64_t tokens, WorkspaceView workspace);
   Status resolveRun(int64_t tokens, WorkspaceView workspace);
   Status resolveHalves(int64_t tokens, WorkspaceView workspace);
-  /// Drops the executors of both halves, which share bindings that change now,
-  /// and the known places of the weights.
+  /// Drops the executors of both halves, since bindings that they share are
+  /// about to change, and the cached addresses of weights (`memory`).
   void dropHalves();
-  /// Whether a run of so many tokens is two micro-batches, where they may run
-  /// side by side, and whether it is one all the same.
+  /// `hasMicroBatches`: whether a run of `tokens` tokens is to be two
+  /// micro-batches. `isHalved`: whether it is, given that the halves must be
+  /// able to run side by side.
   bool hasMicroBatches(int64_t tokens) const;
   Result<bool> isHalved(int64_t tokens) const;
-  /// Lays the workspace out; answers its bytes.
+  /// Lays out the workspace and returns its bytes.
   Result<int64_t> layOut(int64_t tokens);
   Status placeResults(int64_t variant, int64_t tokens);
-  /// Whether the communicator has other results() by now than those of the
-  /// resolved run. All ranks take the newest ones, whatever each has resolved.
+  /// Whether results() of the communicator have moved since the run was
+  /// resolved. All ranks use the newest results(), whatever each has resolved.
   bool haveResultsMoved() const;
   Status resolveSteps(const std::vector<Step> &steps, const std::string &where,
                       int64_t tokens);
@@ -435,20 +443,20 @@ private:
                               const std::vector<int64_t> &strides);
   Status runResolved(Stream &first, int64_t variant);
   Status runStep(const ResolvedStep &step, Stream &first);
-  /// Runs a step of a half of a batch; what is wrong says which.
+  /// Runs a step of one half of a batch; an error names the half.
   Status runOfHalf(size_t step, Stream &first);
   Stream &streamOf(const ResolvedStep &step, Stream &first) const {
     return step.stream == 0 ? first : *streams[step.stream];
   }
   TracedStep describeStep(size_t step) const;
-  /// In front of what is said of a step: which half of a batch it is of.
+  /// Prefix of a step's name in messages: the half of the batch it belongs to.
   std::string halfPrefix() const {
     return half ? (*half == 0 ? "a: " : "b: ") : "";
   }
   Status launchStep(const ResolvedStep &step, Stream &stream);
-  /// Whether nothing is run for the step: of launches that others do.
+  /// Whether the step is skipped because a collective does its work.
   bool isLeftOut(const ResolvedStep &step) const;
-  /// Whether ranks meet in the step.
+  /// Whether ranks communicate in the step.
   bool isExchanged(const ResolvedStep &step) const {
     return step.kind == Step::Kind::Collective && !isLeftOut(step);
   }
@@ -456,78 +464,80 @@ private:
   Device &device;
   ExecutorOptions options;
   std::shared_ptr<const Plan> thePlan;
-  /// By which a prepared file knows the layer.
+  /// Identifies the layer in prepared files.
   std::string identity;
   std::optional<int64_t> ownRank;
   std::shared_ptr<Module> module;
   /// Per plan kernel.
   std::vector<Kernel *> kernels;
-  /// Per plan tensor; unbound for workspace ones, and for prepared ones that
-  /// are in other memory than the caller's.
+  /// Per plan tensor; unbound for workspace tensors, and for prepared tensors
+  /// in memory of the executor's own.
   std::vector<Binding> bindings;
-  /// Per plan tensor; null but for prepared ones in memory of the executor's.
+  /// Per plan tensor; null except for prepared tensors in memory of the
+  /// executor's own.
   std::vector<std::shared_ptr<Buffer>> prepared;
-  /// Per plan tensor; null but for weights that a prepared file has brought.
+  /// Per plan tensor; null except for weights read from a prepared file.
   std::vector<std::shared_ptr<Buffer>> ownWeights;
   bool isPrepared = false;
-  /// Whether a weight was bound to other memory since the latest prepare steps.
+  /// Whether a weight was bound to other memory since the last prepare steps.
   bool haveWeightsMoved = true;
-  /// The weights are from a file of prepared ones.
+  /// Whether the weights were read from a prepared file.
   bool isFromFile = false;
   PrepareReport prepareReport;
   std::vector<std::unique_ptr<Stream>> streams;
   std::vector<std::unique_ptr<Event>> events;
-  /// The workspace of runs outside graphs, and that of captured runs.
+  /// Workspace for runs outside graphs, and for captured runs.
   OwnWorkspace ownWorkspace, capturedWorkspace;
-  /// Orders the runs in the executor's own workspaces and in the caller's.
+  /// Orders runs in the executor's own workspaces and in the caller's.
   std::unique_ptr<RunOrder> order;
   bool wasCaptured = false;
   std::shared_ptr<SharedWorkspace> sharedWorkspace;
   int sharedSlot = 0;
   std::shared_ptr<Communicator> communicator;
-  /// Tokens of a rank; 0 for never.
+  /// Tokens per rank; 0 means never.
   int64_t microBatchesFrom = 0;
-  /// Per variant: what lies in the communicator's results().
+  /// Per variant: the tensors that are in the communicator's results().
   std::vector<std::vector<GatheredResult>> gatheredResults;
-  /// By axis: bytes of the communicator's results() that were reserved, from
-  /// where on a run has its own, and where they end.
+  /// Per axis, in bytes of the communicator's results(): the size reserved, and
+  /// the begin and end of the part that this executor's runs use.
   std::array<int64_t, 2> resultBytes = {}, resultBegins = {}, resultEnds = {};
-  /// By axis, the results() that the resolved run has something in; else null.
+  /// Per axis: the results() that the resolved run uses; null if it uses none.
   std::array<void *, 2> resolvedResults = {};
-  /// Of a clone that runs a half of each batch of another executor's: which.
+  /// For the clone that runs one half of each batch: which half.
   std::optional<size_t> half;
   /// Null before the first run as two micro-batches.
   std::unique_ptr<MicroBatches> halves;
-  /// Whether the resolved run is one of them.
+  /// Whether the resolved run is two micro-batches.
   bool runsHalves = false;
-  /// Per plan tensor: whether copy engines bring it to results().
+  /// Per plan tensor: whether copy engines move it into results().
   std::vector<bool> isCopied;
-  /// The latest run, kept because the next is most often the same.
+  /// The latest resolved run, kept since the next one is usually the same.
   std::vector<ResolvedStep> resolved;
   std::vector<uint64_t> resolvedArgs;
   std::vector<TensorMap> resolvedMaps;
   std::vector<CollectivePart> resolvedParts;
-  /// By kernel, map and tensor.
+  /// Keyed by kernel, map and tensor.
   std::map<std::tuple<int64_t, size_t, int64_t>, EncodedMap> encodedMaps;
   WorkspaceView resolvedWorkspace;
-  /// Where workspace tensors lie in a run of `layoutTokens` tokens; -1 for
-  /// none yet. It stays where arguments move.
+  /// Offsets of workspace tensors for `layoutTokens` tokens, -1 if there is
+  /// none yet. Still valid after arguments move.
   WorkspaceLayout layout;
   int64_t layoutTokens = -1;
-  /// -1 where the next run has to be resolved.
+  /// -1 if the next run has to be resolved.
   int64_t resolvedTokens = -1;
-  /// Addresses of all plan tensors in the latest run; null where there is none.
+  /// Addresses of all plan tensors in the latest run; null if there was none.
   std::vector<void *> addresses;
   /// Token count of the latest run, -1 before the first.
   int64_t lastTokens = -1;
-  /// Of the resolved steps.
+  /// Movable arguments of the resolved steps.
   std::vector<MovableArgument> movableArgs;
-  /// Per plan tensor: whether tensor maps or collectives of the resolved steps
-  /// have its address too.
+  /// Per plan tensor: whether its address is also encoded in tensor maps or
+  /// collectives of the resolved steps.
   std::vector<bool> isEncoded;
-  /// Whether an input or output was bound elsewhere since the run was resolved.
+  /// Whether an input or output was bound to other memory since the run was
+  /// resolved.
   bool hasMoved = false;
-  /// Where weights and arguments are; null after a weight was bound.
+  /// Address ranges of weights and arguments; null after a weight was bound.
   std::unique_ptr<BoundMemory> memory;
 };
 

@@ -1,4 +1,4 @@
-//===- ExpertMove.h - experts to other ranks, while layers run --*- C++ -*-===//
+//===- ExpertMove.h - moves experts between ranks at run time ---*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,45 +18,44 @@
 namespace moert {
 
 struct ExpertMoveOptions {
-  /// The map that the layer has, and the one that it will have (Balance.h); the
-  /// same on all ranks.
+  /// The layer's current map and its new one (Balance.h); equal on all ranks.
   std::vector<int64_t> from, to;
-  /// Memory for each tensor of ExpertMove::tensorNames(), of the form that the
-  /// layer takes, which nothing uses: the layer is bound to it at the end.
+  /// Unused memory for each tensor of ExpertMove::tensorNames(), laid out as
+  /// the layer expects. The layer is bound to it at the end.
   std::vector<std::pair<std::string, TensorView>> spare;
 };
 
-/// Brings the experts of a layer of several ranks to where another map has
-/// them, while the layer runs by the old one: what it reads is not written.
+/// Moves the experts of a layer of several ranks to where another map has them,
+/// while the layer runs by the old map: memory that it reads is not written.
 ///
-/// All ranks make the same calls, in the same order as others on the same
-/// communicator. A call that fails leaves the layer as it is, on its old map
-/// and memory, and ends the move: each later call answers that failure.
+/// All ranks make the same calls, in the same order relative to other calls on
+/// the same communicator. A failing call leaves the layer on its old map and
+/// memory and ends the move: each later call returns that failure.
 class ExpertMove {
 public:
-  /// What moves: tensors with a row per expert, and the tables of replicas.
-  /// Empty for a layer without replicas over ranks.
+  /// Tensors that move: those with a row per expert, and the tables of
+  /// replicas. Empty for a layer without replicas over ranks.
   static std::vector<std::string> tensorNames(const Plan &plan);
 
-  /// Checks the maps, against the layer's tables and those of other ranks, and
-  /// the memory. `communicator` is of the layer's mesh; where it is not the one
-  /// that the layer has, the layer goes on when the move fails. Executor,
-  /// device and memory outlive the move.
+  /// Checks the memory, and the maps against the layer's tables and other
+  /// ranks' maps. `communicator` has the layer's mesh; with one other than the
+  /// layer's, the layer can continue after a failed move. Executor, device and
+  /// memory outlive the move.
   static Result<std::unique_ptr<ExpertMove>>
   begin(Executor &executor, Device &device,
         std::shared_ptr<Communicator> communicator, ExpertMoveOptions options);
 
-  /// Steps that are left; as many as a rank has experts at first.
+  /// Remaining steps; initially the number of experts per rank.
   int64_t numSteps() const { return numExpertsHere - numGiven; }
 
-  /// Gives the transfer of one expert for each rank, its own ones too, to a
-  /// stream of the move's own, beside what the layer does.
+  /// Enqueues the transfer of one expert per rank, local ones included, on the
+  /// move's own stream, beside the layer's work.
   Status step();
 
-  /// Waits for all steps, of all ranks, and binds the layer to the new memory,
-  /// tables and experts at once: its next run is by the new map. Runs that were
-  /// given before read the old memory until they are complete. Clones and
-  /// captured graphs have the old map, and are made anew.
+  /// Waits for all steps of all ranks, then binds the layer to the new memory,
+  /// tables and experts: its next run uses the new map. Runs enqueued before
+  /// read the old memory until they are complete. Clones and captured graphs
+  /// keep the old map and must be made anew.
   Status switchOver();
 
 private:
@@ -66,11 +65,11 @@ private:
       : executor(executor), device(device),
         communicator(std::move(communicator)), options(std::move(options)) {}
 
-  /// An expert's rows of a tensor, before and after.
+  /// The rows of an expert in one tensor, before and after the move.
   struct Rows {
     char *from = nullptr, *to = nullptr;
     int64_t fromStride = 0, toStride = 0;
-    /// Of one expert.
+    /// Bytes of one expert.
     int64_t bytes = 0;
   };
 
@@ -81,7 +80,7 @@ private:
   Status fillTable(const std::string &name, const TensorView &spare);
   Result<std::vector<int32_t>> readTable(const std::string &name) const;
   Transfer makeTransfer(int64_t place) const;
-  /// Ends the move.
+  /// Ends the move with this failure.
   Status fail(const Status &status);
 
   Executor &executor;
@@ -90,11 +89,11 @@ private:
   const ExpertMoveOptions options;
   std::unique_ptr<Stream> stream;
   int64_t numExperts = 0, maxReplicas = 0;
-  /// Physical ones of a rank.
+  /// Physical experts per rank.
   int64_t numExpertsHere = 0;
   int64_t numGiven = 0;
   std::vector<Rows> tensors;
-  /// The first failure, or that the move has ended.
+  /// The first failure, or the reason that the move has ended.
   Status ended;
 };
 

@@ -19,47 +19,47 @@
 
 namespace moert {
 
-/// A size or a grid as an expression of the token count, an immutable value.
+/// A size or a grid as an expression of the token count; an immutable value.
 ///
 ///     expr    ::= term (('+' | '-') term)*
 ///     term    ::= primary ('*' primary)*
 ///     primary ::= integer | '-' integer | 'tokens' | '(' expr ')'
 ///               | ('ceildiv' | 'min' | 'max') '(' expr ',' expr ')'
 ///
-/// Arithmetic is that of int64; what overflows is an error, never a wrapped
-/// value. `ceildiv(a, b)` rounds towards plus infinity and needs b > 0. The
-/// compiler, the plan and the executor all use this one evaluator.
+/// Arithmetic is in int64; overflow is an error and never wraps. `ceildiv(a,
+/// b)` rounds towards plus infinity and needs b > 0. Compiler, plan and
+/// executor all use this evaluator.
 class Expr {
 public:
-  /// Longest text and deepest nesting that parse() takes.
+  /// Limits on the text length and nesting that parse() accepts.
   static constexpr size_t kMaxTextLength = 16384;
   static constexpr int kMaxDepth = 256;
-  /// Most operations and operands that maxOver() and minOver() evaluate where
-  /// they try token counts one by one.
+  /// Limit on the operations and operands that maxOver() and minOver() evaluate
+  /// when they try token counts one by one.
   static constexpr int64_t kMaxScan = int64_t(1) << 22;
 
   /// The constant 0.
   Expr() : Expr(0) {}
-  /// A constant; implicit, so that `Expr::tokens() * 8` reads well.
+  /// A constant; implicit, so that `Expr::tokens() * 8` can be written.
   Expr(int64_t value);
 
   static Expr constant(int64_t value) { return Expr(value); }
   static Expr tokens();
-  /// Constant operands are folded where that does not overflow, and so are
-  /// `x + 0`, `x - 0` and `x * 1`.
+  /// Operations with constant folding, unless it overflows; `x + 0`, `x - 0`
+  /// and `x * 1` are simplified too.
   static Expr add(Expr a, const Expr &b);
   static Expr sub(Expr a, const Expr &b);
   static Expr mul(Expr a, const Expr &b);
   static Expr ceilDiv(Expr a, const Expr &b);
   static Expr min(Expr a, const Expr &b);
   static Expr max(Expr a, const Expr &b);
-  /// The next multiple of `factor`, which is a positive constant.
+  /// The next multiple of `factor`, a positive constant.
   static Expr roundUp(const Expr &a, int64_t factor);
 
-  /// The expression with `value` in the place of `tokens`.
+  /// The expression with `value` substituted for `tokens`.
   Expr withTokens(const Expr &value) const;
 
-  /// Parses `text`; a failure names the column and what was expected there.
+  /// Parses `text`; a failure names the column and what was expected.
   static Result<Expr> parse(std::string_view text);
 
   /// The canonical text: parse(str()) gives an equal expression.
@@ -67,16 +67,16 @@ public:
 
   Result<int64_t> evaluate(int64_t tokens) const;
 
-  /// The exact largest (smallest) value over lo <= tokens <= hi. An expression
-  /// whose structure shows that it is monotone is evaluated at the ends only;
-  /// any other is tried at every point, for at most `*budget` operations, which
-  /// are taken from it, or kMaxScan.
+  /// The exact maximum (minimum) over lo <= tokens <= hi. An expression that is
+  /// monotone by its structure is evaluated at the ends only; any other is
+  /// evaluated at every point, for at most `*budget` operations, which are
+  /// deducted from it, or kMaxScan.
   Result<int64_t> maxOver(int64_t lo, int64_t hi,
                           int64_t *budget = nullptr) const;
   Result<int64_t> minOver(int64_t lo, int64_t hi,
                           int64_t *budget = nullptr) const;
 
-  /// The exact largest value over 0 <= tokens <= limit.
+  /// The exact maximum over 0 <= tokens <= limit.
   Result<int64_t> maxUpTo(int64_t limit, int64_t *budget = nullptr) const {
     return maxOver(0, limit, budget);
   }
@@ -112,14 +112,14 @@ private:
   class Parser;
   struct Shape;
 
-  /// Grows `a`, so that a long sum is built in linear time.
+  /// Appends to `a`, so that a long sum is built in linear time.
   static Expr combine(Op op, Expr a, const Expr &b);
   static bool apply(Op op, int64_t a, int64_t b, int64_t &result);
   Result<int64_t> extremum(int64_t lo, int64_t hi, bool largest,
                            int64_t *budget) const;
   Shape analyze() const;
 
-  /// Postfix, so that nothing here recurses however deep the nesting is.
+  /// Postfix, so that nothing recurses, however deep the nesting.
   std::vector<Instr> code;
 };
 

@@ -18,7 +18,7 @@ namespace moert {
 struct GpuTarget {
   int major = 0;
   int minor = 0;
-  /// 0: runs on this and all later architectures. 'a': on this one alone. 'f':
+  /// 0: runs on this and all later architectures. 'a': on this one only. 'f':
   /// on this one and later ones of the same major number.
   char suffix = 0;
 
@@ -26,14 +26,13 @@ struct GpuTarget {
 
   std::string str() const;
   int number() const { return major * 10 + minor; }
-  /// Whether kernels can wait for the launches before them (griddepcontrol), so
-  /// that launches may be dependent.
+  /// Whether kernels can wait for the launches before them (griddepcontrol), as
+  /// dependent launches must.
   bool hasDependentLaunches() const { return major >= 9; }
 
-  /// Whether code for this target, in the form of PTX, runs on a device of this
-  /// compute capability.
+  /// Whether PTX for this target runs on a device of this compute capability.
   bool runsOn(const GpuTarget &device) const;
-  /// The same for machine code, which is not translated.
+  /// Whether machine code, which is not translated, does.
   bool machineCodeRunsOn(const GpuTarget &device) const;
 };
 

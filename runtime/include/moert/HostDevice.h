@@ -14,12 +14,12 @@
 
 namespace moert {
 
-/// Runs host kernels on a pool of threads that take CTAs from a shared ticket.
+/// Runs host kernels on a pool of threads that take CTAs from a shared counter.
 /// A launch returns when its last CTA is done, so streams are in order by
 /// construction; launches from several threads share the pool.
 ///
-/// `numThreads` counts the launching thread; 0 means all cores this process may
-/// use. Fails when the threads cannot be had.
+/// `numThreads` includes the launching thread; 0 means all cores that this
+/// process may use. Fails if the threads cannot be created.
 Result<std::unique_ptr<Device>> createHostDevice(int numThreads = 0);
 
 } // namespace moert

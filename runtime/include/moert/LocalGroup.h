@@ -14,26 +14,26 @@
 
 namespace moert {
 
-/// The ranks of a mesh as threads of one process, on any device: what they send
-/// goes through host memory, and each call waits for its stream. It is an
-/// oracle, not fast.
+/// The ranks of a mesh as threads of one process, on any device. Data goes
+/// through host memory and each call waits for its stream: a reference for
+/// tests, not fast.
 ///
 /// All ranks of the mesh meet in every call, whatever its axis, and each copies
-/// what it receives. Sums are of f32, ranks added in their order, and rounded
-/// once, to the nearest even value. `send` and `receive` of a rank may overlap.
+/// what it receives. Sums are in f32, in the order of ranks, and rounded once,
+/// to nearest even. `send` and `receive` of a rank may overlap.
 ///
 /// The first failure breaks the group for all ranks: calls that differ (kind,
-/// axis, place in the plan, parts), a rank that did not come within the limit,
-/// one whose communicator is gone, or abort().
+/// axis, step of the plan, parts), a rank that does not arrive within the
+/// limit, a rank whose communicator was destroyed, or abort().
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 public:
-  /// `limitSeconds` is how long a rank waits for the others in one call.
+  /// `limitSeconds` is the time that a rank waits for the others in one call.
   static Result<std::shared_ptr<LocalGroup>> create(const Mesh &mesh,
                                                     double limitSeconds);
   virtual ~LocalGroup();
 
-  /// The communicator of a rank, made once per group. It keeps the group alive,
-  /// and dies before `device`.
+  /// Makes the communicator of a rank, once per rank. The communicator keeps
+  /// the group alive, and must be destroyed before `device`.
   virtual Result<std::unique_ptr<Communicator>> join(int64_t rank,
                                                      Device &device) = 0;
 };

@@ -16,9 +16,9 @@
 namespace moert {
 
 enum class MeshAxis : uint8_t {
-  /// Groups with tokens of their own: rank / tp.
+  /// Groups of ranks with tokens of their own; index: rank / tp.
   Data,
-  /// Ranks of a group, which share its tokens: rank % tp.
+  /// Ranks of a group, which share its tokens; index: rank % tp.
   Tensor,
 };
 
@@ -34,22 +34,23 @@ std::optional<CollectiveKind> parseCollectiveKind(std::string_view name);
 struct Mesh {
   int64_t dp = 1;
   int64_t tp = 1;
-  /// Whether each rank of a group has a part of its tokens, not all of them. It
-  /// is the layer's: ranks are connected alike.
+  /// Whether each rank of a group has only some of its tokens (sequence
+  /// parallelism). A property of the layer: the connections between ranks do
+  /// not depend on it.
   bool sp = false;
 
   int64_t numRanks() const { return dp * tp; }
-  /// Ranks, or groups of ranks, with tokens of their own.
+  /// Number of ranks, or of groups of ranks, with tokens of their own.
   int64_t tokenRanks() const { return sp ? numRanks() : dp; }
-  /// Which of these a rank is, or is in.
+  /// Index of the rank, or of its group, among these.
   int64_t tokenRank(int64_t rank) const { return sp ? rank : rank / tp; }
   /// Ranks along an axis.
   int64_t size(MeshAxis axis) const { return axis == MeshAxis::Data ? dp : tp; }
-  /// The place of a rank along an axis.
+  /// The index of a rank along an axis.
   int64_t index(MeshAxis axis, int64_t rank) const {
     return axis == MeshAxis::Data ? rank / tp : rank % tp;
   }
-  /// The rank at place `i` of the axis on which `rank` is.
+  /// The rank at index `i` along the axis through `rank`.
   int64_t peer(MeshAxis axis, int64_t rank, int64_t i) const {
     return axis == MeshAxis::Data ? i * tp + rank % tp : rank / tp * tp + i;
   }
@@ -57,7 +58,7 @@ struct Mesh {
   /// "dp 4 x tp 2"; "dp 4 x tp 2, sp".
   std::string str() const;
 
-  /// Whether the ranks are the same.
+  /// Compares the ranks only, not `sp`.
   bool operator==(const Mesh &other) const {
     return dp == other.dp && tp == other.tp;
   }

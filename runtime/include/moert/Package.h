@@ -21,48 +21,48 @@ namespace moert {
 
 /// All kernels of a plan, assembled for one architecture.
 struct PackageImage {
-  /// "sm_80", "sm_90a". Code of the plan's target, assembled for this one.
+  /// "sm_80", "sm_90a". Code for the plan's target, assembled for this one.
   std::string target;
   ModuleImage::Kind kind = ModuleImage::Kind::Ptx;
   /// Files, each with one or more of the kernels.
   std::vector<std::vector<uint8_t>> modules;
 
-  /// What a device loads.
+  /// The image in the form that a device loads.
   ModuleImage load() const;
 };
 
-/// The layer with kernels that were scheduled for one target.
+/// The layer with kernels scheduled for one target.
 struct PackageProgram {
   Plan plan;
   std::vector<PackageImage> images;
 };
 
 /// A compiled layer, a file NAME.moepkg (runtime/schema/package.fbs): one
-/// FlatBuffer and its SHA-256. The digest finds damage; it does not tell who
-/// wrote the file. All programs take and give the same tensors.
+/// FlatBuffer and its SHA-256. The digest detects damage, not forgery. All
+/// programs have the same input and output tensors.
 struct Package {
   static constexpr uint32_t kFormatVersion = 10;
 
-  /// Which compiler wrote it.
+  /// The compiler that wrote it.
   std::string producer;
   /// The layer as JSON (docs/layers.md), or empty.
   std::string spec;
-  /// The `model_type` of the config.json that the layer came from, or empty:
-  /// checkpoints of such models have names of their own for its tensors.
+  /// The `model_type` of the config.json that the layer came from, or empty.
+  /// Checkpoints of such models have their own names for the tensors.
   std::string modelType;
   std::vector<PackageProgram> programs;
-  /// The digest of everything that the package was made from, by which the
-  /// compiler's cache finds it; empty outside of the cache.
+  /// The digest of all inputs of compilation, by which the compiler's cache
+  /// finds the package; empty outside of the cache.
   std::string cacheKey;
 
-  /// Reads and verifies: digest, structure, version, then verifyPackage().
-  /// Nothing of a package that fails is used.
+  /// Reads and verifies: digest, structure, version, then verifyPackage(). A
+  /// package that fails is rejected as a whole.
   static Result<Package> open(const std::string &path);
   static Result<Package> fromMemory(const void *data, size_t size);
 };
 
 /// Checks everything about a package that a loader relies on. A failure names
-/// the field, as in "programs[0].images[1].target".
+/// the field, such as "programs[0].images[1].target".
 Status verifyPackage(const Package &package);
 
 /// The contents of the file.
@@ -76,15 +76,15 @@ struct PackageChoice {
   size_t image = 0;
 };
 
-/// What a device of `architecture` ("sm_90") runs: a cubin for it; else PTX of
-/// the highest target without suffix that it runs; else PTX with a suffix that
-/// it runs. Of equals the first, and a suffix goes before none. Cubins are
-/// passed over where the device takes no machine code.
+/// The best image for a device of `architecture` ("sm_90"): a cubin for it;
+/// else PTX of the highest runnable target without suffix; else runnable PTX
+/// with a suffix. Among equals the first, and one with a suffix before one
+/// without. Cubins are skipped if the device takes no machine code.
 Result<PackageChoice> chooseImage(const Package &package,
                                   const std::string &architecture,
                                   bool takesMachineCode = true);
 
-/// An executor for what chooseImage() answers for the device.
+/// An executor for the image that chooseImage() picks for the device.
 Result<std::unique_ptr<Executor>> createExecutor(const Package &package,
                                                  Device &device,
                                                  ExecutorOptions options = {});

@@ -5,9 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What an all-to-all and the kernels that pack its rows agree on:
-// tile.pack_rows and tile.sum_packed_rows read a header of words of 64 bits in
-// memory of the device.
+// The header that an all-to-all passes to the kernels that pack its rows:
+// tile.pack_rows and tile.sum_packed_rows read 64-bit words in device memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,13 +19,13 @@ namespace moert {
 
 struct PackedRows {
   // Indices of words.
-  /// The rank's place on the axis.
+  /// The rank's index on the axis.
   static constexpr int64_t kPlace = 0;
-  /// Rows of each block that goes to another rank; 0 where blocks are as long
-  /// as what goes there.
+  /// Capacity of each block to another rank, in rows; 0 if blocks have exact
+  /// sizes.
   static constexpr int64_t kRoom = 1;
-  /// What the kernel writes where a block has not enough room: the most rows
-  /// that go to one rank.
+  /// Written by the kernel if a block overflows its capacity: the largest
+  /// number of rows that go to one rank.
   static constexpr int64_t kMost = 2;
   static constexpr int64_t kNumWords = 3;
 };

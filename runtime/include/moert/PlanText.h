@@ -12,8 +12,8 @@
 
 namespace moert {
 
-/// The plan for people and programs to look at, as moert_layer_plan() of
-/// moert.h says: without the arguments of launches.
+/// Prints the plan as JSON as described at moert_layer_plan() of moert.h,
+/// without the arguments of launches.
 std::string printPlan(const Plan &plan);
 
 } // namespace moert

@@ -16,8 +16,8 @@
 namespace moert {
 
 /// Connected sockets between processes of a host: [r][s] is rank r's end of the
-/// connection of ranks r and s, -1 where they are the same. Who makes them
-/// starts the processes, which inherit them; no file is left by any of it.
+/// connection between ranks r and s, -1 if r == s. The creating process starts
+/// the ranks' processes, which inherit the sockets. No files are created.
 /// Closed on exec.
 class ProcessSockets {
 public:
@@ -26,9 +26,9 @@ public:
   ProcessSockets &operator=(ProcessSockets &&other) = delete;
   ~ProcessSockets() { closeAll(); }
 
-  /// Those of a rank, which are the caller's; all others are closed.
+  /// The sockets of a rank, now the caller's; all others are closed.
   std::vector<int> take(int64_t rank);
-  /// Those of every rank.
+  /// The sockets of every rank.
   std::vector<std::vector<int>> takeAll() { return std::move(ends); }
   void closeAll();
 
@@ -42,18 +42,18 @@ struct ProcessOptions {
   Mesh mesh;
   int64_t rank = 0;
   /// A connected stream socket for each other rank, by rank; -1 for this one.
-  /// Closed by the communicator, also where there comes none of it.
+  /// Closed by the communicator, even if creating it fails.
   std::vector<int> sockets;
-  /// How long a rank waits for the others in one call.
+  /// Time that a rank waits for the others in one call.
   double limitSeconds = 60;
 };
 
-/// One rank's connection to those of other processes of its host, on any
-/// device: what is sent goes through host memory, and each call waits for its
-/// stream. It is an oracle, as LocalGroup, with the same bits: all ranks of the
-/// mesh meet in every call, whatever its axis; calls that differ, a rank that
-/// does not come within the limit, that ends (however it does) or that stops in
-/// the middle are an error on all others that names it.
+/// One rank's connection to other processes of its host, on any device. Data
+/// goes through host memory and each call waits for its stream. A reference for
+/// tests with the same bits as LocalGroup: all ranks of the mesh meet in every
+/// call, whatever its axis. Calls that differ, and a rank that does not arrive
+/// within the limit, ends for any reason or stops in the middle, are an error
+/// on all other ranks that names the rank.
 Result<std::unique_ptr<Communicator>>
 createProcessCommunicator(const ProcessOptions &options, Device &device);
 

@@ -25,33 +25,34 @@ struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::F32;
   std::vector<int64_t> shape;
-  /// Within the file's mapping; aligned to no more than the writer cared for.
+  /// In the file's mapping, with whatever alignment the writer chose.
   const uint8_t *data = nullptr;
   size_t bytes = 0;
-  /// What ggml calls the blocks that elements of a GGUF file are in ("q8_0");
-  /// empty for elements that are not.
+  /// For tensors of a GGUF file that are stored in blocks: ggml's name of the
+  /// format ("q8_0"); else empty.
   std::string blockType;
 };
 
-/// A verified safetensors file, or one of another format (Gguf.h). Its data are
-/// mapped, so a tensor that nobody looks at is never read.
+/// A verified safetensors file, or one of another format (Gguf.h). Data are
+/// mapped, so that unused tensors are never read.
 class SafetensorsFile {
 public:
   /// Maps and verifies a file: header length, JSON, known dtypes, shapes that
-  /// match the offsets, and offsets that cover the data without hole or
+  /// match the offsets, and offsets that cover the data without gaps or
   /// overlap. A failure names the file and the field.
   static Result<SafetensorsFile> open(const std::string &path);
 
-  /// The same for a file held in memory; `name` stands for the path in
-  /// messages, and `data` outlives the result.
+  /// Reads a file in memory; `name` replaces the path in messages, and `data`
+  /// outlives the result.
   static Result<SafetensorsFile> fromMemory(const void *data, size_t bytes,
                                             const std::string &name);
 
-  /// Tensors that another format's reader has verified, with different names.
+  /// Wraps tensors that another format's reader has verified, with distinct
+  /// names.
   static SafetensorsFile
   fromEntries(std::vector<SafetensorsEntry> entries,
               std::map<std::string, std::string> metadata);
-  /// Keeps alive what the data are in.
+  /// Keeps the memory of the data alive.
   void keep(std::shared_ptr<const void> owner) { mapping = std::move(owner); }
 
   /// In the order of the data.
@@ -79,9 +80,9 @@ struct SafetensorsTensor {
   size_t bytes = 0;
 };
 
-/// Writes a file under a temporary name next to `path` and renames it, so that
-/// `path` never holds a partial file. The bytes written depend on the tensors
-/// alone, not on their order.
+/// Writes a temporary file next to `path` and renames it, so that `path` never
+/// holds a partial file. The bytes written depend on the tensors, not on their
+/// order.
 Status
 writeSafetensors(const std::string &path,
                  const std::vector<SafetensorsTensor> &tensors,

@@ -1,4 +1,4 @@
-//===- TextEncoding.h - texts that are not plain UTF-8 ----------*- C++ -*-===//
+//===- TextEncoding.h - detects texts that are not UTF-8 --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,9 +12,9 @@
 
 namespace moert {
 
-/// An error message with the remedy for a text in another encoding than UTF-8,
-/// or with a byte order mark; null for any other text. Editors and shells of
-/// Windows write such files.
+/// An error message with a remedy for a text in an encoding other than UTF-8,
+/// or with a byte order mark, such as Windows editors and shells write; null
+/// for any other text.
 const char *explainEncoding(const char *text, size_t bytes);
 
 } // namespace moert

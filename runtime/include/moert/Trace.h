@@ -1,4 +1,4 @@
-//===- Trace.h - when each step of a run was under way ----------*- C++ -*-===//
+//===- Trace.h - times of the steps of a run --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,14 +15,14 @@ namespace moert {
 
 /// A launch or a collective of a run.
 struct TracedStep {
-  /// The kernel's; of a collective its kind and axis: "all_gather dp". Of two
-  /// micro-batches it begins with "a: " or "b: ".
+  /// The kernel's name, or the kind and axis of a collective: "all_gather dp".
+  /// With two micro-batches the name begins with "a: " or "b: ".
   std::string name;
-  /// The plan's stream that it was given to; streams of the second micro-batch
-  /// are numbered behind those of the first.
+  /// Index of the plan's stream; streams of the second micro-batch are numbered
+  /// after those of the first.
   int64_t stream = 0;
-  /// Seconds since the run began: when the stream came to it, and when it was
-  /// done.
+  /// Seconds since the begin of the run at which the stream reached the step
+  /// and at which the step ended.
   double begin = 0;
   double end = 0;
 };

@@ -1,4 +1,4 @@
-//===- Workspace.h - where workspace tensors lie ----------------*- C++ -*-===//
+//===- Workspace.h - layout of workspace tensors ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,26 +15,25 @@
 
 namespace moert {
 
-/// Slots start at multiples of this, and so does a workspace.
+/// Alignment of slots and of the workspace, in bytes.
 inline constexpr int64_t kWorkspaceAlignment = 256;
 
 /// Bytes of a tensor as an expression of the token count.
 Expr tensorBytes(const TensorDecl &tensor);
 
-/// Bytes of the workspace at one token count, as an expression that holds
-/// within `variant`: the sum of its slots, each as large as its largest member
-/// among the tensors the variant uses.
+/// Bytes of the workspace as an expression of the token count, valid within
+/// `variant`: the sum over slots of the largest member that the variant uses.
 Expr variantWorkspaceBytes(const Plan &plan, const Variant &variant);
 
-/// Bytes that serve every call of up to `tokens` tokens. Sizes need not grow
-/// with tokens, so this is the maximum over all counts up to it; `budget` is as
-/// in Expr::maxOver.
+/// Bytes that serve every call of up to `tokens` tokens: the maximum over all
+/// counts up to it, since sizes are not always monotone; `budget` as in
+/// Expr::maxOver.
 Result<int64_t> workspaceBytes(const Plan &plan, int64_t tokens,
                                int64_t *budget = nullptr);
 
-/// Where each tensor lies at one token count.
+/// Offsets of all tensors at one token count.
 struct WorkspaceLayout {
-  /// Per plan tensor; -1 for a tensor outside the workspace or not used by the
+  /// Per plan tensor; -1 for a tensor outside the workspace, or not used by the
   /// variant.
   std::vector<int64_t> offsets;
   int64_t bytes = 0;
