@@ -21,8 +21,7 @@ extern "C" {
 #define MOERT_API
 #endif
 
-/*
- * How a layer runs:
+/* Running a layer:
  *
  *   moert_package *package;  moert_device *device;  moert_layer *layer;
  *   moert_package_open("layer.moepkg", &package);
@@ -33,23 +32,21 @@ extern "C" {
  *   moert_layer_bind(layer, &hidden_states);        inputs and outputs
  *   moert_layer_run(layer, tokens, stream, workspace, bytes);
  *
- * Every call that can fail answers NULL for success, or a status that the
- * caller frees. What a failing call should have made is set to NULL.
+ * Every call that can fail returns NULL for success, or a status that the
+ * caller frees. The output of a failing call is set to NULL.
  *
- * Handles are opaque and made and freed by the calls here. A function that
- * frees takes NULL too. What each handle asks of threads, contexts and
- * lifetimes stands above its type; with none of them does it matter which
- * thread or which context made it, and every call leaves the context current
- * that it found.
+ * Handles are opaque, and made and freed by the calls here. A function that
+ * frees also accepts NULL. Rules for threads, contexts and lifetimes are stated
+ * above each handle's type. No handle depends on the thread or context that
+ * made it, and every call leaves the current context unchanged.
  *
- * A handle is freed by one thread when no other uses it. What is the caller's
- * (bound memory, workspaces, streams) lives until the runs with it are
+ * A handle is freed by one thread when no other uses it. Memory of the caller's
+ * (bound tensors, workspaces) and streams live until the runs that use them are
  * complete.
  *
- * moert.hpp has the same for C++.
- */
+ * moert.hpp wraps this API for C++. */
 
-/* Raised whenever a call or a structure changes. */
+/* Raised with every change of a call or structure. */
 #define MOERT_API_VERSION 8
 
 /* The MOERT_API_VERSION that the library was built with. */
@@ -59,57 +56,56 @@ MOERT_API int moert_api_version(void);
  * Status
 \*===----------------------------------------------------------------------===*/
 
-/* What kind of failure a status is. */
+/* The kind of a failure. */
 typedef enum moert_code {
   /* None. */
   MOERT_OK = 0,
   /* An argument, file or description is wrong. */
   MOERT_INVALID_ARGUMENT = 1,
-  /* There is no file, tensor or kernel of the name. */
+  /* No file, tensor or kernel has the name. */
   MOERT_NOT_FOUND = 2,
-  /* A number is beyond what there is, as of tokens or devices. */
+  /* A number, for example of tokens or devices, is out of range. */
   MOERT_OUT_OF_RANGE = 3,
   /* There is not enough memory. */
   MOERT_RESOURCE_EXHAUSTED = 4,
-  /* A driver, device, library, file or rank cannot be used, or a device has
-   * not what is asked of it. */
+  /* A driver, device, library, file or rank cannot be used, or a device lacks a
+   * required feature. */
   MOERT_UNAVAILABLE = 5,
-  /* The library or the driver did what it should not. */
+  /* An error inside the library or the driver. */
   MOERT_INTERNAL = 6
 } moert_code;
 
-/* Threads: read by any number. Contexts: none needed. Lifetime: until it is
- * freed, also after the handle that it came from. */
+/* Threads: read by any number. Contexts: none needed. Lifetime: until freed,
+ * which may be after the handle that it came from. */
 typedef struct moert_status moert_status;
 
-/* MOERT_OK for NULL. */
+/* Returns MOERT_OK for NULL. */
 MOERT_API moert_code moert_status_code(const moert_status *status);
-/* Names the call, the tensor or field, what was expected and found, and what
+/* Names the call, the tensor or field, the value expected and found, and what
  * to change; "" for NULL. Lives as long as the status. */
 MOERT_API const char *moert_status_message(const moert_status *status);
-/* NULL is accepted, here and by all that frees. */
+/* Accepts NULL, as all functions that free do. */
 MOERT_API void moert_status_free(moert_status *status);
 
 /*===----------------------------------------------------------------------===*\
  * Packages
 \*===----------------------------------------------------------------------===*/
 
-/* Threads: never changes, so that any number may use it at once. Contexts:
- * none needed. Lifetime: layers keep what they need of it, so that it may be
- * freed before them. */
+/* Threads: immutable, so any number may use it at once. Contexts: none needed.
+ * Lifetime: may be freed before its layers, which keep what they need of it. */
 typedef struct moert_package moert_package;
 
 /* Reads and verifies a .moepkg. */
 MOERT_API moert_status *moert_package_open(const char *path,
                                            moert_package **package);
-/* The same from memory, which is copied. */
+/* Reads and verifies a package in memory, which is copied. */
 MOERT_API moert_status *moert_package_from_memory(const void *data, size_t size,
                                                   moert_package **package);
-/* Layers that were made from it go on. */
+/* Layers made from the package remain valid. */
 MOERT_API void moert_package_free(moert_package *package);
 
-/* The layer as JSON, "" where the package has none. Lives as long as the
- * package. */
+/* The layer as JSON, "" if the package has none. Lives as long as the package.
+ */
 MOERT_API const char *moert_package_spec(const moert_package *package);
 
 /*===----------------------------------------------------------------------===*\
@@ -117,52 +113,52 @@ MOERT_API const char *moert_package_spec(const moert_package *package);
 \*===----------------------------------------------------------------------===*/
 
 /* Threads: any call at any time, from any number. Contexts: a CUDA device
- * retains the primary context of its GPU, the one that the CUDA runtime and
- * PyTorch use; each call makes it current for its own length. Lifetime: freed
- * after the layers and workspaces that were made for it; memory of
- * moert_device_allocate() that is left goes with it. */
+ * retains the primary context of its GPU, which the CUDA runtime and PyTorch
+ * use too; each call makes it current for its duration. Lifetime: freed after
+ * its layers and workspaces; frees remaining memory of moert_device_allocate().
+ */
 typedef struct moert_device moert_device;
 
-/* GPU number `ordinal` as the driver counts them. MOERT_UNAVAILABLE where
- * there is no driver or no GPU. */
+/* GPU number `ordinal` in the driver's order. MOERT_UNAVAILABLE if there is no
+ * driver or no GPU. */
 MOERT_API moert_status *moert_device_create_cuda(int ordinal,
                                                  moert_device **device);
 /* Frees memory of moert_device_allocate() too; layers and workspaces of the
- * device are freed before. */
+ * device must be freed before. */
 MOERT_API void moert_device_free(moert_device *device);
 
 /* "cuda:0 (NVIDIA H200)", "host". Lives as long as the device. */
 MOERT_API const char *moert_device_name(const moert_device *device);
 
-/* Memory of the device, aligned to 256 bytes, for callers that have no other
- * means. 0 bytes give NULL. */
+/* Memory of the device, aligned to 256 bytes, for callers without an allocator.
+ * 0 bytes give NULL. */
 MOERT_API moert_status *moert_device_allocate(moert_device *device,
                                               size_t bytes, void **memory);
-/* The memory of moert_device_allocate(). */
+/* Frees memory of moert_device_allocate(). */
 MOERT_API void moert_device_release(moert_device *device, void *memory);
-/* Copies `bytes` of the caller's memory to the device's, complete on return. It
- * does not wait for what streams do. */
+/* Copies `bytes` from the caller's memory to the device's, complete on return.
+ * Does not wait for work on streams. */
 MOERT_API moert_status *moert_device_copy_in(moert_device *device, void *to,
                                              const void *from, size_t bytes);
-/* Copies `bytes` of the device's memory to the caller's, complete on return. It
- * does not wait for what streams do. */
+/* Copies `bytes` from the device's memory to the caller's, complete on return.
+ * Does not wait for work on streams. */
 MOERT_API moert_status *moert_device_copy_out(moert_device *device, void *to,
                                               const void *from, size_t bytes);
 
-/* Returns when the work that was given to `stream`, one of
- * moert_layer_run()'s, is complete. The host has none: there all work is
- * complete when the call that gives it returns. */
+/* Waits until the work given to `stream`, a stream as for moert_layer_run(), is
+ * complete. On the host there is nothing to wait for: calls return when their
+ * work is complete. */
 MOERT_API moert_status *moert_device_synchronize(moert_device *device,
                                                  void *stream);
 
-/* Called once, with an object that nobody uses any more, in any thread that
- * calls this library. */
+/* Called once, with an object that is no longer used, in any thread that calls
+ * this library. */
 typedef void (*moert_release_fn)(void *object);
 
-/* `stream` is being captured: the graph owns `object` from now on. When the
- * graph and all that was instantiated from it are destroyed, a later call of
- * this library, such as one that allocates or frees, releases it. A call that
- * fails releases it too. */
+/* Gives ownership of `object` to the graph that `stream` is being captured
+ * into. After the graph and everything instantiated from it are destroyed, a
+ * later call of this library, such as one that allocates or frees, releases the
+ * object. A failing call releases it too. */
 MOERT_API moert_status *moert_device_retain(moert_device *device, void *stream,
                                             void *object,
                                             moert_release_fn release);
@@ -172,13 +168,13 @@ MOERT_API moert_status *moert_device_retain(moert_device *device, void *stream,
 \*===----------------------------------------------------------------------===*/
 
 /* Threads: one call at a time, from any thread; layers, clones included, are
- * independent of each other and run at once. Contexts: those of its device;
+ * independent of each other and may run at once. Contexts: those of its device;
  * streams are of the same primary context. Lifetime: freed before its device,
- * when its runs are complete. A clone may outlive the layer that it came
- * from. */
+ * when its runs are complete. A clone may outlive the layer that it came from.
+ */
 typedef struct moert_layer moert_layer;
 
-/* How a layer is made; all 0 but for `size` is as without options. */
+/* Options of a layer; all 0 except `size` is the default. */
 typedef struct moert_layer_options {
   /* sizeof(moert_layer_options), so that later versions may add fields. */
   size_t size;
@@ -191,15 +187,14 @@ MOERT_API moert_status *moert_layer_create(const moert_package *package,
                                            moert_device *device,
                                            const moert_layer_options *options,
                                            moert_layer **layer);
-/* A second layer for a micro-batch that overlaps with that of the first: it
- * shares code, weights and prepared weights, and has inputs, outputs and
- * workspace of its own. */
+/* A second layer for an overlapping micro-batch: it shares code, weights and
+ * prepared weights, and has its own inputs, outputs and workspace. */
 MOERT_API moert_status *moert_layer_clone(const moert_layer *layer,
                                           moert_layer **clone);
-/* Its runs are complete before. Clones go on. */
+/* The layer's runs must be complete. Clones remain valid. */
 MOERT_API void moert_layer_free(moert_layer *layer);
 
-/* What a tensor is to a layer. */
+/* The role of a tensor in a layer. */
 typedef enum moert_role {
   /* Read by every run. */
   MOERT_INPUT = 0,
@@ -211,72 +206,74 @@ typedef enum moert_role {
   MOERT_PREPARED = 3
 } moert_role;
 
-/* A tensor that a layer takes or gives. */
+/* A tensor of a layer's interface. */
 typedef struct moert_tensor_info {
-  /* As in docs/layers.md: "experts.w13". */
+  /* The name in docs/layers.md: "experts.w13". */
   const char *name;
   /* "bf16", "f32", "i32", ... */
   const char *dtype;
-  /* Whether it is an input, a weight or an output. */
+  /* Input, weight, output or prepared. */
   moert_role role;
   /* The number of dimensions. */
   int rank;
-  /* The shape of a call with max_tokens tokens. */
+  /* The shape at max_tokens tokens. */
   const int64_t *shape;
   /* Not 0: the first dimension is smaller with fewer tokens. */
   int depends_on_tokens;
-  /* Bytes that the address is a multiple of. */
+  /* Alignment of the address in bytes. */
   int64_t alignment;
   /* Not 0: may be bound with gaps between its rows. */
   int strided;
-  /* Not 0: a weight that is prepared. What is written to it afterwards counts
-   * when the weights are prepared again. */
+  /* Not 0: a weight that is prepared. Values written to it afterwards take
+   * effect when the weights are prepared again. */
   int prepared;
-  /* Of a weight, not 0: runs read its memory. They do not where they read only
-   * what was prepared of it. */
+  /* Not 0, for a weight: runs read its memory. 0 if they read only tensors
+   * prepared from it. */
   int read_by_runs;
 } moert_tensor_info;
 
-/* Of a layer of several ranks, tokens are those of one, here and in every
- * call. */
+/* The maximum number of tokens of a run. For a layer of several ranks, token
+ * counts are per rank, here and in every call. */
 MOERT_API int64_t moert_layer_max_tokens(const moert_layer *layer);
 
-/* What a call runs, as JSON: `target`, `max_tokens`, `streams`; `variants`,
+/* The steps of a call as JSON: `target`, `max_tokens`, `streams`; `variants`,
  * each with `min_tokens`, `max_tokens` and `steps` in order, a step being a
  * launch (`stream`, `kernel`, `dependent`), an event (`stream`, `record` or
- * `wait`) or what ranks do together (`stream`, `collective`, `axis`);
- * `kernels` with `name`, `grid` (of `tokens`), `block` and `shared`
- * (bytes); `tensors` with `name`, `role`, `dtype`, `shape` (of `tokens`) and,
- * in the workspace, `slot`. Lives as long as the layer. */
+ * `wait`) or a collective of ranks (`stream`, `collective`, `axis`); `kernels`
+ * with `name`, `grid` (of `tokens`), `block` and `shared` (bytes); `tensors`
+ * with `name`, `role`, `dtype`, `shape` (of `tokens`) and, in the workspace,
+ * `slot`. Lives as long as the layer. */
 MOERT_API const char *moert_layer_plan(const moert_layer *layer);
-/* The layer as JSON (docs/layers.md), "" where its source was IR. Lives as long
- * as the layer. */
+/* The layer as JSON (docs/layers.md), "" if its source was IR. Lives as long as
+ * the layer. */
 MOERT_API const char *moert_layer_spec(const moert_layer *layer);
 
-/* How many tensors there are to bind. */
+/* Number of tensors to bind. */
 MOERT_API int moert_layer_num_tensors(const moert_layer *layer);
-/* One of them; NULL for an index out of range. Lives as long as the layer. */
+/* A tensor to bind; NULL for an index out of range. Lives as long as the layer.
+ */
 MOERT_API const moert_tensor_info *moert_layer_tensor(const moert_layer *layer,
                                                       int index);
 
-/* How many tensors the layer prepares in memory of its own, or in the caller's
- * where that is bound. */
+/* Number of tensors that the layer prepares, in memory of its own or in memory
+ * that the caller has bound. */
 MOERT_API int moert_layer_num_prepared(const moert_layer *layer);
-/* One of them; NULL for an index out of range. Lives as long as the layer. */
+/* A prepared tensor; NULL for an index out of range. Lives as long as the
+ * layer. */
 MOERT_API const moert_tensor_info *
 moert_layer_prepared(const moert_layer *layer, int index);
 
-/* Memory of the caller's that is bound to a tensor of a layer. */
+/* Memory of the caller's to bind to a tensor of a layer. */
 typedef struct moert_tensor {
-  /* As moert_tensor_info has it. */
+  /* The name in moert_tensor_info. */
   const char *name;
-  /* As moert_tensor_info has it. */
+  /* The dtype in moert_tensor_info. */
   const char *dtype;
-  /* On the device of the layer. */
+  /* An address on the layer's device. */
   void *data;
   /* The number of dimensions. */
   int rank;
-  /* Their sizes, in elements. */
+  /* Sizes of the dimensions, in elements. */
   const int64_t *shape;
   /* In elements; NULL for a contiguous tensor. */
   const int64_t *strides;
@@ -285,73 +282,73 @@ typedef struct moert_tensor {
 /* Checks name, dtype, shape, strides, alignment and device. The structure is
  * read before the call returns; the memory stays the caller's.
  *
- * A tensor of moert_layer_prepared() may be bound too, ahead of
- * moert_layer_prepare_weights(), which writes it there and allocates nothing
- * for it. The memory serves the weights that are bound then: with other weights
- * it is bound anew, or the layer allocates. */
+ * A tensor of moert_layer_prepared() may be bound too, before
+ * moert_layer_prepare_weights(), which then writes it there and allocates
+ * nothing for it. Such memory serves the weights bound at that time; with other
+ * weights it must be bound anew, or the layer allocates. */
 MOERT_API moert_status *moert_layer_bind(moert_layer *layer,
                                          const moert_tensor *tensor);
 
-/* What preparing the weights took. */
+/* Memory and time that preparing the weights took. */
 typedef struct moert_prepare_report {
-  /* Memory that was allocated for prepared weights, beside what is bound for
-   * them. */
+  /* Bytes allocated for prepared weights, in addition to bound memory. */
   int64_t bytes;
-  /* Weights that were prepared where they are: their memory has other contents
-   * now, which belong to this layer and its clones. */
+  /* Bytes of weights that were prepared in place: their memory now has other
+   * contents, which belong to this layer and its clones. */
   int64_t in_place_bytes;
   /* Wall-clock time. */
   double seconds;
 } moert_prepare_report;
 
-/* Needed once after the weights are bound, and after one is bound anew; then
- * those that were prepared in place are bound anew too. Waits for the device.
- * `report` may be NULL. A call when nothing was bound anew only reports. */
+/* Needed once after the weights are bound, and again after one is bound anew;
+ * then weights that were prepared in place must be bound anew first. Waits for
+ * the device. `report` may be NULL. If nothing was bound anew the call only
+ * reports. */
 MOERT_API moert_status *
 moert_layer_prepare_weights(moert_layer *layer, moert_prepare_report *report);
-/* Prepares what the bound weights hold now, after they were written to, in the
- * memory that prepared weights have already: clones and captured graphs use the
- * new ones too. Their runs and replays are complete before; for the layer's own
- * runs the call waits. Refused where weights were prepared in place: those are
- * bound anew. `report` may be NULL. */
+/* Prepares again after the caller has written to bound weights. Prepared
+ * weights keep their memory, so that clones and captured graphs use the new
+ * values too: their runs and replays must be complete before the call, which
+ * itself waits for the layer's own runs. Refused if weights were prepared in
+ * place: bind those anew. `report` may be NULL. */
 MOERT_API moert_status *moert_layer_prepare_again(moert_layer *layer,
                                                   moert_prepare_report *report);
 
-/* Lets go of the weights that runs do not read (moert_tensor_info), once they
- * are prepared: their memory may be freed, and what the layer itself has loaded
- * is. Before weights are prepared again all of these are bound anew. */
+/* Unbinds prepared weights that runs do not read (moert_tensor_info): the
+ * caller may free their memory, and memory that the layer itself has loaded is
+ * freed. All of these must be bound anew before weights are prepared again. */
 MOERT_API moert_status *moert_layer_release_weights(moert_layer *layer);
 
-/* How much of a call is done, in bytes. Called in the thread of the call. */
+/* Progress of a call, in bytes. Called in the thread of the call. */
 typedef void (*moert_step_fn)(void *user, uint64_t done, uint64_t all);
 
-/* How a file of prepared weights is written and read; all 0 but for `size` is
- * as without options. */
+/* Options for writing and reading a file of prepared weights; all 0 except
+ * `size` is the default. */
 typedef struct moert_prepared_options {
   /* sizeof(moert_prepared_options), so that later versions may add fields. */
   size_t size;
-  /* Of a layer of several ranks: whose weights these are. NULL: those of the
-   * rank that is known by its communicator, or by what loaded the weights; a
-   * file says itself whose it is. */
+  /* For a layer of several ranks: the rank of the weights. NULL means the rank
+   * known from the communicator or from loading the weights; a file states its
+   * rank. */
   const int64_t *rank;
-  /* Not 0: what is read is not compared with the digests in the file. */
+  /* Not 0: do not compare the data read with the digests in the file. */
   int no_digests;
-  /* Told of what is done; NULL: nobody is. */
+  /* Called with the progress; may be NULL. */
   moert_step_fn step;
-  /* The `user` of its calls. */
+  /* Passed to `step` as `user`. */
   void *step_user;
 } moert_prepared_options;
 
-/* Writes what runs read of the weights, prepared or as they are, to a file of
- * safetensors (docs/runtime.md), whole or not at all; prepares them before,
- * where that is due. `options` may be NULL. */
+/* Writes the weights that runs read, prepared or not, to a safetensors file
+ * (docs/runtime.md), whole or not at all. Prepares them first if necessary.
+ * `options` may be NULL. */
 MOERT_API moert_status *
 moert_layer_write_prepared(moert_layer *layer, const char *path,
                            const moert_prepared_options *options);
-/* In place of binding weights and preparing them: reads a file that the same
- * layer has written, into memory of the device that belongs to the layer and
- * its clones. A file of another layer, target, version or rank, and one that is
- * damaged, is refused, and all is as before then. `options` may be NULL. */
+/* Replaces binding and preparing weights: reads a file that the same layer has
+ * written, into device memory that the layer and its clones own. A file of
+ * another layer, target, version or rank, or a damaged one, is refused and
+ * changes nothing. `options` may be NULL. */
 MOERT_API moert_status *
 moert_layer_bind_prepared(moert_layer *layer, const char *path,
                           const moert_prepared_options *options);
@@ -361,25 +358,26 @@ MOERT_API moert_status *moert_layer_workspace_bytes(const moert_layer *layer,
                                                     int64_t tokens,
                                                     int64_t *bytes);
 
-/* Workspace that several layers share, of two slots for two micro-batches that
- * overlap: the layers of one micro-batch use slot 0, their clones slot 1. Runs
- * in one slot follow each other, whatever streams and threads give them.
+/* Workspace that several layers share, with two slots for two overlapping
+ * micro-batches: the layers of one micro-batch use slot 0, their clones slot 1.
+ * Runs in one slot are serialized, whatever streams and threads they come from.
  *
- * Threads: never changes, so that any number may use it at once. Contexts:
- * those of its device. Lifetime: layers keep what they use of it, so that it
- * may be freed before them; its device is freed after both. */
+ * Threads: immutable, so any number may use it at once. Contexts: those of its
+ * device. Lifetime: may be freed before its layers, which keep what they use of
+ * it; its device is freed after both. */
 typedef struct moert_workspace moert_workspace;
 
-/* `bytes` are those of a slot: the most that moert_layer_workspace_bytes()
- * answers for the layers that will use it. */
+/* `bytes` per slot: the maximum of moert_layer_workspace_bytes() over the
+ * layers that will use it. */
 MOERT_API moert_status *moert_workspace_create(moert_device *device,
                                                int64_t bytes,
                                                moert_workspace **workspace);
-/* The memory goes with the last layer that uses it. */
+/* The memory is freed with the last layer that uses it. */
 MOERT_API void moert_workspace_free(moert_workspace *workspace);
 
-/* From now on runs of the layer with `workspace` NULL take slot 0 or 1; NULL
- * for memory of the layer's own again. Waits for the layer's runs. */
+/* Makes runs of the layer with `workspace` NULL use slot 0 or 1 from now on; a
+ * NULL workspace here returns to memory of the layer's own. Waits for the
+ * layer's runs. */
 MOERT_API moert_status *
 moert_layer_use_workspace(moert_layer *layer, const moert_workspace *workspace,
                           int slot);
@@ -388,71 +386,71 @@ moert_layer_use_workspace(moert_layer *layer, const moert_workspace *workspace,
  * Ranks
 \*===----------------------------------------------------------------------===*/
 
-/* One rank's connection to those that share layers with it
+/* One rank's connection to the ranks that share layers with it
  * (docs/parallel.md). All ranks make the same calls in the same order.
  *
  * Threads: one call at a time, from any thread. Contexts: those of its GPU.
- * Lifetime: layers keep what they use of it, so that it may be freed before
- * them; a device is freed after both. */
+ * Lifetime: may be freed before its layers, which keep what they use of it; a
+ * device is freed after both. */
 typedef struct moert_communicator moert_communicator;
 
-/* Which ranks there are, and how they wait for each other. */
+/* The ranks of a communicator, and how long they wait for each other. */
 typedef struct moert_communicator_options {
   /* sizeof(moert_communicator_options), so that later versions may add
    * fields. */
   size_t size;
-  /* Groups of ranks with tokens of their own, and ranks of a group, which share
-   * them: dp * tp ranks, of which r is number r % tp of group r / tp. Of a spec
-   * with 'pcp' there are dp * pcp groups. */
+  /* `dp` groups of ranks with tokens of their own, and `tp` ranks per group,
+   * which share its tokens: of the dp * tp ranks, r is number r % tp of group r
+   * / tp. For a spec with 'pcp' there are dp * pcp groups. */
   int64_t dp, tp;
-  /* How long a rank waits for the others in one call; 0 for 60 seconds. */
+  /* Time that a rank waits for the others in one call; 0 means 60 seconds. */
   double limit_seconds;
 } moert_communicator_options;
 
 /* Connects the ranks that torchrun, Open MPI or Slurm started, one process per
- * GPU, by NCCL; docs/parallel.md has the variables of the environment. */
+ * GPU, by NCCL; docs/parallel.md lists the environment variables. */
 MOERT_API moert_status *
 moert_communicator_from_environment(const moert_communicator_options *options,
                                     moert_communicator **communicator);
-/* The same by an ncclComm_t of the caller's with all of the ranks, which has
- * been made with the libnccl that is loaded. All ranks call it. It is not used
- * afterwards, and neither aborted nor destroyed. `ordinal` is the GPU of this
+/* Connects the ranks by the caller's ncclComm_t, which has all of the ranks and
+ * was made with the loaded libnccl. All ranks call this. Afterwards the
+ * ncclComm_t is not used, aborted or destroyed. `ordinal` is the GPU of this
  * rank. */
 MOERT_API moert_status *
 moert_communicator_adopt_nccl(const moert_communicator_options *options,
                               int64_t rank, int ordinal, void *nccl_comm,
                               moert_communicator **communicator);
-/* Ranks that are threads of this process on one device, for tests: rows go
- * through host memory, and no graph is captured. `communicators` has room for
- * dp * tp. */
+/* Ranks as threads of this process on one device, for tests: data goes through
+ * host memory, and no graph is captured. `communicators` has dp * tp elements.
+ */
 MOERT_API moert_status *
 moert_communicator_create_local(const moert_communicator_options *options,
                                 moert_device *device,
                                 moert_communicator **communicators);
-/* The number of this rank, 0 to dp * tp - 1. */
+/* The number of this rank, from 0 to dp * tp - 1. */
 MOERT_API int64_t
 moert_communicator_rank(const moert_communicator *communicator);
-/* Success as long as nobody is known to have failed; waits for nothing. After a
- * failure every call answers the first one, and a new one has to be made. */
+/* Success as long as no rank is known to have failed; does not wait. After a
+ * failure every call returns the first one, and a new communicator has to be
+ * made. */
 MOERT_API moert_status *
 moert_communicator_check(const moert_communicator *communicator);
-/* Layers that use it go on. */
+/* Layers that use the communicator remain valid. */
 MOERT_API void moert_communicator_free(moert_communicator *communicator);
 
-/* The ranks that a layer is for, as a communicator counts them; 1 and 1 for
- * most. Either may be NULL. */
+/* The mesh of the layer's ranks, as in moert_communicator_options; 1 and 1 for
+ * a layer of one rank. Either may be NULL. */
 MOERT_API void moert_layer_mesh(const moert_layer *layer, int64_t *dp,
                                 int64_t *tp);
-/* Of a layer of several ranks: a run of `tokens` tokens per rank or more is two
- * halves of its batch, of which one exchanges rows beside what the other
- * computes (docs/parallel.md, "Micro-batches"); 0 for never, as without this
- * call. Called ahead of moert_layer_use_communicator(), with the same number on
- * all ranks; layers with an output or input that has no rows of tokens are
- * refused. */
+/* For a layer of several ranks: from `tokens` tokens per rank on, a run is two
+ * micro-batches, one of which communicates while the other computes
+ * (docs/parallel.md, "Micro-batches"). 0, the default, means never. Called
+ * before moert_layer_use_communicator(), with the same number on all ranks.
+ * Layers with an output or input that has no token dimension are refused. */
 MOERT_API moert_status *moert_layer_use_micro_batches(moert_layer *layer,
                                                       int64_t tokens);
-/* What a layer of several ranks needs before its first run. Asks the others
- * whether they have the same layer: all ranks call it. */
+/* Needed by a layer of several ranks before its first run. Checks that all
+ * ranks have the same layer: all ranks call it. */
 MOERT_API moert_status *
 moert_layer_use_communicator(moert_layer *layer,
                              const moert_communicator *communicator);
@@ -461,111 +459,110 @@ moert_layer_use_communicator(moert_layer *layer,
  * Experts that move between ranks
 \*===----------------------------------------------------------------------===*/
 
-/* A layer with `replicas` has physical experts, each of which is one of an
- * expert (docs/parallel.md). A map says of which: `num_physical` numbers of
- * experts, in the order of physical ones, and over several ranks those of rank
- * 0 first. From time to time:
+/* A layer with `replicas` has physical experts, each a replica of one expert
+ * (docs/parallel.md). A map lists the expert of each of the `num_physical`
+ * physical experts; with several ranks those of rank 0 come first. From time to
+ * time:
  *
  *   moert_layer_sum_loads(...)       how often each expert was chosen
- *   moert_balance_experts(...)       a map for loads like these
- *   moert_expert_move_begin(...)     its experts, to memory of the caller's
+ *   moert_balance_experts(...)       a map for such loads
+ *   moert_expert_move_begin(...)     move experts to memory of the caller's
  *   moert_expert_move_step(...)      once for each of a rank's experts, with
  *                                    runs of the layer in between
- *   moert_expert_move_switch(...)    from the next run on
- */
+ *   moert_expert_move_switch(...)    use the new map from the next run on */
 
-/* What the layer's `replicas.physical_ids` (num_experts x max_replicas) and
- * `replicas.counts` (num_experts) hold by a map. Of an expert that it has more
- * than `max_replicas` times the first ones are used. */
+/* Contents of the layer's `replicas.physical_ids` (num_experts x max_replicas)
+ * and `replicas.counts` (num_experts) for a map. If an expert has more than
+ * `max_replicas` replicas the first ones are used. */
 MOERT_API moert_status *
 moert_replica_tables(const int64_t *map, int64_t num_physical,
                      int64_t num_experts, int64_t max_replicas,
                      int32_t *physical_ids, int32_t *counts);
 
-/* Which ranks there are, and what a map has to be like. */
+/* Number of ranks, and requirements for a map. */
 typedef struct moert_balance_options {
   /* sizeof(moert_balance_options), so that later versions may add fields. */
   size_t size;
-  /* Experts, each of which has a load. */
+  /* Number of experts, each with a load. */
   int64_t num_experts;
-  /* Physical experts: a multiple of num_ranks, num_experts at least. */
+  /* Physical experts: a multiple of num_ranks, at least num_experts. */
   int64_t num_physical;
   /* Groups of neighbouring experts that a token's choice is limited to; 1 for
-   * none. Where num_nodes divides it a group's experts are on one node. */
+   * no groups. If num_nodes divides the number, a group's experts are on one
+   * node. */
   int64_t num_groups;
-  /* Nodes, and the ranks on all of them together. */
+  /* Number of nodes, and of ranks on all nodes together. */
   int64_t num_nodes, num_ranks;
-  /* As many as an expert may have; 0 for any number. */
+  /* Maximum number of replicas of an expert; 0 for no limit. */
   int64_t max_replicas;
 } moert_balance_options;
 
-/* A map for experts with these loads, by the expert-parallel load balancer of
- * DeepSeek; `map` has room for num_physical. */
+/* Makes a map for experts with these loads by DeepSeek's expert-parallel load
+ * balancer (EPLB); `map` has num_physical elements. */
 MOERT_API moert_status *
 moert_balance_experts(const moert_balance_options *options, const double *loads,
                       int64_t *map);
 
-/* How often each expert was chosen on all ranks: `own` has the numbers of this
- * rank's physical experts, such as the caller has summed of `expert_offsets`.
- * All ranks call it, with the same map, and wait for each other. */
+/* Sums over all ranks how often each expert was chosen: `own` has the counts of
+ * this rank's physical experts, such as sums over `expert_offsets` by the
+ * caller. All ranks call it with the same map, and wait for each other. */
 MOERT_API moert_status *moert_layer_sum_loads(
     moert_layer *layer, const moert_communicator *communicator,
     const int64_t *own, int64_t num_own, const int64_t *map,
     int64_t num_physical, int64_t *loads, int64_t num_experts);
 
-/* Experts of a layer on their way to where another map has them, beside its
- * runs. A call that fails leaves the layer on its old map and memory, and ends
- * the move: later calls answer the same.
+/* A move of a layer's experts to where another map has them, beside the layer's
+ * runs. A failing call leaves the layer on its old map and memory and ends the
+ * move: later calls return the same failure.
  *
  * Threads: one call at a time, from any thread, and none while another call
  * uses the layer or its communicator. Contexts: those of the layer's device.
- * Lifetime: freed before the layer. The memory is the caller's; where the
- * communicator has failed it lives until that is freed. */
+ * Lifetime: freed before the layer. The memory is the caller's; after a failure
+ * of the communicator it must live until the communicator is freed. */
 typedef struct moert_expert_move moert_expert_move;
 
-/* `from` is the map that the layer has, `to` the one that it will have.
- * `spare` is memory that nothing uses for each tensor that moves: the experts'
- * but for scales that all inputs share, `replicas.physical_ids` and
- * `replicas.counts`; the layer is bound to it at the end, and what it was bound
- * to before can serve the next move. All ranks call it, with the same maps. A
- * communicator other than the layer's lets the layer go on where a rank fails
- * to move. */
+/* `from` is the layer's current map, `to` the new one. `spare` is unused memory
+ * for each tensor that moves: the experts' tensors except scales that all
+ * inputs share, `replicas.physical_ids` and `replicas.counts`. The layer is
+ * bound to it at the end, and its previous memory can serve the next move. All
+ * ranks call it with the same maps. With a communicator other than the layer's,
+ * the layer can continue after a rank fails to move. */
 MOERT_API moert_status *moert_expert_move_begin(
     moert_layer *layer, const moert_communicator *communicator,
     const int64_t *from, const int64_t *to, int64_t num_physical,
     const moert_tensor *spare, int num_spare, moert_expert_move **move);
-/* Steps that are left. */
+/* Number of remaining steps. */
 MOERT_API int64_t moert_expert_move_num_steps(const moert_expert_move *move);
-/* Gives one expert for each rank to a stream of the move's own. All ranks call
- * it, as often, and in the same order with other calls on the communicator. */
+/* Enqueues the transfer of one expert per rank on the move's own stream. All
+ * ranks make the same number of calls, in the same order relative to other
+ * calls on the communicator. */
 MOERT_API moert_status *moert_expert_move_step(moert_expert_move *move);
-/* When all steps were given: waits for those of all ranks, and binds the layer
- * to the new memory at once. Runs that were given before are complete before
- * the old memory is used for anything else; clones and captured graphs still
- * have it. */
+/* Called after all steps: waits for the steps of all ranks, then binds the
+ * layer to the new memory. The caller must not reuse the old memory before
+ * earlier runs are complete; clones and captured graphs still use it. */
 MOERT_API moert_status *moert_expert_move_switch(moert_expert_move *move);
-/* Of a move that has not ended nothing remains but what is in its memory. */
+/* Freeing a move that has not ended discards it; only its memory has changed.
+ */
 MOERT_API void moert_expert_move_free(moert_expert_move *move);
 
-/* The stream of the layer itself, for callers that have none. */
+/* The layer's own stream, for callers without one. */
 #define MOERT_LAYER_STREAM ((void *)(intptr_t)-1)
 
 /* Runs the layer on `tokens` tokens.
  *
  * `stream` is a CUstream or cudaStream_t, NULL being the default stream, or
- * MOERT_LAYER_STREAM, which alone a layer on the host takes. The call gives
- * work to it and returns; it waits for nothing. (On the host it returns when
- * the run is complete.) `workspace` is aligned to 256 bytes. With NULL the
- * layer uses what moert_layer_use_workspace() gave it, else one of its own and,
- * where that has to grow, waits and allocates. A run on another stream than the
- * layer's latest one begins, on the device, after that one.
+ * MOERT_LAYER_STREAM, the only one that a layer on the host takes. The call
+ * enqueues work and returns without waiting. (On the host it returns when the
+ * run is complete.) `workspace` is aligned to 256 bytes. If it is NULL the
+ * layer uses the workspace of moert_layer_use_workspace(), or else its own, and
+ * waits and allocates if that has to grow. A run on another stream than the
+ * layer's previous run begins, on the device, after the previous one.
  *
- * In a stream that is being captured the run becomes part of the graph. The
- * graph owns the code and what belongs to the layer: prepared and loaded
- * weights, and the workspace. The layer's own workspace is another one then
- * than that of runs outside graphs. Memory of the caller's, bound or given as
- * `workspace`, outlives the graph. The caller orders replays of graphs that
- * share a workspace. */
+ * During stream capture the run becomes part of the graph. The graph owns the
+ * code and the layer's memory: prepared and loaded weights, and the workspace.
+ * The layer's own workspace for captured runs is separate from that of other
+ * runs. Memory of the caller's, bound or given as `workspace`, must outlive the
+ * graph. The caller orders replays of graphs that share a workspace. */
 MOERT_API moert_status *moert_layer_run(moert_layer *layer, int64_t tokens,
                                         void *stream, void *workspace,
                                         int64_t workspace_bytes);
@@ -573,11 +570,10 @@ MOERT_API moert_status *moert_layer_run(moert_layer *layer, int64_t tokens,
 /* Not 0: the latest run became part of a graph. */
 MOERT_API int moert_layer_is_captured(const moert_layer *layer);
 
-/* Returns when the runs of the layer are complete, but for replays of graphs.
- */
+/* Waits until the runs of the layer are complete, except replays of graphs. */
 MOERT_API moert_status *moert_layer_synchronize(moert_layer *layer);
-/* The same for all that was given to `stream`, as moert_layer_run() takes it.
- * Of a layer of several ranks it ends with an error where one is gone, which
+/* Waits for all work on `stream`, given as for moert_layer_run(). For a layer
+ * of several ranks a lost rank ends the wait with an error, which
  * moert_device_synchronize() never does. */
 MOERT_API moert_status *moert_layer_synchronize_stream(moert_layer *layer,
                                                        void *stream);

@@ -5,13 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Nothing but moert.h and C++17: handles that free themselves, and an Error
-// where a call fails. Exceptions are neither thrown nor needed. Rules for
+// A wrapper of moert.h in C++17: handles that free themselves, and an Error for
+// each failed call. Exceptions are neither thrown nor needed. Rules for
 // threads, contexts and lifetimes are those of moert.h.
 //
-//   moert::capi::Package package;
-//   if (moert::capi::Error error = package.open("layer.moepkg"))
-//     fprintf(stderr, "%s\n", error.message());
+//  moert::capi::Package package;
+//  if (moert::capi::Error error = package.open("layer.moepkg"))
+//    fprintf(stderr, "%s\n", error.message());
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,10 +25,10 @@
 
 namespace moert::capi {
 
-/// True where a call has failed.
+/// A failure, or none; true if the call has failed.
 class [[nodiscard]] Error {
 public:
-  /// Takes the status over.
+  /// Takes ownership of the status.
   Error(moert_status *status) : status(status, &moert_status_free) {}
 
   /// Whether the call failed.
@@ -40,19 +40,18 @@ private:
   std::unique_ptr<moert_status, void (*)(moert_status *)> status;
 };
 
-/// A handle of the C API, null before it is made.
+/// An owning handle of the C API, null before it is made.
 template <typename T, void (*Free)(T *)>
 class Handle {
 public:
-  /// For calls of the C API; null before it is made.
+  /// The raw handle for calls of the C API; null before it is made.
   T *get() const { return handle.get(); }
-  /// Whether it is made.
+  /// Whether the handle is made.
   explicit operator bool() const { return handle != nullptr; }
-  /// Frees it.
+  /// Frees the handle.
   void reset() { handle.reset(); }
 
-  /// Becomes what `make`, a call of the C API, sets the pointer to that it is
-  /// given.
+  /// Sets the handle by `make`, a call of the C API that takes a pointer to it.
   template <typename Make>
   Error set(Make make) {
     T *made = nullptr;
@@ -197,7 +196,7 @@ public:
   Error useCommunicator(const Communicator &communicator) {
     return moert_layer_use_communicator(get(), communicator.get());
   }
-  /// `loads` has room for an element of each expert.
+  /// `loads` has one element per expert.
   Error sumLoads(const Communicator &communicator,
                  const std::vector<int64_t> &own,
                  const std::vector<int64_t> &map, std::vector<int64_t> &loads) {
@@ -215,10 +214,10 @@ public:
   }
 };
 
-/// Experts on their way to where another map has them.
+/// A move of experts to where another map has them.
 class ExpertMove : public Handle<moert_expert_move, &moert_expert_move_free> {
 public:
-  /// The maps are of one size.
+  /// Both maps have the same size.
   Error begin(const Layer &layer, const Communicator &communicator,
               const std::vector<int64_t> &from, const std::vector<int64_t> &to,
               const std::vector<moert_tensor> &spare) {
