@@ -16,7 +16,7 @@
 using namespace moert;
 using namespace moert::answers;
 
-/// Most dimensions of a tensor that is bound.
+/// Maximum number of dimensions of a bound tensor.
 static constexpr int kMaxRank = 8;
 
 int moert_api_version(void) { return MOERT_API_VERSION; }
@@ -220,7 +220,7 @@ moert_layer::moert_layer(Device &device, std::unique_ptr<Executor> made,
     info.read_by_runs = isRead[i];
     std::vector<int64_t> &shape = shapes.emplace_back();
     for (const Expr &size : tensor.shape) {
-      // The plan's verifier has evaluated it.
+      // Cannot fail: the plan's verifier has evaluated it.
       Result<int64_t> most = size.maxUpTo(plan.maxTokens);
       shape.push_back(most ? *most : 0);
     }

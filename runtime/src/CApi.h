@@ -1,4 +1,4 @@
-//===- CApi.h - what the handles of the C API hold --------------*- C++ -*-===//
+//===- CApi.h - handles of the C API ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -46,35 +46,35 @@ struct moert_layer {
 
   moert::Device &device;
   std::unique_ptr<moert::Executor> executor;
-  /// As in a package.
+  /// Copies of the package's fields.
   const std::string spec, modelType;
   const std::string planText;
-  /// Which layer of a model it is, where its description says so.
+  /// The layer's index in its model, if its description has one.
   std::optional<int64_t> decoderLayer;
-  /// How files have its weights, where its description says so: a
+  /// The order of weights in checkpoint files, if the description has it: a
   /// moec::Packing.
   int packing = 0;
-  /// Memory of weights that were loaded, by name; shared with clones.
+  /// Memory of loaded weights by name; shared with clones.
   std::map<std::string, std::shared_ptr<moert::Buffer>> loaded;
   std::vector<moert_tensor_info> infos;
   /// Prepared tensors that may be bound.
   std::vector<moert_tensor_info> preparedInfos;
 
-  /// The tokens of a group of ranks, of which each has `tokens`: those of the
-  /// executor. More than any layer takes where that overflows.
+  /// Token count of a group of ranks with `tokens` tokens each, as the executor
+  /// counts them. On overflow a count above every layer's maximum.
   int64_t getGroupTokens(int64_t tokens) const;
 
-  /// Memory of the shapes in both.
+  /// Memory of the shapes of `infos` and `preparedInfos`.
   std::vector<std::vector<int64_t>> shapes;
   /// The stream of the latest run, wrapped.
   std::unique_ptr<moert::Stream> stream;
   void *native = MOERT_LAYER_STREAM;
 };
 
-/// The tensor that a caller describes, whose name and dtype are given.
+/// Reads a caller's tensor, whose name and dtype are not null.
 moert::Result<moert::TensorView> readTensor(const moert_tensor &tensor);
 
-/// What the functions of the C API answer.
+/// Conversions of results to return values of the C API.
 namespace moert::answers {
 
 inline moert_status *answer(Status status) {
@@ -88,7 +88,7 @@ inline moert_status *missing(const char *call, const char *argument) {
 
 } // namespace moert::answers
 
-/// Returns unless `argument` is given.
+/// Returns an error if `argument` is null.
 #define NEEDED(argument)                                                       \
   if (!(argument))                                                             \
   return missing(__func__, #argument)

@@ -15,7 +15,7 @@
 using namespace moert;
 using namespace moert::answers;
 
-/// What the options say, or what is wrong with them.
+/// Converts the options, or returns an error.
 static Result<NcclOptions>
 readOptions(const moert_communicator_options *options) {
   if (options->size < sizeof(moert_communicator_options))

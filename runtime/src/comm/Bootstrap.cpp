@@ -1,4 +1,4 @@
-//===- Bootstrap.cpp - who a rank is and where ranks meet -------*- C++ -*-===//
+//===- Bootstrap.cpp - ranks and rendezvous by environment ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,13 +14,13 @@
 
 namespace moert {
 
-/// A variable's value; empty where it is not set.
+/// A variable's value; empty if it is not set.
 static std::string variable(const std::string &name) {
   const char *value = getenv(name.c_str());
   return value ? value : "";
 }
 
-/// A whole number in decimal, from `least` to `most`.
+/// A whole decimal number in [`least`, `most`].
 static Result<int64_t> parseNumber(const std::string &name,
                                    const std::string &text, int64_t least,
                                    int64_t most) {
@@ -43,12 +43,12 @@ static Result<int64_t> parseNumber(const std::string &name,
 
 namespace {
 
-/// The variables of a launcher.
+/// Names of a launcher's variables.
 struct Launcher {
   const char *rank;
   const char *numRanks;
   const char *localRank;
-  /// Together they are the token; a part may not be set.
+  /// The token is both values together; `part` may be null.
   const char *job;
   const char *part;
 };
@@ -90,7 +90,7 @@ static Result<RankEnvironment> readLauncher(const Launcher &launcher) {
   }
   environment.token = variable("MOERT_JOB_TOKEN");
   std::string job = variable(launcher.job), part = variable(launcher.part);
-  // torchrun's word for a job without an id.
+  // torchrun sets "none" for a job without an id.
   if (environment.token.empty() && job != "none" && !job.empty())
     environment.token = part.empty() ? job : job + "." + part;
   return environment;
@@ -130,7 +130,7 @@ Result<std::array<uint8_t, 32>> parseSecret(const std::string &text) {
     isWhole = high >= 0 && low >= 0;
     secret[i] = static_cast<uint8_t>(high * 16 + low);
   }
-  // The value is not for messages.
+  // The value is secret: keep it out of messages.
   if (!isWhole)
     return invalidArgument(
         "MOERT_BOOTSTRAP_SECRET is " +

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Who a process is among the ranks that a launcher started, and how the unique
-// id that rank 0 makes gets to all others: by a file in a folder that all see,
-// or by a socket of rank 0.
+// The identity of a process among the ranks that a launcher started, and the
+// transport of the unique id from rank 0 to all others: by a file in a shared
+// folder, or by a socket of rank 0.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,40 +22,39 @@
 
 namespace moert {
 
-/// A rank as its launcher tells it in the environment.
+/// A rank as described by its launcher's environment variables.
 struct RankEnvironment {
   int64_t rank = 0;
   int64_t numRanks = 1;
-  /// Among the ranks of this host: the GPU to take.
+  /// Index among the ranks of this host; selects the GPU.
   int64_t localRank = 0;
-  /// What tells one start of the job from another; empty where the launcher
-  /// says nothing.
+  /// Distinguishes one start of the job from another; empty if the launcher has
+  /// no such variable.
   std::string token;
 };
 
-/// From the first of these whose variables are set: torchrun's (RANK,
-/// WORLD_SIZE, LOCAL_RANK, TORCHELASTIC_RUN_ID and _RESTART_COUNT), Open MPI's
-/// (OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, PMIX_NAMESPACE), Slurm's
+/// Reads the first of these sets of variables that is present: torchrun (RANK,
+/// WORLD_SIZE, LOCAL_RANK, TORCHELASTIC_RUN_ID and _RESTART_COUNT), Open MPI
+/// (OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, PMIX_NAMESPACE), Slurm
 /// (SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_JOB_ID and SLURM_STEP_ID).
-/// MOERT_JOB_TOKEN comes before the launcher's token.
+/// MOERT_JOB_TOKEN takes precedence over the launcher's token.
 Result<RankEnvironment> readRankEnvironment();
 
 /// Makes the id, on rank 0.
 using MakeUniqueId = std::function<Result<NcclUniqueId>()>;
 
 struct FileExchange {
-  /// A folder that all ranks see; it belongs to this user, and nobody else may
-  /// use it.
+  /// A folder that all ranks see, owned by this user and closed to all others.
   std::string folder;
-  /// The same on all ranks of one start, and another at the next one.
+  /// Equal on all ranks of one start, and different for each start.
   std::string token;
 };
 
-/// Rank 0 writes a file of the folder, whose name comes from the token. All
-/// others answer it by a file each, and rank 0 answers each of these with the
-/// id. A file of rank 0 that was there before is refused on rank 0, and no
-/// other rank takes an id from it: it is of an earlier start. Rank 0 calls
-/// removeExchanged() when all ranks are connected.
+/// Rank 0 writes a file whose name is derived from the token. Each other rank
+/// writes a request file, and rank 0 answers each request with a file that has
+/// the id. A file of rank 0 from an earlier start is an error on rank 0, and
+/// other ranks take no id from it. Rank 0 calls removeExchanged() after all
+/// ranks are connected.
 Result<NcclUniqueId> exchangeByFile(const FileExchange &exchange,
                                     const RankEnvironment &environment,
                                     double limitSeconds,
@@ -63,16 +62,16 @@ Result<NcclUniqueId> exchangeByFile(const FileExchange &exchange,
 void removeExchanged(const FileExchange &exchange);
 
 struct SocketExchange {
-  /// Where rank 0 listens: a name or an address.
+  /// The name or address that rank 0 listens on.
   std::string host = "127.0.0.1";
   int port = 0;
-  /// Known to all ranks and nobody else.
+  /// Known to the ranks only.
   std::array<uint8_t, 32> secret = {};
 };
 
-/// Rank 0 listens until all others have come, each of which proves that it
-/// knows the secret (HMAC-SHA-256 of numbers that both sides draw; the secret
-/// is not sent), and gets the id with such a proof.
+/// Rank 0 listens until all other ranks have connected. Each side proves that
+/// it knows the secret by HMAC-SHA-256 over nonces of both sides, without
+/// sending the secret; the id comes with rank 0's proof.
 Result<NcclUniqueId> exchangeBySocket(const SocketExchange &exchange,
                                       const RankEnvironment &environment,
                                       double limitSeconds,
@@ -81,11 +80,11 @@ Result<NcclUniqueId> exchangeBySocket(const SocketExchange &exchange,
 /// 64 hexadecimal digits.
 Result<std::array<uint8_t, 32>> parseSecret(const std::string &text);
 
-/// Where ranks meet, as the environment says it: by a file in
-/// MOERT_BOOTSTRAP_FOLDER, else by a socket at MOERT_BOOTSTRAP_ADDRESS
+/// The meeting point of the ranks, from the environment: a file in
+/// MOERT_BOOTSTRAP_FOLDER, else a socket at MOERT_BOOTSTRAP_ADDRESS
 /// ("host:port") or at MASTER_ADDR and MASTER_PORT, with the secret
-/// MOERT_BOOTSTRAP_SECRET. Of MASTER_ADDR only addresses of this host's
-/// loopback are taken: to listen on a network is asked for by name.
+/// MOERT_BOOTSTRAP_SECRET. MASTER_ADDR must be a loopback address of this host:
+/// listening on a network has to be requested explicitly.
 struct Rendezvous {
   FileExchange file;
   SocketExchange socket;

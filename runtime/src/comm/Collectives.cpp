@@ -1,4 +1,4 @@
-//===- Collectives.cpp - what all communicators check and say ---*- C++ -*-===//
+//===- Collectives.cpp - checks and texts of all communicators --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,7 +14,7 @@
 namespace moert {
 
 Status checkMesh(const Mesh &mesh) {
-  // Ids of ranks are ints in NCCL.
+  // NCCL's rank ids are ints.
   constexpr int64_t mostRanks = std::numeric_limits<int>::max();
   if (mesh.dp < 1 || mesh.tp < 1 || mesh.dp > mostRanks / mesh.tp)
     return invalidArgument("a mesh of " + mesh.str() +

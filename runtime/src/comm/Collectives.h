@@ -1,4 +1,4 @@
-//===- Collectives.h - what all communicators check and say -----*- C++ -*-===//
+//===- Collectives.h - checks and texts of all communicators ----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,29 +14,27 @@
 
 namespace moert {
 
-/// Success for a mesh of at least one rank whose number of ranks can be
-/// counted.
+/// Success for a mesh of at least one rank whose size does not overflow.
 Status checkMesh(const Mesh &mesh);
 
-/// Success for a limit of more than 0 seconds.
+/// Success for a positive limit.
 Status checkLimit(double seconds);
 
-/// Success where each part has addresses, a count and a type that the kind
-/// takes, and sizes in bytes can be counted. The message begins with `where`.
+/// Success if each part has addresses, a count and a type valid for the kind,
+/// and sizes in bytes do not overflow. The message begins with `where`.
 Status checkCollective(const Mesh &mesh, const Collective &collective);
 
-/// Success where each message is for a rank of the mesh, and has an address and
-/// a size.
+/// Success if each message has a rank of the mesh, an address and a size.
 Status checkTransfer(const Mesh &mesh, const Transfer &transfer);
 
-/// Bytes that one rank sends to an all-gather and an all-reduce, and gets of a
+/// Bytes of one rank: its input of an all-gather or all-reduce, its output of a
 /// reduce-scatter.
 size_t partBytes(const CollectivePart &part);
 
 /// "all_gather over dp".
 std::string describe(const Collective &collective);
 
-/// How two ranks' calls differ, in words, or nothing: "rank 0 has 2 parts, rank
+/// The difference between two ranks' calls, or empty: "rank 0 has 2 parts, rank
 /// 1 has 3".
 std::string describeDifference(int64_t rank, const Collective &call,
                                int64_t otherRank, const Collective &otherCall);

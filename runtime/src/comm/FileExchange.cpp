@@ -5,14 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Three files as three messages. Rank 0 claims the start by the first file,
-// with a nonce that it draws. Each other rank puts that nonce and one of its
-// own into its file of request, and rank 0 answers with both and the id. So no
-// rank takes what an earlier start with the same token has left.
+// Three files act as three messages. Rank 0 claims the start by the first file,
+// with a random nonce. Each other rank writes this nonce and its own into a
+// request file, and rank 0 answers with both and the id. Hence no rank accepts
+// files of an earlier start with the same token.
 //
-// All have the same fixed size: 8 bytes that say what it is, the number of
-// ranks and the rank (8 bytes each, little endian), the SHA-256 of the token,
-// the two nonces, the id, and the SHA-256 of all before.
+// All files have the same fixed size: 8 bytes for the kind of file, the number
+// of ranks and the rank (8 bytes each, little endian), the SHA-256 of the
+// token, the two nonces, the id, and the SHA-256 of everything before.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,7 +61,7 @@ struct Contents {
 
 static_assert(sizeof(Contents) == 3 * 8 + 32 + 2 * 32 + 128 + 32);
 
-/// The folder, and the files of one start in it.
+/// The folder, and one start's files in it.
 class Meeting {
 public:
   Meeting(const FileExchange &exchange, const RankEnvironment &environment,
@@ -79,7 +79,7 @@ private:
   Status claim(const Contents &contents) const;
   Status replace(const std::string &name, const Contents &contents) const;
   Result<bool> read(const std::string &name, Contents &contents) const;
-  /// Answers the requests that are there, of ranks that have no answer yet.
+  /// Answers pending requests of ranks without an answer.
   Status answer(const Contents &claimed, std::vector<int64_t> &missing) const;
   Status nobodyAnswers(bool isClaimed) const;
   bool isOver() const { return Clock::now() >= end; }
@@ -113,8 +113,8 @@ static std::string nameOf(const std::string &token, int64_t rank,
 
 static constexpr char kRequest[] = ".request", kAnswer[] = ".answer";
 
-/// A file or folder that is this user's and that nobody else may write; a
-/// folder nobody else may even use.
+/// Success if a file is this user's and not writable by others, or a folder
+/// this user's and not accessible to others.
 static Status checkOwner(const struct stat &info, const std::string &path,
                          mode_t forbidden, const char *remedy) {
   if (info.st_uid != geteuid())
@@ -149,8 +149,8 @@ static void storeNumber(uint8_t (&bytes)[8], int64_t value) {
     bytes[i] = static_cast<uint8_t>(value >> (8 * i));
 }
 
-/// Files are looked for often at first, and then less often: a folder of many
-/// ranks may be on another machine.
+/// Polls often at first and then less often, since a folder of many ranks may
+/// be on another machine.
 static void pauseFor(std::chrono::milliseconds &length) {
   std::this_thread::sleep_for(length);
   length = std::min(length * 3 / 2, std::chrono::milliseconds(100));
@@ -196,7 +196,7 @@ Result<AtomicFile> Meeting::make(const std::string &name,
   return file;
 }
 
-/// A file that exists is not replaced.
+/// Does not replace an existing file.
 Status Meeting::claim(const Contents &contents) const {
   Result<AtomicFile> file = make(claimName, contents);
   if (!file)
@@ -218,7 +218,7 @@ Status Meeting::replace(const std::string &name,
   return addRemedy(file ? file->commit() : file.status());
 }
 
-/// Whether the file is there, with its contents.
+/// Whether the file exists; reads its contents.
 Result<bool> Meeting::read(const std::string &name, Contents &contents) const {
   std::string path = pathOf(name);
   Result<RegularFile> file = openRegularFileIn(folder.get(), name, path);
@@ -251,7 +251,7 @@ Status Meeting::answer(const Contents &claimed,
         read(nameOf(exchange.token, rank, kRequest), request);
     if (!isThere)
       return isThere.status();
-    // A request that was left behind has the nonce of another start.
+    // A stale request has the nonce of another start.
     if (!*isThere || request.start != claimed.start) {
       left.push_back(rank);
       continue;
@@ -285,7 +285,7 @@ Result<NcclUniqueId> Meeting::serve(const MakeUniqueId &makeId) {
       break;
     pauseFor(length);
   }
-  // The next start finds nothing of this one.
+  // Leave nothing for the next start to find.
   unlinkat(folder.get(), claimName.c_str(), 0);
   return unavailable(ranksText(missing) + " did not come to " +
                      pathOf(claimName) + " within " +

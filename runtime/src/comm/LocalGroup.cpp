@@ -33,9 +33,9 @@ public:
                                              Device &device) override;
   void leave(int64_t rank);
 
-  /// Waits until all ranks have come with such a request, calls `work`, and
-  /// returns when all ranks are done with theirs. Until then the requests of
-  /// other ranks, and the memory that they name, can be read.
+  /// Waits until all ranks have made the same request, calls `work`, and
+  /// returns when all ranks have finished theirs. Until then other ranks'
+  /// requests, and memory that they point to, can be read.
   template <typename Work>
   Status meet(int64_t rank, const Request &request, Work work);
 
@@ -44,7 +44,7 @@ public:
     return failure;
   }
 
-  /// The first failure, which is `status` if there is no earlier one.
+  /// Returns the first failure: `status` unless there is an earlier one.
   Status fail(Status status) {
     std::lock_guard<std::mutex> lock(mutex);
     return failLocked(std::move(status));
@@ -63,7 +63,7 @@ private:
   struct Member {
     bool joined = false;
     bool left = false;
-    /// What the rank waits for.
+    /// The request that the rank waits with.
     const Request *request = nullptr;
   };
 
@@ -72,7 +72,7 @@ private:
     return members[static_cast<size_t>(rank)];
   }
 
-  /// The ranks for which `test` of the member holds.
+  /// The ranks whose member satisfies `test`.
   template <typename Test>
   std::vector<int64_t> ranksThat(Test test) const {
     std::vector<int64_t> ranks;
@@ -88,16 +88,16 @@ private:
 
   const double limitSeconds;
   std::mutex mutex;
-  /// One of the things below has changed.
+  /// Signals a change of the fields below.
   std::condition_variable changed;
   std::vector<Member> members;
-  /// Ranks that wait for others to come.
+  /// Ranks waiting for others to arrive.
   size_t numWaiting = 0;
-  /// Ranks that are not done with the call in which all have met.
+  /// Ranks that have not finished the current call.
   size_t numWorking = 0;
-  /// Calls in which all ranks have met.
+  /// Number of calls in which all ranks have met.
   uint64_t numMet = 0;
-  /// Success as long as the group is whole.
+  /// Success until the first failure of the group.
   Status failure;
 };
 
@@ -122,7 +122,7 @@ public:
   Status run(Stream &stream, const Collective &collective) override;
   Status transfer(Stream &stream, const Transfer &transfer) override;
 
-  /// Collectives are done when run() returns.
+  /// Collectives are complete when run() returns.
   Status synchronize(Stream &stream) override {
     MOERT_CHECK(check());
     return device.synchronize(stream);
@@ -137,7 +137,7 @@ public:
 
 private:
   void receive(size_t part) const;
-  /// The group fails with what went wrong here.
+  /// Fails the group with this rank's error.
   Status ofRank(const Status &status) {
     return group->fail(status.withContext("rank " + std::to_string(ownRank)));
   }
@@ -198,8 +198,8 @@ Status Group::failLocked(Status status) {
   return failure;
 }
 
-/// Success where nobody is known not to come, and those that wait have come for
-/// the same.
+/// Success if no rank is known to have left, and waiting ranks have made the
+/// same request.
 Status Group::checkOthers(int64_t rank, const Request &request) const {
   std::vector<int64_t> gone =
       ranksThat([](const Member &member) { return member.left; });
@@ -237,7 +237,7 @@ Status Group::meet(int64_t rank, const Request &request, Work work) {
   } else {
     ++numWaiting;
     uint64_t metBefore = numMet;
-    // What steady_clock can count is far less than a double.
+    // The range of steady_clock is far smaller than that of a double.
     auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::duration<double>(std::min(limitSeconds, 1e9)));
     bool inTime =
@@ -252,8 +252,8 @@ Status Group::meet(int64_t rank, const Request &request, Work work) {
   lock.unlock();
   work();
   lock.lock();
-  // Whatever has failed, nobody returns while another rank reads its memory:
-  // the work of each is to copy and add, which ends by itself.
+  // Even after a failure no rank may return while another reads its memory. The
+  // work of each rank is to copy and add, which always ends.
   if (--numWorking == 0) {
     for (Member &member : members)
       member.request = nullptr;

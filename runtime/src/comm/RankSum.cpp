@@ -1,4 +1,4 @@
-//===- RankSum.cpp - the sum of what ranks have -----------------*- C++ -*-===//
+//===- RankSum.cpp - sums over ranks ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,7 +28,7 @@ float floatOf(uint32_t bits) {
   return value;
 }
 
-/// `bits` without its `count` lowest, to the nearest, ties to even.
+/// Drops the lowest `count` bits, rounding to nearest even.
 uint32_t roundOff(uint32_t bits, uint32_t count) {
   uint32_t half = 1u << (count - 1);
   return (bits + half - 1 + (bits >> count & 1)) >> count;
@@ -45,7 +45,7 @@ struct BFloat {
   static float load(uint16_t bits) { return floatOf(uint32_t(bits) << 16); }
   static uint16_t store(float value) {
     uint32_t bits = bitsOf(value);
-    // A NaN stays one, whatever bits of it are cut off.
+    // Keep a NaN, even if all set bits of its mantissa are dropped.
     if (value != value)
       return static_cast<uint16_t>(bits >> 16 | 0x40);
     return static_cast<uint16_t>(roundOff(bits, 16));
@@ -61,7 +61,7 @@ struct Half {
       return floatOf(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
     if (magnitude >= 0x400)
       return floatOf(sign | ((magnitude << 13) + (112u << 23)));
-    // Below 2^-14 the magnitude counts units of 2^-24.
+    // Subnormal, below 2^-14: the magnitude counts units of 2^-24.
     float value = static_cast<float>(magnitude) * 0x1p-24f;
     return sign ? -value : value;
   }
@@ -71,7 +71,7 @@ struct Half {
     uint32_t rounded = 0;
     if (magnitude > 0x7f800000)
       rounded = 0x7e00 | (magnitude >> 13 & 0x1ff);
-    else if (magnitude >= 0x477ff000) // 65520: halfway to what would follow
+    else if (magnitude >= 0x477ff000) // 65520 rounds to infinity
       rounded = 0x7c00;
     else if (magnitude >= 113u << 23) // 2^-14
       rounded = roundOff(magnitude - (112u << 23), 13);
@@ -85,7 +85,7 @@ struct Half {
 template <typename Type>
 void sumOf(const std::vector<const void *> &sources, void *out, size_t count) {
   using Stored = typename Type::Stored;
-  // Elements whose sums are kept at a time.
+  // Elements accumulated at a time.
   constexpr size_t block = 512;
   float sums[block];
   for (size_t begin = 0; begin < count; begin += block) {

@@ -1,4 +1,4 @@
-//===- RankSum.h - the sum of what ranks have -------------------*- C++ -*-===//
+//===- RankSum.h - sums over ranks ------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,9 +15,9 @@
 
 namespace moert {
 
-/// Element by element, the sum of `count` elements of every source: of f32,
-/// from the first source to the last, rounded once to the nearest even value of
-/// `dtype`, which is f32, bf16 or f16. `out` may be one of the sources.
+/// Sums `count` elements of all sources, element by element: in f32, from the
+/// first source to the last, rounded once to nearest even of `dtype`, which is
+/// f32, bf16 or f16. `out` may be one of the sources.
 void sumRanks(DType dtype, const std::vector<const void *> &sources, void *out,
               size_t count);
 

@@ -1,4 +1,4 @@
-//===- Request.cpp - what a rank has come for -------------------*- C++ -*-===//
+//===- Request.cpp - a call in which ranks meet -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -38,7 +38,7 @@ static std::string describeDifference(int64_t rank, const Request &request,
 
 Status checkSame(int64_t rank, const Request &request, int64_t otherRank,
                  const Request &other) {
-  // In the order of ranks, whoever came first.
+  // Ordered by rank, so that all ranks report the same text.
   std::string difference =
       rank < otherRank ? describeDifference(rank, request, otherRank, other)
                        : describeDifference(otherRank, other, rank, request);

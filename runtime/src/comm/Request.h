@@ -1,4 +1,4 @@
-//===- Request.h - what a rank has come for ---------------------*- C++ -*-===//
+//===- Request.h - a call in which ranks meet -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,7 +14,7 @@
 
 namespace moert {
 
-/// A collective, or a text to compare.
+/// A collective, a transfer, or a text to compare.
 struct Request {
   const Collective *collective = nullptr;
   const Transfer *transfer = nullptr;
@@ -24,21 +24,20 @@ struct Request {
   std::string where() const;
 };
 
-/// The error of two ranks that have come for something else; success where it
-/// is the same.
+/// Success if two ranks make the same call, else an error with the difference.
 Status checkSame(int64_t rank, const Request &request, int64_t otherRank,
                  const Request &other);
 
-/// The error of those who wait where others did not come within the limit.
+/// The error of waiting ranks when others did not arrive within the limit.
 Status describeMissing(const Request &request,
                        const std::vector<int64_t> &missing, double limitSeconds,
                        const std::string &remark);
 
-/// The error of a rank that comes for a call that others will not come to.
+/// The error of a rank whose call other ranks will never join.
 Status describeGone(const Request &request, int64_t rank,
                     const std::vector<int64_t> &gone);
 
-/// The error of those who wait when a rank leaves.
+/// The error of waiting ranks when a rank leaves.
 Status describeLeaving(const Request &request, int64_t left,
                        const std::vector<int64_t> &waiting);
 

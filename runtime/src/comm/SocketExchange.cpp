@@ -24,7 +24,7 @@ namespace moert {
 
 namespace socket_exchange {
 
-/// Whether `events` came at the socket before the time.
+/// Whether one of `events` occurs at the socket before `end`.
 static bool waitFor(int number, short events, Clock::time_point end) {
   while (true) {
     auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -41,7 +41,7 @@ static bool waitFor(int number, short events, Clock::time_point end) {
   }
 }
 
-/// Sends or receives all of an object; whether that was done in time.
+/// Sends or receives a whole object; returns whether that succeeded in time.
 template <typename T, typename Transfer>
 static bool moveAll(int number, T &object, short events, Clock::time_point end,
                     Transfer transfer) {
@@ -77,7 +77,7 @@ static bool receiveAll(int number, T &object, Clock::time_point end) {
                  });
 }
 
-/// A socket that is connected, or none: rank 0 may not listen yet.
+/// A connected socket, or none, since rank 0 may not be listening yet.
 static Descriptor tryConnect(const Addresses &addresses, Clock::time_point end,
                              int &error) {
   for (addrinfo *entry = addresses.first; entry; entry = entry->ai_next) {
@@ -128,7 +128,7 @@ static Status checkVerdict(const std::string &where, Verdict verdict,
                                  "port");
 }
 
-/// The id from rank 0; whether there was an answer.
+/// Gets the id from rank 0; returns whether there was an answer.
 static Result<bool> ask(int number, const SocketExchange &exchange,
                         const RankEnvironment &environment,
                         Clock::time_point end, NcclUniqueId &id) {

@@ -1,4 +1,4 @@
-//===- SocketMessages.cpp - what ranks say by a socket ----------*- C++ -*-===//
+//===- SocketMessages.cpp - messages of the socket exchange -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,7 +11,7 @@
 
 namespace moert::socket_exchange {
 
-/// HMAC (RFC 2104) with SHA-256; a secret is shorter than a block.
+/// HMAC (RFC 2104) with SHA-256; the secret is shorter than a block.
 static Sha256Digest hmac(const Secret &secret, const std::string &text) {
   std::string inner(64, '\x36'), outer(64, '\x5c');
   for (size_t i = 0; i < secret.size(); ++i) {

@@ -1,13 +1,13 @@
-//===- SocketMessages.h - what ranks say by a socket ------------*- C++ -*-===//
+//===- SocketMessages.h - messages of the socket exchange -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Three messages of fixed sizes: rank 0 sends a Challenge, the other rank its
-// Hello, rank 0 its Answer. Each side proves that it knows the secret by an
-// HMAC-SHA-256 over what both have drawn, so nobody learns it by listening.
+// Three messages of fixed size: rank 0 sends a Challenge, the other rank its
+// Hello, rank 0 its Answer. Each side proves knowledge of the secret by an
+// HMAC-SHA-256 over both nonces, so the secret cannot be learned by listening.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ using Secret = std::array<uint8_t, 32>;
 
 struct Challenge {
   char magic[8] = {'m', 'o', 'e', 'r', 't', 's', 'k', '1'};
-  /// A nonce of rank 0 for this connection.
+  /// Rank 0's nonce for this connection.
   std::array<uint8_t, 32> nonce = {};
 };
 
@@ -51,13 +51,13 @@ Sha256Digest proofOf(const Secret &secret, const Challenge &challenge,
                      const Hello &hello);
 Sha256Digest proofOf(const Secret &secret, const Hello &hello,
                      const Answer &answer);
-/// In a time that does not depend on where they differ.
+/// Compares in constant time.
 bool isEqual(const Sha256Digest &left, const Sha256Digest &right);
 
 void storeNumber(uint8_t (&bytes)[4], int64_t value);
 int64_t loadNumber(const uint8_t (&bytes)[4]);
 
-/// Addresses that a name stands for.
+/// The addresses of a host name.
 class Addresses {
 public:
   Addresses() = default;
@@ -76,7 +76,7 @@ public:
 std::string addressText(const SocketExchange &exchange);
 Clock::time_point deadline(double limitSeconds);
 
-/// Rank 0's side: gives the id to all others.
+/// Rank 0: gives the id to all other ranks.
 Result<NcclUniqueId> serveRanks(const SocketExchange &exchange,
                                 const RankEnvironment &environment,
                                 double limitSeconds,

@@ -1,12 +1,12 @@
-//===- SocketServer.cpp - rank 0 serves the others --------------*- C++ -*-===//
+//===- SocketServer.cpp - rank 0's side of the socket exchange --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// All connections are served together, so that one that says nothing delays
-// nobody: port scanners and health checks are common.
+// All connections are served concurrently, so that a silent one (port scanners
+// and health checks are common) does not delay the ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,16 +30,16 @@ namespace moert::socket_exchange {
 
 namespace {
 
-/// Further ones wait in the system's queue.
+/// More connections wait in the system's queue.
 constexpr size_t kMostPeers = 64;
 /// Limits for the first bytes of a connection, and for all of its bytes.
 constexpr std::chrono::seconds kFirstLimit(1), kPeerLimit(5);
-/// How often the limits are looked at.
+/// Interval of checking the limits.
 constexpr int kPollMs = 20;
 
 enum class Moved { Some, Whole, Lost };
 
-/// One that has connected.
+/// A connection.
 struct Peer {
   enum class Step { Challenge, Hello, Answer };
 
@@ -50,7 +50,7 @@ struct Peer {
     return Clock::now() > begin + (isSilent ? kFirstLimit : kPeerLimit);
   }
   short events() const { return step == Step::Hello ? POLLIN : POLLOUT; }
-  /// Sends or receives what can be moved now of the step's message.
+  /// Sends or receives the available bytes of the step's message.
   Moved move();
   void go(Step next) {
     step = next;
@@ -63,13 +63,13 @@ struct Peer {
   Challenge challenge;
   Hello hello;
   Answer answer;
-  /// Bytes of the step's message that were moved.
+  /// Bytes of the step's message already moved.
   size_t done = 0;
-  /// Which rank gets the id with the answer, or -1.
+  /// The rank that gets the id with the answer, or -1.
   int64_t rank = -1;
 };
 
-/// The ranks that come, and others.
+/// The connections of ranks and of strangers.
 class Server {
 public:
   Server(const SocketExchange &exchange, const RankEnvironment &environment,
@@ -83,10 +83,10 @@ public:
   Status run(double limitSeconds);
 
 private:
-  /// Waits until something can be done, and does it.
+  /// Waits for an event and handles it.
   void poll();
   void accept();
-  /// Whether the peer stays.
+  /// Returns whether to keep the peer.
   bool serve(Peer &peer);
   void decide(Peer &peer);
   void drop(const Peer &peer);
@@ -97,7 +97,7 @@ private:
   const NcclUniqueId &id;
   Descriptor listener;
   std::list<Peer> peers;
-  /// Ranks that have the id, or get it.
+  /// Ranks that have the id or are being sent it.
   std::vector<bool> isServed;
   int64_t numServed = 1, numTurnedAway = 0;
 };
@@ -130,13 +130,13 @@ Moved Peer::move() {
   return Moved::Lost;
 }
 
-/// Makes the answer to a whole Hello.
+/// Makes the answer to a complete Hello.
 void Server::decide(Peer &peer) {
   const Hello &hello = peer.hello;
   int64_t rank = loadNumber(hello.rank);
   peer.go(Peer::Step::Answer);
   if (!isEqual(hello.proof, proofOf(exchange.secret, peer.challenge, hello))) {
-    // A peer without the secret learns nothing else.
+    // Tell a peer without the secret nothing else.
     peer.answer.verdict = Verdict::WrongSecret;
     return;
   }
@@ -169,7 +169,7 @@ bool Server::serve(Peer &peer) {
   return false;
 }
 
-/// A rank that did not get its answer may come again.
+/// A rank that did not get its answer may connect again.
 void Server::drop(const Peer &peer) {
   if (peer.rank >= 0 && peer.done == sizeof(Answer))
     return;

@@ -14,26 +14,27 @@
 
 namespace moert {
 
-/// Success where each rank expects the messages that others send it; `all` are
-/// those of each rank, by rank.
+/// Success if each rank expects exactly the messages that others send it; `all`
+/// has each rank's transfer, by rank.
 Status checkMessages(const std::vector<const Transfer *> &all);
 
-/// What a rank sends and receives in one transfer, in host memory.
+/// A rank's messages of one transfer, in host memory.
 class StagedMessages {
 public:
   StagedMessages(const Mesh &mesh, Device &device)
       : mesh(mesh), device(device) {}
 
-  /// Copies what is sent, once the stream has it; onHost() is there afterwards.
+  /// Copies the sends to the host after the stream's earlier work, for
+  /// onHost().
   Status copyOut(Stream &stream, const Transfer &transfer);
   /// The transfer, with messages in host memory.
   const Transfer &onHost() const { return hosted; }
 
-  /// Takes what rank `from` sends to `own`, which is this one; they agree, as
-  /// checkMessages() says.
+  /// Receives the messages from rank `from` to `own`, this rank; they must
+  /// match (checkMessages()).
   void receive(int64_t own, int64_t from, const Transfer &sender) const;
 
-  /// Copies what was received to where it was to go.
+  /// Copies the receives to the device.
   Status copyIn(const Transfer &transfer) const;
 
 private:

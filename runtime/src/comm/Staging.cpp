@@ -1,4 +1,4 @@
-//===- Staging.cpp - rows of a collective in host memory --------*- C++ -*-===//
+//===- Staging.cpp - a collective's data in host memory ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -42,7 +42,7 @@ Status Staging::copyOut(Stream &stream, const Collective &collective) {
   hosted = collective;
   parts.assign(collective.parts, collective.parts + collective.numParts);
   hosted.parts = parts.data();
-  // Sums read elements as numbers, which have to lie where such may.
+  // Sums read elements as numbers, so they must be aligned.
   auto roundedUp = [](size_t bytes) {
     constexpr size_t alignment = alignof(std::max_align_t);
     return (bytes + alignment - 1) / alignment * alignment;

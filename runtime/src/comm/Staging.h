@@ -1,4 +1,4 @@
-//===- Staging.h - rows of a collective in host memory ----------*- C++ -*-===//
+//===- Staging.h - a collective's data in host memory -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,25 +14,25 @@
 
 namespace moert {
 
-/// Where the rows of a part begin that a rank sends to the one at a place of
+/// Start of the part's rows that a rank sends to the rank at index `place` of
 /// the axis.
 const char *sentTo(const Collective &collective, size_t part, int64_t place);
 
-/// What a rank sends and receives of one collective, part by part, in host
-/// memory.
+/// A rank's inputs and outputs of one collective, part by part, in host memory.
 class Staging {
 public:
   Staging(const Mesh &mesh, Device &device) : mesh(mesh), device(device) {}
 
-  /// Copies what is sent, once the stream has it; onHost() is there afterwards.
+  /// Copies the inputs to the host after the stream's earlier work, for
+  /// onHost().
   Status copyOut(Stream &stream, const Collective &collective);
   /// The collective, with parts in host memory.
   const Collective &onHost() const { return hosted; }
 
-  /// Makes what is received of a part, of what each place of the axis sent.
+  /// Computes the output of a part from the inputs of all ranks of the axis.
   void receive(size_t part, const std::vector<const void *> &sources) const;
 
-  /// Copies what was received to where it was to go.
+  /// Copies the outputs to the device.
   Status copyIn(const Collective &collective) const;
 
 private:

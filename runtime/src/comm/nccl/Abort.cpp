@@ -31,7 +31,7 @@ struct Abort::Job {
   }
 
   void run() {
-    // Nobody is left to tell what fails here.
+    // Errors are ignored: there is no caller left to report them to.
     for (ncclComm_t comm : comms)
       (void)library->ncclCommAbort(comm);
     std::lock_guard<std::mutex> lock(mutex);

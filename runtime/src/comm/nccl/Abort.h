@@ -14,14 +14,14 @@
 
 namespace moert::nccl {
 
-/// ncclCommAbort of several communicators, in a thread of its own: NCCL may not
-/// come back from it (nccl#863).
+/// ncclCommAbort of several communicators in a separate thread, since NCCL may
+/// never return from it (nccl#863).
 class Abort {
 public:
-  /// Begins; nobody else uses `comms`, now or later.
+  /// Begins aborting; `comms` are no longer used elsewhere.
   Abort(std::shared_ptr<const Library> library, std::vector<ncclComm_t> comms);
 
-  /// Whether all are aborted, which it waits for that long.
+  /// Waits for at most `seconds`; returns whether all are aborted.
   bool waitFor(double seconds) const;
 
 private:

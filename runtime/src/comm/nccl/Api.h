@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the runtime uses of NCCL's binary interface, declared here so that it
-// builds where NCCL is not installed. Values are those of nccl.h, which only
-// adds to them within a major version.
+// The part of NCCL's binary interface that the runtime uses, declared here so
+// that NCCL need not be installed to build. Values are those of nccl.h, which
+// within a major version only adds new ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@
 namespace moert::nccl {
 
 using ncclComm_t = struct ncclComm *;
-/// Streams of the driver and of CUDA's runtime are the same.
+/// Streams of the driver and of the CUDA runtime are the same.
 using ncclStream_t = cuda::CUstream;
 
 struct ncclUniqueId {
@@ -50,8 +50,8 @@ enum ncclRedOp_t : int { ncclSum = 0 };
 
 constexpr int kUndefinedInt = INT_MIN;
 
-/// The configuration as of NCCL 2.18. Later versions have more fields at the
-/// end, and take their defaults where `version` is an earlier one.
+/// The configuration as of NCCL 2.18. Later versions append fields and use
+/// their defaults if `version` is older.
 struct ncclConfig_t {
   size_t size = sizeof(ncclConfig_t);
   unsigned magic = 0xcafebeef;

@@ -32,7 +32,7 @@ NcclCommunicator::fromEnvironment(NcclOptions options) {
   if (!id)
     return id.status();
   Result<std::unique_ptr<NcclCommunicator>> made = create(options, *id);
-  // All have read it by now, or this start has failed.
+  // All ranks have read the file by now, or this start has failed.
   if (rendezvous->usesFile && options.rank == 0)
     removeExchanged(rendezvous->file);
   return made;

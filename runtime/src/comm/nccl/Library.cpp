@@ -16,7 +16,7 @@
 namespace moert::nccl {
 
 static std::string versionText(int version) {
-  // NCCL counts in thousands up to 2.8.
+  // Up to 2.8 NCCL's major version counts thousands.
   int major = version / (version < 10000 ? 1000 : 10000);
   int rest = version % (version < 10000 ? 1000 : 10000);
   return std::to_string(major) + "." + std::to_string(rest / 100) + "." +
@@ -64,7 +64,7 @@ Status Library::findSymbols(const std::string &opened) {
   if (!getVersion || getVersion(&version) != ncclSuccess)
     return unavailable(opened + " has no ncclGetVersion that answers, so it is "
                                 "not NCCL; look at MOERT_NCCL_LIBRARY");
-  // What was found, where a name without a folder was asked for.
+  // The path that was found for a name without a folder.
   Dl_info info;
   bool isKnown = dladdr(reinterpret_cast<void *>(getVersion), &info) != 0 &&
                  info.dli_fname != nullptr;
@@ -128,7 +128,7 @@ Status Library::check(ncclResult_t code, const char *call,
   if (code == ncclSuccess)
     return Status::ok();
   const char *text = ncclGetErrorString(code);
-  // What was the last, on this thread or in the background.
+  // The last error, on this thread or in the background.
   const char *last = ncclGetLastError(comm);
   std::string message = std::string(call) + ": " +
                         (text ? text : "an error that NCCL does not name") +

@@ -16,21 +16,21 @@
 
 namespace moert::nccl {
 
-/// The oldest NCCL that is taken. 2.18 brought ncclCommSplit; its release notes
-/// know hangs and wrong sums of all-reduces on H100.
+/// The oldest accepted version. 2.18 introduced ncclCommSplit, but its release
+/// notes list hangs and wrong sums of all-reduces on H100.
 constexpr int kOldestVersion = 21900;
 
 /// NCCL's functions, `library.ncclAllGather(...)` and so on. The library is
-/// never closed: it has threads of its own.
+/// never closed, since it has threads of its own.
 class Library {
 public:
-  /// Opens `path`; where it is empty the library that the environment variable
-  /// MOERT_NCCL_LIBRARY names, else libnccl.so.2, which is the one that the
-  /// process has loaded already if there is one. Answers `unavailable` where
-  /// there is none, or it is too old or lacks a function.
+  /// Opens `path`; if empty, the library named by the environment variable
+  /// MOERT_NCCL_LIBRARY, else libnccl.so.2, which is the copy that the process
+  /// has already loaded, if any. Returns `unavailable` if there is none, or if
+  /// it is too old or lacks a function.
   ///
-  /// NVLink multicast stays off: sets NCCL_NVLS_ENABLE=0 in the environment
-  /// where it is not set, and refuses another value.
+  /// NVLink multicast stays off: sets NCCL_NVLS_ENABLE=0 in the environment if
+  /// it is unset, and refuses any other value.
   static Result<std::shared_ptr<const Library>> open(const std::string &path);
 
   Library(const Library &) = delete;
@@ -39,8 +39,8 @@ public:
   /// "NCCL 2.28.9 (/usr/lib/libnccl.so.2)".
   const std::string &name() const { return theName; }
 
-  /// Success, or what NCCL says about `code` with the name of the `call`, and
-  /// what to do about it. `comm` may be null.
+  /// Success, or NCCL's text for `code` with the name of the `call`, and what
+  /// to do about it. `comm` may be null.
   Status check(ncclResult_t code, const char *call, ncclComm_t comm) const;
 
 #define NCCL_SYMBOL(name, version, parameters)                                 \

@@ -28,18 +28,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How often NCCL and the driver are asked whether they are done, after a time
-/// for which they are asked without a pause: what takes that long is not held
-/// up by an interval.
+/// Interval of polling NCCL and the driver, after an initial time of polling
+/// without pause, so that short operations are not delayed by the interval.
 constexpr std::chrono::microseconds kPollInterval(200);
 constexpr std::chrono::milliseconds kEagerTime(1);
-/// Seconds that the destructor gives ncclCommAbort.
+/// Time that the destructor gives ncclCommAbort, in seconds.
 constexpr double kAbortSeconds = 5;
 
-/// What a rank says of itself in agree(), as it lies in device memory.
+/// A rank's text of agree(), as stored in device memory.
 struct Statement {
   Sha256Digest digest = {};
-  /// As much of the text as there is room for, ended by 0.
+  /// As much of the text as fits, terminated by 0.
   char text[224] = {};
 };
 
@@ -48,7 +47,7 @@ public:
   explicit NcclRank(const NcclOptions &options) : options(options) {}
   ~NcclRank() override;
 
-  /// What create() and adopt() have in common.
+  /// The common part of create() and adopt().
   Status open();
   Status connect(const NcclUniqueId &id);
   Status splitFrom(ncclComm_t given);
@@ -91,17 +90,17 @@ private:
                            const CollectivePart &part, ncclComm_t comm,
                            const char *&call) const;
 
-  /// Waits until `call`, which answered `code`, is done on `comm`.
+  /// Waits until `call`, which returned `code`, is done on `comm`.
   Status settle(Lock &lock, const std::string &where, const char *call,
                 ncclComm_t comm, ncclResult_t code);
-  /// Waits until the stream has no work.
+  /// Waits until the stream is idle.
   Status finish(Lock &lock, const std::string &where, Stream &stream);
   Status askAll();
   Clock::duration limit() const;
-  /// Whether there is time left since `begin`, and nobody has failed.
+  /// Fails if no time is left since `begin`, or after a failure.
   Status pause(Lock &lock, const std::string &where, const char *call,
                Clock::time_point begin);
-  /// Breaks the communicator; the first failure stays.
+  /// Breaks the communicator and returns the first failure.
   Status fail(const Status &status);
 
   const NcclOptions options;
@@ -109,20 +108,20 @@ private:
   std::shared_ptr<const cuda::Context> context;
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> ownStream;
-  /// A statement per rank.
+  /// One statement per rank.
   std::unique_ptr<Buffer> statements;
 
-  /// Held by whoever is inside NCCL with one of the communicators.
+  /// Held during calls of NCCL on any of the communicators.
   std::mutex mutex;
-  /// The communicator is broken.
+  /// Signals that the communicator is broken.
   std::condition_variable broken;
   Status failure;
-  /// Those that were made here and not ended, in the order of making.
+  /// Communicators made here and not yet ended, in order of creation.
   std::vector<ncclComm_t> comms;
-  /// Of all ranks, and of the ranks along an axis. Those of an axis with all
-  /// ranks is `world`, that of an axis with one rank null.
+  /// The communicators of all ranks and of the axes. The communicator of an
+  /// axis with all ranks is `world`, that of an axis with one rank is null.
   ncclComm_t world = nullptr, data = nullptr, tensor = nullptr;
-  /// What a failure has begun.
+  /// Aborts begun by failures.
   std::vector<Abort> aborts;
 };
 
@@ -187,7 +186,7 @@ Status NcclRank::open() {
   if (!stream)
     return stream.status();
   ownStream = std::move(*stream);
-  // Memory is had now: allocating waits for kernels, those of NCCL too.
+  // Allocate now: allocating waits for kernels, including NCCL's.
   Result<std::unique_ptr<Buffer>> buffer = device->allocate(
       sizeof(Statement) * static_cast<size_t>(mesh().numRanks()), 256);
   if (!buffer)
@@ -243,7 +242,7 @@ Status NcclRank::checkGiven(ncclComm_t given) const {
 Status NcclRank::splitFrom(ncclComm_t given) {
   MOERT_CHECK(checkGiven(given));
   Lock lock(mutex);
-  // All with one color: a communicator of the same ranks.
+  // One color for all ranks: a communicator of the same ranks.
   MOERT_CHECK(split(lock, given, /*color=*/0, rank(), world));
   return makeAxes(lock);
 }
@@ -259,8 +258,8 @@ Status NcclRank::split(Lock &lock, ncclComm_t from, int64_t color, int64_t key,
   });
   if (!status)
     return fail(status);
-  // NCCL sets it when the call is done, and then connects it; until then the
-  // state of what was split is in progress, whatever the call answers.
+  // NCCL sets `made` when the call is done, and then connects it. Until then
+  // the state of the parent is in progress, whatever the call returned.
   if (code == ncclSuccess)
     code = ncclInProgress;
   status = settle(lock, "connecting", "ncclCommSplit", from, code);
@@ -275,7 +274,7 @@ Status NcclRank::split(Lock &lock, ncclComm_t from, int64_t color, int64_t key,
   return settle(lock, "connecting", "ncclCommSplit", made, ncclInProgress);
 }
 
-/// The communicators of the axes, in the same order on all ranks.
+/// Makes the communicators of the axes, in the same order on all ranks.
 Status NcclRank::makeAxes(Lock &lock) {
   for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
     ncclComm_t &made = axis == MeshAxis::Data ? data : tensor;
@@ -289,7 +288,7 @@ Status NcclRank::makeAxes(Lock &lock) {
   return Status::ok();
 }
 
-/// What is of no more use, but cannot be freed.
+/// Leaks objects that cannot be freed safely.
 static void keepForever(std::vector<std::shared_ptr<void>> objects) {
   static std::mutex mutex;
   static auto *kept = new std::vector<std::shared_ptr<void>>();
@@ -300,7 +299,7 @@ static void keepForever(std::vector<std::shared_ptr<void>> objects) {
 NcclRank::~NcclRank() {
   {
     Lock lock(mutex);
-    // Those of axes before the one that they were split from. All ranks do so,
+    // Finalize the communicators of axes before their parent. All ranks do so,
     // and wait for each other.
     while (failure.isOk() && !comms.empty()) {
       ncclComm_t comm = comms.back();
@@ -315,8 +314,8 @@ NcclRank::~NcclRank() {
   bool isQuiet = true;
   for (const Abort &abort : aborts)
     isQuiet = abort.waitFor(kAbortSeconds) && isQuiet;
-  // Kernels of NCCL may run for ever else, and to free anything of the device
-  // would wait for them.
+  // NCCL's kernels may still run, and freeing device memory would wait for them
+  // forever.
   if (!isQuiet)
     keepForever(
         {std::move(statements), std::move(ownStream), std::move(device)});
@@ -330,7 +329,7 @@ Status NcclRank::fail(const Status &status) {
   if (failure.isOk()) {
     failure = status.withContext("rank " + std::to_string(rank()));
     broken.notify_all();
-    // Never ncclCommDestroy after a failure, which may wait for other ranks.
+    // Never ncclCommDestroy after a failure, since it may wait for other ranks.
     if (!comms.empty())
       aborts.emplace_back(nccl, std::move(comms));
     comms.clear();
@@ -339,7 +338,7 @@ Status NcclRank::fail(const Status &status) {
 }
 
 Clock::duration NcclRank::limit() const {
-  // What steady_clock can count is far less than a double.
+  // The range of steady_clock is far smaller than that of a double.
   return std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(std::min(options.limitSeconds, 1e9)));
 }
@@ -381,7 +380,7 @@ Status NcclRank::settle(Lock &lock, const std::string &where, const char *call,
   }
 }
 
-/// Breaks the communicator where NCCL knows of a failure.
+/// Breaks the communicator if NCCL reports an asynchronous failure.
 Status NcclRank::askAll() {
   for (ncclComm_t comm : comms) {
     ncclResult_t state = ncclSuccess;
@@ -442,7 +441,7 @@ static ncclDataType_t summedType(DType dtype) {
                                 : ncclFloat16;
 }
 
-/// One call of NCCL; `call` is its name.
+/// One call of NCCL; `call` is set to its name.
 ncclResult_t NcclRank::enqueuePart(cuda::CUstream stream, CollectiveKind kind,
                                    const CollectivePart &part, ncclComm_t comm,
                                    const char *&call) const {
@@ -465,24 +464,23 @@ ncclResult_t NcclRank::enqueuePart(cuda::CUstream stream, CollectiveKind kind,
   return ncclInvalidArgument;
 }
 
-/// What `calls` gives to NCCL as one group; `state` is what NCCL answers to its
-/// end.
+/// Runs `calls` as one NCCL group; `state` is the result of ending it.
 Status NcclRank::enqueue(ncclComm_t comm, ncclResult_t &state,
                          const std::function<Status()> &calls) {
   MOERT_CHECK(nccl->check(nccl->ncclGroupStart(), "ncclGroupStart", comm));
   Status status = calls();
-  // Every group that was begun is ended; it answers an error of its calls too.
+  // End every group that was begun; the result includes errors of its calls.
   state = nccl->ncclGroupEnd();
   return status;
 }
 
-/// Success where NCCL has taken a call of a group.
+/// Success if NCCL has accepted a call of a group.
 Status NcclRank::checkTaken(ncclResult_t code, const char *call,
                             ncclComm_t comm) const {
   return code == ncclInProgress ? Status::ok() : nccl->check(code, call, comm);
 }
 
-/// A group of calls on a communicator.
+/// Runs a group of calls on a communicator.
 Status NcclRank::runGroup(Lock &lock, ncclComm_t comm, const std::string &where,
                           const std::function<Status()> &calls) {
   ncclResult_t state = ncclSuccess;
@@ -492,7 +490,7 @@ Status NcclRank::runGroup(Lock &lock, ncclComm_t comm, const std::string &where,
   return settle(lock, where, "ncclGroupEnd", comm, state);
 }
 
-/// The same on that of the ranks of an axis.
+/// Runs a group of calls on the communicator of an axis.
 Status NcclRank::runOnAxis(Lock &lock, MeshAxis axis, const std::string &where,
                            const std::function<Status(ncclComm_t)> &calls) {
   ncclComm_t comm = commOf(axis);
@@ -517,7 +515,7 @@ Status NcclRank::run(Stream &stream, const Collective &collective) {
   return runOnAxis(lock, collective.axis, where, [&](ncclComm_t comm) {
     Status status;
     for (size_t i = 0; i < collective.numParts && status; ++i) {
-      // What is empty on one rank is so on all.
+      // A part that is empty on one rank is empty on all.
       if (collective.parts[i].count == 0)
         continue;
       const char *call = "";
@@ -568,7 +566,7 @@ Status NcclRank::transfer(Stream &stream, const Transfer &transfer) {
     return fail(status);
   cuda::CUstream handle = static_cast<cuda::CudaStream &>(stream).handle;
   return runGroup(lock, world, transfer.where, [&] {
-    // A message of no bytes is so on both ranks.
+    // A message that is empty on one rank is empty on the other.
     for (const Message &message : transfer.sends)
       if (message.bytes > 0)
         MOERT_CHECK(checkTaken(
@@ -585,7 +583,7 @@ Status NcclRank::transfer(Stream &stream, const Transfer &transfer) {
   });
 }
 
-/// All ranks' statements, of which `all` has that of this rank.
+/// Gathers all ranks' statements; on entry `all` has this rank's own.
 Status NcclRank::gatherStatements(Lock &lock, const std::string &where,
                                   std::vector<Statement> &all) {
   auto *board = static_cast<Statement *>(statements->data());
@@ -617,7 +615,7 @@ Status NcclRank::agree(const std::string &subject, const std::string &what) {
   own.digest = sha256(text.data(), text.size());
   memcpy(own.text, text.data(), std::min(text.size(), sizeof(own.text) - 1));
   MOERT_CHECK(gatherStatements(lock, subject, all));
-  // Against the lowest rank, so that all ranks say the same.
+  // Compare with rank 0, so that all ranks report the same error.
   for (size_t other = 1; other < all.size(); ++other)
     if (all[other].digest != all[0].digest) {
       all[other].text[sizeof(all[other].text) - 1] = '\0';

@@ -1,19 +1,19 @@
-//===- AllToAll.cpp - rows go to their owners alone -------------*- C++ -*-===//
+//===- AllToAll.cpp - rows go to destination ranks only ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A gather: routes are found from the ids of the rank's own rows, rows are
-// packed for each other rank, with all that has a row per token, the ids too,
-// and sent to where the receiver has the block of the sender's rows. Rows of a
-// block that nothing came for have the id -1, which is nobody's. A sum sends
-// rows of such blocks back, as they lie, and each rank sums what comes to it.
+// A gather computes routes from the expert ids of the rank's own rows, packs
+// all tensors with a row per token (the ids too) for each other rank, and sends
+// them to the receiver's block for the sender's rows. Unused rows of a block
+// have the id -1, which is no expert's. A sum sends the rows of such blocks
+// back unpacked, and each rank sums the rows that it receives.
 //
-// How many rows that are each rank finds for what it sends. Without room all
-// ranks gather these counts, and the host waits for them; a sum has those of
-// its gather.
+// Each rank counts the rows that it sends to every peer. In exact mode, without
+// a capacity, the counts are all-gathered and the host waits for them; a sum
+// reuses the counts of its gather.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,28 +33,27 @@ namespace moert {
 
 namespace {
 
-/// What parts of a buffer begin at multiples of.
+/// Alignment of the sections of a packed buffer, in bytes.
 constexpr int64_t kGranule = 256;
 
 int64_t roundUp(int64_t bytes) {
   return (bytes + kGranule - 1) / kGranule * kGranule;
 }
 
-/// What an axis has in device memory.
+/// Device memory for one axis.
 struct AxisMemory {
-  /// tile.route_rows' results.
+  /// Outputs of tile.route_rows.
   std::unique_ptr<Buffer> positions, counts;
-  /// Those of all ranks.
+  /// The counts of all ranks.
   std::unique_ptr<Buffer> allCounts;
   /// Rows for other ranks, or from them.
   std::unique_ptr<Buffer> packed;
 };
 
-/// How many rows each rank sends to each one: `[from * ranks + to]`.
+/// Number of rows that each rank sends to each other: `[from * ranks + to]`.
 using Counts = std::vector<int32_t>;
 
-/// The rows that go between two ranks, and where those for each rank, or from
-/// each, begin in packed memory.
+/// Sizes of the blocks between two ranks, and their offsets in packed memory.
 struct Blocks {
   Blocks(const Counts &counts, int64_t ranks, int64_t own, int64_t room)
       : counts(counts), ranks(ranks), room(room) {
@@ -100,7 +99,7 @@ public:
 
 private:
   using Lock = std::unique_lock<std::mutex>;
-  /// One call.
+  /// The state of one call.
   struct Call;
 
   int64_t roomFor(int64_t rows) const;
@@ -128,21 +127,21 @@ private:
   std::mutex mutex;
   Status failure;
   std::array<AxisMemory, 2> memories;
-  /// Earlier ones, which graphs may still use.
+  /// Outgrown buffers, which graphs may still use.
   std::vector<std::unique_ptr<Buffer>> retired;
-  /// By axis and room.
+  /// Headers (PackedRows.h), by axis and capacity.
   std::map<std::pair<MeshAxis, int64_t>, std::unique_ptr<Buffer>> headers;
-  /// What the host waits by for counts.
+  /// Stream and event by which the host waits for counts.
   std::unique_ptr<Stream> waiting;
   std::unique_ptr<Event> counted;
-  /// What a sum needs to know of its gather.
+  /// State of a gather that its sum needs.
   struct Gathered {
     int64_t rows = 0;
     const void *numValidTokens = nullptr;
-    /// Without room.
+    /// Exact mode only.
     Counts counts = {};
   };
-  /// The newest one of such ids.
+  /// The latest gather, keyed by the address of its ids.
   std::map<const void *, Gathered> gathered;
 };
 
@@ -150,7 +149,7 @@ struct AllToAllRank::Call {
   Stream &stream;
   const Collective &collective;
   AxisMemory &memory;
-  /// Of the axis.
+  /// Number of ranks of the axis, and this rank's index.
   int64_t ranks, own;
   int64_t rows, room;
   void *header;
@@ -159,7 +158,7 @@ struct AllToAllRank::Call {
   int64_t rowBytes(const CollectivePart &part) const {
     return part.rowElements * dtypeBits(part.dtype) / 8;
   }
-  /// Of packed rows in all.
+  /// Total number of packed rows.
   int64_t packedRows = 0;
 };
 
@@ -192,7 +191,7 @@ Status AllToAllRank::open() {
   if (!event)
     return event.status();
   counted = std::move(*event);
-  // Who packs rows and who does not would wait for each other's messages.
+  // All ranks must use the same mode, or they deadlock.
   return agree("the all-to-all",
                "room " + std::to_string(options.room) + ", from " +
                    std::to_string(options.leastRows) + " rows on");
@@ -211,8 +210,7 @@ Status AllToAllRank::agree(const std::string &subject,
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// Rows of a block that goes to another rank; 0 where it has as many as there
-/// are.
+/// Capacity of a block to another rank, in rows; 0 in exact mode.
 int64_t AllToAllRank::roomFor(int64_t rows) const {
   if (options.room == 0)
     return 0;
@@ -221,7 +219,7 @@ int64_t AllToAllRank::roomFor(int64_t rows) const {
   return std::clamp<int64_t>(room, 1, std::max<int64_t>(rows, 1));
 }
 
-/// The most rows that are packed at once.
+/// Maximum number of rows packed at once.
 int64_t AllToAllRank::countPackedRows(int64_t rows, int64_t ranks,
                                       int64_t ownersOfRow) const {
   return options.room == 0 ? rows * ownersOfRow : roomFor(rows) * (ranks - 1);
@@ -283,14 +281,14 @@ Result<void *> AllToAllRank::getHeader(MeshAxis axis, int64_t room) {
 // Calls
 //===----------------------------------------------------------------------===//
 
-/// All ranks find the same.
+/// Whether the call is an all-to-all; equal on all ranks.
 Result<bool> AllToAllRank::isPacked(Stream &stream,
                                     const Collective &collective) {
   if (!collective.packed || collective.rows < options.leastRows)
     return false;
   if (options.room > 0)
     return true;
-  // Nobody can wait for counts in a capture.
+  // In a capture the host cannot wait for counts.
   Result<bool> captures = options.device->isCapturing(stream);
   return captures ? Result<bool>(!*captures) : captures;
 }
@@ -330,7 +328,7 @@ Status AllToAllRank::runPacked(Stream &stream, const Collective &collective) {
   return status.withContext(where);
 }
 
-/// All of it was reserved.
+/// Success if the call fits in what was reserved.
 Status AllToAllRank::checkCall(const Call &call) const {
   int64_t bytes = 0;
   for (size_t i = 0; i < call.collective.numParts; ++i)
@@ -346,7 +344,7 @@ Status AllToAllRank::checkCall(const Call &call) const {
                        " bytes of an all-to-all were not reserved");
 }
 
-/// `numValidTokens` is null where all rows of the rank count.
+/// `numValidTokens` is null if all rows of the rank are valid.
 Status AllToAllRank::findRoutes(const Call &call, const void *numValidTokens) {
   const PackedKernels &packed = call.packed();
   std::vector<uint64_t> slots;
@@ -361,7 +359,8 @@ Status AllToAllRank::findRoutes(const Call &call, const void *numValidTokens) {
                                 {slots.data(), slots.size(), nullptr, 0});
 }
 
-/// `rows` are those of tensors, then what both kernels have behind them.
+/// `rows` are the addresses of row tensors; the arguments common to both
+/// kernels follow.
 Status AllToAllRank::launchPack(const Call &call,
                                 const std::vector<const void *> &rows) {
   std::vector<uint64_t> slots;
@@ -373,13 +372,13 @@ Status AllToAllRank::launchPack(const Call &call,
                                 {slots.data(), slots.size(), nullptr, 0});
 }
 
-/// What a gather has that is no row of a token: the base gathers it.
+/// Gathers the parts that have no row per token by the base.
 Status AllToAllRank::gatherOthers(const Call &call) {
   std::vector<CollectivePart> others;
   for (size_t i = 0; i < call.collective.numParts; ++i)
     if (call.collective.parts[i].rowElements == 0)
       others.push_back(call.collective.parts[i]);
-  // The counts go with it.
+  // Gather the counts in the same call.
   if (call.room == 0)
     others.push_back({call.memory.counts->data(), call.memory.allCounts->data(),
                       DType::I32, call.ranks});
@@ -398,7 +397,7 @@ Status AllToAllRank::gatherOthers(const Call &call) {
 Result<Counts> AllToAllRank::readCounts(const Call &call) {
   Device &device = *options.device;
   Counts counts(static_cast<size_t>(call.ranks * call.ranks));
-  // Not for what follows on the stream.
+  // Wait for the event only, not for later work of the stream.
   MOERT_CHECK(device.wait(*waiting, *counted));
   MOERT_CHECK(options.base->synchronize(*waiting));
   MOERT_CHECK(device.copyOut(counts.data(), call.memory.allCounts->data(),
@@ -414,9 +413,9 @@ static char *advance(void *memory, int64_t bytes) {
   return static_cast<char *>(memory) + bytes;
 }
 
-/// What goes between packed rows, which this rank's rows are or come back to,
-/// and the blocks of other ranks' rows, of one part with so many bytes of a
-/// row.
+/// Adds the messages of one part, with `bytes` bytes per row. `packed` holds
+/// this rank's rows, sent or returned; `received` holds the blocks of other
+/// ranks' rows.
 void AllToAllRank::addMessages(const Call &call, const Blocks &blocks,
                                int64_t bytes, void *packed,
                                std::vector<Message> &ofPacked, void *received,
@@ -460,8 +459,8 @@ Status AllToAllRank::pack(const Call &call) {
     packed.push_back(begins.back());
     if (part.isOwned)
       continue;
-    // Rows that nothing comes for are nobody's: the id is -1, and what else
-    // they have is read, but not used.
+    // Mark unused rows with the id -1; their other data are read but have no
+    // effect.
     MOERT_CHECK(options.device->fill(call.stream, part.receive, 0xff,
                                      static_cast<size_t>(call.ranks) *
                                          partBytes(part)));
@@ -515,7 +514,7 @@ Status AllToAllRank::sum(const Call &call) {
 // Waiting and failing
 //===----------------------------------------------------------------------===//
 
-/// Fails where rows had no room.
+/// Fails if rows exceeded the capacity.
 Status AllToAllRank::readLost() {
   for (auto &[key, header] : headers) {
     int64_t room = key.second, most = 0;
