@@ -1,4 +1,4 @@
-//===- ChooseExchange.cpp - who moves rows between GPUs ---------*- C++ -*-===//
+//===- ChooseExchange.cpp - exchange by environment -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,8 +15,8 @@
 
 namespace moert {
 
-/// What the environment has of a number from 1 on; `value` stays where it has
-/// nothing.
+/// Reads a number of at least 1 from the environment; leaves `value` unchanged
+/// if the variable is not set.
 static Status readNumber(const char *name, const char *unit, int64_t &value) {
   const char *given = getenv(name);
   if (!given)

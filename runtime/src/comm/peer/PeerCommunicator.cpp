@@ -1,4 +1,4 @@
-//===- PeerCommunicator.cpp - ranks that write to each other ----*- C++ -*-===//
+//===- PeerCommunicator.cpp - collectives by peer memory --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -53,20 +53,22 @@ private:
   Status checkRoom(const Collective &collective);
   Status readFailure(const PeerHeaps &heaps);
   Status readFailures();
-  /// Breaks the communicator; the first failure stays.
+  /// Breaks the communicator and returns the first failure.
   Status fail(const Status &status);
   void stopKernels();
 
   const PeerOptions options;
   std::mutex mutex;
   Status failure;
-  /// Later ones of an axis are larger; graphs may still use the earlier ones.
+  /// Heaps of an axis in order of growing size; graphs may still use earlier
+  /// ones.
   std::vector<PeerHeaps> all;
-  /// CTAs of a kernel that the GPU runs at once, of all ranks that share it.
+  /// Number of a kernel's CTAs that the GPU runs at once, over all ranks that
+  /// share it.
   std::map<const Kernel *, int64_t> known;
-  /// The place that copyBlocks() writes to next.
+  /// Index of the receive buffer that copyBlocks() writes next.
   int64_t nextPlace = 0;
-  /// What collective has its first result where, for messages.
+  /// For messages: the collective whose first result is at this address.
   std::map<uint64_t, std::string> names;
 };
 
@@ -85,10 +87,10 @@ PeerRank::~PeerRank() {
   if (all.empty())
     return;
   Status ended = check();
-  // All ranks are done with each other's memory.
+  // Barrier: all ranks have stopped using each other's memory.
   if (ended)
     ended = options.base->agree("the end of peer memory", "ended");
-  // Nobody maps memory that its owner frees.
+  // Barrier: all mappings are gone before any rank frees its memory.
   for (PeerHeaps &heaps : all)
     if (ended)
       heaps.others.clear();
@@ -109,7 +111,7 @@ PeerHeaps *PeerRank::findHeaps(MeshAxis axis) {
   return nullptr;
 }
 
-/// The next multiple of what device memory is aligned to.
+/// Rounds up to the alignment of device memory.
 static int64_t roundUp(int64_t bytes) {
   constexpr int64_t granule = 256;
   return (bytes + granule - 1) / granule * granule;
@@ -153,8 +155,8 @@ void *PeerRank::results(MeshAxis axis) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-/// Whoever was given a result's place has it in the heaps of then, and is met
-/// there.
+/// Finds the heaps with a result's address: they may be older than the latest,
+/// and all ranks meet in the heaps of the time when the address was taken.
 PeerHeaps *PeerRank::findHeaps(const Collective &collective) {
   if (collective.toResults)
     for (PeerHeaps &heaps : all)
@@ -164,7 +166,7 @@ PeerHeaps *PeerRank::findHeaps(const Collective &collective) {
   return findHeaps(collective.axis);
 }
 
-/// A kernel writes to other ranks' heaps where its own parts are.
+/// A kernel writes to other ranks' heaps at the offsets of its own parts.
 Status PeerRank::checkHeaps(const PeerHeaps *heaps,
                             const Collective &collective) const {
   int64_t size = mesh().size(collective.axis), bytes = 0;
@@ -184,7 +186,7 @@ Status PeerRank::checkHeaps(const PeerHeaps *heaps,
   return Status::ok();
 }
 
-/// Adds what brings a part to where all ranks read it.
+/// Adds the copies that bring a part to all ranks.
 void PeerRank::addCopies(const PeerHeaps &heaps, const CollectivePart &part,
                          std::vector<PeerCopy> &copies) const {
   int64_t size = mesh().size(heaps.axis);
@@ -198,7 +200,7 @@ void PeerRank::addCopies(const PeerHeaps &heaps, const CollectivePart &part,
   }
 }
 
-/// The pairs that were copied, a bit for each.
+/// Returns one bit for each pair that was copied.
 Result<uint64_t> PeerRank::copyParts(Stream &stream, const PeerHeaps &heaps,
                                      const Collective &collective) {
   std::vector<PeerCopy> copies;
@@ -217,8 +219,8 @@ Result<uint64_t> PeerRank::copyParts(Stream &stream, const PeerHeaps &heaps,
   return copied;
 }
 
-/// Exchanges of all ranks of a GPU, over whatever axis, wait for each other: a
-/// CTA that has no room until others end would never begin.
+/// Exchanges of all ranks of a GPU, over any axis, wait for each other: a CTA
+/// that fits only after others have ended would never begin.
 Status PeerRank::checkRoom(const Collective &collective) {
   int64_t ranks = 1;
   for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor})
@@ -277,7 +279,7 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
     return fail(fits.withContext(where));
   if (Status room = checkRoom(collective); !room)
     return fail(room.withContext(where));
-  // Where the kernel writes first.
+  // The kernel's first write is at this offset.
   auto skipped =
       static_cast<uint64_t>(collective.firstColumn.value_or(0) *
                             dtypeBits(collective.parts[0].dtype) / 8);
@@ -291,8 +293,8 @@ Status PeerRank::run(Stream &stream, const Collective &collective) {
         heaps->at(static_cast<size_t>((own + distance) % size))));
   if (collective.firstColumn)
     slots.push_back(static_cast<uint64_t>(*collective.firstColumn));
-  // The kernel's flags come behind the copies, so that who has found them has
-  // these rows too.
+  // The kernel's flags come after the copies, so that a rank that sees the
+  // flags sees the copied rows too.
   Result<uint64_t> copied = copyParts(stream, *heaps, collective);
   if (!copied)
     return fail(copied.status().withContext(where));
@@ -313,7 +315,7 @@ Status PeerRank::copyBlocks(Stream &stream, MeshAxis axis, const void *send,
   if (!heaps || size * bytes > heaps->placeBytes)
     return fail(internalError("copyBlocks: " + std::to_string(size * bytes) +
                               " bytes of a heap were not reserved"));
-  // Where no other rank copies to, however many bytes each has in this call.
+  // Distinct for each source rank, whatever the bytes of this call.
   int64_t share =
       std::max(bytes, heaps->placeBytes / size / PeerHeap::kAlignment *
                           PeerHeap::kAlignment);
@@ -369,7 +371,7 @@ Status PeerRank::readFailures() {
   return Status::ok();
 }
 
-/// What is not in each call goes by way of the base.
+/// Transfers are rare and use the base.
 Status PeerRank::transfer(Stream &stream, const Transfer &transfer) {
   {
     Lock lock(mutex);
@@ -395,7 +397,7 @@ Status PeerRank::check() {
   return status ? status : fail(status);
 }
 
-/// Sets the word of aborts in the heap of every rank.
+/// Sets the abort word in the heap of every rank.
 void PeerRank::stopKernels() {
   for (const PeerHeaps &heaps : all) {
     int64_t word = mesh().index(heaps.axis, rank()) + 1;

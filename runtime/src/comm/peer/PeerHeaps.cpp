@@ -1,4 +1,4 @@
-//===- PeerHeaps.cpp - memory that ranks write to ---------------*- C++ -*-===//
+//===- PeerHeaps.cpp - heaps of a rank's peers ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,7 +17,7 @@ namespace moert {
 
 namespace {
 
-/// What handles go through to other ranks.
+/// Buffers for exchanging handles with other ranks.
 struct HandleMemory {
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Buffer> send, receive;
@@ -89,7 +89,7 @@ Status HeapMaker::moveHandles(const HandleMemory &memory, MeshAxis axis,
                         sizeof(PeerHandle) * handles.size());
 }
 
-/// Those of all ranks of the axis; others are told why there are none.
+/// The handles of all ranks of the axis; a failure is reported to the others.
 Result<std::vector<PeerHandle>>
 HeapMaker::gatherHandles(const HandleMemory &memory, MeshAxis axis,
                          const PeerHandle &own) {
@@ -102,7 +102,7 @@ HeapMaker::gatherHandles(const HandleMemory &memory, MeshAxis axis,
   return moved;
 }
 
-/// Whether something holds on all ranks of the mesh; a barrier too.
+/// Whether a condition holds on all ranks of the mesh; also a barrier.
 Result<bool> HeapMaker::isSoOnAll(const HandleMemory &memory, bool isSo) {
   for (MeshAxis axis : {MeshAxis::Data, MeshAxis::Tensor}) {
     if (mesh().size(axis) == 1)
@@ -118,8 +118,7 @@ Result<bool> HeapMaker::isSoOnAll(const HandleMemory &memory, bool isSo) {
   return isSo;
 }
 
-/// Exchanges handles, maps what the others have, and makes what copies to them
-/// need.
+/// Exchanges handles, maps the other heaps, and prepares copies to them.
 Status HeapMaker::openOthers(PeerHeaps &heaps, const HandleMemory &memory,
                              const PeerHandle &handle) {
   Result<std::vector<PeerHandle>> gathered =
@@ -150,8 +149,9 @@ Status HeapMaker::openOthers(PeerHeaps &heaps, const HandleMemory &memory,
       .withContext("streams that copy rows");
 }
 
-/// What nobody pushes is read, but no result follows from it: it begins as NaN
-/// of every float format, so that one that did would show. So do results.
+/// Fills the receive buffers and results with NaN of every float format. Bytes
+/// that no rank writes are read but must not affect results; NaN would show if
+/// they did.
 Status HeapMaker::fillPlaces(const PeerHeaps &heaps) {
   Result<std::unique_ptr<Stream>> stream = options.device->createStream();
   if (!stream)
@@ -193,7 +193,7 @@ Status HeapMaker::makeOwnHeap(PeerHeaps &heaps, PeerHandle &handle) {
 Status HeapMaker::make(PeerHeaps &heaps) {
   std::string subject =
       std::string("memory of other ranks over ") + meshAxisName(heaps.axis);
-  // What ranks differ in names the one that failed.
+  // If a rank failed, the difference in text reports its error.
   auto agreeOn = [&](const Status &made, const std::string &what) {
     Status agreed = options.base->agree(subject, made ? what : made.message());
     return agreed ? made : agreed;
@@ -203,7 +203,8 @@ Status HeapMaker::make(PeerHeaps &heaps) {
   Status made = memory.status();
   if (made)
     made = makeOwnHeap(heaps, handle);
-  // Who copies and who waits for a kernel to push would never meet.
+  // All ranks must use the same threshold: a rank that copies and a rank that
+  // waits for a kernel to write would deadlock.
   MOERT_CHECK(agreeOn(
       made, options.leastCopiedBytes == Communicator::kNeverCopied
                 ? std::string("all is there")

@@ -1,4 +1,4 @@
-//===- PeerHeaps.h - memory that ranks write to -----------------*- C++ -*-===//
+//===- PeerHeaps.h - heaps of a rank's peers --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,35 +17,35 @@
 
 namespace moert {
 
-/// The heap of each rank of an axis, as this rank reaches it.
+/// The heaps of all ranks of an axis, as addressed by this rank.
 struct PeerHeaps {
   MeshAxis axis = MeshAxis::Data;
-  /// One of the two places has so many.
+  /// Bytes of one of the two receive buffers.
   int64_t placeBytes = 0;
   int64_t resultBytes = 0;
-  /// Ranks of the axis whose kernels run beside this one's, on its GPU: those
-  /// of one process. Those of others have the GPU in turns.
+  /// Ranks of the axis whose kernels run concurrently on this rank's GPU: those
+  /// of the same process. Processes that share a GPU are time-sliced.
   int64_t sharers = 1;
   std::unique_ptr<Buffer> own;
-  /// By the place on the axis; null at this rank's own.
+  /// Indexed along the axis; null for this rank.
   std::vector<std::unique_ptr<Buffer>> others;
 
   char *at(size_t place) const {
     return static_cast<char *>(others[place] ? others[place]->data()
                                              : own->data());
   }
-  /// The lane of copies to the rank so many places further on. Those over the
-  /// link follow each other: ranks send to the next one, then to the one behind
-  /// it, so that a GPU gets rows of one other at a time. Ranks of one GPU have
-  /// no link.
+  /// The lane of copies to the rank at this distance along the axis. Copies
+  /// over the link are in order: each rank sends to the next one first, then to
+  /// the one after it, so that a GPU receives from one peer at a time. Ranks of
+  /// one GPU use no link.
   size_t laneTo(int64_t distance) const {
     return static_cast<size_t>(sharers > 1 ? distance
                                            : std::min<int64_t>(distance, 1));
   }
-  /// From the heap's beginning.
+  /// Offset of the results in the heap.
   int64_t firstResult() const { return PeerHeap::kPlaces + 2 * placeBytes; }
-  /// From this rank's heap to such an address, or -1 where none of its results
-  /// is there.
+  /// Offset of `address` in this rank's heap, or -1 if it is not in the
+  /// results.
   int64_t findResult(const void *address) const {
     auto distance =
         static_cast<int64_t>(reinterpret_cast<uintptr_t>(address) -
@@ -54,20 +54,21 @@ struct PeerHeaps {
                ? distance
                : -1;
   }
-  /// Whether so many bytes from there on are all among its results.
+  /// Whether the whole range is in this rank's results.
   bool hasResult(const void *address, int64_t bytes) const {
     int64_t distance = findResult(address);
     return distance >= 0 && bytes <= firstResult() + resultBytes - distance;
   }
 };
 
-/// Makes the heaps of `axis`, `placeBytes` and `resultBytes`: on all ranks or
-/// on none. Where it fails no rank frees what another one has mapped: what
-/// nobody has seen is freed at once, the rest when all are known to have
-/// unmapped it, and what may still be mapped then is kept.
+/// Makes the heaps for `axis`, `placeBytes` and `resultBytes`, on all ranks or
+/// on none. On failure no rank frees memory that another has mapped: memory
+/// never shared is freed at once, the rest after all ranks are known to have
+/// unmapped it; memory that may still be mapped is leaked.
 Status makePeerHeaps(const PeerOptions &options, PeerHeaps &heaps);
 
-/// What is of no more use, but may still be written to by other ranks.
+/// Leaks heaps that are no longer needed, but that other ranks may still write
+/// to.
 void keepForever(std::vector<PeerHeaps> heaps);
 
 } // namespace moert

@@ -62,7 +62,7 @@ bool Connection::write() {
       if (sent < 0 && errno == EINTR)
         continue;
       if (sent < 0) {
-        // Nobody reads there any more; that is seen where this side reads.
+        // The peer no longer reads; its end is detected on this side's read.
         isDeaf = errno != EAGAIN && errno != EWOULDBLOCK;
         break;
       }

@@ -19,7 +19,7 @@ struct ReceivedMessage {
   std::string bytes;
 };
 
-/// A connected stream socket, of which no call waits. Owns it.
+/// A connected, non-blocking stream socket. Owns the socket.
 class Connection {
 public:
   explicit Connection(int socket);
@@ -32,29 +32,29 @@ public:
   void queue(MessageKind kind, std::string bytes);
   /// The memory is read until it has been sent.
   void queueRows(const char *rows, size_t bytes);
-  /// Takes back what has not been begun.
+  /// Removes messages whose sending has not begun.
   void dropQueued();
   bool hasQueued() const { return !out.empty(); }
-  /// Sends what goes; nothing more goes once the other one is gone. Answers
-  /// whether anything did.
+  /// Sends what the socket takes; nothing after the peer is gone. Returns
+  /// whether anything was sent.
   bool write();
 
-  /// Reads what is there. Answers whether anything was.
+  /// Reads the available bytes. Returns whether there were any.
   bool read();
-  /// The next message that has come whole, which stays until pop().
+  /// The next complete message, valid until pop().
   const ReceivedMessage *front();
   void pop() { next.reset(); }
-  /// The other process has ended, or has closed its end; what it has sent
-  /// before is there.
+  /// The peer process has ended or closed its end, and all of its messages have
+  /// been taken.
   bool isAtEnd() const { return hasEnded && !hasWhole(); }
-  /// What has come is no message.
+  /// Invalid data was received.
   bool isBroken() const { return broken; }
 
-  /// Lets the other one see the end.
+  /// Signals the end to the peer.
   void shutDown();
 
 private:
-  /// What goes out: a head, then bytes of its own or of the caller's.
+  /// An outgoing message: a head, then bytes that it owns or the caller's.
   struct Queued {
     MessageHead head;
     std::string own;
@@ -66,7 +66,7 @@ private:
   const int descriptor;
   std::deque<Queued> out;
   bool isDeaf = false;
-  /// What has come, from `begin` on.
+  /// Received bytes, unread from `begin` on.
   std::string in;
   size_t begin = 0;
   std::optional<ReceivedMessage> next;

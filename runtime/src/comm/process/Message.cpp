@@ -1,4 +1,4 @@
-//===- Message.cpp - what processes of a group say --------------*- C++ -*-===//
+//===- Message.cpp - messages between processes of a group ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -144,7 +144,7 @@ static void readCollective(Reader &reader, DecodedRequest &request) {
 }
 
 static void readTransfer(Reader &reader, Transfer &transfer) {
-  // Of as many messages as a request has room for, the sum can be counted.
+  // Small enough that the sum over a request's messages does not overflow.
   constexpr int64_t mostBytes = int64_t(1) << 46;
   transfer.where = reader.text();
   for (auto *messages : {&transfer.sends, &transfer.receives}) {

@@ -1,10 +1,10 @@
-//===- Message.h - what processes of a group say ----------------*- C++ -*-===//
+//===- Message.h - messages between processes of a group --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A connection carries messages one behind the other: a head, and its bytes.
+// A connection carries a sequence of messages, each a head and its bytes.
 
 #ifndef MOERT_SRC_COMM_PROCESS_MESSAGE_H
 #define MOERT_SRC_COMM_PROCESS_MESSAGE_H
@@ -19,11 +19,11 @@
 namespace moert {
 
 enum class MessageKind : uint32_t {
-  /// What the rank has come for, as encodeRequest() has it.
+  /// The rank's request, in the form of encodeRequest().
   Come = 1,
-  /// A piece of the rows of a collective, or of what a transfer moves.
+  /// A chunk of a collective's rows or of a transfer's messages.
   Rows,
-  /// The rank has failed; the bytes are why.
+  /// The rank has failed; the bytes are the reason.
   Failed,
   /// The rank's communicator ends.
   Left,
@@ -31,9 +31,9 @@ enum class MessageKind : uint32_t {
 
 struct MessageHead {
   static constexpr uint32_t kMagic = 0x6d6f6563;
-  /// Of a message.
+  /// Maximum size of a message in bytes.
   static constexpr uint32_t kMostBytes = 1 << 20;
-  /// Of one with rows: so that a failure can be told between two of them.
+  /// Maximum size of a chunk of rows, so that a failure can be sent in between.
   static constexpr uint32_t kRowsBytes = 1 << 16;
 
   uint32_t magic = kMagic;
@@ -42,21 +42,21 @@ struct MessageHead {
   uint32_t reserved = 0;
 };
 
-/// A request that came from another rank.
+/// A request received from another rank.
 struct DecodedRequest {
-  /// Lives as long as this does, where it is.
+  /// Valid as long as this object, at its address.
   Request get();
 
   enum class Kind { Text, Collective, Transfer } kind = Kind::Text;
   Collective collective;
   std::vector<CollectivePart> parts;
-  /// The sizes of all messages of the rank, without their bytes.
+  /// Sizes of all messages of the rank, without their contents.
   Transfer transfer;
   std::string subject, what;
 };
 
 std::string encodeRequest(const Request &request);
-/// Nothing where the bytes are none.
+/// Nothing if the bytes are not a valid request.
 std::optional<DecodedRequest> decodeRequest(const std::string &bytes);
 
 } // namespace moert

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Each rank tells every other one what it has come for, and with that the rows
-// that are for it. So each knows of itself who has not come, and the end of a
+// Each rank sends every other rank its request together with the rows for it.
+// Hence each rank itself knows which others are missing, and the end of a
 // process is the end of its connections.
 
 #include "moert/ProcessCommunicator.h"
@@ -71,10 +71,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long a rank that has failed, or leaves, tries to tell the others.
+/// Time that a failed or leaving rank spends on telling the others.
 constexpr std::chrono::milliseconds kTelling(200);
 
-/// On the way rows of a part begin where numbers may lie.
+/// Each section of a message is padded to max_align_t.
 constexpr size_t kAlignment = alignof(std::max_align_t);
 const char kPadding[kAlignment] = {};
 
@@ -82,7 +82,7 @@ size_t roundedUp(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Another rank, and what it has sent for the call that is under way or next.
+/// Another rank, and the data it has sent for the current or next call.
 struct Peer {
   Peer(int64_t rank, int socket) : rank(rank), connection(socket) {}
 
@@ -104,7 +104,7 @@ public:
   Status agree(const std::string &subject, const std::string &what) override;
   Status run(Stream &stream, const Collective &collective) override;
   Status transfer(Stream &stream, const Transfer &transfer) override;
-  /// Collectives are done when run() returns.
+  /// Collectives are complete when run() returns.
   Status synchronize(Stream &stream) override {
     MOERT_CHECK(check());
     return device.synchronize(stream);
@@ -116,7 +116,7 @@ public:
 
 private:
   std::string self() const { return "rank " + std::to_string(options.rank); }
-  /// The ranks for which `test` of the peer holds.
+  /// The ranks whose peer satisfies `test`.
   template <typename Test>
   std::vector<int64_t> ranksThat(Test test) const {
     std::vector<int64_t> ranks;
@@ -155,7 +155,7 @@ private:
 
 Result<std::unique_ptr<Communicator>>
 createProcessCommunicator(const ProcessOptions &options, Device &device) {
-  // It owns the sockets from here on.
+  // The communicator owns the sockets from here on.
   auto made = std::make_unique<ProcessRank>(options, device);
   MOERT_CHECK(checkMesh(options.mesh));
   MOERT_CHECK(checkLimit(options.limitSeconds));
@@ -193,7 +193,7 @@ ProcessRank::~ProcessRank() {
   flush();
 }
 
-/// The first failure, which all others are told, is the only one.
+/// Keeps the first failure only, and tells it to all other ranks.
 Status ProcessRank::fail(Status status) {
   if (!failure.isOk())
     return failure;
@@ -210,7 +210,7 @@ Status ProcessRank::fail(Status status) {
   return failure;
 }
 
-/// Sends what is queued, as far as others take it.
+/// Sends queued data as far as peers accept it.
 void ProcessRank::flush() {
   auto until = Clock::now() + kTelling;
   auto isDone = [&] {
@@ -235,13 +235,13 @@ void ProcessRank::flush() {
 // What others say
 //===----------------------------------------------------------------------===//
 
-/// Whether this rank and the other one are in one line of the axis.
+/// Whether the other rank is in the same group along the axis.
 bool ProcessRank::isOnAxis(MeshAxis axis, int64_t other) const {
   MeshAxis across = axis == MeshAxis::Data ? MeshAxis::Tensor : MeshAxis::Data;
   return mesh().index(across, other) == mesh().index(across, rank());
 }
 
-/// The bytes that a rank that has come sends to this one.
+/// Bytes that the peer's current request sends to this rank.
 size_t ProcessRank::countRows(const Peer &peer) const {
   using Kind = DecodedRequest::Kind;
   size_t bytes = 0;
@@ -257,7 +257,7 @@ size_t ProcessRank::countRows(const Peer &peer) const {
   return bytes;
 }
 
-/// Takes a message; false where it is none.
+/// Handles a message; false if it is invalid.
 bool ProcessRank::takeOne(Peer &peer, const ReceivedMessage &message) {
   switch (message.kind) {
   case MessageKind::Come:
@@ -276,7 +276,8 @@ bool ProcessRank::takeOne(Peer &peer, const ReceivedMessage &message) {
   return false;
 }
 
-/// Takes what has come of a rank for a call, `request` if that is under way.
+/// Handles received messages of a rank; `request` is the call under way, or
+/// null.
 Status ProcessRank::take(Peer &peer, const Request *request) {
   std::string name = "rank " + std::to_string(peer.rank);
   std::string where = request ? request->where() + ": " : "";
@@ -285,7 +286,7 @@ Status ProcessRank::take(Peer &peer, const Request *request) {
                                    "another version there");
   Connection &connection = peer.connection;
   while (const ReceivedMessage *message = connection.front()) {
-    // Of the next call.
+    // Belongs to the next call.
     if (message->kind == MessageKind::Come && peer.come)
       break;
     bool isOne = takeOne(peer, *message);
@@ -349,7 +350,7 @@ void ProcessRank::queueMessages(Peer &peer, const Transfer &transfer) {
                                 static_cast<size_t>(message.bytes));
 }
 
-/// Makes room for what others send for the next call.
+/// Clears the data of a call, before the next one.
 void ProcessRank::forgetCall() {
   for (const std::unique_ptr<Peer> &peer : peers) {
     peer->come.reset();
@@ -357,8 +358,8 @@ void ProcessRank::forgetCall() {
   }
 }
 
-/// Returns when all ranks have come with such a request, and their rows are
-/// here, and this one's there.
+/// Returns when all ranks have made the same request, their rows are here and
+/// this rank's rows are sent.
 Status ProcessRank::meet(const Request &request) {
   std::vector<int64_t> gone =
       ranksThat([](const Peer &peer) { return peer.hasLeft; });
@@ -390,8 +391,8 @@ Status ProcessRank::exchange(const Request &request) {
     }
     if (isDone)
       return Status::ok();
-    // A rank that was stopped itself reads what others have said meanwhile
-    // before it looks at the time.
+    // Read before checking the time: this rank itself may have been stopped
+    // while others made progress.
     if (move(std::chrono::milliseconds(0)))
       lastMoved = Clock::now();
     else if (Status late = wait(request, begin, lastMoved); !late)
@@ -399,10 +400,10 @@ Status ProcessRank::exchange(const Request &request) {
   }
 }
 
-/// Waits until something can be moved; an error where the limit is over.
+/// Waits until data can be moved; an error after the limit.
 Status ProcessRank::wait(const Request &request, Clock::time_point begin,
                          Clock::time_point &lastMoved) {
-  // What steady_clock can count is far less than a double.
+  // The range of steady_clock is far smaller than that of a double.
   auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::duration<double>(std::min(options.limitSeconds, 1e6)));
   std::vector<int64_t> missing =
@@ -424,7 +425,7 @@ Status ProcessRank::wait(const Request &request, Clock::time_point begin,
                          " with the rest of the rows");
 }
 
-/// Sends and reads what goes within the limit. Answers whether anything did.
+/// Sends and receives within the limit. Returns whether any data moved.
 bool ProcessRank::move(std::chrono::milliseconds limit) {
   std::vector<pollfd> polled;
   std::vector<Peer *> of;
@@ -471,7 +472,7 @@ Status ProcessRank::run(Stream &stream, const Collective &collective) {
   Request request;
   request.collective = &onHost;
   MOERT_CHECK(meet(request));
-  // By the place on the axis.
+  // Indexed along the axis.
   std::vector<const char *> from(
       static_cast<size_t>(mesh().size(collective.axis)));
   for (const std::unique_ptr<Peer> &peer : peers)
@@ -500,7 +501,7 @@ Status ProcessRank::transfer(Stream &stream, const Transfer &transfer) {
   Request request;
   request.transfer = &messages.onHost();
   MOERT_CHECK(meet(request));
-  // Each rank checks those of all, so that all answer the same.
+  // Each rank checks the messages of all, so that all return the same error.
   std::vector<const Transfer *> all(static_cast<size_t>(mesh().numRanks()),
                                     request.transfer);
   for (const std::unique_ptr<Peer> &peer : peers)
