@@ -1,5 +1,4 @@
-//===- Binding.cpp - tensors given to and taken from an executor -*- C++
-//-*-===//
+//===- Binding.cpp - binds tensors to an executor ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -34,8 +33,8 @@ static std::string bindableNames(const Plan &plan) {
   return names;
 }
 
-/// The strides of a view, with those of dimensions of size 1, which are never
-/// used and may be anything, as if there were no gap.
+/// The strides of a view; strides of dimensions of size 1, which are never used
+/// and may have any value, are replaced by contiguous ones.
 static std::vector<int64_t> usedStrides(const TensorView &view) {
   if (view.strides.empty() ||
       std::find(view.shape.begin(), view.shape.end(), 0) != view.shape.end())
@@ -51,8 +50,8 @@ static std::vector<int64_t> usedStrides(const TensorView &view) {
   return strides;
 }
 
-/// Whether rows with these strides, which usedStrides() gives, are apart, in
-/// order and as aligned as rows without gaps.
+/// Success if rows with these strides, as returned by usedStrides(), do not
+/// overlap, are in order, and are as aligned as contiguous rows.
 static Status checkStrided(const TensorDecl &tensor, const TensorView &view,
                            const std::vector<int64_t> &strides) {
   auto wrong = [&](const std::string &expected) {
@@ -104,7 +103,7 @@ static Status checkStrides(const TensorDecl &tensor, const TensorView &view) {
                     : ""));
 }
 
-/// Compares a shape with its declaration; dimension 0 may be smaller where it
+/// Compares a shape with its declaration; dimension 0 may be smaller if it
 /// depends on the tokens.
 static Status checkShape(const TensorDecl &tensor, const TensorView &view,
                          int64_t maxTokens) {
@@ -129,9 +128,9 @@ static Status checkShape(const TensorDecl &tensor, const TensorView &view,
   return checkStrides(tensor, view);
 }
 
-/// Whether an input or output is bound like that already, but perhaps for its
-/// address; all else has been checked then. A weight that is bound anew has
-/// other values.
+/// Whether an input or output is already bound with the same layout, except its
+/// address; then everything else has been checked. False for weights, whose
+/// values change when they are bound anew.
 bool Executor::isLaidOutAs(int64_t index, const TensorView &view) const {
   const Binding &binding = bindings[index];
   const TensorDecl &tensor = thePlan->tensors[index];
@@ -141,8 +140,8 @@ bool Executor::isLaidOutAs(int64_t index, const TensorView &view) const {
          usedStrides(view) == binding.strides;
 }
 
-/// Binds a tensor that is laid out as before. A resolved run stays so, but for
-/// arguments.
+/// Binds a tensor with the same layout as before. A resolved run stays
+/// resolved; only arguments change.
 void Executor::move(int64_t index, void *data) {
   bindings[index].data = data;
   if (resolvedTokens < 0)
@@ -230,7 +229,7 @@ Status Executor::bind(const std::string &name, const TensorView &view) {
   if (isWeight)
     if (Status status = encodeWeightMaps(index, binding); !status)
       return status.withContext("bind '" + name + "'");
-  // Memory of the executor's own goes when what reads it is done.
+  // Free the executor's own memory only after the runs that read it.
   if (ownWeights[index])
     if (Status status = synchronize(); !status)
       return status.withContext("bind '" + name + "'");

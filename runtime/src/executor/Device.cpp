@@ -1,4 +1,4 @@
-//===- Device.cpp - what a plan needs of a device ---------------*- C++ -*-===//
+//===- Device.cpp - the interface of a device -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -78,7 +78,7 @@ captureGraph(Device &device, Stream &stream,
              const std::function<Status()> &body) {
   MOERT_CHECK(device.beginCapture(stream));
   Status captured = body();
-  // Without its end the stream would stay in capture for ever.
+  // End the capture in any case, or the stream would stay in it.
   Result<std::unique_ptr<Graph>> graph = device.endCapture(stream);
   MOERT_CHECK(captured);
   return graph;

@@ -25,8 +25,8 @@ namespace moert {
 // Creation
 //===----------------------------------------------------------------------===//
 
-/// Whether the largest launch of a kernel whose CTAs wait for each other can
-/// run: it would never end on a device with too little room.
+/// Success if the largest launch of a resident kernel fits on the device;
+/// otherwise it would never end.
 static Status checkResident(Device &device, Kernel &kernel,
                             const KernelDecl &decl, int64_t maxTokens) {
   Result<int64_t> grid = decl.grid.maxUpTo(maxTokens);
@@ -53,7 +53,8 @@ Result<std::unique_ptr<Executor>> Executor::create(Plan plan, Device &device,
     for (TensorDecl &tensor : plan.tensors)
       if (tensor.role == TensorRole::Workspace)
         tensor.slot = plan.numSlots++;
-    // Without sharing the workspace is larger, perhaps more than 64 bits hold.
+    // Without sharing the workspace is larger, and its size may overflow 64
+    // bits.
     MOERT_CHECK(verifyPlan(plan));
   }
   std::unique_ptr<Executor> executor(new Executor(device, options));
@@ -122,7 +123,7 @@ Result<std::unique_ptr<Executor>> Executor::clone() const {
     if (thePlan->tensors[i].role == TensorRole::Weight ||
         thePlan->tensors[i].role == TensorRole::Prepared) {
       copy->bindings[i] = bindings[i];
-      // Both would prepare in it.
+      // Otherwise both executors would prepare in it.
       copy->bindings[i].isNew = false;
     }
   MOERT_CHECK(copy->createStreams());
@@ -182,7 +183,7 @@ Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
   if (slot < 0 || slot >= SharedWorkspace::kNumSlots)
     return outOfRange("useWorkspace: slot " + std::to_string(slot) +
                       "; 0 and 1 are accepted");
-  // Runs may still use the memory that the executor lets go.
+  // Runs may still use the memory that is about to be freed.
   MOERT_CHECK(synchronize());
   resolvedTokens = lastTokens = -1;
   sharedWorkspace = std::move(workspace);
@@ -196,7 +197,8 @@ Status Executor::useWorkspace(std::shared_ptr<SharedWorkspace> workspace,
 // Ranks
 //===----------------------------------------------------------------------===//
 
-/// Bytes of a heap's place that the collective takes with the most tokens.
+/// Bytes that the collective needs in a receive buffer of a heap, at the
+/// maximum token count.
 static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
   int64_t total = 0;
   for (size_t pair = 0; pair < step.numPairs(); ++pair) {
@@ -209,7 +211,8 @@ static Result<int64_t> countPlaceBytes(const Plan &plan, const Step &step) {
   return total;
 }
 
-/// By axis, what the results of any variant take with up to so many tokens.
+/// Per axis: the maximum bytes of results over all variants, for up to
+/// `maxTokens` tokens.
 static Result<std::array<int64_t, 2>>
 countResults(const Plan &plan,
              const std::vector<std::vector<GatheredResult>> &gathered,
@@ -230,7 +233,7 @@ countResults(const Plan &plan,
   return most;
 }
 
-/// The room of an all-to-all with the most tokens.
+/// Buffer sizes of an all-to-all at the maximum token count.
 static Result<PackedRoom> countPackedRoom(const Plan &plan, const Step &step) {
   PackedRoom room;
   room.ownersOfRow = countOwnersOfRow(plan, step);
@@ -269,7 +272,7 @@ static Status reservePackedRooms(const Plan &plan, Communicator &communicator) {
   return Status::ok();
 }
 
-/// Tells a communicator what the collectives of a plan take.
+/// Reserves memory for a plan's collectives in the communicator.
 static Status reservePlaces(const Plan &plan,
                             const std::array<int64_t, 2> &resultBytes,
                             Communicator &communicator) {
@@ -326,7 +329,7 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
   MOERT_CHECK(synchronize());
   resolvedTokens = lastTokens = -1;
   std::string what = digestPlan(*thePlan);
-  // Who runs a batch as a whole and who runs it in halves would never meet.
+  // All ranks must agree on micro-batches, or they deadlock.
   if (microBatchesFrom > 0)
     what += ", two micro-batches from " + std::to_string(microBatchesFrom) +
             " tokens per rank on";
@@ -339,7 +342,7 @@ Status Executor::useCommunicator(std::shared_ptr<Communicator> made) {
   if (!bytes)
     return bytes.status();
   if (microBatchesFrom > 0) {
-    // Each result is rounded up, so that two halves may take more than a whole.
+    // Each result is padded, so two halves may need more than a whole batch.
     Result<std::array<int64_t, 2>> first = countResults(
         *thePlan, gathered, cutBatch(*thePlan, thePlan->maxTokens)[0]);
     if (!first)
@@ -408,7 +411,7 @@ Status Executor::allocatePrepared(PrepareReport &report) {
     if (!bytes)
       return bytes.status();
     if (tensor.inPlaceOf >= 0) {
-      // A file may have brought it memory of its own.
+      // May be set if it was read from a prepared file.
       prepared[i].reset();
       report.inPlaceBytes += *bytes;
       continue;
@@ -476,7 +479,7 @@ Result<PrepareReport> Executor::prepare() {
   MOERT_CHECK(checkWeights());
   haveWeightsMoved |= isFromFile;
   MOERT_CHECK(checkPrepareMemory());
-  // What an earlier run still reads stays until it is complete.
+  // Keep memory that an earlier run still reads until that run is complete.
   MOERT_CHECK(synchronize());
   lastTokens = resolvedTokens = -1;
   dropHalves();
@@ -488,7 +491,7 @@ Result<PrepareReport> Executor::prepare() {
   for (size_t i = 0; i < bindings.size(); ++i)
     addresses[i] = addressOf(i);
   MOERT_CHECK(resolveSteps(thePlan->prepare, "prepare", /*tokens=*/0));
-  // Also where a step fails: nobody knows how far it came.
+  // Set even if a step fails, since weights may be partly overwritten.
   for (const TensorDecl &tensor : thePlan->tensors)
     if (tensor.inPlaceOf >= 0)
       bindings[tensor.inPlaceOf].overwritten = true;

@@ -1,13 +1,13 @@
-//===- ExecutorMaps.cpp - the tensor maps of launches -----------*- C++ -*-===//
+//===- ExecutorMaps.cpp - tensor maps of launches ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A map is encoded when the address of its tensor is known: when a weight is
-// bound, and when a run is resolved. What was encoded is kept, so that it is
-// done again only for another address or another number of rows.
+// A map is encoded once its tensor's address is known: when a weight is bound,
+// or when a run is resolved. Maps are cached, and encoded again only for
+// another address or number of rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ namespace moert {
 Result<TensorMap> Executor::encodeMap(int64_t kernel, size_t map,
                                       int64_t tensor, void *data, int64_t rows,
                                       const std::vector<int64_t> &strides) {
-  // There is nothing to copy of a tensor without rows.
+  // A tensor without rows needs no map.
   if (!data || rows == 0)
     return TensorMap();
   const TensorDecl &decl = thePlan->tensors[tensor];

@@ -1,4 +1,4 @@
-//===- ExecutorRun.cpp - resolves a run and gives it to streams -*- C++ -*-===//
+//===- ExecutorRun.cpp - resolves a run and launches its steps --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // A run is resolved once for its tokens, workspace and bindings: addresses,
-// grids, arguments. After that its steps are only given to their streams.
+// grids, arguments. After that its steps are only enqueued on their streams.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +40,8 @@ Status Executor::run(int64_t tokens, Stream *stream) {
   if (tokens != resolvedTokens)
     MOERT_CHECK(checkReady(tokens));
   OwnWorkspace &own = state->capture ? capturedWorkspace : ownWorkspace;
-  // Each growth leaves graphs with what they have: rather none at all.
+  // Allocate enough in advance: each growth leaves earlier graphs with their
+  // own workspace.
   int64_t served =
       state->capture ? std::max(tokens, ownWorkspace.tokens) : tokens;
   if (served > own.tokens || !own.buffer)
@@ -124,7 +125,7 @@ Status Executor::resolveHalves(int64_t tokens, WorkspaceView workspace) {
   Result<int64_t> bytes = halves->resolve(*this, tokens, workspace);
   if (!bytes)
     return bytes.status();
-  // What moves is bound by the halves.
+  // Arguments are bound and moved by the halves.
   isEncoded.assign(thePlan->tensors.size(), false);
   hasMoved = false;
   lastTokens = tokens;
@@ -135,7 +136,7 @@ Status Executor::resolveHalves(int64_t tokens, WorkspaceView workspace) {
 }
 
 void Executor::dropHalves() {
-  // Nobody knows where the latest run had its tensors.
+  // The addresses of the latest run are lost with its halves.
   if (runsHalves)
     lastTokens = resolvedTokens = -1;
   runsHalves = false;
@@ -196,9 +197,9 @@ Status Executor::resolveRun(int64_t tokens, WorkspaceView workspace) {
   return Status::ok();
 }
 
-/// What other ranks write lies in results(), one behind the other, and not in
-/// the workspace. Sizes, and therefore places, follow from the tokens, which
-/// all ranks agree on.
+/// Tensors that other ranks write are in results(), consecutively, instead of
+/// the workspace. Sizes, and hence offsets, follow from the token count, which
+/// is equal on all ranks.
 Status Executor::placeResults(int64_t variant, int64_t tokens) {
   isCopied.assign(addresses.size(), false);
   resultEnds = resultBegins;
@@ -299,8 +300,8 @@ Status Executor::growWorkspace(OwnWorkspace &own, int64_t tokens) {
     own.tokens = tokens;
     return Status::ok();
   }
-  // An earlier run may still use the memory that is about to go. Graphs keep
-  // theirs.
+  // An earlier run may still use the memory that is about to be freed. Graphs
+  // keep theirs.
   if (&own == &ownWorkspace && own.buffer)
     MOERT_CHECK(synchronize());
   own = OwnWorkspace();
@@ -365,10 +366,10 @@ Status Executor::resolveStep(const Step &step, int64_t tokens) {
   return Status::ok();
 }
 
-/// A dependent launch comes after the latest launch of its stream in this run,
-/// as long as nothing else is in between. Launches of no CTAs are left out; if
-/// nothing is before it then, what is on the stream belongs to somebody else,
-/// as the run before this one, and does not count on being overtaken.
+/// A dependent launch may begin early only behind a launch of this run on the
+/// same stream, with nothing in between. Launches of 0 CTAs are left out. If
+/// none precedes it, the earlier work of the stream is not this run's, and may
+/// not permit overlap.
 bool Executor::mayBeginEarly(const Step &step) const {
   if (!step.dependent || !options.dependentLaunches)
     return false;
@@ -466,8 +467,8 @@ Status Executor::resolveCollective(const Step &step, int64_t tokens,
     made.collective.firstColumn = step.firstColumn;
   for (size_t i = 2 * step.numPairs(); i < step.args.size(); ++i)
     made.collective.kernelArgs.push_back(addresses[step.args[i].tensor]);
-  // Other ranks wait for it, and what is beside it has all of the GPU behind
-  // it.
+  // Urgent: other ranks wait for the collective, and work beside it has the
+  // whole GPU afterwards.
   made.collective.dims = {*grid,         decl.block,
                           decl.shared,   /*dependent=*/false,
                           decl.resident, /*urgent=*/true};

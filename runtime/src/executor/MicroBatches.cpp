@@ -1,19 +1,19 @@
-//===- MicroBatches.cpp - a run as two halves of its batch ------*- C++ -*-===//
+//===- MicroBatches.cpp - a run as two halves of a batch --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A turn is what a half has of collectives that all gather, or all sum, one
-// after the other: its dispatch, or its combine. The halves are given to the
-// device turn by turn, so that all ranks order their collectives alike, by an
-// event, since they are on streams of both halves.
+// A `turn` is a group of consecutive collectives of one half that all gather,
+// or all sum: its dispatch, or its combine. The halves are enqueued turn by
+// turn, and since their collectives are on different streams an event orders
+// them, equally on all ranks.
 //
-// What is launched ahead of a turn begins when the other half's launches ahead
-// of the turn before have ended: then that turn can begin too, whose CTAs come
-// first. A product that began sooner would have all multiprocessors until its
-// last tile, and the exchange would be beside nothing.
+// Launches ahead of a turn begin when the other half's launches ahead of the
+// previous turn have ended: then that turn can begin too, and its CTAs come
+// first. A gemm that began sooner would hold all multiprocessors until its last
+// tile, and the exchange would overlap with nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -115,7 +115,7 @@ Result<int64_t> MicroBatches::resolve(const Executor &whole, int64_t tokens,
   for (size_t half = 0; half < 2; ++half) {
     MOERT_CHECK(halves[half]->resolve(cut[half], {data, bytes[half]}));
     data += bytes[half];
-    // What is copied to the second half lies behind what is to the first.
+    // Results of the second half follow those of the first.
     if (half == 0 && halves[1]->resultBegins != halves[0]->resultEnds) {
       halves[1]->resultBegins = halves[0]->resultEnds;
       halves[1]->resolvedTokens = -1;
@@ -167,7 +167,7 @@ Status MicroBatches::giveTurn(size_t half, size_t begin, size_t end,
     const Executor::ResolvedStep &step = executor.resolved[i];
     bool meets = executor.isExchanged(step);
     Stream &stream = executor.streamOf(step, first);
-    // A dependent launch is behind another one of its stream in any case.
+    // A dependent launch always follows another one of its stream.
     if (step.kind == Step::Kind::Launch && !step.dims.dependent && isFirst)
       MOERT_CHECK(awaitLaunches(half, stream, waiting));
     if (meets && isFirst) {

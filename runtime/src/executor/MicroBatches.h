@@ -1,4 +1,4 @@
-//===- MicroBatches.h - a run as two halves of its batch --------*- C++ -*-===//
+//===- MicroBatches.h - a run as two halves of a batch ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,28 +17,28 @@
 
 namespace moert {
 
-/// The two halves of an executor's batches, each a clone of it with the rows
-/// and the streams of its own. Their collectives take turns: what one exchanges
-/// is on its way beside what the other computes.
+/// The two halves of an executor's batches, each a clone with rows and streams
+/// of its own. Their collectives alternate: one half communicates while the
+/// other computes.
 class MicroBatches {
 public:
-  /// Of `whole`, which owns them and says when they are of no more use: when
-  /// what clones share with it is another.
+  /// Makes halves of `whole`, which owns them and destroys them when state that
+  /// clones share with it changes.
   static Result<std::unique_ptr<MicroBatches>> create(const Executor &whole);
 
-  /// Binds the halves of what `whole` is bound to, and resolves their runs side
-  /// by side in `workspace`; answers how much of that they take.
+  /// Binds the halves of the rows bound to `whole`, and resolves their runs in
+  /// separate parts of `workspace`; returns the bytes used.
   Result<int64_t> resolve(const Executor &whole, int64_t tokens,
                           WorkspaceView workspace);
 
-  /// Executor::haveResultsMoved() of any of them.
+  /// Executor::haveResultsMoved() of either half.
   bool haveResultsMoved() const;
 
-  /// Gives the halves that are resolved to streams. `first` is that of the
-  /// first half, and of the caller: all begins behind what it has, and what it
-  /// is given next begins behind all.
+  /// Enqueues the resolved halves. `first` is the caller's stream and the first
+  /// stream of the first half: both halves begin after its earlier work, and
+  /// its later work begins after both.
   Status run(Stream &first);
-  /// The same, with `give` for each step.
+  /// Like run(), with `give` called for each step.
   Status giveSteps(Stream &first, const Executor::GiveStep &give);
 
   bool hasReplaced(Replaced made) const;
@@ -50,23 +50,24 @@ private:
   Status bindRows(const Executor &whole, const BatchHalves &cut);
   Status bindRows(const Executor &whole, size_t tensor, int64_t tokens,
                   const BatchHalves &cut);
-  /// Behind the last collective of the turn that begins at step `begin`; all
-  /// steps, where there is none.
+  /// The index after the last collective of the group that begins at step
+  /// `begin`; the number of steps if there is no collective.
   size_t findTurnEnd(size_t half, size_t begin) const;
-  /// Lets a stream of `half` wait until the other one's latest turn can begin;
-  /// once, for those that are `waiting` do.
+  /// Makes a stream of `half` wait until the other half's latest collectives
+  /// can begin; once for each of the streams in `waiting`.
   Status awaitLaunches(size_t half, Stream &stream,
                        std::vector<const Stream *> &waiting);
   Status giveTurn(size_t half, size_t begin, size_t end, Stream &first,
                   const Executor::GiveStep &give);
 
   std::array<std::unique_ptr<Executor>, 2> halves;
-  /// Recorded where a run begins, behind the latest turn, and where the second
-  /// half ends.
+  /// Recorded at the begin of a run, after the latest group of collectives, and
+  /// at the end of the second half.
   std::unique_ptr<Event> begun, met, ended;
-  /// Recorded by each half behind all launches ahead of its latest turn.
+  /// Recorded by each half after all launches ahead of its latest group of
+  /// collectives.
   std::array<std::unique_ptr<Event>, 2> launched;
-  /// What has been recorded in this run.
+  /// Events recorded in this run.
   bool hasMet = false;
   std::array<bool, 2> hasLaunched = {};
 };

@@ -1,4 +1,4 @@
-//===- Overlap.cpp - memory that is written and bound twice -----*- C++ -*-===//
+//===- Overlap.cpp - checks that written memory is not shared ---*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

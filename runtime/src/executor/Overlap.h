@@ -1,4 +1,4 @@
-//===- Overlap.h - memory that is written and bound twice -------*- C++ -*-===//
+//===- Overlap.h - checks that written memory is not shared -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Kernels read inputs and weights after others have written rows of outputs and
-// of the workspace. Memory that is written must therefore be nobody else's.
+// of the workspace. Memory that is written must therefore not be bound to
+// another tensor.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,16 +22,16 @@
 
 namespace moert {
 
-/// Whether calls bring the tensor, often elsewhere than the call before.
+/// Whether the tensor is passed with each call, usually at a new address.
 inline bool isArgument(const TensorDecl &tensor) {
   return tensor.role == TensorRole::Input || tensor.role == TensorRole::Output;
 }
 
-/// The bytes from `begin` up to `end`; empty where both are equal.
+/// The bytes in [`begin`, `end`).
 struct MemoryRange {
   uintptr_t begin = 0;
   uintptr_t end = 0;
-  /// The tensor of the plan that is there.
+  /// The plan's tensor in this range.
   size_t tensor = 0;
 
   bool overlaps(const MemoryRange &other) const {
@@ -39,26 +40,26 @@ struct MemoryRange {
   }
 };
 
-/// Where the weights and the arguments of runs are.
+/// Addresses of the weights and of the arguments of runs.
 class BoundMemory {
 public:
   explicit BoundMemory(std::vector<MemoryRange> weights);
 
-  /// A weight that shares bytes with the range; null for none. Takes time
-  /// logarithmic in the number of weights.
+  /// A weight that shares bytes with the range, or null, in time logarithmic in
+  /// the number of weights.
   const MemoryRange *findWeight(const MemoryRange &range) const;
 
-  /// Inputs and outputs, and the bytes that a run of `tokens` tokens uses of
-  /// each.
+  /// Inputs and outputs, and the number of bytes that a run of `tokens` tokens
+  /// uses of each.
   std::vector<MemoryRange> arguments;
   std::vector<int64_t> argumentBytes;
   /// -1 before the first run.
   int64_t tokens = -1;
 
 private:
-  /// Ascending by `begin`.
+  /// Sorted by `begin`.
   std::vector<MemoryRange> weights;
-  /// Per weight: the one that ends last of those up to it.
+  /// Per weight: among the weights up to it, the one with the largest `end`.
   std::vector<size_t> furthest;
 };
 

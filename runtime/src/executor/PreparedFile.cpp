@@ -1,4 +1,4 @@
-//===- PreparedFile.cpp - weights as runs read them, in a file --*- C++ -*-===//
+//===- PreparedFile.cpp - files of prepared weights -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A safetensors file of the tensors that runs read, by their names in the plan,
-// and behind them one of digests: of the header, then of each tensor in the
-// order of their data. docs/runtime.md has the metadata.
+// followed by a tensor of digests: of the header, then of each tensor in the
+// order of the data. docs/runtime.md describes the metadata.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,10 +26,10 @@
 
 namespace moert {
 
-/// Raised whenever an older reader would take a file for something else.
+/// Raised whenever an older reader would misinterpret a file.
 static constexpr char kVersion[] = "2";
 static constexpr char kFormat[] = "moec prepared weights";
-/// The tensor of digests.
+/// The name of the tensor of digests.
 static constexpr char kDigests[] = "sha256";
 
 namespace {
@@ -92,7 +92,8 @@ Result<std::vector<Executor::PreparedTensor>> Executor::listPrepared() const {
       return bytes.status().withContext("tensor '" + decl.name + "'");
     tensor.bytes = static_cast<size_t>(*bytes);
   }
-  // As writeSafetensors() has them, so that all are aligned to their elements.
+  // The order of writeSafetensors(), in which all tensors are aligned to their
+  // elements.
   std::stable_sort(list.begin(), list.end(), [&](const auto &a, const auto &b) {
     return dtypeBits(thePlan->tensors[a.index].dtype) >
            dtypeBits(thePlan->tensors[b.index].dtype);
@@ -100,7 +101,7 @@ Result<std::vector<Executor::PreparedTensor>> Executor::listPrepared() const {
   return list;
 }
 
-/// What a file has to say to be one of this layer's.
+/// Metadata that identify files of this layer.
 std::map<std::string, std::string>
 Executor::describePrepared(std::optional<int64_t> rank) const {
   std::map<std::string, std::string> metadata = {{"format", kFormat},
@@ -132,7 +133,7 @@ static SafetensorsTensor describeDigests(size_t count) {
 
 namespace {
 
-/// Reads a tensor on the device, whose rows may be apart, as if they were not.
+/// Reads a tensor on the device that may have gaps as if it had none.
 class DeviceReader {
 public:
   DeviceReader(Device &device, const void *data, DType dtype,
@@ -140,7 +141,7 @@ public:
                const std::vector<int64_t> &strides)
       : device(device), data(static_cast<const uint8_t *>(data)),
         elementBits(dtypeBits(dtype)) {
-    // The innermost dimensions that lie in one piece.
+    // Count the innermost dimensions that are contiguous.
     size_t inner = shape.size();
     int64_t packed = 1;
     while (inner > 0 && (strides.empty() || strides[inner - 1] == packed))
@@ -151,7 +152,7 @@ public:
       steps.assign(strides.begin(), strides.begin() + inner);
   }
 
-  /// `bytes` from `offset` on of what the tensor has without gaps.
+  /// Reads `bytes` from `offset` on, in the numbering without gaps.
   Status read(size_t offset, size_t bytes, uint8_t *to) const {
     while (bytes > 0) {
       size_t within = offset % runBytes;
@@ -178,14 +179,14 @@ private:
   Device &device;
   const uint8_t *data;
   int64_t elementBits;
-  /// Dimensions around the pieces, and elements from one index to the next.
+  /// Dimensions outside the contiguous runs, and their strides in elements.
   std::vector<int64_t> outer, steps;
   size_t runBytes = 0;
 };
 
 } // namespace
 
-/// Copies a tensor from the device to the file, a piece at a time.
+/// Copies a tensor from the device to the file in chunks.
 static Result<Sha256Digest>
 writeTensor(AtomicFile &file, const DeviceReader &reader, size_t bytes,
             std::vector<uint8_t> &piece, const std::function<void()> &step,
@@ -278,7 +279,7 @@ Executor::writePrepared(const std::string &path,
 // Reading
 //===----------------------------------------------------------------------===//
 
-/// What to do about a file that is of no use here.
+/// Remedy in messages about an unusable file.
 static constexpr char kRemedy[] =
     "; read the checkpoint instead, and write the file anew";
 
@@ -286,7 +287,7 @@ static Status wrong(const std::string &path, const std::string &what) {
   return invalidArgument(path + ": " + what + kRemedy);
 }
 
-/// Whether two layers mean the same by their weights.
+/// Success if both descriptions give the weights the same meaning.
 static Status checkDescription(const std::string &path,
                                const std::string &written,
                                const std::string &own) {
@@ -309,8 +310,8 @@ static Status checkDescription(const std::string &path,
              : wrong(path, "was written for a layer whose " + difference);
 }
 
-/// Whether the file is one that a layer of this description has written; of
-/// several ranks, by which.
+/// Success if a layer of this description has written the file; the result is
+/// the rank that wrote it, for several ranks.
 static Result<std::optional<int64_t>> checkMetadata(
     const std::string &path, const std::map<std::string, std::string> &found,
     const std::map<std::string, std::string> &expected, const Mesh &mesh) {
@@ -358,7 +359,7 @@ static Result<std::optional<int64_t>> checkMetadata(
   return wrong(path, "does not say whose weights it has");
 }
 
-/// Compares the digests in the file with those of what it has.
+/// Compares the digests in the file with those of its data.
 static Status verifyDigests(const std::string &path,
                             const SafetensorsFile &file,
                             const std::function<void(uint64_t)> &step) {
@@ -420,7 +421,7 @@ Executor::findPrepared(const std::string &path, const SafetensorsFile &file,
   return entries;
 }
 
-/// Memory of the device with the bytes of a tensor.
+/// Copies a tensor to new memory of the device.
 static Result<std::shared_ptr<Buffer>>
 copyToDevice(Device &device, const SafetensorsEntry &entry,
              const std::function<void(uint64_t)> &copied) {
@@ -439,7 +440,7 @@ copyToDevice(Device &device, const SafetensorsEntry &entry,
 
 Status Executor::usePrepared(const std::vector<PreparedTensor> &list,
                              std::vector<std::shared_ptr<Buffer>> buffers) {
-  // What an earlier run still reads stays until it is complete.
+  // Keep memory that an earlier run still reads until that run is complete.
   MOERT_CHECK(synchronize());
   lastTokens = resolvedTokens = -1;
   dropHalves();
@@ -448,7 +449,7 @@ Status Executor::usePrepared(const std::vector<PreparedTensor> &list,
     TensorRole role = thePlan->tensors[i].role;
     if (role != TensorRole::Weight && role != TensorRole::Prepared)
       continue;
-    // The loop below binds the tensors of the file.
+    // Unbind all; the loop below binds the tensors of the file.
     bindings[i] = Binding();
     bindings[i].released = role == TensorRole::Weight;
   }

@@ -1,4 +1,4 @@
-//===- RunOrder.cpp - runs of one workspace follow each other - -*- C++ -*-===//
+//===- RunOrder.cpp - serializes runs in one workspace ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -23,7 +23,7 @@ Result<std::unique_ptr<RunOrder>> RunOrder::create(Device &device) {
 
 Status RunOrder::wait(const Latest &latest, Stream &stream,
                       const StreamState &state) {
-  // An event belongs to the capture in which it was recorded.
+  // An event can only be waited for in the capture in which it was recorded.
   bool isOrdered = !latest.isRecorded ||
                    latest.stream.capture != state.capture ||
                    (state.id != 0 && latest.stream.id == state.id);

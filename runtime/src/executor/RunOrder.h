@@ -1,4 +1,4 @@
-//===- RunOrder.h - runs of one workspace follow each other --- -*- C++ -*-===//
+//===- RunOrder.h - serializes runs in one workspace ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,15 +16,15 @@
 
 namespace moert {
 
-/// Orders the runs that use one workspace, whatever streams and threads give
-/// them. A run on another stream than the run before waits for that run, on the
-/// device. Runs that are captured wait for runs of the same capture alone: the
+/// Serializes the runs that use one workspace, whatever streams and threads
+/// they come from. A run on another stream than the previous run waits for it
+/// on the device. Captured runs wait only for runs of the same capture: the
 /// caller orders replays of the graph.
 class RunOrder {
 public:
   static Result<std::unique_ptr<RunOrder>> create(Device &device);
 
-  /// Calls `give`, which gives a run to `stream`. Threads take turns.
+  /// Calls `give`, which enqueues a run on `stream`, under a lock.
   template <typename Give>
   Status run(Stream &stream, const StreamState &state, Give give) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -32,16 +32,16 @@ public:
     if (Status status = wait(latest, stream, state); !status)
       return status;
     Status given = give();
-    // Also where steps are missing: those that were given use the workspace.
+    // Record even on failure: steps already enqueued use the workspace.
     Status recorded = record(latest, stream, state);
     return given ? recorded : given;
   }
 
-  /// Lets `stream` wait for the latest run outside of graphs.
+  /// Makes `stream` wait for the latest run outside of graphs.
   Status await(Stream &stream);
 
 private:
-  /// The latest run of a kind.
+  /// The latest run, of captured runs or of all others.
   struct Latest {
     std::unique_ptr<Event> end;
     bool isRecorded = false;

@@ -1,4 +1,4 @@
-//===- Trace.cpp - a run that says when its steps were ----------*- C++ -*-===//
+//===- Trace.cpp - measures the steps of a run ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,17 +17,17 @@ namespace moert {
 
 namespace {
 
-/// Reads the time ahead of a step and behind it.
+/// Takes times before and after steps.
 class StepClock {
 public:
   virtual ~StepClock() = default;
   virtual Status begin(Stream &first) = 0;
   virtual Status mark(Stream &stream) = 0;
-  /// Seconds since begin() of the marks, in their order.
+  /// Seconds from begin() to each mark, in the order of the marks.
   virtual Result<std::vector<double>> read() = 0;
 };
 
-/// Events of the device, which do not keep streams from going on.
+/// Events of the device, which do not delay streams.
 class DeviceClock final : public StepClock {
 public:
   explicit DeviceClock(Device &device) : device(device) {}
@@ -58,7 +58,7 @@ private:
   std::vector<std::unique_ptr<Event>> events;
 };
 
-/// The clock of this process: each step is waited for.
+/// The clock of this process: waits after each step.
 class ProcessClock final : public StepClock {
 public:
   explicit ProcessClock(Executor &executor) : executor(executor) {}
@@ -102,7 +102,7 @@ TracedStep Executor::describeStep(size_t step) const {
   const Step &given =
       thePlan->variants[thePlan->findVariant(lastTokens)].steps[step];
   std::string name = halfPrefix() + nameOf(given, *thePlan);
-  // Later collectives may read what was copied.
+  // Copied rows may be read only by later collectives.
   if (given.toResults &&
       std::any_of(given.args.begin(), given.args.end(),
                   [&](const Argument &arg) { return isCopied[arg.tensor]; }))
@@ -114,7 +114,7 @@ TracedStep Executor::describeStep(size_t step) const {
 Result<std::vector<TracedStep>> Executor::trace(int64_t tokens,
                                                 Stream *stream) {
   Stream &first = stream ? *stream : *streams[0];
-  // What the first run of so many tokens does is not of interest.
+  // Warm up: the first run for a token count has extra work.
   MOERT_CHECK(run(tokens, stream));
   MOERT_CHECK(synchronize(first));
   std::unique_ptr<StepClock> clock;

@@ -1,4 +1,4 @@
-//===- Balance.cpp - where replicas of experts go ---------------*- C++ -*-===//
+//===- Balance.cpp - placement of replicas of experts -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -66,19 +66,19 @@ Result<ReplicaTables> makeReplicaTables(const std::vector<int64_t> &logicalIds,
 
 namespace {
 
-/// Where each of some items goes: which pack, and the place there.
+/// For each item, its pack and its index in the pack.
 struct Packing {
   std::vector<size_t> pack, place;
 };
 
-/// Packs of equally many items: heavy items first, each to the pack that has
-/// least and is not full.
+/// Distributes items to packs of equal size: heaviest item first, each to the
+/// lightest pack that is not full.
 Packing packItems(const std::vector<double> &loads, size_t numPacks) {
   size_t size = loads.size() / numPacks;
   std::vector<size_t> order(loads.size());
   std::iota(order.begin(), order.end(), size_t(0));
   Packing made = {order, std::vector<size_t>(loads.size(), 0)};
-  // One item each: as they come.
+  // One item per pack: keep the order.
   if (size == 1)
     return made;
   std::stable_sort(order.begin(), order.end(),
@@ -98,8 +98,8 @@ Packing packItems(const std::vector<double> &loads, size_t numPacks) {
   return made;
 }
 
-/// The expert of each of `count` replicas: one of each expert, then those of
-/// the experts whose replicas have most.
+/// The expert of each of `count` replicas: one of each expert, then repeatedly
+/// one of the expert with the largest load per replica.
 std::vector<size_t> replicate(const std::vector<double> &loads, size_t count,
                               int64_t maxReplicas,
                               std::vector<int64_t> &replicas) {
@@ -175,7 +175,7 @@ Status checkOptions(const std::vector<double> &loads,
 Result<std::vector<int64_t>> balanceExperts(const std::vector<double> &loads,
                                             const BalanceOptions &options) {
   MOERT_CHECK(checkOptions(loads, options));
-  // Every rank has to find the same experts.
+  // All ranks must compute the same map, bit for bit.
   FloatState state;
   bool hasGroups = options.numGroups % options.numNodes == 0;
   auto groups = static_cast<size_t>(hasGroups ? options.numGroups : 1);
@@ -188,7 +188,7 @@ Result<std::vector<int64_t>> balanceExperts(const std::vector<double> &loads,
   for (size_t expert = 0; expert < loads.size(); ++expert)
     groupLoads[expert / groupSize] += loads[expert];
   Packing byNode = packItems(groupLoads, nodes);
-  // Experts in the order of their nodes.
+  // Experts sorted by node.
   std::vector<size_t> original(loads.size());
   for (size_t expert = 0; expert < loads.size(); ++expert) {
     size_t group = expert / groupSize;

@@ -1,4 +1,4 @@
-//===- ExpertMap.h - which physical experts are of which --------*- C++ -*-===//
+//===- ExpertMap.h - checks of expert maps ----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,7 +15,7 @@
 
 namespace moert {
 
-/// Success for a map that has each of the experts, and no others.
+/// Success for a map that has every expert of the layer and no others.
 Status checkMap(const std::vector<int64_t> &logicalIds, int64_t numExperts);
 
 } // namespace moert

@@ -1,4 +1,4 @@
-//===- ExpertMove.cpp - experts to other ranks, while layers run ----------===//
+//===- ExpertMove.cpp - moves experts between ranks at run time -----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -25,7 +25,7 @@ bool isTable(const std::string &name) {
   return name == kPhysicalIds || name == kCounts;
 }
 
-/// Whether a tensor has a row per expert: a scale that all inputs share has
+/// Whether a tensor has a row per expert; a scale that all inputs share has
 /// not.
 bool isOfExperts(const TensorDecl &tensor) {
   const std::string prefix = "experts.", shared = "_input_scale";
@@ -37,7 +37,8 @@ bool isOfExperts(const TensorDecl &tensor) {
          name.compare(0, prefix.size(), prefix) == 0 && !isShared;
 }
 
-/// What is constant of a shape, as that of a weight is.
+/// The shape of a tensor that does not depend on the tokens, such as a weight;
+/// -1 for sizes that cannot be evaluated.
 std::vector<int64_t> constantShape(const TensorDecl &tensor) {
   std::vector<int64_t> shape;
   for (const Expr &size : tensor.shape) {
@@ -47,7 +48,7 @@ std::vector<int64_t> constantShape(const TensorDecl &tensor) {
   return shape;
 }
 
-/// Elements from one expert to the next, where those of each are one piece.
+/// Stride between experts in elements, if each expert is contiguous.
 Result<int64_t> expertStride(const std::string &name, const TensorView &view) {
   if (view.strides.empty()) {
     int64_t stride = 1;
@@ -170,7 +171,7 @@ ExpertMove::readTable(const std::string &name) const {
   return values;
 }
 
-/// Whether the layer's tables are those of the map `from`.
+/// Success if the layer's tables match the map `from`.
 Status ExpertMove::checkTables() {
   Result<std::vector<int32_t>> places = readTable(kLocalIds);
   Result<std::vector<int32_t>> counts = readTable(kCounts);
@@ -248,14 +249,15 @@ Status ExpertMove::addTensor(const std::string &name, const TensorView &spare) {
   return Status::ok();
 }
 
-/// The experts that all ranks have at `place` afterwards.
+/// The transfer of the expert that each rank has at index `place` in the new
+/// map.
 Transfer ExpertMove::makeTransfer(int64_t place) const {
   int64_t ranks = communicator->mesh().numRanks(), own = communicator->rank();
   Transfer made;
   made.where = "a move of experts, step " + std::to_string(place + 1) + " of " +
                std::to_string(numExpertsHere);
-  // All ranks choose alike: the rank itself if it has the expert, else of those
-  // that have it the one that has least to send.
+  // All ranks choose the same sources: the rank itself if it has the expert,
+  // else the rank that has it with the fewest sends so far.
   std::vector<int64_t> numSent(static_cast<size_t>(ranks), 0);
   for (int64_t to = 0; to < ranks; ++to) {
     int64_t expert =
@@ -310,7 +312,7 @@ Status ExpertMove::switchOver() {
                            " of " + std::to_string(numExpertsHere) +
                            " steps are left; call step() for each");
   Status status = communicator->synchronize(*stream);
-  // Nobody goes over before all have all of their experts.
+  // Barrier: all ranks have all of their experts before any switches.
   if (status)
     status = communicator->agree("the end of a move of experts",
                                  mapDigest(options.from, options.to));

@@ -1,4 +1,4 @@
-//===- SumLoads.cpp - how often experts were chosen -------------*- C++ -*-===//
+//===- SumLoads.cpp - sums of expert loads over ranks -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -26,8 +26,8 @@ static Status checkOwn(const std::vector<int64_t> &own, int64_t numRanks,
   return Status::ok();
 }
 
-/// What a transfer that has failed may still use: to free it would wait for
-/// that one.
+/// Leaks memory that a failed transfer may still use, since freeing it would
+/// wait for the transfer.
 static void keepForever(std::unique_ptr<Buffer> buffer,
                         std::unique_ptr<Stream> stream) {
   static std::mutex mutex;
@@ -46,7 +46,7 @@ Result<std::vector<int64_t>> sumLoads(Communicator &communicator,
   int64_t numRanks = communicator.mesh().numRanks();
   MOERT_CHECK(checkMap(logicalIds, numExperts).withContext(subject));
   MOERT_CHECK(checkOwn(own, numRanks, logicalIds).withContext(subject));
-  // Those of all ranks, behind them what this one sends.
+  // The loads of all ranks, followed by those that this rank sends.
   std::vector<int64_t> all(logicalIds.size());
   size_t ownBytes = own.size() * sizeof(int64_t);
   size_t allBytes = all.size() * sizeof(int64_t);

@@ -70,7 +70,7 @@ private:
   std::unordered_map<std::string, std::unique_ptr<HostKernel>> kernels;
 };
 
-/// Launches return when they are done, so a stream has no state.
+/// Launches return when they are complete, so a stream has no state.
 class HostStream : public Stream {};
 
 class HostEvent : public Event {
@@ -99,7 +99,7 @@ public:
       return invalidArgument("allocate: alignment " +
                              std::to_string(alignment) +
                              " is not a power of two");
-    // What exceeds the machine would be granted and then kill the process.
+    // Memory beyond the machine's would be granted and later kill the process.
     size_t physical = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
                       static_cast<size_t>(sysconf(_SC_PAGESIZE));
     void *memory = nullptr;
@@ -184,7 +184,7 @@ private:
 
 } // namespace
 
-/// Cores that this process may run on, which can be fewer than there are.
+/// Cores that this process may run on, possibly fewer than the machine has.
 static int countCores() {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof(cores), &cores) == 0)

@@ -1,4 +1,4 @@
-//===- ThreadPool.cpp - threads that share the CTAs of launches -*- C++ -*-===//
+//===- ThreadPool.cpp - threads that share a launch's CTAs ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,9 +15,8 @@
 
 namespace moert {
 
-/// The launches of one layer follow each other within microseconds, far less
-/// than it takes to wake a thread, so threads look for work this long before
-/// they sleep.
+/// Time that threads spin for work before they sleep. The launches of one layer
+/// follow each other within microseconds, far less than waking a thread takes.
 static constexpr std::chrono::microseconds kSpinTime(50);
 
 static void relax() {
@@ -28,7 +27,7 @@ static void relax() {
 #endif
 }
 
-/// Spins until `condition` holds; false where the time is up before.
+/// Spins until `condition` holds; false after kSpinTime.
 template <typename Condition>
 static bool spinUntil(Condition condition) {
   auto deadline = std::chrono::steady_clock::now() + kSpinTime;
@@ -69,7 +68,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void *ThreadPool::threadMain(void *pool) {
-  // A thread inherits the state of the thread that makes it.
+  // A thread inherits the floating-point state of its creator.
   FloatState state;
   static_cast<ThreadPool *>(pool)->work();
   return nullptr;
@@ -84,7 +83,7 @@ void ThreadPool::Job::drain() {
   }
 }
 
-/// Called with the mutex held.
+/// Requires the mutex.
 void ThreadPool::removeJob(const Job *job) {
   auto it = std::find(jobs.begin(), jobs.end(), job);
   if (it == jobs.end())
@@ -115,14 +114,14 @@ void ThreadPool::work() {
 
     lock.lock();
     removeJob(job);
-    // Releases what the kernel wrote to the launching thread.
+    // Makes the kernel's writes visible to the launching thread.
     if (job->helpers.fetch_sub(1, std::memory_order_acq_rel) == 1)
       helpersLeft.notify_all();
   }
 }
 
 void ThreadPool::run(HostKernelFn kernel, const uint64_t *args, int64_t grid) {
-  // CTAs give the same bits in every thread.
+  // CTAs must give the same bits in every thread.
   FloatState state;
   Job job{kernel, args, grid};
   if (grid <= 1 || threads.empty()) {

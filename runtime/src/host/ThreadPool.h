@@ -1,4 +1,4 @@
-//===- ThreadPool.h - threads that share the CTAs of launches ---*- C++ -*-===//
+//===- ThreadPool.h - threads that share a launch's CTAs --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -21,12 +21,12 @@
 
 namespace moert {
 
-/// A launch is a job: its CTAs are handed out by a ticket to the launching
-/// thread and to every worker that is free. Several threads may launch at once;
-/// workers serve the oldest job that has CTAs left.
+/// A launch is a job: an atomic counter hands its CTAs to the launching thread
+/// and to every free worker. Several threads may launch at once; workers serve
+/// the oldest job that has CTAs left.
 class ThreadPool {
 public:
-  /// `numThreads` counts the launching thread, so 1 starts no worker.
+  /// `numThreads` includes the launching thread, so 1 starts no worker.
   static Result<std::unique_ptr<ThreadPool>> create(int numThreads);
   ~ThreadPool();
 
@@ -39,8 +39,8 @@ private:
     const uint64_t *args;
     int64_t grid;
     std::atomic<int64_t> ticket{0};
-    /// Workers inside the job. Changed under the mutex; the job may be gone as
-    /// soon as this is 0 and the job is out of the list.
+    /// Workers inside the job. Changed under the mutex; the job may be
+    /// destroyed as soon as this is 0 and the job is not in the list.
     std::atomic<int> helpers{0};
 
     void drain();
@@ -52,13 +52,13 @@ private:
   void removeJob(const Job *job);
 
   std::mutex mutex;
-  /// Signals workers: a job has come, or the pool closes.
+  /// Signals workers: a new job, or the pool closes.
   std::condition_variable jobCame;
-  /// Signals launching threads: a job has lost its last helper.
+  /// Signals launching threads: the last helper has left a job.
   std::condition_variable helpersLeft;
   /// Jobs that may have CTAs left, oldest first.
   std::vector<Job *> jobs;
-  /// Mirrors jobs.size() for workers that spin, without the mutex.
+  /// A copy of jobs.size() for spinning workers, read without the mutex.
   std::atomic<size_t> numJobs{0};
   int sleepers = 0;
   std::atomic<bool> closing{false};
