@@ -1,4 +1,4 @@
-//===- Package.cpp - what holds of packages, and their choice ---*- C++ -*-===//
+//===- Package.cpp - verification and choice of packages --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -126,7 +126,7 @@ static bool isBound(const TensorDecl &tensor) {
          tensor.role == TensorRole::Weight || tensor.role == TensorRole::Output;
 }
 
-/// Two programs of one package have to take and give the same tensors.
+/// Success if two programs of a package have the same input and output tensors.
 static Status verifySameTensors(const Plan &first, const Plan &other,
                                 const std::string &where) {
   if (first.maxTokens != other.maxTokens)
@@ -166,7 +166,7 @@ Status verifyPackage(const Package &package) {
 // Choice
 //===----------------------------------------------------------------------===//
 
-/// How well an image suits a device; 0 where it does not run.
+/// Rates how well an image suits a device; 0 if it does not run there.
 static int rankImage(const PackageImage &image, const GpuTarget &device) {
   std::optional<GpuTarget> target = GpuTarget::parse(image.target);
   if (!target)

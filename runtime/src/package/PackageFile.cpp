@@ -22,10 +22,10 @@ namespace moert {
 
 namespace fb = flatbuffers;
 
-/// Larger than any layer's code by far.
+/// Far larger than any layer's code.
 static constexpr size_t kMaxPackageBytes = size_t(1) << 30;
 static constexpr size_t kDigestBytes = sizeof(Sha256Digest);
-/// Offset of the root, identifier.
+/// Bytes of the root's offset and the identifier.
 static constexpr size_t kIdentifierEnd = 8;
 
 //===----------------------------------------------------------------------===//
@@ -120,7 +120,7 @@ Result<std::vector<uint8_t>> packPackage(const Package &package) {
     for (const PackageImage &image : program.images)
       for (const std::vector<uint8_t> &bytes : image.modules)
         imageBytes += bytes.size();
-  // The builder stops the process beyond 2 GiB.
+  // The builder aborts beyond 2 GiB.
   if (imageBytes > kMaxPackageBytes / 2)
     return invalidArgument("package: images of " + std::to_string(imageBytes) +
                            " bytes; at most " +
@@ -162,7 +162,7 @@ Status writePackage(const std::string &path, const Package &package) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-/// Looks at the first kIdentifierEnd bytes of `size`.
+/// Checks the first kIdentifierEnd bytes of a file of `size` bytes.
 static Status checkHeader(const uint8_t *start, uint64_t size) {
   if (size > kMaxPackageBytes)
     return invalidArgument("no package: " + std::to_string(size) +
@@ -182,7 +182,7 @@ static Status checkHeader(const uint8_t *start, uint64_t size) {
 Result<Package> Package::fromMemory(const void *data, size_t size) {
   auto *begin = static_cast<const uint8_t *>(data);
   MOERT_CHECK(checkHeader(begin, size));
-  // A copy is aligned, and nobody changes it after it was verified.
+  // Copy: for alignment, and so that the data cannot change after verification.
   std::vector<uint8_t> file(begin, begin + size);
   size_t bufferBytes = size - kDigestBytes;
   Sha256Digest digest = sha256(file.data(), bufferBytes);
@@ -211,13 +211,13 @@ Result<Package> Package::fromMemory(const void *data, size_t size) {
                            "compile the layer again");
   Result<Package> package = readPackage(contents);
   Status status = package ? verifyPackage(*package) : package.status();
-  // It may have names of the file.
+  // Messages may contain names from the file.
   if (!status)
     return Status(status.code(), printable(status.message(), /*most=*/1000));
   return package;
 }
 
-/// Looks at the first bytes before all are read.
+/// Checks the first bytes before reading all.
 static Result<std::string> readPackageFile(const RegularFile &file) {
   uint8_t start[kIdentifierEnd] = {};
   if (pread(file.descriptor.get(), start, sizeof(start), 0) < 0)

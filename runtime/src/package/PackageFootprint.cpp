@@ -1,14 +1,14 @@
-//===- PackageFootprint.cpp - a package fits in its file --------*- C++ -*-===//
+//===- PackageFootprint.cpp - bounds a package's memory ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// FlatBuffers lets two fields share bytes. A forged file of some kilobytes
-// could so list one string thousands of times, and be gigabytes once it is
-// read. What a builder writes shares nothing but tables of fields, so that the
-// parts together fit in the file; this is checked before anything is copied.
+// In FlatBuffers two fields may share bytes. A forged file of some kilobytes
+// could therefore list one string thousands of times and take gigabytes once it
+// is read. A builder shares nothing but tables of fields, so its parts together
+// fit in the file; this is checked before anything is copied.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,8 @@ namespace fb = flatbuffers;
 
 namespace {
 
-/// Walks over the parts of a verified buffer and adds up their bytes, as long
-/// as they fit.
+/// Walks over a verified buffer and adds up the bytes of its parts, while they
+/// fit.
 class Footprint {
 public:
   explicit Footprint(size_t bytes) : left(bytes) {}

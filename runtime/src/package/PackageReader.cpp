@@ -34,7 +34,8 @@ static Status readExpr(const fb::String &text, const std::string &field,
 }
 
 static std::vector<int64_t> readList(const fb::Vector<int64_t> &from) {
-  // The verifier of FlatBuffers aligns the count, but not what follows it.
+  // FlatBuffers' verifier checks the alignment of the count, not of the
+  // elements.
   std::vector<int64_t> list(from.size());
   if (!list.empty())
     memcpy(list.data(), from.Data(), list.size() * sizeof(int64_t));

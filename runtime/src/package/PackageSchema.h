@@ -13,12 +13,12 @@
 
 namespace moert {
 
-/// What a buffer that FlatBuffers has verified holds. Expressions, element
-/// types and enumerators are checked; what verifyPackage() checks is not.
+/// Converts a buffer that FlatBuffers has verified. Checks expressions, element
+/// types and enumerators, but not what verifyPackage() checks.
 Result<Package> readPackage(const schema::Package &from);
 
-/// True if the parts of a verified buffer of `bytes` are no larger together, as
-/// is the case where none is used twice.
+/// True if the parts of a verified buffer together take no more than `bytes`,
+/// as is the case if none is used twice.
 bool fitsInto(const schema::Package &package, size_t bytes);
 
 } // namespace moert

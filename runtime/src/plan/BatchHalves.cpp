@@ -1,4 +1,4 @@
-//===- BatchHalves.cpp - how a batch is cut in two --------------*- C++ -*-===//
+//===- BatchHalves.cpp - halves of a batch ----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,7 +13,7 @@
 
 namespace moert {
 
-/// Whether each call brings the tensor, or gets it.
+/// Whether the tensor is passed with each call.
 static bool isOfCall(const TensorDecl &tensor) {
   return tensor.role == TensorRole::Input || tensor.role == TensorRole::Output;
 }
@@ -36,8 +36,8 @@ Status checkHalves(const Plan &plan) {
   return Status::ok();
 }
 
-/// Of so many rows, and multiples of it, every tensor of a call has bytes that
-/// are a multiple of what it is aligned to.
+/// The number of rows whose multiples have an aligned size in bytes, for every
+/// input and output.
 static int64_t findGranule(const Plan &plan) {
   int64_t granule = 1;
   for (const TensorDecl &tensor : plan.tensors) {
@@ -47,7 +47,7 @@ static int64_t findGranule(const Plan &plan) {
     for (size_t i = 1; i < tensor.shape.size(); ++i)
       if (Result<int64_t> size = tensor.shape[i].evaluate(/*tokens=*/0))
         rowBits *= *size;
-    // Alignments are powers of two, so that the largest serves all.
+    // Alignments are powers of two, so the largest serves all.
     granule = std::max(granule, tensor.alignment /
                                     std::gcd(tensor.alignment, rowBits / 8));
   }
@@ -83,8 +83,8 @@ Result<bool> mayRunBeside(const Plan &plan, int64_t tokens) {
 
 Result<int64_t> halvesWorkspaceBytes(const Plan &plan, int64_t tokens) {
   int64_t ranks = plan.mesh.tokenRanks(), own = tokens / ranks;
-  // The first half grows with its batch; the second, which has what the first
-  // leaves, is never more than half.
+  // The first half grows with its batch; the second gets the rest, at most
+  // half.
   Result<int64_t> first = workspaceBytes(plan, cutBatch(plan, own * ranks)[0]);
   Result<int64_t> second = workspaceBytes(plan, own / 2 * ranks);
   if (!first || !second)

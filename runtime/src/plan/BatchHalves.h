@@ -1,4 +1,4 @@
-//===- BatchHalves.h - how a batch is cut in two ----------------*- C++ -*-===//
+//===- BatchHalves.h - halves of a batch ------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,24 +15,24 @@
 
 namespace moert {
 
-/// The tokens of each half, as plans count them: those of all ranks together.
+/// The tokens of each half, summed over all ranks, as plans count them.
 using BatchHalves = std::array<int64_t, 2>;
 
-/// Success where all that calls bring and get has rows of tokens; what is of
-/// the whole batch is neither half's.
+/// Success if all inputs and outputs have a row per token: others cannot be
+/// split.
 Status checkHalves(const Plan &plan);
 
-/// Cuts a batch of so many tokens, a multiple of the ranks that have tokens:
-/// the first half has the first rows of each rank, half of them or a few more,
-/// so that those of the second begin where tensors are aligned to.
+/// Splits a batch of `tokens` tokens, a multiple of the ranks with tokens. The
+/// first half has the first rows of each rank: half of them, or slightly more
+/// to align the tensors of the second half.
 BatchHalves cutBatch(const Plan &plan, int64_t tokens);
 
-/// Whether the halves of such a batch may run side by side: neither has a
-/// launch that needs all of its CTAs at once, which the other could keep out.
+/// Whether the halves of a batch may run concurrently: neither has a resident
+/// launch, which the other could keep from starting.
 Result<bool> mayRunBeside(const Plan &plan, int64_t tokens);
 
-/// Bytes that hold the workspaces of both halves of every batch of up to
-/// `tokens` tokens.
+/// Bytes for the workspaces of both halves of every batch of up to `tokens`
+/// tokens.
 Result<int64_t> halvesWorkspaceBytes(const Plan &plan, int64_t tokens);
 
 } // namespace moert

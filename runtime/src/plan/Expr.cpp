@@ -25,7 +25,7 @@ Expr Expr::tokens() {
   return result;
 }
 
-/// Computes one operation; false where it overflows or divides by b <= 0.
+/// Computes one operation; false on overflow or division by b <= 0.
 bool Expr::apply(Op op, int64_t a, int64_t b, int64_t &result) {
   switch (op) {
   case Op::Add:
@@ -135,7 +135,8 @@ bool Expr::dependsOnTokens() const {
 //===----------------------------------------------------------------------===//
 
 std::string Expr::str() const {
-  // Binding strength of a printed operand: 0 a sum, 1 a product, 2 the rest.
+  // Precedence of a printed operand: 0 for a sum, 1 for a product, 2 for the
+  // rest.
   using Printed = std::pair<std::string, int>;
   std::vector<Printed> stack;
   auto operand = [](const Printed &p, int strength) {
@@ -154,8 +155,8 @@ std::string Expr::str() const {
     stack.pop_back();
     Printed a = std::move(stack.back());
     stack.pop_back();
-    // A right operand of equal strength keeps its parentheses, so that parsing
-    // gives the same tree.
+    // A right operand of equal precedence keeps its parentheses, so that
+    // parsing gives the same tree.
     auto infix = [&](const char *sign, int strength) {
       stack.emplace_back(operand(a, strength) + sign + operand(b, strength + 1),
                          strength);
@@ -219,8 +220,8 @@ Result<int64_t> Expr::evaluate(int64_t tokens) const {
   return stack.back();
 }
 
-/// How a subexpression behaves over 0 <= tokens. A constant both rises and
-/// falls; false means only that the structure does not show it.
+/// Properties of a subexpression over 0 <= tokens. A constant both rises and
+/// falls; false means only that the structure does not prove it.
 struct Expr::Shape {
   bool rises, falls, nonNegative, nonPositive;
 };
@@ -266,7 +267,7 @@ Expr::Shape Expr::analyze() const {
       break;
     }
     case Op::CeilDiv:
-      // The divisor is positive wherever there is a value.
+      // The divisor is positive wherever the value is defined.
       if (b.rises && b.falls)
         r = {a.rises, a.falls, false, false};
       else if (a.nonNegative)
@@ -297,8 +298,8 @@ Result<int64_t> Expr::extremum(int64_t lo, int64_t hi, bool largest,
     return invalidArgument("token counts " + std::to_string(lo) + " to " +
                            std::to_string(hi) +
                            " are no range; 0 <= lo <= hi is needed");
-  // Every part of a monotone expression is monotone, so that an overflow within
-  // the range shows at one of its ends too.
+  // Every part of a monotone expression is monotone, so an overflow in the
+  // range shows at one of its ends too.
   Shape shape = analyze();
   int64_t step = shape.rises || shape.falls ? std::max<int64_t>(hi - lo, 1) : 1;
   if (step < hi - lo) {

@@ -11,7 +11,7 @@
 
 namespace moert {
 
-/// Recursive descent with a bound on the nesting.
+/// Recursive descent with bounded nesting.
 class Expr::Parser {
 public:
   explicit Parser(std::string_view text) : text(text) {}
@@ -32,7 +32,7 @@ public:
   }
 
 private:
-  /// Skips blanks; true where nothing else is left.
+  /// Skips blanks; true at the end of the text.
   bool atEnd() {
     while (pos < text.size() && (text[pos] == ' ' || text[pos] == '\t'))
       ++pos;
@@ -46,7 +46,7 @@ private:
     return true;
   }
 
-  /// Reports at the current position; always false.
+  /// Reports an error at the current position; always false.
   bool expected(const std::string &what) {
     std::string found = atEnd() ? "the end" : quote(text[pos]);
     return fail(what + " expected, " + found + " found");
@@ -129,7 +129,7 @@ private:
         return fail("the integer does not fit 64 bits");
       }
     }
-    // Gathered as a negative number, which reaches one further than positive.
+    // Accumulated as a negative number, since their range is larger by one.
     if (!negative && value == std::numeric_limits<int64_t>::min()) {
       pos = start;
       return fail("the integer does not fit 64 bits");

@@ -1,4 +1,4 @@
-//===- GatheredResults.cpp - what other ranks write to ----------*- C++ -*-===//
+//===- GatheredResults.cpp - results that other ranks write -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- GatheredResults.h - what other ranks write to ------------*- C++ -*-===//
+//===- GatheredResults.h - results that other ranks write -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,31 +15,31 @@
 
 namespace moert {
 
-/// What an all-gather of a variant makes of one of its pairs, where it lies in
+/// The output of one pair of an all-gather, when it is in
 /// Communicator::results() (Step::toResults).
 struct GatheredResult {
   size_t step = 0, pair = 0;
   int64_t tensor = -1;
   MeshAxis axis = MeshAxis::Data;
-  /// Whether launches are beside it that gain by the multiprocessors which a
-  /// kernel would take, and what it is gathered of is in memory.
+  /// Whether launches run concurrently that gain from multiprocessors which a
+  /// kernel would occupy, and the inputs are in memory.
   bool hasCompany = false;
 };
 
-/// Launches that nothing orders before or behind a step.
+/// Launches that are not ordered relative to a step.
 std::vector<size_t> findLaunchesBeside(const Plan &plan, const Variant &variant,
                                        size_t step);
 
-/// Of a variant, in the order in which they lie behind each other.
+/// The results of a variant, in memory order.
 std::vector<GatheredResult> findResults(const Plan &plan,
                                         const Variant &variant);
 
-/// What a result takes with so many tokens, up to where the next one begins.
+/// Bytes of a result at a token count, up to the start of the next one.
 Result<int64_t> countResultBytes(const Plan &plan, const GatheredResult &result,
                                  int64_t tokens);
 
-/// Whether copy engines move it: a launch is beside it, and a rank sends
-/// `leastBytes` or more.
+/// Whether copy engines move the result: a launch runs concurrently, and a rank
+/// sends at least `leastBytes`.
 Result<bool> isCopied(const Plan &plan, const Variant &variant,
                       const GatheredResult &result, int64_t tokens,
                       int64_t leastBytes);

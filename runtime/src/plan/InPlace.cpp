@@ -19,8 +19,9 @@ static Status wrong(size_t tensor, const std::string &found,
   return wrong(at("tensors", tensor) + ".in_place_of", found, accepted);
 }
 
-/// The weight takes no part from the first step on that may overwrite it, not
-/// in that step either, for kernels rely on arguments that do not overlap.
+/// Success if no step reads the weight from the first step on that may
+/// overwrite it. That step itself must not read it either, since kernels rely
+/// on arguments that do not overlap.
 static Status verifyReaders(const Plan &plan, int64_t prepared,
                             int64_t weight) {
   auto fail = [&](const std::string &where) {

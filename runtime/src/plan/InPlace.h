@@ -12,9 +12,9 @@
 
 namespace moert {
 
-/// Checks the prepared tensors of a plan, whose tensors and prepare steps are
-/// verified, that take the memory of a weight: they fit, and nobody reads the
-/// weight once it may be overwritten.
+/// Checks prepared tensors that are made in the memory of a weight: they fit,
+/// and no step reads the weight once it may be overwritten. Tensors and prepare
+/// steps of the plan must be verified already.
 Status verifyInPlace(const Plan &plan);
 
 } // namespace moert

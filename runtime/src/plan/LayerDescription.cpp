@@ -1,4 +1,4 @@
-//===- LayerDescription.cpp - what a layer computes, as JSON ----*- C++ -*-===//
+//===- LayerDescription.cpp - a layer's description as JSON -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,14 +12,14 @@
 
 namespace moert {
 
-/// Messages show no more of a name or value that came from a file.
+/// Maximum length of names and values from a file in messages.
 static constexpr size_t kMostShown = 80;
-/// Objects and arrays within each other; a description has half as many.
+/// Maximum nesting of objects and arrays; descriptions need half as much.
 static constexpr size_t kMostDepth = 16;
 
 namespace {
 
-/// Receives the events of the parser, numbers as they are written.
+/// Receives the parser's events; numbers stay text.
 class FieldHandler {
 public:
   using Ch = char;
@@ -40,7 +40,7 @@ public:
   }
 
   bool String(const char *text, SizeType length, bool) {
-    // Escapes all but ASCII, so that a message can show it.
+    // Escape all but ASCII for messages.
     using Ascii = rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>,
                                     rapidjson::ASCII<>>;
     rapidjson::StringBuffer buffer;
@@ -69,7 +69,7 @@ private:
     return joined;
   }
 
-  /// The value at the path, behind which the next element of an array stands.
+  /// Sets the value at the current path and advances an array's index.
   bool add(std::string value) {
     fields[join()] = std::move(value);
     return advance();
@@ -95,7 +95,7 @@ private:
     return advance();
   }
 
-  /// By depth: the key, and the index of an array's element, -1 in an object.
+  /// By depth: the key, and the index in an array, -1 in an object.
   std::vector<std::string> path;
   std::vector<int64_t> next;
 };

@@ -1,4 +1,4 @@
-//===- LayerDescription.h - what a layer computes, as JSON ------*- C++ -*-===//
+//===- LayerDescription.h - a layer's description as JSON -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,14 +15,15 @@
 
 namespace moert {
 
-/// The fields of a description (docs/layers.md) as JSON text, by their paths:
-/// "routing.score". The layer's name is left out, since it changes no number.
+/// The fields of a description (docs/layers.md) as JSON text, by path, such as
+/// "routing.score". The layer's name is omitted, since results do not depend on
+/// it.
 using DescribedFields = std::map<std::string, std::string>;
 
 Result<DescribedFields> readDescription(const std::string &json);
 
-/// Names a field in which a layer differs from another one, and both values:
-/// "'top_k' is 2, and this layer's is 3". Empty where the layers are alike.
+/// Names a field in which two layers differ, with both values: "'top_k' is 2,
+/// and this layer's is 3". Empty if there is none.
 std::string compareDescriptions(const DescribedFields &other,
                                 const DescribedFields &own);
 

@@ -80,7 +80,7 @@ bool isMadeByKernel(const Step &step, const Variant &variant, size_t pair) {
   auto isInput = [&](const Argument &arg) {
     return arg.kind == Argument::Kind::Tensor && arg.tensor == input;
   };
-  // What the launch reads is for the kernel alone.
+  // The launch's inputs are kernel-only arguments.
   auto alone = step.args.begin() + int64_t(2 * step.numPairs());
   return std::any_of(launch.args.begin(), launch.args.end(), isInput) &&
          std::none_of(alone, step.args.end(), isInput);

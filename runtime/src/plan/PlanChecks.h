@@ -1,4 +1,4 @@
-//===- PlanChecks.h - the parts of the check of a plan ----------*- C++ -*-===//
+//===- PlanChecks.h - parts of the verification of a plan -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -47,7 +47,7 @@ inline Status checkIndex(const std::string &field, int64_t value, size_t count,
                    std::to_string(count) + ",");
 }
 
-/// A step's place in messages and the token counts it is run with.
+/// A step's name in messages, and the token counts it runs with.
 struct StepContext {
   std::string where;
   int64_t minTokens, maxTokens;
@@ -63,57 +63,58 @@ inline bool hasArgument(const Step &step, int64_t tensor) {
 }
 
 //===--- Collectives ---===//
-// In VerifyCollectives.cpp: of steps whose arguments are tensors of the plan.
+// In VerifyCollectives.cpp. Arguments of these steps are tensors of the plan.
 
-/// The outputs have what the ranks make of the inputs.
+/// The shapes of outputs match those of the inputs and the number of ranks.
 Status verifyPairs(const Plan &plan, const Step &step,
                    const StepContext &context);
-/// The pieces of a collective are the columns of its one pair from the first
-/// to the last, with no other collective in between; the last one has the
-/// launch that makes the sums for those who move all with it.
+/// The chunks of a collective cover the columns of its one pair in order, with
+/// no other collective in between. The last chunk has the launch that makes the
+/// sums, for communicators that move everything with it.
 Status verifyPiece(const Plan &plan, const Variant &variant, size_t index,
                    const StepContext &context);
-/// Who leaves out the launch that makes a collective's inputs has to find all
-/// that it reads among the kernel's arguments, and nobody else may read what
-/// it would have made, or count on its being there.
+/// If a collective replaces the launch that makes its inputs, the kernel's
+/// arguments must include everything that the launch reads, and no other step
+/// may read the launch's results or depend on their existence.
 Status verifyReplacedStep(const Plan &plan, const Variant &variant,
                           size_t index, const StepContext &context);
-/// An all-to-all of gathered rows is one of the ids of these too, and its rows
-/// go back by a sum that is one, with no other collective that reads what was
-/// gathered: those are in another order.
+/// An all-to-all that gathers rows must gather their ids too. The rows must
+/// return by a sum that is an all-to-all, and no other collective may read the
+/// gathered rows, since they are in another order.
 Status verifyPacked(const Plan &plan, const Variant &variant, size_t index,
                     const StepContext &context);
-/// What is to results is an all-gather with a kernel, of workspace that nothing
-/// uses ahead of it, since other ranks may write it by then.
+/// A collective to results is an all-gather with a kernel. Its outputs are
+/// workspace that no step uses before, since other ranks may already be writing
+/// it.
 Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,
                        const StepContext &context);
 
 //===--- Order ---===//
-// In VerifyOrder.cpp: of variants whose steps are right by themselves, those
-// that `order` knows.
+// In VerifyOrder.cpp. The variant's steps are valid by themselves and added to
+// `order`.
 
-/// Two ranks may begin with different ones of two collectives that nothing
-/// orders, and wait for each other for ever.
+/// Every two collectives must be ordered: otherwise two ranks may begin with
+/// different ones and deadlock.
 Status verifyOneOrder(const Variant &variant, size_t index,
                       const std::string &where, const StepOrder &order);
-/// What is gathered to results is used up on all ranks before any of them may
-/// gather again: a later collective of the axis, which all ranks launch and
-/// meet in, begins when all that use it are complete, or is the last one, by
-/// what its kernel reads before it tells the others that it has come.
+/// Gathered results must be consumed on all ranks before any rank may gather
+/// again. A later collective of the axis, which all ranks launch and meet in,
+/// must begin after all of their users are complete, or must itself be the last
+/// user, reading them before its kernel signals its arrival.
 Status verifyRelease(const Plan &plan, const Variant &variant, size_t index,
                      const StepContext &context, const StepOrder &order);
-/// A dependent launch waits for the kernel before it alone, so that one must
-/// be there, and the target must be able to.
+/// A dependent launch waits only for the kernel before it, so there must be
+/// one, and the target must support dependent launches.
 Status verifyDependent(const Plan &plan, const Step &step,
                        const StepContext &context, bool isAfterLaunch);
-/// Two launches whose CTAs all have to run at once may each have half of the
-/// device, and wait for the other half for ever.
+/// Two resident launches must be ordered: otherwise each may occupy half of the
+/// device and wait for the other half forever.
 Status verifyResident(const Plan &plan, const Variant &variant, size_t index,
                       const std::string &where, const StepOrder &order);
-/// Stream 0 is behind all others at the end.
+/// At the end stream 0 is ordered after all other streams.
 Status verifyJoin(const Variant &variant, const std::string &where,
                   const StepOrder &order);
-/// All outputs are an argument of some step.
+/// Every output is an argument of some step.
 Status verifyOutputs(const Plan &plan, const Variant &variant,
                      const std::string &where);
 /// Tensors in one slot are used one after the other, never at the same time.

@@ -1,4 +1,4 @@
-//===- PlanDigest.cpp - whether two plans are one ---------------*- C++ -*-===//
+//===- PlanDigest.cpp - digests of plans and layers -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -21,7 +21,7 @@ static void addArguments(const std::vector<Step> &steps, std::string &text) {
   }
 }
 
-/// The text for people leaves out what steps are given.
+/// printPlan() omits the arguments of steps.
 static std::string printWhole(const Plan &plan) {
   std::string text = printPlan(plan);
   for (const Variant &variant : plan.variants)

@@ -1,4 +1,4 @@
-//===- PlanDigest.h - whether two plans are one -----------------*- C++ -*-===//
+//===- PlanDigest.h - digests of plans and layers ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,12 +15,12 @@
 
 namespace moert {
 
-/// 64 hexadecimal digits, of what a plan launches and moves in which order, and
-/// of its mesh.
+/// 64 hexadecimal digits over what a plan launches and moves, in order, and its
+/// mesh.
 std::string digestPlan(const Plan &plan);
 
-/// The same, and of the code, where some of it prepares weights (layers that
-/// agree prepare them alike) and where no description says what it computes.
+/// Also covers the code, if some of it prepares weights (equal layers must
+/// prepare them alike), or if no description says what it computes.
 std::string digestLayer(const Plan &plan, const ModuleImage &image,
                         bool isDescribed);
 

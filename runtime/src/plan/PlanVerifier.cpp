@@ -1,4 +1,4 @@
-//===- PlanVerifier.cpp - the semantic check of a plan ----------*- C++ -*-===//
+//===- PlanVerifier.cpp - semantic verification of a plan -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -23,8 +23,8 @@ constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxRanks = 1 << 16;
 constexpr int64_t kMaxStreams = 64;
 constexpr int64_t kMaxEvents = 1024;
-/// All of a plan's sizes and grids together, so that a small file is not the
-/// work of minutes.
+/// Budget over all sizes and grids of a plan, so that a small file cannot cause
+/// minutes of work.
 constexpr int64_t kScanBudget = 4 * Expr::kMaxScan;
 
 class PlanVerifier {
@@ -177,7 +177,7 @@ private:
     return Status::ok();
   }
 
-  /// Its index, and how many CTAs there are of it.
+  /// Checks the kernel's index and number of CTAs.
   Status verifyKernel(int64_t kernel, const std::string &field,
                       const StepContext &context) const {
     MOERT_CHECK(checkIndex(context.where + "." + field, kernel,
@@ -212,7 +212,7 @@ private:
     return verifyMaps(step, context);
   }
 
-  /// The kernel's tensor maps, over the tensors of this launch.
+  /// Checks the kernel's tensor maps over the tensors of this launch.
   Status verifyMaps(const Step &step, const StepContext &context) const {
     const KernelDecl &kernel = plan.kernels[step.kernel];
     for (size_t i = 0; i < kernel.tensorMaps.size(); ++i) {

@@ -1,4 +1,4 @@
-//===- StepOrder.cpp - which steps of a variant come before which -*- C++
+//===- StepOrder.cpp - order of a variant's steps ---------------*- C++ -*-===//
 //-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.

@@ -1,4 +1,4 @@
-//===- StepOrder.h - which steps of a variant come before which -*- C++ -*-===//
+//===- StepOrder.h - order of a variant's steps -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,31 +15,31 @@
 
 namespace moert {
 
-/// The order that streams and events give the steps of a variant, as vector
-/// clocks. Built step by step; indices are in range.
+/// The order of a variant's steps by streams and events, as vector clocks.
+/// Built step by step; indices are in range.
 class StepOrder {
 public:
   StepOrder(int64_t numStreams, int64_t numEvents);
 
-  /// Appends the next step of the list; false where it waits for an event that
-  /// no earlier step records.
+  /// Appends the next step; false if it waits for an event that no earlier step
+  /// records.
   bool append(const Step &step);
 
-  /// True where step `a` is complete before step `b` begins.
+  /// True if step `a` is complete before step `b` begins.
   bool before(size_t a, size_t b) const;
 
-  /// True where the next step on `stream` would come after step `a`.
+  /// True if the next step on `stream` would come after step `a`.
   bool beforeNext(size_t a, int64_t stream) const;
 
-  /// True where `stream` has a step so far.
+  /// True if `stream` has a step so far.
   bool started(int64_t stream) const { return counts[stream] > 0; }
 
 private:
-  /// Per stream, how many of its steps are complete.
+  /// Per stream, the number of its steps that are complete.
   using Clock = std::vector<int64_t>;
 
   std::vector<int64_t> counts;
-  /// Per stream: what is complete when its next step begins.
+  /// Per stream: the clock at the begin of its next step.
   std::vector<Clock> streamClocks;
   /// Per event: the clock of its latest record; empty before the first.
   std::vector<Clock> eventClocks;

@@ -1,4 +1,4 @@
-//===- TensorMaps.cpp - the tensor maps of a plan ---------------*- C++ -*-===//
+//===- TensorMaps.cpp - tensor maps of a plan -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,14 +15,14 @@
 
 namespace moert {
 
-// What the driver's cuTensorMapEncodeTiled accepts.
+// Limits of the driver's cuTensorMapEncodeTiled.
 static constexpr size_t kMaxRank = 5;
 static constexpr int64_t kMaxBox = 256;
 static constexpr int64_t kMaxSize = int64_t(1) << 32;
 static constexpr int64_t kMaxStrideBytes = int64_t(1) << 40;
 static constexpr int64_t kChunkBytes = 16;
 
-/// Stops at the largest number.
+/// Saturating product.
 static int64_t multiply(int64_t a, int64_t b) {
   int64_t product;
   return __builtin_mul_overflow(a, b, &product)
@@ -69,9 +69,8 @@ Status verifyTensorMap(const TensorMapDecl &map, const std::string &where) {
   return Status::ok();
 }
 
-/// Whether the last element of a view lies in a tensor whose rows follow one
-/// another: `last` are its indices, of which that along the last dimension may
-/// be of later rows.
+/// Whether the last element of a view is inside a contiguous tensor. `last` are
+/// its indices; the index along the last dimension may run into later rows.
 static bool isInside(const std::vector<int64_t> &last,
                      const TensorDecl &tensor) {
   std::vector<int64_t> strides = tensorStrides(tensor);
@@ -83,8 +82,8 @@ static bool isInside(const std::vector<int64_t> &last,
   return reach < multiply(strides[0], tensor.shape[0].constantValue());
 }
 
-/// No dimension of the view leaves the tensor. Along the last one it may go on
-/// over the ends of rows.
+/// Success if no dimension of the view leaves the tensor. Along the last
+/// dimension the view may continue over the ends of rows.
 static Status verifyExtents(const TensorMapDecl &map, const TensorDecl &tensor,
                             const std::string &where) {
   std::vector<int64_t> last(tensor.shape.size());

@@ -1,4 +1,4 @@
-//===- TensorMaps.h - the tensor maps of a plan -----------------*- C++ -*-===//
+//===- TensorMaps.h - tensor maps of a plan ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,21 +13,22 @@
 
 namespace moert {
 
-/// Checks what of a map does not depend on the tensor; `where` names the map.
+/// Checks the parts of a map that do not depend on the tensor; `where` names
+/// the map.
 Status verifyTensorMap(const TensorMapDecl &map, const std::string &where);
 
 /// Checks a verified map over a verified tensor.
 Status verifyTensorMapOf(const TensorMapDecl &map, const TensorDecl &tensor,
                          const std::string &where);
 
-/// The recipe of a verified map over a tensor at `data` that has `rows` rows
-/// and these strides, in elements.
+/// The recipe of a verified map over a tensor at `data` with `rows` rows and
+/// `strides` in elements.
 TensorMapRecipe makeTensorMapRecipe(const TensorMapDecl &map,
                                     const TensorDecl &tensor, void *data,
                                     int64_t rows,
                                     const std::vector<int64_t> &strides);
 
-/// Strides of a tensor of this shape without gaps, in elements.
+/// Strides of a contiguous tensor, in elements.
 std::vector<int64_t> contiguousStrides(const std::vector<int64_t> &shape);
 std::vector<int64_t> tensorStrides(const TensorDecl &tensor);
 

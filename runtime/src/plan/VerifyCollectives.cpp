@@ -1,4 +1,4 @@
-//===- VerifyCollectives.cpp - what collectives have to be ------*- C++ -*-===//
+//===- VerifyCollectives.cpp - verification of collectives ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,8 +12,8 @@
 
 namespace moert {
 
-/// The elements of a tensor at the largest number of tokens of a variant, and
-/// at the smallest that is a number of tokens of a group.
+/// Element counts of a tensor at the largest token count of a variant, and at
+/// the smallest one that is a valid token count of a group.
 static Result<std::pair<int64_t, int64_t>>
 countAtEnds(const TensorDecl &tensor, int64_t first, int64_t last) {
   auto count = [&](int64_t tokens) -> Result<int64_t> {
@@ -66,8 +66,7 @@ Status verifyPairs(const Plan &plan, const Step &step,
   return Status::ok();
 }
 
-/// Whether both steps are pieces of one collective, as far as one can tell
-/// from each of them.
+/// Whether both steps look like chunks of one collective.
 static bool isPieceLike(const Step &step, const Step &other) {
   auto isSame = [](const Argument &a, const Argument &b) {
     return a.kind == b.kind && a.tensor == b.tensor;
@@ -193,14 +192,14 @@ Status verifyReplacedStep(const Plan &plan, const Variant &variant,
   return Status::ok();
 }
 
-/// The n-th of what is for kernels alone; -1 for none.
+/// The n-th kernel-only argument; -1 if there is none.
 static int64_t getKernelArg(const Step &step, int64_t n) {
   return n < step.numKernelArgs ? step.args[2 * step.numPairs() + n].tensor
                                 : -1;
 }
 
-/// What a packed gather has made of the ids of the rank's own rows; -1 where
-/// these are not gathered.
+/// The packed gather's output for the ids of the rank's own rows; -1 if these
+/// are not gathered.
 static int64_t findGatheredIds(const Step &gather) {
   for (size_t pair = 0; pair < gather.numPairs(); ++pair)
     if (gather.args[2 * pair].tensor == getKernelArg(gather, 0))
@@ -208,7 +207,7 @@ static int64_t findGatheredIds(const Step &gather) {
   return -1;
 }
 
-/// Whether what a gather has packed goes back by the sum.
+/// Whether the sum returns the rows that the gather has packed.
 static bool isWayBack(const Step &sum, const Step &gather) {
   return sum.kind == Step::Kind::Collective && sum.isPacked() &&
          sum.collectiveKind == CollectiveKind::ReduceScatter &&
@@ -217,7 +216,7 @@ static bool isWayBack(const Step &sum, const Step &gather) {
          getKernelArg(sum, 1) == findGatheredIds(gather);
 }
 
-/// The ids of the rank's own rows, and the table of owners.
+/// Checks the ids of the rank's own rows and the table of destination ranks.
 static Status verifyPackedArgs(const Plan &plan, const Step &step,
                                const StepContext &context) {
   bool gathers = step.collectiveKind == CollectiveKind::AllGather;

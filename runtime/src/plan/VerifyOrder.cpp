@@ -1,4 +1,4 @@
-//===- VerifyOrder.cpp - what steps have to come behind others --*- C++ -*-===//
+//===- VerifyOrder.cpp - verification of the order of steps -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -29,9 +29,10 @@ Status verifyOneOrder(const Variant &variant, size_t index,
   return Status::ok();
 }
 
-/// Whether the kernel of a collective that sums reads the tensor alone before
-/// it tells others that it has come: not what it moves itself, nor the first of
-/// what is for the kernel, which may be the ids of the rank's own rows.
+/// Whether the kernel of a summing collective reads the tensor only before it
+/// signals its arrival to other ranks. False for tensors that it moves itself,
+/// and for the first kernel-only argument, which may be the ids of the rank's
+/// own rows.
 static bool isReadAhead(const Step &step, int64_t tensor) {
   if (step.collectiveKind == CollectiveKind::AllGather)
     return false;
@@ -42,8 +43,8 @@ static bool isReadAhead(const Step &step, int64_t tensor) {
       [&](const Argument &arg) { return arg.tensor == tensor; });
 }
 
-/// Whether all `users` of the tensor are done with it when other ranks find
-/// step `index` to have come.
+/// Whether all `users` of the tensor are done with it when step `index` signals
+/// its arrival to other ranks.
 static bool isRelease(const Variant &variant, size_t index, int64_t tensor,
                       const std::vector<size_t> &users,
                       const StepOrder &order) {
@@ -53,8 +54,8 @@ static bool isRelease(const Variant &variant, size_t index, int64_t tensor,
   });
 }
 
-/// Whether a launch among `users` reads something of the tensor in a run
-/// without tokens.
+/// Whether a launch among `users` reads part of the tensor in a run without
+/// tokens.
 static Result<bool> isReadWithoutTokens(const Plan &plan,
                                         const Variant &variant, int64_t tensor,
                                         const std::vector<size_t> &users) {
@@ -72,9 +73,9 @@ static Result<bool> isReadWithoutTokens(const Plan &plan,
   return false;
 }
 
-/// Whether there are tokens for which step `gather` is launched, `users` read
-/// what it makes of the tensor, and `release` is not launched: grids grow with
-/// the tokens.
+/// Whether there is a token count at which step `gather` is launched, `users`
+/// read its output in the tensor, and `release` is not launched. Grids grow
+/// with the tokens.
 static Result<bool> isLeftAlone(const Plan &plan, const Variant &variant,
                                 size_t gather, size_t release, int64_t tensor,
                                 const std::vector<size_t> &users) {
@@ -193,12 +194,12 @@ Status verifyOutputs(const Plan &plan, const Variant &variant,
 
 Status verifySlots(const Plan &plan, const Variant &variant,
                    const std::string &where, const StepOrder &order) {
-  // Per tensor: its uses in order, and its last use on each stream, before
-  // which all others on that stream are.
+  // Per tensor: its uses in order, and its last use on each stream, which all
+  // other uses on that stream precede.
   std::vector<std::vector<size_t>> uses(plan.tensors.size());
   std::vector<std::map<int64_t, size_t>> lastUses(plan.tensors.size());
-  // Tensors in the order of their first use. Those of a slot follow one
-  // another in it, so that each has to be used up before the next alone.
+  // Tensors by first use. Tensors of one slot are consecutive in it, so each
+  // must be dead before the next one only.
   std::vector<size_t> inOrder;
   for (size_t i = 0; i < variant.steps.size(); ++i)
     for (const Argument &arg : variant.steps[i].args)

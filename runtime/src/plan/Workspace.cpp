@@ -1,4 +1,4 @@
-//===- Workspace.cpp - where workspace tensors lie --------------*- C++ -*-===//
+//===- Workspace.cpp - layout of workspace tensors --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
