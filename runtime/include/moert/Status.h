@@ -45,7 +45,7 @@ public:
   StatusCode code() const { return statusCode; }
   const std::string &message() const { return text; }
 
-  /// The same failure with `context` and ": " in front; success stays success.
+  /// Prepends `context` and ": " to a failure; success stays success.
   Status withContext(const std::string &context) const;
 
   /// "invalid_argument: message", or "ok".

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the runtime uses of the driver's binary interface, declared here so that
-// it builds where no CUDA toolkit is installed. Values are those of the
+// The part of the driver's binary interface that the runtime uses, declared
+// here so that no CUDA toolkit is needed to build. Values are those of the
 // driver's documentation and never change.
 //
 //===----------------------------------------------------------------------===//
@@ -32,12 +32,12 @@ using CUgraphNode = struct CUgraphNode_st *;
 using CUuserObject = struct CUuserObject_st *;
 using CUhostFn = void (*)(void *);
 
-/// The name of a device, whatever process asks.
+/// Identifies a device across processes.
 struct CUuuid {
   char bytes[16];
 };
 
-/// What another process opens memory by.
+/// A handle by which another process maps memory.
 struct CUipcMemHandle {
   char reserved[64];
 };
@@ -59,7 +59,7 @@ struct CUlaunchAttribute {
   CUlaunchAttributeValue value;
 };
 
-/// What cuLaunchKernelEx takes.
+/// The configuration of cuLaunchKernelEx.
 struct CUlaunchConfig {
   unsigned gridDimX, gridDimY, gridDimZ;
   unsigned blockDimX, blockDimY, blockDimZ;

@@ -1,4 +1,4 @@
-//===- Context.h - a context made current for a while -----------*- C++ -*-===//
+//===- Context.h - the context of a GPU -------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,12 +12,12 @@
 
 namespace moert::cuda {
 
-/// The primary context of a GPU, retained as long as this lives.
+/// The primary context of a GPU, retained while this object lives.
 class Context {
 public:
   static Result<std::shared_ptr<Context>>
   create(std::shared_ptr<const Driver> driver, int ordinal);
-  /// With the driver of that library, as Driver::open() takes it.
+  /// Opens the driver library `library`, as Driver::open() does.
   static Result<std::shared_ptr<Context>> open(const std::string &library,
                                                int ordinal);
 
@@ -30,8 +30,8 @@ public:
   CUdevice device() const { return theDevice; }
   CUcontext handle() const { return context; }
 
-  /// Calls `body`, which answers a Status, while this context is current on the
-  /// calling thread, and restores what was current before.
+  /// Calls `body`, which returns a Status, with this context current on the
+  /// calling thread, and restores the previous context.
   template <typename Body>
   Status within(Body body) const {
     CUcontext current = nullptr;
@@ -44,8 +44,9 @@ public:
     return status ? driver().check(popped, "cuCtxPopCurrent") : status;
   }
 
-  /// within() for calls that allocate, free or copy: in the relaxed capture
-  /// mode, so that no thread's capture of a stream forbids or notices them.
+  /// Like within(), for calls that allocate, free or copy: sets the relaxed
+  /// capture mode, so that captures of streams neither forbid nor record these
+  /// calls.
   template <typename Body>
   Status besideCaptures(Body body) const {
     return within([&]() -> Status {
@@ -59,9 +60,9 @@ public:
     });
   }
 
-  /// Calls `body`, which answers nothing, in the same way. What ends or frees
-  /// something has nobody to report to, and is tried again where the context
-  /// could not be made current.
+  /// Like besideCaptures(), for `body` that frees objects and returns nothing.
+  /// Errors cannot be reported, so it is tried again if the context cannot be
+  /// made current.
   template <typename Body>
   void finallyWithin(Body body) const {
     bool done = false;

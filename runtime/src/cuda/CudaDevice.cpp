@@ -77,7 +77,7 @@ public:
   Status launchGraph(Stream &stream, Graph &graph) override;
 
   Result<TensorMap> encodeTensorMap(const TensorMapRecipe &recipe) override {
-    // The driver encodes only where a context is current.
+    // The driver encodes only with a current context.
     Result<TensorMap> map = TensorMap();
     Status status = context->within([&] {
       map = cuda::encodeTensorMap(context->driver(), recipe);
@@ -110,11 +110,11 @@ private:
   int maxShared = 0;
   int numMultiprocessors = 0;
   size_t totalMemory = 0;
-  /// Objects that graphs will own, by the number of the capture. Only captures
-  /// that this device has begun are listed.
+  /// Objects that graphs will own, by the capture's id. Only captures begun by
+  /// this device are listed.
   std::mutex mutex;
   std::map<uint64_t, OwnedByGraph> captures;
-  /// For copies, which wait for nothing but themselves.
+  /// For copies, which must not wait for other work.
   std::unique_ptr<CudaStream> copies;
 };
 
@@ -178,7 +178,7 @@ Status CudaDevice::checkTarget(const std::string &target) const {
 
 Result<std::unique_ptr<Buffer>> CudaDevice::allocate(size_t bytes,
                                                      size_t alignment) {
-  // What the driver's addresses are multiples of in any case.
+  // Minimum alignment of the driver's addresses.
   constexpr size_t granted = 256;
   if (alignment == 0 || (alignment & (alignment - 1)) != 0)
     return invalidArgument("allocate: alignment " + std::to_string(alignment) +
@@ -319,7 +319,8 @@ Status CudaDevice::synchronize(Stream &stream) {
 // Launches
 //===----------------------------------------------------------------------===//
 
-/// More than 48 KB of dynamic shared memory have to be asked for, once.
+/// Requests more than 48 KB of dynamic shared memory from the driver, once per
+/// kernel.
 Status CudaDevice::grantShared(CudaKernel &kernel, int64_t bytes) {
   if (bytes <= kernel.grantedShared)
     return Status::ok();
@@ -340,7 +341,7 @@ Status CudaDevice::checkResident(Kernel &kernel, const LaunchDims &dims) {
   auto &cudaKernel = static_cast<CudaKernel &>(kernel);
   int perMultiprocessor = 0;
   MOERT_CHECK(context->within([&]() -> Status {
-    // The driver counts on no more than was granted.
+    // The driver's occupancy depends on the granted size.
     MOERT_CHECK(grantShared(cudaKernel, dims.shared));
     MOERT_CUDA(context->driver(), cuOccupancyMaxActiveBlocksPerMultiprocessor,
                (&perMultiprocessor, cudaKernel.function,
@@ -360,12 +361,12 @@ Status CudaDevice::checkResident(Kernel &kernel, const LaunchDims &dims) {
 
 Status CudaDevice::launch(Stream &stream, Kernel &kernel,
                           const LaunchDims &dims, const LaunchArgs &args) {
-  // Kernels of the compiler have fewer arguments; others pay for a vector.
+  // The compiler's kernels have fewer arguments; others need a heap allocation.
   constexpr size_t kUsualArgs = 64;
   constexpr int64_t kMaxGrid = 0x7fffffff;
-  // CUDA 12.3, the first that can capture dependent launches in a graph.
+  // CUDA 12.3 is the first that captures dependent launches.
   constexpr int kDependentLaunchVersion = 12030;
-  // The driver takes its own highest one for it.
+  // The driver clamps to its own highest priority.
   constexpr int kHighestPriority = -5;
   auto &cudaKernel = static_cast<CudaKernel &>(kernel);
   if (dims.grid < 0 || dims.grid > kMaxGrid || dims.block < 1 ||
@@ -466,7 +467,7 @@ Result<CudaDevice::OwnedByGraph> CudaDevice::takeOwned(Stream &stream) {
   return owned;
 }
 
-/// Ends a capture whose work nobody wants.
+/// Ends a capture and discards its work.
 void CudaDevice::dropCapture(Stream &stream) {
   const Driver &driver = context->driver();
   (void)takeOwned(stream);
@@ -511,7 +512,7 @@ Result<StreamState> CudaDevice::inspect(Stream &stream) {
     uint64_t capture = 0;
     MOERT_CUDA(driver, cuStreamGetCaptureInfo,
                (handle(stream), &status, &capture, nullptr, nullptr, nullptr));
-    // The driver does not tell streams apart that are being captured.
+    // During capture the driver gives no id of the stream.
     if (status != CU_STREAM_CAPTURE_STATUS_NONE)
       state.capture = capture;
     else if (driver.cuStreamGetId)
@@ -521,8 +522,8 @@ Result<StreamState> CudaDevice::inspect(Stream &stream) {
   return state;
 }
 
-/// The driver's objects cost each launch of a graph some microseconds: they are
-/// for graphs that others make.
+/// Each object owned through the driver costs a graph launch some microseconds,
+/// so that mechanism is used only for graphs captured by other code.
 Status CudaDevice::retain(Stream &stream, std::shared_ptr<const void> owned) {
   Result<StreamState> state = inspect(stream);
   if (!state)

@@ -1,4 +1,4 @@
-//===- CudaPeerDevice.cpp - memory of GPUs that others map ------*- C++ -*-===//
+//===- CudaPeerDevice.cpp - peer access between GPUs ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -20,15 +20,15 @@ using namespace cuda;
 
 namespace {
 
-/// The host as long as it runs, whatever container asks; empty where the
-/// kernel does not say.
+/// Identifies the running host, equal in all of its containers; empty if the
+/// kernel has no boot id.
 std::string readHost() {
   std::string name;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
   return name;
 }
 
-/// Memory of another rank of this process: of a GPU that is kept.
+/// Memory of another rank of this process; keeps that rank's context alive.
 class PeerBuffer : public Buffer {
 public:
   PeerBuffer(std::shared_ptr<const Context> owner, const PeerHandle &handle)
@@ -43,7 +43,7 @@ private:
   const PeerHandle handle;
 };
 
-/// Memory of another process, mapped.
+/// Memory mapped from another process.
 class MappedBuffer : public Owned<Buffer, CUdeviceptr> {
 public:
   MappedBuffer(std::shared_ptr<const Context> context, size_t bytes)
@@ -84,7 +84,7 @@ private:
   Result<std::unique_ptr<Buffer>> openOfProcess(const PeerHandle &handle);
   Status checkAccess(CUdevice other, const std::string &name) const;
 
-  /// A lane's stream, and the event that says it is done.
+  /// A lane's stream, and the event that marks its end.
   struct Lane {
     std::unique_ptr<Stream> stream;
     std::unique_ptr<Event> done;
@@ -94,9 +94,9 @@ private:
   const std::shared_ptr<const Context> context;
   const int ordinal;
   const std::string host;
-  /// From 1 on.
+  /// Lanes 1 and up.
   std::vector<Lane> lanes;
-  /// What the lanes begin behind.
+  /// The lanes begin after this event.
   std::unique_ptr<Event> fork;
 };
 
@@ -114,7 +114,8 @@ Status CudaPeerDevice::checkDriver() const {
 
 Result<std::unique_ptr<Buffer>> CudaPeerDevice::allocate(size_t bytes) {
   MOERT_CHECK(checkDriver());
-  // What the driver maps as a whole: nothing else lies in it.
+  // The driver shares memory in units of this size: allocate whole units, so
+  // that no other data is shared.
   constexpr size_t granule = size_t(2) << 20;
   size_t rounded = (bytes + granule - 1) / granule * granule;
   Result<std::unique_ptr<Buffer>> buffer =
@@ -150,7 +151,7 @@ Result<PeerHandle> CudaPeerDevice::share(const Buffer &buffer) {
   return handle;
 }
 
-/// Success where kernels of this GPU may write memory of the other one.
+/// Success if kernels of this GPU may write memory of the other one.
 Status CudaPeerDevice::checkAccess(CUdevice other,
                                    const std::string &name) const {
   if (other == context->device())

@@ -21,7 +21,7 @@ Result<std::shared_ptr<const Driver>> Driver::open(const std::string &path) {
       wanted = given;
   void *library = nullptr;
   std::string reason, opened;
-  // Only the development package has the name without a number.
+  // The name without a version exists only in development packages.
   for (const char *name : {"libcuda.so.1", "libcuda.so"}) {
     opened = wanted.empty() ? name : wanted;
     library = dlopen(opened.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -17,19 +17,19 @@
 namespace moert::cuda {
 
 /// The driver's functions, `driver.cuMemAlloc(...)` and so on. The library is
-/// never closed: the driver has threads of its own.
+/// never closed, since the driver has threads of its own.
 class Driver {
 public:
-  /// Opens `path`; where it is empty the library that the environment variable
-  /// MOERT_CUDA_LIBRARY names, else libcuda.so.1, else libcuda.so. Answers
-  /// `unavailable` where there is none or it lacks a function.
+  /// Opens `path`; if empty, the library named by the environment variable
+  /// MOERT_CUDA_LIBRARY, else libcuda.so.1, else libcuda.so. Returns
+  /// `unavailable` if there is none or it lacks a function.
   static Result<std::shared_ptr<const Driver>> open(const std::string &path);
 
   Driver(const Driver &) = delete;
   Driver &operator=(const Driver &) = delete;
 
-  /// Success, or what the driver says about `code` with the name of the `call`,
-  /// and what to do about it.
+  /// Success, or the driver's text for `code` with the name of the `call`, and
+  /// what to do about it.
   Status check(CUresult code, const char *call) const;
 
 #define CUDA_SYMBOL(name, exported, version, parameters)                       \

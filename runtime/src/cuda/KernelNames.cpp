@@ -1,4 +1,4 @@
-//===- KernelNames.cpp - the kernels of a file of code -------- -*- C++ -*-===//
+//===- KernelNames.cpp - names of kernels in code files ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,7 +12,7 @@
 
 namespace moert::cuda {
 
-/// `.visible .entry name(`
+/// Finds `.visible .entry name(` in PTX.
 static std::vector<std::string> findEntries(const std::string &ptx) {
   const std::string directive = ".entry";
   std::vector<std::string> names;
@@ -36,8 +36,8 @@ static std::vector<std::string> findEntries(const std::string &ptx) {
   return names;
 }
 
-/// Reads a number of an ELF file, whose bytes are in the order of this machine;
-/// false beyond the end.
+/// Reads a number of an ELF file in this machine's byte order; false beyond the
+/// end.
 template <typename Number>
 static bool read(const std::string &file, uint64_t at, Number &number) {
   if (at > file.size() || file.size() - at < sizeof(number))
@@ -46,7 +46,7 @@ static bool read(const std::string &file, uint64_t at, Number &number) {
   return true;
 }
 
-/// The section of a kernel's code is called `.text.` and its name.
+/// Finds sections named `.text.KERNEL`.
 static std::vector<std::string> findCodeSections(const std::string &elf) {
   constexpr uint64_t kSections = 0x28, kSectionSize = 0x3A, kCount = 0x3C,
                      kNamesIndex = 0x3E;
@@ -69,7 +69,7 @@ static std::vector<std::string> findCodeSections(const std::string &elf) {
     uint32_t offset = 0;
     if (!read(elf, find(i) + kName, offset) || offset >= texts.size())
       continue;
-    // The end of the table ends the last name.
+    // The last name may end with the table.
     std::string name = texts.c_str() + offset;
     if (name.size() > prefix.size() &&
         name.compare(0, prefix.size(), prefix) == 0)

@@ -1,4 +1,4 @@
-//===- KernelNames.h - the kernels of a file of code ---------- -*- C++ -*-===//
+//===- KernelNames.h - names of kernels in code files -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,9 +15,8 @@
 
 namespace moert::cuda {
 
-/// The names of the kernels in a cubin (an ELF file) or in PTX, none where
-/// `file` is neither. A cubin's names may include functions that are no
-/// kernels.
+/// The names of the kernels in a cubin (an ELF file) or in PTX; none if `file`
+/// is neither. Names from a cubin may include functions that are not kernels.
 std::vector<std::string> findKernelNames(ModuleImage::Kind kind,
                                          const std::string &file);
 

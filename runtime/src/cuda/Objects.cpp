@@ -1,4 +1,4 @@
-//===- Objects.cpp - what a CUDA device makes -------------------*- C++ -*-===//
+//===- Objects.cpp - objects of a CUDA device -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -24,7 +24,7 @@ CudaStream::~CudaStream() {
     return;
   context->finallyWithin(
       [&] { (void)context->driver().cuStreamDestroy(handle); });
-  // Executors end with their streams.
+  // Executors destroy their streams last.
   freeReleased();
 }
 
@@ -53,7 +53,7 @@ CudaModule::~CudaModule() {
 Result<CUfunction> CudaModule::findFunction(const std::string &name) const {
   const Driver &driver = context->driver();
   CUfunction function = nullptr;
-  // A look-up that fails is an error to tools that watch the driver.
+  // Avoid failing look-ups, which tools that watch the driver report as errors.
   if (auto found = moduleOf.find(name); found != moduleOf.end()) {
     MOERT_CUDA(driver, cuModuleGetFunction,
                (&function, found->second, name.c_str()));
@@ -87,8 +87,8 @@ Result<Kernel *> CudaModule::kernel(const std::string &name) {
     Result<CUfunction> function = findFunction(name);
     if (!function)
       return function.status();
-    // The driver may load a kernel when it is first asked for; that has to be
-    // now and not when a stream is being captured.
+    // The driver may load a kernel lazily at its first query: force that now,
+    // since it must not happen during stream capture.
     int maxThreads = 0;
     MOERT_CUDA(
         driver, cuFuncGetAttribute,
@@ -108,7 +108,8 @@ int neededDriver(const std::string &ptx) {
   int major = 0, minor = 0;
   if (sscanf(ptx.c_str() + at, ".version %d.%d", &major, &minor) != 2)
     return 0;
-  // PTX 7.0 came with CUDA 11.0, 8.0 with 12.0; from 8.6 on they drift apart.
+  // PTX 7.0 came with CUDA 11.0, 8.0 with 12.0; from 8.6 on the minor versions
+  // differ.
   if (major == 7 && minor <= 8)
     return 11000 + 10 * minor;
   if (major == 8)
@@ -123,7 +124,7 @@ static std::string cudaVersion(int version) {
          std::to_string(version % 1000 / 10);
 }
 
-/// Loads one file, which is a string where it is PTX, into `module`.
+/// Loads one file into `module`; PTX must be zero-terminated.
 static Status loadFile(const Context &context, ModuleImage::Kind kind,
                        const std::string &text, int driverVersion,
                        CUmodule &module) {
@@ -263,7 +264,7 @@ Result<TensorMap> encodeTensorMap(const Driver &driver,
     return swizzle.status();
   uint64_t sizes[kMaxRank], strides[kMaxRank];
   uint32_t box[kMaxRank], steps[kMaxRank];
-  // The driver counts dimensions from the innermost.
+  // The driver's dimensions begin with the innermost.
   for (size_t i = 0; i < rank; ++i) {
     size_t from = rank - 1 - i;
     if (recipe.shape[from] < 1 || recipe.box[from] < 1 ||

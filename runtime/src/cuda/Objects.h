@@ -1,4 +1,4 @@
-//===- Objects.h - what a CUDA device makes ---------------------*- C++ -*-===//
+//===- Objects.h - objects of a CUDA device ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,8 +17,8 @@
 
 namespace moert::cuda {
 
-/// A handle of the driver and the context it belongs to. Destructors have
-/// nobody to report a failure to: the driver repeats it at the next call.
+/// A handle of the driver and its context. Destructors cannot report a failure;
+/// the driver reports it again at the next call.
 template <typename Base, typename Handle>
 class Owned : public Base {
 public:
@@ -70,7 +70,7 @@ public:
   using Owned::Owned;
   ~CudaGraph() override;
 
-  /// Objects that the graph points to, kept as long as the graph.
+  /// Objects that the graph uses, kept alive as long as the graph.
   std::vector<std::shared_ptr<const void>> owned;
 };
 
@@ -83,7 +83,7 @@ public:
 
   const CUfunction function;
   const int maxThreads;
-  /// Bytes of dynamic shared memory that the driver grants so far.
+  /// Bytes of dynamic shared memory granted by the driver so far.
   std::atomic<int64_t> grantedShared{48 * 1024};
 
 private:
@@ -96,7 +96,7 @@ public:
   using Owned::Owned;
   ~CudaModule() override;
 
-  /// `names` are those of its kernels; none where they could not be read.
+  /// `names` are the module's kernels; empty if they could not be read.
   void add(CUmodule module, const std::vector<std::string> &names);
   Result<Kernel *> kernel(const std::string &name) override;
 
@@ -110,14 +110,13 @@ private:
   std::map<std::string, std::unique_ptr<CudaKernel>> kernels;
 };
 
-/// Loads cubins or PTX. `driverVersion` is that of cuDriverGetVersion.
+/// Loads cubins or PTX. `driverVersion` is cuDriverGetVersion()'s.
 Result<std::unique_ptr<Module>>
 loadModule(const std::shared_ptr<const Context> &context,
            const ModuleImage &image, int driverVersion);
 
-/// The version of CUDA, as 1000 * major + 10 * minor, whose driver is the first
-/// to take PTX of this text's version; 0 where the text says none that is
-/// known.
+/// The first CUDA version, as 1000 * major + 10 * minor, whose driver takes the
+/// PTX version of this text; 0 if that is missing or unknown.
 int neededDriver(const std::string &ptx);
 
 Result<TensorMap> encodeTensorMap(const Driver &driver,

@@ -1,4 +1,4 @@
-//===- Retained.cpp - what captured graphs own ---------------- -*- C++ -*-===//
+//===- Retained.cpp - objects that captured graphs own ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,7 +16,7 @@ namespace {
 
 using SharedObject = std::shared_ptr<const void>;
 
-/// Objects that destroyed graphs owned, for all devices.
+/// Objects that destroyed graphs owned, over all devices.
 struct Released {
   std::mutex mutex;
   std::vector<SharedObject> objects;
@@ -24,13 +24,13 @@ struct Released {
 
 } // namespace
 
-/// Never destroyed: graphs may end when the process does.
+/// Never destroyed, since graphs may be destroyed at process exit.
 static Released &getReleased() {
   static auto *released = new Released();
   return *released;
 }
 
-/// The driver's threads call it.
+/// Called by the driver's threads.
 static void release(void *data) {
   std::unique_ptr<SharedObject> owned(static_cast<SharedObject *>(data));
   Released &released = getReleased();

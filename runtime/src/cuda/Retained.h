@@ -1,4 +1,4 @@
-//===- Retained.h - what captured graphs own ------------------ -*- C++ -*-===//
+//===- Retained.h - objects that captured graphs own ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,12 +14,14 @@
 
 namespace moert::cuda {
 
-/// The graph that `stream` is being captured into owns `owned`.
+/// Gives ownership of `owned` to the graph that `stream` is being captured
+/// into.
 Status retainInGraph(const Driver &driver, CUstream stream,
                      std::shared_ptr<const void> owned);
 
-/// Frees what graphs owned that are destroyed by now. The driver tells of their
-/// end in a function that may not call it, so that others call this.
+/// Frees objects of destroyed graphs. The driver reports a graph's end in a
+/// callback that must not call the driver, so freeing is deferred to this
+/// function.
 void freeReleased();
 
 } // namespace moert::cuda

@@ -50,7 +50,7 @@ private:
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// What is in the file
+// Contents of the file
 //===----------------------------------------------------------------------===//
 
 std::vector<bool> Executor::findReadByRuns() const {

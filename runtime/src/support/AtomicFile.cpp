@@ -1,4 +1,4 @@
-//===- AtomicFile.cpp - writes files whole or not at all --------*- C++ -*-===//
+//===- AtomicFile.cpp - writes whole files or nothing -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,15 +28,15 @@
 namespace moert {
 
 static constexpr char kTemporaryMark[] = ".tmp.";
-/// Nothing that is written pauses for so long.
+/// No writer pauses for this long.
 static constexpr time_t kOldSeconds = 3600;
-/// More than chance ever needs: a file system that always says that the file
-/// exists is told.
+/// Far more than chance requires; ends the loop on a file system on which every
+/// file seems to exist.
 static constexpr int kMostNames = 16;
 
 bool isTemporaryName(const std::string &name) {
   size_t mark = name.rfind(kTemporaryMark);
-  // An earlier version's name has a number and a dot behind the mark.
+  // Names of earlier versions have a number and a dot after the mark.
   return mark != std::string::npos &&
          mark + sizeof(kTemporaryMark) - 1 < name.size() &&
          name.find_first_not_of("0123456789abcdef.",
@@ -51,7 +51,7 @@ void removeIfOld(int folder, const char *name) {
     unlinkat(folder, name, 0);
 }
 
-/// Removes what killed processes left that wrote the same file.
+/// Removes temporary files that killed writers of the same file left.
 static void removeLeftovers(int folder, const std::string &start) {
   Descriptor again(openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   DIR *listing = again ? fdopendir(again.get()) : nullptr;
@@ -95,7 +95,7 @@ Result<AtomicFile> AtomicFile::create(const std::string &path,
     return made.file ? Result<AtomicFile>(std::move(made)) : made.fail(errno);
   }
   struct stat info;
-  // Renaming over a device or a directory would replace or miss it.
+  // Renaming cannot write to a device or directory.
   if (stat(target->path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     if (S_ISDIR(info.st_mode) || devices == Devices::Refuse)
       return invalidArgument(path + ": exists and is not a regular file; "
@@ -127,7 +127,7 @@ Status AtomicFile::open(mode_t mode) {
   if (!folder)
     return fail(errno);
   std::array<uint8_t, 16> random;
-  // A long name is cut, so that the temporary name is not too long.
+  // Shorten a long name, so that the temporary name fits.
   std::string start =
       name.substr(0, NAME_MAX - strlen(kTemporaryMark) - 2 * random.size()) +
       kTemporaryMark;
@@ -135,7 +135,7 @@ Status AtomicFile::open(mode_t mode) {
   for (int i = 0; i < kMostNames; ++i) {
     MOERT_CHECK(drawRandom(random.data(), random.size()));
     temporary = start + hexText(random.data(), random.size());
-    // Noted first, lest a signal comes between.
+    // Note the name first, in case a signal arrives in between.
     note = noteTemporary(folder.get(), temporary.c_str());
     file = Descriptor(
         openat(folder.get(), temporary.c_str(),
@@ -173,8 +173,8 @@ int AtomicFile::finish(int error) {
   return error;
 }
 
-/// The name, too, is on the disk. A file system that cannot say so of a folder
-/// has done what it can.
+/// Makes the rename durable. Errors are ignored, since some file systems cannot
+/// sync folders.
 static void syncFolder(int folder) {
   Descriptor again(openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (again)
@@ -184,7 +184,7 @@ static void syncFolder(int folder) {
 Status AtomicFile::commit(bool isDurable) {
   bool isInPlace = temporary.empty();
   int error = 0;
-  // A pipe has no disk.
+  // EINVAL: a pipe cannot be synced.
   if (isDurable && fsync(file.get()) != 0 && !(isInPlace && errno == EINVAL))
     error = errno;
   error = finish(error);
@@ -192,7 +192,7 @@ Status AtomicFile::commit(bool isDurable) {
       renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) !=
           0)
     error = errno;
-  // The temporary file became the target.
+  // The temporary file is now the target.
   if (error == 0)
     temporary.clear();
   removeTemporary();

@@ -1,4 +1,4 @@
-//===- AtomicFile.h - writes files whole or not at all ----------*- C++ -*-===//
+//===- AtomicFile.h - writes whole files or nothing -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,20 +19,20 @@
 
 namespace moert {
 
-/// The one writer of files. A temporary file with a random name stands beside
-/// the target, and commit() renames it into place: a failure leaves an old file
-/// as it was, and nothing of the new one. The last one of two writers to
-/// commit wins. Where the target is an open descriptor or a device, the bytes
-/// go there at once (resolveOutput()).
+/// The one writer of files. It writes a temporary file with a random name
+/// beside the target, and commit() renames it: a failure leaves an existing
+/// file unchanged and nothing of the new one. Of two writers the last to commit
+/// wins. If the target is an open descriptor or a device, bytes are written to
+/// it directly (resolveOutput()).
 class AtomicFile {
 public:
-  /// The treatment of a pipe or a device that the path names.
+  /// The treatment of a pipe or a device at the path.
   enum class Devices { Refuse, WriteInPlace };
 
   static Result<AtomicFile> create(const std::string &path,
                                    Devices devices = Devices::Refuse);
-  /// The file `name` of an open folder, which no link stands for; messages call
-  /// it `path`.
+  /// Creates the file `name` in an open folder, without following links; `path`
+  /// is its name in messages.
   static Result<AtomicFile> createIn(int folder, const std::string &name,
                                      const std::string &path, mode_t mode);
   AtomicFile(AtomicFile &&other) noexcept;
@@ -40,10 +40,11 @@ public:
   ~AtomicFile();
 
   Status write(const void *data, size_t bytes);
-  /// With `isDurable` the bytes are on the disk before the name says so, which
-  /// takes the time that the disk takes.
+  /// With `isDurable` the bytes reach the disk before the rename, which takes
+  /// as long as the disk does.
   Status commit(bool isDurable = false);
-  /// commit() that leaves a file alone that is there; whether none was.
+  /// Like commit(), but leaves an existing file alone; returns whether there
+  /// was none.
   Result<bool> commitNew();
 
 private:
@@ -51,7 +52,7 @@ private:
   /// Makes the temporary file in `folder`.
   Status open(mode_t mode);
   Status fail(int error) const;
-  /// Closes the temporary file; the error of that or of `error`.
+  /// Closes the temporary file; returns `error` or the error of closing.
   int finish(int error);
   void removeTemporary();
 
@@ -61,16 +62,16 @@ private:
   std::string name;
   std::string temporary;
   Descriptor folder, file;
-  /// noteTemporary()'s answer.
+  /// The result of noteTemporary().
   int note = -1;
 };
 
-/// Whether a file is one of these temporary files. They end in ".tmp." and
-/// hexadecimal digits; those of earlier versions in ".tmp.PROCESS.COUNT".
+/// Whether a name is one of these temporary files': it ends in ".tmp." and
+/// hexadecimal digits, or in ".tmp.PROCESS.COUNT" of earlier versions.
 bool isTemporaryName(const std::string &name);
 
-/// Removes a temporary file that has not been written to for an hour: the
-/// process that wrote it was killed.
+/// Removes a temporary file that was not written to for an hour, since its
+/// writer must have been killed.
 void removeIfOld(int folder, const char *name);
 
 struct FilePart {
@@ -78,7 +79,7 @@ struct FilePart {
   size_t bytes = 0;
 };
 
-/// Writes the parts, one after the other.
+/// Writes the parts consecutively.
 Status
 writeFileWhole(const std::string &path, const std::vector<FilePart> &parts,
                AtomicFile::Devices devices = AtomicFile::Devices::Refuse);

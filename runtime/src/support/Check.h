@@ -1,4 +1,4 @@
-//===- Check.h - leave a function with the first failure --------*- C++ -*-===//
+//===- Check.h - returns the first failure ----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

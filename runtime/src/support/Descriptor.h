@@ -14,7 +14,7 @@
 
 namespace moert {
 
-/// A file descriptor or socket that is closed at the end; -1 for none.
+/// Owns a file descriptor or socket and closes it; -1 for none.
 class Descriptor {
 public:
   explicit Descriptor(int number = -1) : number(number) {}
@@ -32,7 +32,7 @@ public:
   explicit operator bool() const { return number >= 0; }
   int get() const { return number; }
   int release() { return std::exchange(number, -1); }
-  /// Closes it now, for the answer of close().
+  /// Closes it now, to get the result of close().
   int close() { return ::close(std::exchange(number, -1)); }
 
 private:

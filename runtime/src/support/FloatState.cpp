@@ -15,9 +15,10 @@ namespace moert {
 
 #if defined(__SSE2__)
 
-// <cfenv> would save and load the x87 unit too, which takes a hundred cycles.
+// <cfenv> would also save and restore the x87 unit, which takes a hundred
+// cycles.
 FloatState::FloatState() : saved(_mm_getcsr()) {
-  // All exceptions are masked, and nothing else is set.
+  // All exceptions masked, everything else 0.
   constexpr unsigned initial = 0x1f80;
   _mm_setcsr(initial);
 }

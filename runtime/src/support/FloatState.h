@@ -14,15 +14,14 @@
 
 namespace moert {
 
-/// Gives the calling thread the floating-point state that a process starts
-/// with, for as long as the object lives: round to nearest, keep subnormal
-/// numbers, raise no signals. The caller's state comes back afterwards, its
-/// exception flags too. A library may have set flush-to-zero or another
-/// rounding in the thread that calls, and threads inherit the state of the
-/// thread that makes them.
+/// Sets the calling thread's floating-point state to that of a new process for
+/// the object's lifetime: round to nearest, keep subnormal numbers, raise no
+/// signals. Then restores the previous state and exception flags. Needed since
+/// a library may have set flush-to-zero or another rounding in the calling
+/// thread, and threads inherit the state of their creator.
 class FloatState {
 public:
-  // Not inline: no arithmetic moves across the calls.
+  // Not inline, so that no arithmetic moves across the calls.
   FloatState();
   ~FloatState();
   FloatState(const FloatState &) = delete;

@@ -23,7 +23,7 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
   file.size = static_cast<size_t>(opened->bytes());
   if (file.size == 0)
     return file;
-  // The mapping holds the file open.
+  // The mapping keeps the file open.
   void *memory = mmap(nullptr, file.size, PROT_READ, MAP_PRIVATE,
                       opened->descriptor.get(), 0);
   if (memory == MAP_FAILED)

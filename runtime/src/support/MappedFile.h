@@ -17,8 +17,7 @@
 
 namespace moert {
 
-/// A regular file, mapped to be read. Pages that nobody looks at stay where
-/// they are.
+/// A regular file, mapped for reading. Unused pages are never read.
 class MappedFile {
 public:
   static Result<MappedFile> open(const std::string &path);
@@ -29,7 +28,7 @@ public:
   }
   size_t bytes() const { return size; }
 
-  /// What keeps the mapping alive.
+  /// Shares ownership of the mapping.
   std::shared_ptr<const void> share() const { return mapping; }
 
 private:

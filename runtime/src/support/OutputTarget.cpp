@@ -1,4 +1,4 @@
-//===- OutputTarget.cpp - where an output goes ------------------*- C++ -*-===//
+//===- OutputTarget.cpp - resolves the target of an output ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,7 +17,7 @@
 
 namespace moert {
 
-/// As the kernel follows no more.
+/// The kernel's own limit.
 static constexpr int kMostLinks = 40;
 
 static std::string folderOfLink(const std::string &path) {
@@ -25,13 +25,13 @@ static std::string folderOfLink(const std::string &path) {
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
-/// The folder without links; empty where there is none.
+/// The folder's path without links; empty if there is none.
 static std::string realFolder(const std::string &path) {
   char text[PATH_MAX];
   return realpath(path.c_str(), text) ? text : "";
 }
 
-/// The number of the descriptor that a link of /proc stands for, or -1.
+/// The descriptor number that a link of /proc stands for, or -1.
 static int descriptorOfLink(const std::string &path) {
   std::string folder = realFolder(folderOfLink(path));
   if (folder.empty() || (folder != realFolder("/proc/self/fd") &&
@@ -40,7 +40,7 @@ static int descriptorOfLink(const std::string &path) {
   return atoi(path.c_str() + path.rfind('/') + 1);
 }
 
-/// Standard output or the error stream, where that goes to this regular file.
+/// Standard output or error, if redirected to this regular file.
 static int descriptorOfFile(const std::string &path) {
   struct stat file, open;
   if (stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode))

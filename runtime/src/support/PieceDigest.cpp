@@ -1,4 +1,4 @@
-//===- PieceDigest.cpp - digests of many gigabytes --------------*- C++ -*-===//
+//===- PieceDigest.cpp - parallel digests of large data ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,7 +13,7 @@
 
 namespace moert {
 
-/// More read memory no faster.
+/// More threads do not read memory faster.
 static constexpr size_t kMostThreads = 8;
 
 Sha256Digest digestPieces(const std::vector<Sha256Digest> &pieces) {

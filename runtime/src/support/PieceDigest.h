@@ -1,13 +1,13 @@
-//===- PieceDigest.h - digests of many gigabytes ----------------*- C++ -*-===//
+//===- PieceDigest.h - parallel digests of large data -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// SHA-256 goes from one block to the next, so that one thread takes a second
-// for two gigabytes. The digest here is that of the digests of pieces, which
-// several threads find side by side.
+// SHA-256 is sequential: one thread takes a second for two gigabytes. The
+// digest here is the digest of the digests of chunks, which several threads
+// compute.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@
 
 namespace moert {
 
-/// All pieces but the last have this size.
+/// Size of all chunks except the last.
 constexpr size_t kPieceBytes = size_t(4) << 20;
 
 struct Bytes {
@@ -29,11 +29,11 @@ struct Bytes {
   size_t size = 0;
 };
 
-/// The digest of the digests of a tensor's pieces, in their order.
+/// The digest of the digests of a tensor's chunks, in order.
 Sha256Digest digestPieces(const std::vector<Sha256Digest> &pieces);
 
-/// That of each of the tensors. `step` is called in this thread, now and then,
-/// with the bytes that are done.
+/// The digest of each tensor. `step` is called in this thread now and then with
+/// the number of bytes done.
 std::vector<Sha256Digest>
 digestInPieces(const std::vector<Bytes> &tensors,
                const std::function<void(uint64_t)> &step);

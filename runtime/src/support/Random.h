@@ -14,7 +14,7 @@
 
 namespace moert {
 
-/// Fills `bytes` with random bytes that nobody can guess.
+/// Fills `bytes` with cryptographically random bytes.
 Status drawRandom(void *bytes, size_t size);
 
 } // namespace moert

@@ -8,8 +8,8 @@
 #ifndef MOERT_SRC_SUPPORT_RAPIDJSON_H
 #define MOERT_SRC_SUPPORT_RAPIDJSON_H
 
-// Version 1.1.0 compares null + n with null while its stack is empty. That is
-// harmless, but the undefined-behaviour sanitizer stops there.
+// Version 1.1.0 compares null + n with null while its stack is empty: harmless,
+// but the undefined-behaviour sanitizer stops there.
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((no_sanitize("pointer-overflow"))), \
                              apply_to = function)

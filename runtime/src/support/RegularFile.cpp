@@ -1,4 +1,4 @@
-//===- RegularFile.cpp - the one opener of files ----------------*- C++ -*-===//
+//===- RegularFile.cpp - opens regular files --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -23,7 +23,7 @@ static const char *kindOfFile(mode_t mode) {
                           : "a device";
 }
 
-/// O_NONBLOCK means nothing to regular files, so it stays.
+/// O_NONBLOCK has no effect on regular files, so it stays set.
 static constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 static Result<RegularFile> checkRegular(int opened, const std::string &path) {
@@ -56,7 +56,7 @@ Result<std::string> readAtMost(int descriptor, uint64_t most) {
   std::string bytes;
   while (true) {
     size_t done = bytes.size();
-    // One byte more than allowed says that there are too many.
+    // Read one byte more than allowed, to detect an excess.
     bytes.resize(done +
                  std::min(std::max<uint64_t>(step, done), most + 1 - done));
     ssize_t got = read(descriptor, bytes.data() + done, bytes.size() - done);

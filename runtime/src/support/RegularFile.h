@@ -1,4 +1,4 @@
-//===- RegularFile.h - the one opener of files ------------------*- C++ -*-===//
+//===- RegularFile.h - opens regular files ----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,7 +18,7 @@
 
 namespace moert {
 
-/// A regular file that is open to be read, and what fstat() says of it.
+/// A regular file opened for reading, and its fstat().
 struct RegularFile {
   Descriptor descriptor;
   struct stat info;
@@ -26,17 +26,17 @@ struct RegularFile {
   uint64_t bytes() const { return static_cast<uint64_t>(info.st_size); }
 };
 
-/// The one opener of files. It does not wait for a writer as open() of a pipe
-/// does, and takes regular files alone: a pipe or a device could be endless.
+/// The one opener of files. Accepts regular files only, since a pipe or a
+/// device may be endless; never waits for a pipe's writer, unlike open().
 Result<RegularFile> openRegularFile(const std::string &path);
-/// The file `name` of an open folder, which is no link. Messages call it
-/// `path`.
+/// Opens the file `name` of an open folder, without following links; `path` is
+/// its name in messages.
 Result<RegularFile> openRegularFileIn(int folder, const std::string &name,
                                       const std::string &path);
 
-/// All bytes up to the end, which are counted: a file may grow while it is
-/// read, and standard input may be endless. More than `most` are refused.
-/// Messages begin with no path.
+/// Reads to the end, counting bytes: a file may grow while it is read, and
+/// standard input may be endless. More than `most` bytes are an error. Messages
+/// do not begin with a path.
 Result<std::string> readAtMost(int descriptor, uint64_t most);
 
 } // namespace moert

@@ -69,8 +69,8 @@ static void addBlocks(uint32_t (&state)[8], const uint8_t *data,
 //===----------------------------------------------------------------------===//
 // By the processor's instructions
 //===----------------------------------------------------------------------===//
-// A package of 1.5 MB takes 15 ms by the code above, most of what a layer from
-// the cache takes, and 1 ms by these.
+// A package of 1.5 MB takes 15 ms by the portable code above, most of the time
+// of loading a layer from the cache, and 1 ms by these instructions.
 
 #if defined(__x86_64__)
 
@@ -86,8 +86,8 @@ static __m128i load(const void *from) {
   return _mm_loadu_si128(static_cast<const __m128i *>(from));
 }
 
-/// The state is kept as its words a, b, e, f and c, d, g, h; four words of the
-/// message are made from the 16 before at a time.
+/// The state is held as words a, b, e, f and c, d, g, h; four message words at
+/// a time are computed from the previous 16.
 __attribute__((target("sha,sse4.1"))) static void
 addBlocksByInstructions(uint32_t (&state)[8], const uint8_t *data,
                         size_t blocks) {
@@ -142,7 +142,8 @@ Sha256Digest sha256(const void *data, size_t size, bool mayUseInstructions) {
   auto *bytes = static_cast<const uint8_t *>(data);
   size_t whole = size / 64 * 64;
   add(state, bytes, size / 64);
-  // The rest, a one bit, zeros and the length in bits fill one block or two.
+  // The remainder, a one bit, zeros and the length in bits fill one or two
+  // blocks.
   uint8_t last[128] = {};
   size_t rest = size - whole;
   if (rest > 0)

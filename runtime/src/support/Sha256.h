@@ -17,8 +17,8 @@ namespace moert {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 
-/// SHA-256 (FIPS 180-4) of `size` bytes; by the processor's instructions where
-/// it has them, and they may be used.
+/// SHA-256 (FIPS 180-4) of `size` bytes. Uses the processor's SHA instructions
+/// if it has them and `mayUseInstructions` is set.
 Sha256Digest sha256(const void *data, size_t size,
                     bool mayUseInstructions = true);
 

@@ -1,4 +1,4 @@
-//===- Temporaries.cpp - temporary files that exist now ---------*- C++ -*-===//
+//===- Temporaries.cpp - registry of temporary files ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,10 +19,10 @@ namespace {
 
 enum class State { Free, Changing, Noted };
 
-/// The size is fixed, since a signal handler can neither lock nor allocate.
+/// Fixed size, since a signal handler can neither lock nor allocate.
 struct Note {
   std::atomic<State> state{State::Free};
-  /// A process that was forked off does not remove its parent's files.
+  /// A forked child must not remove its parent's files.
   pid_t process = 0;
   int folder = -1;
   char name[NAME_MAX + 1] = {};

@@ -1,4 +1,4 @@
-//===- Temporaries.h - temporary files that exist now -----------*- C++ -*-===//
+//===- Temporaries.h - registry of temporary files --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -10,13 +10,13 @@
 
 namespace moert {
 
-/// Notes a file that is to go should a signal end the process. Answers what
-/// forgetTemporary() takes; -1 where too many are noted already.
+/// Registers a file to be removed if a signal ends the process. Returns the
+/// argument for forgetTemporary(), or -1 if the registry is full.
 int noteTemporary(int folder, const char *name);
 void forgetTemporary(int note);
 
-/// Removes the files that are noted. For a signal handler: this is safe at any
-/// time. The library itself handles no signals, for they are the program's.
+/// Removes the registered files. Async-signal-safe. The library itself installs
+/// no signal handlers; these are up to the program.
 void removeTemporaries();
 
 } // namespace moert

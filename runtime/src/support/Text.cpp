@@ -11,9 +11,9 @@
 
 namespace moert {
 
-/// Whether the character, in UTF-8, reverses the text around it on a terminal,
-/// which can make a message read as another one: U+061C, U+200E, U+200F,
-/// U+202A to U+202E and U+2066 to U+2069.
+/// Whether a UTF-8 character changes the direction of text on a terminal, which
+/// can disguise a message: U+061C, U+200E, U+200F, U+202A to U+202E and U+2066
+/// to U+2069.
 static bool changesDirection(std::string_view character) {
   if (character == "\u061c")
     return true;
@@ -26,8 +26,8 @@ static bool changesDirection(std::string_view character) {
          (second == 0x81 && third >= 0xa6 && third <= 0xa9);
 }
 
-/// The bytes of the character that begins `text`, if it is well-formed UTF-8
-/// and may be shown; else 0.
+/// Bytes of the first character of `text` if it is well-formed UTF-8 and
+/// printable; else 0.
 static size_t shownBytes(std::string_view text) {
   auto byte = [&](size_t i) {
     return i < text.size() ? static_cast<uint8_t>(text[i]) : 0;
@@ -44,8 +44,8 @@ static size_t shownBytes(std::string_view text) {
     if ((byte(i) & 0xc0) != 0x80)
       return 0;
   uint8_t second = byte(1);
-  // The control characters U+0080 to U+009F, encodings that are too long,
-  // surrogates, and code points beyond Unicode.
+  // Control characters U+0080 to U+009F, overlong encodings, surrogates, and
+  // code points beyond Unicode.
   bool isRefused =
       (first == 0xc2 && second < 0xa0) || (first == 0xe0 && second < 0xa0) ||
       (first == 0xed && second >= 0xa0) || (first == 0xf0 && second < 0x90) ||

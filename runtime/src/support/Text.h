@@ -23,7 +23,7 @@ inline std::string listText(const std::vector<int64_t> &values) {
   return text + "]";
 }
 
-/// Two lower-case digits a byte.
+/// Two lower-case digits per byte.
 inline std::string hexText(const uint8_t *bytes, size_t size) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text;
@@ -34,10 +34,9 @@ inline std::string hexText(const uint8_t *bytes, size_t size) {
   return text;
 }
 
-/// A text from a file as a terminal and a log may show it: UTF-8 without
-/// control characters, each of which becomes a '?'. More than `most` bytes are
-/// cut, and
-/// "..." stands for them.
+/// Makes a text from a file safe to show on a terminal or in a log: UTF-8 with
+/// each control character replaced by '?'. After `most` bytes the rest is
+/// replaced by "...".
 std::string printable(std::string_view text, size_t most = 80);
 
 } // namespace moert

@@ -1,4 +1,4 @@
-//===- TextEncoding.cpp - texts that are not plain UTF-8 --------*- C++ -*-===//
+//===- TextEncoding.cpp - detects texts that are not UTF-8 ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,8 +16,8 @@ const char *explainEncoding(const char *text, size_t bytes) {
   auto startsWith = [&](std::string_view mark) {
     return begin.substr(0, mark.size()) == mark;
   };
-  // JSON begins with two characters of ASCII, so that zero bytes tell the
-  // encoding where there is no mark.
+  // JSON begins with two ASCII characters, so zero bytes reveal the encoding
+  // even without a byte order mark.
   auto hasZeros = [&](bool first, bool second, bool third, bool fourth) {
     return bytes >= 4 && (text[0] == 0) == first && (text[1] == 0) == second &&
            (text[2] == 0) == third && (text[3] == 0) == fourth;

@@ -1,4 +1,4 @@
-//===- Threads.cpp - threads that may not be had ----------------*- C++ -*-===//
+//===- Threads.cpp - threads that may fail to start -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

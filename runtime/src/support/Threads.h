@@ -1,4 +1,4 @@
-//===- Threads.h - threads that may not be had ------------------*- C++ -*-===//
+//===- Threads.h - threads that may fail to start ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,8 +17,8 @@
 
 namespace moert {
 
-/// A thread. std::thread and std::async end the process where a limit of
-/// processes leaves no thread; here the caller learns it.
+/// A thread. std::thread and std::async abort the process if the system has no
+/// thread left; here the caller is told.
 class Thread {
 public:
   Thread() = default;
@@ -26,7 +26,8 @@ public:
   Thread &operator=(const Thread &) = delete;
   ~Thread() { join(); }
 
-  /// Whether there is a thread that does the work. Called once.
+  /// Starts a thread that calls `given`; returns whether it started. Called
+  /// once.
   bool start(std::function<void()> given);
   /// Waits for the work, if it was started.
   void join();
@@ -37,16 +38,16 @@ private:
   bool isStarted = false;
 };
 
-/// The processors of this machine, at least 1.
+/// Number of processors of this machine, at least 1.
 size_t countProcessors();
 
-/// Calls `work` on `count` threads, of which the calling one is one, and waits
-/// for all. Where fewer threads can be had, fewer call it: `work` takes its
-/// pieces from a counter, until none is left.
+/// Calls `work` on `count` threads, including the calling thread, and waits for
+/// all. If fewer threads are available, fewer calls are made: `work` must take
+/// its items from a counter until none is left.
 void shareWork(size_t count, const std::function<void()> &work);
 
-/// Calls work(0) to work(count - 1) at the same time, for work that waits for
-/// each other. Where there are too few threads nothing is called.
+/// Calls work(0) to work(count - 1) concurrently, for work that waits for each
+/// other. Calls nothing if there are too few threads.
 Status runTogether(size_t count, const std::function<void(size_t)> &work);
 
 } // namespace moert

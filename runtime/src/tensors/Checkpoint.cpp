@@ -22,7 +22,7 @@
 
 namespace moert {
 
-/// Indexes of the largest models have some 20 MB.
+/// Indexes of the largest models have about 20 MB.
 static constexpr size_t kMaxIndexBytes = 256'000'000;
 
 static constexpr char kIndexName[] = "model.safetensors.index.json";
@@ -48,7 +48,7 @@ static std::string join(const std::string &folder, const std::string &file) {
   return (endsWith(folder, "/") ? folder : folder + "/") + file;
 }
 
-/// The names of the files in a folder, hidden ones left out, in order.
+/// Sorted names of the files in a folder, without hidden ones.
 static Result<std::vector<std::string>> listFolder(const std::string &path) {
   DIR *folder = opendir(path.c_str());
   if (!folder)
@@ -78,7 +78,7 @@ const std::map<std::string, std::string> *Checkpoint::ggufMetadata() const {
   return isGguf() ? &shards.front().contents->metadata() : nullptr;
 }
 
-/// Takes a file as it is, with all of its tensors.
+/// Adds a file with all of its tensors.
 Status Checkpoint::openFile(const std::string &path) {
   Result<SafetensorsFile> file = endsWith(path, kGgufSuffix)
                                      ? openGguf(path)
@@ -108,7 +108,7 @@ Status Checkpoint::openIndex(const std::string &path) {
   Result<CheckpointIndex> index = parseCheckpointIndex(
       reinterpret_cast<const char *>(text->data()), text->bytes());
   if (!index) {
-    // It may begin with line and column, as compilers write them.
+    // A message may begin with line and column, as compilers' messages do.
     const std::string &message = index.status().message();
     bool hasPlace = !message.empty() && message[0] >= '0' && message[0] <= '9';
     return invalidArgument(path + (hasPlace ? ":" : ": ") + message);

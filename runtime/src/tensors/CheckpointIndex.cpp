@@ -1,4 +1,4 @@
-//===- CheckpointIndex.cpp - which file has which tensor --------*- C++ -*-===//
+//===- CheckpointIndex.cpp - reads a checkpoint's index ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,7 +14,7 @@
 
 namespace moert {
 
-/// Whether `file` names a file of the folder or of one below it.
+/// Whether `file` is in the folder or in one below it.
 static bool staysInside(const std::string &file) {
   if (file.find('\0') != std::string::npos)
     return false;
@@ -30,8 +30,7 @@ static bool staysInside(const std::string &file) {
 
 namespace {
 
-/// Receives the events of the parser. What is not in `weight_map` is passed
-/// over.
+/// Receives the parser's events. Everything outside `weight_map` is skipped.
 class IndexHandler {
 public:
   using Ch = char;
@@ -100,7 +99,7 @@ public:
   // NOLINTEND(readability-identifier-naming)
 
 private:
-  /// Any value where it matters and where it does not.
+  /// Handles any value, whether relevant or not.
   bool value(const char *found) {
     if (depth == 0 && std::string(found) != "an object")
       return fail(std::string("an object with 'weight_map' expected, ") +
@@ -127,9 +126,10 @@ private:
     return false;
   }
 
-  /// Objects and arrays around what comes next.
+  /// Number of enclosing objects and arrays.
   size_t depth = 0;
-  /// The value that comes next, or that is open, is that of `weight_map`.
+  /// Whether the next value is `weight_map`, and whether the parser is inside
+  /// it.
   bool isMap = false, isInMap = false;
   std::string key;
 };
@@ -139,14 +139,14 @@ private:
 Result<CheckpointIndex> parseCheckpointIndex(const char *text, size_t bytes) {
   if (const char *encoding = explainEncoding(text, bytes))
     return invalidArgument(std::string("not JSON: ") + encoding);
-  // Iterative, so that nesting costs no stack.
+  // Iterative, so that nesting uses no stack.
   constexpr unsigned kFlags =
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag;
   rapidjson::MemoryStream stream(text, bytes);
   rapidjson::Reader reader;
   IndexHandler handler;
   rapidjson::ParseResult result = reader.Parse<kFlags>(stream, handler);
-  // The stream ends at a zero byte too, whatever follows it.
+  // The stream also ends at a zero byte, whatever follows.
   bool isCut = !result.IsError() && stream.Tell() != bytes;
   size_t offset = result.IsError() ? result.Offset() : stream.Tell();
   auto fail = [&](const std::string &message) {

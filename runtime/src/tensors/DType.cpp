@@ -20,7 +20,7 @@ struct DTypeInfo {
 };
 } // namespace
 
-/// In the order of the enumeration.
+/// Indexed by the enumeration.
 static constexpr DTypeInfo kInfos[] = {
     {DType::F64, "f64", "F64", 64},
     {DType::F32, "f32", "F32", 32},

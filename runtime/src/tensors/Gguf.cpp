@@ -30,7 +30,7 @@ struct GgmlType {
   uint32_t number;
   const char *name;
   int64_t elements, bytes;
-  /// Of elements that are not in blocks.
+  /// Set for elements that are not in blocks.
   std::optional<DType> dtype = std::nullopt;
 };
 
@@ -87,11 +87,11 @@ enum class ValueType : uint32_t {
 };
 constexpr uint32_t kNumValueTypes = 13;
 
-/// Arrays of numbers that have a value for each layer are shorter; those of a
-/// vocabulary are longer, and say nothing of a layer.
+/// Arrays with a number per layer are shorter; arrays of a vocabulary are
+/// longer, and irrelevant to a layer.
 constexpr uint64_t kMaxKeptNumbers = 4096;
 
-/// Bytes of a value that is neither a string nor an array.
+/// Bytes of a value other than a string or array.
 size_t getBytes(ValueType type) {
   switch (type) {
   case ValueType::U8:
@@ -130,7 +130,7 @@ private:
   Status readTensor(uint64_t number);
   Status place();
 
-  /// What is being read, for messages.
+  /// `what` names the item being read.
   Status failTruncated(const std::string &what, uint64_t needed) const {
     return invalidArgument(
         what + " needs " + std::to_string(needed) + " bytes and the file has " +
@@ -140,7 +140,7 @@ private:
   Status read(const std::string &what, T &value) {
     if (bytes - at < sizeof(T))
       return failTruncated(what, sizeof(T));
-    // Files are little endian, and so is every machine that this runs on.
+    // Files are little endian, and so are all supported machines.
     std::memcpy(&value, data + at, sizeof(T));
     at += sizeof(T);
     return Status::ok();
@@ -176,7 +176,7 @@ private:
   uint64_t numTensors = 0, numKeys = 0;
   uint64_t alignment = 32;
   std::vector<SafetensorsEntry> entries;
-  /// Of each entry.
+  /// Per entry.
   std::vector<uint64_t> offsets;
   std::map<std::string, std::string> metadata;
 };
@@ -379,7 +379,7 @@ Status Reader::readTensor(uint64_t number) {
   return Status::ok();
 }
 
-/// Gives the entries their data, behind the padded header.
+/// Sets the entries' data, which follow the padded header.
 Status Reader::place() {
   uint64_t begin = (at + alignment - 1) / alignment * alignment;
   uint64_t size = begin < bytes ? bytes - begin : 0;

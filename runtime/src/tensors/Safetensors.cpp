@@ -16,10 +16,10 @@
 
 namespace moert {
 
-/// The format's own bound on the header.
+/// The format's own limit for the header.
 static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
-/// What Git leaves in place of a file that Git LFS has not brought.
+/// Begin of the file that Git leaves if Git LFS has not fetched the contents.
 static constexpr char kPointer[] = "version https://git-lfs";
 
 Result<SafetensorsFile> SafetensorsFile::fromMemory(const void *data,

@@ -1,5 +1,4 @@
-//===- SafetensorsHeader.cpp - the JSON header of a safetensors file -*- C++
-//-*-===//
+//===- SafetensorsHeader.cpp - a safetensors file's header ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,9 +17,9 @@ namespace moert {
 
 namespace {
 
-/// Receives the events of the parser and builds the header. Each state knows
-/// the one or two events that may come; any other ends the parse, and so does
-/// nesting deeper than a header has.
+/// Receives the parser's events and builds the header. Each state accepts one
+/// or two events; any other event, or nesting deeper than a header's, ends the
+/// parse.
 class HeaderHandler {
 public:
   using Ch = char;
@@ -265,7 +264,7 @@ Result<SafetensorsHeader> parseSafetensorsHeader(const char *text,
                                                  size_t bytes) {
   if (const char *encoding = explainEncoding(text, bytes))
     return invalidArgument(std::string("header: not JSON: ") + encoding);
-  // Iterative, so that nesting costs no stack; the handler stops it anyway.
+  // Iterative, so that nesting uses no stack; the handler limits it anyway.
   constexpr unsigned kFlags =
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag;
   rapidjson::MemoryStream stream(text, bytes);
@@ -277,7 +276,7 @@ Result<SafetensorsHeader> parseSafetensorsHeader(const char *text,
   if (result.IsError())
     return invalidArgument("header: byte " + std::to_string(result.Offset()) +
                            ": " + rapidjson::GetParseError_En(result.Code()));
-  // The stream ends at a zero byte too, whatever follows it.
+  // The stream also ends at a zero byte, whatever follows.
   if (stream.Tell() != bytes)
     return invalidArgument("header: byte " + std::to_string(stream.Tell()) +
                            " is zero; JSON text is expected");

@@ -1,5 +1,4 @@
-//===- SafetensorsHeader.h - the JSON header of a safetensors file -*- C++
-//-*-===//
+//===- SafetensorsHeader.h - a safetensors file's header --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -21,8 +20,8 @@
 
 namespace moert {
 
-/// A tensor as the header states it; offsets count from the end of the header
-/// and are not checked against the data yet.
+/// A tensor as stated by the header; offsets count from the end of the header
+/// and are not yet checked against the data.
 struct SafetensorsHeaderEntry {
   std::string name;
   DType dtype = DType::F32;
@@ -39,13 +38,13 @@ struct SafetensorsHeader {
 Result<SafetensorsHeader> parseSafetensorsHeader(const char *text,
                                                  size_t bytes);
 
-/// What stands before the data of the tensors, which follow one another: the
-/// header's length and its text, so that data begin at a multiple of 64.
+/// Prints the part of a file before the tensors' data, which are consecutive:
+/// the header's length and text, padded so that data begin at a multiple of 64.
 std::string
 printSafetensorsHeader(const std::vector<SafetensorsTensor> &tensors,
                        const std::map<std::string, std::string> &metadata);
 
-/// Bytes of a tensor's data; fails where they overflow or are no whole number.
+/// Bytes of a tensor's data; fails on overflow or a fraction of a byte.
 Result<uint64_t> safetensorsBytes(DType dtype,
                                   const std::vector<int64_t> &shape);
 

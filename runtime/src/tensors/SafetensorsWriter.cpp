@@ -16,7 +16,7 @@
 
 namespace moert {
 
-/// Data begin at a multiple of this in the file, and so in its mapping.
+/// Alignment of the data in the file, and so in its mapping.
 static constexpr size_t kDataAlignment = 64;
 
 static Status checkTensors(const std::vector<SafetensorsTensor> &tensors) {
@@ -99,7 +99,8 @@ Status writeSafetensors(const std::string &path,
                         const std::map<std::string, std::string> &metadata) {
   if (Status status = checkTensors(tensors); !status)
     return status.withContext(path);
-  // Wide elements first keeps every tensor aligned to its element.
+  // Sort by descending element width, so that every tensor is aligned to its
+  // elements.
   std::vector<SafetensorsTensor> sorted = tensors;
   std::sort(sorted.begin(), sorted.end(), [](const auto &a, const auto &b) {
     int64_t aBits = dtypeBits(a.dtype), bBits = dtypeBits(b.dtype);

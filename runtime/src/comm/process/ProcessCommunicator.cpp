@@ -232,7 +232,7 @@ void ProcessRank::flush() {
 }
 
 //===----------------------------------------------------------------------===//
-// What others say
+// Messages from other ranks
 //===----------------------------------------------------------------------===//
 
 /// Whether the other rank is in the same group along the axis.
