@@ -1,4 +1,4 @@
-//===- CApi.cpp - the runtime for C -----------------------------*- C++ -*-===//
+//===- CApi.cpp - implements moert.h ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

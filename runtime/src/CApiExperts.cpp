@@ -1,4 +1,4 @@
-//===- CApiExperts.cpp - experts that move between ranks, for C -*- C++ -*-===//
+//===- CApiExperts.cpp - moves of experts in the C API ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- CApiRanks.cpp - layers over several ranks, for C ---------*- C++ -*-===//
+//===- CApiRanks.cpp - several ranks in the C API ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

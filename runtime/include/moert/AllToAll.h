@@ -1,4 +1,4 @@
-//===- AllToAll.h - exchanges rows with destination ranks only --*- C++ -*-===//
+//===- AllToAll.h - rows go to destination ranks only -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PackedRows.h - rows of an all-to-all ---------------------*- C++ -*-===//
+//===- PackedRows.h - header of an all-to-all's kernels ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -9,9 +9,9 @@
 // each failed call. Exceptions are neither thrown nor needed. Rules for
 // threads, contexts and lifetimes are those of moert.h.
 //
-//  moert::capi::Package package;
-//  if (moert::capi::Error error = package.open("layer.moepkg"))
-//    fprintf(stderr, "%s\n", error.message());
+//   moert::capi::Package package;
+//   if (moert::capi::Error error = package.open("layer.moepkg"))
+//     fprintf(stderr, "%s\n", error.message());
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- Bootstrap.h - how ranks find each other ------------------*- C++ -*-===//
+//===- Bootstrap.h - rendezvous of ranks ------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

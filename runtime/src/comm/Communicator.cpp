@@ -1,4 +1,4 @@
-//===- Communicator.cpp - who moves rows between ranks ----------*- C++ -*-===//
+//===- Communicator.cpp - collectives between ranks -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- FileExchange.cpp - ranks find each other by a file -------*- C++ -*-===//
+//===- FileExchange.cpp - rendezvous by a file ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- SocketExchange.cpp - ranks find each other by a socket ---*- C++ -*-===//
+//===- SocketExchange.cpp - rendezvous by a socket --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Context.cpp - a context made current for a while ---------*- C++ -*-===//
+//===- Context.cpp - the context of a GPU -----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

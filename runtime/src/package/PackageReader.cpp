@@ -1,4 +1,4 @@
-//===- PackageReader.cpp - from a FlatBuffer to a package -------*- C++ -*-===//
+//===- PackageReader.cpp - converts a FlatBuffer to a package ---*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

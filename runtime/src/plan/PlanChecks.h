@@ -65,7 +65,8 @@ inline bool hasArgument(const Step &step, int64_t tensor) {
 //===--- Collectives ---===//
 // In VerifyCollectives.cpp. Arguments of these steps are tensors of the plan.
 
-/// The shapes of outputs match those of the inputs and the number of ranks.
+/// Types and element counts of outputs follow from the inputs and the number of
+/// ranks.
 Status verifyPairs(const Plan &plan, const Step &step,
                    const StepContext &context);
 /// The chunks of a collective cover the columns of its one pair in order, with

@@ -1,4 +1,4 @@
-//===- Descriptor.h - a file descriptor that is closed ----------*- C++ -*-===//
+//===- Descriptor.h - owns a file descriptor --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- FloatState.h - rounding and flushing of a thread ---------*- C++ -*-===//
+//===- FloatState.h - a thread's floating-point state -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- MappedFile.h - a file in memory --------------------------*- C++ -*-===//
+//===- MappedFile.h - a file mapped into memory -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Sha256.cpp - the digest of files -------------------------*- C++ -*-===//
+//===- Sha256.cpp - SHA-256 -------------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Abort.cpp - aborts communicators of NCCL -----------------*- C++ -*-===//
+//===- Abort.cpp - aborts NCCL communicators --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

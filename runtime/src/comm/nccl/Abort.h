@@ -1,4 +1,4 @@
-//===- Abort.h - aborts communicators of NCCL -------------------*- C++ -*-===//
+//===- Abort.h - aborts NCCL communicators ----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- FromEnvironment.cpp - ranks that a launcher started ------*- C++ -*-===//
+//===- FromEnvironment.cpp - ranks of a launcher ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- NcclCommunicator.cpp - ranks that NCCL connects ----------*- C++ -*-===//
+//===- NcclCommunicator.cpp - ranks connected by NCCL -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

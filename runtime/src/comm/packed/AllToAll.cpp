@@ -141,7 +141,7 @@ private:
     /// Exact mode only.
     Counts counts = {};
   };
-  /// The latest gather, keyed by the address of its ids.
+  /// The latest gather for each address of ids.
   std::map<const void *, Gathered> gathered;
 };
 

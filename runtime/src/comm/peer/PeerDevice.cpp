@@ -1,4 +1,4 @@
-//===- PeerDevice.cpp - memory of a device that others map ------*- C++ -*-===//
+//===- PeerDevice.cpp - device memory that other ranks map ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

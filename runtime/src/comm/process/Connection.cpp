@@ -1,4 +1,4 @@
-//===- Connection.cpp - messages to and from another process ----*- C++ -*-===//
+//===- Connection.cpp - a connection to another process ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
