@@ -1,11 +1,11 @@
-//===- AllToAllTest.cpp - tests of rows that go to their owners alone -----===//
+//===- AllToAllTest.cpp - tests of all-to-alls ----------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Ranks are threads on the host, whose kernels do what tile.route_rows,
-// tile.pack_rows and tile.sum_packed_rows say.
+// Ranks are threads on the host; host kernels implement tile.route_rows,
+// tile.pack_rows and tile.sum_packed_rows.
 
 #include "moert/AllToAll.h"
 #include "moert/HostDevice.h"
@@ -29,7 +29,7 @@ namespace {
 
 constexpr int64_t kTopK = 2, kExperts = 8, kColumns = 3;
 
-/// Launches of any kernel below.
+/// Number of launches of the kernels below.
 std::atomic<int> numLaunches;
 
 template <typename T>
@@ -37,7 +37,7 @@ T *pointer(uint64_t slot) {
   return reinterpret_cast<T *>(slot);
 }
 
-/// The ranks of the mesh, which kernels have as a constant.
+/// Number of ranks of the mesh, a constant in kernels.
 int64_t numRanks;
 
 void routeRows(const uint64_t *args, int64_t cta) {
@@ -58,7 +58,7 @@ void routeRows(const uint64_t *args, int64_t cta) {
   counts[cta] = count;
 }
 
-/// Where rows for, or from, a rank begin.
+/// Start of the rows for, or from, a rank.
 int64_t beginOf(int64_t rank, const int32_t *counts, const int64_t *header) {
   int64_t begin = 0;
   for (int64_t other = 0; other < rank; ++other)
@@ -72,7 +72,7 @@ bool hasRoom(int64_t position, const int64_t *header) {
   return header[PackedRows::kRoom] == 0 || position < header[PackedRows::kRoom];
 }
 
-/// Of ids and of rows of f32.
+/// Packs ids and rows of f32.
 void packRows(const uint64_t *args, int64_t cta) {
   ++numLaunches;
   auto *positions = pointer<int32_t>(args[6]),
@@ -152,7 +152,7 @@ struct Kernels {
   std::unique_ptr<Module> module;
 };
 
-/// One rank's rows, and what becomes of them.
+/// One rank's rows, and the results of the exchange.
 struct Rows {
   Rows(int64_t rank, int64_t rows) : rows(rows) {
     std::mt19937 random(static_cast<uint32_t>(7 * rank + rows));
@@ -213,7 +213,7 @@ PackedRoom roomOf(int64_t rows) {
   return {rows, {kTopK * 4, kColumns * 4}, std::min(kTopK, numRanks - 1)};
 }
 
-/// What each rank's `body` answers.
+/// Runs `body` on every rank and returns each rank's status.
 std::vector<Status>
 runRanks(int64_t ranks, const std::vector<AllToAllOptions> &options,
          const std::function<Status(Communicator &, Stream &, const Kernels &,
@@ -253,8 +253,8 @@ AllToAllOptions withRoom(double room, int64_t leastRows = 1) {
   return options;
 }
 
-/// Rows with an expert of a rank, one behind the other in the block of who sent
-/// them, and nobody's ids behind them.
+/// Each sender's block must have its rows for this rank's experts,
+/// contiguously, and then the id -1.
 void expectGathered(const Rows &own, int64_t rank) {
   for (int64_t from = 0; from < numRanks; ++from) {
     Rows sent(from, own.rows);
@@ -293,7 +293,8 @@ TEST(AllToAllTest, MovesRowsToOwnersAndBack) {
                         if (status)
                           status = own.gather(communicator, stream, kernels);
                         expectGathered(own, rank);
-                        // Every owner gives back ten times what it got.
+                        // Every destination rank returns ten times the row it
+                        // received.
                         for (float &value : own.all)
                           value *= 10;
                         if (status)
@@ -332,8 +333,8 @@ TEST(AllToAllTest, RowsWithoutRoomAreAnError) {
           status = own.sum(communicator, stream, kernels);
         for (float value : own.result)
           numNan += std::isnan(value);
-        // Whoever has lost nothing has a right result, and is done ahead of
-        // who finds out and ends them all.
+        // A rank that lost no rows must finish with a right result before rank
+        // 0 detects its loss and aborts all ranks.
         ++numDone;
         while (rank == 0 && numDone < 4)
           std::this_thread::yield();
@@ -348,7 +349,7 @@ TEST(AllToAllTest, RowsWithoutRoomAreAnError) {
             "many rows as there are, without graphs)");
   for (size_t rank = 1; rank < statuses.size(); ++rank)
     EXPECT_TRUE(statuses[rank]) << statuses[rank].toString();
-  // Two of eight rows had room.
+  // Two of eight rows were within the capacity.
   EXPECT_EQ(numNan, 6 * kColumns);
 }
 
@@ -392,7 +393,7 @@ TEST(AllToAllTest, RanksAgreeOnHowRowsGo) {
 }
 
 TEST(AllToAllTest, WhatWasNotReservedOrGatheredIsNamed) {
-  // Who is first says so, and others that it was aborted.
+  // The first rank to fail reports the cause, others report the abort.
   auto expectNamed =
       [](int64_t reserved,
          const std::function<Status(Communicator &, Stream &, const Kernels &,

@@ -1,4 +1,4 @@
-//===- AtomicFileTest.cpp - tests of the one writer of files ----*- C++ -*-===//
+//===- AtomicFileTest.cpp - tests of the writer of files --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -27,10 +27,10 @@ using namespace moert;
 namespace fs = std::filesystem;
 
 //===----------------------------------------------------------------------===//
-// The system's calls, with errors of choice: the linker puts these in between.
+// System calls with injected errors, interposed by the linker.
 //===----------------------------------------------------------------------===//
 
-/// Answers 0 to go on, or the error.
+/// Returns 0 to call the real function, or the error to inject.
 static std::function<int(int)> beforeFsync;
 static int numTakenNames = 0;
 
@@ -143,7 +143,8 @@ TEST_F(AtomicFileTest, AnOpenDescriptorIsWrittenInPlace) {
             std::string::npos);
 }
 
-/// As with `> log`: what the process prints and what it writes are in one file.
+/// Like `> log`: the process' standard output and its written file are the
+/// same.
 TEST_F(AtomicFileTest, StandardOutputIsWrittenInPlace) {
   put("log", "");
   fs::create_symlink("/proc/self/fd/1", at("stdout"));
@@ -181,7 +182,7 @@ TEST_F(AtomicFileTest, DevicesAreWrittenWhereThatIsAsked) {
 // field-bug: odysseus#5596, kuasar#239, stellar-core#652
 TEST_F(AtomicFileTest, LeftoversOfKilledProcessesBlockNothing) {
   constexpr int hours = 3600;
-  // As process 1 of a container has left it, and starts again as process 1.
+  // Leftovers of process 1 in a container, which restarts as process 1.
   std::string process = std::to_string(getpid());
   for (int count = 0; count < 100; ++count)
     put("w.safetensors.tmp." + process + "." + std::to_string(count), "part",
@@ -216,7 +217,7 @@ TEST_F(AtomicFileTest, ANameThatIsTakenIsDrawnAgain) {
   numTakenNames = 3;
   EXPECT_TRUE(writeText(at("file"), "new"));
   EXPECT_EQ(numTakenNames, 0);
-  // A file system that always says so is told.
+  // Give up if every name seems to exist.
   numTakenNames = 1000;
   EXPECT_NE(writeText(at("file"), "newer").message().find("File exists"),
             std::string::npos);
@@ -250,7 +251,7 @@ TEST_F(AtomicFileTest, ANewFileReplacesNone) {
 // Signals
 //===----------------------------------------------------------------------===//
 
-/// The exit status of a process that was forked off to do `body`.
+/// Runs `body` in a forked process and returns its exit status.
 static int runForked(const std::function<void()> &body) {
   pid_t child = fork();
   if (child == 0) {
@@ -284,7 +285,7 @@ TEST_F(AtomicFileTest, AChildLeavesItsParentsFileAlone) {
   EXPECT_EQ(runForked([] { removeTemporaries(); }), 0);
   ASSERT_TRUE(file->commit());
   EXPECT_EQ(get("file"), "new");
-  // A committed file is no temporary file any more.
+  // A committed file is no longer temporary.
   removeTemporaries();
   EXPECT_EQ(list(), Names{"file"});
 }
@@ -305,7 +306,7 @@ TEST_F(AtomicFileTest, MoreFilesThanAreNotedAreWritten) {
 // The disk
 //===----------------------------------------------------------------------===//
 
-/// The bytes are on the disk before the name says so; then the name is.
+/// The bytes must be durable before the rename, then the rename.
 TEST_F(AtomicFileTest, ADurableFileIsSyncedBeforeItIsRenamed) {
   std::vector<std::string> synced;
   beforeFsync = [&](int file) {

@@ -1,4 +1,4 @@
-//===- BalanceTest.cpp - tests of where replicas go -----------------------===//
+//===- BalanceTest.cpp - tests of replica placement -----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -81,7 +81,7 @@ TEST(BalanceTest, EveryMapIsBalanced) {
     }
     if (each.groups % each.nodes != 0)
       continue;
-    // A group's experts are all on one node.
+    // All experts of a group are on one node.
     Ids nodes(static_cast<size_t>(each.groups), -1);
     for (size_t i = 0; i < map->size(); ++i) {
       int64_t node = static_cast<int64_t>(i) / (each.physical / each.nodes);
@@ -126,7 +126,7 @@ TEST(BalanceTest, TablesOfAMap) {
   auto tables = makeReplicaTables({2, 0, 2, 1, 2, 0}, 3, 2);
   ASSERT_TRUE(tables) << tables.status().message();
   EXPECT_EQ(tables->counts, (std::vector<int32_t>{2, 1, 2}));
-  // The third replica of expert 2 is one too many.
+  // The third replica of expert 2 exceeds `maxReplicas`.
   EXPECT_EQ(tables->physicalIds, (std::vector<int32_t>{1, 5, 3, -1, 0, 2}));
   expectRefused(makeReplicaTables({0, 2, 0}, 3, 1).status(),
                 "the map has expert 1 nowhere");
@@ -153,7 +153,7 @@ TEST(BalanceTest, LoadsOfAllRanks) {
         ASSERT_TRUE(joined);
         Ids own;
         for (size_t i = 0; i < each; ++i)
-          // More than 32 bits hold.
+          // Exceeds 32 bits.
           own.push_back((int64_t(1) << 40) + rank * static_cast<int64_t>(each) +
                         static_cast<int64_t>(i));
         auto loads = sumLoads(**joined, **device, own, map, 3);

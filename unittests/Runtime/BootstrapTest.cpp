@@ -1,4 +1,4 @@
-//===- BootstrapTest.cpp - tests of how ranks find each other -------------===//
+//===- BootstrapTest.cpp - tests of the rendezvous of ranks ---------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -56,7 +56,8 @@ static RankEnvironment rankOf(int64_t rank, int64_t numRanks) {
 
 namespace {
 
-/// All variables that matter, and no others of that kind, for a while.
+/// Sets these environment variables and unsets all other relevant ones;
+/// restores them at the end.
 class Environment {
 public:
   explicit Environment(const std::map<std::string, std::string> &values) {
@@ -260,7 +261,7 @@ TEST(RendezvousTest, NamesWhatIsWrong) {
 
 namespace {
 
-/// A private folder that is removed.
+/// A private temporary folder.
 class Folder {
 public:
   Folder() {
@@ -288,7 +289,7 @@ static Result<NcclUniqueId> byFile(const FileExchange &exchange, int64_t rank,
                         [&] { return makeId(first); });
 }
 
-/// Both ranks of a job of two; rank 1's id.
+/// Runs both ranks of a job of two; returns rank 1's id.
 static Result<NcclUniqueId> meetByFile(const FileExchange &exchange,
                                        double limit = kLongLimit,
                                        uint8_t first = 5) {
@@ -319,7 +320,7 @@ TEST(FileExchangeTest, AllRanksGetTheId) {
   ASSERT_EQ(folder.files().size(), 1u);
   EXPECT_EQ(fs::status(folder.files()[0]).permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
-  // Another start has another file.
+  // Another start uses another file.
   EXPECT_EQ(*meetByFile({folder.path, "job 2"}, kLongLimit, 77), makeId(77));
   EXPECT_EQ(folder.files().size(), 2u);
   removeExchanged(exchange);
@@ -334,9 +335,9 @@ TEST(FileExchangeTest, AnEarlierStartIsRefused) {
   expectSays(byFile(exchange, 0, 2).status(), StatusCode::InvalidArgument,
              {folder.path, "from an earlier start with this token",
               "MOERT_JOB_TOKEN"});
-  // Nothing is left beside it.
+  // No other files are left.
   EXPECT_EQ(folder.files().size(), 1u);
-  // No other rank takes the id of a rank 0 that is gone.
+  // Other ranks do not take the id of a dead rank 0.
   expectSays(byFile(exchange, 1, 2, 0.1).status(), StatusCode::Unavailable,
              {"rank 0 of an earlier start has written it",
               "no rank 0 has answered within 0.1 s", "MOERT_JOB_TOKEN"});
@@ -345,15 +346,15 @@ TEST(FileExchangeTest, AnEarlierStartIsRefused) {
   EXPECT_EQ(folder.files().size(), 1u);
 }
 
-/// All three files of an earlier start with the same token are there, and rank
-/// 1 is the first to come: it waits for the new rank 0.
+/// All three files of an earlier start with the same token exist. Rank 1 comes
+/// first and must wait for the new rank 0.
 TEST(FileExchangeTest, WhatAnEarlierStartLeftIsNotTaken) {
   Folder folder;
   FileExchange exchange{folder.path, "job 1"};
   std::map<fs::path, std::string> left;
   std::thread zero([&] { EXPECT_TRUE(byFile(exchange, 0, 2)); });
   std::thread one([&] { EXPECT_TRUE(byFile(exchange, 1, 2)); });
-  // Collects the files that they write, as a killed process would leave them.
+  // Collects the written files, as a killed process would leave them.
   auto collect = [&] {
     for (const fs::path &path : folder.files()) {
       std::ifstream file(path, std::ios::binary);
@@ -544,15 +545,15 @@ TEST(SocketExchangeTest, AllRanksGetTheId) {
   EXPECT_TRUE(bySocket(socketExchange(freePort()), 0, 1));
 }
 
-/// Those who are no ranks, or no good ones, are turned away and named, and the
-/// others are served.
+/// Peers that are no valid ranks are rejected and named, and the others are
+/// served.
 TEST(SocketExchangeTest, TurnsOthersAway) {
   int port = freePort();
   std::thread zero([&] {
     Result<NcclUniqueId> id = bySocket(socketExchange(port), 0, 3);
     EXPECT_TRUE(id) << id.status().toString();
   });
-  // One that says nothing, and one that says what is no message.
+  // A silent peer, and one that sends garbage.
   int silent = connectTo(port), loud = connectTo(port);
   std::string garbage(4096, 'x');
   (void)send(loud, garbage.data(), garbage.size(), MSG_NOSIGNAL);
@@ -574,7 +575,7 @@ TEST(SocketExchangeTest, TurnsOthersAway) {
   close(loud);
 }
 
-/// As a port scanner and health checks do: nobody waits for them.
+/// Silent connections, like those of port scanners and health checks.
 // field-bug: ompi-release#364
 TEST(SocketExchangeTest, SilentStrangersDelayNobody) {
   for (int numStrangers : {3, 12, 70}) {
@@ -591,7 +592,7 @@ TEST(SocketExchangeTest, SilentStrangersDelayNobody) {
     EXPECT_TRUE(bySocket(socketExchange(port), 2, 3));
     one.join();
     zero.join();
-    // 64 are served at once, so that the last ones wait for a second.
+    // 64 are served concurrently; later ones wait for one second.
     EXPECT_LT(std::chrono::steady_clock::now() - begin,
               std::chrono::milliseconds(numStrangers <= 60 ? 900 : 4000));
   }
@@ -613,7 +614,7 @@ TEST(SocketExchangeTest, RanksThatDoNotComeAreNamed) {
 
 namespace {
 
-/// Somebody else who listens at a port.
+/// A foreign listener at a port.
 class Listener {
 public:
   Listener() : number(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -629,7 +630,7 @@ public:
   }
   ~Listener() { close(number); }
 
-  /// Says `text` to the first who comes, and hears what he says.
+  /// Sends `text` to the first peer, and reads until it disconnects.
   void say(const std::string &text) const {
     int peer = accept(number, nullptr, nullptr);
     (void)send(peer, text.data(), text.size(), MSG_NOSIGNAL);
@@ -639,9 +640,9 @@ public:
     close(peer);
   }
 
-  /// Passes on what the first who comes and rank 0 at port `to` say, but for
-  /// one bit of the byte `at` of what goes up (0) or comes down (1). Answers
-  /// how many bytes went each way.
+  /// Forwards between the first peer and rank 0 at port `to`, flipping one bit
+  /// of byte `at` of the data sent up (direction 0) or down (1). Returns the
+  /// number of bytes in each direction.
   std::array<size_t, 2> passOn(int to, size_t direction, size_t at) const {
     int ends[2] = {accept(number, nullptr, nullptr), connectTo(to)};
     std::array<size_t, 2> counts = {};
@@ -673,12 +674,11 @@ public:
 
 } // namespace
 
-/// A bit that is changed on the way is noticed in each byte, of numbers, of the
-/// id and of the proofs.
+/// A flipped bit is detected in every byte of numbers, id and proofs.
 TEST(SocketExchangeTest, EachByteIsProven) {
   Listener between;
-  // Connects rank `rank` through `between`. Answers its result and the bytes
-  // that went each way.
+  // Connects rank `rank` through `between`. Returns its result and the bytes in
+  // each direction.
   auto ask = [&](int port, int64_t rank, int64_t numRanks, size_t direction,
                  size_t at) {
     std::array<size_t, 2> counts = {};
@@ -703,7 +703,7 @@ TEST(SocketExchangeTest, EachByteIsProven) {
   ASSERT_GT(up, 32U);
   ASSERT_GT(down, 128U);
 
-  // One rank for each answer: rank 0 does not learn that it was changed.
+  // One rank per answer, since rank 0 does not notice the change.
   auto last = static_cast<int64_t>(down) + 1;
   port = freePort();
   zero = startRank0(port, last + 1);
@@ -726,10 +726,10 @@ TEST(SocketExchangeTest, WhatIsNotRankZeroIsRefused) {
       StatusCode::Unavailable,
       {"rank 0 cannot listen at 127.0.0.1:" + std::to_string(silent.port),
        "Address already in use", "torchrun listens at MASTER_PORT"});
-  // Nobody answers: the limit ends it.
+  // A listener that never answers: the limit ends the wait.
   expectSays(bySocket(socketExchange(silent.port), 1, 2, 0.2).status(),
              StatusCode::Unavailable, {"rank 0 does not answer"});
-  // A server of something else, and one that does not know the secret.
+  // A foreign server, and one without the secret.
   const std::string greeting = "moertsk1" + std::string(32, 'n');
   for (auto [text, expected] :
        {std::pair(std::string(40, 'H'), "what answers is not rank 0"),

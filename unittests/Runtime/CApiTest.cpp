@@ -21,7 +21,7 @@ using namespace moert::test;
 
 namespace {
 
-/// The message of a status, which is freed; "" for success.
+/// Frees a status and returns its message; "" for success.
 std::string take(moert_status *status) {
   std::string text = moert_status_message(status);
   moert_status_free(status);
@@ -93,7 +93,7 @@ TEST_F(CApiTest, RunsALayerOnACallersStream) {
   moert_prepare_report report;
   ASSERT_DONE(moert_layer_prepare_weights(layer, &report));
   EXPECT_EQ(report.bytes, 16);
-  // Memory of the caller's takes the place of the layer's own.
+  // Memory of the caller's replaces the layer's own.
   void *prepared = nullptr;
   ASSERT_DONE(moert_device_allocate(device, 16, &prepared));
   moert_tensor twice = {"twice", "f32", prepared, 1, kScale, nullptr};
@@ -124,7 +124,7 @@ TEST_F(CApiTest, RunsALayerOnACallersStream) {
             std::string::npos);
   moert_layer_free(layer);
   moert_device_release(device, workspace);
-  // What is left goes with the device.
+  // The device frees remaining memory.
   moert_device_free(device);
 }
 

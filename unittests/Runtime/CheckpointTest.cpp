@@ -1,4 +1,4 @@
-//===- CheckpointTest.cpp - tests of reading a model's folder ---*- C++ -*-===//
+//===- CheckpointTest.cpp - tests of reading checkpoints --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,7 +19,7 @@ static constexpr char kIndex[] = "model.safetensors.index.json";
 
 namespace {
 
-/// A folder that is gone with the test.
+/// A temporary folder.
 class CheckpointTest : public ::testing::Test {
 protected:
   void SetUp() override {
@@ -37,7 +37,7 @@ protected:
     std::ofstream(at(name), std::ios::binary) << text;
   }
 
-  /// A file whose tensors have one element each: 1, 2, ...
+  /// Writes a file of tensors with one element each: 1, 2, ...
   void writeShard(const std::string &name,
                   const std::vector<std::string> &tensors) const {
     std::vector<float> values(tensors.size());
@@ -51,7 +51,7 @@ protected:
     ASSERT_TRUE(writeSafetensors(at(name), entries));
   }
 
-  /// The message of `open`, or of finding `tensor` in what it opened.
+  /// The error of `open`, or of finding `tensor` in the checkpoint.
   std::string errorOf(const std::string &tensor = "") const {
     Result<Checkpoint> checkpoint = Checkpoint::open(folder);
     if (!checkpoint)
@@ -126,8 +126,8 @@ TEST_F(CheckpointTest, AnIndexThatIsOfOtherFilesIsFound) {
                               " says so; one of the two is of another model");
 }
 
-/// A name may be in two shards, as where one is laid over another, and a file
-/// of another model may lie beside the index.
+/// A tensor may be in two shards, and a file of another model may be beside the
+/// index.
 // field-bug: colibri#1479, vllm#54230, 1Cat-vLLM#407, mlx-vlm#1464
 TEST_F(CheckpointTest, TheIndexDecidesWhichFileHasATensor) {
   writeShard("a.safetensors", {"t", "u"});

@@ -1,4 +1,4 @@
-//===- CommunicatorTest.cpp - tests of ranks that are threads -------------===//
+//===- CommunicatorTest.cpp - tests of LocalGroup -------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -34,8 +34,8 @@ std::shared_ptr<LocalGroup> makeGroup(const Mesh &mesh, double limit = 60) {
   return *group;
 }
 
-/// Calls `body` for every rank, each in a thread of its own, and answers what
-/// they answered. A rank leaves when its body returns.
+/// Calls `body` for every rank in its own thread and returns the ranks'
+/// statuses. A rank leaves when its body returns.
 template <typename Body>
 std::vector<Status> runRanks(const Mesh &mesh, double limit, Body body) {
   std::shared_ptr<LocalGroup> group = makeGroup(mesh, limit);
@@ -91,7 +91,7 @@ TEST(LocalGroupTest, GathersTypesThatAreNotSummed) {
   expectAllSay(statuses, StatusCode::Ok, {});
 }
 
-/// The receiving memory is the sending memory, or holds it.
+/// The receive buffer is the send buffer, or contains it.
 TEST(LocalGroupTest, WorksInPlace) {
   auto statuses = runRanks({4, 1}, 60, [](const Rank &rank) {
     for (int round = 0; round < 200; ++round) {
@@ -131,9 +131,9 @@ TEST(LocalGroupTest, RanksAgree) {
 // Failures: all ranks have the error, and in time
 //===----------------------------------------------------------------------===//
 
-/// A limit that no test of ranks that come may reach.
+/// A limit that successful tests never reach.
 static constexpr double kLongLimit = 60;
-/// What a rank may take to see a failure that needs no limit to be seen.
+/// Maximum time to see a failure that does not depend on the limit.
 static constexpr double kSoon = 20;
 
 TEST(LocalGroupTest, DifferencesAreErrorsOnAllRanks) {
@@ -144,7 +144,7 @@ TEST(LocalGroupTest, DifferencesAreErrorsOnAllRanks) {
   };
   auto reduce = [&](const Rank &rank, MeshAxis axis, DType dtype, int64_t count,
                     size_t numParts = 1) {
-    // Ranks that do not overwrite each other's memory: nothing is moved.
+    // Each rank has its own output, though no data is moved.
     std::vector<float> out(16);
     return rank.run(CollectiveKind::AllReduce, axis,
                     std::vector<CollectivePart>(
@@ -188,7 +188,7 @@ TEST(LocalGroupTest, DifferencesAreErrorsOnAllRanks) {
   };
   for (const Case &test : cases) {
     auto begin = Clock::now();
-    // Rank 0 comes last, so that the message does not depend on who is first.
+    // Rank 0 comes last, so that the message does not depend on the order.
     std::atomic<int> numFailed{0};
     auto statuses = runRanks({2, 2}, kLongLimit, [&](const Rank &rank) {
       while (rank.index == 0 && numFailed < 3)
@@ -237,7 +237,7 @@ TEST(LocalGroupTest, RanksThatDoNotAgreeAreNamed) {
                 "1 has the hash of plan and mesh 'bb'"});
 }
 
-/// The ranks of `late` come only when all others have given up.
+/// The ranks of `late` come only after all others have given up.
 static void expectMissing(const Mesh &mesh, const std::vector<int64_t> &late,
                           const std::string &names) {
   constexpr double limit = 1;
@@ -246,7 +246,7 @@ static void expectMissing(const Mesh &mesh, const std::vector<int64_t> &late,
   std::vector<double> seconds(static_cast<size_t>(mesh.numRanks()));
   std::atomic<int64_t> numStarted{0};
   auto statuses = runRanks(mesh, limit, [&](const Rank &rank) {
-    // On a busy machine threads may start late.
+    // Threads may start late on a busy machine.
     ++numStarted;
     while (numStarted < mesh.numRanks())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -261,7 +261,7 @@ static void expectMissing(const Mesh &mesh, const std::vector<int64_t> &late,
     seconds[static_cast<size_t>(rank.index)] = secondsSince(begin);
     if (!isLate) {
       --numLeft;
-      // Until the others have seen it too nobody leaves.
+      // Do not leave before all others have seen the failure.
       while (numLeft > 0)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -282,7 +282,7 @@ TEST(LocalGroupTest, RanksThatDoNotComeAreNamed) {
   expectMissing({2, 4}, {0, 1, 2, 4, 5, 6, 7}, "ranks 0, 1, 2, 4, 5, 6 and 7");
 }
 
-/// A rank that leaves out a step is at another one when the others wait.
+/// A rank that skips a step is at another step when the others wait.
 // field-bug: Megatron-LM#5749
 TEST(LocalGroupTest, SkippedCallsAreNamed) {
   auto begin = Clock::now();
@@ -363,8 +363,8 @@ TEST(LocalGroupTest, AbortEndsWhatOthersWaitFor) {
                {"rank 5: aborted: out of memory"});
 }
 
-/// A rank aborts while all others are anywhere in their calls: they fail, and
-/// nobody's memory is read when it is gone (for the address sanitizer).
+/// A rank aborts while others are at any point of their calls: they fail, and
+/// no memory is read after its lifetime (checked by the address sanitizer).
 TEST(LocalGroupTest, AbortAtAnyTime) {
   for (int round = 0; round < 30; ++round) {
     auto statuses = runRanks({4, 1}, kLongLimit, [&](const Rank &rank) {
@@ -429,7 +429,7 @@ TEST(LocalGroupTest, WrongGroupsAreRefused) {
   std::unique_ptr<Communicator> one = *group->join(1, *device);
   EXPECT_NE(group->join(0, *device).status().message().find("joined before"),
             std::string::npos);
-  // No limit is too long to be counted.
+  // Any limit is representable.
   std::thread other([&] { EXPECT_TRUE(one->agree("a", "b")); });
   EXPECT_TRUE(zero->agree("a", "b"));
   other.join();

@@ -1,4 +1,4 @@
-//===- CommunicatorTesting.cpp - what ranks of tests do -------------------===//
+//===- CommunicatorTesting.cpp - collectives for tests --------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -54,7 +54,7 @@ std::vector<Mesh> moert::test::allMeshes(int64_t most) {
 
 namespace {
 
-/// Small integers, whose sums are exact whatever the type.
+/// Small integers, whose sums are exact in any type.
 float valueAt(int64_t rank, size_t part, int64_t i) {
   return static_cast<float>((rank * 7 + static_cast<int64_t>(part) * 3 + i) %
                             8);
@@ -67,12 +67,12 @@ void storeAs(DType dtype, std::vector<char> &bytes, int64_t i, float value) {
     auto half = static_cast<_Float16>(value);
     memcpy(&bytes[static_cast<size_t>(i) * 2], &half, 2);
   } else
-    // The upper half, as such integers have few bits.
+    // The upper half suffices for such small integers.
     memcpy(&bytes[static_cast<size_t>(i) * 2],
            reinterpret_cast<const char *>(&value) + 2, 2);
 }
 
-/// One part of one rank, and what has to come of it.
+/// One rank's part, with the expected output.
 struct PartData {
   DType dtype;
   int64_t count;
@@ -109,7 +109,7 @@ PartData makePart(const Mesh &mesh, int64_t rank, CollectiveKind kind,
 
 Status moert::test::runRandomly(const RankOfTest &rank, uint32_t seed) {
   const Mesh &mesh = rank.communicator.mesh();
-  // The same on all ranks.
+  // Equal on all ranks.
   std::mt19937 random(seed);
   for (int call = 0; call < 12; ++call) {
     auto kind = static_cast<CollectiveKind>(random() % 3);
@@ -132,7 +132,7 @@ Status moert::test::runRandomly(const RankOfTest &rank, uint32_t seed) {
     for (PartData &part : data) {
       EXPECT_EQ(part.receive, part.expected)
           << mesh.str() << " " << collectiveKindName(kind);
-      // What a rank has sent is its own again as soon as its call returns.
+      // A rank may overwrite its input as soon as its call returns.
       std::fill(part.send.begin(), part.send.end(), '\x7f');
     }
   }

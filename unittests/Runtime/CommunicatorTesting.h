@@ -1,4 +1,4 @@
-//===- CommunicatorTesting.h - what ranks of tests do -----------*- C++ -*-===//
+//===- CommunicatorTesting.h - collectives for tests ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -39,23 +39,24 @@ void expectAllSay(const std::vector<Status> &statuses, StatusCode code,
 /// Every mesh of 2 to `most` ranks.
 std::vector<Mesh> allMeshes(int64_t most = 16);
 
-/// Twelve collectives, whose parts are drawn from `seed`, which is the same on
-/// all ranks; expects the right rows and sums.
+/// Runs twelve random collectives from `seed`, which is equal on all ranks, and
+/// checks their rows and sums.
 Status runRandomly(const RankOfTest &rank, uint32_t seed);
 
-/// Each rank sends each, itself too, two messages of sizes that say who, times
-/// `scale`; the last rank gets nothing but its own. Expects what is sent.
+/// Each rank sends two messages to each rank, itself included, with sizes that
+/// identify sender and receiver, times `scale`; the last rank receives only its
+/// own. Checks the contents.
 Status sendToEach(const RankOfTest &rank, int64_t scale = 1);
 
-/// A ring of messages of which one rank says something else than the others,
-/// and what all of them have to answer.
+/// A ring of messages in which one rank deviates, and the error that all ranks
+/// must return.
 struct WrongRing {
   std::function<void(int64_t rank, Transfer &transfer)> change;
   StatusCode code;
   std::vector<std::string> texts;
 };
 std::vector<WrongRing> wrongRings();
-/// What a rank of three, to which `ring` is done, answers.
+/// The status of one of three ranks on which `ring` is applied.
 Status sendAround(const RankOfTest &rank, const WrongRing &ring);
 
 } // namespace moert::test

@@ -19,7 +19,7 @@ using namespace moert::test;
 
 namespace {
 
-/// Everything the runtime does with a GPU; the first failure returns.
+/// Uses every GPU operation of the runtime; returns the first failure.
 Status useGpu(std::vector<float> &eager, std::vector<float> &replayed) {
   Result<std::unique_ptr<Device>> made = createCudaDevice(0, kFakeDriver);
   CHECK_OK(made.status());
@@ -89,7 +89,7 @@ TEST(CudaDeviceTest, EveryDriverCallMayFail) {
     if (failAt == 0) {
       ASSERT_TRUE(status) << status.toString();
       numCalls = static_cast<int>(fake.calls.size());
-      // Every function that the runtime knows, but for those that name errors,
+      // Every driver function must be called, except those that name errors,
       // the one that only NcclCommunicator calls, those of CudaPeerDevice
       // (CudaPeerDeviceTest), and those for graphs of callers
       // (SharedWorkspaceTest).
@@ -133,7 +133,7 @@ TEST(CudaDeviceTest, HotPathNeitherAllocatesNorWaits) {
   auto &[device, tensors, executor] = loaded;
   ASSERT_TRUE((*executor)->prepareWeights());
   ASSERT_TRUE((*executor)->run(20));
-  // A caller like PyTorch has the primary context current.
+  // Callers such as PyTorch have the primary context current.
   auto &current = fake.current[std::this_thread::get_id()];
   current = {reinterpret_cast<cuda::CUcontext>(uintptr_t(0x1000))};
   fake.calls.clear();
@@ -151,7 +151,7 @@ TEST(CudaDeviceTest, HotPathNeitherAllocatesNorWaits) {
   EXPECT_EQ(
       std::count(fake.calls.begin(), fake.calls.end(), "cuLaunchKernelEx"),
       5 + 5 + 4);
-  // Those of x and h for three tokens.
+  // Maps of x and h for three tokens.
   EXPECT_EQ(std::count(fake.calls.begin(), fake.calls.end(),
                        "cuTensorMapEncodeTiled"),
             2);
@@ -171,8 +171,8 @@ TEST(CudaDeviceTest, LayersStreamsAndThreadsAreIndependent) {
         results[t] = [&]() -> Status {
           Tensors tensors(**device);
           CHECK_OK(tensors.allocate(20));
-          // Two layers in turns, one on the executor's stream and one on a
-          // stream of the caller's.
+          // Two layers alternate, one on the executor's stream, one on a stream
+          // of the caller's.
           std::vector<std::unique_ptr<Executor>> executors;
           for (int layer = 0; layer < 2; ++layer) {
             auto made =
@@ -271,8 +271,8 @@ TEST(CudaDeviceTest, TargetsMatchTheDevice) {
 
 TEST(CudaDeviceTest, CtasThatWaitForEachOtherNeedRoom) {
   FakeCuda &fake = resetFakeCuda();
-  // square has up to 200 CTAs, each with the shared memory of a multiprocessor,
-  // and reduce up to 100 small ones, of which 16 go into one.
+  // square has up to 200 CTAs, each with all shared memory of a multiprocessor;
+  // reduce has up to 100 small ones, of which 16 fit on a multiprocessor.
   auto load = [&](int multiprocessors, bool squareIsResident) {
     fake.multiprocessors = multiprocessors;
     Plan plan = makeGpuPlan();
@@ -427,7 +427,7 @@ TEST(CudaDeviceTest, TensorMapsCountFromTheInnermostDimension) {
 
 namespace {
 
-/// The launches of a run: a name, and '+' in front of a dependent one.
+/// The launches of a run by name, dependent ones with a leading '+'.
 std::string launchesOf(const FakeCuda &fake) {
   std::string text;
   for (const std::string &launch : fake.launches) {
@@ -438,8 +438,7 @@ std::string launchesOf(const FakeCuda &fake) {
   return text;
 }
 
-/// The plan for a GPU whose launches may be dependent, as the compiler marks
-/// them.
+/// The plan for a GPU with dependent launches, marked as the compiler does.
 Plan makeDependentPlan() {
   Plan plan = makeGpuPlan();
   plan.target = "sm_90";
@@ -465,7 +464,7 @@ std::string runTwice(const Plan &plan, int64_t tokens, ExecutorOptions options,
 } // namespace
 
 TEST(CudaDeviceTest, DependentLaunchesBeginEarly) {
-  // What is before the first launch of a run is another's.
+  // The first launch of a run follows foreign work.
   EXPECT_EQ(runTwice(makeDependentPlan(), 3, {}),
             "spread +add_one +square +reduce spread +add_one +square +reduce");
   EXPECT_EQ(runTwice(makeDependentPlan(), 20, {}),
@@ -475,7 +474,7 @@ TEST(CudaDeviceTest, DependentLaunchesBeginEarly) {
   apart.dependentLaunches = false;
   EXPECT_EQ(runTwice(makeDependentPlan(), 3, apart),
             "spread add_one square reduce spread add_one square reduce");
-  // Before CUDA 12.3 graphs know no such launches.
+  // Before CUDA 12.3 graphs do not support dependent launches.
   EXPECT_EQ(runTwice(makeDependentPlan(), 3, {}, 12020),
             "spread add_one square reduce spread add_one square reduce");
   EXPECT_EQ(runTwice(makeGpuPlan(), 3, {}),
@@ -506,7 +505,7 @@ TEST(CudaDeviceTest, TracesByTheClockOfTheDevice) {
   for (const TracedStep &step : *traced) {
     names += (names.empty() ? "" : " ") + step.name +
              (step.stream ? "@" + std::to_string(step.stream) : "");
-    // What the fake driver says is between any two events.
+    // The fake driver reports this time between any two events.
     EXPECT_EQ(step.begin, 0.25e-3);
     EXPECT_EQ(step.end, 0.25e-3);
   }

@@ -18,7 +18,7 @@ using namespace moert::test;
 
 namespace {
 
-/// A run of few tokens is on one stream, and of many on two.
+/// A run of few tokens uses one stream, a run of many two.
 constexpr int64_t kFew = 3, kMany = 20;
 
 class CudaGraphTest : public ::testing::Test {
@@ -32,7 +32,7 @@ protected:
       ASSERT_TRUE(made);
       *stream = std::move(*made);
     }
-    // Kernels touch memory that is allocated, and so notice what was freed.
+    // Kernels access their memory, to detect freed memory.
     fake->kernel = [this, run = fake->kernel](const std::string &name,
                                               const uint64_t *args,
                                               int64_t grid) {
@@ -61,7 +61,7 @@ protected:
            address < (--after)->first + after->second.size;
   }
 
-  /// The calls that `body` gives to streams "a" and "b"; others are left out.
+  /// The calls that `body` makes on streams "a" and "b"; others are omitted.
   template <typename Body>
   std::string listGiven(Body body) {
     fake->given.clear();
@@ -78,7 +78,7 @@ protected:
       std::string step = each.call + "@" + name;
       if (each.call == "record")
         recorded = each.event;
-      // A wait is for the event that was recorded last.
+      // A wait is expected to be for the latest recorded event.
       if (each.call == "wait" && recorded && each.event != recorded)
         step += "?";
       if (each.call == "launch" && text.size() >= step.size() &&
@@ -89,7 +89,7 @@ protected:
     return text;
   }
 
-  /// The driver's handle: what a record of an event of a test is given to.
+  /// The driver's handle of a stream, taken from a record on it.
   void *handleOf(Stream &stream) {
     void *&known = handles[&stream];
     if (!known) {
@@ -108,8 +108,8 @@ protected:
     return *graphs.back();
   }
 
-  /// y after `body`, of rows that were all -1; the first rows that have another
-  /// value have `expected`.
+  /// Checks y after `body`: rows are -1 before, and leading rows with another
+  /// value must have `expected`.
   template <typename Body>
   void expectRows(int64_t tokens, float expected, Body body) {
     Tensors &tensors = loaded->tensors;
@@ -130,7 +130,7 @@ protected:
     expectRows(tokens, expected, [&] { return executor().run(tokens); });
   }
 
-  /// y where each element of the weight is `scale`.
+  /// y if each element of the weight is `scale`.
   static float expectedOf(float scale, int64_t tokens) {
     std::vector<float> x(tokens * kWidth, 1.5f), weight(kWidth, scale);
     return expectedY(x, weight, 1, 0, 0, tokens);
@@ -146,7 +146,7 @@ protected:
   std::unique_ptr<Stream> first, second;
   std::vector<std::unique_ptr<Graph>> graphs;
   std::map<Stream *, void *> handles;
-  /// Where the latest run had its workspace.
+  /// The workspace of the latest run.
   uint64_t workspace = 0;
 };
 
@@ -164,7 +164,7 @@ TEST_F(CudaGraphTest, RunsOnAnotherStreamWaitForTheLatestOne) {
             }),
             "launch@a record@a launch@a record@a wait@b launch@b record@b "
             "wait@a launch@a record@a");
-  // A driver that does not tell streams apart.
+  // A driver without stream ids.
   fake->hasStreamIds = false;
   EXPECT_EQ(listGiven([&] { runOn(*first); }), "wait@a launch@a record@a");
 }
@@ -233,8 +233,8 @@ TEST_F(CudaGraphTest, ThreadsTakeTurnsInASlot) {
     });
   for (std::thread &thread : threads)
     thread.join();
-  // Between two records all launches are of one stream, which has waited for
-  // the record before where that was another's.
+  // Between two records all launches are on one stream, which has waited for
+  // the previous record if that was on another one.
   void *latest = nullptr, *waited = nullptr;
   for (const FakeCuda::Given &each : fake->given) {
     if (each.call == "wait")
@@ -259,13 +259,13 @@ TEST_F(CudaGraphTest, CapturedRunsAreOrderedWithinTheirCapture) {
     });
     EXPECT_TRUE(graph) << graph.status().message();
   };
-  // The run before the capture is not waited for; the one within it is.
+  // The run within the capture is waited for, the one before it is not.
   const char *expected = "launch@a record@a record@a wait@b wait@b? launch@b "
                          "record@b";
   EXPECT_EQ(listGiven(captureTwo), expected);
   EXPECT_TRUE(executor().isCaptured());
   EXPECT_EQ(listGiven(captureTwo), expected);
-  // Nor does a run afterwards wait for what was captured.
+  // A later run does not wait for captured ones.
   EXPECT_EQ(listGiven([&] { EXPECT_TRUE(executor().run(kFew, second.get())); }),
             "launch@b record@b");
   EXPECT_FALSE(executor().isCaptured());
@@ -275,7 +275,7 @@ TEST_F(CudaGraphTest, CapturedRunsAreOrderedWithinTheirCapture) {
 // vllm#50386
 TEST_F(CudaGraphTest, GraphsOwnWhatTheyUse) {
   expectRun(kFew, expectedAt(kFew));
-  // One that is larger than what ran before, too.
+  // Also one larger than all runs before.
   Graph &small = capture(kFew), &large = capture(kMany);
   expectReplay(small, kFew, expectedAt(kFew));
   uint64_t captured = workspace;
@@ -343,13 +343,14 @@ TEST_F(CudaGraphTest, WeightsPreparedAgainKeepTheirMemory) {
     return (*clone)->run(kFew);
   });
 
-  // Bound anew to the same memory.
+  // Bind the same memory anew.
   writeScale(boundScale(), 3.0f);
   ASSERT_TRUE(executor().bind("scale", *executor().bound("scale")));
   ASSERT_TRUE(executor().prepareWeights());
   expectReplay(graph, kFew, expectedOf(3.0f, kFew));
 
-  // In other memory prepared weights are others, and graphs keep theirs.
+  // In other memory weights are prepared separately, and graphs keep the old
+  // ones.
   auto other = device().allocate(kWidth * 4, 256);
   ASSERT_TRUE(other);
   writeScale((*other)->data(), 4.0f);

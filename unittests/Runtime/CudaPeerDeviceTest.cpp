@@ -1,11 +1,11 @@
-//===- CudaPeerDeviceTest.cpp - driver calls that fail between ranks ------===//
+//===- CudaPeerDeviceTest.cpp - failures of driver calls between ranks ----===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Two ranks on two emulated GPUs make heaps for each other: as threads of a
-// process, and as if they were processes of their own.
+// Two ranks on two emulated GPUs make heaps for each other, as threads of one
+// process and as if in separate processes.
 
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
@@ -23,7 +23,7 @@ using namespace moert::test;
 
 namespace {
 
-/// Ranks of other processes, as what they share says.
+/// Pretends to be in another process by its handles.
 class OtherProcess : public PeerDevice {
 public:
   explicit OtherProcess(std::unique_ptr<PeerDevice> inner)
@@ -56,24 +56,24 @@ private:
   std::unique_ptr<PeerDevice> inner;
 };
 
-/// One rank, as far as it came.
+/// One rank, with its status.
 struct Rank {
   std::shared_ptr<Device> device;
   std::unique_ptr<Communicator> communicator;
   Status status;
 
-  /// On the GPU of the rank's number, or on another one.
+  /// Starts on the GPU of the rank's number, or on `gpu`.
   Status start(LocalGroup &group, int64_t rank, bool isProcess,
                std::optional<int> gpu = {});
 };
 
-/// Until the first error.
+/// Returns the first error.
 Status Rank::start(LocalGroup &group, int64_t rank, bool isProcess,
                    std::optional<int> gpu) {
   int ordinal = gpu.value_or(int(rank));
   Result<std::unique_ptr<Device>> made = createCudaDevice(ordinal, kFakeDriver);
   if (!made) {
-    // Who has joined and leaves is not waited for.
+    // Join and leave, so that the other rank does not wait.
     std::unique_ptr<Device> host = *createHostDevice(1);
     (void)group.join(rank, *host);
     return made.status();
@@ -99,7 +99,8 @@ Status Rank::start(LocalGroup &group, int64_t rank, bool isProcess,
     return created.status();
   communicator = std::move(*created);
   Status reserved = communicator->reserve(MeshAxis::Data, 64, 512);
-  // There is no half of one: whatever is asked answers the same.
+  // A communicator that failed to reserve must return the same error for every
+  // call.
   if (!reserved) {
     EXPECT_EQ(communicator->reserve(MeshAxis::Data, 64, 512).message(),
               reserved.message());
@@ -109,8 +110,7 @@ Status Rank::start(LocalGroup &group, int64_t rank, bool isProcess,
   return reserved;
 }
 
-/// What both answer, and how many calls of the driver there were until then;
-/// afterwards they are gone.
+/// The statuses of both ranks, and the number of driver calls up to then.
 struct Outcome {
   Status statuses[2];
   int numCalls = 0;
@@ -131,7 +131,7 @@ Outcome makeOnBoth(const FakeCuda &fake, bool isProcess) {
   Outcome run;
   onBoth(ranks, [&](Rank &rank, int64_t number) {
     run.statuses[number] = rank.start(*group, number, isProcess);
-    // Whom the other one need not wait for.
+    // Free it, so that the other rank does not wait.
     if (!run.statuses[number])
       rank.communicator.reset();
   });
@@ -143,8 +143,8 @@ Outcome makeOnBoth(const FakeCuda &fake, bool isProcess) {
   return run;
 }
 
-/// Whether what is left are heaps whole, which others may write to, and what
-/// keeps them.
+/// Whether only whole heaps are left, which other ranks may write to, and the
+/// objects that keep them.
 bool isLeftForOthers(const FakeCuda &fake) {
   constexpr size_t granule = size_t(2) << 20;
   return fake.streams.empty() && fake.events.empty() &&
@@ -179,15 +179,15 @@ TEST(CudaPeerDeviceTest, EveryDriverCallMayFail) {
         continue;
       }
       EXPECT_TRUE(leaks.empty() || isLeftForOthers(fake)) << leaks;
-      // What fails at the end has nobody to answer to.
+      // Failures during destruction are not reported.
       if (failAt > run.numCalls)
         continue;
       numLeft += !leaks.empty();
       std::string call = fake.calls[size_t(failAt - 1)];
       const Status &first = run.statuses[0], &second = run.statuses[1];
       if (first && second) {
-        // Memory and streams that were needed for a moment; a handle, which
-        // ranks of one process do without.
+        // Failures that must not matter: releasing temporary memory or streams,
+        // and getting a handle, which ranks of one process do not need.
         EXPECT_TRUE(call.find("cuCtx") == 0 || call == "cuMemFree" ||
                     call == "cuThreadExchangeStreamCaptureMode" ||
                     call == "cuStreamDestroy" || call == "cuIpcGetMemHandle")
@@ -200,8 +200,8 @@ TEST(CudaPeerDeviceTest, EveryDriverCallMayFail) {
       EXPECT_NE(both.find(call), std::string::npos) << call << ": " << both;
       phases += both;
     }
-    // Which call has what number follows from the order of threads, so that
-    // one may be missed above; here the first ones of a function fail.
+    // The numbering of calls depends on the order of threads, so the loop above
+    // may miss one; make the first calls of these functions fail.
     for (const char *call :
          {"cuDeviceGetUuid", "cuDeviceCanAccessPeer",
           isProcess ? "cuIpcOpenMemHandle" : "cuCtxEnablePeerAccess"})
@@ -212,7 +212,7 @@ TEST(CudaPeerDeviceTest, EveryDriverCallMayFail) {
         for (const Status &status : makeOnBoth(fake, isProcess).statuses)
           phases += status.message() + "\n";
       }
-    // Of what can fail in either phase, on either rank.
+    // Failures in either phase, on either rank.
     std::vector<std::string> texts = {
         "has memory of other ranks over dp 'allocation of ",
         " bytes that other ranks write to: ",
@@ -245,7 +245,7 @@ TEST(CudaPeerDeviceTest, GpusWithoutPeerAccessAreNamed) {
   }
 }
 
-/// One of two heaps fits: the other rank unmaps it before it is freed.
+/// Only one of two heaps fits: the other rank must unmap it before it is freed.
 TEST(CudaPeerDeviceTest, MemoryThatIsNotThereIsNamed) {
   FakeCuda &fake = resetFakeCuda();
   fake.memory = size_t(3) << 20;
@@ -259,7 +259,7 @@ TEST(CudaPeerDeviceTest, MemoryThatIsNotThereIsNamed) {
 
 namespace {
 
-/// Copies of one GPU to three places, as a rank among four gives them.
+/// Copies from one GPU to three destinations, as from one of four ranks.
 struct Copies {
   static constexpr size_t kLanes = 3, kBytes = 64;
 
@@ -276,7 +276,7 @@ struct Copies {
                         from->data(), kBytes, lane});
     return peer->copy(*stream, copies);
   }
-  /// How many of the places have what was copied.
+  /// Number of destinations with the copied bytes.
   Result<size_t> count() {
     std::vector<char> bytes(kLanes * kBytes);
     if (Status read = device->copyOut(bytes.data(), to->data(), bytes.size());
@@ -312,16 +312,16 @@ Status Copies::start() {
 
 } // namespace
 
-/// Ranks that share a GPU wait for each other, and their kernels are refused
-/// where they cannot run at once; those of processes have it in turns.
+/// Ranks of one process on one GPU wait for each other, so their kernels are
+/// refused unless all fit at once; processes are time-sliced.
 TEST(CudaPeerDeviceTest, RanksOfAGpuNeedRoomForAllOfThem) {
   for (bool isProcess : {false, true}) {
-    // What is launched has no rows to reduce.
+    // Launched kernels have no rows to reduce.
     resetFakeCuda().kernel = nullptr;
     auto group = *LocalGroup::create({2, 1}, /*limitSeconds=*/20);
     Rank ranks[2];
     onBoth(ranks, [&](Rank &rank, int64_t number) {
-      // One of them is of another process.
+      // One rank is in another process.
       rank.status =
           rank.start(*group, number, isProcess && number == 1, /*gpu=*/0);
     });
@@ -335,7 +335,7 @@ TEST(CudaPeerDeviceTest, RanksOfAGpuNeedRoomForAllOfThem) {
       collective.parts = &part;
       collective.numParts = 1;
       collective.kernel = *(*module)->kernel("reduce");
-      // A multiprocessor has two of them, and the GPU 264.
+      // Two fit on a multiprocessor, 264 on the GPU.
       collective.dims.block = 1024;
       collective.dims.grid = 133;
       std::string message =
@@ -351,8 +351,8 @@ TEST(CudaPeerDeviceTest, RanksOfAGpuNeedRoomForAllOfThem) {
   }
 }
 
-/// Lanes begin behind the stream, which goes on behind all of them: so it is
-/// captured too.
+/// Lanes begin after the stream's earlier work and are joined to it, so that
+/// copies can be captured.
 TEST(CudaPeerDeviceTest, LanesOfCopiesForkAndJoin) {
   FakeCuda &fake = resetFakeCuda();
   {
@@ -403,7 +403,7 @@ TEST(CudaPeerDeviceTest, EveryCallOfACopyMayFail) {
                     std::string::npos)
               << status.message();
         numFailed += isReached;
-        // Streams and devices end in whatever order.
+        // Streams and devices may be destroyed in any order.
         copies.peer.reset();
       }
       EXPECT_EQ(fake.leaks(), "");

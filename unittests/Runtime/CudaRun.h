@@ -21,7 +21,7 @@
 
 namespace moert::test {
 
-/// Device copies of what a run of the test plan needs.
+/// Device memory for a run of the test plan.
 struct Tensors {
   explicit Tensors(Device &device) : device(device) {}
 
@@ -69,7 +69,7 @@ struct Tensors {
   std::vector<std::pair<std::string, TensorView>> views;
 };
 
-/// Each element of y of these tensors.
+/// The expected elements of y for these tensors.
 inline float expectedAt(int64_t tokens) {
   std::vector<float> x(tokens * kWidth, 1.5f), scale(kWidth, 0.5f);
   return expectedY(x, scale, 1, 0, 0, tokens);

@@ -1,4 +1,4 @@
-//===- CudaTesting.cpp - a GPU that is emulated -----------------*- C++ -*-===//
+//===- CudaTesting.cpp - an emulated GPU ------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -20,7 +20,7 @@ const char *const moert::test::kFakeDriver = FAKE_CUDA_LIBRARY;
 const char *const moert::test::kEmptyLibrary = EMPTY_CUDA_LIBRARY;
 
 FakeCuda &moert::test::resetFakeCuda() {
-  // The library stays open: the runtime never closes the driver either.
+  // Never closed, like the real driver.
   static void *library = dlopen(kFakeDriver, RTLD_NOW);
   if (!library) {
     fprintf(stderr, "%s\n", dlerror());

@@ -1,4 +1,4 @@
-//===- CudaTesting.h - a GPU that is emulated -------------------*- C++ -*-===//
+//===- CudaTesting.h - an emulated GPU --------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -22,10 +22,10 @@ extern const char *const kEmptyLibrary;
 FakeCuda &resetFakeCuda();
 
 /// makePlan() for a GPU. prepare_scale has a tensor map over `scale`, spread
-/// has one over `x` and one over `h`; the CTAs of reduce have to run at once.
+/// has one over `x` and one over `h`; reduce is resident.
 Plan makeGpuPlan();
 
-/// The kernels of makePlan() in two modules that the emulated driver takes.
+/// The kernels of makePlan() in two modules for the emulated driver.
 std::vector<std::vector<uint8_t>> makePtxModules(const std::string &target);
 
 /// An image of them for sm_80.

@@ -1,4 +1,4 @@
-//===- DeviceFailureTest.cpp - every failure of a device is passed on -*- C++
+//===- DeviceFailureTest.cpp - failures of devices are reported -*- C++ -*-===//
 //-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
@@ -19,7 +19,7 @@ using namespace moert::test;
 
 namespace {
 
-/// Counts the objects that are alive.
+/// Counts live objects.
 template <typename Base>
 class Counted : public Base {
 public:
@@ -41,7 +41,7 @@ private:
   std::unique_ptr<Buffer> inner;
 };
 
-/// The host device, but its call number `failAt` fails.
+/// The host device, with failing call number `failAt`.
 class FailingDevice : public Device {
 public:
   FailingDevice(std::unique_ptr<Device> host, int failAt)
@@ -125,7 +125,7 @@ private:
 
 } // namespace
 
-/// Creates, binds, prepares, runs twice and clones; the first failure returns.
+/// Creates, binds, prepares, runs twice and clones; returns the first failure.
 static Status useDevice(Device &device, std::vector<float> &y) {
   std::vector<float> x(20 * kWidth, 1.5f), scale(kWidth, 0.5f);
   int32_t offset = 1;
@@ -148,7 +148,7 @@ static Status useDevice(Device &device, std::vector<float> &y) {
   }
   for (int64_t tokens : {2, 20})
     if (Status status = executor.run(tokens); !status) {
-      // The executor outlives a failed run.
+      // The executor stays usable after a failed run.
       EXPECT_TRUE(executor.run(tokens));
       return status;
     }

@@ -89,7 +89,7 @@ TEST_F(ExecutorTest, RunsEveryTokenCountOfBothVariants) {
   ASSERT_OK(report.status());
   EXPECT_EQ(report->bytes, 16);
   EXPECT_GE(report->seconds, 0);
-  // Downwards too, so that the workspace is larger than needed.
+  // Also descending, so that the workspace is larger than needed.
   for (int64_t tokens : {1, 3, 4, 100, 17, 2, 0}) {
     std::fill(y.begin(), y.end(), -1.0f);
     ASSERT_OK(executor->run(tokens));
@@ -140,8 +140,8 @@ TEST_F(ExecutorTest, RebindingAWeightCallsForPreparation) {
   expectResult(2);
 }
 
-/// Binding an input as it is bound already changes nothing; its contents may
-/// have changed, and other strides of the same memory are another binding.
+/// Binding an input with the same view changes nothing, though its contents may
+/// have changed; other strides of the same memory are another binding.
 TEST_F(ExecutorTest, BindingTheSameAgainIsChecked) {
   std::unique_ptr<Executor> executor = makeExecutor();
   bindAll(*executor);
@@ -162,8 +162,7 @@ TEST_F(ExecutorTest, BindingTheSameAgainIsChecked) {
   ASSERT_OK(executor->run(20));
 }
 
-/// What is laid out for a token count is used again, other memory of arguments
-/// or not.
+/// The layout of a token count is reused, even after arguments moved.
 TEST_F(ExecutorTest, ArgumentsMayMoveBetweenRuns) {
   auto executor = makeExecutor();
   bindAll(*executor);
@@ -177,7 +176,7 @@ TEST_F(ExecutorTest, ArgumentsMayMoveBetweenRuns) {
     ASSERT_OK(executor->run(tokens));
     expectResult(tokens);
   }
-  // Before the next run the latest one is where it was.
+  // view() still refers to the latest run.
   std::vector<float> other(y.size(), -1.0f);
   ASSERT_OK(executor->bind("y", view(other, {100, kWidth})));
   EXPECT_EQ(executor->view("y")->data, y.data());
@@ -187,7 +186,7 @@ TEST_F(ExecutorTest, ArgumentsMayMoveBetweenRuns) {
   expectResult(20);
 }
 
-/// An address is checked although all else is as before.
+/// An address is checked even if everything else is unchanged.
 TEST_F(ExecutorTest, MovedArgumentsAreChecked) {
   auto executor = makeExecutor();
   bindAll(*executor);
@@ -306,7 +305,7 @@ TEST_F(ExecutorTest, BindErrorsNameTensorExpectedAndFound) {
     EXPECT_NE(status.message().find(c.message), std::string::npos)
         << status.message();
   }
-  // Strides that no element uses may be anything.
+  // Strides that no element uses may have any value.
   EXPECT_TRUE(executor->bind("x", {data, DType::F32, {1, 4}, {77, 1}}));
   EXPECT_TRUE(executor->bind("x", {data, DType::F32, {0, 4}, {-3, 9}}));
 }
@@ -343,7 +342,7 @@ TEST_F(ExecutorTest, PoisonShowsWhatNobodyWrites) {
   ExecutorOptions options;
   options.poison = true;
   Plan plan = makePlan();
-  // Without the launch that makes z, its poison reaches y.
+  // Without the launch that makes z, its poison must reach y.
   plan.variants[0].steps.erase(plan.variants[0].steps.begin() + 2);
   plan.tensors[Z].slot = plan.numSlots++;
   auto executor = Executor::create(plan, *device, makeImage(), options);
@@ -362,7 +361,7 @@ TEST_F(ExecutorTest, PoisonCoversOutputs) {
   ExecutorOptions options;
   options.poison = true;
   Plan plan = makePlan();
-  plan.kernels[5].grid = 1; // Leaves all rows of y but the first.
+  plan.kernels[5].grid = 1; // Skips all rows of y but the first.
   auto executor = Executor::create(plan, *device, makeImage(), options);
   ASSERT_OK(executor.status());
   bindAll(**executor);
@@ -395,7 +394,7 @@ TEST_F(ExecutorTest, ClonesServeOverlappingMicroBatches) {
   expectResult(50);
   y = otherY;
   expectResult(90);
-  // The clone keeps what it shares when the first goes.
+  // The clone keeps the shared state alive.
   executor.reset();
   ASSERT_OK((*clone)->run(90));
 }

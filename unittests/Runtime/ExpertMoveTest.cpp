@@ -1,11 +1,11 @@
-//===- ExpertMoveTest.cpp - experts that move between ranks ---------------===//
+//===- ExpertMoveTest.cpp - tests of moving experts -----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A plan that answers what the experts' weights are, as each row's replica has
-// them, so that a map whose experts are elsewhere is seen.
+// A plan that outputs the experts' weights by the replica of each row, so that
+// misplaced experts are detected.
 
 #include "moert/ExpertMove.h"
 #include "moert/Balance.h"
@@ -48,7 +48,7 @@ T *pointer(uint64_t slot) {
   return reinterpret_cast<T *>(static_cast<uintptr_t>(slot));
 }
 
-/// partial[t] = the weights of a replica of expert t % E, if it is here.
+/// partial[t] = the weights of a replica of expert t % E, if it is local.
 void lookUp(const uint64_t *args, int64_t) {
   auto *w13 = pointer<const float>(args[0]);
   auto *bias = pointer<const uint16_t>(args[1]);
@@ -87,7 +87,7 @@ Plan makePlan(const std::string &target) {
       {"y", DType::F32, {own, 3}, TensorRole::Output},
   };
   if (target != "cpu") {
-    // What kernels do is not emulated.
+    // Kernels are not emulated.
     plan.tensors.resize(Partial);
     plan.tensors[W13].strided = true;
     plan.numSlots = 0;
@@ -119,7 +119,7 @@ ModuleImage makeImage() {
   return image;
 }
 
-/// What moves of one rank's layer.
+/// The moving memory of one rank's layer.
 struct Memory {
   std::vector<float> w13 = std::vector<float>(kHere * 2, -1);
   std::vector<uint16_t> bias = std::vector<uint16_t>(kHere, 9999);
@@ -177,7 +177,7 @@ struct OnDevice {
       bytes *= size;
     return static_cast<size_t>(bytes);
   }
-  /// To where they came from.
+  /// Copies back to the host tensors.
   void read() {
     for (size_t i = 0; i < host.size(); ++i)
       EXPECT_TRUE(device.copyOut(host[i].second.data, buffers[i]->data(),
@@ -194,14 +194,14 @@ struct Rank {
   int64_t index = 0;
   Device *device = nullptr;
   std::unique_ptr<Executor> executor;
-  /// That of the layer's runs, and that of moves.
+  /// The communicators of runs and of moves.
   std::shared_ptr<Communicator> runs, moves;
   Memory old, spare;
   std::vector<int32_t> localIds = std::vector<int32_t>(kPhysical, -1);
   std::vector<float> y = std::vector<float>(kOwnRows * 3);
   float scale = 1;
 
-  /// What a layer by the map kFrom has.
+  /// Memory of a layer with the map kFrom.
   Views fillOld() {
     old.fill(kFrom, index);
     for (int64_t i = 0; i < kHere; ++i)
@@ -242,7 +242,7 @@ struct Rank {
   }
 };
 
-/// What every rank does in a thread of its own answers.
+/// Runs `body` on every rank in its own thread and returns the statuses.
 template <typename Body>
 std::vector<Status> runRanks(Body body, double limit = 20) {
   auto device = createHostDevice(1);
@@ -292,7 +292,7 @@ void expectRefused(const Status &status, const std::string &text) {
   EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
 }
 
-/// Steps of a move, with `between` behind each.
+/// All steps of a move, calling `between` after each.
 Status stepAll(ExpertMove &move, const std::function<Status()> &between) {
   while (move.numSteps() > 0) {
     if (Status status = move.step(); !status)
@@ -314,7 +314,7 @@ TEST(ExpertMoveTest, LayersRunWhileExpertsMove) {
     if (Status status = stepAll(**move, [&] { return rank.run(); }); !status)
       return status;
     expectRefused((*move)->step(), "all 3 steps were given");
-    // Runs are by the old map until then, whose memory is as it was.
+    // Until then runs use the old map, and its memory is unchanged.
     EXPECT_EQ(rank.old, filled(kFrom, rank.index));
     EXPECT_EQ(rank.executor->bound("experts.w13")->data, rank.old.w13.data());
     if (Status status = (*move)->switchOver(); !status)
@@ -323,13 +323,13 @@ TEST(ExpertMoveTest, LayersRunWhileExpertsMove) {
     EXPECT_EQ(rank.executor->bound("experts.w13")->data, rank.spare.w13.data());
     expectRefused((*move)->step(), "it has ended");
     expectRefused((*move)->switchOver(), "it has ended");
-    // Nothing is read of it any more.
+    // The old memory is no longer read.
     rank.old = Memory();
     return rank.run();
   }));
 }
 
-/// What a layer had is where its experts go the next time.
+/// A layer's old memory receives its experts in the next move.
 TEST(ExpertMoveTest, MapsFollowEachOther) {
   expectOk(runRanks([](Rank &rank) -> Status {
     const Ids maps[] = {kFrom, kTo, {0, 1, 2, 3, 4, 4, 4, 3, 2}, kTo, kFrom};
@@ -353,7 +353,7 @@ TEST(ExpertMoveTest, MapsFollowEachOther) {
   }));
 }
 
-/// The layer's own communicator may move them too.
+/// The layer's own communicator can also move experts.
 TEST(ExpertMoveTest, OneCommunicatorDoesBoth) {
   expectOk(runRanks([](Rank &rank) -> Status {
     rank.moves = rank.runs;
@@ -367,7 +367,7 @@ TEST(ExpertMoveTest, OneCommunicatorDoesBoth) {
   }));
 }
 
-/// Wherever a rank dies, all others answer with its name, and run on by the old
+/// Wherever a rank dies, all others report its name and continue with the old
 /// map.
 // field-bug: vllm#39942
 TEST(ExpertMoveTest, ARankThatDiesLeavesTheOldMap) {
@@ -392,7 +392,7 @@ TEST(ExpertMoveTest, ARankThatDiesLeavesTheOldMap) {
             status = (*move)->switchOver();
           expectRefused(status, "rank 1");
           expectRefused(status, aborts ? "out of memory" : "left");
-          // What has failed stays so.
+          // A failed move stays failed.
           if (move)
             expectRefused((*move)->switchOver(), "rank 1");
           EXPECT_EQ(rank.executor->bound("replicas.counts")->data,
@@ -524,7 +524,7 @@ TEST(ExpertMoveTest, NcclMovesExperts) {
   for (int numPolls : {0, 2}) {
     resetFakeNccl().numPolls = numPolls;
     expectOk(runNccl(20, [](Rank &rank, OnDevice &, OnDevice &spare) -> Status {
-      // Between experts there may be gaps, inside of one not.
+      // Gaps are allowed between experts, but not within one.
       auto begin = [&](std::vector<int64_t> strides) {
         spare.views[0].second.strides = std::move(strides);
         return ExpertMove::begin(*rank.executor, *rank.device, rank.moves,

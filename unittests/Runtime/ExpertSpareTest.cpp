@@ -1,4 +1,4 @@
-//===- ExpertSpareTest.cpp - layers that move by one spare ----------------===//
+//===- ExpertSpareTest.cpp - layers that share spare memory for moves -----===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -37,7 +37,7 @@ ModuleImage makeImage() {
   return image;
 }
 
-/// Weights and tables of one layer on one rank, and nothing that is run.
+/// Weights and tables of one layer on one rank, without steps.
 Plan makeWeightsPlan(const Sizes &sizes) {
   Plan plan;
   plan.target = "cpu";
@@ -55,7 +55,7 @@ Plan makeWeightsPlan(const Sizes &sizes) {
   return plan;
 }
 
-/// What a layer has in memory that it can exchange for other memory.
+/// Memory that a layer can exchange for the spare.
 struct LayerMemory {
   explicit LayerMemory(const Sizes &sizes)
       : sizes(sizes), w2(static_cast<size_t>(sizes.here * 15)),
@@ -100,7 +100,7 @@ struct LayerMemory {
   std::vector<int32_t> ids, counts;
 };
 
-/// Any map that has each expert, the same for the same seed.
+/// A random map with each expert, equal for equal seeds.
 Ids drawMap(const Sizes &sizes, uint32_t seed) {
   std::mt19937 random(seed);
   Ids map;
@@ -111,7 +111,7 @@ Ids drawMap(const Sizes &sizes, uint32_t seed) {
   return map;
 }
 
-/// Moves all layers of a rank, one after the other, by one spare.
+/// Moves all layers of a rank one after another, with one spare.
 Status moveLayers(const Sizes &sizes, int64_t rank, Device &device,
                   const std::shared_ptr<Communicator> &communicator) {
   std::vector<std::unique_ptr<Executor>> executors;
@@ -137,7 +137,7 @@ Status moveLayers(const Sizes &sizes, int64_t rank, Device &device,
       return status;
     executors.push_back(std::move(*made));
   }
-  // The memory that nobody has.
+  // Index of the memory that no layer uses.
   size_t spare = memory.size() - 1;
   for (uint32_t layer = 0; layer < sizes.layers; ++layer) {
     Ids to = drawMap(sizes, 100 + layer);

@@ -84,7 +84,7 @@ TEST(ExprTest, FoldsConstants) {
   EXPECT_EQ(Expr::max(Expr::tokens(), Expr::tokens()), Expr::tokens());
   EXPECT_FALSE(Expr(3).dependsOnTokens());
   EXPECT_TRUE((Expr::tokens() * 2).dependsOnTokens());
-  // What cannot be folded stays for the evaluation to report.
+  // Operations that cannot be folded are left for evaluation to report.
   EXPECT_FALSE((Expr(kMax) + Expr(1)).isConstant());
 }
 
@@ -154,7 +154,7 @@ TEST(ExprTest, BoundsNestingAndLength) {
   for (int i = 0; i < 2000; ++i)
     calls += "min(";
   EXPECT_NE(parseError(calls).find("nested deeper"), std::string::npos);
-  // A long flat sum is no deep tree.
+  // A long flat sum is not nested.
   Expr sum;
   for (int i = 0; i < 2000; ++i)
     sum = sum + Expr::tokens();
@@ -164,7 +164,7 @@ TEST(ExprTest, BoundsNestingAndLength) {
 }
 
 TEST(ExprTest, MaximumOfMonotoneExpressionsTakesTheEnds) {
-  // Far too many token counts to try one by one.
+  // Too many token counts to try one by one.
   int64_t many = int64_t(1) << 40;
   EXPECT_EQ(*parsed("tokens * 8 + 5").maxUpTo(many), many * 8 + 5);
   EXPECT_EQ(*parsed("100 - 3 * tokens").maxUpTo(many), 100);
@@ -195,7 +195,8 @@ TEST(ExprTest, ExtremaRefuseBadRanges) {
   Result<int64_t> tooMany = hill.maxUpTo(Expr::kMaxScan);
   ASSERT_FALSE(tooMany);
   EXPECT_EQ(tooMany.status().code(), StatusCode::OutOfRange);
-  // What counts is the work: a long expression has fewer token counts.
+  // The budget counts operations: a longer expression may try fewer token
+  // counts.
   Expr hills = hill;
   for (int i = 0; i < 100; ++i)
     hills = hills + hill;

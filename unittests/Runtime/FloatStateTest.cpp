@@ -1,4 +1,4 @@
-//===- FloatStateTest.cpp - whatever the caller's rounding ----------------===//
+//===- FloatStateTest.cpp - independence of the caller's rounding ---------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -25,7 +25,7 @@ using namespace moert;
 
 namespace {
 
-/// Leaves the state of a library built with -ffast-math, or of fesetround.
+/// Sets a state as libraries built with -ffast-math, or fesetround, leave it.
 void spoilState() {
   std::fesetround(FE_UPWARD);
 #if defined(__SSE2__)
@@ -34,7 +34,7 @@ void spoilState() {
 #endif
 }
 
-/// The state of the test's own thread comes back at the end.
+/// Restores the state of the test's own thread at the end.
 class FloatStateTest : public ::testing::Test {
   void TearDown() override { std::fesetround(FE_TONEAREST); }
 
@@ -51,7 +51,7 @@ bool isUsual() {
   return numbers.one + numbers.small == 1 && numbers.subnormal * 2 != 0;
 }
 
-/// Writes whether CTA `cta` has the state that a process starts with.
+/// Writes whether CTA `cta` has a new process' floating-point state.
 void look(const uint64_t *args, int64_t cta) {
   reinterpret_cast<int8_t *>(static_cast<uintptr_t>(args[0]))[cta] = isUsual();
 }
@@ -69,8 +69,8 @@ TEST_F(FloatStateTest, ComesBack) {
   EXPECT_FALSE(isUsual());
 }
 
-// Threads inherit the state of the thread that makes the pool, and the thread
-// that launches computes too.
+// Threads inherit the state of the creator of the pool, and the launching
+// thread also computes.
 // field-bug: HMMER#106, OpenBLAS#1237
 TEST_F(FloatStateTest, KernelsHaveTheirOwn) {
   for (bool isSpoiledBefore : {false, true}) {
@@ -100,7 +100,7 @@ TEST_F(FloatStateTest, SumsOfRanksHaveTheirOwn) {
   EXPECT_EQ(memcmp(&out, &expected, sizeof(out)), 0);
 }
 
-/// The order of these sums depends on how they are rounded.
+/// The order of these sums depends on rounding.
 TEST_F(FloatStateTest, ExpertsAreBalancedAlike) {
   std::vector<double> loads = {0.2, 0.5, 0.5, 0.6, 0.1, 0.5,
                                0.5, 0,   0.3, 0.5, 0.3, 0.2};

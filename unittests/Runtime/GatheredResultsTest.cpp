@@ -1,4 +1,4 @@
-//===- GatheredResultsTest.cpp - what other ranks write to -------*- C++
+//===- GatheredResultsTest.cpp - results that other ranks write -*- C++ -*-===//
 //-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
@@ -19,9 +19,9 @@ namespace {
 enum TensorIndex { X, All, Small, AllSmall, Sums, Y, Other };
 enum StepIndex : size_t { Gather = 4, Read, Scatter };
 
-/// A dispatch of two pairs beside a launch, a launch that reads both, a
-/// combine: of two ranks with 256 bytes of `x` and 4 of `small` for each token
-/// of a rank.
+/// A dispatch of two pairs beside a launch, a launch that reads both, and a
+/// combine, for two ranks, with 256 bytes of `x` and 4 of `small` per token of
+/// a rank.
 Plan makeGatherPlan() {
   Plan plan;
   plan.target = "sm_90a";
@@ -83,7 +83,7 @@ TEST(GatheredResults, LieBehindEachOther) {
   EXPECT_EQ(found[1].tensor, AllSmall);
   EXPECT_EQ(found[1].pair, 1U);
   EXPECT_EQ(*countResultBytes(plan, found[1], 32), 256);
-  // Without the word of the plan they are in the workspace.
+  // Without the plan's flag they are in the workspace.
   steps(plan)[Gather].toResults = false;
   EXPECT_TRUE(find(plan).empty());
 }
@@ -99,7 +99,7 @@ TEST(GatheredResults, AreCopiedIfThereAreManyBytes) {
   EXPECT_TRUE(areCopied(8));
 }
 
-/// There is nothing to copy where the kernel makes what it moves.
+/// Outputs that the kernel itself computes are not copied.
 TEST(GatheredResults, AreNotCopiedOfWhatTheKernelMakes) {
   Plan plan = makeGatherPlan();
   Step &gather = steps(plan)[Gather];
@@ -130,17 +130,17 @@ TEST(GatheredResults, HaveLaunchesBesideTheirGather) {
   ASSERT_EQ(beside.size(), 1U);
   EXPECT_EQ(steps(plan)[beside[0]].kind, Step::Kind::Launch);
   EXPECT_NE(steps(plan)[beside[0]].stream, steps(plan)[Gather].stream);
-  // On one stream all is in order.
+  // On one stream everything is ordered.
   for (Step &step : steps(plan))
     step.stream = 0;
   EXPECT_TRUE(findLaunchesBeside(plan, plan.variants[0], Gather).empty());
 }
 
-/// What verifyPlan says of results that other ranks would write too soon.
+/// The message of verifyPlan().
 std::string explain(const Plan &plan) { return verifyPlan(plan).message(); }
 
 TEST(GatheredResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
-  // All readers are before it.
+  // Otherwise all readers precede it.
   Plan plan = makeGatherPlan();
   std::swap(steps(plan)[Read], steps(plan)[Scatter]);
   EXPECT_EQ(explain(plan),
@@ -153,7 +153,7 @@ TEST(GatheredResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
   steps(plan).push_back(Step(steps(plan)[Scatter]));
   EXPECT_EQ(explain(plan), "");
 
-  // Other ranks are met.
+  // The collective must meet other ranks.
   plan = makeGatherPlan();
   steps(plan)[Scatter].kernel = -1;
   EXPECT_NE(explain(plan), "");
@@ -161,7 +161,7 @@ TEST(GatheredResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
   plan.kernels[2].grid = 0;
   EXPECT_NE(explain(plan), "");
 
-  // Without tokens too, where a launch reads what has as many rows then.
+  // Also without tokens, if a launch reads rows that exist then.
   plan = makeGatherPlan();
   plan.tensors[Small].shape = {1, 1};
   plan.tensors[AllSmall].shape = {2, 1};
@@ -176,7 +176,7 @@ TEST(GatheredResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
     EXPECT_EQ(explain(right), "");
   }
 
-  // Beside it is not before it.
+  // A concurrent step is not ordered before it.
   plan = makeGatherPlan();
   plan.numEvents = 4;
   plan.kernels.push_back({"beside", 1, 64});
@@ -189,8 +189,8 @@ TEST(GatheredResults, AreReadAheadOfALaterCollectiveOfTheAxis) {
       << explain(plan);
 }
 
-/// A kernel that sums reads what is for it alone, but for the first of that,
-/// before other ranks find that it has come.
+/// A summing kernel reads its kernel-only arguments, except the first, before
+/// it signals its arrival.
 TEST(GatheredResults, AreReadByTheKernelOfThatCollective) {
   Plan plan = makeGatherPlan();
   Step &scatter = steps(plan)[Scatter];
@@ -211,20 +211,20 @@ TEST(GatheredResults, AreUsedByNobodyBefore) {
   EXPECT_EQ(explain(plan),
             "plan: variants[0].steps[5].to_results is true; false (steps[0] "
             "uses 'all' before, when other ranks may write it) is accepted");
-  // What is the caller's stays there.
+  // Memory of the caller's cannot be in the results.
   plan = makeGatherPlan();
   plan.tensors[All].role = TensorRole::Output;
   plan.tensors[All].slot = -1;
   EXPECT_EQ(explain(plan),
             "plan: variants[0].steps[4].to_results is true; false ('all' is no "
             "workspace) is accepted");
-  // Sums are anew in each rank.
+  // Each rank computes its own sums.
   plan = makeGatherPlan();
   steps(plan)[Scatter].toResults = true;
   EXPECT_EQ(explain(plan),
             "plan: variants[0].steps[6].to_results is true; false (of no "
             "all_gather with a kernel) is accepted");
-  // Arguments of a launch are no pairs.
+  // Arguments of a launch are not pairs.
   plan = makeGatherPlan();
   steps(plan)[Read].toResults = true;
   steps(plan)[Read].args.push_back(Argument::ofTokens());
@@ -233,7 +233,8 @@ TEST(GatheredResults, AreUsedByNobodyBefore) {
             "all_gather with a kernel) is accepted");
 }
 
-/// With nothing beside it a gather gains nothing by leaving multiprocessors.
+/// Without concurrent launches a gather gains nothing by freeing
+/// multiprocessors.
 TEST(GatheredResults, AreCopiedBesideLaunches) {
   Plan plan = makeGatherPlan();
   std::rotate(steps(plan).begin() + Gather, steps(plan).end() - 1,

@@ -21,8 +21,8 @@ using gguf::Writer;
 
 namespace {
 
-/// Of a copy of exactly this size, so that a sanitizer sees every read beyond
-/// it.
+/// Reads a copy of exactly this size, so that a sanitizer sees every read
+/// beyond it.
 std::string errorOf(const std::string &file) {
   std::unique_ptr<char[]> copy(new char[file.size()]);
   memcpy(copy.get(), file.data(), file.size());
@@ -56,7 +56,7 @@ TEST(GgufTest, ReadsTensorsAndMetadata) {
   EXPECT_EQ(file->metadata().at("general.architecture"), "llama");
   EXPECT_EQ(file->metadata().at("llama.expert_count"), "8");
   EXPECT_EQ(file->metadata().at("epsilon"), "0.5");
-  // Numbers by layer are kept, words are not.
+  // Arrays of numbers are kept, arrays of strings are not.
   EXPECT_EQ(file->metadata().at("ids"), "[1,0,0]");
   EXPECT_EQ(file->metadata().at("tokens"), "");
   EXPECT_EQ(file->metadata().at("yes"), "true");
@@ -151,7 +151,7 @@ TEST(GgufTest, NamesWhatIsWrong) {
   }
 }
 
-/// Wherever it is cut off, it is refused.
+/// A file truncated anywhere is refused.
 TEST(GgufTest, RefusesWhatIsCutOff) {
   std::string good = makeGood();
   ASSERT_EQ(errorOf(good), "");
@@ -159,7 +159,7 @@ TEST(GgufTest, RefusesWhatIsCutOff) {
     EXPECT_NE(errorOf(good.substr(0, size)), "") << size;
 }
 
-/// What is accepted of changed files can be read to its end.
+/// If a mutated file is accepted, all of its data can be read.
 // field-bug: llama.cpp#14595, llama.cpp#15711, llama.cpp#18674, gguf-tools#25
 TEST(GgufTest, MutantsAreReadOrRefused) {
   std::string good = makeGood();

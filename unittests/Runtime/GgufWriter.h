@@ -14,7 +14,7 @@
 
 namespace gguf {
 
-/// Writes a file piece by piece.
+/// Writes a file field by field.
 struct Writer {
   std::string text = "GGUF";
 
@@ -35,7 +35,7 @@ struct Writer {
       number(size);
     return number(type).number(offset);
   }
-  /// Padding, and so many bytes.
+  /// Appends padding and `bytes` bytes.
   std::string data(size_t bytes, size_t alignment = 32) {
     text.resize((text.size() + alignment - 1) / alignment * alignment);
     for (size_t i = 0; i < bytes; ++i)

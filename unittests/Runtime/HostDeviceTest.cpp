@@ -56,7 +56,7 @@ TEST(ThreadPoolTest, LaunchesFromManyThreadsShareIt) {
       uint64_t arg = reinterpret_cast<uintptr_t>(counts.data());
       for (int i = 1; i <= 500; ++i) {
         pool->run(&countCta, &arg, 1 + (launcher * 37 + i) % 100);
-        // Written by other threads, read here without further ado.
+        // Written by other threads, read without further synchronization.
         ASSERT_EQ(counts[0], i);
       }
     });
@@ -64,7 +64,7 @@ TEST(ThreadPoolTest, LaunchesFromManyThreadsShareIt) {
     thread.join();
 }
 
-/// Waits until as many CTAs as args[1] says have begun.
+/// Waits until args[1] CTAs have begun.
 static void meet(const uint64_t *args, int64_t) {
   auto &begun =
       *reinterpret_cast<std::atomic<int> *>(static_cast<uintptr_t>(args[0]));
@@ -80,7 +80,7 @@ TEST(ThreadPoolTest, CtasRunAtTheSameTime) {
     uint64_t args[] = {reinterpret_cast<uintptr_t>(&begun), 4};
     pool->run(&meet, args, 4);
     EXPECT_EQ(begun, 4);
-    // Now and then the workers fall asleep in between.
+    // Let the workers fall asleep now and then.
     if (i % 10 == 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }

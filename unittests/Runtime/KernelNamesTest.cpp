@@ -1,4 +1,4 @@
-//===- KernelNamesTest.cpp - tests of kernels in files of code  -*- C++ -*-===//
+//===- KernelNamesTest.cpp - names of kernels in code files -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,7 +18,7 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-/// An ELF file with sections of these names, without contents.
+/// An ELF file of empty sections with these names.
 std::string makeElf(const Names &sections) {
   constexpr size_t kHeader = 64, kEntry = 64;
   std::string names(1, '\0');
@@ -74,7 +74,7 @@ TEST(KernelNamesTest, DamagedCubinsHaveNone) {
   std::string file = makeElf({".text.product"});
   for (size_t size = 0; size < file.size(); ++size)
     EXPECT_LE(findInCubin(file.substr(0, size)).size(), 1u) << size;
-  // Any byte may be anything: nothing outside of the file is read.
+  // With any byte changed nothing outside of the file is read.
   for (size_t at = 0; at < file.size(); ++at)
     for (char value : {'\xFF', '\x7F', '\0'}) {
       std::string other = file;

@@ -1,12 +1,12 @@
-//===- MicroBatchOrderTest.cpp - calls of runs as two halves --*- C++ -*-===//
+//===- MicroBatchOrderTest.cpp - order of calls of two halves ---*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// One rank by itself, whose calls are written down: their order on the device,
-// the memory of both halves, and what is asked of such runs.
+// Runs one rank alone and logs its calls: their order on the device, the memory
+// of both halves, and queries about such runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ using namespace moert::halves;
 
 namespace {
 
-/// Which steps come before which, as streams and events say.
+/// The order of calls by streams and events.
 struct Order {
   explicit Order(const std::vector<Call> &log) {
     std::map<const void *, std::set<size_t>> streams, events;
@@ -38,7 +38,7 @@ struct Order {
   std::vector<std::set<size_t>> before;
 };
 
-/// Whether all collectives follow each other, and how many there are.
+/// Whether all collectives are ordered, and their number.
 bool areOrdered(const std::vector<Call> &log, size_t &count) {
   Order order(log);
   count = 0;
@@ -54,7 +54,7 @@ bool areOrdered(const std::vector<Call> &log, size_t &count) {
   return ordered;
 }
 
-/// Whether all is between the caller's first call and the last one.
+/// Whether all calls are between the caller's first and last one.
 bool isBetween(const std::vector<Call> &log) {
   Order order(log);
   for (size_t i = 1; i + 1 < log.size(); ++i)
@@ -63,7 +63,7 @@ bool isBetween(const std::vector<Call> &log) {
   return true;
 }
 
-/// One rank by itself.
+/// One rank alone.
 class LoggedRank : public ::testing::Test {
 protected:
   void start(const Plan &plan, int64_t least = 1,
@@ -79,7 +79,7 @@ protected:
     ASSERT_TRUE(status) << status.toString();
   }
 
-  /// What a run gives to streams, between two calls on the caller's.
+  /// The calls of a run, between two calls on the caller's stream.
   std::vector<Call> run(int64_t tokens) {
     std::unique_ptr<Stream> stream = *device->createStream();
     communicator->received.clear();
@@ -98,7 +98,7 @@ protected:
   Rank rank;
 };
 
-/// The collectives of a log, without where they are in their variant.
+/// The collectives of a log, by half and step.
 std::string turnsOf(const std::vector<Call> &log) {
   std::string turns;
   for (const Call &call : log)
@@ -117,7 +117,7 @@ std::string turnsOf(const std::vector<Call> &log) {
 TEST_F(LoggedRank, CollectivesTakeTurns) {
   start(makePlan({2, 2}));
   EXPECT_EQ(turnsOf(run(2 * 8)), "a[4] b[4] a[6] a[7] b[6] b[7]");
-  // The first half is of the variant that gathers twice.
+  // The first half uses the variant that gathers twice.
   EXPECT_EQ(turnsOf(run(2 * 9)), "a[4] a[5] b[4] a[7] a[8] b[6] b[7]");
   EXPECT_EQ(turnsOf(run(2)), "a[4] b[4] a[6] a[7] b[6] b[7]");
 }
@@ -127,7 +127,8 @@ TEST_F(LoggedRank, HalvesWithoutADispatchTakeTurnsToo) {
   EXPECT_EQ(turnsOf(run(8)), "a[5] b[5]");
 }
 
-/// Without the waits ahead of turns ranks might begin with different ones.
+/// Without the waits ahead of turns ranks might begin with different
+/// collectives.
 TEST_F(LoggedRank, CollectivesFollowEachOther) {
   for (const Mesh &mesh : makeMeshes())
     for (int64_t own : {1, 8, 9, 16}) {
@@ -149,8 +150,8 @@ TEST_F(LoggedRank, AllIsBetweenWhatTheCallerGives) {
   start(makePlan({2, 2}));
   std::vector<Call> log = run(2 * 8);
   EXPECT_TRUE(isBetween(log));
-  // Each wait matters that is not a plan's or a turn's own: the second half's
-  // first, and the caller's last one.
+  // Two waits belong to neither plan nor turn: the first of the second half,
+  // and the caller's last. Without either the order must break.
   for (bool first : {true, false}) {
     std::vector<Call> mutant = log;
     auto isWait = [](const Call &call) { return call.kind == Call::Wait; };
@@ -168,8 +169,8 @@ TEST_F(LoggedRank, HalvesHaveNoOtherOrder) {
   start(makePlan({2, 1}));
   std::vector<Call> log = run(2 * 8);
   Order order(log);
-  // The last collective of the first half is beside what the second launches
-  // ahead of its own.
+  // The first half's last collective overlaps with the second half's launches
+  // before its own.
   size_t combine = 0;
   for (size_t i = 0; i < log.size(); ++i)
     if (log[i].kind == Call::Meet && log[i].what.substr(0, 1) == "a")
@@ -181,8 +182,8 @@ TEST_F(LoggedRank, HalvesHaveNoOtherOrder) {
   EXPECT_EQ(order.before[beside].count(combine), 0U);
 }
 
-/// A product that began sooner would leave no room to the exchange that it is
-/// to be beside.
+/// A gemm that began sooner would occupy the GPU and delay the exchange that it
+/// is to overlap with.
 TEST_F(LoggedRank, LaunchesFollowThoseAheadOfTheTurnBefore) {
   start(makePlan({2, 1}));
   std::vector<Call> log = run(2 * 8);
@@ -203,7 +204,7 @@ TEST_F(LoggedRank, LaunchesFollowThoseAheadOfTheTurnBefore) {
   EXPECT_EQ(Order(log).before[seconds - 1].count(firsts), 0U);
 }
 
-/// Each would keep CTAs of the other out for ever.
+/// Each half would keep CTAs of the other from starting, forever.
 TEST_F(LoggedRank, BatchesWithLaunchesOfAllCtasAreWhole) {
   Plan plan = makePlan({2, 1});
   plan.kernels.push_back({"joined", Expr::tokens()});
@@ -241,7 +242,7 @@ TEST_F(LoggedRank, WorkspacesOfCallersHoldBothHalves) {
                 " bytes, 16 tokens in two micro-batches need " + half +
                 " and " + half + "; allocate what workspaceBytes() answers");
   EXPECT_FALSE(rank.executor->run(2 * 8, {aligned + 1, bytes}));
-  // Of fewer tokens it is that of one batch.
+  // For fewer tokens one batch's workspace suffices.
   EXPECT_TRUE(rank.executor->run(2 * 4, {aligned, few}));
   EXPECT_FALSE(rank.executor->run(2 * 8, {aligned, few}));
   EXPECT_TRUE(rank.executor->run(2 * 8, {aligned, bytes}));
@@ -260,7 +261,8 @@ TEST_F(LoggedRank, SharedSlotsAreCutInTwo) {
   std::set<char *> places;
   for (auto [received, count] : communicator->received)
     places.insert(received);
-  // Of each half what is gathered, once more too, and what is scattered.
+  // Per half: its gathered rows, once more for the second gather, and its
+  // scattered rows.
   EXPECT_EQ(places.size(), 6U);
   EXPECT_GE(*places.begin(), slot);
   EXPECT_LT(*places.rbegin(), slot + bytes);
@@ -269,7 +271,7 @@ TEST_F(LoggedRank, SharedSlotsAreCutInTwo) {
   EXPECT_EQ(device->numAllocations, before + 1);
 }
 
-/// What comes to both halves has places of its own, in what one batch has.
+/// Both halves' results are separate and fit in the memory for one batch.
 TEST_F(LoggedRank, RowsAreCopiedToPlacesOfBothHalves) {
   start(makePlan({2, 1}), /*least=*/1, /*leastCopied=*/80);
   std::vector<char> &memory = communicator->memory;
@@ -287,7 +289,7 @@ TEST_F(LoggedRank, RowsAreCopiedToPlacesOfBothHalves) {
     int64_t numCopied = 0;
     for (const TracedStep &step : *traced)
       numCopied += step.name.find("(rows copied)") != std::string::npos;
-    // Of fewer bytes the kernel moves them, to the same places.
+    // Fewer bytes are moved by the kernel, to the same offsets.
     constexpr int64_t ownBytes = kColumns * 4, least = 80;
     int64_t halves[] = {own - own / 2, own / 2};
     EXPECT_EQ(numCopied, std::count_if(std::begin(halves), std::end(halves),
@@ -296,13 +298,13 @@ TEST_F(LoggedRank, RowsAreCopiedToPlacesOfBothHalves) {
                                        }))
         << own;
   }
-  // Nothing comes for a half of no tokens.
+  // An empty half receives nothing.
   run(2);
   EXPECT_EQ(communicator->received[0].first, memory.data());
 }
 
-/// Another layer has had more of them made since. A rank that went on in those
-/// of then would never meet one that had to resolve its run anew.
+/// Another layer has since reserved larger results. A rank that kept using the
+/// old ones would never meet a rank that had to resolve its run anew.
 TEST_F(LoggedRank, ResultsAreTheNewestOnes) {
   for (int64_t least : {1, 9}) {
     start(makePlan({2, 1}), least, /*leastCopied=*/80);
@@ -310,7 +312,7 @@ TEST_F(LoggedRank, ResultsAreTheNewestOnes) {
     for (int64_t own : {8, 8, 6}) {
       run(2 * own);
       const std::vector<char> &memory = communicator->memory;
-      // A batch as a whole gathers twice, its halves once each.
+      // A whole batch gathers twice, each half once.
       for (size_t i = 0; i < 2; ++i) {
         char *received = communicator->received[i].first;
         EXPECT_TRUE(received >= memory.data() &&
@@ -323,7 +325,7 @@ TEST_F(LoggedRank, ResultsAreTheNewestOnes) {
   }
 }
 
-/// Each result is rounded up, so that two halves may take more than a whole.
+/// Each result is padded, so two halves may need more than a whole batch.
 TEST_F(LoggedRank, HalvesHaveRoomForWhatIsRoundedUp) {
   Plan plan = makePlan({2, 1});
   plan.maxTokens = plan.variants[0].maxTokens = 2 * 3;
@@ -377,7 +379,7 @@ TEST_F(LoggedRank, WorkspaceTensorsOfTwoAreNotShown) {
   EXPECT_TRUE(rank.executor->view("sums"));
 }
 
-/// Kernels of collectives make them for both halves, or nobody does.
+/// Kernels of collectives compute the sums of both halves, or of none.
 TEST_F(LoggedRank, SumsAreThoseOfBothHalves) {
   Plan plan = makePlan({2, 1});
   plan.tensors[Sums].slot = 1;
@@ -391,7 +393,7 @@ TEST_F(LoggedRank, SumsAreThoseOfBothHalves) {
           step.collectiveKind != CollectiveKind::ReduceScatter)
         continue;
       step.replacedStep = int64_t(experts);
-      // Its kernel reads what is gathered ahead of its flags.
+      // The kernel reads gathered rows before it signals its arrival.
       step.args.push_back(Argument::ofTensor(Factor));
       step.args.push_back(Argument::ofTensor(All));
       step.numKernelArgs = 2;

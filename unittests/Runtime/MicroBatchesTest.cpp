@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Ranks are threads on the host device, against the halves as batches of their
-// own.
+// Compares ranks, which are threads on the host device, with the halves run as
+// separate batches.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ TEST(BatchHalvesTest, FirstRowsOfEachRankAreTheFirstHalf) {
   EXPECT_EQ(cutBatch(plan, 4 * 7), (BatchHalves{16, 12}));
   EXPECT_EQ(cutBatch(plan, 4), (BatchHalves{4, 0}));
   EXPECT_EQ(cutBatch(plan, 0), (BatchHalves{0, 0}));
-  // Rows of 80 bytes.
+  // Rows have 80 bytes.
   plan.tensors[Y].alignment = 64;
   EXPECT_EQ(cutBatch(plan, 4 * 8), (BatchHalves{16, 16}));
   EXPECT_EQ(cutBatch(plan, 4 * 9), (BatchHalves{32, 4}));
@@ -120,7 +120,7 @@ TEST(MicroBatches, HaveTheBitsOfBatchesOfTheirOwn) {
         whole.run(rows);
       }
       EXPECT_EQ(halved.results(), whole.results()) << mesh.str() << " " << own;
-      // What a batch has in common tells it from its halves.
+      // Sums over the whole batch must differ from those over a half.
       whole.expectOnRanks(
           [](int64_t, Rank &rank) { return rank.bindFrom(0, kMostOwn); });
       whole.run(own);
@@ -170,7 +170,7 @@ TEST(MicroBatches, FollowWhatIsBound) {
     EXPECT_EQ(halved.results(), whole.results());
   };
   expectLike();
-  // Elsewhere, where arguments and collectives have the address.
+  // At other addresses, which arguments and collectives contain.
   for (Group *group : {&whole, &halved})
     for (Rank &rank : group->ranks) {
       std::vector<float> others(rank.x.size());
@@ -182,7 +182,7 @@ TEST(MicroBatches, FollowWhatIsBound) {
       ASSERT_TRUE(rank.bindFrom(0, kMostOwn));
     }
   expectLike();
-  // Another weight.
+  // With another weight.
   for (Group *group : {&whole, &halved})
     for (Rank &rank : group->ranks) {
       rank.factor = 0.25f;
@@ -190,7 +190,7 @@ TEST(MicroBatches, FollowWhatIsBound) {
       ASSERT_TRUE(rank.executor->prepareWeights());
     }
   expectLike();
-  // Clones have halves of their own.
+  // Clones have their own halves.
   for (Rank &rank : halved.ranks) {
     auto clone = rank.executor->clone();
     ASSERT_TRUE(clone);
@@ -218,13 +218,13 @@ TEST(MicroBatches, RanksAgreeFromWhereOn) {
   }
 }
 
-/// On the emulated driver: a graph has both halves, and capturing allocates
-/// nothing.
+/// On the emulated driver: a graph contains both halves, and capturing
+/// allocates nothing.
 TEST(MicroBatches, AreCapturedInAGraph) {
   test::FakeCuda &fake = test::resetFakeCuda();
   {
     auto device = std::move(*createCudaDevice(0, test::kFakeDriver));
-    // `copy` of rows of four.
+    // `copy` with rows of four elements.
     Plan plan;
     plan.target = "sm_80";
     plan.mesh = {2, 1};
@@ -263,7 +263,7 @@ TEST(MicroBatches, AreCapturedInAGraph) {
     ASSERT_TRUE(executor.bind("y", {y->data(), DType::F32, {8, 4}, {}}));
     ASSERT_TRUE(executor.prepareWeights());
     auto stream = std::move(*device->createStream());
-    // Rows that the second half reads are those that the first one writes.
+    // The first half's output overlaps the second half's input.
     ASSERT_TRUE(executor.bind(
         "y",
         {static_cast<float *>(x->data()) + 4 * 4, DType::F32, {8, 4}, {}}));
@@ -279,7 +279,7 @@ TEST(MicroBatches, AreCapturedInAGraph) {
     ASSERT_TRUE(graph) << graph.status().toString();
     EXPECT_EQ(fake.launches,
               std::vector<std::string>({"copy 4 128 0", "copy 3 128 0"}));
-    // Captured runs have a workspace of their own.
+    // Captured runs have their own workspace.
     EXPECT_EQ(fake.allocations.size(), allocated + 1);
     EXPECT_EQ(fake.streams.size(), streams);
     std::vector<float> found(values.size(), -1);

@@ -1,12 +1,12 @@
-//===- MicroBatchesTesting.h - ranks that run halves ----------*- C++ -*-===//
+//===- MicroBatchesTesting.h - ranks that run halves ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A layer of several ranks, ranks that are threads on the host device, and a
-// device and a communicator that write down what they are given.
+// A layer of several ranks, ranks as threads on the host device, and a device
+// and a communicator that log their calls.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@
 namespace moert::halves {
 
 constexpr int64_t kColumns = 20;
-/// Tokens of a rank.
+/// Maximum number of tokens of a rank.
 constexpr int64_t kMostOwn = 16;
 enum TensorIndex { X, Factor, All, Sums, Part, Beside, Y, Again };
 
@@ -40,9 +40,9 @@ inline std::vector<Argument> tensors(std::vector<int64_t> indices,
   return args;
 }
 
-/// A dispatch, experts whose sums are of the tokens of the batch too, a combine
-/// over each axis, and what is beside all that on a stream of its own. Batches
-/// of more than four tokens of a rank gather twice.
+/// A dispatch; experts, with sums that include the batch's tokens; a combine
+/// over each axis; and concurrent work on a stream of its own. Batches of more
+/// than four tokens per rank gather twice.
 inline Plan makePlan(const Mesh &mesh) {
   Plan plan;
   plan.target = "cpu";
@@ -141,7 +141,7 @@ inline ModuleImage makeImage() {
   return image;
 }
 
-/// What an executor and a communicator give to streams, in this order.
+/// A call of an executor or communicator on a stream, in order.
 struct Call {
   enum Kind { Launch, Record, Wait, Meet } kind;
   const void *stream;
@@ -149,7 +149,7 @@ struct Call {
   std::string what = {};
 };
 
-/// The host device, written down.
+/// The host device with logged calls.
 class LoggedDevice final : public Device {
 public:
   explicit LoggedDevice(std::vector<Call> &log)
@@ -214,8 +214,8 @@ private:
   std::unique_ptr<Device> host;
 };
 
-/// Meets others by way of `inner`, or nobody; has memory that rows are copied
-/// to.
+/// Meets other ranks through `inner`, or none if it is null; has memory as
+/// results().
 class LoggedCommunicator final : public Communicator {
 public:
   LoggedCommunicator(const Mesh &mesh, int64_t rank,
@@ -255,8 +255,7 @@ public:
   bool makesSums = false;
   std::vector<char> memory;
   std::vector<Call> log;
-  /// Of each collective, where its first part is received if it gathers, and
-  /// the bytes.
+  /// Per gather: the address where its first part is received, and the bytes.
   std::vector<std::pair<char *, int64_t>> received;
 
 private:
@@ -265,7 +264,7 @@ private:
   std::shared_ptr<Communicator> inner;
 };
 
-/// One rank with tensors for the most tokens.
+/// One rank, with tensors for the maximum token count.
 struct Rank {
   std::vector<float> x = std::vector<float>(kMostOwn * kColumns);
   std::vector<float> y = x;
@@ -296,7 +295,7 @@ struct Rank {
     return executor->bind("factor", {&factor, DType::F32, {1}, {}});
   }
 
-  /// Rows from `first` on.
+  /// Binds rows from `first` on.
   Status bindFrom(int64_t first, int64_t rows) {
     for (auto [name, data] : {std::pair("x", &x), {"y", &y}})
       if (Status status = executor->bind(name, {data->data() + first * kColumns,
@@ -309,7 +308,7 @@ struct Rank {
   }
 };
 
-/// All ranks of a mesh, each in a thread for each thing that they do.
+/// All ranks of a mesh. Each operation runs in a thread per rank.
 struct Group {
   explicit Group(const Mesh &mesh)
       : mesh(mesh), device(std::move(*createHostDevice(1))),

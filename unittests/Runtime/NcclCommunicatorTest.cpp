@@ -1,4 +1,4 @@
-//===- NcclCommunicatorTest.cpp - tests of ranks that NCCL connects -------===//
+//===- NcclCommunicatorTest.cpp - tests of ranks connected by NCCL --------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -25,7 +25,7 @@
 using namespace moert;
 using namespace moert::test;
 
-/// No test of ranks that all come may reach it.
+/// A limit that successful tests never reach.
 static constexpr double kLongLimit = 60;
 
 static void expectSays(const Status &status, StatusCode code,
@@ -36,7 +36,8 @@ static void expectSays(const Status &status, StatusCode code,
         << "'" << text << "' in: " << status.message();
 }
 
-/// All kinds over one axis, with values that tell ranks and elements apart.
+/// Runs all kinds of collectives over one axis, with values that identify rank
+/// and element.
 static Status useAxis(const NcclRankOfTest &rank, MeshAxis axis) {
   const Mesh &mesh = rank.communicator.mesh();
   auto size = static_cast<size_t>(mesh.size(axis));
@@ -70,7 +71,7 @@ static Status useAxis(const NcclRankOfTest &rank, MeshAxis axis) {
         rank.run(CollectiveKind::AllReduce, axis,
                  {{send.data(), sum.data(), DType::F32, int64_t(count * size)}},
                  "steps[2]");
-  // To each rank its own block, from each that for this one.
+  // Each rank sends a block to each rank.
   std::vector<float> blocks(size), received(size), toThis(size);
   for (size_t place = 0; place < size; ++place) {
     blocks[place] = valueOf(own, place);
@@ -159,7 +160,7 @@ TEST(NcclCommunicatorTest, RanksThatDoNotAgreeAreNamed) {
       runNcclRanks({1, 3}, kLongLimit, [&](const NcclRankOfTest &rank) {
         Status status = rank.communicator.agree("the mesh", "dp 1 x tp 3");
         EXPECT_TRUE(status) << status.toString();
-        // What differs may be behind what there is room for.
+        // The difference may be beyond the statement's maximum length.
         bool isLast = rank.index == 2;
         status = rank.communicator.agree("the hash of plan and mesh",
                                          (isLast ? "bb" : "aa") + common +
@@ -231,7 +232,7 @@ TEST(NcclCommunicatorTest, WrongCallsAreRefused) {
 
 namespace {
 
-/// As a caller makes and ends it, with the same library.
+/// Made and ended by the caller, with the same library.
 class CallersCommunicator {
 public:
   CallersCommunicator(int numRanks, const NcclUniqueId &id, int rank)
@@ -267,7 +268,7 @@ private:
 
 } // namespace
 
-/// Adopts the communicator that each rank makes.
+/// Adopts a communicator that each rank makes.
 static std::vector<Status>
 adoptOnRanks(const Mesh &mesh, const Mesh &wanted,
              const std::function<Status(const NcclRankOfTest &)> &body) {
@@ -306,7 +307,7 @@ TEST(NcclCommunicatorTest, UsesACommunicatorOfTheCallers) {
 
 TEST(NcclCommunicatorTest, ACommunicatorOfTheCallersOutlivesFailures) {
   resetFakeNccl();
-  // Its end is checked by its destructor.
+  // The destructor checks that it can still be ended.
   for (const Status &status :
        adoptOnRanks({2, 1}, {2, 1}, [](const NcclRankOfTest &rank) {
          rank.communicator.abort("enough");
@@ -339,7 +340,7 @@ TEST(NcclCommunicatorTest, RefusesACommunicatorOfOtherRanks) {
 
 namespace {
 
-/// A variable of the environment for a while.
+/// Sets an environment variable temporarily.
 class ScopedVariable {
 public:
   ScopedVariable(const char *name, const char *value) : name(name) {
@@ -388,7 +389,7 @@ TEST(NcclLibraryTest, TheEnvironmentNamesALibrary) {
   resetFakeNccl();
   ScopedVariable library("MOERT_NCCL_LIBRARY", kFakeNccl);
   EXPECT_TRUE(makeNcclUniqueId());
-  // What the caller names comes first.
+  // A path given by the caller takes precedence.
   EXPECT_FALSE(makeNcclUniqueId(kEmptyLibrary));
 }
 
@@ -404,8 +405,8 @@ TEST(NcclLibraryTest, MulticastStaysOff) {
              {"NCCL_NVLS_ENABLE=1", "set it to 0 or unset it"});
 }
 
-/// The one rank of a job, by a file that is gone afterwards, whatever came of
-/// it: the token may be used again.
+/// The only rank of a job, by a file that is removed afterwards in any case,
+/// since the token may be used again.
 TEST(NcclLibraryTest, ALauncherStartsARank) {
   FakeNccl &fake = resetFakeNccl();
   setNcclRank(0);

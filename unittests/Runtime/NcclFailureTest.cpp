@@ -19,7 +19,7 @@ using namespace moert;
 using namespace moert::test;
 
 static constexpr double kLongLimit = 60;
-/// What a failure that needs no limit to be seen may take.
+/// Maximum time to see a failure that does not depend on the limit.
 static constexpr double kSoon = 20;
 
 using Clock = std::chrono::steady_clock;
@@ -32,11 +32,11 @@ static bool says(const Status &status, const std::string &text) {
   return status.message().find(text) != std::string::npos;
 }
 
-/// Everything that a rank does with NCCL. After a failure it aborts, as a
-/// program does that has no more use for it.
+/// Uses every NCCL operation. After a failure it aborts, as a program does that
+/// gives up.
 static Status useNccl(const NcclRankOfTest &rank) {
-  // After a failure the communicator has them until it is gone, which is before
-  // its thread.
+  // After a failure the communicator uses these until it is destroyed, which is
+  // before its thread ends.
   static thread_local float values[8], results[8];
   auto use = [&] {
     Status status = rank.communicator.agree("the package", "abc");
@@ -57,7 +57,7 @@ static Status useNccl(const NcclRankOfTest &rank) {
   };
   Status status = use();
   if (!status)
-    // Nobody reads the memory of a rank that is gone.
+    // Memory of a rank that has ended is not read.
     EXPECT_EQ(rank.communicator.check().message(), status.message());
   return status;
 }
@@ -69,7 +69,7 @@ TEST(NcclFailureTest, EveryCallMayFail) {
   fake.numPolls = 1;
   for (const Status &status : runNcclRanks(mesh, kLongLimit, useNccl))
     ASSERT_TRUE(status) << status.toString();
-  // Which polls there are depends on time, but for the first ones.
+  // The number of polls depends on time, except for the first ones.
   std::map<std::string, int> numCalls;
   for (const std::string &call : fake.calls[failRank])
     ++numCalls[call];
@@ -96,7 +96,7 @@ TEST(NcclFailureTest, EveryCallMayFail) {
       EXPECT_TRUE(fake.hasFailed) << what;
       EXPECT_EQ(ncclLeaks(), "") << what;
       const Status &status = statuses[failRank];
-      // Destructors have no status to return.
+      // Destructors return no status.
       if (call == "ncclCommFinalize" || call == "ncclCommDestroy") {
         EXPECT_TRUE(status) << status.toString();
         continue;
@@ -121,7 +121,7 @@ TEST(NcclFailureTest, TheIdMayFail) {
       << status.message();
 }
 
-/// What fails when it runs on a stream is told by the next call.
+/// A failure of work on a stream is reported by the next call.
 TEST(NcclFailureTest, FailuresOfEarlierCallsAreFound) {
   std::atomic<bool> isWaiting{false};
   FakeNccl &fake = resetFakeNccl();
@@ -139,7 +139,7 @@ TEST(NcclFailureTest, FailuresOfEarlierCallsAreFound) {
         Status status = rank.run(CollectiveKind::AllReduce, MeshAxis::Data,
                                  {{&value, &sum, DType::F32, 1}}, "steps[7]");
         EXPECT_TRUE(status) << status.toString();
-        // The only one inside NCCL.
+        // No other rank is inside NCCL.
         fake.failCall = "ncclCommGetAsyncError";
         fake.failAt = 1 + static_cast<int>(std::count(fake.calls[0].begin(),
                                                       fake.calls[0].end(),
@@ -162,7 +162,7 @@ TEST(NcclFailureTest, FailuresOfEarlierCallsAreFound) {
 // Ranks that do not come
 //===----------------------------------------------------------------------===//
 
-/// Long enough for ranks to connect on a busy machine.
+/// Long enough to connect on a busy machine.
 static constexpr double kLimit = 2;
 
 static void expectMissing(const Status &status, const std::string &where) {
@@ -272,8 +272,8 @@ TEST(NcclFailureTest, AbortEndsAWait) {
   EXPECT_EQ(ncclLeaks(), "");
 }
 
-/// NCCL itself hangs: the communicator's end does not, and leaves memory of the
-/// device that kernels may still use.
+/// NCCL itself hangs: destroying the communicator does not, and leaks device
+/// memory that kernels may still use.
 TEST(NcclFailureTest, AnAbortThatDoesNotComeBack) {
   FakeNccl &fake = resetFakeNccl();
   fake.abortHangs = true;
@@ -287,7 +287,7 @@ TEST(NcclFailureTest, AnAbortThatDoesNotComeBack) {
   EXPECT_TRUE(says(statuses[0], "aborted: enough"));
   EXPECT_NE(fakeCudaOfNccl().leaks().find("1 allocations"), std::string::npos);
   letAbortEnd();
-  // The thread that was left behind ends.
+  // The thread left behind ends.
   while (!ncclIsEmpty())
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

@@ -1,4 +1,4 @@
-//===- NcclTesting.cpp - ranks that an emulated NCCL connects -------------===//
+//===- NcclTesting.cpp - ranks connected by an emulated NCCL --------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -25,7 +25,7 @@ const char *const moert::test::kPartialNccl = PARTIAL_NCCL_LIBRARY;
 
 template <typename Function>
 static Function findInFake(const char *name) {
-  // The library stays open, as NCCL does.
+  // Never closed, like NCCL.
   static void *library = dlopen(kFakeNccl, RTLD_NOW);
   void *found = library ? dlsym(library, name) : nullptr;
   if (!found) {
@@ -70,8 +70,8 @@ Status NcclRankOfTest::run(CollectiveKind kind, MeshAxis axis,
 }
 
 Status NcclRankOfTest::step(const std::string &where) const {
-  // After a failure the communicator may have them until it is gone, which is
-  // before its thread.
+  // After a failure the communicator may use these until it is destroyed, which
+  // is before its thread ends.
   static thread_local float value, sum;
   value = 1;
   Status status = run(CollectiveKind::AllReduce, MeshAxis::Data,

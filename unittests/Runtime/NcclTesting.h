@@ -1,4 +1,4 @@
-//===- NcclTesting.h - ranks that an emulated NCCL connects -----*- C++ -*-===//
+//===- NcclTesting.h - ranks connected by an emulated NCCL ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,22 +16,23 @@
 
 namespace moert::test {
 
-/// Paths of the emulated NCCL and of one that lacks its functions.
+/// Paths of the emulated NCCL and of one without some functions.
 extern const char *const kFakeNccl;
 extern const char *const kPartialNccl;
 
-/// The emulated NCCL and the emulated driver with 16 GPUs, whose streams are
-/// busy as NCCL says, both reset.
+/// The emulated NCCL, and the emulated driver with 16 GPUs whose streams are
+/// busy while NCCL uses them; both reset.
 FakeNccl &resetFakeNccl();
 FakeCuda &fakeCudaOfNccl();
 
-/// Lets ncclCommAbort come back again.
+/// Lets ncclCommAbort return again.
 void letAbortEnd();
 
-/// Whether all communicators of NCCL are ended, while threads may be inside.
+/// Whether all NCCL communicators have ended; callable while threads are
+/// inside.
 bool ncclIsEmpty();
 
-/// The rank that the calling thread is for the emulated NCCL.
+/// Sets the calling thread's rank in the emulated NCCL.
 void setNcclRank(int64_t rank);
 
 /// One rank in its thread.
@@ -44,21 +45,20 @@ struct NcclRankOfTest {
   Status run(CollectiveKind kind, MeshAxis axis,
              const std::vector<CollectivePart> &parts,
              const std::string &where) const;
-  /// An all-reduce of one f32 over dp, and its end.
+  /// An all-reduce of one f32 over dp, waited for.
   Status step(const std::string &where) const;
 };
 
 NcclOptions ncclOptions(const Mesh &mesh, int64_t rank, double limitSeconds);
 
-/// Connects the ranks, each in a thread of its own, and calls `body`. Answers
-/// the first failure of each rank; those of `absent` do nothing.
+/// Connects the ranks, each in its own thread, and calls `body`. Returns the
+/// first failure of each rank; ranks in `absent` do nothing.
 std::vector<Status>
 runNcclRanks(const Mesh &mesh, double limitSeconds,
              const std::function<Status(const NcclRankOfTest &)> &body,
              const std::vector<int64_t> &absent = {});
 
-/// What is left that should not be, and what was done that no program may do;
-/// empty where there is nothing.
+/// Describes leaks and illegal calls; empty if there are none.
 std::string ncclLeaks();
 
 } // namespace moert::test

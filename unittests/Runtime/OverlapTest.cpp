@@ -1,4 +1,4 @@
-//===- OverlapTest.cpp - memory that is written and bound twice -*- C++ -*-===//
+//===- OverlapTest.cpp - tests of overlapping memory ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kRows = 20;
 constexpr int64_t kPage = 1024;
 
-/// A layer whose tensors all lie in one block of memory.
+/// A layer whose tensors are all in one block of memory.
 class OverlapTest : public ::testing::Test {
 protected:
   void SetUp() override {
@@ -42,7 +42,8 @@ protected:
     ASSERT_TRUE(executor->bind("offset", {&offset, DType::I32, {1}, {}}));
   }
 
-  /// So many floats behind the first one, which a workspace may begin at.
+  /// The address `place` floats after the first one that is aligned for a
+  /// workspace.
   float *at(int64_t place) {
     auto address = reinterpret_cast<uintptr_t>(memory.data());
     uintptr_t ahead = (0 - address) % kWorkspaceAlignment / sizeof(float);
@@ -73,11 +74,11 @@ TEST_F(OverlapTest, OutputInAWeightIsRefused) {
   EXPECT_EQ(runAt(kPage), message);
   EXPECT_EQ(runAt(kPage - 2 * kWidth), message);
   EXPECT_EQ(runAt(kPage - size + kWidth), message);
-  // Nothing was written, and memory beside the weight is nobody's.
+  // Nothing was written, and memory beside the weight may be used.
   EXPECT_TRUE(std::equal(scale.begin(), scale.end(), at(kPage)));
   EXPECT_EQ(runAt(kPage + kWidth), "");
   EXPECT_EQ(runAt(kPage - size), "");
-  // A run of fewer tokens does not reach the weight, and one of more does.
+  // A run of fewer tokens does not reach the weight, a run of more does.
   EXPECT_EQ(runAt(kPage - size + kWidth, kRows - 1), "");
   EXPECT_EQ(runAt(kPage - size + kWidth), message);
 }
@@ -88,7 +89,7 @@ TEST_F(OverlapTest, OutputInAnInputIsRefused) {
   EXPECT_EQ(runAt(2 * kPage), message);
   EXPECT_EQ(runAt(2 * kPage + kWidth), message);
   EXPECT_EQ(runAt(3 * kPage), "");
-  // After a run that was right: only an address changes.
+  // After a valid run: only an address changes.
   EXPECT_EQ(runAt(2 * kPage - kWidth), message);
   EXPECT_EQ(runAt(2 * kPage - kWidth), message);
   EXPECT_EQ(runAt(3 * kPage), "");
@@ -111,7 +112,7 @@ TEST_F(OverlapTest, WorkspaceOfTheCallerIsRefusedInOtherMemory) {
                           "'scale'; give memory of its own");
   EXPECT_TRUE(std::equal(scale.begin(), scale.end(), at(kPage)));
   EXPECT_EQ(runIn(8 * kPage), "");
-  // A weight that is bound anew, in the workspace of the runs before.
+  // A weight bound anew, in the workspace of earlier runs.
   std::copy(scale.begin(), scale.end(), at(8 * kPage));
   ASSERT_TRUE(executor->bind("scale", view(8 * kPage, {kWidth})));
   ASSERT_TRUE(executor->prepareWeights());

@@ -58,7 +58,7 @@ Result<Package> unpacked(const std::vector<uint8_t> &bytes) {
   return Package::fromMemory(bytes.data(), bytes.size());
 }
 
-/// Makes the digest fit changed contents.
+/// Updates the digest after changes.
 void seal(std::vector<uint8_t> &bytes) {
   Sha256Digest digest = sha256(bytes.data(), bytes.size() - 32);
   std::copy(digest.begin(), digest.end(), bytes.end() - 32);
@@ -157,7 +157,7 @@ TEST(PackageTest, KeepsEverythingOfALayer) {
   const Variant &variant = read->programs[1].plan.variants[0];
   EXPECT_FALSE(variant.steps[1].dependent);
   EXPECT_TRUE(variant.steps[2].dependent);
-  // The same package again has the same bytes, so nothing was lost.
+  // Packing the read package gives the same bytes, so nothing was lost.
   EXPECT_EQ(packed(*read), bytes);
 }
 
@@ -201,12 +201,12 @@ TEST(PackageTest, ForgedContentsAreReadSafely) {
   const std::vector<uint8_t> bytes = packed(makePackage());
   int refused = 0;
   for (size_t i = 0; i + 32 < bytes.size(); ++i)
-    // Offsets that differ by 4 lead to numbers of 8 bytes that are not aligned.
+    // Offsets off by 4 lead to misaligned 8-byte numbers.
     for (int value : {0x00, 0x7f, 0xff, bytes[i] - 4, bytes[i] + 4}) {
       std::vector<uint8_t> forged = bytes;
       forged[i] = static_cast<uint8_t>(value);
       seal(forged);
-      // Whatever is accepted is whole: it can be written again.
+      // Any accepted package can be written again.
       if (Result<Package> read = unpacked(forged))
         EXPECT_TRUE(packPackage(*read));
       else
@@ -224,7 +224,7 @@ TEST(PackageTest, FieldsThatShareBytesAreRefused) {
   auto place = [&](size_t field) {
     return table + (load(bytes, fields + 4 + 2 * field) & 0xffff);
   };
-  // `producer` becomes the string that `spec` is.
+  // Make `producer` share the string of `spec`.
   size_t spec = place(2) + load(bytes, place(2));
   auto offset = static_cast<uint32_t>(spec - place(1));
   memcpy(bytes.data() + place(1), &offset, sizeof(offset));
@@ -352,7 +352,7 @@ TEST(PackageTest, FilesAreWrittenWholeAndReadBack) {
                      std::to_string(getpid()) + ".moepkg";
   ASSERT_TRUE(writePackage(path, makePackage()));
   EXPECT_TRUE(Package::open(path));
-  // A package that is refused leaves the file as it was.
+  // A refused package leaves the file unchanged.
   EXPECT_EQ(writePackage(path, Package()).message(),
             path + ": package: programs is empty; at least one program is "
                    "accepted");

@@ -1,10 +1,10 @@
-//===- PackedPlanTest.cpp - plans whose rows go to owners alone -----------===//
+//===- PackedPlanTest.cpp - plans with all-to-alls ------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// What verifyPlan asks of an all-to-all, what a package keeps of it.
+// The rules of verifyPlan for an all-to-all, and its form in a package.
 
 #include "moert/Package.h"
 #include "moert/Plan.h"
@@ -29,8 +29,8 @@ std::vector<Argument> tensors(const std::vector<int64_t> &indices) {
   return args;
 }
 
-/// A gather of ids, rows and how many count, a launch, the sum of its rows; of
-/// four ranks.
+/// For four ranks: a gather of ids, rows and a count of valid tokens, a launch,
+/// and the sum of its rows.
 Plan makePackedPlan() {
   Plan plan;
   plan.target = "sm_90a";
@@ -76,7 +76,7 @@ Plan makePackedPlan() {
 
 Step &step(Plan &plan, size_t index) { return plan.variants[0].steps[index]; }
 
-/// What is said of a plan that `change` has changed.
+/// The message about a plan changed by `change`.
 std::string say(const std::function<void(Plan &)> &change) {
   Plan plan = makePackedPlan();
   change(plan);
@@ -155,7 +155,7 @@ TEST(PackedPlan, RowsGoBackAsTheyCame) {
             "is accepted");
 }
 
-/// Rows of which would be in another order.
+/// Another collective would move rows in another order.
 TEST(PackedPlan, NobodyElseMovesWhatWasGathered) {
   EXPECT_EQ(
       say([](Plan &plan) {

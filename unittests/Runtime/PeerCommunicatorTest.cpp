@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Ranks are threads on the host, whose device launches nothing: what the
-// communicator does around its kernels.
+// Ranks are threads on the host, whose device launches nothing: this tests the
+// communicator around its kernels.
 
 #include "moert/PeerCommunicator.h"
 #include "moert/HostDevice.h"
@@ -44,7 +44,7 @@ private:
   std::string text = "exchange";
 };
 
-/// Memory of the host; keeps what it is given to launch.
+/// Host memory; records its launches.
 class HostPeer : public PeerDevice {
 public:
   explicit HostPeer(Device &device) : device(device) {}
@@ -91,7 +91,7 @@ public:
 
   Device &device;
   bool refusesStreams = false;
-  /// All ranks are of one GPU.
+  /// All ranks are on one GPU.
   bool sharesGpu = false;
   size_t lanes = 0;
   std::vector<PeerCopy> copies;
@@ -112,7 +112,7 @@ struct Rank {
   }
 };
 
-/// What each rank's `body` answers; `prepare` is called for each before.
+/// Runs `body` on every rank after `prepare`, and returns each rank's status.
 std::vector<Status>
 runRanks(const Mesh &mesh,
          const std::function<void(int64_t, HostPeer &)> &prepare,
@@ -150,7 +150,7 @@ void prepareNothing(int64_t, HostPeer &) {}
 
 NoKernel kernel;
 
-/// A gather over dp of four rows of each rank.
+/// A gather over dp of four rows per rank.
 Collective makeGather(const std::vector<CollectivePart> &parts) {
   Collective collective;
   collective.parts = parts.data();
@@ -184,7 +184,7 @@ Status gather(const Rank &rank, std::vector<uint8_t> &send,
   return rank.communicator.run(rank.stream, collective);
 }
 
-/// The same, with room for it made first.
+/// Reserves memory and gathers.
 Status reserveAndGather(const Rank &rank, std::vector<uint8_t> &send,
                         std::vector<uint8_t> &receive, bool hasKernel = true) {
   auto ranks = static_cast<int64_t>(receive.size() / send.size());
@@ -216,7 +216,7 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
           EXPECT_EQ(*rank.word(slot, PeerHeap::kLimit), 2000000000);
           EXPECT_EQ(*rank.word(slot, PeerHeap::kPlaceBytes), 256);
         }
-        // What is for the kernel alone is ahead of the heaps.
+        // Kernel-only arguments precede the heaps.
         int table = 0;
         if (Status status = gather(rank, send, receive, true, {&table});
             !status)
@@ -224,7 +224,7 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
         EXPECT_EQ(rank.peer.slots.size(), 1U + 1 + 1 + 3 + 1);
         EXPECT_EQ(rank.peer.slots[2], reinterpret_cast<uintptr_t>(&table));
         EXPECT_EQ(*rank.word(3, PeerHeap::kLimit), 2000000000);
-        // A first column is behind them, ahead of the rows.
+        // The first column is after the heaps, ahead of the rows.
         if (Status status = gather(rank, send, receive, true, {}, 3); !status)
           return status;
         EXPECT_EQ(rank.peer.slots.size(), 1U + 1 + 3 + 1 + 1);
@@ -233,7 +233,7 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
         if (Status status = gather(rank, send, receive, true, {&table});
             !status)
           return status;
-        // What nobody has pushed is no number.
+        // Memory that no rank has written is NaN.
         EXPECT_EQ(*rank.word(3, PeerHeap::kPlaces), -1);
         return rank.communicator.check();
       });
@@ -241,8 +241,8 @@ TEST(PeerCommunicator, KernelsGetHeapsFromTheOwnOneOn) {
     EXPECT_TRUE(status) << status.message();
 }
 
-/// Rows that a gather has in results() are there on all ranks, and the kernel,
-/// behind them, is told so.
+/// Parts of a gather in results() are copied to all ranks, and the kernel,
+/// launched after the copies, is told.
 TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
   Mesh mesh{3, 2};
   std::vector<Status> statuses =
@@ -256,7 +256,7 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
         auto *first = static_cast<uint8_t *>(ranks.results(MeshAxis::Data));
         EXPECT_EQ(ranks.results(MeshAxis::Tensor), nullptr);
         EXPECT_EQ(first[0], 0xff);
-        // Where it was given before there was more.
+        // An address from before the results grew.
         if (Status made = ranks.reserve(MeshAxis::Data, 64, 900); !made)
           return made;
         EXPECT_NE(ranks.results(MeshAxis::Data), first);
@@ -269,12 +269,12 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
             !given)
           return given;
         EXPECT_EQ(rank.peer.slots.back(), 4 | uint64_t(2) << 32);
-        // All are met in the heaps of then.
+        // All ranks meet in the earlier heaps.
         EXPECT_EQ(*rank.word(4, PeerHeap::kPlaceBytes), 512);
         EXPECT_EQ(rank.peer.copies.size(), 3U);
         for (const PeerCopy &copy : rank.peer.copies)
           EXPECT_EQ(copy.bytes, 4U);
-        // Nobody reads before all have copied.
+        // Wait until all ranks have copied.
         if (Status agreed = ranks.agree("test", "copied"); !agreed)
           return agreed;
         for (int64_t place = 0; place < 3; ++place)
@@ -288,7 +288,7 @@ TEST(PeerCommunicator, RowsAreCopiedToWhereTheyAreRead) {
     EXPECT_TRUE(status) << status.message();
 }
 
-/// A kernel would write to places of other ranks that are nobody's.
+/// Otherwise a kernel would write to unrelated memory of other ranks.
 TEST(PeerCommunicator, WhatIsToResultsLiesThere) {
   Mesh mesh{3, 1};
   std::vector<Status> statuses =
@@ -307,8 +307,8 @@ TEST(PeerCommunicator, WhatIsToResultsLiesThere) {
         << status.message();
 }
 
-/// Over the link a rank sends to one other at a time, and gets from one: all
-/// begin with the next one.
+/// Over the link a rank sends to one peer at a time and receives from one: all
+/// begin with the next rank.
 TEST(PeerCommunicator, CopiesGoAroundTheRanks) {
   for (bool sharesGpu : {false, true}) {
     std::vector<Status> statuses = runRanks(
@@ -340,7 +340,7 @@ TEST(PeerCommunicator, CopiesGoAroundTheRanks) {
   }
 }
 
-/// What moving bytes takes is measured with copies to where exchanges push.
+/// copyBlocks() copies into the receive buffers of exchanges.
 TEST(PeerCommunicator, BlocksAreCopiedToTheHeapsOfAll) {
   Mesh mesh{3, 2};
   std::vector<Status> statuses =
@@ -356,7 +356,7 @@ TEST(PeerCommunicator, BlocksAreCopiedToTheHeapsOfAll) {
         for (int64_t place = 0; place < axisRanks; ++place)
           blocks.insert(blocks.end(), blockBytes,
                         uint8_t(10 * rank.index + place));
-        // A block for each rank, then one for all in the other place.
+        // One block per rank, then one block for all in the other buffer.
         for (int64_t pitch : {blockBytes, int64_t(0)})
           if (Status copied =
                   ranks.copyBlocks(rank.stream, MeshAxis::Data, blocks.data(),
@@ -372,14 +372,14 @@ TEST(PeerCommunicator, BlocksAreCopiedToTheHeapsOfAll) {
         for (int64_t place = 0; place < axisRanks; ++place) {
           auto from = static_cast<uint8_t>(
               10 * mesh.peer(MeshAxis::Data, rank.index, place));
-          // Each rank has a third of the place, in whole pieces.
+          // Each rank has a third of the buffer, rounded down to the alignment.
           const uint8_t *copied = heap + PeerHeap::kPlaces + 80 * place;
           EXPECT_EQ(copied[3], from + own);
           EXPECT_EQ(copied[256 + 3], from);
         }
         if (Status agreed = ranks.agree("test", "looked"); !agreed)
           return agreed;
-        // A heap has room for what was reserved alone.
+        // More than reserved does not fit in a heap.
         return ranks.copyBlocks(rank.stream, MeshAxis::Data, blocks.data(), 0,
                                 100);
       });
@@ -463,15 +463,15 @@ TEST(PeerCommunicator, FailuresOfKernelsNameRankAndStep) {
         std::vector<uint8_t> send(4), receive(12);
         if (Status status = reserveAndGather(rank, send, receive); !status)
           return status;
-        // Of a piece, whose rows begin at another column.
+        // A chunk, whose rows begin at another column.
         constexpr int64_t firstColumn = 2;
         if (Status status = gather(rank, send, receive, true, {}, firstColumn);
             !status)
           return status;
-        // The first failure is that of the base, which all others see.
+        // The first failure must be the base's, which all others see.
         for (++launched; launched < 3;)
           std::this_thread::yield();
-        // What a kernel leaves that has waited for rank 2 in vain.
+        // The words that a kernel leaves after waiting for rank 2 in vain.
         int64_t reason =
             rank.index == 0 ? PeerHeap::TimedOut : PeerHeap::Aborted;
         *rank.word(2, PeerHeap::kAddress) =
@@ -479,7 +479,7 @@ TEST(PeerCommunicator, FailuresOfKernelsNameRankAndStep) {
         *rank.word(2, PeerHeap::kFailure) =
             (reason << PeerHeap::kReasonShift) + 2;
         Status status = rank.communicator.synchronize(rank.stream);
-        // Later calls answer the same.
+        // Later calls return the same error.
         EXPECT_EQ(gather(rank, send, receive).message(), status.message());
         return status;
       });

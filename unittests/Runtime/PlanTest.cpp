@@ -288,7 +288,7 @@ TEST(PlanTest, RefusesDependentLaunchesOfNobody) {
 
 TEST(PlanTest, RefusesResidentKernelsSideBySide) {
   Plan plan = makePlan();
-  // One after the other, on one stream and, in the second variant, on two.
+  // Ordered, on one stream and, in the second variant, on two.
   for (int64_t kernel : {2, 3, 5})
     plan.kernels[kernel].resident = true;
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
@@ -333,7 +333,7 @@ TEST(PlanTest, RefusesTensorsThatShareASlotAtTheSameTime) {
 }
 
 TEST(PlanTest, RefusesSizesThatTakeTooLongToCheck) {
-  // One is tried at every token count; many of them would take minutes.
+  // One is evaluated at every token count; many of them would take minutes.
   Expr hill = *Expr::parse("tokens * (100 - tokens)");
   auto addHills = [&](Plan &plan, int count) {
     plan.maxTokens = plan.variants.back().maxTokens = 100000;
@@ -352,15 +352,15 @@ TEST(PlanTest, RefusesSizesThatTakeTooLongToCheck) {
 }
 
 TEST(PlanTest, SharingFollowsTheOrderOfEvents) {
-  // Let the second stream start after the last use of h only; then s may take
-  // the place of h, but for z, which still lies there.
+  // Let the second stream start only after the last use of h. Then s may share
+  // h's slot, except that z is still in it.
   Plan plan = makePlan();
   auto &steps = plan.variants[1].steps;
   steps = {steps[1],           steps[5],         steps[6],
            Step::record(0, 0), Step::wait(0, 1), steps[3],
            steps[4],           Step::wait(1, 0), steps.back()};
   EXPECT_TRUE(verifyPlan(plan));
-  plan.tensors[S].slot = 1; // g's, which is used up.
+  plan.tensors[S].slot = 1; // The slot of g, which is dead.
   EXPECT_TRUE(verifyPlan(plan));
   plan.tensors[S].slot = 0;
   EXPECT_FALSE(verifyPlan(plan));

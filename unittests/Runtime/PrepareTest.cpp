@@ -16,7 +16,7 @@ using namespace moert::test;
 
 namespace {
 
-/// What stood in the memory of `scale` is doubled there.
+/// Doubles the contents of `scale` in place.
 void doubleInPlace(const uint64_t *args, int64_t) {
   auto *twice = reinterpret_cast<float *>(static_cast<uintptr_t>(args[0]));
   for (int64_t i = 0; i < kWidth; ++i)
@@ -95,13 +95,13 @@ TEST_F(PrepareTest, OverwritesTheWeightOnce) {
   expectResult(y);
   EXPECT_EQ(executor->view("twice")->data, scale.data());
 
-  // Again: what was said, and nothing else.
+  // Again: returns the same report and does nothing.
   Result<PrepareReport> again = executor->prepareWeights();
   ASSERT_TRUE(again);
   EXPECT_EQ(again->seconds, report->seconds);
   EXPECT_EQ(scale[0], 1.0f);
 
-  // A clone finds the weights prepared.
+  // A clone has prepared weights.
   auto clone = executor->clone();
   ASSERT_TRUE(clone);
   std::vector<float> other(y.size());

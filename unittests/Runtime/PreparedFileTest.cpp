@@ -78,7 +78,7 @@ protected:
     return std::move(*created);
   }
 
-  /// An executor that has the weight, whose file is written.
+  /// Makes an executor with the weight and writes its file.
   std::unique_ptr<Executor> write(const Plan &plan = makePlan()) {
     std::unique_ptr<Executor> executor = create(plan);
     EXPECT_TRUE(executor->bind("scale", {scale.data(), DType::F32, {kWidth}}));
@@ -113,7 +113,7 @@ protected:
     return message;
   }
 
-  /// Writes the file's tensors again, with other contents or metadata.
+  /// Rewrites the file's tensors with other contents or metadata.
   using Change = std::function<void(std::vector<SafetensorsTensor> &,
                                     std::map<std::string, std::string> &)>;
   std::string refuseChanged(const Change &change) {
@@ -143,7 +143,7 @@ TEST_F(PreparedFileTest, HasWhatRunsRead) {
   std::unique_ptr<Executor> first = write();
   auto file = SafetensorsFile::open(path);
   ASSERT_TRUE(file) << file.status().message();
-  // The weight is read by the prepare step alone.
+  // Only the prepare step reads the weight.
   ASSERT_EQ(file->entries().size(), 2u);
   EXPECT_EQ(file->entries()[0].name, "twice");
   EXPECT_EQ(file->entries()[1].name, "sha256");
@@ -169,7 +169,7 @@ TEST_F(PreparedFileTest, HasWhatRunsRead) {
   EXPECT_EQ(last, 2u * kWidth * 4);
   EXPECT_EQ(all, last);
   ASSERT_NO_FATAL_FAILURE(expectRuns(*second));
-  // What is bound anew calls for all weights, as after prepareWeights().
+  // Weights must be bound anew as after prepareWeights().
   Result<PrepareReport> prepared = second->prepareWeights();
   ASSERT_TRUE(prepared);
   EXPECT_EQ(prepared->bytes, 0);
@@ -177,7 +177,7 @@ TEST_F(PreparedFileTest, HasWhatRunsRead) {
   ASSERT_TRUE(clone);
   second.reset();
   ASSERT_NO_FATAL_FAILURE(expectRuns(**clone));
-  // It writes the same file.
+  // The clone writes an identical file.
   std::string contents = readFile(path);
   ASSERT_TRUE((*clone)->writePrepared(path));
   EXPECT_EQ(readFile(path), contents);
@@ -197,7 +197,7 @@ TEST_F(PreparedFileTest, WeightsMayBeBoundAfterwards) {
   ASSERT_NO_FATAL_FAILURE(expectRuns(*executor));
 }
 
-/// What stood in the weight's memory has memory of its own then.
+/// Tensors prepared in the weight's memory get memory of their own.
 TEST_F(PreparedFileTest, ReadsWhatWasPreparedInPlace) {
   Plan plan = makePlan();
   plan.tensors[Twice].inPlaceOf = Scale;
@@ -223,7 +223,7 @@ TEST_F(PreparedFileTest, ReadsWhatWasPreparedInPlace) {
   ASSERT_TRUE(second);
   ASSERT_TRUE((*second)->bindPrepared(path));
   ASSERT_NO_FATAL_FAILURE(expectRuns(**second));
-  // In the weight's memory again.
+  // Now in the weight's memory again.
   ASSERT_TRUE(bind(**second, other));
   Result<PrepareReport> report = (*second)->prepareWeights();
   ASSERT_TRUE(report);
@@ -273,7 +273,7 @@ TEST_F(PreparedFileTest, WhatIsNoFileOfTheLayerIsRefused) {
   EXPECT_EQ(
       refuseChanged([](auto &, auto &metadata) { metadata["version"] = "9"; }),
       "is of version 9 of its format, and version 2 is read");
-  // Files of version 1 do not say what their layer computes.
+  // Files of version 1 do not describe their layer.
   EXPECT_EQ(
       refuseChanged([](auto &, auto &metadata) { metadata["version"] = "1"; }),
       "is of version 1 of its format, and version 2 is read");
@@ -289,7 +289,7 @@ TEST_F(PreparedFileTest, WhatIsNoFileOfTheLayerIsRefused) {
       refuseChanged([](auto &, auto &metadata) { metadata["layer"][0] ^= 1; }),
       "was written by another layer, or by one that another compiler "
       "made of the same description");
-  // What is said of it is covered by a digest, too.
+  // A digest also covers the metadata.
   EXPECT_EQ(
       refuseChanged([](auto &, auto &metadata) { metadata["rank"] = "7"; }),
       "the header is not the one that was written (SHA-256)");
@@ -302,7 +302,7 @@ TEST_F(PreparedFileTest, WhatIsNoFileOfTheLayerIsRefused) {
 }
 
 TEST_F(PreparedFileTest, IsOfOneDescription) {
-  // Layers with one plan, whose kernels differ.
+  // Layers with equal plans but different kernels.
   std::unique_ptr<Executor> writer =
       create(makePlan(), R"({"name": "a", "top_k": 2, "routing": {"scale": 2.5},
                              "ids": [1, [2, 3], 4], "empty": {}})");
@@ -332,13 +332,13 @@ TEST_F(PreparedFileTest, IsOfOneDescription) {
             prefix + "'ids.2' is 4, and this layer's is not given");
   EXPECT_EQ(refuseFor(""), "was written by a layer with a description, and "
                            "this one has none");
-  // Neither the name nor how the text is written changes a number.
+  // Results depend on neither the name nor the formatting of the text.
   EXPECT_TRUE(create(makePlan(), R"({"ids":[1,[2,3],4],"name":"b","top_k":2,
                                      "routing":{"scale":2.5}})")
                   ->bindPrepared(path));
 }
 
-/// Messages show texts of a file short and without control characters.
+/// Messages show texts of a file shortened and without control characters.
 TEST_F(PreparedFileTest, DescriptionsOfFilesAreText) {
   auto refuseDescription = [&](const std::string &description) {
     std::unique_ptr<Executor> writer = create(makePlan(), "{}");
@@ -400,7 +400,7 @@ TEST_F(PreparedFileTest, DamageIsFound) {
   ASSERT_TRUE(file);
   size_t data =
       file->entries()[0].data - reinterpret_cast<uint8_t *>(contents.data());
-  // Each byte of the tensor, and each of its digest.
+  // Each byte of the tensor and of its digest.
   for (size_t at = data; at < contents.size(); ++at) {
     std::string changed = contents;
     changed[at] ^= 16;
@@ -412,7 +412,7 @@ TEST_F(PreparedFileTest, DamageIsFound) {
                   : "tensor 'twice' has not the bytes that were written "
                     "(SHA-256)");
   }
-  // What the header says, too: whatever is wrong, something is named.
+  // For each byte of the header an error is reported.
   for (size_t at = 0; at < data; ++at) {
     std::string changed = contents;
     changed[at] ^= 1;
@@ -423,7 +423,7 @@ TEST_F(PreparedFileTest, DamageIsFound) {
     writeFile(path, contents.substr(0, size));
     refuse(*executor);
   }
-  // Nothing was bound; what is not looked at is not found.
+  // Nothing was bound; without verification the change is not found.
   EXPECT_FALSE(executor->run(1));
   std::string changed = contents;
   changed[data] ^= 16;
@@ -431,7 +431,7 @@ TEST_F(PreparedFileTest, DamageIsFound) {
   PreparedFileOptions careless;
   careless.verify = false;
   EXPECT_TRUE(executor->bindPrepared(path, careless));
-  // What is there stays where another file is refused.
+  // A refused file leaves the bound one in use.
   writeFile(path, contents);
   ASSERT_TRUE(executor->bindPrepared(path));
   writeFile(path, changed);
@@ -471,7 +471,7 @@ TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
                             "give the file of this rank");
   EXPECT_EQ(refuse(*create()), "was written for the ranks of dp 2 x tp 1, and "
                                "the layer is for one rank");
-  // Who loads weights says so, too, and is believed if the file agrees.
+  // A given rank must agree with the file.
   PreparedFileOptions options;
   options.rank = 0;
   EXPECT_EQ(refuse(*other, options), "has the weights of rank 1, and this is "
@@ -487,7 +487,7 @@ TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
   options.rank = 2;
   EXPECT_EQ(other->bindPrepared(path, options).status().message(),
             "bindPrepared: rank is 2; 0 to 1 are those of dp 2 x tp 1");
-  // The file says whose it is.
+  // The file states its rank.
   std::unique_ptr<Executor> again = create(plan);
   ASSERT_TRUE(again->bindPrepared(path));
   EXPECT_EQ(again->rank(), 1);
@@ -500,7 +500,7 @@ TEST_F(PreparedFileTest, RanksHaveFilesOfTheirOwn) {
             "rank 1; give the communicator of that rank");
 }
 
-/// Code that prepares nothing is part of a layer that nothing else describes.
+/// Code that prepares nothing identifies a layer only if no description does.
 TEST(PlanDigestTest, CodeDescribesALayerWithoutADescription) {
   Plan plan = makeGpuPlan();
   ModuleImage image = makePtxImage(), other = image;
@@ -542,7 +542,7 @@ TEST(PreparedFileOnGpuTest, GoesThroughTheDevice) {
       EXPECT_EQ(twice[i], 2 * scale[i]);
     EXPECT_EQ(file->find("scale"), nullptr);
 
-    // Of code that prepares weights the file knows each byte.
+    // Each byte of code that prepares weights matters.
     ModuleImage image = makePtxImage();
     image.modules.back().insert(image.modules.back().end() - 1, ' ');
     auto other = Executor::create(makeGpuPlan(), **device, image);
@@ -554,7 +554,7 @@ TEST(PreparedFileOnGpuTest, GoesThroughTheDevice) {
     std::unique_ptr<Executor> second = create();
     report = second->bindPrepared(path);
     ASSERT_TRUE(report) << report.status().toString();
-    // The same bytes, through the device and back.
+    // The bytes survive a round trip through the device.
     std::string again = path + ".again";
     ASSERT_TRUE(second->writePrepared(again));
     EXPECT_EQ(readFile(again), readFile(path));

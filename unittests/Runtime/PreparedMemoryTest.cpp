@@ -106,7 +106,7 @@ TEST_F(PreparedMemoryTest, ServesTheWeightsThatItWasGivenFor) {
   EXPECT_EQ(memory.values(), twice);
   expectRun(**clone, scale);
 
-  // Memory that is bound with the weights serves these.
+  // Memory bound with the weights serves these weights.
   std::vector<float> third = {1, 1, 1, 1};
   ASSERT_TRUE(bindScale(third));
   ASSERT_TRUE(give(*executor, other.data));

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Here ranks are threads, as far as they live; ProcessDrillTest has processes.
+// Ranks are threads here; ProcessDrillTest uses processes.
 
 #include "moert/ProcessCommunicator.h"
 #include "moert/HostDevice.h"
@@ -22,11 +22,11 @@ using namespace moert::test;
 
 namespace {
 
-/// A limit that no test of ranks that come may reach.
+/// A limit that successful tests never reach.
 constexpr double kLongLimit = 60;
 
-/// Calls `body` for every rank, each in a thread of its own, and answers what
-/// they answered. A rank leaves when its body returns.
+/// Calls `body` for every rank in its own thread and returns the ranks'
+/// statuses. A rank leaves when its body returns.
 template <typename Body>
 std::vector<Status> runRanks(const Mesh &mesh, double limit, Body body) {
   Result<ProcessSockets> sockets = ProcessSockets::create(mesh.numRanks());
@@ -58,7 +58,7 @@ int countOpenFiles() {
   return count;
 }
 
-/// A communicator of two ranks, and the other rank's end of its connection.
+/// A communicator of two ranks, and the other rank's socket.
 std::pair<std::unique_ptr<Communicator>, int> makeHalf(Device &device,
                                                        double limit) {
   int pair[2];
@@ -96,7 +96,7 @@ TEST(ProcessCommunicatorTest, EveryMeshMovesAndSumsRows) {
   EXPECT_EQ(countOpenFiles(), before);
 }
 
-/// More than a socket holds, both ways at a time.
+/// More than a socket buffers, in both directions at a time.
 TEST(ProcessCommunicatorTest, MovesManyRows) {
   constexpr size_t kCount = 3 << 20;
   auto statuses = runRanks({3, 1}, kLongLimit, [](const RankOfTest &rank) {
@@ -117,7 +117,8 @@ TEST(ProcessCommunicatorTest, MovesManyRows) {
   expectAllSay(statuses, StatusCode::Ok, {});
 }
 
-/// Of a few bytes, and of more than a socket holds; collectives go on behind.
+/// Few bytes, and more than a socket buffers; collectives still work
+/// afterwards.
 TEST(ProcessCommunicatorTest, MessagesReachTheirRanks) {
   for (const Mesh &mesh : {Mesh{1, 1}, Mesh{3, 1}, Mesh{2, 2}})
     for (const Status &status :
@@ -134,7 +135,7 @@ TEST(ProcessCommunicatorTest, MessagesThatDoNotMeetAreErrorsOnAllRanks) {
   for (const WrongRing &ring : wrongRings()) {
     auto statuses = runRanks({3, 1}, kLongLimit, [&](const RankOfTest &rank) {
       Status status = sendAround(rank, ring);
-      // Later calls answer the same.
+      // Later calls return the same error.
       EXPECT_EQ(sendAround(rank, ring).message(), status.message());
       return status;
     });
@@ -144,10 +145,10 @@ TEST(ProcessCommunicatorTest, MessagesThatDoNotMeetAreErrorsOnAllRanks) {
 
 TEST(ProcessCommunicatorTest, DifferencesAreErrorsOnAllRanks) {
   auto statuses = runRanks({2, 2}, kLongLimit, [](const RankOfTest &rank) {
-    // Who is late in this call may learn of the next one's failure already.
+    // A late rank may already learn of the next call's failure here.
     (void)rank.communicator.agree("the package", "abc");
     Status status = rank.step("steps[" + std::to_string(rank.index / 3) + "]");
-    // Later calls answer the same.
+    // Later calls return the same error.
     EXPECT_EQ(rank.step("steps[2]").message(), status.message());
     EXPECT_EQ(rank.communicator.check().message(), status.message());
     return status;
@@ -267,8 +268,8 @@ TEST(MessageTest, WhatIsNotWholeIsNoRequest) {
     for (size_t size = 0; size < whole.size(); ++size)
       EXPECT_FALSE(decodeRequest(whole.substr(0, size)));
   }
-  // A text that leads behind the end, where the next number is read, and one
-  // that leads back, to where all that is left would fit.
+  // A text that extends beyond the end, where the next number is read, and one
+  // that goes back to where the remaining data would fit.
   EXPECT_FALSE(decodeRequest(numbers({0, 1 << 20, 0})));
   EXPECT_FALSE(decodeRequest(numbers({0, INT64_MAX, 0})));
   EXPECT_FALSE(decodeRequest(numbers({1, 1, 0, -24})));

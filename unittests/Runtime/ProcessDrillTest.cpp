@@ -1,12 +1,12 @@
-//===- ProcessDrillTest.cpp - a rank that fails, in a table of cells ------===//
+//===- ProcessDrillTest.cpp - a failing rank in every phase ---------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Three processes per cell, all cells at a time. One rank fails in a phase;
-// each other one has to get an error that names it, within the limit and some
-// grace, or, where all calls were done, to end.
+// Three processes per cell, all cells concurrently. One rank fails in a phase;
+// each other one must get an error that names it, within the limit and some
+// grace, or must end if all calls were done.
 
 #include "moert/HostDevice.h"
 #include "moert/ProcessCommunicator.h"
@@ -32,9 +32,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kRanks = 3, kVictim = 1;
 constexpr double kLimit = 3;
-/// Beyond the limit: a machine that has other things to do.
+/// Time beyond the limit, for a busy machine.
 constexpr double kGrace = 20;
-/// How long the others wait before the victim fails.
+/// Time that the others wait before the victim fails, in microseconds.
 constexpr useconds_t kPause = 100000;
 
 enum Mode {
@@ -61,8 +61,8 @@ enum Phase { Init, Idle, Dispatch, Compute, Combine, Teardown };
 const char *const kPhases[] = {"init",    "idle",    "dispatch",
                                "compute", "combine", "teardown"};
 
-/// Whether there is such a failure then: what a rank has of a package is told
-/// with calls alone, and nothing is left out where nothing is done.
+/// Whether the failure is possible in the phase: a difference of packages shows
+/// only in calls, and a call can be skipped only in phases with one.
 bool isCell(Mode mode, Phase phase) {
   if (mode == Package)
     return phase == Init || phase == Dispatch || phase == Combine;
@@ -74,7 +74,7 @@ bool isCell(Mode mode, Phase phase) {
 
 void killMyself(int) { kill(getpid(), SIGKILL); }
 
-/// What the victim does in its phase.
+/// Makes the victim fail in its phase.
 void strike(Mode mode) {
   usleep(kPause);
   switch (mode) {
@@ -94,7 +94,7 @@ void strike(Mode mode) {
   case Exit:
     _exit(3);
   case Throw: {
-    // What an exception does that nobody catches.
+    // The effect of an uncaught exception.
     rlimit none = {};
     setrlimit(RLIMIT_CORE, &none);
     abort();
@@ -112,7 +112,7 @@ public:
   DrilledRank(int64_t rank, Mode mode, Phase phase)
       : rank(rank), mode(mode), phase(phase) {}
 
-  /// Until the first error.
+  /// Returns the first error.
   Status run(std::vector<int> sockets) {
     device = *createHostDevice(1);
     auto made = createProcessCommunicator(
@@ -129,21 +129,21 @@ public:
 private:
   bool isDue(Phase now) const { return rank == kVictim && phase == now; }
   bool isOther(Phase now) const { return isDue(now) && mode == Package; }
-  /// Whether the phase's call is left out, or all that follows.
+  /// Whether the phase's call is skipped, or all that follow.
   bool fails(Phase now) {
     if (isDue(now))
       strike(mode);
     isUnwound = isDue(now) && (mode == Unwind || runsOutOfMemory(now));
     return isUnwound || (isDue(now) && mode == Skip);
   }
-  /// What a rank needs next it does not get, and it goes.
+  /// Fails to allocate memory and gives up.
   bool runsOutOfMemory(Phase now) {
     constexpr size_t tooMuch = size_t(1) << 46;
     return isDue(now) && mode == OutOfMemory && !device->allocate(tooMuch, 256);
   }
 
   Status call(CollectiveKind kind, const char *where, bool isOther) {
-    // More than sockets hold.
+    // More than sockets buffer.
     int64_t count = isOther ? 4096 : 1 << 18;
     CollectivePart part{many.data(), few.data(), DType::F32, count};
     if (kind == CollectiveKind::AllGather)
@@ -162,14 +162,14 @@ private:
       status =
           communicator->agree("the layer's plan", isOther(Init) ? "b" : "a");
     for (int round = 0; round < 2 && status && !isUnwound; ++round) {
-      // In the second one.
+      // Fail in the second round.
       bool isLast = round == 1;
       if (isLast && fails(Idle))
         return status;
       if (!isLast || !fails(Dispatch))
         status = call(CollectiveKind::AllGather, "steps[1]",
                       isLast && isOther(Dispatch));
-      // The others wait for its combine.
+      // The others wait for this rank's combine.
       if (status && !isUnwound && isLast)
         (void)fails(Compute);
       if (status && !isUnwound && (!isLast || !fails(Combine)))
@@ -192,8 +192,8 @@ private:
   std::unique_ptr<Stream> stream;
 };
 
-/// One rank's process, and what it says: a line when it starts, and at its end
-/// how long it took and what came of it.
+/// One rank's process and its output: a line at the start, and at the end its
+/// duration and result.
 struct Process {
   pid_t pid = -1;
   int from = -1;
@@ -219,7 +219,7 @@ struct Cell {
   Mode mode;
   Phase phase;
   std::vector<Process> ranks = {};
-  /// When the last of its ranks was forked.
+  /// The time at which the last of its ranks was forked.
   Clock::time_point begin = {};
 
   bool isOutOfTime() const {
@@ -263,8 +263,8 @@ void start(Cell &cell) {
   cell.begin = Clock::now();
 }
 
-/// Reads what processes say until all but victims have ended, or until nothing
-/// comes any more of cells that are out of time.
+/// Reads output until all processes except victims have ended, or until all
+/// remaining cells are out of time.
 void waitForAll(std::vector<Cell> &cells) {
   while (true) {
     std::vector<pollfd> polled;
@@ -328,7 +328,7 @@ TEST(ProcessDrillTest, EveryFailureIsToldToAllOthers) {
         numHangs += process.hangs();
         slowest = std::max(slowest, process.getSeconds());
         std::string result = process.getResult();
-        // Nobody is told of what happens behind the last call.
+        // After the last call a failure is not reported.
         bool isTold = cell.phase != Teardown;
         EXPECT_EQ(result.find(isTold ? "error: " : "done"), 0U)
             << kModes[cell.mode] << " in " << kPhases[cell.phase] << ", rank "

@@ -1,4 +1,4 @@
-//===- RankSumTest.cpp - tests of the sum of what ranks have --------------===//
+//===- RankSumTest.cpp - tests of sums over ranks -------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -31,7 +31,7 @@ static double valueOf(uint16_t bits, int exponentBits) {
                            exponent - bias - fractionBits);
 }
 
-/// What 16 bits of each source sum to.
+/// The sum of one 16-bit element of each source.
 static uint16_t sum16(DType dtype, std::vector<uint16_t> values) {
   std::vector<const void *> sources;
   for (uint16_t &value : values)
@@ -53,8 +53,8 @@ TEST(RankSumTest, EveryValueOf16BitsIsItsOwnSum) {
     }
 }
 
-/// Random pairs, near each other in magnitude so that all cases of rounding
-/// come up: the sum is the nearest value, and of two the even one.
+/// Random pairs of similar magnitude, to reach all cases of rounding: the sum
+/// is the nearest value, ties to even.
 TEST(RankSumTest, SumsAreRoundedToTheNearestEvenValue) {
   std::mt19937 random(7);
   for (auto [dtype, exponentBits] :
@@ -72,7 +72,7 @@ TEST(RankSumTest, SumsAreRoundedToTheNearestEvenValue) {
       double exact = double(float(x) + float(y));
       double found = valueOf(sum16(dtype, {a, b}), exponentBits);
       if (std::isinf(found)) {
-        // The step above the largest value would be as large as the one below.
+        // The step above the largest value would equal the one below.
         double top = valueOf(largest, exponentBits);
         double step = top - valueOf(largest - 1, exponentBits);
         ASSERT_GE(std::abs(exact), top + step / 2);
@@ -111,7 +111,7 @@ TEST(RankSumTest, RanksAreAddedInTheirOrder) {
     sumRanks(DType::F32, sources, &out, 1);
     EXPECT_EQ(out, expected);
   }
-  // bf16 has 8 bits: 256 + 1 + 1 is 258 where it is rounded once, else 256.
+  // bf16 has 8 significant bits: 256 + 1 + 1 is 258 if rounded once, else 256.
   EXPECT_EQ(sum16(DType::BF16, {0x4380, 0x3f80, 0x3f80}), 0x4381);
 }
 

@@ -23,8 +23,8 @@ namespace {
 constexpr int64_t kRanks = 3;
 enum TensorIndex { X, All, Y };
 
-/// y is the sum over ranks of x, of each rank's own rows, by way of what all
-/// ranks have; without kernels.
+/// y is the sum over ranks of x, for each rank's own rows, computed by an
+/// all-gather and a reduce-scatter without kernels.
 Plan makePlan() {
   Plan plan;
   plan.target = "cpu";
@@ -52,7 +52,8 @@ Plan makePlan() {
 
 Step &step(Plan &plan, size_t i) { return plan.variants[0].steps[i]; }
 
-/// `all` is made by a launch, which the kernel of the sum over ranks may do.
+/// `all` is computed by a launch, which the kernel of the sum over ranks may
+/// replace.
 Plan makeSummingPlan() {
   Plan plan = makePlan();
   plan.target = "sm_90a";
@@ -67,8 +68,8 @@ Plan makeSummingPlan() {
   return plan;
 }
 
-/// Two tensors are made by a launch, which the kernel of their gather may do,
-/// beside a third.
+/// Two tensors are computed by a launch, which the kernel of their gather may
+/// replace; a third tensor is gathered too.
 Plan makeCodingPlan() {
   Plan plan = makeSummingPlan();
   plan.kernels.push_back({"gather", 1, 64});
@@ -97,8 +98,8 @@ Plan makeCodingPlan() {
   return plan;
 }
 
-/// The same by one column after the other, of which the first one is summed
-/// ahead of the launch.
+/// The summing plan in chunks of one column; the first chunk precedes the
+/// launch.
 Plan makePiecesPlan() {
   Plan plan = makeSummingPlan();
   std::vector<Step> &steps = plan.variants[0].steps;
@@ -111,8 +112,8 @@ Plan makePiecesPlan() {
   return plan;
 }
 
-/// Runs collectives, or nothing for them, and says whether their kernels make
-/// sums.
+/// Runs collectives, or only logs them, and states whether their kernels
+/// compute sums.
 class PassingCommunicator final : public Communicator {
 public:
   explicit PassingCommunicator(std::shared_ptr<Communicator> inner)
@@ -138,7 +139,7 @@ public:
   void abort(const std::string &reason) override { inner->abort(reason); }
 
   bool makesSums = false;
-  /// Of each run.
+  /// Per run.
   std::vector<int64_t> firstColumns;
 
 private:
@@ -175,7 +176,7 @@ protected:
     group = std::move(*made);
   }
 
-  /// The statuses of what every rank does in a thread of its own.
+  /// Runs `body` on every rank in its own thread and returns the statuses.
   template <typename Body>
   std::vector<Status> onRanks(Body body) {
     std::vector<Status> statuses(kRanks);
@@ -219,8 +220,7 @@ protected:
     return rank.executor->useCommunicator(std::move(*joined));
   }
 
-  /// Starts all ranks on the host, each joined by a communicator that a test
-  /// may tell what to run.
+  /// Starts all ranks on the host, each with a PassingCommunicator.
   std::vector<Status> startPassing(Plan plan) {
     plan.target = "cpu";
     for (KernelDecl &kernel : plan.kernels)
@@ -248,8 +248,8 @@ TEST_F(RanksTest, RowsGoOutAndSumsComeBack) {
          return started ? join(ranks[r], r) : started;
        }))
     ASSERT_TRUE(status) << status.toString();
-  // Tokens are those of all ranks; counts down and up, so that what was
-  // resolved before is resolved anew.
+  // Tokens are summed over ranks. Counts go down and up, so that runs are
+  // resolved anew.
   for (int64_t own : {4, 1, 0, 3}) {
     for (Rank &rank : ranks)
       rank.y.assign(8, -1);
@@ -264,8 +264,8 @@ TEST_F(RanksTest, RowsGoOutAndSumsComeBack) {
   }
 }
 
-/// The launch is done by the kernel of the collective, or by the executor: as
-/// the communicator says at each run.
+/// Either the collective's kernel or the executor does the launch, as the
+/// communicator says at each run.
 TEST_F(RanksTest, SumsAreMadeOnce) {
   for (const Status &status : startPassing(makeSummingPlan()))
     ASSERT_TRUE(status) << status.toString();
@@ -279,7 +279,7 @@ TEST_F(RanksTest, SumsAreMadeOnce) {
     EXPECT_EQ(sumsMade, makesSums ? 0 : kRanks);
     EXPECT_TRUE(ranks[0].executor->hasReplaced(Replaced::Sums));
   }
-  // Alone, to be timed.
+  // Alone, for timing.
   sumsMade = 0;
   std::unique_ptr<Stream> stream = *device->createStream();
   ASSERT_TRUE(ranks[0].executor->runReplaced(Replaced::Sums, *stream));
@@ -301,7 +301,7 @@ TEST_F(RanksTest, CodesAreMadeOnce) {
     EXPECT_TRUE(ranks[0].executor->hasReplaced(Replaced::Codes));
     EXPECT_FALSE(ranks[0].executor->hasReplaced(Replaced::Sums));
   }
-  // Alone, to be timed.
+  // Alone, for timing.
   sumsMade = 0;
   std::unique_ptr<Stream> stream = *device->createStream();
   ASSERT_TRUE(ranks[0].executor->runReplaced(Replaced::Sums, *stream));
@@ -310,7 +310,8 @@ TEST_F(RanksTest, CodesAreMadeOnce) {
   EXPECT_EQ(sumsMade, 1);
 }
 
-/// Who runs kernels has a run for each piece, and all others one for the whole.
+/// A communicator that runs kernels makes one run per chunk, any other one run
+/// in all.
 TEST_F(RanksTest, PiecesAreForThoseWhoRunKernels) {
   for (const Status &status : startPassing(makePiecesPlan()))
     ASSERT_TRUE(status) << status.toString();
@@ -341,7 +342,7 @@ TEST_F(RanksTest, PiecesAreForThoseWhoRunKernels) {
   EXPECT_EQ((*traced)[1].name, "reduce_scatter dp columns 1 to 1");
 }
 
-/// Who waits for a stream is told of a rank that has failed.
+/// Waiting for a stream ends when a rank is known to have failed.
 TEST_F(RanksTest, WaitsEndWithTheCommunicator) {
   std::shared_ptr<Communicator> joined[kRanks];
   for (const Status &status : onRanks([&](int64_t r) {
@@ -427,7 +428,7 @@ TEST(RankPlanTest, RefusesWhatNoRankCouldDo) {
   expectRefused(plan, "prepare[0]");
 }
 
-/// What a kernel of a collective is given beside the pairs.
+/// Kernel-only arguments of a collective.
 TEST(RankPlanTest, TellsWhatIsForTheKernelAlone) {
   Plan plan = makePlan();
   plan.target = "sm_90a";
@@ -475,7 +476,7 @@ TEST(RankPlanTest, KernelsMakeSumsOfWhatTheyGet) {
       "replaced_step is 0, whose 'x' the kernel does not get; a launch all of "
       "whose "
       "tensors it gets");
-  // Others that read what the launch makes, or count on its being there.
+  // Other steps that read the launch's result, or depend on its existence.
   refuse(
       [](Plan &plan) {
         plan.kernels.push_back({"more", 1, 64});
@@ -498,7 +499,7 @@ TEST(RankPlanTest, KernelsMakeSumsOfWhatTheyGet) {
 TEST(RankPlanTest, KernelsMakeCodesOfWhatTheyGet) {
   Plan plan = makeCodingPlan();
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
-  // What the launch reads is moved, but not made.
+  // The launch's input is moved, but not computed, by the kernel.
   for (size_t pair = 0; pair < 3; ++pair)
     EXPECT_EQ(isMadeByKernel(step(plan, 1), plan.variants[0], pair), pair > 0);
   EXPECT_FALSE(isMadeByKernel(step(plan, 2), plan.variants[0], 0));
@@ -521,7 +522,7 @@ TEST(RankPlanTest, KernelsMakeCodesOfWhatTheyGet) {
   refuse(
       [](Plan &plan) { step(plan, 0).args.push_back(Argument::ofTensor(Y)); },
       "replaced_step is 0, whose 'y' the kernel does not get");
-  // A shared expert, say, reads the scales too.
+  // Another reader of the scales, such as a shared expert.
   refuse(
       [](Plan &plan) {
         plan.kernels.push_back({"more", 1, 64});
@@ -567,7 +568,7 @@ TEST(RankPlanTest, PiecesAreAWhole) {
       "steps[1].replaced_step is 0; -1 (of a piece that others follow)");
 }
 
-/// Ranks that begin with different ones would wait for each other for ever.
+/// Ranks that began with different collectives would deadlock.
 TEST(RankPlanTest, RefusesCollectivesWithoutAnOrder) {
   Plan plan = makePlan();
   plan.numStreams = 2;
@@ -584,12 +585,12 @@ TEST(RankPlanTest, RefusesCollectivesWithoutAnOrder) {
   steps.push_back(Step::wait(1, 0));
   expectRefused(plan, "steps[2] and variants[0].steps[4] are collectives of "
                       "which neither is complete before the other begins");
-  // Behind the wait they are in one order on every rank.
+  // After the wait their order is the same on every rank.
   std::rotate(steps.begin() + 4, steps.end() - 1, steps.end());
   EXPECT_TRUE(verifyPlan(plan)) << verifyPlan(plan).message();
 }
 
-/// The package with an image for its kernels, by way of a file.
+/// Writes the package, with an image for its kernels, to a file and reads it.
 static Result<Package> writeAndRead(Package &package, const std::string &name) {
   std::string text = ".version 8.0\n.target sm_90a\n";
   package.programs[0].images = {

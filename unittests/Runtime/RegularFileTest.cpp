@@ -1,4 +1,4 @@
-//===- RegularFileTest.cpp - tests of the one opener of files ---*- C++ -*-===//
+//===- RegularFileTest.cpp - tests of opening files -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -39,8 +39,8 @@ protected:
 
 } // namespace
 
-/// A pipe waits for a writer, and a device never ends: archives bring the one,
-/// and links to the other come with a git checkout.
+/// A pipe waits for a writer, and a device may be endless. Archives can contain
+/// pipes, and a git checkout links to devices.
 TEST_F(RegularFileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
   std::string pipe = at("model.safetensors");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -98,7 +98,7 @@ TEST_F(RegularFileTest, BytesAreCounted) {
   EXPECT_EQ(*read(0), "");
 }
 
-/// A file of a gigabyte is not read to see that it is no package.
+/// A file of a gigabyte is rejected as a package without reading all of it.
 TEST_F(RegularFileTest, ALargeFileThatIsNoPackageIsNotRead) {
   std::ofstream(at("x.moepkg")) << "no package";
   fs::resize_file(at("x.moepkg"), (size_t(1) << 30) - 1);
@@ -121,14 +121,14 @@ TEST(PrintableTest, HasNoControlCharacters) {
   EXPECT_EQ(printable("\x1b[2J\r\n\tx\x7f"), "?[2J?? x?");
   EXPECT_EQ(printable("gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80"),
             "gr\xc3\xbc\xc3\x9f \xe4\xb8\xad \xf0\x9f\x98\x80");
-  // U+009B begins a command of a terminal, as does the byte alone.
+  // U+009B begins a terminal command, as does the single byte.
   EXPECT_EQ(printable("\xc2\x9b"
                       "2J"),
             "??2J");
   EXPECT_EQ(printable("\x9b"
                       "2J"),
             "?2J");
-  // Too long, a surrogate, beyond Unicode, cut off.
+  // Overlong, a surrogate, beyond Unicode, truncated.
   EXPECT_EQ(
       printable("\xc0\x80 \xe0\x80\x80 \xed\xa0\x80 \xf4\x90\x80\x80 \xe4\xb8"),
       "?? ??? ??? ???? ??");
@@ -138,7 +138,7 @@ TEST(PrintableTest, IsCut) {
   std::string name(5'000'000, 'n');
   EXPECT_EQ(printable(name), std::string(80, 'n') + "...");
   EXPECT_EQ(printable(name.substr(0, 80)), std::string(80, 'n'));
-  // Never inside a character.
+  // Never cut inside a character.
   EXPECT_EQ(printable("abc\xe4\xb8\xad"
                       "d",
                       5),

@@ -16,7 +16,7 @@
 
 using namespace moert;
 
-/// A file with this header and so many bytes of data 0, 1, 2, ...
+/// A file with this header, and data bytes 0, 1, 2, ...
 static std::string fileOf(const std::string &header, size_t dataBytes) {
   std::string file(8, '\0');
   for (int i = 0; i < 8; ++i)

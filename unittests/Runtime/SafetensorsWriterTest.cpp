@@ -23,7 +23,7 @@ using namespace moert;
 
 namespace {
 
-/// A directory that is empty at first.
+/// An empty temporary folder.
 class SafetensorsWriterTest : public ::testing::Test {
 protected:
   void SetUp() override {
@@ -143,7 +143,7 @@ TEST_F(SafetensorsWriterTest, FailuresLeaveTheOldFileAlone) {
 }
 
 TEST_F(SafetensorsWriterTest, InterruptedWritesLeaveNoPartialFile) {
-  // A bound on the file size stands for a full disk.
+  // A limit on the file size emulates a full disk.
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   auto handler = signal(SIGXFSZ, SIG_IGN);

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Through moert.hpp, so that the wrapper for C++ is shown to work too.
+// Uses moert.hpp, to test the C++ wrapper too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,7 +62,7 @@ protected:
     ASSERT_DONE(layer.prepareWeights());
   }
 
-  /// Binds a batch of the value `x` and answers where its result will be.
+  /// Binds a batch of the value `x`; sets `y` to the address of the result.
   void bindBatch(capi::Layer &layer, float x, void *&y) {
     void *in = nullptr, *offset = nullptr;
     allocate(in, std::vector<float>(kTokens * kWidth, x));
@@ -95,7 +95,7 @@ TEST_F(SharedWorkspaceTest, TheSizeIsKnownBeforeAnythingIsAllocated) {
   ASSERT_DONE(layer.create(package, device));
   int64_t bytes = 0;
   ASSERT_DONE(layer.workspaceBytes(kTokens, bytes));
-  // h and z, g, s; in multiples of 256.
+  // h and z, g, s; multiples of 256.
   EXPECT_EQ(bytes, 768 + 768 + 512);
   EXPECT_TRUE(fake->allocations.empty());
   capi::Error error = layer.workspaceBytes(101, bytes);
@@ -119,7 +119,7 @@ TEST_F(SharedWorkspaceTest, LayersOfTwoMicroBatchesShareTwoSlots) {
     ASSERT_DONE(layers[i].useWorkspace(workspace, 0));
     ASSERT_DONE(clones[i].useWorkspace(workspace, 1));
   }
-  // Layers keep the memory.
+  // Layers keep the memory alive.
   workspace.reset();
   size_t before = fake->allocations.size();
   auto runBatch = [](capi::Layer *batch) {
@@ -137,7 +137,7 @@ TEST_F(SharedWorkspaceTest, LayersOfTwoMicroBatchesShareTwoSlots) {
   expectResult(y[1], 2.5f);
   expectResult(y[2], -3.0f);
   expectResult(y[3], -6.0f);
-  // One's own memory again.
+  // Back to the layer's own memory.
   ASSERT_DONE(layers[0].useWorkspace({}, 0));
   ASSERT_DONE(layers[0].run(kTokens));
   EXPECT_EQ(fake->allocations.size(), before + 1);

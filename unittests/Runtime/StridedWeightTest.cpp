@@ -102,7 +102,7 @@ TEST_F(StridedWeightTest, LaunchesPassTheStridesAfterTheAddress) {
   ASSERT_TRUE(executor->run(5));
   EXPECT_EQ(y[0], 11.0f);
   EXPECT_EQ(executor->view("w")->strides, (std::vector<int64_t>{12, 4, 1}));
-  // Those of another executor of the same weights are the same.
+  // A clone sees the same strides.
   auto clone = executor->clone();
   ASSERT_TRUE(clone);
   float other[kExperts * kRows];
@@ -118,7 +118,7 @@ TEST_F(StridedWeightTest, GapsOfAWeightAreNoMemoryForOutputs) {
   EXPECT_EQ(executor->run(5).message(),
             "run 'y': shares memory with the weight 'w', or with gaps of its "
             "rows; give memory of its own");
-  // Behind the last element, not behind the last stride.
+  // After the last element, not after the last stride.
   ASSERT_TRUE(
       executor->bind("y", {w + 128, DType::F32, {kExperts * kRows}, {}}));
   EXPECT_TRUE(executor->run(5));

@@ -1,4 +1,4 @@
-//===- TensorMapTest.cpp - tests of the tensor maps of plans ----*- C++ -*-===//
+//===- TensorMapTest.cpp - tests of a plan's tensor maps --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -73,7 +73,7 @@ TEST_F(TensorMapTest, ThoseOfWeightsAreEncodedAtBind) {
   ASSERT_TRUE(executor->prepareWeights());
   EXPECT_EQ(fake->maps.size(), 1u);
   EXPECT_EQ(fake->mapsOfLaunches[0], "prepare_scale 1");
-  // The same memory again needs nothing, other memory another map.
+  // Unchanged memory needs no new map, other memory does.
   ASSERT_TRUE(bindScale(1));
   EXPECT_EQ(fake->maps.size(), 1u);
   ASSERT_TRUE(bindScale(4));
@@ -95,13 +95,13 @@ TEST_F(TensorMapTest, ThoseOfBuffersFollowTheWorkspace) {
   EXPECT_EQ(fake->maps[2].sizes, (std::vector<uint64_t>{kWidth, 40}));
   EXPECT_EQ(fake->maps[2].strides, (std::vector<uint64_t>{kWidth * 4}));
 
-  // Nothing has changed.
+  // Unchanged runs encode nothing.
   for (int i = 0; i < 3; ++i)
     ASSERT_TRUE(executor->run(20));
   EXPECT_EQ(fake->maps.size(), 3u);
   EXPECT_EQ(fake->mapsOfLaunches.back(), "spread 2 3");
 
-  // Another workspace moves h alone.
+  // With another workspace only h moves.
   auto workspace = device->allocate(1 << 16, 256);
   ASSERT_TRUE(workspace);
   ASSERT_TRUE(executor->run(20, {(*workspace)->data(), 1 << 16}));
@@ -109,19 +109,19 @@ TEST_F(TensorMapTest, ThoseOfBuffersFollowTheWorkspace) {
   EXPECT_EQ(fake->mapsOfLaunches.back(), "spread 2 4");
   EXPECT_EQ(fake->maps[3].address, addressOf(executor->view("h")->data));
 
-  // A clone has a batch and a workspace of its own, and the weights' maps.
+  // A clone has its own batch and workspace, and shares the weights' maps.
   auto clone = executor->clone();
   ASSERT_TRUE(clone);
   bindBatch(**clone);
   ASSERT_TRUE((*clone)->run(20));
   EXPECT_EQ(fake->mapsOfLaunches.back(), "spread 2 5");
 
-  // A call of no tokens copies nothing.
+  // A call without tokens needs no maps.
   ASSERT_TRUE(executor->run(0));
   EXPECT_EQ(fake->maps.size(), 5u);
 }
 
-/// An input that a map is of is not moved as an argument alone.
+/// An input with a map is not only moved as an argument.
 TEST_F(TensorMapTest, ThoseOfInputsFollowThem) {
   ASSERT_TRUE(bindScale(1));
   ASSERT_TRUE(executor->prepareWeights());
@@ -147,7 +147,7 @@ TEST_F(TensorMapTest, DriversWithoutThemAreNamed) {
                                   "'scale': cuTensorMapEncodeTiled: "),
             std::string::npos)
       << status.message();
-  // What failed is not taken for done.
+  // A failed encoding is not cached.
   fake->failAt = 0;
   EXPECT_TRUE(bindScale(1));
   EXPECT_EQ(fake->maps.size(), 1u);

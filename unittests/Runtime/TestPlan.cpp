@@ -17,8 +17,8 @@ static T *pointer(uint64_t slot) {
   return reinterpret_cast<T *>(static_cast<uintptr_t>(slot));
 }
 
-/// Calls `body` for the indices of one CTA that are below `count`; a CTA covers
-/// four, so that the last one is ragged.
+/// Calls `body` for the indices of one CTA that are below `count`. A CTA covers
+/// four, so that the last one may be partial.
 template <typename Body>
 static void forEach(int64_t cta, int64_t count, Body body) {
   for (int64_t i = cta * 4; i < cta * 4 + 4 && i < count; ++i)

@@ -21,15 +21,15 @@ constexpr int64_t kWidth = 4;
 /// Indices into the tensors of makePlan().
 enum TensorIndex { X, Scale, Twice, Offset, H, G, Z, S, Y };
 
-/// y[t] = sum over i in {0, 1} of (x[t] * 2 * scale + i + 1)^2, plus x[t] where
-/// the call has more than three tokens, plus offset[0]. The second variant
+/// y[t] = sum over i in {0, 1} of (x[t] * 2 * scale + i + 1)^2, plus offset[0],
+/// plus x[t] if the call has more than three tokens. The second variant
 /// computes x (tensor s) on a second stream. h and z share a slot.
 Plan makePlan();
 
-/// The kernels of makePlan(), and no others.
+/// The kernels of makePlan() only.
 ModuleImage makeImage();
 
-/// What y[t][c] should be.
+/// The expected y[t][c].
 float expectedY(const std::vector<float> &x, const std::vector<float> &scale,
                 int32_t offset, int64_t t, int64_t c, int64_t tokens);
 

@@ -1,4 +1,4 @@
-//===- ThreadsTest.cpp - tests of threads that may not be had ---*- C++ -*-===//
+//===- ThreadsTest.cpp - tests of threads that fail to start ----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,7 +13,8 @@
 
 using namespace moert;
 
-/// Whether pthread_create() fails from now on, as under a limit of processes.
+/// Number of threads that pthread_create() can still start; emulates a limit of
+/// processes.
 static std::atomic<int> numThreadsLeft{1 << 30};
 
 // NOLINTBEGIN(bugprone-reserved-identifier): the linker's names.

@@ -32,7 +32,7 @@ struct UserObject {
   unsigned references;
 };
 
-/// Captured, or instantiated.
+/// A captured or instantiated graph.
 struct Graph {
   Work work;
   std::vector<UserObject *> owned;
@@ -69,7 +69,7 @@ CUresult enter(std::string name) {
   return calls > 0 && calls == state.failAt ? state.failCode : CUDA_SUCCESS;
 }
 
-/// Does the work, or keeps it for the graph.
+/// Does the work, or records it in the graph.
 CUresult give(CUstream stream, std::function<void()> work) {
   if (stream && !state.streams.count(stream))
     return CUresult(400);
@@ -95,7 +95,7 @@ void destroyGraph(Graph *graph) {
   delete graph;
 }
 
-/// Whether a capture of any thread forbids what waits or allocates.
+/// Whether a capture of any thread forbids calls that wait or allocate.
 bool isForbidden() {
   return !state.captured.empty() &&
          !state.relaxed.count(std::this_thread::get_id());
@@ -111,7 +111,7 @@ bool isDevice(CUdevice device) {
   return device >= 0 && device < state.numDevices;
 }
 
-/// What `bytes` from `address` on are part of, or null.
+/// The allocation that contains these bytes, or null.
 const FakeCuda::Allocation *findMemory(CUdeviceptr address, size_t bytes) {
   auto after = state.allocations.upper_bound(address);
   if (after == state.allocations.begin())
@@ -124,8 +124,9 @@ bool inMemory(CUdeviceptr address, size_t bytes) {
   return findMemory(address, bytes) != nullptr;
 }
 
-/// Notes which maps a launch passes; each is one that was encoded, in memory
-/// that is still there, and aligned as parameters of 128 bytes are.
+/// Records the maps that a launch passes. Checks that each was encoded, that
+/// its memory is allocated, and that maps are aligned like parameters of 128
+/// bytes.
 CUresult takeMaps(const Function &function, void **params) {
   int numMaps = state.numMaps ? state.numMaps(function.name) : 0;
   std::string text = function.name;
@@ -141,8 +142,7 @@ CUresult takeMaps(const Function &function, void **params) {
   return CUDA_SUCCESS;
 }
 
-/// The limits that the driver's documentation has for a map with interleave
-/// none.
+/// The driver's documented limits for a map with interleave none.
 bool isEncodable(const FakeCuda::Map &map, unsigned elementBytes) {
   unsigned swizzle =
       map.swizzle == CU_TENSOR_MAP_SWIZZLE_NONE ? 0 : 16u << map.swizzle;
@@ -176,21 +176,21 @@ unsigned bytesOf(CUtensorMapDataType type) {
   }
 }
 
-/// The most dynamic shared memory that a launch may have.
+/// Maximum dynamic shared memory of a launch.
 size_t grantedTo(const Function &function) {
   auto granted = state.granted.find(function.name);
   return granted == state.granted.end() ? 48 * 1024
                                         : static_cast<size_t>(granted->second);
 }
 
-/// Contexts are these addresses.
+/// Handles of contexts are fixed addresses.
 CUcontext contextOf(CUdevice device) {
   return reinterpret_cast<CUcontext>(uintptr_t(0x1000) + device);
 }
 
 } // namespace
 
-/// One call at a time, whatever thread it comes from.
+/// Serializes calls of all threads.
 #define ALONE std::lock_guard<std::mutex> alone(mutex)
 #define ENTER                                                                  \
   ALONE;                                                                       \
@@ -447,7 +447,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count,
   ENTER_WITH_CONTEXT;
   if (block < 1 || shared > grantedTo(*reinterpret_cast<Function *>(handle)))
     return CUDA_ERROR_INVALID_VALUE;
-  // 2048 threads, and 228 KB of which each CTA takes one for the system.
+  // 2048 threads, and 228 KB of shared memory, of which each CTA uses one more
+  // KB for the system.
   *count = std::min(2048 / block, int(228 * 1024 / (shared + 1024)));
   return CUDA_SUCCESS;
 }
@@ -522,7 +523,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   // Captured work cannot wait for work outside the capture.
   if (state.captured.count(stream) && !capturedEvents.count(event))
     return CUresult(905);
-  // Waiting for an event of the capture makes a stream part of it.
+  // Waiting for an event of a capture adds the stream to it.
   if (capturedEvents.count(event))
     state.captured.insert(stream);
   return CUDA_SUCCESS;
@@ -738,7 +739,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-/// At the same address.
+/// Maps to the same address.
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle,
                                unsigned) {
   ENTER_WITH_CONTEXT;

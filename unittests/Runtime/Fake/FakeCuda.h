@@ -20,46 +20,45 @@
 
 namespace moert::test {
 
-/// The state of the shared library `fakecuda`, which its function fakeCudaState
-/// answers. The library has the driver's functions and emulates a device:
-/// memory is the host's, work is done when it is given to a stream, or recorded
-/// where the stream is being captured. Calls from several threads take turns;
-/// a test touches the state while it is the only thread.
+/// The state of the shared library `fakecuda`, returned by its function
+/// fakeCudaState. The library has the driver's functions and emulates a device:
+/// memory is the host's; work is done immediately, or recorded if the stream is
+/// being captured. Calls of several threads are serialized; a test accesses the
+/// state only while it is the only thread.
 struct FakeCuda {
-  /// Call number `failAt` (from 1), of the function `failCall` where that is
-  /// not empty, fails with `failCode`; 0: none. A call that releases something
-  /// releases it all the same, as the driver does when it reports an earlier
-  /// failure.
+  /// Injects `failCode` into call number `failAt` (from 1), counting only
+  /// `failCall` if that is not empty; 0 injects nothing. A releasing call still
+  /// releases, as in the real driver when it reports an earlier failure.
   int failAt = 0;
   std::string failCall;
   cuda::CUresult failCode = cuda::CUDA_ERROR_LAUNCH_FAILED;
-  /// Whether cuGetProcAddress finds nothing, as with an old driver.
+  /// Makes cuGetProcAddress find nothing, like an old driver.
   bool hasNoProcAddress = false;
   int numDevices = 2;
   int major = 9, minor = 0;
   int driverVersion = 12080;
   int multiprocessors = 132;
-  /// Bytes that the device says it has.
+  /// Reported size of the device's memory, in bytes.
   size_t totalMemory = size_t(80) << 30;
   /// Bytes that can be allocated in all.
   size_t memory = size_t(1) << 30;
-  /// What the compiler of PTX says; a message makes loading fail.
+  /// The PTX compiler's log; if not empty, loading fails.
   std::string compilerLog;
 
   /// Runs a kernel; without it launches do nothing.
   std::function<void(const std::string &name, const uint64_t *args,
                      int64_t grid)>
       kernel;
-  /// How many arguments a kernel has, -1 for what is no kernel of the module.
+  /// Number of a kernel's arguments, -1 for a name that is not in the module.
   std::function<int(const std::string &name)> numArgs;
 
-  /// Whether a stream has work that is not done; none: never.
+  /// Whether a stream has unfinished work; if not set, never.
   std::function<bool(cuda::CUstream stream)> isBusy;
 
-  /// How many tensor maps a kernel has after its arguments; none: 0.
+  /// Number of tensor maps after a kernel's arguments; if not set, 0.
   std::function<int(const std::string &name)> numMaps;
 
-  /// A tensor map as the driver was asked for it, innermost dimension first.
+  /// A tensor map as passed to the driver, innermost dimension first.
   struct Map {
     uint64_t address = 0;
     cuda::CUtensorMapDataType type = cuda::CU_TENSOR_MAP_DATA_TYPE_UINT8;
@@ -67,19 +66,20 @@ struct FakeCuda {
     std::vector<uint32_t> box;
     cuda::CUtensorMapSwizzle swizzle = cuda::CU_TENSOR_MAP_SWIZZLE_NONE;
   };
-  /// A map's 128 bytes begin with its number in this list, counted from 1.
+  /// A map's 128 bytes begin with its number in this list, from 1.
   std::vector<Map> maps;
-  /// Per launch with maps: "name" and the numbers of its maps, "product 1 3".
+  /// Per launch with maps: the kernel's name and the numbers of its maps,
+  /// "product 1 3".
   std::vector<std::string> mapsOfLaunches;
 
-  /// Calls since the last reset(), without those that only name errors.
+  /// Calls since the last reset(), except those that only name errors.
   std::vector<std::string> calls;
-  /// Launches: "name grid block shared", and " dependent" if one may begin
-  /// early.
+  /// Launches: "name grid block shared", with " dependent" appended to
+  /// dependent launches.
   std::vector<std::string> launches;
   /// Dynamic shared memory granted per kernel.
   std::map<std::string, int> granted;
-  /// The contexts that are current on a thread, innermost last.
+  /// Current contexts per thread, innermost last.
   std::map<std::thread::id, std::vector<cuda::CUcontext>> current;
 
   struct Allocation {
@@ -87,33 +87,33 @@ struct FakeCuda {
     int device = 0;
   };
   std::map<cuda::CUdeviceptr, Allocation> allocations;
-  /// Whether GPUs have peer access to each other, and which contexts have
-  /// enabled it to which.
+  /// Whether GPUs have peer access, and which contexts have enabled it to
+  /// which.
   bool hasPeers = true;
   std::set<std::pair<cuda::CUcontext, cuda::CUcontext>> peerAccess;
-  /// How often memory of another process is mapped here, and how often memory
-  /// was freed that was.
+  /// Number of mappings of other processes' memory, and of frees while memory
+  /// was mapped.
   std::map<cuda::CUdeviceptr, int> mapped;
   int freedWhileMapped = 0;
   std::set<void *> modules, streams, events, graphs, graphExecs, userObjects;
   int retained = 0;
-  /// Streams that are being captured, all of them into one graph, and how many
-  /// captures have begun.
+  /// Streams under capture, all into one graph, and the number of captures
+  /// begun.
   std::set<void *> captured;
   uint64_t numCaptures = 0;
-  /// Threads whose calls no capture forbids.
+  /// Threads in relaxed capture mode, whose calls no capture forbids.
   std::set<std::thread::id> relaxed;
-  /// Whether cuStreamGetId knows streams.
+  /// Whether cuStreamGetId works.
   bool hasStreamIds = true;
 
-  /// One launch, record or wait; `given` has them in order.
+  /// A launch, record or wait; `given` lists them in order.
   struct Given {
     std::string call;
     void *stream = nullptr, *event = nullptr;
   };
   std::vector<Given> given;
 
-  /// What is alive, as text; empty where nothing is.
+  /// Lists live objects; empty if there are none.
   std::string leaks() const {
     std::string text;
     auto add = [&](const char *what, size_t count) {

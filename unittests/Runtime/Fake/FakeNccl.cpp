@@ -1,4 +1,4 @@
-//===- FakeNccl.cpp - NCCL without GPUs -----------------------------------===//
+//===- FakeNccl.cpp - an emulation of NCCL on the host --------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -24,7 +24,7 @@ namespace {
 FakeNccl state;
 std::mutex mutex;
 
-/// Of this thread, as fakeNcclSetRank() has said.
+/// The thread's rank, set by fakeNcclSetRank().
 thread_local int threadRank = 0;
 
 enum class Kind {
@@ -36,7 +36,7 @@ enum class Kind {
   Messages
 };
 
-/// What one call sends or receives.
+/// Memory of one send or receive.
 struct Block {
   void *memory;
   size_t bytes;
@@ -49,9 +49,10 @@ struct Op {
   size_t count;
   ncclDataType_t type;
   ncclStream_t stream;
-  /// Of Send and Receive.
+  /// For Send and Receive.
   int peer = 0;
-  /// Of Messages: what the calls of a group send to each rank, and get.
+  /// For Messages: the blocks that a group's calls send to and receive from
+  /// each rank.
   std::map<int, std::vector<Block>> sends = {}, receives = {};
 };
 
@@ -59,15 +60,15 @@ struct Clique;
 
 struct Comm {
   std::shared_ptr<Clique> clique;
-  /// In this communicator, and in the first of all.
+  /// Rank in this communicator, and in the first one.
   int rank = 0, worldRank = 0;
-  /// What ncclCommGetAsyncError answers, when nothing is in progress.
+  /// The result of ncclCommGetAsyncError while nothing is in progress.
   ncclResult_t asyncError = ncclSuccess;
   int pollsLeft = 0;
   bool isFinalized = false;
   std::vector<Op> given;
   size_t numDone = 0;
-  /// A split in progress: where the new communicator goes.
+  /// A split in progress: the destination of the new communicator.
   ncclComm_t *splitOut = nullptr;
   Comm *splitMade = nullptr;
   size_t numSplits = 0;
@@ -78,9 +79,9 @@ struct Clique {
   size_t numRanks = 0;
   std::map<int, Comm *> members;
   size_t numFinalized = 0;
-  /// Whether all have come, some of which may be gone.
+  /// Whether all ranks have joined; some may have left since.
   bool hasMet = false;
-  /// Per split so far: who has called, by color and key.
+  /// Per split so far: the callers, by color and key.
   struct Split {
     size_t numCalled = 0;
     std::map<int, std::map<int, Comm *>> groups;
@@ -99,7 +100,7 @@ int numIds = 0;
 std::map<ncclStream_t, int> pending;
 
 thread_local int groupDepth = 0;
-/// One of the group's calls has.
+/// Whether a call of the group has failed.
 thread_local bool groupHasFailed = false;
 thread_local std::vector<std::pair<Comm *, Op>> group;
 
@@ -132,7 +133,7 @@ bool isReady(const Comm &comm) {
   return clique.splits.at(comm.numSplits - 1).numCalled == clique.numRanks;
 }
 
-/// Success where `comm` can be used by `call`.
+/// Success if `call` may use `comm`.
 ncclResult_t checkUse(const char *call, Comm *comm) {
   if (!alive.count(comm))
     return misuse(std::string(call) + " of a communicator that is gone");
@@ -147,7 +148,8 @@ size_t bytesOf(ncclDataType_t type) {
   return type == ncclUint8 ? 1 : type == ncclFloat32 ? 4 : 2;
 }
 
-/// Element `i` of every rank's `send`; only of f32, and of none for others.
+/// Sums element `i` of every rank's `send`; does nothing for types other than
+/// f32.
 void sum(const std::vector<Op> &ops, size_t first, const Op &own) {
   if (own.type != ncclFloat32)
     return;
@@ -159,7 +161,7 @@ void sum(const std::vector<Op> &ops, size_t first, const Op &own) {
   }
 }
 
-/// What a rank is to do next; null if nothing was given.
+/// The next operation of a rank, or null.
 const Op *next(const Comm *comm) {
   return comm && comm->numDone < comm->given.size()
              ? &comm->given[comm->numDone]
@@ -168,7 +170,7 @@ const Op *next(const Comm *comm) {
 
 void finish(Comm *comm) { --pending[comm->given[comm->numDone++].stream]; }
 
-/// Does a collective, if all ranks have come to one.
+/// Does a collective if all ranks have enqueued it.
 bool advanceCollective(Clique &clique) {
   std::vector<Op> ops;
   for (auto &[rank, member] : clique.members)
@@ -194,8 +196,8 @@ bool advanceCollective(Clique &clique) {
   return true;
 }
 
-/// The ranks that a rank's messages tie to it, if all of them have come to what
-/// these are for: the next message between two may be behind others.
+/// The ranks connected to a rank by messages, if all of them have reached these
+/// messages; the next message between two may be queued behind others.
 bool findTied(Clique &clique, int rank, std::map<int, Comm *> &tied) {
   auto found = clique.members.find(rank);
   Comm *comm = found == clique.members.end() ? nullptr : found->second;
@@ -214,7 +216,7 @@ bool findTied(Clique &clique, int rank, std::map<int, Comm *> &tied) {
   return isMet(op->sends, &Op::receives) && isMet(op->receives, &Op::sends);
 }
 
-/// Copies what ranks have for each other.
+/// Copies messages between ranks.
 void deliver(const std::map<int, Comm *> &tied) {
   for (const auto &[rank, comm] : tied) {
     for (const auto &[peer, blocks] : next(comm)->receives) {
@@ -244,13 +246,14 @@ bool advanceMessages(Clique &clique) {
   return false;
 }
 
-/// Does what the ranks of the clique have given.
+/// Does the enqueued work of the ranks.
 void advance(Clique &clique) {
   while (advanceCollective(clique) || advanceMessages(clique))
     ;
 }
 
-/// Puts the sends and receives of a group on one communicator into one op.
+/// Merges the sends and receives of a group on one communicator into one
+/// operation.
 void joinBlocks(std::vector<std::pair<Comm *, Op>> &ops) {
   std::vector<std::pair<Comm *, Op>> joined;
   std::map<Comm *, size_t> places;
@@ -278,7 +281,7 @@ void end(Comm *comm) {
     --pending[comm->given[i].stream];
   if (comm->clique->members[comm->rank] == comm)
     comm->clique->members.erase(comm->rank);
-  // What was never handed out ends with what it was split from.
+  // A new communicator that was never handed out ends with its parent.
   if (comm->splitMade && comm->splitOut) {
     --state.numAlive;
     alive.erase(comm->splitMade);
@@ -309,7 +312,7 @@ ncclResult_t give(const char *call, Comm *comm, const Op &op,
   return comm->pollsLeft > 0 ? ncclInProgress : ncclSuccess;
 }
 
-/// Of a send or a receive.
+/// Enqueues a send or a receive.
 ncclResult_t giveBlock(const char *call, ncclComm_t comm, const Op &op) {
   std::lock_guard<std::mutex> alone(mutex);
   if (groupDepth == 0)
@@ -433,7 +436,7 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key,
         clique->add(member->rank, member);
       }
     }
-  // NCCL hands the new one out in the background, and says nothing of it here.
+  // NCCL makes the new communicator in the background.
   return ncclSuccess;
 }
 
@@ -522,7 +525,7 @@ ncclResult_t ncclCommUserRank(ncclComm_t handle, int *rank) {
 
 ncclResult_t ncclCommCuDevice(ncclComm_t handle, int *device) {
   ENTER_OR_FAIL;
-  // Ranks of tests have the GPU of their number.
+  // In tests a rank's GPU has its number.
   *device = commOf(handle)->worldRank;
   return ncclSuccess;
 }
@@ -543,7 +546,7 @@ ncclResult_t ncclGroupEnd() {
   bool hasFailed = std::exchange(groupHasFailed, false);
   if (entered)
     return entered;
-  // Nothing of it is begun then.
+  // In this case none of the group is begun.
   if (hasFailed)
     return state.failCode;
   joinBlocks(ops);
