@@ -431,7 +431,7 @@ TEST(FileExchangeTest, FoldersThatAreNotPrivateAreRefused) {
                StatusCode::InvalidArgument, {"is open to other users"});
   }
   if (geteuid() == 0) {
-    // Root may give things away.
+    // Root may give a file to another user.
     fs::permissions(folder.path + "/real", fs::perms::owner_all);
     ASSERT_EQ(chown((folder.path + "/real").c_str(), 12345, 12345), 0);
     expectSays(byFile({folder.path + "/real", "job 2"}, 0, 2).status(),
@@ -473,7 +473,7 @@ TEST(FileExchangeTest, FilesThatAreNotRankZerosAreRefused) {
   fs::create_symlink(folder.path + "/real", path);
   expectSays(byFile(exchange, 1, 2).status(), StatusCode::Unavailable,
              {"cannot be read"});
-  // Nobody waits for a writer of a pipe.
+  // Must not wait for a writer of the pipe.
   fs::remove(path);
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   expectSays(byFile(exchange, 1, 2).status(), StatusCode::InvalidArgument,
@@ -484,7 +484,7 @@ TEST(FileExchangeTest, FilesThatAreNotRankZerosAreRefused) {
 // Sockets
 //===----------------------------------------------------------------------===//
 
-/// A port of the loopback that was free a moment ago.
+/// A loopback port that was free a moment ago.
 static int freePort() {
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
@@ -498,7 +498,7 @@ static int freePort() {
   return ntohs(address.sin_port);
 }
 
-/// A connection to the port, made when somebody listens there.
+/// Connects to the port as soon as it has a listener.
 static int connectTo(int port) {
   sockaddr_in address = {};
   address.sin_family = AF_INET;

@@ -128,7 +128,7 @@ TEST(LocalGroupTest, RanksAgree) {
 }
 
 //===----------------------------------------------------------------------===//
-// Failures: all ranks have the error, and in time
+// Failures reach all ranks in time
 //===----------------------------------------------------------------------===//
 
 /// A limit that successful tests never reach.

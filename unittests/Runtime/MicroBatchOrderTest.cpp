@@ -111,7 +111,7 @@ std::string turnsOf(const std::vector<Call> &log) {
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// The order of what is given
+// Order of calls
 //===----------------------------------------------------------------------===//
 
 TEST_F(LoggedRank, CollectivesTakeTurns) {
@@ -344,7 +344,7 @@ TEST_F(LoggedRank, HalvesHaveRoomForWhatIsRoundedUp) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is asked of runs
+// Queries about runs
 //===----------------------------------------------------------------------===//
 
 TEST_F(LoggedRank, TracesSayWhichHalf) {

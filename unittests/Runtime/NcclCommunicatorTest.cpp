@@ -227,7 +227,7 @@ TEST(NcclCommunicatorTest, WrongCallsAreRefused) {
 }
 
 //===----------------------------------------------------------------------===//
-// A communicator of the caller's
+// Communicators of the caller
 //===----------------------------------------------------------------------===//
 
 namespace {

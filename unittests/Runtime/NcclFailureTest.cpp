@@ -159,7 +159,7 @@ TEST(NcclFailureTest, FailuresOfEarlierCallsAreFound) {
 }
 
 //===----------------------------------------------------------------------===//
-// Ranks that do not come
+// Missing ranks
 //===----------------------------------------------------------------------===//
 
 /// Long enough to connect on a busy machine.

@@ -32,7 +32,7 @@ extern "C" int __wrap_pthread_create(pthread_t *thread,
 
 namespace {
 
-/// Leaves so many threads to be made.
+/// Allows `count` more threads.
 struct ThreadLimit {
   explicit ThreadLimit(int count) { numThreadsLeft = count; }
   ~ThreadLimit() { numThreadsLeft = 1 << 30; }

@@ -109,7 +109,7 @@ Result<RankEnvironment> readRankEnvironment() {
 }
 
 //===----------------------------------------------------------------------===//
-// Where they meet
+// Rendezvous
 //===----------------------------------------------------------------------===//
 
 static int digitOf(char digit) {

@@ -160,7 +160,7 @@ Result<std::shared_ptr<LocalGroup>> LocalGroup::create(const Mesh &mesh,
 }
 
 //===----------------------------------------------------------------------===//
-// Ranks that meet
+// Meeting of ranks
 //===----------------------------------------------------------------------===//
 
 Result<std::unique_ptr<Communicator>> Group::join(int64_t rank,

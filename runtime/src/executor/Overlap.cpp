@@ -39,7 +39,7 @@ const MemoryRange *BoundMemory::findWeight(const MemoryRange &range) const {
 }
 
 //===----------------------------------------------------------------------===//
-// The executor's
+// Checks of the executor
 //===----------------------------------------------------------------------===//
 
 static MemoryRange makeRange(const void *data, int64_t bytes, size_t tensor) {

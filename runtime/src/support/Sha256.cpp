@@ -67,7 +67,7 @@ static void addBlocks(uint32_t (&state)[8], const uint8_t *data,
 }
 
 //===----------------------------------------------------------------------===//
-// By the processor's instructions
+// SHA instructions
 //===----------------------------------------------------------------------===//
 // A package of 1.5 MB takes 15 ms by the portable code above, most of the time
 // of loading a layer from the cache, and 1 ms by these instructions.

@@ -157,7 +157,7 @@ NcclCommunicator::adopt(const NcclOptions &options, void *ncclComm) {
 }
 
 //===----------------------------------------------------------------------===//
-// Making and ending
+// Creation and destruction
 //===----------------------------------------------------------------------===//
 
 Status NcclRank::open() {

@@ -329,7 +329,7 @@ Status ProcessRank::check() {
 }
 
 //===----------------------------------------------------------------------===//
-// Ranks that meet
+// Meeting of ranks
 //===----------------------------------------------------------------------===//
 
 void ProcessRank::queueRows(Peer &peer, const Collective &collective) {
