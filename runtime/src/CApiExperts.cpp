@@ -21,7 +21,6 @@ struct moert_expert_move {
   std::unique_ptr<ExpertMove> move;
 };
 
-/// Success if `count` is not negative.
 static Status checkCount(const char *name, int64_t count) {
   if (count >= 0)
     return Status::ok();

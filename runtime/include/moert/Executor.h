@@ -307,7 +307,6 @@ private:
     bool isNew = false;
   };
 
-  /// A tensor of a prepared file.
   struct PreparedTensor {
     size_t index = 0;
     std::vector<int64_t> shape;
@@ -529,7 +528,6 @@ private:
   std::vector<void *> addresses;
   /// Token count of the latest run, -1 before the first.
   int64_t lastTokens = -1;
-  /// Movable arguments of the resolved steps.
   std::vector<MovableArgument> movableArgs;
   /// Per plan tensor: whether its address is also encoded in tensor maps or
   /// collectives of the resolved steps.

@@ -218,7 +218,6 @@ struct Plan {
   /// A multiple of `mesh.tokenRanks()`: the total over all ranks with tokens of
   /// their own, each of which has the same number.
   int64_t maxTokens = 0;
-  /// The ranks that run the plan.
   Mesh mesh;
   int64_t numSlots = 0;
   int64_t numStreams = 1;

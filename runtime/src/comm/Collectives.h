@@ -17,7 +17,6 @@ namespace moert {
 /// Success for a mesh of at least one rank whose size does not overflow.
 Status checkMesh(const Mesh &mesh);
 
-/// Success for a positive limit.
 Status checkLimit(double seconds);
 
 /// Success if each part has addresses, a count and a type valid for the kind,

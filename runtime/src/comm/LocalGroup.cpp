@@ -72,7 +72,6 @@ private:
     return members[static_cast<size_t>(rank)];
   }
 
-  /// The ranks whose member satisfies `test`.
   template <typename Test>
   std::vector<int64_t> ranksThat(Test test) const {
     std::vector<int64_t> ranks;

@@ -39,7 +39,6 @@ constexpr int kPollMs = 20;
 
 enum class Moved { Some, Whole, Lost };
 
-/// A connection.
 struct Peer {
   enum class Step { Challenge, Hello, Answer };
 

@@ -24,7 +24,7 @@ CudaStream::~CudaStream() {
     return;
   context->finallyWithin(
       [&] { (void)context->driver().cuStreamDestroy(handle); });
-  // Executors destroy their streams last.
+  // Destroying an executor destroys its streams, so objects are freed here.
   freeReleased();
 }
 
@@ -124,7 +124,8 @@ static std::string cudaVersion(int version) {
          std::to_string(version % 1000 / 10);
 }
 
-/// Loads one file into `module`; PTX must be zero-terminated.
+/// Loads one file into `module`. The driver takes PTX as a zero-terminated
+/// string.
 static Status loadFile(const Context &context, ModuleImage::Kind kind,
                        const std::string &text, int driverVersion,
                        CUmodule &module) {

@@ -40,8 +40,7 @@ Status Executor::run(int64_t tokens, Stream *stream) {
   if (tokens != resolvedTokens)
     MOERT_CHECK(checkReady(tokens));
   OwnWorkspace &own = state->capture ? capturedWorkspace : ownWorkspace;
-  // Allocate enough in advance: each growth leaves earlier graphs with their
-  // own workspace.
+  // Avoid growth: each one leaves earlier graphs with a workspace of their own.
   int64_t served =
       state->capture ? std::max(tokens, ownWorkspace.tokens) : tokens;
   if (served > own.tokens || !own.buffer)

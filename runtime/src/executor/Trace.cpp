@@ -102,7 +102,8 @@ TracedStep Executor::describeStep(size_t step) const {
   const Step &given =
       thePlan->variants[thePlan->findVariant(lastTokens)].steps[step];
   std::string name = halfPrefix() + nameOf(given, *thePlan);
-  // Copied rows may be read only by later collectives.
+  // Later collectives may read copied rows, so only the gather itself is
+  // marked.
   if (given.toResults &&
       std::any_of(given.args.begin(), given.args.end(),
                   [&](const Argument &arg) { return isCopied[arg.tensor]; }))

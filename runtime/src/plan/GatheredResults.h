@@ -21,8 +21,9 @@ struct GatheredResult {
   size_t step = 0, pair = 0;
   int64_t tensor = -1;
   MeshAxis axis = MeshAxis::Data;
-  /// Whether launches run concurrently that gain from multiprocessors which a
-  /// kernel would occupy, and the inputs are in memory.
+  /// Whether copy engines may move the result with a gain: launches run
+  /// concurrently that can use the multiprocessors saved, and the input is in
+  /// memory, not computed by the kernel.
   bool hasCompany = false;
 };
 

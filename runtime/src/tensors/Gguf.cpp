@@ -69,7 +69,6 @@ constexpr GgmlType kTypes[] = {
     {41, "q1_0", 128, 18},
 };
 
-/// Types of metadata.
 enum class ValueType : uint32_t {
   U8,
   I8,

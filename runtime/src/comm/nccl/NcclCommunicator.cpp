@@ -93,7 +93,6 @@ private:
   /// Waits until `call`, which returned `code`, is done on `comm`.
   Status settle(Lock &lock, const std::string &where, const char *call,
                 ncclComm_t comm, ncclResult_t code);
-  /// Waits until the stream is idle.
   Status finish(Lock &lock, const std::string &where, Stream &stream);
   Status askAll();
   Clock::duration limit() const;
@@ -113,7 +112,6 @@ private:
 
   /// Held during calls of NCCL on any of the communicators.
   std::mutex mutex;
-  /// Signals that the communicator is broken.
   std::condition_variable broken;
   Status failure;
   /// Communicators made here and not yet ended, in order of creation.
@@ -121,7 +119,6 @@ private:
   /// The communicators of all ranks and of the axes. The communicator of an
   /// axis with all ranks is `world`, that of an axis with one rank is null.
   ncclComm_t world = nullptr, data = nullptr, tensor = nullptr;
-  /// Aborts begun by failures.
   std::vector<Abort> aborts;
 };
 

@@ -40,11 +40,9 @@ int64_t roundUp(int64_t bytes) {
   return (bytes + kGranule - 1) / kGranule * kGranule;
 }
 
-/// Device memory for one axis.
 struct AxisMemory {
   /// Outputs of tile.route_rows.
   std::unique_ptr<Buffer> positions, counts;
-  /// The counts of all ranks.
   std::unique_ptr<Buffer> allCounts;
   /// Rows for other ranks, or from them.
   std::unique_ptr<Buffer> packed;
@@ -99,7 +97,6 @@ public:
 
 private:
   using Lock = std::unique_lock<std::mutex>;
-  /// The state of one call.
   struct Call;
 
   int64_t roomFor(int64_t rows) const;
@@ -158,7 +155,6 @@ struct AllToAllRank::Call {
   int64_t rowBytes(const CollectivePart &part) const {
     return part.rowElements * dtypeBits(part.dtype) / 8;
   }
-  /// Total number of packed rows.
   int64_t packedRows = 0;
 };
 

@@ -40,7 +40,6 @@ public:
     }
     return value;
   }
-  /// A number below `end`.
   int64_t below(int64_t end) {
     int64_t value = number();
     isWhole = isWhole && value >= 0 && value < end;

@@ -116,7 +116,6 @@ public:
 
 private:
   std::string self() const { return "rank " + std::to_string(options.rank); }
-  /// The ranks whose peer satisfies `test`.
   template <typename Test>
   std::vector<int64_t> ranksThat(Test test) const {
     std::vector<int64_t> ranks;
