@@ -18,7 +18,7 @@ struct AllToAllOptions {
   /// Moves the messages, and runs all collectives that are not all-to-alls.
   /// Must be equal on all ranks, like the fields below.
   std::shared_ptr<Communicator> base;
-  /// This rank's device. If it is the caller's, it must outlive the
+  /// This rank's device. A device of the caller's must outlive the
   /// communicator.
   std::shared_ptr<Device> device;
   /// From this number of rows per rank on, rows go to their destination ranks

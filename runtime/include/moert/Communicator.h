@@ -98,9 +98,9 @@ struct Message {
   int64_t bytes = 0;
 };
 
-/// A rank's messages to and from other ranks in one call. Its n-th message to a
-/// rank matches that rank's n-th message from it and has the same size. Sends
-/// and receives do not overlap in memory.
+/// A rank's messages to and from other ranks in one call. The n-th message to a
+/// rank matches that rank's n-th message from this one and has the same size.
+/// Sends and receives do not overlap in memory.
 struct Transfer {
   std::vector<Message> sends, receives;
   /// The transfer in messages: "experts move, step 3 of 8".
@@ -143,7 +143,7 @@ public:
   /// all ranks.
   virtual int64_t leastCopiedBytes() const { return kNeverCopied; }
   /// This rank's memory that the other ranks of the axis write to without a
-  /// handshake. On every rank, its contents must be consumed before the next
+  /// handshake. On every rank the contents must be consumed before the next
   /// collective of the axis begins, and a part has the same offset on all
   /// ranks. Null if none was reserved.
   virtual void *results(MeshAxis axis);

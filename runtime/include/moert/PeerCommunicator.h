@@ -24,8 +24,8 @@ struct PeerOptions {
   /// A communicator that already connects the ranks. Used to exchange memory
   /// handles and for agree(), not for collectives of a layer.
   std::shared_ptr<Communicator> base;
-  /// This rank's device and its peer interface. If the device is the caller's,
-  /// it must outlive the communicator.
+  /// This rank's device and its peer interface. A device of the caller's must
+  /// outlive the communicator.
   std::shared_ptr<Device> device;
   std::shared_ptr<PeerDevice> peer;
   /// Time that a kernel waits for another rank.
@@ -41,7 +41,7 @@ class PeerCommunicator : public Communicator {
 public:
   /// Enqueues copies by the device's copy engines, to measure the time of
   /// moving bytes alone: `bytes` at `send` + i * `pitch` go to the heap of the
-  /// i-th rank of the axis, including this one. They are written to the receive
+  /// i-th rank of the axis, including this one. The copies go to the receive
   /// buffers of exchanges, alternating between the two with each call, and are
   /// never read: no exchange of the axis may be under way on any rank. `bytes`,
   /// summed over all ranks, must fit in what was reserved.

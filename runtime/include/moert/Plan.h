@@ -142,8 +142,8 @@ struct Step {
   /// step is a chunk, and the rows of one rank.
   int64_t kernel = -1;
   std::vector<Argument> args;
-  /// Collective: number of `args`, after the pairs, that only kernels get. They
-  /// read from them which ranks need a row.
+  /// Collective: number of `args`, after the pairs, that only kernels get;
+  /// kernels read from them which ranks need a row.
   int64_t numKernelArgs = 0;
 
   /// Collective: number of pairs of an input and an output.

@@ -18,8 +18,8 @@
 namespace moert {
 
 /// The two halves of an executor's batches, each a clone with rows and streams
-/// of its own. Their collectives alternate: one half communicates while the
-/// other computes.
+/// of its own. Collectives of the halves alternate: one half communicates while
+/// the other computes.
 class MicroBatches {
 public:
   /// Makes halves of `whole`, which owns them and destroys them when state that

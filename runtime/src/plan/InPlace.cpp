@@ -20,8 +20,8 @@ static Status wrong(size_t tensor, const std::string &found,
 }
 
 /// Success if no step reads the weight from the first step on that may
-/// overwrite it. That step itself must not read it either, since kernels rely
-/// on arguments that do not overlap.
+/// overwrite it. The overwriting step must not read the weight either, since
+/// kernels rely on arguments that do not overlap.
 static Status verifyReaders(const Plan &plan, int64_t prepared,
                             int64_t weight) {
   auto fail = [&](const std::string &where) {

@@ -84,7 +84,7 @@ Status verifyReplacedStep(const Plan &plan, const Variant &variant,
 /// gathered rows, since they are in another order.
 Status verifyPacked(const Plan &plan, const Variant &variant, size_t index,
                     const StepContext &context);
-/// A collective to results is an all-gather with a kernel. Its outputs are
+/// A collective to results is an all-gather with a kernel, whose outputs are
 /// workspace that no step uses before, since other ranks may already be writing
 /// it.
 Status verifyToResults(const Plan &plan, const Variant &variant, size_t index,

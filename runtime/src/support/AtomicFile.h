@@ -19,9 +19,9 @@
 
 namespace moert {
 
-/// The one writer of files. It writes a temporary file with a random name
-/// beside the target, and commit() renames it: a failure leaves an existing
-/// file unchanged and nothing of the new one. Of two writers the last to commit
+/// The one writer of files. Bytes go to a temporary file with a random name
+/// beside the target, which commit() renames: a failure leaves an existing file
+/// unchanged and nothing of the new one. The last of two writers to commit
 /// wins. If the target is an open descriptor or a device, bytes are written to
 /// it directly (resolveOutput()).
 class AtomicFile {
