@@ -1,5 +1,4 @@
-//===- CudaGraphTest.cpp - tests of streams and of captured runs  -*- C++
-//-*-===//
+//===- CudaGraphTest.cpp - tests of captured runs ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- SafetensorsWriterTest.cpp - tests of writing safetensors files -*- C++
-//-*-===//
+//===- SafetensorsWriterTest.cpp - tests of the writer ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
