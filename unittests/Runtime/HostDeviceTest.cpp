@@ -1,5 +1,4 @@
-//===- HostDeviceTest.cpp - tests of the host device and its thread pool -*- C++
-//-*-===//
+//===- HostDeviceTest.cpp - tests of the host device ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

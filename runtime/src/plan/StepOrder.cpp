@@ -1,5 +1,4 @@
 //===- StepOrder.cpp - order of a variant's steps ---------------*- C++ -*-===//
-//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
