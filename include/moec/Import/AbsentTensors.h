@@ -1,4 +1,4 @@
-//===- AbsentTensors.h - tensors that a layer lacks -------------*- C++ -*-===//
+//===- AbsentTensors.h - checkpoint tensors a layer leaves out --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,15 +12,15 @@
 
 namespace moec {
 
-/// A tensor that files may have and the layer does not take.
+/// A tensor that checkpoints may contain and this layer does not use.
 struct AbsentTensor {
   CheckpointPart part;
-  /// The field of the description that makes the layer take it.
+  /// The field of the description that would make the layer use it.
   llvm::StringLiteral field;
 };
 
-/// Every tensor that the layer would take if one more field of its description
-/// were set, as GGUF files or other checkpoints name it.
+/// All tensors that one more field of the description would add to the layer,
+/// under the names of GGUF files or of other checkpoints.
 std::vector<AbsentTensor> getAbsentTensors(const LayerSpec &spec, bool inGguf);
 
 } // namespace moec

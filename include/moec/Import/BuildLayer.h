@@ -16,12 +16,12 @@
 
 namespace moec {
 
-/// A module with one `func.func` called `spec.name` that holds the layer as one
-/// `moe.layer` (docs/architecture.md, level moe). Its arguments are the inputs
-/// and weights of `getTensorSignature(spec)` in their order, with their
-/// canonical names. The context needs the dialects func, arith, math and moe;
-/// they are loaded here. Null only when the module does not verify, which has
-/// been reported to the context then.
+/// Builds a module with one `func.func` named `spec.name` that holds the layer
+/// as one `moe.layer` (level moe of docs/architecture.md). Its arguments are
+/// the inputs and weights of `getTensorSignature(spec)`, in that order and with
+/// their canonical names. Loads the dialects func, arith, math and moe into the
+/// context. Returns null only if the module does not verify, after reporting it
+/// to the context.
 mlir::OwningOpRef<mlir::ModuleOp> buildLayer(mlir::MLIRContext &context,
                                              const LayerSpec &spec);
 

@@ -1,4 +1,4 @@
-//===- GgufMetadata.h - what a GGUF file says of a layer --------*- C++ -*-===//
+//===- GgufMetadata.h - GGUF metadata against a layer -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,10 +14,11 @@
 
 namespace moec {
 
-/// Compares a GGUF file's metadata, as text (moert/Gguf.h), with a layer's
-/// description. Returns a message that names the first key, its value, and the
-/// field that says otherwise; none where they agree. A key that is absent says
-/// nothing. `layer` picks the value of an array that has one for each layer.
+/// Compares the metadata of a GGUF file, as text (moert/Gguf.h), with the
+/// description of a layer. Returns a message that names the first key that
+/// disagrees, its value and the field of the description; none if they agree.
+/// Absent keys are skipped. `layer` selects the element of an array with one
+/// value per layer.
 std::optional<std::string>
 findContradiction(const LayerSpec &spec,
                   const std::map<std::string, std::string> &metadata,

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The spec of docs/layers.md as a struct with every default resolved. Both
-// sources of a layer, our own JSON spec and a model's config.json, end here;
-// TensorSignature.h and BuildLayer.h start from it. Formulas and the meaning
-// of every field are stated in docs/layers.md, not repeated here.
+// The spec of docs/layers.md as a struct with all defaults resolved. Both
+// sources of a layer, spec and config.json, are parsed into it;
+// TensorSignature.h and BuildLayer.h start from it. Formulas and the meaning of
+// each field are in docs/layers.md and not repeated here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,9 +28,9 @@
 
 namespace moec {
 
-/// Largest sizes a layer may have. They are far beyond any model, and small
-/// enough that the bytes of every tensor of a layer fit in 64 bits: the largest
-/// is the first product of all tokens, T * k * N * 4 bytes <= 2^57.
+/// Largest sizes of a layer. They exceed any model by far, and the bytes of
+/// each tensor still fit in 64 bits: the largest is the result of the gate and
+/// up gemm for all tokens, T * k * N * 4 bytes <= 2^57.
 namespace limits {
 constexpr int64_t kMaxWidth = int64_t(1) << 20;
 constexpr int64_t kMaxExperts = int64_t(1) << 16;
@@ -44,32 +44,32 @@ constexpr int64_t kMaxVocabulary = int64_t(1) << 24;
 /// The layer dtype D.
 enum class DType { F32, BF16, F16 };
 
-/// What a call hands to the layer besides the hidden states.
+/// Inputs of a call besides the hidden states.
 enum class Entry {
   Gate,   ///< nothing: the router's weight is part of the layer
   Logits, ///< router logits
   Ids,    ///< expert ids and weights
 };
 
-/// Order of the rows of `w13` in a layer with a gate.
+/// Row order of `w13` in a gated layer.
 enum class GateUpOrder { GateUp, UpGate, Interleaved };
 
 /// Formula 2: logit to score.
 enum class Score { Identity, Softmax, Sigmoid, SqrtSoftplus };
 
-/// Formula 4: how the experts of a token are chosen.
+/// Formula 4: selection of a token's experts.
 enum class Select { TopK, PerGroup, Hash, SparseMixer };
 
-/// Formula 4: the key of a group of experts.
+/// Formula 4: sort key of a group of experts.
 enum class GroupScore { Max, Top2Sum };
 
 /// Formula 5: score to weight.
 enum class RouteWeight { Score, Sigmoid, Softmax };
 
-/// Formula 3: what becomes of a score that is not finite.
+/// Formula 3: replacement of a score that is not finite.
 enum class NonFinite { Zero, NegInf, Lowest };
 
-/// The table of activations. Kinds ending in `NoMul` have no gate.
+/// Activation functions. Kinds ending in `NoMul` are not gated.
 enum class Activation {
   Silu,
   Gelu,
@@ -85,16 +85,16 @@ enum class Activation {
   Relu2NoMul,
 };
 
-/// What the shared expert's output is multiplied by.
+/// Factor of the shared expert's output.
 enum class SharedGate { None, Sigmoid };
 
-/// What a quantized element is in memory.
+/// Storage type of quantized elements.
 enum class StorageType { Fp8E4M3, Fp8E5M2, Fp4E2M1, NF4, Int8, Int4 };
 
 inline bool isInteger(StorageType storage) {
   return storage == StorageType::Int8 || storage == StorageType::Int4;
 }
-/// Bits of an element; two of 4 bits lie in a byte.
+/// Bits per element; 4-bit elements are packed two to a byte.
 inline int64_t getElementBits(StorageType storage) {
   switch (storage) {
   case StorageType::Fp4E2M1:
@@ -106,79 +106,80 @@ inline int64_t getElementBits(StorageType storage) {
   }
 }
 
-/// What a scale is in memory.
+/// Storage type of scales.
 enum class ScaleType { F32, BF16, F16, E8M0, E4M3 };
 
-/// Which elements share a scale; docs/layers.md says what each is of.
+/// Elements that share a scale; defined in docs/layers.md.
 enum class Granularity { Tensor, Channel, Token, Group, Block };
 
-/// How checkpoints hold a quantized matrix; lib/Import/Packings.cpp says which
-/// tensors each has.
+/// Checkpoint layout of a quantized matrix. lib/Import/Packings.cpp lists the
+/// tensors of each.
 enum class Packing {
-  Unstated,       ///< no config.json says it: what the weight's type suggests
-  Modules,        ///< `weight`, `weight_scale`
-  InverseNames,   ///< `weight`, `weight_scale_inv`
-  GptOss,         ///< `_blocks` and `_scales` of all experts
-  CompressedInts, ///< `weight_packed` of integers, `weight_scale`
-  CompressedFp4,  ///< `weight_packed` of floats, `weight_scale`
-  ModelOpt,       ///< `weight`, `weight_scale`, `weight_scale_2`
-  Gptq,           ///< `qweight`, `qzeros` less by one, `scales`, `g_idx`
-  GptqV2,         ///< the same with `qzeros` as they are
-  Awq,            ///< `qweight`, `qzeros`, `scales`, interleaved
-  BitsAndBytes,   ///< `weight` in one column, `weight.absmax`
-  BitsAndBytesNested, ///< the same with scales of 8 bits, which have scales
+  Unstated,           ///< not in config.json: follows from the weight's type
+  Modules,            ///< `weight`, `weight_scale`
+  InverseNames,       ///< `weight`, `weight_scale_inv`
+  GptOss,             ///< `_blocks` and `_scales` of all experts
+  CompressedInts,     ///< `weight_packed` of integers, `weight_scale`
+  CompressedFp4,      ///< `weight_packed` of floats, `weight_scale`
+  ModelOpt,           ///< `weight`, `weight_scale`, `weight_scale_2`
+  Gptq,               ///< `qweight`, `qzeros` minus 1, `scales`, `g_idx`
+  GptqV2,             ///< as `Gptq`, `qzeros` unchanged
+  Awq,                ///< `qweight`, `qzeros`, `scales`, interleaved
+  BitsAndBytes,       ///< `weight` in one column, `weight.absmax`
+  BitsAndBytesNested, ///< with 8-bit scales that have scales
 };
 
-/// One operand of the experts' products.
+/// Quantization of one operand of the experts' gemms.
 struct OperandQuantization {
   StorageType storage = StorageType::Fp8E4M3;
-  /// What scales of weights are in memory; those that activations find are f32,
-  /// and with `E8M0` powers of two.
+  /// Storage type of weight scales. Activation scales computed in a call are
+  /// f32, with `E8M0` rounded to powers of two.
   ScaleType scale = ScaleType::F32;
   Granularity granularity = Granularity::Tensor;
-  /// Rows and contracted elements of a block; of a group 1 row, else 0 both.
+  /// Rows and K elements of a block. A group has 1 row; both are 0 for other
+  /// granularities.
   int64_t blockRows = 0, blockColumns = 0;
-  /// Scales of activations are tensors of the layer, not found in a call.
+  /// Activation scales are tensors of the layer, not computed in a call.
   bool isStatic = false;
-  /// What stands for 0 among weights of integers is a tensor, one per scale.
+  /// Integer weights have a tensor of zero points, one per scale.
   bool hasZeroPoint = false;
-  /// Scales of weights in groups or blocks have a factor per matrix.
+  /// Group or block scales of weights have one more factor per matrix.
   bool hasGlobalScale = false;
-  /// What is subtracted of weights of integers, behind their scale, is a
-  /// tensor, one per scale and of its type.
+  /// Integer weights have a tensor of minima, one per scale and of the scale's
+  /// type, subtracted after scaling.
   bool hasMinimum = false;
 
   bool operator==(const OperandQuantization &other) const;
   ScaleGroup getScaleGroup() const;
 };
 
-/// The two operands of a product, as the fields `weight` and `activation` of an
-/// object `quantization` say.
+/// Quantization of the two operands of a gemm: the fields `weight` and
+/// `activation` of a `quantization` object.
 struct QuantizationSpec {
   OperandQuantization weight;
-  /// None for activations that stay in the layer dtype.
+  /// None if activations stay in the layer dtype.
   std::optional<OperandQuantization> activation;
-  /// What files alone have: it changes no number, and no spec has it.
+  /// Layout in files. It changes no value, and a spec cannot state it.
   Packing packing = Packing::Unstated;
 
-  /// Whether the numbers are the same.
+  /// Compares values, not the layout in files.
   bool operator==(const QuantizationSpec &other) const {
     return weight == other.weight && activation == other.activation;
   }
 };
 
-/// An object `quantization` of the spec: how both products of experts are
-/// quantized. None for a product that is not.
+/// A `quantization` object of the spec: quantization of both gemms of the
+/// experts. None for a gemm that is not quantized.
 struct ExpertQuantization {
   std::optional<QuantizationSpec> w13, w2;
 
   ExpertQuantization() = default;
-  /// Both products alike.
+  /// Both gemms quantized alike.
   ExpertQuantization(const std::optional<QuantizationSpec> &both)
       : w13(both), w2(both) {}
   ExpertQuantization(const QuantizationSpec &both) : w13(both), w2(both) {}
 
-  /// Whether a product is quantized.
+  /// Whether at least one gemm is quantized.
   explicit operator bool() const { return w13 || w2; }
   bool operator==(const ExpertQuantization &other) const {
     return w13 == other.w13 && w2 == other.w2;
@@ -188,56 +189,57 @@ struct ExpertQuantization {
   }
 };
 
-/// An abbreviation of an object `quantization`.
+/// Short name of a `quantization` object.
 struct QuantizationName {
   llvm::StringLiteral name;
   QuantizationSpec meaning;
 };
 llvm::ArrayRef<QuantizationName> getQuantizationNames();
-/// The abbreviation that means the same; empty where there is none.
+/// The short name of a quantization; empty if it has none.
 llvm::StringRef getShortName(const QuantizationSpec &quantization);
-/// Whether a target multiplies it; what none does can be described only.
+/// Whether some target can multiply it. Other quantizations can only be
+/// described.
 bool isCompiled(const OperandQuantization &operand);
 bool isCompiled(const QuantizationSpec &quantization);
-/// In words, for messages and reports: "fp8_block128", or "fp8_e4m3 by channel,
+/// Text for messages and reports: "fp8_block128", or "fp8_e4m3 by channel,
 /// activations fp8_e4m3 by token".
 std::string describe(const QuantizationSpec &quantization);
 /// Likewise: "mxfp4", or "w13 mxfp4, w2 not quantized".
 std::string describe(const ExpertQuantization &quantization);
 
-/// The spec's `routing` object. Of an entry `ids` only `weightOnInput` counts.
+/// The spec's `routing` object. With entry `ids` only `weightOnInput` is used.
 struct RoutingSpec {
   Score score = Score::Softmax;
   Select select = Select::TopK;
   /// The router has a bias (entry `gate`).
   bool gateBias = false;
-  /// A bias that takes part in the selection but not in the weight.
+  /// A bias that is added for the selection but not for the weight.
   bool selectionBias = false;
-  /// A factor per expert on the weight.
+  /// A factor per expert, applied to the weight.
   bool expertScale = false;
-  /// Groups of experts; 1 is no grouping.
+  /// Number of groups of experts; 1 means no grouping.
   int64_t numGroups = 1;
-  /// Groups that stay in the selection.
+  /// Number of groups that stay in the selection.
   int64_t topkGroups = 1;
   GroupScore groupScore = GroupScore::Max;
   RouteWeight weight = RouteWeight::Score;
   bool renormalize = false;
   double renormalizeEpsilon = 0.0;
-  /// Factor of every weight.
+  /// Factor of all weights.
   double scale = 1.0;
-  /// Logits are bounded by it before the score: cap * tanh(l / cap).
+  /// Soft cap of the logits, before the score: cap * tanh(l / cap).
   std::optional<double> logitSoftcap;
   /// The dtype of a call's logits (entry `logits`).
   DType logitsDtype = DType::F32;
   NonFinite nonfinite = NonFinite::Zero;
-  /// The weight multiplies the input of the expert, not its output.
+  /// The weight multiplies the input of the expert instead of its output.
   bool weightOnInput = false;
-  /// Rows of the hash table, with `Select::Hash` alone.
+  /// Rows of the hash table; only with `Select::Hash`.
   std::optional<int64_t> hashVocabSize;
 };
 
-/// The spec's `activation` object. A parameter is set where the kind has it;
-/// only `limit` may stay unset there, which means no clamp.
+/// The spec's `activation` object. Parameters are set if the kind has them;
+/// only `limit` may stay unset, which means no clamp.
 struct ActivationSpec {
   Activation kind = Activation::Silu;
   std::optional<double> limit;
@@ -252,69 +254,70 @@ struct SharedExpertsSpec {
   SharedGate gate = SharedGate::None;
   /// Factor of the output.
   double scale = 1.0;
-  /// Where it is not the routed experts'; gated as that one.
+  /// Activation, if it differs from that of the routed experts. Both are gated,
+  /// or neither.
   std::optional<ActivationSpec> activation;
-  /// The columns of w13 are in an order of their own, a tensor.
+  /// The columns of w13 are permuted; the order is a tensor.
   bool columns = false;
   ExpertQuantization quantization;
 };
 
-/// The spec's `placement` object. `num_ranks` can only be 1 and is not kept.
+/// The spec's `placement` object. `num_ranks` can only be 1 and is not stored.
 struct PlacementSpec {
-  /// Global ids of the experts held here, in the order of the weights; absent
-  /// means all.
+  /// Global ids of the experts on this rank, in the order of the weights;
+  /// absent means all.
   std::optional<std::vector<int64_t>> localExperts;
 };
 
-/// How routed experts are spread over the ranks of a layer.
+/// Distribution of routed experts over the ranks of a layer.
 enum class ExpertPlacement {
-  Split,      ///< a part of every expert on each
-  Linear,     ///< whole experts: neighbours
-  RoundRobin, ///< whole experts: every so manieth
-  Listed,     ///< whole experts, as `ParallelSpec::lists` says
+  Split,      ///< a slice of every expert on each rank
+  Linear,     ///< whole experts, consecutive ids
+  RoundRobin, ///< whole experts, round-robin
+  Listed,     ///< whole experts, by `ParallelSpec::lists`
 };
 
 /// The spec's `parallel` object (docs/parallel.md).
 struct ParallelSpec {
-  /// Groups of ranks with tokens of their own, `pcp` neighbours of which have a
-  /// part of the same prompts each, and ranks of a group.
+  /// `dp * pcp` groups of `tp` ranks. Each group has its own tokens; `pcp`
+  /// neighbouring groups split the same prompts.
   int64_t dp = 1, pcp = 1, tp = 1;
-  /// Whether each rank of a group has a part of its tokens, not all of them.
+  /// Sequence parallel: each rank of a group holds a part of its tokens.
   bool sp = false;
   ExpertPlacement placement = ExpertPlacement::Split;
-  /// With `Listed`: the experts of each rank, all of one number; one that
-  /// several ranks have is one of several replicas.
+  /// With `Listed`: expert ids per rank, equally many on each. An id on several
+  /// ranks is an expert with replicas.
   std::vector<std::vector<int64_t>> lists;
 
-  /// Groups of ranks with tokens of their own.
+  /// Groups of ranks with their own tokens.
   int64_t getNumGroups() const { return dp * pcp; }
   int64_t getNumRanks() const { return getNumGroups() * tp; }
-  /// Ranks, or groups of ranks, with tokens of their own.
+  /// Ranks, or groups of ranks, with their own tokens.
   int64_t getTokenRanks() const { return sp ? getNumRanks() : getNumGroups(); }
   /// "dp 2 x tp 4"; "dp 2 x pcp 2 x tp 4".
   std::string describeRanks() const;
   bool hasWholeExperts() const { return placement != ExpertPlacement::Split; }
 };
 
-/// The spec's `replicas` object: experts whose weights are there several times.
+/// The spec's `replicas` object: experts whose weights exist several times.
 struct ReplicasSpec {
-  /// Experts that have weights, replicas of one counted each.
+  /// Number of physical experts: all replicas of all experts.
   int64_t numPhysicalExperts = 0;
-  /// As many as an expert may have.
+  /// Largest number of replicas of one expert.
   int64_t maxReplicas = 1;
 };
 
-/// A layer.
+/// Description of one MoE layer.
 struct LayerSpec {
   /// Symbol name of the layer's function.
   std::string name = "layer";
-  /// The `model_type` of the config.json that the layer came from, whose
-  /// checkpoint names its tensors accept; empty for a spec of our own.
+  /// `model_type` of the config.json that the layer came from; its checkpoint
+  /// names are accepted. Empty for a spec.
   std::string modelType;
-  /// The decoder layer of that model; none for a spec of our own, and where the
-  /// configuration does not count its layers.
+  /// Index of the decoder layer in that model. None for a spec, and for a
+  /// configuration that does not count its layers.
   std::optional<int64_t> layerIndex;
-  /// Keys of that config.json that were read past by order of the user.
+  /// Keys of that config.json that the user asked to ignore.
   std::vector<std::string> ignoredFields;
   DType dtype = DType::F32;
   Entry entry = Entry::Gate;
@@ -325,26 +328,26 @@ struct LayerSpec {
   int64_t maxTokens = 16384;
   /// The layer takes the number of valid tokens as an operand.
   bool numValidTokens = false;
-  /// The layer takes a mask of tokens that are padding.
+  /// The layer takes a mask of padding tokens.
   bool paddingMask = false;
-  /// Ids and weights that the router chose are outputs.
+  /// The ids and weights chosen by the router are outputs.
   bool recordIds = false;
-  /// Where the slots of each expert begin is an output.
+  /// The offsets of the slots of each expert are an output.
   bool recordLoad = false;
   /// Identity experts, numbered after the others.
   int64_t numZeroExperts = 0;
-  /// Width that the routed experts see, where it is not the hidden size.
+  /// Width of the routed experts, if it differs from the hidden size.
   std::optional<int64_t> latentSize;
   GateUpOrder gateUpOrder = GateUpOrder::GateUp;
   bool expertBias = false;
-  /// The columns of each expert's w13 are in an order of its own, a tensor.
+  /// The columns of each expert's w13 are permuted; the order is a tensor.
   bool expertColumns = false;
   /// Weight matrices may be bound with gaps between their rows.
   bool stridedWeights = false;
   RoutingSpec routing;
   ActivationSpec activation;
   std::optional<SharedExpertsSpec> sharedExperts;
-  /// That of the routed experts.
+  /// Quantization of the routed experts.
   ExpertQuantization quantization;
   std::optional<PlacementSpec> placement;
   std::optional<ParallelSpec> parallel;
@@ -352,22 +355,21 @@ struct LayerSpec {
 
   /// R: rows of the router.
   int64_t getNumRouted() const { return numExperts + numZeroExperts; }
-  /// L: width that the routed experts see.
+  /// L: width of the routed experts.
   int64_t getExpertWidth() const { return latentSize.value_or(hiddenSize); }
-  /// Experts that have weights on one rank or another, replicas of one counted
-  /// each.
+  /// Number of physical experts over all ranks.
   int64_t getNumPhysicalExperts() const;
-  /// The expert of each of them, when the layer is loaded.
+  /// Logical expert of each physical one when the layer is loaded.
   std::vector<int64_t> getLogicalIds() const;
-  /// Experts whose weights are here.
+  /// Number of experts whose weights are on this rank.
   int64_t getNumLocalExperts() const;
-  /// I and S of the weights that are here.
+  /// I and S of the weights on this rank.
   int64_t getLocalIntermediateSize() const;
   int64_t getLocalSharedSize() const;
-  /// With `parallel`: global ids of the experts whose weights a rank has, in
-  /// their order; those of physical ones, where there are replicas.
+  /// With `parallel`: global ids of the experts on a rank, in the order of its
+  /// weights. With replicas the ids are physical.
   std::vector<int64_t> getExpertsOf(int64_t rank) const;
-  /// The layer on one rank.
+  /// The layer as it would be on one rank.
   LayerSpec getWhole() const;
   /// Whether an expert has gate and up rows.
   bool isGated() const;
@@ -375,15 +377,15 @@ struct LayerSpec {
   int64_t getFirstProductRows(int64_t intermediate) const {
     return isGated() ? 2 * intermediate : intermediate;
   }
-  /// Names of the weights of experts, the shared one's last, if there is one.
+  /// Names of the experts' weights; those of the shared expert are last.
   llvm::ArrayRef<llvm::StringLiteral> getExpertWeights() const;
-  /// How the product with this weight is quantized, or with the weight that
-  /// the tensor of this name belongs to ("experts.w2_scale").
+  /// Quantization of the gemm with this weight. `tensor` may also name a scale
+  /// of the weight ("experts.w2_scale").
   const std::optional<QuantizationSpec> &
   getQuantization(llvm::StringRef tensor) const;
-  /// Whether a product of experts is quantized.
+  /// Whether a gemm of the experts is quantized.
   bool isQuantized() const;
-  /// How files have the matrices that are quantized, all alike.
+  /// Layout of the quantized matrices in files; one for all of them.
   Packing getPacking() const;
   void setPacking(Packing packing);
 };
@@ -391,8 +393,8 @@ struct LayerSpec {
 /// Whether an activation takes a gate and an up value.
 bool isGated(Activation kind);
 
-/// The parameters that an activation kind has, with the value each takes when
-/// the spec is silent (none for a `limit` that means no clamp).
+/// Parameters of an activation kind and their defaults (none for a `limit` that
+/// means no clamp).
 struct ActivationParameters {
   struct Parameter {
     /// Whether the kind has the parameter.
@@ -406,17 +408,17 @@ ActivationParameters getParameters(Activation kind);
 /// An activation of this kind with its default parameters.
 ActivationSpec getDefaultActivation(Activation kind);
 
-/// The rule for scores that are not finite where the spec states none.
+/// Default rule for scores that are not finite.
 NonFinite getDefaultNonFinite(const RoutingSpec &routing);
 
-/// One value of an enum with its spelling in the spec.
+/// An enum value and its spelling in the spec.
 template <typename E>
 struct EnumName {
   E value;
   llvm::StringLiteral name;
 };
 
-/// All values of an enum of this header, as docs/layers.md spells them.
+/// All values of an enum of this header, spelled as in docs/layers.md.
 template <typename E>
 llvm::ArrayRef<EnumName<E>> getEnumNames();
 

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // The table "Tensors" of docs/layers.md for one layer, with the names and
-// forms under which Hugging Face checkpoints hold the same values.
+// layouts of the same values in Hugging Face checkpoints and GGUF files.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@
 
 namespace moec {
 
-/// The size of a dimension that is the number of tokens of a call.
+/// Size of a dimension that is the number of tokens of a call.
 constexpr int64_t kTokenDimension = -1;
 
 enum class TensorType {
@@ -30,144 +30,143 @@ enum class TensorType {
   F8E4M3FN,
   F8E5M2,
   F8E8M0FNU,
-  /// Bytes: integers of 8 bits, or two elements of 4.
+  /// Bytes: 8-bit integers, or two 4-bit elements.
   I8
 };
 
-/// As messages and signatures spell it: "bf16", "f8E4M3FN", ...
+/// The name in messages and signatures: "bf16", "f8E4M3FN", ...
 llvm::StringRef stringify(TensorType type);
 
 TensorType getTensorType(DType dtype);
 TensorType getTensorType(StorageType storage);
 TensorType getTensorType(ScaleType scale);
 
-/// Bits that an element takes.
+/// Bits per element.
 int64_t getStorageBits(TensorType type);
 
 enum class TensorRole { Input, Weight, Output };
 llvm::StringRef stringify(TensorRole role);
 
-/// How a checkpoint packs elements of 4 or 8 bits, the first one in the lowest
-/// bits of a word of little endian.
+/// Packing of 4-bit or 8-bit elements in a checkpoint: little-endian words,
+/// first element in the lowest bits.
 struct ElementPacking {
-  /// 8 or 32; 0 for elements that lie as the layer's do.
+  /// 8 or 32; 0 if elements are stored as in the layer.
   int64_t wordBits = 0;
-  /// Bits of an element in the word.
+  /// Bits per element in the word.
   int64_t elementBits = 8;
-  /// Bits of an element in the layer: more for zero points, which are bytes
-  /// there.
+  /// Bits per element in the layer. Zero points have more there: they are
+  /// bytes.
   int64_t layerBits = 8;
-  /// The elements of a word are neighbours in a column, not in a row.
+  /// A word packs elements of one column instead of one row.
   bool alongRows = false;
-  /// Place i of a word holds the element `order[i]` of those in it. Of words
-  /// along a row only those of 8 bits have another order.
+  /// Element index at each position of a word. Of the words along a row only
+  /// 8-bit ones are permuted.
   std::array<uint8_t, 8> order = {0, 1, 2, 3, 4, 5, 6, 7};
   /// Added to each element, modulo 256.
   uint8_t offset = 0;
-  /// Added to each word, as one number of 32 bits: elements that leave their
-  /// range carry into the next.
+  /// Added to each word as a 32-bit number; an overflow of an element carries
+  /// into the next.
   uint32_t wordOffset = 0;
 
   explicit operator bool() const { return wordBits != 0; }
 };
 
-/// What a tensor of a GGUF file has in each block of neighbours of a row: their
-/// scale and their elements, of which one is the part.
+/// Block format of a GGUF tensor. A block holds consecutive elements of a row
+/// and their scales; a part of it becomes one tensor of the layer.
 struct BlockPacking {
-  /// What ggml calls the block; empty for elements that are in none.
+  /// The name of the block type in ggml; empty for elements without blocks.
   std::string type;
   enum class Part {
-    /// Bytes as the layer has them.
+    /// Bytes as in the layer.
     Bytes,
-    /// Elements of 4 bits: byte i has elements i and i + count, low half first.
+    /// 4-bit elements: byte i holds elements i (low half) and i + count.
     Halves,
-    /// The 256 elements of q6_K, of 6 bits, which become i8.
+    /// The 256 6-bit elements of q6_K, converted to i8.
     SixBits,
-    /// Its 16 scales, i8 with one f16 behind them, whose products are f32.
+    /// The 16 scales of q6_K: i8, followed by one f16 factor; converted to f32
+    /// products.
     ScaledBytes,
-    /// Elements of 4 bits: of each 64 as `Halves` has them.
+    /// 4-bit elements, packed as `Halves` per 64 elements.
     RunsOfHalves,
-    /// The 256 elements of q5_K, which become i8: their upper bits, then their
-    /// lower ones as `RunsOfHalves` has them.
+    /// The 256 elements of q5_K, converted to i8: the upper bits, then the
+    /// lower ones packed as `RunsOfHalves`.
     FiveBits,
-    /// The 8 scales of q4_K and q5_K, or their minima: two f16, of which one is
-    /// a factor of all scales and one of all minima, then those, of 6 bits.
-    /// Products are f32.
+    /// The 8 scales or minima of q4_K and q5_K: one f16 factor of all scales,
+    /// one of all minima, then 6-bit values; converted to f32 products.
     SixBitScales,
     SixBitMinima,
   };
 
-  /// Bytes of a block, the first one of the part, and how many it has in the
-  /// layer.
+  /// Bytes of a block, offset of the part in it, and number of elements of the
+  /// part in the layer.
   int64_t bytes = 0, first = 0, count = 0;
   Part part = Part::Bytes;
 
   explicit operator bool() const { return bytes != 0; }
 };
 
-/// What a tensor of a checkpoint is for.
+/// Treatment of a checkpoint tensor by the loader.
 enum class PartUse {
-  Values,        ///< its elements go in
-  Scales,        ///< likewise, and each is finite and not below 0
-  InverseScales, ///< their reciprocals go in; each is finite and above 0
-  AnyScales,     ///< likewise finite, but of either sign
-  /// The one element of the destination becomes the largest of all such parts,
-  /// of every expert; each is finite and above 0. (The scale of a product's
-  /// input, of which checkpoints have one for each expert's gate and up.)
+  Values,        ///< copied
+  Scales,        ///< copied; each finite and >= 0
+  InverseScales, ///< inverted; each finite and > 0
+  AnyScales,     ///< copied; each finite
+  /// The maximum over all such tensors, of all experts, becomes the one element
+  /// of the destination; each is finite and > 0. For a gemm's input scale,
+  /// which checkpoints store per expert, for gate and for up.
   LargestScale,
-  /// Codes of scales; beside the tensor lie the numbers of the codes and what
-  /// blocks of them are multiplied by (bitsandbytes' double quantization).
+  /// Quantized scales, stored beside their code book and the scales of their
+  /// blocks (double quantization of bitsandbytes).
   NestedScales,
-  // Nothing goes in; a tensor that is not as expected is refused.
+  // Nothing is copied; an unexpected value is refused.
   Shape,         ///< two integers: rows and columns of the matrix
-  GroupOfColumn, ///< for each column the number of its group, which ascend
-  ColumnOrder,   ///< likewise in any order, in which the layer has columns
-  MiddleZeros,   ///< zero points, all of them half the range of elements
-  NF4Numbers,    ///< what the codes of nf4 stand for
-  NF4State, ///< JSON of bitsandbytes: type, blocks, and shape of the matrix
-  Unused,   ///< read past
+  GroupOfColumn, ///< group index of each column, ascending
+  ColumnOrder,   ///< group index of each column, in any order: a permutation
+  MiddleZeros,   ///< zero points, all half the element range
+  NF4Numbers,    ///< the nf4 code book
+  NF4State,      ///< bitsandbytes JSON: type, blocks, matrix shape
+  Unused,        ///< ignored
 };
-/// Whether nothing of such a part goes into the layer.
+/// Whether nothing of such a tensor is copied into the layer.
 inline bool isBeside(PartUse use) { return use >= PartUse::Shape; }
 
-/// One tensor of a checkpoint: where it goes in a tensor of the layer.
+/// One tensor of a checkpoint and its destination in a tensor of the layer.
 struct CheckpointPart {
-  /// Name inside the MoE block; the checkpoint's own name ends in a dot and
-  /// this. `{e}` stands for the global id of an expert: there is one such
-  /// tensor for each expert held here, without the expert dimension.
+  /// Name inside the MoE block; the checkpoint's name ends in a dot and this
+  /// name. `{e}` is the global id of an expert: there is one such tensor for
+  /// each local expert, without the expert dimension.
   std::string name;
-  /// Row i of the part is row `firstRow + i * rowStride` of the destination;
-  /// rows are the second to last dimension of a matrix (the last of a bias).
+  /// Row i is copied to row `firstRow + i * rowStride` of the destination. Rows
+  /// are the second to last dimension of a matrix, the last of a bias.
   int64_t firstRow = 0;
   int64_t rowStride = 1;
-  /// Rows of the part: less than those of the destination when gate and up
-  /// come apart.
+  /// Number of rows; fewer than the destination's if gate and up are separate.
   int64_t numRows = 0;
   /// The last two dimensions are swapped in the checkpoint.
   bool transposed = false;
-  /// All experts lie in one matrix, one behind the other: E x R x C is E * R
-  /// rows of C there (E * C rows of R if transposed).
+  /// All experts are stacked in one matrix: E x R x C is stored as E * R rows
+  /// of C (E * C rows of R if transposed).
   bool flattened = false;
-  /// Rows lie one behind the other in a single dimension.
+  /// All rows are stored in a single dimension.
   bool isFlat = false;
   PartUse use = PartUse::Values;
   ElementPacking packing;
   BlockPacking blocks;
-  /// A checkpoint may do without it.
+  /// The checkpoint may lack it.
   bool isOptional = false;
-  /// Columns of a group, for `GroupOfColumn`, `ColumnOrder` and `NF4State`; 0
-  /// for one group.
+  /// Columns per group, for `GroupOfColumn`, `ColumnOrder` and `NF4State`; 0
+  /// means one group.
   int64_t groupColumns = 0;
 
-  /// Whether there is one tensor for each expert.
+  /// Whether there is one tensor per expert.
   bool isPerExpert() const;
-  /// The name for an expert.
+  /// The name for one expert.
   std::string getName(int64_t expert) const;
-  /// Whether a tensor that a file calls `fileName` is this part.
+  /// Whether the tensor named `fileName` in a file is this one.
   bool matches(llvm::StringRef fileName, int64_t expert) const;
 };
 
-/// One way in which checkpoints hold a tensor: parts that fill it together.
+/// One checkpoint layout of a tensor: the parts that fill it together.
 using CheckpointForm = std::vector<CheckpointPart>;
 
 /// A tensor of a layer.
@@ -179,25 +178,25 @@ struct TensorInfo {
   TensorRole role = TensorRole::Input;
   /// May be bound with gaps between its rows.
   bool isStrided = false;
-  /// What is accepted instead of the canonical name; may be empty. Shapes with
-  /// other dimensions of size 1 are the same tensor.
+  /// Alternatives to the canonical name; may be empty. Dimensions of size 1 may
+  /// be added or left out.
   std::vector<CheckpointForm> checkpointForms;
-  /// The same for a GGUF file, which has one form at most.
+  /// The layout in a GGUF file: at most one.
   std::vector<CheckpointForm> ggufForms;
 };
 
-/// The tensors of a layer in the order of docs/layers.md, `output` and what is
-/// recorded beside it last. The
-/// scales of a quantized weight follow it (`experts.w13_scale`), then that of
-/// the product's input, if it is given (`experts.w13_input_scale`).
+/// The tensors of a layer in the order of docs/layers.md; `output` and recorded
+/// routing are last. A quantized weight is followed by its scales
+/// (`experts.w13_scale`) and by the gemm's input scale, if it is given
+/// (`experts.w13_input_scale`).
 std::vector<TensorInfo> getTensorSignature(const LayerSpec &spec);
 
-/// Whether a tensor says the order of the columns of a first product.
+/// Whether a tensor is the column order of a gate and up gemm.
 inline bool isColumnOrder(llvm::StringRef tensor) {
   return tensor.ends_with("experts.w13_columns");
 }
 
-/// A weight of i32 that follows from the layer's description.
+/// An i32 weight that is computed from the layer's description.
 struct NamedTable {
   std::string name;
   std::vector<int32_t> values;
