@@ -13,9 +13,9 @@
 
 namespace moec {
 
-/// A part of a compilation is done, `done` of `all` by now: an action, so that
-/// who registers a handler with the context sees it. Comes from any thread that
-/// compiles.
+/// Progress of a compilation: `done` of `all` steps are complete. An MLIR
+/// action, so that a handler registered with the context observes it. Executed
+/// on any compiling thread.
 class CompileStep : public mlir::tracing::ActionImpl<CompileStep> {
 public:
   CompileStep(llvm::ArrayRef<mlir::IRUnit> units, size_t done, size_t all)

@@ -14,7 +14,7 @@
 
 namespace moec {
 
-/// Seconds since it was made or read last, on the monotonic clock.
+/// Seconds since construction or the last `read`, on the monotonic clock.
 class Stopwatch {
 public:
   double read() {
@@ -29,24 +29,24 @@ private:
   Clock::time_point begin = Clock::now();
 };
 
-/// What one kernel takes, in seconds of wall-clock time.
+/// Compile time of one kernel, in seconds of wall-clock time.
 struct KernelTimes {
   std::string name;
-  /// LLVM IR, its optimization, PTX.
+  /// Emission and optimization of LLVM IR, and emission of PTX.
   double emit = 0;
   /// ptxas, for all architectures together.
   double assemble = 0;
 };
 
-/// What the stages of a compilation for a GPU take, in seconds of wall-clock
+/// Times of the stages of a compilation for a GPU, in seconds of wall-clock
 /// time.
 struct CompileTimes {
   /// From the level of the input to level tile.
   double lower = 0;
   /// From level tile to the llvm and nvvm dialects, all kernels.
   double convert = 0;
-  /// Until the last kernel is done. Kernels are compiled side by side, so this
-  /// is less than the sum of theirs.
+  /// Until the last kernel is done. Kernels are compiled in parallel, so this
+  /// is less than the sum over `perKernel`.
   double kernels = 0;
   std::vector<KernelTimes> perKernel;
 };

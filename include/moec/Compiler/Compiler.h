@@ -25,86 +25,84 @@ class raw_ostream;
 
 namespace moec {
 
-/// A layer as it was read: IR of some level and, if it came from JSON, the
-/// spec.
+/// A parsed layer: IR of any level and, if it came from JSON, the spec.
 struct Source {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<LayerSpec> spec;
 };
 
-/// Reads the text of a config.json or a spec (`.json`), the config.json of a
-/// model's folder, IR of any level (`.mlir`), or JSON or IR from standard input
-/// (`-`). `overrides` gets the text of an hf_quant_config.json beside a
-/// description in JSON. Says on `os` what is wrong.
+/// Reads the text of a config.json or a spec (`.json`), of the config.json in a
+/// model's folder, of IR of any level (`.mlir`), or of JSON or IR on standard
+/// input (`-`). Stores the text of an hf_quant_config.json beside a JSON
+/// description in `overrides`. Prints errors on `os`.
 mlir::FailureOr<SourceText> readSource(llvm::StringRef path,
                                        SpecOverrides &overrides,
                                        llvm::raw_ostream &os);
 
-/// Whether a text is a description in JSON, and not IR.
+/// Whether a text is a JSON description and not IR.
 bool isJson(const SourceText &text);
 
-/// The layer that a text describes, in JSON or as IR. Says on `os` what is
-/// wrong, about IR through the context's diagnostics; `texts`, which is empty,
-/// gets the text of IR for them. Overrides are for JSON alone.
+/// Parses a layer description, JSON or IR. Prints errors on `os`; errors in IR
+/// go through the diagnostics of the context, for which the text is added to
+/// `texts` (initially empty). Overrides apply to JSON only.
 mlir::FailureOr<Source> parseSource(mlir::MLIRContext &context,
                                     const SourceText &text,
                                     const SpecOverrides &overrides,
                                     llvm::SourceMgr &texts,
                                     llvm::raw_ostream &os);
 
-/// Both. Says what is wrong on the error stream.
+/// Reads and parses; prints errors on the error stream.
 mlir::FailureOr<Source> loadSource(mlir::MLIRContext &context,
                                    llvm::StringRef path,
                                    const SpecOverrides &overrides,
                                    llvm::SourceMgr &texts);
 
-/// What is compiled for, and what a compilation does beside. `lanes` are those
-/// of `cpu`.
+/// Target and side outputs of a compilation. `lanes` are those of `cpu`.
 struct CompileOptions : TileOptions {
   CpuTargetOptions cpu;
 
-  /// For GPUs: which ptxas, and how long it may take.
+  /// For GPUs: the ptxas program and its timeout.
   AssembleOptions assembler;
 
   NvptxOptions getNvptx() const { return {target}; }
-  /// Gives each buffer a workspace slot of its own, to look at after a run, and
-  /// leaves out rewrites of launches that make others of them.
+  /// For debugging: each buffer gets its own workspace slot, so that it can be
+  /// read after a run, and rewrites that replace launches are left out.
   bool keepAllBuffers = false;
-  /// Prints the IR after each pass on the error stream.
+  /// Prints the IR on the error stream after each pass.
   bool printIRAfterAll = false;
-  /// Folder (made if missing) that gets each level that is passed:
-  /// `layer.moe.mlir`, `layer.plan.mlir`, `layer.tile.mlir` and `layer.ll`, or
-  /// for a GPU `layer.KERNEL.ll`.
+  /// Folder (created if missing) for the IR of each level: `layer.moe.mlir`,
+  /// `layer.plan.mlir`, `layer.tile.mlir`, and `layer.ll` or, for a GPU,
+  /// `layer.KERNEL.ll`.
   std::string dumpDir;
-  /// File that gets IR and pass pipeline when a pass fails.
+  /// File that gets the IR and the pass pipeline when a pass fails.
   std::string reproducer;
-  /// Gets what the stages of a compilation for GPUs take; may be null.
+  /// Receives the times of a compilation for GPUs; may be null.
   CompileTimes *times = nullptr;
 };
 
-/// Lowers a module in place from the level that it has to `level`, which is not
-/// above it.
+/// Lowers a module in place to `level`, which must not be above its current
+/// level.
 mlir::LogicalResult lowerToLevel(mlir::ModuleOp module, Level level,
                                  const CompileOptions &options);
 
-/// The passes by which `lowerToLevel` takes a module from one level to another,
-/// with `toKernels` also those from there to kernels in the llvm dialect, as
-/// text for moe-opt --pass-pipeline.
+/// The passes with which `lowerToLevel` lowers a module between two levels, as
+/// text for moe-opt --pass-pipeline. With `toKernels` it also contains those
+/// that lower to kernels in the llvm dialect.
 std::string printPipeline(Level from, Level to, bool toKernels,
                           const CompileOptions &options);
 
-/// From layers to pipeline ops, without leaving level moe.
+/// Decomposes layers into pipeline ops, within level moe.
 mlir::LogicalResult decomposeLayers(mlir::ModuleOp module,
                                     const CompileOptions &options);
 
-/// A layer for the host device.
+/// A layer compiled for the host.
 struct CompiledLayer {
   moert::Plan plan;
   moert::ModuleImage image;
 };
 
-/// Lowers a module of any level to machine code in memory. The module is left
-/// at level tile.
+/// Lowers a module of any level to machine code in memory. The module itself
+/// ends at level tile.
 mlir::FailureOr<CompiledLayer> compileForHost(mlir::ModuleOp module,
                                               const CompileOptions &options);
 
@@ -116,24 +114,24 @@ mlir::FailureOr<std::string> emitLLVM(mlir::ModuleOp module,
 mlir::FailureOr<std::string> emitPTX(mlir::ModuleOp module,
                                      const CompileOptions &options);
 
-/// One kernel of a layer for a GPU, a module of its own for the driver.
+/// One GPU kernel of a layer; the driver loads each as its own module.
 struct CompiledKernel {
   std::string name;
   std::string ptx;
-  /// One per architecture that was asked for.
+  /// One per requested architecture.
   std::vector<AssembledKernels> assembled;
 };
 
 struct CompiledGpuLayer {
   moert::Plan plan;
-  /// In the order of the module.
+  /// In module order.
   std::vector<CompiledKernel> kernels;
 };
 
-/// Lowers a module of any level to PTX for the GPU of the options, and
-/// assembles it for each of `architectures` ("sm_90a"). Kernels are compiled in
-/// the threads of the module's context; the result does not depend on their
-/// number. The module is left at level tile.
+/// Lowers a module of any level to PTX for the GPU of the options and assembles
+/// it for each of `architectures` ("sm_90a"). Kernels are compiled on the
+/// threads of the module's context; the result does not depend on their number.
+/// The module itself ends at level tile.
 mlir::FailureOr<CompiledGpuLayer>
 compileForGpu(mlir::ModuleOp module, const CompileOptions &options,
               llvm::ArrayRef<std::string> architectures = {});

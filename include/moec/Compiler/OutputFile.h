@@ -17,38 +17,36 @@
 
 namespace moec {
 
-/// Writes `text` by moert::AtomicFile, so that `path` never holds a part of it.
-/// Folders that are missing are made. "-" is standard output; an open
-/// descriptor
-/// (/dev/stdout), a pipe and a device are written in place. A failure is told
-/// on the error stream.
+/// Writes `text` atomically (moert::AtomicFile), so that `path` never holds
+/// partial output. Creates missing folders. "-" is standard output; open
+/// descriptors (/dev/stdout), pipes and devices are written in place. Reports
+/// failures on the error stream.
 mlir::LogicalResult writeOutputFile(llvm::StringRef path, llvm::StringRef text);
 
-/// Makes the folders that `path`, a file to be written, still lacks.
+/// Creates the missing parent folders of `path`, a file to be written.
 llvm::Error makeFoldersOf(llvm::StringRef path);
 
-/// The files that a command reads, and whether it may write others: asked
-/// before any work is done, so that hours of it are not lost to a path that
-/// cannot be written, and no input is ever replaced by an output.
+/// Checks output paths against inputs before any work starts. A path that
+/// cannot be written fails early, and no output replaces an input.
 class OutputCheck {
 public:
-  /// What may be written to besides regular files.
+  /// Allowed outputs besides regular files.
   enum class Kind {
     Text,  ///< "-", open descriptors, pipes and devices
     Binary ///< "-" and open descriptors
   };
 
-  /// Adds a file, or each file in a folder. Paths that do not exist, "-" and ""
-  /// are none of this object's business.
+  /// Adds a file, or all files in a folder. Paths that do not exist, "-" and ""
+  /// are ignored.
   void addInput(llvm::StringRef path);
 
-  /// Fails if a file called `path` could not be written, or is one of the
-  /// inputs by any of its names. `option` is what the user calls it: "-o".
+  /// Fails if `path` cannot be written, or if it is an input under any of its
+  /// names. `option` is the user's name for it: "-o".
   llvm::Error check(llvm::StringRef option, llvm::StringRef path,
                     Kind kind) const;
 
-  /// The same of a folder that files whose names begin with `prefix` are
-  /// written to.
+  /// As `check`, for a folder that receives files whose names begin with
+  /// `prefix`.
   llvm::Error checkFolder(llvm::StringRef option, llvm::StringRef path,
                           llvm::StringRef prefix) const;
 
@@ -58,7 +56,7 @@ private:
     llvm::sys::fs::UniqueID id;
   };
 
-  /// The input that `path` is, or null.
+  /// The input with the same file as `path`, or null.
   const Input *find(llvm::StringRef path) const;
 
   llvm::SmallVector<Input> inputs;

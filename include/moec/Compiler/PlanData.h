@@ -13,10 +13,11 @@
 
 namespace moec {
 
-/// The one `plan.program` of `module`, at level plan or tile, as data for
-/// `target` ("cpu"), checked by moert::verifyPlan. A kernel's grid is that of
-/// its `tile.kernel`; one that is not decided, as at level plan, is a single
-/// CTA. A launch gets its `ins`, its `outs` and the token count.
+/// Translates the one `plan.program` of `module`, at level plan or tile, to
+/// data for `target` ("cpu"), and checks it with moert::verifyPlan. A kernel's
+/// grid is that of its `tile.kernel`; a grid that is not yet decided, as at
+/// level plan, is one CTA. The arguments of a launch are its `ins`, its `outs`
+/// and the token count.
 mlir::FailureOr<moert::Plan> translatePlan(mlir::ModuleOp module,
                                            llvm::StringRef target);
 

@@ -14,12 +14,12 @@ class DialectRegistry;
 
 namespace moec {
 
-/// Our dialects, the upstream dialects that our passes write, and the
-/// interfaces that take them to LLVM IR.
+/// Registers our dialects, the upstream dialects that our passes create, and
+/// the interfaces for their translation to LLVM IR.
 void registerDialects(mlir::DialectRegistry &registry);
 
-/// Our passes and pipelines and the upstream passes that the pipelines use, for
-/// tools that take passes by name.
+/// Registers our passes and pipelines and the upstream passes that they use,
+/// for tools that take passes by name.
 void registerPasses();
 
 } // namespace moec

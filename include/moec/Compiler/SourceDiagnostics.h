@@ -15,17 +15,17 @@
 
 namespace moec {
 
-/// Prints diagnostics as `file:line:col: error: message`, with the line and a
-/// caret where the file is one of `texts`, notes indented.
+/// Prints diagnostics as `file:line:col: error: message`. If the file is one of
+/// `texts`, its line follows with a caret. Notes are indented.
 class SourceDiagnostics : public mlir::ScopedDiagnosticHandler {
 public:
   SourceDiagnostics(mlir::MLIRContext &context, llvm::raw_ostream &os);
 
-  /// The texts that were read; empty at first.
+  /// The texts read so far; initially empty.
   llvm::SourceMgr &getTexts() { return texts; }
 
 private:
-  /// The line of `about` has been shown.
+  /// `about` is the location whose line is already printed.
   void print(const mlir::Diagnostic &diagnostic, mlir::Location about);
 
   llvm::raw_ostream &os;

@@ -13,21 +13,21 @@
 
 namespace moec {
 
-/// Deepest nesting of brackets that a text of IR may have. MLIR's parser
-/// recurses for each level, so that deeper text could exhaust the stack.
+/// Largest nesting of brackets in IR text. MLIR's parser recurses for each
+/// level, so deeper text could exhaust the stack.
 constexpr int64_t kMaxBracketNesting = 256;
 
-/// Largest text of IR that is read. A layer has some ten kilobytes.
+/// Largest IR text. A layer has about ten kilobytes.
 constexpr uint64_t kMaxIRBytes = uint64_t(64) << 20;
 
-/// Fails if brackets of `text` nest deeper than kMaxBracketNesting, with a
-/// message on `os` that has file, line and a caret. Knows MLIR's comments and
-/// strings, and adds what an alias stands for to the depth of its use.
+/// Fails if brackets of `text` nest deeper than kMaxBracketNesting, and prints
+/// a message with file, line and caret on `os`. Handles MLIR's comments and
+/// strings; a use of an alias counts with the depth of its definition.
 mlir::LogicalResult checkNesting(llvm::MemoryBufferRef text,
                                  llvm::raw_ostream &os);
 
-/// Fails, with a message on `os`, on what MLIR's parser is not given: text that
-/// nests too deep, and bytecode, whose reader trusts its input.
+/// Fails, with a message on `os`, on text that MLIR's parser must not get: text
+/// that nests too deep, and bytecode, whose reader trusts its input.
 mlir::LogicalResult checkIRText(llvm::MemoryBufferRef text,
                                 llvm::raw_ostream &os);
 

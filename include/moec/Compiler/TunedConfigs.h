@@ -18,19 +18,19 @@
 
 namespace moec {
 
-/// Reads a file of configs for `target`, as options of a compilation
-/// (`CompileOptions::configs`):
+/// Reads a file of configs for `target`, in the form of
+/// `CompileOptions::configs`:
 ///
 ///   {"target": "sm_90a",
 ///    "configs": [{"kernel": "experts_hidden", "tokens": [1, 64],
 ///                 "config": "sm90.contract tile_rows=16 stages=12"}]}
 ///
-/// Without `tokens` a config is for any number of them. Says on `os` what is
-/// wrong.
+/// A config without `tokens` applies to all token counts. Prints errors on
+/// `os`.
 llvm::FailureOr<std::vector<std::string>>
 readTunedConfigs(llvm::StringRef path, llvm::StringRef target,
                  llvm::raw_ostream &os);
-/// Reads the configs from the text of such a file.
+/// Reads configs from the text of such a file.
 llvm::FailureOr<std::vector<std::string>>
 readTunedConfigs(const SourceText &text, llvm::StringRef target,
                  llvm::raw_ostream &os);
