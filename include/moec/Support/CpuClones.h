@@ -8,15 +8,14 @@
 #ifndef MOEC_SUPPORT_CPUCLONES_H
 #define MOEC_SUPPORT_CPUCLONES_H
 
-/// Marks a function whose code becomes part of its callers, for their CPU.
+/// Marks a function to be inlined into its callers and compiled for their CPU.
 #define MOEC_INLINE __attribute__((always_inline)) inline
 
-/// Defines `static void name parameters` that calls the MOEC_INLINE function
-/// `body` with `arguments`, compiled three times (for any x86-64, AVX2 and
-/// AVX-512); the CPU at hand decides which of them runs. `body` may name
-/// kVectorBytes, the size of a vector, as a template argument. Functions chosen
-/// by the loader (target_clones) would do the same, but run before sanitizers
-/// do.
+/// Defines `static void name parameters`, which calls the MOEC_INLINE function
+/// `body` with `arguments`. It is compiled three times (x86-64, AVX2 and
+/// AVX-512), and the CPU selects one at run time. `body` may use kVectorBytes,
+/// the size of a vector, as a template argument. `target_clones` would do the
+/// same, but its resolvers run before sanitizers are initialized.
 #define MOEC_CPU_CLONE(name, attribute, bytes, body, parameters, arguments)    \
   attribute static void name parameters {                                      \
     [[maybe_unused]] constexpr int kVectorBytes = bytes;                       \

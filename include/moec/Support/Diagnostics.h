@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A text file that was read, ranges in it, and a place where messages about it
-// go. A message looks like a compiler's:
+// Source texts, ranges in them, and errors that point to them. A message looks
+// like a compiler's:
 //
 //   model.json:7:12: error: 'top_k' is 9, but there are 8 experts
 //      "top_k": 9,
@@ -34,15 +34,15 @@ struct SourceRange {
   uint32_t end = 0;
 };
 
-/// A position as a person counts it: both start at 1, columns count characters
-/// (not bytes) of UTF-8.
+/// A position for people: line and column start at 1, and columns count UTF-8
+/// characters (not bytes).
 struct LineColumn {
   unsigned line = 1;
   unsigned column = 1;
 };
 
-/// A text with the name that messages give it. Ranges of this text stay valid
-/// as long as it lives.
+/// A text and its name in messages. Ranges of this text are valid as long as it
+/// lives.
 class SourceText {
 public:
   SourceText(std::string name, std::string text)
@@ -52,7 +52,7 @@ public:
   llvm::StringRef getText() const { return text; }
   llvm::StringRef getText(SourceRange range) const;
 
-  /// The line that holds `offset`, without its end.
+  /// The line that contains `offset`, without its end.
   SourceRange getLine(uint32_t offset) const;
   LineColumn getLineColumn(uint32_t offset) const;
 
@@ -61,33 +61,33 @@ private:
   std::string text;
 };
 
-/// Prints errors and counts them. After `kMaxErrors` it stops printing, so that
-/// a hostile file cannot flood a terminal.
+/// Prints and counts errors. After `kMaxErrors` it prints no more, so that a
+/// hostile file cannot flood a terminal.
 class Diagnostics {
 public:
   static constexpr unsigned kMaxErrors = 20;
 
   explicit Diagnostics(llvm::raw_ostream &os) : os(os) {}
 
-  /// An error about a place in `text`, shown with its line and a caret.
+  /// Reports an error at a range of `text`, with its line and a caret.
   void error(const SourceText &text, SourceRange range,
              const llvm::Twine &message);
 
-  /// An error about a file as a whole.
+  /// Reports an error about a whole file.
   void error(llvm::StringRef fileName, const llvm::Twine &message);
 
   unsigned getNumErrors() const { return numErrors; }
 
 private:
-  /// Counts an error; false when it is not to be printed.
+  /// Counts an error. Returns false if it must not be printed.
   bool count();
 
   llvm::raw_ostream &os;
   unsigned numErrors = 0;
 };
 
-/// `text` in single quotes, cut to a length that fits a message and with
-/// control characters replaced: for text that comes from a file.
+/// `text` in single quotes, shortened to fit a message, with control characters
+/// replaced. For text from a file.
 std::string quote(llvm::StringRef text);
 
 /// Reads a text file of at most `maxBytes` bytes. A missing, unreadable or too

@@ -1,13 +1,13 @@
-//===- Json.h - a JSON document that knows where it was read ----*- C++ -*-===//
+//===- Json.h - a JSON document with source ranges --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Strict JSON (RFC 8259, UTF-8) as a tree that keeps the source range of every
-// value and of every member name, so that an error found later can point at
-// it. Reading never recurses, whatever the text.
+// Strict JSON (RFC 8259, UTF-8) as a tree. Each value and each member name
+// keeps its source range, so that later errors can point to it. The parser does
+// not recurse.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,9 @@
 
 namespace moec::json {
 
-/// Brackets may nest this deep. Descriptions of layers need four levels; the
-/// bound keeps every walk of a document, its destruction included, shallow.
+/// Largest nesting of brackets. Layer descriptions need four levels; the limit
+/// bounds the recursion of every walk over a document, including its
+/// destruction.
 constexpr unsigned kMaxDepth = 64;
 
 /// Largest text that is read. Real configurations have a few kilobytes.
@@ -29,16 +30,16 @@ constexpr uint64_t kMaxBytes = uint64_t(4) << 20;
 
 struct Member;
 
-/// One JSON value. Which fields have a meaning depends on `kind`.
+/// One JSON value. `kind` says which fields are valid.
 struct Value {
   enum class Kind { Null, Boolean, Number, String, Array, Object };
 
   Kind kind = Kind::Null;
   bool boolean = false;
-  /// Where the value stands, its quotes or brackets included.
+  /// Range of the value, including its quotes or brackets.
   SourceRange range;
-  /// The decoded characters of a string, or the literal text of a number: a
-  /// number keeps its digits until somebody asks for a type.
+  /// The decoded characters of a string, or the literal text of a number: its
+  /// digits are converted only when a type is requested.
   std::string text;
   std::vector<Value> elements;
   std::vector<Member> members;
@@ -49,26 +50,26 @@ struct Value {
   /// The member called `name`, or null.
   const Member *find(llvm::StringRef name) const;
 
-  /// The value of a number written as an integer that 64 bits can hold.
+  /// The value of an integer literal that fits in 64 bits.
   std::optional<int64_t> getInteger() const;
-  /// True for a number written without fraction and exponent, of any size.
+  /// True for a number without fraction and exponent, of any size.
   bool isIntegerLiteral() const;
-  /// The double nearest to a number; none when it is not finite.
+  /// The double nearest to a number; none if it is not finite.
   std::optional<double> getDouble() const;
 };
 
-/// A member of an object, in the order of the file.
+/// A member of an object; members are kept in file order.
 struct Member {
   std::string name;
   SourceRange nameRange;
   Value value;
 };
 
-/// "an object", "a string", ...: a kind as an error message names it.
+/// The name of a kind in error messages: "an object", "a string", ...
 llvm::StringRef describe(Value::Kind kind);
 
-/// Reads one document. Errors are: text that is not JSON or not UTF-8, two
-/// members of one name in an object, nesting beyond `kMaxDepth`, size beyond
+/// Parses one document. Errors: text that is not JSON or not UTF-8, duplicate
+/// member names in an object, nesting deeper than `kMaxDepth`, size above
 /// `kMaxBytes`.
 llvm::FailureOr<Value> parse(const SourceText &text, Diagnostics &diags);
 

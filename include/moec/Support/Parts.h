@@ -1,14 +1,14 @@
-//===- Parts.h - the GPUs that code is made for -----------------*- C++ -*-===//
+//===- Parts.h - published facts about supported GPUs -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A target ("sm_90a") says what instructions there are; a part ("h100-sxm") is
-// a device that runs them, with so many multiprocessors and so fast a memory.
-// What data sheets and the programming guide say of a part is here; what is
-// fitted to times that were measured is in Device.h.
+// A target ("sm_90a") is an instruction set; a part ("h100-sxm") is a device
+// with a number of multiprocessors and a memory bandwidth. This table holds
+// facts from data sheets and the programming guide. Rates fitted to measured
+// times are in Device.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,101 +23,99 @@
 
 namespace moec {
 
-/// Registers of 32 bits, alike on all parts: of a multiprocessor, and the most
-/// of a thread. CUDA C++ Programming Guide, technical specifications of compute
+/// Registers of 32 bits: per multiprocessor, and at most per thread. Equal on
+/// all parts; CUDA C++ Programming Guide, technical specifications of compute
 /// capabilities from 8.0 on.
 inline constexpr int64_t kRegistersPerMultiprocessor = 64 << 10,
                          kRegistersPerThread = 255;
-/// A warp has a multiple of so many for each thread.
+/// Allocation granularity of registers per thread.
 inline constexpr int64_t kRegisterUnit = 8;
 
-/// The most registers of a thread of which so many CTAs of `threads` each fit
-/// in a multiprocessor.
+/// The most registers per thread with which `ctas` CTAs of `threads` threads
+/// fit on a multiprocessor.
 constexpr int64_t getRegisterShare(int64_t ctas, int64_t threads) {
   return kRegistersPerMultiprocessor / (ctas * threads) / kRegisterUnit *
          kRegisterUnit;
 }
 
-/// What is published of a part.
+/// Published facts about a part.
 struct PartFacts {
-  /// As `--device-part` has it: "h100-sxm".
+  /// The name in `--device-part`: "h100-sxm".
   llvm::StringLiteral name;
-  /// In a sentence: "an H100 SXM".
+  /// The name in a sentence: "an H100 SXM".
   llvm::StringLiteral phrase;
-  /// The target with the most that it can do: "sm_90a".
+  /// The most capable target that the part runs: "sm_90a".
   llvm::StringLiteral architecture;
-  /// Not for a device of the architecture of which nothing else is known: what
-  /// stands here then is that of a part that is known.
+  /// False for the generic part of an architecture, whose facts are copied from
+  /// a known part.
   bool isKnown;
 
   int64_t multiprocessors;
-  /// Bytes, as the driver tells them: a little less than what is built in.
+  /// Memory in bytes as the driver reports it: slightly less than installed.
   int64_t memoryBytes;
-  /// Bytes of the second-level cache.
+  /// Size of the L2 cache in bytes.
   int64_t l2Bytes;
-  /// Bytes of shared memory of a CTA, and of a multiprocessor.
+  /// Shared memory in bytes, per CTA and per multiprocessor.
   int64_t sharedBytesPerCta, sharedBytesPerMultiprocessor;
 
-  // Per second, by the data sheet: bytes of memory; dense operations of tensor
-  // cores (a multiplication and an addition are two) by the elements that are
-  // multiplied, 0 where there are no such instructions; operations on f32
-  // without tensor cores.
+  // Data-sheet rates per second: memory bytes read; dense tensor-core
+  // operations by element type (a multiply-add is two; 0 without such
+  // instructions); f32 operations without tensor cores.
   double sheetReadBytes;
   double sheetBf16Operations, sheetFp8Operations, sheetFp4Operations;
   double sheetF32Operations;
-  /// W that the board may draw.
+  /// Board power limit in W.
   double sheetPower;
-  /// Bytes per second to other GPUs of a host, and as many from them.
+  /// Bytes per second to other GPUs of the host, in each direction.
   double sheetLinkBytes;
 
-  // Per clock of one multiprocessor, by design.
-  /// Dense operations of tensor cores with elements of 16 bits.
+  // Rates per clock and multiprocessor, by design.
+  /// Dense tensor-core operations on 16-bit elements.
   double operationsPerClk;
-  /// Bytes of shared memory.
+  /// Shared memory bytes.
   double sharedBytesPerClk;
-  /// Bytes from the second-level cache.
+  /// L2 bytes.
   double smL2BytesPerClk;
-  /// Instructions of a thread: four schedulers, a warp each.
+  /// Thread instructions: four schedulers, one warp each.
   double instructionsPerClk;
 
-  // What there are instructions for.
-  /// Converting to and from floats of 8 bits.
+  // Available instructions.
+  /// Conversions from and to 8-bit floats.
   bool convertsFloat8;
-  /// Waiting for the launch before (griddepcontrol).
+  /// Waiting for the preceding launch (griddepcontrol).
   bool hasDependentLaunches;
-  /// Bulk copies by tensor maps.
+  /// Bulk copies with tensor maps.
   bool hasBulkCopies;
-  /// Products of a warpgroup (wgmma).
+  /// Warpgroup matrix multiplication (wgmma).
   bool hasWarpgroupProducts;
-  /// Products into tensor memory (tcgen05).
+  /// Matrix multiplication into tensor memory (tcgen05).
   bool hasTensorMemory;
 };
 
-/// All parts; of each architecture the last one is a part of which nothing else
-/// is known, called like the architecture.
+/// All parts. The last one of each architecture is its generic part, named like
+/// the architecture.
 llvm::ArrayRef<PartFacts> getParts();
 
 /// The part called `name`, or null.
 const PartFacts *findPart(llvm::StringRef name);
 
-/// The part that code for a target is chosen for where none is named; null for
-/// targets whose choices depend on no part.
+/// The default part for code of a target; null if the target's choices depend
+/// on no part.
 const PartFacts *getDefaultPart(llvm::StringRef target);
 
-/// The part of an architecture, given as a target, of which nothing else is
-/// known; null for no such target.
+/// The generic part of the architecture of `target`; null if there is none.
 const PartFacts *getUnknownPart(llvm::StringRef target);
 
-/// Whether code for `target` runs on the part.
+/// Whether the part runs code for `target`.
 bool runsOn(llvm::StringRef target, const PartFacts &part);
 
-/// Why no code for `target` is chosen for the part called `part`, and what to
-/// do; empty if it can be, or if `part` is.
+/// Reason why the part named `part` cannot be chosen for `target`, and what to
+/// do instead. Empty if it can, or if `part` is empty.
 std::string whyNotPart(llvm::StringRef target, llvm::StringRef part);
 
-/// The part that a device is which runs code for `target`: the known one of the
-/// target's architecture with so many multiprocessors and, within 6 %, so much
-/// memory in bytes, else the unknown one. Null for a target without a default.
+/// The part of a device that runs code for `target`: the known part of the
+/// architecture with this number of multiprocessors and this memory size within
+/// 6 %, else the generic one. Null for a target without a default part.
 const PartFacts *findPartOfDevice(llvm::StringRef target,
                                   int64_t multiprocessors, int64_t memoryBytes);
 

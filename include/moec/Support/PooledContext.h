@@ -14,16 +14,16 @@
 namespace moec {
 
 namespace detail {
-/// A base, so that the pool outlives the context.
+/// Base class, so that the pool outlives the context.
 struct PoolOwner {
   TaskPool pool;
 };
 } // namespace detail
 
-/// A context whose passes run on the threads of a TaskPool.
+/// An MLIR context whose passes run on the threads of a TaskPool.
 class PooledContext : detail::PoolOwner, public mlir::MLIRContext {
 public:
-  /// `threads` as TaskPool takes them.
+  /// `threads` as in TaskPool's constructor.
   explicit PooledContext(const mlir::DialectRegistry &registry,
                          unsigned threads = 0)
       : PoolOwner{TaskPool(threads)},

@@ -16,20 +16,19 @@
 
 namespace moec {
 
-/// What became of a program that ended by itself.
+/// Result of a program that exited by itself.
 struct ProcessResult {
   int exitCode = 0;
-  /// What it wrote to its output and error streams.
+  /// Its standard output and standard error.
   std::string output;
-  /// Processor time that it took, which does not depend on what else runs.
+  /// Processor time, which does not depend on the load of the machine.
   double cpuSeconds = 0;
 };
 
-/// Runs `program` (a path, or a name that is looked for on the PATH) without a
-/// shell and with nothing to read, and waits for it. Fails where it cannot be
-/// started, is killed, or takes longer than `timeoutSeconds`: it and what it
-/// has started are killed then. Any number of threads may call at once; no
-/// signal handler is needed or changed.
+/// Runs `program` (a path, or a name on the PATH) without a shell and with
+/// empty input, and waits for it. Fails if it cannot be started, is killed, or
+/// exceeds `timeoutSeconds`; on a timeout it and its children are killed.
+/// Thread-safe. Signal handlers are neither needed nor changed.
 llvm::Expected<ProcessResult> runProcess(llvm::StringRef program,
                                          llvm::ArrayRef<std::string> arguments,
                                          double timeoutSeconds);

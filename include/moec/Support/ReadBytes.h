@@ -1,4 +1,4 @@
-//===- ReadBytes.h - the bytes of a file ------------------------*- C++ -*-===//
+//===- ReadBytes.h - reads a file into memory -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,11 +16,11 @@
 
 namespace moec {
 
-/// The largest record of measurements that is read.
+/// Largest record of measurements that may be read.
 constexpr uint64_t kMaxRecordBytes = uint64_t(64) << 20;
 
-/// The bytes of a regular file or of standard input ("-"), `maxBytes` at most.
-/// The error does not name the file.
+/// Reads a regular file or standard input ("-"), at most `maxBytes` bytes. The
+/// error does not name the file.
 llvm::Expected<std::string> readBytes(llvm::StringRef path, uint64_t maxBytes);
 
 } // namespace moec

@@ -5,9 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The scales of a quantized matrix (rows x contracted elements) as numbers: how
-// many there are, and which one is whose. Signatures of layers ask here, and
-// QuantLayout.h on behalf of the IR.
+// Number and index of the scales of a quantized matrix (rows x K). Used by
+// layer signatures, and by QuantLayout.h for the IR.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,15 +19,15 @@
 
 namespace moec {
 
-/// Rows and elements of a row that share a scale; `kAll` for all that there
-/// are. The last group of either dimension may be smaller.
+/// Rows and K elements that share a scale; `kAll` means all of them. The last
+/// group of either dimension may be smaller.
 struct ScaleGroup {
   static constexpr int64_t kAll = 0;
   int64_t rows = kAll;
   int64_t columns = kAll;
 
-  /// That of a granularity, whose values a layer's spec and the IR have each;
-  /// `blockRows` and `blockColumns` are those of a group or block.
+  /// The group of a granularity, an enum that the layer spec and the IR define
+  /// separately. `blockRows` and `blockColumns` are those of a group or block.
   template <typename Granularity>
   static ScaleGroup of(Granularity granularity, int64_t blockRows,
                        int64_t blockColumns) {
@@ -49,16 +48,16 @@ struct ScaleGroup {
     return rows == other.rows && columns == other.columns;
   }
 
-  /// Scales along the contracted dimension, of `width` elements.
+  /// Number of scales along K, of `width` elements.
   int64_t countColumns(int64_t width) const { return count(width, columns); }
-  /// Scales along `numRows` rows; with `hasHalves` those of a first product,
-  /// whose gate and up rows are two halves with scales of their own.
+  /// Number of scales along `numRows` rows. With `hasHalves` the gate rows and
+  /// the up rows of a gate and up gemm have separate scales.
   int64_t countRows(int64_t numRows, bool hasHalves) const {
     return hasHalves ? 2 * count(numRows / 2, rows) : count(numRows, rows);
   }
-  /// The column of scales of a contracted element.
+  /// Column of the scale of a K element.
   int64_t columnOf(int64_t element) const { return find(element, columns); }
-  /// The row of scales of one of `numRows` rows.
+  /// Row of the scale of one of `numRows` rows.
   int64_t rowOf(int64_t row, int64_t numRows, bool hasHalves) const {
     if (!hasHalves)
       return find(row, rows);

@@ -1,5 +1,4 @@
-//===- TaskPool.h - LLVM's thread pool, with the threads there are *- C++
-//-*-===//
+//===- TaskPool.h - a thread pool that needs no threads ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -25,12 +24,13 @@ class Thread;
 
 namespace moec {
 
-/// A pool for MLIR whose tasks run on the threads that the system gives, the
-/// thread that waits for them among these. LLVM's own pool ends the process
-/// where a limit leaves no thread.
+/// A thread pool for MLIR that also runs tasks on the waiting thread. It works
+/// with as many threads as the system can start, even none; LLVM's own pool
+/// aborts the process then.
 class TaskPool : public llvm::ThreadPoolInterface {
 public:
-  /// `threads` work at a time; 0: one per core that this process may use.
+  /// `threads` is the number of tasks that run at a time; 0: one per core that
+  /// this process may use.
   explicit TaskPool(unsigned threads = 0);
   ~TaskPool() override;
 
@@ -46,10 +46,9 @@ private:
   };
 
   void asyncEnqueue(llvm::unique_function<void()> run, Group *group) override;
-  /// Runs tasks of `group`, or of all groups, until none is left.
+  /// Runs tasks of `group`, or of all groups if null, until none is left.
   void help(Group *group);
-  /// Runs one of them, with the mutex unlocked meanwhile; whether there was
-  /// one.
+  /// Runs one of them with the mutex unlocked. Returns whether there was one.
   bool runOne(std::unique_lock<std::mutex> &lock, Group *group);
   /// The body of each thread.
   void work();
@@ -58,7 +57,7 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Task> tasks;
-  /// Tasks that run or wait, by group; all of them under null.
+  /// Tasks that run or wait, per group; the total is stored under null.
   std::map<Group *, size_t> numLeft;
   bool isEnding = false, mayGrow = true;
   std::vector<std::unique_ptr<moert::Thread>> threads;
