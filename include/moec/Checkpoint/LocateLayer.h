@@ -1,14 +1,14 @@
-//===- LocateLayer.h - a layer among a checkpoint's tensors -----*- C++ -*-===//
+//===- LocateLayer.h - finds a layer's tensors in a checkpoint --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A checkpoint has the tensors of all layers, under names that say where a
-// module is in the model: `model.layers.3.mlp.experts.0.up_proj.weight`. The
-// table of names (TensorSignature.h) knows the end of such a name. Here the
-// beginning is found, by names alone: no file of weights is opened.
+// A checkpoint holds the tensors of all layers under names with the path of a
+// module in the model: `model.layers.3.mlp.experts.0.up_proj.weight`. The table
+// of names (TensorSignature.h) has the end of such a name; this code finds the
+// prefix, by names alone. No file of weights is opened.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,77 +21,77 @@
 
 namespace moec {
 
-/// What a rank of several has of a layer (docs/parallel.md).
+/// The part of a layer that one of several ranks holds (docs/parallel.md).
 struct RankRequest {
   std::vector<TensorShard> shards;
-  /// Weights that no checkpoint has: which experts the rank has, and which
-  /// others have.
+  /// Weights that are in no checkpoint: the experts of this rank and of the
+  /// others.
   std::vector<NamedTable> tables;
 };
 
-/// The layer that is looked for.
+/// The layer to find.
 struct LayerRequest {
   std::vector<TensorInfo> signature;
-  /// Global ids of the experts whose weights the layer has, in their order;
-  /// without any, canonical names alone are accepted.
+  /// Global ids of the layer's local experts, in order. If empty, only
+  /// canonical names are accepted.
   std::vector<int64_t> expertIds;
-  /// Experts of the model: those that are not in `expertIds` are elsewhere.
+  /// Number of experts in the model; ids not in `expertIds` are ignored.
   int64_t numExperts = 0;
-  /// A checkpoint without names of its own has to bring a call's inputs too.
+  /// With canonical names the checkpoint must also contain a call's inputs.
   bool inputsAreRequired = true;
-  /// The number of the decoder layer, where it is known. Names without a number
-  /// are those of a layer saved by itself.
+  /// Index of the decoder layer, if known. Names without an index belong to a
+  /// layer saved by itself.
   std::optional<int64_t> layer;
-  /// The description, where there is one: what a GGUF file's metadata say is
-  /// compared with it, and messages about unused tensors name its fields.
+  /// The description, if there is one. GGUF metadata is compared with it, and
+  /// messages about unused tensors name its fields.
   std::optional<LayerSpec> spec;
-  /// Where a rank is to have its weights alone: everything above is of the
-  /// layer on one rank, whose names the checkpoint has.
+  /// Set to load the weights of one rank. The fields above, and the
+  /// checkpoint's names, then describe the whole layer.
   std::optional<RankRequest> rank;
 
-  /// The part of a weight that the rank has; null for all of it.
+  /// The rank's shard of a weight; null for all of it.
   const TensorShard *findShard(llvm::StringRef tensor) const;
 };
 
-/// What a spec asks for, `parallel` aside.
+/// The request for a spec, ignoring `parallel`.
 LayerRequest makeRequest(const LayerSpec &spec);
-/// What a rank of a spec with `parallel` asks for.
+/// The request of one rank of a spec with `parallel`.
 LayerRequest makeRequest(const LayerSpec &spec, int64_t rank);
 
 /// One tensor of the checkpoint.
 struct LocatedPart {
-  /// Its name in the checkpoint.
+  /// Name in the checkpoint.
   std::string name;
-  /// Where its values go, a part of the request's; null for a tensor under its
-  /// canonical name, which goes in as it is.
+  /// Destination of its values, in the request. Null for a tensor with its
+  /// canonical name, which is copied as it is.
   const CheckpointPart *part = nullptr;
-  /// The place in the layer, or among those of the rank, of the expert whose
-  /// part it is, where there is one for each.
+  /// Index of its expert in the layer or on the rank, if there is one tensor
+  /// per expert.
   int64_t slot = 0;
 };
 
-/// What fills a tensor of the layer.
+/// The checkpoint tensors that fill a tensor of the layer.
 struct LocatedTensor {
-  /// Canonical.
+  /// Canonical name.
   std::string name;
   std::vector<LocatedPart> parts;
 };
 
-/// Points into the request.
+/// Result of `locateLayer`; points into the request.
 struct LocatedLayer {
   std::vector<LocatedTensor> tensors;
-  /// Names of a checkpoint were found, which never has a call's inputs.
+  /// The checkpoint uses its own names and therefore has no inputs of a call.
   bool hasCheckpointNames = false;
 
-  /// Null where the checkpoint has none.
+  /// Null if the checkpoint does not have it.
   const LocatedTensor *find(llvm::StringRef name) const;
 };
 
-/// Finds every weight of the layer, of which a rank gets its experts' alone,
-/// and the inputs that are there under their canonical names. A name that looks
-/// like one of the layer's but is none is a failure, since its values would be
-/// left out in silence. Modules that are no decoder (multi-token prediction,
-/// vision, speech) never count.
+/// Finds all weights of the layer (of a rank only those of its experts), and
+/// the inputs that are stored under canonical names. A name that resembles a
+/// layer tensor but matches none is an error, since its values would be
+/// silently dropped. Modules other than decoders (multi-token prediction,
+/// vision, speech) never match.
 moert::Result<LocatedLayer> locateLayer(const moert::Checkpoint &checkpoint,
                                         const LayerRequest &request);
 
