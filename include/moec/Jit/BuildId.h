@@ -1,4 +1,4 @@
-//===- BuildId.h - which build of the compiler this is ----------*- C++ -*-===//
+//===- BuildId.h - identifies the compiler build ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,10 +14,9 @@
 
 namespace moec {
 
-/// Digests, made by the linker, of the program or library that holds the
-/// compiler, and of those that hold MLIR and LLVM where they are others. They
-/// change with every change of the code. Fails where a file was linked without
-/// `--build-id`.
+/// The linker's digests of the program or library that contains the compiler,
+/// and of the MLIR and LLVM libraries if they are separate. Any change of the
+/// code changes them. Fails if a file was linked without `--build-id`.
 llvm::Expected<std::string> getCompilerBuildId();
 
 } // namespace moec

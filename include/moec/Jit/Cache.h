@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A folder with one file per layer, a package (moert/Package.h) that names the
-// key that it was stored by. Any number of processes and threads use a folder
-// at once. A file appears whole or not at all, and what is damaged is as good
-// as missing. No reader is disturbed when its file is replaced or evicted: it
-// has opened it, and reads what was there.
+// A folder with one package (moert/Package.h) per compiled layer, which stores
+// its own key. Any number of processes and threads may use it. Files are
+// replaced atomically, and a damaged file counts as missing. A reader keeps the
+// file that it opened, even if the file is replaced or evicted meanwhile.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,25 +27,25 @@
 namespace moec {
 
 struct CacheOptions {
-  /// Empty: getDefaultCacheDirectory().
+  /// Folder; empty means getDefaultCacheDirectory().
   std::string directory;
-  /// Bytes of all entries together; those that were used least recently go
+  /// Limit on the total size in bytes; least recently used entries are evicted
   /// first.
   uint64_t maxBytes = uint64_t(1) << 30;
-  /// How long lock() waits for another process, which may be stopped.
+  /// Timeout of lock(), since the other process may be stopped.
   double lockPatienceSeconds = 60;
 };
 
-/// $MOEC_CACHE_DIR, else $XDG_CACHE_HOME/moec, else ~/.cache/moec; empty where
-/// there is no home.
+/// $MOEC_CACHE_DIR, else $XDG_CACHE_HOME/moec, else ~/.cache/moec; empty if
+/// there is no home directory.
 std::string getDefaultCacheDirectory();
 
-/// The folder. Trouble with it makes the cache find and keep nothing; it is
-/// told once, and never a failure. Calls may come from any thread.
+/// A cache folder. Thread-safe. If the folder is unusable, the cache warns once
+/// and then finds and stores nothing; it never fails.
 class Cache {
 public:
-  /// The right to make one entry, given back at destruction, or by the system
-  /// when the process ends.
+  /// Exclusive right to create one entry, released by the destructor or when
+  /// the process ends.
   class Lock {
   public:
     explicit Lock(int descriptor) : descriptor(descriptor) {}
@@ -58,9 +57,9 @@ public:
     int descriptor;
   };
 
-  /// Opens the folder, which is made for this user alone if it is missing. One
-  /// that belongs to somebody else, or that others may write to, is not used.
-  /// `warn` gets a line of text.
+  /// Opens the folder and creates it with access for this user only. A folder
+  /// that has another owner or is writable by others is not used. `warn` gets
+  /// one line of text.
   Cache(CacheOptions options, std::function<void(const std::string &)> warn);
   ~Cache();
   Cache(const Cache &) = delete;
@@ -68,33 +67,33 @@ public:
 
   bool isOpen() const { return folder >= 0; }
 
-  /// The package that was stored by `key`, 64 hexadecimal digits, verified.
-  /// That makes it the one that was used last.
+  /// The verified package stored under `key` (64 hexadecimal digits). Marks it
+  /// as most recently used.
   std::optional<moert::Package> find(llvm::StringRef key);
 
-  /// Waits until nobody else makes the entry of `key`. Null where that takes
-  /// too long or the file system knows no locks; then it is made twice, which
-  /// costs time and nothing else.
+  /// Waits until no other process is creating the entry of `key`. Null after
+  /// the timeout or if the file system has no locks; the layer is then compiled
+  /// twice, which is harmless.
   std::unique_ptr<Lock> lock(llvm::StringRef key);
 
-  /// Puts a package with that key into the place of what is there.
+  /// Stores a package under its key and replaces the previous one.
   void store(const moert::Package &package);
 
 private:
   enum class Trouble { Folder, Entry, Write };
 
   void warnOnce(Trouble about, const std::string &text);
-  /// `what` begins with the name of the file.
+  /// `what` begins with the file name.
   std::optional<moert::Package> refuse(const std::string &what);
   bool write(const std::string &name, const std::vector<uint8_t> &bytes);
   void evict(const std::string &kept);
 
   CacheOptions options;
   std::function<void(const std::string &)> warn;
-  /// Its descriptor; -1 where there is none to use.
+  /// File descriptor of the folder; -1 if it is not usable.
   int folder = -1;
   std::mutex mutex;
-  /// What was told, a bit per Trouble.
+  /// Warnings already given, one bit per Trouble.
   unsigned told = 0;
 };
 

@@ -19,69 +19,70 @@ namespace moec {
 class ParsedLayer;
 
 struct JitOptions {
-  /// The target, and what goes with the pass pipelines. Where something of the
-  /// pipelines is to be seen (dumps, IR, a reproducer) the cache is not used.
-  /// `times` is not used.
+  /// Target and pass options. Options that print or write intermediate results
+  /// (dumps, IR, a reproducer) disable the cache. `times` is ignored.
   CompileOptions compile;
-  /// Without ptxas a package has PTX alone, which the driver assembles.
+  /// If false, packages contain only PTX, which the driver assembles.
   bool usePtxas = true;
   bool useCache = true;
   CacheOptions cache;
-  /// That compile kernels; 0: one per core that this process may use.
+  /// Threads that compile kernels; 0: one per core that this process may use.
   unsigned threads = 0;
-  /// Gets a line of text about what is wrong and no failure; the error stream
-  /// if it is empty. May be called from any thread that compiles.
+  /// Called with a line of text for a problem that is not an error; if empty,
+  /// it is printed on the error stream. May be called from any compiling
+  /// thread.
   std::function<void(const std::string &)> warn;
-  /// Gets how many parts of a compilation are done, of how many; may be empty.
-  /// May be called from any thread that compiles.
+  /// Called with the number of finished and of all steps of a compilation; may
+  /// be empty. May be called from any compiling thread.
   std::function<void(size_t done, size_t all)> step;
 };
 
-/// Where the time went, in seconds.
+/// Times of the stages, in seconds.
 struct JitReport {
   bool fromCache = false;
-  /// From the text to IR.
+  /// Parsing of the text to IR.
   double parse = 0;
-  /// The key, and the search for it.
+  /// Computing the key and looking it up.
   double find = 0;
-  /// The parts of the compilation, where the layer was compiled.
+  /// Stages of the compilation, unless the layer came from the cache.
   CompileTimes compile;
-  /// The package: made, verified, stored.
+  /// Building, verifying and storing the package.
   double store = 0;
-  /// All of it, and waiting for another process that compiles the same.
+  /// Everything, including the wait for another process that compiles the same
+  /// layer.
   double total = 0;
 };
 
-/// A line of a report: `name   milliseconds ms`, then `more`.
+/// Prints a line of a report: `name   milliseconds ms`, then `more`.
 void printStage(llvm::StringRef name, double seconds, llvm::raw_ostream &os,
                 llvm::StringRef more = {});
 
-/// A line per stage and kernel.
+/// Prints one line per stage and kernel.
 void printReport(const JitReport &report, llvm::raw_ostream &os);
 
 struct JitLayer {
   moert::Package package;
-  /// Where it came from JSON.
+  /// Set if the layer came from JSON.
   std::optional<LayerSpec> spec;
   JitReport report;
 };
 
-/// A layer for the CPU of this process.
+/// A layer compiled for the CPU of this process.
 struct HostLayer {
   CompiledLayer compiled;
-  /// Where it came from JSON.
+  /// Set if the layer came from JSON.
   std::optional<LayerSpec> spec;
-  /// The result of describeLayer().
+  /// Result of describeLayer().
   std::string description;
   JitReport report;
 };
 
-/// Success for the name of a GPU that kernels can be compiled for.
+/// Success if `target` is a GPU that kernels can be compiled for.
 moert::Status checkTarget(const std::string &target);
-/// Success for the name of a part that runs code for `target`, and for none.
+/// Success if `part` is empty or names a part that runs code for `target`.
 moert::Status checkPart(const std::string &target, const std::string &part);
 
-/// The compiler as a function. Calls may come from any number of threads.
+/// The compiler as a function. Thread-safe.
 class Jit {
 public:
   explicit Jit(JitOptions options);
@@ -89,26 +90,27 @@ public:
   /// Whether the options name a GPU.
   bool hasTarget() const { return options.compile.isGpu(); }
 
-  /// The layer that `text` describes (JSON where its name ends with ".json",
-  /// else IR), for a GPU of `architecture` ("sm_90"; empty: the target of the
-  /// options itself, which then names a GPU). The target of the options, where
-  /// it is "cpu", gives way to the best one that the GPU runs. The message of a
-  /// failure has lines and carets.
+  /// Compiles the layer that `text` describes (JSON if its name ends with
+  /// ".json", else IR) for a GPU of `architecture` ("sm_90"; empty: for the
+  /// target of the options, which must be a GPU). If the target of the options
+  /// is "cpu", the best target that the GPU runs replaces it. Failure messages
+  /// contain source lines and carets.
   moert::Result<JitLayer> compile(const SourceText &text,
                                   const SpecOverrides &overrides = {},
                                   llvm::StringRef architecture = {});
-  /// The same for a device at hand. Where the options name no part, configs are
-  /// chosen for the one that `choosePart` says.
+  /// Compiles for a present device. If the options name no part, configs are
+  /// chosen for the part that `choosePart` returns.
   moert::Result<JitLayer> compile(const SourceText &text,
                                   const SpecOverrides &overrides,
                                   const moert::Device &device);
-  /// The same for the CPU of this process, whatever the target of the options.
-  /// Nothing is cached: the kernels are code in memory.
+  /// Compiles for the CPU of this process and ignores the target of the
+  /// options. The result is code in memory and is not cached.
   moert::Result<HostLayer> compileForHost(const SourceText &text,
                                           const SpecOverrides &overrides);
 
-  /// What a layer is compiled with for `device` (null: for the target of the
-  /// options): the target, and the part that configs are chosen for.
+  /// The options that a compilation for `device` would use (null: for the
+  /// target of the options): its target, and the part for which configs are
+  /// chosen.
   moert::Result<CompileOptions>
   chooseOptions(const moert::Device *device) const;
 
@@ -137,12 +139,12 @@ private:
                 const moert::Device *device) const;
 
   JitOptions options;
-  /// Null where nothing is cached.
+  /// Null if the cache is not used.
   std::unique_ptr<Cache> cache;
-  /// Says which build of the compiler it is.
+  /// Identifies the compiler build.
   std::string buildId;
   std::mutex mutex;
-  /// Per ptxas: what it says of its version.
+  /// Version text of each ptxas, by path.
   std::map<std::string, std::string> assemblerVersions;
 };
 

@@ -1,4 +1,4 @@
-//===- ParsedLayer.h - a layer as IR, and what is said of it ----*- C++ -*-===//
+//===- ParsedLayer.h - a parsed layer and its diagnostics -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,28 +14,29 @@
 
 namespace moec {
 
-/// A layer in a context of its own, for a compilation inside of a process that
-/// does other things too: nothing is printed.
+/// A layer in its own MLIR context, for compilation inside a host process:
+/// nothing is printed.
 class ParsedLayer {
 public:
-  /// `threads` work on it; 0: one per core that this process may use.
+  /// `threads` is the size of the context's pool; 0: one per core that this
+  /// process may use.
   explicit ParsedLayer(unsigned threads);
   ParsedLayer(const ParsedLayer &) = delete;
   ParsedLayer &operator=(const ParsedLayer &) = delete;
 
-  /// Reads JSON or IR. Called once.
+  /// Reads JSON or IR. May be called once.
   moert::Status parse(const SourceText &text, const SpecOverrides &overrides);
 
-  /// After parse().
+  /// Valid after parse().
   Source &source() { return parsed; }
 
-  /// What has been said of the layer, with lines and carets.
+  /// All diagnostics so far, with source lines and carets.
   std::string messages() const;
-  /// The same as a failure.
+  /// The diagnostics as a failure.
   moert::Status fail() const { return moert::invalidArgument(messages()); }
 
 private:
-  /// A pool per layer: threads do not survive a fork of the process.
+  /// Each layer has its own pool, since threads do not survive a fork.
   PooledContext context;
   std::string text;
   llvm::raw_string_ostream os;
