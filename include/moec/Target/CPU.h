@@ -16,39 +16,40 @@
 
 namespace moec {
 
-/// For which CPU code is made.
+/// The CPU that code is generated for.
 struct CpuTargetOptions {
-  /// "host", or a name that LLVM knows, e.g. "x86-64-v3" (AVX2, FMA, F16C),
-  /// which caps the instructions at what that CPU has.
+  /// "host", or a name that LLVM knows, e.g. "x86-64-v3" (AVX2, FMA, F16C). The
+  /// instruction set is limited to that of the named CPU.
   std::string cpu = "host";
 };
 
-/// Fails with a diagnostic on a CPU whose name LLVM does not know, or that is
-/// older than x86-64-v3.
+/// Fails with a diagnostic if LLVM does not know the CPU, or if it is older
+/// than x86-64-v3.
 mlir::LogicalResult checkCpu(mlir::Operation *op,
                              const CpuTargetOptions &options);
 
 /// f32 elements of a vector register: 16 with AVX-512, else 8.
 int64_t getVectorLanes(const CpuTargetOptions &options);
 
-/// From level tile, configured for the CPU, to the llvm dialect: each kernel
+/// Lowers level tile, configured for the CPU, to the llvm dialect: each kernel
 /// `@name` becomes `llvm.func @name(!llvm.ptr, i64)`. `plan.program` stays.
 void buildTileToLLVMPipeline(mlir::OpPassManager &manager);
 
-/// Makes the pipeline known by name: `tile-to-llvm`.
+/// Registers the textual pipeline `tile-to-llvm`.
 void registerTileToLLVMPipeline();
 
-/// The kernels of a module in the llvm dialect, as LLVM IR before optimization.
-/// Everything that is not of the llvm dialect is left out.
+/// Prints the kernels of a module in the llvm dialect as LLVM IR, before
+/// optimization. Ops of other dialects are left out.
 mlir::FailureOr<std::string> printLLVM(mlir::ModuleOp module,
                                        const CpuTargetOptions &options);
 
-/// The same as optimized assembly.
+/// Prints the kernels as optimized assembly.
 mlir::FailureOr<std::string> printAssembly(mlir::ModuleOp module,
                                            const CpuTargetOptions &options);
 
-/// Compiles the same for this process. The image's lookup owns the code. Fails
-/// with a diagnostic when this machine lacks instructions of the CPU asked for.
+/// Compiles the kernels for this process. The image's lookup owns the code.
+/// Fails with a diagnostic if this machine lacks instructions of the requested
+/// CPU.
 mlir::FailureOr<moert::ModuleImage> jitKernels(mlir::ModuleOp module,
                                                const CpuTargetOptions &options);
 

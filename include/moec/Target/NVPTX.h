@@ -22,89 +22,90 @@
 
 namespace moec {
 
-/// For which GPU code is made.
+/// The GPU that code is generated for.
 struct NvptxOptions {
-  /// As ptxas names it: "sm_80", "sm_90a", "sm_100a".
+  /// Name as in ptxas: "sm_80", "sm_90a", "sm_100a".
   std::string chip = "sm_80";
-  /// The version of the PTX, times ten: 80 is PTX 8.0, which drivers from CUDA
-  /// 12.0 on load. 0: the oldest that has what the chip's kernels use.
+  /// PTX version times ten: 80 is PTX 8.0, which drivers from CUDA 12.0 on
+  /// load. 0: the oldest version with all instructions of the chip's kernels.
   unsigned ptxVersion = 0;
 };
 
-/// Gives each op of a module at level tile its line of `layer.tile.mlir`, which
-/// is the module as it would be printed, beside the location that it has; a
-/// kernel gets that of its first op. PTX that is made of it names these lines.
+/// Adds to each op of a module at level tile its line in `layer.tile.mlir` (the
+/// printed module) as a second location; a kernel gets the line of its first
+/// op. PTX line information refers to these lines.
 void recordTileLines(mlir::ModuleOp module);
 
-/// From level tile, configured for the GPU `target`, to the llvm and nvvm
+/// Lowers level tile, configured for the GPU `target`, to the llvm and nvvm
 /// dialects: each kernel `@name` becomes an `llvm.func @name` with
 /// `nvvm.kernel`. `plan.program` stays.
 void buildTileToNVVMPipeline(mlir::OpPassManager &manager,
                              llvm::StringRef target);
 
-/// Makes the pipeline known by name: `tile-to-nvvm{target=sm_80}`.
+/// Registers the textual pipeline `tile-to-nvvm{target=sm_80}`.
 void registerTileToNVVMPipeline();
 
-/// The kernels of a module in the llvm and nvvm dialects, as LLVM IR before
-/// optimization. Everything of other dialects is left out.
+/// Prints the kernels of a module in the llvm and nvvm dialects as LLVM IR,
+/// before optimization. Ops of other dialects are left out.
 mlir::FailureOr<std::string> printNvptxLLVM(mlir::ModuleOp module,
                                             const NvptxOptions &options);
 
-/// Lets the modules of a context be translated to LLVM IR. The functions here
-/// do so themselves; to call them from several threads, do it before.
+/// Registers the translations of a context's modules to LLVM IR. The functions
+/// below do so themselves, but not safely from several threads; call this first
+/// then.
 void registerNvptxTranslations(mlir::MLIRContext &context);
 
-/// The same as PTX, with the lines of recordTileLines(), which become the only
-/// locations of the module's kernels. Fails with a diagnostic on a chip that
-/// LLVM does not know.
+/// Emits PTX for the kernels. Locations of kernels are replaced by the lines of
+/// recordTileLines(). Fails with a diagnostic if LLVM does not know the chip.
 mlir::FailureOr<std::string> emitPTX(mlir::ModuleOp module,
                                      const NvptxOptions &options);
 
-/// What ptxas says of one kernel.
+/// ptxas statistics of one kernel.
 struct KernelReport {
   std::string name;
   int64_t registers = 0;
   int64_t stackBytes = 0, spillStoreBytes = 0, spillLoadBytes = 0;
-  /// Static shared memory.
+  /// Static shared memory in bytes.
   int64_t sharedBytes = 0;
 };
 
 struct AssembledKernels {
-  /// The contents of a cubin, an ELF file.
+  /// Contents of a cubin (ELF file).
   std::string cubin;
   std::vector<KernelReport> kernels;
-  /// Warnings, and messages of the family C75xx: where ptxas had to give up
-  /// asynchronous tensor cores or a register budget.
+  /// Warnings, and messages C75xx: ptxas had to serialize asynchronous
+  /// tensor-core instructions or ignore a register limit.
   std::vector<std::string> complaints;
-  /// Processor time of ptxas.
+  /// Processor time of ptxas, in seconds.
   double cpuSeconds = 0;
 };
 
 struct AssembleOptions {
-  /// The program; empty: `findPtxas`.
+  /// Path of the program; empty: `findPtxas`.
   std::string ptxas;
-  /// After this it is stopped. Kernels take a fraction of a second.
+  /// Timeout; kernels take a fraction of a second.
   double timeoutSeconds = 120;
 };
 
-/// The ptxas that the environment variable MOEC_PTXAS names, else the one on
-/// the PATH, else the one of /usr/local/cuda; empty if there is none.
+/// The ptxas of the environment variable MOEC_PTXAS, else on the PATH, else in
+/// /usr/local/cuda; empty if there is none.
 std::string findPtxas();
 
-/// The ptxas of the options; empty if there is none.
+/// The ptxas of the options or, if they name none, of `findPtxas`; empty if
+/// there is none.
 std::string getAssembler(const AssembleOptions &options);
 
-/// What the ptxas of the options, of which there is one, says of its version.
+/// Version text of the ptxas of the options, which must exist.
 llvm::Expected<std::string>
 getAssemblerVersion(const AssembleOptions &options = {});
 
-/// Assembles PTX for `chip`. Fails with what ptxas says, or where it was looked
-/// for. Leaves no files behind, and may be called from several threads.
+/// Assembles PTX for `chip`. The error has ptxas's output, or the places that
+/// were searched for ptxas. Leaves no files behind. Thread-safe.
 llvm::Expected<AssembledKernels> assemble(llvm::StringRef ptx,
                                           llvm::StringRef chip,
                                           const AssembleOptions &options = {});
 
-/// What `text`, the output of `ptxas -v`, says: all but the cubin.
+/// Parses the output of `ptxas -v`: all fields but the cubin.
 AssembledKernels parseAssemblerOutput(llvm::StringRef text);
 
 } // namespace moec
