@@ -369,7 +369,7 @@ struct LayerSpec {
   /// With `parallel`: global ids of the experts on a rank, in the order of its
   /// weights. With replicas the ids are physical.
   std::vector<int64_t> getExpertsOf(int64_t rank) const;
-  /// The layer as it would be on one rank.
+  /// The layer without `parallel`, as on a single rank.
   LayerSpec getWhole() const;
   /// Whether an expert has gate and up rows.
   bool isGated() const;
