@@ -1,4 +1,4 @@
-//===- DecoderLayers.cpp - which layers of a model have experts -*- C++ -*-===//
+//===- DecoderLayers.cpp - decoder layers with experts --------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,10 +18,10 @@ namespace {
 
 using Kind = json::Value::Kind;
 
-/// More layers than any model has; bounds every walk.
+/// More layers than any model has; bounds loops over layers.
 constexpr int64_t kMaxLayers = 4096;
 
-/// The numbers of a list, or of a string that separates them by commas.
+/// Parses a list of numbers, or a string of numbers separated by commas.
 std::optional<std::vector<int64_t>> getNumbers(const json::Value &value) {
   std::vector<int64_t> numbers;
   if (value.kind == Kind::String) {
@@ -46,7 +46,7 @@ std::optional<std::vector<int64_t>> getNumbers(const json::Value &value) {
   return numbers;
 }
 
-/// A list of booleans, or of 0 and 1.
+/// Parses a list of booleans or of 0 and 1.
 std::optional<std::vector<bool>> getFlags(const json::Value &value) {
   if (value.kind != Kind::Array)
     return std::nullopt;
@@ -184,7 +184,7 @@ void DecoderLayers::addNumber(const LayerRule &rule, KeyReader &reader) {
   }
   case LayerRule::Range: {
     int64_t first = reader.getInteger(rule.key, 0, max).value_or(0);
-    // -1, and silence, mean the last layer.
+    // -1, or no value, means the last layer.
     int64_t last = reader.getInteger(rule.second, -1, max).value_or(-1);
     rules.push_back([first, last](int64_t index) {
       return index >= first && (last < 0 || index <= last);

@@ -1,4 +1,4 @@
-//===- DecoderLayers.h - which layers of a model have experts ---*- C++ -*-===//
+//===- DecoderLayers.h - decoder layers with experts ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,19 +16,19 @@
 
 namespace moec {
 
-/// The rules of a family applied to one config.json.
+/// The layer rules of a family, applied to one config.json.
 class DecoderLayers {
 public:
-  /// Reads the keys of the rules; errors are reported.
+  /// Reads the keys of the rules and reports errors.
   DecoderLayers(const Family &family, KeyReader &reader);
 
-  /// None where the file does not count its layers.
+  /// None if the file does not state the number of layers.
   std::optional<int64_t> getCount() const { return count; }
   bool hasExperts(int64_t index) const;
-  /// The word of a layer in the list that decides, or empty.
+  /// The layer's word in the list that decides; empty without such a list.
   llvm::StringRef getWord(int64_t index) const;
 
-  /// The layer to import: the one asked for, else the first with experts. None
+  /// The layer to import: the requested one, else the first with experts. None
   /// after an error.
   std::optional<int64_t> choose(std::optional<int64_t> wanted,
                                 llvm::StringRef fileName,
@@ -39,10 +39,10 @@ private:
 
   void addRule(const LayerRule &rule, KeyReader &reader);
   void addNumber(const LayerRule &rule, KeyReader &reader);
-  /// Rules that name layers: true when the file has the key.
+  /// Applies a rule that lists layers. Returns whether the file has its key.
   bool addNames(const LayerRule &rule, KeyReader &reader);
-  /// A list with an element per layer decides alone; its length is the number
-  /// of layers where nothing else says it.
+  /// A list with an element per layer decides alone. Its length is the number
+  /// of layers if the file does not state it otherwise.
   void decide(std::vector<bool> flags);
 
   std::string listLayers() const;

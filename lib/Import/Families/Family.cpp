@@ -1,4 +1,4 @@
-//===- Family.cpp - keys and look-up of families ----------------*- C++ -*-===//
+//===- Family.cpp - parsing and lookup of families ------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

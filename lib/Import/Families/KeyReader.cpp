@@ -121,7 +121,7 @@ void KeyReader::complain(const Key &key, const Found &found,
     return reader.error(found.name, reader.show(found.name) + others +
                                         " is missing; it must be " + expected);
   }
-  // A list without an element for the layer was reported already.
+  // A list without an element for the layer is already reported.
   if (!reader.getObjectValue().find(found.name)->value.isNull())
     return;
   std::string remedy;

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Finds the value of a key in a config.json: under any of its names, in a list
-// with an element for each decoder layer, or as what the model's code assumes.
-// Like FieldReader, which it reports through, it returns some legal value after
-// an error.
+// Looks up the value of a key in a config.json: under any of its names, in a
+// list with an element per decoder layer, or as the default of the model's
+// code. Errors go through FieldReader. Like FieldReader it returns some legal
+// value after an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,45 +22,44 @@ namespace moec {
 
 class KeyReader {
 public:
-  /// `outer` is the object around `config`, if there is one; `layer` is the
-  /// decoder layer, of which lists are asked.
+  /// `outer` is the object around `config`, or null. `layer` selects elements
+  /// of per-layer lists.
   KeyReader(FieldReader &config, FieldReader *outer,
             std::optional<int64_t> layer)
       : config(config), outer(outer), layer(layer) {}
 
-  /// What the file says of a key.
+  /// Result of the lookup of a key.
   struct Found {
     /// The name that the file uses, or the first one, and its object.
     llvm::StringRef name;
     FieldReader *reader = nullptr;
-    /// Null when the file is silent, and for an allowed null.
+    /// Null if the file lacks the key, and for an allowed null.
     const json::Value *value = nullptr;
-    /// The file has the key: with null, where that is allowed.
+    /// The file has the key, possibly with an allowed null.
     bool isPresent = false;
   };
   Found find(const Key &key);
 
-  /// Whether the file has the key, with another value than null.
+  /// Whether the file has the key with a value other than null.
   bool has(const Key &key) { return key && find(key).value; }
 
-  /// None for an allowed null, and where the fallback is null.
+  /// None for an allowed null, and if the fallback is null.
   std::optional<int64_t> getInteger(const Key &key, int64_t min, int64_t max,
                                     llvm::StringRef field = "");
   std::optional<double> getNumber(const Key &key, llvm::StringRef field = "");
   bool getBoolean(const Key &key, llvm::StringRef field = "");
-  /// None for null; otherwise one of the words, or the first one of them.
+  /// None for null; otherwise one of the words, after an error the first.
   std::optional<llvm::StringRef> getWord(const Key &key,
                                          llvm::ArrayRef<llvm::StringRef> words);
 
-  /// Reports an error about a key where the file says it.
+  /// Reports an error at the key's position in the file.
   void error(const Key &key, const llvm::Twine &message);
-  /// The key as messages show it.
+  /// The key's name in messages.
   std::string show(const Key &key);
 
 private:
   const json::Member *findMember(llvm::StringRef name, Found &found);
-  /// Reports a key without value and without fallback, or with a null that
-  /// means something else than silence.
+  /// Reports a required key that is missing, or a null that is not allowed.
   void complain(const Key &key, const Found &found,
                 const llvm::Twine &expected);
 
@@ -69,7 +68,7 @@ private:
   std::optional<int64_t> layer;
 };
 
-/// A scalar of JSON that an entry of the table holds.
+/// Compares a JSON scalar with one from the table.
 bool isSameScalar(const json::Value &value, llvm::StringRef text);
 
 } // namespace moec

@@ -1,11 +1,11 @@
-//===- OtherFamilies.cpp - routers of other kinds ---------------*- C++ -*-===//
+//===- OtherFamilies.cpp - other routers, refused families ----------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Routers of other scores, and models whose layers cannot be described.
+// Routers with other scores, and models whose layers cannot be described.
 //
 //===----------------------------------------------------------------------===//
 
@@ -72,7 +72,7 @@ void addOtherFamilies(std::vector<Family> &all) {
     all.push_back(row);
   }
   {
-    // Bounded by tanh behind the sigmoid: the kind `situ`.
+    // Clamped with tanh after the sigmoid: the kind `situ`.
     Row row =
         Row("inkling2 inkling2_text inkling2_loop inkling2_loop_text")
             .in("text_config?")

@@ -1,13 +1,13 @@
-//===- PublishedFamilies.cpp - models with code of their own ----*- C++ -*-===//
+//===- PublishedFamilies.cpp - models with their own code -----------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Models that are published with modelling code of their own, or that engines
-// alone have. What each means was read from that code; where engines differ
-// from the code that came with the weights, it is the latter.
+// Models published with their own modelling code, or implemented only in
+// engines. Meanings of keys come from that code. If engines differ from the
+// code published with the weights, the latter is followed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@ namespace moec {
 
 namespace {
 
-/// The keys of the Ling models and of what was made from them. Shared experts
-/// are as wide as the others, whatever key says so.
+/// Keys of the Ling models and their derivatives. Shared experts are as wide as
+/// the routed ones, regardless of any key.
 Row bailing(const char *types) {
   return Row(types)
       .sizes("num_experts", "num_experts_per_tok", "moe_intermediate_size")
@@ -37,8 +37,8 @@ Row bailing(const char *types) {
       .ignore("norm_head norm_softmax router_dtype");
 }
 
-/// The second generation: as DeepSeek V3, under other names. A router for
-/// each kind of input is another layer.
+/// The second generation: DeepSeek V3 under other names. A router per kind of
+/// input would be another layer and is refused.
 Row bailingV2(const char *types) {
   return bailing(types)
       .sigmoid()
@@ -68,8 +68,8 @@ void addGrok(std::vector<Family> &all) {
     all.push_back(row);
   }
   {
-    // The dense part beside the experts is a shared expert; the sum of both is
-    // divided by the square root of 2.
+    // The dense part beside the experts is described as a shared expert; the
+    // sum of both is divided by the square root of 2.
     constexpr double half = 0.70710678118654752440;
     Row row = Row("git")
                   .sizes("num_local_experts", "num_experts_per_tok",
@@ -110,7 +110,7 @@ void addDeepSeek(std::vector<Family> &all) {
                     .expect("scoring_func", {"\"softmax\""})
                     .expect("mlp_bias", {"false"}));
   {
-    // The small ones are DeepSeek V2, the largest has the router of V3.
+    // The small models are DeepSeek V2; the largest has the router of V3.
     Row row =
         Row("deepseek_vl_v2")
             .in("language_config")
@@ -149,7 +149,7 @@ void addDeepSeek(std::vector<Family> &all) {
           .ignore(
               "full_attention_layers layernorm_type layernorm_gating_weight "
               "use_mla_scaling_factor use_shared_expert_sigmoid"));
-  // The norm behind the block is the decoder layer's.
+  // The norm after the block belongs to the decoder layer.
   all.push_back(
       Row("AXK1")
           .sizes("n_routed_experts", "num_experts_per_tok",
@@ -172,7 +172,7 @@ void addDeepSeek(std::vector<Family> &all) {
 
 void addPangu(std::vector<Family> &all) {
   {
-    // As many groups as experts per token, and one expert out of each.
+    // As many groups as experts per token, with one expert from each.
     Row row =
         Row("PanguProMoE")
             .sizes("num_experts", "num_experts_per_tok",
@@ -203,7 +203,7 @@ void addPangu(std::vector<Family> &all) {
                     .ignore("sandwich_norm"));
 }
 
-/// The object of a language model within a larger one.
+/// Models whose language model is a nested object.
 void addWrappers(std::vector<Family> &all) {
   Row text = wrapper(
       "interns1 internvl kimi_vl kimi_k25 lfm2_vl lfm2-vl llava llava_next "
@@ -225,7 +225,7 @@ void addPublishedFamilies(std::vector<Family> &all) {
   addWrappers(all);
 
   {
-    // Both generations of Ling have this name.
+    // Both generations of Ling use this name.
     Row row = bailing("bailing_moe bailing_moe_linear")
                   .biasIf("moe_router_enable_expert_bias=false")
                   .groups("n_group=1", "topk_group=1", GroupScore::Top2Sum)
@@ -318,7 +318,7 @@ void addPublishedFamilies(std::vector<Family> &all) {
                        "shared_expert.down_proj"));
 
   {
-    // The bias of the router's matrix takes part in the selection alone.
+    // The bias of the router's matrix is used only for selection.
     Row row = Row("k2_horizon")
                   .sizes("num_experts", "num_experts_per_tok",
                          "moe_intermediate_size")
@@ -335,8 +335,8 @@ void addPublishedFamilies(std::vector<Family> &all) {
     all.push_back(row);
   }
 
-  // Norms ahead of and behind the block, and its factor, are the decoder
-  // layer's.
+  // Norms before and after the block, and its factor, belong to the decoder
+  // layer.
   all.push_back(
       Row("iquest_q1")
           .sizes("num_experts", "num_experts_per_tok", "intermediate_size")

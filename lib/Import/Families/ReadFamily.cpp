@@ -15,7 +15,7 @@ namespace moec {
 
 namespace {
 
-/// Names that models give activations.
+/// Activation names in models.
 struct ActivationName {
   StringLiteral name;
   Activation gated;
@@ -30,11 +30,11 @@ constexpr ActivationName kActivationNames[] = {
     {"relu2", Activation::Relu2, Activation::Relu2NoMul},
 };
 
-/// An activation with a limit, or none where the limit is 0 or absent. Without
-/// one a clamp behind the activation is no activation of its own.
+/// Sets the limit of an activation; 0 or absent means none. Without a limit,
+/// `SwigluStep` is plain silu.
 ActivationSpec limitActivation(ActivationSpec activation,
                                std::optional<double> limit) {
-  // An activation that always has a limit clamps at 0 then, which is refused.
+  // For an activation that always has a limit, 0 stays and is refused later.
   bool isOptional = !getParameters(activation.kind).limit.fallback;
   activation.limit = limit && *limit == 0 && isOptional ? std::nullopt : limit;
   if (activation.kind == Activation::SwigluStep && !activation.limit)
@@ -66,13 +66,13 @@ private:
   void readWeight();
   void readSharedExperts();
 
-  /// Whether the layer takes ids from a table.
+  /// Whether the layer looks up ids in a table.
   bool usesHash() {
     int64_t first = reader.getInteger(family.hashLayers, 0, 4096).value_or(0);
     return layerWord.empty() ? layer < first : layerWord == family.hashWord;
   }
 
-  /// The value of a choice: what the key says, or what the family fixes.
+  /// The value of the choice's key, or the value that the family fixes.
   bool read(const Choice<bool> &choice, StringRef field) {
     return choice.key ? reader.getBoolean(choice.key, field) : choice.value;
   }
@@ -221,7 +221,7 @@ void FamilyImport::readSelection() {
                         "routing.topk_groups")
             .value_or(1);
   if (family.groupsIf) {
-    // Greedy selection does not look at the groups, whatever their number.
+    // Greedy selection ignores groups.
     StringRef words[] = {"greedy", family.groupsIfWord};
     if (reader.getWord(family.groupsIf, words) != family.groupsIfWord)
       routing.numGroups = routing.topkGroups = 1;
@@ -237,7 +237,7 @@ void FamilyImport::readSelection() {
 
 void FamilyImport::readWeight() {
   RoutingSpec &routing = spec.routing;
-  // A softmax over the chosen is normalized already, and so its own weight.
+  // A softmax over the selected experts is already normalized.
   bool renormalize = read(family.renormalize, "routing.renormalize");
   if (family.keepsOnlyWeight && spec.topK == 1)
     renormalize = false;
@@ -262,12 +262,12 @@ void FamilyImport::readWeight() {
 void FamilyImport::readSharedExperts() {
   if (!family.hasShared)
     return;
-  // Nobody has more shared experts than this; with it the product is bounded.
+  // More shared experts than any model has; bounds the product below.
   constexpr int64_t maxShared = 1024;
   int64_t count = 1;
   if (family.numShared)
     count = reader.getInteger(family.numShared, 0, maxShared).value_or(0);
-  // A width of 0 means that there is none.
+  // A width of 0 means no shared expert.
   std::optional<int64_t> width =
       count == 0
           ? 0

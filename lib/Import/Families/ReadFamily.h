@@ -12,9 +12,9 @@
 
 namespace moec {
 
-/// Reads what depends on the family: sizes, activation, routing, shared
-/// experts. `layerWord` is the layer's word in the list that tells layers
-/// apart. Errors are reported.
+/// Reads the family-specific fields: sizes, activation, routing, shared
+/// experts. `layerWord` is the layer's word in the list of layer types. Reports
+/// errors.
 void readFamily(const Family &family, KeyReader &reader, int64_t layer,
                 llvm::StringRef layerWord, LayerSpec &spec);
 

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// DeepSeek V3 and what follows it: sigmoid scores, a bias that takes part in
-// the selection alone, groups by the sum of their two best keys, weights over
-// their sum, times a factor.
+// DeepSeek V3 and its successors: sigmoid scores, a bias for selection only,
+// groups ranked by the sum of their two best keys, weights divided by their sum
+// and multiplied by a factor.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,11 +19,11 @@ namespace moec {
 
 namespace {
 
-/// The epsilon that this line of models adds to the sum of weights.
+/// Epsilon added to the sum of weights in these models.
 constexpr double kEpsilon = 1e-20;
 
-/// Keys are those of DeepSeek V3. Groups and the factor have no value that all
-/// members of the line assume, so each says its own.
+/// Keys of DeepSeek V3. Groups and factor have no common default, so each model
+/// states its own.
 Row deepSeek(const char *types, const char *numGroups = "n_group=1",
              const char *topkGroups = "topk_group=1",
              const char *scale = "routed_scaling_factor=1.0",
@@ -43,7 +43,7 @@ Row deepSeek(const char *types, const char *numGroups = "n_group=1",
       .expect("mlp_bias", {"false"});
 }
 
-/// With the shared expert that most of them have.
+/// With the shared expert that most of these models have.
 Row deepSeekShared(const char *types, const char *numShared,
                    const char *numGroups = "n_group=1",
                    const char *topkGroups = "topk_group=1",
@@ -53,7 +53,7 @@ Row deepSeekShared(const char *types, const char *numShared,
       .shared(numShared, "moe_intermediate_size");
 }
 
-/// The same under the names of Kimi-Linear and the Ling models.
+/// Kimi-Linear and Ling models: the shared-expert layer under other key names.
 Row kimiLinear(const char *types) {
   return deepSeekShared(types, "num_shared_experts|n_shared_experts=1",
                         "num_expert_group|n_group=1", "topk_group=1",
@@ -87,7 +87,8 @@ Row minimaxM2(const char *types) {
 } // namespace
 
 void addSigmoidFamilies(std::vector<Family> &all) {
-  // Their own code assumes values where the file is silent; a file says them.
+  // Defaults of the models' code are not used: the file must state these
+  // values.
   all.push_back(deepSeekShared("deepseek_v3 kimi_k2 dots_vlm",
                                "n_shared_experts?=1", "n_group", "topk_group",
                                "routed_scaling_factor")
@@ -169,8 +170,8 @@ void addSigmoidFamilies(std::vector<Family> &all) {
     all.push_back(row);
   }
   {
-    // A group that is out keeps a key of 0, which may beat keys below it:
-    // without groups there is no such thing.
+    // A masked group keeps the key 0, which can beat negative keys. Without
+    // groups this cannot happen, so only that case is accepted.
     all.push_back(deepSeekShared("axk2", "n_shared_experts=1", "n_group?=null",
                                  "topk_group?=null",
                                  "routed_scaling_factor=2.5")
@@ -193,7 +194,7 @@ void addSigmoidFamilies(std::vector<Family> &all) {
           .ignore("norm_head norm_softmax router_dtype")
           .from("first_k_dense_replace=2"));
   {
-    // The shared expert's width is one key, whatever their number.
+    // The width is the total over all shared experts.
     Row row = deepSeek("nemotron_h", "n_group=1", "topk_group=1",
                        "routed_scaling_factor=1.0")
                   .act("mlp_hidden_act=\"relu2\"")
@@ -269,7 +270,8 @@ void addSigmoidFamilies(std::vector<Family> &all) {
           .sharedNames("shared_expert.gate_proj", "shared_expert.up_proj",
                        "shared_expert.down_proj"));
   {
-    // Logits choose, with the bias; the sigmoid is of the chosen alone.
+    // Selection by logits plus bias; the sigmoid is applied to the selected
+    // ones only.
     Row row =
         Row("kolibri1")
             .sizes("num_local_experts|num_experts", "num_experts_per_tok",

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Models that weigh experts by a softmax: over all experts, or over those that
-// were chosen by their logits.
+// Models with softmax weights: over all experts, or over the experts selected
+// by their logits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@ namespace moec {
 
 namespace {
 
-/// Softmax over all experts, weights over their sum.
+/// Softmax over all experts, weights divided by their sum.
 Row mixtral(const char *types) {
   return Row(types)
       .sizes("num_local_experts|num_experts", "num_experts_per_tok",
@@ -32,8 +32,8 @@ Row mixtral(const char *types) {
       .expertNames("experts.{e}.w1", "experts.{e}.w3", "experts.{e}.w2");
 }
 
-/// Softmax over all experts; `norm_topk_prob` says whether weights are divided
-/// by their sum.
+/// Softmax over all experts; `norm_topk_prob` controls the division by the sum
+/// of weights.
 Row qwen(const char *types, const char *norm) {
   return Row(types)
       .sizes("num_experts|num_local_experts", "num_experts_per_tok",
@@ -47,7 +47,7 @@ Row qwen(const char *types, const char *norm) {
                    "shared_expert.down_proj");
 }
 
-/// The same where the model's code divides in any case.
+/// As `qwen`, for models whose code always divides.
 Row qwenNormalized(const char *types) {
   return qwen(types, "norm_topk_prob=true").expect("norm_topk_prob", {"true"});
 }
@@ -82,7 +82,7 @@ Row deepSeekV2(const char *types) {
   return row;
 }
 
-/// Chosen by logits, weighed by a softmax over the chosen.
+/// Selection by logits, softmax over the selected experts.
 Row granite(const char *types) {
   Row row = Row(types)
                 .sizes("num_local_experts", "num_experts_per_tok",
@@ -102,7 +102,7 @@ Row granite(const char *types) {
   return row;
 }
 
-/// Shared experts are as wide as the others, one behind the other.
+/// Shared experts are as wide as the routed ones, concatenated.
 Row hunyuan(const char *types) {
   Row row =
       Row(types)
@@ -143,8 +143,8 @@ Row gptOss(const char *types) {
   return row;
 }
 
-/// The router has a norm and a scale of its own, and reads the states ahead of
-/// the norm of the experts: its logits come from outside.
+/// The router has its own norm and scale and reads the states before the norm
+/// of the experts, so its logits are an input of the layer.
 Row gemma4(const char *types) {
   Row row = Row(types)
                 .in("text_config?")
@@ -190,7 +190,7 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
       qwen("qwen3_omni_moe_thinker qwen3_omni_moe_text", "norm_topk_prob=true")
           .in("text_config?"));
   {
-    // Every layer of the talker has experts, whatever the two keys say.
+    // Every layer of the talker has experts, regardless of the two keys.
     Row row =
         qwenShared(qwen("qwen3_omni_moe_talker_text", "norm_topk_prob=false"));
     row.layers.clear();
@@ -205,7 +205,7 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
                            "unlimited_ocr_text")
                     .in("text_config?"));
 
-  // Jamba leaves the softmax of the chosen as it is.
+  // Jamba does not renormalize the softmax of the selected experts.
   all.push_back(Row("jamba")
                     .sizes("num_experts|num_local_experts",
                            "num_experts_per_tok", "intermediate_size")
@@ -296,7 +296,7 @@ void addSoftmaxFamilies(std::vector<Family> &all) {
   }
 
   {
-    // Groups by the sum of their two best, as with sigmoid scores.
+    // Groups ranked by the sum of their two best keys, as with sigmoid scores.
     auto mistral = [](const char *types) {
       return Row(types)
           .sizes("n_routed_experts|num_local_experts", "num_experts_per_tok",

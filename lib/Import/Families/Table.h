@@ -1,13 +1,13 @@
-//===- Table.h - how entries of the table are written -----------*- C++ -*-===//
+//===- Table.h - notation of the table of families --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Row fills a Family in a few words, one method for each thing that families
-// have in common. A family is an expression of a Row; what is true of several
-// is a function that returns one to go on from.
+// Row fills a Family with one method per common feature. An entry is an
+// expression of a Row; features shared by several families are functions that
+// return a Row to extend.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ struct Row : Family {
   Row &act(Key key = "hidden_act=\"silu\"") {
     return activation.key = std::move(key), *this;
   }
-  /// The model's code looks at no name.
+  /// An activation that the model's code fixes.
   Row &fixedAct(Activation kind) {
     activation = {kind, Key()};
     return *this;
@@ -49,7 +49,7 @@ struct Row : Family {
   // Router.
   Row &softmax() { return score.value = Score::Softmax, *this; }
   Row &sigmoid() { return score.value = Score::Sigmoid, *this; }
-  /// Chosen by logits, weighed by a softmax of those that were chosen.
+  /// Selection by logits, softmax over the selected experts.
   Row &softmaxOfChosen() {
     score.value = Score::Identity;
     weight.value = RouteWeight::Softmax;
@@ -73,7 +73,7 @@ struct Row : Family {
     groupScore = by;
     return *this;
   }
-  /// Only where a token has several experts.
+  /// Renormalization only with several experts per token.
   Row &renormOfSeveral() { return keepsOnlyWeight = true, *this; }
   Row &scaledBy(Key key) { return scale = std::move(key), *this; }
 
@@ -109,14 +109,14 @@ struct Row : Family {
         .rule(LayerRule::Except, "mlp_only_layers?=[]");
   }
 
-  // What is not read.
+  // Keys that are not read.
   Row &expect(Key key, std::initializer_list<llvm::StringRef> values) {
     expected.push_back({std::move(key), values});
     return *this;
   }
   Row &ignore(const char *keys) { return irrelevant = keys, *this; }
 
-  // Checkpoints.
+  // Names in checkpoints.
   Row &block(const char *name) { return names.block = name, *this; }
   Row &gate(const char *name) { return names.gate = name, *this; }
   Row &biasName(const char *name) { return names.selectionBias = name, *this; }
@@ -135,8 +135,8 @@ struct Row : Family {
   }
 };
 
-/// Layers that the object `within` describes, whose own `model_type` names
-/// their family.
+/// A model whose nested object `within` has its own `model_type`, which names
+/// the family.
 inline Row wrapper(const char *types, const char *within) {
   Row row(types);
   row.hiddenSize = row.numLayers = Key();
@@ -144,20 +144,20 @@ inline Row wrapper(const char *types, const char *within) {
   return row.in(within).says("as the model_type of that object says");
 }
 
-/// Layers that cannot be described, and why.
+/// A model whose layers cannot be described, with the reason.
 inline Row refuse(const char *types, const char *reason) {
   Row row(types);
   row.refusal = reason;
   return row;
 }
 
-/// Each appends the entries of its file.
+/// Each function appends the entries of its file.
 void addSoftmaxFamilies(std::vector<Family> &all);
 void addSigmoidFamilies(std::vector<Family> &all);
 void addOtherFamilies(std::vector<Family> &all);
-/// Models whose code is published apart from Transformers.
+/// Models whose code is not part of Transformers.
 void addPublishedFamilies(std::vector<Family> &all);
-/// Models with experts that no layer of ours can describe, with the reason.
+/// Models with experts that a layer spec cannot describe, with the reason.
 void addRefusedFamilies(std::vector<Family> &all);
 
 } // namespace moec
