@@ -1,4 +1,4 @@
-//===- AbsentTensors.cpp - tensors that a layer lacks -----------*- C++ -*-===//
+//===- AbsentTensors.cpp - checkpoint tensors a layer leaves out ----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,7 +15,7 @@ namespace moec {
 
 namespace {
 
-/// A field that adds tensors to a layer without it.
+/// A field that adds tensors to a layer that lacks it.
 struct Feature {
   StringLiteral field;
   void (*add)(LayerSpec &spec);
@@ -61,7 +61,7 @@ constexpr Feature kFeatures[] = {
      }},
 };
 
-/// Calls `take` with each part that the layer's tensors have in files.
+/// Calls `take` for each checkpoint tensor of the layer.
 template <typename Take>
 void forEachPart(const LayerSpec &spec, bool inGguf, Take take) {
   for (const TensorInfo &tensor : getTensorSignature(spec))

@@ -1,13 +1,13 @@
-//===- AllowList.cpp - keys that nobody has read ----------------*- C++ -*-===//
+//===- AllowList.cpp - refusal of unread keys -----------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// The importer may not be silent about a key that changes the mathematics of a
-// layer. Which keys those are cannot be known of models to come, so a key is
-// under suspicion by its name, and cleared by a list.
+// The importer must not silently ignore a key that changes the results of a
+// layer. The keys of future models are unknown, so a key is suspicious by its
+// name unless a list clears it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ namespace moec {
 
 namespace {
 
-/// Parts of names that make a key suspicious wherever they stand.
+/// Substrings that make a key suspicious.
 constexpr StringLiteral kSuspicious[] = {
     "moe",    "expert", "rout",    "gate",  "scor",    "shared", "topk",
     "top_k",  "quant",  "swiglu",  "bias",  "norm_",   "scale",  "scaling",
@@ -31,13 +31,14 @@ constexpr StringLiteral kSuspicious[] = {
     "sparse", "mlp",    "ep_size", "hash",
 };
 
-/// Words that do, where they begin a part of the name between underscores.
+/// Words that make a key suspicious if a part of its name between underscores
+/// begins with them.
 constexpr StringLiteral kSuspiciousWords[] = {"act", "activation", "alpha",
                                               "beta", "load"};
 
-/// Keys that match the above and say nothing of a layer's mathematics at
-/// inference: attention and positions, norms, vocabulary, training, other
-/// modalities and generation. A `*` stands for any characters at the end.
+/// Keys that match the above but do not affect a layer's results at inference:
+/// attention and positions, norms, vocabulary, training, other modalities and
+/// generation. `*` matches any characters.
 constexpr StringLiteral kIrrelevant[] = {
     // Attention, positions and state spaces.
     "attention_bias",
@@ -106,7 +107,7 @@ constexpr StringLiteral kIrrelevant[] = {
     "*_beta_factor",
     "layernorm_*_alpha",
     "layernorm_*_beta",
-    // Norms and residual streams.
+    // Norms and residual connections.
     "rms_norm_*",
     "layer_norm_*",
     "norm_eps*",
@@ -165,7 +166,7 @@ constexpr StringLiteral kIrrelevant[] = {
     "topk_aux*",
     "moe_orthogonal_loss_lambda",
     "sinkhorn_*",
-    // How to run it: other engines' choices among equal ways.
+    // Choice of implementation in other engines.
     "experts_implementation",
     "_experts_implementation",
     "moe_implementation",
@@ -208,14 +209,14 @@ bool matches(StringRef pattern, StringRef key) {
          key.starts_with(before) && key.ends_with(after);
 }
 
-/// A key of another family, and the value with which it says nothing here.
+/// A key of another family, and the value with which it has no effect here.
 struct NeutralKey {
   StringLiteral name;
   enum Value {
     Off,        ///< false or 0
-    One,        ///< or 1
-    NumExperts, ///< the number of experts that was read
-    TopK,       ///< the experts per token that were read
+    One,        ///< 0, false or 1
+    NumExperts, ///< the number of experts read before
+    TopK,       ///< the experts per token read before
     On,         ///< true
   } value;
 };
@@ -287,7 +288,7 @@ bool isNeutral(StringRef key, const json::Value &value, const LayerSpec &spec) {
   llvm_unreachable("every value is listed");
 }
 
-/// Whether the object within says the same under the same name.
+/// Whether the inner object has the same value under the same name.
 bool repeats(const json::Value *inner, const json::Member &member) {
   const json::Member *other = inner ? inner->find(member.name) : nullptr;
   return other && other->value.kind == member.value.kind &&

@@ -1,4 +1,4 @@
-//===- AllowList.h - keys that nobody has read ------------------*- C++ -*-===//
+//===- AllowList.h - refusal of unread keys ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,16 +13,16 @@
 
 namespace moec {
 
-/// The keys that the user reads past (`--ignore-field`).
+/// The keys that the user asked to ignore (`--ignore-field`).
 class IgnoredFields {
 public:
   explicit IgnoredFields(llvm::ArrayRef<std::string> names) : names(names) {}
 
-  /// Whether the user reads past a key, given its path; remembers the use.
+  /// Whether the user asked to ignore the key at this path; records the use.
   bool take(llvm::StringRef path);
-  /// Those that were used, in the order of the command line.
+  /// The keys that were present, in command-line order.
   std::vector<std::string> getUsed() const;
-  /// Reports those that were not.
+  /// Reports the keys that were not present.
   void reportUnused(llvm::StringRef fileName, Diagnostics &diags) const;
 
 private:
@@ -30,15 +30,16 @@ private:
   llvm::SmallVector<llvm::StringRef> used;
 };
 
-/// Whether a key could describe a layer with experts, by its name.
+/// Whether a key could describe a layer with experts, judged by its name.
 bool couldMatter(llvm::StringRef key);
 
-/// Whether a key says nothing of a layer with experts in any family.
+/// Whether a key describes no layer with experts in any family.
 bool isIrrelevantEverywhere(llvm::StringRef key);
 
-/// Refuses every key of the object that could matter and that neither the
-/// family nor anybody before has read. `inner` is the object within that has
-/// the layer's keys, if this is not it: what repeats its keys is allowed.
+/// Refuses each key of the object that could matter and that has not been read,
+/// neither by the family nor earlier. `inner` is the nested object with the
+/// layer's keys, if `config` is not that object itself: keys that repeat its
+/// values are allowed.
 void refuseUnreadKeys(FieldReader &config, const Family &family,
                       const LayerSpec &spec, IgnoredFields &ignored,
                       const json::Value *inner = nullptr);

@@ -42,10 +42,10 @@ private:
   Type getStorage(StorageType storage);
   moe::QuantAttr getQuant(const OperandQuantization &operand,
                           bool isActivation);
-  /// How a product is quantized; null for not at all.
+  /// Quantization of a gemm; null if it has none.
   moe::ProductQuantAttr
   getProductQuant(const std::optional<QuantizationSpec> &quantization);
-  /// The attributes of the layer that say it of all products.
+  /// The quantization attributes of the layer.
   struct Quants {
     moe::QuantAttr weight, activation;
     DictionaryAttr byProduct;
@@ -57,9 +57,9 @@ private:
   /// None for a factor of 1.
   FloatAttr getSharedScale();
 
-  /// The argument with a canonical name; null when the layer has none.
+  /// The argument with a canonical name; null if the layer has none.
   Value get(StringRef name) { return arguments.lookup(name); }
-  /// The zero points or the minima of a weight.
+  /// The zero points or minima of a weight.
   Value getZeros(const Twine &weight) {
     Value points = get((weight + "_zero_point").str());
     return points ? points : get((weight + "_minimum").str());
@@ -164,8 +164,8 @@ moe::RoutingAttr LayerBuilder::getRouting() {
     }
     llvm_unreachable("every rule is listed");
   };
-  // Without groups their score has no meaning and keeps its default, so that
-  // equal layers are equal IR.
+  // Without groups the group score is unused and keeps its default, so that
+  // equal layers give equal IR.
   moe::GroupScore groupScore =
       routing.numGroups > 1 && routing.groupScore == GroupScore::Top2Sum
           ? moe::GroupScore::Top2Sum
@@ -174,7 +174,7 @@ moe::RoutingAttr LayerBuilder::getRouting() {
                          : routing.weight == RouteWeight::Softmax
                              ? moe::Softmax::Selected
                              : moe::Softmax::None;
-  // A value that changes nothing stays unsaid.
+  // Neutral values are left out.
   auto getFloat = [&](double value, double neutral) {
     return value == neutral ? FloatAttr() : builder.getF32FloatAttr(value);
   };
@@ -272,7 +272,7 @@ LayerBuilder::Quants LayerBuilder::getQuants() {
   for (StringRef weight : spec.getExpertWeights()) {
     moe::ProductQuantAttr quant = getProductQuant(spec.getQuantization(weight));
     kinds.insert(quant);
-    // The shared expert's are called shared_w13 and shared_w2 here.
+    // The op calls the shared expert's weights shared_w13 and shared_w2.
     auto [experts, product] = weight.split('.');
     StringRef prefix = experts == "experts" ? "" : "shared_";
     if (quant)

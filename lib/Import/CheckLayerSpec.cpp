@@ -1,12 +1,12 @@
-//===- CheckLayerSpec.cpp - what makes no sense in a layer ------*- C++ -*-===//
+//===- CheckLayerSpec.cpp - consistency of a layer spec -------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Relations between fields, the same for specs, models and overrides. Types
-// and ranges of single fields have been checked where they were read.
+// Checks relations between fields, for specs, models and overrides alike. Types
+// and ranges of single fields are checked when they are read.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +46,7 @@ public:
   }
 
 private:
-  /// Reports `message` about a field unless `condition` holds.
+  /// Reports `message` about a field if `condition` is false.
   void require(bool condition, StringRef field, const Twine &message) {
     if (!condition)
       context.error(field, message);
@@ -58,7 +58,7 @@ private:
     return (show(field) + " is " + Twine(value)).str();
   }
 
-  /// The experts that routing chooses from, in words.
+  /// The experts that routing selects from, in words.
   std::string showExperts() const {
     std::string text =
         (Twine(spec.getNumRouted()) + " experts (" + show("num_experts")).str();
@@ -73,15 +73,15 @@ private:
   void checkWeight();
   void checkWeightOnInput();
   void checkActivation();
-  /// An activation that stands at `path`.
+  /// Checks the activation at `path`.
   void checkParameters(const ActivationSpec &activation,
                        const std::string &path);
   void checkQuantization();
-  /// A quantized weight whose rows have `size` elements, as `field` says.
+  /// Checks a quantized weight with rows of `size` elements, from `field`.
   void checkRow(StringRef weight, StringRef field, int64_t size);
   void checkPlacement();
-  /// Adds the ids to those that were seen; false where one is wrong.
-  /// `where` is the field, or a part of it, in words.
+  /// Adds ids to the ones seen before; returns false if one is invalid. `where`
+  /// describes the field or a part of it.
   bool checkExpertIds(StringRef field, const Twine &where,
                       ArrayRef<int64_t> ids, SmallBitVector &seen);
   void checkParallel();
@@ -90,7 +90,7 @@ private:
   void checkExpertLists();
   void checkReplicaLists();
   void checkExpertsDivide();
-  /// Whether ranks have equal parts of a size, in whole scales.
+  /// Checks that a size can be split evenly over ranks, at scale boundaries.
   void checkShare(StringRef field, int64_t size, int64_t ranks,
                   ArrayRef<StringRef> weights);
 
@@ -320,7 +320,7 @@ void Checker::checkShare(StringRef field, int64_t size, int64_t ranks,
         keepWhole(operand.blockRows);
         continue;
       }
-      // The second product contracts what is split.
+      // The down gemm has the split dimension as K.
       keepWhole(operand.blockColumns);
       if (quantization->activation)
         keepWhole(quantization->activation->blockColumns);
@@ -364,7 +364,7 @@ void Checker::checkExpertLists() {
     checkReplicaLists();
 }
 
-/// How many of each expert lists have.
+/// Number of lists that contain each expert.
 void Checker::checkReplicaLists() {
   const ParallelSpec &parallel = *spec.parallel;
   std::vector<int64_t> ids = spec.getLogicalIds();
@@ -488,7 +488,7 @@ void checkCompiles(const LayerSpec &spec, ImportContext &context) {
                         "multiples of 16 neighbours"));
     break;
   }
-  // Several times what the largest device has.
+  // Several times the memory of the largest device.
   constexpr double limit = double(int64_t(1) << 40);
   double bytes = 0;
   for (const TensorInfo &tensor : getTensorSignature(spec)) {

@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Checkpoints differ in what they call a tensor and in how they cut the first
-// product: a tensor for each expert's gate and up, or one for all experts. The
-// table of families says which do what, Packings.h which tensors a module has.
+// Checkpoints differ in the names of tensors and in the layout of w13: separate
+// gate and up tensors per expert, or one tensor for all experts. The table of
+// families has the names and layout of each family; Packings.h has the tensors
+// of a module.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,17 +40,17 @@ bool CheckpointPart::matches(StringRef fileName, int64_t expert) const {
 
 namespace {
 
-/// Alternative names, which `|` separates.
+/// Splits alternative names at `|`.
 SmallVector<StringRef> splitNames(StringRef names) {
   SmallVector<StringRef> result;
   names.split(result, '|', -1, /*KeepEmpty=*/false);
   return result;
 }
 
-/// The forms of one family's names for one layer.
+/// The checkpoint layouts of one layer under the names of one family.
 class FormBuilder {
 public:
-  /// `fused` lets tensors of all experts be forms.
+  /// With `fused`, tensors of all experts are accepted.
   FormBuilder(const LayerSpec &spec, const Names &names, bool fused)
       : spec(spec), names(names), fused(fused) {}
 
@@ -59,7 +60,7 @@ public:
     isRouted = name.starts_with("experts.");
     bool isOfExperts = isRouted || name.starts_with("shared_experts.");
     projection = isOfExperts ? takePlane(name) : Projection::Weight;
-    // Rows of a vector per expert are its elements.
+    // The rows of a per-expert vector are its elements.
     size_t rank = tensor.shape.size();
     bool isVector = rank == 1 || name.ends_with("_bias") ||
                     projection == Projection::GlobalScale;
@@ -88,7 +89,7 @@ public:
   }
 
 private:
-  /// What follows the name of a module, in the tensors that are the projection.
+  /// Suffixes of a module's name: the tensors that give `projection`.
   using Suffixes = SmallVector<CheckpointPart, 4>;
   static Suffixes makeSuffix(StringRef text) {
     CheckpointPart part;
@@ -106,7 +107,7 @@ private:
     return suffixes;
   }
 
-  /// All rows of the tensor, of a module.
+  /// A part that covers all rows of the tensor.
   CheckpointPart makePart(StringRef module,
                           CheckpointPart part = CheckpointPart()) const {
     part.name = module.str() + part.name;
@@ -114,7 +115,7 @@ private:
     return part;
   }
 
-  /// A form for each alternative, which is the whole tensor.
+  /// Adds a form per alternative name that covers the whole tensor.
   void addWhole(StringRef alternatives,
                 ArrayRef<CheckpointPart> suffixes = CheckpointPart()) {
     for (StringRef name : splitNames(alternatives)) {
@@ -126,8 +127,8 @@ private:
     }
   }
 
-  /// The scale of a product's input, which the modules of each expert state by
-  /// themselves: gate and up, or down.
+  /// Input scale of a gemm. Each expert's modules state their own: gate and up,
+  /// or down.
   void addInputScale(bool isFirst, ArrayRef<StringRef> gateUpDown) {
     ArrayRef<StringRef> modules = !isFirst         ? gateUpDown.slice(2, 1)
                                   : spec.isGated() ? gateUpDown.slice(0, 2)
@@ -148,12 +149,12 @@ private:
     }
   }
 
-  /// Gate and up rows come apart; where each goes.
+  /// Adds forms with separate gate and up rows.
   void addHalves(StringRef gates, StringRef ups,
                  ArrayRef<CheckpointPart> suffixes) {
     if (!spec.isGated())
       return addWhole(ups, suffixes);
-    // One scale for gate and up, which two have apart.
+    // A single scale for gate and up cannot be split.
     int64_t half = numRows / 2;
     if (half == 0 || suffixes.empty())
       return;
@@ -183,8 +184,8 @@ private:
     }
   }
 
-  /// Modules that have the weights say the order of their columns, or are
-  /// without one.
+  /// Adds the column order. It is stored in the module of the weights; if it is
+  /// absent, columns are in order.
   void addColumns() {
     Suffixes suffixes;
     if (quantization)
@@ -209,7 +210,7 @@ private:
   void addExperts(StringRef name) {
     bool isBias = name.consume_back("_bias");
     bool isFirst = name == "experts.w13";
-    // Checkpoints that keep experts apart have no biases.
+    // Checkpoints with separate experts have no biases.
     if (projection == Projection::InputScale)
       return addInputScale(isFirst,
                            {names.expert[0], names.expert[1], names.expert[2]});
@@ -226,8 +227,8 @@ private:
       addStacked(isFirst);
   }
 
-  /// Parameters of the module of all experts, gate and up in one. Blocks of
-  /// mxfp4 lie along the contracted dimension, which is the last one there.
+  /// Parameters of the module of all experts, gate and up in one tensor. Blocks
+  /// of mxfp4 run along K, which is the last dimension there.
   void addFused(bool isFirst, bool isBias) {
     std::optional<StringRef> suffix;
     if (quantization && !isBias) {
@@ -236,7 +237,7 @@ private:
         return;
     }
     StringRef alternatives = isFirst ? names.fused[0] : names.fused[1];
-    // Without a gate the first product is the up projection alone.
+    // In a layer without a gate this is the up projection alone.
     if (isFirst && !spec.isGated())
       alternatives = "experts.up_proj";
     for (StringRef name : splitNames(alternatives)) {
@@ -255,7 +256,7 @@ private:
       addHalves(names.fusedHalves[0], names.fusedHalves[1], CheckpointPart());
   }
 
-  /// Experts one behind the other in the rows of one matrix.
+  /// Adds forms with all experts stacked in the rows of one matrix.
   void addStacked(bool isFirst) {
     size_t before = forms.size();
     if (isFirst)
@@ -280,7 +281,7 @@ private:
     addSharedFirst(getModuleSuffixes());
   }
 
-  /// Gate and up by themselves, or as one module.
+  /// Gate and up as separate modules, or as one.
   void addSharedFirst(ArrayRef<CheckpointPart> suffixes) {
     addHalves(names.shared[0], names.shared[1], suffixes);
     if (fused && spec.gateUpOrder == GateUpOrder::GateUp)
@@ -290,17 +291,17 @@ private:
   const LayerSpec &spec;
   const Names &names;
   bool fused;
-  /// Of the experts that tokens choose.
+  /// The tensor belongs to the routed experts.
   bool isRouted = false;
   Projection projection = Projection::Weight;
-  /// That of the product which the tensor belongs to.
+  /// Quantization of the gemm that uses the tensor.
   std::optional<QuantizationSpec> quantization;
   int64_t numRows = 0;
   std::vector<CheckpointForm> forms;
 };
 
-/// Whose names a spec of our own takes: those of the checkpoints that keep
-/// experts apart.
+/// Families whose names are accepted for a spec: those that store experts
+/// separately.
 constexpr StringLiteral kCommonTypes[] = {"qwen2_moe", "deepseek_v3",
                                           "ernie4_5_moe", "mixtral"};
 

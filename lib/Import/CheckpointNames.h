@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// The forms in which checkpoints of the layer's family hold a weight. A layer
-/// of no family takes the forms of those that keep experts apart.
+/// The checkpoint layouts of a weight in the layer's family. A layer without a
+/// family accepts the layouts of families that store experts separately.
 std::vector<CheckpointForm> getCheckpointForms(const LayerSpec &spec,
                                                const TensorInfo &tensor);
 

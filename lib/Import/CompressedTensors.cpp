@@ -1,13 +1,13 @@
-//===- CompressedTensors.cpp - what compressed-tensors says -----*- C++ -*-===//
+//===- CompressedTensors.cpp - configuration of compressed-tensors --------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A `format` says how a checkpoint holds weights, a group of `config_groups`
-// what weights and activations are. The formats are a table; a scheme is legal
-// where its format has it.
+// `format` describes how a checkpoint stores weights; each group of
+// `config_groups` describes the quantization of weights and activations.
+// Formats are a table, and a scheme is accepted if its format has it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,14 +23,14 @@ namespace {
 
 constexpr StringLiteral kMethod = "compressed-tensors";
 
-/// What activations beside a format's weights may be.
+/// Activation quantization that a format allows.
 struct Inputs {
-  /// The field `type`; of 8 bits.
+  /// The field `type`; always 8 bits.
   StringLiteral type;
   SmallVector<StringRef, 2> strategies = {"tensor", "token"};
-  /// Columns of a group, with that strategy.
+  /// Group size in columns, for strategy "group".
   int64_t groupColumns = 0;
-  /// What scales become (UE8M0).
+  /// Scales are rounded to powers of two (UE8M0).
   bool arePowersOfTwo = false;
 };
 
@@ -42,12 +42,12 @@ struct Format {
   SmallVector<int64_t, 2> bits;
   SmallVector<StringRef, 4> strategies;
   Packing packing;
-  /// Activations may be quantized too, to one of these.
+  /// Allowed quantizations of activations, which may also be unquantized.
   SmallVector<Inputs, 2> inputs;
   bool hasZeroPoints = false;
-  /// Columns of a group, where the format fixes them.
+  /// Group size in columns, if the format fixes it.
   int64_t groupColumns = 0;
-  /// The abbreviation that the format is.
+  /// The `quantization` short name of the format.
   StringLiteral shortName = "";
 };
 
@@ -110,7 +110,8 @@ ArrayRef<Format> getFormats() {
   return formats;
 }
 
-/// The format of a group, which the whole model's is where the group has none.
+/// The format of a group; a group without one has the format of the whole
+/// model.
 const Format *readFormat(FieldReader &config, FieldReader &group) {
   FieldReader &reader = group.has("format") ? group : config;
   SmallVector<StringRef> names;
@@ -129,7 +130,7 @@ const Format *readFormat(FieldReader &config, FieldReader &group) {
   llvm_unreachable("a name of the table");
 }
 
-/// The objects `weights` and `input_activations` of a group.
+/// Reads the objects `weights` and `input_activations` of a group.
 class OperandReader {
 public:
   OperandReader(FieldReader &group, StringRef name, const json::Value &object,
@@ -188,8 +189,8 @@ private:
       refuseValue(reader, field, expected);
   }
 
-  /// "weight" is an order in which weights were rounded, and no more; with
-  /// "group" columns belong to any group, as weight_g_idx says.
+  /// "weight" only changed the order in which weights were rounded. With
+  /// "group" a column may belong to any group; weight_g_idx has the groups.
   void readOrder() {
     StringRef field = "actorder";
     const json::Value *value = reader.get(field);
@@ -226,8 +227,7 @@ private:
     return type;
   }
 
-  /// A strategy that is not stated follows from the size of groups, which may
-  /// be fixed.
+  /// A missing strategy follows from the group size, which the format may fix.
   void readGranularity(ArrayRef<StringRef> strategies, int64_t fixedColumns) {
     const json::Value *size = reader.get("group_size");
     std::optional<int64_t> columns;
@@ -282,10 +282,10 @@ private:
   }
 
   void finish() {
-    // Formats fix it; as do those that have scales of the layer's dtype.
+    // Formats with a short name fix the dtype of scales.
     if (!format.shortName.empty())
       reader.markKnown("scale_dtype");
-    // How scales were found says nothing of what they are.
+    // The method that computed the scales does not matter.
     for (StringRef field : {"observer", "observer_kwargs", "zp_dtype"})
       reader.markKnown(field);
     refuseOtherFields(reader, kMethod, context.ignored);
@@ -297,7 +297,7 @@ private:
   OperandQuantization operand;
 };
 
-/// Activations that are quantized; none where the user reads past them.
+/// Quantization of activations; none if the user ignores the field.
 std::optional<OperandQuantization>
 readActivations(FieldReader &group, const Format &format,
                 const OperandQuantization &weight,
@@ -308,7 +308,7 @@ readActivations(FieldReader &group, const Format &format,
     return std::nullopt;
   if (!group.getObject(field))
     return std::nullopt;
-  // Activations of 4 bits stand beside weights of 4 alone.
+  // 4-bit activations require 4-bit weights.
   constexpr int64_t four = 4;
   const json::Member *bits = inputs->find("num_bits");
   bool areOfFour = bits && bits->value.getInteger() == four &&
@@ -331,7 +331,7 @@ readActivations(FieldReader &group, const Format &format,
 std::optional<QuantizationSpec>
 readCompressedTensors(FieldReader &reader, QuantizationContext &context) {
   reader.getOneOf("quantization_status", {"compressed", "frozen"});
-  // What the cache of keys holds, and what wrote the file.
+  // Quantization of the KV cache, and the writer's version.
   for (StringRef field :
        {"kv_cache_scheme", "version", "global_compression_ratio"})
     reader.markKnown(field);

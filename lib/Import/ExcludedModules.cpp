@@ -1,4 +1,4 @@
-//===- ExcludedModules.cpp - modules kept from quantization -----*- C++ -*-===//
+//===- ExcludedModules.cpp - modules excluded from quantization -----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,11 +17,11 @@ namespace moec {
 
 namespace {
 
-/// Where the second product's matrix stands in the names of a family, behind
-/// gate and up.
+/// Index of the down projection among a family's module names, after gate and
+/// up.
 constexpr size_t kDown = 2;
 
-/// What may stand before `layers.N` in the names of modules.
+/// Possible prefixes of `layers.N` in module names.
 constexpr StringLiteral kPrefixes[] = {"",
                                        "model.",
                                        "model.language_model.",
@@ -29,7 +29,8 @@ constexpr StringLiteral kPrefixes[] = {"",
                                        "language_model.",
                                        "thinker.model."};
 
-/// The class that llvm::Regex lacks an escape for; empty for another letter.
+/// The character class for an escape that llvm::Regex lacks; empty for any
+/// other letter.
 StringRef getClass(char letter) {
   return letter == 'd' ? "0-9" : letter == 'w' ? "A-Za-z0-9_" : "";
 }
@@ -57,7 +58,7 @@ bool translateExpression(StringRef text, std::string &result) {
       else
         return false;
     } else if (isInBrackets) {
-      // Both notations differ in a bracket within brackets.
+      // A bracket inside brackets means different things in the two notations.
       if (c == '[')
         return false;
       isInBrackets = c != ']';
@@ -65,7 +66,7 @@ bool translateExpression(StringRef text, std::string &result) {
     } else if (c == '[') {
       isInBrackets = true;
       result += c;
-      // Closes nothing where it comes first.
+      // A closing bracket at the start is literal.
       for (char first : {'^', ']'})
         if (text.substr(i + 1).starts_with(first))
           result += text[++i];
@@ -75,11 +76,11 @@ bool translateExpression(StringRef text, std::string &result) {
       result += '(';
       i += 2;
     } else if (isQuantifier && text.substr(i + 1).starts_with("+")) {
-      // A possessive quantifier accepts fewer names.
+      // A possessive quantifier matches fewer names.
       return false;
     } else {
       result += c;
-      // A lazy quantifier accepts the same names.
+      // A lazy quantifier matches the same names.
       if (isQuantifier && text.substr(i + 1).starts_with("?"))
         ++i;
     }
@@ -87,9 +88,10 @@ bool translateExpression(StringRef text, std::string &result) {
   return Regex(result).isValid();
 }
 
-/// A name or a part of it, at the borders of its components; `*` is anything.
+/// Translates a name or a part of one, matched at component boundaries; `*`
+/// matches anything.
 std::string translateName(StringRef text) {
-  // "model.layers.0." ends at the border of a component.
+  // "model.layers.0." ends at a component boundary.
   text.consume_back(".");
   std::string result = "(^|\\.)";
   for (char c : text) {
@@ -130,12 +132,13 @@ void ExcludedModules::addModule(StringRef weight, StringRef nameInBlock) {
   Module module;
   module.weight = weight;
   std::string layer = std::to_string(spec.layerIndex.value_or(0));
-  // Models in memory and checkpoints differ in what they call the block.
+  // The block may have different names in the model and in the checkpoint.
   SmallVector<StringRef, 2> blocks = {family.names.block};
   if (family.names.block != "mlp")
     blocks.push_back("mlp");
   for (StringRef prefix : kPrefixes) {
-    // A whole name begins with the model's own module.
+    // compressed-tensors matches whole names, which start with the model's
+    // module.
     if (prefix.empty() && matching == ModuleMatching::CompressedTensors)
       continue;
     for (StringRef block : blocks)
@@ -143,7 +146,7 @@ void ExcludedModules::addModule(StringRef weight, StringRef nameInBlock) {
                               (block.empty() ? "" : ".") + nameInBlock)
                                  .str());
   }
-  // Entries that came before name it too.
+  // Earlier entries may also match it.
   for (const Entry &entry : entries)
     mark(module, entry);
   modules.push_back(std::move(module));
@@ -161,7 +164,7 @@ void ExcludedModules::addExpert(int64_t expert) {
 }
 
 bool ExcludedModules::exclude(StringRef entry) {
-  // An expert that is named by its number may be any.
+  // The entry may name any single expert by its number.
   if (size_t at = entry.find("experts."); at != StringRef::npos) {
     int64_t expert = -1;
     if (!entry.substr(at + strlen("experts.")).consumeInteger(10, expert))
@@ -169,7 +172,7 @@ bool ExcludedModules::exclude(StringRef entry) {
   }
   StringRef expression = entry;
   if (expression.consume_front("re:")) {
-    // One with a number may name any expert.
+    // An expression with a digit may match any expert.
     if (llvm::any_of(expression, isDigit))
       for (int64_t expert = 0; expert < spec.numExperts; ++expert)
         addExpert(expert);
@@ -178,7 +181,7 @@ bool ExcludedModules::exclude(StringRef entry) {
       return false;
     entries.push_back({entry.str(), match("^(" + translated + ")")});
   } else if (matching == ModuleMatching::CompressedTensors) {
-    // The matrices are modules of this class, and of its base.
+    // The class of the modules, and its base class.
     bool isClass = entry == "Linear" || entry == "Module";
     entries.push_back(
         {entry.str(), [isClass, name = entry.str()](StringRef of) {

@@ -1,4 +1,4 @@
-//===- ExcludedModules.h - modules kept from quantization -------*- C++ -*-===//
+//===- ExcludedModules.h - modules excluded from quantization ---*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,51 +17,51 @@
 
 namespace moec {
 
-/// How much of the matrices of a layer's product a list of modules names.
+/// Share of the matrices of a gemm that is excluded.
 enum class Coverage { None, Some, All };
 
-/// The rule by which an entry of a list matches modules. Every rule takes
-/// regular expressions too ("re:.*mlp.*").
+/// Rule by which an entry of the list matches modules. Regular expressions
+/// ("re:.*mlp.*") are accepted by both.
 enum class ModuleMatching {
-  /// A name, a part of it or a parent, with `*`. Tools that read one field
-  /// differ in their rules: this is what they have in common.
+  /// A name, a component of it, or a parent, with `*`. The tools that read such
+  /// a field differ in detail; this is their common subset.
   Components,
   /// `match_name` and `_match_class` of compressed-tensors: a whole name or a
-  /// class. A parent's name does not match its children.
+  /// class. The name of a parent does not match its children.
   CompressedTensors,
 };
 
-/// Which matrices of one layer a quantization leaves alone.
+/// The matrices of one layer that are excluded from quantization.
 class ExcludedModules {
 public:
   ExcludedModules(const Family &family, const LayerSpec &spec,
                   ModuleMatching matching);
 
-  /// Takes an entry of a list. False when it is an expression that cannot be
-  /// understood here.
+  /// Adds an entry of the list. Returns false for a regular expression that
+  /// cannot be translated.
   bool exclude(llvm::StringRef entry);
 
-  /// What all entries together name of the matrices that are a weight of the
-  /// layer ("experts.w13": gate and up of all experts).
+  /// The share of the matrices of a weight ("experts.w13": gate and up of all
+  /// experts) that is excluded by all entries.
   Coverage getCoverage(llvm::StringRef weight) const;
-  /// Whether no product is left that is quantized.
+  /// Whether no quantized gemm remains.
   bool coversAll() const;
-  /// The first entry that named a matrix of a weight.
+  /// The first entry that excluded a matrix of a weight.
   llvm::StringRef getFirstHit(llvm::StringRef weight) const;
 
 private:
   /// A matrix of the layer, under the names that models give it.
   struct Module {
-    /// The weight of the layer that it is a part of.
+    /// The weight of the layer that contains it.
     llvm::StringRef weight;
     std::vector<std::string> names;
-    /// The first entry that names it; empty for none.
+    /// The first entry that excluded it; empty if none did.
     std::string entry;
   };
 
-  /// Adds the matrices of an expert, once.
+  /// Adds the matrices of an expert, unless already added.
   void addExpert(int64_t expert);
-  /// Adds a matrix of a weight by its module's name in the block.
+  /// Adds a matrix of a weight by its module name in the block.
   void addModule(llvm::StringRef weight, llvm::StringRef nameInBlock);
 
   /// An entry of a list.

@@ -84,7 +84,7 @@ const json::Value *FieldReader::get(StringRef name) {
 
 void FieldReader::error(StringRef name, const Twine &message) {
   const json::Member *member = object.find(name);
-  // Without the field, the bracket that opens the object stands for it.
+  // For a missing field, the opening bracket of the object.
   SourceRange range =
       member ? member->value.range
              : SourceRange{object.range.begin, object.range.begin + 1};
@@ -139,7 +139,7 @@ bool FieldReader::getBoolean(StringRef name, bool fallback, StringRef field) {
   return value->boolean;
 }
 
-// What is 0 in f32 alone would be divided by where 0 may not be.
+// A nonzero number that becomes 0 in f32 could cause a division by 0.
 bool isF32(double number) {
   return std::abs(number) <= std::numeric_limits<float>::max() &&
          (number == 0.0 || static_cast<float>(number) != 0.0f);
@@ -217,7 +217,7 @@ void FieldReader::refuseUnknown() {
   for (const json::Member &member : object.members) {
     if (isKnown(member.name))
       continue;
-    // The closest known name, if it is close enough to be a slip.
+    // The closest known name, if it is close enough for a typo.
     StringRef closest;
     unsigned distance = 3;
     for (const std::string &name : known) {

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Reads fields of one JSON object by name and type. Every getter reports what
-// is wrong with its field and then returns some legal value, so that one run
-// shows all errors of a file; who reads compares error counts at the end.
+// Reads fields of a JSON object by name and type. A getter reports an error
+// about its field and then returns some legal value, so that one run shows all
+// errors of a file. Callers compare error counts at the end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,64 +22,64 @@
 
 namespace moec {
 
-/// Where a field of the layer spec got its value: the name by which the user
-/// knows it, and the place, which an option of the command line has not.
+/// Source of a field of the layer spec: its name for the user and its position,
+/// which a command-line option does not have.
 struct FieldOrigin {
   std::string shownName;
   std::optional<SourceRange> range;
 };
 
-/// One import: the text, the sink of errors, and the origin of the fields of
-/// the spec by their names in docs/layers.md ("top_k", "routing.num_groups").
+/// State of an import: the text, the error sink, and the origins of spec fields
+/// by their names in docs/layers.md ("top_k", "routing.num_groups").
 struct ImportContext {
   const SourceText &text;
   Diagnostics &diags;
   llvm::StringMap<FieldOrigin> origins;
 
-  /// The name by which the user knows a field of the spec.
+  /// The user's name for a field of the spec.
   std::string show(llvm::StringRef field) const;
-  /// Reports an error about a field of the spec, where the user wrote it.
+  /// Reports an error about a field of the spec at its origin.
   void error(llvm::StringRef field, const llvm::Twine &message);
 };
 
-/// Whether f32 can hold a number: finite, and 0 only if it is 0.
+/// Whether f32 can represent a number: finite, and not rounded to 0.
 bool isF32(double number);
 
 class FieldReader {
 public:
-  /// What `null` means: models write it for a feature they do not have.
+  /// Meaning of `null`, which models write for a feature they do not have.
   enum class Null { IsWrong, IsAbsent };
 
-  /// `path` precedes the names of fields in messages ("routing.").
+  /// `path` is the prefix of field names in messages ("routing.").
   FieldReader(ImportContext &context, const json::Value &object,
               std::string path, Null null)
       : context(context), object(object), path(std::move(path)), null(null) {}
 
-  /// The value of a field, or null when it is absent.
+  /// The value of a field, or null if absent.
   const json::Value *get(llvm::StringRef name);
   bool has(llvm::StringRef name) { return get(name) != nullptr; }
 
-  /// An integer in `min .. max`. Without a fallback the field is required.
-  /// `field` is the field of the spec that it becomes, when checks speak of it.
+  /// An integer in `min .. max`. The field is required if there is no fallback.
+  /// `field` is the resulting field of the spec, for later checks.
   int64_t getInteger(llvm::StringRef name, int64_t min, int64_t max,
                      std::optional<int64_t> fallback = std::nullopt,
                      llvm::StringRef field = "");
   bool getBoolean(llvm::StringRef name, bool fallback,
                   llvm::StringRef field = "");
-  /// A number that f32 can hold.
+  /// A number that f32 can represent.
   double getNumber(llvm::StringRef name, double fallback,
                    llvm::StringRef field = "");
-  /// A required string; none when it is missing or something else.
+  /// A required string; none if missing or of another type.
   std::optional<llvm::StringRef> getString(llvm::StringRef name);
-  /// A string out of `allowed`; the first one when the field is absent.
+  /// One of the strings `allowed`; the first one if absent.
   llvm::StringRef getOneOf(llvm::StringRef name,
                            llvm::ArrayRef<llvm::StringRef> allowed);
-  /// An object; null when absent or wrong.
+  /// An object; null if absent or of another type.
   const json::Value *getObject(llvm::StringRef name);
-  /// A list; null when absent or wrong.
+  /// A list; null if absent or of another type.
   const json::Value *getList(llvm::StringRef name);
 
-  /// A value of an enum by its name in the spec.
+  /// An enum value by its name in the spec.
   template <typename E>
   E getEnum(llvm::StringRef name, std::optional<E> fallback = std::nullopt) {
     llvm::SmallVector<llvm::StringRef> allowed;
@@ -91,24 +91,25 @@ public:
                  : fallback.value_or(getEnumNames<E>().front().value);
   }
 
-  /// Refuses every field that no getter has asked for.
+  /// Refuses all fields that no getter has read.
   void refuseUnknown();
 
-  /// Reports an error at the value of a field, or at the object without it.
+  /// Reports an error at the value of a field, or at the object if it is
+  /// absent.
   void error(llvm::StringRef name, const llvm::Twine &message);
-  /// The name of a field as messages show it.
+  /// The name of a field in messages.
   std::string show(llvm::StringRef name) const;
-  /// The name of a field with the objects that it stands in.
+  /// The name of a field including the enclosing objects.
   std::string getPath(llvm::StringRef name) const { return path + name.str(); }
-  /// Whether a getter has asked for the field.
+  /// Whether a getter has read the field.
   bool isKnown(llvm::StringRef name) const;
-  /// Counts a field as asked for.
+  /// Marks a field as read.
   void markKnown(llvm::StringRef name);
 
   void reportMissing(llvm::StringRef name, const llvm::Twine &expected);
   void reportWrong(llvm::StringRef name, const json::Value &value,
                    const llvm::Twine &expected);
-  /// Remembers where a field of the spec came from.
+  /// Records the origin of a field of the spec.
   void setOrigin(llvm::StringRef name, llvm::StringRef field,
                  const json::Value &value);
 
@@ -127,7 +128,7 @@ private:
   llvm::SmallVector<std::string> known;
 };
 
-/// A value as an error message shows it: a scalar literally, else its kind.
+/// A value in an error message: a scalar as written, else its kind.
 std::string describeValue(const json::Value &value);
 
 /// `"a", "b" or "c"`: the strings a field accepts.

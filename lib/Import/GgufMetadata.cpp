@@ -1,12 +1,12 @@
-//===- GgufMetadata.cpp - what a GGUF file says of a layer ------*- C++ -*-===//
+//===- GgufMetadata.cpp - GGUF metadata against a layer -------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Source: gguf/constants.py of ggml's Python package, and llama-hparams.h and
-// llama-graph.cpp of llama.cpp, which say what a value means.
+// Sources: gguf/constants.py of ggml's Python package; llama-hparams.h and
+// llama-graph.cpp of llama.cpp for the meaning of values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,7 +26,7 @@ namespace moec {
 
 namespace {
 
-/// Numbers of `<architecture>.expert_gating_func`.
+/// Values of `<architecture>.expert_gating_func`.
 enum Gating : int {
   Unset = 0,
   SoftmaxOfAll = 1,
@@ -37,7 +37,7 @@ enum Gating : int {
 constexpr StringLiteral kGatings[] = {"unset", "softmax", "sigmoid",
                                       "softmax of the chosen", "sqrtsoftplus"};
 
-/// A value of the file.
+/// A metadata entry of the file.
 struct MetadataValue {
   std::string key, text;
   double number = 0;
@@ -78,7 +78,7 @@ private:
         return std::nullopt;
       text = values[size_t(*layer)];
     }
-    // An array of strings, or of a vocabulary.
+    // An array of strings or of a vocabulary has no text.
     if (text.empty())
       return std::nullopt;
     entry.text = text.str();
@@ -91,14 +91,14 @@ private:
     return entry;
   }
 
-  /// Fails unless the value is one of `accepted`. `says` is what the
-  /// description says.
+  /// Fails unless the value is one of `accepted`. `says` is the text for the
+  /// description's value.
   void check(const std::optional<MetadataValue> &entry,
              ArrayRef<double> accepted, const Twine &says,
              StringRef meaning = "") {
     if (!entry || message)
       return;
-    // Files have 32 bits of a number of the description.
+    // The file stores numbers as f32.
     constexpr double tolerance = 1e-6;
     if (any_of(accepted, [&](double value) {
           return std::abs(entry->number - value) <=
@@ -120,7 +120,7 @@ private:
   void checkSizes() {
     check("embedding_length", "hidden_size", spec.hiddenSize);
     check("expert_count", "num_experts", spec.numExperts);
-    // 0 stands for a value that is not set, here and below.
+    // 0 means unset, here and below.
     check(find("expert_feed_forward_length"),
           {double(spec.intermediateSize), 0.0},
           "'intermediate_size': " + Twine(spec.intermediateSize));
@@ -188,7 +188,7 @@ private:
               "\", 'routing.renormalize': " + says(routing.renormalize),
           meaning);
 
-    // Weights of a softmax of the chosen experts have the sum 1 either way.
+    // Softmax weights over the selected experts always have the sum 1.
     if (isSparseMixer ||
         (isSoftmaxOfChosen && gating && gating->number == SoftmaxOfChosen))
       return;
@@ -197,10 +197,10 @@ private:
           "'routing.renormalize': " + says(routing.renormalize));
   }
 
-  /// All groups taken is no grouping.
+  /// Selecting all groups equals no grouping.
   void checkGroups() {
     const RoutingSpec &routing = spec.routing;
-    // No key says it.
+    // No metadata key states it.
     if (routing.select == Select::PerGroup)
       return;
     std::optional<MetadataValue> count = find("expert_group_count");

@@ -1,12 +1,12 @@
-//===- GgufNames.cpp - names and blocks in GGUF files -----------*- C++ -*-===//
+//===- GgufNames.cpp - tensor names and blocks of GGUF files --------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Source: gguf/constants.py of ggml's Python package, ggml-common.h. A tensor
-// has all experts, and in blocks the scales too.
+// Sources: gguf/constants.py of ggml's Python package, ggml-common.h. A tensor
+// holds all experts; blocks also hold their scales.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,14 +23,14 @@ namespace {
 
 using Part = BlockPacking::Part;
 
-/// Where a block has its elements or its scales, as `BlockPacking` says.
+/// Offset and count of a block's elements or scales, as in `BlockPacking`.
 struct Place {
   int64_t first, count;
   Part part = Part::Bytes;
 };
 
-/// A block of ggml, and what weights of it are quantized as; `minima` of 0
-/// bytes where it has none.
+/// A block type of ggml and the quantization of its weights; `minima` has 0
+/// bytes if there are none.
 struct Block {
   StringLiteral name;
   StorageType storage;
@@ -94,7 +94,7 @@ const Block *findBlock(const OperandQuantization &weight) {
   return block == std::end(kBlocks) ? nullptr : block;
 }
 
-/// Null for what a block does not have.
+/// Null if the block does not have it.
 const Place *findPlace(const Block &block, Projection projection) {
   switch (projection) {
   case Projection::Weight:
@@ -108,7 +108,7 @@ const Place *findPlace(const Block &block, Projection projection) {
   }
 }
 
-/// Names of what a tensor of the layer has: one, or gate and up.
+/// GGUF names of a layer tensor: one, or separate gate and up.
 struct Names {
   StringLiteral tensor, first, second = "";
 };
@@ -149,7 +149,8 @@ std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
     part.blocks.first = found->first;
     part.blocks.count = found->count;
     part.blocks.part = found->part;
-    // Scales of q4_0 and q6_K have the sign of the largest element.
+    // Scales of q4_0 and q6_K may be negative: they have the sign of the
+    // largest element.
     if (projection != Projection::Weight)
       part.use = block->scale == ScaleType::E8M0 ? PartUse::Scales
                                                  : PartUse::AnyScales;

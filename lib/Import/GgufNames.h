@@ -1,4 +1,4 @@
-//===- GgufNames.h - names and blocks in GGUF files -------------*- C++ -*-===//
+//===- GgufNames.h - tensor names and blocks of GGUF files ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// How a GGUF file holds a tensor of the layer; none where it cannot: weights
-/// that are quantized otherwise than any block of ggml.
+/// The layout of a layer tensor in a GGUF file; empty if no ggml block has the
+/// quantization of the weight.
 std::vector<CheckpointForm> getGgufForms(const LayerSpec &spec,
                                          const TensorInfo &tensor);
 

@@ -1,4 +1,4 @@
-//===- GptqAwq.cpp - what GPTQ's and AWQ's tools say ------------*- C++ -*-===//
+//===- GptqAwq.cpp - configuration of GPTQ and AWQ ------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -32,8 +32,8 @@ int64_t readBits(FieldReader &reader, ArrayRef<int64_t> allowed) {
   return allowed.front();
 }
 
-/// Integers with scales of f16, one for `group_size` neighbours or, with -1,
-/// for a row.
+/// Integers with f16 scales, one per `group_size` consecutive elements or, with
+/// -1, per row.
 OperandQuantization readIntegers(FieldReader &reader, int64_t bits) {
   OperandQuantization weight;
   weight.storage = bits == 4 ? StorageType::Int4 : StorageType::Int8;
@@ -49,13 +49,14 @@ OperandQuantization readIntegers(FieldReader &reader, int64_t bits) {
   return weight;
 }
 
-/// A field that must be false, or absent.
+/// Requires a field to be false or absent.
 void requireOff(FieldReader &reader, StringRef field) {
   if (reader.getBoolean(field, false))
     refuseValue(reader, field, "false");
 }
 
-/// How a model was quantized, and what runs it: neither says what is stored.
+/// Fields about the quantization run and the kernels to use, which do not
+/// affect what is stored.
 constexpr StringLiteral kHow[] = {
     "act_group_aware",
     "backend",
@@ -102,7 +103,7 @@ std::optional<QuantizationSpec> readGptq(FieldReader &reader,
   QuantizationSpec result;
   result.weight = readIntegers(reader, readBits(reader, {4, 8}));
   result.weight.hasZeroPoint = !reader.getBoolean("sym", true);
-  // With one group for a row any order is the same.
+  // With one group per row the order has no effect.
   StringRef order = "desc_act";
   if (reader.getBoolean(order, false) &&
       result.weight.granularity == Granularity::Group &&
@@ -112,7 +113,7 @@ std::optional<QuantizationSpec> readGptq(FieldReader &reader,
   requireOff(reader, "is_marlin_format");
   StringRef format = reader.getOneOf("checkpoint_format", {"gptq", "gptq_v2"});
   result.packing = format == "gptq_v2" ? Packing::GptqV2 : Packing::Gptq;
-  // What is quantized in another way, by module.
+  // Overrides of the quantization by module.
   if (const json::Value *modules = reader.getObject("dynamic"))
     if (!modules->members.empty() &&
         !context.ignored.take(reader.getPath("dynamic")))
@@ -133,7 +134,7 @@ std::optional<QuantizationSpec> readAwq(FieldReader &reader,
   result.packing = Packing::Awq;
   if (!reader.getBoolean("zero_point", true))
     refuseValue(reader, "zero_point", "true");
-  // Written in capitals too.
+  // Also written in capitals.
   if (const json::Value *version = reader.get("version"))
     if (!StringRef(version->text).equals_insensitive("gemm"))
       refuseValue(reader, "version", "\"gemm\"");

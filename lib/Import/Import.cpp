@@ -13,7 +13,7 @@ namespace moec {
 
 namespace {
 
-/// Replaces an integer of the spec by an option of the command line.
+/// Replaces an integer of the spec by a command-line option.
 void overrideInteger(ImportContext &context, StringRef field, StringRef option,
                      std::optional<int64_t> value, int64_t max,
                      int64_t &result) {
@@ -27,8 +27,8 @@ void overrideInteger(ImportContext &context, StringRef field, StringRef option,
     result = *value;
 }
 
-/// Moves the entry point of the layer. What the new operands include leaves
-/// the layer.
+/// Moves the entry point; operations that produce the new inputs leave the
+/// layer.
 void overrideEntry(ImportContext &context, Entry entry, LayerSpec &spec) {
   if (spec.entry == entry)
     return;
@@ -64,7 +64,7 @@ FailureOr<LayerSpec> finishImport(LayerSpec spec,
                                   ImportContext &context,
                                   unsigned numErrorsBefore) {
   auto failed = [&] { return context.diags.getNumErrors() != numErrorsBefore; };
-  // Relations between fields say nothing about fields that were not read.
+  // Relations between fields are meaningless if a field was not read.
   if (failed())
     return failure();
   if (overrides.numExperts && *overrides.numExperts > spec.numExperts)

@@ -1,11 +1,11 @@
-//===- Internal.h - steps of an import --------------------------*- C++ -*-===//
+//===- Internal.h - internal interface of the importer ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// What the files of this library call in each other.
+// Functions shared by the files of this library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,37 +18,36 @@
 
 namespace moec {
 
-/// The dtype that models call by this name, if it is one of ours.
+/// The dtype with this name in models, if it is supported.
 std::optional<DType> parseModelDType(llvm::StringRef name);
 
-/// The field `quantization` of the spec, or of its shared experts; errors are
-/// reported.
+/// Reads the field `quantization` of the spec or of its shared experts; reports
+/// errors.
 ExpertQuantization readQuantizationField(FieldReader &outer);
 
-/// The field that says how the product with this weight is quantized
-/// ("quantization", "shared_experts.quantization.w2").
+/// Path of the field that quantizes the gemm with this weight ("quantization",
+/// "shared_experts.quantization.w2").
 std::string getQuantizationField(const ImportContext &context,
                                  llvm::StringRef weight);
 
-/// Sets what a config.json, and the hf_quant_config.json beside it, say about
-/// quantization; errors are reported. `outer` is the object around the one that
-/// holds the layer's keys, if there is one.
+/// Reads the quantization from a config.json and the hf_quant_config.json
+/// beside it; reports errors. `outer` is the object around the one with the
+/// layer's keys, or null.
 void readQuantization(FieldReader &config, FieldReader *outer,
                       const Family &family, const SpecOverrides &overrides,
                       IgnoredFields &ignored, LayerSpec &spec);
 
-/// The object `parallel` of a text of its own; errors are reported.
+/// Parses a separate text with a `parallel` object; reports errors.
 ParallelSpec readParallel(const SourceText &text, Diagnostics &diags);
 
-/// Reports what makes no sense in a complete spec.
+/// Reports inconsistencies in a complete spec.
 void checkLayerSpec(const LayerSpec &spec, ImportContext &context);
 
-/// Reports what a sensible spec has that cannot be compiled.
+/// Reports features of a valid spec that cannot be compiled.
 void checkCompiles(const LayerSpec &spec, ImportContext &context);
 
-/// Applies the overrides, then checks the spec. `numErrorsBefore` is the
-/// number of errors at the start of the import: after others, nothing is
-/// checked.
+/// Applies the overrides, then checks the spec. `numErrorsBefore` is the error
+/// count at the start of the import; nothing is checked after earlier errors.
 llvm::FailureOr<LayerSpec> finishImport(LayerSpec spec,
                                         const SpecOverrides &overrides,
                                         ImportContext &context,

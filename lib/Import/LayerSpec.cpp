@@ -1,4 +1,4 @@
-//===- LayerSpec.cpp - names and defaults of the spec -----------*- C++ -*-===//
+//===- LayerSpec.cpp - names and defaults of the spec ---------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -112,7 +112,7 @@ llvm::StringRef getShortName(const QuantizationSpec &quantization) {
 }
 
 bool isCompiled(const OperandQuantization &operand) {
-  // Contracted elements that vectors of 16 take at once share their scales.
+  // K elements are processed in vectors of 16 that share a scale.
   constexpr int64_t minColumns = 16;
   return operand.storage != StorageType::Fp8E5M2 &&
          operand.blockColumns % minColumns == 0;
@@ -208,7 +208,7 @@ int64_t LayerSpec::getLocalSharedSize() const {
 }
 
 std::vector<int64_t> LayerSpec::getExpertsOf(int64_t rank) const {
-  // Those of lists are numbered as they stand there.
+  // Listed expert ids are global ids.
   if (parallel && parallel->placement == ExpertPlacement::Listed && !replicas)
     return parallel->lists[rank];
   std::vector<int64_t> experts(getNumLocalExperts());
@@ -266,7 +266,7 @@ LayerSpec::getQuantization(StringRef tensor) const {
     experts = &sharedExperts->quantization;
   if (!experts)
     return none;
-  // The shared expert's gate stays as it is.
+  // The shared expert's gate is not quantized.
   return tensor.starts_with("w13")  ? experts->w13
          : tensor.starts_with("w2") ? experts->w2
                                     : none;

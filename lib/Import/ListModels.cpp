@@ -52,7 +52,7 @@ public:
   }
 
 private:
-  /// A key may decide several fields.
+  /// A key may set several fields.
   static SmallVector<const Key *> getDistinctKeys(const Family &family) {
     SmallVector<const Key *> keys;
     for (const Key *key : family.getKeys())

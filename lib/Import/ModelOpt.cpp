@@ -1,12 +1,13 @@
-//===- ModelOpt.cpp - what NVIDIA's Model Optimizer says --------*- C++ -*-===//
+//===- ModelOpt.cpp - configuration of NVIDIA's Model Optimizer -----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// An algorithm says everything. It stands in a config.json, or in a
-// hf_quant_config.json beside it, whose object a config.json may have within.
+// `quant_algo` determines everything. It is in config.json, or in a
+// hf_quant_config.json beside it; a config.json may also contain that file's
+// object.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,8 +27,8 @@ constexpr StringLiteral kMethod = "modelopt";
 struct Algorithm {
   StringLiteral name;
   QuantizationSpec meaning;
-  /// It quantizes activations to 4 bits, which are left as they are where the
-  /// user reads past them.
+  /// Activations are quantized to 4 bits; they stay unquantized if the user
+  /// ignores the field.
   bool hasActivationsOfFour = false;
 };
 
@@ -62,8 +63,8 @@ ArrayRef<Algorithm> getAlgorithms() {
   return algorithms;
 }
 
-/// The field that says what activations are: that of the groups which repeat
-/// the algorithm, else one that only the user names.
+/// Path of the field that quantizes activations: the one in `config_groups`,
+/// else a path that only `--ignore-field` uses.
 std::string getActivationPath(FieldReader &reader) {
   StringRef field = "input_activations";
   const json::Value *groups = reader.getObject("config_groups");
@@ -105,14 +106,14 @@ std::optional<QuantizationSpec> readModelOpt(FieldReader &reader,
                             "supported; to leave them as they are, read past "
                             "that with --ignore-field=" +
                             path);
-  // Groups of weights are as large as the algorithm says.
+  // Group sizes must be those of the algorithm.
   int64_t columns = result.weight.granularity == Granularity::Group
                         ? result.weight.blockColumns
                         : 0;
   if (const json::Value *size = reader.get("group_size"))
     if (columns && size->getInteger() != columns)
       refuseValue(reader, "group_size", Twine(columns));
-  // What the cache of keys holds, and what wrote the file.
+  // Quantization of the KV cache, and the writer of the file.
   for (StringRef known :
        {"config_groups", "kv_cache_quant_algo", "kv_cache_scheme", "producer"})
     reader.markKnown(known);

@@ -1,4 +1,4 @@
-//===- Packings.cpp - how checkpoints hold quantized matrices ---*- C++ -*-===//
+//===- Packings.cpp - checkpoint layouts of quantized matrices ------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Sources: the compressors of compressed-tensors, ModelOpt's unified export,
-// AutoGPTQ's and GPTQModel's linear modules, AutoAWQ's WQLinear_GEMM, the
+// the linear modules of AutoGPTQ and GPTQModel, AutoAWQ's WQLinear_GEMM, the
 // QuantState of bitsandbytes.
 //
 //===----------------------------------------------------------------------===//
@@ -21,7 +21,7 @@ namespace moec {
 
 namespace {
 
-/// What a tensor of a module is.
+/// Role of a tensor in a module.
 enum class Role {
   Weight,
   Scale,
@@ -30,24 +30,24 @@ enum class Role {
   InputScale,
   Shape,
   GroupOfColumn,
-  /// Scales as codes, and the tensors that say what these are.
+  /// Quantized scales, and the tensors needed to dequantize them.
   NestedScale,
   NestedCodes,
   NF4Numbers,
   NF4State,
 };
 
-/// How the elements of a tensor lie.
+/// Order of elements in a tensor.
 struct Order {
-  /// The matrix is K x N, not N x K.
+  /// The matrix is K x N instead of N x K.
   bool transposed = false;
-  /// 0 for elements that lie as the layer's do.
+  /// 0 if elements are stored as in the layer.
   int64_t wordBits = 0;
-  /// Words are of neighbours along N, not along K.
+  /// Words pack elements along N instead of K.
   bool alongRows = false;
-  /// Even elements of a word before odd ones.
+  /// Even elements of a word precede odd ones.
   bool interleaved = false;
-  /// The whole matrix is one column; of two elements in a byte the first is in
+  /// The matrix is one column. Of the two elements in a byte the first is in
   /// the high half.
   bool isFlat = false;
 };
@@ -67,20 +67,21 @@ struct PackedTensor {
   StringLiteral suffix;
   Order order = kPlain;
   bool isOptional = false;
-  /// The file has the reciprocals of global scales.
+  /// Global scales are stored as reciprocals.
   bool isInverse = false;
 };
 
 struct PackingInfo {
   Packing packing;
   SmallVector<PackedTensor, 6> tensors;
-  /// Integers of 8 bits are of two's complement; else they begin at 0.
+  /// 8-bit integers are two's complement, else unsigned.
   bool hasSigns = false;
-  /// Zero points are there although the weight has none: half the range.
+  /// Zero points are stored although the weight has none; each is half the
+  /// range.
   bool hasMiddleZeros = false;
-  /// Zero points were packed, and 1 for each was then taken from the word.
+  /// 1 per element is subtracted from a word of packed zero points.
   bool hasZerosLessOne = false;
-  /// Suffixes of parameters of all experts: weight and scale.
+  /// Suffixes of weight and scale in parameters of all experts.
   StringLiteral fused[2] = {"", ""};
 };
 
@@ -145,7 +146,8 @@ ArrayRef<PackingInfo> getInfos() {
   return infos;
 }
 
-/// The packing that files have where no config.json says it; null for none.
+/// The packing of a quantization, by default the usual one of its type; null if
+/// there is none.
 const PackingInfo *findInfo(const QuantizationSpec &quantization) {
   Packing packing = quantization.packing;
   const OperandQuantization &weight = quantization.weight;
@@ -168,7 +170,7 @@ PartUse getUse(const PackedTensor &tensor, Projection projection) {
   case Role::Weight:
     return PartUse::Values;
   case Role::Scale:
-    // Blocks of zeros have the largest magnitude 0.
+    // The largest magnitude of a block; 0 for a block of zeros.
     return tensor.order.isFlat ? PartUse::AnyScales : PartUse::Scales;
   case Role::ZeroPoint:
     return projection == Projection::ZeroPoint ? PartUse::Values
@@ -212,21 +214,22 @@ ElementPacking getPacking(const PackingInfo &info, const PackedTensor &tensor,
   packing.alongRows = tensor.order.alongRows;
   if (tensor.order.interleaved)
     packing.order = {0, 2, 4, 6, 1, 3, 5, 7};
-  // The layer has a sign in integers of 8 bits without zero points alone.
+  // In the layer, 8-bit integers are signed only if they have no zero points.
   bool wantsSign = packing.elementBits == 8 && !weight.hasZeroPoint;
   if (packing.elementBits == 8 && wantsSign != info.hasSigns &&
       (isWeight || weight.hasZeroPoint))
     packing.offset = sign;
-  // 1 in each element.
+  // Adds 1 to each element.
   if (isZeroPoint && info.hasZerosLessOne)
     packing.wordOffset = packing.elementBits == 8 ? 0x01010101 : 0x11111111;
-  // Elements of a byte each are words of their own when something is added.
+  // Byte elements form words of their own for `offset`.
   if (packing.offset && !packing)
     packing.wordBits = 8;
   return packing;
 }
 
-/// Whether the tensor is read with a projection: as its values, or beside them.
+/// Whether the tensor is read for a projection: for its values, or as an
+/// accompanying tensor.
 bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
                Projection projection, const QuantizationSpec &quantization) {
   switch (tensor.role) {
@@ -243,7 +246,7 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
   case Role::GlobalScale:
     return projection == Projection::GlobalScale;
   case Role::InputScale:
-    // Weights alone have no use for it.
+    // Not used if only weights are quantized.
     return projection == Projection::InputScale ||
            (projection == Projection::Weight && !quantization.activation);
   case Role::Shape:
@@ -258,7 +261,7 @@ bool belongsTo(const PackingInfo &info, const PackedTensor &tensor,
 } // namespace
 
 Projection takePlane(StringRef &name) {
-  // The longer suffixes end in the shorter one.
+  // Longer suffixes first, since they end in shorter ones.
   constexpr std::pair<StringLiteral, Projection> suffixes[] = {
       {"_zero_point", Projection::ZeroPoint},
       {"_minimum", Projection::Minimum},
@@ -292,7 +295,7 @@ getModuleTensors(const QuantizationSpec &quantization, Projection projection) {
       part.groupColumns = weight.blockColumns;
     (isBeside(part.use) ? beside : parts).push_back(std::move(part));
   }
-  // The projection's own tensor comes first, wherever it stands in the table.
+  // The projection's own tensor comes first, regardless of the table's order.
   llvm::append_range(parts, beside);
   return parts;
 }

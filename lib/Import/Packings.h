@@ -1,13 +1,13 @@
-//===- Packings.h - how checkpoints hold quantized matrices -----*- C++ -*-===//
+//===- Packings.h - checkpoint layouts of quantized matrices ----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A quantized matrix is a module with several tensors in a checkpoint:
-// elements, scales, zero points. What they are called, and how their elements
-// lie, is a row of one table for each packing, and no code.
+// In a checkpoint a quantized matrix is a module with several tensors:
+// elements, scales, zero points. Names and element orders are one table with a
+// row per packing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,19 +30,18 @@ enum class Projection {
   InputScale
 };
 
-/// The projection that a tensor of experts is, whose suffix is taken off
+/// The projection of an expert tensor by its suffix, which is removed from
 /// `name`.
 Projection takePlane(llvm::StringRef &name);
 
-/// The tensors of a module that together give one projection of its matrix, the
-/// projection's own first. `name` of each is what follows the module's name;
-/// rows are for the caller to set. Empty where the packing does not have the
-/// projection.
+/// The tensors of a module that give one projection of its matrix; the
+/// projection's own tensor is first. `name` is the suffix of the module's name;
+/// the caller sets the rows. Empty if the packing does not have the projection.
 llvm::SmallVector<CheckpointPart, 4>
 getModuleTensors(const QuantizationSpec &quantization, Projection projection);
 
-/// What follows the name of a parameter that is the projection of all experts.
-/// Nothing where the packing has no such parameters.
+/// Suffix of the parameter that holds the projection for all experts. None if
+/// the packing has no such parameter.
 std::optional<llvm::StringRef>
 getFusedSuffix(const QuantizationSpec &quantization, Projection projection);
 

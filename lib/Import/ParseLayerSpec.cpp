@@ -1,11 +1,11 @@
-//===- ParseLayerSpec.cpp - our own JSON spec -------------------*- C++ -*-===//
+//===- ParseLayerSpec.cpp - parser of the JSON spec -----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// One function for each object of the spec, in the order of docs/layers.md.
+// One function per object of the spec, in the order of docs/layers.md.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,7 +50,7 @@ std::string readName(FieldReader &reader) {
   return name->str();
 }
 
-/// With ids and weights as operands, all of routing is in them.
+/// With ids and weights as inputs, only `weight_on_input` of routing remains.
 RoutingSpec readRoutingOfIds(FieldReader &reader) {
   RoutingSpec routing;
   routing.weightOnInput = reader.getBoolean("weight_on_input", false);
@@ -96,7 +96,7 @@ RoutingSpec readRouting(FieldReader &reader) {
   return routing;
 }
 
-/// One parameter of the activation, if the kind has it.
+/// Reads a parameter of the activation, if the kind has it.
 void readParameter(FieldReader &reader, StringRef name, Activation kind,
                    const ActivationParameters::Parameter &parameter,
                    std::optional<double> &value) {
@@ -143,7 +143,7 @@ SharedExpertsSpec readSharedExperts(FieldReader &reader,
   return spec;
 }
 
-/// The lists of `parallel.experts`.
+/// Reads the lists of `parallel.experts`.
 std::vector<std::vector<int64_t>> readExpertLists(FieldReader &reader,
                                                   const json::Value &lists) {
   std::vector<std::vector<int64_t>> read;
@@ -233,7 +233,7 @@ PlacementSpec readPlacement(FieldReader &reader) {
   return spec;
 }
 
-/// A reader of the object that a field holds, if it is there.
+/// A reader for the object in a field, if it is present.
 std::optional<FieldReader> enter(FieldReader &reader, StringRef name) {
   const json::Value *object = reader.getObject(name);
   if (!object)

@@ -1,13 +1,13 @@
-//===- ParseModelConfig.cpp - a model's config.json -------------*- C++ -*-===//
+//===- ParseModelConfig.cpp - importer for a model's config.json ----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// What all families share: finding the family and the object that holds its
-// keys, the decoder layer, dtype, quantization, and the refusal of what nobody
-// has read.
+// The part that all families share: lookup of the family and of the object with
+// its keys, the decoder layer, dtype, quantization, and the refusal of unread
+// keys.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ namespace {
 
 constexpr StringLiteral kDTypeFields[] = {"torch_dtype", "dtype"};
 
-/// The field `torch_dtype`, lately called `dtype`; none when absent.
+/// The field `torch_dtype`, or `dtype` in newer files; none if absent.
 std::optional<DType> readDType(FieldReader &config) {
   std::optional<DType> result;
   for (StringRef name : kDTypeFields) {
@@ -61,8 +61,8 @@ std::optional<DType> readDType(FieldReader &config) {
   return result;
 }
 
-/// A symbol name for the layer of a config file: the file's name, which for
-/// a checkpoint's own config.json says nothing.
+/// A symbol name for the layer, from the file name. A checkpoint's own
+/// config.json is named after its `model_type`.
 std::string nameLayer(StringRef fileName, StringRef modelType) {
   std::string name = sys::path::stem(fileName).str();
   constexpr size_t maxLength = 200;
@@ -75,7 +75,7 @@ std::string nameLayer(StringRef fileName, StringRef modelType) {
   return name;
 }
 
-/// The known `model_type` that is a slip away, or empty.
+/// The known `model_type` that is one typo away, or empty.
 StringRef findClosest(StringRef name) {
   StringRef closest;
   unsigned distance = 3;
@@ -90,7 +90,7 @@ StringRef findClosest(StringRef name) {
   return closest;
 }
 
-/// The family that a config.json names.
+/// The family of a config.json.
 const Family *readFamilyName(FieldReader &config) {
   if (!config.has("model_type")) {
     config.error("model_type",
@@ -122,14 +122,14 @@ const Family *readFamilyName(FieldReader &config) {
   return nullptr;
 }
 
-/// The objects of a config.json that a family reads.
+/// The objects of a config.json with keys of a family.
 class ModelConfig {
 public:
   ModelConfig(ImportContext &context, const json::Value &document)
       : context(context),
         outer(context, document, /*path=*/"", FieldReader::Null::IsAbsent) {}
 
-  /// Finds the family and the object that holds its keys.
+  /// Finds the family and the object with its keys.
   bool open() {
     family = readFamilyName(outer);
     if (!family || !enter())
@@ -150,15 +150,15 @@ public:
   }
 
   const Family &getFamily() const { return *family; }
-  /// The entry that knows the keys of the object around.
+  /// The family entry for the keys of the enclosing object.
   const Family &getOuterFamily() const { return wrapper ? *wrapper : *family; }
   FieldReader &getConfig() { return inner ? *inner : outer; }
-  /// The object around that, if there is one.
+  /// The enclosing object, or null.
   FieldReader *getOuter() { return inner ? &outer : nullptr; }
   StringRef getModelType() const { return modelType; }
 
 private:
-  /// Goes into the object that holds the keys.
+  /// Enters the object with the keys.
   bool enter() {
     FieldReader *reader = &getConfig();
     modelType = reader->getObjectValue().find("model_type")->value.text;
@@ -183,7 +183,7 @@ private:
                     FieldReader::Null::IsAbsent);
       reader = &*inner;
     }
-    // The family has been found by the outer one.
+    // The outer `model_type` determined the family.
     if (!family->namedWithin)
       inner->markKnown("model_type");
     return true;
@@ -197,13 +197,13 @@ private:
   StringRef modelType;
 };
 
-/// Values that a family expects of keys that it does not read.
+/// Checks the expected values of keys that the family does not read.
 void checkExpectations(const Family &family, KeyReader &reader,
                        const LayerSpec &spec, IgnoredFields &ignored) {
   for (const Expectation &expectation : family.expected) {
     KeyReader::Found found = reader.find(expectation.key);
     FieldReader &config = *found.reader;
-    // A null is a value too, which a model's code takes for false.
+    // Models treat null as false.
     bool isExpected =
         found.value ? llvm::any_of(expectation.values,
                                    [&](StringRef text) {
@@ -270,7 +270,7 @@ FailureOr<LayerSpec> parseModelConfig(const SourceText &text,
   spec.modelType = model.getModelType().str();
   spec.name = nameLayer(text.getName(), spec.modelType);
   spec.dtype = DType::BF16;
-  // Dtype and quantization may stand at either level.
+  // Dtype and quantization may be at either level.
   for (FieldReader *reader : {model.getOuter(), &config})
     if (reader)
       if (std::optional<DType> dtype = readDType(*reader))

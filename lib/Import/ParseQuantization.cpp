@@ -1,11 +1,11 @@
-//===- ParseQuantization.cpp - the spec's object quantization ---*- C++ -*-===//
+//===- ParseQuantization.cpp - parser of the object quantization ----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Abbreviations become what they mean here; nobody behind knows them.
+// Expands short names; later code never sees them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,11 +22,11 @@ namespace {
 
 using Null = FieldReader::Null;
 
-/// Granularities of one operand, and what they are written as.
+/// Granularities of one operand, and their spelling.
 struct Forms {
-  /// Those that are a word.
+  /// Granularities written as a word.
   ArrayRef<Granularity> words;
-  /// The one that is an object with a size, or sizes.
+  /// Granularities written as an object with one or two sizes.
   SmallVector<Granularity, 2> sized;
   StringLiteral text;
 };
@@ -46,7 +46,7 @@ Forms getForms(bool isActivation) {
           R"("tensor", "channel", {"group": 32} or {"block": [128, 128]})"};
 }
 
-/// Reads sizes of a group (one) or of a block (two).
+/// Reads the size of a group or the two sizes of a block.
 bool readSizes(const json::Value &value, OperandQuantization &operand) {
   auto read = [](const json::Value &from, int64_t &size) {
     std::optional<int64_t> number = from.getInteger();
@@ -64,7 +64,7 @@ bool readSizes(const json::Value &value, OperandQuantization &operand) {
          read(value.elements[1], operand.blockColumns);
 }
 
-/// The field `scale`: which elements share one.
+/// Reads the field `scale`: the elements that share a scale.
 bool readGranularity(const json::Value &value, const Forms &forms,
                      OperandQuantization &operand) {
   if (value.kind == json::Value::Kind::String) {
@@ -149,7 +149,7 @@ OperandQuantization readOperand(FieldReader &outer, StringRef name,
   return operand;
 }
 
-/// The names of the abbreviations, as messages list them.
+/// The short names, for messages.
 std::string listShortNames() {
   std::string names;
   for (const QuantizationName &entry : getQuantizationNames())
@@ -157,7 +157,7 @@ std::string listShortNames() {
   return names;
 }
 
-/// The meaning of an abbreviation; none, which is reported, for another word.
+/// Expands a short name; reports unknown ones and returns none.
 std::optional<QuantizationSpec> readShortName(FieldReader &reader,
                                               StringRef field,
                                               const json::Value &value,
@@ -169,7 +169,7 @@ std::optional<QuantizationSpec> readShortName(FieldReader &reader,
   return std::nullopt;
 }
 
-/// The fields `weight` and `activation` of an object.
+/// Reads the fields `weight` and `activation` of an object.
 std::optional<QuantizationSpec> readOperands(FieldReader &reader) {
   const json::Value *weight = reader.get("weight");
   const json::Value *activation = reader.get("activation");
@@ -205,8 +205,8 @@ std::optional<QuantizationSpec> readOperands(FieldReader &reader) {
   return result;
 }
 
-/// A field that says how experts, or with `isProduct` one of their products,
-/// are quantized: by an abbreviation, an object, or null for not at all.
+/// Reads the quantization of experts or, with `isProduct`, of one of their
+/// gemms: a short name, an object, or null for none.
 ExpertQuantization readField(FieldReader &outer, StringRef name,
                              bool isProduct) {
   const json::Value *value = outer.get(name);

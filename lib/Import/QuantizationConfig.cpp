@@ -1,14 +1,13 @@
-//===- QuantizationConfig.cpp - how a model's weights are stored -*- C++
-//-*-===//
+//===- QuantizationConfig.cpp - quantization in a model's config ----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Quantization changes every number of a layer, so nothing here is lenient: a
-// method, a field or a value that is not known is an error, and so is a
-// statement about quantization that stands elsewhere than where it is read.
+// Quantization changes all values of a layer, so nothing is ignored here.
+// Unknown methods, fields and values are errors, and so are statements about
+// quantization in other places.
 //
 //===----------------------------------------------------------------------===//
 
@@ -78,13 +77,13 @@ QuantizationSpec getMeaning(StringRef name, Packing packing) {
 
 namespace {
 
-/// Fields that list modules which stay as they are.
+/// Fields that list modules excluded from quantization.
 constexpr StringLiteral kExceptions[] = {
     "modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules",
     "llm_int8_skip_modules"};
 
-/// Reads the lists of exceptions; an entry that is not understood, and a list
-/// that names a part of a product's matrices, are errors.
+/// Reads the lists of excluded modules. An entry that cannot be translated is
+/// an error, and so is a list that excludes only some matrices of a gemm.
 ExcludedModules readExceptions(FieldReader &reader, const Family &family,
                                const LayerSpec &spec) {
   const json::Member *method = reader.getObjectValue().find("quant_method");
@@ -124,7 +123,7 @@ ExcludedModules readExceptions(FieldReader &reader, const Family &family,
   return excluded;
 }
 
-/// `quantization` for the products that are not excluded.
+/// Sets `quantization` on the gemms that are not excluded.
 void setQuantization(const std::optional<QuantizationSpec> &quantization,
                      const ExcludedModules &excluded, LayerSpec &spec) {
   auto choose = [&](StringRef experts) {
@@ -163,14 +162,14 @@ QuantizationSpec readFp8(FieldReader &reader) {
     reader.getOneOf("activation_scheme", {"dynamic"});
     checkBlockSize(reader);
     QuantizationSpec result = getMeaning("fp8_block128");
-    // The file has scales of weights as they are; activations find theirs.
+    // Weight scales are used as stored; this affects activation scales.
     if (reader.has("scale_fmt")) {
       reader.getOneOf("scale_fmt", {"ue8m0"});
       result.activation->scale = ScaleType::E8M0;
     }
     return result;
   }
-  // What the cache of keys holds.
+  // Quantization of the KV cache.
   reader.markKnown("kv_cache_scheme");
   StringRef scheme =
       reader.getOneOf("activation_scheme", {"dynamic", "static"});
@@ -178,8 +177,8 @@ QuantizationSpec readFp8(FieldReader &reader) {
           makeFp8(Granularity::Tensor, /*isStatic=*/scheme == "static")};
 }
 
-/// `excluded` has what the reader's object excludes; an object inside of it has
-/// lists of its own.
+/// `excluded` has the exclusions of the reader's object; a nested object has
+/// its own lists.
 std::optional<QuantizationSpec>
 readMethod(FieldReader &reader, const Family &family, const LayerSpec &spec,
            QuantizationContext &context,
@@ -227,7 +226,7 @@ readMethod(FieldReader &reader, const Family &family, const LayerSpec &spec,
   return std::nullopt;
 }
 
-/// Keys that state a quantization in other tools' words.
+/// Refuses keys with which other tools state a quantization.
 void refuseOtherStatements(FieldReader &config, DType dtype,
                            IgnoredFields &ignored) {
   for (StringRef name :
@@ -237,7 +236,7 @@ void refuseOtherStatements(FieldReader &config, DType dtype,
     const json::Value *value = config.get(name);
     bool isOff = !value ||
                  (value->kind == json::Value::Kind::Boolean && !value->boolean);
-    // The layer's own dtype is no quantization.
+    // The layer's own dtype is not a quantization.
     bool isPlain = value && value->kind == json::Value::Kind::String &&
                    parseModelDType(value->text) == dtype;
     if (isOff || isPlain || ignored.take(config.getPath(name)))
@@ -249,7 +248,7 @@ void refuseOtherStatements(FieldReader &config, DType dtype,
   }
 }
 
-/// The hf_quant_config.json that ModelOpt writes beside a config.json.
+/// Reads the hf_quant_config.json that ModelOpt writes beside a config.json.
 void readQuantConfigFile(const SourceText &text, Diagnostics &diags,
                          const Family &family, QuantizationContext &context,
                          LayerSpec &spec) {
@@ -268,7 +267,7 @@ void readQuantConfigFile(const SourceText &text, Diagnostics &diags,
     return;
   FieldReader reader(own, *object, "quantization.",
                      FieldReader::Null::IsAbsent);
-  // Null where the cache of keys alone is quantized.
+  // Null means that only the KV cache is quantized.
   if (!reader.has("quant_algo"))
     return;
   ExcludedModules excluded = readExceptions(reader, family, spec);

@@ -1,14 +1,13 @@
-//===- QuantizationMethods.h - what each quant_method means -----*- C++ -*-===//
+//===- QuantizationMethods.h - readers of quantization configs --*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// A reader for each tool that quantizes models. What a reader returns is how
-// products are quantized and how the checkpoint holds it; a value that moec
-// cannot honour has been reported, and a field that the reader does not know is
-// for the caller to report.
+// One reader per quantization tool. A reader returns the quantization of the
+// gemms and the checkpoint layout. It reports values that moec cannot honour;
+// the caller reports fields that the reader does not know.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,19 +19,18 @@
 
 namespace moec {
 
-/// What the readers are told beside the object `quantization_config`.
+/// Context and further results of the readers.
 struct QuantizationContext {
-  /// The layer's dtype, which scales of groups of integers have.
+  /// Dtype of the layer, and of the group scales of integers.
   DType dtype = DType::BF16;
   IgnoredFields &ignored;
-  /// What a reader says beside the quantization: files have columns that belong
-  /// to any group (act-order).
+  /// Output: a column may belong to any group (act-order).
   bool hasColumnOrder = false;
 };
 
 std::optional<QuantizationSpec>
 readCompressedTensors(FieldReader &reader, QuantizationContext &context);
-/// Also the object in a hf_quant_config.json.
+/// Also reads the object of a hf_quant_config.json.
 std::optional<QuantizationSpec> readModelOpt(FieldReader &reader,
                                              QuantizationContext &context);
 std::optional<QuantizationSpec> readGptq(FieldReader &reader,
@@ -42,21 +40,21 @@ std::optional<QuantizationSpec> readAwq(FieldReader &reader,
 std::optional<QuantizationSpec> readBitsAndBytes(FieldReader &reader,
                                                  QuantizationContext &context);
 
-/// Fields that nobody knows would change what the method means.
+/// Refuses unknown fields, since they could change the meaning of the method.
 void refuseOtherFields(FieldReader &reader, llvm::StringRef method,
                        IgnoredFields &ignored);
 
-/// Reports a value of a field; `expected` says what is supported instead.
+/// Reports the value of a field; `expected` is the supported alternative.
 void refuseValue(FieldReader &reader, llvm::StringRef field,
                  const llvm::Twine &expected);
 
-/// Scales of integers in groups.
+/// Type of integer group scales.
 ScaleType getScaleType(DType dtype);
 
 /// e4m3 with f32 scales.
 OperandQuantization makeFp8(Granularity granularity, bool isStatic = false);
 
-/// The meaning of an abbreviation.
+/// Expands a short name.
 QuantizationSpec getMeaning(llvm::StringRef name,
                             Packing packing = Packing::Unstated);
 

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The formulas 2 and 5 and the table of activations of docs/layers.md, one
-// function each, written as arith and math on f32.
+// Formulas 2 and 5 and the activations of docs/layers.md, one function each, as
+// arith and math ops on f32.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,10 +25,10 @@ namespace moec {
 
 namespace {
 
-/// Writes f32 operations at the end of a block, so that a formula here looks
-/// like the formula in the documentation. At most one argument of a call may
-/// itself write operations: C++ leaves the order of arguments open, and the
-/// order of operations must not depend on the compiler.
+/// Builds f32 ops at the end of a block, so that code here reads like the
+/// formulas in the documentation. At most one argument of a call may build ops:
+/// C++ does not fix the evaluation order of arguments, and the op order must
+/// not depend on the compiler.
 class Scalars {
 public:
   explicit Scalars(Block &block, StringRef prefix = "")
@@ -47,7 +47,7 @@ public:
   Value sub(Value a, Value b) { return binary<arith::SubFOp>(a, b); }
   Value mul(Value a, Value b) { return binary<arith::MulFOp>(a, b); }
   Value div(Value a, Value b) { return binary<arith::DivFOp>(a, b); }
-  /// Smaller and larger of two; NaN if either is.
+  /// Minimum and maximum; NaN if either operand is NaN.
   Value min(Value a, Value b) { return binary<arith::MinimumFOp>(a, b); }
   Value max(Value a, Value b) { return binary<arith::MaximumFOp>(a, b); }
   Value neg(Value a) { return unary<arith::NegFOp>(a); }
@@ -63,7 +63,7 @@ public:
     return arith::SelectOp::create(builder, loc, condition, yes, no);
   }
 
-  /// x clamped to -limit .. limit.
+  /// x clamped to [-limit, limit].
   Value clamp(Value x, Value limit) {
     Value upper = min(x, limit);
     return max(upper, neg(limit));
@@ -73,8 +73,8 @@ public:
     Value one = constant(1.0);
     return div(one, add(one, exp(neg(x))));
   }
-  /// A sigmoid that keeps subnormal results, where exp(-x) overflows: far below
-  /// 0 the sigmoid rounds to exp(x).
+  /// Sigmoid with subnormal results. exp(-x) overflows far below 0, where the
+  /// sigmoid rounds to exp(x).
   Value sigmoidWithTail(Value x) {
     Value isFar = isGreater(constant(-64.0), x);
     Value power = exp(select(isFar, x, neg(x)));
@@ -114,10 +114,10 @@ Value buildSqrtSoftplus(Scalars &s, Value x) {
 }
 
 //===----------------------------------------------------------------------===//
-// Activations: of a gate value, and of an up value where the kind has one
+// Activations of a gate value and, if the kind has one, of an up value
 //===----------------------------------------------------------------------===//
 
-/// Multiplies by the up value of a kind that has one.
+/// Multiplies by the up value if there is one.
 Value mulUp(Scalars &s, Value activated, Value up) {
   return up ? s.mul(activated, up) : activated;
 }
@@ -221,7 +221,7 @@ ActivationBuilder getBuilder(Activation kind) {
 } // namespace
 
 void buildScoreRegion(Region &region, const RoutingSpec &routing) {
-  // Softmax looks at all experts and is an attribute of the op.
+  // Softmax needs all experts and is an attribute of the op.
   Score score = routing.score;
   bool isElementwise = score == Score::Sigmoid || score == Score::SqrtSoftplus;
   if (!isElementwise && !routing.logitSoftcap)
@@ -233,7 +233,8 @@ void buildScoreRegion(Region &region, const RoutingSpec &routing) {
     Value cap = s.constant(*routing.logitSoftcap);
     logit = s.mul(cap, s.tanh(s.div(logit, cap)));
   }
-  // Weights are shares of scores, however small all of a row's are.
+  // Weights are shares of the sum of scores, even if all scores of a row are
+  // tiny.
   if (score == Score::Sigmoid)
     logit = s.sigmoidWithTail(logit);
   else if (score == Score::SqrtSoftplus)
@@ -268,7 +269,7 @@ static void addParams(const ActivationSpec &activation, StringRef prefix,
   add("limit", activation.limit);
   add("alpha", activation.alpha);
   add("beta", activation.beta);
-  // Not greater than 0 it means no tanh, and the region does not read it.
+  // A beta <= 0 means no tanh, and the region does not read it.
   if (activation.linearBeta && *activation.linearBeta > 0)
     add("linear_beta", activation.linearBeta);
 }

@@ -14,26 +14,26 @@
 
 namespace moec {
 
-/// Writes the elementwise part of a score, behind the bound of the logits, into
-/// an empty region. Where that is the identity the region stays empty.
+/// Builds the elementwise part of a score, after the soft cap of logits, in an
+/// empty region. The region stays empty for the identity.
 void buildScoreRegion(mlir::Region &region, const RoutingSpec &routing);
 
-/// The same for the weight of a selected expert.
+/// Builds the weight of a selected expert; empty for the identity.
 void buildWeightRegion(mlir::Region &region, RouteWeight weight);
 
-/// Writes an activation into an empty region. Parameters are read by
-/// `moe.param` from the dictionary that `getActivationParams` returns; `prefix`
-/// precedes their names.
+/// Builds an activation in an empty region. `moe.param` reads its parameters
+/// from the dictionary of `getActivationParams`; `prefix` is prepended to their
+/// names.
 void buildActivationRegion(mlir::Region &region,
                            const ActivationSpec &activation,
                            llvm::StringRef prefix = "");
 
-/// The parameters that the regions of the layer's activation and of the shared
-/// expert's own ("shared_") read, by name; null when there are none.
+/// The parameters of the layer's activation and of the shared expert's own
+/// ("shared_"), by name; null if there are none.
 mlir::DictionaryAttr getActivationParams(mlir::MLIRContext *context,
                                          const LayerSpec &spec);
 
-/// What precedes the names of parameters of the shared expert's activation.
+/// Prefix of the parameters of the shared expert's activation.
 constexpr llvm::StringLiteral kSharedPrefix = "shared_";
 
 } // namespace moec

@@ -1,11 +1,11 @@
-//===- Shards.cpp - what a rank has of a layer's weights --------*- C++ -*-===//
+//===- Shards.cpp - weight shards of a rank -------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Shapes say it all: a dimension that is smaller on a rank is split over the
-// ranks, whatever a format packs into its elements.
+// Shards follow from shapes: a dimension that is smaller on a rank is split
+// over the ranks, regardless of how a format packs elements.
 
 #include "moec/Import/Shards.h"
 
@@ -31,7 +31,7 @@ static TensorShard makeShard(const LayerSpec &spec, const TensorInfo &whole,
     shard.experts = spec.getExpertsOf(rank);
     return shard;
   }
-  // Every rank has all of it, and their sums are added.
+  // Every rank would add the full bias; only rank 0 does.
   shard.isZero = name == "experts.w2_bias" && rank != 0;
   for (auto [i, from, to] : enumerate(whole.shape, local.shape)) {
     if (from == to)

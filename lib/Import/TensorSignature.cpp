@@ -155,15 +155,15 @@ private:
     tensors.push_back(std::move(info));
   }
 
-  /// The weights of a product.
+  /// Adds the weight of a gemm.
   void addMatrix(StringRef name, std::vector<int64_t> shape, TensorType type) {
     add(name, std::move(shape), type);
     tensors.back().isStrided = spec.stridedWeights;
   }
 
-  /// A weight matrix of the experts or of the shared expert, with the scales
-  /// of its quantization and of its input's. `shape` ends in rows x contracted
-  /// dimension; gate and up halves of the rows have scales of their own.
+  /// Adds a weight matrix of the routed or shared experts, the scales of its
+  /// quantization and those of the gemm's input. `shape` ends in rows x K. With
+  /// `hasHalves` gate and up rows have separate scales.
   void addQuantized(StringRef name, std::vector<int64_t> shape,
                     bool hasHalves = false) {
     const std::optional<QuantizationSpec> &quantization =
