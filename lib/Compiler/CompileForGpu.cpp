@@ -1,4 +1,4 @@
-//===- CompileForGpu.cpp - the kernels of a layer, in parallel --*- C++ -*-===//
+//===- CompileForGpu.cpp - compiles a layer's kernels in parallel ---------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,8 +17,8 @@
 using namespace mlir;
 using namespace moec;
 
-/// A module with one module per kernel of `module`, named after it, so that
-/// the pass manager takes them side by side.
+/// Returns a module with one nested module per kernel of `module`, named after
+/// it, so that the pass manager processes kernels in parallel.
 static OwningOpRef<ModuleOp> splitKernels(ModuleOp module) {
   OwningOpRef<ModuleOp> all = ModuleOp::create(module.getLoc());
   for (auto kernel : module.getOps<tile::KernelOp>()) {
@@ -43,8 +43,8 @@ static LogicalResult dumpKernels(ArrayRef<ModuleOp> kernels,
   return success();
 }
 
-/// The order to compile the kernels in: large ones first, so that none of them
-/// is left for the end, when the other threads have nothing to do.
+/// Order of compilation: large kernels first, so that no large one runs alone
+/// at the end.
 static SmallVector<size_t> orderBySize(ArrayRef<ModuleOp> kernels) {
   SmallVector<size_t> sizes(kernels.size(), 0);
   for (auto [module, size] : llvm::zip(kernels, sizes)) {
@@ -110,7 +110,7 @@ moec::compileForGpu(ModuleOp module, const CompileOptions &options,
     return failure();
   times.convert = watch.read();
 
-  // The kernels and the two stages before them.
+  // All kernels, and the two stages before them.
   MLIRContext *context = module.getContext();
   std::atomic<size_t> done = 2;
   size_t all = done + kernels.size();

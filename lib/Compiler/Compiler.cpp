@@ -1,4 +1,4 @@
-//===- Compiler.cpp - from a description to a layer that runs ---*- C++ -*-===//
+//===- Compiler.cpp - lowers a module level by level ----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -56,7 +56,7 @@ LogicalResult moec::runPasses(ModuleOp module, const CompileOptions &options,
                               function_ref<void(OpPassManager &)> build) {
   PassManager manager(module.getContext());
   if (options.printIRAfterAll) {
-    // Whole modules are printed, so passes on functions run one by one.
+    // Whole modules are printed, so function passes must not run in parallel.
     module.getContext()->disableMultithreading();
     manager.enableIRPrinting(
         /*shouldPrintBeforePass=*/nullptr,
@@ -65,9 +65,9 @@ LogicalResult moec::runPasses(ModuleOp module, const CompileOptions &options,
   }
   if (!options.reproducer.empty())
     manager.enableCrashReproducerGeneration(options.reproducer);
-  // Verified after each pass where somebody looks at what each of them makes,
-  // as moe-opt always does; else once, behind all of them, for that is a third
-  // of what the conversions of a layer's kernels take.
+  // Verify after each pass, as moe-opt does, only if intermediate IR is printed
+  // or recorded. Otherwise verify once at the end: verification takes a third
+  // of the time of kernel conversions.
   bool isWatched = options.printIRAfterAll || !options.reproducer.empty();
   manager.enableVerifier(isWatched);
   build(manager);
@@ -96,8 +96,8 @@ static TileOptions getTileOptions(const CompileOptions &options) {
   return tile;
 }
 
-/// From a level to the next one; at level tile, which IR by hand may be at,
-/// what lacks there.
+/// Adds the passes from a level to the next one. At level tile, adds what
+/// hand-written IR may lack.
 static void buildStep(OpPassManager &manager, Level from,
                       const CompileOptions &options) {
   switch (from) {
@@ -169,8 +169,8 @@ LogicalResult moec::lowerToLevel(ModuleOp module, Level level,
   return success();
 }
 
-/// The kernels of a module of any level in the llvm dialect; the module itself
-/// is left at level tile.
+/// Lowers the kernels of a module of any level to the llvm dialect. The module
+/// itself ends at level tile.
 static FailureOr<OwningOpRef<ModuleOp>>
 lowerKernels(ModuleOp module, const CompileOptions &options) {
   if (failed(lowerToLevel(module, Level::Tile, options)))

@@ -1,4 +1,4 @@
-//===- Levels.cpp - the levels of IR and the way down -----------*- C++ -*-===//
+//===- Levels.cpp - IR levels and the pipelines between them --------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -95,7 +95,7 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   auto kernels = makePassOptions<TileChooseKernelsPassOptions>(options);
   llvm::append_range(kernels.disable, options.disable);
   llvm::append_range(kernels.set, options.set);
-  // Only a product that waits by itself need not wait for offsets.
+  // A gemm can skip the wait for offsets only if it waits for launches itself.
   if (!options.dependentLaunches)
     kernels.disable.push_back("count-ids");
   manager.addPass(createTileChooseKernelsPass(kernels));

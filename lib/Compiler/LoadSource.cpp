@@ -22,7 +22,7 @@ bool moec::isJson(const SourceText &text) {
          text.getText().ltrim().starts_with("{");
 }
 
-/// The config.json of a folder.
+/// Finds the config.json of a folder.
 static FailureOr<std::string> findConfig(StringRef folder,
                                          llvm::raw_ostream &os) {
   llvm::SmallString<256> path(folder);
@@ -74,7 +74,7 @@ FailureOr<SourceText> moec::readSource(StringRef path, SpecOverrides &overrides,
       file, isJsonFile ? json::kMaxBytes : kMaxIRBytes, diagnostics);
   if (failed(text))
     return failure();
-  // An empty file of IR is told by what it holds, as after any lowering.
+  // Empty IR files are reported by later checks.
   if (!StringRef(file).ends_with(".mlir") && text->getText().trim().empty()) {
     os << text->getName()
        << ": error: is empty; expected a description in JSON or IR\n";

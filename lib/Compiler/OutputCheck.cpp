@@ -1,4 +1,4 @@
-//===- OutputCheck.cpp - may a file be written? -----------------*- C++ -*-===//
+//===- OutputCheck.cpp - checks of output paths ---------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -24,7 +24,7 @@ llvm::Error refuse(llvm::StringRef option, llvm::StringRef file,
   return llvm::createStringError(option + " " + file + ": " + why);
 }
 
-/// Whether a folder, or the next one above it that exists, takes new files.
+/// Whether files can be created in a folder, or in its nearest existing parent.
 llvm::Error checkFolderIsWritable(llvm::StringRef option, llvm::StringRef file,
                                   llvm::StringRef folder) {
   llvm::SmallString<256> nearest(folder.empty() ? "." : folder);
@@ -88,7 +88,7 @@ llvm::Error OutputCheck::check(llvm::StringRef option, llvm::StringRef file,
   moert::Result<moert::OutputTarget> target = moert::resolveOutput(file.str());
   if (!target)
     return llvm::createStringError(option + " " + target.status().message());
-  // An open descriptor is written in place.
+  // Open descriptors are written in place.
   if (target->descriptor >= 0)
     return llvm::Error::success();
   fs::file_status status;
@@ -101,7 +101,7 @@ llvm::Error OutputCheck::check(llvm::StringRef option, llvm::StringRef file,
       return refuse(option, file,
                     "exists and is no regular file; give another name");
     }
-    // A rename would replace it all the same.
+    // A rename would replace a read-only file.
     if (std::error_code error = fs::access(file, fs::AccessMode::Write))
       return refuse(option, file,
                     "cannot be written: " + error.message() +

@@ -1,4 +1,4 @@
-//===- OutputFile.cpp - writes text files whole -----------------*- C++ -*-===//
+//===- OutputFile.cpp - writes text files atomically ----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,7 +14,7 @@
 using namespace mlir;
 
 static moert::Status writeWhole(StringRef path, StringRef text) {
-  // Text that was printed before comes first if `path` is standard output.
+  // `path` may be standard output: flush what was printed before.
   llvm::outs().flush();
   return moert::writeFileWhole(path.str(), {{text.data(), text.size()}},
                                moert::AtomicFile::Devices::WriteInPlace);

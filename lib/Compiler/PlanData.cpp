@@ -1,4 +1,4 @@
-//===- PlanData.cpp - a plan.program as the runtime's data ------*- C++ -*-===//
+//===- PlanData.cpp - translates plan.program to runtime data -------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -78,8 +78,8 @@ static moert::TensorMapDecl convertMap(tile::TensorMapAttr map) {
   return decl;
 }
 
-/// Makes a count cover an index. The plan's verifier refuses counts that are
-/// too large.
+/// Grows a count to include an index. The plan's verifier refuses counts that
+/// are too large.
 static void includeIndex(int64_t &count, int64_t index) {
   constexpr int64_t largest = std::numeric_limits<int64_t>::max();
   count = std::max(count, index < largest ? index + 1 : largest);
@@ -130,7 +130,7 @@ private:
                            slot);
         })
         .Case([&](plan::PrepareOp prepare) {
-          // Weights do not depend on the tokens of a call.
+          // Weights do not depend on the token count of a call.
           return addSteps(prepare.getBody().front(), moert::Expr(0),
                           plan.prepare);
         })
@@ -161,7 +161,8 @@ private:
              << ", which the runtime does not know; give a float or integer "
                 "type of 8 to 64 bits";
     tensor.dtype = *dtype;
-    // GPUs copy floats, and codes of 4 or 8 bits, in pieces of 16 bytes.
+    // GPU kernels copy floats, and quantized values of 4 or 8 bits, in chunks
+    // of 16 bytes.
     if (plan.target != "cpu" && (isa<FloatType>(type.getElementType()) ||
                                  type.getElementTypeBitWidth() == 8))
       tensor.alignment = 16;
@@ -274,15 +275,15 @@ private:
       step.firstColumn = op.getColumns()->front();
       step.numColumns = op.getColumns()->back();
     }
-    // Each op of a variant is a step.
+    // A step's index is the index of its op in the variant.
     if (plan::LaunchOp replaced = op.getReplacedLaunch())
       step.replacedStep = std::distance(replaced->getBlock()->begin(),
                                         Block::iterator(replaced));
     return step;
   }
 
-  /// A kernel's code may rely on there never being more tokens than its `load`
-  /// says.
+  /// Checks that no launch exceeds the token count of its kernel's `load`, on
+  /// which the kernel's code may rely.
   LogicalResult checkLoad(plan::LaunchOp launch) {
     auto kernel = dyn_cast<tile::KernelOp>(symbols.lookupNearestSymbolFrom(
         module, launch.getKernelAttr().getAttr()));
@@ -305,7 +306,7 @@ private:
            << "; launch another kernel, or make this one for more";
   }
 
-  /// A launch of columns is one of as many as its kernel computes.
+  /// Checks that a launch of some columns has as many as its kernel computes.
   LogicalResult checkColumns(plan::LaunchOp launch) {
     auto kernel = dyn_cast<tile::KernelOp>(symbols.lookupNearestSymbolFrom(
         module, launch.getKernelAttr().getAttr()));
@@ -320,8 +321,8 @@ private:
     return success();
   }
 
-  /// The kernel that a step names, which it tells that many tokens (null: those
-  /// of the run).
+  /// The kernel of a step and the token count passed to it (null: that of the
+  /// run).
   FailureOr<int64_t> getKernel(Operation *step, FlatSymbolRefAttr name,
                                plan::ExprAttr tokens) {
     auto [it, isNew] =
@@ -347,8 +348,7 @@ private:
         decl.block = kernel.getBlock().value_or(0);
         decl.shared = kernel.getShared().value_or(0);
         decl.resident = kernel.getResident();
-        // Who looks at a plan for the host, as the interpreter, has no use for
-        // them.
+        // Not needed for plans on the host, as in the interpreter.
         if (ArrayAttr maps = kernel.getTensorMapsAttr();
             maps && plan.target != "cpu")
           for (auto map : maps.getAsRange<tile::TensorMapAttr>())
@@ -375,7 +375,7 @@ private:
   moert::Plan plan;
   DenseMap<Value, int64_t> tensors;
   llvm::StringMap<int64_t> kernels;
-  /// Per kernel of the plan: what its launches say of tokens.
+  /// Token count of the launches of each kernel of the plan.
   SmallVector<plan::ExprAttr> kernelTokens;
 };
 

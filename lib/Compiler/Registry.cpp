@@ -48,7 +48,7 @@ void moec::registerPasses() {
   registerCanonicalizerPass();
   registerCSEPass();
   registerSymbolDCEPass();
-  // Passes of MLIR that the pipelines from level tile to the llvm dialect run.
+  // Upstream passes of the pipelines from level tile to the llvm dialect.
   arith::registerArithExpandOpsPass();
   registerArithToLLVMConversionPass();
   registerConvertControlFlowToLLVMPass();

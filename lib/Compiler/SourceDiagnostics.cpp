@@ -1,4 +1,4 @@
-//===- SourceDiagnostics.cpp - messages that show their line ----*- C++ -*-===//
+//===- SourceDiagnostics.cpp - diagnostics with source lines --------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -24,8 +24,9 @@ static llvm::StringRef getKind(DiagnosticSeverity severity) {
   llvm_unreachable("every severity is listed");
 }
 
-/// The line of `place` and a caret, if one of the texts is its file. A long
-/// line is cut to a window: generated IR has lines of any length.
+/// Prints the line of `place` with a caret, if its file is one of the texts.
+/// Long lines are shortened to a window, since generated IR has lines of any
+/// length.
 static void printLine(llvm::SourceMgr &texts, FileLineColLoc place,
                       llvm::raw_ostream &os) {
   constexpr size_t maxExcerpt = 120;
@@ -58,7 +59,7 @@ void SourceDiagnostics::print(const Diagnostic &diagnostic, Location about) {
   auto place = location->findInstanceOf<FileLineColLoc>();
   if (place) {
     os << place.getFilename().getValue() << ":";
-    // A module that is not written out has line 0.
+    // A module that is not from a file has line 0.
     if (place.getLine() > 0)
       os << place.getLine() << ":" << place.getColumn() << ":";
     os << " ";
@@ -73,7 +74,7 @@ void SourceDiagnostics::print(const Diagnostic &diagnostic, Location about) {
 SourceDiagnostics::SourceDiagnostics(MLIRContext &context,
                                      llvm::raw_ostream &stream)
     : ScopedDiagnosticHandler(&context), os(stream) {
-  // Messages of ours say what they are about; the op alone can be long pages.
+  // Our messages name their subject; printing the op could take pages.
   context.printOpOnDiagnostic(false);
   setHandler([this](Diagnostic &diagnostic) {
     print(diagnostic, UnknownLoc::get(diagnostic.getLocation().getContext()));

@@ -1,4 +1,4 @@
-//===- SourceFile.cpp - reads the files that describe a layer ---*- C++ -*-===//
+//===- SourceFile.cpp - checks of IR text ---------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,15 +19,15 @@ using namespace moec;
 
 namespace {
 
-/// Finds where text of IR nests too deep. `<` is a bracket too: types and
-/// attributes nest by it. The `>` of an arrow does not close one. An alias
-/// (`#a`, `!a`) counts as deep as what it stands for, and a sign of an affine
-/// expression as a bracket.
+/// Finds the position where IR text nests too deep. `<` counts as a bracket,
+/// since types and attributes nest with it; the `>` of an arrow closes none. An
+/// alias (`#a`, `!a`) counts with the depth of its definition, and a sign in an
+/// affine expression counts as a bracket.
 class NestingScanner {
 public:
   explicit NestingScanner(StringRef text) : text(text) {}
 
-  /// The first place that is too deep, or null.
+  /// The first position that is too deep, or null.
   const char *find() {
     for (; position < text.size(); ++position)
       if (!scan(text[position]))
@@ -36,8 +36,8 @@ public:
   }
 
 private:
-  /// Takes the character at `position`, or the token that it starts, whose last
-  /// character is then at `position`. False where it is too deep.
+  /// Processes the character at `position`, or the token that starts there, and
+  /// leaves `position` at its last character. False if it is too deep.
   bool scan(char c) {
     if (c == '-' && !text.substr(position).starts_with("->"))
       return ++signs + depth <= kMaxBracketNesting;
@@ -93,7 +93,7 @@ private:
         ++position;
   }
 
-  /// At a use of an alias, or at its definition `#a = ...`.
+  /// Processes a use of an alias, or its definition `#a = ...`.
   bool scanAlias() {
     StringRef rest = text.substr(position + 1);
     StringRef word = rest.take_while([](char c) {
@@ -120,9 +120,10 @@ private:
 
   StringRef text;
   size_t position = 0;
-  /// Brackets that are open, and signs that stand in a row.
+  /// Open brackets, and consecutive signs.
   int64_t depth = 0, signs = 0;
-  /// The alias whose definition is being read, if any, and its depth so far.
+  /// The alias whose definition is being read, if any, and the depth of the
+  /// definition so far.
   StringRef alias;
   int64_t aliasDepth = 0;
   bool aliasHasValue = false;

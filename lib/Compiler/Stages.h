@@ -1,4 +1,4 @@
-//===- Stages.h - what the stages of the compiler share ---------*- C++ -*-===//
+//===- Stages.h - internal interface of the compiler ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,13 +13,12 @@
 
 namespace moec {
 
-/// Runs the passes that `build` adds, with what the options say about printing
-/// and reproducers.
+/// Runs the passes added by `build`, with the printing and reproducer options.
 mlir::LogicalResult
 runPasses(mlir::ModuleOp module, const CompileOptions &options,
           llvm::function_ref<void(mlir::OpPassManager &)> build);
 
-/// Writes `text` to a file of the folder for dumps, which is given.
+/// Writes `text` to a file in the dump folder, which must be set.
 mlir::LogicalResult dump(llvm::StringRef text, llvm::StringRef name,
                          const CompileOptions &options);
 

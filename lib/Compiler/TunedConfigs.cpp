@@ -1,4 +1,4 @@
-//===- TunedConfigs.cpp - a file of configs that were measured --*- C++ -*-===//
+//===- TunedConfigs.cpp - reads files of tuned configs --------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -27,7 +27,7 @@ public:
 private:
   FailureOr<std::string> readConfig(const json::Value &entry,
                                     const std::string &path);
-  /// The member of that name and kind, or null after an error.
+  /// The member with that name and kind, or null after an error.
   const json::Value *get(const json::Value &object, StringRef name,
                          json::Value::Kind kind, const std::string &path);
   LogicalResult fail(const json::Value &value, const Twine &message) {
