@@ -21,8 +21,8 @@ using namespace llvm;
 namespace moec {
 
 namespace {
-/// Widest excerpt of a line that a message shows. Checkpoints come with
-/// configurations on a single line of any length.
+/// Largest width of a source line in messages. Configurations in checkpoints
+/// may be a single line of any length.
 constexpr size_t kMaxExcerpt = 100;
 
 bool isContinuation(char c) { return (static_cast<uint8_t>(c) & 0xc0) == 0x80; }
@@ -76,7 +76,7 @@ void Diagnostics::error(const SourceText &text, SourceRange range,
   os << text.getName() << ':' << position.line << ':' << position.column
      << ": error: " << message << '\n';
 
-  // A window of the line around the range, never starting inside a character.
+  // Window of the line around the range; starts at a character boundary.
   SourceRange line = text.getLine(range.begin);
   uint32_t caret = std::min(range.begin, line.end);
   uint32_t begin = line.begin, end = line.end;

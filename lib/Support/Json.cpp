@@ -1,13 +1,13 @@
-//===- Json.cpp - a JSON document that knows where it was read --*- C++ -*-===//
+//===- Json.cpp - a JSON document with source ranges ----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// RapidJSON's event reader does the grammar, in its iterative mode: it keeps
-// its own stack on the heap. The handler here builds the tree, and finds the
-// range of each token by itself, because events carry no positions.
+// RapidJSON's SAX reader parses the grammar in iterative mode, with its own
+// stack on the heap. Its events carry no positions, so the handler here finds
+// the range of each token itself while it builds the tree.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,9 +20,9 @@
 
 #include <cmath>
 
-// RapidJSON grows its stack from null by adding an offset to the null pointer,
-// which UBSan rightly calls undefined. Nothing reads through that pointer, and
-// the header is not ours to mend.
+// RapidJSON grows its stack by adding an offset to a null pointer, which is
+// undefined behaviour according to UBSan. Nothing is read through it, and the
+// header is third-party code.
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((no_sanitize("pointer-overflow"))), \
                              apply_to = function)
@@ -39,9 +39,8 @@ namespace moec::json {
 
 namespace {
 
-/// The text as a RapidJSON input stream. It is not one of RapidJSON's own
-/// streams because those are copied while a token is read, which leaves
-/// `Tell` behind during the event.
+/// The text as a RapidJSON input stream. RapidJSON copies its own streams while
+/// it reads a token, so that their `Tell` lags behind during an event.
 class TextStream {
 public:
   using Ch = char;
@@ -53,7 +52,7 @@ public:
   Ch Take() { return position < text.size() ? text[position++] : '\0'; }
   size_t Tell() const { return position; }
 
-  // Writing is part of the concept, for parsing in place; it is not used.
+  // Output methods of the stream concept, for in-situ parsing; not used.
   Ch *PutBegin() { return nullptr; }
   void Put(Ch) {}
   void Flush() {}
@@ -65,8 +64,8 @@ private:
   size_t position = 0;
 };
 
-/// Builds the tree from the events. An event returns false to stop the reader,
-/// after it has reported why.
+/// Builds the tree from the events. An event returns false to stop the reader
+/// after reporting an error.
 class TreeBuilder {
 public:
   TreeBuilder(const SourceText &source, const TextStream &stream,
@@ -87,7 +86,7 @@ public:
     return scalar(Value::Kind::Number, StringRef(text, length));
   }
 
-  // Numbers arrive as text only; these complete the concept.
+  // Required by the handler concept; numbers arrive as text only.
   bool Int(int) { return false; }
   bool Uint(unsigned) { return false; }
   bool Int64(int64_t) { return false; }
@@ -116,14 +115,14 @@ public:
   // NOLINTEND(readability-identifier-naming)
 
 private:
-  /// An object or array whose end has not been seen.
+  /// An open object or array.
   struct Frame {
     Value value;
     StringSet<> names;
   };
 
-  /// The range of the token that ends at `end`. Between two tokens there are
-  /// only blanks, commas and colons.
+  /// The range of the token that ends at `end`. Only blanks, commas and colons
+  /// separate tokens.
   SourceRange nextToken(size_t end) {
     StringRef text = source.getText();
     size_t begin = std::min(text.find_first_not_of(" \t\r\n,:", last), end);
@@ -131,7 +130,7 @@ private:
     return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
   }
 
-  /// The range of the one-character token (a bracket) that comes next.
+  /// The range of the next token, which is a bracket.
   SourceRange nextBracket() {
     SourceRange range = nextToken(source.getText().size());
     last = range.end = range.begin + 1;
@@ -168,7 +167,7 @@ private:
     return add(std::move(value));
   }
 
-  /// Puts a complete value where it belongs.
+  /// Adds a complete value to the innermost open object or array.
   bool add(Value value) {
     if (stack.empty())
       root = std::move(value);
@@ -185,7 +184,7 @@ private:
   Diagnostics &diags;
   std::vector<Frame> stack;
   Value root;
-  /// End of the token before the one that is being read.
+  /// End of the preceding token.
   size_t last = 0;
 };
 
@@ -244,19 +243,19 @@ FailureOr<Value> parse(const SourceText &source, Diagnostics &diags) {
     return failure();
   }
   if (const char *encoding = moert::explainEncoding(text.data(), text.size())) {
-    // A line of another encoding is no text to show.
+    // In another encoding the line cannot be shown.
     diags.error(source.getName(), Twine("not JSON: ") + encoding);
     return failure();
   }
-  // The reader takes a null character for the end of the text.
+  // The reader would treat a null character as the end of the text.
   if (size_t null = text.find('\0'); null != StringRef::npos) {
     diags.error(source, {uint32_t(null), uint32_t(null + 1)},
                 "not JSON: there is a null character");
     return failure();
   }
 
-  // NaN and Infinity are no JSON, but what Python writes into configurations;
-  // who asks such a number for its value gets none.
+  // NaN and Infinity are not JSON, but Python writes them into configurations.
+  // `getDouble` returns none for them.
   constexpr unsigned flags =
       rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag |
       rapidjson::kParseNumbersAsStringsFlag | rapidjson::kParseNanAndInfFlag;
@@ -266,7 +265,7 @@ FailureOr<Value> parse(const SourceText &source, Diagnostics &diags) {
   rapidjson::ParseResult result = reader.Parse<flags>(stream, builder);
   if (result)
     return builder.takeRoot();
-  // A handler that stops the reader has said why.
+  // A handler that stops the reader has already reported the error.
   if (result.Code() != rapidjson::kParseErrorTermination) {
     uint32_t offset = std::min(result.Offset(), text.size());
     StringRef reason = rapidjson::GetParseError_En(result.Code());

@@ -1,4 +1,4 @@
-//===- Parts.cpp - the GPUs that code is made for ---------------*- C++ -*-===//
+//===- Parts.cpp - published facts about supported GPUs -------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,12 +16,12 @@
 using namespace moec;
 using llvm::StringRef;
 
-/// NVIDIA A100 80GB SXM4. NVIDIA A100 Tensor Core GPU data sheet (2,039 GB/s,
-/// 312 TFLOP/s bf16, 19.5 of f32, 400 W, NVLink 600 GB/s both ways); NVIDIA
-/// A100 Tensor Core GPU Architecture, white paper (108 multiprocessors, 40 MB
-/// of cache, 1024 FMAs per clock, 64 B/clk of cache); CUDA C++ Programming
-/// Guide, technical specifications of compute capability 8.0 (shared memory,
-/// registers).
+/// NVIDIA A100 80GB SXM4. Sources: NVIDIA A100 Tensor Core GPU data sheet
+/// (2,039 GB/s, 312 TFLOP/s bf16, 19.5 f32, 400 W, NVLink 600 GB/s in both
+/// directions together); NVIDIA A100 Tensor Core GPU Architecture, white paper
+/// (108 multiprocessors, 40 MB L2, 1024 FMAs per clock, 64 B/clk from L2); CUDA
+/// C++ Programming Guide, technical specifications of compute capability 8.0
+/// (shared memory, registers).
 static constexpr PartFacts kA100Sxm = {
     "a100-sxm",
     "an A100 SXM",
@@ -50,13 +50,12 @@ static constexpr PartFacts kA100Sxm = {
     /*hasTensorMemory=*/false,
 };
 
-/// NVIDIA H100 SXM5 with 80 GB. NVIDIA H100 Tensor Core GPU data sheet
-/// (3.35 TB/s; 1979, 3958 TFLOP/s bf16, fp8 with sparsity, 67 of f32, 700 W,
+/// NVIDIA H100 SXM5 80 GB. Sources: NVIDIA H100 Tensor Core GPU data sheet
+/// (3.35 TB/s; with sparsity 1979 TFLOP/s bf16 and 3958 fp8, 67 f32, 700 W,
 /// NVLink 900 GB/s); NVIDIA H100 Tensor Core GPU Architecture, white paper (132
-/// multiprocessors, 50 MB of cache, 989.4 and 1978.9 TFLOP/s dense, 66.9 of
-/// f32, 2048 FMAs per clock); CUDA C++ Programming Guide, compute
-/// capability 9.0. The driver of a device says the same of multiprocessors,
-/// cache, shared memory and registers.
+/// multiprocessors, 50 MB L2, 989.4 and 1978.9 TFLOP/s dense, 66.9 f32, 2048
+/// FMAs per clock); CUDA C++ Programming Guide, compute capability 9.0. The
+/// driver reports the same multiprocessors, L2, shared memory and registers.
 static constexpr PartFacts kH100Sxm = {
     "h100-sxm",
     "an H100 SXM",
@@ -85,9 +84,10 @@ static constexpr PartFacts kH100Sxm = {
     /*hasTensorMemory=*/false,
 };
 
-/// NVIDIA H200 SXM. NVIDIA H200 Tensor Core GPU data sheet (141 GB, 4.8 TB/s,
-/// 700 W; 1979 and 3958 TFLOP/s bf16 and fp8 with sparsity, as the H100, whose
-/// multiprocessors it has). The driver of a device tells memory and cache.
+/// NVIDIA H200 SXM. Source: NVIDIA H200 Tensor Core GPU data sheet (141 GB, 4.8
+/// TB/s, 700 W; with sparsity 1979 TFLOP/s bf16 and 3958 fp8, as the H100,
+/// which has the same multiprocessors). Memory and L2 are as reported by the
+/// driver.
 static constexpr PartFacts makeH200() {
   PartFacts part = kH100Sxm;
   part.name = "h200";
@@ -98,12 +98,12 @@ static constexpr PartFacts makeH200() {
   return part;
 }
 
-/// NVIDIA B200 as of the HGX B200 with 180 GB. NVIDIA HGX B200 data sheet, of
-/// eight: 1.44 TB, 64 TB/s; 36, 72 and 144 PFLOP/s bf16, fp8 and fp4 with
-/// sparsity, 600 TFLOP/s of f32; 1000 W each, NVLink 1.8 TB/s. CUDA C++
-/// Programming Guide, compute capability 10.0 (shared memory, registers). Chips
-/// and Cheese, "Nvidia's B200: Keeping the CUDA Juggernaut Rolling" (148
-/// multiprocessors, 126 MB of cache).
+/// NVIDIA B200 as in the HGX B200 with 180 GB per GPU. Sources: NVIDIA HGX B200
+/// data sheet, for eight GPUs (1.44 TB, 64 TB/s; with sparsity 36, 72 and 144
+/// PFLOP/s bf16, fp8 and fp4; 600 TFLOP/s f32; 1000 W each, NVLink 1.8 TB/s);
+/// CUDA C++ Programming Guide, compute capability 10.0 (shared memory,
+/// registers); Chips and Cheese, "Nvidia's B200: Keeping the CUDA Juggernaut
+/// Rolling" (148 multiprocessors, 126 MB L2).
 static constexpr PartFacts makeB200() {
   PartFacts part = kH100Sxm;
   part.name = "b200";
@@ -126,9 +126,9 @@ static constexpr PartFacts makeB200() {
 }
 static constexpr PartFacts kB200 = makeB200();
 
-/// A device of the architecture of which nothing else is known, as if it were
-/// `like`: its multiprocessors are those of most boards with that architecture,
-/// its memory is the slowest of the known ones'.
+/// The generic part of an architecture, copied from `like`: the number of
+/// multiprocessors of most boards with that architecture, and the slowest
+/// memory of the known ones.
 static constexpr PartFacts makeUnknown(const PartFacts &like,
                                        llvm::StringLiteral phrase) {
   PartFacts part = like;
@@ -201,7 +201,7 @@ const PartFacts *moec::findPartOfDevice(StringRef target,
                                         int64_t memoryBytes) {
   if (!getDefaultPart(target))
     return nullptr;
-  // Drivers and boards keep different amounts for themselves.
+  // Drivers and boards reserve different amounts of memory.
   constexpr double tolerance = 0.06;
   for (const PartFacts &part : kParts)
     if (part.isKnown && part.architecture == target &&

@@ -4,9 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// llvm/Support/Program.h waits with a timeout by means of SIGALRM, which
-// belongs to the whole process; a library in somebody else's process cannot
-// take it.
+// llvm/Support/Program.h implements timeouts with SIGALRM, which belongs to the
+// whole process. A library must not use it.
 
 #include "moec/Support/Process.h"
 
@@ -36,7 +35,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Text beyond this is read and dropped.
+/// Output beyond this size is discarded.
 constexpr size_t kMaxOutputBytes = size_t(1) << 20;
 
 template <typename... Values>
@@ -82,8 +81,8 @@ public:
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, pipe[1], 1);
     posix_spawn_file_actions_adddup2(&actions, pipe[1], 2);
-    // A group of its own, so that what it starts can be killed with it; no
-    // signal that this thread happens to block is blocked there.
+    // A process group of its own, so that children can be killed with it.
+    // Signals blocked in this thread are not blocked there.
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     sigset_t none;
@@ -103,8 +102,8 @@ public:
     return fail(program, "cannot be started: {0}", strerror(error));
   }
 
-  /// Reads until the program has ended: not until the stream has, which what
-  /// the program has started may hold open.
+  /// Reads until the program has ended. The stream may stay open longer, since
+  /// children of the program can inherit it.
   Expected<ProcessResult> finish() {
     constexpr int sliceMs = 20;
     bool isOpen = true;
@@ -116,7 +115,7 @@ public:
         isOpen = readMore(sliceMs);
       else
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      // At the end of the stream the program is about to end too.
+      // At the end of the stream the program is about to end.
       wait(WNOHANG);
     }
     while (isOpen && readMore(/*waitMs=*/0)) {
@@ -133,7 +132,8 @@ public:
   }
 
 private:
-  /// Reads what is there, waiting so long for it; false where no more comes.
+  /// Reads available output, waiting at most `waitMs`; false at the end of the
+  /// stream.
   bool readMore(int waitMs) {
     pollfd poller = {pipe[0], POLLIN, 0};
     int ready = poll(&poller, 1, waitMs);
@@ -166,7 +166,7 @@ private:
   int pipe[2] = {-1, -1};
   pid_t child = 0;
   bool hasEnded = false;
-  /// Whether `status` is that of the program.
+  /// Whether `status` is the exit status of the program.
   bool isKnown = false;
   int status = 0;
   ProcessResult result;

@@ -1,5 +1,4 @@
-//===- TaskPool.cpp - LLVM's thread pool, with the threads there are *- C++
-//-*-===//
+//===- TaskPool.cpp - a thread pool that needs no threads -----------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -36,7 +35,7 @@ void TaskPool::asyncEnqueue(llvm::unique_function<void()> run, Group *group) {
   if (group)
     ++numLeft[group];
   changed.notify_all();
-  // Whoever waits works too.
+  // The waiting thread works too.
   if (!mayGrow || threads.size() + 1 >= most ||
       threads.size() >= numLeft[nullptr])
     return;
