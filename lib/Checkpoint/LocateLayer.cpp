@@ -1,4 +1,4 @@
-//===- LocateLayer.cpp - a layer among a checkpoint's tensors ---*- C++ -*-===//
+//===- LocateLayer.cpp - finds a layer's tensors in a checkpoint ----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -60,7 +60,7 @@ public:
   }
 
 private:
-  /// Tables of replicas, which follow from the ids of experts.
+  /// Tables of replicas, which are computed from expert ids.
   bool isFromIds(const TensorInfo &tensor) const {
     return !request.expertIds.empty() &&
            StringRef(tensor.name).starts_with("replicas.");
@@ -70,7 +70,7 @@ private:
   // The block
   //===--------------------------------------------------------------------===//
 
-  /// The expert that stands for all when a name is looked for.
+  /// The expert that represents all of them in a search for names.
   int64_t getFirstExpert() const {
     return request.expertIds.empty() ? 0 : request.expertIds.front();
   }
@@ -79,8 +79,8 @@ private:
     return checkpoint.isGguf() ? tensor.ggufForms : tensor.checkpointForms;
   }
 
-  /// Adds what stands before the names that the part could have, among names
-  /// that begin with `scope`.
+  /// Adds the prefixes of all tensors in `scope` that the part's name could
+  /// match.
   void addPlaces(const CheckpointPart &part, const std::string &scope,
                  std::vector<TensorPlace> &places) const {
     std::string own = part.getName(getFirstExpert());
@@ -97,7 +97,7 @@ private:
     }
   }
 
-  /// Finds where the experts are, which no other module is taken for.
+  /// Finds the module that contains the experts.
   Status findBlock(const std::vector<const TensorInfo *> &pending) {
     if (request.expertIds.empty())
       return Status::ok();
@@ -128,7 +128,7 @@ private:
       auto isAsked = [&](const TensorPlace &place) {
         return place.layer == request.layer;
       };
-      // A layer that was saved by itself has no number.
+      // A layer that was saved by itself has no index.
       bool isThere = llvm::any_of(places, isAsked);
       std::vector<TensorPlace> fit;
       for (const TensorPlace &place : places)
@@ -202,8 +202,8 @@ private:
   // Tensors
   //===--------------------------------------------------------------------===//
 
-  /// What stands before the part's name: that of the experts, or that of the
-  /// only module of the layer that has the part, or of the nearest.
+  /// Prefix of the part's name: that of the experts, else that of the only
+  /// module of the layer that has the part, else that of the nearest module.
   Result<std::string> findPrefix(const CheckpointPart &part) const {
     std::string name = part.getName(getFirstExpert());
     if (checkpoint.contains(block->prefix + name))
@@ -226,10 +226,10 @@ private:
     return places.front().prefix;
   }
 
-  /// A form as the checkpoint has it.
+  /// A form and what the checkpoint has of it.
   struct Candidate {
     LocatedTensor tensor;
-    /// Names that it should have.
+    /// Names that the checkpoint lacks.
     std::vector<std::string> missing;
   };
 
@@ -296,7 +296,7 @@ private:
     return Status::ok();
   }
 
-  /// Keeps the message about the first tensor that is missing.
+  /// Keeps the message about the first missing tensor.
   void fail(const TensorInfo &tensor, std::string message) {
     if (!missing.empty())
       return;
@@ -314,11 +314,11 @@ private:
            (!request.layer || !layer || layer == request.layer);
   }
 
-  /// Lists the unused tensors of the block, for messages about missing ones.
+  /// Lists unused tensors of the block, for messages about missing ones.
   std::string listUnusedInstead() const {
     BlockNames names{checkpoint, request, block, used};
     std::vector<std::string> unused = findUnused(names, getNamesElsewhere());
-    // Nothing of the file has a name that is known.
+    // No name in the checkpoint is known.
     if (!block && !request.expertIds.empty())
       for (const auto &entry : checkpoint.tensors())
         if (isExpertOfLayer(entry.first))
@@ -336,7 +336,7 @@ private:
   // What is left
   //===--------------------------------------------------------------------===//
 
-  /// Experts that the layer leaves to others.
+  /// Names of the experts that are not in the layer.
   llvm::StringSet<> getNamesElsewhere() const {
     llvm::StringSet<> names;
     if (int64_t(request.expertIds.size()) >= request.numExperts)
@@ -368,8 +368,8 @@ private:
         "(--signature lists the layer's)");
   }
 
-  /// Leaves out what other ranks have. The largest scale of all experts is that
-  /// of each rank.
+  /// Removes the experts of other ranks. A maximum over the scales of all
+  /// experts stays as it is on each rank.
   void keepOwnExperts() {
     for (LocatedTensor &tensor : found.tensors) {
       const TensorShard *shard = request.findShard(tensor.name);
@@ -396,10 +396,10 @@ private:
 
   const moert::Checkpoint &checkpoint;
   const LayerRequest &request;
-  /// Where the experts are; none where all names are canonical.
+  /// Location of the experts; none if all names are canonical.
   std::optional<TensorPlace> block;
   llvm::StringSet<> used;
-  /// Says what is missing; empty where nothing is.
+  /// Message about the first missing tensor; empty if none is.
   std::string missing;
   LocatedLayer found;
 };
@@ -410,7 +410,7 @@ LayerRequest moec::makeRequest(const LayerSpec &spec) {
   LayerRequest request;
   request.spec = spec;
   request.signature = getTensorSignature(spec);
-  // Models save weights for experts that return their input, and use none.
+  // Models store weights of identity experts, which are unused.
   request.numExperts = spec.getNumRouted();
   request.layer = spec.layerIndex;
   if (spec.placement && spec.placement->localExperts) {
@@ -424,7 +424,7 @@ LayerRequest moec::makeRequest(const LayerSpec &spec) {
 
 LayerRequest moec::makeRequest(const LayerSpec &spec, int64_t rank) {
   LayerRequest request = makeRequest(spec.getWhole());
-  // Replicas are where the ranks' lists say.
+  // The ranks' lists determine the physical experts.
   request.expertIds = spec.getLogicalIds();
   request.rank.emplace();
   request.rank->shards = shardWeights(spec, rank);

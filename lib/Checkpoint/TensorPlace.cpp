@@ -1,4 +1,4 @@
-//===- TensorPlace.cpp - what stands before a tensor's name -----*- C++ -*-===//
+//===- TensorPlace.cpp - the prefix of a tensor's name --------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,7 +14,7 @@
 using namespace moec;
 using llvm::StringRef;
 
-/// What the lists of a model's layers are called.
+/// Names of the list of layers in a model.
 static bool isListOfLayers(StringRef module) {
   constexpr llvm::StringLiteral names[] = {
       "layers", "layer",          "h",   "blocks",
@@ -23,7 +23,7 @@ static bool isListOfLayers(StringRef module) {
 }
 
 /// Whether the module may contain a decoder's list of layers: the model, a
-/// wrapper, or the language model of a model of several parts.
+/// wrapper, or the language model of a multimodal model.
 static bool leadsToDecoder(StringRef module) {
   constexpr llvm::StringLiteral names[] = {"_forward_module",
                                            "_fsdp_wrapped_module",
@@ -49,8 +49,8 @@ static bool leadsToDecoder(StringRef module) {
   return llvm::is_contained(names, module);
 }
 
-/// Parts of a model that are no decoder and may have experts too: draft models
-/// and multi-token prediction, vision, speech.
+/// Modules other than decoders that may have experts: draft models and
+/// multi-token prediction, vision, speech.
 static bool isOtherPart(StringRef module) {
   constexpr llvm::StringLiteral names[] = {
       "audio", "code_predictor", "draft",  "eagle",     "medusa", "mtp",
@@ -65,7 +65,7 @@ static bool isOtherPart(StringRef module) {
 TensorPlace::TensorPlace(StringRef given) : prefix(given) {
   llvm::SmallVector<StringRef> modules;
   given.split(modules, '.', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
-  // The number in a list of layers, else the first one.
+  // The index in a list of layers, else the first number.
   size_t numBefore = 0;
   StringRef number;
   for (size_t i = 0; i < modules.size(); ++i) {

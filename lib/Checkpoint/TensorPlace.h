@@ -1,4 +1,4 @@
-//===- TensorPlace.h - what stands before a tensor's name -------*- C++ -*-===//
+//===- TensorPlace.h - the prefix of a tensor's name ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -16,17 +16,17 @@
 
 namespace moec {
 
-/// What stands before the name of a tensor in its block, taken apart:
-/// `model.layers.3.mlp.` is in the layer `model.layers.3.`, number 3.
+/// The prefix of a tensor's name before its block, parsed:
+/// `model.layers.3.mlp.` is in the layer `model.layers.3.`, index 3.
 struct TensorPlace {
   explicit TensorPlace(llvm::StringRef prefix);
 
   std::string prefix;
-  /// Up to and with the number; empty where there is none.
+  /// The prefix including the index; empty if there is none.
   std::string scope;
   std::optional<int64_t> layer;
-  /// The modules up to and with the first one that no decoder is in
-  /// ("model.visual."); empty for a place in a decoder.
+  /// The modules up to the first one that is not part of a decoder
+  /// ("model.visual."), inclusive; empty inside a decoder.
   std::string otherPart;
 
   bool operator==(const TensorPlace &other) const {
@@ -34,7 +34,7 @@ struct TensorPlace {
   }
 };
 
-/// Modules that begin two prefixes alike.
+/// Number of leading modules that two prefixes share.
 size_t countCommonModules(llvm::StringRef a, llvm::StringRef b);
 
 } // namespace moec

@@ -1,4 +1,4 @@
-//===- UnusedTensors.cpp - tensors of a block without a use -----*- C++ -*-===//
+//===- UnusedTensors.cpp - unused tensors of a block ----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,10 +19,10 @@ using llvm::StringRef;
 
 namespace {
 
-/// The part of a decoder layer that owns a tensor.
+/// The part of a decoder layer that a tensor belongs to.
 enum class Owner { Other, Router, Experts };
 
-/// Whether canonical names begin so.
+/// Whether canonical names begin with this module.
 bool isCanonicalModule(StringRef module) {
   constexpr llvm::StringLiteral modules[] = {
       "hidden_states",    "router_logits", "topk_ids", "topk_weights",
@@ -31,16 +31,16 @@ bool isCanonicalModule(StringRef module) {
   return llvm::is_contained(modules, module);
 }
 
-/// Tensors of a decoder layer of a GGUF file. What is not known to be of
-/// another part is the experts'.
+/// The part of a decoder layer that a GGUF tensor belongs to; unknown tensors
+/// are assigned to the experts.
 Owner getGgufOwner(StringRef name) {
-  // Attention and what stands in for it, norms, hyper-connections, embeddings
-  // by layer, multi-token prediction.
+  // Attention and its replacements, norms, hyper-connections, per-layer
+  // embeddings, multi-token prediction.
   constexpr llvm::StringLiteral beginnings[] = {
       "altup_",    "attn_",     "channel_mix_", "hc_",   "indexer", "inp_gate",
       "laurel_",   "layer_out", "nextn.",       "post_", "pre_",    "proj.",
       "shortconv", "ssm_",      "time_mix_",    "vis_"};
-  // Modules of a decoder layer without experts, which may lie beside those.
+  // Modules of a dense FFN, which may exist beside the experts.
   constexpr llvm::StringLiteral modules[] = {
       "ffn", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down", "ffn_sub_norm"};
   constexpr llvm::StringLiteral routers[] = {"ffn_gate_inp", "exp_probs_b",
@@ -48,7 +48,7 @@ Owner getGgufOwner(StringRef name) {
   auto [module, rest] = name.split('.');
   if (llvm::is_contained(routers, module))
     return Owner::Router;
-  // Older files have a matrix for each expert: ffn_gate.3.weight.
+  // Older files have a matrix per expert: ffn_gate.3.weight.
   bool isDense =
       llvm::is_contained(modules, module) && !llvm::isDigit(rest.front());
   bool isOther = isDense || llvm::any_of(beginnings, [&](StringRef beginning) {
@@ -75,7 +75,7 @@ public:
     if (!findField(name).empty())
       return true;
     Owner owner = getOwner(name);
-    // A router whose work is done before the layer has no place in it.
+    // If routing is done before the layer, the router is not part of it.
     return owner == Owner::Experts || (owner == Owner::Router && !takesRouting);
   }
 
@@ -89,8 +89,8 @@ public:
   }
 
 private:
-  /// Sets the prefixes of the layer's own modules: the block, or the modules of
-  /// the decoder layer that the table of names lists.
+  /// Sets the prefixes of the layer's modules: the block, or the modules of the
+  /// decoder layer in the table of names.
   void setPrefixes() {
     const std::optional<TensorPlace> &block = names.block;
     if (!block)
@@ -130,7 +130,7 @@ private:
   }
 
   const BlockNames &names;
-  /// The call brings logits, or ids and weights.
+  /// The inputs of a call are logits, or ids and weights.
   bool takesRouting = false;
   std::vector<AbsentTensor> absent;
   std::set<std::string> prefixes;

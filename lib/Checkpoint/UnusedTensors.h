@@ -1,13 +1,13 @@
-//===- UnusedTensors.h - tensors of a block without a use -------*- C++ -*-===//
+//===- UnusedTensors.h - unused tensors of a block --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// The rule for safetensors and GGUF alike: every tensor of the layer's block
-// goes into the layer, or is named in an error. A tensor that is read past
-// makes another layer than the file is of.
+// For safetensors and GGUF alike: every tensor of the layer's block is used by
+// the layer, or named in an error. Ignoring a tensor would compute a layer
+// other than the file's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,23 +20,23 @@
 
 namespace moec {
 
-/// Names of a checkpoint in which the layer was found.
+/// The names of a checkpoint in which the layer was found.
 struct BlockNames {
   const moert::Checkpoint &checkpoint;
   const LayerRequest &request;
-  /// Where the experts are; none where all names are canonical.
+  /// Location of the experts; none if all names are canonical.
   const std::optional<TensorPlace> &block;
-  /// Tensors that go into the layer.
+  /// Tensors used by the layer.
   const llvm::StringSet<> &used;
 };
 
-/// Tensors that belong to the layer's block and are neither used nor in
-/// `elsewhere`, in alphabetical order.
+/// Tensors of the layer's block that are neither used nor in `elsewhere`, in
+/// alphabetical order.
 std::vector<std::string> findUnused(const BlockNames &names,
                                     const llvm::StringSet<> &elsewhere);
 
-/// The field of the layer's description that would make it take a tensor that
-/// is unused; empty where none would.
+/// The field of the layer's description that would make it use an unused
+/// tensor; empty if there is none.
 llvm::StringRef findFieldFor(const BlockNames &names, llvm::StringRef tensor);
 
 } // namespace moec
