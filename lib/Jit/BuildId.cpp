@@ -1,4 +1,4 @@
-//===- BuildId.cpp - which build of the compiler this is --------*- C++ -*-===//
+//===- BuildId.cpp - identifies the compiler build ------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -23,15 +23,14 @@ using namespace moec;
 namespace {
 
 struct Search {
-  /// An address within the object that is looked for.
+  /// An address in the object to find.
   uintptr_t address = 0;
   std::string file;
-  /// Its digest, in hexadecimal digits.
+  /// Build id of the object in hexadecimal digits.
   std::string id;
 };
 
-/// The digest among the notes at `begin`, which start at multiples of
-/// `alignment`.
+/// The build id in the ELF notes at `begin`, which are aligned to `alignment`.
 StringRef findBuildId(const char *begin, size_t size, size_t alignment) {
   for (size_t at = 0; at + sizeof(ElfW(Nhdr)) <= size;) {
     ElfW(Nhdr) note;
@@ -49,7 +48,7 @@ StringRef findBuildId(const char *begin, size_t size, size_t alignment) {
   return {};
 }
 
-/// Called per object of the process; not 0 ends the walk.
+/// Called for each object of the process; a nonzero result stops the iteration.
 int visit(dl_phdr_info *info, size_t, void *data) {
   auto &search = *static_cast<Search *>(data);
   using Segment = ElfW(Phdr);
@@ -84,7 +83,7 @@ uintptr_t addressOf(Function *function) {
 
 Expected<std::string> moec::getCompilerBuildId() {
   std::string ids;
-  // A function of ours, one of MLIR's, one of LLVM's.
+  // One function of moec, one of MLIR, one of LLVM.
   for (uintptr_t address : {addressOf(&getCompilerBuildId),
                             addressOf(&mlir::translateModuleToLLVMIR),
                             addressOf(&TargetRegistry::targets)}) {

@@ -37,7 +37,7 @@ static Result<JitOptions> readOptions(const moejit_options &from) {
   }
   if (from.device_part) {
     options.compile.part = from.device_part;
-    // For a device at hand its target is known later.
+    // For a present device the target is only known later.
     const PartFacts *part = findPart(from.device_part);
     if (Status status = checkPart(from.target ? from.target
                                   : part      ? part->architecture.str()
@@ -180,7 +180,8 @@ moert_status *moejit_compile(moejit_compiler *compiler,
   *size = 0;
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
-  // Numbers are read and compared here.
+  // Sets the default floating-point state: numbers are parsed and compared
+  // here.
   moert::FloatState state;
   if (!compiler->jit.hasTarget())
     return answer(invalidArgument("moejit_compile: there is no target; set "
@@ -206,13 +207,13 @@ moert_status *moejit_compile(moejit_compiler *compiler,
 
 void moejit_free(void *data) { free(data); }
 
-/// What the layer has to know of its source to read a checkpoint.
+/// Stores what the layer needs to read a checkpoint.
 static void describe(const LayerSpec &spec, moert_layer &layer) {
   layer.decoderLayer = spec.layerIndex;
   layer.packing = int(spec.getPacking());
 }
 
-/// Kernels for the host are code in memory: the layer is made from them.
+/// Makes a layer for the host directly from kernels in memory.
 static Status loadOnHost(moejit_compiler &compiler, const moejit_source &source,
                          moert_device &device,
                          const moert_layer_options *options, moert_layer *&made,
@@ -268,7 +269,8 @@ moert_status *moejit_load_layer(moejit_compiler *compiler,
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
   MOEJIT_NEEDED(device);
-  // Numbers are read and compared here.
+  // Sets the default floating-point state: numbers are parsed and compared
+  // here.
   moert::FloatState state;
   if (device->device->checkTarget("cpu"))
     return answer(

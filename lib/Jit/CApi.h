@@ -1,4 +1,4 @@
-//===- CApi.h - what the C API of the compiler is made of -------*- C++ -*-===//
+//===- CApi.h - internals of the compiler's C API ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -43,7 +43,7 @@ moert::Status checkSize(const T &given, const char *what) {
       ", so compile against the header of this library");
 }
 
-/// Tells `message`, which may be NULL, that `done` of `all` is done.
+/// Calls `message`, which may be NULL, with the progress `done` of `all`.
 inline void tellStep(moejit_message_fn message, void *user, size_t done,
                      size_t all) {
   if (message)
@@ -51,14 +51,14 @@ inline void tellStep(moejit_message_fn message, void *user, size_t done,
             (std::to_string(done) + "/" + std::to_string(all)).c_str());
 }
 
-/// Checks the source of `call`, and reads it; `overrides` gets what it changes.
+/// Checks and reads the source of `call`; stores its overrides in `overrides`.
 moert::Result<SourceText> readText(const char *call,
                                    const moejit_source &source,
                                    SpecOverrides &overrides);
 
 } // namespace moec::capi
 
-/// Returns unless `argument` is given.
+/// Returns an error unless `argument` is set.
 #define MOEJIT_NEEDED(argument)                                                \
   if (!(argument))                                                             \
   return moec::capi::answer(moec::capi::missing(__func__, #argument))

@@ -36,7 +36,7 @@ using moert::RegularFile;
 using moert::Result;
 
 static constexpr StringLiteral kEntrySuffix = ".moepkg";
-/// The suffix of temporary files that earlier versions wrote.
+/// Suffix of temporary files of earlier versions.
 static constexpr StringLiteral kOldTemporarySuffix = ".tmp";
 static constexpr size_t kKeyDigits = 64;
 
@@ -44,7 +44,7 @@ static constexpr size_t kKeyDigits = 64;
 // Files
 //===----------------------------------------------------------------------===//
 
-/// Why what `info` describes may not be trusted; empty if it may.
+/// Reason why a file or folder is not trusted; empty if it is.
 static std::string whyUnsafe(const struct stat &info) {
   if (info.st_uid != geteuid())
     return "belongs to user " + std::to_string(info.st_uid) +
@@ -65,7 +65,7 @@ std::string moec::getDefaultCacheDirectory() {
       named && !named->empty())
     return *named;
   SmallString<128> path;
-  // The standard wants relative paths to be ignored.
+  // The XDG specification requires that relative paths are ignored.
   if (auto named = sys::Process::GetEnv("XDG_CACHE_HOME");
       named && sys::path::is_absolute(*named))
     path = *named;
@@ -159,13 +159,13 @@ std::optional<Package> Cache::find(StringRef key) {
     return refuse(name + " is damaged (" + package.status().message() + ")");
   if (package->cacheKey != key)
     return refuse(name + " holds another layer");
-  // The order of use is not kept in a folder that may only be read.
+  // In a read-only folder the order of use is not recorded.
   (void)futimens(file->descriptor.get(), /*times=*/nullptr);
   return std::move(*package);
 }
 
-/// Locks are ranges of one file, whose bytes stand for keys: nothing has to be
-/// cleaned up, and none is held by a process that has ended.
+/// A lock is a byte range of one file, derived from the key. Nothing needs
+/// cleanup, and the system releases the locks of a process that ends.
 std::unique_ptr<Cache::Lock> Cache::lock(StringRef key) {
   if (!isOpen())
     return nullptr;
@@ -217,8 +217,8 @@ bool Cache::write(const std::string &name, const std::vector<uint8_t> &bytes) {
     status = file->commit(/*isDurable=*/true);
   if (status)
     return true;
-  // On some network file systems the second of two renames fails: the entry of
-  // the first is as good.
+  // On some network file systems the second of two renames fails. The entry of
+  // the first is equivalent.
   if (faccessat(folder, name.c_str(), F_OK, 0) == 0)
     return false;
   warnOnce(Trouble::Write, status.message() + "; compiled layers are not kept");
@@ -233,8 +233,8 @@ struct Entry {
 };
 } // namespace
 
-/// Brings the folder to its size, and removes what processes that were killed
-/// have left behind.
+/// Evicts entries down to the size limit, and removes files left by killed
+/// processes.
 void Cache::evict(const std::string &kept) {
   int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *listing = again < 0 ? nullptr : fdopendir(again);

@@ -24,8 +24,8 @@ using moert::Package;
 using moert::Result;
 using moert::unavailable;
 
-/// Whether the pipelines are to be seen at work, which they are not where a
-/// layer is found in the cache.
+/// Whether intermediate results are printed or written, which requires a
+/// compilation without the cache.
 static bool isWatched(const CompileOptions &options) {
   return options.printIRAfterAll || !options.dumpDir.empty() ||
          !options.reproducer.empty();
@@ -66,14 +66,13 @@ moert::Status moec::checkPart(const std::string &target,
   return why.empty() ? moert::Status::ok() : invalidArgument("part " + why);
 }
 
-/// What is compiled for what.
+/// A compilation: options and target architectures.
 struct Jit::Request {
   CompileOptions compile;
   std::vector<std::string> architectures;
 };
 
-/// What the version of ptxas is to the key: nothing where it has no part in the
-/// package.
+/// Version of ptxas for the key; empty if the package does not depend on it.
 Result<std::string> Jit::getAssemblerVersion(const Request &request) {
   if (!cache || request.architectures.empty())
     return std::string();
@@ -90,22 +89,23 @@ Result<std::string> Jit::getAssemblerVersion(const Request &request) {
   return version;
 }
 
-/// The digest of everything that the package depends on.
+/// Digest of everything that affects the package.
 std::string Jit::getKey(const Request &request, const Source &source,
                         const std::string &assemblerVersion) const {
   llvm::SHA256 hash;
-  // Each with its length, so that no two lists of fields are alike.
+  // Each field is hashed with its length, so that different lists of fields
+  // never collide.
   auto add = [&](StringRef field) {
     hash.update(std::to_string(field.size()) + ":");
     hash.update(field);
   };
   add("moec cache 1");
   add(buildId);
-  // An option that is added to them does not compile until it has a place here.
+  // A new member of TileOptions fails to compile until it is listed here.
   const auto &[name, part, lanes, dependentLaunches, disable, set, configs] =
       static_cast<const TileOptions &>(request.compile);
   add(name);
-  // A part that is chosen is as good as one that is given.
+  // A part chosen by default gives the same key as a given one.
   std::optional<Target> target = Target::find(name, /*lanes=*/0, part);
   add(target && target->part ? StringRef(target->part->name) : "");
   // Packages are for GPUs, which have no lanes.
@@ -118,8 +118,8 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(assemblerVersion);
   add(llvm::join(request.architectures, ","));
   add(source.spec ? printLayerSpec(*source.spec) : "");
-  // The IR is what is compiled: what a description leaves open is decided in
-  // it, and how it is written does not matter.
+  // The key depends on IR, not on the text: defaults are resolved in it, and
+  // the spelling does not matter.
   std::string text;
   llvm::raw_string_ostream os(text);
   (*source.module)->print(os);
@@ -127,7 +127,7 @@ std::string Jit::getKey(const Request &request, const Source &source,
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
-/// Tells `step` of the parts of what is compiled in the context.
+/// Reports progress of the compilation in a context to `step`.
 static void watchSteps(MLIRContext *context,
                        const std::function<void(size_t, size_t)> &step) {
   if (!step)
@@ -165,7 +165,7 @@ Result<Package> Jit::findOrMake(const Request &request, ParsedLayer &layer,
   std::unique_ptr<Cache::Lock> lock;
   if (!found) {
     lock = cache->lock(key);
-    // Whoever had the lock may have made it.
+    // The previous lock holder may have stored it.
     found = cache->find(key);
   }
   if (found) {
@@ -233,11 +233,11 @@ Result<JitLayer> Jit::compileFor(const SourceText &text,
   if (!compile)
     return compile.status();
   Request request = {std::move(*compile), {}};
-  // A package for the host is refused where it is made.
+  // A package for the host is refused later, where it is built.
   if (options.usePtxas && request.compile.isGpu())
     request.architectures = chooseArchitectures(request.compile, architecture);
 
-  // ptxas is asked while the text is parsed, if there is a thread for it.
+  // ptxas runs while the text is parsed, if a thread is available.
   Result<std::string> assemblerVersion = std::string();
   auto ask = [&] { assemblerVersion = getAssemblerVersion(request); };
   moert::Thread asking;

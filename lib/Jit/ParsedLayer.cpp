@@ -1,4 +1,4 @@
-//===- ParsedLayer.cpp - a layer as IR, and what is said of it --*- C++ -*-===//
+//===- ParsedLayer.cpp - a parsed layer and its diagnostics ---------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

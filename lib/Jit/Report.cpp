@@ -1,4 +1,4 @@
-//===- Report.cpp - where the time of a compilation went --------*- C++ -*-===//
+//===- Report.cpp - prints the times of a compilation ---------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,7 +19,7 @@ void moec::printReport(const JitReport &report, llvm::raw_ostream &os) {
   printStage("parse", report.parse, os);
   if (report.find > 0)
     printStage("cache", report.find, os, report.fromCache ? "  hit" : "  miss");
-  // The stages of a compilation for the host are not told apart.
+  // Stages of a compilation for the host are not measured separately.
   if (!report.fromCache && report.compile.kernels > 0) {
     const CompileTimes &compile = report.compile;
     printStage("lower to tile", compile.lower, os);
