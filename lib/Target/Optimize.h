@@ -15,7 +15,7 @@ class TargetMachine;
 
 namespace moec {
 
-/// LLVM's pipeline of level 3 for that machine, without its vectorizers.
+/// Runs LLVM's O3 pipeline for that machine, without its vectorizers.
 void optimizeKernels(llvm::Module &module, llvm::TargetMachine &machine);
 
 } // namespace moec

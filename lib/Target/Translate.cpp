@@ -18,7 +18,7 @@ using namespace moec;
 FailureOr<std::unique_ptr<llvm::Module>>
 moec::translateFor(llvm::TargetMachine &machine, ModuleOp module,
                    llvm::LLVMContext &context) {
-  // The plan is data for the runtime; only kernels become code.
+  // The plan is data for the runtime; only kernels are translated.
   OwningOpRef<ModuleOp> kernels = ModuleOp::create(module.getLoc());
   OpBuilder builder = OpBuilder::atBlockEnd(kernels->getBody());
   for (Operation &op : *module.getBody())

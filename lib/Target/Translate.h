@@ -14,8 +14,9 @@
 
 namespace moec {
 
-/// The kernels of a module, for that machine. The module's context has the
-/// translations of all dialects of the kernels. Fails with a diagnostic.
+/// Translates the kernels of a module to LLVM IR for that machine. The module's
+/// context must have the translations of all dialects of the kernels. Fails
+/// with a diagnostic.
 mlir::FailureOr<std::unique_ptr<llvm::Module>>
 translateFor(llvm::TargetMachine &machine, mlir::ModuleOp module,
              llvm::LLVMContext &context);

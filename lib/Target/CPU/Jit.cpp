@@ -1,4 +1,4 @@
-//===- Jit.cpp - kernels compiled into this process -------------*- C++ -*-===//
+//===- Jit.cpp - compiles kernels into this process -----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,7 +18,7 @@ using namespace moec;
 
 namespace {
 
-/// The code and where its kernels begin. The JIT is the owner of the memory.
+/// Machine code and entry points of the kernels. The JIT owns the memory.
 struct JittedKernels {
   std::unique_ptr<llvm::orc::LLJIT> jit;
   std::map<std::string, moert::HostKernelFn> functions;
@@ -26,7 +26,7 @@ struct JittedKernels {
 
 } // namespace
 
-/// Compiles one LLVM module whole.
+/// Makes a JIT that compiles an LLVM module as a whole.
 static llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>>
 makeJit(llvm::orc::JITTargetMachineBuilder builder,
         std::unique_ptr<llvm::Module> module,
@@ -70,15 +70,16 @@ moec::jitKernels(ModuleOp module, const CpuTargetOptions &options) {
   if (!jit)
     return complain(jit.takeError());
 
-  // A lookup says that it failed; the session says why, by default on the error
-  // stream.
+  // A failed lookup gives no reason; the session reports it, by default on the
+  // error stream.
   auto kernels = std::make_shared<JittedKernels>();
   std::string reasons;
   (*jit)->getExecutionSession().setErrorReporter([&](llvm::Error error) {
     reasons += llvm::toString(std::move(error)) + "; ";
   });
   kernels->jit = std::move(*jit);
-  // Looking up is what compiles: do it here, where failure can be reported.
+  // Look up all kernels now: lookup compiles them, and errors can be reported
+  // here.
   for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
     if (function.isExternal() || function.isPrivate())
       continue;

@@ -1,4 +1,4 @@
-//===- Machine.cpp - the CPU that code is made for --------------*- C++ -*-===//
+//===- Machine.cpp - the target machine for CPUs --------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,7 +15,7 @@
 using namespace llvm;
 using namespace moec;
 
-/// Instruction sets that make a difference to what runs, as LLVM names them.
+/// Instruction sets that affect which code runs, by their LLVM names.
 static constexpr StringLiteral kInstructionSets[] = {
     "avx",        "avx2",       "fma",        "f16c",      "bmi",
     "bmi2",       "lzcnt",      "movbe",      "popcnt",    "sse4.2",
@@ -23,7 +23,7 @@ static constexpr StringLiteral kInstructionSets[] = {
     "avx512vbmi", "avx512vnni", "avx512bf16", "avx512fp16"};
 
 static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
-  // Once per process: registering targets is not safe against itself.
+  // Once per process: target registration is not thread-safe.
   static const bool initialized = [] {
     InitializeNativeTarget();
     InitializeNativeTargetAsmPrinter();
@@ -34,13 +34,14 @@ static Expected<orc::JITTargetMachineBuilder> makeHostBuilder() {
   if (!builder)
     return builder;
   builder->setCodeGenOptLevel(CodeGenOptLevel::Aggressive);
-  // A JIT's default addresses every constant through a register.
+  // The JIT's default code model loads the address of every constant through a
+  // register.
   builder->setRelocationModel(Reloc::PIC_);
   builder->setCodeModel(CodeModel::Small);
   return builder;
 }
 
-/// Without these a product or a rounding would be a call of the C library.
+/// Without these, gemms and roundings would call the C library.
 static constexpr StringLiteral kBaseline[] = {"avx2", "fma", "f16c"};
 
 static Error checkBaseline(const TargetMachine &machine) {

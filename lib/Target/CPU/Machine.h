@@ -17,14 +17,14 @@
 
 namespace moec {
 
-/// How to make target machines for the CPU asked for.
+/// Returns a builder of target machines for the requested CPU.
 llvm::Expected<llvm::orc::JITTargetMachineBuilder>
 makeMachineBuilder(const CpuTargetOptions &options);
 
-/// The names of instruction sets that the machine uses and this host lacks.
+/// Names of instruction sets that the machine uses and this host lacks.
 std::string getMissingFeatures(const llvm::TargetMachine &machine);
 
-/// The functions of the llvm dialect, as LLVM IR for that machine.
+/// Translates the functions of the llvm dialect to LLVM IR for that machine.
 mlir::FailureOr<std::unique_ptr<llvm::Module>>
 translateKernels(mlir::ModuleOp module, llvm::TargetMachine &machine,
                  llvm::LLVMContext &context);

@@ -25,7 +25,7 @@ using namespace mlir;
 void moec::buildTileToLLVMPipeline(OpPassManager &manager) {
   manager.addPass(createConvertTileToVectorPass());
   manager.addPass(createCSEPass());
-  // Rounding to bf16 without it is a call of the compiler's run-time library.
+  // Otherwise rounding to bf16 would call the compiler's run-time library.
   arith::ArithExpandOpsPassOptions expand;
   expand.includeBf16 = true;
   manager.addPass(arith::createArithExpandOpsPass(expand));

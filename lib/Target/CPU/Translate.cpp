@@ -19,17 +19,18 @@
 using namespace mlir;
 using namespace moec;
 
-/// The integers with the bits of a bfloat or of a vector of them; null for any
-/// other type.
+/// The integer type with the bits of a bfloat or of a vector of them; null for
+/// any other type.
 static llvm::Type *getBitsOfBFloat(llvm::Type *type) {
   if (!type->getScalarType()->isBFloatTy())
     return nullptr;
   return type->getWithNewType(llvm::Type::getInt16Ty(type->getContext()));
 }
 
-/// Loads and stores bfloats as integers, which all arithmetic is on. Where
-/// blocks meet with bfloats, instruction selection would round them once more,
-/// by a function of a library that kernels have not.
+/// Loads and stores bfloats as integers, since all arithmetic on them is
+/// integer arithmetic. A bfloat value that crosses blocks would make
+/// instruction selection round it again, with a call of a library function that
+/// kernels do not have.
 static void accessBFloatsAsIntegers(llvm::Function &function) {
   for (llvm::BasicBlock &block : function)
     for (llvm::Instruction &access : llvm::make_early_inc_range(block)) {
@@ -72,14 +73,14 @@ moec::translateKernels(ModuleOp module, llvm::TargetMachine &machine,
     accessBFloatsAsIntegers(function);
     if (!function.getName().ends_with("__body"))
       continue;
-    // Inlined into its entry, the pointers' noalias would be as good as lost.
+    // Inlining it into its entry would lose the noalias of the pointers.
     function.setLinkage(llvm::GlobalValue::InternalLinkage);
     function.addFnAttr(llvm::Attribute::NoInline);
   }
   return translated;
 }
 
-/// Translates for the CPU asked for and gives module and machine to `print`.
+/// Translates for the requested CPU and passes module and machine to `print`.
 static FailureOr<std::string>
 printKernels(ModuleOp module, const CpuTargetOptions &options,
              function_ref<LogicalResult(llvm::Module &, llvm::TargetMachine &,

@@ -1,4 +1,4 @@
-//===- Assemble.cpp - PTX to a cubin by ptxas -------------------*- C++ -*-===//
+//===- Assemble.cpp - assembles PTX with ptxas ----------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -38,8 +38,7 @@ std::string moec::findPtxas() {
 // What ptxas says
 //===----------------------------------------------------------------------===//
 
-/// The number in front of `unit`, as in "16 bytes stack frame"; 0 if it is not
-/// there.
+/// The number before `unit`, as in "16 bytes stack frame"; 0 if there is none.
 static int64_t numberBefore(StringRef line, StringRef unit) {
   size_t at = line.find(unit);
   if (at == StringRef::npos)
@@ -90,8 +89,8 @@ AssembledKernels moec::parseAssemblerOutput(StringRef text) {
 
 namespace {
 
-/// A file in memory that another program of this user can open by its path. It
-/// goes with this process, however that ends.
+/// An in-memory file that another program of this user can open by path. The
+/// system removes it when this process ends in any manner.
 class MemoryFile {
 public:
   MemoryFile() : descriptor(memfd_create("moec", MFD_CLOEXEC)) {}
@@ -120,7 +119,7 @@ public:
     return true;
   }
 
-  /// The contents, from the beginning.
+  /// Reads all contents from the beginning.
   bool read(std::string &text) const {
     struct stat info;
     if (fstat(descriptor, &info) != 0)
@@ -171,8 +170,8 @@ Expected<AssembledKernels> moec::assemble(StringRef ptx, StringRef chip,
   if (!input.isOpen() || !output.isOpen() || !input.write(ptx))
     return createStringError("no file in memory can be made for ptxas: " +
                              Twine(strerror(errno)));
-  // For the lines of IR that PTX names, it would put all of the PTX into the
-  // cubin.
+  // -suppress-debug-info: with line information in the PTX, ptxas would embed
+  // the whole PTX in the cubin.
   Expected<ProcessResult> run =
       runProcess(ptxas,
                  {("-arch=" + chip).str(), "-v", "-lineinfo",

@@ -1,5 +1,4 @@
-//===- LineInfo.cpp - which lines of IR the lines of PTX come from *- C++
-//-*-===//
+//===- LineInfo.cpp - maps PTX lines to lines of IR -----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,13 +16,13 @@
 using namespace mlir;
 using namespace moec;
 
-/// As `--dump-dir` calls it. The name of the input is no part of it, so that
-/// the PTX depends on what the layer computes alone.
+/// File name as in `--dump-dir`. The name of the input is left out, so that the
+/// PTX depends only on what the layer computes.
 static constexpr llvm::StringLiteral kFile = "layer.tile.mlir";
-/// Tells these places from those that the IR had before, which messages name.
+/// Distinguishes these locations from the original ones, which messages use.
 static constexpr llvm::StringLiteral kTag = "tile";
 
-/// The line of level tile in a location, null if there is none.
+/// The line of level tile in a location; null if there is none.
 static FileLineColLoc findTileLine(Location location) {
   FileLineColLoc found;
   location->walk([&](Location part) {
@@ -42,7 +41,8 @@ void moec::recordTileLines(ModuleOp module) {
     kernels.emplace_back(kernel, kernel.getLoc());
   llvm::raw_null_ostream nowhere;
   generateLocationsFromIR(nowhere, kFile, kTag, module, OpPrintingFlags());
-  // A kernel as a whole is its first op, which says what is computed, and how.
+  // A kernel gets the line of its first op, which shows what is computed and
+  // with which config.
   for (auto [kernel, location] : kernels) {
     FileLineColLoc line =
         findTileLine(kernel.getBody().front().front().getLoc());
@@ -56,7 +56,7 @@ static LLVM::DISubprogramAttr describe(LLVM::LLVMFuncOp kernel,
   MLIRContext *context = kernel.getContext();
   auto makeId = [&] { return DistinctAttr::create(UnitAttr::get(context)); };
   auto file = LLVM::DIFileAttr::get(context, kFile, "");
-  // There is no language number for IR.
+  // DWARF has no language number for IR.
   auto unit = LLVM::DICompileUnitAttr::get(
       makeId(), llvm::dwarf::DW_LANG_C, file, StringAttr::get(context, "moec"),
       /*isOptimized=*/true, LLVM::DIEmissionKind::DebugDirectivesOnly);

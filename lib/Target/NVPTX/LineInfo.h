@@ -1,4 +1,4 @@
-//===- LineInfo.h - which lines of IR the lines of PTX come from *- C++ -*-===//
+//===- LineInfo.h - maps PTX lines to lines of IR ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,10 +12,10 @@
 
 namespace moec {
 
-/// Lets the PTX of kernels in the llvm dialect name the lines of level tile
-/// (`.file`, `.loc`) that recordTileLines() has found; kernels of a module
-/// without such lines stay as they are. Neither LLVM nor ptxas optimizes any
-/// less for it.
+/// Adds line information (`.file`, `.loc`) for the lines that recordTileLines()
+/// recorded at level tile to kernels in the llvm dialect. Kernels without such
+/// lines do not change. The information does not inhibit optimizations of LLVM
+/// or ptxas.
 void attachLineInfo(mlir::ModuleOp module);
 
 } // namespace moec

@@ -33,7 +33,7 @@ void moec::buildTileToNVVMPipeline(OpPassManager &manager, StringRef target) {
   entry.target = target.str();
   manager.addPass(createGpuKernelEntryPass(entry));
   manager.addNestedPass<LLVM::LLVMFuncOp>(createVerifyGpuAddressesPass());
-  // It rewrites greedily, and would make one of equal blocks.
+  // Runs its patterns greedily, which also merges equal blocks.
   manager.addPass(createConvertVectorToLLVMPass());
   manager.addPass(createConvertNVVMToLLVMPass());
   manager.addPass(createSCFToControlFlowPass());
@@ -44,7 +44,7 @@ void moec::buildTileToNVVMPipeline(OpPassManager &manager, StringRef target) {
   manager.addPass(createUBToLLVMConversionPass());
   manager.addPass(createReconcileUnrealizedCastsPass());
   manager.addPass(createCSEPass());
-  // After all that could move a fence or a write.
+  // After all passes that could move a fence or a write.
   OpPassManager &kernels = manager.nest<LLVM::LLVMFuncOp>();
   kernels.addPass(createVerifyGpuFencesPass());
   kernels.addPass(createVerifyGpuMulticastPass());

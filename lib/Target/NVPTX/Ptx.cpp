@@ -27,7 +27,7 @@ using namespace moec;
 
 static constexpr llvm::StringLiteral kTriple = "nvptx64-nvidia-cuda";
 
-/// PTX 8.0 goes with CUDA 12.0; newer architectures need newer PTX.
+/// PTX 8.0 corresponds to CUDA 12.0; newer architectures need newer PTX.
 static unsigned getPtxVersion(const NvptxOptions &options) {
   if (options.ptxVersion)
     return options.ptxVersion;
@@ -40,7 +40,7 @@ static unsigned getPtxVersion(const NvptxOptions &options) {
 /// Fails with a diagnostic at `op`.
 static FailureOr<std::unique_ptr<llvm::TargetMachine>>
 makeMachine(Operation *op, const NvptxOptions &options) {
-  // Once per process: registering targets is not safe against itself.
+  // Once per process: target registration is not thread-safe.
   static const bool initialized = [] {
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
@@ -73,9 +73,9 @@ void moec::registerNvptxTranslations(MLIRContext &context) {
   registerNVVMDialectTranslation(context);
 }
 
-/// Equal code at the ends of two branches stays two: products that are on their
-/// way must not see their registers renamed, which is what one place for both
-/// would need.
+/// Keeps equal code at the ends of two branches separate. Merging needs a
+/// common register assignment, but the registers of asynchronous gemm
+/// instructions in flight must not be renamed.
 static void keepBranchesApart(llvm::Module &module) {
   for (llvm::Function &function : module)
     for (llvm::Instruction &instruction : llvm::instructions(function))
