@@ -75,7 +75,7 @@ def make_model(options: argparse.Namespace) -> Any:
                 parameter.normal_(0, parameter.shape[-1] ** -0.5)
             else:
                 parameter.fill_(1.0)
-    # What meta tensors left without values: the frequencies of positions.
+    # Buffers that meta tensors left without values: the frequencies of position embeddings.
     for module in model.modules():
         if hasattr(module, "inv_freq"):
             fresh = type(module)(config)
@@ -86,7 +86,7 @@ def make_model(options: argparse.Namespace) -> Any:
 
 
 class Decoder:
-    """A static cache and one step of decoding in it."""
+    """A static KV cache and one decoding step that uses it."""
 
     def __init__(self, model: Any, options: argparse.Namespace) -> None:
         self.model = model
@@ -113,7 +113,7 @@ class Decoder:
         self.position.add_(1)
 
     def capture(self) -> None:
-        """Makes a graph of a step, where that can be."""
+        """Captures a step as a CUDA graph, if that is possible."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         try:
@@ -140,7 +140,7 @@ def synchronize(device: str) -> None:
 
 
 def generate(decoder: Decoder, prompt: torch.Tensor, tokens: int, device: str) -> dict[str, Any]:
-    """The tokens, and what prompt and steps took."""
+    """Returns the generated tokens and the times of prompt and steps."""
     synchronize(device)
     begin = time.perf_counter()
     decoder.prefill(prompt)
@@ -180,7 +180,7 @@ def measure(model: Any, name: str, prompt: torch.Tensor, options: argparse.Names
 
 @contextlib.contextmanager
 def named_layers(is_wanted: bool):
-    """Calls of layers as ranges that name the launches of their tokens."""
+    """Wraps calls of layers in profiler ranges that name the launches for their token counts."""
     from moec.layer_pool import PooledLayer
 
     plain = PooledLayer.run
@@ -216,7 +216,7 @@ def trace(decoder: Decoder, prompt: torch.Tensor, options: argparse.Namespace) -
 
 
 def count_alike(found: list[list[int]], wanted: list[list[int]]) -> str:
-    """How many tokens of each sequence are alike before the first that is not."""
+    """Returns text with the fewest tokens before the first difference, over all sequences."""
     counts = [next((i for i, pair in enumerate(zip(*rows)) if pair[0] != pair[1]), len(rows[0]))
               for rows in zip(found, wanted)]
     return f"{min(counts)} of {len(found[0])}"

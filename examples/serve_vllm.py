@@ -30,7 +30,7 @@ from typing import Any, Optional
 
 
 def find_missing() -> Optional[str]:
-    """What has to be there, by its name."""
+    """Returns the name of a missing requirement, or None."""
     if shutil.which("nvidia-smi") is None:
         return "an NVIDIA GPU: there is no nvidia-smi in PATH, which comes with the driver"
     if shutil.which("vllm") is None or importlib.util.find_spec("vllm") is None:
@@ -54,7 +54,7 @@ def ask(url: str, body: Optional[dict[str, Any]] = None) -> bytes:
 
 
 def wait(server: subprocess.Popen, url: str) -> None:
-    """Until it answers."""
+    """Waits until the server answers."""
     while True:
         if server.poll() is not None:
             raise RuntimeError(f"vllm serve ended with code {server.returncode} before it answered")
@@ -66,7 +66,7 @@ def wait(server: subprocess.Popen, url: str) -> None:
 
 
 def measure(options: argparse.Namespace, url: str) -> tuple[float, str]:
-    """Tokens per second, and the first answer. The first round is not timed: kernels are made in it."""
+    """Returns tokens per second and the first answer. The first round is not timed: it compiles kernels."""
     body = {"model": options.model, "prompt": options.prompt, "max_tokens": options.tokens, "temperature": 0,
             "ignore_eos": True}
     with concurrent.futures.ThreadPoolExecutor(options.requests) as threads:

@@ -1,5 +1,5 @@
-/* Compiles a layer of f32 for this machine's CPU, fills its tensors, runs it
- * and prints its output, a row per token (docs/c-api.md says how to build it):
+/* Compiles an f32 layer for this machine's CPU, fills its tensors, runs it and
+ * prints its output, one row per token. Build instructions: docs/c-api.md.
  *
  *   ./a.out config.json 3
  */
@@ -31,18 +31,18 @@ int main(int argc, char **argv) {
   moert_tensor output = {0};
   for (int i = 0; i < moert_layer_num_tensors(layer); ++i) {
     const moert_tensor_info *info = moert_layer_tensor(layer, i);
-    int64_t count = 1; /* in a call with the most tokens */
+    int64_t count = 1; /* in the largest call */
     for (int d = 0; d < info->rank; ++d)
       count *= info->shape[d];
     float *data;
     check(moert_device_allocate(device, (size_t)count * 4, (void **)&data));
-    uint32_t state = (uint32_t)strlen(info->name); /* of any numbers */
+    uint32_t state = (uint32_t)strlen(info->name); /* arbitrary */
     for (int64_t k = 0; k < count; ++k) {
       state = state * 1664525u + 1013904223u;
       data[k] = (float)(state >> 16) / 65536.0f - 0.5f;
     }
     moert_tensor tensor = {info->name, "f32", data, info->rank, info->shape, 0};
-    check(moert_layer_bind(layer, &tensor)); /* refuses what is not of f32 */
+    check(moert_layer_bind(layer, &tensor)); /* fails unless f32 */
     if (info->role == MOERT_OUTPUT)
       output = tensor;
   }
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
   for (int64_t i = 0, width = output.shape[1]; i < tokens * width; ++i)
     printf("%.6g%c", ((float *)output.data)[i], (i + 1) % width ? ' ' : '\n');
   moert_layer_free(layer);
-  moert_device_free(device); /* and the memory that it gave */
+  moert_device_free(device); /* and its memory */
   moejit_compiler_free(compiler);
   return 0;
 }

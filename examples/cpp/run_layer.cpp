@@ -1,5 +1,5 @@
-// Compiles a layer of f32 for this machine's CPU, fills its tensors, runs it
-// and prints its output, a row per token (docs/c-api.md says how to build it):
+// Compiles an f32 layer for this machine's CPU, fills its tensors, runs it and
+// prints its output, one row per token. Build instructions: docs/c-api.md.
 //
 //   ./a.out config.json 3
 
@@ -33,19 +33,19 @@ int main(int argc, char **argv) {
   int64_t width = 0;
   for (int i = 0; i < layer.numTensors(); ++i) {
     const moert_tensor_info &info = *layer.tensor(i);
-    // In a call with the most tokens.
+    // In the largest call.
     std::vector<int64_t> shape(info.shape, info.shape + info.rank);
     int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t(1),
                                     std::multiplies<>());
-    void *memory; // of the device's, which frees it
+    void *memory; // freed with the device
     check(device.allocate(size_t(count) * sizeof(float), &memory));
     auto *data = static_cast<float *>(memory);
-    auto state = uint32_t(std::string_view(info.name).size()); // of any numbers
+    auto state = uint32_t(std::string_view(info.name).size()); // arbitrary
     for (int64_t k = 0; k < count; ++k) {
       state = state * 1664525u + 1013904223u;
       data[k] = float(state >> 16) / 65536.0f - 0.5f;
     }
-    // Were it not of f32, the layer would refuse it.
+    // Fails unless the tensor is f32.
     check(layer.bind(info.name, "f32", data, shape));
     if (info.role == MOERT_OUTPUT)
       output = data, width = shape[1];

@@ -1,6 +1,6 @@
-// A layer with an activation of its own, a gated softsign: moe-run activation.mlir --tokens=16
-// (docs/adding-an-activation.md). Any op of arith and math may stand in the region; it becomes the epilogue of the
-// first product on every target.
+// A layer with a custom activation, a gated softsign: moe-run activation.mlir --tokens=16
+// (docs/adding-an-activation.md). The region may contain any op of arith and math; on every target it becomes the
+// epilogue of the gate and up gemm.
 func.func @layer(
     %x: tensor<?x64xbf16> {moe.name = "hidden_states", moe.role = "input"},
     %gate: tensor<8x64xbf16> {moe.name = "gate.weight", moe.role = "weight"},

@@ -1,6 +1,6 @@
-// A layer with a router of its own: moe-run routing.mlir --tokens=16 (docs/adding-a-router.md). The regions `score`,
-// `key` and `weight` are any functions of the numbers of one expert; what looks at other experts is chosen in `routing`:
-// here the best two groups of four by their keys, and of their experts the best three.
+// A layer with a custom router: moe-run routing.mlir --tokens=16 (docs/adding-a-router.md). The regions `score`, `key`
+// and `weight` are arbitrary functions of one expert's values. `routing` selects among experts: here the best two of
+// four groups by their keys, then the best three experts in them.
 func.func @layer(
     %x: tensor<?x64xbf16> {moe.name = "hidden_states", moe.role = "input"},
     %gate: tensor<16x64xbf16> {moe.name = "gate.weight", moe.role = "weight"},
@@ -22,12 +22,12 @@ func.func @layer(
         %s = math.fma %soft, %half, %half : f32
         moe.yield %s : f32
       } key {
-      // What experts are selected by: a bias prefers them by a factor, not by a difference.
+      // Selection key: the bias is a factor, not a summand.
       ^bb0(%s: f32, %b: f32):
         %k = math.fma %s, %b, %s : f32
         moe.yield %k : f32
       } weight {
-      // Chosen experts count by the squares of their scores.
+      // Weights of selected experts are the squares of their scores.
       ^bb0(%s: f32):
         %w = arith.mulf %s, %s : f32
         moe.yield %w : f32
