@@ -1,7 +1,7 @@
-// A layer with a custom weight format: moe-run weight_format.mlir --tokens=16 (docs/adding-a-format.md). Elements have 4
-// bits and are packed two to a byte, the first in the low half. A code book gives the value of each index; here bits 0 to
-// 2 are a power of two and bit 3 is the sign. Groups of 32 consecutive elements share a scale. Weights are dequantized in
-// registers.
+// A layer with a custom weight format: moe-run weight_format.mlir --tokens=16 (docs/adding-a-format.md). Elements have
+// 4 bits and are packed two to a byte, the first in the low half. A code book gives the value of each index; here bits
+// 0 to 2 are a power of two and bit 3 is the sign. Groups of 32 consecutive elements share a scale. Weights are
+// dequantized in registers.
 !log4 = !moe.code_book<[0.0, 0.015625, 0.03125, 0.0625, 0.125, 0.25, 0.5, 1.0,
                                   -0.0, -0.015625, -0.03125, -0.0625, -0.125, -0.25, -0.5, -1.0]>
 func.func @layer(
