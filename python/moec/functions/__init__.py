@@ -1,16 +1,15 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The functions that engines call around their experts, under the engines' names and signatures.
+"""The functions that engines call around their experts, with the engines' names and signatures.
 
     from moec.functions import fused_experts, fused_topk
 
     weights, ids, _ = fused_topk(hidden_states, router_logits, topk=8, renormalize=True)
     output = fused_experts(hidden_states, w13, w2, weights, ids)
 
-Each runs a layer, or a part of one, that the compiler makes for the shapes and options of the call
-(docs/engines.md lists which); what is compiled is kept, and found again by its description. Tensors are
-PyTorch's, on the CPU or a GPU, where all work goes to the current stream.
-"""
+Each function runs a layer, or a part of one, compiled for the shapes and options of the call (docs/engines.md has the
+list). Compiled layers are kept and reused by description. Tensors are PyTorch tensors on the CPU or on a GPU, where all
+work is enqueued on the current stream."""
 
 from __future__ import annotations
 

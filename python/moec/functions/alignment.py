@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Slots in blocks of one expert each, and their counts: what kernels of other engines are given. The
-order of slots is a compiled moe.permute's; the rest is arithmetic on its offsets, on the device."""
+"""Slots sorted into blocks of one expert each, and their counts, as inputs of other engines' kernels. A compiled
+moe.permute gives the order of slots; the rest is tensor arithmetic on its offsets, on the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def _check_positive(**sizes: int) -> None:
 
 
 def _name_blocks(starts: torch.Tensor, blocks: int, block_size: int) -> torch.Tensor:
-    """The group of each block, -1 behind the last; group g has places starts[g] to starts[g + 1] - 1."""
+    """Returns the group of each block, -1 after the last group; group g has positions starts[g] to starts[g + 1] - 1.
+    """
     begins = torch.arange(blocks, device=starts.device) * block_size
     groups = torch.searchsorted(starts[1:].contiguous(), begins, right=True)
     return torch.where(begins < starts[-1], groups, -1)
@@ -37,16 +38,16 @@ def moe_align_block_size(
     ignore_invalid_experts: bool = False,
     return_scatter_idx: bool = False,
 ) -> tuple[torch.Tensor, ...]:
-    """The slots of topk_ids [T, k] sorted by expert, each expert's padded to a multiple of block_size.
+    """Sorts the slots of topk_ids [T, k] by expert and pads the slots of each expert to a multiple of block_size.
 
-    expert_map: of i32 [num_experts]. With ignore_invalid_experts slots that it maps to -1 are left out
-        and experts are local ones; else all slots count, and blocks of experts that are elsewhere say -1.
-    pad_sorted_ids: the length of sorted_ids is a multiple of block_size.
-    return_scatter_idx: a fourth result, [T * k, 1] of i32: the slot, -1 where it was left out.
+    expert_map: i32 [num_experts], global to local ids. With ignore_invalid_experts, slots mapped to -1 are left out and
+        expert_ids are local; otherwise all slots are kept, and blocks of experts on other ranks have the id -1.
+    pad_sorted_ids: pads the length of sorted_ids to a multiple of block_size.
+    return_scatter_idx: adds a fourth result, i32 [T * k, 1]: the slot, or -1 if it was left out.
 
-    Returns sorted_ids of i32 (slots, T * k for padding; as long as any routing needs), expert_ids of i32
-    (one for each block, -1 behind the last) and num_tokens_post_pad [1] of i32. Ids that name no expert
-    are left out. Inside an expert slots stay in order. Raises InvalidArgument."""
+    Returns sorted_ids, i32 (slots, T * k for padding; long enough for any routing), expert_ids, i32 (one per block, -1
+    after the last), and num_tokens_post_pad, i32 [1]. Ids that name no expert are left out. Slots of one expert keep
+    their order. Raises InvalidArgument."""
     _check_positive(block_size=block_size, num_experts=num_experts)
     if return_scatter_idx and expert_map is not None and not ignore_invalid_experts:
         raise InvalidArgument(
@@ -85,9 +86,12 @@ def moe_align_block_size(
 def batched_moe_align_block_size(
     max_tokens_per_batch: int, block_size: int, expert_num_tokens: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The same for rows in batches: row i of expert e is e * max_tokens_per_batch + i, padding is the
-    number of all rows. expert_num_tokens: [E], how many rows of each count: none where it is below 0, all where it
-    is beyond max_tokens_per_batch."""
+    """Sorts rows of the batched format: row i of expert e has the index e * max_tokens_per_batch + i, and padding has
+    the total number of rows.
+
+    expert_num_tokens: [E], the number of valid rows per expert, clamped to 0 .. max_tokens_per_batch.
+
+    Returns the same three tensors as moe_align_block_size()."""
     _check_positive(block_size=block_size)
     experts, device = expert_num_tokens.shape[0], expert_num_tokens.device
     room = experts * (-(-max_tokens_per_batch // block_size) * block_size)
@@ -108,8 +112,8 @@ def batched_moe_align_block_size(
 def count_expert_num_tokens(
     topk_ids: torch.Tensor, num_local_experts: int, expert_map: Optional[torch.Tensor] = None
 ) -> torch.Tensor:
-    """How many slots each local expert has, [num_local_experts] of i32. Ids that name no expert, and what
-    expert_map maps below 0, do not count."""
+    """Returns the number of slots of each local expert, i32 [num_local_experts]. Ids that name no expert, and ids that
+    expert_map maps below 0, are not counted."""
     _check_positive(num_local_experts=num_local_experts)
     ids = read_ids(topk_ids)
     if expert_map is not None:

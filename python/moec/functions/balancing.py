@@ -1,8 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Where replicas of experts go, by how much each expert is used: the expert-parallel load balancer (EPLB) of DeepSeek.
-Tables, made on the host between calls; a layer with `replicas` takes them as `replicas.physical_ids` and
-`replicas.counts`, and counts loads with `record_load` (docs/layers.md)."""
+"""Placement of expert replicas by load: the expert-parallel load balancer (EPLB) of DeepSeek. The tables are computed
+on the host between calls. A layer with `replicas` takes them as `replicas.physical_ids` and `replicas.counts`, and
+counts loads with `record_load` (docs/layers.md)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .. import InvalidArgument, _core
 def rebalance_experts(
     weight: torch.Tensor, num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Which experts to replicate and where to put them, for the next calls.
+    """Chooses the experts to replicate and the placement of all replicas for the next calls.
 
     weight: [layers, E], the load of each logical expert.
-    num_replicas: physical experts P, a multiple of num_gpus.
-    num_groups: groups of experts that tokens are limited to. Where num_nodes divides it, the experts of a group
-        stay on one node; else all replicas are spread over all GPUs alike.
-    num_nodes, num_gpus: nodes, and GPUs on all of them together.
+    num_replicas: number of physical experts P, a multiple of num_gpus.
+    num_groups: groups of experts that a token's selection is limited to. If num_nodes divides it, the experts of a
+        group stay on one node; otherwise replicas are spread over all GPUs.
+    num_nodes, num_gpus: number of nodes, and of GPUs on all nodes together.
 
-    Returns, as i64: the logical expert of each physical one, [layers, P]; the physical experts of each logical one,
-    [layers, E, M], -1 behind the last of them, M as many as any has; and how many each has, [layers, E]. Physical
-    experts are in the order of their GPUs. Raises InvalidArgument."""
+    Returns three i64 tensors: the logical expert of each physical one, [layers, P]; the physical experts of each
+    logical one, [layers, E, M], padded with -1, where M is the largest number of replicas; the number of replicas,
+    [layers, E]. Physical experts are ordered by GPU. Raises InvalidArgument."""
     if weight.dim() != 2:
         raise InvalidArgument(f"weight: [layers, E] expected, shape {list(weight.shape)} found")
     experts = weight.shape[1]

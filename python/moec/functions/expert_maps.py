@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which experts a rank holds: maps from global to local ids. Tables, made once on the host."""
+"""Maps from global to local expert ids of a rank, computed once on the host."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def determine_expert_map(
     num_fused_shared_experts: int = 0,
     return_expert_mask: bool = False,
 ) -> tuple[int, Optional[torch.Tensor], Optional[torch.Tensor]]:
-    """How many experts a rank holds, and their map [global_num_experts] of i32: the local id of each
-    global one, -1 where another rank holds it. The first ranks hold one more where they do not come out even.
+    """Returns the number of experts on a rank and their map, i32 [global_num_experts]: the local id of each global
+    expert, or -1 if it is on another rank. If the division has a remainder, the first ranks hold one more.
 
-    expert_placement_strategy: "linear" (neighbours) or "round_robin" (expert g on rank g mod ep_size).
-    num_fused_shared_experts: shared experts that every rank has behind its own, as entries behind
-        the map's, with return_expert_mask.
-    return_expert_mask: a third result [global_num_experts + num_fused_shared_experts + 1] of i32, 1
-        for what is here, and a 0 at the end.
+    expert_placement_strategy: "linear" (consecutive ids) or "round_robin" (expert g on rank g mod ep_size).
+    num_fused_shared_experts: number of shared experts that each rank holds after its own; they are appended to the map,
+        with return_expert_mask.
+    return_expert_mask: adds a third result, i32 [global_num_experts + num_fused_shared_experts + 1]: 1 for local
+        experts, and 0 at the end.
 
-    Returns no map with one rank. Raises InvalidArgument."""
+    Returns None as map with one rank. Raises InvalidArgument."""
     local = _count_local(ep_size, ep_rank, global_num_experts)
     if ep_size == 1:
         return global_num_experts, None, None
@@ -68,10 +68,10 @@ def determine_expert_map(
 def make_round_robin_tables(
     ep_size: int, ep_rank: int, global_num_experts: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Tables for dispatch that has neighbours on a rank, where experts lie round robin.
+    """Returns tables for a dispatch that assumes consecutive ids per rank, for experts placed round-robin.
 
-    Returns, as i64: the physical id of each global one ([E]: owner's first plus local id), the global
-    id of each physical one ([E]), and the global ids of this rank's experts ([E_local])."""
+    Returns three i64 tensors: the physical id of each global one ([E]: the rank's first id plus the local id), the
+    global id of each physical one ([E]), and the global ids of this rank's experts ([E_local])."""
     _count_local(ep_size, ep_rank, global_num_experts)
     ids = torch.arange(global_num_experts)
     base, more = divmod(global_num_experts, ep_size)
@@ -83,8 +83,8 @@ def make_round_robin_tables(
 
 
 def describe_placement(expert_map: torch.Tensor, num_local: int) -> dict[str, Any]:
-    """`num_experts` and `placement` of a spec, for the experts of which a rank has some. Reads the map: waits for the
-    device. Raises InvalidArgument for a map that gives a local id twice or leaves one out."""
+    """Returns the `num_experts` and `placement` fields of a spec for a rank that holds some of the experts.
+    Synchronizes with the device to read the map. Raises InvalidArgument if a local id occurs twice or not at all."""
     local = expert_map.tolist()
     held = sorted((at, expert) for expert, at in enumerate(local) if at >= 0)
     if [at for at, _ in held] != list(range(num_local)):
@@ -97,8 +97,8 @@ def describe_placement(expert_map: torch.Tensor, num_local: int) -> dict[str, An
 
 
 def read_ids(topk_ids: torch.Tensor) -> torch.Tensor:
-    """Ids as i32. What i32 does not hold names no expert, and becomes -1 or the largest i32. Raises
-    InvalidArgument for ids that are no integers."""
+    """Returns ids as i32. Ids outside i32 name no expert and become -1 or the largest i32. Raises InvalidArgument for
+    ids that are not integers."""
     if topk_ids.dtype == torch.int32:
         return topk_ids
     if topk_ids.is_floating_point() or topk_ids.is_complex() or topk_ids.dtype == torch.bool:
@@ -107,8 +107,8 @@ def read_ids(topk_ids: torch.Tensor) -> torch.Tensor:
 
 
 def map_ids(topk_ids: torch.Tensor, expert_map: torch.Tensor) -> torch.Tensor:
-    """Local ids of global ones, of i32; -1 for what is elsewhere or no id. No wait: the map may change
-    between replays of a CUDA graph."""
+    """Returns the local ids of global ones, i32; -1 for experts on other ranks and for invalid ids. Does not
+    synchronize: the map may change between replays of a CUDA graph."""
     count = expert_map.shape[0]
     ids = read_ids(topk_ids).long()
     local = expert_map[ids.clamp(0, count - 1)]

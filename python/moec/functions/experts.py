@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Experts of chosen ids, as a compiled layer of entry "ids"."""
+"""Experts with given ids, as a compiled layer of entry "ids"."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .expert_maps import describe_placement, map_ids, read_ids
 from .outputs import check_output
 from .quantization import describe_quantization, is_same
 
-#: Tokens of one run of a layer; a call with more is several.
+#: Tokens per run of a layer; a larger call is split into several runs.
 CHUNK_TOKENS = 16384
-#: Sets of weights that fused_experts() and batched_experts() keep a layer for.
+#: Number of weight sets for which fused_experts() and batched_experts() keep a layer.
 _MOST_EXPERTS = 256
 
-#: Fields of an activation in a spec, by engines' names of its parameters.
+#: Spec fields of activation parameters, and engines' names for them.
 _PARAMETERS = {
     "alpha": "gemm1_alpha",
     "beta": "gemm1_beta",
     "limit": "gemm1_clamp_limit",
 }
-#: Which of them a kind takes.
+#: The parameters that each kind takes.
 _TAKES = {
     "silu": ("limit",),
     "swigluoai": ("alpha", "limit"),
@@ -38,11 +38,11 @@ _TAKES = {
     "swiglustep": ("limit",),
     "situ": ("beta", "linear_beta"),
 }
-#: Fields of a quant_config that a layer binds tensors of.
+#: Fields of a quant_config with tensors that a layer binds.
 _TENSORS = (
     "w1_scale", "w2_scale", "w1_zp", "w2_zp", "g1_alphas", "g2_alphas", "w1_bias", "w2_bias", "a1_scale", "a2_scale",
 )
-#: Activations that layers have.
+#: Supported activations.
 KINDS = {
     *_TAKES, "gelu", "gelu_tanh", "relu2",
     "silu_no_mul", "gelu_no_mul", "gelu_tanh_no_mul", "relu2_no_mul",
@@ -52,11 +52,12 @@ KINDS = {
 def describe_activation(
     activation: Any, config: Any = None, parameters: Optional[Mapping[str, float]] = None
 ) -> dict[str, Any]:
-    """`activation` and `gate_up_order` of a spec, for a name or vLLM's MoEActivation.
+    """Returns `activation` and `gate_up_order` of a spec for an activation's name or vLLM's MoEActivation.
 
-    config: whose gemm1_alpha, gemm1_beta and gemm1_clamp_limit are the parameters, where they are set.
-    parameters: alpha, beta, limit and linear_beta, in place of those. Raises InvalidArgument for a kind
-    that docs/layers.md does not have, and for a parameter that the kind does not take: none is dropped."""
+    config: its gemm1_alpha, gemm1_beta and gemm1_clamp_limit are the parameters, if set.
+    parameters: alpha, beta, limit and linear_beta; override those of config.
+
+    Raises InvalidArgument for a kind that docs/layers.md lacks, and for a parameter that the kind does not take."""
     kind = getattr(activation, "value", activation)
     kind = "gelu_tanh" if kind == "gelu_pytorch_tanh" else kind
     if kind not in KINDS:
@@ -81,17 +82,17 @@ def describe_activation(
 
 @dataclasses.dataclass
 class Held:
-    """All that runs read of the weights that Experts hold, by names of the layer."""
+    """The tensors that runs read from the weights held by Experts, by their names in the layer."""
 
-    #: What was prepared.
+    #: Prepared weights.
     prepared: dict[str, torch.Tensor]
-    #: Weights that are read as they are.
+    #: Weights that kernels read as they were bound.
     read: dict[str, torch.Tensor]
-    #: Addresses of the storages that these were given in.
+    #: Storage addresses of the original weights.
     sources: set[int]
 
     def fits(self, prepared: Iterable[TensorInfo], read: Mapping[str, torch.Tensor]) -> bool:
-        """Whether a layer that reads these can go on in the same memory."""
+        """Returns whether a layer that reads these tensors can use the same memory."""
         return (
             {info.name: info.shape for info in prepared} == {
                 name: tuple(each.shape) for name, each in self.prepared.items()}
@@ -105,11 +106,11 @@ def _describe_memory(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 class Experts:
-    """Experts whose weights each call brings. The layer is made with the first call, and weights are
-    bound anew where a call has others or they were written to. After hold() it has these, whatever a call brings.
+    """Experts whose weights are passed to each call. The first call makes the layer; weights are bound again if a call
+    passes others or if they were written to. After hold() the layer keeps its weights, whatever a call passes.
 
-    activation, quant_config, weight_on_input, parameters: as fused_experts() takes them.
-    chunk_tokens: tokens of one run of the layer."""
+    activation, quant_config, weight_on_input, parameters: as in fused_experts().
+    chunk_tokens: tokens per run of the layer."""
 
     def __init__(
         self,
@@ -124,20 +125,20 @@ class Experts:
         self.quant_config = quant_config
         self.weight_on_input = weight_on_input
         self.chunk_tokens = chunk_tokens
-        #: An expert map that a layer is made for, in place of one with each call: ids are those of all experts.
+        #: A fixed expert map compiled into the layer instead of a map per call; ids are global then.
         self.placed: Optional[torch.Tensor] = None
         self.layer: Optional[PooledLayer] = None
         self._lock = threading.Lock()
         self._stamp: Optional[tuple[Any, ...]] = None
-        #: Whose memory is bound, so that no other gets its addresses.
+        #: Keeps bound memory alive, so that its addresses are not reused.
         self._sources: tuple[torch.Tensor, ...] = ()
-        #: What the layer of held weights was made for.
+        #: Key of the layer of held weights.
         self._held: Optional[tuple[int, torch.dtype, int]] = None
 
     def describe(
         self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int
     ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        """The spec, and the weights by their names in the layer. Raises InvalidArgument."""
+        """Returns the spec, and the weights by their names in the layer. Raises InvalidArgument."""
         if dtype not in DTYPES:
             raise InvalidArgument(f"hidden_states: {dtype} is not supported; float32, bfloat16 and "
                                   "float16 are")
@@ -149,7 +150,7 @@ class Experts:
         is_gated = not self.activation["activation"]["kind"].endswith("_no_mul")
         is_halved = is_gated and "gate_up_order" not in self.activation
         width = rows // 2 if is_gated else rows
-        # Bytes are elements of 8 bits or pairs.
+        # One element per byte, or two.
         pack = 2 if w1.dtype == torch.uint8 and columns != hidden else 1
         quantization = describe_quantization(self.quant_config, w1, dtype, pack, is_halved)
         if columns * pack != hidden or tuple(w2.shape) != (experts, hidden, width // pack):
@@ -173,7 +174,7 @@ class Experts:
         if self.placed is not None:
             spec |= describe_placement(self.placed, experts)
         elif top_k > experts:
-            # A token has more choices than there are experts on this rank.
+            # A token may have more choices than this rank has experts.
             spec["num_experts"] = top_k
             spec["placement"] = {"num_ranks": 1, "local_experts": list(range(experts))}
         if self.weight_on_input:
@@ -190,13 +191,14 @@ class Experts:
         self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int,
         previous: Optional[Held] = None,
     ) -> Held:
-        """Makes the layer of these weights and prepares them for all calls that follow. What is not in the result is
-        read no more: w1, w2 and tensors of quant_config may be freed, and calls bring anything in place of w1 and w2.
+        """Makes the layer and prepares these weights for all following calls. Tensors that are not in the result are
+        not read any more: w1, w2 and the tensors of quant_config may be freed, and calls may pass anything as w1 and
+        w2.
 
-        previous: what an earlier call returned. Where it fits, the weights are written to its memory, which captured
+        previous: the result of an earlier call. If it fits, the weights are written to its memory, which captured
             graphs read.
 
-        Raises what describe() and compile() raise; then the Experts are as before."""
+        Raises the exceptions of describe() and compile(); the Experts are unchanged then."""
         spec, weights = self.describe(w1, w2, hidden, dtype, top_k)
         layer = PooledLayer(check_device(w1.device, "w1"), spec)
         weights = {name: as_bytes(each.detach()) for name, each in weights.items()}
@@ -219,7 +221,7 @@ class Experts:
     def _prepare(
         self, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype, top_k: int
     ) -> PooledLayer:
-        """The layer, with these weights bound."""
+        """Returns the layer with these weights bound."""
         if self._held is not None:
             assert self.layer is not None
             if self._held != (hidden, dtype, top_k):
@@ -244,14 +246,14 @@ class Experts:
         return self.layer
 
     def _list_more(self) -> list[torch.Tensor]:
-        """Tensors beside the weights that a layer is made for."""
+        """Returns further tensors that are part of the layer's key."""
         return [] if self.placed is None else [self.placed]
 
     def workspace_bytes(
         self, tokens: int, w1: torch.Tensor, w2: torch.Tensor, hidden: int, dtype: torch.dtype,
         top_k: int,
     ) -> int:
-        """Bytes that a run of up to so many tokens needs on a GPU."""
+        """Returns the workspace size in bytes, on a GPU, of a run of up to this many tokens."""
         with self._lock:
             layer = self._prepare(w1, w2, hidden, dtype, top_k).layer
             return layer.workspace_bytes(min(tokens, self.chunk_tokens))
@@ -267,7 +269,9 @@ class Experts:
         out: Optional[torch.Tensor] = None,
         workspace: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
-        """As fused_experts(); workspace: memory of the caller's on a GPU, of uint8."""
+        """Runs fused_experts() with these weights.
+
+        workspace: uint8 memory of the caller on a GPU."""
         if hidden_states.dim() != 2 or topk_ids.dim() != 2 or topk_ids.shape != topk_weights.shape:
             raise InvalidArgument(
                 f"topk_ids: hidden_states [T, H], topk_ids and topk_weights [T, k] expected, "
@@ -288,11 +292,11 @@ class Experts:
             out = torch.empty_like(hidden_states)
         target = out if out.is_contiguous() else torch.empty_like(hidden_states)
         for name, weight in (("w1", w1), ("w2", w2)):
-            # The layer itself looks at what it writes, and `out` is copied to afterwards.
+            # The layer checks its output itself; `out` is copied to afterwards.
             if target is not out and _overlap(out, weight):
                 raise InvalidArgument(f"out: shares memory with {name}; give memory of its own")
         if _overlap(target, hidden_states):
-            # Kernels read rows of the input after they have written rows of the output.
+            # Kernels may read input rows after they have written output rows.
             hidden_states = hidden_states.clone()
         with self._lock:
             layer = self._prepare(
@@ -303,7 +307,7 @@ class Experts:
 
 
 def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether there are bytes between the first and the last element of both."""
+    """Returns whether the byte ranges from first to last element of both overlap."""
     begins = [first.data_ptr(), second.data_ptr()]
     ends = [
         begin + (sum((size - 1) * stride for size, stride in zip(each.shape, each.stride())) + 1) * each.itemsize
@@ -312,14 +316,13 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
     return max(begins) < min(ends) and first.numel() > 0 and second.numel() > 0
 
 
-#: By weights and options, the one that was used least recently first.
+#: By weights and options, least recently used first.
 _kept: collections.OrderedDict[tuple[Any, ...], Experts] = collections.OrderedDict()
 _lock = threading.RLock()
 
 
 def clear() -> None:
-    """Forgets all layers of fused_experts() and batched_experts(), and lets go of the weights that they
-    hold."""
+    """Drops all layers of fused_experts() and batched_experts(), and the weights that they keep alive."""
     with _lock:
         _kept.clear()
 
@@ -330,8 +333,8 @@ def _forget(key: tuple[Any, ...]) -> None:
 
 
 class _Keys:
-    """An attribute of a weight's tensor: when the tensor goes, so do the experts that were made for it. (A weak
-    reference to a tensor would keep torch.utils.swap_tensors() from working, which moves attributes along.)"""
+    """Attribute of a weight tensor that drops the experts made for it when the tensor is deleted. (A weak reference to
+    the tensor would break torch.utils.swap_tensors(), which moves attributes along.)"""
 
     def __init__(self) -> None:
         self.keys: set[tuple[Any, ...]] = set()
@@ -342,7 +345,7 @@ class _Keys:
                 forget(key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Nothing is made for a copy of the tensor. torch.load(weights_only=True) knows the class.
+        # A copy of the tensor has no experts. torch.load(weights_only=True) accepts this class.
         return collections.OrderedDict, ()
 
 
@@ -354,8 +357,8 @@ def _watch(tensor: torch.Tensor, key: tuple[Any, ...]) -> None:
 
 
 def _find(w1: torch.Tensor, w2: torch.Tensor, config: Any, *options: Any) -> Experts:
-    """The experts of these weights and options. They go when the weight's tensor does, or the one that
-    it is a view of: a layer keeps the memory of its weights."""
+    """Returns the experts for these weights and options. They are dropped when the weight tensor, or the tensor that it
+    is a view of, is deleted, since a layer keeps its weights' memory alive."""
     key = (w1.data_ptr(), w2.data_ptr(), w1.shape, w1.dtype, *options)
     with _lock:
         found = _kept.get(key)
@@ -408,22 +411,24 @@ def fused_experts(
     out: Optional[torch.Tensor] = None,
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> torch.Tensor:
-    """The weighted sum of the chosen experts' outputs (docs/layers.md, formulas 6 to 9).
+    """Returns the weighted sum of the selected experts' outputs, [T, H] (docs/layers.md, formulas 6 to 9).
 
-    hidden_states: [T, H] of f32, bf16 or f16. w1: [E, N, H], gate rows first. w2: [E, H, I].
-    topk_weights, topk_ids: [T, k]. An id that names no expert here contributes nothing.
+    hidden_states: [T, H], f32, bf16 or f16.
+    w1: [E, N, H], gate rows first.
+    w2: [E, H, I].
+    topk_weights, topk_ids: [T, k]. An id that names no local expert contributes nothing.
     activation: a kind of docs/layers.md, or vLLM's MoEActivation.
-    apply_router_weight_on_input: for k = 1.
-    global_num_experts: the length of expert_map, where there is one.
-    expert_map: of i32, from the ids of topk_ids to those of w1, -1 for elsewhere.
+    apply_router_weight_on_input: only for k = 1.
+    global_num_experts: the length of expert_map, if there is one.
+    expert_map: i32, from the ids in topk_ids to indices of w1; -1 for experts on other ranks.
     quant_config: a QuantConfig, or vLLM's FusedMoEQuantConfig.
-    activation_parameters: alpha, beta, limit, linear_beta, in place of quant_config's.
-    out: what is written, hidden_states itself included.
-    chunk_tokens: tokens of one run; with more, the call is several. (Activations with one dynamic scale
-        for a tensor have one for each run.)
+    activation_parameters: alpha, beta, limit, linear_beta; override those of quant_config.
+    out: the output tensor; may be hidden_states.
+    chunk_tokens: tokens per run; a larger call is split into several runs. (With one dynamic activation scale per
+        tensor, each run has its own.)
 
-    Weights are bound where they are; layers for the sets of weights that were used last are kept while
-    their tensors live (clear()). Raises InvalidArgument for what has no form in a layer."""
+    Weights are bound without a copy. Layers of recently used sets of weights are kept while their tensors live (clear()
+    drops them). Raises InvalidArgument for anything that a layer cannot express."""
     _check_gradients(hidden_states=hidden_states, topk_weights=topk_weights, w1=w1, w2=w2)
     if expert_map is not None and global_num_experts not in (-1, expert_map.shape[0]):
         raise InvalidArgument(
@@ -439,8 +444,8 @@ def fused_experts(
 
 
 def count_to_ids(expert_num_tokens: torch.Tensor, rows: int) -> torch.Tensor:
-    """The expert of each row of batches [E, rows], -1 for rows beyond an expert's count: [E * rows, 1]
-    of i32."""
+    """Returns the expert of each row of the batched format [E, rows], -1 for rows beyond an expert's count: i32 [E *
+    rows, 1]."""
     experts = torch.arange(expert_num_tokens.shape[0], device=expert_num_tokens.device)
     row = torch.arange(rows, device=expert_num_tokens.device)
     ids = torch.where(row < expert_num_tokens[:, None], experts[:, None], -1)
@@ -459,12 +464,13 @@ def batched_experts(
     out: Optional[torch.Tensor] = None,
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> torch.Tensor:
-    """Each expert on rows of its own, unweighted: the batched format of engines.
+    """Applies each expert to its own rows, without routing weights: the batched format of engines.
 
-    hidden_states: [E, M, H], of which expert e has expert_num_tokens[e] rows; what is in the others
-    does not count. expert_num_tokens: [E], on the device. The rest is fused_experts()'s.
+    hidden_states: [E, M, H]; expert e has expert_num_tokens[e] valid rows, and other rows are ignored.
+    expert_num_tokens: [E], on the device.
 
-    Returns [E, M, H] with zeros in the other rows. Raises InvalidArgument."""
+    Other arguments are those of fused_experts(). Returns [E, M, H] with zeros in the other rows. Raises
+    InvalidArgument."""
     _check_gradients(hidden_states=hidden_states, w1=w1, w2=w2)
     experts, rows, hidden = hidden_states.shape
     if experts != w1.shape[0] or expert_num_tokens.shape != (experts,):
@@ -488,12 +494,12 @@ def run_batched(
     out: Optional[torch.Tensor] = None,
     workspace: Optional[torch.Tensor] = None,
 ) -> torch.Tensor:
-    """What batched_experts() does with experts that are there."""
+    """Implements batched_experts() for existing Experts."""
     count, rows, hidden = hidden_states.shape
     ids = count_to_ids(expert_num_tokens, rows)
     weights = torch.ones(ids.shape, dtype=torch.float32, device=ids.device)
     check_output(out, "out", hidden_states.shape, hidden_states)
-    # An output with gaps between its rows is copied to.
+    # An output with gaps between its rows is written by a copy.
     flat = out.view(-1, hidden) if out is not None and out.is_contiguous() else None
     result = experts.run(
         hidden_states.reshape(-1, hidden), w1, w2, weights, ids, None, flat, workspace

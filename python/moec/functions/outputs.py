@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a caller gives for a result."""
+"""Checks of output tensors passed by a caller."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .. import InvalidArgument
 def check_output(
     tensor: Optional[torch.Tensor], argument: str, shape: Sequence[int], like: torch.Tensor
 ) -> None:
-    """Raises InvalidArgument unless a tensor that was given has the shape, and dtype and device of `like`: it is never
-    resized and nothing is converted."""
+    """Raises InvalidArgument unless an output tensor has the shape, and the dtype and device of `like`. Outputs are
+    never resized or converted."""
     found = None if tensor is None else (tuple(tensor.shape), tensor.dtype, tensor.device)
     if found in (None, (tuple(shape), like.dtype, like.device)):
         return

@@ -1,8 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rows sorted by expert, and back: a compiled moe.permute finds the places, a compiled moe.row_map and
-moe.unpermute weigh and sum. Padding to blocks is arithmetic on its offsets, and the copy of rows is
-PyTorch's index_select: parts of a layer have no gather of their own."""
+"""Sorts rows by expert and combines them again. A compiled moe.permute computes positions; a compiled moe.row_map and
+moe.unpermute compute the weighted sums. Padding to blocks is tensor arithmetic on offsets, and rows are copied by
+PyTorch's index_select, since layer parts have no separate gather."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .sublayers import element, round_tokens, run, write_function
 
 
 class Places(NamedTuple):
-    """Where slots (token, choice) lie once they are sorted by group, stably."""
+    """Positions of slots (token, choice) after a stable sort by group."""
 
-    #: [G + 1] of i32: group g has positions offsets[g] to offsets[g + 1] - 1.
+    #: i32 [G + 1]: group g has positions offsets[g] to offsets[g + 1] - 1.
     offsets: torch.Tensor
-    #: [T, k] of i32: the position of a slot; -1 where its id names no group.
+    #: i32 [T, k]: position of a slot, or -1 if its id names no group.
     position: torch.Tensor
 
 
 def sort_slots(ids: torch.Tensor, num_groups: int) -> Places:
-    """Sorts slots by their ids [T, k] of i32, in the order of slots where ids are the same."""
+    """Sorts slots stably by their ids, i32 [T, k]."""
     tokens, top_k = ids.shape
     positions = f"tensor<?x{top_k}xi32>"
     slots = f"tensor<?x{top_k}xf32>"
@@ -42,7 +42,7 @@ def sort_slots(ids: torch.Tensor, num_groups: int) -> Places:
     found = Places(
         torch.zeros(num_groups + 1, dtype=torch.int32, device=device), torch.empty_like(ids)
     )
-    # Nothing reads the weights that are sorted along; any bits do.
+    # The sorted weights are not used, so any bits are valid.
     tensors = {"topk_ids": ids, "topk_weights": ids.view(torch.float32)}
     text = write_function(inputs, outputs, body, round_tokens(tokens))
     run(text, tokens, tensors | found._asdict(), "topk_ids")
@@ -101,21 +101,20 @@ def moe_permute(
     align_block_size: Optional[int] = None,
     fill_invalid_expert: int = -1,
 ) -> tuple[Optional[torch.Tensor], ...]:
-    """Rows of hidden_states [T, H] once for each slot of topk_ids [T, k], sorted by local expert and in
-    the order of slots inside an expert. Slots of experts that are elsewhere (expert_map, of i32 [n_expert])
-    come behind all others, and slots whose id names no expert behind those.
+    """Copies rows of hidden_states [T, H], one per slot of topk_ids [T, k], sorted by local expert; slots of one expert
+    keep their order. Slots of experts on other ranks (expert_map, i32 [n_expert]) come after all others, followed by
+    slots whose id names no expert.
 
-    a1q_scale: scales of rows, [T, ...], permuted along; of rank 1 or less: returned as it is.
-    permuted_hidden_states: [P, H], which the rows are written to.
-    scratch: vLLM's MoEPermuteScratch of as many experts. Results do not depend on it, and have memory of
-        their own.
-    align_block_size: each expert's rows begin at a multiple of it; rows between are not written.
-    fill_invalid_expert: what m_indices says of rows that are no expert's.
+    a1q_scale: scales of rows, [T, ...], permuted with them; with rank 1 or less it is returned unchanged.
+    permuted_hidden_states: [P, H], receives the rows.
+    scratch: vLLM's MoEPermuteScratch for as many experts. It is not used: results have their own memory.
+    align_block_size: the rows of each expert begin at a multiple of it; rows in between are not written.
+    fill_invalid_expert: value of m_indices for rows of no expert.
 
-    Returns rows [P, H], scales, expert_first_token_offset [n_local_expert + 1] of i64,
-    inv_permuted_idx [T * k] of i32 (the row of a slot), permuted_idx [P] of i32 (the slot of a row,
-    T * k where there is none) and, with align_block_size, m_indices [P] of i32 (the expert of a row).
-    P is T * k, with align_block_size enough for any routing. Raises InvalidArgument."""
+    Returns rows [P, H], scales, expert_first_token_offset (i64 [n_local_expert + 1]), inv_permuted_idx (i32 [T * k],
+    the row of a slot), permuted_idx (i32 [P], the slot of a row, T * k if there is none) and, with align_block_size,
+    m_indices (i32 [P], the expert of a row). P is T * k; with align_block_size it is large enough for any routing.
+    Raises InvalidArgument."""
     _check_rows(hidden_states, "hidden_states")
     tokens, top_k = topk_ids.shape
     if hidden_states.shape[0] != tokens:
@@ -124,7 +123,7 @@ def moe_permute(
         )
     local = n_expert if n_local_expert == -1 else n_local_expert
     _check_scratch(scratch, n_expert, local)
-    # Groups: this rank's experts, those that are elsewhere, and slots of no expert.
+    # Groups: local experts, experts on other ranks, invalid ids.
     ids = read_ids(topk_ids)
     is_expert = (ids >= 0) & (ids < n_expert)
     if expert_map is not None:
@@ -151,7 +150,7 @@ def moe_permute(
     permuted_idx[rows] = slots
     permuted_idx = permuted_idx[:rows]
     if align_block_size is None:
-        # Rows of experts that are elsewhere are there too.
+        # Rows of experts on other ranks are included.
         source = torch.empty(rows, dtype=torch.int64, device=device)
         source[inverse.long()] = torch.arange(slots, device=device) // top_k
     else:
@@ -175,15 +174,18 @@ def moe_unpermute(
     inv_permuted_idx: torch.Tensor,
     expert_first_token_offset: Optional[torch.Tensor] = None,
 ) -> None:
-    """out[t] = sum over k of topk_weights[t, k] * permuted_hidden_states[inv_permuted_idx[t, k]].
+    """Computes out[t] = sum over k of topk_weights[t, k] * permuted_hidden_states[inv_permuted_idx[t, k]].
 
-    Each product is rounded to the dtype of the rows, and their sum, which is f32 and in order of k,
-    once more (docs/layers.md, formulas 8 and 9). Rows at or behind the last of
-    expert_first_token_offset contribute nothing and are not read. A place that names no row contributes
-    nothing.
+    Each product is rounded to the dtype of the rows. The sum is f32, in order of k, and is rounded once at the end
+    (docs/layers.md, formulas 8 and 9). Rows from the last entry of expert_first_token_offset on are not read and
+    contribute nothing, and neither does an index that names no row.
 
-    out: [T, H]. permuted_hidden_states: [P, H] of f32, bf16 or f16. topk_weights: [T, k].
-    inv_permuted_idx: [T * k] or [T, k]. Raises InvalidArgument."""
+    out: [T, H].
+    permuted_hidden_states: [P, H], f32, bf16 or f16.
+    topk_weights: [T, k].
+    inv_permuted_idx: [T * k] or [T, k].
+
+    Raises InvalidArgument."""
     _check_rows(permuted_hidden_states, "permuted_hidden_states")
     rows, width = permuted_hidden_states.shape
     tokens, top_k = topk_weights.shape
@@ -201,7 +203,7 @@ def moe_unpermute(
     position = torch.where(position < rows, position, -1)
     if expert_first_token_offset is not None:
         position = torch.where(position < expert_first_token_offset[-1], position, -1)
-    # Rows that no slot names keep the weight 0, and slots that count nowhere write behind the last.
+    # Rows without a slot keep the weight 0; ignored slots write after the last row.
     row_weight = torch.zeros(rows + 1, 1, dtype=torch.float32, device=out.device)
     places = torch.where(position < 0, rows, position).long().view(-1)
     row_weight[places, 0] = topk_weights.float().view(-1)
@@ -220,7 +222,7 @@ def moe_unpermute(
     tensors = {"rows": permuted_hidden_states.contiguous(), "row_weight": row_weight[:rows]}
     run(weigh, rows, tensors | {"weighted": weighted}, "permuted_hidden_states")
     positions = f"tensor<?x{top_k}xi32>"
-    # The rows are more than the tokens that the part runs for, and it is compiled for as many.
+    # There are more rows than tokens, so the part is compiled for the number of rows.
     reduce = write_function(
         {"rows": matrix, "position": positions},
         {"output": matrix},

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What engines say of quantized experts, as `quantization` of a spec and tensors of a layer."""
+"""Translates engines' descriptions of quantized experts to `quantization` of a spec and tensors of a layer."""
 
 from __future__ import annotations
 
@@ -25,32 +25,31 @@ _BYTES = {torch.float8_e4m3fn: "fp8_e4m3", torch.int8: "int8"}
 
 @dataclasses.dataclass(frozen=True)
 class QuantConfig:
-    """How the operands of experts are quantized; the fields are those that vLLM's FusedMoEQuantConfig
-    answers to, which is taken in its place. Weights say themselves what they are: float8_e4m3fn,
-    int8 of two's complement, or uint8: with two elements of 4 bits in a byte, the first in its low half, or,
-    with as many columns as hidden_states, of 0 to 255 with zero points."""
+    """Quantization of the operands of experts. Field names are those of vLLM's FusedMoEQuantConfig, which is accepted
+    in its place. The dtype of the weights gives their type: float8_e4m3fn, two's complement int8, or uint8. A uint8
+    weight has two 4-bit elements per byte, the first in the low half, or, if it has as many columns as hidden_states,
+    values 0 to 255 with zero points."""
 
-    #: What activations are rounded to: torch.float8_e4m3fn, torch.int8; None: they stay as they are.
+    #: Quantized type of activations: torch.float8_e4m3fn, torch.int8, or None if they are not quantized.
     quant_dtype: Union[torch.dtype, str, None] = None
-    #: Activations have a scale for each row; else one for all, or as block_shape says.
+    #: One activation scale per row; otherwise one per tensor, or blocks as in block_shape.
     per_act_token_quant: bool = False
-    #: [128, 128] for weights of float8 in blocks. (Without it the shape of the scales says so where activations are
-    #: not quantized.)
+    #: [128, 128] for float8 weights in blocks. (If it is None and activations are not quantized, the shape of the
+    #: scales decides.)
     block_shape: Optional[list[int]] = None
-    #: [E], [E, rows, 1], [E, blocks of rows, blocks of columns] or [E, rows, groups].
+    #: Weight scales: [E], [E, rows, 1], [E, blocks of rows, blocks of columns] or [E, rows, groups].
     w1_scale: Optional[torch.Tensor] = None
     w2_scale: Optional[torch.Tensor] = None
-    #: Zero points of integers: uint8 in the shape of the scales, 0 to 15 or 255. (Without them, elements of 4 bits
-    #: have 8.)
+    #: Zero points of integers: uint8 in the shape of the scales, 0 to 15 or 0 to 255. (Default for 4-bit elements: 8.)
     w1_zp: Optional[torch.Tensor] = None
     w2_zp: Optional[torch.Tensor] = None
-    #: What the scales of nvfp4 are multiplied by: f32, [E], or [E, 2] for gate and up.
+    #: Global factors of nvfp4 scales: f32, [E], or [E, 2] for gate and up.
     g1_alphas: Optional[torch.Tensor] = None
     g2_alphas: Optional[torch.Tensor] = None
-    #: Of the dtype of hidden states, [E, rows].
+    #: Biases in the dtype of hidden states, [E, rows].
     w1_bias: Optional[torch.Tensor] = None
     w2_bias: Optional[torch.Tensor] = None
-    #: Given scales of activations, one element each.
+    #: Static activation scales, one element each.
     a1_scale: Optional[torch.Tensor] = None
     a2_scale: Optional[torch.Tensor] = None
     #: Parameters of the activation.
@@ -60,7 +59,8 @@ class QuantConfig:
 
 
 def is_same(first: Any, second: Any) -> bool:
-    """Whether two descriptions are one, or of the same tensors: some callers make one for each call."""
+    """Returns whether two descriptions are equal or refer to the same tensors; some callers make a new one for each
+    call."""
     if not isinstance(first, QuantConfig) or not isinstance(second, QuantConfig):
         return first is second
     for field in dataclasses.fields(QuantConfig):
@@ -72,7 +72,7 @@ def is_same(first: Any, second: Any) -> bool:
 
 @dataclasses.dataclass
 class Quantization:
-    """`quantization` of a spec, None for none, and the tensors that come with it."""
+    """`quantization` of a spec (None if not quantized) and its tensors."""
 
     spec: Optional[dict[str, Any]]
     tensors: dict[str, torch.Tensor]
@@ -99,19 +99,19 @@ def _describe_activation(config: Any, dtype: str, block: Optional[list[int]]) ->
 
 
 def _has_blocks(scale: torch.Tensor, w1: torch.Tensor) -> bool:
-    """Whether there is a scale for each 128 x 128 elements of float8, and for more than one such block."""
+    """Returns whether there is a scale per 128 x 128 block of float8, and more than one such block."""
     blocks = tuple(-(-size // _BLOCK) for size in w1.shape[1:])
     return w1.dtype == torch.float8_e4m3fn and blocks != (1, 1) and tuple(scale.shape[1:]) == blocks
 
 
 def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantization:
-    """Float8 and int8 with scales of tensors, channels and blocks. is_halved: gate rows and up rows of w1 are
-    its halves."""
+    """Describes float8 and int8 with scales per tensor, channel or block. is_halved: w1 consists of gate rows, then up
+    rows."""
     dtype, experts, rows = _BYTES[w1.dtype], w1.shape[0], w1.shape[1]
     first, second = config.w1_scale, config.w2_scale
     block = list(config.block_shape) if config.block_shape else None
     if block is None and config.quant_dtype is None and _has_blocks(first, w1):
-        # vLLM's block_shape is that of activations.
+        # vLLM's block_shape applies to activations.
         block = [_BLOCK, _BLOCK]
     if block:
         if block != [_BLOCK, _BLOCK] or dtype != "fp8_e4m3":
@@ -123,7 +123,7 @@ def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantizat
         kind: Any = {"block": block}
     elif first.numel() == experts:
         kind = "tensor"
-        # One scale for gate and up, and a layer has one for each.
+        # One scale for gate and up; a layer has one for each.
         first = first.view(experts, 1, 1).expand(experts, 1 + is_halved, 1)
         second = second.view(experts, 1, 1)
     elif first.numel() == experts * rows:
@@ -145,8 +145,8 @@ def _describe_bytes(config: Any, w1: torch.Tensor, is_halved: bool) -> Quantizat
 
 
 def _describe_groups(config: Any, w1: torch.Tensor, pack: int, is_halved: bool) -> Quantization:
-    """Elements with scales of groups or channels of any type: int4, int8, mxfp4 and nvfp4. pack: elements in a
-    byte of w1."""
+    """Describes elements with group or channel scales of any type: int4, int8, mxfp4 and nvfp4. pack: elements per byte
+    of w1."""
     first, second = config.w1_scale, config.w2_scale
     if first.dim() != 3 or second.dim() != 3:
         raise _refuse("w1_scale", f"[E, rows, groups] expected, {list(first.shape)} found")
@@ -235,10 +235,14 @@ def _describe_weights(
 def describe_quantization(
     config: Any, w1: torch.Tensor, dtype: torch.dtype, pack: int, is_halved: bool
 ) -> Quantization:
-    """What the layer of such weights has in its spec and beside w1 and w2.
+    """Returns the spec fields and tensors of a layer with these quantized weights.
 
-    config: a QuantConfig, vLLM's FusedMoEQuantConfig or None. dtype: of hidden states. pack: elements in a byte of
-    w1. is_halved: gate rows and up rows of w1 are its halves. Raises InvalidArgument for what has no form."""
+    config: a QuantConfig, vLLM's FusedMoEQuantConfig, or None.
+    dtype: dtype of hidden states.
+    pack: elements per byte of w1.
+    is_halved: w1 consists of gate rows, then up rows.
+
+    Raises InvalidArgument for anything that a layer cannot express."""
     biases = {}
     if config is not None:
         for name, bias in (("w13", config.w1_bias), ("w2", config.w2_bias)):

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Routers: logits to the ids and weights of the chosen experts, by a compiled moe.route."""
+"""Routers: a compiled moe.route selects expert ids and weights from logits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _INDICES = (torch.int32, torch.int64, torch.uint32)
 
 
 def describe_topk(scoring_func: str, renormalize: bool, scale: float = 1.0) -> dict[str, Any]:
-    """`routing` of a spec, for fused_topk() and fused_topk_bias()."""
+    """Returns `routing` of a spec for fused_topk() and fused_topk_bias()."""
     return {"score": scoring_func, "renormalize": renormalize, "scale": scale}
 
 
 def describe_grouped_topk(
     scoring_func: str, renormalize: bool, scale: float, groups: int, kept: int
 ) -> dict[str, Any]:
-    """`routing` of a spec, for grouped_topk(); up to one group is none."""
+    """Returns `routing` of a spec for grouped_topk(); 0 or 1 group means no groups."""
     routing = describe_topk(scoring_func, renormalize, scale) | {"nonfinite": "neg_inf"}
     if renormalize:
         routing["renormalize_epsilon"] = 1e-20
@@ -97,14 +97,16 @@ def fused_topk(
     indices_type: Optional[torch.dtype] = None,
     scoring_func: str = "softmax",
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The `topk` best experts of each token (docs/layers.md, formulas 2 to 5).
+    """Selects the `topk` best experts of each token (docs/layers.md, formulas 2 to 5).
 
-    hidden_states: [T, H], of which only T counts. gating_output: [T, E] of f32, bf16 or f16.
-    scoring_func: "softmax", "sigmoid" or "sqrtsoftplus". indices_type: int32 (default), int64, uint32.
+    hidden_states: [T, H]; only T is used.
+    gating_output: [T, E], f32, bf16 or f16.
+    scoring_func: "softmax", "sigmoid" or "sqrtsoftplus".
+    indices_type: int32 (default), int64, uint32.
 
-    Returns weights [T, topk] of f32, ids [T, topk] in descending order of the score, ties to the lowest
-    id, and token_expert_indices [T, topk] of i32, which are k * T + t. A score that is not finite
-    counts as 0. Raises InvalidArgument."""
+    Returns weights [T, topk], f32; ids [T, topk] in descending order of the score, with ties in favour of the lower id;
+    and token_expert_indices, i32 [T, topk], which are k * T + t. A score that is not finite is replaced by 0. Raises
+    InvalidArgument."""
     weights, ids = _route(
         hidden_states,
         gating_output,
@@ -133,12 +135,11 @@ def fused_topk_bias(
     bias_vl: Optional[torch.Tensor] = None,
     image_sentinel_lo: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `topk` best experts by score plus bias [E]; weights are the scores alone, times
-    routed_scaling_factor. Returns weights and ids as fused_topk() does.
+    """Selects the `topk` best experts by score plus bias [E]. Weights are the scores without bias, times
+    routed_scaling_factor. Returns weights and ids as in fused_topk().
 
-    Tables of a hash (hash_indices_table) are refused: compile a layer with select "hash". So are another bias for
-    image tokens (bias_vl) and the token ids that both need (input_tokens); image_sentinel_lo says nothing without
-    these."""
+    Refused are hash tables (hash_indices_table; compile a layer with select "hash" instead), a separate bias for image
+    tokens (bias_vl), and the token ids that both need (input_tokens). image_sentinel_lo has no effect without them."""
     for name, given, remedy in (
         ("hash_indices_table", hash_indices_table,
          'ids of a table are not supported here; compile a layer whose routing.select is "hash"'),
@@ -183,11 +184,11 @@ def grouped_topk(
     routed_scaling_factor: float = 1.0,
     e_score_correction_bias: Optional[torch.Tensor] = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `topk` best experts of the `topk_group` best of num_expert_group groups (DeepSeek-V2 and
-    -V3): a group's score is the sum of its two best with a bias [E], else its best one.
+    """Selects the `topk` best experts from the `topk_group` best of num_expert_group groups (DeepSeek-V2 and -V3). The
+    score of a group is the sum of its two best scores if there is a bias [E], else its best score.
 
-    Up to one group is none. Returns weights [T, topk] of f32 and ids of i32 as fused_topk() does; where
-    no score of a row is finite, ids are 0 .. topk - 1 and weights 1 / topk."""
+    0 or 1 group means no groups. Returns weights, f32 [T, topk], and ids, i32, as in fused_topk(). If no score of a row
+    is finite, ids are 0 .. topk - 1 and weights 1 / topk."""
     groups = max(num_expert_group, 1)
     if groups > 1:
         _check_groups(gating_output.shape[-1], topk, groups, topk_group, e_score_correction_bias is not None)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Experts that are selected by their layer, from router logits: a compiled layer of entry "logits"."""
+"""Experts that the layer selects from router logits: a compiled layer of entry "logits"."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from .experts import CHUNK_TOKENS, Experts
 
 
 class SelectingExperts(Experts):
-    """As Experts, with a router.
+    """Experts with a router.
 
-    routing: of a spec (docs/layers.md). num_experts: columns of the logits. top_k: experts of a token.
-    selection_bias: [num_experts], where the routing has one. logits_dtype: of the next call's logits, or those of the
-    last one."""
+    routing: `routing` of a spec (docs/layers.md).
+    num_experts: columns of the logits.
+    top_k: experts per token.
+    selection_bias: [num_experts], if the routing has one.
+    logits_dtype: dtype of the next call's logits, or of the last call's."""
 
     def __init__(
         self,
@@ -40,7 +42,7 @@ class SelectingExperts(Experts):
         self.top_k = top_k
         self.selection_bias = selection_bias
         self.logits_dtype = logits_dtype
-        #: In place of is_padding where a call has none.
+        #: Default for is_padding.
         self._no_padding: Optional[torch.Tensor] = None
 
     def describe(
@@ -65,8 +67,8 @@ class SelectingExperts(Experts):
         return super()._list_more() + ([] if bias is None else [bias])
 
     def _read_logits(self, logits: torch.Tensor) -> torch.Tensor:
-        """As the layer reads them. A layer that holds its weights is made for one dtype, and others become that one
-        where nothing is lost."""
+        """Converts logits for the layer. A layer that holds its weights is compiled for one dtype; other dtypes are
+        converted if that is exact."""
         if logits.dtype == self.logits_dtype:
             return logits
         if self._held is None:
@@ -95,10 +97,14 @@ class SelectingExperts(Experts):
         is_padding: Optional[torch.Tensor] = None,
         find_workspace: Callable[[int], Optional[torch.Tensor]] = lambda size: None,
     ) -> torch.Tensor:
-        """The output [T, H].
+        """Returns the output, [T, H].
 
-        hidden_states: [T, H]. router_logits: [T, E] of f32, bf16 or f16. is_padding: bool [T], tokens that contribute
-        nothing. find_workspace: so many bytes of the caller's on a GPU, as uint8, or None. Raises InvalidArgument."""
+        hidden_states: [T, H].
+        router_logits: [T, E], f32, bf16 or f16.
+        is_padding: bool [T], tokens that contribute nothing.
+        find_workspace: called with a size in bytes; returns uint8 memory of the caller on a GPU, or None.
+
+        Raises InvalidArgument."""
         tokens, hidden = hidden_states.shape
         if tuple(router_logits.shape) != (tokens, self.num_experts) or router_logits.dtype not in DTYPES:
             raise InvalidArgument(

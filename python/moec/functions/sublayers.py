@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Parts of a layer, compiled from IR of the level `moe`, by their text."""
+"""Parts of a layer, compiled from the text of IR at level `moe`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .. import InvalidArgument
 from ..compiler import compile_text, print_text
 from ..layer_pool import LayerInWorkspace, check_device
 
-#: Compiled parts that are kept; the one that was used least recently goes.
+#: Number of compiled parts to keep; the least recently used is dropped.
 _MOST_PARTS = 128
-#: Tokens that a part is compiled for at least.
+#: Smallest number of tokens that a part is compiled for.
 _LEAST_TOKENS = 16384
 
 _ELEMENTS = {
@@ -31,12 +31,12 @@ _ELEMENTS = {
 
 
 def round_tokens(tokens: int) -> int:
-    """The number of tokens that a part is compiled for: a power of two, so that there are few."""
+    """Returns the number of tokens to compile a part for: a power of two, which bounds the number of variants."""
     return max(_LEAST_TOKENS, 1 << (tokens - 1).bit_length() if tokens else 1)
 
 
 def element(dtype: torch.dtype, argument: str) -> str:
-    """The name of a dtype in IR. Raises InvalidArgument for one that parts of layers do not have."""
+    """Returns the name of a dtype in IR. Raises InvalidArgument for dtypes that layer parts do not support."""
     if dtype not in _ELEMENTS:
         raise InvalidArgument(
             f"{argument}: {dtype} is not supported; convert the tensor to float32, bfloat16 or float16"
@@ -45,14 +45,14 @@ def element(dtype: torch.dtype, argument: str) -> str:
 
 
 def declare(name: str, type: str) -> str:
-    """An input of a part."""
+    """Returns the declaration of an input of a part."""
     return f'%{name}: {type} {{moe.name = "{name}", moe.role = "input"}}'
 
 
 def write_function(
     inputs: Mapping[str, str], outputs: Mapping[str, str], body: str, max_tokens: int
 ) -> str:
-    """A function of IR whose inputs are the values of their names, as are its outputs in `body`."""
+    """Returns an IR function. Inputs are values with their names; `body` defines values named like the outputs."""
     arguments = ", ".join(declare(name, type) for name, type in inputs.items())
     results = ", ".join(f'{type} {{moe.name = "{name}"}}' for name, type in outputs.items())
     values = ", ".join(f"%{name}" for name in outputs)
@@ -75,9 +75,9 @@ def _compile_part(text: str, device: str) -> _Part:
 
 
 def run(text: str, tokens: int, tensors: Mapping[str, torch.Tensor], argument: str) -> None:
-    """Runs the part on its inputs and outputs, all of one device; nothing with 0 tokens.
+    """Runs the part on its inputs and outputs, all on one device; does nothing with 0 tokens.
 
-    argument: what a message calls the tensors."""
+    argument: the name of the tensors in messages."""
     device = next(iter(tensors.values())).device
     part = _compile_part(text, check_device(device, argument))
     if not tokens:
@@ -89,7 +89,7 @@ def run(text: str, tokens: int, tensors: Mapping[str, torch.Tensor], argument: s
 
 
 def _take_braces(text: str, begin: int) -> str:
-    """The text from the brace at `begin` to the one that closes it."""
+    """Returns the text from the brace at `begin` to the matching one."""
     depth = 0
     for at in range(begin, len(text)):
         depth += {"{": 1, "}": -1}.get(text[at], 0)
@@ -114,8 +114,8 @@ def _describe_routing(options: str) -> tuple[str, str]:
 def describe_routing(
     num_experts: int, top_k: int, routing: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """What the compiler makes of `routing` of a spec (docs/layers.md): the attribute of moe.route and
-    its regions. Raises InvalidArgument for routing that has no form."""
+    """Returns the attribute and the regions of moe.route for `routing` of a spec (docs/layers.md). Raises
+    InvalidArgument for routing that a layer cannot express."""
     spec = {
         "moec_spec": 1,
         "dtype": "f32",
