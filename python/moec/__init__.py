@@ -10,11 +10,10 @@
 
     layer = moec.Layer.from_pretrained("model", layer=3)
 
-`moec.torch` has the same as PyTorch operators, `moec.transformers` as experts of Transformers' models,
-`moec.ranks` connects the ranks of a layer over several GPUs; `moec.functions`, `moec.vllm` and `moec.sglang` as functions and plugins of engines, `moec.reference` an
-independent reference in float64.
-`import moec` needs Python alone; the compiler is loaded with the first name of it that is used.
-"""
+`moec.torch` has layers as PyTorch operators, `moec.transformers` as experts of Transformers' models. `moec.ranks`
+connects the ranks of a layer that spans several GPUs. `moec.functions`, `moec.vllm` and `moec.sglang` are functions and
+plugins for inference engines. `moec.reference` is an independent reference in float64. `import moec` needs only Python;
+the compiler is loaded on first use."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Which module has a name.
+#: Module that defines each public name.
 _HOMES = {
     "compile": "compiler",
     "compile_package": "compiler",
@@ -71,8 +70,8 @@ __all__ = [
     "compile_package",
 ]
 
-# Where _core and libmoec.so.1 are, if not in this folder: what the variable says, for a tree of
-# sources, or lib/ beside python/, as in the bundle.
+# Folders with _core and libmoec.so.1 other than this one: MOEC_LIBRARY_DIR for a source tree, or lib/ beside python/ in
+# the bundle.
 for _folder in (
     os.environ.get("MOEC_LIBRARY_DIR"),
     pathlib.Path(__file__).resolve().parents[2] / "lib",

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the extension has; moec.compiler and moec.layer are made of it."""
+"""The C++ extension, on which moec.compiler and moec.layer are built."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -160,6 +160,6 @@ class Compiler:
 
 def load_package(cls: type[_Layer], data: bytes, device: Device, /) -> _Layer: ...
 
-# Of moec.torch, whose layers and whose _find() kernels are to use.
+# For moec.torch: its layers, and its _find(), which the kernels call.
 def load_torch(path: str, layers: dict[int, Any], find: Callable[[int], Any], /) -> bool: ...
 def add_torch_kernels(key: str, /) -> bool: ...

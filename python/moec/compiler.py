@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""From the description of a layer to one that runs, or to a package."""
+"""Compiles the description of a layer to a loaded layer or to a package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import _core
 from .layer import FORMS, Layer
 from .progress import Progress, Work, find_listener, say, watch
 
-#: A model's config.json or its folder, a spec (docs/layers.md), IR (.mlir), or a spec as a dict.
+#: Path of a model's config.json or folder, of a spec (docs/layers.md) or of IR (.mlir); or a spec as a dict.
 Source = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 _devices: dict[str, _core.Device] = {}
@@ -23,8 +23,8 @@ _devices_lock = threading.Lock()
 
 
 def find_device(device: Any) -> _core.Device:
-    """The device that is called so: "cpu", "cuda", "cuda:N", N, or an object of a framework that
-    prints as one of them (torch.device, jax.Device, cupy.cuda.Device)."""
+    """Returns the device with this name: "cpu", "cuda", "cuda:N", N, or a framework object that prints as one of them
+    (torch.device, jax.Device, cupy.cuda.Device)."""
     if isinstance(device, bool):
         raise _core.InvalidType("device: \"cuda:N\", \"cpu\" or an int expected, bool found")
     name = f"cuda:{device}" if isinstance(device, int) else str(device)
@@ -49,15 +49,17 @@ def find_device(device: Any) -> _core.Device:
         return found
 
 
-#: moejit_severity.
+#: Values of moejit_severity.
 _PROGRESS, _WARNING, _STEP = range(3)
 
 
 def _make_message(
     progress: Progress, work: Work | None = None, warn: Callable[[str], None] | None = None
 ) -> Callable[[int, str], None]:
-    """What the library calls with a severity and a text. work: is told of steps. warn: gets warnings in place of the
-    error stream."""
+    """Returns a callback for the library that takes a severity and a text.
+
+    work: receives progress steps.
+    warn: receives warnings; by default they are printed on the error stream."""
     listener = find_listener(progress)
 
     def tell(severity: int, text: str) -> None:
@@ -118,7 +120,7 @@ def _describe(
             ) from None
         if not isinstance(path, str) or "\0" in path:
             raise _core.InvalidArgument("source: a path of text without NUL expected")
-        # The name of a model on the hub.
+        # The name of a model on the Hugging Face hub.
         is_name = re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)(?<!\.mlir)", path)
         if is_name and not os.path.exists(path):
             raise _core.NotFound(
@@ -142,28 +144,25 @@ def compile(
     cache: bool = True,
     progress: Progress = None,
 ) -> Layer:
-    """Compiles a layer for a device, or finds it in the cache (docs/jit.md), and loads it.
+    """Compiles a layer for a device, or takes it from the cache (docs/jit.md), and loads it.
 
-    source: a model's config.json or its folder, a spec (docs/layers.md), IR (.mlir), or a spec as a
-        dict.
-    device: "cuda:N", "cpu", N, or a framework's device that prints so.
-    max_tokens: the most tokens that a call may have; by default the description's.
-    num_experts: so many experts in place of the description's, to try a large model out.
-    entry: what a call brings of the routing: "gate" (nothing: the layer has the router's weights),
-        "logits" (router_logits) or "ids" (topk_ids and topk_weights); by default the description's.
-    num_valid_tokens: a call brings the number of its valid tokens; rows beyond it are zero.
-    layer: which decoder layer of a model, counted from 0; by default the first one with experts.
-    parallel: the ranks of the layer (docs/parallel.md), which a model's configuration does not say:
-        {"dp": 2, "experts": "linear"}.
-    cache: whether the compiled layer is looked for and kept on disk. Layers for the CPU never are.
-    progress: what is told of it: by default a bar on the error stream, if that is a terminal, once two
-        seconds have gone by; False: nothing; True: lines on the error stream, wherever it goes, each
-        stage and what it took, and every ten seconds how long it takes; a function gets the lines, some of
-        them in another thread.
+    source: a model's config.json or its folder, a spec (docs/layers.md), IR (.mlir), or a spec as a dict.
+    device: "cuda:N", "cpu", N, or a framework's device that prints as one of these.
+    max_tokens: the largest number of tokens in a call; default: that of the description.
+    num_experts: overrides the number of experts, to try out a large model.
+    entry: the routing inputs of a call: "gate" (none; the layer has the router's weights), "logits" (router_logits) or
+        "ids" (topk_ids and topk_weights); default: that of the description.
+    num_valid_tokens: calls pass the number of valid tokens; rows beyond it are zero.
+    layer: the decoder layer of a model, counted from 0; default: the first one with experts.
+    parallel: the ranks of the layer (docs/parallel.md), which a model's configuration does not contain: {"dp": 2,
+        "experts": "linear"}.
+    cache: whether to use the on-disk cache of compiled layers. Layers for the CPU are never cached.
+    progress: None: a progress bar on the error stream, if that is a terminal, after two seconds. False: nothing. True:
+        lines on the error stream with each stage and its time, and the elapsed time every ten seconds. A function:
+        called with each line, sometimes in another thread.
 
-    Raises InvalidArgument about a description that is wrong, with file, line and column; NotFound
-    where there is no such file; Unavailable without a driver or GPU. Other threads run meanwhile.
-    """
+    Raises InvalidArgument, with file, line and column, if the description is invalid; NotFound if a file does not
+    exist; Unavailable without a driver or GPU. Releases the GIL."""
     described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel)
     return _load(described, device, cache, progress)
 
@@ -185,13 +184,13 @@ def _load(described: tuple[Any, ...], device: Any, cache: bool, progress: Progre
 
 
 def compile_text(name: str, text: str, *, device: Any) -> Layer:
-    """The same as compile() of a file with this name and contents, a spec (.json) or IR (.mlir). IR may
-    have any inputs and outputs: run() of the layer takes them by name."""
+    """Compiles the text of a spec (.json) or of IR (.mlir) like compile(); `name` is its file name. IR may have any
+    inputs and outputs: the layer's run() takes them by name."""
     return _load((name, text.encode(), 0, 0, None, False, None, None), device, True, False)
 
 
 def print_text(name: str, text: str, form: str) -> str:
-    """What the compiler makes of a file with this name and contents, as Layer.ir() prints it."""
+    """Returns a form of a layer, as in Layer.ir(), compiled from a text; `name` is its file name."""
     described = (name, text.encode(), 0, 0, None, False, None, None)
     return _make_compiler(False, None).print(described, find_device("cpu"), FORMS.index(form))
 
@@ -216,20 +215,19 @@ def compile_package(
     warn: Callable[[str], None] | None = None,
     progress: Progress = None,
 ) -> Package:
-    """Compiles a layer for a GPU that need not be there: the contents of a .moepkg file, for
+    """Compiles a layer for a GPU that need not be present. The result is the contents of a .moepkg file, for
     Layer.from_package() or moert_package_open().
 
     target: "sm_80", "sm_90a", "sm_100a".
-    device_part: the part that configs are chosen for, as "h100-sxm" (docs/cost-model.md).
-    cache_directory, cache_bytes: the folder of compiled layers and what it may have; by default
-        $MOEC_CACHE_DIR, else $XDG_CACHE_HOME/moec, else ~/.cache/moec, and 1 GiB.
-    threads: that compile kernels; 0: one per core that the process may use.
-    use_ptxas: False leaves the PTX to the driver though there is a ptxas.
-    configs: those of kernels instead of what would be chosen, as moe-compile's --config.
-    warn: gets warnings in place of the error stream.
+    device_part: the part that configs are chosen for, e.g. "h100-sxm" (docs/cost-model.md).
+    cache_directory, cache_bytes: the cache folder and its size limit in bytes; default: $MOEC_CACHE_DIR, else
+        $XDG_CACHE_HOME/moec, else ~/.cache/moec, and 1 GiB.
+    threads: the number of threads that compile kernels; 0: one per core that the process may use.
+    use_ptxas: False leaves the assembly of PTX to the driver even if ptxas is available.
+    configs: forced configs of kernels, as in moe-compile's --config.
+    warn: called with each warning; by default warnings are printed on the error stream.
 
-    The other arguments, and what is raised, are as for compile().
-    """
+    Other arguments and exceptions are those of compile()."""
     described = _describe(source, max_tokens, num_experts, entry, num_valid_tokens, layer, parallel)
     directory = None if cache_directory is None else os.fspath(cache_directory)
     with watch(f"{described[0]} is compiled", progress) as work:
@@ -244,9 +242,9 @@ def compile_package(
 
 
 class Package(bytes):
-    """The contents of a .moepkg file, and how they came about."""
+    """The contents of a .moepkg file, with information about its compilation."""
 
-    #: Whether the layer was compiled before.
+    #: Whether the layer was in the cache.
     from_cache: bool = False
-    #: Wall-clock time until the layer was compiled.
+    #: Wall-clock time of the compilation or the cache lookup.
     seconds: float = 0.0

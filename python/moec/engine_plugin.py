@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the plugins of all engines share (moec.vllm, moec.sglang)."""
+"""Code shared by the plugins of all engines (moec.vllm, moec.sglang)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Callable
 
 
 def run_plugin(engine: str, variable: str, register: Callable[[], None], logger: logging.Logger) -> None:
-    """An entry point: calls `register` where `variable` of the environment names moec, among others apart
-    by commas. That moec is installed is no reason to change an engine. An engine that is not there, or of
-    another interface, is warned of and left as it is."""
+    """Entry point of a plugin: calls `register` if the environment variable `variable`, a comma-separated list,
+    contains moec. Installing moec alone does not change an engine. A missing engine, or one with another interface,
+    causes a warning and stays as it is."""
     named = os.environ.get(variable, "").split(",")
     if "moec" not in (name.strip() for name in named):
         return

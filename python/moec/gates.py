@@ -1,12 +1,10 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which activation of docs/layers.md a function of PyTorch's computes.
+"""Identifies the activation of docs/layers.md that a PyTorch function computes.
 
-A model's gate is code, so it is asked: it gets numbers from all over the range, and what it answers is
-compared with each formula, in each order of gate and up. A gate that none of them is has no form in a
-spec, and the caller refuses it. What is probed is elementwise; one that looks at other elements agrees
-with no formula.
-"""
+A model's gate is code, so it is probed: it is called on numbers from the whole range, and the result is compared with
+each formula, for each order of gate and up. A gate that matches no formula cannot be expressed in a spec, and the
+caller refuses it. Probes are elementwise; a function that mixes elements matches no formula."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from typing import Any, Optional
 
 import torch
 
-#: How gate and up are found in the rows of the first product.
+#: Order of gate and up in the rows of the gate and up gemm.
 ORDERS = ("gate_up", "interleaved", "up_gate")
 _TAILS = (1e-3, 30.0, 100.0, 1e3, 1e4, 1e6)
 
@@ -41,7 +39,7 @@ def _of_gate(kind: str, g: torch.Tensor) -> torch.Tensor:
 
 
 def _evaluate(activation: Mapping[str, Any], g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """The formula of docs/layers.md, in the dtype of the arguments."""
+    """Evaluates the formula of docs/layers.md in the dtype of the arguments."""
     kind, limit = activation["kind"], activation.get("limit")
     if kind.endswith("_no_mul"):
         return _of_gate(kind.removesuffix("_no_mul"), g)
@@ -58,7 +56,7 @@ def _evaluate(activation: Mapping[str, Any], g: torch.Tensor, u: torch.Tensor) -
 
 
 def _find_numbers(owner: Any, word: str) -> list[float]:
-    """Values of the attributes with `word` in their names, of a module and of its act_fn."""
+    """Returns numeric attributes with `word` in their names, of a module and of its act_fn."""
     found = []
     for each in (owner, getattr(owner, "act_fn", None)):
         for name, value in getattr(each, "__dict__", {}).items():
@@ -68,7 +66,7 @@ def _find_numbers(owner: Any, word: str) -> list[float]:
 
 
 def _list_gated(owner: Any) -> Iterator[dict[str, Any]]:
-    """Activations with a gate, with the parameters that the module could have for them."""
+    """Yields gated activations with the parameters that the module may have for them."""
     limits, alphas = _find_numbers(owner, "limit"), _find_numbers(owner, "alpha")
     caps = _find_numbers(owner, "softcap")
     for kind in ("silu", "gelu", "gelu_tanh", "relu2"):
@@ -86,7 +84,7 @@ def _list_gated(owner: Any) -> Iterator[dict[str, Any]]:
 
 
 def _make_numbers(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Every gate beside every up value, as rows of f32."""
+    """Returns all pairs of gate and up values, as f32 rows."""
     tails = torch.tensor([*_TAILS, *(-each for each in _TAILS), 0.0])
     gates = torch.cat([torch.linspace(-16.3, 17.1, 84), tails])
     ups = torch.cat([torch.linspace(-8.7, 9.1, 18), tails])
@@ -95,7 +93,7 @@ def _make_numbers(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _agrees(found: torch.Tensor, wanted: torch.Tensor, scale: torch.Tensor) -> bool:
-    """Whether an answer of f32 is the formula's: its roundings are relative to the factors."""
+    """Returns whether an f32 result equals the formula's up to roundings relative to the factors."""
     if found.shape != wanted.shape:
         return False
     return bool(((found.double() - wanted).abs() <= 1e-4 * wanted.abs() + 1e-6 * scale).all())
@@ -104,10 +102,10 @@ def _agrees(found: torch.Tensor, wanted: torch.Tensor, scale: torch.Tensor) -> b
 def find_gated(
     owner: Any, gate: Callable[[torch.Tensor], torch.Tensor], device: torch.device
 ) -> Optional[tuple[dict[str, Any], str]]:
-    """The activation and the order of gate and up that `gate` computes: [rows, 2 I] to [rows, I].
+    """Returns the activation and the order of gate and up that `gate` computes, from [rows, 2 I] to [rows, I]; None if
+    it matches no formula of docs/layers.md.
 
-    owner: the module, whose attributes (limit, alpha, ...) are tried as parameters.
-    Returns None where it is none of docs/layers.md."""
+    owner: the module, whose attributes (limit, alpha, ...) are tried as parameters."""
     g, u = _make_numbers(device)
     answers = {}
     for order in ORDERS:
@@ -126,7 +124,7 @@ def find_gated(
 def find_ungated(
     function: Callable[[torch.Tensor], torch.Tensor], device: torch.device
 ) -> Optional[dict[str, Any]]:
-    """The activation without a gate that `function` computes, elementwise; None where it is none."""
+    """Returns the activation without a gate that `function` computes elementwise; None if it matches none."""
     g, _ = _make_numbers(device)
     answer = function(g.clone()).float()
     scale = g.abs().clamp(min=1).double()

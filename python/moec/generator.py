@@ -1,10 +1,9 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pseudo-random tensors by counter: the generator of include/moec/Generator, in NumPy.
+"""Counter-based pseudo-random tensors: the generator of include/moec/Generator in NumPy.
 
-An element is a function of seed, tensor name and index, so any part of a tensor
-can be made alone, with the bits that moe-run and gpu-test give it.
-"""
+An element is a function of seed, tensor name and index. Any part of a tensor can be generated separately, with the same
+bits as in moe-run and gpu-test."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(key: np.uint64, index: np.ndarray) -> np.ndarray:
-    """64 random bits for every index: the finalizer of SplitMix64."""
+    """Returns 64 random bits per index: the finalizer of SplitMix64."""
     with np.errstate(over="ignore"):
         z = key + (index + np.uint64(1)) * _GOLDEN
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -35,7 +34,7 @@ def _mix(key: np.uint64, index: np.ndarray) -> np.ndarray:
 
 
 def stream_key(seed: int, name: str) -> int:
-    """What tells the values of a tensor from those of another."""
+    """Returns the key that separates the values of different tensors."""
     value = 0xCBF29CE484222325
     for byte in name.encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
@@ -43,18 +42,17 @@ def stream_key(seed: int, name: str) -> int:
 
 
 def factor(deviation: float) -> np.float32:
-    """What sums are multiplied by to have this standard deviation."""
+    """Returns the factor that gives sums this standard deviation."""
     return np.float32(deviation / math.sqrt(4294967295.0 / 3.0))
 
 
 def generate(
     seed: int, name: str, dtype: str, deviation: float, first: int, count: int, shift: int = 0
 ) -> np.ndarray:
-    """Elements first .. first+count-1 of a tensor, near to normal.
+    """Returns elements first .. first+count-1 of a tensor, approximately normal.
 
-    An i8 has the low byte of the nearest integer, an f8e8m0 the power of two at or below
-    the magnitude. The mean is 0, or factor(deviation) times `shift`.
-    """
+    An i8 is the low byte of the nearest integer, an f8e8m0 the power of two at or below the magnitude. The mean is 0,
+    or factor(deviation) times `shift`."""
     index = np.uint64(first) + np.arange(count, dtype=np.uint64)
     bits = _mix(np.uint64(stream_key(seed, name)), index)
     parts = bits.view("<u2").reshape(count, 4).astype(np.int32)
@@ -68,5 +66,5 @@ def generate(
 
 
 def mean_shift(deviations: float) -> int:
-    """The `shift` that moves the mean by that many deviations; from 3.5 on nothing is negative."""
+    """Returns the `shift` that moves the mean by that many deviations; from 3.5 on no value is negative."""
     return round(deviations * math.sqrt(4294967295.0 / 3.0))
