@@ -16,38 +16,38 @@ from . import _core
 from .progress import Progress, watch
 from .report import Measured, read_measured, write_page
 
-#: Forms of a layer as text, in the order of moejit.h.
+#: Textual forms of a layer, in the order of moejit.h.
 FORMS = ("spec", "moe", "plan", "tile", "llvm", "ptx")
 _EXPLANATION, _FULL_EXPLANATION = 6, 7
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor that a layer takes, gives or prepares."""
+    """An input, weight, output or prepared tensor of a layer."""
 
-    #: As in docs/layers.md: "experts.w13".
+    #: Name in docs/layers.md: "experts.w13".
     name: str
     #: "bf16", "f32", "i32", "f8e4m3", ...
     dtype: str
     #: "input", "weight", "output" or "prepared".
     role: str
-    #: In a call with the most tokens.
+    #: Shape in a call with the most tokens.
     shape: tuple[int, ...]
-    #: Whether the first dimension is smaller with fewer tokens.
+    #: Whether the first dimension is the number of tokens of a call.
     depends_on_tokens: bool
-    #: Bytes that the address is a multiple of.
+    #: Required alignment of the address in bytes.
     alignment: int
     #: Whether it may be bound with gaps between its rows.
     strided: bool
-    #: Whether calls read a weight. They do not where they read only what was prepared from it.
+    #: Whether calls read this weight. False if they read only tensors prepared from it.
     read_by_calls: bool
 
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """What preparing the weights took."""
+    """Memory and time spent on preparing weights."""
 
-    #: Bytes of memory that was allocated, and of weights that were overwritten.
+    #: Bytes of allocated memory, and of weights that were overwritten.
     bytes: int
     in_place_bytes: int
     seconds: float
@@ -55,9 +55,9 @@ class PrepareReport:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Times of runs."""
+    """Run times of a layer."""
 
-    #: Of each run, ascending.
+    #: Time of each run, ascending.
     seconds: tuple[float, ...]
 
     @property
@@ -87,39 +87,35 @@ class Layer(_core.Layer):
         layer(hidden_states, router_logits=None, topk_ids=None, topk_weights=None, *,
               num_valid_tokens=None, is_padding=None, input_ids=None, out=None, stream=None)
 
-    Tensors are of any framework that knows DLPack, on the device of the layer, contiguous, on a GPU
-    at addresses that are multiples of 16; nothing is copied. T is the number of tokens, at most
-    max_tokens; H, k and R are docs/layers.md's, D is the layer's dtype.
+    Tensors may come from any framework that supports DLPack. They must be on the device of the layer and contiguous,
+    and on a GPU their addresses must be multiples of 16; nothing is copied. T is the number of tokens, at most
+    max_tokens. H, k and R are those of docs/layers.md; D is the layer's dtype.
 
     hidden_states: [T, H] of D.
-    router_logits: [T, R] of f32, or of routing.logits_dtype, where the entry is "logits".
-    topk_ids, topk_weights: [T, k] of i32 and f32, where the entry is "ids". An id that is not
-        0 <= id < R contributes nothing.
-    num_valid_tokens: where the layer was compiled with it: an int, or a tensor [1] of i32 on the
-        device, which a CUDA graph can change; by default T. Rows beyond it are zero.
-    is_padding: [T] of i8 or bool, where the layer has a padding_mask: rows that are not 0 there are padding,
-        and zero.
-    topk_ids, topk_weights, of a layer with record_ids: what the router chose is written to them.
-    expert_offsets, of a layer with record_load: [experts + 1] of i32, written: expert e was chosen by
-        expert_offsets[e + 1] - expert_offsets[e] slots.
-    input_ids: [T] of i32, where experts are chosen by a hash of the token.
-    out: [T, H] of D, which the result is written to; by default a new tensor of the framework of
-        hidden_states.
-    stream: a stream of a framework, or the address of a CUstream; by default the current one of the
-        framework of hidden_states. The call gives its work to the stream and returns; on the CPU
-        it returns when the work is done.
+    router_logits: [T, R], f32 or routing.logits_dtype; for the entry "logits".
+    topk_ids, topk_weights: [T, k], i32 and f32; for the entry "ids". An id outside 0 <= id < R contributes nothing.
+        With record_ids they are outputs and receive the router's choice.
+    num_valid_tokens: if the layer was compiled with it: an int, or an i32 tensor [1] on the device, which a CUDA graph
+        can change; default T. Rows beyond it are zero.
+    is_padding: [T], i8 or bool, if the layer has a padding_mask. Rows with a value other than 0 are padding, and zero
+        in the output.
+    expert_offsets: [experts + 1], i32, an output of layers with record_load: expert e was chosen by expert_offsets[e +
+        1] - expert_offsets[e] slots.
+    input_ids: [T], i32, if experts are chosen by a hash of the token.
+    out: [T, H] of D, receives the result; default: a new tensor of the framework of hidden_states.
+    stream: a framework's stream, or the address of a CUstream; default: the current stream of the framework of
+        hidden_states. The call enqueues its work and returns; on the CPU it returns when the work is done.
 
-    Returns `out`. The weights are prepared with the first call after they were bound, or after PyTorch
-    wrote to one that is prepared, which waits. Calls come from any threads and on any streams: one waits
-    for the one before, on a GPU without the host; clones run side by side.
+    Returns `out`. The first call after weights were bound, or after PyTorch wrote to a prepared weight, prepares the
+    weights and waits for that. Calls are allowed from any thread and on any stream. Calls of one layer run one after
+    the other, on a GPU without blocking the host; clones run concurrently.
 
-    Raises InvalidType where an argument is no tensor, has another dtype or is missing,
-    InvalidArgument where its shape, strides, device or address are wrong, all before anything runs.
-    """
+    Raises InvalidType if an argument is missing, is not a tensor or has another dtype, and InvalidArgument if its
+    shape, strides, device or address are wrong. Both are raised before anything runs."""
 
-    #: What it was compiled from; None for a package.
+    #: Source of the compilation; None for a package.
     _source: Any = None
-    #: Whether it was found in the cache, and what it took until it was compiled.
+    #: Whether it came from the cache, and the wall-clock time until it was compiled.
     from_cache: bool = False
     compile_seconds: float = 0.0
 
@@ -139,14 +135,14 @@ class Layer(_core.Layer):
         cache: bool = True,
         progress: Progress = None,
     ) -> Layer:
-        """A layer of a model on disk (config.json and safetensors), with its weights.
+        """Compiles a layer of a model on disk (config.json and safetensors) and loads its weights.
 
-        layer: counted from 0; by default the first one with experts.
-        rank: with `parallel`, whose part of the weights is read.
-        prepared: a file of the weights as the kernels read them: where it is there, they are from it and not
-            from the folder; else it is written. Where it cannot be written, that is a warning.
+        layer: index of the decoder layer, from 0; default: the first one with experts.
+        rank: with `parallel`, the rank whose weights are loaded.
+        prepared: path of a file of prepared weights. If it exists, the weights are loaded from it instead of the
+            model's folder; otherwise it is written. If that fails, a warning is issued.
 
-        The others are compile()'s."""
+        Other arguments are those of compile()."""
         from .compiler import compile
 
         made = compile(
@@ -167,7 +163,7 @@ class Layer(_core.Layer):
             try:
                 made.save_prepared(prepared, progress=progress)
             except _core.Unavailable as error:
-                # The layer is good without its file: another process may be about to write it, or the disk is full.
+                # The layer is usable without its file: another process may be writing it, or the disk is full.
                 warnings.warn(f"prepared: {error}", RuntimeWarning, stacklevel=2)
         return made
 
@@ -179,8 +175,10 @@ class Layer(_core.Layer):
         device: Any = "cuda:0",
         progress: Progress = None,
     ) -> Layer:
-        """A layer from a .moepkg file or its contents. Raises InvalidArgument where it is damaged
-        or has no code for the device. progress: as compile()'s."""
+        """Loads a layer from a .moepkg file or its contents. Raises InvalidArgument if it is damaged or has no code for
+        the device.
+
+        progress: as in compile()."""
         from .compiler import find_device
 
         if not isinstance(package, bytes):
@@ -196,13 +194,12 @@ class Layer(_core.Layer):
     # Weights.
 
     def bind(self, tensors: Mapping[str, Any] | None = None, /, **named: Any) -> Layer:
-        """Binds weights, by the names of `tensors` or as keywords with `_` in place of `.`
-        (`experts_w13`). The memory stays the caller's: it is kept alive, by captured CUDA graphs too, and
-        what is written to it counts; where weights are prepared, see prepare(). Bytes (uint8) are taken for
-        elements of float8.
+        """Binds weights by the names in `tensors`, or as keywords with `_` in place of `.` (`experts_w13`). The memory
+        stays the caller's. It is kept alive, by captured CUDA graphs too, and later writes to it take effect; for
+        prepared weights see prepare(). Bytes (uint8) are accepted for float8 elements.
 
-        Some layers prepare weights in their own memory (prepare().in_place_bytes), which has other
-        contents then and is bound anew with its values before it is prepared again.
+        Some layers prepare weights in place (prepare().in_place_bytes), which overwrites the bound memory. Such a
+        weight must be bound again, with its original values, before it is prepared again.
 
         Raises InvalidArgument for a name that the layer does not have."""
         if tensors is not None and not isinstance(tensors, Mapping):
@@ -222,13 +219,12 @@ class Layer(_core.Layer):
         rank: int | None = None,
         progress: Progress = None,
     ) -> Layer:
-        """Binds the weights of a checkpoint: a model's folder, or a file of safetensors, under the
-        names of the model or those of docs/layers.md. They are read into memory of the layer's own, one
-        expert after the other, and converted where that is exact.
+        """Loads the weights of a checkpoint: a model's folder or a safetensors file, with the names of the model or of
+        docs/layers.md. They are read expert by expert into memory owned by the layer, and converted if that is exact.
 
-        layer: which decoder layer, counted from 0; by default the one that was compiled.
-        rank: of a layer of several ranks, whose part is read; by default that of its communicator.
-        progress: as compile()'s.
+        layer: index of the decoder layer, from 0; default: the one that was compiled.
+        rank: for a layer of several ranks, the rank whose weights are read; default: that of its communicator.
+        progress: as in compile().
 
         Raises NotFound or InvalidArgument, with the name of the tensor."""
         from .compiler import _PROGRESS, _make_message
@@ -248,14 +244,12 @@ class Layer(_core.Layer):
         rank: int | None = None,
         progress: Progress = None,
     ) -> None:
-        """Writes what the kernels read of the weights, prepared where they are prepared, to a file that
-        load_prepared() takes (docs/runtime.md): whole or not at all.
+        """Atomically writes the weights that the kernels read, in prepared form, to a file for load_prepared()
+        (docs/runtime.md).
 
-        rank: of a layer of several ranks, whose weights these are; by default that of load(), or of its
-            communicator.
+        rank: for a layer of several ranks, the rank of these weights; default: that of load(), or of its communicator.
 
-        Raises InvalidArgument where weights are not bound, Unavailable where the file cannot be
-        written."""
+        Raises InvalidArgument if weights are not bound, Unavailable if the file cannot be written."""
         from .compiler import _make_message
 
         path = _get_path(path, "path")
@@ -270,15 +264,14 @@ class Layer(_core.Layer):
         verify: bool = True,
         progress: Progress = None,
     ) -> Layer:
-        """Takes the weights from a file of save_prepared() of the same layer, in place of binding and
-        preparing them, into memory of the layer's own.
+        """Loads weights from a file that save_prepared() wrote for the same layer, into memory owned by the layer.
+        Replaces binding and preparing.
 
-        rank: of a layer of several ranks, which one this is; by default that of its communicator, or the
-            file's.
-        verify: whether digests are compared; sizes, types and names always are.
+        rank: for a layer of several ranks, this rank; default: that of its communicator, or of the file.
+        verify: whether to compare digests; sizes, dtypes and names are always checked.
 
-        Raises NotFound, or InvalidArgument for a file of another layer, target, version or rank and for one
-        that is damaged: then all is as before."""
+        Raises NotFound, or InvalidArgument for a damaged file and for a file of another layer, target, version or rank.
+        The layer is unchanged then."""
         from .compiler import _make_message
 
         path = _get_path(path, "path")
@@ -289,33 +282,34 @@ class Layer(_core.Layer):
     def prepare(
         self, *, memory: Mapping[str, Any] | None = None, again: bool = False
     ) -> PrepareReport:
-        """Prepares the weights as the kernels want them, where that is due, and waits. The first
-        call of the layer does it by itself, and so does a call after PyTorch wrote to a weight that is
-        prepared: PyTorch counts writes, but for those through `.data` or NumPy and those to tensors made in
-        inference mode.
+        """Prepares the weights for the kernels, if they are not up to date, and waits for that. The first call of the
+        layer does this by itself, and so does a call after PyTorch wrote to a prepared weight. PyTorch counts writes,
+        except those through `.data` or NumPy and those to tensors created in inference mode.
 
-        memory: tensors for what is prepared, by the names of prepared_tensors, on the device of the layer: they
-            are written, and kept alive as bound weights are. What is not named is in memory of the layer's own.
-            The memory serves the weights that are bound now. With others bound the layer takes memory of its own,
-            unless it is given some again, which may be the same.
-        again: prepares what the bound weights hold now, whatever was counted. The memory of prepared weights
-            stays the same, so that clones and captured CUDA graphs use the new values: their calls and replays
-            are complete before. A layer with weights prepared in place (in_place_bytes) is bound anew instead.
-            A layer that prepares nothing has nothing to do: its kernels see what is written."""
+        memory: tensors for prepared weights, by the names of prepared_tensors, on the device of the layer. They are
+            written, and kept alive like bound weights; tensors not given are allocated by the layer. The memory is used
+            for the weights bound now: if others are bound later, the layer allocates its own memory unless it is given
+            some again, possibly the same.
+        again: prepares the current contents of the bound weights even if no write was counted. The memory of prepared
+            weights stays the same, so that clones and captured CUDA graphs use the new values; their running calls and
+            replays must be complete before. Weights prepared in place (in_place_bytes) must be bound again instead.
+            Without prepared weights nothing is done, since kernels read the bound memory.
+
+        Returns sizes in bytes and the time in seconds."""
         for name, tensor in (memory or {}).items():
             self.bind_memory(name, tensor)
         return PrepareReport(*self.prepare_weights(again))
 
-    # What it is.
+    # Information about the layer.
 
     @functools.cached_property
     def tensors(self) -> tuple[TensorInfo, ...]:
-        """What is bound (weights), what a call takes (inputs) and gives (output)."""
+        """Tensors to bind (weights), inputs of a call, and its output."""
         return tuple(info for info in self._operands if info.role != "prepared")
 
     @functools.cached_property
     def prepared_tensors(self) -> tuple[TensorInfo, ...]:
-        """What the layer prepares from its weights, but for weights that are prepared where they are."""
+        """Tensors that the layer prepares from its weights, except weights prepared in place."""
         return tuple(info for info in self._operands if info.role == "prepared")
 
     @functools.cached_property
@@ -324,13 +318,13 @@ class Layer(_core.Layer):
 
     @functools.cached_property
     def plan(self) -> dict[str, Any]:
-        """What a call runs (moert_layer_plan() of moert.h): `target`, `max_tokens`, `streams`,
-        `variants` by ranges of tokens with their `steps`, `prepare`, `kernels`, `tensors`."""
+        """The launches of a call (moert_layer_plan() of moert.h): `target`, `max_tokens`, `streams`, `variants` by
+        ranges of token counts with their `steps`, `prepare`, `kernels`, `tensors`."""
         return json.loads(self.plan_text)
 
     @functools.cached_property
     def spec(self) -> dict[str, Any]:
-        """The layer as docs/layers.md describes it; empty where it came from IR."""
+        """The spec of the layer (docs/layers.md); empty if it was compiled from IR."""
         text = self.spec_text
         return json.loads(text) if text else {}
 
@@ -349,13 +343,13 @@ class Layer(_core.Layer):
         return _make_compiler(False, None).print(self._description(), self.device_object, form)
 
     def explain(self, full: bool = False) -> str:
-        """What was chosen for the layer and what it is expected to take, in at most 40 lines; or
-        all of it, with what was not chosen."""
+        """Returns text about the chosen configs and expected times, at most 40 lines. With `full` it also lists the
+        alternatives."""
         return self._print(_FULL_EXPLANATION if full else _EXPLANATION)
 
     def ir(self, level: str = "moe") -> str:
-        """The layer as text: "spec" (JSON, all defaults resolved), IR of level "moe" (what),
-        "plan" (when and where) or "tile" (how), or the kernels' code, "llvm" or "ptx"."""
+        """Returns the layer as text: "spec" (JSON with all defaults), IR of level "moe" (what), "plan" (when and where)
+        or "tile" (how), or the code of the kernels, "llvm" or "ptx"."""
         if level not in FORMS:
             raise _core.InvalidArgument(
                 f"level: {level!r} found; {', '.join(FORMS)} are accepted"
@@ -368,15 +362,14 @@ class Layer(_core.Layer):
         *,
         measured: Measured = None,
     ) -> str:
-        """A page in HTML that needs nothing else: the layer drawn, its times, a roofline, the plan with
-        streams and workspace, kernels, what was not chosen and why, and every level of IR. It is
-        written to `path`, if that is given, and returned.
+        """Returns a self-contained HTML page: the layer as a drawing, its times, a roofline, the plan with streams and
+        workspace, kernels, rejected alternatives with reasons, and all levels of IR. Also writes it to `path`, if
+        given.
 
-        measured: what is shown beside the expected times: seconds, or what benchmark() gives, by
-            tokens; or a file of this layer's rows, as moe-bench --json writes it.
+        measured: times to show beside the expected ones, by token count: seconds, or results of benchmark(); or a file
+            with rows of this layer, as written by moe-bench --json.
 
-        Raises InvalidArgument where `measured` is neither, NotFound where a file cannot be read or
-        written."""
+        Raises InvalidArgument if `measured` is neither, NotFound if a file cannot be read or written."""
         from .compiler import _make_compiler
 
         page = _make_compiler(False, None).print_report(
@@ -387,20 +380,19 @@ class Layer(_core.Layer):
         return page
 
     def benchmark(self, tokens: int, *, repeat: int = 20, seed: int = 0) -> Benchmark:
-        """Times runs on `tokens` pseudo-random tokens, with the weights that are bound, after one
-        that is not timed. On a GPU each run is a replay of a CUDA graph, one behind the other, by
-        the GPU's clock; on the CPU each is timed by itself. Weights stay as warm as they are."""
+        """Times `repeat` runs on `tokens` pseudo-random tokens with the bound weights, after one warm-up run. On a GPU
+        each run is a replay of a CUDA graph, back to back, timed by the GPU's clock; on the CPU each run is timed
+        separately. Caches are not flushed between runs. Times are in seconds."""
         return Benchmark(tuple(self.benchmark_runs(tokens, repeat, seed)))
 
     def clone(self) -> Layer:
-        """A second layer with the same weights, for calls that overlap with those of the first: it
-        has a workspace of its own."""
+        """Returns a second layer with the same weights and its own workspace, so that calls of both can overlap."""
         other = super().clone()
         other.__dict__.update(self.__dict__)
         return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Layer:
-        """clone(): the weights are those of the first."""
+        """Returns clone(), which shares the weights."""
         return self.clone()
 
     def __reduce__(self) -> Any:

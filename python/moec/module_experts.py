@@ -1,15 +1,14 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The experts of a module of Transformers' as a layer that reads the module's own parameters.
+"""The experts of a Transformers module as a layer that reads the module's own parameters.
 
-A module is asked what it computes, its layer is compiled with the first call and bound anew when the
-parameters are others. What has no form in a spec is refused by name. There is no backward pass.
+The module is probed for what it computes. Its layer is compiled with the first call, and bound again when the
+parameters change. Anything that a spec cannot express is refused by name. There is no backward pass.
 
-A graph holds the answers as text, its description, so that another process makes the same layer from it.
+A graph stores the result of probing as text (the description), so that another process can make the same layer from it.
 
-A layer reads the memory of the parameters. A parameter whose memory has another layout gets new memory
-with the layer's layout, so that whatever is written to the parameter later is seen.
-"""
+The layer reads the memory of the parameters. A parameter with another memory layout gets new memory in the layer's
+layout, so that later writes to the parameter take effect."""
 
 from __future__ import annotations
 
@@ -30,41 +29,40 @@ from . import Error, InvalidArgument
 from .gates import find_gated, find_ungated
 from .layer_pool import DTYPES, PooledLayer, is_traced, make_key, stamp
 
-#: Tokens of one run of a layer; a call with more is several.
+#: Tokens per run of a layer; a larger call is split into several runs.
 DEFAULT_TOKENS = 8192
 _SCALES = {torch.float32: "f32", getattr(torch, "float8_e8m0fnu", None): "e8m0"}
 _max_tokens = DEFAULT_TOKENS
 
-#: The experts of modules, and by the numbers that name them in graphs.
+#: Experts by module, and by the number that names them in graphs.
 _of_module: weakref.WeakKeyDictionary[torch.nn.Module, _Experts] = weakref.WeakKeyDictionary()
 _of_number: weakref.WeakValueDictionary[int, _Experts] = weakref.WeakValueDictionary()
-#: The experts of programs that another process exported, by number and description, for as long as the first
-#: weight lives.
+#: Experts of programs exported by another process, by number and description, while their first weight lives.
 _of_program: dict[tuple[int, str], _Experts] = {}
 _lock = threading.RLock()
 _numbers = itertools.count(1)
 
 
 def set_max_tokens(count: int) -> None:
-    """Tokens of one run of a layer, for modules that are called for the first time after this."""
+    """Sets the number of tokens per run of a layer, for modules whose first call comes later."""
     global _max_tokens
     _max_tokens = count
 
 
 def _refuse(kind: str, what: str) -> InvalidArgument:
-    """kind: the name of the module's class."""
+    """Returns the error for an unsupported module; `kind` is its class name."""
     return InvalidArgument(
         f"experts: {kind}: {what}; choose another implementation for it, as with "
         'model.set_experts_implementation("grouped_mm")'
     )
 
 
-# What a module is.
+# Probing of modules.
 
 
 @dataclasses.dataclass(frozen=True)
 class _Weight:
-    """A parameter of a module and the weight of a layer that it is."""
+    """A parameter of a module and the weight of the layer that it becomes."""
 
     parameter: str
     weight: str
@@ -72,7 +70,7 @@ class _Weight:
 
 
 def _list_weights(module: torch.nn.Module) -> list[_Weight]:
-    """The weights with those of the two products first."""
+    """Returns the weights; those of the two gemms come first."""
     first = "gate_up_proj" if getattr(module, "has_gate", True) else "up_proj"
     pairs = ((first, "experts.w13"), ("down_proj", "experts.w2"))
     is_transposed = getattr(module, "is_transposed", False)
@@ -87,7 +85,7 @@ def _list_weights(module: torch.nn.Module) -> list[_Weight]:
 
 
 def _describe_activation(module: torch.nn.Module, device: torch.device) -> dict[str, Any]:
-    """`activation` and `gate_up_order` of a spec. Raises InvalidArgument for what has no form there."""
+    """Returns `activation` and `gate_up_order` of a spec. Raises InvalidArgument if a spec cannot express them."""
     kind = type(module).__name__
     has_gate = getattr(module, "has_gate", True)
     name = "_apply_gate" if has_gate else "act_fn"
@@ -113,7 +111,7 @@ def _describe_activation(module: torch.nn.Module, device: torch.device) -> dict[
 
 
 def _ask(module: torch.nn.Module, weight_on_input: bool) -> str:
-    """The description of a module: what its layer needs besides the tensors of a call, as JSON."""
+    """Returns the description of a module, as JSON: everything its layer needs except the tensors of a call."""
     if getattr(module, "has_post_expert_norm", False):
         raise _refuse(
             type(module).__name__,
@@ -121,7 +119,7 @@ def _ask(module: torch.nn.Module, weight_on_input: bool) -> str:
         )
     weights = _list_weights(module)
     device = getattr(module, weights[0].parameter).device
-    # Under torch.export the module is asked with real numbers, too, and the program does not see it.
+    # The module is probed with real numbers even under torch.export, invisibly to the exported program.
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         activation = _describe_activation(
             module, device if device.type in ("cpu", "cuda") else torch.device("cpu")
@@ -141,14 +139,14 @@ def _ask(module: torch.nn.Module, weight_on_input: bool) -> str:
 
 
 def _is_packed(weight: torch.Tensor) -> bool:
-    """Whether a byte of it is two elements of a row."""
+    """Returns whether each byte holds two elements of a row."""
     return weight.dtype == torch.uint8
 
 
 def _describe_quantization(
     module: Mapping[str, Any], weights: dict[str, torch.Tensor]
 ) -> dict[str, Any]:
-    """`quantization` of a spec, {} where the weights are not quantized."""
+    """Returns `quantization` of a spec, or {} if the weights are not quantized."""
     kind = module["module"]
     scale = weights.get("experts.w13_scale")
     if scale is None:
@@ -191,9 +189,10 @@ def _describe(
     hidden_states: torch.Tensor,
     top_k: int,
 ) -> dict[str, Any]:
-    """The spec (docs/layers.md) of what a module computes.
+    """Returns the spec (docs/layers.md) of a module.
 
-    module: its description. weights: by their names in a layer, as the layer has them."""
+    module: its description.
+    weights: tensors by their names in the layer, in the layer's form."""
     kind = module["module"]
     first, second = weights["experts.w13"], weights["experts.w2"]
     if hidden_states.dtype not in DTYPES:
@@ -241,44 +240,44 @@ def _describe(
 
 
 def _has_own_memory(module: torch.nn.Module, name: str) -> bool:
-    """Whether no other tensor and no array of NumPy's has the memory of a parameter."""
+    """Returns whether no other tensor and no NumPy array shares the memory of a parameter."""
     holders = (module._parameters, module._buffers, vars(module))
     holder = next((each for each in holders if name in each), None)
     if holder is None or type(holder[name]) not in (torch.Tensor, torch.nn.Parameter):
         return False
     storage = holder[name].untyped_storage()
-    # The tensor refers to its storage, and so does `storage`.
+    # The two references are the tensor's and `storage`.
     is_alone = torch._C._storage_Use_Count(storage._cdata) <= 2
-    # An array refers to the tensor that it was made of, whose storage cannot be resized from then on. The tensor is
-    # in the module and an argument here.
+    # A NumPy array keeps a reference to the tensor and makes its storage non-resizable. The other two references are
+    # the module's and the argument's.
     return is_alone and (storage.resizable() or sys.getrefcount(holder[name]) <= 2)
 
 
 def lay_out(parameter: torch.Tensor, is_transposed: bool) -> int:
-    """Gives a parameter memory with the layout of a layer, where its memory has another. Shape and values
-    stay. Returns the bytes that were moved."""
+    """Moves a parameter to memory in the layer's layout, if it has another layout. Shape and values do not change.
+    Returns the number of bytes moved."""
     rows = parameter.data.mT if is_transposed else parameter.data
     if rows.is_contiguous():
         return 0
-    # A tensor that inference mode makes is no memory of a parameter outside of it.
+    # A tensor created in inference mode cannot be memory of a parameter outside of it.
     with torch.inference_mode(parameter.is_inference()):
         rows = rows.contiguous()
         parameter.data = rows.mT if is_transposed else rows
     return parameter.nbytes
 
 
-# What runs it.
+# Experts of a module.
 
 
 class _Experts:
-    """A module's layer, made with the first call and again when the module is another one."""
+    """The layer of a module, made with the first call and again when the module changes."""
 
     def __init__(self, description: str) -> None:
         self.lock = threading.Lock()
         self.number = next(_numbers)
         self.layer: Optional[PooledLayer] = None
         self.stamp: Optional[tuple[Any, ...]] = None
-        #: What the stamp is of, so that no other memory gets its addresses.
+        #: Keeps the stamped memory alive, so that its addresses are not reused.
         self.sources: list[torch.Tensor] = []
         self._describe(description)
 
@@ -297,8 +296,8 @@ class _Experts:
             self._describe(description)
 
     def share_memory(self, module: torch.nn.Module, dtype: torch.dtype) -> None:
-        """Gives the parameters of a module the memory that its layer reads, so that all writes are seen.
-        Memory that others have too stays. Nobody else may hold the parameters meanwhile."""
+        """Moves the parameters of a module to memory that its layer reads, so that all writes take effect. Shared
+        memory is not moved. No other code may use the parameters meanwhile."""
         is_packed = _is_packed(getattr(module, self.parameters[0]))
         for weight in self.weights:
             if not _has_own_memory(module, weight.parameter):
@@ -312,8 +311,8 @@ class _Experts:
     def _view(
         self, parameters: list[torch.Tensor], dtype: torch.dtype
     ) -> dict[str, torch.Tensor]:
-        """The parameters as a layer of this dtype has them: [E, rows, columns], still without copies
-        of what is large."""
+        """Returns the parameters as a layer of this dtype takes them, [E, rows, columns]; large tensors are not copied.
+        """
         found = {}
         for weight, parameter in zip(self.weights, parameters):
             if type(parameter) not in (torch.Tensor, torch.nn.Parameter):
@@ -330,7 +329,7 @@ class _Experts:
         return found
 
     def _convert_bias(self, name: str, bias: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Biases beside packed weights are of f32, in which Transformers keeps those of 16 bits."""
+        """Converts a bias. Biases beside packed weights are f32; Transformers stores them in 16 bits."""
         converted = bias.to(dtype)
         if not torch.equal(converted.to(bias.dtype), bias):
             raise _refuse(
@@ -342,8 +341,8 @@ class _Experts:
     def _update(
         self, hidden_states: torch.Tensor, top_k: int, parameters: list[torch.Tensor]
     ) -> bool:
-        """Makes the layer, where it is another one, and binds the parameters. False where a weight was
-        copied, so that later writes to the parameter are not seen."""
+        """Makes the layer, if it changed, and binds the parameters. Returns False if a weight was copied, so that later
+        writes to the parameter have no effect."""
         weights = self._view(parameters, hidden_states.dtype)
         device = weights["experts.w13"].device
         if device.type not in ("cpu", "cuda"):
@@ -359,7 +358,7 @@ class _Experts:
                 weight = weight.contiguous()
                 copied += weight.nbytes
             is_shared &= weight.data_ptr() == parameter.data_ptr()
-            # Layers have pairs of elements as int8, and scales of e8m0 as uint8.
+            # Layers take pairs of elements as int8 and e8m0 scales as uint8.
             is_pairs = _is_packed(weight) and not name.endswith("_scale")
             bound[name] = weight.view(torch.int8) if is_pairs else weight
         if copied:
@@ -380,8 +379,8 @@ class _Experts:
         topk_weights: torch.Tensor,
         owner: torch.nn.Module | list[torch.Tensor],
     ) -> torch.Tensor:
-        """owner: the module, which may have changed since the last call, or the parameters in a graph, which holds
-        for one description."""
+        """Runs the layer. `owner` is the module, which may have changed since the last call, or the parameters in a
+        graph, which has one fixed description."""
         hidden_states = hidden_states.contiguous()
         topk_ids, topk_weights = topk_ids.contiguous(), topk_weights.contiguous()
         out = torch.empty_like(hidden_states)
@@ -414,7 +413,7 @@ _library.define(
 
 
 def _find_of_program(number: int, description: str, weights: list[torch.Tensor]) -> _Experts:
-    """The experts of a call whose module is not in this process. Their layer is made from the description."""
+    """Returns experts made from a description, for a call whose module is in another process."""
     key = number, description
     with _lock:
         found = _of_program.get(key)
@@ -455,13 +454,13 @@ def _find(module: torch.nn.Module, weight_on_input: bool) -> _Experts:
 
 @torch.compiler.assume_constant_result
 def _find_number(module: torch.nn.Module, weight_on_input: bool) -> int:
-    """A constant of graphs, which hold for one module."""
+    """Returns the number of a module, a constant in graphs."""
     return _find(module, weight_on_input).number
 
 
 @torch.compiler.assume_constant_result
 def _find_description(module: torch.nn.Module, weight_on_input: bool, dtype: torch.dtype) -> str:
-    """The other constant: what the module computes. dtype: of the hidden states."""
+    """Returns the description of a module, the other constant in graphs. dtype: of the hidden states."""
     found = _find(module, weight_on_input)
     if not is_in_torch_dispatch_mode():
         with found.lock:
@@ -490,11 +489,11 @@ def call(
     topk_weights: torch.Tensor,
     weight_on_input: bool,
 ) -> torch.Tensor:
-    """What the experts of a module make of [T, H], [T, H] of the same dtype.
+    """Runs the experts of a module on hidden_states [T, H] and returns [T, H] of the same dtype.
 
-    topk_ids, topk_weights: [T, k]. weight_on_input: whether an expert's input is weighed, not its
-        output."""
-    # Tensors with memory need no operator, whose dispatch takes longer than the layer's call.
+    topk_ids, topk_weights: [T, k].
+    weight_on_input: whether the weight multiplies an expert's input instead of its output."""
+    # Real tensors need no operator, whose dispatch takes longer than the layer's call.
     if type(hidden_states) is torch.Tensor and not is_traced():
         experts = _find(module, weight_on_input)
         if torch.is_grad_enabled():
@@ -502,7 +501,7 @@ def call(
         return experts.run(
             hidden_states, topk_ids.to(torch.int32), topk_weights.to(torch.float32), module
         )
-    # Before the parameters are seen, whose memory may be laid out anew.
+    # Before the parameters are read, since their memory may be moved.
     number = _find_number(module, weight_on_input)
     description = _find_description(module, weight_on_input, hidden_states.dtype)
     parameters = [getattr(module, weight.parameter) for weight in _list_weights(module)]

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is told of work that takes long: a bar on a terminal, or lines."""
+"""Progress of long work: a bar on a terminal, or lines."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Union
 
-#: None: a bar on the error stream, if that is a terminal; False: nothing; True: lines on the error stream,
-#: wherever it goes; else called with each line, also from another thread.
+#: None: a bar on the error stream, if that is a terminal. False: nothing. True: lines on the error stream. A function:
+#: called with each line, possibly from another thread.
 Progress = Union[None, bool, Callable[[str], None]]
 
-#: Seconds until something is told of work that goes on, between lines about it, and between two pictures of a bar.
+#: Seconds until the first report, between lines, and between frames of the bar.
 PATIENCE, PERIOD, FRAME = 2.0, 10.0, 0.1
 _WIDTH, _BLOCK = 24, 6
 
 
 def say(text: str) -> None:
-    """A line on the error stream, which a program without a console does not have."""
+    """Prints a line on the error stream, which a program without a console lacks."""
     if sys.stderr is not None:
         print(f"moec: {text}", file=sys.stderr, flush=True)
 
 
 def find_listener(progress: Progress) -> Callable[[str], None] | None:
-    """What lines go to; None for nothing."""
+    """Returns the receiver of lines; None for nothing."""
     return say if progress is True else progress or None
 
 
 class Work:
-    """What goes on, since when, and how much of it is done."""
+    """Work in progress: its start and the finished fraction."""
 
     def __init__(self, what: str) -> None:
         self.what, self.begin = what, time.monotonic()
-        #: From 0 to 1; None: how much there is to do is not known.
+        #: From 0 to 1; None if the amount of work is unknown.
         self.fraction: float | None = None
         self.is_done = threading.Event()
 
     def step(self, done: int, of: int) -> None:
-        """So much of it is done. Threads may tell of their parts in any order."""
+        """Records progress. Threads may report their parts in any order."""
         self.fraction = max(self.fraction or 0.0, done / of if of else 0.0)
 
     def describe(self) -> str:
-        """"42 %, 3 s", or the time alone."""
+        """Returns "42 %, 3 s", or only the time."""
         known = "" if self.fraction is None else f"{100 * self.fraction:.0f} %, "
         return f"{known}{time.monotonic() - self.begin:.0f} s"
 
 
 def draw(work: Work) -> str:
-    """A bar as long as what is done; or one whose block goes to and fro, where nobody knows."""
+    """Returns a bar as long as the finished fraction; a moving block if the fraction is unknown."""
     if work.fraction is not None:
         bar = "#" * int(_WIDTH * work.fraction)
     else:
@@ -64,10 +64,10 @@ def draw(work: Work) -> str:
 def _show_bar(work: Work) -> None:
     stream = sys.stderr
     while not work.is_done.wait(FRAME):
-        # What was longer before is erased.
+        # Erases the rest of a longer previous line.
         stream.write("\r" + draw(work) + "\033[K")
         stream.flush()
-    # Back to the beginning of the line, which is erased.
+    # Returns to the beginning of the line and erases it.
     stream.write("\r\033[K")
     stream.flush()
 
@@ -81,8 +81,8 @@ def _tell(listener: Callable[[str], None], work: Work) -> None:
 
 @contextlib.contextmanager
 def watch(what: str, progress: Progress) -> Iterator[Work]:
-    """Tells of the work inside once it has taken two seconds: with a bar while it goes on, or with a line
-    every ten seconds. The work says by step() how much is done, where that is known."""
+    """Reports on the work inside once it has taken two seconds: a bar, or a line every ten seconds. The work may report
+    its finished fraction with step()."""
     work = Work(what)
     listener = find_listener(progress)
     is_bar = progress is None and sys.stderr is not None and sys.stderr.isatty()
@@ -102,7 +102,7 @@ def watch(what: str, progress: Progress) -> Iterator[Work]:
     try:
         thread.start()
     except RuntimeError:
-        # A limit of processes leaves no thread: nothing is told.
+        # No thread can be started (process limit): report nothing.
         yield work
         return
     try:

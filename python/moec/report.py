@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a report of a layer gets and where it goes."""
+"""Inputs and output of a layer's report."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from . import _core
 if TYPE_CHECKING:
     from .layer import Benchmark
 
-#: Seconds, or what Layer.benchmark() gives, by tokens; or a file of moe-bench --json.
+#: Seconds or results of Layer.benchmark(), by token count; or a file of moe-bench --json.
 Measured = Union[Mapping[int, "Benchmark | float"], str, "os.PathLike[str]", None]
 
 
 def read_measured(measured: Measured, device: str) -> bytes | None:
-    """Times as moe-bench --json writes them."""
+    """Returns times in the format of moe-bench --json."""
     if measured is None:
         return None
     if isinstance(measured, Mapping):

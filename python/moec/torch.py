@@ -7,17 +7,15 @@
     block = moec.torch.MoE(moec.compile("config.json", device="cuda:0").bind(weights))
     output = block(hidden_states)                     # or torch.compile(block, fullgraph=True)
 
-The operators are `torch.ops.moec.forward`, which allocates its result, and
-`torch.ops.moec.forward_out`, which writes it into its first argument:
+The operators are `torch.ops.moec.forward`, which allocates its result, and `torch.ops.moec.forward_out`, which writes
+it into its first argument:
 
     torch.ops.moec.forward(hidden_states, number, router_logits, topk_ids, topk_weights)
 
-with what the layer takes, by the layer's order or by name. A layer is named in them by the
-number that register() gives, since graphs hold no objects. No layer of another process has that number:
-a program that another process exported gets its layers with attach(). The operators have fake implementations, so that
-torch.compile, torch.export and CUDA graphs take them. There is no backward pass: an input that requires
-a gradient, in grad mode, is refused.
-"""
+with further inputs of the layer, in the layer's order or by name. Since graphs hold no objects, a layer is identified
+by the number that register() returns. Numbers are unique across processes: a program exported by another process gets
+its layers with attach(). The operators have fake implementations, so that torch.compile, torch.export and CUDA graphs
+accept them. There is no backward pass: an input that requires a gradient, in grad mode, is refused."""
 
 from __future__ import annotations
 
@@ -38,11 +36,11 @@ from .layer_pool import is_traced
 
 __all__ = ["MoE", "attach", "register", "unregister"]
 
-#: Read by the kernels of _core too.
+#: Also read by the kernels of _core.
 _layers: dict[int, Layer] = {}
-#: Numbers of layers that were here.
+#: Numbers of layers that were unregistered.
 _unregistered: set[int] = set()
-#: A number has 16 bits of the layer's digest above bits of chance.
+#: A number consists of 16 bits of the layer's digest above random bits.
 _CHANCE_BITS = 46
 
 _ARGUMENTS = (
@@ -57,7 +55,7 @@ _library.define(
 
 
 def _digest(layer: Layer) -> int:
-    """16 bits of what a layer computes and of its weights' names and shapes."""
+    """Returns 16 bits of a digest of the layer's computation and of its weights' names and shapes."""
     spec = {key: value for key, value in layer.spec.items() if key not in ("name", "max_tokens")}
     weights = [(info.name, info.dtype, info.shape) for info in layer.tensors if info.role == "weight"]
     text = json.dumps([spec, sorted(weights)], sort_keys=True)
@@ -70,8 +68,8 @@ def _check_layer(layer: Any) -> None:
 
 
 def register(layer: Layer) -> int:
-    """The number that names the layer in the operators, until unregister(). It is drawn by chance, so that a
-    program of another process never finds a layer here that is not its own."""
+    """Returns the number that identifies the layer in the operators until unregister(). It is random, so that a program
+    of another process never finds a wrong layer here."""
     _check_layer(layer)
     number = _digest(layer) << _CHANCE_BITS | secrets.randbits(_CHANCE_BITS)
     _layers[number] = layer
@@ -79,13 +77,13 @@ def register(layer: Layer) -> int:
 
 
 def unregister(number: int) -> None:
-    """Forgets the layer of that number; graphs that name it raise InvalidArgument from then on."""
+    """Removes the layer with that number. Graphs that use it raise InvalidArgument from then on."""
     if _layers.pop(number, None) is not None:
         _unregistered.add(number)
 
 
 def _list_numbers(program: torch.nn.Module) -> Iterator[int]:
-    """The numbers of layers that the graphs of a program name, in the order of their calls."""
+    """Yields the numbers of layers in the graphs of a program, in call order."""
     for module in program.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             if node.target is torch.ops.moec.forward.default:
@@ -95,15 +93,15 @@ def _list_numbers(program: torch.nn.Module) -> Iterator[int]:
 
 
 def attach(program: Any, *layers: Layer) -> list[int]:
-    """Gives a program that another process exported its layers, whose weights are not in it. Call it after
+    """Gives an exported program of another process its layers, since their weights are not part of it. Call it after
     torch.export.load().
 
     program: a torch.export.ExportedProgram, or a module with graphs.
-    layers: those that the program calls, in the order of the first calls, each with the description that it
-        had when the program was exported.
+    layers: the layers of the program, in the order of their first calls; each must have the same description as when
+        the program was exported.
 
-    Returns their numbers, for unregister(). Raises InvalidArgument, before anything is registered, where a
-    layer is missing or has another description."""
+    Returns their numbers, for unregister(). Raises InvalidArgument, before anything is registered, if a layer is
+    missing or has another description."""
     graphs = getattr(program, "graph_module", program)
     if not isinstance(graphs, torch.nn.Module):
         raise InvalidType(
@@ -188,7 +186,7 @@ def _forward_out(
 
 def _check_fake(hidden_states, layer: int, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids,
                 is_padding, out=None) -> None:
-    """What an operator refuses of tensors without memory, as it would of real ones."""
+    """Refuses tensors without memory that an operator would refuse with memory."""
     tensors = dict(locals())
     found = _find(tensors.pop("layer"))
     if hidden_states.dim() != 2:
@@ -232,7 +230,7 @@ def _forward_out_fake(
 
 
 def _wants_gradient(a, b, c, d) -> int:
-    """Which of the tensors require a gradient, as bits."""
+    """Returns a bit mask of the tensors that require a gradient."""
     return (
         (a is not None and a.requires_grad)
         + 2 * (b is not None and b.requires_grad)
@@ -242,9 +240,9 @@ def _wants_gradient(a, b, c, d) -> int:
 
 
 def _add_kernels_of_core() -> tuple[str, ...]:
-    """The dispatch keys for which _core has registered its kernels, which take tensors of libtorch as they are,
-    through PyTorch's stable C ABI (2.9). None where PyTorch does not show what they need, or where exceptions do not
-    come through as what they are."""
+    """Returns the dispatch keys for which _core registered kernels. They take libtorch tensors directly, through
+    PyTorch's stable C ABI (2.9). Empty if PyTorch lacks what they need, or if exceptions lose their types on the way.
+    """
     if not _core.load_torch(torch._C.__file__, _layers, _find):
         return ()
     try:
@@ -264,25 +262,24 @@ for _key in {"CPU", "CUDA"}.difference(_keys_of_core):
     _library.impl("forward", _forward, _key)
     _library.impl("forward_out", _forward_out, _key)
 for _name in ("forward", "forward_out", "wants_gradient"):
-    # The layer itself refuses inputs that require a gradient: autograd, which would ask for them once more, is left out.
+    # The layer itself refuses inputs that require a gradient; skipping autograd avoids a second check.
     _library.impl(_name, torch.library.fallthrough_kernel, "Autograd")
 torch.library.register_fake("moec::forward", _forward_fake, lib=_library)
 torch.library.register_fake("moec::forward_out", _forward_out_fake, lib=_library)
 _op = torch.ops.moec.forward.default
-#: Whether a layer takes tensors without an object of Python being made, and so more quickly than an operator.
+#: Whether a layer accepts tensors without a Python object for each, which is faster than an operator.
 _is_direct = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
 class MoE(torch.nn.Module):
-    """A layer as a module. It has no parameters: the weights are the layer's.
+    """A layer as a module. It has no parameters; the layer holds the weights.
 
-    On a GPU the layer gets its workspace, for max_tokens tokens, from PyTorch's allocator. Layers
-    whose calls follow each other may share one: pass that of another module as `workspace`.
+    On a GPU the layer's workspace, for max_tokens tokens, is allocated by PyTorch. Layers whose calls do not overlap
+    may share one: pass that of another module as `workspace`.
 
-    forward() takes what the layer takes (moec.Layer), hidden_states of any rank with a last dimension
-    of H, and returns a tensor of the same shape. Call it once before it is captured in a CUDA graph:
-    the first call prepares the weights. The graph keeps weights and workspace.
-    """
+    forward() takes the inputs of the layer (moec.Layer) and hidden_states of any rank with a last dimension of H, and
+    returns a tensor of the same shape. Call it once before capturing it in a CUDA graph, since the first call prepares
+    the weights. The graph keeps weights and workspace alive."""
 
     def __init__(self, layer: Layer, *, workspace: Optional[torch.Tensor] = None) -> None:
         super().__init__()
@@ -310,7 +307,7 @@ class MoE(torch.nn.Module):
         if rows.dim() != 2:
             rows = rows.reshape(-1, rows.shape[-1])
         others = (router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding)
-        # Where nobody looks, the layer is called without the operator, whose dispatch takes longer than the call.
+        # Outside of tracing, call the layer without the operator, whose dispatch takes longer than the call.
         if _is_direct and type(rows) is torch.Tensor and not is_traced():
             output = _call(self.layer, rows, *others)
         else:
@@ -318,7 +315,7 @@ class MoE(torch.nn.Module):
         return output if rows is hidden_states else output.view(hidden_states.shape)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MoE:
-        """A module of a clone of the layer, whose weights are those of the first, in a workspace of its own."""
+        """Returns a module of a clone of the layer, with the same weights and its own workspace."""
         copied = type(self)(self.layer.clone())
         memo[id(self)] = copied
         return copied.train(self.training)

@@ -7,9 +7,8 @@
     moec.transformers.register()
     model.set_experts_implementation("moec")
 
-Each experts module gets a layer that reads the module's own parameters, compiled with its first call.
-What has no form in a spec is refused by name. There is no backward pass.
-"""
+Each experts module gets a layer that reads the module's own parameters, compiled with its first call. Anything that a
+spec cannot express is refused by name. There is no backward pass."""
 
 from __future__ import annotations
 
@@ -36,26 +35,26 @@ def forward(
     top_k_index: torch.Tensor,
     top_k_weights: torch.Tensor,
 ) -> torch.Tensor:
-    """The experts of a module, as Transformers calls an implementation.
+    """Runs the experts of a module, with the signature of a Transformers implementation.
 
-    hidden_states: [T, H]. top_k_index, top_k_weights: [T, k], ids of local experts and their weights.
-        An id that is not 0 <= id < num_experts is another rank's and contributes nothing.
+    hidden_states: [T, H].
+    top_k_index, top_k_weights: [T, k], ids of local experts and their weights. An id outside 0 <= id < num_experts
+        belongs to another rank and contributes nothing.
 
-    Returns [T, H] of the dtype of hidden_states. Raises InvalidArgument for a module that has no form
-    in a spec, and where a gradient is wanted."""
+    Returns [T, H] of the dtype of hidden_states. Raises InvalidArgument for a module that a spec cannot express, and if
+    a gradient is required."""
     return call(module, hidden_states, top_k_index, top_k_weights, False)
 
 
-# What is called.
+# Public functions.
 
 
 def register(name: str = "moec", *, max_tokens: int = DEFAULT_TOKENS) -> None:
-    """Makes moec an experts implementation of Transformers, for weights of 16 and 32 bits and of
-    float8: `model.set_experts_implementation("moec")`, or `experts_implementation="moec"` of
-    from_pretrained().
+    """Registers moec as an experts implementation of Transformers, for 16-bit, 32-bit and float8 weights: use
+    `model.set_experts_implementation("moec")`, or `experts_implementation="moec"` of from_pretrained().
 
-    max_tokens: of one run of a layer, which the workspace on a GPU is for; calls with more tokens are
-        several runs. It counts for modules that are called for the first time after this."""
+    max_tokens: tokens per run of a layer, which determines the workspace size on a GPU; a larger call is split into
+        several runs. Applies to modules whose first call comes later."""
     if isinstance(max_tokens, bool) or not isinstance(max_tokens, int):
         raise InvalidType(f"max_tokens: an int expected, {type(max_tokens).__name__} found")
     if max_tokens < 1:
@@ -74,9 +73,9 @@ def register(name: str = "moec", *, max_tokens: int = DEFAULT_TOKENS) -> None:
 
 
 def transpose_weights(model: torch.nn.Module) -> int:
-    """Lays the expert weights that a model has as [E, columns, rows] out as layers read them, so that
-    they need not be copied: each parameter keeps shape and values and gets other strides. Call it
-    after replace(). Returns the bytes that were laid out anew, one parameter after the other."""
+    """Changes expert weights stored as [E, columns, rows] to the memory layout of layers, so that they need not be
+    copied. Each parameter keeps shape and values and gets other strides; parameters are moved one at a time. Call it
+    after replace(). Returns the number of bytes moved."""
     moved = 0
     for module in model.modules():
         if not getattr(module, "is_transposed", False):
@@ -88,29 +87,29 @@ def transpose_weights(model: torch.nn.Module) -> int:
     return moved
 
 
-# Blocks that pass no registry.
+# Blocks that use no registry of implementations.
 
 _LLAMA4 = ("models.llama4.modeling_llama4", "Llama4TextMoe")
 _MXFP4 = ("integrations.mxfp4", "Mxfp4GptOssExperts")
 
 
 def _is(module: Any, where: tuple[str, str]) -> bool:
-    """Whether it is of a class of Transformers', whose module may not have been imported."""
+    """Returns whether a module is of a Transformers class, whose Python module may not be imported."""
     found = getattr(sys.modules.get(f"transformers.{where[0]}"), where[1], None)
     return found is not None and isinstance(module, found)
 
 
 def replace(model: torch.nn.Module) -> int:
-    """Replaces the forward of blocks that pass none of Transformers' registries: those of Llama 4, and
-    those of gpt-oss with mxfp4 weights. Returns how many there were.
+    """Replaces the forward of blocks that use none of Transformers' registries: those of Llama 4, and those of gpt-oss
+    with mxfp4 weights. Returns the number of replaced blocks.
 
-    Of mxfp4 weights that are loaded the bytes are taken out of the layout of Transformers' kernels, one
-    block after the other, and become parameters of the module (`gate_up_proj`, `gate_up_proj_scales`, ...):
-    save the model before, or load it again for Transformers' own kernels. Blocks of Llama 4 keep their
-    weights, and `del block.forward` takes it back.
+    Loaded mxfp4 weights are converted from the layout of Transformers' kernels, block by block, and become parameters
+    of the module (`gate_up_proj`, `gate_up_proj_scales`, ...). Transformers' own kernels cannot use them afterwards:
+    save the model before, or load it again. Blocks of Llama 4 keep their weights; `del block.forward` undoes the
+    replacement.
 
-    Raises InvalidArgument, before any block is changed, for one of Llama 4 that chooses several experts
-    for a token, and for mxfp4 weights that are not loaded or that Transformers has spread over ranks."""
+    Raises InvalidArgument, before any block is changed, for a Llama 4 block with several experts per token, and for
+    mxfp4 weights that are not loaded or that Transformers has sharded over ranks."""
     blocks = list(model.modules())
     llama4 = [block for block in blocks if _is(block, _LLAMA4)]
     gpt_oss = [block for block in blocks if _is(getattr(block, "experts", None), _MXFP4)]
@@ -135,7 +134,7 @@ def replace(model: torch.nn.Module) -> int:
 
 
 def _forward_llama4(self: torch.nn.Module, hidden_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Llama4TextMoe.forward: the chosen expert alone gets a token, times its score."""
+    """Replaces Llama4TextMoe.forward: a token goes only to the chosen expert and is multiplied by its score."""
     hidden_states = hidden_states.reshape(-1, self.hidden_dim)
     scores, logits = self.router(hidden_states)
     weights, ids = torch.topk(scores, 1, dim=-1)
@@ -152,21 +151,21 @@ def _gate_llama4(self: torch.nn.Module, gate_up: torch.Tensor) -> torch.Tensor:
 
 
 def _forward_gpt_oss(self: torch.nn.Module, hidden_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Mxfp4GptOssMLP.forward, with the router's own forward in place of a kernel that routes too."""
+    """Replaces Mxfp4GptOssMLP.forward; routes with the router's own forward instead of a kernel."""
     rows = hidden_states.reshape(-1, hidden_states.shape[-1])
     logits, scores, ids = self.router(rows)
     return self.experts(rows, ids, scores).reshape(hidden_states.shape), logits
 
 
 def _gate_gpt_oss(self: torch.nn.Module, gate_up: torch.Tensor) -> torch.Tensor:
-    """What the kernel's "swiglu" computes of neighbours [gate, up]."""
+    """Computes the kernel's "swiglu" of interleaved [gate, up] values."""
     gate, up = gate_up[..., ::2], gate_up[..., 1::2]
     gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
     return gate * torch.sigmoid(self.alpha * gate) * (up + 1)
 
 
 def _list_packed(experts: torch.nn.Module) -> list[tuple[str, tuple[int, int, int]]]:
-    """The weights of mxfp4 with their shapes as pairs of elements in bytes: [E, rows, columns / 2]."""
+    """Returns the mxfp4 weights with their shapes as bytes of two elements: [E, rows, columns / 2]."""
     count, hidden, width = experts.num_experts, experts.hidden_size, experts.intermediate_size
     return [("gate_up_proj", (count, 2 * width, hidden // 2)),
             ("down_proj", (count, hidden, width // 2))]
@@ -197,8 +196,8 @@ def _check_mxfp4(experts: torch.nn.Module) -> None:
 
 
 def _read(experts: torch.nn.Module, name: str, tensor: Any, shape: tuple[int, ...]) -> torch.Tensor:
-    """A tensor of the kernels', or one of PyTorch's that holds as they do [E, columns, rows], as bytes
-    [E, rows, columns]."""
+    """Returns bytes [E, rows, columns] from a kernel's tensor, or from a PyTorch tensor in the same order, [E, columns,
+    rows]."""
     if not isinstance(tensor, torch.Tensor):
         tensor = tensor.storage.layout.unswizzle_data(tensor.storage.data)
     found = tensor.detach().mT
@@ -211,7 +210,7 @@ def _read(experts: torch.nn.Module, name: str, tensor: Any, shape: tuple[int, ..
 
 
 def _take_mxfp4_weights(experts: torch.nn.Module) -> None:
-    """Makes parameters that a layer reads of the weights, which the kernels' layout goes with."""
+    """Converts the weights to parameters that a layer reads, and drops the kernels' layout."""
     if _is_taken(experts):
         return
     taken = {}

@@ -4,9 +4,8 @@
 
     SGLANG_PLUGINS=moec python -m sglang.launch_server --model-path MODEL --moe-runner-backend triton
 
-SGLang calls plugin() in each of its processes, through the entry point group "sglang.srt.plugins". What
-moec does not support runs in SGLang's own kernel, and the log says why.
-"""
+SGLang calls plugin() in each of its processes, through the entry point group "sglang.srt.plugins". Layers that moec
+does not support run in SGLang's own kernel, and the log says why."""
 
 from __future__ import annotations
 
@@ -20,10 +19,9 @@ _logger = logging.getLogger("moec.sglang")
 
 
 def register() -> None:
-    """Puts moec in the place of SGLang's Triton runner, for layers that are made after this. Calls after
-    the first do nothing.
+    """Replaces SGLang's Triton runner by moec for layers created later. Further calls do nothing.
 
-    Raises ImportError where there is no SGLang, or one of another interface."""
+    Raises ImportError if SGLang is missing or has another interface."""
     try:
         from . import runner
     except ImportError as error:
@@ -35,5 +33,5 @@ def register() -> None:
 
 
 def plugin() -> None:
-    """The entry point: register(), where SGLANG_PLUGINS names moec."""
+    """Entry point: calls register() if SGLANG_PLUGINS names moec."""
     run_plugin("SGLang", "SGLANG_PLUGINS", register, _logger)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A runner core of SGLang's: experts from what is dispatched to what is combined."""
+"""A runner core for SGLang: runs experts between dispatch and combine."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ..functions.experts import Experts
 from ..functions.quantization import QuantConfig
 
 _logger = logging.getLogger("moec.sglang")
-#: The runner whose place the core has: the one of most methods, in the layout that layers read.
+#: The replaced runner: the default of most methods, with weights in the layout that layers read.
 _BACKEND = MoeRunnerBackend.TRITON
 _INIT = f"{MoeRunner.__module__}.{MoeRunner.__name__}.__init__"
 _is_registered = False
 
 
 def describe_activation(config: MoeRunnerConfig) -> tuple[str, dict[str, float]]:
-    """The kind of docs/layers.md and its parameters, as SGLang's Triton runner computes them. Raises
-    InvalidArgument for any other."""
+    """Returns the kind of docs/layers.md and its parameters, as SGLang's Triton runner computes them. Raises
+    InvalidArgument for unsupported activations."""
     name, alpha, limit = config.activation, config.gemm1_alpha, config.gemm1_clamp_limit
     if config.gemm1_beta not in (None, 1.0):
         raise InvalidArgument(f"gemm1_beta: {config.gemm1_beta} found, 1 is supported")
@@ -64,7 +64,7 @@ def _check_config(config: MoeRunnerConfig) -> None:
 
 
 def _read_quantization(info: Any) -> Optional[QuantConfig]:
-    """Raises InvalidArgument for what has no form."""
+    """Returns a QuantConfig. Raises InvalidArgument if a layer cannot express the quantization."""
     for name in ("use_mxfp8", "fuse_swiglu_interleaved"):
         if getattr(info, name):
             raise InvalidArgument(f"quant_info: {name} is not supported")
@@ -76,7 +76,7 @@ def _read_quantization(info: Any) -> Optional[QuantConfig]:
     return QuantConfig(
         quant_dtype=dtype if is_quantized else None,
         per_act_token_quant=info.per_channel_quant,
-        # That of weights alone is [0, group], which the scales say too.
+        # For weight-only quantization it is [0, group], which the scales show too.
         block_shape=info.block_shape if bits is None else None,
         w1_scale=info.w13_scale,
         w2_scale=info.w2_scale,
@@ -92,14 +92,14 @@ def _read_quantization(info: Any) -> Optional[QuantConfig]:
 def _read_zero_points(
     packed: Optional[torch.Tensor], scale: torch.Tensor, bits: int
 ) -> Optional[torch.Tensor]:
-    """As a layer takes them: of weights that are bytes it has to be said that 128 is zero."""
+    """Returns zero points for a layer. Weights in bytes need explicit zero points of 128."""
     if packed is not None:
         return packing.read_zero_points(packed, bits)
     return None if bits == 4 else torch.full_like(scale, 128, dtype=torch.uint8)
 
 
 def _list_fields(info: Any) -> tuple[Any, ...]:
-    """Raises InvalidArgument for what is of another runner."""
+    """Returns the fields of a quantization. Raises InvalidArgument for those of another runner."""
     if not isinstance(info, TritonMoeQuantInfo):
         raise InvalidArgument(f"quant_info: {type(info).__name__} is not supported")
     return tuple(vars(info).values())
@@ -113,14 +113,14 @@ def _are_same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
 
 
 class MoecRunnerCore(DispatchMoeRunnerCore):
-    """Runs the experts of one MoE layer. Calls that it does not support go to `fallback`, SGLang's fused
-    function for the same dispatch."""
+    """Runs the experts of one MoE layer. Unsupported calls go to `fallback`, SGLang's fused function for the same
+    dispatch."""
 
     def __init__(self, config: MoeRunnerConfig) -> None:
         super().__init__(config)
         self.fallback: Optional[Callable[..., Any]] = None
         self._experts: Optional[Experts] = None
-        #: What they were made for: SGLang says it anew with each call, by the same tensors.
+        #: Arguments that the experts were made for: SGLang passes them with each call, with the same tensors.
         self._options: tuple[Any, ...] = ()
         self._info: tuple[Any, ...] = ()
         self._reasons: set[str] = set()
@@ -179,7 +179,7 @@ class MoecRunnerCore(DispatchMoeRunnerCore):
 
 
 def make_core(config: MoeRunnerConfig) -> Any:
-    """The core for a layer: moec's, or SGLang's own with a reason in the log."""
+    """Returns the core for a layer: moec's, or SGLang's own with a reason in the log."""
     try:
         _check_config(config)
     except InvalidArgument as error:
@@ -189,8 +189,8 @@ def make_core(config: MoeRunnerConfig) -> Any:
 
 
 def _give_way(result: None, runner: MoeRunner, *arguments: Any, **named: Any) -> None:
-    """After MoeRunner.__init__: the fused function, which would be called ahead of a core, is what the
-    core falls back on."""
+    """Runs after MoeRunner.__init__. SGLang would call the fused function before a core; it becomes the core's fallback
+    instead."""
     core = runner.runner_core
     if not isinstance(core, MoecRunnerCore):
         return
@@ -202,7 +202,7 @@ def _give_way(result: None, runner: MoeRunner, *arguments: Any, **named: Any) ->
 
 
 def register() -> None:
-    """Tells SGLang of the core, once."""
+    """Registers the core with SGLang, once."""
     global _is_registered
     if _is_registered:
         return
