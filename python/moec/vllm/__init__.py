@@ -4,9 +4,8 @@
 
     VLLM_PLUGINS=moec vllm serve MODEL
 
-vLLM calls plugin() in each of its processes, through the entry point group "vllm.general_plugins". What
-moec does not support keeps the kernel that vLLM chose, and the log says why.
-"""
+vLLM calls plugin() in each of its processes, through the entry point group "vllm.general_plugins". Layers that moec
+does not support keep the kernel that vLLM chose, and the log says why."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ __all__ = ["plugin", "register"]
 
 
 def register() -> None:
-    """Puts moec into vLLM for weights of 16 bits and for quantized ones (docs/engines.md), for layers that are
-    made after this. Calls after the first do nothing.
+    """Registers moec in vLLM for 16-bit and quantized weights (docs/engines.md), for layers created later. Further
+    calls do nothing.
 
-    Raises ImportError where there is no vLLM, or one of another interface."""
+    Raises ImportError if vLLM is missing or has another interface."""
     try:
         from . import methods
     except ImportError as error:
@@ -31,5 +30,5 @@ def register() -> None:
 
 
 def plugin() -> None:
-    """The entry point: register(), where VLLM_PLUGINS names moec."""
+    """Entry point: calls register() if VLLM_PLUGINS names moec."""
     run_plugin("vLLM", "VLLM_PLUGINS", register, logger)

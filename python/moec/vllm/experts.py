@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Experts of the modular kind: between vLLM's prepare and finalize, in both activation formats."""
+"""Modular experts: between vLLM's prepare and finalize, in both activation formats."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _SCHEMES = (
     (keys.kMxfp4Static, None),
     (keys.kNvfp4Static, None),
 )
-#: What vLLM's kernel of SWIGLUOAI has, whatever a model's config says.
+#: The limit in vLLM's SWIGLUOAI kernel, which ignores the model's config.
 _SWIGLUOAI_LIMIT = 7.0
 
 
 def get_parameters(activation: MoEActivation, config: Any) -> dict[str, float]:
-    """Parameters of an activation as vLLM resolves them (ApplyMoEActivationConfig), for a spec. Raises
-    InvalidArgument where they would be dropped."""
+    """Returns the parameters of an activation for a spec, resolved as in vLLM (ApplyMoEActivationConfig). Raises
+    InvalidArgument if a spec cannot express them."""
     kind, limit = activation.value, config.clamp_limit
     if kind == "swigluoai_uninterleave":
         bound = {} if limit is None else {"limit": limit}
@@ -63,7 +63,7 @@ def get_parameters(activation: MoEActivation, config: Any) -> dict[str, float]:
 
 
 class MoecSupport(mk.FusedMoEExperts):
-    """What layers support, for experts of every kind."""
+    """Capabilities of layers, for all kinds of experts."""
 
     @staticmethod
     def is_supported_config(
@@ -97,8 +97,8 @@ class MoecSupport(mk.FusedMoEExperts):
 
     @property
     def expects_unquantized_inputs(self) -> bool:
-        # The layer rounds activations itself, by the formulas of its spec. Where nothing is rounded there is
-        # nothing to put off, and vLLM's prepare of the batched format refuses to.
+        # The layer quantizes activations itself, by the formulas of its spec. If nothing is quantized there is nothing
+        # to defer, and vLLM's prepare of the batched format refuses to.
         return self.quant_config.quant_dtype is not None
 
     @staticmethod
@@ -120,7 +120,7 @@ class MoecSupport(mk.FusedMoEExperts):
         return activation.value in KINDS
 
     def hold(self, w1: torch.Tensor, w2: torch.Tensor, previous: Optional[Held] = None) -> Held:
-        """Experts.hold() for the calls that this configuration says."""
+        """Calls Experts.hold() for the calls of this configuration."""
         moe = self.moe_config
         return self.experts.hold(w1, w2, moe.hidden_dim, moe.in_dtype, moe.experts_per_token, previous)
 
@@ -139,9 +139,9 @@ class MoecSupport(mk.FusedMoEExperts):
 
 
 class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
-    """What both formats share. A layer is made by hold(), for weights that stay, or with the first call, for the
-    weights of the call. A format says how large its output is and what elements workspace2 needs (_shape), and runs
-    (_run)."""
+    """Common part of both formats. The layer is made by hold(), for fixed weights, or by the first call, for the
+    weights of the call. Subclasses give the shape of the output and the elements of workspace2 (_shape), and run the
+    layer (_run)."""
 
     def __init__(
         self,
@@ -163,12 +163,12 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
         w2: torch.Tensor,
         topk_ids: torch.Tensor,
     ) -> tuple[int, int, int, int, int]:
-        # workspace_shapes(), which follows, is about the layer of these weights.
+        # workspace_shapes() is called next, for the layer of these weights.
         self._weights = (w1, w2)
         return super().moe_problem_size(a1, w1, w2, topk_ids)
 
     def _count_workspace(self, tokens: int, hidden: int, top_k: int) -> int:
-        """Elements of workspace2 for so many tokens; on the CPU a layer has memory of its own."""
+        """Returns the elements of workspace2 for a number of tokens. On the CPU a layer has its own memory."""
         if self._weights is None or not self._weights[0].is_cuda:
             return 0
         dtype = self.moe_config.in_dtype
@@ -176,7 +176,7 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
         return -(-size // self.workspace_dtype(dtype).itemsize)
 
     def _make_ones(self, weights: torch.Tensor) -> torch.Tensor:
-        """Ones in place of the weights, filled by the first call: vLLM's first one has the most tokens."""
+        """Returns ones instead of the weights, filled by the first call, which in vLLM has the most tokens."""
         if self._ones.shape[:1] < weights.shape[:1] or self._ones.device != weights.device:
             self._ones = torch.ones_like(weights)
         return self._ones[: weights.shape[0]]
@@ -217,7 +217,7 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
         if self.post_gemm2_hook is not None:
             raise InvalidArgument("post_gemm2_hook: a layer sums over the experts itself")
         if apply_router_weight_on_input:
-            # prepare() has multiplied the input.
+            # prepare() has already multiplied the input by the weights.
             topk_weights = self._make_ones(topk_weights)
         self._run(
             output, hidden_states, (w1, w2), (topk_weights, topk_ids), expert_map,
@@ -226,13 +226,13 @@ class _MoecExperts(MoecSupport, mk.FusedMoEExpertsModular):
 
 
 def has_own_experts(config: FusedMoEParallelConfig) -> bool:
-    """Whether experts stay what they were loaded as, and are dispatched by vLLM. Those that move between ranks are
-    written to behind a layer that has prepared them."""
+    """Returns whether experts stay on the rank that loaded them, and vLLM dispatches tokens. Moving an expert between
+    ranks would overwrite weights that the layer has already prepared."""
     return not config.use_passthrough_all2all and not config.enable_eplb
 
 
 def as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
-    """Memory of vLLM's for a layer, None where there is none that a layer can use."""
+    """Returns vLLM's workspace as memory for a layer, or None if a layer cannot use it."""
     if not workspace.is_cuda or not workspace.numel() or workspace.data_ptr() % 256:
         return None
     return workspace.view(-1).view(torch.uint8)
@@ -241,12 +241,12 @@ def as_workspace(workspace: torch.Tensor) -> Optional[torch.Tensor]:
 class MoecExperts(_MoecExperts):
     """The format [T, H]. The layer applies the weights and sums over k."""
 
-    #: Places of the layer's experts on this rank, where the class is a layer's own.
+    #: Local ids of the experts, if the class belongs to one layer.
     expert_map: Optional[torch.Tensor] = None
 
     @classmethod
     def of(cls, layer: torch.nn.Module) -> type[MoecExperts]:
-        """The class for a layer of vLLM's, whose ids need no mapping ahead of each call."""
+        """Returns a class for one vLLM layer, whose calls need not map ids first."""
         if layer.expert_map is None:
             return cls
         return type(cls.__name__, (cls,), {"expert_map": layer.expert_map})
@@ -294,7 +294,7 @@ class MoecExperts(_MoecExperts):
 
 
 class MoecBatchedExperts(_MoecExperts):
-    """The format [E, M, H] with counts of rows. Rows stay apart: finalize weighs and sums them."""
+    """The format [E, M, H] with row counts. Rows are not combined: finalize weights and sums them."""
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class MoecBatchedExperts(_MoecExperts):
     def _supports_quant_scheme(
         weight_key: Optional[keys.QuantKey], activation_key: Optional[keys.QuantKey]
     ) -> bool:
-        # Dispatch of this format quantizes what it sends, whatever experts expect.
+        # Dispatch of this format quantizes what it sends, regardless of the experts.
         return weight_key is None and activation_key is None
 
     @staticmethod
@@ -353,7 +353,7 @@ class MoecBatchedExperts(_MoecExperts):
 def choose(
     moe: FusedMoEConfig, weight_key: Optional[keys.QuantKey], activation_key: Optional[keys.QuantKey]
 ) -> tuple[Optional[type[_MoecExperts]], Optional[str]]:
-    """The experts for a layer, or None and why not."""
+    """Returns the experts class for a layer, or None and the reason."""
     if moe.moe_backend != "auto":
         return None, f"--moe-backend asks for {moe.moe_backend}"
     is_batched = moe.moe_parallel_config.use_batched_activation_format

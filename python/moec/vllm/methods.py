@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How vLLM is told of moec: the method of layers of 16 bits, and the configs of quantized ones."""
+"""Registration in vLLM: the method of 16-bit layers, and the configs of quantized ones."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _is_registered = False
 
 
 class MoecUnquantizedFusedMoEMethod(Selecting, UnquantizedFusedMoEMethod):
-    """Experts of 16 bits (and of 32). Weights stay as the loader lays them out: those of vLLM's Triton
-    kernels, whose backend the method says it has, are those of a layer."""
+    """Experts with 16-bit (or 32-bit) weights. Weights keep the loader's layout for vLLM's Triton kernels, which equals
+    a layer's layout; the method claims to have that backend."""
 
     moec_kind, moec_keys = _KIND, (None, None)
 
@@ -56,8 +56,7 @@ class MoecUnquantizedFusedMoEMethod(Selecting, UnquantizedFusedMoEMethod):
 
 
 def register() -> None:
-    """Tells vLLM of the methods, once. What a format of vLLM's needs and is not installed leaves vLLM's kernel to
-    that format alone."""
+    """Registers the methods with vLLM, once. A format with a missing dependency keeps vLLM's kernel."""
     global _is_registered
     if _is_registered:
         return

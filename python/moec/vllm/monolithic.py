@@ -1,9 +1,9 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Experts of the monolithic kind: vLLM hands over logits, and the layer selects experts itself.
+"""Monolithic experts: vLLM passes logits, and the layer selects experts itself.
 
-vLLM makes methods and experts from a FusedMoEConfig, which does not say all of a model's routing. The router that vLLM
-made does, and is found beside the layer once weights are loaded: there it is decided which kind of experts runs."""
+vLLM creates methods and experts from a FusedMoEConfig, which lacks parts of a model's routing. The router that vLLM
+created has them; it is found beside the layer once weights are loaded, and the kind of experts is chosen then."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ..layer_pool import DTYPES
 from .experts import MoecExperts, MoecSupport, as_workspace, get_parameters, has_own_experts
 from .report import tell_modular
 
-#: Routing of vLLM's that is a function of the model's.
+#: vLLM's routing methods that are custom functions of a model.
 _FUNCTIONS = {
     RoutingMethodType.Llama4: {"score": "identity", "weight": "sigmoid"},
     RoutingMethodType.Sigmoid: describe_topk("sigmoid", False),
@@ -45,8 +45,8 @@ _FUNCTIONS = {
 
 
 def describe_router(router: Any) -> tuple[dict[str, Any], Optional[torch.Tensor]]:
-    """`routing` of a spec for a router of vLLM's, and its bias. Raises InvalidArgument, with the reason, for one that a
-    layer does not have."""
+    """Returns `routing` of a spec for a vLLM router, and its bias. Raises InvalidArgument, with the reason, for
+    unsupported routers."""
     kind = type(router)
     bias = getattr(router, "e_score_correction_bias", None)
     if router.eplb_state is not None:
@@ -73,18 +73,18 @@ def describe_router(router: Any) -> tuple[dict[str, Any], Optional[torch.Tensor]
 
 
 class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
-    """The format [T, H], with logits in the place of ids and weights. vLLM makes experts from a class and says little
-    of the routing, so that each layer has a class of its own: of()."""
+    """The format [T, H], with logits instead of ids and weights. vLLM instantiates experts from a class without passing
+    the routing, so each layer gets its own class from of()."""
 
     #: Results of describe_router().
     routing: dict[str, Any]
     selection_bias: Optional[torch.Tensor]
-    #: Places of the layer's experts on this rank; None where all are here.
+    #: Local ids of the experts; None if all are on this rank.
     expert_map: Optional[torch.Tensor]
 
     @classmethod
     def of(cls, router: FusedMoERouter, layer: torch.nn.Module) -> type[MoecMonolithicExperts]:
-        """The class for a layer of vLLM's. Raises InvalidArgument as describe_router() does."""
+        """Returns the class for a vLLM layer. Raises InvalidArgument as describe_router() does."""
         routing, bias = describe_router(router)
         if layer.apply_router_weight_on_input:
             routing["weight_on_input"] = True
@@ -113,7 +113,7 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
 
     @staticmethod
     def _supports_parallel_config(moe_parallel_config: FusedMoEParallelConfig) -> bool:
-        # With a dispatch between selection and experts vLLM selects ahead of it: ids are fewer bytes than logits.
+        # With a dispatch between selection and experts, vLLM selects before it: ids have fewer bytes than logits.
         config = moe_parallel_config
         return (
             not config.use_all2all_kernels and config.dp_size == 1 and config.pcp_size == 1
@@ -124,7 +124,7 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
     def _supports_routing_method(
         routing_method: RoutingMethodType, weight_key: Optional[keys.QuantKey], activation_key: Optional[keys.QuantKey]
     ) -> bool:
-        # The router says more: describe_router().
+        # The router has complete information: describe_router().
         return True
 
     @staticmethod
@@ -150,7 +150,7 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
         topk_group: Optional[int] = None,
         routing_replay_out: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
-        # The router has said what these arguments say of the routing.
+        # The router has already given the routing in these arguments.
         self._check(activation, a1q_scale)
         self.experts.placed = expert_map
         return self.experts.select_and_run(
@@ -160,7 +160,7 @@ class MoecMonolithicExperts(MoecSupport, mk.FusedMoEExpertsMonolithic):
 
 
 def _find_padding(tokens: int) -> Optional[torch.Tensor]:
-    """Rows that a CUDA graph has beyond the batch's."""
+    """Returns a mask of the rows that a CUDA graph has beyond the batch."""
     found = get_forward_context().is_padding if is_forward_context_available() else None
     return None if found is None else found[:tokens]
 
@@ -176,11 +176,11 @@ def choose_entry(
     weight_key: Optional[keys.QuantKey],
     activation_key: Optional[keys.QuantKey],
 ) -> tuple[type[mk.FusedMoEExperts], Optional[str]]:
-    """The experts of a layer that runs in MoecExperts: those that take over the selection of vLLM's router, or
-    MoecExperts and why.
+    """Returns the experts for a layer that runs in MoecExperts: a class that replaces the selection of vLLM's router,
+    or MoecExperts and the reason.
 
-    Selection in the layer takes the place of a launch of vLLM's, and up to 32 tokens adds none to the layer's own
-    (docs/engines.md), so that it is taken wherever the layer can say it."""
+    Selection in the layer replaces a launch of vLLM and adds none to the layer for up to 32 tokens (docs/engines.md).
+    It is used for each routing that a layer can express."""
     modular = MoecExperts.of(layer)
     if os.environ.get("MOEC_VLLM_ROUTER") == "0":
         return modular, "MOEC_VLLM_ROUTER is 0"
@@ -204,16 +204,16 @@ def choose_entry(
 
 
 class Selecting:
-    """Goes ahead of a method of vLLM's whose experts are moec's: has them select where they can."""
+    """Mixin ahead of a vLLM method with moec's experts: lets them select experts if they can."""
 
-    #: A name for the log.
+    #: Name for the log.
     moec_kind: str
     moec_config: VllmConfig
     #: Arguments of choose().
     moec_keys: tuple[Optional[keys.QuantKey], Optional[keys.QuantKey]]
 
     def create_weights(self, layer: torch.nn.Module, **arguments: Any) -> None:
-        # Later there need be no current configuration.
+        # There may be no current configuration later.
         self.moec_config = get_current_vllm_config()
         super().create_weights(layer, **arguments)
 
@@ -222,7 +222,8 @@ class Selecting:
         return issubclass(self.experts_cls, MoecMonolithicExperts)
 
     def moec_choose_entry(self, layer: torch.nn.Module) -> None:
-        """Ahead of the kernel, once the runner is there. Weights that are loaded again change no choice."""
+        """Chooses the entry before the kernel is made, once the runner exists. Reloading weights does not change the
+        choice."""
         if self.moe_kernel is not None or self.experts_cls is not MoecExperts:
             return
         self.experts_cls, reason = choose_entry(self.moec_config, layer, *self.moec_keys)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What nvfp4 of compressed-tensors and of ModelOpt share."""
+"""Common code for nvfp4 of compressed-tensors and of ModelOpt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .quantized import AsLoaded, Keys
 
 class NvFp4(AsLoaded):
     moec_weight_dtype, moec_scale = "nvfp4", "weight_scale"
-    #: Backends that leave activations in 16 bits whatever the checkpoint says.
+    #: Backends that keep activations in 16 bits regardless of the checkpoint.
     moec_weight_only = (NvFp4MoeBackend.MARLIN, NvFp4MoeBackend.HUMMING)
 
     def moec_find_keys(self) -> Keys:

@@ -1,11 +1,11 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The methods of vLLM's quantized layers that hand their experts to moec.
+"""Methods of vLLM's quantized layers that run moec's experts.
 
-vLLM's config makes a method, and vLLM's method makes the parameters that checkpoints are loaded into. What moec
-changes comes after: which experts run, and that the parameters are not packed for another kernel. Where vLLM's
-Triton kernels read them as they were loaded, the method is told that it has these; where no kernel of vLLM's does,
-the words of the checkpoint become bytes here (moec.functions.packing)."""
+vLLM's config creates a method, and the method creates the parameters that checkpoints are loaded into. moec changes the
+steps after that: the experts to run, and the packing of parameters for other kernels, which is skipped. If vLLM's
+Triton kernels read the parameters as loaded, the method is told that it uses them. If no vLLM kernel does, the
+checkpoint's words are unpacked to bytes here (moec.functions.packing)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Keys = tuple[keys.QuantKey, Optional[keys.QuantKey]]
 
 
 def is_strict() -> bool:
-    """Whether an error of moec's ends the engine."""
+    """Returns whether an error of moec ends the engine."""
     return os.environ.get("MOEC_STRICT") == "1"
 
 
@@ -40,7 +40,7 @@ def describe_error(error: Exception) -> str:
 
 
 def _describe_parameters(layer: torch.nn.Module, with_memory: bool = False) -> dict[str, tuple[Any, ...]]:
-    """Shapes and dtypes by name, with what changes where a parameter is written to or replaced."""
+    """Returns shapes and dtypes by name, with a value that changes when a parameter is written to or replaced."""
     return {
         name: (each.shape, each.dtype) + ((id(each), each.data_ptr(), each._version) if with_memory else ())
         for name, each in layer.named_parameters(recurse=False)
@@ -48,30 +48,31 @@ def _describe_parameters(layer: torch.nn.Module, with_memory: bool = False) -> d
 
 
 class _Handover(Selecting):
-    """Goes ahead of a method of vLLM's, whose instance has the fields that vLLM's constructor left. Names of moec's
-    own begin with moec_, so that no field hides them."""
+    """Mixin ahead of a vLLM method, with the fields set by vLLM's constructor. Names of moec's own fields begin with
+    moec_ to avoid clashes."""
 
-    #: The method that vLLM made, and what its parameters are made from.
+    #: The method created by vLLM, and the arguments of its parameters.
     moec_own: FusedMoEMethodBase
     moec_arguments: dict[str, Any]
-    #: All that calls read of the weights, once they were processed.
+    #: Tensors that calls read from the weights, once they are processed.
     moec_held: Optional[Held] = None
 
     def moec_find_keys(self) -> Keys:
-        """The operands as vLLM names them. Raises InvalidArgument, with the reason, for what has no form."""
+        """Returns vLLM's keys of the operands. Raises InvalidArgument, with the reason, for unsupported quantizations.
+        """
         raise NotImplementedError
 
     def moec_take(self) -> None:
-        """Once the experts are moec's, before parameters are made."""
+        """Called when moec's experts are chosen, before parameters are created."""
 
     def create_weights(self, layer: torch.nn.Module, **arguments: Any) -> None:
         self.moec_arguments = arguments
         super().create_weights(layer, **arguments)
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
-        """Makes the kernel. Where moec fails before it changed a parameter, vLLM's method goes on with them, and the
-        log says why; with MOEC_STRICT=1 the error is the caller's. So it is where weights are loaded again, since
-        captured graphs have moec's kernel."""
+        """Makes the kernel. If moec fails before it changed a parameter, vLLM's method continues with the parameters,
+        and the log says why. With MOEC_STRICT=1, and when weights are reloaded, the error is raised instead: captured
+        graphs already contain moec's kernel."""
         before = _describe_parameters(layer, with_memory=True)
         try:
             self.moec_choose_entry(layer)
@@ -89,20 +90,20 @@ class _Handover(Selecting):
         count_loaded(self.moec_kind, selects=self.moec_selects)
 
     def moec_process(self, layer: torch.nn.Module) -> None:
-        """Parameters are changed once nothing can fail any more."""
+        """Processes the parameters; changes them only after everything that can fail."""
         super().process_weights_after_loading(layer)
 
     def moec_hold(self, w13: torch.Tensor, w2: torch.Tensor) -> Held:
-        """Gives the weights to the kernel. Loaded again they are written to the memory of before, which captured
-        graphs read; so vLLM copies to itself what it takes for new parameters."""
+        """Passes the weights to the kernel. Reloaded weights are written to the previous memory, which captured graphs
+        read; vLLM's own copy of supposedly new parameters is then a copy to itself."""
         return self.moe_kernel.fused_experts.hold(w13, w2, self.moec_held)
 
     def moec_keep(self, layer: torch.nn.Module, held: Held) -> None:
-        """Leaves the layer what calls read. What was prepared becomes parameters, which vLLM keeps and puts to sleep;
-        words of the checkpoint and their scales go where nothing reads them, but for their number of experts."""
+        """Keeps in the layer only what calls read. Prepared weights become parameters, which vLLM keeps and offloads in
+        sleep mode. Checkpoint words and scales that nothing reads are freed, except for their number of experts."""
         for name, parameter in layer.named_parameters(recurse=False):
             is_read = parameter.untyped_storage().data_ptr() in held.sources
-            # vLLM's loader writes shapes, and scales of whole experts, when it has processed the rest.
+            # vLLM's loader writes shapes, and scales per expert, after it has processed the rest.
             is_small = parameter.dim() == 1 or name.endswith("_shape")
             if name.startswith(("w13_", "w2_")) and not is_read and not is_small:
                 parameter.data = parameter.data.new_empty((parameter.shape[0], *[0] * (parameter.dim() - 1)))
@@ -115,7 +116,7 @@ class _Handover(Selecting):
         self.moec_held = held
 
     def _moec_takes_back(self, layer: torch.nn.Module) -> bool:
-        """Whether vLLM's own method has the parameters that were made."""
+        """Returns whether vLLM's own method holds the created parameters."""
         own = copy.copy(layer)
         own._parameters = {}
         with torch.device("meta"):
@@ -124,9 +125,9 @@ class _Handover(Selecting):
 
 
 class AsTriton(_Handover):
-    """A method that leaves parameters as they are for vLLM's Triton kernels."""
+    """A method that keeps parameters in the layout of vLLM's Triton kernels."""
 
-    #: Its field of the backend, and Triton's value.
+    #: Name of its backend field, and Triton's value.
     moec_backend: tuple[str, Any]
 
     def moec_take(self) -> None:
@@ -135,7 +136,7 @@ class AsTriton(_Handover):
     def moec_process(self, layer: torch.nn.Module) -> None:
         before = self.moe_kernel
         super().moec_process(layer)
-        # Some methods are called twice and do it once.
+        # Some methods are called twice and act only once.
         if self.moe_kernel is not before:
             self.moec_keep(layer, self.moec_hold(layer.w13_weight, layer.w2_weight))
 
@@ -147,19 +148,19 @@ def check_block(block: Any) -> Keys:
 
 
 class AsLoaded(_Handover):
-    """A method whose parameters vLLM would pack for each of its kernels. Formats say what they are when they are
-    loaded, and how they are read."""
+    """A method whose parameters vLLM would pack differently for each of its kernels. Subclasses describe the loaded
+    format and how to read it."""
 
-    #: Those of a process that has packed them can not be taken for these.
+    #: Weights packed by another process cannot be used.
     supports_pre_processed_weights = False
-    #: FusedMoEQuantConfig's name of the elements.
+    #: Name of the element type in FusedMoEQuantConfig.
     moec_weight_dtype: Any
-    #: Parameters, after "w13_" and "w2_".
+    #: Parameter names after "w13_" and "w2_".
     moec_weight: str
     moec_scale: str
 
     def moec_read_weights(self, stored: torch.Tensor) -> torch.Tensor:
-        """As experts take them."""
+        """Returns the weights in the experts' form."""
         return stored
 
     def moec_read_scales(self, stored: torch.Tensor) -> torch.Tensor:
@@ -168,7 +169,7 @@ class AsLoaded(_Handover):
     def moec_read_zero_points(
         self, layer: torch.nn.Module, prefix: str, scales: torch.Tensor
     ) -> Optional[torch.Tensor]:
-        """As bytes in the shape of the scales that were read; None where the middle of the range is zero."""
+        """Returns zero points as bytes in the shape of the scales; None if zero is the middle of the range."""
         return None
 
     def moec_read_global_scales(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
@@ -184,13 +185,13 @@ class AsLoaded(_Handover):
             found[f"{gemm}_alphas"] = self.moec_read_global_scales(layer, prefix)
             found[f"{short}_bias"] = self.moec_read_bias(layer, prefix)
             read[weight] = self.moec_read_weights(getattr(layer, weight).data)
-        # What moec or vLLM refuses is refused here, and what does not compile.
+        # Errors of moec or vLLM, and compilation errors, occur here.
         self.moe_quant_config, self.moe_kernel = self._moec_make_kernel(layer, found)
         held = self.moec_hold(read[f"w13_{self.moec_weight}"], read[f"w2_{self.moec_weight}"])
         for name, tensor in read.items():
             getattr(layer, name).data = tensor
         for prefix in ("w13", "w2"):
-            # Kernels get them by these names.
+            # Kernels receive the weights under these names.
             setattr(layer, f"{prefix}_weight", getattr(layer, f"{prefix}_{self.moec_weight}"))
         self.moec_keep(layer, held)
 
@@ -216,7 +217,7 @@ class AsLoaded(_Handover):
 
 
 class Integers(AsLoaded):
-    """Integers of 4 or 8 bits that begin at 0, with scales of groups."""
+    """Unsigned 4-bit or 8-bit integers with group scales."""
 
     @property
     def moec_bits(self) -> int:
@@ -228,7 +229,8 @@ class Integers(AsLoaded):
 
     @property
     def moec_has_column_order(self) -> bool:
-        """Whether a column may be in any group (act-order). vLLM loads no tensor that says which."""
+        """Returns whether a column may belong to any group (act-order). vLLM does not load the tensor with the groups.
+        """
         return False
 
     def moec_find_keys(self) -> Keys:
@@ -257,28 +259,28 @@ class Integers(AsLoaded):
         return torch.full_like(scales, 128, dtype=torch.uint8)
 
 
-#: By the method of vLLM's that each is of.
+#: Generated classes by vLLM method class.
 _METHODS: dict[type, type[_Handover]] = {}
 
 
 def add_methods(*methods: type[_Handover]) -> None:
     for method in methods:
         own = method.__mro__[method.__mro__.index(Selecting) + 1]
-        # vLLM's loader goes by the names of classes.
+        # vLLM's loader compares class names.
         method.__name__ = method.__qualname__ = own.__name__
         _METHODS[own] = method
 
 
 def hand_over(method: Any) -> Any:
-    """A method of vLLM's, whose experts are moec's where that supports them; else as it came, and the log says
-    why. An error of moec's is such a reason too, unless MOEC_STRICT=1 is in the environment."""
+    """Returns a vLLM method that uses moec's experts if they support the layer; otherwise returns it unchanged, and the
+    log says why. An error of moec also counts as a reason, unless MOEC_STRICT=1 is set."""
     if not isinstance(method, FusedMoEMethodBase) or isinstance(method, UnquantizedFusedMoEMethod):
         return method
     taken = _METHODS.get(type(method))
     if taken is None:
         tell_kept(type(method).__name__, "a method that is not known here")
         return method
-    # Each kind is made from other arguments, by vLLM's config; ours takes over the fields.
+    # vLLM's config creates each method from other arguments, so its fields are copied.
     made = taken.__new__(taken)
     made.__dict__.update(vars(method))
     made.moec_own = method
@@ -300,8 +302,8 @@ def hand_over(method: Any) -> Any:
 
 
 class Config:
-    """Goes ahead of a config of vLLM's, which is all the same but for the methods of experts. Classes of a module,
-    since vLLM sends configs to other processes."""
+    """Mixin ahead of a vLLM config that replaces only the methods of experts. Module-level classes, since vLLM sends
+    configs to other processes."""
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> Any:
         return hand_over(super().get_quant_method(layer, prefix))

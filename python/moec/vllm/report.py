@@ -1,9 +1,9 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What vLLM's log says of the plugin.
+"""The plugin's lines in vLLM's log.
 
-There is a line for each kind of layers that runs in moec, and one for each reason that a kind does not. Lines come
-from a logger below vLLM's own, which is the only one that vLLM gives a handler."""
+There is one line per kind of layer that runs in moec, and one per reason that a kind does not. The logger is below
+vLLM's own, which is the only one with a handler."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ import logging
 
 logger = logging.getLogger("vllm.moec")
 
-#: Layers by their kind: those of the model that is being made, and how many of them have no weights yet.
+#: Layers of the model being created, by kind, and those among them without weights yet.
 _taken: collections.Counter[str] = collections.Counter()
 _waiting: collections.Counter[str] = collections.Counter()
 #: Layers that select experts themselves.
 _selecting: collections.Counter[str] = collections.Counter()
-#: Lines that the log has once.
+#: Lines already logged.
 _told: set[str] = set()
 
 
 def count_taken(kind: str) -> None:
-    """A layer is made, whose experts are moec's."""
+    """Records the creation of a layer with moec's experts."""
     _taken[kind] += 1
     _waiting[kind] += 1
 
 
 def count_loaded(kind: str, is_kept: bool = False, selects: bool = False) -> None:
-    """Its weights are there; is_kept: and vLLM's kernel runs them after all; selects: moec selects the experts. The last one of a model's writes the
-    line; weights that are loaded again write none."""
+    """Records that the weights of a layer are loaded. The line is logged for the last layer of a model, and not for
+    reloaded weights.
+
+    is_kept: vLLM's kernel runs the layer after all.
+    selects: moec selects the experts."""
     if not _waiting[kind]:
         return
     _waiting[kind] -= 1
@@ -44,12 +47,12 @@ def count_loaded(kind: str, is_kept: bool = False, selects: bool = False) -> Non
 
 
 def tell_kept(kind: str, reason: str) -> None:
-    """A layer keeps vLLM's kernel."""
+    """Logs that a layer keeps vLLM's kernel."""
     _tell(logging.WARNING, kind, "keep vLLM's kernel", reason)
 
 
 def tell_modular(kind: str, reason: str) -> None:
-    """A layer takes the ids that vLLM selects."""
+    """Logs that a layer uses ids selected by vLLM."""
     _tell(logging.DEBUG, kind, "take ids from vLLM's selection", reason)
 
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""vLLM's compressed-tensors: fp8, int8, integers beside 16 bits, mxfp4 and nvfp4."""
+"""vLLM's compressed-tensors: fp8, int8, weight-only integers, mxfp4 and nvfp4."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class MoecCompressedTensorsW4A4Mxfp4MoEMethod(
         self, layer: torch.nn.Module, x: torch.Tensor, router_logits: torch.Tensor,
         input_ids: Optional[torch.Tensor] = None,
     ) -> torch.Tensor:
-        # vLLM's method has modular kernels alone.
+        # vLLM's method only supports modular kernels.
         return self.moe_kernel.apply_monolithic(
             x, layer.w13_weight, layer.w2_weight, router_logits, activation=layer.activation,
             global_num_experts=layer.global_num_experts, expert_map=layer.expert_map,

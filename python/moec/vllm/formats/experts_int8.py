@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""vLLM's experts_int8: int8 made from weights of 16 bits."""
+"""vLLM's experts_int8: int8 quantized at load from 16-bit weights."""
 
 from __future__ import annotations
 

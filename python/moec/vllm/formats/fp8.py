@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""vLLM's fp8: blocks and tensors."""
+"""vLLM's fp8, with scales per block or per tensor."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""vLLM's GPTQ and AWQ, whose matrices are K x N, and both as its loader lays them out for Triton."""
+"""vLLM's GPTQ and AWQ, with K x N matrices, and both in the layout of vLLM's loader for Triton."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from ..quantized import Config, Integers, add_methods
 
 
 def _has_column_order(config: Any) -> bool:
-    """By the checkpoint's own configuration of GPTQ. One group for a row has one order."""
+    """Returns whether columns are permuted, by the checkpoint's GPTQ configuration. With one group per row the order
+    does not matter."""
     return config.group_size != -1 and bool(config.full_config.get("desc_act"))
 
 
 class _Transposed(Integers):
-    """GPTQ's and AWQ's matrices are K x N."""
+    """K x N matrices of GPTQ and AWQ."""
 
     moec_weight, moec_scale = "qweight", "scales"
 
@@ -38,7 +39,7 @@ class MoecAutoGPTQMoEMethod(_Transposed, AutoGPTQMoEMethod):
 
     @property
     def moec_has_zero_points(self) -> bool:
-        # vLLM's config takes symmetric weights alone; qzeros are there all the same.
+        # vLLM's config accepts only symmetric weights; their qzeros are still loaded.
         return False
 
     @property
@@ -49,7 +50,7 @@ class MoecAutoGPTQMoEMethod(_Transposed, AutoGPTQMoEMethod):
         return packing.read_gptq_weights(stored)
 
     def moec_read_bias(self, layer: torch.nn.Module, prefix: str) -> Optional[torch.Tensor]:
-        # There is memory for them whether or not the checkpoint has any.
+        # vLLM allocates biases even if the checkpoint has none.
         return super().moec_read_bias(layer, prefix) if f"{prefix}_bias" in layer._loaded_expert_biases else None
 
 
@@ -68,7 +69,7 @@ class MoecAutoAWQMoEMethod(_Transposed, AutoAWQMoEMethod):
 
 
 class MoecMoeWNA16Method(Integers, MoeWNA16Method):
-    """GPTQ and AWQ, which vLLM's loader lays out for its Triton kernel."""
+    """GPTQ and AWQ in the layout of vLLM's loader for its Triton kernel."""
 
     moec_kind, moec_weight, moec_scale = "moe_wna16", "qweight", "scales"
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""vLLM's mxfp4, gpt-oss's among them."""
+"""vLLM's mxfp4, including gpt-oss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Mxfp4(AsLoaded):
         return keys.kMxfp4Static, None
 
     def moec_take(self) -> None:
-        # Sizes are rounded up as for Triton's kernels: I to a multiple of 64, and zeros beyond add nothing.
+        # Sizes are padded as for Triton's kernels: I to a multiple of 64 with zeros, which add nothing.
         self.mxfp4_backend = Mxfp4MoeBackend.TRITON
 
 
