@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Independent float64 reference of an MoE layer.
 
-Written from the formulas of docs/layers.md; shares nothing with the compiler.
-"""
+Written from the formulas of docs/layers.md; shares no code with the compiler."""
 
 import os
 
-# Before NumPy loads: threads of OpenBLAS wait spinning, which on a machine that
-# also builds or runs tests makes small products twenty times slower than one.
+# Must be set before NumPy is loaded. Threads of OpenBLAS busy-wait, which makes small products twenty times slower than
+# one thread on a machine that also builds or runs tests.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from .check import Report, check  # noqa: E402

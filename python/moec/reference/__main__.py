@@ -18,7 +18,7 @@ from .layer import decide, evaluate, expert_counts, expert_offsets
 from .numerics import NUMPY_DTYPES
 from .spec import ENTRIES, LayerSpec
 
-#: Failures that are listed after the summary.
+#: Number of failures listed after the summary.
 _LISTED = 5
 
 

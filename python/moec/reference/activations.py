@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Activations of an expert, in float64, from the table of docs/layers.md."""
+"""Activations of experts in float64, from the table of docs/layers.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARAMETERS: dict[str, dict[str, float | None]] = {
 
 @dataclass(frozen=True)
 class Activation:
-    """A kind with its parameters; those that the kind lacks are None."""
+    """A kind with its parameters; None for parameters that the kind lacks."""
 
     kind: str
     limit: float | None = None
@@ -52,8 +52,7 @@ _ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _silu(x):
-    # Not x * sigmoid(x) at -inf: the limit is 0, but the formula says NaN, and
-    # the formula is the contract.
+    # No special case for -inf: the limit is 0, but the formula of the specification gives NaN.
     return x * sigmoid(x)
 
 
@@ -80,7 +79,7 @@ def _clamp_gate_up(activation: Activation, g, u):
 
 
 def apply(activation: Activation, g: np.ndarray, u: np.ndarray | None) -> np.ndarray:
-    """The activation of gate values and, for gated kinds, up values."""
+    """Applies the activation to gate values and, for gated kinds, up values."""
     kind = activation.kind
     with np.errstate(all="ignore"):
         if not activation.gated:
@@ -108,7 +107,7 @@ def apply(activation: Activation, g: np.ndarray, u: np.ndarray | None) -> np.nda
 
 
 def split_gate_up(x: np.ndarray, order: str, gated: bool):
-    """Gate and up columns of the first product; up is None without a gate."""
+    """Splits the result of the gate and up gemm into gate and up columns; up is None without a gate."""
     if not gated:
         return x, None
     width = x.shape[-1] // 2

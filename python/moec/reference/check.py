@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whether the results of a run of a layer are right."""
+"""Checks the results of a run of a layer."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from .layer import (
 )
 from .spec import LayerSpec
 
-#: The share of rows that hang on a near tie must stay below this.
+#: The share of rows with a near tie must stay below this.
 NEAR_TIE_SHARE = 0.01
-#: Bound on routing weights, which are f32 whatever the layer dtype.
+#: Bound on the error of routing weights, which are f32 for every layer dtype.
 _WEIGHT_BOUND = BOUNDS["f32"]
 
 
 @dataclass
 class Report:
-    """What a check saw; `failures` is empty when all is well."""
+    """Result of a check; `failures` is empty if it passed."""
 
     comparison: Comparison
     near_ties: int = 0
@@ -64,12 +64,12 @@ class Report:
 
 
 def _quantizes(spec: LayerSpec) -> bool:
-    """Whether a product quantizes its input."""
+    """Whether a gemm quantizes its input."""
     return any(quantization.activation is not None for quantization in spec.quantizations)
 
 
 def _may_round_weights(spec: LayerSpec) -> bool:
-    """Whether a weight times its scale, or an entry of nf4's code book, may be rounded to 16 bits."""
+    """Whether the product of a weight and its scale, or an nf4 code-book entry, may be rounded to 16 bits."""
     weights = (quantization.weight for quantization in spec.quantizations)
     return any(
         weight.dtype == "nf4"
@@ -92,11 +92,10 @@ def check(
     first_token: int = 0,
     weights_are_finite: bool = True,
 ) -> Report:
-    """Compares `outputs` with what the reference makes of `inputs`, rows of a call from `first_token` on.
+    """Compares `outputs` with the reference's results for `inputs`, rows of a call starting at `first_token`.
 
-    A row that is not finite is wrong unless its own inputs are not finite. Tests that put NaN
-    among the weights on purpose pass `weights_are_finite=False`.
-    """
+    A row that is not finite is wrong unless its own inputs are not finite. Tests that put NaN among the weights on
+    purpose pass `weights_are_finite=False`."""
     decision = decide(spec, inputs, first_token)
     tokens = decision.ids.shape[0]
     nonfinite = _nonfinite_rows(inputs, tokens) | (not weights_are_finite)
@@ -142,7 +141,7 @@ def check(
 
 
 def _nonfinite_rows(inputs: Mapping[str, np.ndarray], tokens: int) -> np.ndarray:
-    """Rows for which a call brings NaN or infinities."""
+    """Rows with NaN or infinities in the inputs of the call."""
     rows = np.zeros(tokens, bool)
     for name in ("hidden_states", "router_logits", "topk_weights"):
         if name in inputs:
@@ -157,14 +156,14 @@ def _adopt(
     present: np.ndarray,
     report: Report,
 ) -> None:
-    """Checks the ids of the run and takes those that near ties allow."""
+    """Checks the ids of the run and adopts those that near ties allow."""
     if ids.shape != decision.ids.shape:
         report.failures.append(
             f"topk_ids: shape {ids.shape}, expected {decision.ids.shape}"
         )
         return
     routes = spec.num_routes
-    # Which number stands in a slot that does not count is of no interest.
+    # The number in a slot that does not count is irrelevant.
     same = (ids == decision.ids) | (
         ~decision.valid & ((ids < 0) | (ids >= routes))
     )
@@ -200,7 +199,7 @@ def _closest(
     output: np.ndarray,
     row: int,
 ) -> None:
-    """Takes the alternative of a near-tied row that fits its output best."""
+    """Selects, for each row with a near tie, the alternative that fits its output best."""
     rows = np.array([row])
 
     def distance(candidate: np.ndarray) -> float:

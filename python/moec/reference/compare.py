@@ -1,12 +1,10 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whether an output agrees with the reference.
+"""Compares an output with the reference.
 
-The measure is the relative Frobenius error, over the whole output and over each
-token row. A row of the reference that is exactly zero must be exactly zero, and
-NaN and infinities must stand at the same places. A row of the reference that is
-not finite fails, unless the caller expects it.
-"""
+The measure is the relative Frobenius error, over the whole output and over each token row. A row that is exactly zero
+in the reference must be exactly zero, and NaN and infinities must be at the same positions. A row of the reference that
+is not finite fails, unless the caller expects it."""
 
 from __future__ import annotations
 
@@ -16,17 +14,17 @@ import numpy as np
 
 #: Bound on the error over the whole output, by layer dtype.
 BOUNDS = {"f32": 1e-5, "bf16": 3e-3, "f16": 1e-3}
-#: The same for bf16 where scales of groups are multiplied into the weights: sm_90a rounds those of both products to
-#: 16 bits, which moves the roundings of what is between the products and of the output: four times 2^-9. Ranks that
-#: add up rows round each summand, too.
+#: Bound for bf16 with group scales multiplied into the weights: sm_90a rounds the scaled weights of both gemms to 16
+#: bits, which changes roundings of the intermediate result and of the output: four times 2^-9. Ranks that sum rows
+#: round each summand, too.
 ROUNDED_BOUND = 8e-3
-#: The same where products quantize their input: sums in f32 move a rounding to
-#: e4m3, of four significant bits, now and then.
+#: Bound with quantized gemm inputs: differences of f32 sums occasionally change a rounding to e4m3, which has four
+#: significant bits.
 QUANTIZED_BOUND = 2e-2
-#: A row may be that many times worse than the whole.
+#: Factor by which the error of one row may exceed the bound.
 ROW_FACTOR = 3.0
-#: The same there: the next code is up to an eighth away, and all of a row may
-#: hang on one element.
+#: The same factor with quantized inputs: the next e4m3 value is up to an eighth away, and a row may depend on one
+#: element.
 QUANTIZED_ROW_FACTOR = 1 / 8 / QUANTIZED_BOUND
 
 
@@ -44,7 +42,7 @@ class Comparison:
 
 
 def _relative(difference: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Quotient of norms; without a size any difference is infinitely wrong."""
+    """Quotient of norms; infinite for a nonzero difference from a zero reference."""
     with np.errstate(all="ignore"):
         quotient = difference / size
     return np.where(size > 0.0, quotient, np.where(difference > 0.0, np.inf, 0.0))
@@ -58,11 +56,10 @@ def _norms(x: np.ndarray) -> np.ndarray:
 
 
 def relative_errors(reference: np.ndarray, output: np.ndarray) -> tuple[float, float]:
-    """How far elements are off, in parts of their size: the farthest, and on average.
+    """Returns the maximum and the root-mean-square of the relative element errors.
 
-    The size is that of the reference's element, or the root of the mean square of all where it
-    is smaller than that; the average is a root of a mean square too.
-    """
+    An element's error is relative to the reference's element, or to the root mean square of all elements if that is
+    larger."""
     reference = np.asarray(reference, np.float64)
     typical = np.sqrt((reference**2).mean())
     errors = np.abs(output - reference) / np.maximum(typical, np.abs(reference))
@@ -77,10 +74,9 @@ def compare(
     row_factor: float = ROW_FACTOR,
     expected_nonfinite: np.ndarray | bool = False,
 ) -> Comparison:
-    """Compares two arrays of token rows; `bound` is that of the whole.
+    """Compares two arrays of token rows; `bound` applies to the whole.
 
-    `expected_nonfinite` says for each row, or for all, that NaN and infinities are expected.
-    """
+    `expected_nonfinite` states per row, or for all rows, that NaN and infinities are expected."""
     reference = np.asarray(reference, np.float64)
     output = np.asarray(output, np.float64)
     result = Comparison(bound=bound)
@@ -93,7 +89,7 @@ def compare(
         return result
 
     finite = np.isfinite(reference)
-    # Places of NaN, +inf and -inf: all three must agree.
+    # Positions of NaN, +inf and -inf, all of which must agree.
     place = np.where(np.isnan(reference), 2.0, np.sign(reference) * ~finite)
     seen = np.where(
         np.isnan(output), 2.0, np.where(np.isinf(output), np.sign(output), 0.0)

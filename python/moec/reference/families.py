@@ -1,9 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a Hugging Face config.json means, by its model_type.
+"""Translates a Hugging Face config.json to a spec, by its model_type.
 
-Each family gives the fields of a JSON spec (docs/layers.md, "Model families").
-"""
+Each family gives the fields of a JSON spec (docs/layers.md, "Model families")."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _ACTS = {"silu": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
 def spec_of_config(config: Any) -> dict:
-    """The JSON spec of a config.json."""
+    """Returns the JSON spec for a config.json."""
     fields = Fields(config, nulls=True)
     model_type = fields.raw("model_type")
     if model_type not in FAMILIES:
@@ -41,7 +40,7 @@ def spec_of_config(config: Any) -> dict:
         excluded = _Excluded(outer.object("quantization_config"), fields)
         spec["quantization"] = excluded.without("experts.0", quantization)
         if "shared_experts" in spec:
-            # Either is what families call all shared experts.
+            # Families name the shared experts in one of these two ways.
             spec["shared_experts"]["quantization"] = excluded.without(
                 "shared_experts", excluded.without("shared_expert", quantization)
             )
@@ -49,13 +48,13 @@ def spec_of_config(config: Any) -> dict:
 
 
 class _Excluded:
-    """The lists of modules that a quantization leaves as they are."""
+    """Lists of modules excluded from a quantization."""
 
     _LISTS = (
         "modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules",
         "llm_int8_skip_modules",
     )
-    #: What models call the block of experts, and the matrices of an expert.
+    #: Names of the block of experts, and of the matrices of an expert, in models.
     _BLOCKS = ("mlp", "block_sparse_moe", "feed_forward", "mixer")
     _MATRICES = {
         "w13": (("gate_proj", "up_proj"), ("w1", "w3")), "w2": (("down_proj",), ("w2",)),
@@ -65,11 +64,11 @@ class _Excluded:
         self._entries = [
             entry for field in self._LISTS for entry in config.raw(field) or []
         ]
-        # The first layer that has experts.
+        # The first layer with experts.
         self._layer = model.raw("first_k_dense_replace") or 0
 
     def without(self, expert: str, quantization: dict | None) -> dict | None:
-        """What `quantization` is for an expert's products; None for not at all."""
+        """Returns `quantization` for an expert's gemms; None if they are excluded."""
         kept = {
             product: None
             for product, names in self._MATRICES.items()
@@ -85,7 +84,7 @@ class _Excluded:
 
 
 def _matches(entry: str, module: str) -> bool:
-    """Whether an entry of such a list is the name of a module, a parent or a part of it."""
+    """Whether a list entry is the name of a module, of its parent, or a part of the name."""
     if entry.startswith("re:"):
         return re.match(entry[3:], module) is not None
     parts = ".*".join(map(re.escape, entry.split("*")))
@@ -128,7 +127,7 @@ def _fp8(scale: str, static: bool = False) -> dict:
 
 
 def _compressed(config: Fields) -> dict:
-    """One group of float-quantized e4m3."""
+    """Reads one config group of float-quantized e4m3."""
     groups = config.object("config_groups")
     if groups is None or len(groups.given()) != 1:
         raise SpecError("field 'quantization_config.config_groups': expected one group")

@@ -15,19 +15,18 @@ _F32_LEAST = 2.0**-149
 
 
 class SpecError(ValueError):
-    """A spec or a model configuration that does not describe a layer."""
+    """Raised for a spec or model configuration that does not describe a layer."""
 
 
 def _is_f32(value: int | float) -> bool:
-    """Whether f32 can hold a number: it is finite there, and 0 only if it is 0."""
+    """Whether f32 can represent a number: finite, and not rounded to 0."""
     return abs(value) <= _F32_MAX and (value == 0 or abs(value) > _F32_LEAST / 2)
 
 
 class Fields:
-    """Reader of one JSON object that remembers which fields were asked for.
+    """Reads the fields of a JSON object and remembers which fields were read.
 
-    Configurations of models write null for what is absent; a spec may not.
-    """
+    Model configurations use null for absent fields; a spec must not."""
 
     def __init__(self, value: Any, path: str = "", *, nulls: bool = False):
         if not isinstance(value, dict):
@@ -41,7 +40,7 @@ class Fields:
         return f"{self._path}.{field}" if self._path else field
 
     def has(self, field: str) -> bool:
-        """Whether the field is there."""
+        """Whether the field is present."""
         self._known.add(field)
         if field in self._value and self._value[field] is None and not self._nulls:
             raise SpecError(f"field '{self.name(field)}' is null")
@@ -109,7 +108,7 @@ class Fields:
         return set(self._value)
 
     def finish(self) -> None:
-        """Refuses fields that nobody asked for."""
+        """Refuses fields that were not read."""
         for field in self._value:
             if field not in self._known:
                 raise SpecError(f"unknown field '{self.name(field)}'")
@@ -129,7 +128,7 @@ def _constant(text: str):
 
 
 def read_json(path: str | Path) -> Any:
-    """The value of a JSON file; every failure is a SpecError naming the file."""
+    """Reads a JSON file; every failure is a SpecError that names the file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_constant)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tensors of safetensors files, read piece by piece and checked by name."""
+"""Tensors of safetensors files, read in chunks and checked by name."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from safetensors.numpy import save_file
 from .numerics import NUMPY_DTYPES
 from .signature import Tensor
 
-#: What files may call a dtype.
+#: safetensors names of each dtype.
 _FILE_DTYPES = {
     "f32": ("F32",), "f16": ("F16",), "bf16": ("BF16",), "f8e4m3": ("F8_E4M3",),
     "f8e8m0": ("F8_E8M0", "U8"), "i8": ("I8", "U8"), "i32": ("I32",),
 }
-#: Those whose bits are taken as they are.
+#: dtypes whose bits are mapped directly.
 _MAPPED = ("f8e4m3", "f8e8m0", "i8")
 
 
 class InputError(ValueError):
-    """A tensor file that does not hold what it should."""
+    """Raised for a tensor file with wrong contents."""
 
 
 class FileTensor:
-    """A tensor in a file; indexing reads the part that is asked for."""
+    """A tensor in a file; indexing reads only the requested part."""
 
     def __init__(self, part, dtype: str):
         self._part = part
@@ -43,7 +43,7 @@ class FileTensor:
 
 
 def _map(path: str, name: str, dtype: str) -> np.ndarray:
-    """A tensor as its bits say, which safetensors may make other arrays of, or none."""
+    """Maps a tensor by its bits, since safetensors may convert or reject its dtype."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         entry = json.loads(file.read(size))[name]
@@ -87,9 +87,8 @@ class TensorFile(Mapping[str, "FileTensor | np.ndarray"]):
     ) -> int:
         """Checks names, shapes and dtypes and returns the token count.
 
-        The first tensor is always required and gives the token count unless it
-        is known; with `optional` the others may be absent.
-        """
+        The first tensor is required. It gives the token count unless that is known. With `optional` the others may be
+        absent."""
         known = {tensor.name for tensor in expected}
         for name in self._names:
             if name not in known:

@@ -1,9 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Inputs of a layer: random ones with sane scales, made hard by a rule if one is named.
+"""Inputs of a layer: random values of reasonable size, optionally modified by a named rule that makes them hard.
 
-Weights are randn / sqrt(fan in), so that logits and outputs are of order one.
-"""
+Weights are randn / sqrt(fan in), so that logits and outputs are of order one."""
 
 from __future__ import annotations
 
@@ -17,32 +16,30 @@ from .numerics import NUMPY_DTYPES
 from .signature import Tensor, inputs
 from .spec import LayerSpec
 
-#: The deviation of weights as e4m3, which have numbers up to 448.
+#: Standard deviation of e4m3 weights, whose values go up to 448.
 CODE_DEVIATION = 64.0
 
-#: Deviations of weights in memory. Those of bytes and parts of them are all codes alike.
+#: Standard deviations of stored weights. For byte types and 4-bit types all values are about equally frequent.
 _DEVIATIONS = {"fp8_e4m3": CODE_DEVIATION, "fp4_e2m1": 3.0, "nf4": 0.55, "int8": 74.0, "int4": 4.6}
 
-#: Mean and deviation of zero points.
+#: Mean and standard deviation of zero points.
 _ZERO_POINTS = {"int8": (128.0, 24.0), "int4": (8.0, 2.0)}
 
-#: Minima, as multiples of typical scales: of codes without a sign, and of such that are about 0.
+#: Minima, as multiples of typical scales: for unsigned elements, and for elements around 0.
 _MINIMA = {"int8": (-16.0, 16.0), "int4": (4.0, 12.0)}
 
-#: A factor of scales behind which a global one stands, so that e4m3 has digits for them.
+#: Factor of scales that have a global scale, so that e4m3 represents them precisely.
 _LOCAL_SCALE = 64.0
 
-#: Neighbours that share a scale in block fp8, of which other scales have as many
-#: as they can.
+#: Elements that share a scale in block fp8. Scales of other granularities are shared by as many as possible.
 _BLOCK = 128
 
-#: Given scales of a product's input: few of about normal numbers are beyond
-#: their range.
+#: Static input scales of a gemm: few values of a normal distribution exceed their range.
 _INPUT_SCALES = {"fp8_e4m3": 4.0 / 448.0, "int8": 4.0 / 127.0}
 
 
 def generate(spec: LayerSpec, tokens: int, seed: int, hard: str | None = None) -> Tensors:
-    """Every tensor of the signature for a call with `tokens` tokens."""
+    """Returns all tensors of the signature for a call with `tokens` tokens."""
     if not 0 <= tokens <= spec.max_tokens:
         raise SpecError(f"{tokens} tokens: expected 0 to {spec.max_tokens}")
     rng = np.random.default_rng(seed)
@@ -65,7 +62,7 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
 
     def normal(scale: float) -> np.ndarray:
         values = np.empty(shape, dtype)
-        # Weights of experts one by one: all at once they need much memory.
+        # Expert by expert: all at once need much memory.
         for part in values if values.ndim == 3 else [values]:
             part[...] = rng.standard_normal(part.shape, np.float32) * np.float32(scale)
         return values
@@ -82,7 +79,7 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
     if name == "num_valid_tokens":
         return np.array([tokens - tokens // 4], dtype)
     if name == "is_padding":
-        # Any byte but 0 is a yes.
+        # Every nonzero byte means true.
         return np.where(rng.random(shape) < 0.25, rng.integers(1, 256, shape), 0).astype(np.uint8).view(dtype)
     if name.startswith("replicas."):
         return _replicas(spec)[name].astype(dtype)
@@ -92,8 +89,7 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
         order = rng.random((shape[0], spec.num_routes)).argsort(axis=1)
         return order[:, : spec.top_k].astype(dtype)
     if name == "gate.selection_bias":
-        # Scores of a softmax are of order 1 / R: so is a bias that matters but
-        # does not decide alone.
+        # Softmax scores are of order 1 / R. A bias of that order matters but does not decide alone.
         softmax = spec.routing.score == "softmax"
         return normal(0.3 / spec.num_routes if softmax else 0.1)
     if name == "gate.expert_scale":
@@ -115,7 +111,7 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
         points = np.rint(mean + deviation * rng.standard_normal(shape))
         return np.clip(points, 1, 2 * mean - 1).astype(np.uint8).view(dtype)
     if tensor.dtype == "f8e4m3":
-        # Codes that fill their range, up to 7 deviations.
+        # Values that fill their range, up to 7 standard deviations.
         return normal(CODE_DEVIATION)
     if tensor.dtype == "i8":
         return rng.integers(0, 256, shape, np.uint8).view(dtype)
@@ -123,11 +119,11 @@ def _random(spec: LayerSpec, tensor: Tensor, tokens: int, rng) -> np.ndarray:
 
 
 def _replicas(spec: LayerSpec) -> dict[str, np.ndarray]:
-    """Every physical expert is one of an expert, as many as there may be of each."""
+    """Returns replicas: each physical expert belongs to one expert, with at most the allowed number per expert."""
     physical, most = spec.replicas.num_physical_experts, spec.replicas.max_replicas
     table = np.full((spec.num_experts, most), -1)
     counts = np.zeros(spec.num_experts, np.int64)
-    # The first ones get most; their places are anywhere.
+    # The first experts get the most replicas, in random positions.
     places = iter(np.random.default_rng(1).permutation(physical))
     for count in range(1, most + 1):
         for expert in range(0, spec.num_experts, count):
@@ -139,30 +135,30 @@ def _replicas(spec: LayerSpec) -> dict[str, np.ndarray]:
 
 
 def _scales(spec: LayerSpec, name: str, shape: tuple[int, ...], rng) -> np.ndarray:
-    """Scales of weights, with which products are about as large as their input."""
+    """Returns weight scales with which gemm results are about as large as their input."""
     weight = spec.quantization_of(_matrix(name)).weight
     size = _size(spec, _matrix(name))
     if name.endswith("_global_scale"):
         return (0.5 + rng.random(shape)) / (size * _LOCAL_SCALE)
     scales = (0.5 + rng.random(shape)) * (_LOCAL_SCALE if weight.global_scale else 1 / size)
-    # ml_dtypes rounds to a power of two as it likes; here it is the next below.
+    # The rounding of ml_dtypes to a power of two is unspecified; round down explicitly.
     return np.exp2(np.floor(np.log2(scales))) if weight.scale_dtype == "e8m0" else scales
 
 
 def _size(spec: LayerSpec, matrix: str) -> float:
-    """What codes of a weight are divided by, so that products are about as large as their input."""
+    """Returns the divisor of a weight's values with which gemm results are about as large as their input."""
     blocks = -(-_contracted(spec, matrix) // _BLOCK)
     return _DEVIATIONS[spec.quantization_of(matrix).weight.dtype] * math.sqrt(_BLOCK * blocks)
 
 
 def _matrix(name: str) -> str:
-    """The weight that a tensor belongs to, `experts.w2` of `experts.w2_scale`."""
+    """Returns the weight that a tensor belongs to, `experts.w2` for `experts.w2_scale`."""
     experts, tensor = name.split(".")
     return f"{experts}.{tensor.split('_')[0]}"
 
 
 def _contracted(spec: LayerSpec, matrix: str) -> int:
-    """Contracted elements of a weight."""
+    """Returns K of a weight."""
     shared = matrix.startswith("shared_experts.")
     if matrix.endswith("w13"):
         return spec.hidden_size if shared else spec.width

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rules that make the inputs of a layer hard, by name."""
+"""Named rules that make the inputs of a layer hard."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .fields import SpecError
 from .hard_weights import HARD_WEIGHTS, Tensors
 from .spec import LayerSpec
 
-#: Neighbours that share a scale in block fp8.
+#: Elements that share a scale in block fp8.
 _BLOCK = 128
 
 
 def _favoured(spec: LayerSpec, rng) -> np.ndarray:
-    """top_k experts that every token can be made to take, groups or not."""
+    """Returns top_k experts that every token can select, with or without groups."""
     routes, k, groups = spec.num_routes, spec.top_k, spec.routing.num_groups
     if spec.routing.select == "per_group":
         share = np.arange(k // groups)
@@ -33,14 +33,14 @@ def _push_logits(spec: LayerSpec, tensors: Tensors, push: np.ndarray) -> None:
     if spec.entry == "logits":
         tensors["router_logits"] += push.astype(np.float32)
         return
-    # A gate gets them through one input that is 1 for every token.
+    # With entry `gate`, through one input element that is 1 for every token.
     tensors["hidden_states"][:, 0] = 1.0
     weight = tensors["gate.weight"]
     weight[:, 0] = push.astype(weight.dtype)
 
 
 def _one_expert(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Every token takes the same experts; all others are empty."""
+    """Every token selects the same experts; all others are empty."""
     chosen = _favoured(spec, rng)
     if spec.entry == "ids":
         tensors["topk_ids"][:] = chosen
@@ -53,7 +53,7 @@ def _one_expert(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _empty_experts(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Experts of odd index receive nothing, as far as top_k allows it."""
+    """Experts with an odd index receive no tokens, as far as top_k allows."""
     even = np.arange(0, spec.num_routes, 2)
     if spec.entry == "ids" or spec.routing.select == "hash":
         if len(even) < spec.top_k:
@@ -68,7 +68,7 @@ def _empty_experts(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _ties(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Experts share a few logits, exactly, whatever the order of summation."""
+    """Experts have a few exactly equal logits, for any summation order."""
     _needs_logits(spec, "ties")
     routes = spec.num_routes
     if spec.entry == "logits":
@@ -100,7 +100,7 @@ def _needs_scores(spec: LayerSpec, name: str) -> None:
 def _spoil_logits(spec: LayerSpec, tensors: Tensors, rng, name: str, values) -> None:
     _needs_scores(spec, name)
     if spec.entry == "gate":
-        # One router row each: every token sees them.
+        # One router row each, which affects all tokens.
         weight = tensors["gate.weight"]
         rows = rng.permutation(spec.num_routes)[: len(values)]
         for row, value in zip(rows, values):
@@ -108,19 +108,19 @@ def _spoil_logits(spec: LayerSpec, tensors: Tensors, rng, name: str, values) -> 
         return
     logits = tensors["router_logits"]
     spoiled = rng.random(logits.shape) < 0.2
-    # Every third row stays clean, and the last one has no finite logit left.
+    # Every third row stays clean; the last row has no finite logit.
     spoiled[::3] = False
     spoiled[-1:] = True
     logits[spoiled] = rng.choice(values, int(spoiled.sum()))
 
 
 def _nan_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """NaN among the logits."""
+    """NaN in some logits."""
     _spoil_logits(spec, tensors, rng, "nan_logits", [np.nan])
 
 
 def _inf_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Infinities of both signs among the logits."""
+    """Infinities of both signs in some logits."""
     _spoil_logits(spec, tensors, rng, "inf_logits", [np.inf, -np.inf])
 
 
@@ -132,7 +132,7 @@ def _wide_logits(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _wide_hidden(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Hidden states of a token up to 256 times as large: exp of a gate value overflows."""
+    """Hidden states of a token up to 256 times as large, so that exp of a gate value overflows."""
     hidden = tensors["hidden_states"]
     for token in range(hidden.shape[0]):
         hidden[token] *= hidden.dtype.type(2.0 ** (token % 9))
@@ -144,7 +144,7 @@ def _needs_ids(spec: LayerSpec, name: str) -> None:
 
 
 def _replace_ids(ids: np.ndarray, rng, values) -> np.ndarray:
-    """Puts values into some slots and one whole row; returns where."""
+    """Writes values into some slots and one whole row; returns the positions."""
     where = rng.random(ids.shape) < 0.3
     where[ids.shape[0] // 2 : ids.shape[0] // 2 + 1] = True
     ids[where] = rng.choice(np.array(values, np.int64), int(where.sum()))
@@ -152,7 +152,7 @@ def _replace_ids(ids: np.ndarray, rng, values) -> np.ndarray:
 
 
 def _duplicate_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Tokens that have one expert several times: even ones in all slots, odd ones in pairs."""
+    """Tokens with repeated experts: even tokens in all slots, odd tokens in pairs."""
     _needs_ids(spec, "duplicate_ids")
     token, slot = np.indices(tensors["topk_ids"].shape)
     ids = np.where(token % 2 == 0, token, token + slot // 2)
@@ -160,7 +160,7 @@ def _duplicate_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _minus_one_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Slots with the id -1, and a row of nothing else."""
+    """Slots with the id -1, and a row with no other id."""
     _needs_ids(spec, "minus_one_ids")
     _replace_ids(tensors["topk_ids"], rng, [-1])
 
@@ -171,7 +171,7 @@ def _wild_ids(spec: LayerSpec) -> list[int]:
 
 
 def _out_of_range_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Ids beyond the router on both sides (in the table, for hash routing)."""
+    """Ids outside the router's range on both sides (in the table, for hash routing)."""
     if spec.entry != "ids" and spec.routing.select == "hash":
         _replace_ids(tensors["gate.hash_table"], rng, _wild_ids(spec))
         vocabulary = spec.routing.hash_vocab_size
@@ -183,7 +183,7 @@ def _out_of_range_ids(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _nan_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """NaN and infinite weights on the slots that do not count."""
+    """NaN and infinite weights on slots that do not count."""
     _needs_ids(spec, "nan_weights")
     where = _replace_ids(tensors["topk_ids"], rng, [-1, *_wild_ids(spec)])
     weights = rng.choice([np.nan, np.inf, -np.inf], int(where.sum()))
@@ -191,14 +191,14 @@ def _nan_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _nan_hidden(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """NaN in some rows of the hidden states, which the other rows must not see."""
+    """NaN in some rows of the hidden states, which must not affect other rows."""
     hidden = tensors["hidden_states"]
     for token in range(2, hidden.shape[0], 5):
         hidden[token, token % 3 :: 3] = np.nan
 
 
 def _zero_groups(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Groups that share a scale hold zeros or what is below every scale; rows too."""
+    """Groups that share a scale, and whole rows, hold zeros or values below every scale."""
     hidden = tensors["hidden_states"]
     for token in range(1, hidden.shape[0], 3):
         hidden[token, :_BLOCK] = 0.0
@@ -207,7 +207,7 @@ def _zero_groups(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _padding(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Half of the rows are padding that holds garbage."""
+    """Half of the rows are padding with arbitrary contents."""
     if not spec.num_valid_tokens and not spec.padding_mask:
         raise SpecError("hard inputs 'padding' need field 'num_valid_tokens' or 'padding_mask'")
     tokens = tensors["hidden_states"].shape[0]

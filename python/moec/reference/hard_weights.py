@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rules that make the quantized weights of a layer hard, by name."""
+"""Named rules that make the quantized weights of a layer hard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tensors = dict[str, np.ndarray]
 def _weights(
     spec: LayerSpec, tensors: Tensors, rule: str, holds=lambda weight: True, what: str = ""
 ) -> list[tuple[str, Operand, np.ndarray]]:
-    """Weights that are quantized as a rule wants it, with their scales; at least one."""
+    """Returns the weights that are quantized as a rule requires, with their scales; at least one."""
     found = []
     for name in spec.expert_weights:
         quantization = spec.quantization_of(name)
@@ -32,7 +32,7 @@ def _weights(
 
 
 def _ue8m0_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Scales of weights, floats, are powers of two."""
+    """f32 scales of weights are powers of two."""
     for _, _, scales in _weights(
         spec, tensors, "ue8m0_scales",
         lambda weight: weight.scale_dtype == "f32", " with scales of f32",
@@ -41,10 +41,9 @@ def _ue8m0_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _clear(spec: LayerSpec, tensors: Tensors, name: str, where: np.ndarray, rng) -> None:
-    """Weights become zeros where `where`, of the shape of the scales, says so.
+    """Sets weights to zero where `where`, of the shape of the scales, is true.
 
-    Zeros of floats have either sign.
-    """
+    Float zeros get either sign."""
     weight, stored = spec.quantization_of(name).weight, tensors[name]
     *_, rows, columns = stored.shape
     columns *= 2 if weight.in_pairs else 1
@@ -71,7 +70,7 @@ def _clear(spec: LayerSpec, tensors: Tensors, name: str, where: np.ndarray, rng)
 
 
 def _zero_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Groups of weights hold zeros alone, of either sign; all of an expert's too."""
+    """Some groups of weights are all zeros of either sign; one whole expert too."""
     for name, _, scales in _weights(spec, tensors, "zero_weights"):
         where = rng.random(scales.shape) < 0.3
         if name == "experts.w13":
@@ -79,8 +78,7 @@ def _zero_weights(spec: LayerSpec, tensors: Tensors, rng) -> None:
         _clear(spec, tensors, name, where, rng)
 
 
-#: Scales at the ends of a type that weights have, as bits: the least ones, zeros and
-#: subnormal numbers too, and the largest.
+#: Extreme scales of each type, as bits: the smallest, including zeros and subnormals, and the largest.
 _SCALE_ENDS = {
     "e8m0": ([0, 1], [200, 254]),
     "e4m3": ([0x00, 0x80, 0x01, 0x07, 0x08], [0x7D, 0x7E]),
@@ -91,7 +89,7 @@ _SCALE_ENDS = {
 
 
 def _scale_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Scales are the least and the largest of their type; of the largest weights are zeros."""
+    """Scales are the smallest and largest of their type; weights with the largest scales are zeros."""
     for name, weight, scales in _weights(spec, tensors, "scale_ends"):
         least, largest = _SCALE_ENDS[weight.scale_dtype]
         bits = scales.view(f"u{scales.itemsize}")
@@ -103,7 +101,7 @@ def _scale_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _zero_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """A fifth of the scales and all of the last expert's w13 are zeros of either sign; codes stay."""
+    """A fifth of the scales, and all of the last expert's w13, are zeros of either sign; weights stay."""
     for name, weight, scales in _weights(
         spec, tensors, "zero_scales",
         lambda weight: weight.scale_dtype != "e8m0", " with scales that can be 0",
@@ -117,7 +115,7 @@ def _zero_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _nan_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """A scale of the last expert's w2 is NaN, and all weights that it has are zeros."""
+    """One scale of the last expert's w2 is NaN; all weights that share it are zeros."""
     if spec.quantization.w2 is None:
         raise SpecError("hard inputs 'nan_scales' need field 'quantization' of experts.w2")
     scales = tensors["experts.w2_scale"]
@@ -128,7 +126,7 @@ def _nan_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _nan_codes(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Two rows of the last expert's w2 have a code that is NaN: the first of one, the last of the other."""
+    """Two rows of the last expert's w2 contain a NaN: the first element of one, the last of the other."""
     quantization = spec.quantization.w2
     if quantization is None or quantization.weight.dtype != "fp8_e4m3":
         raise SpecError("hard inputs 'nan_codes' need field 'quantization' of experts.w2 in fp8_e4m3")
@@ -138,7 +136,7 @@ def _nan_codes(spec: LayerSpec, tensors: Tensors, rng) -> None:
 
 
 def _least_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Scales of w13 are 2^-127, subnormal floats, and hidden states make up for it."""
+    """Scales of w13 are 2^-127, subnormal in f32, and hidden states compensate for it."""
     first = [
         (name, scales)
         for name, _, scales in _weights(
@@ -148,19 +146,19 @@ def _least_scales(spec: LayerSpec, tensors: Tensors, rng) -> None:
         )
         if name.endswith("w13")
     ]
-    # What reads the hidden states otherwise would overflow.
+    # Other uses of the hidden states would overflow.
     if 2 * len(first) != len(spec.expert_weights):
         raise SpecError("hard inputs 'least_scales' need scales of e8m0 in each w13")
     typical = int(np.median(tensors["experts.w13_scale"].view(np.uint8)))
     for _, scales in first:
         scales.view(np.uint8)[...] = 0
-    # Sums of a group, which scales come to afterwards, stay below the largest float.
+    # Sums of a group, before scaling, stay below the largest float.
     hidden = tensors["hidden_states"]
     hidden *= hidden.dtype.type(2.0 ** (typical - 2))
 
 
 def _zero_point_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
-    """Zero points are 0, 255 and the largest code of int4."""
+    """Zero points are 0, 255 and the largest int4 value."""
     for name, weight, scales in _weights(
         spec, tensors, "zero_point_ends", lambda weight: weight.zero_point, " with zero points"
     ):
@@ -168,7 +166,7 @@ def _zero_point_ends(spec: LayerSpec, tensors: Tensors, rng) -> None:
         ends = rng.random(points.shape) < 0.4
         points[ends] = rng.choice(np.array([0, 15, 255], np.uint8), int(ends.sum()))
         if weight.dtype == "int4":
-            # Codes are far from 255: the numbers stay as large as they were.
+            # Values are far from a zero point of 255; smaller scales keep results in range.
             scales[points == 255] *= scales.dtype.type(1 / 64)
 
 

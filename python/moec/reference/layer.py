@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The layer itself, in float64 (formulas 7 to 11 of docs/layers.md)."""
+"""The layer in float64 (formulas 7 to 11 of docs/layers.md)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .routing import Routing
 from .spec import LayerSpec
 from .weights import num_columns, scaled_rows
 
-# Weights become float64 in pieces of this many elements, so that the memory
-# needed does not grow with the layer and a piece stays in the cache.
+# Weights are converted to float64 in chunks of this many elements, so that memory use does not grow with the layer and
+# a chunk stays in cache.
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """Which physical expert a token takes for a logical one (formula 6)."""
+    """Choice of the physical expert for a logical one and a token (formula 6)."""
 
     physical_ids: np.ndarray
     counts: np.ndarray
     num_physical: int
 
     def place(self, tokens: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """-1 for none, such as zero experts; of tokens by their numbers in the call."""
+        """Returns physical ids, -1 for none, such as zero experts. tokens: indices of the tokens in the call."""
         is_expert = ids < len(self.counts)
         ids = np.where(is_expert, ids, 0)
         count = np.where(is_expert, self.counts[ids], 0)
@@ -47,14 +47,14 @@ class Decision:
     ids: np.ndarray
     weights: np.ndarray
     valid: np.ndarray
-    #: None for the entry `ids`, where nothing is decided here.
+    #: None for the entry `ids`, without a selection.
     routing: Routing | None = None
-    #: Numbers of the rows' tokens in the call; None for all of them.
+    #: Token indices of the rows in the call; None for all tokens.
     tokens: np.ndarray | None = None
     replicas: Replicas | None = None
 
     def replace_ids(self, row: int, ids: np.ndarray) -> None:
-        """Takes other accepted ids for a row."""
+        """Replaces the ids of a row by other accepted ones."""
         self.ids[row] = ids
         self.weights[row] = self.routing.weights(np.array([row]), ids[None, :])[0]
 
@@ -81,10 +81,9 @@ def product(x: np.ndarray, weight, expert: int | None = None) -> np.ndarray:
 def _decoded(
     spec: LayerSpec, tensors: Mapping, name: str, x: np.ndarray, found: np.float32 | None
 ) -> np.ndarray:
-    """What the quantized rows of a product's input stand for, in float64.
+    """Returns the dequantized values of a gemm's quantized input rows, in float64.
 
-    `found` is the scale that all rows of the call share, where nobody gave one.
-    """
+    `found` is the scale shared by all rows of the call, if it is dynamic."""
     activation = spec.quantization_of(name).activation
     if activation is None:
         return x
@@ -108,7 +107,7 @@ def _expert_product(
     expert: int | None = None,
     found: np.float32 | None = None,
 ) -> np.ndarray:
-    """A product of formula 8 or 10."""
+    """A gemm of formula 8 or 10."""
     if spec.quantization_of(name) is None:
         return product(x, tensors[name], expert)
     x = _decoded(spec, tensors, name, x, found)
@@ -123,7 +122,7 @@ def _expert_product(
 
 
 def _find_scale(spec: LayerSpec, name: str, x: np.ndarray) -> np.float32 | None:
-    """The scale of a product's input that all rows of a call share, if they do."""
+    """The input scale of a gemm if all rows of a call share one, else None."""
     quantization = spec.quantization_of(name)
     if quantization is None or not quantization.shares_scale:
         return None
@@ -141,7 +140,7 @@ def num_valid(spec: LayerSpec, tensors: Mapping, tokens: int) -> int:
 
 
 def present_rows(spec: LayerSpec, tensors: Mapping, tokens: int) -> np.ndarray:
-    """Which rows count: by num_valid_tokens, and by the mask."""
+    """Mask of the rows that count, by num_valid_tokens and by the padding mask."""
     present = np.arange(tokens) < num_valid(spec, tensors, tokens)
     if spec.padding_mask:
         present &= np.asarray(tensors["is_padding"][...]) == 0
@@ -149,7 +148,7 @@ def present_rows(spec: LayerSpec, tensors: Mapping, tokens: int) -> np.ndarray:
 
 
 def decide(spec: LayerSpec, tensors: Mapping, first_token: int = 0) -> Decision:
-    """Routes every row as the reference does; the rows may be a part of a call, from `first_token` on."""
+    """Routes every row. The rows may be a part of a call, starting at `first_token`."""
     tokens = tensors["hidden_states"].shape[0]
     if spec.entry == "ids":
         routing = None
@@ -187,7 +186,7 @@ def decide(spec: LayerSpec, tensors: Mapping, first_token: int = 0) -> Decision:
 
 
 def local_index(spec: LayerSpec) -> np.ndarray:
-    """For every id the position of its weights, -1 for those without."""
+    """For every id the index of its weights, -1 for ids without weights."""
     index = np.full(spec.num_routes, -1)
     local = spec.local_experts
     held = np.arange(spec.num_experts) if local is None else np.array(local)
@@ -196,7 +195,7 @@ def local_index(spec: LayerSpec) -> np.ndarray:
 
 
 def places(spec: LayerSpec, decision: Decision) -> np.ndarray:
-    """For every slot the position of the weights it reads, -1 for none."""
+    """For every slot the index of the weights it uses, -1 for none."""
     ids = np.where(decision.valid, decision.ids, 0)
     if decision.replicas is None:
         place = local_index(spec)[ids]
@@ -209,7 +208,7 @@ def places(spec: LayerSpec, decision: Decision) -> np.ndarray:
 
 
 def expert_counts(spec: LayerSpec, decision: Decision) -> np.ndarray:
-    """Slots that each expert with weights here receives."""
+    """Number of slots of each local expert."""
     index = places(spec, decision)[decision.valid]
     return np.bincount(index[index >= 0], minlength=spec.num_local_experts)
 
@@ -264,7 +263,7 @@ def _routed(
     ids = decision.ids[rows, slots]
     weights = decision.weights[rows, slots][:, None]
     index = places(spec, decision)[rows, slots]
-    # Every token is weighed, whichever expert it has.
+    # Every token is multiplied by its weight, whichever expert it has.
     weighed = round_to(x * decision.weights[:, :1], spec.dtype) if on_input else x
     found = _find_scale(spec, "experts.w13", weighed)
     activated = {}
@@ -290,12 +289,11 @@ def evaluate(
     decision: Decision,
     rows: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The output of the layer (or of some of its rows), float64 rounded to D.
+    """Returns the output of the layer (or of some of its rows), float64 rounded to D.
 
-    `decision` speaks of the rows that are asked for.
-    """
+    `decision` refers to the requested rows."""
     if rows is not None and any(each.shares_scale for each in spec.quantizations):
-        # The other rows decide with: evaluate all, as the reference routes them.
+        # Other rows affect shared scales: evaluate all, routed as in the reference.
         every = decide(spec, tensors)
         for field in ("ids", "weights", "valid"):
             getattr(every, field)[rows] = getattr(decision, field)

@@ -1,32 +1,31 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Small number formats: rounding to the layer dtype and the order of f32 keys."""
+"""Small number formats: rounding to the layer dtype, and order of f32 keys."""
 
 from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
 
-#: NumPy type of every dtype that a signature can name.
+#: NumPy type of every dtype in a signature.
 NUMPY_DTYPES = {
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8e8m0": np.dtype(ml_dtypes.float8_e8m0fnu),
-    # Bytes: of what lies in them only the bits count.
+    # Bytes, of which only the bits matter.
     "i8": np.dtype(np.int8),
     "i32": np.dtype(np.int32),
 }
 
-#: Orders of keys count these parts of an ulp of f32, for keys may differ that
-#: f32 does not tell apart.
+#: Resolution of key orders, in fractions of an f32 ulp: keys may differ where f32 does not.
 PARTS_OF_ULP = 256
-#: Largest distance of two keys whose order is left open.
+#: Largest distance of two keys whose order is undetermined.
 NEAR_TIE_ULPS = 4
 
-# Orders of keys that take part in no near tie: they lie farther from every
-# finite key, and from each other, than NEAR_TIE_ULPS.
+# Orders of infinite and NaN keys. They are farther than NEAR_TIE_ULPS from every finite key and from each other, so
+# that they form no near tie.
 _ORDER_INF = 1 << 43
 _ORDER_NAN = -(1 << 44)
 #: Below every key: an expert that is not a candidate.
@@ -34,13 +33,13 @@ ORDER_EXCLUDED = -(1 << 50)
 
 
 def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
-    """float64 values rounded once, to nearest even, to `dtype`; as float64."""
+    """Rounds float64 values once, to nearest even, to `dtype`; returns float64."""
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         if dtype != "bf16":
             return x.astype(NUMPY_DTYPES[dtype]).astype(np.float64)
-        # The cast of ml_dtypes goes through f32, which rounds twice. An f32
-        # value that was rounded to odd keeps enough for the second rounding.
+        # The cast of ml_dtypes goes through f32 and would round twice. An f32 value rounded to odd keeps enough bits
+        # for the second rounding.
         single = x.astype(np.float32)
         widened = single.astype(np.float64)
         inexact = (widened != x) & ~np.isnan(x)
@@ -50,14 +49,14 @@ def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
         return bits.view(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
 
 
-#: The largest code of a quantized activation.
+#: Largest quantized value of an activation.
 _LARGEST = {"fp8_e4m3": np.float32(448.0), "int8": np.float32(127.0)}
 
 
 def _codes(quotients: np.ndarray, dtype: str) -> np.ndarray:
-    """The nearest codes, as float32: of quotients beyond the range its ends."""
+    """Rounds quotients to the nearest quantized values, clamped to their range, as float32."""
     with np.errstate(all="ignore"):
-        # np.clip hands NaN on.
+        # np.clip propagates NaN.
         quotients = np.clip(quotients, -_LARGEST[dtype], _LARGEST[dtype])
         if dtype == "int8":
             return np.nan_to_num(np.rint(quotients), nan=0.0)
@@ -67,13 +66,11 @@ def _codes(quotients: np.ndarray, dtype: str) -> np.ndarray:
 def quantize(
     x: np.ndarray, group: int | None = 128, dtype: str = "fp8_e4m3", scale_dtype: str = "f32"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows as codes with the scale of every group of neighbours; both as float64.
+    """Quantizes rows; returns values and the scale of every group, both as float64.
 
-    Without a group all of a row shares one; of e8m0 it is the least power of two that is not
-    below. Every step is done in f32, so that
-    ties and roundings are those of any implementation: the rest of the reference
-    is float64.
-    """
+    Without a group, each row has one scale. An e8m0 scale is the smallest power of two that is not below the exact one.
+    All steps are in f32, unlike the rest of the reference, so that ties and roundings equal those of any
+    implementation."""
     x = np.asarray(x).astype(np.float32)
     rows, width = x.shape
     least = np.float32(1e-10)
@@ -85,11 +82,11 @@ def quantize(
     padded[:, :width] = x
     padded = padded.reshape(rows, groups, group)
     with np.errstate(all="ignore"):
-        # np.max and np.maximum hand NaN on.
+        # np.max and np.maximum propagate NaN.
         largest = np.max(np.abs(padded), axis=2)
         scale = np.maximum(largest, least) / _LARGEST[dtype]
         if scale_dtype == "e8m0":
-            # 0.5 to 1, and what is infinite or NaN.
+            # Mantissa in [0.5, 1), or infinite or NaN.
             digits, exponents = np.frexp(scale)
             powers = np.ldexp(np.float32(1), exponents - (digits == 0.5))
             scale = np.where(np.isfinite(scale), powers, scale)
@@ -99,7 +96,7 @@ def quantize(
 
 
 def tensor_scale(x: np.ndarray, dtype: str = "fp8_e4m3") -> np.float32:
-    """The scale that all rows share: of the largest finite magnitude."""
+    """The scale shared by all rows, from the largest finite magnitude."""
     with np.errstate(all="ignore"):
         magnitudes = np.abs(np.asarray(x).astype(np.float32))
     finite = magnitudes[np.isfinite(magnitudes)]
@@ -110,14 +107,14 @@ def tensor_scale(x: np.ndarray, dtype: str = "fp8_e4m3") -> np.float32:
 def quantize_by(
     x: np.ndarray, scale: np.float32, dtype: str = "fp8_e4m3"
 ) -> np.ndarray:
-    """Rows as codes by a given scale, as float64."""
+    """Quantizes rows with a given scale; returns float64."""
     with np.errstate(all="ignore"):
         quotients = np.asarray(x).astype(np.float32) / np.float32(scale)
     return _codes(quotients, dtype).astype(np.float64)
 
 
 def key_order(keys: np.ndarray) -> np.ndarray:
-    """Integers ordered as the float64 `keys`, PARTS_OF_ULP apart per ulp of f32."""
+    """Integers ordered like the float64 `keys`, PARTS_OF_ULP apart per f32 ulp."""
     keys = np.asarray(keys, np.float64)
     with np.errstate(all="ignore"):
         single = np.ascontiguousarray(keys.astype(np.float32))

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Fields `quantization` of a spec: what the experts' products are made of."""
+"""Fields `quantization` of a spec: the operands of the experts' gemms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCALE_DTYPES = ("f32", "bf16", "f16", "e8m0", "e4m3")
 
 @dataclass(frozen=True)
 class Operand:
-    """One operand: of a scale's elements the rows and columns, None for all."""
+    """One operand; a scale covers `rows` x `columns` elements, None meaning all."""
 
     dtype: str
     #: tensor, channel, token, group or block.
@@ -30,20 +30,20 @@ class Operand:
 
     @property
     def in_pairs(self) -> bool:
-        """Whether two neighbours share a byte."""
+        """Whether a byte holds two elements."""
         return self.dtype in ("fp4_e2m1", "nf4", "int4")
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """The operands of a product."""
+    """Quantization of the operands of a gemm."""
 
     weight: Operand
     activation: Operand | None = None
 
     @property
     def supported(self) -> bool:
-        """Whether the reference has numbers for it."""
+        """Whether the reference implements it."""
         activation = self.activation
         return self.weight.dtype != "fp8_e5m2" and (
             activation is None or activation.dtype in ("fp8_e4m3", "int8")
@@ -51,7 +51,7 @@ class Quantization:
 
     @property
     def shares_scale(self) -> bool:
-        """Whether all rows of a call share a scale of activations that it finds."""
+        """Whether all rows of a call share a dynamic activation scale."""
         activation = self.activation
         return (
             activation is not None
@@ -79,14 +79,14 @@ _ACTIVATIONS = ("tensor", "token", "group")
 
 @dataclass(frozen=True)
 class Products:
-    """How both products of experts are quantized; None for not at all."""
+    """Quantization of both gemms of experts; None for a gemm that is not quantized."""
 
     w13: Quantization | None = None
     w2: Quantization | None = None
 
 
 def parse(outer: Fields, field: str = "quantization") -> Products:
-    """The object, abbreviation or null of a field that speaks of both products."""
+    """Parses a field for both gemms: an object, a short name, or null."""
     if not isinstance(outer.raw(field), dict):
         both = _word(outer, field)
         return Products(both, both)
@@ -105,7 +105,7 @@ def parse(outer: Fields, field: str = "quantization") -> Products:
 
 
 def _word(fields: Fields, field: str) -> Quantization | None:
-    """An abbreviation, or null; None too where the field is not there."""
+    """Parses a short name; None for null or an absent field."""
     if fields.raw(field) is None:
         return None
     return SHORT_NAMES[fields.choice(field, SHORT_NAMES, required=True)]

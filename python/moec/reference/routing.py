@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""From logits to ids and weights, in float64 (formulas 1 to 6 of docs/layers.md)."""
+"""Routing from logits to ids and weights, in float64 (formulas 1 to 6 of docs/layers.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOWEST = -1e30
 
 
 def _round_subnormal(x: np.ndarray) -> np.ndarray:
-    """Scores are f32. Below the normal range that is seen in shares of them."""
+    """Rounds scores below the normal f32 range to f32; there the rounding shows in shares of scores."""
     return np.where(np.abs(x) < 2.0**-126, x.astype(np.float32).astype(np.float64), x)
 
 
@@ -31,7 +31,7 @@ def score_sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def scores(kind: str, logits: np.ndarray) -> np.ndarray:
-    """Formula 2, with what IEEE arithmetic makes of NaN and infinities."""
+    """Formula 2, with NaN and infinities as in IEEE arithmetic."""
     with np.errstate(all="ignore"):
         if kind == "identity":
             return logits
@@ -45,8 +45,8 @@ def scores(kind: str, logits: np.ndarray) -> np.ndarray:
 
 
 def _has_unrounded_keys(routing) -> bool:
-    """A softmax without a bias has the order of its logits, which may be compared in
-    its place; all other keys are f32."""
+    """Softmax keys without a bias have the order of the logits, which may be compared instead; all other keys are f32.
+    """
     grouped = routing.num_groups > 1 and routing.group_score != "max"
     return routing.score == "softmax" and not routing.selection_bias and not grouped
 
@@ -59,8 +59,7 @@ def _is_finite(x: np.ndarray) -> np.ndarray:
 class Routing:
     """Routing of the rows of a call for the entries `gate` and `logits`.
 
-    Attributes: `ids` (T x k) as the reference selects them, `near` (T) the rows
-    whose selection hangs on a near tie.
+    Attributes: `ids` (T x k) as selected by the reference, `near` (T) the rows whose selection depends on a near tie.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Routing:
                 keys = np.where(bad, floor, keys)
             if not _has_unrounded_keys(routing):
                 keys = keys.astype(np.float32)
-            # Scores are f32: what underflows there weighs nothing.
+            # Scores are f32; a score that underflows has weight 0.
             value = np.where(value.astype(np.float32) == 0.0, 0.0, value)
         self.value = np.where(bad, 0.0, value)
         self._bad = bad
@@ -116,7 +115,7 @@ class Routing:
         return np.where(inside[:, None], ids, -1)
 
     def accepts(self, row: int, ids: np.ndarray) -> bool:
-        """Whether these ids are right for the row, near ties considered."""
+        """Whether these ids are valid for the row, with near ties considered."""
         if (self.ids[row] == ids).all():
             return True
         if self._dead[row] or self._selection is None:
@@ -126,7 +125,7 @@ class Routing:
         return self._selection.accepts(row, ids)
 
     def alternatives(self, row: int) -> list[np.ndarray]:
-        """The ids that are right for a row with a near tie."""
+        """The valid ids for a row with a near tie."""
         return self._selection.alternatives(row)
 
     @property
@@ -173,7 +172,7 @@ class Routing:
             return weights.astype(np.float32).astype(np.float64)
 
     def _sparsemixer(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """Both weights: each a softmax over the logits near the largest left."""
+        """Both weights: each a softmax over the logits near the largest remaining one."""
         left = np.where(self._bad[rows], -np.inf, self.value[rows])
         logits = left.copy()
         line = np.arange(len(rows))

@@ -1,12 +1,10 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which experts a row takes, given its keys, and which near ties allow.
+"""Selection of the experts of a row by keys, and the alternatives that near ties allow.
 
-Keys come as the integer orders of numerics.key_order. All orders are total: by
-key descending, then by lowest index. Where two keys that decide the outcome
-differ by at most 4 f32 ulps an implementation that works in f32 may see either
-order, or equal keys, so both are accepted.
-"""
+Keys are the integer orders of numerics.key_order. All orders are total: by descending key, then by lowest index. If two
+keys that decide the outcome differ by at most 4 f32 ulps, an implementation in f32 may see either order, or equal keys,
+so all of these are accepted."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from .numerics import (
 )
 from .spec import Routing
 
-#: Bound on what alternatives() lists and on the group sets that it looks at.
+#: Limits on the results of alternatives() and on the group sets it considers.
 _MAX_ALTERNATIVES = 64
 _MAX_GROUP_SETS = 4096
 
@@ -41,7 +39,7 @@ def _may_precede(order: np.ndarray, a, b):
 
 
 def _near_in_ranking(order: np.ndarray, best: np.ndarray, count: int) -> np.ndarray:
-    """Rows where two neighbours among the first count + 1 are near."""
+    """Rows in which two neighbours among the first count + 1 are near."""
     top = np.take_along_axis(order, best[..., : count + 1], axis=-1)
     return is_near(top[..., 1:], top[..., :-1]).any(axis=-1)
 
@@ -56,7 +54,7 @@ class Stage:
     def accepts(self, order: np.ndarray, ids: np.ndarray) -> bool:
         if not np.isin(ids, self.candidates).all():
             return False
-        # An id that stands there twice fails too: it does not precede itself.
+        # A repeated id fails too, since it does not precede itself.
         later = np.triu(np.ones((len(ids), len(ids)), bool), 1)
         among = _may_precede(order, ids[:, None], ids[None, :])
         rest = np.setdiff1d(self.candidates, ids)
@@ -64,7 +62,7 @@ class Stage:
         return bool(among[later].all() and against.all())
 
     def alternatives(self, order: np.ndarray):
-        """Yields every acceptable sequence, the reference's own first."""
+        """Yields all acceptable sequences, the reference's own first."""
         best = self.candidates[ranked(order[self.candidates])]
 
         def extend(prefix: list[int], rest: list[int]):
@@ -147,7 +145,7 @@ class Selection:
                 yield members
 
     def _plans(self, row: int):
-        """Yields the ways to select in a row, each a list of stages."""
+        """Yields the possible selections in a row, each as a list of stages."""
         k, size = self.top_k, self._group_size
         everything = np.arange(self.num_routes)
         if self._grouped and self.routing.select == "per_group":
@@ -161,7 +159,7 @@ class Selection:
             yield [Stage(everything, k)]
 
     def accepts(self, row: int, ids: np.ndarray) -> bool:
-        """Whether these ids, in this order, are right for the row."""
+        """Whether these ids, in this order, are valid for the row."""
         order = self.order[row]
         for stages in self._plans(row):
             begins = np.cumsum([0] + [stage.count for stage in stages])
@@ -173,7 +171,7 @@ class Selection:
         return False
 
     def alternatives(self, row: int) -> list[np.ndarray]:
-        """Acceptable ids of a row with a near tie; a bounded number of them."""
+        """Returns acceptable ids of a row with a near tie, up to a limit."""
 
         def listed():
             for stages in self._plans(row):

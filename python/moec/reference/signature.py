@@ -14,7 +14,7 @@ from .spec import LayerSpec
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor; `tokens` tells that its first size is the token count."""
+    """One tensor; with `tokens` its first dimension is the token count."""
 
     name: str
     shape: tuple[int, ...]
@@ -27,7 +27,7 @@ class Tensor:
 
 
 def inputs(spec: LayerSpec) -> list[Tensor]:
-    """Every tensor that a call of the layer reads, in the contract's order."""
+    """Returns all input tensors of a call, in the order of docs/layers.md."""
     if not all(quantization.supported for quantization in spec.quantizations):
         raise SpecError(
             "field 'quantization': nothing has numbers for fp8_e5m2"
@@ -88,11 +88,9 @@ def inputs(spec: LayerSpec) -> list[Tensor]:
 
 
 def scale_row(spec: LayerSpec, name: str, rows: int) -> np.ndarray:
-    """For every row of a weight the row of its scale.
+    """Returns the row of the scale for every row of a weight.
 
-    Gate and up halves, which only the first product has, have scales of their
-    own.
-    """
+    Gate and up halves, which only w13 has, have separate scales."""
     row = np.arange(rows)
     height = spec.quantization_of(name).weight.rows or rows
     if not has_halves(spec, name):
@@ -102,16 +100,16 @@ def scale_row(spec: LayerSpec, name: str, rows: int) -> np.ndarray:
 
 
 def scale_column(spec: LayerSpec, name: str, columns: int) -> np.ndarray:
-    """For every contracted element of a weight the column of its scale."""
+    """Returns the column of the scale for every K element of a weight."""
     return np.arange(columns) // (spec.quantization_of(name).weight.columns or columns)
 
 
 def has_halves(spec: LayerSpec, name: str) -> bool:
-    """Whether gate and up rows of a weight lie apart, so that they share no scale."""
+    """Whether gate and up rows of a weight are separate halves, which share no scale."""
     return name.endswith("w13") and spec.activation.gated and spec.gate_up_order != "interleaved"
 
 
-#: Dtypes of tensors that hold scales, and elements of weights.
+#: Tensor dtypes of scales and of weight elements.
 _SCALE_TENSORS = {
     "f32": "f32", "bf16": "bf16", "f16": "f16", "e8m0": "f8e8m0", "e4m3": "f8e4m3",
 }
@@ -119,7 +117,7 @@ _STORAGE_TENSORS = {"fp8_e4m3": "f8e4m3", "fp4_e2m1": "i8", "nf4": "i8", "int8":
 
 
 def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:
-    """A weight of an expert with its scales, if it has any."""
+    """A weight of an expert and its scales, if it has any."""
     quantization = spec.quantization_of(name)
     if quantization is None:
         return [Tensor(name, shape, spec.dtype)]
@@ -145,7 +143,7 @@ def _matrix(spec: LayerSpec, name: str, shape: tuple[int, ...]) -> list[Tensor]:
 
 
 def outputs(spec: LayerSpec) -> list[Tensor]:
-    """What an outputs file may hold; only `output` must be there."""
+    """Returns the tensors of an outputs file; only `output` is required."""
     experts = spec.num_local_experts
     return [
         Tensor("output", (spec.hidden_size,), spec.dtype, tokens=True),

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a layer is: the JSON spec of docs/layers.md as a checked dataclass."""
+"""The JSON spec of docs/layers.md as a checked dataclass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .quantization import parse as _parse_quantization
 DTYPES = ("f32", "bf16", "f16")
 ENTRIES = ("gate", "logits", "ids")
 ORDERS = ("gate_up", "up_gate", "interleaved")
-#: The largest sizes that a layer may have, in widths, experts and tokens.
+#: Largest widths, numbers of experts and of tokens of a layer.
 MAX_WIDTH, MAX_EXPERTS, MAX_TOP_K = 1 << 20, 1 << 16, 1 << 10
 MAX_REPLICAS = 1 << 10
 MAX_TOKENS = MAX_VOCABULARY = 1 << 24
@@ -31,7 +31,7 @@ _NAME_CHARACTERS = frozenset(
 
 @dataclass(frozen=True)
 class Routing:
-    """How ids and weights come from logits; every default is resolved."""
+    """Routing from logits to ids and weights; all defaults are resolved."""
 
     score: str = "softmax"
     select: str = "top_k"
@@ -64,7 +64,7 @@ class SharedExperts:
 
 @dataclass(frozen=True)
 class Replicas:
-    """Experts whose weights are there several times."""
+    """Experts whose weights exist several times."""
 
     num_physical_experts: int
     max_replicas: int
@@ -72,7 +72,7 @@ class Replicas:
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """One MoE layer. Constructing it checks that the fields fit together."""
+    """One MoE layer. The constructor checks that the fields are consistent."""
 
     name: str
     dtype: str
@@ -95,11 +95,11 @@ class LayerSpec:
     expert_columns: bool = False
     strided_weights: bool = False
     shared_experts: SharedExperts | None = None
-    #: Of the routed experts.
+    #: Quantization of the routed experts.
     quantization: Products = Products()
     local_experts: tuple[int, ...] | None = None
     replicas: Replicas | None = None
-    #: Ranks add up rows of the output, in the layer's dtype.
+    #: Ranks sum rows of the output, in the layer's dtype.
     adds_over_ranks: bool = False
 
     def __post_init__(self):
@@ -112,12 +112,12 @@ class LayerSpec:
 
     @property
     def width(self) -> int:
-        """L: width that the routed experts see."""
+        """L: width of the routed experts."""
         return self.latent_size or self.hidden_size
 
     @property
     def num_local_experts(self) -> int:
-        """Experts whose weights are here."""
+        """Number of experts whose weights are on this rank."""
         if self.replicas is not None:
             return self.replicas.num_physical_experts
         if self.local_experts is None:
@@ -132,19 +132,19 @@ class LayerSpec:
         return routed if self.shared_experts is None else routed + shared
 
     def quantization_of(self, weight: str) -> Quantization | None:
-        """How the product with a weight of experts is quantized; None for not at all."""
+        """Returns the quantization of the gemm with an expert weight; None if it is not quantized."""
         experts, product = weight.split(".")
         owner = self if experts == "experts" else self.shared_experts
         return getattr(owner.quantization, product)
 
     @property
     def quantizations(self) -> tuple[Quantization, ...]:
-        """Those of all products that are quantized."""
+        """The quantizations of all quantized gemms."""
         each = map(self.quantization_of, self.expert_weights)
         return tuple(quantization for quantization in each if quantization is not None)
 
     def first_rows(self, intermediate_size: int) -> int:
-        """Rows of the first product of an expert of that intermediate size."""
+        """Rows of w13 for an intermediate size."""
         return 2 * intermediate_size if self.activation.gated else intermediate_size
 
     def with_overrides(
@@ -154,12 +154,10 @@ class LayerSpec:
         entry: str | None = None,
         num_valid_tokens: bool | None = None,
     ) -> "LayerSpec":
-        """The spec as the options of a command line change it.
+        """Returns the spec with command-line overrides.
 
-        Groups, top_k and the rest are kept, so that a number of experts that
-        does not fit them is an error. The entry `ids` drops what the routing
-        said, for ids and weights then come from outside.
-        """
+        Groups, top_k and the rest are kept, so that an inconsistent number of experts is an error. The entry `ids`
+        drops the routing fields, since ids and weights are inputs then."""
         changes: dict[str, Any] = {}
         if num_experts is not None:
             changes["num_experts"] = num_experts
@@ -177,10 +175,10 @@ class LayerSpec:
                 changes["routing"] = Routing(weight_on_input=on_input)
                 changes["record_ids"] = False
             elif entry == "logits":
-                # Logits that come from outside hold the bias already.
+                # Input logits already contain the bias.
                 changes["routing"] = dataclasses.replace(self.routing, gate_bias=False)
             else:
-                # Logits that a layer computes are f32.
+                # Logits computed by a layer are f32.
                 changes["routing"] = dataclasses.replace(self.routing, logits_dtype="f32")
         return dataclasses.replace(self, **changes)
 
@@ -319,7 +317,7 @@ def _require_activation(fields: Fields) -> Activation:
 
 
 def _parse_shared(fields: Fields | None, quantization: Products) -> SharedExperts | None:
-    """`quantization` is that of the routed experts."""
+    """Parses shared experts. `quantization` is that of the routed experts."""
     if fields is None:
         return None
     if "quantization" in fields.given():
@@ -364,7 +362,7 @@ def _parse_replicas(fields: Fields | None) -> Replicas | None:
 
 
 def _count_ranks(fields: Fields | None) -> int:
-    """Ranks change nothing about what a layer computes for the tokens of one of them."""
+    """Returns the number of ranks, which does not change the result for one rank's tokens."""
     if fields is None:
         return 1
     ranks = fields.integer("dp", 1) * fields.integer("pcp", 1) * fields.integer("tp", 1)
@@ -412,7 +410,7 @@ def _check_parameters(activation: Activation, field: str) -> None:
 
 
 def _check(spec: LayerSpec) -> None:
-    """Refuses sizes beyond the limits, and fields that contradict each other."""
+    """Refuses sizes beyond the limits, and contradictory fields."""
     _check_limits(spec)
     routes, k, routing = spec.num_routes, spec.top_k, spec.routing
     softcap = spec.routing.logit_softcap
@@ -494,7 +492,7 @@ def _check_replicas(spec: LayerSpec, replicas: Replicas) -> None:
 
 
 def _check_weights(spec: LayerSpec) -> None:
-    """Groups of weights, and pairs of them in a byte, fill a row."""
+    """Checks that groups of weights, and pairs of elements in a byte, fill a row."""
     shared = spec.shared_experts
     rows = {
         "experts.w13": ("latent_size" if spec.latent_size else "hidden_size", spec.width),

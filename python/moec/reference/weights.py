@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the elements of quantized weights stand for, in float64."""
+"""Dequantization of weights in float64."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .quantization import Operand
 from .signature import has_halves, scale_column, scale_row
 from .spec import LayerSpec
 
-#: Numbers of the codes of e2m1: a sign, two bits of exponent, one of mantissa.
+#: Values of e2m1: one sign bit, two exponent bits, one mantissa bit.
 E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 E2M1 = np.concatenate([E2M1, -E2M1])
 
-#: Numbers of the codes of nf4, as QLoRA's appendix E lists them.
+#: Values of nf4, as in appendix E of QLoRA.
 NF4 = np.array([
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
     -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0,
@@ -24,19 +24,19 @@ NF4 = np.array([
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 ], np.float32).astype(np.float64)
 
-#: What a stored 0 to 15 of int4 counts from.
+#: The stored value of int4 that represents 0.
 _INT4_OFFSET = 8.0
 
 
 def unpack_pairs(stored: np.ndarray) -> np.ndarray:
-    """Codes of half a byte; the first of two neighbours is in the low half."""
+    """Unpacks 4-bit elements; the first of two is in the low half of the byte."""
     stored = np.asarray(stored).view(np.uint8)
     codes = np.stack([stored & 15, stored >> 4], axis=-1)
     return codes.reshape(*stored.shape[:-1], 2 * stored.shape[-1])
 
 
 def elements(stored: np.ndarray, weight: Operand) -> np.ndarray:
-    """q of the contract, less the zero point where every element has the same."""
+    """Returns q of docs/layers.md, minus the zero point if it is the same for all elements."""
     stored = np.asarray(stored)
     if weight.dtype == "fp8_e4m3":
         return stored.astype(np.float64)
@@ -51,7 +51,7 @@ def elements(stored: np.ndarray, weight: Operand) -> np.ndarray:
 
 
 def num_columns(spec: LayerSpec, tensors: Mapping, name: str) -> int:
-    """Contracted elements of a weight."""
+    """Returns K of a weight."""
     stored = tensors[name].shape[-1]
     return 2 * stored if spec.quantization_of(name).weight.in_pairs else stored
 
@@ -59,7 +59,7 @@ def num_columns(spec: LayerSpec, tensors: Mapping, name: str) -> int:
 def scaled_rows(
     spec: LayerSpec, tensors: Mapping, name: str, expert: int | None, piece: slice
 ) -> np.ndarray:
-    """Rows of a quantized weight: (q - z) * (s * g) - m, with s * g in f32."""
+    """Returns rows of a quantized weight: (q - z) * (s * g) - m, with s * g in f32."""
     weight = spec.quantization_of(name).weight
 
     def part(suffix: str = "") -> np.ndarray:
