@@ -1,4 +1,4 @@
-//===- Buffer.cpp - memory of a device with a shape -------------*- C++ -*-===//
+//===- Buffer.cpp - device memory with a shape ----------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,7 +15,7 @@ using namespace moec::python;
 
 namespace {
 
-/// What a buffer and the tensors made from it share.
+/// Memory shared by a buffer and the tensors exported from it.
 struct Memory {
   /// A DeviceObject.
   Ref device;
@@ -36,7 +36,7 @@ struct BufferObject {
   Memory *memory;
 };
 
-/// A tensor that lives as long as whoever took it wants; holds its buffer.
+/// An exported tensor, which its consumer owns; keeps its buffer alive.
 struct Exported {
   Ref buffer;
   DLManagedTensorVersioned versioned = {};
@@ -139,7 +139,7 @@ static PyObject *copyOut(PyObject *self, PyObject *) {
   return bytes.release();
 }
 
-/// Gives back what was exported, from any thread.
+/// Frees an exported tensor, on any thread.
 static void freeExported(Exported *exported) {
   if (!Py_IsInitialized())
     return;
@@ -148,7 +148,7 @@ static void freeExported(Exported *exported) {
   PyGILState_Release(state);
 }
 
-/// A capsule that nobody has taken the tensor from.
+/// Destructor of a capsule whose tensor was never consumed.
 static void freeCapsule(PyObject *capsule) {
   for (const char *name : {"dltensor_versioned", "dltensor"})
     if (PyCapsule_IsValid(capsule, name))

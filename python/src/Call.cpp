@@ -1,4 +1,4 @@
-//===- Call.cpp - a call of a layer -----------------------------*- C++ -*-===//
+//===- Call.cpp - calls of a layer ----------------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -35,7 +35,7 @@ static bool isSame(PyObject *name, PyObject *known) {
 // Arguments
 //===----------------------------------------------------------------------===//
 
-/// What an argument that the layer does not take is about.
+/// Message about an argument that the layer does not take.
 static std::string explainExtra(const LayerState &state,
                                 const std::string &name) {
   if (name == "num_valid_tokens")
@@ -54,7 +54,7 @@ static std::string explainExtra(const LayerState &state,
 }
 
 int Call::find(PyObject *name) const {
-  // Names in the text of a program are interned, and so the same object.
+  // Names in program text are interned, so pointers can be compared.
   for (int i = 0; i < numArguments; ++i)
     if (name == operandOf(i).name.get())
       return i;
@@ -198,11 +198,11 @@ bool Call::bindTensor(int argument) {
   return true;
 }
 
-/// A number of valid tokens that is no tensor is in memory of the device that
-/// never changes, so that runs and graphs keep it.
+/// A plain number of valid tokens is passed as the address of constant device
+/// memory, so that runs and graphs can keep it.
 bool Call::bindValidTokens() {
   state.bound[state.validTokens].layout.forget();
-  // More than all tokens are all of them.
+  // Values above the token count mean all tokens.
   void *memory = findNumber(state.getDevice(), std::min(numValid, tokens));
   if (!memory)
     return false;

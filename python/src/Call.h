@@ -1,4 +1,4 @@
-//===- Call.h - a call of a layer -------------------------------*- C++ -*-===//
+//===- Call.h - calls of a layer --------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,64 +12,62 @@
 
 namespace moec::python {
 
-/// Names of arguments, interned.
+/// Interned names of arguments.
 struct ArgumentNames {
   static constexpr size_t kInputs = 7;
-  /// How many of these may be given by position.
+  /// Number of arguments that may be positional.
   static constexpr size_t kPositional = 4;
-  /// In the order of the operators of PyTorch.
+  /// In the order of the PyTorch operators.
   PyObject *inputs[kInputs];
   PyObject *out, *stream;
 };
 extern ArgumentNames names;
 
-/// One call: arguments are placed, read and checked, run, in this order. What
-/// an argument is, and so how it is read, is the deriving class's: an object of
-/// Python (PythonCall.cpp) or a tensor of libtorch (TorchCall.cpp). Functions
-/// answer false with an exception set.
+/// One call: its arguments are assigned, read and checked, then run. Derived
+/// classes define the type of an argument and how to read it: a Python object
+/// (PythonCall.cpp) or a libtorch tensor (TorchCall.cpp). Functions return
+/// false with an exception set.
 class Call {
 public:
   Call(const Call &) = delete;
   Call &operator=(const Call &) = delete;
 
-  /// Whether all inputs were given.
+  /// Checks that all inputs are given.
   bool checkInputs() const;
-  /// Reads and checks all tensors; allocates the output where none was given.
+  /// Reads and checks all tensors; allocates the output if none was given.
   bool read();
-  /// Binds what was read and runs the layer.
+  /// Binds the tensors and runs the layer.
   bool run();
 
 protected:
   explicit Call(LayerState &state) : state(state) {}
   ~Call() = default;
 
-  /// Reads what was given for an argument into `tensors`, or `numValid`.
+  /// Reads an argument into `tensors` or `numValid`.
   virtual bool readTensor(int argument, const Asking &asking) = 0;
-  /// Finds the stream that the call works on, of a layer on a GPU.
+  /// Finds the stream of the call, for a layer on a GPU.
   virtual bool findStream() = 0;
-  /// Whether autograd would want to know of an operation on what was given; -1
-  /// with an exception set.
+  /// Whether an argument requires a gradient; -1 with an exception set.
   virtual int wantsGradient(int argument) = 0;
-  /// Makes what is given for the output, with shape and dtype of the hidden
-  /// states.
+  /// Makes the output, with shape and dtype of the hidden states.
   virtual bool makeOutput() = 0;
-  /// Tells autograd that what was given for an argument was written.
+  /// Tells autograd that an argument was written.
   virtual bool markWritten(int argument) = 0;
 
-  /// The argument of that name, its index; -1 where it is another one.
+  /// Index of the argument with that name; -1 if there is none.
   int find(PyObject *name) const;
-  /// Takes a value for an argument, null for none.
+  /// Sets an argument; null means not given.
   bool give(int argument, void *value);
-  /// The same by name, that of an input or of the output.
+  /// Sets an input or output by name.
   bool place(PyObject *name, void *value);
 
-  /// Binds what has changed since the call before.
+  /// Binds arguments that changed since the previous call.
   bool bind();
   moert_status *launch();
-  /// An exception of a status, by the names of arguments that the caller knows.
+  /// Raises the exception of a status, with the argument names of the caller.
   bool checkRun(moert_status *status) const;
   bool checkGradient(int argument, const char *remedy);
-  /// What an argument is asked for as.
+  /// Requirements for an argument.
   Asking makeAsking(int argument) const;
   const Operand &operandOf(int argument) const {
     return state.operands[size_t(state.arguments[size_t(argument)])];
@@ -87,21 +85,20 @@ protected:
 
   LayerState &state;
   const int numArguments = int(state.arguments.size());
-  /// Per argument, what the caller gave; borrowed.
+  /// The caller's argument at each index; borrowed.
   void *given[kMostArguments] = {};
   Tensor tensors[kMostArguments];
   void *stream = nullptr;
   int64_t tokens = 0;
-  /// Inputs and outputs are given by their own names, all of them.
+  /// All inputs and outputs are given by name.
   bool isNamed = false;
-  /// The number of valid tokens where it is no tensor; -1 where it is one.
+  /// Number of valid tokens, if not a tensor; else -1.
   int64_t numValid = -1;
-  /// Nobody else has seen the output yet.
+  /// The output was made by this call and has no other users yet.
   bool isOutputNew = false;
 
 private:
-  /// What is given for an operand: outputs too, but for the one that is
-  /// returned.
+  /// Reads an operand: an input, or an output other than the returned one.
   bool readInput(int argument);
   bool readOutput();
   bool markOutputs();
@@ -109,7 +106,7 @@ private:
   bool bindValidTokens();
 };
 
-/// Whether layer(hidden_states, ...) says all that the layer needs.
+/// Whether layer(hidden_states, ...) can pass everything the layer needs.
 bool isCallable(const LayerState &state);
 
 } // namespace moec::python

@@ -18,7 +18,7 @@ namespace {
 struct CommunicatorObject {
   PyObject base;
   moert_communicator *communicator;
-  /// Of local ranks: the device that they are on; else null.
+  /// Device of local ranks; else null.
   PyObject *device;
   int64_t dp, tp;
 };
@@ -46,7 +46,7 @@ PyObject *makeObject(moert_communicator *communicator,
 
 void freeCommunicator(PyObject *self) {
   {
-    // The others may be waited for.
+    // Freeing may wait for other ranks.
     Unlocked unlocked;
     moert_communicator_free(get(self).communicator);
   }
@@ -106,7 +106,7 @@ PyObject *adoptNccl(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
   return check(status) ? makeObject(made, options) : nullptr;
 }
 
-/// local(dp, tp, limit, device): one for each rank.
+/// local(dp, tp, limit, device): one communicator per rank.
 PyObject *makeLocal(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
   moert_communicator_options options = {};
   if (!checkCount("local", count, 4, 4) || !readOptions(arguments, options))

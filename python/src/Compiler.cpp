@@ -1,4 +1,4 @@
-//===- Compiler.cpp - the compiler ------------------------------*- C++ -*-===//
+//===- Compiler.cpp - the Python type of the compiler ---------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -29,7 +29,7 @@ struct CompilerObject {
   CompilerState *state;
 };
 
-/// A source with what it points to. Made from the tuple (path, text or None,
+/// A moejit_source and its storage. Made from the tuple (path, text or None,
 /// max_tokens, num_experts, entry or None, num_valid_tokens, layer or None,
 /// parallel in JSON or None).
 class Source {

@@ -1,12 +1,12 @@
-//===- DLPack.h - the ABI by which tensors come in --------------*- C++ -*-===//
+//===- DLPack.h - the DLPack ABI --------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// The structures of DLPack 1.3 (https://github.com/dmlc/dlpack), as data: what
-// frameworks and this module agree on. Names are DLPack's.
+// The structures of DLPack 1.3 (https://github.com/dmlc/dlpack), the data
+// interface between frameworks and this module. Names are DLPack's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,12 +42,12 @@ struct DLTensor {
   int32_t ndim;
   DLDataType dtype;
   int64_t *shape;
-  /// In elements. Null, before DLPack 1.2, for a contiguous tensor.
+  /// In elements. Before DLPack 1.2 null means a contiguous tensor.
   int64_t *strides;
   uint64_t byte_offset;
 };
 
-/// What a capsule called "dltensor" has.
+/// Contents of a capsule named "dltensor".
 struct DLManagedTensor {
   DLTensor dl_tensor;
   void *manager_ctx;
@@ -63,7 +63,7 @@ inline constexpr uint32_t kDLPackMajor = 1;
 inline constexpr uint32_t kDLPackMinor = 3;
 inline constexpr uint64_t kDLPackReadOnly = 1;
 
-/// What a capsule called "dltensor_versioned" has.
+/// Contents of a capsule named "dltensor_versioned".
 struct DLManagedTensorVersioned {
   DLPackVersion version;
   void *manager_ctx;
@@ -74,12 +74,12 @@ struct DLManagedTensorVersioned {
 
 struct DLPackExchangeAPIHeader {
   DLPackVersion version;
-  /// Of an older major version, or null.
+  /// API of an older major version, or null.
   DLPackExchangeAPIHeader *prev_api;
 };
 
-/// What the capsule "dlpack_exchange_api" of a tensor's type has. Functions
-/// answer 0, or -1 with a Python exception set.
+/// Contents of the capsule "dlpack_exchange_api" of a tensor type. Functions
+/// return 0, or -1 with a Python exception set.
 struct DLPackExchangeAPI {
   DLPackExchangeAPIHeader header;
   int (*managed_tensor_allocator)(DLTensor *prototype,
@@ -92,7 +92,7 @@ struct DLPackExchangeAPI {
                                                DLManagedTensorVersioned **out);
   int (*managed_tensor_to_py_object_no_sync)(DLManagedTensorVersioned *tensor,
                                              void **object);
-  /// The tensor is the object's. May be null.
+  /// The tensor stays owned by the object. May be null.
   int (*dltensor_from_py_object_no_sync)(void *object, DLTensor *out);
   int (*current_work_stream)(int32_t device_type, int32_t device_id,
                              void **stream);

@@ -1,4 +1,4 @@
-//===- Device.cpp - where layers run ----------------------------*- C++ -*-===//
+//===- Device.cpp - devices that layers run on ----------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -73,10 +73,10 @@ DeviceObject *moec::python::getDevice(PyObject *object) {
 }
 
 void *moec::python::findNumber(DeviceObject &device, int64_t number) {
-  // Layers take addresses that are multiples of 16.
+  // Layers require addresses that are multiples of 16.
   constexpr int64_t kStride = 16, kFewest = 1024;
   if (number >= device.numNumbers) {
-    // Runs and graphs may use the memory of before, which stays.
+    // The previous memory is kept, since runs and graphs may use it.
     int64_t count = std::max(kFewest, 2 * number);
     std::vector<int32_t> values(size_t(count) * (kStride / 4));
     for (int64_t i = 0; i < count; ++i)

@@ -1,4 +1,4 @@
-//===- Device.h - where layers run ------------------------------*- C++ -*-===//
+//===- Device.h - devices that layers run on --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,30 +18,29 @@ namespace moec::python {
 struct DeviceObject {
   PyObject base;
   moert_device *device;
-  /// kDLCPU or kDLCUDA, and the number.
+  /// kDLCPU or kDLCUDA, and the device index.
   DLDevice where;
-  /// Memory of the device with the numbers from 0 to the one before
-  /// `numNumbers`.
+  /// Device memory with the numbers 0 to `numNumbers` - 1.
   void *numbers;
   int64_t numNumbers;
 };
 
 extern PyTypeObject *deviceType;
-/// Null with an exception set where the object is none.
+/// Null with an exception set if the object is not a device.
 DeviceObject *getDevice(PyObject *object);
 bool addDevice(PyObject *module);
 
-/// Memory of the device that holds a number from 0 on as an i32, as long as the
-/// device lives; null with an exception set.
+/// Device memory with the i32 value `number` >= 0, valid as long as the device;
+/// null with an exception set.
 void *findNumber(DeviceObject &device, int64_t number);
 
-/// Whether memory of `found` is memory of `device` too.
+/// Whether memory of `found` is also memory of `device`.
 bool isMemoryOf(const DeviceObject &device, DLDevice found);
 
-/// moec._core.Buffer, memory of a device with a shape and a dtype, for what has
-/// no framework.
+/// moec._core.Buffer: device memory with a shape and a dtype, for use without a
+/// framework.
 bool addBuffer(PyObject *module);
-/// A buffer of the device with the shape and dtype of a tensor; null with an
+/// A buffer on the device with shape and dtype of a tensor; null with an
 /// exception set.
 PyObject *makeBufferLike(PyObject *device, const DLTensor &tensor);
 

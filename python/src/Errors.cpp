@@ -1,4 +1,4 @@
-//===- Errors.cpp - exceptions ----------------------------------*- C++ -*-===//
+//===- Errors.cpp - exception classes -------------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -22,7 +22,7 @@ struct Errors {
 
 static Errors errors;
 
-/// The class for a code, and what the code is called.
+/// The exception class of a code, and the code's name.
 static std::pair<PyObject *, const char *> getClass(moert_code code) {
   switch (code) {
   case MOERT_INVALID_ARGUMENT:
@@ -42,7 +42,7 @@ static std::pair<PyObject *, const char *> getClass(moert_code code) {
   return {errors.base, "internal"};
 }
 
-/// Makes an exception with its `code`, and raises it.
+/// Raises an exception with its `code`.
 static void raise(PyObject *type, const char *code,
                   const std::string &message) {
   Ref text = Ref::take(PyUnicode_DecodeUTF8(
@@ -69,9 +69,8 @@ bool moec::python::check(moert_status *status, const char *argument) {
   auto [type, code] = getClass(moert_status_code(status));
   std::string message = moert_status_message(status);
   moert_status_free(status);
-  // Callers of Python know the name of the argument, and not functions of C++
-  // or what these count: "bind 'output': shape ..." is about the argument
-  // `out`.
+  // Python callers know argument names, but not C++ functions or indices: "bind
+  // 'output': shape ..." is about the argument `out`.
   auto erasePrefix = [&](const char *begin, const char *end) {
     size_t behind =
         message.rfind(begin, 0) == 0 ? message.find(end) : std::string::npos;
@@ -113,8 +112,8 @@ bool moec::python::failBecause(const char *argument, const char *what) {
   return false;
 }
 
-/// A class below moec.Error, and another one where given. `code` is that of
-/// exceptions that are raised in Python.
+/// Adds a subclass of moec.Error and, if given, of another class. `code` is
+/// used for exceptions raised in Python.
 static PyObject *addClass(PyObject *module, const char *name, PyObject *other,
                           const char *code, const char *doc) {
   std::string full = std::string("moec.") + name;

@@ -1,4 +1,4 @@
-//===- Errors.h - exceptions ------------------------------------*- C++ -*-===//
+//===- Errors.h - exception classes -----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,24 +13,23 @@
 
 namespace moec::python {
 
-/// Whether a value of the right kind is wrong, or an object of another kind was
-/// given.
+/// A wrong value of the right type, or an object of a wrong type.
 enum class Kind { Value, Type };
 
-/// Sets moec.InvalidArgument or moec.InvalidType. Answers false, for callers
-/// that do too.
+/// Sets moec.InvalidArgument or moec.InvalidType. Returns false, for callers
+/// that do the same.
 bool fail(Kind kind, const std::string &message);
 
-/// Sets the exception of a status, which is freed; false if there is one. The
-/// message begins with `argument`, where given, in place of what the runtime
-/// calls it.
+/// Sets the exception of a status and frees the status; returns false if there
+/// is one. `argument`, if given, replaces the runtime's name for it at the
+/// start of the message.
 bool check(moert_status *status, const char *argument = nullptr);
 
-/// Without what follows the first line: frames of C++, as PyTorch appends them.
+/// The first line of a text, without the C++ frames that PyTorch appends.
 std::string firstLine(std::string text);
 
-/// An exception that is set becomes the cause of InvalidArgument about
-/// `argument`; KeyboardInterrupt and its like stay as they are.
+/// Raises InvalidArgument about `argument` with the current exception as its
+/// cause. KeyboardInterrupt and similar exceptions are left as they are.
 bool failBecause(const char *argument, const char *what);
 
 bool addErrors(PyObject *module);

@@ -1,4 +1,4 @@
-//===- ExpertMove.cpp - experts that move between ranks ---------*- C++ -*-===//
+//===- ExpertMove.cpp - moves of experts between ranks --------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -23,7 +23,7 @@ struct MoveObject {
   PyObject base;
   moert_expert_move *move;
   PyObject *layer, *communicator;
-  /// Operands of the layer, and what they are bound to at the end.
+  /// Operands of the layer and their bindings after the move.
   Spare *spare;
 };
 
@@ -101,8 +101,8 @@ PyObject *balance(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
   return makeList(map);
 }
 
-/// replica_tables(map, num_experts, max_replicas): physical ids, one expert
-/// after the other, and counts.
+/// replica_tables(map, num_experts, max_replicas): physical ids, expert by
+/// expert, and counts.
 PyObject *makeTables(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
   std::vector<int64_t> map;
   int64_t experts = 0, most = 0;
@@ -112,7 +112,7 @@ PyObject *makeTables(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
       !getInt(arguments[2], "max_replicas", 1, 1 << 24, most))
     return nullptr;
   map.reserve(1);
-  // What is wrong is refused before anything is written.
+  // Checked before anything is written.
   bool isSmall = most <= static_cast<int64_t>(map.size()) &&
                  experts <= static_cast<int64_t>(map.size());
   std::vector<int32_t> ids(isSmall ? static_cast<size_t>(experts * most) : 1),
@@ -156,7 +156,7 @@ PyObject *sumLoads(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
   std::vector<int64_t> loads(static_cast<size_t>(experts));
   moert_status *status;
   {
-    // The other ranks may be threads of Python.
+    // Other ranks may be Python threads.
     Unlocked unlocked;
     status = moert_layer_sum_loads(
         state.layer, communicator, own.data(), static_cast<int64_t>(own.size()),
@@ -169,7 +169,7 @@ PyObject *sumLoads(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
 // Moves
 //===----------------------------------------------------------------------===//
 
-/// The tensors of a dict, by the layer's operands.
+/// Reads a dict of tensors, by operands of the layer.
 bool readSpare(LayerState &state, PyObject *given, Spare &spare,
                void *&stream) {
   if (!PyDict_Check(given))
@@ -223,7 +223,8 @@ PyObject *beginMove(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
   moert_status *status;
   {
     Unlocked unlocked;
-    // What used the memory before, as PyTorch hands it out.
+    // Waits for earlier uses of the memory, which PyTorch's allocator orders by
+    // stream only.
     status = state.isOnHost()
                  ? nullptr
                  : moert_device_synchronize(state.getDevice().device, stream);
@@ -266,7 +267,7 @@ PyObject *step(PyObject *self, PyObject *) {
     return nullptr;
   moert_status *status;
   {
-    // The other ranks may be threads of Python.
+    // Other ranks may be Python threads.
     Unlocked unlocked;
     status = moert_expert_move_step(object.move);
   }
@@ -284,7 +285,7 @@ PyObject *switchOver(PyObject *self, PyObject *) {
   moert_status *status;
   {
     Unlocked unlocked;
-    // The old memory goes with the move.
+    // The previous memory is freed with the move.
     status =
         state.isOnHost()
             ? nullptr

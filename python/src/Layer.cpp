@@ -1,4 +1,4 @@
-//===- Layer.cpp - a layer on a device --------------------------*- C++ -*-===//
+//===- Layer.cpp - the Python type of layers ------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -110,7 +110,7 @@ static void freeLayer(PyObject *self) {
 // Binding
 //===----------------------------------------------------------------------===//
 
-/// What to do about a wrong dtype.
+/// Hint for a wrong dtype.
 static const char *getRemedy(const Operand &operand, const char *found) {
   if (operand.dtype == "i32" && strcmp(found, "i64") == 0)
     return "convert it, as with .to(torch.int32)";
@@ -121,8 +121,8 @@ static const char *getRemedy(const Operand &operand, const char *found) {
   return "convert the tensor";
 }
 
-/// Whether bytes may stand for elements of 8 bits that few frameworks have, or
-/// those of truth values for such that are not 0.
+/// Whether bytes are accepted for 8-bit elements that few frameworks have, or
+/// booleans for bytes that are tested against 0.
 static bool areBytesOf(const std::string &dtype, const char *found) {
   return (strcmp(found, "u8") == 0 && dtype.rfind("f8", 0) == 0) ||
          (strcmp(found, "bool") == 0 && dtype == "i8");
@@ -165,16 +165,16 @@ bool moec::python::bindOperand(LayerState &state, int operand,
   return check(moert_layer_bind(state.layer, &described), argument);
 }
 
-/// What has the memory of a tensor for good: a tensor of PyTorch's may get
-/// other storage (`parameter.data = ...`), and whoever holds the tensor gets it
-/// too.
+/// A reference to the current memory of a tensor. A PyTorch tensor may get
+/// other storage later (`parameter.data = ...`), so a reference to the tensor
+/// is not enough.
 static Ref shareMemory(PyObject *tensor) {
   if (findTensorType(tensor)->framework != Framework::Torch)
     return Ref::share(tensor);
   return Ref::take(PyObject_CallMethod(tensor, "detach", nullptr));
 }
 
-/// `what`: how messages call tensors of the role.
+/// `what`: the word for tensors of the role in messages.
 static int findOperand(const LayerState &state, const char *name,
                        moert_role role, const char *what) {
   int operand = state.find(name);
@@ -220,7 +220,7 @@ std::shared_ptr<Weight> moec::python::readWeight(LayerState &state, int operand,
   return tensor;
 }
 
-/// Binds a tensor to an operand for good.
+/// Binds a tensor to an operand permanently.
 static PyObject *bindFor(LayerState &state, int operand, PyObject *object,
                          bool isWritten) {
   const char *name = state.operands[size_t(operand)].text.c_str();
@@ -267,7 +267,7 @@ static PyObject *bindMemory(PyObject *self, PyObject *const *arguments,
 
 namespace {
 
-/// A number, or None.
+/// An optional int.
 class GivenInt {
 public:
   bool read(PyObject *object, const char *what) {
@@ -283,8 +283,8 @@ private:
 
 } // namespace
 
-/// Lets `call` give the layer all its weights, and releases the tensors that it
-/// had. `arePrepared`: they are as runs read them.
+/// Calls `call`, which replaces all weights of the layer, and releases the
+/// tensors bound before. `arePrepared`: the new weights are in prepared form.
 template <typename Call>
 static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call) {
   std::vector<std::shared_ptr<Weight>> released(state.operands.size());
@@ -301,7 +301,7 @@ static PyObject *takeWeights(LayerState &state, bool arePrepared, Call call) {
   if (!check(status))
     return nullptr;
   state.isPrepared = arePrepared;
-  // The layer may still prepare in memory that was given to it.
+  // The layer may still prepare weights in memory given to it.
   for (size_t i = 0; i < released.size(); ++i)
     if (arePrepared || state.operands[i].role != MOERT_PREPARED)
       std::swap(state.weights[i], released[i]);
@@ -329,7 +329,8 @@ static void tellBytes(void *user, uint64_t done, uint64_t all) {
   tell(user, MOEJIT_STEP, text.c_str());
 }
 
-/// The arguments (path, rank or None, verify, message) of both that follow.
+/// Reads the arguments (path, rank or None, verify, message) of both functions
+/// below.
 static const char *readPreparedArguments(const char *call,
                                          PyObject *const *arguments,
                                          Py_ssize_t count, GivenInt &rank,
@@ -393,7 +394,7 @@ static PyObject *prepareWeights(PyObject *self, PyObject *given) {
   Locked locked(state);
   if (!locked.isOpen() || !prepare(state, state.latestStream, again != 0))
     return nullptr;
-  // Nothing is done again: the call reports.
+  // Does no new work; returns the report of the last preparation.
   moert_prepare_report report = {};
   if (!check(moert_layer_prepare_weights(state.layer, &report)))
     return nullptr;
@@ -477,9 +478,9 @@ static PyObject *useWorkspace(PyObject *self, PyObject *memory) {
     Locked locked(state);
     if (!locked.isOpen())
       return nullptr;
-    // Memory of before goes back to whoever gave it, who orders what is done
-    // with it by the stream of the runs; that of the layer's own nobody else
-    // knows. (One that is captured cannot be waited for.)
+    // The caller orders uses of the previous memory by the stream of its runs.
+    // The layer's own stream is unknown to callers, so wait for it. (A captured
+    // run cannot be waited for.)
     if (state.latestStream == MOERT_LAYER_STREAM &&
         !check(moert_layer_synchronize(state.layer)))
       return nullptr;
@@ -496,7 +497,7 @@ static PyObject *cloneLayer(PyObject *self, PyObject *) {
   LayerState &state = getState(self);
   moert_layer *clone = nullptr;
   Locked locked(state);
-  // What is prepared before is shared.
+  // Weights prepared before cloning are shared.
   if (!locked.isOpen() || !prepare(state, state.latestStream) ||
       !check(moert_layer_clone(state.layer, &clone)))
     return nullptr;
@@ -535,7 +536,7 @@ static PyObject *useCommunicator(PyObject *self, PyObject *object) {
     return nullptr;
   moert_status *status;
   {
-    // The other ranks may be threads of Python.
+    // Other ranks may be Python threads.
     Unlocked unlocked;
     status = moert_layer_use_communicator(state.layer, communicator);
   }
@@ -615,8 +616,8 @@ static PyObject *benchmark(PyObject *self, PyObject *const *arguments,
   return list.release();
 }
 
-/// (name, dtype, role, shape, depends on tokens, alignment, strided, read by
-/// runs) for each.
+/// A tuple (name, dtype, role, shape, depends on tokens, alignment, strided,
+/// read by runs) per operand.
 static PyObject *getOperands(PyObject *self, PyObject *) {
   constexpr const char *roles[] = {"input", "weight", "output", "prepared"};
   LayerState &state = getState(self);

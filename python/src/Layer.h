@@ -1,4 +1,4 @@
-//===- Layer.h - a layer on a device ----------------------------*- C++ -*-===//
+//===- Layer.h - the Python type of layers ----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,10 +18,10 @@
 
 namespace moec::python {
 
-/// A tensor that a layer takes or gives, or that it prepares.
+/// An input, weight, output or prepared tensor of a layer.
 struct Operand {
   std::string text;
-  /// The same as an interned str.
+  /// `text` as an interned str.
   Ref name;
   std::string dtype;
   moert_role role = MOERT_INPUT;
@@ -31,27 +31,26 @@ struct Operand {
   bool isStrided = false;
   /// A weight that the layer prepares.
   bool isPrepared = false;
-  /// Runs read its memory. They do not where they read only what was prepared
-  /// from it.
+  /// False for a weight of which runs read only what was prepared from it.
   bool isReadByRuns = true;
 };
 
-/// A weight that is bound.
+/// A bound weight.
 class Weight final : public Tensor {
 public:
-  /// Remembers a tensor of PyTorch that counts what is written to it.
+  /// Watches the write counter of a PyTorch tensor.
   void watch(PyObject *tensor);
 
-  /// Null where writes are not counted.
+  /// Null if writes are not counted.
   Ref counted;
 };
 
-/// Inputs and output of any layer are no more.
+/// Upper limit on inputs and outputs of a layer.
 inline constexpr size_t kMostArguments = 12;
 
-/// What an input or output is bound to.
+/// Binding of an input or output.
 struct Bound {
-  /// None where it is not bound to a tensor.
+  /// Empty if it is not bound to a tensor.
   Layout layout;
   void *data = nullptr;
 
@@ -60,10 +59,10 @@ struct Bound {
   }
 };
 
-/// What a layer has. Operands and arguments stay as they are; the rest is used
-/// under the mutex.
+/// State of a layer. Operands and arguments are constant; the mutex guards the
+/// rest.
 struct LayerState {
-  /// Takes the layer over.
+  /// Takes ownership of the layer.
   LayerState(moert_layer *layer, DeviceObject *device);
   LayerState(const LayerState &) = delete;
   LayerState &operator=(const LayerState &) = delete;
@@ -73,32 +72,32 @@ struct LayerState {
     return *reinterpret_cast<DeviceObject *>(device.get());
   }
   bool isOnHost() const { return getDevice().where.device_type == kDLCPU; }
-  /// -1 where the layer has none.
+  /// Index of an operand; -1 if there is none with that name.
   int find(const char *name) const;
 
-  /// Null once it is closed.
+  /// Null after closing.
   moert_layer *layer;
   Ref device;
   std::vector<Operand> operands;
-  /// Indices of the operands that a call brings, inputs and output.
+  /// Operand indices of a call's arguments: inputs and output.
   std::vector<int> arguments;
   /// Operand indices of the weights that are prepared.
   std::vector<int> preparedWeights;
-  /// Where these are in `arguments`; -1 for none.
+  /// Indices in `arguments`; -1 for none.
   int hiddenStates = -1, output = -1, validTokens = -1;
   int numOutputs = 0;
 
   std::mutex mutex;
-  /// Per operand: the weight that is bound or the memory of a prepared tensor,
-  /// which clones share; null for none.
+  /// Per operand: the bound weight or the memory of a prepared tensor, shared
+  /// with clones; null for none.
   std::vector<std::shared_ptr<Weight>> weights;
-  /// Per operand: the number of writes to the weight that was prepared.
+  /// Per operand: the weight's write count when it was prepared.
   std::vector<int64_t> versions;
-  /// Per argument; calls bind what has changed since the one before. Changed
-  /// with Python held, so that whoever holds it may look without the mutex.
+  /// Per argument; a call binds only what changed since the previous call.
+  /// Written only with the GIL held, so that the GIL suffices for reading.
   Bound bound[kMostArguments];
   bool isPrepared = false;
-  /// Where runs find their workspace; null for memory of the layer's own.
+  /// Workspace of runs; null for memory owned by the layer.
   std::shared_ptr<Tensor> workspace;
   /// The stream of the latest run.
   void *latestStream = nullptr;
@@ -114,9 +113,8 @@ inline LayerState &getState(PyObject *self) {
   return *reinterpret_cast<LayerObject *>(self)->state;
 }
 
-/// The layer for one thread, which waits for it without keeping the others of
-/// Python from running. `isOpen()` is false, with an exception set, where the
-/// layer was closed.
+/// Locks the layer. The GIL is released while waiting for the mutex. `isOpen()`
+/// is false, with an exception set, if the layer was closed.
 class Locked {
 public:
   explicit Locked(LayerState &state);
@@ -130,37 +128,37 @@ private:
   LayerState &state;
 };
 
-/// An object of `type`, a class below moec._core.Layer, that has the layer,
-/// which is freed where that fails.
+/// Makes an object of `type`, a subclass of moec._core.Layer, that owns the
+/// layer. Frees the layer on failure.
 PyObject *makeLayer(PyObject *type, moert_layer *layer, DeviceObject *device);
 
-/// Whether an object is a layer, which getState() takes.
+/// Whether an object is a layer, as getState() requires.
 bool isLayer(PyObject *object);
 
-/// The operand of a weight; -1 with an exception set where there is none.
+/// Operand index of a weight; -1 with an exception set if there is none.
 int findWeight(const LayerState &state, const char *name);
-/// A tensor for that operand, whose memory is kept and perhaps written, and the
-/// stream that its framework uses now; null with an exception set.
+/// Reads a tensor for that operand, and the current stream of its framework.
+/// The memory is kept alive and, with `isWritten`, written. Null with an
+/// exception set.
 std::shared_ptr<Weight> readWeight(LayerState &state, int operand,
                                    PyObject *object, bool isWritten,
                                    void *&stream);
-/// The tensor as that operand, for a call of the C API.
+/// Describes the tensor of an operand for the C API.
 moert_tensor describeTensor(const LayerState &state, int operand,
                             const Tensor &tensor);
 
-/// Binds a tensor that has been read to an operand, by the name of an argument.
+/// Binds a tensor to an operand; `argument` is its name in messages.
 bool bindOperand(LayerState &state, int operand, const Tensor &tensor,
                  const char *argument);
-/// Whether device and dtype are those of the operand.
+/// Checks device and dtype of a tensor for an operand.
 bool checkOperand(const LayerState &state, int operand, const Tensor &tensor,
                   const char *argument);
 
-/// Prepares the weights where that is due: they were bound anew, or those that
-/// are prepared were written to; `again`: in any case. What was given to
-/// `stream` before is waited for.
+/// Prepares the weights if necessary: if they were bound again or written to.
+/// With `again`, always. Waits for earlier work on `stream`.
 bool prepare(LayerState &state, void *stream, bool again = false);
-/// The latest run was captured: the graph keeps the memory of weights and
-/// workspace.
+/// After a captured run: makes the graph keep the memory of weights and
+/// workspace alive.
 moert_status *keepForGraph(LayerState &state, void *stream);
 bool addWeights();
 
@@ -174,8 +172,8 @@ PyObject *timeCalls(PyObject *self, PyObject *const *arguments,
                     Py_ssize_t count);
 bool makeNames();
 
-/// What a moec.Communicator has; null with an exception set for any other
-/// object.
+/// The communicator of a moec.Communicator; null with an exception set for any
+/// other object.
 moert_communicator *getCommunicator(PyObject *object);
 
 bool addLayer(PyObject *module);
@@ -184,8 +182,8 @@ bool addExpertMove(PyObject *module);
 bool addCompiler(PyObject *module);
 bool addTorch(PyObject *module);
 
-/// A moejit_message_fn: calls `user`, an object of Python, with (severity,
-/// text). The thread has let Python go.
+/// A moejit_message_fn: calls the Python object `user` with (severity, text).
+/// The calling thread does not hold the GIL.
 void tell(void *user, moejit_severity severity, const char *text);
 
 } // namespace moec::python

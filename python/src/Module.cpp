@@ -12,7 +12,7 @@
 
 using namespace moec::python;
 
-/// The library beside the module may be that of another release.
+/// The library beside the module may be from another release.
 static bool checkVersions() {
   struct Version {
     const char *header;

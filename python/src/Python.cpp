@@ -1,4 +1,4 @@
-//===- Python.cpp - small things of CPython ---------------------*- C++ -*-===//
+//===- Python.cpp - CPython helpers ---------------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -42,7 +42,7 @@ bool moec::python::getInt(PyObject *object, const char *what, int64_t least,
 }
 
 std::string moec::python::nameType(PyObject *object) {
-  // An exception that is on its way stays as it is.
+  // Preserves a pending exception.
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   Ref name = Ref::take(PyObject_GetAttrString(

@@ -1,4 +1,4 @@
-//===- Python.h - CPython, and who owns what --------------------*- C++ -*-===//
+//===- Python.h - CPython helpers and ownership -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,13 +17,13 @@
 
 namespace moec::python {
 
-/// A reference to an object that is ours, or null.
+/// An owned reference to an object, or null.
 class Ref {
 public:
   Ref() = default;
-  /// Takes over a new reference.
+  /// Takes ownership of a new reference.
   static Ref take(PyObject *object) { return Ref(object); }
-  /// Makes one more.
+  /// Makes a new reference.
   static Ref share(PyObject *object) {
     Py_XINCREF(object);
     return Ref(object);
@@ -38,7 +38,7 @@ public:
   ~Ref() { Py_XDECREF(object); }
 
   PyObject *get() const { return object; }
-  /// Gives the reference away.
+  /// Releases ownership of the reference.
   PyObject *release() { return std::exchange(object, nullptr); }
   explicit operator bool() const { return object != nullptr; }
 
@@ -48,7 +48,7 @@ private:
   PyObject *object = nullptr;
 };
 
-/// Lets other threads of Python run as long as it lives.
+/// Releases the GIL during its lifetime.
 class Unlocked {
 public:
   Unlocked() : state(PyEval_SaveThread()) {}
@@ -60,8 +60,7 @@ private:
   PyThreadState *state;
 };
 
-/// Has Python for this thread, whether it had it before or not, as long as it
-/// lives.
+/// Holds the GIL during its lifetime, whether or not the thread had it before.
 class Held {
 public:
   Held() : state(PyGILState_Ensure()) {}
@@ -73,38 +72,38 @@ private:
   PyGILState_STATE state;
 };
 
-/// The text of a str, which lives as long as the object; null with an
-/// exception set for any other object.
+/// The text of a str, valid as long as the object; null with an exception set
+/// for any other object.
 const char *getText(PyObject *object, const char *what);
-/// An int, no bool, from `least` to `most`. False with an exception set.
+/// Reads an int (not a bool) from `least` to `most`. False with an exception
+/// set.
 bool getInt(PyObject *object, const char *what, int64_t least, int64_t most,
             int64_t &value);
-/// "str", "torch.Tensor": the type of an object for a message.
+/// The type of an object for a message: "str", "torch.Tensor".
 std::string nameType(PyObject *object);
-/// "" and an exception set where the object cannot be shown.
+/// The repr of an object; "" with an exception set on failure.
 std::string show(PyObject *object);
 
-/// Fails with a TypeError unless a function got from `least` to `most`
-/// arguments.
+/// Raises a TypeError unless the number of arguments is from `least` to `most`.
 bool checkCount(const char *function, Py_ssize_t count, Py_ssize_t least,
                 Py_ssize_t most);
 
 using Method = PyObject *(*)(PyObject * self, PyObject *const *arguments,
                              Py_ssize_t count);
-/// A method that takes arguments by position.
+/// A method with positional arguments.
 inline PyMethodDef makeMethod(const char *name, Method method,
                               const char *doc = nullptr, int flags = 0) {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(method)),
           METH_FASTCALL | flags, doc};
 }
 
-/// A new object of a type of ours, all zeros; null with an exception set.
+/// A new, zeroed object of one of our types; null with an exception set.
 template <typename T>
 T *allocate(PyTypeObject *type) {
   auto make = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
   return reinterpret_cast<T *>(make(type, 0));
 }
-/// Ends an object of a type of ours, but for what it holds.
+/// Frees an object of one of our types, but not its members.
 void deallocate(PyObject *self);
 
 } // namespace moec::python

@@ -1,4 +1,4 @@
-//===- PythonCall.cpp - a call with objects of Python -----------*- C++ -*-===//
+//===- PythonCall.cpp - calls with Python objects -------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,19 +17,19 @@ using namespace moec::python;
 
 namespace {
 
-/// A call whose arguments are objects of Python: tensors of any framework.
+/// A call whose arguments are Python objects: tensors of any framework.
 class PythonCall final : public Call {
 public:
   explicit PythonCall(LayerState &state) : Call(state) {}
 
   bool parse(PyObject *arguments, PyObject *keywords);
-  /// The same of a layer with any inputs and outputs, all of them by name.
+  /// Parses a call with arbitrary inputs and outputs, all by name.
   bool parseNamed(int64_t numTokens, PyObject *tensors, PyObject *stream);
   bool readNamed();
   PyObject *takeOutput();
 
-  /// Binds and runs without anything of Python, `count` times; what all of
-  /// them take, in nanoseconds.
+  /// Binds and runs `count` times without Python code; `nanoseconds` is the
+  /// total time.
   bool time(int64_t count, int64_t &nanoseconds);
 
 private:
@@ -46,12 +46,12 @@ private:
   bool markWritten(int argument) override;
 
   PyObject *givenStream = nullptr;
-  /// Whether PyTorch is in grad mode; -1 where that was not asked yet.
+  /// Whether PyTorch is in grad mode; -1 if not yet known.
   int gradMode = -1;
-  /// The output that was made.
+  /// The output made by the call.
   Ref made;
-  /// What makes a tensor of the framework of the output, which is a buffer
-  /// then; null where it is one. Borrowed.
+  /// Converts the output from a buffer to a tensor of its framework; null if it
+  /// is not a buffer. Borrowed.
   PyObject *handOver = nullptr;
 };
 
@@ -130,7 +130,7 @@ bool PythonCall::checkStream() const {
          fail(Kind::Value, "stream: a layer on the CPU has none; leave it out");
 }
 
-/// The number of the device that a stream says it is of; -1 where it does not.
+/// The device index of a stream object; -1 if it has none.
 static int64_t getDeviceOf(PyObject *stream) {
   for (const char *name : {"device_index", "device_id"}) {
     Ref number = Ref::take(PyObject_GetAttrString(stream, name));
@@ -221,7 +221,7 @@ bool PythonCall::markWritten(int argument) {
          increaseVersion(object, nameOf(argument));
 }
 
-/// Shapes are checked where tensors are bound and where the layer runs.
+/// Shapes are checked by binding and by the run.
 bool PythonCall::readNamed() {
   stream = MOERT_LAYER_STREAM;
   if (!state.isOnHost() && !findStream())
@@ -241,7 +241,7 @@ bool PythonCall::readNamed() {
 // The run
 //===----------------------------------------------------------------------===//
 
-/// Who takes it over works on streams that are not known here.
+/// The consumer may use streams that are unknown here.
 PyObject *PythonCall::takeOutput() {
   PyObject *output = objectOf(state.output);
   if (!handOver)
@@ -286,7 +286,8 @@ PyObject *moec::python::callLayer(PyObject *self, PyObject *arguments,
   return call.takeOutput();
 }
 
-/// run(tokens, tensors, stream): the layer with all inputs and outputs by name.
+/// run(tokens, tensors, stream): runs the layer with all inputs and outputs by
+/// name.
 PyObject *moec::python::runLayer(PyObject *self, PyObject *const *arguments,
                                  Py_ssize_t count) {
   int64_t tokens = 0;
@@ -301,8 +302,8 @@ PyObject *moec::python::runLayer(PyObject *self, PyObject *const *arguments,
   Py_RETURN_NONE;
 }
 
-/// time_calls(count, arguments, keywords): what so many calls of the C API
-/// take, in nanoseconds, with the same tensors.
+/// time_calls(count, arguments, keywords): time of that many calls of the C API
+/// with the same tensors, in nanoseconds.
 PyObject *moec::python::timeCalls(PyObject *self, PyObject *const *arguments,
                                   Py_ssize_t count) {
   int64_t number = 0;

@@ -1,4 +1,4 @@
-//===- Tensor.cpp - a tensor of some framework ------------------*- C++ -*-===//
+//===- Tensor.cpp - tensors of any framework ------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -20,15 +20,15 @@ struct DType {
   uint8_t code;
   uint8_t bits;
   uint16_t lanes;
-  /// Of moert.h.
+  /// Name in moert.h.
   const char *name;
-  /// Of NumPy, with ml_dtypes.
+  /// Name in NumPy, with ml_dtypes.
   const char *numpy;
 };
 
 } // namespace
 
-/// Codes are those of DLDataTypeCode.
+/// Codes of DLDataTypeCode.
 static constexpr DType kDTypes[] = {
     {4, 16, 1, "bf16", "bfloat16"},
     {2, 32, 1, "f32", "float32"},
@@ -46,7 +46,7 @@ static constexpr DType kDTypes[] = {
     {1, 32, 1, "u32", "uint32"},
     {1, 64, 1, "u64", "uint64"},
     {6, 8, 1, "bool", "bool"},
-    // Two values of four bits in a byte.
+    // Two 4-bit values per byte.
     {17, 4, 2, "i8", "float4_e2m1fn_x2"},
 };
 
@@ -136,8 +136,7 @@ bool Layout::isOf(const DLTensor &tensor) const {
 }
 
 void Tensor::release() {
-  // Deleters may run code of Python's, which an exception that is on its way
-  // must not meet.
+  // Deleters may run Python code, which must not see a pending exception.
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   DLManagedTensorVersioned *first = std::exchange(versioned, nullptr);
@@ -158,7 +157,7 @@ bool Tensor::read(PyObject *object, const Asking &asking) {
   if (!(type->exchange ? readExchange(object, *type->exchange, asking)
                        : readCapsule(object, *type, asking)))
     return false;
-  // Arrays of JAX are values, which their capsules do not say.
+  // JAX arrays are immutable, but their capsules do not say so.
   isReadOnly |= type->framework == Framework::Jax;
   return (type->framework != Framework::Torch || checkTorch(object, asking)) &&
          verify(asking);
@@ -207,7 +206,7 @@ bool Tensor::borrow(const DLTensor &described, const Asking &asking) {
   return verify(asking);
 }
 
-/// An exception is set that says why, in words of the framework.
+/// Called with an exception set that gives the framework's reason.
 static bool failToRead(PyObject *object, const TensorType &type,
                        const char *argument) {
   return (type.framework != Framework::Torch ||
@@ -241,7 +240,7 @@ static int isOnCuda(PyObject *object) {
   return PyErr_Occurred() ? -1 : value == kDLCUDA || value == kDLCUDAManaged;
 }
 
-/// Calls `__dlpack__`, as new producers want to be asked and then as old ones.
+/// Calls `__dlpack__` with the arguments of new producers, then of old ones.
 static PyObject *makeCapsule(PyObject *object, const TensorType &type,
                              const Asking &asking) {
   Ref produce = Ref::take(PyObject_GetAttrString(object, "__dlpack__"));
@@ -253,7 +252,7 @@ static PyObject *makeCapsule(PyObject *object, const TensorType &type,
   if (!keywords || !none || !version || isGpu < 0)
     return nullptr;
   if (isGpu) {
-    // 1 is the default stream of old, as DLPack counts.
+    // 1 is the legacy default stream in DLPack.
     Ref stream = Ref::take(asking.stream ? PyLong_FromVoidPtr(asking.stream)
                                          : PyLong_FromLong(1));
     if (!stream || PyDict_SetItemString(keywords.get(), "stream", stream.get()))
@@ -275,8 +274,8 @@ bool Tensor::readCapsule(PyObject *object, const TensorType &type,
   Ref capsule = Ref::take(makeCapsule(object, type, asking));
   if (!capsule && type.framework == Framework::Torch &&
       PyErr_ExceptionMatches(PyExc_BufferError)) {
-    // One that requires a gradient is not exported, and another one of the same
-    // memory is; whether it may require one is checked elsewhere.
+    // A tensor that requires a gradient is not exported; its detached alias is.
+    // Gradients are checked elsewhere.
     PyErr_Clear();
     Ref detached = Ref::take(PyObject_CallMethod(object, "detach", nullptr));
     capsule = Ref::take(detached ? makeCapsule(detached.get(), type, asking)
@@ -290,7 +289,7 @@ bool Tensor::readCapsule(PyObject *object, const TensorType &type,
                                 ": a tensor (with __dlpack__) expected, " +
                                 nameType(object) + " found");
   }
-  // What NumPy cannot say in DLPack it says in its own way.
+  // NumPy arrays that DLPack cannot describe have __array_interface__.
   if (type.framework == Framework::NumPy &&
       PyErr_ExceptionMatches(PyExc_BufferError)) {
     PyErr_Clear();
@@ -304,7 +303,7 @@ bool Tensor::takeCapsule(PyObject *capsule, const Asking &asking) {
   if (PyCapsule_IsValid(capsule, names[0])) {
     versioned = static_cast<DLManagedTensorVersioned *>(
         PyCapsule_GetPointer(capsule, names[0]));
-    // What was taken from a capsule is told by its name.
+    // The name marks a capsule as consumed.
     if (PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0) {
       versioned = nullptr;
       return false;
@@ -334,7 +333,7 @@ bool Tensor::takeCapsule(PyObject *capsule, const Asking &asking) {
                               "is still unused");
 }
 
-/// Sizes of a tuple.
+/// Reads the sizes in a tuple.
 static bool readSizes(PyObject *tuple, int64_t *sizes, int count) {
   for (int i = 0; i < count; ++i) {
     PyObject *item = PyTuple_GetItem(tuple, i);
@@ -345,7 +344,8 @@ static bool readSizes(PyObject *tuple, int64_t *sizes, int count) {
   return true;
 }
 
-/// Whether the `typestr` of an __array_interface__, as ">f4", says so.
+/// Whether the `typestr` of an __array_interface__, such as ">f4", has the
+/// other byte order.
 static bool isOfOtherByteOrder(PyObject *described) {
   constexpr char other = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '>' : '<';
   PyObject *type = PyDict_GetItemString(described, "typestr");

@@ -1,4 +1,4 @@
-//===- Tensor.h - a tensor of some framework --------------------*- C++ -*-===//
+//===- Tensor.h - tensors of any framework ----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,16 +12,15 @@
 
 namespace moec::python {
 
-/// No tensor has more dimensions.
+/// Largest number of dimensions.
 inline constexpr int kMaxRank = 8;
 
 class Tensor;
 
-/// What the checks of a tensor look at, but for its address and whether it may
-/// be written to.
+/// The checked properties of a tensor, except its address and writability.
 class Layout {
 public:
-  /// That of a tensor which has passed them.
+  /// Stores the layout of a tensor that passed the checks.
   void take(const Tensor &tensor);
   void forget() { rank = -1; }
   bool isOf(const DLTensor &tensor) const;
@@ -37,22 +36,22 @@ private:
   int64_t strides[kMaxRank];
 };
 
-/// How a tensor is asked for.
+/// Requirements for a tensor.
 struct Asking {
-  /// What messages call it.
+  /// Name in messages.
   const char *argument = "";
-  /// Keeps the memory for as long as the Tensor lives, also when the object
-  /// goes or gets other memory.
+  /// Keep the memory alive as long as the Tensor, even if the object is deleted
+  /// or gets other memory.
   bool keep = false;
-  /// The memory is written.
+  /// The memory will be written.
   bool write = false;
-  /// On a GPU: the stream that uses the memory.
+  /// On a GPU: the stream that will use the memory.
   void *stream = nullptr;
-  /// One that need not be checked again; null for none.
+  /// A layout that need not be checked again; null for none.
   const Layout *known = nullptr;
 };
 
-/// A tensor of some framework, as DLPack tells of it.
+/// A tensor of any framework, described by DLPack.
 class Tensor {
 public:
   Tensor() = default;
@@ -63,10 +62,10 @@ public:
       release();
   }
 
-  /// False with an exception set. Calls functions of the object's framework.
+  /// Reads a tensor; may call functions of its framework. False with an
+  /// exception set.
   bool read(PyObject *object, const Asking &asking);
-  /// The same of one that is described: sizes and memory stay whoever's they
-  /// are.
+  /// Reads a described tensor. Sizes and memory stay owned by the caller.
   bool borrow(const DLTensor &described, const Asking &asking);
   void reset() {
     if (isHeld())
@@ -74,20 +73,19 @@ public:
     tensor = {};
   }
 
-  /// Whether the memory that was read is no more the tensor's: its storage was
-  /// released or has other memory. Only kept tensors of PyTorch can lose
-  /// memory; for all others the answer is false.
+  /// Whether the tensor's storage was released or replaced since it was read.
+  /// Only possible for kept PyTorch tensors; false for all others.
   bool hasLostMemory() const;
 
   const DLTensor &get() const { return tensor; }
   void *data() const {
     return static_cast<char *>(tensor.data) + tensor.byte_offset;
   }
-  /// As moert.h has it: "bf16".
+  /// Name in moert.h: "bf16".
   const char *dtype() const { return dtypeName; }
-  /// Whether the layout is the one that was known.
+  /// Whether the layout equals `Asking::known`.
   bool isKnown() const { return isKnownLayout; }
-  /// Bytes from the first element to behind the last one.
+  /// Bytes from the first element to the end of the last one.
   int64_t extent() const;
   bool isContiguous() const;
   /// "[4, 64]".
@@ -113,9 +111,9 @@ private:
   bool isKnownLayout = false;
   DLManagedTensorVersioned *versioned = nullptr;
   DLManagedTensor *old = nullptr;
-  /// An array of NumPy's that has no DLPack.
+  /// A NumPy array without DLPack.
   Ref array;
-  /// A tensor of PyTorch whose memory is kept, and the functions of its type.
+  /// A PyTorch tensor whose memory is kept, and the functions of its type.
   Ref source;
   const TensorType *sourceType = nullptr;
   int64_t arrayShape[kMaxRank];

@@ -1,4 +1,4 @@
-//===- TensorType.cpp - what a type of tensors offers -----------*- C++ -*-===//
+//===- TensorType.cpp - properties of tensor types ------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,15 +28,15 @@ PyObject *Imported::get() {
 namespace {
 
 struct Entry {
-  /// Keeps the address from being used by another type.
+  /// Keeps the type's address from being reused.
   Ref type;
   TensorType found;
 };
 
 } // namespace
 
-/// Programs have few types of tensors; one that makes types in a loop does not
-/// fill the memory.
+/// Programs have few tensor types. The limit bounds memory if a program creates
+/// types in a loop.
 static constexpr size_t kMostTypes = 64;
 
 static std::unordered_map<PyTypeObject *, std::unique_ptr<Entry>> &getTypes() {
@@ -45,7 +45,7 @@ static std::unordered_map<PyTypeObject *, std::unique_ptr<Entry>> &getTypes() {
   return *types;
 }
 
-/// The package that a class is from; "" where it does not say.
+/// The top-level package of a class; "" if unknown.
 static std::string getPackage(PyObject *type) {
   Ref module = Ref::take(PyObject_GetAttrString(type, "__module__"));
   const char *text = module && PyUnicode_Check(module.get())
@@ -56,7 +56,8 @@ static std::string getPackage(PyObject *type) {
   return package.substr(0, package.find('.'));
 }
 
-/// The first class of a framework among a type and what it derives from.
+/// The framework of the first base class, in method resolution order, that
+/// belongs to one.
 static Framework findFramework(PyObject *type) {
   Ref order = Ref::take(PyObject_GetAttrString(type, "__mro__"));
   Py_ssize_t count =
@@ -99,7 +100,7 @@ static PyObject *findFromDLPack(Framework framework) {
   return framework == Framework::Jax ? jax.get() : nullptr;
 }
 
-/// The functions of the major version that this module knows.
+/// The functions of the supported major version.
 static const DLPackExchangeAPI *findExchange(PyObject *capsule) {
   constexpr const char *name = "dlpack_exchange_api";
   if (!capsule || !PyCapsule_IsValid(capsule, name))
@@ -117,7 +118,7 @@ static const DLPackExchangeAPI *findExchange(PyObject *capsule) {
              : nullptr;
 }
 
-/// For types beyond the ones that are remembered: tensors come as capsules.
+/// For types beyond the limit of the table: tensors are passed as capsules.
 static const TensorType *getPlain(Framework framework) {
   static auto *plain = new TensorType[size_t(Framework::Other) + 1];
   TensorType &type = plain[size_t(framework)];
@@ -158,7 +159,8 @@ const TensorType *moec::python::findTensorType(PyObject *object) {
   return latestFound;
 }
 
-/// The address that `object.name` or, where it is a function, its call answers.
+/// Reads an address from the attribute `object.name`, or from its result if it
+/// is callable.
 static bool readAddress(PyObject *object, const char *name, void *&address) {
   Ref value = Ref::take(PyObject_GetAttrString(object, name));
   if (!value)

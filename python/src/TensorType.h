@@ -1,4 +1,4 @@
-//===- TensorType.h - what a type of tensors offers -------------*- C++ -*-===//
+//===- TensorType.h - properties of tensor types ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,38 +13,38 @@
 
 namespace moec::python {
 
-/// A function of a module that the program may have imported.
+/// A function of a module that may be imported already.
 struct Imported {
   const char *module;
   const char *name;
   PyObject *function = nullptr;
 
-  /// Null where the module is not loaded or has no such function.
+  /// Null if the module is not loaded or lacks the function.
   PyObject *get();
 };
 
 enum class Framework { Torch, NumPy, CuPy, Jax, Other };
 
-/// What a type of tensors offers, looked up once per type.
+/// Properties of a tensor type, looked up once per type.
 struct TensorType {
   Framework framework = Framework::Other;
-  /// DLPack's C functions; null where tensors come as capsules.
+  /// DLPack's C functions; null if tensors are passed as capsules.
   const DLPackExchangeAPI *exchange = nullptr;
-  /// `empty_like` of the framework; null where there is none.
+  /// The framework's `empty_like`; null if there is none.
   Ref emptyLike;
-  /// `from_dlpack` of a framework whose tensors are never written to: results
-  /// are made elsewhere and handed over.
+  /// `from_dlpack` of a framework with immutable tensors: results are made in a
+  /// buffer and converted.
   Ref fromDLPack;
-  /// What keeps `exchange` alive.
+  /// Keeps `exchange` alive.
   Ref capsule;
 };
 
-/// What is known of the type of `object`. Lives as long as the process.
+/// The properties of the type of `object`; valid as long as the process.
 const TensorType *findTensorType(PyObject *object);
 
-/// The stream that the framework of `object`, a tensor on CUDA device `device`,
-/// works on now in this thread. Null, the default stream, where the framework
-/// has no notion of it. False with an exception set.
+/// The current stream in this thread of the framework of `object`, a tensor on
+/// CUDA device `device`. Null, the default stream, if the framework has no such
+/// concept. False with an exception set.
 bool findCurrentStream(PyObject *object, int32_t device, void *&stream);
 
 } // namespace moec::python

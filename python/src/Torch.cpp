@@ -1,4 +1,4 @@
-//===- Torch.cpp - what libtorch shows --------------------------*- C++ -*-===//
+//===- Torch.cpp - access to libtorch -------------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,8 +15,7 @@ using namespace moec::python;
 
 namespace {
 
-/// A function that answers PyTorch's number of a dtype, and what DLPack calls
-/// that.
+/// A function that returns PyTorch's number of a dtype, and the DLPack type.
 struct DType {
   const char *getter;
   DLDataType type;
@@ -49,7 +48,7 @@ static constexpr DType kDTypes[] = {
     {"torch_dtype_float4_e2m1fn_x2", {17, 4, 2}},
 };
 
-/// The release whose conventions kernels and calls keep to.
+/// The release whose calling conventions kernels and calls use.
 static constexpr uint64_t kVersion = uint64_t(2) << 56 | uint64_t(10) << 48;
 
 template <typename Function>
@@ -58,15 +57,14 @@ static bool find(void *handle, const char *name, Function *&function) {
   return function != nullptr;
 }
 
-/// The number that a function without arguments answers; -1 where there is
-/// none of that name.
+/// The result of a function without arguments; -1 if there is no such function.
 static int32_t getNumber(void *handle, const char *name) {
   int32_t (*get)() = nullptr;
   return find(handle, name, get) ? get() : -1;
 }
 
 bool Torch::load(const char *path) {
-  // Functions of what a library needs are found by its handle too.
+  // The handle of a library also finds functions of its dependencies.
   handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
   if (!handle)
     return false;
@@ -104,7 +102,7 @@ bool Torch::load(const char *path) {
 bool Torch::addKernel(const char *name, const char *key,
                       TorchKernel kernel) const {
   TorchLibraryHandle library = nullptr;
-  // Kernels are there until the library is deleted.
+  // Kernels stay registered until the library is deleted.
   return aoti_torch_library_init_impl("moec", key, "moec/torch.py", 0,
                                       &library) == 0 &&
          (torch_call_dispatcher

@@ -1,13 +1,13 @@
-//===- Torch.h - what libtorch shows ----------------------------*- C++ -*-===//
+//===- Torch.h - access to libtorch -----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// The functions of PyTorch's stable C ABI that operators are made of, found in
-// the process that has loaded it, since moec is neither built nor linked with
-// PyTorch. Names of functions are PyTorch's.
+// Functions of PyTorch's stable C ABI that operators need, looked up in the
+// process at run time, since moec is neither built nor linked with PyTorch.
+// Names of functions are PyTorch's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,35 +26,34 @@ using AtenTensorHandle = AtenTensorOpaque *;
 struct TorchLibraryOpaque;
 using TorchLibraryHandle = TorchLibraryOpaque *;
 
-/// What an operator takes or gives: an int64_t, an AtenTensorHandle, or the
-/// address of such a value on the heap, null for none, where it is optional.
-/// Whoever gets one owns what it refers to.
+/// An operator's argument or result: an int64_t, an AtenTensorHandle, or for an
+/// optional value the address of one on the heap, null for none. The receiver
+/// owns what it refers to.
 using StableIValue = uint64_t;
 using TorchKernel = void (*)(StableIValue *stack, uint64_t numArguments,
                              uint64_t numResults);
 
-/// Functions answer 0, or another number where they fail.
+/// Functions return 0, or another number on failure.
 struct Torch {
-  /// False where one of them is missing, as in releases before 2.9. `path` is
-  /// that of the module torch._C.
+  /// False if a function is missing, as in releases before 2.9. `path` is that
+  /// of the module torch._C.
   bool load(const char *path);
 
-  /// Registers a kernel of "moec" for a dispatch key, for good.
+  /// Registers a kernel of "moec" for a dispatch key, permanently.
   bool addKernel(const char *name, const char *key, TorchKernel kernel) const;
 
-  /// Calls an operator, which takes what is on the stack and leaves there what
-  /// it answers.
+  /// Calls an operator, which pops its arguments from the stack and pushes its
+  /// results.
   bool callOperator(const char *name, StableIValue *stack) const;
 
-  /// What DLPack would tell of a tensor, which has the sizes; false with an
-  /// exception set about `argument`.
+  /// Describes a tensor as DLPack would; the tensor owns the sizes. False with
+  /// an exception set about `argument`.
   bool describe(AtenTensorHandle handle, const char *argument,
                 DLTensor &tensor) const;
-  /// Fails where the storage of a tensor that was read has not all of its
-  /// bytes.
+  /// Fails if the storage of a tensor is smaller than the tensor.
   bool checkStorage(AtenTensorHandle handle, const Tensor &tensor,
                     const char *argument) const;
-  /// Fails with what libtorch says of its latest failure.
+  /// Fails with libtorch's message about its latest failure.
   bool failBecause(const char *argument, const char *what) const;
 
   int32_t (*aoti_torch_is_defined)(AtenTensorHandle, bool *);
@@ -77,16 +76,16 @@ struct Torch {
   int32_t (*aoti_torch_library_init_impl)(const char *space, const char *key,
                                           const char *file, uint32_t line,
                                           TorchLibraryHandle *);
-  /// Null where PyTorch was built without CUDA.
+  /// Null if PyTorch was built without CUDA.
   int32_t (*aoti_torch_get_current_cuda_stream)(int32_t device, void **);
 
-  /// Of the C++ runtime that libtorch uses: kernels throw.
+  /// From the C++ runtime that libtorch uses, since kernels throw.
   void *(*allocateException)(size_t);
   void (*throwException)(void *, const std::type_info *, void (*)(void *));
 
 private:
   void *handle = nullptr;
-  /// Null in releases before 2.10, which have those below.
+  /// Null before release 2.10, which has the ones below.
   int32_t (*torch_library_impl)(TorchLibraryHandle, const char *name,
                                 TorchKernel, uint64_t version);
   int32_t (*torch_call_dispatcher)(const char *name, const char *overload,
@@ -95,10 +94,11 @@ private:
                                      TorchKernel);
   int32_t (*aoti_torch_call_dispatcher)(const char *name, const char *overload,
                                         StableIValue *stack);
-  /// Null in releases before 2.13.
+  /// Null before release 2.13.
   const char *(*getLatestFailure)() = nullptr;
   int32_t cpu = 0, cuda = 0;
-  /// By PyTorch's number of a dtype; no lanes where DLPack has none.
+  /// Indexed by PyTorch's number of a dtype; 0 lanes if DLPack has no such
+  /// type.
   DLDataType dtypes[64] = {};
 };
 

@@ -1,12 +1,12 @@
-//===- TorchCall.cpp - kernels of PyTorch's operators -----------*- C++ -*-===//
+//===- TorchCall.cpp - kernels of the PyTorch operators -------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// moec::forward and moec::forward_out of moec/torch.py, as PyTorch's dispatcher
-// calls them: with tensors of libtorch, of which no objects of Python are made.
+// moec::forward and moec::forward_out of moec/torch.py, as called by PyTorch's
+// dispatcher with libtorch tensors. No Python objects are made for tensors.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,8 @@
 using namespace moec::python;
 
 static Torch torch;
-/// moec.torch's layers by number, and what raises where it has none.
+/// moec.torch's layers by number, and the function that raises for an unknown
+/// number.
 static PyObject *layers = nullptr, *findLayer = nullptr;
 
 /// Arguments of moec::wants_gradient.
@@ -26,7 +27,7 @@ static constexpr int kMostFloats = 4;
 
 namespace {
 
-/// The arguments of an operator, which it owns.
+/// The arguments of an operator; owns them.
 struct Operands {
   Operands(const StableIValue *stack, bool hasOut);
   Operands(const Operands &) = delete;
@@ -39,7 +40,7 @@ struct Operands {
   int64_t number;
 };
 
-/// A tensor of libtorch that is ours, or null.
+/// An owned libtorch tensor, or null.
 class OwnTensor {
 public:
   explicit OwnTensor(AtenTensorHandle handle) : handle(handle) {}
@@ -57,10 +58,10 @@ private:
   AtenTensorHandle handle;
 };
 
-/// A call whose arguments are tensors of libtorch.
+/// A call whose arguments are libtorch tensors.
 class TorchCall final : public Call {
 public:
-  /// `made` is the output where none is given.
+  /// `made` is the output if the caller gives none.
   TorchCall(LayerState &state, AtenTensorHandle made)
       : Call(state), made(made) {}
 
@@ -78,8 +79,7 @@ private:
   bool markWritten(int argument) override;
 
   AtenTensorHandle made;
-  /// Which arguments require a gradient, as bits; -1 where that is not known
-  /// yet.
+  /// Bit mask of arguments that require a gradient; -1 if not yet known.
   int64_t wanting = -1;
 };
 
@@ -94,7 +94,7 @@ static AtenTensorHandle takeOptional(StableIValue value) {
   return held ? reinterpret_cast<AtenTensorHandle>(*held) : nullptr;
 }
 
-/// One more reference to a tensor, as an optional argument; null for none.
+/// A new reference to a tensor as an optional argument; null for none.
 static StableIValue giveOptional(AtenTensorHandle handle) {
   AtenTensorHandle other = nullptr;
   if (!handle || torch.aoti_torch_new_tensor_handle(handle, &other) != 0)
@@ -120,7 +120,7 @@ Operands::~Operands() {
     torch.aoti_torch_delete_tensor_object(out);
 }
 
-/// None stands for a tensor too, as one that is not defined.
+/// An undefined tensor also means None.
 static bool isDefined(AtenTensorHandle handle) {
   bool answer = false;
   return handle && torch.aoti_torch_is_defined(handle, &answer) == 0 && answer;
@@ -162,9 +162,8 @@ bool TorchCall::findStream() {
                            "the framework does not say which it works on");
 }
 
-/// The C ABI does not say whether a tensor requires a gradient: an operator
-/// does, whose kernel is a function of Python. It is asked in grad mode alone,
-/// once.
+/// The C ABI cannot tell whether a tensor requires a gradient. An operator with
+/// a Python kernel can; it is called once, and only in grad mode.
 int TorchCall::wantsGradient(int argument) {
   if (!torch.aoti_torch_grad_mode_is_enabled())
     return 0;
@@ -192,9 +191,9 @@ bool TorchCall::makeOutput() {
   return made || torch.failBecause("out", "it cannot be allocated");
 }
 
-/// The C ABI has no function for it. An operator that works in place and
-/// changes nothing does it: the exchange of a dimension with itself. An
-/// inference tensor has no version, and the operator may fail.
+/// The C ABI has no function for this. An in-place operator that changes
+/// nothing does it: transposing a dimension with itself. Inference tensors have
+/// no version counter, so the operator may fail.
 bool TorchCall::markWritten(int argument) {
   AtenTensorHandle written = nullptr;
   if (torch.aoti_torch_new_tensor_handle(handleOf(argument), &written) != 0)
@@ -206,9 +205,9 @@ bool TorchCall::markWritten(int argument) {
   return true;
 }
 
-/// A tensor as the hidden states are, not yet checked; null where they are no
-/// matrix, or where that fails. An allocator may wait for other threads, so
-/// that Python is not held.
+/// A tensor like the hidden states, unchecked; null if they are not a matrix,
+/// or on failure. The GIL is released, since an allocator may wait for other
+/// threads.
 static AtenTensorHandle makeLike(AtenTensorHandle hidden) {
   int64_t rank = 0, *sizes = nullptr;
   int32_t dtype = 0, deviceType = 0, deviceIndex = 0;
@@ -230,7 +229,7 @@ static AtenTensorHandle makeLike(AtenTensorHandle hidden) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// Null with an exception set where there is no layer of the number.
+/// The layer with that number; null with an exception set if there is none.
 static Ref find(int64_t number) {
   Ref key = Ref::take(PyLong_FromLongLong(number));
   if (!key)
@@ -242,7 +241,7 @@ static Ref find(int64_t number) {
                                 findLayer, key.get(), nullptr));
 }
 
-/// `made` is the output where none is given. False with an exception set.
+/// `made` is the output if the caller gives none. False with an exception set.
 static bool call(const Operands &operands, AtenTensorHandle made) {
   Ref layer = find(operands.number);
   if (!layer || !isCallable(getState(layer.get())))
@@ -258,7 +257,7 @@ static void runKernel(StableIValue *stack, uint64_t, uint64_t) {
     OwnTensor made(hasOut
                        ? nullptr
                        : makeLike(reinterpret_cast<AtenTensorHandle>(*stack)));
-    // Tensors that have objects of Python count references with Python held.
+    // Reference counts of tensors with Python objects need the GIL.
     Held held;
     Operands operands(stack, hasOut);
     if (!call(operands, made.get()))
@@ -270,7 +269,7 @@ static void runKernel(StableIValue *stack, uint64_t, uint64_t) {
     throwError(torch, error);
 }
 
-/// Fails, to see whether exceptions come through.
+/// Throws, to test whether exceptions keep their type.
 static void runProbe(StableIValue *, uint64_t, uint64_t) {
   void *error = nullptr;
   {
@@ -282,8 +281,8 @@ static void runProbe(StableIValue *, uint64_t, uint64_t) {
 }
 
 /// load_torch(path, layers, find): registers the kernel of moec::probe, whose
-/// answer says whether add_torch_kernels() may be called. False where PyTorch
-/// does not show what kernels need.
+/// result tells whether add_torch_kernels() may be called. False if PyTorch
+/// lacks functions that kernels need.
 static PyObject *loadTorch(PyObject *, PyObject *const *arguments,
                            Py_ssize_t count) {
   const char *path = checkCount("load_torch", count, 3, 3)
@@ -298,15 +297,15 @@ static PyObject *loadTorch(PyObject *, PyObject *const *arguments,
   }
   if (!torch.load(path))
     Py_RETURN_FALSE;
-  // For good, as kernels are.
+  // Never released, like kernels.
   layers = Ref::share(arguments[1]).release();
   findLayer = Ref::share(arguments[2]).release();
   return PyBool_FromLong(
       torch.addKernel("probe", "CompositeExplicitAutograd", runProbe));
 }
 
-/// add_torch_kernels(key): registers those of moec::forward and
-/// moec::forward_out for a dispatch key. False where PyTorch has not all that
+/// add_torch_kernels(key): registers the kernels of moec::forward and
+/// moec::forward_out for a dispatch key. False if PyTorch lacks functions that
 /// they need.
 static PyObject *addTorchKernels(PyObject *, PyObject *name) {
   const char *key = getText(name, "key");

@@ -1,4 +1,4 @@
-//===- TorchError.cpp - exceptions through PyTorch --------------*- C++ -*-===//
+//===- TorchError.cpp - exceptions that pass through PyTorch --------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,9 +14,9 @@ using namespace moec::python;
 
 namespace pybind11 {
 
-/// The class of pybind11's, by which PyTorch returns to Python, whose
-/// exceptions say themselves what is set. A handler is found by the name of the
-/// class; one that does not know it finds a std::runtime_error.
+/// A copy of pybind11's class. PyTorch catches it where it returns to Python,
+/// and the exception itself sets the Python error. Handlers match the class by
+/// name; others see a std::runtime_error.
 class __attribute__((visibility("default"))) builtin_exception
     : public std::runtime_error {
 public:
@@ -28,7 +28,7 @@ public:
 
 namespace {
 
-/// An exception of Python on its way through C++.
+/// A Python exception that is propagated through C++.
 class PendingError final : public pybind11::builtin_exception {
 public:
   PendingError(const char *message, Ref type, Ref value, Ref trace)
@@ -37,7 +37,7 @@ public:
   PendingError(const PendingError &) = delete;
   PendingError &operator=(const PendingError &) = delete;
   ~PendingError() override {
-    // Whoever catches it need not have Python.
+    // The catching thread may not hold the GIL.
     Held held;
     type = Ref();
     value = Ref();

@@ -1,4 +1,4 @@
-//===- TorchError.h - exceptions through PyTorch ----------------*- C++ -*-===//
+//===- TorchError.h - exceptions that pass through PyTorch ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,12 +12,12 @@
 
 namespace moec::python {
 
-/// Takes the exception of Python that is set, as one of C++ that PyTorch sets
-/// again where it returns to Python. Code of C++ that catches it finds the
-/// message.
+/// Converts the current Python exception to a C++ exception, which PyTorch
+/// converts back where it returns to Python. C++ code that catches it can read
+/// the message.
 void *takeError(const Torch &torch);
 
-/// Throws what takeError() answered. Nothing of the caller's is destroyed.
+/// Throws the result of takeError(). Destructors in the caller do not run.
 [[noreturn]] void throwError(const Torch &torch, void *error);
 
 } // namespace moec::python

@@ -1,4 +1,4 @@
-//===- TorchTensor.cpp - what PyTorch alone says of a tensor ----*- C++ -*-===//
+//===- TorchTensor.cpp - PyTorch-specific tensor properties ---------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -41,7 +41,7 @@ bool moec::python::mayBeReleased(const void *data) {
   return reinterpret_cast<uintptr_t>(data) < uintptr_t(1) << 40;
 }
 
-/// A number that a method answers; false with an exception set.
+/// Reads a number that a method returns; false with an exception set.
 static bool callForNumber(PyObject *object, const char *method,
                           uintptr_t &number) {
   Ref answer = Ref::take(PyObject_CallMethod(object, method, nullptr));
@@ -73,7 +73,7 @@ bool moec::python::checkStorage(PyObject *tensor, const void *data,
          failForStorage(argument, size);
 }
 
-/// Whether a function of PyTorch's says True of a tensor.
+/// Whether a PyTorch function returns True for a tensor.
 static bool isTrue(Imported &function, PyObject *tensor) {
   Ref answer = Ref::take(function.get() ? PyObject_CallFunctionObjArgs(
                                               function.get(), tensor, nullptr)
@@ -82,7 +82,7 @@ static bool isTrue(Imported &function, PyObject *tensor) {
   return answer.get() == Py_True;
 }
 
-/// "a meta tensor"; "" for a tensor that may have memory.
+/// "a meta tensor" and similar; "" for a tensor that may have memory.
 static std::string describeWithoutMemory(PyObject *tensor) {
   static Imported isTransformed = {"torch._C._functorch",
                                    "is_functorch_wrapped_tensor"};

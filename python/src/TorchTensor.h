@@ -1,12 +1,13 @@
-//===- TorchTensor.h - what PyTorch alone says of a tensor ------*- C++ -*-===//
+//===- TorchTensor.h - PyTorch-specific tensor properties -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// DLPack has no word for these properties. Each tensor is an object of Python
-// here; operators get theirs from PyTorch's dispatcher, which has settled them.
+// Properties that DLPack does not describe. Tensors are Python objects here;
+// operators get theirs from PyTorch's dispatcher, which has already handled
+// these properties.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,24 +18,25 @@
 
 namespace moec::python {
 
-/// Whether autograd wants to know of operations in this thread, and of those on
-/// a tensor. -1 with an exception set.
+/// Whether grad mode is on in this thread, and whether a tensor requires a
+/// gradient. -1 with an exception set.
 int isGradEnabled();
 int requiresGradient(PyObject *tensor);
 
-/// Fails where the elements are the negatives of what is in memory.
+/// Fails if the elements are the negatives of the values in memory.
 bool checkSign(PyObject *tensor, const char *argument);
 
-/// Fails because a storage of `size` bytes is too small for its tensor.
+/// Fails with a message that a storage of `size` bytes is too small.
 bool failForStorage(const char *argument, uint64_t size);
-/// Fails where the storage has not all of the bytes from `data` on.
+/// Fails if the storage is smaller than `bytes` from `data` on.
 bool checkStorage(PyObject *tensor, const void *data, int64_t bytes,
                   const char *argument);
-/// An address so low may be an offset into a storage that was released.
+/// Whether an address is so low that it may be an offset into a released
+/// storage.
 bool mayBeReleased(const void *data);
 
-/// Fails by saying what the tensor is, for one that has no memory. True, with
-/// the exception left as it is, for any other.
+/// Fails for a tensor without memory, with a message that says what it is.
+/// True, with any exception left as it is, for other tensors.
 bool checkHasMemory(PyObject *tensor, const char *argument);
 
 /// Tells autograd that the tensor was written.

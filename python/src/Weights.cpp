@@ -1,13 +1,12 @@
-//===- Weights.cpp - weights that change, graphs that keep them -*- C++ -*-===//
+//===- Weights.cpp - changed weights, and weights in graphs ---------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernels that read weights as they are see what is written to them. Prepared
-// weights are copies: PyTorch's version counters tell when the tensors that
-// they were made from have changed.
+// Kernels that read weights as bound see later writes. Prepared weights are
+// copies; PyTorch's version counters tell when their sources have changed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +22,7 @@ bool moec::python::addWeights() {
   return versionName != nullptr;
 }
 
-/// PyTorch's counter of writes to a tensor; -1 where it has none, as under
+/// PyTorch's write counter of a tensor; -1 if it has none, as under
 /// torch.inference_mode().
 static int64_t readVersion(PyObject *tensor) {
   Ref version = Ref::take(PyObject_GetAttr(tensor, versionName));
@@ -38,7 +37,7 @@ void Weight::watch(PyObject *tensor) {
     counted = Ref::share(tensor);
 }
 
-/// Whether what kernels are about to read and write is still there.
+/// Checks that the memory that kernels will read and write still exists.
 static bool checkMemory(const LayerState &state) {
   constexpr const char *lost = ": its storage was released or has other memory "
                                "than when it was bound; ";
@@ -53,7 +52,7 @@ static bool checkMemory(const LayerState &state) {
               std::string("workspace") + lost + "call use_workspace() again");
 }
 
-/// A weight that was written to since it was prepared; null for none.
+/// A prepared weight that was written to since; null for none.
 static const Operand *findChanged(const LayerState &state) {
   for (int i : state.preparedWeights) {
     const Weight *weight = state.weights[size_t(i)].get();
@@ -100,7 +99,7 @@ bool moec::python::prepare(LayerState &state, void *stream, bool again) {
 
 namespace {
 
-/// Python's objects whose memory a captured run uses.
+/// Python objects whose memory a captured run uses.
 struct Kept {
   std::vector<std::shared_ptr<Weight>> weights;
   std::shared_ptr<Tensor> workspace;
@@ -109,7 +108,7 @@ struct Kept {
 } // namespace
 
 static void release(void *object) {
-  // A process that ends frees all memory.
+  // The memory is freed by process exit anyway.
   if (!Py_IsInitialized())
     return;
   Held held;
