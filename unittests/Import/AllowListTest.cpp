@@ -1,11 +1,12 @@
-//===- AllowListTest.cpp - keys that may not be read past -------*- C++ -*-===//
+//===- AllowListTest.cpp - refusal of unread keys -------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Each configuration here once gave a layer that its model does not have.
+// Each configuration here was once imported as a layer that its model does not
+// have.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +24,7 @@ std::string makeQwen(const std::string &more) {
          (more.empty() ? "" : ",\n" + more) + "}";
 }
 
-/// One error that names the key and the way past it.
+/// Expects one error that names the key and `--ignore-field`.
 void expectRefused(const std::string &config, llvm::StringRef key) {
   std::string messages = importError(config);
   EXPECT_EQ(llvm::StringRef(messages).count(" error: "), 1u) << messages;
@@ -86,7 +87,7 @@ TEST(AllowList, RoutingFieldsOfOtherFamilies) {
     std::string key =
         llvm::StringRef(field).drop_front().split('"').first.str();
     expectRefused(makeQwen(field), key);
-    // The way past it, which the layer remembers.
+    // With the key ignored the import succeeds, and the layer records the key.
     SpecOverrides overrides;
     overrides.ignoredFields = {key};
     EXPECT_EQ(importOk(makeQwen(field), overrides).ignoredFields,
@@ -109,12 +110,12 @@ TEST(AllowList, OnlyKeysThatStandInTheWayCanBeIgnored) {
                 .find("--ignore-field=route_scal: no such key stands in the "
                       "way"),
             std::string::npos);
-  // What is read cannot be.
+  // A key that is read cannot be ignored.
   overrides.ignoredFields = {"norm_topk_prob"};
   importError(makeQwen(R"("norm_topk_prob": true)"), overrides);
 }
 
-// A null turns the model's normalization off, which is not what silence means.
+// A null disables the model's normalization; an absent key does not.
 TEST(AllowList, NullIsAnotherValueThanTheOneExpected) {
   auto dbrx = [](const char *field) {
     return std::string(R"({"model_type": "dbrx", "d_model": 64, "n_layers": 2,
@@ -126,7 +127,7 @@ TEST(AllowList, NullIsAnotherValueThanTheOneExpected) {
   importOk(dbrx(R"(, "moe_normalize_expert_weights": 1)"));
   expectRefused(dbrx(R"(, "moe_normalize_expert_weights": null)"),
                 "ffn_config.moe_normalize_expert_weights");
-  // Where false is expected null says the same.
+  // If false is expected, null has the same meaning.
   importOk(R"({"model_type": "deepseek_v2", "hidden_size": 64,
       "n_routed_experts": 8, "num_experts_per_tok": 2,
       "moe_intermediate_size": 32, "norm_topk_prob": null})");
@@ -155,7 +156,7 @@ TEST(AllowList, Ernie) {
 }
 
 TEST(AllowList, ValuesThatTheModelsCodeCannotTake) {
-  // Nor can it do without the limit, which 0 means elsewhere.
+  // The limit is required, while 0 means no limit elsewhere.
   for (const char *limit : {"null", "0.0"})
     expectRefused(std::string(R"({"model_type": "gpt_oss", "hidden_size": 64,
       "num_local_experts": 8, "num_experts_per_tok": 2,
@@ -222,7 +223,7 @@ TEST(AllowList, ExceptionsThatNameAllExperts) {
     EXPECT_FALSE(importOk(quantize("\"ignored_layers\": " + std::string(names)))
                      .quantization)
         << names;
-  // An exception of another layer leaves this one quantized.
+  // An exclusion in another layer leaves this one quantized.
   SpecOverrides overrides;
   overrides.layer = 3;
   std::string config = quantize(R"("ignore": ["model.layers.3.mlp"])");

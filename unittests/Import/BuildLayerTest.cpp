@@ -33,7 +33,7 @@ struct Built {
     EXPECT_TRUE(layer);
   }
 
-  /// The names of the operations of a region.
+  /// The names of the ops in a region.
   static std::vector<std::string> getOps(Region &region) {
     std::vector<std::string> names;
     region.walk([&](Operation *op) {

@@ -1,4 +1,4 @@
-//===- ImportErrorTest.cpp - what bad input gets ----------------*- C++ -*-===//
+//===- ImportErrorTest.cpp - errors for bad input -------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,7 +14,7 @@ using namespace moec::testing;
 
 namespace {
 
-/// A spec with extra fields, and a piece of the message that it gets.
+/// Extra fields of a spec, and a part of the expected message.
 struct BadSpec {
   const char *fields;
   const char *message;
@@ -26,7 +26,7 @@ void expectErrors(llvm::ArrayRef<BadSpec> cases) {
     EXPECT_NE(messages.find(bad.message), std::string::npos)
         << bad.fields << "\n"
         << messages;
-    // One error, one caret.
+    // One error with one caret.
     EXPECT_EQ(llvm::StringRef(messages).count(" error: "), 1u) << messages;
     EXPECT_EQ(llvm::StringRef(messages).count('^'), 1u) << messages;
   }
@@ -393,10 +393,10 @@ TEST(ImportError, QuantizationOfOneProduct) {
        "'intermediate_size' must be a multiple of 64 with int8 by group of "
        "64"},
   });
-  // Where a product is not quantized its rows may have any length.
+  // The rows of a gemm that is not quantized may have any length.
   importOk(makeSpec(R"("quantization": "mxfp4", "shared_experts":
       {"intermediate_size": 48, "quantization": null})"));
-  // What nobody multiplies is named by the field that says it.
+  // The error for an operand that no target multiplies names the spec's field.
   SpecOverrides overrides;
   overrides.toCompile = true;
   const char *e5m2 = R"({"weight": {"dtype": "fp8_e5m2", "scale": "tensor"}})";

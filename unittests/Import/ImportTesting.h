@@ -1,4 +1,4 @@
-//===- ImportTesting.h - an import from a string ----------------*- C++ -*-===//
+//===- ImportTesting.h - imports from a string ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -29,7 +29,7 @@ struct Imported {
   bool ok() const { return succeeded(spec); }
 };
 
-/// A layer that has to be right.
+/// Imports a valid layer.
 inline LayerSpec importOk(std::string text,
                           const SpecOverrides &overrides = {}) {
   Imported imported(std::move(text), overrides);
@@ -37,7 +37,7 @@ inline LayerSpec importOk(std::string text,
   return imported.ok() ? *imported.spec : LayerSpec();
 }
 
-/// What is said about a layer that has to be wrong.
+/// Returns the messages about an invalid layer.
 inline std::string importError(std::string text,
                                const SpecOverrides &overrides = {}) {
   Imported imported(std::move(text), overrides);
@@ -45,7 +45,7 @@ inline std::string importError(std::string text,
   return imported.messages;
 }
 
-/// What an abbreviation of the spec's `quantization` means.
+/// Expands a short name of the spec's `quantization`.
 inline QuantizationSpec getQuantization(llvm::StringRef name) {
   for (const QuantizationName &entry : getQuantizationNames())
     if (entry.name == name)
@@ -63,7 +63,7 @@ inline OperandQuantization makeFp8(Granularity granularity,
   return operand;
 }
 
-/// A spec with the required fields, 8 experts and `fields` besides.
+/// A spec with the required fields, 8 experts, and the additional `fields`.
 inline std::string makeSpec(const std::string &fields = "") {
   return R"({"moec_spec": 1, "dtype": "f32", "hidden_size": 64,
 "num_experts": 8, "top_k": 2, "intermediate_size": 32)" +

@@ -261,7 +261,7 @@ TEST(LayerSpec, OverridesReplaceFields) {
   EXPECT_TRUE(spec.numValidTokens);
   EXPECT_EQ(spec.entry, Entry::Logits);
   EXPECT_EQ(spec.routing.score, Score::Sigmoid);
-  // Logits include the router's bias.
+  // Logits already include the router's bias.
   EXPECT_FALSE(spec.routing.gateBias);
 }
 

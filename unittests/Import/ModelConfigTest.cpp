@@ -12,7 +12,7 @@ using namespace moec::testing;
 
 namespace {
 
-/// A configuration: the fields that all share, and those of the family.
+/// A configuration with the common fields and those of the family.
 std::string makeConfig(const std::string &modelType,
                        const std::string &fields) {
   return "{\"model_type\": \"" + modelType + "\", \"hidden_size\": 64" +
@@ -102,7 +102,7 @@ TEST(ModelConfig, DeepSeekV2) {
   EXPECT_FALSE(spec.routing.selectionBias);
   EXPECT_EQ(spec.sharedExperts->intermediateSize, 256);
   EXPECT_EQ(spec.sharedExperts->gate, SharedGate::None);
-  // Greedy selection does not look at groups.
+  // Greedy selection ignores groups.
   spec = importOk(makeConfig(
       "deepseek_v2",
       join(kDeepSeekV2,
@@ -480,7 +480,7 @@ TEST(ModelConfigError, QuantizationIsRefusedByName) {
   EXPECT_EQ(spec.quantization, getQuantization("fp8_block128"));
 }
 
-/// A configuration of compressed-tensors with one group.
+/// A compressed-tensors configuration with one group.
 std::string compressed(const std::string &weights, const std::string &inputs,
                        const std::string &rest = "") {
   return makeConfig(

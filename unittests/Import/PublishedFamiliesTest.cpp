@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Keys are those of published files, less those that say nothing of experts, or
-// of the code that reads them; so are the values, where sizes are not small.
+// Keys and values come from published files or from the code that reads them.
+// Keys that do not concern experts are left out, and sizes are reduced.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ void expectSizes(const LayerSpec &spec, std::array<int64_t, 4> sizes) {
   EXPECT_EQ(spec.intermediateSize, sizes[3]);
 }
 
-/// A router of softmax scores without groups and bias.
+/// A softmax router without groups and bias.
 void expectSoftmax(const LayerSpec &spec, bool renormalize,
                    double scale = 1.0) {
   EXPECT_EQ(spec.routing.score, Score::Softmax);
@@ -41,7 +41,7 @@ void expectSoftmax(const LayerSpec &spec, bool renormalize,
   EXPECT_EQ(spec.routing.scale, scale);
 }
 
-/// A router of sigmoid scores whose weights are divided by their sum.
+/// A sigmoid router whose weights are divided by their sum.
 void expectSigmoid(const LayerSpec &spec, int64_t numGroups, int64_t topkGroups,
                    double scale, bool bias = true) {
   EXPECT_EQ(spec.routing.score, Score::Sigmoid);
@@ -110,7 +110,7 @@ TEST(PublishedFamilies, Grok2) {
   expectShared(spec, 32768);
   EXPECT_EQ(spec.sharedExperts->scale, half);
   EXPECT_FALSE(spec.sharedExperts->activation);
-  // Another model has this name too, without experts.
+  // A model without experts has the same name.
   EXPECT_NE(importError(R"({"model_type": "git", "hidden_size": 768,
       "architectures": ["GitForCausalLM"], "intermediate_size": 3072})")
                 .find("'architectures' must be \"Grok1ForCausalLM\""),
@@ -133,7 +133,7 @@ TEST(PublishedFamilies, Arctic) {
   EXPECT_FALSE(spec.sharedExperts);
   EXPECT_EQ(spec.layerIndex, 1);
   EXPECT_EQ(importLayer(config, 33).layerIndex, 33);
-  // The weight of a single expert stays as it is.
+  // With one expert per token the weight is not renormalized.
   spec = importOk(R"({"model_type": "arctic", "hidden_size": 64,
       "intermediate_size": 32, "num_local_experts": 8,
       "num_experts_per_tok": 1})");
@@ -200,7 +200,7 @@ TEST(PublishedFamilies, Ling2) {
     expectShared(spec, 512);
     EXPECT_EQ(spec.layerIndex, 1);
   }
-  // Routers for images and sound of their own.
+  // Separate routers for images and sound.
   EXPECT_NE(importError(R"({"model_type": "bailingmm_moe_v2_lite",
       "mlp_depth": 2, "llm_config": {"model_type": "bailing_moe_v2",
       "router_type": "MultiRouter", )" +
@@ -267,7 +267,7 @@ TEST(PublishedFamilies, LikeDeepSeekV3) {
 }
 
 TEST(PublishedFamilies, MiMoV2) {
-  // The file says null where the model's code has no such thing.
+  // The file has null for features that the model's code lacks.
   LayerSpec spec = importOk(R"({"model_type": "mimo_v2_flash",
       "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 16384,
       "moe_intermediate_size": 2048, "moe_layer_freq": [0, 1, 1],
@@ -303,7 +303,7 @@ TEST(PublishedFamilies, MiniMax) {
     expectSoftmax(spec, /*renormalize=*/true);
     EXPECT_FALSE(spec.sharedExperts);
   }
-  // A gate of the token's own mixes it in.
+  // The shared expert has a gate per token.
   EXPECT_NE(importError(make("minimax_m1", "4736"))
                 .find("'shared_intermediate_size' must be 0, not 4736"),
             std::string::npos);
@@ -430,7 +430,7 @@ TEST(PublishedFamilies, OthersOfEngines) {
   EXPECT_EQ(spec.layerIndex, 1);
 }
 
-/// Keys that published files of families of Transformers have.
+/// Keys in published files of families of Transformers.
 TEST(PublishedFamilies, FilesOfTransformersFamilies) {
   LayerSpec spec = importOk(R"({"model_type": "phimoe",
       "architectures": ["PhiMoEForCausalLM"], "attention_bias": true,

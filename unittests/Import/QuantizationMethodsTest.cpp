@@ -49,7 +49,7 @@ OperandQuantization makeIntegers(StorageType storage, int64_t columns,
   return operand;
 }
 
-/// compressed-tensors with one group.
+/// A compressed-tensors configuration with one group.
 std::string compressed(const std::string &format, const std::string &weights,
                        const std::string &inputs = "null") {
   return R"("quant_method": "compressed-tensors", "format": ")" + format +
@@ -60,7 +60,7 @@ std::string compressed(const std::string &format, const std::string &weights,
          weights + R"(}, "input_activations": )" + inputs + "}}";
 }
 
-// As Kimi-K2-Thinking has it.
+// The configuration of Kimi-K2-Thinking.
 const char *const kInt4 = R"("actorder": null, "block_structure": null,
 "dynamic": false, "group_size": 32, "num_bits": 4, "observer": "minmax",
 "observer_kwargs": {}, "strategy": "group", "symmetric": true, "type": "int")";
@@ -91,8 +91,8 @@ TEST(QuantizationMethods, PackedIntegers) {
             makeIntegers(StorageType::Int4, 32, ScaleType::BF16, true));
   EXPECT_EQ(read(compressed("pack-quantized", kInt8)).weight,
             makeIntegers(StorageType::Int8, 0, ScaleType::F32));
-  // A strategy that is not stated follows from the size; an order in which
-  // weights were rounded changes nothing.
+  // A missing strategy follows from the group size. The rounding order of
+  // weights has no effect.
   EXPECT_EQ(read(compressed("pack-quantized",
                             R"("num_bits": 8, "type": "int", "group_size": 128,
                                "actorder": "static")"))
@@ -148,7 +148,7 @@ TEST(QuantizationMethods, FloatsOfFourBits) {
                                "strategy": "group", "group_size": 32,
                                "scale_dtype": "torch.uint8")")),
             getQuantization("mxfp4"));
-  // Activations of 4 bits are left as they are by order of the user alone.
+  // 4-bit activations stay unquantized only if the user ignores the field.
   std::string both = compressed("nvfp4-pack-quantized", kNvfp4, kNvfp4Inputs);
   std::string field =
       "quantization_config.config_groups.group_0.input_activations";
@@ -160,7 +160,7 @@ TEST(QuantizationMethods, FloatsOfFourBits) {
   EXPECT_EQ(read(both, "bfloat16", {field}), getQuantization("nvfp4"));
 }
 
-/// Weights of 4 bits beside activations of 8.
+/// 4-bit weights with 8-bit activations.
 TEST(QuantizationMethods, FourByEight) {
   std::string tokens = R"("num_bits": 8, "strategy": "token",
       "symmetric": true, "dynamic": true, "type": )";
@@ -198,7 +198,7 @@ TEST(QuantizationMethods, Mxfp8) {
   EXPECT_FALSE(spec.activation);
 }
 
-/// Blocks whose scales are powers of two, as DeepSeek-V3.1 has it.
+/// Blocks with power-of-two scales, as in DeepSeek-V3.1.
 // field-bug: transformers#48368
 TEST(QuantizationMethods, PowersOfTwo) {
   std::string fp8 = R"("quant_method": "fp8", "fmt": "e4m3",
@@ -295,7 +295,7 @@ TEST(QuantizationMethods, ModelOpt) {
   expectRefused(modelOpt(R"("quant_algo": "W4A16_NVFP4", "group_size": 32)"),
                 "'quantization_config.group_size' = 32 is not supported; 16 "
                 "is");
-  // The object of a hf_quant_config.json within.
+  // The object of a hf_quant_config.json as a nested object.
   EXPECT_EQ(read(R"("quant_method": "modelopt", "quantization": {
                       "quant_algo": "W4A16_NVFP4", "group_size": 16,
                       "kv_cache_quant_algo": "FP8",
@@ -343,7 +343,8 @@ TEST(QuantizationMethods, Gptq) {
   EXPECT_TRUE(shared.expertColumns && !shared.sharedExperts->columns);
   shared = importOk(makeShared(ordered), overrides);
   EXPECT_FALSE(shared.sharedExperts->columns);
-  // One group has one order, and experts that are not quantized have none.
+  // With one group the order has no effect, and neither has it for experts that
+  // are not quantized.
   for (const char *none : {R"("bits": 4, "group_size": 128, "desc_act": false)",
                            R"("bits": 4, "group_size": -1, "desc_act": true)",
                            R"("bits": 4, "group_size": 128, "desc_act": true,

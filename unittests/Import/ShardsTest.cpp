@@ -1,4 +1,4 @@
-//===- ShardsTest.cpp - tests of what a rank has of weights -----*- C++ -*-===//
+//===- ShardsTest.cpp - tests of weight shards ----------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -29,7 +29,7 @@ LayerSpec makeSpec(ParallelSpec parallel) {
   return spec;
 }
 
-/// A rank's part of a tensor of f32 whose elements are 0, 1, 2, ...
+/// The shard on a rank of an f32 tensor with elements 0, 1, 2, ...
 std::vector<float> cut(const LayerSpec &spec, int64_t rank,
                        const std::string &name) {
   for (const TensorShard &shard : shardWeights(spec, rank)) {
@@ -57,13 +57,13 @@ TEST(ShardsTest, EachRankHasAPartOfEveryExpert) {
   LayerSpec spec =
       makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
   spec.numExperts = 1;
-  // Gate rows 0 to 3, up rows 4 to 7, of two elements each.
+  // Gate rows 0 to 3 and up rows 4 to 7, of two elements each.
   EXPECT_EQ(cut(spec, 0, "experts.w13"), (Floats{0, 1, 2, 3, 8, 9, 10, 11}));
   EXPECT_EQ(cut(spec, 1, "experts.w13"), (Floats{4, 5, 6, 7, 12, 13, 14, 15}));
   EXPECT_EQ(cut(spec, 1, "experts.w13_bias"), (Floats{2, 3, 6, 7}));
   EXPECT_EQ(cut(spec, 0, "experts.w2"), (Floats{0, 1, 4, 5}));
   EXPECT_EQ(cut(spec, 1, "experts.w2"), (Floats{2, 3, 6, 7}));
-  // Sums of ranks are added: one of them has the bias.
+  // Partial sums of ranks are added, so only one rank has the bias.
   EXPECT_EQ(cut(spec, 0, "experts.w2_bias"), (Floats{0, 1}));
   EXPECT_EQ(cut(spec, 1, "experts.w2_bias"), (Floats{0, 0}));
   spec.gateUpOrder = GateUpOrder::Interleaved;
@@ -84,7 +84,8 @@ TEST(ShardsTest, EachRankHasWholeExperts) {
   EXPECT_EQ(getLocalIds(spec, 0), (std::vector<int32_t>{1, -1, -1, 0}));
 }
 
-/// Physical experts are numbered rank by rank; lists say what they are of.
+/// Physical experts are numbered rank by rank; the lists give their logical
+/// experts.
 TEST(ShardsTest, OrdersOfColumnsAreWhole) {
   LayerSpec spec =
       makeSpec({1, 1, 2, /*sp=*/false, ExpertPlacement::Split, {}});
@@ -112,7 +113,7 @@ TEST(ShardsTest, EachRankHasPhysicalExperts) {
   EXPECT_EQ(spec.getLogicalIds(), (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
-/// The shared expert is split over the ranks that have the same tokens alone.
+/// The shared expert is split only over the ranks with the same tokens.
 TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
   LayerSpec spec =
       makeSpec({2, 1, 2, /*sp=*/false, ExpertPlacement::Linear, {}});
@@ -122,8 +123,8 @@ TEST(ShardsTest, RanksOfAGroupShareTheSharedExpert) {
   EXPECT_EQ(cut(spec, 3, "gate.weight").size(), 8u);
 }
 
-/// Ranks that share a prompt are groups like others: number `r / tp % pcp` of
-/// them is rank r.
+/// Ranks that share a prompt are separate groups: rank r is number `r / tp %
+/// pcp` among them.
 TEST(ShardsTest, RanksOfAPromptHaveExpertsOfTheirOwn) {
   LayerSpec spec =
       makeSpec({1, 2, 2, /*sp=*/false, ExpertPlacement::Linear, {}});

@@ -27,9 +27,9 @@ std::vector<std::string> describe(const LayerSpec &spec) {
   return lines;
 }
 
-/// The forms of one tensor: `name@firstRow+rowStride*numRows`, parts of a form
-/// joined by ` & `, a `T` after what is transposed, `max` after that of which
-/// the largest counts.
+/// The checkpoint layouts of a tensor: `name@firstRow+rowStride*numRows`. Parts
+/// of a layout are joined by ` & `. `T` marks a transposed part, `max` a part
+/// of which the maximum is used.
 std::vector<std::string> describeForms(const LayerSpec &spec,
                                        llvm::StringRef name) {
   std::vector<std::string> forms;
@@ -143,7 +143,7 @@ TEST(TensorSignature, ScalesFollowQuantizedWeights) {
                                    "weight shared_experts.w2 192x128xf8E4M3FN",
                                    "weight shared_experts.w2_scale 2x1xf32",
                                    "output output ?x192xbf16"}));
-  // Gate and up halves have blocks of their own.
+  // Gate and up halves have separate blocks.
   for (auto [order, scales] : {std::pair(GateUpOrder::GateUp, "4x4x2"),
                                std::pair(GateUpOrder::UpGate, "4x4x2"),
                                std::pair(GateUpOrder::Interleaved, "4x3x2")}) {
@@ -198,7 +198,7 @@ TEST(TensorSignature, ScalesOfOtherGranularities) {
             (Lines{"experts.{e}.down_proj.input_scale@0+1*1max",
                    "experts.{e}.w2.input_scale@0+1*1max"}));
   spec.gateUpOrder = GateUpOrder::Interleaved;
-  // Gate and up share one scale, which no checkpoint has of two matrices.
+  // Gate and up share one scale; no checkpoint has that for separate matrices.
   EXPECT_EQ(describe(spec)[3], "weight experts.w13_scale 4x1x1xf32");
   EXPECT_EQ(describeForms(spec, "experts.w13_scale"), Lines());
   spec.quantization = QuantizationSpec{makeFp8(Granularity::Channel),
@@ -232,7 +232,7 @@ TEST(TensorSignature, ProductsQuantizedByThemselves) {
                                    "weight shared_experts.w2 192x64xf8E4M3FN",
                                    "weight shared_experts.w2_scale 192x1xf32",
                                    "output output ?x192xbf16"}));
-  // What checkpoints call them hangs on each product's own.
+  // Names in checkpoints depend on the quantization of each gemm.
   EXPECT_EQ(describeForms(spec, "experts.w13"), Lines());
   EXPECT_EQ(describeForms(spec, "experts.w2_scale")[0],
             "experts.{e}.down_proj.weight_scale@0+1*1");
