@@ -1,11 +1,10 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers for PyTorch code that passes its own weights: compiled once per description, cloned for other weights, and run
-in one workspace per stream.
+"""Layers for PyTorch code that passes its own weights.
 
-These layers have the entry "ids" or "logits". The file contains the common code for experts of modules, functions and
-engines: when weights must be bound again, the memory that a layer runs in, and the split of calls with more tokens than
-max_tokens."""
+Such a layer is compiled once per description, cloned for other weights, and run in one workspace per stream. Its entry
+is "ids" or "logits". The file contains the common code for experts of modules, functions and engines: when weights must
+be bound again, the memory that a layer runs in, and the split of calls with more tokens than max_tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Slots sorted into blocks of one expert each, and their counts, as inputs of other engines' kernels. A compiled
-moe.permute gives the order of slots; the rest is tensor arithmetic on its offsets, on the device."""
+"""Slots sorted into blocks of one expert each, and their counts, as inputs of other engines' kernels.
+
+A compiled moe.permute gives the order of slots; the rest is tensor arithmetic on its offsets, on the device."""
 
 from __future__ import annotations
 

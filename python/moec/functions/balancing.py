@@ -1,8 +1,9 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Placement of expert replicas by load: the expert-parallel load balancer (EPLB) of DeepSeek. The tables are computed
-on the host between calls. A layer with `replicas` takes them as `replicas.physical_ids` and `replicas.counts`, and
-counts loads with `record_load` (docs/layers.md)."""
+"""Placement of expert replicas by load: the expert-parallel load balancer (EPLB) of DeepSeek.
+
+The tables are computed on the host between calls. A layer with `replicas` takes them as `replicas.physical_ids` and
+`replicas.counts`, and counts loads with `record_load` (docs/layers.md)."""
 
 from __future__ import annotations
 

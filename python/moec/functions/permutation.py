@@ -1,8 +1,10 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Sorts rows by expert and combines them again. A compiled moe.permute computes positions; a compiled moe.row_map and
-moe.unpermute compute the weighted sums. Padding to blocks is tensor arithmetic on offsets, and rows are copied by
-PyTorch's index_select, since layer parts have no separate gather."""
+"""Sorts rows by expert and combines them again.
+
+A compiled moe.permute computes positions; a compiled moe.row_map and moe.unpermute compute the weighted sums. Padding
+to blocks is tensor arithmetic on offsets, and rows are copied by PyTorch's index_select, since layer parts have no
+separate gather."""
 
 from __future__ import annotations
 
