@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Makes the helpers of this folder importable, and the extension of the build."""
+"""Adds the helpers of this folder, and the extension of the build, to the import path."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Objects with __dlpack__ that say whatever a test wants, true or not."""
+"""Objects whose __dlpack__ returns arbitrary contents, valid or not."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Versioned(ctypes.Structure):
 
 
 def address_of(tensor: Any) -> int:
-    """Of the memory of one whose capsules are not versioned unless that is asked for."""
+    """The address of a tensor that exports unversioned capsules unless asked for versioned ones."""
     capsule = tensor.__dlpack__()
     return Managed.from_address(_api.PyCapsule_GetPointer(capsule, b"dltensor")).tensor.data
 
 
 class Told:
-    """A tensor that is told field by field. Counts in `freed` how often it was given back."""
+    """A tensor whose DLPack fields are given one by one. `freed` counts calls of the deleter."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Experts of a described layer, as tensors of PyTorch, with the float64 reference's word on their output."""
+"""Experts of a described layer as PyTorch tensors, with a check of outputs by the float64 reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def to_torch(array: np.ndarray) -> torch.Tensor:
 
 
 class Case:
-    """What fused_experts() takes, with the reference's word on what it gives."""
+    """Arguments of fused_experts(), and a check of its result by the reference."""
 
     def __init__(self, tokens: int = 5, seed: int = 1, **changes: Any) -> None:
         self.spec = LayerSpec.from_json({

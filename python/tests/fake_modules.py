@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Puts stand-ins of an engine's modules where `import` finds them."""
+"""Installs stand-ins for an engine's modules in sys.modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 def install(
     monkeypatch: pytest.MonkeyPatch, plugin: str, modules: dict[str, dict[str, Any]]
 ) -> None:
-    """modules: names and what they have. plugin: moec's package for the engine, which is imported anew."""
+    """Installs modules, given by name and contents. plugin: moec's package for the engine, which is imported again."""
     for name in [each for each in sys.modules if each == plugin or each.startswith(f"{plugin}.")]:
         monkeypatch.delitem(sys.modules, name)
     for path, names in modules.items():
@@ -33,5 +33,5 @@ def install(
 
 
 def take(*values: Any) -> dict[str, Any]:
-    """Classes and functions by their names."""
+    """Returns classes and functions by name."""
     return {each.__name__: each for each in values}

@@ -1,8 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Stand-ins for what moec.sglang uses of SGLang 0.5.23, with SGLang's names, fields and signatures: a
-runner takes its core from a factory that was registered for its backend, and calls a fused function ahead
-of a core."""
+"""Stand-ins for the parts of SGLang 0.5.23 that moec.sglang uses, with SGLang's names, fields and signatures. A runner
+gets its core from a factory registered for its backend, and calls a fused function before a core."""
 
 from __future__ import annotations
 
@@ -94,7 +93,7 @@ class DispatchMoeRunnerCore(abc.ABC):
 
 
 class TritonRunnerCore:
-    """The engine's own."""
+    """The engine's own core."""
 
     def __init__(self, config: MoeRunnerConfig) -> None:
         self.config = config
@@ -155,7 +154,7 @@ class HookRegistry:
 
     @classmethod
     def apply_hooks(cls) -> type:
-        """The runner with its hooks, as the engine has it once plugins are loaded."""
+        """Returns the runner with its hooks, as in the engine after plugins are loaded."""
         hooks = list(cls.hooks)
 
         class Hooked(MoeRunner):
@@ -170,7 +169,7 @@ class HookRegistry:
 
 
 def list_modules() -> dict[str, dict[str, Any]]:
-    """What moec.sglang imports, by module."""
+    """Returns what moec.sglang imports, by module."""
     moe = "sglang.srt.layers.moe"
 
     return {

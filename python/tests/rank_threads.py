@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A small layer for ranks, which are threads."""
+"""A small layer for ranks that are threads."""
 
 import threading
 
@@ -12,7 +12,7 @@ RANKS = 2
 
 
 def on_ranks(work):
-    """What each rank's thread gives, or raises."""
+    """Runs work on a thread per rank; returns the results or raises."""
     results = [None] * RANKS
 
     def run(rank):

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Maps of logical to physical experts with what tokens make of them, exactly: those of the published tests of EPLB."""
+"""Maps from logical to physical experts and exact results for tokens, from the published tests of EPLB."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Vector:
-    #: The physical experts of each logical one.
+    #: Physical experts of each logical one.
     table: list[list[int]]
     ids: np.ndarray
     placed: np.ndarray
     load: list[int]
-    #: Tokens that count.
+    #: Number of valid tokens.
     valid: int
 
     @property

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A report's page as a test reads it: its parts, and what is wrong with its HTML."""
+"""Parses a report's page for tests: its sections, and errors in its HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import defaultdict
 from html.parser import HTMLParser
 
 VOID = {"meta"}
-#: Of SVG, which end themselves here.
+#: SVG elements that are self-closing here.
 CLOSED = {"line", "polyline", "polygon"}
 
 
@@ -20,9 +20,9 @@ class Page(HTMLParser):
         self.errors: list[str] = []
         self.open: list[tuple[str, dict[str, str]]] = []
         self.ids: dict[str, list[str]] = {}
-        #: Text by heading (h2), and all of it.
+        #: All text, by heading (h2).
         self.sections: dict[str, str] = defaultdict(str)
-        #: Lines of each level with names: level -> [(line, names)].
+        #: Lines with names, by level: level -> [(line, names)].
         self.lines: dict[str, list[tuple[int, set[str]]]] = defaultdict(list)
         #: Unpacked code of kernels, by level.
         self.code: dict[str, str] = {}
@@ -78,5 +78,5 @@ class Page(HTMLParser):
         return [named["aria-label"] for tag, named in self.tags if tag == "svg"]
 
     def names(self, level: str) -> set[str]:
-        """All names on the lines of a level."""
+        """Returns all names on the lines of a level."""
         return set().union(*(names for _, names in self.lines[level]))

@@ -1,10 +1,9 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A layer in scalar Python, written a second time from docs/layers.md.
+"""A second implementation of a layer from docs/layers.md, in scalar Python.
 
-The tests hold moec.reference against it. It takes the JSON spec itself and
-nested lists, loops over everything and knows no near ties.
-"""
+Tests compare moec.reference with it. It takes the JSON spec and nested lists, loops over everything and does not handle
+near ties."""
 
 import math
 import struct
@@ -20,7 +19,7 @@ def to_f32(x):
 
 
 def to_dtype(x, dtype):
-    """Nearest even in exact arithmetic: scale, round the integer, scale back."""
+    """Rounds to nearest even in exact arithmetic: scale, round the integer, scale back."""
     if dtype == "f32":
         return to_f32(x)
     if x == 0.0 or math.isnan(x) or math.isinf(x):
@@ -118,7 +117,7 @@ def nonfinite_rule(r):
 
 
 def sparsemixer_row(logits):
-    """Ids and weights; logits that are not finite are -inf."""
+    """Returns ids and weights; logits that are not finite are treated as -inf."""
     left = {e: l for e, l in enumerate(logits)}
     ids, weights = [], []
     for _ in range(2):
@@ -139,7 +138,7 @@ def sparsemixer_row(logits):
 
 
 def route_row(spec, logits, tensors, token):
-    """Ids and weights of a token."""
+    """Returns ids and weights of a token."""
     r = spec.get("routing", {})
     k = spec["top_k"]
     routes = len(logits)
@@ -234,7 +233,7 @@ def expert_row(spec, w13, b13, w2, b2, x):
 
 
 def run(spec, tensors):
-    """Output, ids, weights (rows of lists) and counts; tensors are lists."""
+    """Returns output, ids, weights (lists of rows) and counts; tensors are lists."""
     dtype, experts = spec["dtype"], spec["num_experts"]
     routes = experts + spec.get("num_zero_experts", 0)
     local = spec.get("placement", {}).get("local_experts", list(range(experts)))

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A small layer for the CPU, with the reference's word on what it computes."""
+"""A small layer for the CPU, with a check of outputs by the reference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPEC = {
     "routing": {"renormalize": True},
     "activation": {"kind": "silu"},
 }
-#: What a call brings, by entry.
+#: Inputs of a call, by entry.
 CALLS = {
     "gate": ("hidden_states",),
     "logits": ("hidden_states", "router_logits"),
@@ -35,7 +35,7 @@ CALLS = {
 
 
 class Case:
-    """A layer, its tensors and the verdict about an output."""
+    """A layer, its tensors and a check of its output."""
 
     def __init__(self, tokens: int = 5, seed: int = 1, entry: str = "gate", **changes: Any) -> None:
         self.source = SPEC | changes
@@ -49,7 +49,7 @@ class Case:
 
     @property
     def arguments(self) -> dict[str, np.ndarray]:
-        """What a call takes."""
+        """Returns the arguments of a call."""
         return {name: each for name, each in self.tensors.items() if "." not in name}
 
     def compile(self, **options: Any) -> moec.Layer:
@@ -63,6 +63,6 @@ class Case:
 
 @functools.cache
 def shared_case(entry: str = "gate") -> tuple[Case, moec.Layer]:
-    """One that tests share, as none changes it."""
+    """Returns a case that tests share, since none of them changes it."""
     case = Case(entry=entry)
     return case, case.compile()

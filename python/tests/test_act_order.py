@@ -1,6 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checkpoints whose columns are in any group of scales (act-order), against numpy's layer of plain weights."""
+"""Checkpoints in which a column belongs to any group of scales (act-order), compared with a NumPy layer of unquantized
+weights."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from moec.reference.layer import decide, evaluate
 from moec.reference.spec import LayerSpec
 
 HIDDEN, WIDTH, SHARED, EXPERTS, GROUP, TOKENS = 128, 96, 160, 5, 32, 9
-#: An expert's modules, with the width between them.
+#: Modules of an expert, by intermediate size.
 MODULES = {
     width: {"gate_proj": (width, HIDDEN), "up_proj": (width, HIDDEN), "down_proj": (HIDDEN, width)}
     for width in (WIDTH, SHARED)
@@ -24,7 +25,7 @@ MODULES = {
 
 
 def words(codes: np.ndarray) -> np.ndarray:
-    """Of 8 neighbours of a row each, the first in the lowest bits."""
+    """Packs 8 consecutive elements of a row per word, the first in the lowest bits."""
     rows, columns = codes.shape
     shifts = np.arange(8, dtype=np.uint32) * 4
     return (codes.astype(np.uint32).reshape(rows, columns // 8, 8) << shifts).sum(-1, dtype=np.uint32).view(np.int32)
@@ -66,7 +67,7 @@ def test_computes_what_plain_weights_do(form: str, shared: bool, tmp_path: Path)
     for expert in [f"experts.{e}" for e in range(EXPERTS)] + ["shared_expert"] * shared:
         order = rng.permutation(np.arange(HIDDEN, dtype=np.int32) // GROUP)
         for module, (rows, columns) in MODULES[SHARED if expert == "shared_expert" else WIDTH].items():
-            # Gate and up multiply the same input.
+            # Gate and up have the same input and so the same column order.
             groups = rng.permutation(np.arange(columns, dtype=np.int32) // GROUP) if module == "down_proj" else order
             codes = rng.integers(0, 16, (rows, columns))
             zeros = rng.integers(1, 16, (rows, columns // GROUP))

@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""scripts/api-reference: its pages are what the headers say, of everything that the libraries show, and what has
-no comment is an error."""
+"""scripts/api-reference: the pages match the headers and cover all exported functions; a missing comment is an error.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(root: Path, *options: str) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The script with what it reads and writes."""
+    """The script with its inputs and outputs."""
     for name in (*HEADERS, *PAGES, "scripts/api-reference"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -46,12 +46,12 @@ def test_pages_have_what_the_library_shows() -> None:
     symbols = set(re.findall(r" T ((?:moert|moejit)_\w+)", shown))
     described = set(re.findall(r"(?m)^#### `(\w+)`", (ROOT / PAGES[0]).read_text()))
     assert len(symbols) > 40 and symbols <= described
-    # And each is called by what wraps it, or of C alone.
+    # Each function has a C++ wrapper or is C only.
     wrapped = set(re.findall(r"`(\w+)\(\)`", (ROOT / PAGES[1]).read_text()))
     assert wrapped <= symbols and len(wrapped) > 20
 
 
-#: Of each header: what goes, what stands there then, and what the script says of it.
+#: Per header: the text to remove, its replacement, and the expected error.
 CHANGES = [
     (0, r"/\* NULL is accepted, here and by all that frees. \*/\n", "", "moert.h: moert_status_free"),
     (0, r"/\* Raised whenever a call or a structure changes. \*/\n", "", "moert.h: MOERT_API_VERSION"),

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""benchmarks/call_overhead.py on the CPU: it runs, and its rows are those that it promises."""
+"""benchmarks/call_overhead.py on the CPU: it runs and prints the documented rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The commands and the package as they run in a container: as process 1, with few processes, on a read-only volume,
-killed while they write, several on one volume, and with inputs that archives and checkouts bring."""
+"""Commands and package as in a container: as process 1, with few processes, on a read-only volume, killed during
+writes, several on one volume, and with inputs typical of archives and checkouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conftest import BINARIES
 
 SMALL = {"moec_spec": 1, "dtype": "f32", "hidden_size": 32, "num_experts": 4, "top_k": 2, "intermediate_size": 16,
          "max_tokens": 64, "routing": {"renormalize": True}, "activation": {"kind": "silu"}}
-#: 50 MB of weights, which take a while to be written.
+#: 50 MB of weights, so that writing takes a while.
 LARGE = {**SMALL, "hidden_size": 512, "num_experts": 16, "intermediate_size": 512}
 TIMEOUT = 60
 NOBODY = 65534
@@ -32,11 +32,11 @@ def has(*command: str) -> bool:
         return False
 
 
-#: A process 1 of its own.
+#: Runs the command as process 1 of its own namespace.
 CONTAINER = ["unshare", "--pid", "--fork", "--kill-child"]
 in_container = pytest.mark.skipif(not has(*CONTAINER, "true"), reason="no namespace of processes may be made here")
 in_mount = pytest.mark.skipif(not has("unshare", "--mount", "true"), reason="no namespace of mounts may be made here")
-#: Root has no limit of processes.
+#: Root has no limit on processes.
 FEW = ["setpriv", f"--reuid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
 FEW += ["prlimit", "--nproc=1"]
 with_few = pytest.mark.skipif(not has(*FEW, "true"), reason="processes cannot be limited here")
@@ -105,7 +105,7 @@ def test_killed_writer(number: int, tmp_path: Path) -> None:
         time.sleep(0.0005)
     process.send_signal(number)
     assert process.wait(TIMEOUT) == -number
-    # A killed process cannot clean up; a next one does.
+    # A killed process cannot clean up; the next one does.
     left = names(volume)
     assert len(left) == (number == signal.SIGKILL)
     if left:
@@ -127,7 +127,7 @@ def test_read_only_volume(tmp_path: Path) -> None:
 
     done = run_there(*tool("moe-compile", spec, "-o", volume / "layer.mlir"))
     assert done.returncode == 1 and f"folder {volume}: Read-only file system" in done.stdout, done.stdout
-    # The cache of compiled layers is there, and nothing can be kept in it.
+    # The folder of the cache exists but is not writable.
     code = f"import moec; moec.compile_package({spec!r}, target='sm_80', cache_directory={str(volume)!r}, use_ptxas=False)"
     done = run_there(sys.executable, "-c", code)
     assert done.returncode == 0, done.stdout

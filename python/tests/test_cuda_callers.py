@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a program around a layer does on a GPU: streams, threads, CUDA graphs, weights that are written to. The right
-values are those of calls one at a time, or of a new layer with the same weights."""
+"""Actions of a program around a layer on a GPU: streams, threads, CUDA graphs, writes to weights. Expected values come
+from calls one at a time, or from a new layer with the same weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEVICE = "cuda:0"
 TOKENS, HIDDEN, EXPERTS, TOP_K, WIDTH = 1024, 512, 16, 4, 256
 COUNTS = (1, 7, 64, 300, 1024)
 INT4 = {"weight": {"dtype": "int4", "scale": {"group": 128}, "scale_dtype": "bf16"}}
-#: The kernels of sm_90a read prepared copies of the weights in the last two formats.
+#: For the last two formats the sm_90a kernels read prepared copies of the weights.
 FORMATS: dict[str, Any] = {"bf16": None, "fp8": "fp8_block128", "int4": INT4, "mxfp4": "mxfp4"}
 every_format = pytest.mark.parametrize("form", FORMATS)
 
@@ -101,7 +101,7 @@ def replay(graph: torch.cuda.CUDAGraph, out: torch.Tensor) -> torch.Tensor:
     return out
 
 
-#: How a layer is called, with an output that is given: all have a workspace from elsewhere.
+#: Calls of a layer with a given output; all use an external workspace.
 def call_layer(layer: moec.Layer) -> Callable[..., Any]:
     return lambda hidden, out: layer(hidden, out=out)
 
@@ -186,7 +186,7 @@ def test_a_stream_while_the_workspace_grows(x: torch.Tensor) -> None:
         assert all(is_same(output, expected[tokens]) for tokens, output in found)
 
 
-# Graphs.
+# CUDA graphs.
 
 
 @every_format
@@ -236,7 +236,7 @@ def test_graphs_while_the_shared_workspace_of_functions_grows(x: torch.Tensor) -
     expected = fused_experts(hidden, w1, w2, weights, ids).clone()
     out = torch.empty_like(hidden)
     graph = capture(lambda: out.copy_(fused_experts(hidden, w1, w2, weights, ids)))
-    # A wider layer on the stream that captures has the workspace made anew.
+    # A wider layer on the capturing stream forces a new workspace.
     wide = [torch.randn(shape, device=DEVICE).bfloat16() / 64
             for shape in ((EXPERTS, 4096, 2048), (EXPERTS, 2048, 2048))]
     rows = torch.randn(64, 2048, device=DEVICE).bfloat16()
@@ -311,7 +311,7 @@ def test_layers_and_graphs_leave_no_memory(form: str, x: torch.Tensor) -> None:
     assert free[0] - free[-1] < 8 << 20
 
 
-# Weights that are written to.
+# Writes to weights.
 
 
 def write(weight: torch.Tensor) -> None:
@@ -335,7 +335,7 @@ def test_writes_are_seen(form: str, way: Callable[..., Any], x: torch.Tensor) ->
         expected = moec.compile(describe(form), device=DEVICE).bind(weights)(hidden)
         call(hidden, out)
         assert is_same(out, expected) and not is_same(out, before)
-        # What is prepared keeps its memory, which the graph has.
+        # Prepared weights keep their memory, which the graph reads.
         assert is_same(replay(graph, out), expected)
 
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers on arrays of CuPy, on a GPU."""
+"""Layers on CuPy arrays, on a GPU."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How tensors come in: DLPack's capsules, old and new, and what NumPy cannot say in it."""
+"""Import of tensors: old and new DLPack capsules, and NumPy arrays that DLPack cannot describe."""
 
 from __future__ import annotations
 

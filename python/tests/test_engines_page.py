@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What docs/engines.md has works as it stands there."""
+"""The code in docs/engines.md works as printed."""
 
 from __future__ import annotations
 

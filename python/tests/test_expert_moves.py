@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Experts that move between ranks while a layer runs: loads, a map for them, and the layer by it."""
+"""Moves of experts between ranks while a layer runs: loads, a map for them, and the layer with the new map."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ from moec.reference import LayerSpec, decide, evaluate, generate
 
 PHYSICAL, MOST, TOKENS = 12, 4, 16
 EXPERTS = MODEL["num_experts"]
-#: One expert for each token, so that no sum has another order by another map.
+#: One expert per token, so that the order of sums does not depend on the map.
 SPEC = MODEL | {
     "top_k": 1, "entry": "ids", "routing": {}, "record_load": True, "parallel": {"dp": RANKS, "experts": "linear"},
     "replicas": {"num_physical_experts": PHYSICAL, "max_replicas": MOST},
 }
-#: On one rank, with the tokens of all.
+#: The same layer on one rank, with the tokens of all.
 PLAIN = {key: value for key, value in SPEC.items() if key not in ("parallel", "replicas", "record_load")} | {
     "max_tokens": RANKS * TOKENS,
 }
@@ -28,13 +28,13 @@ EACH = PHYSICAL // RANKS
 @pytest.fixture(scope="module")
 def inputs():
     tensors = generate(LayerSpec.from_json(PLAIN), RANKS * TOKENS, 1)
-    # Expert 5 has half of the tokens.
+    # Expert 5 gets half of the tokens.
     tensors["topk_ids"][::2] = 5
     return tensors
 
 
 def weights(rank, tensors, logical):
-    """What a rank has by a map."""
+    """Returns the weights of a rank for a map."""
     own = logical[rank * EACH:(rank + 1) * EACH]
     table, counts = moec.ranks.replica_tables(logical, EXPERTS, MOST)
     return {
@@ -91,7 +91,7 @@ def test_experts_go_where_their_loads_are(inputs):
             move.step()
             np.testing.assert_array_equal(own.call(), before)
         move.switch()
-        # Nothing reads what the layer had before.
+        # The previous memory of the layer is not read any more.
         for value in own.weights.values():
             value.fill(77)
         own.loads[:] = 0
@@ -109,7 +109,7 @@ def test_experts_go_where_their_loads_are(inputs):
     for _, loads, new, after, own in results:
         assert loads == after == counts.tolist()
         assert new.count(5) == MOST and new == results[0][2]
-        # Half of the slots each, or nearly so.
+        # About half of the slots on each.
         assert abs(own - counts.sum() / RANKS) <= counts.sum() / 8
 
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers on an emulated GPU, whose memory is the host's and whose kernels do nothing."""
+"""Layers on an emulated GPU with host memory and kernels that do nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODES = {"bf16": (4, 16), "f32": (2, 32), "i32": (0, 32), "i8": (0, 8), "u8": (1
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch):
-    """The device and a maker of tensors in its memory."""
+    """The device and a function that makes tensors in its memory."""
     from moec import _core, compiler
 
     monkeypatch.setenv("MOERT_CUDA_LIBRARY", str(BUILD / "unittests" / "libfakecuda.so"))
@@ -52,7 +52,7 @@ def layer(gpu, tmp_path: Path) -> moec.Layer:
 
 
 def read_bytes(path: Path) -> dict[str, bytes]:
-    """The tensors of a file of safetensors."""
+    """Returns the tensors of a safetensors file."""
     contents = path.read_bytes()
     begin = 8 + int.from_bytes(contents[:8], "little")
     header = json.loads(contents[8:begin])
@@ -62,7 +62,8 @@ def read_bytes(path: Path) -> dict[str, bytes]:
 
 
 def test_weights_go_through_the_device(gpu, layer: moec.Layer, tmp_path: Path) -> None:
-    """From a checkpoint to the GPU, one expert at a time, and from there to a file of prepared weights."""
+    """Weights are copied from a checkpoint to the GPU, one expert at a time, and from there to a file of prepared
+    weights."""
     tensors = generate(LayerSpec.from_json(SPEC), 1, 1)
     weights = {name: each for name, each in tensors.items() if "." in name}
     write_tensors(tmp_path / "layer.safetensors", weights)
@@ -95,7 +96,7 @@ def test_runs(gpu, layer: moec.Layer) -> None:
 
 
 class Counted:
-    """A tensor that counts writes, as PyTorch's do."""
+    """A tensor with a write counter, as in PyTorch."""
 
     __module__ = "torch"
 
@@ -126,7 +127,7 @@ class Counted:
 
 @pytest.fixture
 def prepared(gpu) -> tuple[moec.Layer, dict[str, Counted]]:
-    """A layer that prepares its weights, and these."""
+    """A layer that prepares its weights, and the weights."""
     sizes = {"hidden_size": 512, "intermediate_size": 256, "quantization": "mxfp4"}
     package = moec.compile_package(SPEC | sizes, "sm_90a", cache=False, use_ptxas=False)
     layer = moec.Layer.from_package(package, device="cuda:0")
@@ -168,7 +169,7 @@ def test_writes_to_prepared_weights_are_seen(gpu, prepared) -> None:
     seconds = []
 
     def call() -> bool:
-        """Whether the weights were prepared by the call."""
+        """Runs a call; returns whether it prepared the weights."""
         layer(hidden, out=out)
         seconds.append(layer.prepare_weights(False)[2])
         return seconds[-1] not in seconds[:-1]
@@ -177,13 +178,13 @@ def test_writes_to_prepared_weights_are_seen(gpu, prepared) -> None:
     for name in ("experts.w2", "experts.w13"):
         weights[name]._version += 1
         assert call() and not call()
-    # The router is read as it is.
+    # The router's weight is not prepared.
     weights["gate.weight"]._version += 1
     assert not call()
     clone = layer.clone()
     clone(hidden, out=out)
     assert layer.prepare(again=True).seconds not in seconds
-    # What does not count is not asked again.
+    # A tensor without a counter is not checked again.
     del weights["experts.w2"]._version
     layer.bind(weights)
     assert call() and not call()
@@ -290,7 +291,7 @@ def test_packages(gpu, tmp_path: Path) -> None:
     path = tmp_path / "layer.moepkg"
     path.write_bytes(moec.compile_package(SPEC, "sm_80", cache=False, use_ptxas=False))
     assert moec.Layer.from_package(path, device="cuda:0").max_tokens == 64
-    # The newest version is the one that this runtime reads.
+    # The runtime reads the newest version.
     inputs = Path(__file__).parents[2] / "unittests" / "Runtime" / "Inputs"
     fixture = max(inputs.glob("version-*.moepkg"), key=lambda path: int(path.stem.split("-")[1]))
     layer = moec.Layer.from_package(fixture, device="cuda:0")

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Public reports of other projects that no other test covers (docs/field-bugs.md), on the CPU."""
+"""Public bug reports of other projects that no other test covers (docs/field-bugs.md), on the CPU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_layer(changes: dict) -> None:
 # field-bug: sglang#3705, flashinfer#2168
 @pytest.mark.parametrize("bias", [-2.0, -1e30])
 def test_groups_whose_keys_are_all_negative(bias: float) -> None:
-    """Experts outside of the groups that are kept never stand above a negative key."""
+    """Experts outside the kept groups never rank above a negative key."""
     case = Case(tokens=9, entry="logits", num_experts=16, top_k=4, routing={
         **SIGMOID, "num_groups": 4, "topk_groups": 2})
     case.tensors["gate.selection_bias"] += np.float32(bias)
@@ -43,7 +43,7 @@ def test_groups_whose_keys_are_all_negative(bias: float) -> None:
 
 # field-bug: flashinfer#3875
 def test_small_scores_beside_a_large_bias() -> None:
-    """A score of 2^-26 is nothing beside a bias of 12, and all of the weight."""
+    """A score of 2^-26 vanishes beside a bias of 12 but determines the weight."""
     case = Case(tokens=9, entry="logits", dtype="f32", num_experts=8, routing=SIGMOID)
     case.tensors["router_logits"] -= np.float32(18)
     case.tensors["gate.selection_bias"] += np.float32(12)
@@ -60,7 +60,7 @@ def test_experts_without_tokens_are_not_read(quantization: str | None) -> None:
     case.verify(expected)
     unused = [0, 2, 3, 5]
     for name, weight in case.weights.items():
-        # All bits set are NaN of bf16, e4m3, e8m0 and f32 alike.
+        # All bits set is NaN in bf16, e4m3, e8m0 and f32.
         weight.view(np.uint8)[unused] = 0xFF
         assert name.startswith("experts.")
     np.testing.assert_array_equal(bits(case.compile()(**case.arguments)), bits(expected))
@@ -80,14 +80,14 @@ def test_a_row_has_the_same_bits_in_every_batch(quantization: str | None) -> Non
 
 
 def expected_rows(x: np.ndarray, w13: np.ndarray, w2: np.ndarray) -> np.ndarray:
-    """silu(gate) * up of one expert, in float64."""
+    """Computes silu(gate) * up of one expert, in float64."""
     gate, up = np.split(x.astype(np.float64) @ w13.astype(np.float64).T, 2, axis=1)
     return (gate / (1 + np.exp(-gate)) * up) @ w2.astype(np.float64).T
 
 
 # field-bug: Liger-Kernel#1296
 def test_experts_beyond_two_to_the_31() -> None:
-    """Weights of 2.6e9 elements, of which only those of six experts take memory."""
+    """Weights of 2.6e9 elements, of which only those of six experts occupy memory."""
     experts, hidden, width = 40_000, 256, 128
     ids = np.array([0, 1, 32767, 32768, experts - 2, experts - 1])
     rng = np.random.default_rng(1)
@@ -110,7 +110,7 @@ def test_experts_beyond_two_to_the_31() -> None:
 # field-bug: vllm#53390, sglang#4727, flashinfer#2642
 @pytest.mark.skipif(not os.environ.get("MOEC_ALL_CASES"), reason="needs 5 GB and a minute")
 def test_rows_beyond_two_to_the_31() -> None:
-    """Over 2^31 elements between the products: each row has the bits that it has in a small call."""
+    """Over 2^31 elements between the two gemms: each row has the same bits as in a small call."""
     case = Case(tokens=16, entry="ids", hidden_size=8, num_experts=8, top_k=8, intermediate_size=1040,
                 max_tokens=262_147)
     layer = case.compile()

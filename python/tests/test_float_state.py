@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The caller's rounding and flush-to-zero change no bit of what a layer computes."""
+"""The caller's rounding mode and flush-to-zero do not change any bit of a layer's result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UPWARD = 0x800  # FE_UPWARD of x86
 
 @contextmanager
 def rounding_upward():
-    """Rounding of this thread, as a numeric library may leave it."""
+    """Sets this thread's rounding mode, as a numeric library may leave it."""
     libm = ctypes.CDLL("libm.so.6")
     before = libm.fegetround()
     if libm.fesetround(UPWARD) != 0:
@@ -36,7 +36,7 @@ def test_callers_rounding_changes_no_bit():
     usual = np.asarray(layer(**case.arguments)).tobytes()
     with rounding_upward():
         assert len({np.asarray(layer(**case.arguments)).tobytes() for _ in range(8)} | {usual}) == 1
-        # A layer that is compiled so, and whose threads are made so.
+        # A layer compiled, and its threads started, in that state.
         again = moec.compile(case.source | {"name": "again"}, device="cpu", entry=case.entry)
         again.bind(case.weights)
         assert np.asarray(again(**case.arguments)).tobytes() == usual

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Where replicas of experts go: the published example exactly, and what holds of every table."""
+"""Placement of replicas: the published example exactly, and invariants of every table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 
 from moec.functions import rebalance_experts  # noqa: E402
 
-#: The example of DeepSeek's EPLB: 12 experts in 4 groups, 16 replicas on 8 GPUs of 2 nodes.
+#: Example of DeepSeek's EPLB: 12 experts in 4 groups, 16 replicas on 8 GPUs of 2 nodes.
 LOADS = [[90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86], [20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27]]
 LOGICAL = [[5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1], [7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1]]
 
@@ -41,12 +41,12 @@ def test_tables_agree(experts: int, replicas: int, groups: int, nodes: int, gpus
             assert sorted(places[:count]) == (logical[layer] == expert).nonzero()[:, 0].tolist()
             assert places[count:] == [-1] * (len(places) - count)
         if groups % nodes == 0:
-            # A group's experts are all on one node.
+            # All experts of a group are on one node.
             node = torch.arange(replicas) // (replicas // nodes)
             for group in range(groups):
                 assert len(node[logical[layer] // (experts // groups) == group].unique()) == 1
         if nodes == 1 or groups % nodes:
-            # No replica would lower the largest load at another expert more.
+            # Moving a replica to another expert would not lower the largest load.
             hottest = (loads[layer] / counts[layer]).max()
             several = counts[layer] > 1
             assert (loads[layer][several] / (counts[layer][several] - 1) >= hottest * 0.999).all()

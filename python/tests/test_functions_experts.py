@@ -101,13 +101,13 @@ def test_fp8(scale: Any, activation: Any) -> None:
     case = Case(7, quantization=quantization, **FP8)
     first = case.tensors["experts.w13_scale"]
     if scale == "tensor":
-        # Engines have one scale for gate and up.
+        # Engines use one scale for gate and up.
         first[:, 1] = first[:, 0]
         case.made["experts.w13_scale"] = to_torch(first[:, 0, 0])
     config = QuantConfig(
         quant_dtype=torch.float8_e4m3fn if activation else None,
         per_act_token_quant=activation == "token",
-        # vLLM's says how activations are grouped: none without them, and scales say it by their shape.
+        # vLLM's block_shape describes activations: unset without them; weight scales show their groups by shape.
         block_shape=[128, 128] if isinstance(activation, dict) else None,
         w1_scale=case["experts.w13_scale"],
         w2_scale=case["experts.w2_scale"],
@@ -345,7 +345,7 @@ def test_batched(experts: int, rows: int) -> None:
 
 
 def test_weights_that_are_held() -> None:
-    """Calls bring nothing; other weights go to the memory of the first ones, which captured graphs read."""
+    """Calls pass no weights; reloaded weights are written to the original memory, which captured graphs read."""
     case, other = Case(9), Case(9, seed=5)
     experts, where = module.Experts(), (64, torch.bfloat16, 2)
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moec.functions.packing against numbers that are packed here bit by bit."""
+"""moec.functions.packing compared with values packed here bit by bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moec.functions import packing  # noqa: E402
 
 
 def pack(elements: np.ndarray, bits: int, order: tuple[int, ...] | None = None) -> torch.Tensor:
-    """Along the last dimension, into words; element order[i] of each word stands at place i."""
+    """Packs the last dimension into words; position i of a word holds element order[i]."""
     each = 32 // bits
     groups = elements.reshape(*elements.shape[:-1], -1, each).astype(np.uint32)
     words = np.zeros(groups.shape[:-1], np.uint32)
@@ -30,7 +30,7 @@ def as_pairs(elements: np.ndarray) -> np.ndarray:
     return elements[..., ::2] + 16 * elements[..., 1::2]
 
 
-#: Elements of a word of AWQ's in their order.
+#: Element order in AWQ words.
 AWQ = (0, 2, 4, 6, 1, 3, 5, 7)
 
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Parts of layers behind moec.functions: that they are kept, and that they are parts for GPUs too."""
+"""Layer parts of moec.functions: they are cached, and they compile for GPUs too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from moec.functions import permutation, routing, sublayers  # noqa: E402
 
 @pytest.fixture
 def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The IR of what is called, which does not run."""
+    """Records the IR of calls instead of running it."""
     found: list[str] = []
     for module in (permutation, routing):
         monkeypatch.setattr(module, "run", lambda text, *_: found.append(text))

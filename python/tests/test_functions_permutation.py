@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Permutation, alignment, counts and expert maps of moec.functions, by exact vectors and plain Python."""
+"""Permutation, alignment, counts and expert maps of moec.functions, checked with exact vectors and plain Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_ids(tokens: int, experts: int, top_k: int) -> torch.Tensor:
 
 
 def sort_plainly(ids: torch.Tensor, local: int, experts: int, expert_map: torch.Tensor | None):
-    """Slots in the order of experts, those of experts elsewhere last by their global id."""
+    """Returns slots in expert order; those of experts on other ranks come last, by global id."""
     flat = ids.flatten().tolist()
     if expert_map is None:
         keys = flat
@@ -132,7 +132,7 @@ def test_permute_options() -> None:
         with pytest.raises(moec.InvalidArgument, match=r"permuted_hidden_states: \[6, 64\] of torch.bfloat16 on cpu"):
             moe_permute(hidden, None, ids, 2, permuted_hidden_states=wrong)
         assert wrong.shape[0] in (3, 6)
-    # As documents of engines had it: the seventh is align_block_size.
+    # In older documentation of engines the seventh argument is align_block_size.
     with pytest.raises(moec.InvalidArgument, match="permuted_hidden_states: .* int found; align_block_size and"):
         moe_permute(hidden, None, ids, 2, 2, None, 128)
     with pytest.raises(moec.InvalidArgument, match="scratch: vLLM's MoEPermuteScratch expected, int found"):
@@ -146,7 +146,7 @@ def test_permute_options() -> None:
 
 
 def align_plainly(ids, block, experts, expert_map=None, ignore=False):
-    """Slots of each expert, in the order of blocks."""
+    """Returns the slots of each expert, in block order."""
     flat = ids.flatten().tolist()
     if expert_map is not None and ignore:
         flat = [int(expert_map[each]) for each in flat]
@@ -286,7 +286,7 @@ def test_expert_maps_exactly() -> None:
             determine_expert_map(*wrong)
 
 
-#: What names none of 8 experts.
+#: Ids that name none of 8 experts.
 NO_EXPERTS = (-1, -7, 8, 100, 2**31 - 1)
 
 
@@ -294,7 +294,7 @@ NO_EXPERTS = (-1, -7, 8, 100, 2**31 - 1)
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("no_expert", [*NO_EXPERTS, 2**32, 2**32 + 1, -(2**40)])
 def test_ids_that_name_no_expert(no_expert: int, dtype: torch.dtype) -> None:
-    """Such a slot contributes nothing in any function, and is no index."""
+    """Such a slot contributes nothing in any function and is never used as an index."""
     if dtype == torch.int32 and abs(no_expert) >= 2**31:
         pytest.skip("not of i32")
     ids = torch.tensor([[no_expert, 1], [2, 3], [4, 5], [6, 7], [0, 4], [1, 5]], dtype=dtype)
@@ -306,7 +306,7 @@ def test_ids_that_name_no_expert(no_expert: int, dtype: torch.dtype) -> None:
     out = torch.empty_like(hidden)
     moe_unpermute(out, rows, torch.ones(6, 2), inverse, first)
     assert out[:, 0].tolist() == [1, 4, 0, 0, 5, 6]
-    # Without a map, behind all others too.
+    # Without a map they also come after all others.
     rows, _, first, inverse, permuted = moe_permute(hidden, None, ids, 8)
     assert first.tolist() == [0, 1, 3, 4, 5, 7, 9, 10, 11] and inverse[0] == 11
     assert rows[:, 0].tolist() == [5, 1, 6, 2, 2, 3, 5, 3, 6, 4, 4, 1] and permuted[11] == 12
@@ -330,7 +330,7 @@ def test_experts_without_rows() -> None:
         assert torch.equal(fused_experts(hidden, w1, w2, weights, ids), alone)
     with pytest.raises(moec.InvalidArgument, match="topk_ids: integers expected, torch.float32 found"):
         fused_experts(hidden, w1, w2, weights, good.float())
-    # Counts below 0 and beyond the rows are none and all of them.
+    # Counts below 0 mean no rows; counts above the number of rows mean all.
     batches = hidden.expand(8, 4, 64).contiguous()
     whole = batched_experts(batches, w1, w2, torch.full((8,), 4))
     found = batched_experts(batches, w1, w2, torch.tensor([-1, 9, 4, -5, 4, 100, 0, 4]))

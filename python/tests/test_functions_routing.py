@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Routers of moec.functions against the float64 reference, and by exact ids."""
+"""Routers of moec.functions compared with the float64 reference and with exact ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def expect(logits: torch.Tensor, top_k: int, bias: torch.Tensor | None = None, **routing):
-    """Ids and weights of the reference, and rows that do not hang on a near tie."""
+    """Returns ids and weights of the reference, and the rows without a near tie."""
     experts = logits.shape[1]
     spec = LayerSpec.from_json({
         "moec_spec": 1, "dtype": "f32", "entry": "logits", "hidden_size": 16,

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The process never dies: 10,000 random wrong arguments, in a process of their own."""
+"""The process survives 10,000 random invalid arguments; they run in a separate process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEED = 29
 
 
 def make_argument(rng: random.Random) -> object:
-    """A tensor that is wrong in some way, or no tensor at all; now and then a right one."""
+    """Returns an invalid tensor, an object that is not a tensor, or sometimes a valid tensor."""
     from dlpack_maker import Told
 
     def pick(*values: object) -> object:
@@ -41,7 +41,7 @@ def make_argument(rng: random.Random) -> object:
         shape = tuple(pick(-(2**63), -1, 0, 1, 5, 64, 2**31, 2**62, 2**63 - 1)
                       for _ in range(rng.randrange(9)))
         strides = tuple(pick(-(2**63), -1, 0, 1, 64, 2**62, 2**63 - 1) for _ in shape)
-        # Only what is refused: nothing behind such a shape is there to be read.
+        # Only shapes that are refused: such a tensor has no memory to read.
         return Told(array, dtype=(31, 7, 3), shape=shape, strides=pick(None, strides))
     if kind == 4:
         return Told(array, rank=pick(-(2**31), -1, 9, 2**31 - 1), dtype=(4, 16, 1))

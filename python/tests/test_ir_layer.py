@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers from IR with inputs and outputs of any names."""
+"""Layers from IR with arbitrarily named inputs and outputs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers on arrays of JAX, on the CPU and on a GPU."""
+"""Layers on JAX arrays, on the CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_arrays_of_a_gpu_go_in_and_out() -> None:
     halved = jax.jit(lambda x: x / 2)(arguments["hidden_states"])
     doubled = jax.jit(lambda x: x * 2)(halved)
     output = layer(**arguments | {"hidden_states": doubled})
-    # What follows waits for the layer.
+    # Later operations wait for the layer.
     follows = jax.jit(lambda x: x * 1)(output)
     assert output.devices() == {gpu}
     case.verify(np.asarray(follows))

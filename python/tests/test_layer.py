@@ -87,7 +87,7 @@ def test_valid_tokens() -> None:
 
 def test_weights_are_kept_alive() -> None:
     class Array(np.ndarray):
-        """One that a weak reference can tell of."""
+        """An array that supports weak references."""
 
     case = Case()
     layer = case.compile()
@@ -243,7 +243,7 @@ def test_sources(tmp_path: Path) -> None:
 
 
 def make_model(folder: Path) -> tuple[Case, Path]:
-    """A model of two layers with experts, saved as Hugging Face saves it."""
+    """Makes a model of two layers with experts, in Hugging Face format."""
     config = {
         "model_type": "qwen3_moe", "hidden_size": 64, "num_experts": 4, "num_experts_per_tok": 2,
         "moe_intermediate_size": 32, "num_hidden_layers": 2, "hidden_act": "silu",
@@ -295,7 +295,7 @@ CHECKPOINTS = Path(__file__).resolve().parents[2] / "test/Tools/Inputs/checkpoin
 
 @pytest.mark.parametrize("name", ["gptq-int4", "gptq-int4-zeros", "awq-int4", "ct-int4", "bnb-nf4-nested", "ct-nvfp4"])
 def test_packed_checkpoints_are_read(name: str) -> None:
-    """Their names and words are those of the config.json, which the layer remembers."""
+    """The layer finds names and words of the config.json that it was compiled from."""
     layer = moec.Layer.from_pretrained(CHECKPOINTS / name, device="cpu")
     hidden, *_ = (info for info in layer.tensors if info.name == "hidden_states")
     rows = np.ones((3, hidden.shape[1]), NUMPY_DTYPES[hidden.dtype])
@@ -315,7 +315,7 @@ def test_prepared_weights(tmp_path: Path) -> None:
         other.load_prepared(tmp_path / "nowhere")
     case.verify(other.load_prepared(path)(**case.arguments))
     case.verify(other.clone()(**case.arguments))
-    # It needs no other file.
+    # No other file is needed.
     (folder / "model.safetensors").unlink()
     third = moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64, prepared=path)
     case.verify(third(**case.arguments))
@@ -338,7 +338,7 @@ def test_prepared_weights_that_cannot_be_written(tmp_path: Path) -> None:
         layer = moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64, prepared=path)
     assert len(warned) == 1 and warned[0].filename == __file__
     case.verify(layer(**case.arguments))
-    # What another process has left blocks nothing.
+    # Leftovers of another process do not interfere.
     path.parent.mkdir()
     (path.parent / f"{path.name}.tmp.{os.getpid()}.0").write_bytes(b"part")
     moec.Layer.from_pretrained(folder, layer=1, device="cpu", max_tokens=64, prepared=path)
@@ -346,7 +346,7 @@ def test_prepared_weights_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_prepared_weights_are_those_of_one_description(tmp_path: Path) -> None:
-    """Layers whose weights have the same names and shapes mean other things by them."""
+    """A file is refused for a layer with the same names and shapes but another meaning."""
     case, path = Case(), tmp_path / "prepared.safetensors"
     case.compile().save_prepared(path)
     for change, message in (
@@ -361,7 +361,7 @@ def test_prepared_weights_are_those_of_one_description(tmp_path: Path) -> None:
     ):
         with pytest.raises(moec.InvalidArgument, match=f"was written for a layer whose ({message})"):
             moec.compile(case.source | change, device="cpu").load_prepared(path)
-    # A name changes no number, nor does a default that is written down.
+    # A name does not change results, and neither does an explicit default.
     for change in ({"name": "other"}, {"gate_up_order": "gate_up"}):
         case.verify(moec.compile(case.source | change, device="cpu").load_prepared(path)(**case.arguments))
 
@@ -416,7 +416,7 @@ def test_survives_a_fork() -> None:
 
 
 def test_frameworks_that_write_nothing_get_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As JAX, whose arrays nobody may write to."""
+    """For frameworks with immutable arrays, such as JAX."""
     taken = []
 
     class Array:
@@ -439,7 +439,7 @@ def test_frameworks_that_write_nothing_get_a_buffer(monkeypatch: pytest.MonkeyPa
     output = layer(*map(Array, case.arguments.values()))
     assert type(output) is Array and type(taken[0]) is moec._core.Buffer
     case.verify(output.array)
-    # The buffer is the array's alone.
+    # The buffer is used only by the array.
     kept = output.array.copy()
     layer(*map(Array, case.arguments.values()))
     assert np.array_equal(output.array, kept) and len(taken) == 2

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Wrong arguments are exceptions that name the argument and the remedy."""
+"""Invalid arguments raise exceptions that name the argument and the remedy."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_without_a_driver_the_error_names_the_argument(monkeypatch: pytest.Monke
 
 
 def test_errors_have_a_code() -> None:
-    """Those that are raised in Python too."""
+    """Exceptions raised in Python have a code too."""
     codes = {"Error": "internal", "InvalidArgument": "invalid_argument", "InvalidType": "invalid_argument",
              "NotFound": "not_found", "Unavailable": "unavailable", "ResourceExhausted": "resource_exhausted"}
     for name, code in codes.items():

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What layers write beside their output, masks of padding and replicas of experts, on the CPU."""
+"""Additional outputs of layers, padding masks, and replicas of experts, on the CPU."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_replicas(name: str) -> None:
 
 
 def test_tables_that_a_file_leaves_out_are_those_of_its_experts(tmp_path) -> None:
-    """Physical experts go around, as those of a checkpoint do."""
+    """Without tables in the file, physical experts are assigned round-robin, as for a checkpoint."""
     case = Case(tokens=12, replicas={"num_physical_experts": 7, "max_replicas": 2}, dtype="f32")
     tables = {"replicas.physical_ids": [[0, 4], [1, 5], [2, 6], [3, -1]], "replicas.counts": [2, 2, 2, 1]}
     case.tensors |= {name: np.array(value, np.int32) for name, value in tables.items()}

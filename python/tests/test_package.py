@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moec.compile_package, and its cache."""
+"""moec.compile_package and its cache."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every command and snippet of the tutorial and of the pages that say how to do something runs as it
-stands there: blocks of `sh` and `python`, in their order, in a folder of their own."""
+"""All commands and snippets of the tutorial and of the how-to pages run as printed: `sh` and `python` blocks, in order,
+in a separate folder."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 WHEELS = sorted(BINARIES.parent.glob("moec-*.whl"))
 
-#: config.json of the pages, whose kernels are few.
+#: The pages' config.json, reduced to few kernels.
 SPEC = {
     "moec_spec": 1, "dtype": "bf16", "hidden_size": 128, "intermediate_size": 64, "num_experts": 16,
     "top_k": 4, "max_tokens": 128, "routing": {"renormalize": True}, "activation": {"kind": "silu"},
 }
-#: The model of MODEL-FOLDER, and the layer that moe-bench measures instead of its own.
+#: The model in MODEL-FOLDER, and the layer that moe-bench measures instead of its own.
 CONFIG = {
     "model_type": "qwen3_moe", "hidden_size": 128, "moe_intermediate_size": 64, "num_experts": 16,
     "num_experts_per_tok": 4, "norm_topk_prob": True, "hidden_act": "silu", "num_hidden_layers": 4,
@@ -62,7 +62,7 @@ def run_shell(text: str, folder: Path, **environment: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the pages have: config.json, a model's folder, moe-bench on the simulated device."""
+    """The files that the pages use: config.json, a model's folder, moe-bench on the simulated device."""
     (tmp_path / "config.json").write_text(json.dumps(SPEC))
     model = tmp_path / "MODEL-FOLDER"
     model.mkdir()
@@ -123,7 +123,7 @@ def test_report_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def split_tutorial() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The blocks before a whole model, and those of one."""
+    """Returns the blocks before the section about a whole model, and the blocks in it."""
     blocks = list_blocks("tutorial.md", "sh|python|json")
     at = next(i for i, (_, text) in enumerate(blocks) if "pip install torch" in text)
     return blocks[:at], blocks[at:]
@@ -131,12 +131,13 @@ def split_tutorial() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
 
 @pytest.mark.skipif(not WHEELS, reason="there is no wheel; scripts/wheel makes it")
 def test_tutorial_with_the_wheel(tmp_path: Path) -> None:
-    """In an environment that has NumPy and the wheel; as one program, for blocks go on with names."""
+    """Runs the tutorial in an environment with NumPy and the wheel, as one program, since later blocks use earlier
+    names."""
     blocks, _ = split_tutorial()
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=True, symlinks=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
-    # NumPy comes from here, not from the network.
+    # NumPy is taken from this environment, not from the network.
     (packages / "here.pth").write_text(sysconfig.get_path("purelib"))
     (tmp_path / WHEELS[-1].name).symlink_to(WHEELS[-1])
     program = []
@@ -163,7 +164,7 @@ def test_tutorial_of_a_model() -> None:
         exec(blocks[1][1], {})
 
 
-#: What has no stand-in here; test_pages_of_gpus.py has them.
+#: Commands without a stand-in here; test_pages_of_gpus.py covers them.
 SKIPPED = ("gpu-test", "moe-bench")
 
 
@@ -188,8 +189,8 @@ def test_commands_page(folder: Path) -> None:
 
 
 def test_python_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first lines, on the CPU and with a model that is there; tests of moec.torch and moec.transformers
-    have theirs."""
+    """Runs the first lines of the page on the CPU with a local model; moec.torch and moec.transformers have their own
+    tests."""
     monkeypatch.chdir(folder)
     _, code = list_blocks("python.md", "python")[0]
     code = code.replace('"cuda:0"', '"cpu"').replace('"Qwen3-30B-A3B", layer=3', '"MODEL-FOLDER", layer=3, device="cpu"')

@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every command of moe-bench, gpu-test and the scripts of benchmarks/ that a page shows. Most measure a GPU: with
---list they read all their options, find the rows or cases that are meant, and stop."""
+"""All commands of moe-bench, gpu-test and the scripts of benchmarks/ that a page shows. Most measure a GPU: with --list
+they parse all options, find the selected rows or cases, and stop."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "python" / "README.md"])
 PROGRAM = re.compile(
     r"(?:^|[;&] *)[^;&]*?((?:bin/)?(?:moe-bench|gpu-test) [^;&|]*|benchmarks/(?:counters|plot)\.py [^;&|]*)")
-#: What does without a GPU as it stands here, and needs no --list.
+#: Commands that need no GPU and no --list.
 WITHOUT_A_GPU = ("--list", "--spec", "--compare", "--table", "plot.py")
 
 
 def list_blocks(text: str) -> list[str]:
-    """Blocks of commands."""
+    """Returns the blocks of commands."""
     blocks = re.findall(r"(?m)^```([\w+]*)\n((?:(?!```).*\n)*)```$", text)
     return [block for kind, block in blocks if kind in ("", "sh", "console")]
 
 
 def list_commands() -> list[tuple[str, str]]:
-    """Pages and commands, one line each, without what explains them."""
+    """Returns pages and commands, one line each, without comments."""
     found = []
     for page in PAGES:
         for block in list_blocks(page.read_text()):
@@ -46,7 +46,7 @@ COMMANDS = list_commands()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The files that the commands name."""
+    """The files that the commands use."""
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
     for name, record in (("old.json", "moe_bench_h200.json"), ("new.json", "moe_bench_h200.json"),
                          ("results.json", "moe_bench_h200.json"), ("r.json", "gpu_suite_h200.json"),
@@ -70,7 +70,7 @@ def test_there_are_commands() -> None:
 @pytest.mark.parametrize("command", sorted({command for _, command in COMMANDS}))
 def test_commands(command: str, folder: Path) -> None:
     if config := re.search(r" --config=\S+", command):
-        # What a config may say is known when the layer is compiled with it.
+        # A config is checked when the layer is compiled with it.
         row = command.replace(config[0], "")
         command = f"{row} --spec >spec.json; moe-compile spec.json --target=sm_90a --emit=tile{config[0]}"
     elif not any(each in command for each in WITHOUT_A_GPU):

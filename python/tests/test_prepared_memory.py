@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Weights that are prepared lie in PyTorch's memory, once, and go on where other weights are loaded. The right bits are those
-of fused_experts() with the weights as they were given."""
+"""Prepared weights are allocated by PyTorch, once, and their memory is reused when other weights are loaded. Expected
+bits come from fused_experts() with the original weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 
 DEVICE = "cuda:0"
 EXPERTS, HIDDEN, WIDTH, TOP_K, TOKENS = 16, 1024, 2048, 4, 64
-#: What PyTorch rounds an allocation up to at most.
+#: Largest rounding of an allocation in PyTorch.
 ROUNDED = 2 << 20
 FORMATS = ("int4 g128", "mxfp4", "nvfp4", "int8", "fp8")
 every_format = pytest.mark.parametrize("form", FORMATS)
@@ -70,14 +70,14 @@ def call() -> tuple[torch.Tensor, ...]:
 
 
 def collect() -> int:
-    """Bytes that PyTorch has allocated."""
+    """Returns the bytes allocated by PyTorch."""
     gc.collect()
     torch.cuda.synchronize()
     return torch.cuda.memory_allocated()
 
 
 def count_others() -> int:
-    """Bytes on the device that are not PyTorch's."""
+    """Returns the bytes on the device not allocated by PyTorch."""
     torch.cuda.synchronize()
     free, total = torch.cuda.mem_get_info()
     return total - free - torch.cuda.memory_reserved()
@@ -101,7 +101,7 @@ def test_weights_are_there_once(form: str, call: tuple[torch.Tensor, ...]) -> No
     held = experts.hold(w13, w2, HIDDEN, torch.bfloat16, TOP_K)
     prepared = sum(each.nbytes for each in held.prepared.values())
     assert abs(collect() - before - prepared) < ROUNDED * len(held.prepared)
-    # Code and events aside, nothing is allocated beside PyTorch.
+    # Apart from code and events, all memory is allocated by PyTorch.
     assert count_others() - others < words / 4
     experts.quant_config = None
     del w13, w2, config

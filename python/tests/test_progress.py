@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is told of a compilation or a load that takes long, where, and to whom."""
+"""Progress reports of long compilations and loads."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from moec.reference.numerics import NUMPY_DTYPES
 
 
 class Terminal:
-    """A terminal in the place of the error stream, and what was written to it. pytest puts its own there
-    behind every fixture, so that tests make it themselves."""
+    """A terminal that replaces the error stream and records output. Tests create it themselves, because pytest installs
+    its own stream after every fixture."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.master, slave = pty.openpty()
@@ -43,7 +43,7 @@ class Terminal:
 
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two seconds are over in a moment."""
+    """Shortens the delay of two seconds."""
     for name, seconds in (("PATIENCE", 0.0), ("PERIOD", 0.02), ("FRAME", 0.005)):
         monkeypatch.setattr(progress, name, seconds)
 
@@ -56,14 +56,14 @@ def test_a_bar_on_a_terminal(hurry: None, monkeypatch: pytest.MonkeyPatch) -> No
     *pictures, rest = text.split("\r")
     assert len(pictures) > 5 and rest == "\033[K"
     assert all("moec: work [" in each and "######" in each and "%" not in each for each in pictures[1:])
-    # The block moves, in a bar that does not.
+    # The block moves inside a bar of constant length.
     assert len(set(pictures)) > 2 and len({each.index("]") for each in pictures[1:]}) == 1
 
 
 def test_a_bar_of_known_length(hurry: None, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(monkeypatch)
     with progress.watch("work", None) as work:
-        for done in (1, 3, 2, 4):  # threads tell in any order
+        for done in (1, 3, 2, 4):  # threads may report in any order
             work.step(done, 4)
             time.sleep(0.05)
     pictures = terminal.read().split("\r")[1:-1]
@@ -135,7 +135,7 @@ def test_fractions_of_compilations_and_loads(tmp_path: Path, monkeypatch: pytest
     steps.clear()
     layer.load(tmp_path / "layer.safetensors")
     size = sum(each.nbytes for each in weights.values())
-    # The router, and the matrices of each expert.
+    # Steps: the router, and the matrices of each expert.
     assert len(steps) == 1 + 2 * SPEC["num_experts"] and steps[-1] == (size, size)
     assert steps == sorted(steps) and {of for _, of in steps} == {size}
     steps.clear()

@@ -1,7 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""benchmarks/python_on_gpu.py: every step but the tests with toys on the CPU, and what it says of steps that
-fail."""
+"""benchmarks/python_on_gpu.py: all steps except tests with toy models, on the CPU, and its report of failing steps."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers of several ranks from Python, as threads of one process on the CPU."""
+"""Layers of several ranks in Python, with threads of one process on the CPU."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def test_each_rank_gets_its_rows(layers):
 
 
 def test_batches_in_two_halves():
-    """They have the bits of their rows as calls of their own."""
+    """Rows have the same bits as in separate calls."""
     tensors = generate(LayerSpec.from_json(MODEL), RANKS * 7, 1)
     spec = MODEL | {"parallel": {"dp": RANKS, "experts": "linear"}}
     communicators = moec.ranks.local(RANKS, device="cpu")
@@ -94,7 +94,7 @@ def test_batches_that_cannot_be_cut(layers):
 
 
 def test_what_the_page_shows():
-    """The lines of docs/python.md, on ranks that are threads: the launcher and the GPUs are stood in for."""
+    """Runs the lines of docs/python.md on ranks that are threads, with stand-ins for launcher and GPUs."""
     page = (Path(__file__).resolve().parents[2] / "docs/python.md").read_text()
     (code,) = re.findall(r"## Several GPUs\n\n```python\n(.*?)```", page, re.DOTALL)
     spec = LayerSpec.from_json(MODEL)
@@ -175,13 +175,13 @@ def test_each_rank_reads_its_part_of_a_checkpoint(parallel, tmp_path):
     def work(rank):
         rows = np.ascontiguousarray(np.split(tensors["hidden_states"], groups)[rank % groups])
         outputs = []
-        # With the first it is written, with the second read.
+        # The first iteration writes the file, the second reads it.
         for _ in range(2):
             layer = moec.Layer.from_pretrained(folder, device="cpu", max_tokens=16, parallel=parallel, rank=rank,
                                                prepared=prepared.format(rank), cache=False)
             layer.use_communicator(communicators[rank])
             outputs.append(layer(rows))
-        # By the rank of the communicator.
+        # The rank is that of the communicator.
         other = moec.compile(folder, device="cpu", max_tokens=16, parallel=parallel)
         other.use_communicator(communicators[rank])
         outputs.append(other.load(folder)(rows))
@@ -198,7 +198,7 @@ def test_each_rank_reads_its_part_of_a_checkpoint(parallel, tmp_path):
 
 @pytest.mark.parametrize("experts", ["linear", [[7, 1, 3, 5, 0, 2], [0, 2, 4, 6, 1, 7]]], ids=str)
 def test_replicas_of_a_checkpoint(experts, tmp_path):
-    """A model's weights have no tables of replicas: they follow from the spec's lists, or are those of a linear map."""
+    """Checkpoints contain no replica tables: they follow from the spec's lists, or are those of a linear map."""
     spec = LayerSpec.from_json(MODEL)
     tensors = generate(spec, RANKS * 5, 1)
     expected = evaluate(spec, tensors, decide(spec, tensors))
@@ -221,7 +221,7 @@ def test_replicas_of_a_checkpoint(experts, tmp_path):
 
 
 def test_prefill_context_parallel():
-    """To a communicator ranks that share a prompt are groups like others."""
+    """To a communicator, ranks that share a prompt are ordinary groups."""
     spec = MODEL | {"parallel": {"pcp": 2, "experts": "linear"}}
     layer = moec.compile(spec, device="cpu", cache=False)
     assert layer.mesh == (2, 1)
@@ -248,7 +248,7 @@ def test_whose_weights_these_are_is_known(tmp_path):
     with pytest.raises(moec.NotFound):
         layer.load(tmp_path / "nowhere", rank=0)
     layer.save_prepared(path, rank=1)
-    # Other weights, of another rank.
+    # Weights of another rank.
     layer.load(folder, rank=0).save_prepared(path)
     with pytest.raises(moec.InvalidArgument, match="parallel:1:8: error: 'parallel.dp' must be"):
         moec.compile(folder, device="cpu", parallel={"dp": 0})

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Each activation against hand-computed numbers and the scalar form."""
+"""Each activation compared with hand-computed values and the scalar form."""
 
 import math
 
@@ -23,7 +23,7 @@ def value(kind, g, u=1.0, **given):
     return float(apply(defaults(kind, **given), np.array([g]), np.array([u]))[0])
 
 
-# Numbers worked out outside of this code, to the digits shown.
+# Values computed independently, to the digits shown.
 BY_HAND = [
     ("silu", 1.0, 2.0, {}, 2 * 0.7310585786),
     ("silu", 3.0, 5.0, {"limit": 2.0}, 2 * 0.8807970780 * 2),

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The verdict on a run: right results pass, each wrong one is named."""
+"""The check of a run: correct results pass, and each wrong one is named."""
 
 import copy
 import json
@@ -124,7 +124,7 @@ def test_bound_of_sums_over_ranks():
 
 
 def near_tie_case(ulps, tokens=200, rows=(7,)):
-    """Makes the second and third keys of some rows near."""
+    """Makes the second and third keys of some rows a near tie."""
     spec, tensors, _ = case(tokens=tokens)
     logits = tensors["router_logits"]
     for row in rows:
@@ -137,7 +137,7 @@ def near_tie_case(ulps, tokens=200, rows=(7,)):
 
 
 def other_side(spec, tensors, row):
-    """Results as of a run that saw the near keys the other way round."""
+    """Returns the results of a run that resolved the near ties the other way."""
     changed = {name: value.copy() for name, value in tensors.items()}
     logits = changed["router_logits"]
     order = np.argsort(-logits[row], kind="stable")

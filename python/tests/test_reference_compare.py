@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The comparison passes what it should and fails what it should."""
+"""The comparison accepts and rejects what it should."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_whole_is_above_the_bound():
 def test_a_single_wrong_row():
     x = random_rows(rows=1000)
     y = x.copy()
-    # Far below the bound on the whole, above that on a row.
+    # Far below the bound for the whole, but above that for a row.
     y[17] *= 1 + 4e-5
     result = compare(x, y, 1e-5)
     assert result.error < 1e-5 and result.worst_row == 17
@@ -142,7 +142,7 @@ def test_shapes():
 
 
 def test_relative_errors_are_of_the_larger_of_element_and_mean():
-    # The root of the mean square is 5.
+    # The root mean square is 5.
     reference = np.array([[1.0, 7.0, -1.0, -7.0]])
     largest, rms = relative_errors(reference, np.array([[1.5, 7.0, -1.0, -7.7]]))
     assert largest == pytest.approx(0.1) and rms == pytest.approx((0.02 / 4) ** 0.5)

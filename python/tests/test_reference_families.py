@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What each model family's config.json means."""
+"""The meaning of each model family's config.json."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ NOAUX = {
     "nonfinite": "neg_inf",
 }
 
-# model_type: the configuration and the spec that it stands for.
+# model_type: a configuration and the expected spec.
 FAMILIES = {
     "mixtral": (LOCAL, {**SIZES, **SILU, "routing": {"renormalize": True}}),
     "qwen2_moe": (

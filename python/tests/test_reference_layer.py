@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The layer against the scalar implementation, and against numbers by hand."""
+"""The layer compared with the scalar implementation and with hand-computed values."""
 
 import copy
 
@@ -246,7 +246,7 @@ def test_num_valid_tokens_is_clamped(valid):
 
 
 def test_by_hand():
-    """One token, two experts of one row each, numbers that can be followed."""
+    """One token, two experts of one row each, with small numbers."""
     value = spec_json(
         entry="ids", hidden_size=2, num_experts=2, intermediate_size=1, routing={},
         activation={"kind": "relu2"},
@@ -268,7 +268,7 @@ def test_by_hand():
 
 
 def test_rounding_places_bf16():
-    """Each intermediate is rounded: without a rounding the numbers differ."""
+    """Each intermediate is rounded: omitting a rounding changes the result."""
     value = spec_json(
         dtype="bf16", entry="ids", hidden_size=1, num_experts=1, intermediate_size=1,
         top_k=1, activation={"kind": "relu2_no_mul"},

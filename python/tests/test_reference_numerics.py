@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rounding to the layer dtype and the order of keys."""
+"""Rounding to the layer dtype, and the order of keys."""
 
 import math
 import random
@@ -19,10 +19,10 @@ from moec.reference.numerics import (
 
 
 def test_bf16_is_rounded_once():
-    # Just above the middle of 1 and 1 + 2^-7; f32 would put it on the middle.
+    # Just above the midpoint of 1 and 1 + 2^-7; f32 would round it to the midpoint.
     x = 1 + 2**-8 + 2**-40
     assert round_to(np.array([x, -x]), "bf16").tolist() == [1 + 2**-7, -1 - 2**-7]
-    # Just below the middle of 1 + 2^-7 and 1 + 2^-6, whose even side is above.
+    # Just below the midpoint of 1 + 2^-7 and 1 + 2^-6, whose even neighbour is above.
     x = 1 + 3 * 2**-8 - 2**-40
     assert round_to(np.array([x]), "bf16").tolist() == [1 + 2**-7]
     assert round_to(np.array([1 + 3 * 2**-8]), "bf16").tolist() == [1 + 2**-6]

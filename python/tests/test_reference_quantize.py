@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""fp8 in the reference: the quantization of rows, scales, and layers in numbers."""
+"""fp8 in the reference: quantization of rows, scales, and results of layers."""
 
 
 import ml_dtypes
@@ -28,7 +28,7 @@ def test_scale_is_a_quotient_of_f32():
 
 
 def test_ties_go_to_even_codes():
-    # The scale is 1 with a largest of 448.
+    # With a largest value of 448 the scale is 1.
     halves = (E4M3[:-1] + E4M3[1:]) / 2
     for at in range(0, len(halves), 127):
         row = np.concatenate([[448.0], halves[at : at + 127]])
@@ -144,7 +144,7 @@ def test_a_spoiled_row_leaves_the_others():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("order", ["gate_up", "up_gate", "interleaved"])
 def test_layer_is_near_to_that_of_real_weights(order, form):
-    """Only the quantization of activations, to four bits, stands between the two."""
+    """The results differ only by the quantization of activations to four significant bits."""
     spec = LayerSpec.from_json(SPEC | {"gate_up_order": order, "quantization": FORMS[form]})
     tensors = generate(spec, 20, 1)
     plain = dict(tensors)
@@ -158,12 +158,12 @@ def test_layer_is_near_to_that_of_real_weights(order, form):
     real = LayerSpec.from_json(SPEC | {"gate_up_order": order, "quantization": None})
     exact = evaluate(real, plain, decide(real, plain))
     error = np.linalg.norm(quantized - exact) / np.linalg.norm(exact)
-    # A given scale has ends, beyond which some elements are.
+    # Static scales clip elements beyond their range.
     assert 0.01 < error < (0.4 if form == "static" else 0.08)
 
 
 def test_weights_alone():
-    """Decoded weights with plain activations are just that."""
+    """Weight-only quantization equals dequantized weights with unquantized activations."""
     spec = LayerSpec.from_json(SPEC | {"quantization": {"weight": fp8("channel")}})
     tensors = generate(spec, 9, 3)
     plain = dict(tensors)

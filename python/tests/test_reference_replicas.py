@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Logical experts with replicas: which physical one a token takes, and how many slots each gets."""
+"""Logical experts with replicas: the physical expert of a token, and the number of slots of each."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_vectors(name):
 
 @pytest.mark.parametrize("replicas", [1, 2, 4, 8])
 def test_hot_experts_stay_balanced(replicas):
-    """Tokens go to an expert's replicas in turn, but for one token in each 64 or so."""
+    """Tokens cycle through an expert's replicas, except about one token in 64."""
     table = np.arange(replicas)[None, :]
     chosen = Replicas(table, np.array([replicas]), replicas).place(
         np.arange(1024)[:, None], np.zeros((1024, 1), np.int64)
@@ -46,7 +46,7 @@ def test_hot_experts_stay_balanced(replicas):
 
 
 def test_wrong_maps_reach_nobody():
-    """Counts that are no numbers of replicas, and physical ids that are no experts."""
+    """Invalid numbers of replicas and invalid physical ids have no effect."""
     chosen = Replicas(np.array([[0, 9], [-1, 1], [1, 0]]), np.array([2, 1, 3]), 2).place(
         np.arange(2)[:, None], np.array([[0, 1, 2], [0, 1, 2]])
     )

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Routing by hand: options, non-finite scores, groups and near ties."""
+"""Routing with hand-computed values: options, non-finite scores, groups and near ties."""
 
 import numpy as np
 import pytest
@@ -115,11 +115,11 @@ def test_ties_go_to_the_lowest_index():
 
 
 def test_keys_are_rounded_to_f32_before_the_tie():
-    # The second key is larger in float64 and equal in f32.
+    # The second key is larger in float64 but equal in f32.
     got, _ = route([1.0, 1.0 + 1e-9], 1, score="identity")
     assert got.ids[0].tolist() == [0] and not got.accepts(0, np.array([1]))
     assert first([1.0, 1.0 + 1e-6], 1, score="identity")[0] == [1]
-    # A bias, too, makes keys that have no other order.
+    # With a bias, keys that are equal in f32 stay tied.
     bias = {"gate.selection_bias": np.zeros(2, F32)}
     got, _ = route([1.0, 1.0 + 1e-9], 1, score="softmax", tensors=bias, selection_bias=True)
     assert got.ids[0].tolist() == [0] and not got.accepts(0, np.array([1]))
@@ -235,7 +235,7 @@ def test_tied_groups_go_to_the_lowest():
 
 
 def test_experts_outside_of_the_groups_stay_out():
-    # Kept groups hold two experts without a finite score; they still come first.
+    # Kept groups contain two experts without a finite score; they still rank first.
     logits = [9.0, NAN, NAN, NAN, 8.0, 8.0]
     options = dict(score="identity", num_groups=3, topk_groups=1)
     ids, weights = first(logits, 2, **options)
@@ -264,7 +264,7 @@ def test_hash():
         renormalize=True,
     )
     assert got.ids.tolist() == [[2, 0], [1, 7], [-1, 1], [-1, -1], [-1, -1]]
-    # 2/3 and 1/2 to the sum of one; alone a weight becomes 1.
+    # 2/3 and 1/2, normalized to the sum 1; a single weight becomes 1.
     want = [[4 / 7, 3 / 7], [1, 0], [0, 1], [0, 0], [0, 0]]
     np.testing.assert_allclose(weights, want, rtol=1e-6)
 
@@ -326,7 +326,7 @@ def test_equal_keys_are_no_near_tie():
 
 
 def test_near_tie_that_decides_nothing():
-    # The third and fourth keys are near, the fourth and fifth not asked for.
+    # The third and fourth keys are near; the order of the fourth and fifth does not matter.
     got, _ = route([9.0, 8.0, 1.0, up(1.0, 1), 0.0], 2, score="identity")
     assert not got.near[0]
     assert not got.accepts(0, np.array([1, 0]))
@@ -345,7 +345,7 @@ def test_near_tie_at_the_edge_and_in_the_order():
 
 
 def test_nearness_is_no_chain():
-    # The ends of the chain are six ulps apart: their order is settled.
+    # The ends of the chain are six ulps apart, so their order is fixed.
     got, _ = route([up(1.0, 6), up(1.0, 3), 1.0], 1, score="identity")
     assert got.accepts(0, np.array([1]))
     assert not got.accepts(0, np.array([2]))
@@ -353,7 +353,7 @@ def test_nearness_is_no_chain():
 
 
 def test_a_tie_within_a_near_tie_keeps_its_order():
-    # 0 and 1 are equal, 2 is near both: it may stand anywhere, 1 never before 0.
+    # 0 and 1 are equal and 2 is near both: it may be anywhere, but 1 never precedes 0.
     got, _ = route([up(1.0, 2), up(1.0, 2), 1.0, 0.0], 3, score="identity")
     listed = sorted(ids.tolist() for ids in got.alternatives(0))
     assert listed == [[0, 1, 2], [0, 2, 1], [2, 0, 1]]
@@ -365,14 +365,14 @@ def test_near_tie_of_groups():
     got, _ = route(logits, 3, **options)
     assert got.ids[0].tolist() == [0, 1, 4] and got.near[0]
     assert got.accepts(0, np.array([0, 1, 2]))
-    # Both groups at once are too many.
+    # Keeping both groups would be too many.
     assert not got.accepts(0, np.array([0, 4, 2]))
     listed = [ids.tolist() for ids in got.alternatives(0)]
     assert sorted(listed) == [[0, 1, 2], [0, 1, 4]]
 
 
 def test_near_tie_of_groups_is_between_their_sums():
-    # Sums 5 + 4 and 6 + 3: equal, so the first group it is, and nothing is near.
+    # Sums 5 + 4 and 6 + 3 are equal, so the first group is kept, without a near tie.
     logits = [5.0, 4.0, 6.0, 3.0]
     options = dict(score="identity", num_groups=2, group_score="top2_sum")
     got, _ = route(logits, 2, **options)

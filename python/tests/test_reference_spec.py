@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Specs and model configurations become the right layers, or good errors."""
+"""Specs and model configurations give the right layers, or good errors."""
 
 import copy
 import json

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Quantized weights in the reference: codes, scales, zero points and their tensors."""
+"""Quantized weights in the reference: elements, scales, zero points and their tensors."""
 
 import dataclasses
 import math
@@ -74,7 +74,7 @@ def test_codes_of_e2m1():
     np.testing.assert_array_equal(values, other.astype(np.float64))
 
 
-#: From bitsandbytes' create_normal_map: quantiles of the normal distribution, which are divided by the largest.
+#: From bitsandbytes' create_normal_map: quantiles of the normal distribution, divided by the largest.
 NF4_CODES = [
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
     -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
@@ -86,7 +86,7 @@ NF4_CODES = [
 def test_codes_of_nf4():
     values = elements(ALL_PAIRS, Operand("nf4", "group", 1, 64))
     assert values.tolist() == NF4_CODES
-    # Eight of 0.5 to `offset` above 0 and seven below, of which the ends are 1 and -1.
+    # Eight quantiles from 0.5 to `offset` above 0 and seven below; the ends are 1 and -1.
     quantile, offset = NormalDist().inv_cdf, 0.9677083
     above = [quantile(p) for p in np.linspace(offset, 0.5, 9)[:-1]]
     below = [-quantile(p) for p in np.linspace(offset, 0.5, 8)[:-1]]
@@ -115,7 +115,7 @@ def test_codes_of_int4_and_int8():
     assert elements(stored.view(np.uint8), int8).tolist() == [0, 1, 127, -128, -1]
     zero = dataclasses.replace(int8, zero_point=True)
     assert elements(stored, zero).tolist() == [0, 1, 127, 128, 255]
-    # Minima leave codes as they are.
+    # With minima, elements are unsigned.
     assert elements(ALL_PAIRS, dataclasses.replace(int4, minimum=True)).tolist() == list(range(16))
     assert elements(stored, dataclasses.replace(int8, minimum=True)).tolist() == [0, 1, 127, -128, -1]
 
@@ -132,7 +132,7 @@ def test_codes_of_e4m3():
 
 
 def rows_of(form, name="experts.w13", expert=0, **tensors):
-    """Rows of a weight of a layer whose tensors of that name are given."""
+    """Returns rows of a weight of a layer with the given tensors."""
     spec = layer(form, hidden_size=32, intermediate_size=32, shared_experts=None)
     held = generate(spec, 1, 1)
     for suffix, values in tensors.items():
@@ -156,7 +156,7 @@ def test_scale_that_is_nan_spoils_zeros():
 
 
 def test_product_of_scales_is_f32():
-    # 0x31 is 0.5625; 9/16 times the f32 next to 1/3 needs more than 24 bits.
+    # 0x31 is 0.5625; 9/16 times the f32 nearest to 1/3 needs more than 24 bits.
     scale, third = 0.5625, np.float32(1 / 3)
     row = rows_of("nvfp4", **{
         "": 0x22, "_scale": 0x31, "_global_scale": third.view(np.uint32)})[0]
@@ -166,7 +166,7 @@ def test_product_of_scales_is_f32():
 
 
 def test_zero_points_are_unsigned():
-    # 1.5 as f16; groups of 16 with the zero points 255 and 3.
+    # 1.5 as f16; groups of 16 with zero points 255 and 3.
     scales = np.full((64, 2), 0x3E00)
     points = np.tile([255, 3], (64, 1))
     row = rows_of("int4_zero", **{"": 0x2F, "_scale": scales, "_zero_point": points})[0]
@@ -284,7 +284,7 @@ def test_files_may_call_bytes_either(tmp_path, dtype):
 
 
 def decode_scalar(spec, tensors, name):
-    """A weight element by element, from the page."""
+    """Dequantizes a weight element by element, as documented."""
     weight = spec.quantization_of(name).weight
     stored = tensors[name].view(np.uint8)
     pairs = weight.in_pairs
@@ -333,7 +333,7 @@ def test_layer_is_that_of_decoded_weights(form, order):
     real = layer(None, gate_up_order=order)
     whole = evaluate(spec, tensors, decide(spec, tensors))
     np.testing.assert_allclose(whole, evaluate(real, plain, decide(real, plain)), rtol=1e-6)
-    # Products are about as large as what they are made of.
+    # Gemm results are about as large as their inputs.
     assert 0.02 < np.abs(whole).mean() < 10
 
 
@@ -356,12 +356,12 @@ def test_products_are_decoded_by_their_own():
 
 
 def test_the_shared_expert_has_activations_of_its_own():
-    """Rows that routed experts would quantize alike, and those that they would not, are its own."""
+    """Its activations have their own scales and rows, whether or not routed experts quantize theirs."""
     int8 = {"weight": {"dtype": "int8", "scale": "channel"},
             "activation": {"dtype": "int8", "scale": "token"}}
 
     def shared_part(quantization, own):
-        """What the layer gives less what it gives without the shared expert."""
+        """Returns the layer's output minus the output without the shared expert."""
         expert = {"intermediate_size": 32, "quantization": own}
         spec = layer(quantization, shared_experts=expert)
         tensors = generate(spec, 4, 1)

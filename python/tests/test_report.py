@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moe-compile --report and Layer.report(): one page with all parts, links that lead somewhere, and in
-Chromium a script that does what it says."""
+"""moe-compile --report and Layer.report(): one page with all sections and valid links and, in Chromium, a working
+script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from small_layer import SPEC
 
 import moec
 
-#: Small enough to compile in a second, with all that a page can show: two streams, groups, fp8.
+#: Compiles in a second and shows all features of a page: two streams, groups, fp8.
 LAYER = {
     "moec_spec": 1,
     "name": "made-up",
@@ -87,7 +87,7 @@ def test_times_expected_and_measured(page):
     assert "a <GPU>" in text
     for time in ("123.4 us", "7.8 us", "45.6 us", "6.7 us"):
         assert time in text, time
-    # Another layer's, another routing's, and a kernel that this layer does not have.
+    # Rows of another layer, of another routing, and of an unknown kernel are left out.
     assert "9999" not in text and "gone" not in text and text.count("123.4 us") == 1
 
 
@@ -112,14 +112,14 @@ def test_plan_has_streams_slots_kernels_and_choices(page):
 def test_levels_are_linked(page):
     assert list(page.lines) == ["spec", "moe", "steps", "plan", "tile"]
     assert list(page.code) == ["llvm", "ptx"]
-    # What the pipeline's steps make is on every level below, and the layer is all of it.
+    # Results of the pipeline's ops are on every level below, and together form the layer.
     steps = {name for name in page.names("steps") if name in page.names("plan")}
     assert {"router_logits", "experts_hidden", "experts_out", "shared_out", "output"} <= steps
     assert steps <= page.names("tile") and {"experts_out", "shared_out"} <= page.names("moe")
     kernels = {name for name in page.names("tile") if name[0] == "@"}
     entries = set(re.findall(r"\.visible \.entry (\w+)\(", page.code["ptx"]))
     assert {name[1:] for name in kernels} >= entries and entries
-    # The locations of PTX are lines of level tile that are about that kernel's ops.
+    # Locations in PTX are lines of level tile with ops of the same kernel.
     about = dict(page.lines["tile"])
     kernel, lines = None, 0
     for line in page.code["ptx"].splitlines():
@@ -185,7 +185,7 @@ def test_report_of_a_layer(tmp_path):
         layer.report(measured=tmp_path / "bad.json")
 
 
-#: Opens the code of kernels, then chooses a line of level tile.
+#: Opens the code of kernels, then selects a line of level tile.
 CLICK = """<script>
 document.getElementById("level-ptx").open = true;
 setTimeout(() => document.querySelector('.l[id^="tile-"][data-keys~="@output"]').click(), 1500);
@@ -203,15 +203,15 @@ def test_in_chromium(page_file, page, tmp_path):
         capture_output=True, text=True, check=True, timeout=120,
         env={**os.environ, "HOME": str(tmp_path)})
     shown = Page(run.stdout)
-    # A button for each range of tokens, and one range that is not hidden.
+    # A button per range of token counts, and one visible range.
     ranges = [named for tag, named in shown.tags if tag == "section"]
     assert len([tag for tag, _ in shown.tags if tag == "button"]) == len(ranges)
     assert [named["class"] for named in ranges].count("range off") == len(ranges) - 1
-    # PTX with links to the lines of level tile.
+    # PTX with links to lines of level tile.
     links = [named["href"] for tag, named in shown.tags
              if tag == "a" and named.get("href", "").startswith("#tile-")]
     assert len(links) > 10 and all(link[1:] in page.ids for link in links)
-    # The chosen line's kernel on all levels, the launch at level plan and the code among them.
+    # The selected line's kernel on all levels, including the launch at level plan and the code.
     hits = {named["id"] for _, named in shown.tags
             if "hit" in named.get("class", "").split() and "id" in named}
     assert {hit.split("-")[0] for hit in hits} == {"moe", "steps", "plan", "tile", "ptx"}

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""scale-out without GPUs: its parts with ranks as threads, and that it finds what is wrong."""
+"""scale-out without GPUs: its parts with threads as ranks, and its detection of errors."""
 
 import importlib.util
 import json
@@ -40,7 +40,7 @@ def make_moe_run(folder: pathlib.Path, script: str) -> machine.Tools:
 
 
 def test_times_may_be_less_than_nothing():
-    """Of an exchange that makes its sums, what these take alone is taken off."""
+    """If the exchange also sums, the time of the sums alone is subtracted."""
     times = parts.read_times("tokens  part             timed   median us      p99 us\n"
                              "     8  combine            100       -0.53        2.10\n")
     assert times == {(8, "combine"): {"samples": 100, "us": -0.53, "p99_us": 2.1}}
@@ -69,7 +69,7 @@ def test_features_run_on_the_host(tmp_path):
     rows = json.loads(record.read_text())["parts"]["features"]["rows"]
     assert [row["feature"] for row in rows] == [*(each.name for each in features.features(2)), "experts that move"]
     assert all(row["ok"] and row["seconds"] > 0 for row in rows)
-    # As the page of records shows them.
+    # Format of the page of records.
     assert "| experts that move " in done.stdout and " largest error " in done.stdout
 
 
@@ -83,7 +83,7 @@ def test_what_is_missing_is_named(tmp_path):
 
 
 def test_a_record_has_what_was_measured_when_it_is_stopped(tmp_path):
-    """A machine's time may be over in the middle of a part."""
+    """The machine may be taken away in the middle of a part."""
     record = tmp_path / "record.json"
     make_moe_run(tmp_path, 'case "$*" in *--version*) echo moec 0; exit;; esac\n'
                  'mkdir "$0.once" 2>/dev/null || sleep 60; echo "the output differs"; exit 1')
@@ -131,7 +131,7 @@ def test_features_that_are_wrong_are_found(script, text, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_every_engine_has_features_of_each_mesh(ranks):
-    """Sizes are those that ranks divide; what one engine alone can do is not asked of the other."""
+    """Sizes are divisible by the ranks; features of only one engine are not required of the other."""
     found = features.features(ranks)
     assert len({each.name for each in found}) == len(found)
     for each in found:
@@ -222,7 +222,7 @@ def test_every_cell_is_a_phase_of_a_failure():
 
 
 def share(tools: machine.Tools, device: str = "cuda:0") -> parts.Part:
-    """A part whose ranks share a GPU like an H200."""
+    """Returns a part whose ranks share a GPU like an H200."""
     tools.device, tools.multiprocessors = device, 132
     return parts.Part(tools, 2, time.monotonic() + 120, tiny=False, engine="peer")
 
@@ -246,7 +246,7 @@ def test_ranks_of_one_gpu_are_timed_beside_copies(tmp_path):
     assert [(row["ranks"], row["rows_by"], row["tokens_per_rank"]) for row in rows] == [
         *((2, "kernel", tokens) for tokens in shared.TOKENS), (2, "copies", 1024), (2, "copies", 4096),
         *((4, "kernel", tokens) for tokens in shared.TOKENS)]
-    # 2.25 us more, and 1.26 times as long; 4.01 us more, and 1.45 times.
+    # 2.25 us more, and 1.26 times as long; 4.01 us more, and 1.45 times as long.
     assert [row.get("within_target") for row in rows[:7]] == [
         *[{"dispatch": True, "combine": False}] * 3, *[{"dispatch": False, "combine": False}] * 4]
     assert not any("within_target" in row for row in rows[7:])
@@ -257,7 +257,7 @@ def test_ranks_of_one_gpu_are_timed_beside_copies(tmp_path):
         "13.0 (13.5)", "9.0 (9.0)", "+4.0", "1.45", "missed", "9.0"]
     calls = (tmp_path / "bin/moe-run.log").read_text().splitlines()
     assert len(calls) == 3 and all("--exchange=peer --disable=join-products,quantize-inputs" in call for call in calls)
-    # Two ranks have 64 CTAs each, four a quarter of the multiprocessors.
+    # Two ranks get 64 CTAs each, four get a quarter of the multiprocessors.
     assert ["ctas=33" in call for call in calls] == [False, False, True]
 
 
@@ -357,7 +357,7 @@ def test_drills_of_one_gpu_judge_who_is_told(does, ok, hangs, mode, phase, tmp_p
 
 
 def test_parts_of_one_gpu(tmp_path, monkeypatch):
-    """What needs GPUs of their own is not run, and named."""
+    """Parts that need several GPUs are skipped and listed."""
     main = importlib.util.spec_from_file_location("scale_out_main", FOLDER / "__main__.py")
     scale_out_main = importlib.util.module_from_spec(main)
     main.loader.exec_module(scale_out_main)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""examples/serve.py: tokens are those of eager's, and the trace names what runs."""
+"""examples/serve.py: its tokens equal eager's, and the trace names the launches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_tokens_and_trace(tmp_path: Path) -> None:
                  "--implementations=moec,eager", f"--json={results}", f"--trace={trace}")
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(results.read_text())["results"]
-    # On the CPU models are of f32. On a GPU bf16 rounds, so that tokens may differ.
+    # On the CPU models are f32. On a GPU they are bf16, whose rounding may change tokens.
     moec, eager = found["moec"], found["eager"]
     assert [len(row) for row in moec["tokens"]] == [6, 6] and moec["tokens_per_second"] > 0
     if not torch.cuda.is_available():

@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""examples/serve_vllm.py beside programs in the places of vllm and nvidia-smi, and the commands of docs/serve-vllm.md.
-test/Engine has the real vLLM."""
+"""examples/serve_vllm.py with stand-ins for vllm and nvidia-smi, and the commands of docs/serve-vllm.md. test/Engine
+uses the real vLLM."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from moec.functions import QuantConfig, fused_experts, packing  # noqa: E402
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The runner of SGLang, with moec registered."""
+    """The SGLang runner with moec registered."""
     monkeypatch.setattr(fake, "FACTORIES", {})
     monkeypatch.setattr(fake, "OWN_CALLS", [])
     monkeypatch.setattr(fake.HookRegistry, "hooks", [])
@@ -150,7 +150,7 @@ def test_experts_of_fp8(engine: Any, block: bool) -> None:
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("zero_point", [False, True])
 def test_weights_alone(engine: Any, bits: int, zero_point: bool) -> None:
-    """GPTQ and AWQ as SGLang lays them out for Triton, against the float64 reference."""
+    """GPTQ and AWQ in SGLang's layout for Triton, compared with the float64 reference."""
     weight = {"dtype": f"int{bits}", "scale": {"group": 32}, "scale_dtype": "bf16", "zero_point": zero_point}
     known = experts_case.Case(7, quantization={"weight": weight})
     case, runner = Case(), make(engine)

@@ -1,7 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""docs/spec.schema.json accepts good specs, refuses bad ones, and agrees with
-the reference's own reader."""
+"""docs/spec.schema.json accepts valid specs, refuses invalid ones, and agrees with the reference's parser."""
 
 import copy
 import json
@@ -20,8 +19,7 @@ PATH = Path(__file__).parents[2] / "docs" / "spec.schema.json"
 SCHEMA = json.loads(PATH.read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
-# What a schema cannot say: relations between numbers, that 64.0 is no integer, and that a number
-# is 0 in f32.
+# Errors that a schema cannot express: relations between numbers, 64.0 as an integer, and numbers that are 0 in f32.
 BEYOND_SCHEMA = [
     ("routing.logit_softcap", 1e-46),
     ("top_k", 9),
@@ -101,7 +99,7 @@ def test_every_field_of_the_reader_is_in_the_schema():
     assert set(value["shared_experts"]) == set(
         SCHEMA["$defs"]["shared_experts"]["properties"]
     )
-    # The experts of one rank by itself, and replicas of them, do not go together.
+    # Local experts of one rank and replicas exclude each other.
     replicas = {"num_physical_experts": 9, "max_replicas": 2}
     value |= {"replicas": replicas}
     assert not is_valid(value)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What arrays a layer takes: their byte order, and memory that is written and also bound to something else."""
+"""Arrays as arguments of a layer: byte order, and memory that is written while also bound to something else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def aligned(size: int, alignment: int = 256) -> np.ndarray:
 
 
 def swap(array: np.ndarray) -> np.ndarray:
-    """The same values in the other byte order."""
+    """Returns the same values in the other byte order."""
     swapped = array.astype(array.dtype.newbyteorder())
     assert np.array_equal(swapped, array) and not swapped.dtype.isnative
     return swapped
@@ -37,7 +37,7 @@ def test_other_byte_orders_are_refused(entry: str) -> None:
     for name, array in {**case.arguments, "out": out}.items():
         with pytest.raises(moec.InvalidArgument, match=message.format(name)):
             layer(**{**case.arguments, "out": out, name: swap(array)})
-        # read-only arrays come in another way
+        # read-only arrays are imported differently
         array.flags.writeable = name == "out"
     for name, array in case.weights.items():
         with pytest.raises(moec.InvalidArgument, match=message.format(name)):
@@ -85,7 +85,7 @@ def test_outputs_in_weights_are_refused() -> None:
                 layer(hidden, **records | {key: flat[:10].view(dtype).reshape(5, 2)})
         with pytest.raises(moec.InvalidArgument, match=f"^output: shares memory with the weight '{name}'; give"):
             layer.run(2, {"hidden_states": hidden, "output": flat[:128].reshape(2, 64), **records})
-    # A clone has the same weights.
+    # A clone shares the weights.
     with pytest.raises(moec.InvalidArgument, match="^out: shares memory with the weight 'gate.weight'"):
         layer.clone()(hidden[:4], **{key: each[:4] for key, each in records.items()}, out=weights["gate.weight"])
     for name, weight in weights.items():
@@ -108,7 +108,7 @@ def test_arguments_in_the_workspace_are_refused() -> None:
     with pytest.raises(moec.InvalidArgument, match="^out: shares memory with the workspace; give"):
         layer(hidden, out=inside)
     np.testing.assert_array_equal(layer(hidden), right)
-    # What no run of so few tokens uses is nobody's.
+    # Memory beyond what a run of so few tokens uses is free.
     np.testing.assert_array_equal(layer(hidden, out=behind), right)
     weight = memory[: case.weights["gate.weight"].nbytes].view(np.float32).reshape(4, 64)
     weight[:] = case.weights["gate.weight"]

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moec.torch, and tensors of PyTorch's in moec, on the CPU and, where there is one, on a GPU."""
+"""moec.torch, and PyTorch tensors in moec, on the CPU and, if there is one, on a GPU."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TorchCase:
         self.case.verify(to_numpy(output, self.case.arguments["hidden_states"]))
 
     def operands(self, number: int, **changed: torch.Tensor) -> tuple:
-        """The arguments of the operator."""
+        """Returns the arguments of the operator."""
         given = self.arguments | changed
         hidden, *others = (given.get(name) for name in
                            ("hidden_states", "router_logits", "topk_ids", "topk_weights"))
@@ -63,7 +63,7 @@ class TorchCase:
 
 @pytest.fixture(autouse=True)
 def no_graphs_of_before() -> None:
-    """A line that tests compile for each device and entry is compiled anew for the first."""
+    """Drops compiled graphs, so that each device and entry is compiled again."""
     torch._dynamo.reset()
 
 
@@ -149,7 +149,7 @@ def test_operators_pass_opcheck(made: TorchCase) -> None:
 
 
 def test_tensors_may_move_and_change_between_calls(made: TorchCase) -> None:
-    """What a call checks and binds is no more than what has changed since the one before."""
+    """Calls check and bind only what changed since the previous call."""
     number = moec_torch.register(made.layer)
     forward, forward_out = torch.ops.moec.forward, torch.ops.moec.forward_out
     first, *others = made.operands(number)
@@ -157,7 +157,7 @@ def test_tensors_may_move_and_change_between_calls(made: TorchCase) -> None:
     want = made.layer(**made.arguments)
     made.verify(want)
     for out in (*outputs, *outputs):
-        # Elsewhere, with other values, then back.
+        # Another address, other values, and the first again.
         for hidden, wanted in ((first, want), (first.flip(1), None), (first.clone(), want)):
             for call in (lambda: forward_out(out, hidden, *others), lambda: made.layer(
                     **made.arguments | {"hidden_states": hidden}, out=out)):
@@ -166,7 +166,7 @@ def test_tensors_may_move_and_change_between_calls(made: TorchCase) -> None:
                 made_anew = forward(hidden, *others)
                 assert torch.equal(out, made_anew)
                 assert torch.equal(out, want) == (wanted is not None)
-    # Other layouts at the same address, and other tensors there.
+    # Other layouts at the same address, and other tensors.
     few = {name: tensor[:3] for name, tensor in made.arguments.items()}
     assert torch.equal(made.layer(**few), want[:3])
     assert torch.equal(forward(*made.operands(number, **few)), want[:3])
@@ -183,7 +183,7 @@ def test_tensors_may_move_and_change_between_calls(made: TorchCase) -> None:
 
 
 def test_tracers_see_an_operator(device: str) -> None:
-    """The module calls its layer directly, but where somebody looks."""
+    """The module calls its layer directly unless a tracer is active."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     made = TorchCase("gate", device)
@@ -221,7 +221,7 @@ def test_module(made: TorchCase) -> None:
 
 
 def test_exported_programs_find_no_layer_of_another_process(tmp_path: Path) -> None:
-    """A layer with the shapes of the exported one, which is all that the other process has at first."""
+    """The other process initially has only a layer with the same shapes as the exported one."""
     made = TorchCase("gate", "cpu")
     program = torch.export.export(moec_torch.MoE(made.layer), (made.arguments["hidden_states"],), strict=False)
     made.verify(program.module()(made.arguments["hidden_states"]))
@@ -337,7 +337,7 @@ def test_errors_name_the_argument(made: TorchCase) -> None:
 
 
 def test_memory_that_is_gone_is_refused(made: TorchCase) -> None:
-    """A tensor whose storage was freed, as of parameters that are offloaded."""
+    """A tensor whose storage was freed, as by parameter offloading."""
     for name in made.arguments:
         gone = made.arguments[name].clone()
         gone.untyped_storage().resize_(0)
@@ -400,7 +400,7 @@ def test_runs_on_the_current_stream() -> None:
 
 
 def test_lines_of_the_page() -> None:
-    """What docs/python.md has works as it stands there."""
+    """The code in docs/python.md works as printed."""
     page = (Path(__file__).resolve().parents[2] / "docs/python.md").read_text()
     section = page[page.index("## PyTorch"):]
     made = TorchCase("gate", "cpu")
@@ -413,11 +413,11 @@ def test_lines_of_the_page() -> None:
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
 def test_lives_beside_other_compilers(is_first: bool) -> None:
-    """torch, triton and jax (where they are) bring an LLVM each, and one process has all of them."""
+    """torch, triton and jax (if installed) each contain an LLVM; all are loaded in one process."""
     others = [each for each in ("torch", "triton", "jax") if importlib.util.find_spec(each)]
     imports = ["moec", *others] if is_first else [*others, "moec"]
     lines = [f"import {each}" for each in imports] + [
-        # Code is generated by each of them that can do so without a GPU, moec's before and after.
+        # Each of them generates code if it can without a GPU; moec does so before and after.
         "import sys; sys.path.insert(0, sys.argv[1])",
         "from small_layer import SPEC, Case",
         "case = Case()",

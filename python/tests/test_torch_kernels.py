@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The kernels of moec's operators, those of moec._core and those in Python: what one answers the other does, and neither
-kills the process, whatever 4000 random calls bring."""
+"""The kernels of moec's operators in moec._core and in Python: both give the same answers, and neither crashes the
+process in 4000 random calls."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ import moec.torch as moec_torch  # noqa: E402
 
 CALLS = 4000
 SEED = 29
-#: Arguments of the operators, but for the number.
+#: Arguments of the operators, except the number.
 NAMES = ("hidden_states", "router_logits", "topk_ids", "topk_weights", "num_valid_tokens", "input_ids", "is_padding")
-#: Of the layers that are called.
+#: The layers to call.
 LAYERS = ({"entry": "gate"}, {"entry": "logits"}, {"entry": "ids"}, {"entry": "gate", "padding_mask": True},
           {"entry": "ids", "num_valid_tokens": True})
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
@@ -36,7 +36,7 @@ needs_core = pytest.mark.skipif(not HAS_CORE, reason="PyTorch is older than 2.9"
 
 
 def make_right(layer: moec.Layer, rng: random.Random, rows: int) -> dict[str, torch.Tensor]:
-    """What a call takes."""
+    """Returns the arguments of a valid call."""
     dtypes = {"bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32, "i8": torch.int8}
     made = {}
     for info in layer.tensors:
@@ -49,7 +49,7 @@ def make_right(layer: moec.Layer, rng: random.Random, rows: int) -> dict[str, to
 
 
 def make_wrong(rng: random.Random, right: torch.Tensor | None) -> object:
-    """Something else than the tensor, which may be right by chance."""
+    """Returns a replacement for a tensor, which may be valid by chance."""
     like = torch.zeros(5, 4) if right is None else right
     kind = rng.randrange(12)
     if kind == 0:
@@ -82,7 +82,7 @@ def make_wrong(rng: random.Random, right: torch.Tensor | None) -> object:
 
 
 def run_calls() -> list[str]:
-    """What came of each call: an error, or the sum of the output."""
+    """Returns the result of each call: an error, or the sum of the output."""
     warnings.simplefilter("ignore")
     rng = random.Random(SEED)
     numbers = []
@@ -118,14 +118,14 @@ def run_calls() -> list[str]:
                     result = out
             answers.append(f"{result.dtype} {list(result.shape)} {result.sum(dtype=torch.float64).item()}")
         except Exception as error:
-            # Addresses differ, and so does what PyTorch's dispatcher says of who registered which kernel.
+            # Addresses differ, and so does the dispatcher's text about registrations.
             text = re.sub(r"\b(at 0x[0-9a-f]+|\d{9,})", "ADDRESS", str(error).split("\n")[0])
             answers.append(f"{type(error).__name__} {isinstance(error, ValueError)} {text}")
     return answers
 
 
 def run_elsewhere(kernels: str) -> list[str]:
-    """run_calls() in another process, with the kernels of `core` or of `python`."""
+    """Runs run_calls() in another process, with the kernels of `core` or of `python`."""
     lines = ["import json, sys"]
     if kernels == "python":
         lines += ["import moec._core", "moec._core.load_torch = lambda *_: False"]
@@ -140,7 +140,7 @@ def run_elsewhere(kernels: str) -> list[str]:
 def are_alike(found: str, wanted: str) -> bool:
     if found == wanted or VERSION >= (2, 10):
         return found == wanted
-    # Capsules of before, by which tensors come to kernels in Python, have no float8 and make strides up.
+    # Unversioned capsules, which Python kernels receive, lack float8 and have made-up strides.
     refused = re.compile(r"Invalid\w+ \w+ (\w+): (.*(contiguous\) expected|f8e\w+ found|not supported by dlpack).*)$")
     both = refused.match(found), refused.match(wanted)
     return all(both) and both[0][1] == both[1][1]
@@ -152,7 +152,7 @@ def test_kernels_answer_alike() -> None:
     assert len(found) == CALLS
     different = [pair for pair in zip(found, wanted) if not are_alike(*pair)]
     assert not different, (len(different), different[:5])
-    # Some are right, most are not, and both in many ways.
+    # Some calls are valid and most are not, both in many forms.
     right = [each for each in found if each.startswith("torch.bfloat16")]
     assert CALLS // 10 < len(right) < CALLS // 2
     assert len({re.sub(r"\d+", "", each) for each in found}) > 50
@@ -167,7 +167,7 @@ def test_kernels_are_those_of_core() -> None:
 
 @needs_core
 def test_nothing_is_left_behind() -> None:
-    """Neither by calls nor by errors: memory, references to tensors, exceptions."""
+    """Neither calls nor errors leak memory, references to tensors, or exceptions."""
     case = Case(entry="ids")
     number = moec_torch.register(case.compile())
     hidden = torch.from_numpy(case.arguments["hidden_states"].view(np.int16).copy()).view(torch.bfloat16)
@@ -187,7 +187,7 @@ def test_nothing_is_left_behind() -> None:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     call(20000)
     assert [sys.getrefcount(each) for each in (hidden, ids, weights, out, moec.InvalidType)] == before
-    # One tensor of a call left behind would be more, one that was made also.
+    # A leaked tensor per call would exceed this, also one that the call made.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 4096
     assert [each._use_count() for each in (hidden, ids, weights, out)] == uses
     moec_torch.unregister(number)

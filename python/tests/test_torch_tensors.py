@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What tensors of PyTorch a layer takes: storage, lazy negation, versions for autograd."""
+"""PyTorch tensors as arguments: storage, lazy negation, autograd versions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_weights() -> dict[str, torch.Tensor]:
 
 
 def compute(weights: dict[str, torch.Tensor], hidden: torch.Tensor) -> torch.Tensor:
-    """docs/layers.md, in float64."""
+    """Computes docs/layers.md in float64."""
     gate, w13, w2, x = (each.double() for each in (*weights.values(), hidden))
     scores = torch.softmax(x @ gate.T, -1)
     best, ids = scores.topk(2)
@@ -100,7 +100,7 @@ def test_released_weights_are_refused(way, name: str) -> None:
         small.layer.benchmark(4, repeat=1)
     with pytest.raises(moec.InvalidArgument, match=f"{name}: its storage has 0 bytes, fewer than the tensor needs"):
         small.layer.bind({name: small.weights[name]})
-    # Keeps the old address from being handed out again.
+    # Prevents reuse of the old address.
     other = torch.empty(size, dtype=torch.uint8)
     storage.resize_(size)
     small.weights[name].copy_(values)
@@ -194,7 +194,7 @@ def test_lazy_negation_is_refused_or_resolved() -> None:
     weight = torch._neg_view(-small.weights["experts.w2"])
     with pytest.raises(moec.InvalidArgument, match=f"^experts.w2: {message}"):
         small.layer.bind({"experts.w2": weight})
-    # The dispatcher hands an operator the tensor's values.
+    # The dispatcher passes resolved values to an operator.
     small.verify(call_operator(small.layer, negated))
     out = torch._neg_view(torch.zeros(5, 64))
     call_operator_out(small.layer, small.hidden, out)
@@ -357,7 +357,7 @@ def test_weights_of_experts_can_be_swapped_saved_and_freed() -> None:
     assert torch.equal(torch.load(file, weights_only=True)["w1"], call["w1"])
     copied = copy.deepcopy(call)
     verify_call(copied)
-    # The experts of a weight go with its tensor.
+    # Experts are dropped with their weight's tensor.
     count = len(kept_experts._kept)
     del copied
     gc.collect()

@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moec.transformers: random models of Transformers' with moec's experts beside their own, on the CPU and,
-where there is one, on a GPU."""
+"""moec.transformers: random Transformers models with moec's experts compared with their own, on the CPU and, if there
+is one, on a GPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SIZES = {
     "bos_token_id": 1,
     "eos_token_id": None,
 }
-#: Of each family: what its config has besides, with experts in every layer.
+#: Additional config fields of each family, with experts in every layer.
 FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
     "qwen3_moe": {"num_experts": 8, "num_experts_per_tok": 4, "norm_topk_prob": True},
@@ -63,7 +63,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "intermediate_size_mlp": 32,
     },
 }
-#: Largest difference of logits, of the largest logit.
+#: Largest difference of logits, relative to the largest logit.
 TOLERANCES = {torch.float32: 2e-5, torch.bfloat16: 2.0**-5}
 
 
@@ -85,7 +85,7 @@ def make_model(family: str, dtype: torch.dtype = torch.float32, device: str = "c
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     generator = torch.Generator().manual_seed(3)
     for name, parameter in model.named_parameters():
-        # As large as what the layers are added to, so that experts are seen in the logits.
+        # As large as the residual stream, so that experts affect the logits.
         width = 0.25 if "experts" in name else 0.1
         if parameter.dim() > 1:
             parameter.data.normal_(0, width, generator=generator)
@@ -107,7 +107,7 @@ def list_experts(model: Any) -> list[Any]:
 
 
 def make_block(dtype: torch.dtype = torch.float32, family: str = "qwen3_moe", **changes: Any):
-    """The experts of a model, and what a call of them takes."""
+    """Returns the experts of a model and the arguments of a call."""
     model = make_model(family, dtype, **changes)
     hidden = torch.randn(6, 64).to(dtype)
     ids = torch.stack([torch.randperm(8)[:4] for _ in range(6)])
@@ -130,7 +130,7 @@ def run(block: Any, arguments: tuple) -> Any:
 
 
 def assert_near(found: torch.Tensor, wanted: torch.Tensor, share: float = 1.0) -> None:
-    """That so large a share of what lies along dimension 0 is near."""
+    """Asserts that this share of the slices along dimension 0 is near."""
     found, wanted, tolerance = found.float(), wanted.float(), TOLERANCES[wanted.dtype]
     errors = (found - wanted).abs().flatten(1).amax(1) / wanted.abs().max()
     assert (errors <= tolerance).float().mean() >= share, f"errors {errors}"
@@ -147,7 +147,7 @@ def test_logits_are_those_of_eager(family: str, dtype: torch.dtype, device: str)
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
             found = model(tokens).logits
-        # In bf16 a router that is near a tie may choose otherwise for a sequence.
+        # In bf16 a router may resolve a near tie differently for some sequence.
         assert_near(found, wanted, 1.0 if dtype == torch.float32 else 7 / 8)
         for block in list_experts(model):
             block.down_proj.zero_()
@@ -156,7 +156,7 @@ def test_logits_are_those_of_eager(family: str, dtype: torch.dtype, device: str)
 
 
 def decode(model: Any, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """64 tokens [64], chosen greedily one after the other, and the logits of each choice [64, V]."""
+    """Decodes 64 tokens greedily; returns them, [64], and the logits of each choice, [64, V]."""
     made = model.generate(tokens, max_new_tokens=64, do_sample=False, use_cache=True,
                           return_dict_in_generate=True, output_logits=True)
     assert made.sequences.shape == (1, 72)
@@ -165,11 +165,11 @@ def decode(model: Any, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 
 def assert_decodes_alike(model: Any, tokens: torch.Tensor, chosen: torch.Tensor,
                          logits: torch.Tensor) -> None:
-    """That a model chooses the tokens that another one chose, wherever the other was not near a tie: with
-    logits that may each be off by the tolerance, a token stays the best if it leads by twice as much.
+    """Asserts that a model chooses another model's tokens wherever that one was not near a tie. Each of two logits may
+    be off by the tolerance, so a token must stay the best if it leads by twice the tolerance.
 
-    The model sees the other's tokens, so that one choice at a tie does not excuse those behind it; by
-    itself it then decodes as the other did up to the first tie."""
+    The model gets the other's tokens as input, so that a different choice at a tie does not excuse later ones. Decoding
+    by itself, it must agree up to the first tie."""
     best = logits.topk(2, dim=-1).values
     bound = TOLERANCES[torch.float32] * logits.abs().max()
     is_decided = best[:, 0] - best[:, 1] > 2 * bound
@@ -190,7 +190,7 @@ def assert_decodes_alike(model: Any, tokens: torch.Tensor, chosen: torch.Tensor,
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_decoding_is_that_of_eager(family: str, device: str) -> None:
-    """In f32: in bf16 every second choice of random models is a tie within the tolerance."""
+    """In f32: in bf16, half of the choices of random models are ties within the tolerance."""
     model = make_model(family, device=device)
     tokens = torch.randint(1, 128, (1, 8), device=device)
     chosen, logits = decode(model, tokens)
@@ -199,7 +199,7 @@ def test_greedy_decoding_is_that_of_eager(family: str, device: str) -> None:
 
 
 def test_another_model_does_not_decode_alike() -> None:
-    """What the test above would say of experts that are a little wrong."""
+    """The test above fails for experts that are slightly wrong."""
     model = make_model("qwen3_moe")
     tokens = torch.randint(1, 128, (1, 8))
     chosen, logits = decode(model, tokens)
@@ -249,15 +249,15 @@ def test_parameters_are_bound_without_copies() -> None:
     block, arguments = make_block()
     with torch.no_grad():
         first = run(block, arguments)
-        # Written to: the next call sees it.
+        # A write is seen by the next call.
         block.down_proj *= 2
         assert_near(run(block, arguments), 2 * first)
-        # Other storage, also where its contents are the same at first.
+        # New storage is noticed, even with the same contents at first.
         block.down_proj.data = block.down_proj.data / 2
         assert_near(run(block, arguments), first)
         block.gate_up_proj = torch.nn.Parameter(torch.zeros_like(block.gate_up_proj))
         assert not run(block, arguments).any()
-    # A change that only sharing memory shows: NumPy's writes have no version.
+    # NumPy's writes have no version, so only shared memory shows them.
     block, arguments = make_block()
     first = run(block, arguments)
     block.down_proj.detach().numpy()[:] *= 2
@@ -265,7 +265,7 @@ def test_parameters_are_bound_without_copies() -> None:
 
 
 def write_all(block: Any) -> list[Any]:
-    """Ways to write to parameters, of which PyTorch's version counters see some."""
+    """Ways to write to parameters; PyTorch's version counters see only some of them."""
     other = {name: each * 1.5 for name, each in block.state_dict().items()}
     return [
         lambda: block.down_proj.mul_(2.0),
@@ -283,7 +283,7 @@ def write_all(block: Any) -> list[Any]:
 
 @pytest.mark.filterwarnings("error:moec")
 def test_every_write_to_transposed_weights_is_seen() -> None:
-    """A layer reads the memory of gpt-oss's parameters, which gets the layer's layout with the first call."""
+    """A layer reads the memory of gpt-oss's parameters, which is moved to the layer's layout by the first call."""
     block, arguments = make_block(family="gpt_oss")
     values = {name: each.clone() for name, each in block.state_dict().items()}
     found = run(block, arguments)
@@ -306,7 +306,7 @@ def test_every_write_to_transposed_weights_is_seen() -> None:
         assert_near(run(*half), run_eagerly(*half))
         other.down_proj.data.mul_(2.0)
         assert_near(run(*half), run_eagerly(*half))
-    # Memory that is made in inference mode is a parameter's like any other.
+    # Memory allocated in inference mode works like any other.
     block, arguments = make_block(family="gpt_oss")
     block.config._experts_implementation = "moec"
     with torch.inference_mode():
@@ -316,7 +316,7 @@ def test_every_write_to_transposed_weights_is_seen() -> None:
 
 
 def test_transposed_weights_with_shared_memory_are_copied_by_each_call() -> None:
-    """Memory that somebody else may write to stays where it is."""
+    """Memory that other tensors share is not moved."""
     block, arguments = make_block(family="gpt_oss")
     array, alias = block.gate_up_proj.requires_grad_(False).numpy(), block.down_proj.detach()
     size = (block.gate_up_proj.nbytes + block.down_proj.nbytes) / 2**20
@@ -349,7 +349,7 @@ def test_models_are_saved_after_calls(tmp_path: Path) -> None:
         assert_near(loaded(tokens).logits, wanted)
 
 
-# A program that one process exported with silu is run by another one, whose first module has gelu.
+# A program exported with silu runs in another process whose first module has gelu.
 def test_exported_programs_have_their_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module_experts, "_numbers", itertools.count(1))
     cases = {}
@@ -519,7 +519,7 @@ def test_operator_passes_opcheck() -> None:
     arguments = [hidden, ids.int(), weights, [block.gate_up_proj, block.down_proj], number, description]
     torch.library.opcheck(torch.ops.moec.experts.default, tuple(arguments))
     assert torch.equal(torch.ops.moec.experts(*arguments), wanted)
-    # What the module is stands in the call, so that nobody needs the module.
+    # The call contains the description, so that no module is needed.
     assert not module_experts._of_program
     arguments[4] = number + 1000
     assert torch.equal(torch.ops.moec.experts(*arguments), wanted)
@@ -613,7 +613,7 @@ def make_float8(scheme: str = "dynamic", block: Any = (128, 128), width: int = 1
 
 
 def multiply_float8(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """x @ weight^T in float64, with x rounded to float8 in groups of 128 as Transformers' kernels do."""
+    """Computes x @ weight^T in float64, with x rounded to float8 in groups of 128 as in Transformers' kernels."""
     groups = x.float().unflatten(-1, (-1, 128))
     steps = groups.abs().amax(-1, keepdim=True) / 448
     rounded = ((groups / steps).to(torch.float8_e4m3fn).double() * steps).flatten(-2)
@@ -667,7 +667,7 @@ def test_benchmark_measures_every_implementation(tmp_path: Path) -> None:
         assert row["difference"]["moec"] < TOLERANCES[torch.bfloat16]
 
 
-#: Of each family: what makes its block a small one.
+#: Options that make a small block of each family.
 SMALL = {
     "mixtral": "num_local_experts=8", "gpt_oss": "num_local_experts=8,num_attention_heads=4",
     "deepseek_v3": "n_routed_experts=8,n_group=2,topk_group=1,num_experts_per_tok=2,q_lora_rank=32",
@@ -692,7 +692,7 @@ def test_benchmark_has_the_families(family: str, tmp_path: Path) -> None:
 
 
 def test_lines_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What docs/python.md has works as it stands there."""
+    """The code in docs/python.md works as printed."""
     page = (ROOT / "docs/python.md").read_text()
     section = page[page.index("## Transformers"):]
     lines = section.split("```python\n")[1].split("```")[0]

@@ -1,8 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moec.transformers on gpt-oss with mxfp4 weights: Transformers' own blocks, whose weights lie as its kernels
-have them (which need a GPU), against eager experts with the numbers that these bytes stand for and against
-the float64 reference."""
+"""moec.transformers on gpt-oss with mxfp4 weights: Transformers' own blocks, in the weight layout of its kernels (which
+need a GPU), compared with eager experts of the dequantized values and with the float64 reference."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ SIZES = {
 
 
 class Layout:
-    """A layout of triton_kernels, which only unswizzle_data() understands."""
+    """A layout of triton_kernels that only unswizzle_data() can read."""
 
     def swizzle_data(self, data: torch.Tensor) -> torch.Tensor:
         return torch.flip(data, (1, 2)) ^ 0x5A
@@ -45,7 +44,7 @@ class Layout:
 
 
 class KernelTensor:
-    """What triton_kernels' Tensor has of the rows [E, rows, bytes]: columns first, swizzled."""
+    """The parts of triton_kernels' Tensor for rows [E, rows, bytes]: columns first, swizzled."""
 
     def __init__(self, rows: torch.Tensor) -> None:
         layout = Layout()
@@ -53,7 +52,7 @@ class KernelTensor:
 
 
 def make_bytes(rows: int, columns: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Every pair of elements, and scales of 2^-5 to 2^-2: [E, rows, columns / 2], [E, rows, columns / 32]."""
+    """Returns every pair of elements, and scales from 2^-5 to 2^-2: [E, rows, columns / 2], [E, rows, columns / 32]."""
     generator = torch.Generator().manual_seed(seed)
     packed = torch.randint(0, 256, (EXPERTS, rows, columns // 2), generator=generator)
     scales = torch.randint(122, 126, (EXPERTS, rows, columns // 32), generator=generator)
@@ -61,13 +60,13 @@ def make_bytes(rows: int, columns: int, seed: int) -> tuple[torch.Tensor, torch.
 
 
 def decode(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """[E, columns, rows] of f32, as Transformers does it for its experts without mxfp4."""
+    """Returns f32 [E, columns, rows], dequantized as in Transformers for experts without mxfp4."""
     blocks = packed.unflatten(-1, (-1, 16))
     return mxfp4.convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
 
 
 def make_pair(seed: int = 0) -> tuple[Any, Any]:
-    """A block with mxfp4 weights as Transformers loads one, and one with the same numbers in f32."""
+    """Returns a block with mxfp4 weights as loaded by Transformers, and one with the same values in f32."""
     from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 
     config = transformers.GptOssConfig(**SIZES)
@@ -82,7 +81,7 @@ def make_pair(seed: int = 0) -> tuple[Any, Any]:
     ):
         packed, scales = make_bytes(rows, columns, 2 * seed + at)
         getattr(plain.experts, name).copy_(decode(packed, scales))
-        # bf16, of which f32 is a copy.
+        # bf16 values, of which f32 is an exact copy.
         bias = torch.randn(EXPERTS, rows).bfloat16().float()
         getattr(plain.experts, f"{name}_bias").copy_(bias)
         getattr(experts, f"{name}_bias").copy_(bias)
@@ -106,7 +105,7 @@ def test_block_is_that_of_eager(device: str) -> None:
     (found, logits), (wanted, _) = block(hidden), plain(hidden)
     assert found.shape == hidden.shape and logits.shape == (6, EXPERTS)
     assert measure(found, wanted) < 2e-5
-    # Taken once: a second call leaves everything as it is.
+    # A second call changes nothing.
     assert moec_transformers.replace(block) == 1
     assert torch.equal(block(hidden)[0], found)
 
@@ -142,7 +141,7 @@ def test_experts_are_those_of_the_reference(device: str) -> None:
     wanted = torch.from_numpy(np.asarray(evaluate(spec, tensors, decide(spec, tensors)), np.float64))
     assert not found[0].any() and wanted.abs().max() > 1
     assert measure(found, wanted) < 2.0**-6
-    # A write that no version counter sees.
+    # No version counter sees this write.
     experts.down_proj_bias.data.mul_(4)
     tensors["experts.w2_bias"] *= 4
     changed = torch.from_numpy(np.asarray(evaluate(spec, tensors, decide(spec, tensors)), np.float64))
@@ -151,7 +150,7 @@ def test_experts_are_those_of_the_reference(device: str) -> None:
 
 
 def make_models() -> tuple[Any, Any]:
-    """A random model with mxfp4 weights, and one with the same numbers in f32."""
+    """Returns a random model with mxfp4 weights, and one with the same values in f32."""
     config = transformers.GptOssConfig(**SIZES)
     config._attn_implementation = "eager"
     config.experts_implementation = "eager"
@@ -194,7 +193,7 @@ def test_blocks_compile_as_one_graph() -> None:
 
 
 def test_weights_are_parameters() -> None:
-    """Bytes as the checkpoint had them, and no memory of the kernels' layout."""
+    """Parameters hold the checkpoint's bytes, and the kernels' layout is freed."""
     block, _ = make_pair(6)
     packed, scales = make_bytes(HIDDEN, WIDTH, 13)
     moec_transformers.replace(block)
@@ -203,7 +202,7 @@ def test_weights_are_parameters() -> None:
     assert not [each for each in vars(block.experts).values() if isinstance(each, KernelTensor)]
     hidden = torch.randn(1, 6, HIDDEN)
     before = block(hidden)[0]
-    # Another scale is seen by the next call.
+    # The next call uses another scale.
     block.experts.down_proj_scales += 1
     block.experts.down_proj_bias *= 2
     assert measure(block(hidden)[0], 2 * before) < 1e-6
@@ -216,7 +215,7 @@ def test_what_cannot_be_replaced_is_refused() -> None:
     blocks = torch.nn.ModuleList([first, unloaded])
     with pytest.raises(moec.InvalidArgument, match="gate_up_proj has no scales; call replace.. after"):
         moec_transformers.replace(blocks)
-    # Nothing was replaced.
+    # No block was replaced.
     assert isinstance(first.experts.down_proj, KernelTensor) and "forward" not in vars(first)
     blocks = torch.nn.ModuleList([first])
     first.experts._is_hooked = True

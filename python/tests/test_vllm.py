@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The entry point of moec.vllm where there is no vLLM. test/Engine has the rest, in the real one."""
+"""The entry point of moec.vllm without vLLM. test/Engine tests the rest with the real vLLM."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The wheel (scripts/wheel), installed in an empty environment and used with nothing of the build."""
+"""The wheel (scripts/wheel), installed in an empty environment and used without the build tree."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ print("right")
 
 
 def list_pythons() -> dict[str, Path]:
-    """One of each version that the wheel is for, by version: that of the tests, those of the PATH and of pyenv."""
+    """Returns one Python of each supported version: that of the tests, those on the PATH and those of pyenv."""
     found = {f"3.{sys.version_info.minor}": Path(sys.executable)}
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     folders = [Path(each) for each in os.get_exec_path()] + sorted(pyenv.glob("3.*/bin"))
     for minor in range(10, 15):
         for folder in folders:
             path = folder / f"python3.{minor}"
-            # A shim of pyenv may be of a version that is not there.
+            # A pyenv shim may be of a version that is not installed.
             if f"3.{minor}" not in found and path.is_file() and folder.name != "shims":
                 found[f"3.{minor}"] = path
     return found
@@ -75,7 +75,7 @@ PYTHONS = list_pythons()
 
 
 def make_environment(folder: Path, python: Path, version: str) -> Path:
-    """With the wheel and nothing else, not even pip: that of the tests asks whether the wheel is for the version."""
+    """Makes an environment with only the wheel, without pip; the tests' pip checks that the wheel fits the version."""
     subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", folder], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
     subprocess.run(
@@ -124,7 +124,7 @@ def test_contents() -> None:
 
 
 def test_contents_are_listed() -> None:
-    """docs/wheel.md has every file. scripts/wheel writes it."""
+    """docs/wheel.md lists all files. scripts/wheel writes it."""
     listed = set(re.findall(r"^\| `(.*)` \| \S", (ROOT / "docs/wheel.md").read_text(), re.MULTILINE))
     with zipfile.ZipFile(WHEELS[0]) as wheel:
         assert set(wheel.namelist()) - {"moec-0.1.0.dist-info/RECORD"} == listed
@@ -171,7 +171,7 @@ def test_symbols(environment: Path) -> None:
                 and not each.endswith("_SizeT") and each not in STABLE_PRIVATE]
 
 
-#: Names of the stable ABI that macros of its headers use.
+#: Private names of the stable ABI that its headers' macros use.
 STABLE_PRIVATE = {"_Py_Dealloc", "_Py_NoneStruct", "_Py_TrueStruct", "_Py_FalseStruct"}
 
 
@@ -196,6 +196,6 @@ def test_another_library_is_refused(environment: Path, tmp_path: Path) -> None:
 
 
 def wanted_symbols(folder: Path) -> str:
-    """What the module wants of the library, with versions."""
+    """Returns the symbols that the module needs from the library, with versions."""
     return subprocess.run(["/usr/lib/llvm-22/bin/llvm-nm", "-D", "-u", folder / "_core.abi3.so"],
                           text=True, capture_output=True, check=True).stdout
