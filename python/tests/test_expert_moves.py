@@ -17,7 +17,7 @@ SPEC = MODEL | {
     "top_k": 1, "entry": "ids", "routing": {}, "record_load": True, "parallel": {"dp": RANKS, "experts": "linear"},
     "replicas": {"num_physical_experts": PHYSICAL, "max_replicas": MOST},
 }
-#: The same layer on one rank, with the tokens of all.
+#: Layer on one rank, with the tokens of all.
 PLAIN = {key: value for key, value in SPEC.items() if key not in ("parallel", "replicas", "record_load")} | {
     "max_tokens": RANKS * TOKENS,
 }

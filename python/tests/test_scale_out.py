@@ -150,7 +150,7 @@ def test_a_feature_that_was_not_run_is_found():
     assert features.find_missing(copied, json.dumps({"traceEvents": [steps[0]] * 2}), 2) == ""
 
 
-#: What ranks say whose experts moved, by the number of those that are right.
+#: Output of ranks whose experts moved, by the number of correct ranks.
 MOVED = """
 import json, sys
 order = json.loads(sys.argv[1])
@@ -180,7 +180,7 @@ def test_tables_of_records_with_and_without_seconds():
     assert " feature " in tables.correctness([row, row | {"feature": "replicas", "seconds": 1.5}])[0]
 
 
-#: Ranks that find each other by nothing: what a survivor does after it was told, by the phase.
+#: Ranks that do not communicate: behaviour of a survivor after the failure, by phase.
 STAND_IN = """
 import json, os, sys, time
 order = json.loads(sys.argv[1])
@@ -227,7 +227,7 @@ def share(tools: machine.Tools, device: str = "cuda:0") -> parts.Part:
     return parts.Part(tools, 2, time.monotonic() + 120, tiny=False, engine="peer")
 
 
-#: What moe-run prints of the exchange, by the number of tokens.
+#: Output of moe-run about the exchange, by the number of tokens.
 TIMES = """
 cat <<END
 tokens  part             timed   median us      p99 us

@@ -256,7 +256,7 @@ TEST(ModelConfig, FieldsThatDescribeNoLayerAreNotRead) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is refused
+// Refused configurations
 //===----------------------------------------------------------------------===//
 
 struct BadConfig {

@@ -19,7 +19,7 @@ namespace moec {
 /// Result of a program that exited by itself.
 struct ProcessResult {
   int exitCode = 0;
-  /// Its standard output and standard error.
+  /// Standard output and standard error of the program.
   std::string output;
   /// Processor time, which does not depend on the load of the machine.
   double cpuSeconds = 0;

@@ -35,7 +35,7 @@ std::string moec::findPtxas() {
 }
 
 //===----------------------------------------------------------------------===//
-// What ptxas says
+// Output of ptxas
 //===----------------------------------------------------------------------===//
 
 /// The number before `unit`, as in "16 bytes stack frame"; 0 if there is none.

@@ -23,7 +23,7 @@ ROUNDED_BOUND = 8e-3
 QUANTIZED_BOUND = 2e-2
 #: Factor by which the error of one row may exceed the bound.
 ROW_FACTOR = 3.0
-#: The same factor with quantized inputs: the next e4m3 value is up to an eighth away, and a row may depend on one
+#: Factor for a row with quantized inputs: the next e4m3 value is up to an eighth away, and a row may depend on one
 #: element.
 QUANTIZED_ROW_FACTOR = 1 / 8 / QUANTIZED_BOUND
 
