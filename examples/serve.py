@@ -35,8 +35,7 @@ import transformers
 
 import moec.transformers
 
-#: By size: of each family, what its configuration has besides its defaults. The defaults are those of the
-#: family's best known model.
+#: Config changes per family for each size. Defaults are those of the family's best known model.
 COMMON = {
     "tiny": {"vocab_size": 512, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
              "num_key_value_heads": 2, "head_dim": 32},

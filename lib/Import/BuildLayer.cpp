@@ -1,4 +1,4 @@
-//===- BuildLayer.cpp - a layer spec to IR of the moe dialect ---*- C++ -*-===//
+//===- BuildLayer.cpp - builds moe IR from a layer spec -------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

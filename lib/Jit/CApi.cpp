@@ -1,4 +1,4 @@
-//===- CApi.cpp - the compiler for C ----------------------------*- C++ -*-===//
+//===- CApi.cpp - the compiler's C API ------------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Jit.cpp - from a description to a package, cached --------*- C++ -*-===//
+//===- Jit.cpp - compiles descriptions to packages, with a cache ----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Optimize.cpp - LLVM's passes over kernels ----------------*- C++ -*-===//
+//===- Optimize.cpp - runs LLVM's passes over kernels ---------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

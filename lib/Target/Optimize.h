@@ -1,4 +1,4 @@
-//===- Optimize.h - LLVM's passes over kernels ------------------*- C++ -*-===//
+//===- Optimize.h - runs LLVM's passes over kernels -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

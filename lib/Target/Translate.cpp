@@ -1,4 +1,4 @@
-//===- Translate.cpp - kernels in the llvm dialect to LLVM IR ---*- C++ -*-===//
+//===- Translate.cpp - translates kernels to LLVM IR ----------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Translate.h - kernels in the llvm dialect to LLVM IR -----*- C++ -*-===//
+//===- Translate.h - translates kernels to LLVM IR --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

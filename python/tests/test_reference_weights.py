@@ -95,7 +95,7 @@ def test_codes_of_nf4():
 
 
 def test_scales_that_are_powers_of_two():
-    # 448 times a power of two has that scale, what is above the next one; 0 the least's.
+    # 448 times a power of two has that scale, and anything above has the next one; 0 has the smallest.
     row = np.zeros((1, 6 * 32), np.float32)
     row[0, ::32] = [896.0, np.nextafter(np.float32(896), np.float32(1e9)),
                     448 * 2.0**-20, 0.0, -np.inf, np.nan]

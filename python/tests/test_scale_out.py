@@ -285,7 +285,7 @@ def test_meshes_of_one_gpu(tmp_path):
     assert all("the output differs" in row["error"] for row in rows)
 
 
-#: moe-run --nproc, whose ranks are at it until one ends; then the others do what SURVIVORS says.
+#: Stand-in for moe-run --nproc: ranks run until one ends; the others then behave as in SURVIVORS.
 PROCESSES = """#!{python}
 import os, pathlib, signal, sys, time
 outputs = [each.removeprefix("--outputs=") for each in sys.argv if each.startswith("--outputs=")]

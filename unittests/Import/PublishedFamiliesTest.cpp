@@ -473,7 +473,7 @@ TEST(PublishedFamilies, FilesOfTransformersFamilies) {
 }
 
 //===----------------------------------------------------------------------===//
-// Objects that say themselves what they are
+// Nested objects with their own model_type
 //===----------------------------------------------------------------------===//
 
 const char *const kKimi = R"("hidden_act": "silu", "hidden_size": 7168,

@@ -1,4 +1,4 @@
-//===- CompileStep.h - how far a compilation is -----------------*- C++ -*-===//
+//===- CompileStep.h - progress of a compilation ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- CompileTimes.h - where the time of a compilation goes ----*- C++ -*-===//
+//===- CompileTimes.h - times of a compilation's stages ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

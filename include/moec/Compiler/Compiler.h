@@ -1,4 +1,4 @@
-//===- Compiler.h - from a description to a layer that runs -----*- C++ -*-===//
+//===- Compiler.h - compiles a description to a layer -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

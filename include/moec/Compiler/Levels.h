@@ -1,4 +1,4 @@
-//===- Levels.h - the levels of IR and the way down -------------*- C++ -*-===//
+//===- Levels.h - IR levels and their pipelines -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

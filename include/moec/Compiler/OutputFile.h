@@ -1,4 +1,4 @@
-//===- OutputFile.h - writes text files whole -------------------*- C++ -*-===//
+//===- OutputFile.h - writes text files atomically --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

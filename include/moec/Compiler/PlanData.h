@@ -1,4 +1,4 @@
-//===- PlanData.h - a plan.program as the runtime's data --------*- C++ -*-===//
+//===- PlanData.h - plan.program as runtime data ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- SourceDiagnostics.h - messages that show their line ------*- C++ -*-===//
+//===- SourceDiagnostics.h - diagnostics with source lines ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

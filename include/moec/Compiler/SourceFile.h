@@ -1,4 +1,4 @@
-//===- SourceFile.h - reads the files that describe a layer -----*- C++ -*-===//
+//===- SourceFile.h - checks of IR text -------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TunedConfigs.h - a file of configs that were measured ----*- C++ -*-===//
+//===- TunedConfigs.h - reads files of tuned configs ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

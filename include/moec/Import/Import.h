@@ -1,4 +1,4 @@
-//===- Import.h - JSON to a layer spec --------------------------*- C++ -*-===//
+//===- Import.h - imports a layer spec from JSON ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Jit.h - from a description to a package, cached ----------*- C++ -*-===//
+//===- Jit.h - compiles descriptions, with a cache --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ScaleGroup.h - which elements share a scale --------------*- C++ -*-===//
+//===- ScaleGroup.h - groups of elements with one scale ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

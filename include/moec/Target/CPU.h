@@ -1,4 +1,4 @@
-//===- CPU.h - kernels of level tile to machine code ------------*- C++ -*-===//
+//===- CPU.h - lowers kernels to machine code -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

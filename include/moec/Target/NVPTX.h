@@ -1,12 +1,12 @@
-//===- NVPTX.h - kernels of level tile to code for GPUs ---------*- C++ -*-===//
+//===- NVPTX.h - lowers kernels to PTX and cubins ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// PTX needs no GPU and no CUDA toolkit. A cubin needs ptxas; where there is
-// none, the driver compiles the PTX when it is loaded.
+// PTX needs neither a GPU nor the CUDA toolkit. A cubin needs ptxas; without it
+// the driver compiles the PTX when it is loaded.
 //
 //===----------------------------------------------------------------------===//
 

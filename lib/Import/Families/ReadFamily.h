@@ -1,4 +1,4 @@
-//===- ReadFamily.h - applies an entry of the table -------------*- C++ -*-===//
+//===- ReadFamily.h - applies a family to a config.json ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Machine.h - LLVM for the CPU target ----------------------*- C++ -*-===//
+//===- Machine.h - the target machine for CPUs ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Translate.cpp - the llvm dialect to LLVM IR and assembly -*- C++ -*-===//
+//===- Translate.cpp - emits LLVM IR and assembly -------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

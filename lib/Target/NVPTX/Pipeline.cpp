@@ -1,4 +1,4 @@
-//===- Pipeline.cpp - from level tile to llvm and nvvm ----------*- C++ -*-===//
+//===- Pipeline.cpp - lowers level tile to llvm and nvvm ------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Ptx.cpp - the llvm and nvvm dialects to LLVM IR and PTX --*- C++ -*-===//
+//===- Ptx.cpp - emits LLVM IR and PTX ------------------------------------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
