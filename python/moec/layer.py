@@ -99,8 +99,8 @@ class Layer(_core.Layer):
         can change; default T. Rows beyond it are zero.
     is_padding: [T], i8 or bool, if the layer has a padding_mask. Rows with a value other than 0 are padding, and zero
         in the output.
-    expert_offsets: [experts + 1], i32, an output of layers with record_load: expert e was chosen by expert_offsets[e +
-        1] - expert_offsets[e] slots.
+    expert_offsets: [experts + 1], i32, an output of layers with record_load: expert e was chosen by
+        expert_offsets[e + 1] - expert_offsets[e] slots.
     input_ids: [T], i32, if experts are chosen by a hash of the token.
     out: [T, H] of D, receives the result; default: a new tensor of the framework of hidden_states.
     stream: a framework's stream, or the address of a CUstream; default: the current stream of the framework of
