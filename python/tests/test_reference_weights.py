@@ -356,7 +356,7 @@ def test_products_are_decoded_by_their_own():
 
 
 def test_the_shared_expert_has_activations_of_its_own():
-    """Activations of the shared expert have their own scales and rows, whether or not routed experts quantize theirs."""
+    """Activations of the shared expert have their own scales, whether or not routed experts quantize theirs."""
     int8 = {"weight": {"dtype": "int8", "scale": "channel"},
             "activation": {"dtype": "int8", "scale": "token"}}
 
