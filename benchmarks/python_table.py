@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The record of python_on_gpu.py as the tables of docs/records.md."""
+"""The record of python_on_gpu.py as the tables of benchmarks/journal/records.md."""
 
 from __future__ import annotations
 
