@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Public bug reports of other projects that no other test covers (docs/field-bugs.md), on the CPU."""
+"""Public reports of other projects that no other test covers (docs/generated/field-bugs.md), on the CPU."""
 
 from __future__ import annotations
 
