@@ -3,7 +3,7 @@
 """Which features of the contract a numeric case exercises.
 
 The tags come from the spec that a case turns into, so that a case cannot claim
-more than it does. docs/coverage.md counts them.
+more than it does. docs/reference/coverage.md counts them.
 """
 
 from __future__ import annotations
