@@ -124,8 +124,8 @@ def test_contents() -> None:
 
 
 def test_contents_are_listed() -> None:
-    """docs/reference/wheel.md has every file. scripts/wheel writes it."""
-    listed = set(re.findall(r"^\| `(.*)` \| \S", (ROOT / "docs/reference/wheel.md").read_text(), re.MULTILINE))
+    """docs/wheel.md has every file. scripts/wheel writes it."""
+    listed = set(re.findall(r"^\| `(.*)` \| \S", (ROOT / "docs/wheel.md").read_text(), re.MULTILINE))
     with zipfile.ZipFile(WHEELS[0]) as wheel:
         assert set(wheel.namelist()) - {"moec-0.1.0.dist-info/RECORD"} == listed
 
