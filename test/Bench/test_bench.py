@@ -496,6 +496,24 @@ def test_pages_of_figures():
     assert script.NO_COUNTERS[0] in pages["bounds.md"]
 
 
+def test_compact_records(tmp_path, monkeypatch, capsys):
+    """A line for each row, also inside of parts; equal JSON; --check names what is not compact."""
+    script = load_script("compact_records", ROOT / "scripts/compact-records")
+    record = {"commit": "abc", "notes": ["a", "b"], "rows": [{"us": 1e-7, "all": [1, 2]}, {"us": 13.133479999999999}],
+              "parts": {"exchange": {"notes": [], "rows": [{"\u00b5s": None}]}}, "none": []}
+    text = script.compact(json.dumps(record, indent=2))
+    assert json.loads(text) == record and script.compact(text) == text
+    assert '\n  {"us": 1e-07, "all": [1, 2]},\n' in text and '\n    {"\u00b5s": null}\n' in text
+    assert '\n "notes": ["a", "b"],\n' in text and text.endswith(' "none": []\n}\n')
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    (tmp_path / "old.json").write_text(json.dumps(record, indent=2))
+    monkeypatch.setattr(sys, "argv", ["compact-records", "--check"])
+    assert script.main() == 1 and "old.json is not compact" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["compact-records"])
+    assert script.main() == 0 and (tmp_path / "old.json").read_text() == text
+
+
 def test_line_of_tuning():
     tables = load_script("results_table", ROOT / "scripts/results-table").bench_tables
     names = {"mixtral8x7b:1": (110.0, 100.0, 7), "mixtral8x7b:8": (100.0, 130.0, 5), "dsv3:1": (100.0, 90.0, 0)}
