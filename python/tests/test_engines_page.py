@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The code in docs/engines.md works as printed."""
+"""What docs/use/engines.md has works as it stands there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip insta
 from moec import functions  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/engines.md").read_text()
+PAGE = (ROOT / "docs/use/engines.md").read_text()
 
 
 def test_lines_of_the_page() -> None:

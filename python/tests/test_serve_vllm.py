@@ -1,7 +1,7 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""examples/serve_vllm.py with stand-ins for vllm and nvidia-smi, and the commands of docs/serve-vllm.md. test/Engine
-uses the real vLLM."""
+"""examples/serve_vllm.py beside programs in the places of vllm and nvidia-smi, and the commands of docs/use/engines.md.
+test/Engine has the real vLLM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "serve_vllm.py"
-PAGE = (ROOT / "docs" / "serve-vllm.md").read_text()
+PAGE = (ROOT / "docs" / "use" / "engines.md").read_text()
 
 #: Answers as vllm serve does; with the plugin its log has the plugin's line.
 FAKE_VLLM = """#!{python}
