@@ -17,7 +17,8 @@ from conftest import BINARIES
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "python" / "README.md"])
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("[dhu]*/*.md"), ROOT / "README.md",
+                ROOT / "python" / "README.md"])
 PROGRAM = re.compile(
     r"(?:^|[;&] *)[^;&]*?((?:bin/)?(?:moe-bench|gpu-test) [^;&|]*|benchmarks/(?:counters|plot)\.py [^;&|]*)")
 #: Commands that need no GPU and no --list.
@@ -63,7 +64,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess:
 
 def test_there_are_commands() -> None:
     assert len(COMMANDS) > 30
-    assert {"bench.md", "gpu-suite.md", "commands.md", "bundle.md", "cost-model.md", "ptx-sim.md"} <= {
+    assert {"test-and-measure.md", "commands.md", "c-api.md"} <= {
         page for page, _ in COMMANDS}
 
 
