@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The bundle (docs/bundle.md), unpacked elsewhere and run with an empty environment."""
+"""The bundle (docs/use/c-api.md), unpacked elsewhere and run with an empty environment."""
 
 from __future__ import annotations
 

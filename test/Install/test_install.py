@@ -81,8 +81,8 @@ def test_examples_by_cmake(prefix: Path, model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("compiler", "source"), [("cc", "c/run_layer.c"), ("c++", "cpp/run_layer.cpp")])
 def test_examples_by_pkg_config(compiler: str, source: str, prefix: Path, model: Path, tmp_path: Path) -> None:
-    """The lines of docs/c-api.md as they are typed, where ~/moec is the prefix."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/c-api.md").read_text(), re.DOTALL)
+    """The lines of docs/use/c-api.md as they are typed, where ~/moec is the prefix."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/use/c-api.md").read_text(), re.DOTALL)
     (lines,) = (block for block in blocks if "pkg-config" in block)
     shutil.copy(EXAMPLES / source, tmp_path)
     lines = re.sub(r"^cc run_layer\.c", f"{compiler} {Path(source).name}", lines, flags=re.MULTILINE)
