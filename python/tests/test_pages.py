@@ -110,7 +110,7 @@ def test_format_of_the_page_is_that_of_the_example() -> None:
 
 def test_report_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    (shell, commands), (python, code) = list_blocks("report.md")
+    _, (shell, commands), (python, code) = list_blocks("commands.md")
     assert (shell, python) == ("sh", "python")
     (folder / "results.json").write_text(
         json.dumps({"rows": [{"layer": "qwen3_30b", "tokens": 4, "us": 10}]}))
@@ -192,7 +192,7 @@ def test_python_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs the first lines of the page on the CPU with a local model; moec.torch and moec.transformers have their own
     tests."""
     monkeypatch.chdir(folder)
-    _, code = list_blocks("python.md", "python")[0]
+    _, code = list_blocks("use/python.md", "python")[0]
     code = code.replace('"cuda:0"', '"cpu"').replace('"Qwen3-30B-A3B", layer=3', '"MODEL-FOLDER", layer=3, device="cpu"')
     assert code.count("MODEL-FOLDER") == code.count('device="cpu", max_tokens') == 1
     tensors = generate(LayerSpec.from_json(SPEC), tokens=3, seed=1)
