@@ -91,10 +91,9 @@ case "$*" in *--profile*) sed -i 's/"floor_us"/"graph_us": 50, "floor_us"/' resu
 
 
 @pytest.mark.parametrize("page", [
-    "adding-a-format.md", "adding-a-router.md", "adding-a-target.md", "adding-an-activation.md",
-    "finding-a-wrong-result.md", "finding-a-slow-row.md"])
+    "add-an-op.md", "add-a-format.md", "add-a-schedule.md", "debug.md"])
 def test_commands_of(page: str, folder: Path) -> None:
-    blocks = list_blocks(page)
+    blocks = list_blocks(f"howto/{page}")
     assert blocks
     path = f"{folder / 'bin'}:{BINARIES}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     for _, text in blocks:
@@ -102,7 +101,7 @@ def test_commands_of(page: str, folder: Path) -> None:
 
 
 def test_format_of_the_page_is_that_of_the_example() -> None:
-    ((_, text),) = list_blocks("adding-a-format.md", "mlir")
+    ((_, text),) = list_blocks("howto/add-a-format.md", "mlir")
     example = " ".join((ROOT / "examples/own/weight_format.mlir").read_text().split())
     parts = text.split("...")
     assert len(parts) == 2 and all(" ".join(part.split()) in example for part in parts)
