@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs the commands of docs/finding-a-race.md; with --write, puts what they print into the page."""
+"""Runs the commands of docs/howto/debug.md; with --write, puts what they print into the page."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "finding-a-race.md"
+PAGE = ROOT / "docs" / "howto" / "debug.md"
 BIN = Path(os.environ.get("MOEC_BIN_DIR", ROOT / "build" / "bin"))
 
 
