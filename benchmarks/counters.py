@@ -11,7 +11,7 @@
 
 Without --rows: those of the record that are below a line of rows.json. A process of moe-bench per row
 runs all its sets once, then the first set once more, whose weights have left the caches by then: that
-run is measured, each kernel as often as ncu needs (docs/bench.md). The record is written after each
+run is measured, each kernel as often as ncu needs (docs/howto/test-and-measure.md). The record is written after each
 row. The exit code is 0 only if every row was measured, 1 if one failed, 2 if time did not suffice.
 """
 

@@ -1,4 +1,4 @@
-# What `cmake --install` puts under a prefix for C and C++ (docs/c-api.md): libraries, headers, commands, and what
+# What `cmake --install` puts under a prefix for C and C++ (docs/use/c-api.md): libraries, headers, commands, and what
 # find_package(moec) and pkg-config read. The Python package is a component of its own.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

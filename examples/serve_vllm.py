@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
     print(*(lines or ["the log has no line of moec's"]), sep="\n")
     print(f"{options.prompt}{text}\n{speed:.0f} tokens per second, {options.requests} requests at once")
     if not options.without and not any("moec runs the experts" in line for line in lines):
-        print("no layer runs in moec: docs/serve-vllm.md says what is refused", file=sys.stderr)
+        print("no layer runs in moec: docs/use/engines.md says what is refused", file=sys.stderr)
         return 1
     return 0
 

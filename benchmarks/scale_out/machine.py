@@ -154,5 +154,5 @@ def find_tools(bundle: str | None, scratch: pathlib.Path, device: str, nccl: str
     build = None if bundle else os.environ.get("MOEC_BIN_DIR")
     binaries = pathlib.Path(build) if build else root / "bin"
     if not (binaries / "moe-run").is_file():
-        raise Failed(f"no moe-run in {binaries}; name an unpacked bundle with --bundle (docs/bundle.md)")
+        raise Failed(f"no moe-run in {binaries}; name an unpacked bundle with --bundle (docs/use/c-api.md)")
     return Tools(root, binaries, binaries.parent / "lib", scratch, device, nccl)
