@@ -123,7 +123,7 @@ def test_report_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def split_tutorial() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Returns the blocks before the section about a whole model, and the blocks in it."""
-    blocks = list_blocks("tutorial.md", "sh|python|json")
+    blocks = list_blocks("use/tutorial.md", "sh|python|json")
     at = next(i for i, (_, text) in enumerate(blocks) if "pip install torch" in text)
     return blocks[:at], blocks[at:]
 
