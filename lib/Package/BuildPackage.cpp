@@ -68,7 +68,7 @@ moec::chooseArchitectures(const CompileOptions &options,
                           StringRef architecture) {
   if (!options.isGpu() || getAssembler(options.assembler).empty())
     return {};
-  // Code with a suffix is for its own architecture alone.
+  // Code for a target with a suffix (sm_90a) runs on that architecture only.
   std::optional<GpuTarget> target = GpuTarget::parse(options.target);
   if (architecture.empty() || (target && target->suffix))
     return {options.target};
@@ -99,7 +99,7 @@ std::string moec::choosePart(StringRef target, const moert::Device &device) {
     return {};
   const PartFacts *part =
       findPartOfDevice(target, device.multiprocessors(), device.memoryBytes());
-  // Borrowed coefficients choose worse than those that were measured, on the
-  // device that they are borrowed for too (docs/cost-model.md).
+  // Borrowed coefficients choose worse configs than measured ones of another
+  // part, even on the device that they are meant for (docs/cost-model.md).
   return part && getPartRates(*part).isMeasured() ? part->name.str() : "";
 }

@@ -15,7 +15,7 @@ using namespace moec;
 
 namespace {
 
-/// Writes the fields of one object that differ from a default.
+/// Writes the fields of an object that differ from a default.
 class Fields {
 public:
   explicit Fields(llvm::json::OStream &json) : json(json) {}
@@ -108,8 +108,8 @@ void printOperands(const QuantizationSpec &quantization,
     printOperand("activation", *quantization.activation, json);
 }
 
-/// What stands in the object is that of the products which do not say more, so
-/// that of a quantized one.
+/// The object's own fields describe the first quantized gemm (w13, else w2). A
+/// gemm that differs gets an object or null of its own.
 void printQuantization(const ExpertQuantization &quantization,
                        llvm::json::OStream &json) {
   if (!quantization)

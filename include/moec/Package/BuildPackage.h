@@ -13,29 +13,29 @@
 
 namespace moec {
 
-/// The layer of a module of any level, for the GPU of the options: PTX, and by
-/// ptxas a cubin for each of `architectures`. The module is left at level tile.
-/// Fails with a diagnostic, also on target cpu, whose kernels live in the
-/// compiler's process alone.
+/// Compiles a module of any level for the GPU of the options: PTX, and a cubin
+/// by ptxas for each of `architectures`. The module is left at level tile.
+/// Fails with a diagnostic; also for target cpu, whose kernels exist only in
+/// the compiler's process.
 mlir::FailureOr<moert::Package>
 buildPackage(mlir::ModuleOp module, const std::optional<LayerSpec> &spec,
              const CompileOptions &options,
              llvm::ArrayRef<std::string> architectures = {});
 
-/// What to assemble kernels of the options' target for, so that they load
-/// fastest on a GPU of `architecture` ("sm_90"; empty: of the target): nothing
-/// where there is no ptxas.
+/// The architectures to assemble kernels of the options' target for, so that
+/// they load fastest on a GPU of `architecture` ("sm_90"; empty: that of the
+/// target). Empty without ptxas.
 std::vector<std::string> chooseArchitectures(const CompileOptions &options,
                                              llvm::StringRef architecture = {});
 
-/// The target with the fastest schedules that a GPU of `architecture` ("sm_90")
-/// runs; empty if none does.
+/// The target with the fastest schedules that run on a GPU of `architecture`
+/// ("sm_90"); empty if there is none.
 std::string chooseTarget(llvm::StringRef architecture);
 
-/// The part that `device` is, for CompileOptions::part, where it runs code for
-/// `target`: empty for a target whose choices depend on no part, for a device
-/// that does not tell what it has, and for a part whose coefficients were
-/// measured on another one, so that the target's default counts.
+/// The GPU model of `device` for CompileOptions::part, if it runs code for
+/// `target`. Empty for a target whose choices do not depend on the part, for a
+/// device that does not report its hardware, and for a part with coefficients
+/// measured on another model, so that the target's default is used.
 std::string choosePart(llvm::StringRef target, const moert::Device &device);
 
 } // namespace moec

@@ -16,13 +16,13 @@
 
 namespace moec {
 
-/// The layer as JSON (docs/layers.md), whatever it came from: importing the
-/// text gives the same layer, but for `modelType`, which no spec has. Fields
-/// with their default are left out.
+/// The layer as a JSON spec (docs/layers.md), without fields that have their
+/// default. Importing the text gives the layer again, except for `modelType`,
+/// which specs do not have.
 std::string printLayerSpec(const LayerSpec &spec);
 
 /// The identity of a layer (moert::ExecutorOptions::description): its spec, or
-/// {"ir": SHA-256} where the layer came as IR without a spec.
+/// {"ir": SHA-256} for a layer that came as IR without a spec.
 std::string describeLayer(const std::optional<LayerSpec> &spec,
                           mlir::ModuleOp module);
 
