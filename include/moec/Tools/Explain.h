@@ -16,16 +16,16 @@ namespace moec {
 
 enum class ExplainMode { Summary, All };
 
-/// Prints, for a module at level tile, the layer in two lines and then, as a
-/// summary of at most 40 lines of 140 columns: for each range of tokens the
-/// launches and, where the target's schedules have a model of their time, what
-/// they are expected to take, as a share of the floor, and what bounds them;
-/// the kernels of products with their configs; and the workspace.
+/// Explains a module at level tile to a reader. `Summary` is at most 40 lines
+/// of 140 columns: two lines about the layer; for each range of token counts
+/// its launches and, if the target's schedules have a cost model, their
+/// expected times, shares of the floor and bounds; the kernels of gemms with
+/// their configs; and the workspace.
 ///
-/// All: each launch with schedule, config and CTAs, the workspace with who
-/// shares which slot, and the operations and bytes that each step needs at a
-/// few token counts; where there is a model, also what each launch is expected
-/// to take, and which configs were not taken, and why.
+/// `All` lists each launch with schedule, config and CTAs, the buffers that
+/// share each workspace slot, and the operations and bytes of each step at a
+/// few token counts. With a cost model it adds the expected time of each
+/// launch, and the configs that were not taken, with the reason.
 mlir::LogicalResult explainLayer(mlir::ModuleOp module,
                                  const std::optional<LayerSpec> &spec,
                                  const Target &target, ExplainMode mode,

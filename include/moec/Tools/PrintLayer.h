@@ -12,9 +12,9 @@
 
 namespace moec {
 
-/// What of a layer is printed.
+/// The form in which a layer is printed.
 enum class LayerForm {
-  /// The description in JSON, with every default resolved.
+  /// The spec as JSON, with every default resolved.
   Spec,
   /// IR of a level.
   Moe,
@@ -23,16 +23,17 @@ enum class LayerForm {
   /// Code of the kernels.
   LLVM,
   PTX,
-  /// For people (moec/Tools/Explain.h).
+  /// Text for a reader (moec/Tools/Explain.h).
   Explanation,
   FullExplanation
 };
 
-/// Whether what no device could hold or no pass lowers can be printed.
+/// Whether the form can be printed even if the layer fits no device or a pass
+/// cannot lower it.
 bool isDescription(LayerForm form);
 
-/// The layer as text, compiled by `options` as far as the form asks for. What
-/// is wrong is told by diagnostics. The module is left at the level of the
+/// Returns the layer as text, compiled by `options` as far as the form needs.
+/// Errors are emitted as diagnostics. The module is left at the level of the
 /// form.
 mlir::FailureOr<std::string> printLayer(const Source &source, LayerForm form,
                                         const CompileOptions &options);

@@ -12,21 +12,21 @@
 
 namespace moec {
 
-/// Results of moe-bench that a page shows beside what is expected.
+/// Results of moe-bench that a report shows beside expected times.
 struct BenchResults {
-  /// What messages call them, and the text: JSON as moe-bench --json writes it.
-  /// No text stands for no results.
+  /// The name of the results in messages, and their text: JSON as moe-bench
+  /// --json writes it. An empty `json` means no results.
   std::string name, json;
-  /// Which of their layers this one is; they may have one alone.
+  /// The layer to take from the results; may be absent if they have only one.
   std::optional<std::string> layer;
 };
 
-/// A page in HTML that needs nothing else: the layer drawn, its times and a
-/// roofline, for each range of tokens the launches with streams and workspace,
-/// the kernels and the configs that were not taken, and every level from the
-/// spec to the code of the kernels. `os` gets what is wrong with the results;
-/// what is wrong with the layer is told by diagnostics. The module is left at
-/// level tile.
+/// Returns a self-contained HTML page: a drawing of the layer, its times and a
+/// roofline; for each range of token counts the launches with streams and
+/// workspace; the kernels, and the configs that were not taken; and every level
+/// from the spec to the code of the kernels. Errors in the results are printed
+/// to `os`, errors in the layer are emitted as diagnostics. The module is left
+/// at level tile.
 mlir::FailureOr<std::string> reportLayer(const Source &source,
                                          const CompileOptions &options,
                                          const BenchResults &results,

@@ -10,15 +10,15 @@
 
 namespace moec {
 
-/// Each is a whole command: it parses its arguments, prints its own errors and
-/// returns the exit code, 0 only when all is well.
+/// Commands. Each parses its arguments, prints its own errors and returns the
+/// exit code, which is 0 only on success.
 #define MOEC_TOOL(name, function) int function(int argc, char **argv);
 #include "moec/Tools/Tools.def"
 
 } // namespace moec
 
-/// The command called `name` ("moe-run"), once per process. libmoec.so shows
-/// it, so that the programs are mains of one line that share the library.
+/// Runs the command called `name` ("moe-run"), once per process. Exported by
+/// libmoec.so, so that each program is a one-line main that links the library.
 extern "C" int moec_tool_main(const char *name, int argc, char **argv);
 
 #endif // MOEC_TOOLS_TOOLS_H
