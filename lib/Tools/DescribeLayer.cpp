@@ -14,8 +14,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// Words after a comma go to the next line where a line would be longer than
-/// 140 columns.
+/// Breaks the line after a comma where it would exceed 140 columns.
 static void printWrapped(StringRef text, raw_ostream &os) {
   constexpr size_t width = 120;
   while (text.size() > width) {
@@ -28,7 +27,7 @@ static void printWrapped(StringRef text, raw_ostream &os) {
   os << text << "\n";
 }
 
-/// Which ranks there are, and what experts each has.
+/// Prints the ranks and the experts of each.
 static void describeExperts(const LayerSpec &spec, raw_ostream &os) {
   if (const std::optional<ParallelSpec> &parallel = spec.parallel) {
     os << "ranks: " << parallel->describeRanks();

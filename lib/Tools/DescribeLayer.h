@@ -14,16 +14,16 @@
 
 namespace moec {
 
-/// Sizes, formats and routing, in lines of at most 140 columns.
+/// Prints sizes, formats and routing in lines of at most 140 columns.
 void describeLayer(const LayerSpec &spec, llvm::raw_ostream &os);
 
-/// A line for each kind of product with quantized operands: how the target
-/// multiplies it, and why so. Returns their number.
+/// Prints a line for each kind of gemm with quantized operands: the target's
+/// strategy for it, and the reason. Returns the number of lines.
 size_t describeWays(mlir::ModuleOp module, const Target &target,
                     llvm::raw_ostream &os);
 
-/// Experts of a token, as the ranking of a module at level tile has them; 1
-/// where there is none.
+/// Experts per token, taken from the ranking op of a module at level tile; 1
+/// without such an op.
 int64_t findTopK(mlir::ModuleOp module);
 
 } // namespace moec

@@ -42,10 +42,10 @@ public:
               const Target &target, raw_ostream &os)
       : module(module), program(program), data(data), target(target), os(os) {}
 
-  /// In at most so many lines.
+  /// Prints the summary in at most `maxLines` lines.
   void printSummary(size_t maxLines) {
     printCounts();
-    // The counts take 2, the workspace and the hint 4.
+    // Reserved: 2 lines for the counts, 4 for the workspace and the hint.
     explainSummary(program, data, findTopK(module), target, maxLines - 6, os);
     os << "\nworkspace in bytes:";
     printBytes();

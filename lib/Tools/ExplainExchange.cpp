@@ -31,13 +31,14 @@ public:
   size_t print();
 
 private:
-  /// The launches beside a step, the nearest first; of many those that so many
-  /// columns have room for.
+  /// The launches that run beside a step, the nearest first; only as many as
+  /// fit in `columns` characters.
   std::string describeBeside(size_t step, size_t columns);
-  /// What copy engines move of a step, and from how many tokens of a rank on.
+  /// The tensors of a step that copy engines move, and the least tokens per
+  /// rank of each.
   std::string describeCopies(size_t step);
-  /// From how many tokens of a rank on what becomes the tensor is copied, in
-  /// some variant; nothing where it never is.
+  /// The least tokens per rank from which the contents of the tensor are copied
+  /// in some variant; nothing if they never are.
   std::optional<int64_t> findLeastCopied(int64_t tensor);
 
   plan::VariantOp variant;
@@ -126,7 +127,7 @@ size_t ExchangeTable::print() {
                    "copied, tokens of a rank", "beside it"});
   SmallVector<TextTable::Row> rows;
   SmallVector<size_t> places;
-  // Of a line of 140 columns, with what is between them.
+  // Width left of 140 columns after the fixed columns and their separators.
   size_t room = 140 - 2 - 3 * (9 + 2);
   size_t nameWidth = 0, copiesWidth = 0;
   for (auto [index, step] : llvm::enumerate(steps.steps)) {

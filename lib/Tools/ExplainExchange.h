@@ -14,11 +14,11 @@
 
 namespace moec {
 
-/// Prints of each collective of a variant with its most tokens what a rank
-/// sends, what that is expected to take where rates are known, which launches
-/// may run beside it, and who moves the rows through the memory of other ranks.
-/// `data` is the variant's program. Returns the lines that it has printed, none
-/// of a variant without collectives.
+/// Prints, for each collective of a variant with its most tokens, the bytes
+/// that a rank sends, the expected time if rates are known, the launches that
+/// may run beside it, and what moves the rows through the memory of other
+/// ranks. `data` is the variant's program. Returns the number of printed lines,
+/// 0 for a variant without collectives.
 size_t explainExchange(plan::VariantOp variant, const moert::Plan &data,
                        const DeviceRates *device, llvm::raw_ostream &os);
 

@@ -45,14 +45,15 @@ public:
   }
 
 private:
-  /// Each returns the lines that it has printed.
+  /// Each prints one table and returns the number of its lines.
   size_t printTimes();
   size_t printWork();
-  /// What the most tokens take as two micro-batches, where ranks may run them.
+  /// The expected time of the most tokens as two micro-batches, if ranks may
+  /// run them.
   size_t printHalves();
-  /// In so many lines.
+  /// Prints at most `lines` lines.
   void printProducts(size_t lines);
-  /// us, share of the floor and bound of all phases, one after the other.
+  /// Microseconds, share of the floor, and bound of all phases in sequence.
   std::array<std::string, 3> getTime(plan::VariantOp variant,
                                      ArrayRef<LaunchedPhase> phases,
                                      int64_t tokens);
@@ -61,7 +62,7 @@ private:
   const moert::Plan &data;
   int64_t topK;
   const Target &target;
-  /// Null where no rates are known.
+  /// Null if no rates are known.
   const DeviceRates *device;
   size_t maxLines;
   raw_ostream &os;
@@ -71,7 +72,7 @@ std::array<std::string, 3> Summary::getTime(plan::VariantOp variant,
                                             ArrayRef<LaunchedPhase> phases,
                                             int64_t tokens) {
   double us = 0, floorUs = 0;
-  // What bounds most of the time.
+  // Time per bound; the largest one is shown.
   llvm::MapVector<StringRef, double> bounds;
   for (const LaunchedPhase &phase : phases) {
     Prediction prediction = predictPhase(phase, tokens, topK, target, *device);
@@ -150,7 +151,7 @@ size_t Summary::printHalves() {
     return us;
   };
   moert::BatchHalves cut = moert::cutBatch(data, data.maxTokens);
-  // The first half's gathers and the second's sums have nothing beside them.
+  // The first half's gathers and the second half's sums overlap with nothing.
   double halves = getLaunches(cut[0]) + getLaunches(cut[1]) +
                   getExchange(cut[0], /*gathers=*/true) +
                   getExchange(cut[1], /*gathers=*/false);
@@ -206,7 +207,7 @@ void Summary::printProducts(size_t lines) {
     std::string name, config;
     int64_t min, max;
   };
-  // Neighbouring ranges share kernels.
+  // Merges neighbouring ranges that share a kernel.
   llvm::MapVector<Operation *, Product> products;
   for (plan::VariantOp variant : variants) {
     auto min = int64_t(variant.getMinTokens());
@@ -221,7 +222,7 @@ void Summary::printProducts(size_t lines) {
       found->second.max = std::max(found->second.max, max);
     }
   }
-  // A blank line, names, and the line that counts what is left out.
+  // Reserved: a blank line, the column names, and the count of omitted rows.
   size_t room = lines > 3 ? lines - 3 : 0;
   if (products.empty() || room == 0)
     return;

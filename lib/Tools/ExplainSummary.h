@@ -13,10 +13,10 @@
 
 namespace moec {
 
-/// Prints at most `maxLines` lines of 140 columns about a program: its ranges
-/// of tokens, with launches and expected times where rates of the target are
-/// known, what goes between ranks with the most tokens, and the configs of its
-/// products. `data` is the program.
+/// Prints at most `maxLines` lines of 140 columns about a program: its token
+/// ranges with their launches, and expected times if rates of the target are
+/// known; the traffic between ranks with the most tokens; and the configs of
+/// its gemms. `data` is the program.
 void explainSummary(plan::ProgramOp program, const moert::Plan &data,
                     int64_t topK, const Target &target, size_t maxLines,
                     llvm::raw_ostream &os);

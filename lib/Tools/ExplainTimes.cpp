@@ -22,7 +22,7 @@ using namespace moec;
 
 namespace {
 
-/// "+1.3", "-0.2".
+/// A number with its sign: "+1.3", "-0.2".
 std::string signedText(double value) {
   return llvm::formatv("{0}{1:f1}", value < 0 ? "" : "+", value);
 }
@@ -37,26 +37,26 @@ public:
         counts(getEnds(variant.getMinTokens(), variant.getMaxTokens())) {}
 
   void printTimes();
-  /// Choices of kernels that were told of are not told of again.
+  /// Prints the config choices of kernels that are not in `told` yet.
   void printChoices(ToldKernels &told);
 
 private:
-  /// The least and the most tokens that times are told of.
+  /// The least and the most tokens that times are printed for.
   static SmallVector<int64_t> getEnds(uint64_t min, uint64_t max) {
     SmallVector<int64_t> ends{std::max<int64_t>(int64_t(min), 1)};
     if (int64_t(max) > ends.front())
       ends.push_back(int64_t(max));
     return ends;
   }
-  /// Whether it is one of two products that go through one ring.
+  /// Whether it is one of two joined gemms, which share one pipeline.
   static bool isJoined(const LaunchedPhase &phase) {
     auto product = dyn_cast<tile::ContractOp>(phase.op);
     return product && (product.getSignals() || product.getAwaits());
   }
-  /// The product that awaits this one; null where there is none.
+  /// The joined gemm that awaits this one; null if there is none.
   const LaunchedPhase *findSecond(const LaunchedPhase &first) const;
-  /// The launch of the groups that have fewer rows than those of this one; null
-  /// where there is none.
+  /// The launch for the groups with fewer rows than this launch takes; null if
+  /// there is none.
   const LaunchedPhase *findOthers(const LaunchedPhase &large) const;
   Prediction predict(const LaunchedPhase &phase, int64_t tokens);
   void printJoined(const LaunchedPhase &first, const LaunchedPhase &second);
@@ -158,7 +158,7 @@ void TimeTable::printChoices(ToldKernels &told) {
   ToldKernels here;
   std::string before;
   for (const LaunchedPhase &phase : phases) {
-    // Launches of other columns have the same kernel.
+    // Launches for other columns have the same kernel.
     plan::LaunchOp launch = phase.launch;
     if (launch.getColumns() && launch.getColumns()->front() > 0)
       continue;
@@ -180,7 +180,7 @@ void TimeTable::printChoices(ToldKernels &told) {
   told.insert_range(here);
 }
 
-/// Why what is said of each product apart is not said of these.
+/// Prints why joined gemms have no separate tables.
 void TimeTable::printJoined(const LaunchedPhase &first,
                             const LaunchedPhase &second) {
   os << "\n"
@@ -190,7 +190,7 @@ void TimeTable::printJoined(const LaunchedPhase &first,
         "--disable=join-products tells of each apart\n";
 }
 
-/// What a launch is for that has nothing to do while experts are equally
+/// Prints the purpose of a launch that has no work while experts are equally
 /// likely.
 void TimeTable::printLargeGroups(const LaunchedPhase &large,
                                  const LaunchedPhase &others) {
@@ -214,7 +214,7 @@ void TimeTable::printLargeGroups(const LaunchedPhase &large,
             getTime(large.op), counts.back(), getTime(others.op));
 }
 
-/// Width and greatest height.
+/// Width and greatest BLOCK_M of a config.
 static std::pair<int64_t, int64_t> getKind(tile::ConfigAttr config) {
   using Kind = std::pair<int64_t, int64_t>;
   return llvm::TypeSwitch<Attribute, Kind>(config)
@@ -227,7 +227,7 @@ static std::pair<int64_t, int64_t> getKind(tile::ConfigAttr config) {
       .Default(Kind(0, 0));
 }
 
-/// The best of the configs that were not taken, and why others cannot be.
+/// Prints the best configs that were not taken, and why others are illegal.
 void TimeTable::printOthers(const LaunchedPhase &phase) {
   const ModelsTime *schedule = findModelled(phase);
   if (!schedule)
@@ -239,14 +239,14 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
       enumerateCandidates(phase.op, *schedule, target, kernel.getLoadAttr());
   std::unique_ptr<CostModel> model =
       schedule->costModel(phase.op, kernel.getLoadAttr(), target);
-  // A given config, or one of two products of a kernel, may be none of the
-  // candidates.
+  // A forced config, or that of a joined gemm, may not be among the candidates.
   std::optional<double> own;
   for (const Candidate &candidate : candidates)
     if (candidate.config == taken)
       own = candidate.relative;
   if (isJoined(phase)) {
-    // That it would need another ring or table is true of almost all.
+    // Almost all others are illegal only because they need another pipeline or
+    // tile table.
     llvm::erase_if(candidates, [&](const Candidate &candidate) {
       return !candidate.whyNot.empty() || candidate.config == taken;
     });
@@ -265,7 +265,7 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
       reasons[candidate.whyNot].push_back(candidate.config);
       continue;
     }
-    // One for each width and greatest height: the others hardly differ.
+    // Shows one config per width and greatest BLOCK_M: others hardly differ.
     auto kind = getKind(candidate.config);
     if (++count && (kinds.size() >= shown || !kinds.insert(kind).second))
       continue;

@@ -15,13 +15,13 @@ namespace moec {
 
 using ToldKernels = llvm::SmallPtrSet<mlir::Operation *, 16>;
 
-/// Prints what the launches of a variant are expected to take at its ends.
-/// Nothing where no rates of the target are known.
+/// Prints the expected times of a variant's launches at both ends of its token
+/// range. Prints nothing if no rates of the target are known.
 void explainTimes(llvm::ArrayRef<LaunchedPhase> phases, plan::VariantOp variant,
                   int64_t topK, const Target &target, llvm::raw_ostream &os);
 
-/// Prints the configs that were not taken, and why, of kernels that are not
-/// `told` already. Nothing where no rates of the target are known.
+/// Prints the configs that were not taken, and why, for kernels that are not in
+/// `told` yet. Prints nothing if no rates of the target are known.
 void explainChoices(llvm::ArrayRef<LaunchedPhase> phases,
                     plan::VariantOp variant, int64_t topK, const Target &target,
                     ToldKernels &told, llvm::raw_ostream &os);

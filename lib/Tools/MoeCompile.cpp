@@ -88,7 +88,7 @@ struct Options : ToolOptions {
   bool reports() const { return report.getNumOccurrences() > 0; }
   bool explains() const { return explain.getNumOccurrences() > 0; }
 
-  /// Whether the options make sense together; prints why not.
+  /// Whether the options make sense together; prints the reason if not.
   bool makeSense() const;
 };
 
@@ -168,7 +168,7 @@ static FailureOr<std::string> produce(const Source &source,
   return printLayer(source, form, options.getCompileOptions());
 }
 
-/// A program for each target, all in one package.
+/// Writes a package with a program for each target.
 static bool writeLayer(const Source &source, const Options &options) {
   moert::Package package;
   llvm::SmallVector<std::string> targets = options.getTargets();
@@ -181,7 +181,7 @@ static bool writeLayer(const Source &source, const Options &options) {
                                            options.architectures.end());
     if (architectures.empty())
       architectures = chooseArchitectures(compile);
-    // What is compiled stays at level tile.
+    // Compilation leaves a module at level tile, so each target gets a clone.
     OwningOpRef<ModuleOp> module = source.module.get().clone();
     FailureOr<moert::Package> made =
         buildPackage(*module, source.spec, compile, architectures);
@@ -202,7 +202,8 @@ static bool writeReport(const Source &source, const Options &options) {
   BenchResults results;
   if (!options.measured.empty()) {
     StringRef path = options.measured.getValue();
-    // The name of a layer is behind the last colon, unless that is of the path.
+    // The layer's name follows the last colon, unless that colon is part of the
+    // path.
     auto [file, layer] = path.rsplit(':');
     if (!llvm::sys::fs::exists(path) && !layer.empty()) {
       path = file;

@@ -27,7 +27,7 @@ struct Options : ToolOptions {
       cl::value_desc("file.safetensors"), cl::cat(category)};
 };
 
-/// Copies the layer's tensors under their names and with their bytes.
+/// Copies the layer's tensors, with their names and bytes.
 bool extract(const LayerSpec &spec, const Options &options) {
   moert::Result<moert::Checkpoint> checkpoint =
       moert::Checkpoint::open(options.input);
@@ -39,7 +39,7 @@ bool extract(const LayerSpec &spec, const Options &options) {
     return options.complain(layer.status().message());
   std::vector<moert::SafetensorsTensor> tensors;
   size_t bytes = 0;
-  // A tensor of the file may tell several of the layer's.
+  // One tensor of the file may provide several of the layer's.
   llvm::StringSet<> names;
   for (const LocatedTensor &located : layer->tensors)
     for (const LocatedPart &part : located.parts) {

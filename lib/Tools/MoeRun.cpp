@@ -31,7 +31,7 @@ using namespace moec;
 
 namespace {
 
-/// What must hold of a plan, which may come from IR by hand.
+/// Checks the plan, which may come from handwritten IR.
 bool checkPlan(const Session &session, const MoeRunOptions &options) {
   const moert::Plan &plan = session.plan;
   int64_t numOutputs =
@@ -51,20 +51,20 @@ bool checkPlan(const Session &session, const MoeRunOptions &options) {
   return true;
 }
 
-/// Experts that generated ids may name.
+/// The number of experts that generated ids may name.
 int64_t getNumRouted(const Session &session) {
   if (session.source.spec)
     return session.source.spec->getNumRouted();
   int64_t index = session.plan.findTensor("experts.w13");
   if (index < 0 || session.plan.tensors[index].shape.empty())
     return 1;
-  // Of a weight it does not depend on the tokens.
+  // The shape of a weight does not depend on the token count.
   moert::Result<int64_t> count =
       session.plan.tensors[index].shape[0].evaluate(/*tokens=*/0);
   return count ? std::max<int64_t>(*count, 1) : 1;
 }
 
-/// Where weights come from: --inputs, or the folder of a model that was given.
+/// The file of weights: --inputs, or the folder of the given model.
 std::string getCheckpoint(const MoeRunOptions &options) {
   if (!options.inputs.empty() || options.isPackage() ||
       !llvm::sys::fs::is_directory(options.input))
@@ -106,7 +106,7 @@ bool fillTensors(Session &session, const MoeRunOptions &options) {
         tensor.isGiven = true;
       }
   moert::Status status;
-  // A model's folder has weights alone.
+  // A model's folder has no inputs, only weights.
   std::string checkpoint = options.needsWeights() ? getCheckpoint(options)
                                                   : options.inputs.getValue();
   if (!options.hiddenStates.empty())
@@ -115,7 +115,7 @@ bool fillTensors(Session &session, const MoeRunOptions &options) {
     Progress progress("moe-run", "weights and activations are read");
     status = loadInputs(session, checkpoint, options, progress);
   }
-  // What is left: everything, or what a call brings beside a checkpoint.
+  // Generates the rest: all tensors, or the inputs that a checkpoint lacks.
   if (status) {
     Progress progress("moe-run", "weights and activations are generated");
     GenerateOptions generate;
@@ -126,7 +126,7 @@ bool fillTensors(Session &session, const MoeRunOptions &options) {
   return status || options.complain(status.message());
 }
 
-/// The passes whose result a level is.
+/// The passes that produce IR of a level.
 llvm::StringRef getPassesBefore(ExecutedLevel level) {
   switch (level) {
   case ExecutedLevel::Moe:
@@ -141,7 +141,7 @@ llvm::StringRef getPassesBefore(ExecutedLevel level) {
   llvm_unreachable("every level is listed");
 }
 
-/// The level that IR of `level` is executed at first.
+/// The first level at which IR of `level` is executed.
 ExecutedLevel getFirstLevel(Level level) {
   switch (level) {
   case Level::Moe:
@@ -180,7 +180,7 @@ bool bisectLevels(Session &session, const MoeRunOptions &options,
   return true;
 }
 
-/// The spec that the reference takes: the layer's own, or that of --spec.
+/// The spec for the reference: the layer's own, or that of --spec.
 FailureOr<std::string> getSpecText(const Session &session,
                                    const MoeRunOptions &options) {
   if (options.spec.empty()) {
@@ -230,7 +230,7 @@ bool runSession(Session &session, const MoeRunOptions &options) {
   run.others = llvm::ArrayRef(session.devices).drop_front();
   run.graph = options.graph;
   run.careful = options.check || options.bisect || !options.outputs.empty();
-  // The simulator knows itself what nobody wrote.
+  // The simulator detects reads of memory that was never written.
   run.poison = run.careful && !options.isSimulated();
   run.compile = options.getCompileOptions(*run.device);
 
@@ -273,7 +273,7 @@ double getSlowestMedian(llvm::ArrayRef<RunResult> results) {
   return slowest;
 }
 
-/// Runs a layer of several ranks, and compares what each group of ranks gets.
+/// Runs a layer of several ranks, and checks the result of each group of ranks.
 bool runRanks(Session &session, const MoeRunOptions &options) {
   if (!session.source.spec)
     return options.complain("a layer of several ranks is run from a JSON "
@@ -344,7 +344,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
     FailureOr<std::vector<RunResult>> results = (*run)->run(level);
     if (failed(results))
       return false;
-    // The process that started it has its results.
+    // The parent process has this rank's results.
     if (session.isRankProcess())
       return true;
     llvm::outs() << llvm::formatv("{0} ranks ({1}), {2} tokens each",
@@ -385,7 +385,7 @@ bool runRanks(Session &session, const MoeRunOptions &options) {
   return true;
 }
 
-/// The layer's ranks, as its description says; prints what is wrong.
+/// The layer's ranks according to its description; prints errors.
 FailureOr<ParallelSpec> readParallel(const Session &session,
                                      const MoeRunOptions &options) {
   std::optional<SourceText> text = session.text;
@@ -409,7 +409,7 @@ FailureOr<ParallelSpec> readParallel(const Session &session,
   return spec->parallel.value_or(ParallelSpec());
 }
 
-/// Starts a process for each rank; returns in all of them.
+/// Starts a process for each rank; returns in the parent and in all of them.
 bool startProcesses(Session &session, MoeRunOptions &options) {
   FailureOr<ParallelSpec> parallel = readParallel(session, options);
   if (failed(parallel))
@@ -424,7 +424,7 @@ bool startProcesses(Session &session, MoeRunOptions &options) {
   if (!processes)
     return options.complain(processes.status().message());
   session.processes = std::move(*processes);
-  // More tokens than anybody means.
+  // A token count that no real layer has, so that this rank's package differs.
   constexpr int64_t otherTokens = 100'003;
   std::optional<int64_t> rank = session.processes->getRank();
   if (rank && options.drills(*rank, "package"))
@@ -432,7 +432,7 @@ bool startProcesses(Session &session, MoeRunOptions &options) {
   return true;
 }
 
-/// Loads the layer, and lists its tensors or runs it.
+/// Loads the layer, then lists its tensors or runs it.
 bool runOne(Session &session, const MoeRunOptions &options) {
   session.context = std::make_unique<PooledContext>(options.makeRegistry());
   SourceDiagnostics diagnostics(*session.context, llvm::errs());
@@ -462,8 +462,8 @@ bool runOne(Session &session, const MoeRunOptions &options) {
   return runSession(session, options);
 }
 
-/// Every decoder layer with experts, one after the other: a failure does not
-/// keep the next from being tried.
+/// Runs every decoder layer with experts in sequence; continues after a
+/// failure.
 bool runAllLayers(const MoeRunOptions &options) {
   Session first;
   if (options.isPackage() || !readInput(first, options))

@@ -50,7 +50,7 @@ const ModelsTime *moec::findModelled(const LaunchedPhase &phase,
   return schedule ? schedule->as<ModelsTime>() : nullptr;
 }
 
-/// The schedule that says what the phase takes, or null.
+/// The schedule that predicts the phase's time, or null.
 static const PredictsTime *findPredicted(const LaunchedPhase &phase,
                                          const Target &target) {
   const Schedule *schedule = getSchedule(phase, target);

@@ -18,45 +18,47 @@ struct LaunchedPhase {
   plan::LaunchOp launch;
   tile::KernelOp kernel;
   mlir::Operation *op;
-  /// The kernel's, or what the phase makes, where a kernel has several.
+  /// The kernel's name, or that of the phase's result if the kernel has several
+  /// phases.
   std::string name;
-  /// Only the first phase of a kernel has to be launched.
+  /// Whether it is the kernel's first phase, which pays for the launch, and the
+  /// only one.
   bool isFirst, isAlone;
 };
 
-/// Those of all launches of a variant.
+/// The phases of all launches of a variant.
 llvm::SmallVector<LaunchedPhase> getLaunchedPhases(plan::VariantOp variant);
 
-/// The schedule that has a model of the phase's time, or null.
+/// The schedule that has a cost model of the phase, or null.
 const ModelsTime *findModelled(const LaunchedPhase &phase,
                                const Target &target);
 
-/// The time of a phase if experts are equally likely: by the model of its
-/// schedule, or of its bytes or operations and a launch where there is none:
-/// at least.
+/// The time of a phase if experts are equally likely, by the cost model of its
+/// schedule. Without a model it is a lower bound from bytes, operations and the
+/// launch.
 Prediction predictPhase(const LaunchedPhase &phase, int64_t tokens,
                         int64_t topK, const Target &target,
                         const DeviceRates &device);
 
-/// The time of a collective of a variant, through NCCL between GPUs of one
-/// host.
+/// The time of a variant's collective by NCCL between GPUs of one host.
 Prediction predictCollective(plan::CollectiveOp collective, int64_t tokens,
                              const DeviceRates &device);
-/// " columns 0 to 3583" of a launch or a collective of these; nothing for all.
+/// " columns 0 to 3583" for a launch or a collective of these columns; empty
+/// for all columns.
 std::string describeColumns(std::optional<llvm::ArrayRef<int64_t>> columns);
 /// "all_gather dp".
 std::string getName(plan::CollectiveOp collective);
 
-/// A line about what it moves for owners alone through the memory of other
-/// ranks; nothing where all rows go to all.
+/// A line about rows that the collective moves only to their destination ranks,
+/// through the memory of other ranks; empty if all rows go to all ranks.
 std::string describeOwners(plan::CollectiveOp collective);
 
-/// Whether the collective's kernel makes the sums or codes that it moves: a
-/// line, or nothing.
+/// A line about the sums or the quantization that the collective's kernel does
+/// itself; empty if it does neither.
 std::string describeReplaced(plan::CollectiveOp collective);
 
-/// What takes the longest of a prediction: "memory", "tensor cores", "L2",
-/// "power" or "launch".
+/// The largest term of a prediction: "memory", "tensor cores", "L2", "power" or
+/// "launch".
 llvm::StringRef getBound(const Prediction &prediction);
 
 } // namespace moec

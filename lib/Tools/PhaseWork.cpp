@@ -20,7 +20,7 @@ double getElementBytes(Value memref) {
   return cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8.0;
 }
 
-/// Elements of a row of a memref: those behind its first dimension.
+/// Elements per row of a memref: the product of all dimensions but the first.
 int64_t getRowElements(Value memref) {
   return ShapedType::getNumElements(
       cast<MemRefType>(memref.getType()).getShape().drop_front());
@@ -30,8 +30,8 @@ double getRowBytes(Value memref) {
   return getElementBytes(memref) * double(getRowElements(memref));
 }
 
-/// Experts that `tokens` tokens with `topK` distinct experts each reach on
-/// average, if all experts are equally likely.
+/// The expected number of experts that `tokens` tokens reach, with `topK`
+/// distinct experts each, if all experts are equally likely.
 double getActiveGroups(double groups, double topK, double tokens) {
   return groups * (1 - std::pow(1 - std::min(1.0, topK / groups), tokens));
 }
@@ -41,7 +41,7 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
   bool grouped = static_cast<bool>(op.getOffsets());
   double rows = double(tokens) * double(grouped ? topK : 1);
   double columns = double(weight.getShape()[grouped ? 1 : 0]);
-  // Of those the launch's.
+  // The launch's share of the columns.
   double share = 1;
   if (std::optional<uint64_t> count = op.getNumColumns())
     share = double(*count) /
@@ -50,13 +50,13 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
   double groups = grouped ? getActiveGroups(double(weight.getDimSize(0)),
                                             double(topK), double(tokens))
                           : 1;
-  // Groups have about the same number of rows each.
+  // Assumes about the same number of rows in each group.
   if (!op.takesGroup(std::llround(rows / std::max(groups, 1.0))))
     return {};
   double inputRows =
       std::min(rows, double(tokens) * double(op.getSource() ? 1 : topK));
   Work work;
-  // Elements of a weight may share bytes, those of an input do not.
+  // Elements of a weight may be smaller than a byte, those of an input are not.
   auto input = cast<MemRefType>(op.getInput().getType());
   work.operations = 2 * rows * columns * double(input.getShape().back());
   work.bytes = groups * columns * double(weight.getShape().back()) *
@@ -72,7 +72,7 @@ Work getContractWork(tile::ContractOp op, int64_t topK, int64_t tokens) {
                       double(grouped ? scales.getDimSize(0) : 1);
     work.bytes += groups * perGroup;
   }
-  // One of a tensor is not worth a term.
+  // A single scale per tensor is negligible.
   if (op.getInputScale() &&
       op.getInputQuantAttr().getGranularity() != moe::Granularity::Tensor)
     work.bytes += inputRows * getRowBytes(op.getInputScale());

@@ -12,7 +12,7 @@
 
 namespace moec {
 
-/// What a step has to do at least.
+/// The least work of a step.
 struct Work {
   double operations = 0;
   double bytes = 0;

@@ -42,7 +42,7 @@ void Progress::tell() {
   auto isOver = [&] { return isDone; };
   for (seconds gone = patience, wait = patience;
        !changed.wait_for(lock, wait, isOver); gone += wait) {
-    // One write, so that lines of several threads do not mix.
+    // Writes once, so that lines of several threads do not mix.
     std::string part = percent ? std::to_string(*percent) + " %, " : "";
     llvm::errs() << tool + ": " + what + " ... " + part +
                         std::to_string(gone.count()) + " s\n";

@@ -21,19 +21,19 @@ class Thread;
 
 namespace moec {
 
-/// While it lives, a command does something. If that takes more than two
-/// seconds it is told on the error stream, and every ten seconds again, with
-/// the part that is done, where that is known, and the seconds that have gone
-/// by.
+/// Reports a long action of a command on the error stream for as long as this
+/// object lives: after two seconds, then every ten seconds, with the elapsed
+/// time and, if known, the fraction that is done.
 class Progress {
 public:
-  /// "moe-run: WHAT ..."; e.g. "moe-run", "the layer is compiled".
+  /// The message is "`tool`: `what` ...", e.g. "moe-run: the layer is compiled
+  /// ...".
   Progress(std::string tool, std::string what);
   ~Progress();
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
 
-  /// So much of it is done. From any thread.
+  /// Sets the progress. Callable from any thread.
   void step(size_t done, size_t all);
 
 private:
@@ -44,7 +44,7 @@ private:
   std::condition_variable changed;
   bool isDone = false;
   std::optional<unsigned> percent;
-  /// Where there is no thread nothing is told.
+  /// Prints the messages; if the thread cannot be started, nothing is printed.
   std::unique_ptr<moert::Thread> teller;
 };
 

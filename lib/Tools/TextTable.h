@@ -15,18 +15,18 @@
 
 namespace moec {
 
-/// Rows of text, the first of which has the names of the columns. All is on the
-/// left of its column; numbers come padded.
+/// A table of text whose first row has the column names. All cells are
+/// left-aligned; the caller pads numbers.
 class TextTable {
 public:
   using Row = llvm::SmallVector<std::string>;
 
   explicit TextTable(Row names) : rows{std::move(names)} {}
 
-  /// As many cells as there are names.
+  /// `cells` has one cell per column.
   void addRow(Row cells) { rows.push_back(std::move(cells)); }
 
-  /// A column with nothing but its name is left out.
+  /// Prints the table without columns that are empty below their name.
   void print(llvm::raw_ostream &os) const;
 
 private:

@@ -13,8 +13,8 @@
 #include <cstdio>
 #include <cstring>
 
-/// A signal that ends the command leaves no half-written file behind. The
-/// handler is gone when it runs: it sends the signal once more.
+/// Removes half-written files before a signal ends the command. The handler is
+/// already reset when it runs, so raising the signal again ends the process.
 static void removeFilesAndEnd(int signal) {
   moert::removeTemporaries();
   raise(signal);
@@ -23,7 +23,7 @@ static void removeFilesAndEnd(int signal) {
 static void handleSignals() {
   for (int signal : {SIGHUP, SIGINT, SIGTERM}) {
     struct sigaction action = {};
-    // A signal that the parent ignores, as nohup does, stays ignored.
+    // Keeps ignoring a signal that the parent ignores, as with nohup.
     if (sigaction(signal, /*act=*/nullptr, &action) == 0 &&
         action.sa_handler == SIG_IGN)
       continue;
@@ -35,11 +35,12 @@ static void handleSignals() {
 }
 
 int moec_tool_main(const char *name, int argc, char **argv) {
-  // LLVM's handler removes LLVM's files, and then sends the signal to the one
-  // that was there before.
+  // LLVM's handler removes LLVM's files, then raises the signal for the handler
+  // that was installed before it, so ours is installed first.
   handleSignals();
   llvm::InitLLVM init(argc, argv);
-  // A limit of file size is then an error of write(), as a full disk is.
+  // With SIGXFSZ ignored, exceeding the file size limit is an error of write(),
+  // as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
   struct Tool {
     const char *name;

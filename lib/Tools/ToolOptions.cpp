@@ -68,7 +68,8 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
   llvm::cl::SetVersionPrinter(
       [](llvm::raw_ostream &os) { os << "moec " MOEC_VERSION "\n"; });
   llvm::cl::HideUnrelatedOptions(category);
-  // Parsing errors are ours to report: by default the process would end here.
+  // With an error stream given, parsing errors are returned; by default LLVM
+  // would end the process.
   if (!llvm::cl::ParseCommandLineOptions(argc, argv, overview, &llvm::errs()))
     return false;
   if (!needsInput())
@@ -81,7 +82,8 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
     if (!Target::find(name))
       return complain("--target: '" + name + "' is unknown; accepted are " +
                       llvm::join(Target::getNames(), ", "));
-  // The architecture of the part stands for a target that is not known yet.
+  // The target may not be known yet; the part's architecture is checked in its
+  // place.
   const PartFacts *part = findPart(kernels.devicePart);
   llvm::SmallVector<std::string> targets = getTargets();
   if (choosesTarget() && part)
@@ -105,7 +107,7 @@ bool ToolOptions::parse(int argc, char **argv, llvm::StringRef overview) {
       return false;
     configs = std::move(*read);
   }
-  // The last one that is for a kernel counts.
+  // Options are appended: the last config for a kernel takes effect.
   llvm::append_range(configs, config);
   if (llvm::Error error = parseForcedConfigs(configs).takeError())
     return complain(llvm::toString(std::move(error)));

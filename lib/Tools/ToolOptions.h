@@ -22,13 +22,13 @@
 
 namespace moec {
 
-/// Takes every option that LLVM's own libraries have registered off the command
-/// line: their names would clash with ours, and differ between link modes.
+/// Removes all options that LLVM's libraries have registered: their names would
+/// clash with ours, and depend on how LLVM is linked.
 struct ForeignOptionsRemoved {
   ForeignOptionsRemoved();
 };
 
-/// Reads a word of a list, and names the list where there is no such word.
+/// Parses one word of a fixed list; the error for another word shows the list.
 template <typename T>
 struct WordParser : llvm::cl::parser<T> {
   explicit WordParser(llvm::cl::Option &option) : llvm::cl::parser<T>(option) {}
@@ -48,7 +48,7 @@ struct WordParser : llvm::cl::parser<T> {
   }
 };
 
-/// Reads a whole number.
+/// Parses a whole number.
 template <typename T>
 class NumberParser : public llvm::cl::basic_parser<T> {
 public:
@@ -79,14 +79,15 @@ using NumberOption =
     llvm::cl::opt<T, /*ExternalStorage=*/false, NumberParser<T>>;
 template <typename T>
 using WordOption = llvm::cl::opt<T, /*ExternalStorage=*/false, WordParser<T>>;
-/// How kernels for GPUs are made: options of all commands that compile.
+/// Options for the code generation of GPU kernels, shared by all commands that
+/// compile.
 struct KernelOptions {
   explicit KernelOptions(llvm::cl::OptionCategory &category)
       : category(category) {}
 
   void apply(CompileOptions &options) const;
-  /// Why no kernels for `target` can be made by these options; empty if they
-  /// can be.
+  /// Returns why these options cannot make kernels for `target`; empty if they
+  /// can.
   std::string whyNot(llvm::StringRef target) const;
 
   llvm::cl::OptionCategory &category;
@@ -115,8 +116,8 @@ struct KernelOptions {
       llvm::cl::cat(category)};
 };
 
-/// Options of moe-compile and moe-run. One object per process: command line
-/// options register themselves.
+/// Options of moe-compile and moe-run. Only one object may exist per process,
+/// because command line options register themselves.
 struct ToolOptions : private ForeignOptionsRemoved {
   llvm::cl::OptionCategory category{"Options"};
   llvm::cl::opt<std::string> input{
@@ -196,29 +197,32 @@ struct ToolOptions : private ForeignOptionsRemoved {
                      "tokens; those of --config come first"),
       llvm::cl::cat(category)};
 
-  /// `tool` is the name of the command, for messages.
+  /// `tool` is the command's name in messages.
   explicit ToolOptions(llvm::StringRef tool) : tool(tool) {}
   virtual ~ToolOptions() = default;
 
-  /// Whether an option asks for what needs no input.
+  /// Whether the command needs an input; false if an option asks for something
+  /// that needs none.
   virtual bool needsInput() const { return true; }
-  /// Whether a device chooses the target.
+  /// Whether the device chooses the target.
   virtual bool choosesTarget() const { return false; }
 
-  /// What --target lists, separated by commas.
+  /// The comma-separated list of --target.
   llvm::SmallVector<std::string> getTargets() const;
 
-  /// Parses the command line; false (with a message) if it makes no sense.
+  /// Parses the command line; returns false, with a message, if it makes no
+  /// sense.
   bool parse(int argc, char **argv, llvm::StringRef overview);
 
-  /// Prints an error; false, for the caller to return.
+  /// Prints an error; returns false, so that the caller can return the result.
   bool complain(const llvm::Twine &message) const;
-  /// True for success; an error is printed.
+  /// Returns true for success; prints an error.
   bool accept(llvm::Error error) const;
 
-  /// The files that these options read, for what is written to be held against.
+  /// A check that refuses to overwrite the files that these options read.
   OutputCheck makeOutputCheck() const;
-  /// Whether what these options write can be written; prints why not.
+  /// Whether the outputs of these options can be written; prints the reason if
+  /// not.
   bool canWriteDumps(const OutputCheck &check) const;
 
   SpecOverrides getOverrides() const;
@@ -227,7 +231,7 @@ struct ToolOptions : private ForeignOptionsRemoved {
 
 private:
   llvm::StringRef tool;
-  /// Those of --tuned and --config.
+  /// The configs of --tuned and --config.
   std::vector<std::string> configs;
 };
 

@@ -18,7 +18,7 @@ using moert::Status;
 
 namespace {
 
-/// Runs of a clone with tensors of its own.
+/// Runs a clone of a layer on its own tensors.
 class Benchmark {
 public:
   Benchmark(moert_layer &layer, int64_t tokens, uint64_t seed)
@@ -48,7 +48,7 @@ private:
 
 } // namespace
 
-/// Experts that ids may name.
+/// The number of experts that generated ids may name.
 static int64_t countExperts(const moert::Plan &plan) {
   int64_t index = plan.findTensor("experts.w13");
   if (index < 0 || plan.tensors[size_t(index)].shape.empty())

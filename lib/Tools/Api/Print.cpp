@@ -42,8 +42,8 @@ static Result<LayerForm> getForm(moejit_form form) {
       " is unknown; those of moejit_form are accepted");
 }
 
-/// What `make` makes of the layer, compiled by the options that the device
-/// chooses.
+/// Returns the text that `make` makes of the layer, compiled by the options
+/// that the device chooses.
 static Result<std::string>
 print(const char *call, moejit_compiler &compiler, const moejit_source &source,
       const moert_device *device, bool toCompile,
@@ -88,7 +88,7 @@ moert_status *moejit_print(moejit_compiler *compiler,
   *text = nullptr;
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
-  // Numbers are read and compared here.
+  // Sets the float state in which numbers are parsed and compared.
   moert::FloatState state;
   Result<LayerForm> asked = getForm(form);
   if (!asked)
@@ -110,7 +110,7 @@ moert_status *moejit_print_report(moejit_compiler *compiler,
   *page = nullptr;
   MOEJIT_NEEDED(compiler);
   MOEJIT_NEEDED(source);
-  // Numbers are read and compared here.
+  // Sets the float state in which numbers are parsed and compared.
   moert::FloatState state;
   BenchResults given;
   given.name = "results";

@@ -17,7 +17,7 @@ using moert::Status;
 
 namespace {
 
-/// Memory of the device for weights, which become the layer's together.
+/// Device memory for weights, bound to the layer all at once.
 class DeviceMemory : public TensorMemory {
 public:
   explicit DeviceMemory(moert_layer &layer) : layer(layer) {}
@@ -26,17 +26,17 @@ public:
   Result<uint8_t *> open(const HostTensor &tensor, size_t offset,
                          size_t bytes) override;
   Status close() override;
-  /// Binds all of it.
+  /// Binds all allocated weights.
   Status bind(const std::vector<HostTensor> &tensors);
 
 private:
-  /// Whether this process reaches the memory itself.
+  /// Whether the device's memory is host memory.
   bool isOfHost() const { return layer.device.architecture().empty(); }
 
   moert_layer &layer;
   std::map<std::string, std::shared_ptr<moert::Buffer>> buffers;
-  /// What is opened, where it is not the device's own memory, and where it
-  /// goes.
+  /// Staging memory for `open`, unused if the device's memory is host memory,
+  /// and the address on the device that it is copied to.
   std::vector<uint8_t> staged;
   uint8_t *target = nullptr;
 };
@@ -69,7 +69,7 @@ Status DeviceMemory::close() {
 }
 
 Status DeviceMemory::bind(const std::vector<HostTensor> &tensors) {
-  // Runs may still read what is about to be replaced.
+  // Runs in flight may still read the weights that are replaced here.
   if (Status status = layer.executor->synchronize(); !status)
     return status;
   for (const HostTensor &tensor : tensors) {
@@ -82,7 +82,7 @@ Status DeviceMemory::bind(const std::vector<HostTensor> &tensors) {
   return Status::ok();
 }
 
-/// Whose weights a layer of several ranks is to have.
+/// The rank whose weights to load into a layer of several ranks.
 static Result<int64_t> findRank(const moert::Executor &executor,
                                 const int64_t *rank) {
   if (rank) {
@@ -99,8 +99,8 @@ static Result<int64_t> findRank(const moert::Executor &executor,
       "its communicator before");
 }
 
-/// What of a checkpoint the layer is: by its spec, or where it has none by the
-/// names of its tensors.
+/// The tensors of a checkpoint that the layer needs: by its spec, or without
+/// one by the names of its tensors.
 static Result<LayerRequest> getRequest(const moert_layer &layer,
                                        const std::vector<HostTensor> &tensors,
                                        const int64_t *decoderLayer,
@@ -168,7 +168,8 @@ moert_status *moejit_layer_load_weights(moert_layer *layer, const char *path,
                                         moejit_message_fn message, void *user) {
   MOEJIT_NEEDED(layer);
   MOEJIT_NEEDED(path);
-  // Scales that are quantized themselves are multiplied and added here.
+  // Sets the float state in which nested (quantized) scales are multiplied and
+  // added.
   moert::FloatState state;
   return answer(load(*layer, path, decoder_layer, rank, message, user));
 }

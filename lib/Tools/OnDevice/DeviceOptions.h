@@ -12,16 +12,16 @@
 
 namespace moec {
 
-/// Options of commands that run many things on a device and keep a record.
+/// Options of commands that run many cases on a device and keep a record.
 struct DeviceOptions : private ForeignOptionsRemoved {
-  /// Where descriptions of a command differ.
+  /// Texts of --help that differ between commands.
   struct Words {
     llvm::StringLiteral program;
-    /// What --device takes, and what it says.
+    /// Value name and description of --device.
     const char *devices, *device;
-    /// What --data, --list, --json and --threads say.
+    /// Descriptions of --data, --list, --json and --threads.
     const char *data, *list, *json, *threads;
-    /// What --time-limit says, and the seconds without it; 0 for any number.
+    /// Description of --time-limit, and its default in seconds; 0 for no limit.
     const char *timeLimit;
     double seconds;
   };
@@ -33,19 +33,18 @@ struct DeviceOptions : private ForeignOptionsRemoved {
   llvm::cl::opt<double> timeLimit;
   llvm::cl::opt<int> threads;
 
-  /// Prints an error; false, for the caller to return.
+  /// Prints an error; returns false, so that the caller can return the result.
   bool complain(const llvm::Twine &message) const;
-  /// The folder of data, and a file there.
+  /// The data folder, and a file in it.
   std::string getDataFolder() const;
   std::string getDataFile(llvm::StringRef name) const;
 
 protected:
-  /// Parses the command line under a text for --help; false, with a message, if
-  /// it makes no sense.
+  /// Parses the command line; `overview` heads --help. Returns false, with a
+  /// message, if the command line makes no sense.
   bool parseCommandLine(int argc, char **argv, llvm::StringRef overview);
-  /// Whether a file that an option names can be written in the end: a run is
-  /// too dear to find out there. True where there is none; else false, with a
-  /// message.
+  /// Checks before the run whether the file that an option names can be
+  /// written. True for an empty path; else false, with a message.
   bool canWrite(OutputCheck &check, llvm::StringRef option,
                 const std::string &path) const;
 

@@ -14,7 +14,8 @@
 
 namespace moec {
 
-/// The head of a file of results: which build measured on which device, when.
+/// The head of a result file: the build, the device and the time of a
+/// measurement.
 class DeviceRecord {
 public:
   DeviceRecord(std::string commit, const moert::Device &device,
@@ -23,16 +24,16 @@ public:
   const std::string &getCommit() const { return commit; }
 
 protected:
-  /// The record in a file that --resume goes on with, which has `list`; a
-  /// failure if it is of another build, device or target.
+  /// Reads the record in a file that --resume continues; it must have `list`.
+  /// Fails if the record is of another build, device or target.
   moert::Result<llvm::json::Object> read(const std::string &path,
                                          llvm::StringRef list) const;
-  /// Writes a file for --json, whole or not at all: the head, with `benchmark`
-  /// as what was run, then what `body` adds to it.
+  /// Writes a file for --json atomically: the head, with `benchmark` as the
+  /// name of what was run, then the output of `body`.
   moert::Status
   write(const std::string &path, llvm::StringRef benchmark,
         llvm::function_ref<void(llvm::json::OStream &)> body) const;
-  /// An element of an array, on a line of its own.
+  /// Writes an element of an array on its own line.
   static void writeLine(llvm::json::OStream &json,
                         llvm::function_ref<void(llvm::json::OStream &)> body);
 

@@ -14,8 +14,8 @@
 
 namespace moec {
 
-/// The runtime's name of a type of which inputs and weights are made for a
-/// device; fails for others.
+/// The runtime's dtype of a tensor that is generated for a device; fails for
+/// dtypes that are never generated.
 moert::Result<moert::DType> getRuntimeType(const TensorInfo &info);
 
 } // namespace moec
