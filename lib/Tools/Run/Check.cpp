@@ -76,13 +76,13 @@ Status ReferenceCheck::setInputs(llvm::ArrayRef<const HostTensor *> tensors) {
   return moert::writeSafetensors(inputs, entries);
 }
 
-/// The folder that holds `python/moec/reference`, if this program stands in a
+/// The folder that holds `python/moec/reference`, if this program is in a
 /// checkout's build folder or in a bundle.
 static std::string findRoot() {
   static int anchor;
   llvm::SmallString<256> root(
       llvm::sys::fs::getMainExecutable(nullptr, &anchor));
-  // From the program's own folder at most up to that of a checkout.
+  // From the program's own folder up to that of a checkout at most.
   constexpr int maxLevels = 4;
   for (int level = 0; level < maxLevels && !root.empty(); ++level) {
     llvm::sys::path::remove_filename(root);
@@ -94,7 +94,7 @@ static std::string findRoot() {
   return {};
 }
 
-/// Puts a folder ahead of those in which Python looks for modules.
+/// Prepends a folder to Python's module path.
 static void addToPythonPath(const std::string &folder) {
   std::string path = folder;
   if (auto before = llvm::sys::Process::GetEnv("PYTHONPATH"))

@@ -12,32 +12,33 @@
 
 namespace moec {
 
-/// Runs the float64 reference (`python -m moec.reference check`) as a process
-/// of its own, which shares no code with the compiler. It gets the layer's
-/// spec, and inputs that are written to a temporary file once. What a model's
-/// config.json means is not its business: that is checked against the model's
-/// own code (docs/models.md).
+/// Runs the float64 reference (`python -m moec.reference check`) as a separate
+/// process that shares no code with the compiler. It gets the layer's spec, and
+/// inputs that are written to a temporary file once. The meaning of a model's
+/// config.json is not checked here, but against the model's own code
+/// (docs/models.md).
 class ReferenceCheck {
 public:
   ReferenceCheck() = default;
   ~ReferenceCheck();
 
-  /// Finds Python and sees to it that it has the reference, before anything
-  /// takes long.
+  /// Finds Python and checks that it has the reference, before anything takes
+  /// long.
   moert::Status findReference();
 
-  /// Takes the text of the layer's spec.
+  /// Sets the text of the layer's spec.
   moert::Status setSpec(const std::string &spec);
 
-  /// Writes the inputs to a temporary file, by their canonical names; of
-  /// several calls the last one's count.
+  /// Writes the inputs to a temporary file under their canonical names;
+  /// replaces those of an earlier call.
   moert::Status setInputs(llvm::ArrayRef<const HostTensor *> tensors);
 
-  /// The number of the first row among those of all ranks; 0 until then.
+  /// Sets the index of the first row among the rows of all ranks; 0 by default.
   void setFirstToken(int64_t number) { firstToken = number; }
 
-  /// Compares; the reference prints its summary on standard output. False if
-  /// the results are wrong or the reference could not run (with a message).
+  /// Compares; the reference prints its summary on standard output. Returns
+  /// false if the results are wrong or the reference could not run (with a
+  /// message).
   bool compare(const RunResult &result);
 
 private:
@@ -51,7 +52,7 @@ private:
   int64_t firstToken = 0;
 };
 
-/// Writes output and details to a safetensors file, whole or not at all.
+/// Writes output and details to a safetensors file atomically.
 moert::Status writeResult(const std::string &path, const RunResult &result);
 
 } // namespace moec

@@ -35,8 +35,8 @@ bool moec::isSameShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
   return squeeze(a) == squeeze(b);
 }
 
-/// The bits of the largest finite number. Bits of numbers from 0 on ascend with
-/// them.
+/// The bits of the largest finite number. For non-negative numbers the order of
+/// bits is the order of values.
 static uint32_t getBitsOfLargest(moert::DType dtype) {
   switch (dtype) {
   case moert::DType::F32:
@@ -70,7 +70,7 @@ std::string moec::checkScales(const SafetensorsEntry &entry, moert::DType dtype,
                               ScaleSign sign, int64_t first) {
   uint32_t largest = getBitsOfLargest(dtype);
   size_t size = size_t(moert::dtypeBits(dtype)) / 8;
-  // A power of two has no sign, and is never 0.
+  // E8M0 holds powers of two: it has no sign and no 0.
   bool isPower = dtype == moert::DType::F8E8M0;
   uint32_t signBit = isPower ? 0 : uint32_t(1) << (8 * size - 1);
   for (size_t i = 0; i < entry.bytes / size; ++i) {
@@ -88,8 +88,8 @@ std::string moec::checkScales(const SafetensorsEntry &entry, moert::DType dtype,
   return "";
 }
 
-/// The elements of integers; none where they are something else, or of another
-/// number than `count`.
+/// Reads the elements of an integer tensor; nothing if it is not of integers,
+/// or has not `count` elements.
 static std::optional<std::vector<int64_t>>
 readIntegers(const SafetensorsEntry &entry, int64_t count) {
   if ((entry.dtype != moert::DType::I32 && entry.dtype != moert::DType::I64) ||
@@ -149,7 +149,7 @@ std::string moec::readGroups(const SafetensorsEntry &entry, int64_t columns,
   return "";
 }
 
-/// Groups are of neighbours.
+/// Checks that each group consists of neighbouring columns.
 static std::string checkGroups(const SafetensorsEntry &entry, int64_t columns,
                                int64_t groupColumns) {
   std::vector<int64_t> groups;

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Values that would be wrong without anybody seeing it: each check says what is
-// wrong with a tensor, or nothing.
+// Checks for values that would silently give wrong results. Each check returns
+// what is wrong with a tensor, or an empty string.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,35 +18,36 @@
 
 namespace moec {
 
-/// Which finite scales are right.
+/// The accepted signs of scales.
 enum class ScaleSign {
   Any,
-  NotNegative, ///< 0 too, which makes weights 0
-  Positive,    ///< what is divided by them
+  NotNegative, ///< includes 0, which makes weights 0
+  Positive,    ///< for divisors
 };
 
-/// Every scale is finite, and has the sign. `dtype` is what the elements are,
-/// which a file may call bytes; `first` is the number of the first one in its
-/// tensor.
+/// Checks that every scale is finite and has the sign. `dtype` is the type of
+/// the elements, which a file may store as bytes; `first` is the index of the
+/// first one in its tensor.
 std::string checkScales(const moert::SafetensorsEntry &entry,
                         moert::DType dtype, ScaleSign sign, int64_t first = 0);
 
-/// The group of each column, in whatever order; each group has all its columns.
-/// `groupColumns` is their number, 0 for one group.
+/// Reads the group of each column, in any order, and checks that each group is
+/// complete. `groupColumns` is the number of columns per group, 0 for one
+/// group.
 std::string readGroups(const moert::SafetensorsEntry &entry, int64_t columns,
                        int64_t groupColumns, std::vector<int64_t> &groups);
 
-/// A tensor of which nothing goes into the layer. `rows` and `columns` are
-/// those of the projection that the part belongs to: elements of a matrix, or
-/// its scales.
+/// Checks a tensor that contributes nothing to the layer. `rows` and `columns`
+/// are those of the projection that the part belongs to: elements of a matrix,
+/// or its scales.
 std::string checkBeside(const CheckpointPart &part,
                         const moert::SafetensorsEntry &entry, int64_t rows,
                         int64_t columns);
 
-/// As messages show a shape: "[2, 3]".
+/// A shape as messages show it: "[2, 3]".
 std::string printShape(llvm::ArrayRef<int64_t> shape);
 
-/// Shapes are the same tensor when they differ in dimensions of size 1 alone.
+/// Whether two shapes differ only in dimensions of size 1.
 bool isSameShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
 
 } // namespace moec

@@ -58,7 +58,7 @@ int64_t readInteger(const uint8_t *source, DType dtype) {
 
 } // namespace
 
-/// Files have bytes for what has a type of its own in a layer, or none.
+/// Whether a file stores as plain bytes a type that the layer names.
 static bool areBytes(DType from, DType to) {
   return from == DType::U8 && (to == DType::I8 || to == DType::F8E8M0);
 }
@@ -78,8 +78,8 @@ bool moec::convertElement(const uint8_t *source, DType from, uint8_t *result,
   }
   if (isFloat(from) || from == DType::F8E8M0) {
     llvm::APFloat value = readFloat(source, from);
-    // A NaN stays one, whatever its payload. That of e8m0 has none, without
-    // which its bits would be those of infinity.
+    // A NaN stays one, whatever its payload. The NaN of e8m0 has no payload,
+    // and without one the bits in another type would be those of infinity.
     bool lost = false, isNaN = value.isNaN();
     value.convert(getSemantics(to), llvm::APFloat::rmNearestTiesToEven, &lost);
     if (isNaN && from == DType::F8E8M0)

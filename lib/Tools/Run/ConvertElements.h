@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Checkpoints keep some tensors in another type than the layer computes in: a
-// router in f32 beside experts in bf16, a table of ids in 64 bits. They become
-// the layer's type where that loses nothing.
+// Exact conversion to the layer's types. Checkpoints keep some tensors in
+// another type than the layer computes in: a router in f32 beside experts in
+// bf16, a table of ids in 64 bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ namespace moec {
 /// f8e8m0.
 bool canConvert(moert::DType from, moert::DType to);
 
-/// Converts one element. False if its value is none of `to`.
+/// Converts one element. Returns false if `to` cannot represent its value.
 bool convertElement(const uint8_t *source, moert::DType from, uint8_t *result,
                     moert::DType to);
 

@@ -21,14 +21,13 @@ using moert::Status;
 
 namespace {
 
-/// The group of each column of one module, as a tensor of a file says.
+/// The group of each column of one module, read from a tensor of a file.
 struct Groups {
   const LocatedPart *located = nullptr;
   std::vector<int64_t> ofColumn;
 };
 
-/// Columns group by group, those of a group as they come; empty where they lie
-/// so already.
+/// The columns sorted stably by group; empty if they are sorted already.
 std::vector<int32_t> sortColumns(llvm::ArrayRef<int64_t> groups) {
   if (llvm::is_sorted(groups))
     return {};
@@ -39,7 +38,7 @@ std::vector<int32_t> sortColumns(llvm::ArrayRef<int64_t> groups) {
   return order;
 }
 
-/// Puts the elements of each row, of 4 or 8 bits, in an order.
+/// Permutes the elements of each row, of 4 or 8 bits.
 void orderColumns(llvm::ArrayRef<int32_t> order, int64_t bits, size_t rowBytes,
                   size_t bytes, uint8_t *matrix) {
   std::vector<uint8_t> row(rowBytes);
@@ -66,7 +65,7 @@ const TensorInfo *findInfo(const LayerRequest &request, StringRef name) {
   return it == request.signature.end() ? nullptr : &*it;
 }
 
-/// Ranks have a part of each.
+/// Whether the tensor is split over ranks.
 bool isSplit(const LayerRequest &request, StringRef name) {
   const TensorShard *shard = request.findShard(name);
   return shard && shard->dimension >= 0;
@@ -107,7 +106,7 @@ Status ExpertOrders::readProduct(moert::Checkpoint &checkpoint,
   bool isFirst = name == first;
   size_t numModules = isFirst ? planes.size() : 1;
   std::string columnsName = first + "_columns";
-  // Of the modules of each expert that say it.
+  // The modules of each expert that have a tensor of groups.
   std::map<int64_t, llvm::SmallVector<Groups, 2>> modules;
   for (const LocatedPart &located : tensor->parts) {
     if (!located.part || located.part->use != PartUse::ColumnOrder)
@@ -190,7 +189,7 @@ void ExpertOrders::orderRows(const Order &order, size_t rowBytes, size_t bytes,
 
 void ExpertOrders::apply(const CopyTarget &target, int64_t place,
                          uint8_t *matrix) const {
-  // Of scales that all rows share there is one dimension less.
+  // Scales that all rows share have one dimension less.
   if (size_t(place) >= orders.size() || target.shape.size() < 2)
     return;
   const OrdersOfExpert &expert = orders[size_t(place)];

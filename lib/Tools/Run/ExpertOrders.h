@@ -5,12 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// With act-order any column of a matrix may be in any group of scales, and a
-// tensor says which. The layer has groups of neighbours: columns are stored
-// group by group. Those of the first product then have an order of their own,
-// which is a tensor of the layer (`experts.w13_columns`,
-// `shared_experts.w13_columns`); those of the second one are met by the rows of
-// the first, which are stored in the same order.
+// Column orders of matrices that were quantized with act-order.
+//
+// With act-order a tensor assigns each column of a matrix to any group of
+// scales. The layer's groups are neighbouring columns, so columns are stored
+// group by group. For the first gemm the order becomes a tensor of the layer
+// (`experts.w13_columns`, `shared_experts.w13_columns`). For the second gemm
+// the rows of the first are stored in the same order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,36 +23,35 @@
 
 namespace moec {
 
-/// The orders of experts that tokens choose, or of the shared one: of a layer,
-/// or of what a rank has of it.
+/// The column orders of a layer's routed experts or of its shared one; only
+/// those of this rank, if the layer is split.
 class ExpertOrders {
 public:
-  /// `experts` is what names of their tensors begin with, "experts." or
-  /// "shared_experts.". Fails where a tensor says no order, or one that the
-  /// layer cannot have.
+  /// `experts` is the prefix of the tensors' names, "experts." or
+  /// "shared_experts.". Fails if a tensor holds no valid order, or one that the
+  /// layer does not support.
   static moert::Result<ExpertOrders> read(moert::Checkpoint &checkpoint,
                                           const LocatedLayer &layer,
                                           const LayerRequest &request,
                                           llvm::StringRef experts);
 
-  /// Puts a matrix that is as the file has it in the layer's order; one of
-  /// other experts stays as it is.
+  /// Permutes a matrix from the file's order into the layer's; leaves a matrix
+  /// of other experts as it is.
   void apply(const CopyTarget &target, int64_t place, uint8_t *matrix) const;
 
-  /// Which element of its input each column of an expert's first product
-  /// multiplies.
+  /// Writes the index of the input element that each column of an expert's
+  /// first gemm multiplies.
   void writeColumns(int64_t place,
                     llvm::MutableArrayRef<int32_t> columns) const;
 
 private:
-  /// Element i of the layer is element `order[i]` of the file; empty for that
-  /// of the file.
+  /// Element i of the layer is element `order[i]` of the file; empty if both
+  /// orders are equal.
   using Order = std::vector<int32_t>;
   struct OrdersOfExpert {
     Order w13, w2;
   };
-  /// Rows of the first product that come as one: gate, up, or both, one behind
-  /// the other.
+  /// Rows of the first gemm that share an order: gate, up, or both in sequence.
   struct Plane {
     int64_t firstRow = 0, rowStride = 1, numRows = 0;
   };
@@ -69,13 +69,13 @@ private:
   void orderRows(const Order &order, size_t rowBytes, size_t bytes,
                  uint8_t *matrix) const;
 
-  /// The weights of the two products.
+  /// The names of the weights of both gemms.
   std::string first, second;
   bool isShared;
-  /// By their places here.
+  /// Indexed by the experts of this rank.
   std::vector<OrdersOfExpert> orders;
   llvm::SmallVector<Plane, 2> planes;
-  /// Bits of an element of either product.
+  /// Bits of an element of either gemm's weights.
   int64_t elementBits = 8;
 };
 

@@ -23,8 +23,8 @@ int64_t find(const uint8_t *elements, int64_t count, Bits least) {
     std::memcpy(&bits, elements + i * int64_t(sizeof(Bits)), sizeof(Bits));
     return Bits(bits & magnitude) >= least;
   };
-  // Without a way out of the loop it becomes vector code, which runs at the
-  // bandwidth of memory.
+  // The inner loop has no early exit, so that it is vectorized and runs at
+  // memory bandwidth.
   constexpr int64_t block = 1024;
   for (int64_t begin = 0; begin < count; begin += block) {
     int64_t end = std::min(begin + block, count);

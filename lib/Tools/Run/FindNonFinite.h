@@ -14,8 +14,8 @@
 
 namespace moec {
 
-/// The number of the first element that is NaN or infinite; -1 for none, and
-/// for types without such elements.
+/// The index of the first element that is NaN or infinite; -1 if there is none,
+/// and for types without such elements.
 int64_t findNonFinite(const uint8_t *elements, moert::DType dtype,
                       int64_t count);
 

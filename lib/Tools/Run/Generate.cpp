@@ -25,7 +25,7 @@ using moert::Status;
 
 namespace {
 
-/// Near to normal, with mean 0 and variance 1.
+/// Approximately normal, with mean 0 and variance 1.
 float getUnit(const RandomStream &stream, int64_t i) {
   return getFactor(1) * static_cast<float>(stream.getSum(uint64_t(i)));
 }
@@ -44,7 +44,7 @@ uint16_t toF16(float value) {
   return uint16_t(x.bitcastToAPInt().getZExtValue());
 }
 
-/// Whether the tensor counts or names something.
+/// Whether the tensor holds counts or ids.
 bool isInteger(const HostTensor &tensor) {
   return tensor.name == "num_valid_tokens" || tensor.name == "input_ids" ||
          tensor.name == "topk_ids" || tensor.name == "gate.hash_table" ||
@@ -71,7 +71,7 @@ void store(const HostTensor &tensor, int64_t i, float value) {
   }
 }
 
-/// Whether a tensor has a dtype that its values are made for.
+/// Whether values can be generated for the tensor's dtype.
 bool hasValues(const HostTensor &tensor) {
   switch (tensor.dtype) {
   case ElementType::BF16:
@@ -107,13 +107,13 @@ void fillRandom(const HostTensor &tensor, const RandomTensor &random) {
   });
 }
 
-/// Size of the last dimension; never 0, so that one can divide by it.
+/// Size of the last dimension, at least 1, so that it can be a divisor.
 int64_t getRowSize(const HostTensor &tensor) {
   return tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
 }
 
-/// Distinct ids of a token as long as there are enough: each draw steps on from
-/// a taken id.
+/// Fills in distinct ids per token, if there are enough experts: a draw moves
+/// on from an id that is taken.
 void fillIds(const HostTensor &tensor, const GenerateOptions &options) {
   RandomStream stream(options.seed, tensor.name);
   auto *ids = reinterpret_cast<int32_t *>(tensor.data());
@@ -211,7 +211,7 @@ Status moec::generateTensors(std::vector<HostTensor> &tensors,
     std::optional<RandomTensor> quantized =
         makeQuantized(stream, tensor.name, find);
     if (tensor.name == "is_padding") {
-      // None is.
+      // No token is padding.
       std::memset(tensor.data(), 0, tensor.getNumBytes());
       continue;
     }

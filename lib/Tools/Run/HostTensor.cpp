@@ -83,7 +83,7 @@ Status HostTensor::spreadRows(int64_t gap, HostTensor &spread,
 /// The number in the first line of `path` that begins with `key`.
 static std::optional<uint64_t> readNumber(llvm::StringRef path,
                                           llvm::StringRef key) {
-  // Such files have no size, so they are read as streams.
+  // Files of /proc report no size, so they are read as streams.
   auto file = llvm::MemoryBuffer::getFileAsStream(path);
   if (!file)
     return std::nullopt;
@@ -97,7 +97,7 @@ static std::optional<uint64_t> readNumber(llvm::StringRef path,
   return std::nullopt;
 }
 
-/// Bytes that this process can still get, as far as the system tells.
+/// Bytes that this process can still get, as far as the system reports.
 static uint64_t getFreeMemory() {
   uint64_t free = std::numeric_limits<uint64_t>::max();
   if (auto kilobytes = readNumber("/proc/meminfo", "MemAvailable:"))
@@ -109,7 +109,7 @@ static uint64_t getFreeMemory() {
   return free;
 }
 
-/// Whether tensors and workspace of a plan fit in memory.
+/// Checks that tensors and workspace of a plan fit in memory.
 static Status checkMemory(const moert::Plan &plan, int64_t tokens) {
   Result<int64_t> workspace = moert::workspaceBytes(plan, tokens);
   if (!workspace)

@@ -24,10 +24,11 @@ struct HostTensor {
   moert::TensorRole role = moert::TensorRole::Input;
   moert::DType dtype = moert::DType::F32;
   std::vector<int64_t> shape;
-  /// Has its values already: neither generated nor loaded.
+  /// Whether the values are set already, so that they are neither generated nor
+  /// loaded.
   bool isGiven = false;
 
-  /// Null for a tensor of no elements.
+  /// Null for a tensor without elements.
   uint8_t *data() const { return storage.get(); }
   int64_t getNumElements() const;
   size_t getNumBytes() const;
@@ -37,8 +38,8 @@ struct HostTensor {
   /// (Re)allocates for the shape; contents are undefined.
   moert::Status allocate();
 
-  /// A copy in `spread` whose rows begin `gap` elements later than they have
-  /// to, with bytes 0xFF (NaN) between them; `strides` are those of this shape.
+  /// Copies the tensor to `spread` with `gap` elements more per row pitch, and
+  /// bytes 0xFF (NaN) in the gaps; `strides` are those of this shape.
   moert::Status spreadRows(int64_t gap, HostTensor &spread,
                            std::vector<int64_t> &strides) const;
 
@@ -58,37 +59,37 @@ describeTensors(const moert::Plan &plan, int64_t tokens,
                 std::initializer_list<moert::TensorRole> roles);
 
 /// The inputs, weights and outputs of a plan for `tokens` tokens, allocated.
-/// Fails, rather than lets the process be killed, where they and the workspace
+/// Fails, instead of letting the process be killed, if they and the workspace
 /// need more memory than this machine has free.
 moert::Result<std::vector<HostTensor>> allocateTensors(const moert::Plan &plan,
                                                        int64_t tokens);
-/// Those of some roles, whether the machine has the memory or not.
+/// The tensors of some roles, without a check of free memory.
 moert::Result<std::vector<HostTensor>>
 allocateTensors(const moert::Plan &plan, int64_t tokens,
                 std::initializer_list<moert::TensorRole> roles);
 
-/// What generateTensors() is told beside the tensors.
+/// Options of generateTensors().
 struct GenerateOptions {
   uint64_t seed = 0;
-  /// Generated expert ids lie below this.
+  /// Generated expert ids are below this.
   int64_t numExperts = 1;
-  /// Which expert each physical one is of, where there are replicas; empty for
-  /// number p modulo the number of experts.
+  /// With replicas, the expert of each physical one; if empty, the expert of
+  /// physical p is p modulo the number of experts.
   std::vector<int64_t> logicalIds = {};
 };
 
-/// The tables of a layer with replicas that are not given, by the expert of
-/// each physical one; without any that is its number modulo that of experts.
-/// None of other layers.
+/// The replica tables that are not given, by the expert of each physical one.
+/// If `logicalIds` is empty, that is its index modulo the number of experts.
+/// Empty for a layer without replicas.
 moert::Result<std::vector<NamedTable>>
 makeReplicaTables(const std::vector<HostTensor> &tensors,
                   std::vector<int64_t> logicalIds);
 
-/// Fills inputs and weights with pseudo-random values that depend on seed and
-/// tensor name alone: weights of variance 1 / (contracted size), so that every
+/// Fills inputs and weights with pseudo-random values that depend only on seed
+/// and tensor name: weights of variance 1 / (contracted size), so that every
 /// intermediate is of the order of one, distinct expert ids, weights that sum
-/// to one, all tokens valid. Fails on a tensor of a dtype that it has no values
-/// for.
+/// to one, all tokens valid. Fails on a dtype for which no values can be
+/// generated.
 moert::Status generateTensors(std::vector<HostTensor> &tensors,
                               const GenerateOptions &options);
 

@@ -22,7 +22,7 @@ bool moec::readInput(Session &session, const MoeRunOptions &options) {
       readSource(options.input, session.overrides, llvm::errs());
   if (failed(text))
     return false;
-  // IR says itself whether it has the operand.
+  // IR already states whether it has the operand.
   if (!isJson(*text))
     session.overrides.numValidTokens.reset();
   session.text = std::move(*text);
@@ -37,7 +37,7 @@ bool moec::readInput(Session &session, const MoeRunOptions &options) {
 
 namespace {
 
-/// --signature needs no device.
+/// Opens the devices; --signature needs none.
 bool findDevice(Session &session, const MoeRunOptions &options) {
   if (options.signature)
     return true;
@@ -51,7 +51,8 @@ bool findDevice(Session &session, const MoeRunOptions &options) {
   return true;
 }
 
-/// What the device runs of the package, which took `seconds` to get.
+/// Chooses the package's program and image for the device. The package took
+/// `seconds` to get.
 bool choosePackage(Session &session, const MoeRunOptions &options,
                    double seconds) {
   if (!session.devices.empty()) {
@@ -97,7 +98,7 @@ bool loadPackage(Session &session, const MoeRunOptions &options) {
   return true;
 }
 
-/// Compiles for the device, or finds what was compiled before.
+/// Compiles for the device, or takes the layer from the cache.
 bool loadJit(Session &session, const MoeRunOptions &options) {
   if (!findDevice(session, options))
     return false;
@@ -115,7 +116,7 @@ bool loadJit(Session &session, const MoeRunOptions &options) {
   moert::Result<JitLayer> layer =
       jit.compile(*session.text, session.overrides, *session.devices.front());
   if (!layer) {
-    // What is wrong with a description names its place itself.
+    // Diagnostics of a description have their own location prefix.
     const std::string &message = layer.status().message();
     if (!llvm::StringRef(message).contains(": error: "))
       return options.complain(message);
@@ -138,7 +139,7 @@ bool loadModule(Session &session, const MoeRunOptions &options,
   if (failed(source))
     return false;
   session.source = std::move(*source);
-  // The tensors of a description are known even if it cannot be compiled.
+  // The tensors of a description are known even if it does not compile.
   if (options.signature && session.source.spec)
     return true;
   ModuleOp module = *session.source.module;

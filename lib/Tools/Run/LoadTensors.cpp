@@ -58,7 +58,7 @@ LayerRequest moec::makeRequest(const std::vector<HostTensor> &tensors) {
 
 namespace {
 
-/// Those of both kinds of experts.
+/// The column orders of routed and shared experts.
 struct LayerOrders {
   ExpertOrders routed, shared;
 
@@ -67,7 +67,7 @@ struct LayerOrders {
   }
 };
 
-/// Reads the tensors of one layer, or what a rank has of them.
+/// Reads the tensors of one layer, or this rank's part of them.
 class Loader {
 public:
   Loader(moert::Checkpoint &checkpoint, const LayerRequest &request,
@@ -77,7 +77,7 @@ public:
         memory(memory), read(read) {}
 
   Status load(const LocatedTensor &located, const HostTensor &tensor);
-  /// A tensor whose values are known.
+  /// Writes a tensor of known values.
   Status put(const HostTensor &tensor, const void *data);
 
 private:
@@ -86,7 +86,7 @@ private:
               int64_t place, uint8_t *matrix);
   Status loadLargest(const LocatedTensor &located, const CopyTarget &target,
                      uint8_t *value);
-  /// Fills so many bytes of a tensor from an offset on.
+  /// Fills `bytes` bytes of a tensor from `offset` on.
   Status fill(const HostTensor &tensor, size_t offset, size_t bytes,
               llvm::function_ref<Status(uint8_t *)> make);
 
@@ -95,13 +95,14 @@ private:
   const LayerOrders &orders;
   TensorMemory &memory;
   llvm::function_ref<void(size_t)> read;
-  /// Of the tensor that is loaded: the parts of each matrix.
+  /// The parts of each matrix of the tensor that is being loaded.
   std::vector<std::vector<const LocatedPart *>> parts;
 };
 
 } // namespace
 
-/// A file has the tensor of one expert, or those of all.
+/// Whether the layer's tensor is stacked, one matrix per expert. A file may
+/// have a tensor per expert or one of all experts.
 static bool isStacked(const LocatedTensor &located, const HostTensor &tensor) {
   bool isPerExpert =
       llvm::any_of(located.parts, [](const LocatedPart &located) {
@@ -160,7 +161,7 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
   size_t bytes = target.getMatrixBytes();
   for (size_t place = 0; place < numMatrices; ++place) {
     Status status = fill(tensor, place * bytes, bytes, [&](uint8_t *matrix) {
-      // Another rank adds it.
+      // Zero on this rank: another rank adds the values.
       if (target.shard && target.shard->isZero)
         std::memset(matrix, 0, bytes);
       return loadMatrix(target, int64_t(place), matrix);
@@ -174,7 +175,7 @@ Status Loader::load(const LocatedTensor &located, const HostTensor &tensor) {
 Status Loader::loadMatrix(const CopyTarget &target, int64_t place,
                           uint8_t *matrix) {
   if (isColumnOrder(target.name) && parts[size_t(place)].front()->part) {
-    // Modules say it beside their weights.
+    // The order comes from tensors beside the weights of each module.
     MatrixShape local = target.getLocal();
     orders.of(target.name)
         .writeColumns(place, {reinterpret_cast<int32_t *>(matrix),
@@ -191,7 +192,7 @@ Status Loader::loadMatrix(const CopyTarget &target, int64_t place,
 Status Loader::loadLargest(const LocatedTensor &located,
                            const CopyTarget &target, uint8_t *value) {
   constexpr float tolerance = 1e-5F;
-  // The first scale of each expert.
+  // The name and value of each expert's first scale.
   std::map<int64_t, std::pair<llvm::StringRef, float>> scales;
   float largest = 0;
   for (const LocatedPart &part : located.parts) {
@@ -224,7 +225,7 @@ Status Loader::copy(const LocatedPart &located, const CopyTarget &target,
   Result<const SafetensorsEntry *> entry = checkpoint.find(located.name);
   if (!entry)
     return entry.status();
-  // What is not in the file as it goes in.
+  // Scales that are computed from the file's bytes.
   SafetensorsEntry resolved;
   std::vector<float> scales;
   if (located.part && located.part->use == PartUse::NestedScales) {
@@ -296,7 +297,7 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
       return status;
     tensor->isGiven = true;
   }
-  // A file of canonical names is a whole call; a checkpoint never has one.
+  // A file of canonical names must have all inputs; a checkpoint has none.
   for (const HostTensor &tensor : tensors)
     if (tensor.role == moert::TensorRole::Input && !tensor.isGiven &&
         !layer->hasCheckpointNames && request.inputsAreRequired)
@@ -306,7 +307,7 @@ Status moec::loadTensors(std::vector<HostTensor> &tensors,
   return Status::ok();
 }
 
-/// An input, as it is in the file.
+/// Copies an input unchanged from the file.
 static Status copyCall(const std::string &file, const SafetensorsEntry &entry,
                        const HostTensor &tensor) {
   CopyTarget target;
@@ -321,7 +322,7 @@ Status moec::loadCall(std::vector<HostTensor> &tensors,
   const auto &names = file.tensors();
   for (const auto &entry : names) {
     const std::string &name = entry.first;
-    // The only tensor of a file needs no name.
+    // A file's only tensor is `hidden_states`, whatever its name.
     HostTensor *tensor = findTensor(
         tensors, names.size() == 1 ? std::string("hidden_states") : name);
     if (!tensor || tensor->role != moert::TensorRole::Input)

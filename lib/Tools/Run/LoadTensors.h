@@ -13,42 +13,41 @@
 
 namespace moec {
 
-/// What is looked for where there is no spec: canonical names alone.
+/// The request for a layer without a spec: canonical names only.
 LayerRequest makeRequest(const std::vector<HostTensor> &tensors);
 
-/// Where the values of tensors go.
+/// The memory that loaded values are written to.
 class TensorMemory {
 public:
   virtual ~TensorMemory();
 
-  /// Memory of this process for so many bytes of a tensor from an offset on:
-  /// that of the tensor itself, where nothing else is said.
+  /// Returns host memory for `bytes` bytes of a tensor from `offset` on; by
+  /// default that of the tensor itself.
   virtual moert::Result<uint8_t *> open(const HostTensor &tensor, size_t offset,
                                         size_t bytes);
-  /// What was opened last has its values.
+  /// Called once the memory that was opened last is filled.
   virtual moert::Status close();
 };
 
-/// Fills weights from a model's folder or a file, and inputs where they are
-/// there under their canonical names. Of experts it fills one matrix after the
-/// other, straight from the mapped file; a rank of several looks at no more of
-/// that than it has. Tensors of another type are converted where that is exact.
-/// A failure names file, tensor, what was found and what is accepted. A tensor
-/// that looks like one of the layer's but is none is a failure too: it would be
-/// left out in silence.
-/// `read` is called with the bytes of each matrix.
+/// Fills weights from a model's folder or a file, and inputs that are there
+/// under their canonical names. Experts are filled matrix by matrix, straight
+/// from the mapped file; a rank reads only its part. Tensors of another type
+/// are converted if that is exact. A failure names file, tensor, what was found
+/// and what is accepted. A tensor that looks like one of the layer's but is
+/// none is an error, because it would be silently ignored. `read` is called
+/// with the bytes of each matrix.
 moert::Status loadTensors(std::vector<HostTensor> &tensors,
                           moert::Checkpoint &checkpoint,
                           const LayerRequest &request,
                           llvm::function_ref<void(size_t)> read = nullptr);
-/// The same into memory elsewhere: that of the tensors is not looked at.
+/// Loads into `memory`; the memory of the tensors is not used.
 moert::Status loadTensors(std::vector<HostTensor> &tensors,
                           moert::Checkpoint &checkpoint,
                           const LayerRequest &request, TensorMemory &memory,
                           llvm::function_ref<void(size_t)> read = nullptr);
 
-/// Fills inputs from a file that has what a call brings: by canonical names, or
-/// its only tensor as hidden states.
+/// Fills inputs from a file of a call's inputs: by canonical names, or its only
+/// tensor as `hidden_states`.
 moert::Status loadCall(std::vector<HostTensor> &tensors,
                        moert::Checkpoint &file);
 

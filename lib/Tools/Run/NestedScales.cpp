@@ -36,7 +36,7 @@ Result<std::vector<float>> readFloats(moert::Checkpoint &checkpoint,
   return values;
 }
 
-/// The object that a tensor of bytes spells; null where it is none.
+/// Parses the JSON object in a tensor of bytes; nothing if it is none.
 std::optional<llvm::json::Object> readState(const SafetensorsEntry &entry) {
   llvm::StringRef text(reinterpret_cast<const char *>(entry.data), entry.bytes);
   llvm::Expected<llvm::json::Value> value = llvm::json::parse(text);

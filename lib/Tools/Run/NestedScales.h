@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What bitsandbytes says of a matrix in the tensors beside it.
+// The tensors that bitsandbytes stores beside a quantized matrix.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,21 +17,21 @@
 
 namespace moec {
 
-/// The scales that a tensor `M.absmax` of codes stands for, with the numbers of
-/// codes `M.nested_quant_map`, the factors of their blocks `M.nested_absmax`,
-/// and the JSON `M.quant_state.bitsandbytes__nf4`: number * factor + offset, in
-/// f32. Fails, by name, where one of them is missing or another than these have
-/// to be.
+/// Dequantizes the scales in a tensor `M.absmax`: value * factor + offset in
+/// f32, with the code book `M.nested_quant_map`, the block factors
+/// `M.nested_absmax`, and the JSON `M.quant_state.bitsandbytes__nf4`. Fails,
+/// naming the tensor, if one of them is missing or has unexpected contents.
 moert::Result<std::vector<float>>
 readNestedScales(moert::Checkpoint &checkpoint, const std::string &absmax);
 
-/// Whether the JSON is that of nf4 in blocks of `part.groupColumns` of a matrix
-/// `rows` x `columns`; what is wrong, or nothing.
+/// Checks that the JSON describes nf4 in blocks of `part.groupColumns` of a
+/// matrix `rows` x `columns`; returns what is wrong, or an empty string.
 std::string checkNF4State(const CheckpointPart &part,
                           const moert::SafetensorsEntry &entry, int64_t rows,
                           int64_t columns);
 
-/// Whether a tensor has the numbers of nf4; what is wrong, or nothing.
+/// Checks that a tensor is the code book of nf4; returns what is wrong, or an
+/// empty string.
 std::string checkNF4Numbers(const moert::SafetensorsEntry &entry);
 
 } // namespace moec

@@ -23,7 +23,7 @@ static moert::Result<std::unique_ptr<moert::Device>>
 openSimulator(uint64_t seed, llvm::StringRef target) {
   moec::ptx::SimDeviceOptions options;
   options.simulator.seed = seed;
-  // What no other part runs.
+  // Code for sm_100a runs only on parts of sm_100.
   if (target == "sm_100a")
     options.architecture = "sm_100";
   return moec::ptx::createSimDevice(options);
@@ -40,7 +40,7 @@ static std::optional<uint64_t> getNumber(llvm::StringRef name,
   return std::nullopt;
 }
 
-/// The GPU that a name means.
+/// The ordinal of the GPU of that name.
 static std::optional<int> getOrdinal(llvm::StringRef name) {
   std::optional<uint64_t> number = getNumber(name, "cuda");
   if (number && *number <= INT_MAX)
@@ -129,7 +129,8 @@ std::string moec::getDriverVersion() {
       llvm::MemoryBuffer::getFileAsStream("/proc/driver/nvidia/version");
   if (!file)
     return "";
-  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue ..."
+  // Example: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue
+  // ..."
   llvm::SmallVector<llvm::StringRef> words;
   (*file)->getBuffer().split('\n').first.split(words, ' ', -1, false);
   for (llvm::StringRef word : words)

@@ -14,34 +14,37 @@
 
 namespace moec {
 
-/// "host", "cuda" (the first GPU), "cuda:N", or "sim:SEED" (docs/ptx-sim.md).
-/// `threads` is for the host, `target` says what code a simulated one runs.
+/// Opens "host", "cuda" (the first GPU), "cuda:N", or "sim:SEED"
+/// (docs/ptx-sim.md). `threads` applies to the host, `target` is the target of
+/// code for a simulator.
 moert::Result<std::unique_ptr<moert::Device>>
 openDevice(llvm::StringRef name, int threads, llvm::StringRef target = {});
 
-/// The same, or for "sim:FIRST-LAST" a device of each of these seeds. Simulated
-/// ones run code for `target`.
+/// Opens the same devices, or for "sim:FIRST-LAST" a simulator for each seed,
+/// for code of `target`.
 moert::Result<std::vector<std::unique_ptr<moert::Device>>>
 openDevices(llvm::StringRef name, int threads, llvm::StringRef target = {});
 
-/// The device of each rank, and what it needs where ranks write to each other.
+/// The device of each rank, and what it needs if ranks write to each other's
+/// memory.
 struct RankDevices {
   std::vector<std::unique_ptr<moert::Device>> devices;
-  /// None where they do not.
+  /// Empty if they do not.
   std::vector<std::shared_ptr<moert::PeerDevice>> peers;
 };
 
-/// As `openDevice`: "cuda" is a GPU for each of `count` ranks, "cuda:N" one for
-/// all, and "host" one device for all. With `reachesPeers` ranks are in one
-/// simulator, where a rank waits for others up to `limitSeconds`.
+/// Opens devices by name as `openDevice` does: "cuda" is a GPU for each of
+/// `count` ranks, "cuda:N" one for all, and "host" one for all. With
+/// `reachesPeers` ranks share one simulator, in which a rank waits for others
+/// up to `limitSeconds`.
 moert::Result<RankDevices> openRankDevices(llvm::StringRef name, int threads,
                                            int64_t count, bool reachesPeers,
                                            double limitSeconds);
 
-/// The version of NVIDIA's driver; empty where there is none.
+/// The version of NVIDIA's driver; empty without one.
 std::string getDriverVersion();
 
-/// Now, as records have it: "2026-01-31T12:00:00Z".
+/// The current time in the format of records: "2026-01-31T12:00:00Z".
 std::string getUtcTime();
 
 } // namespace moec

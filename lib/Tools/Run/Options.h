@@ -227,7 +227,8 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::cat(category)};
 
   bool isPackage() const { return llvm::StringRef(input).ends_with(".moepkg"); }
-  /// A package has no kernels for the host.
+  /// The device; by default a GPU for a package, which has no kernels for the
+  /// host.
   llvm::StringRef getDevice() const {
     return isPackage() && device.getNumOccurrences() == 0
                ? llvm::StringRef("cuda")
@@ -235,7 +236,7 @@ struct MoeRunOptions : ToolOptions {
   }
   bool runsOnHost() const { return getDevice() == "host"; }
   bool isSimulated() const { return getDevice().starts_with("sim"); }
-  /// Whether the layer is compiled for a GPU in the way that programs do.
+  /// Whether the layer is compiled for a GPU by the JIT, as programs do.
   bool usesJit() const {
     return !isPackage() && !runsOnHost() && !isSimulated() && !signature &&
            !bisect && level == ExecutedLevel::LLVM;
@@ -243,9 +244,9 @@ struct MoeRunOptions : ToolOptions {
   bool choosesTarget() const override {
     return target.getNumOccurrences() == 0 && !runsOnHost();
   }
-  /// Weights are read or generated: for a run, or to check one.
+  /// Whether weights are read or generated: for a run, or to check one.
   bool needsWeights() const { return prepared.empty() || check; }
-  /// Whether --drill has that failure for the rank.
+  /// Whether --drill names that failure for the rank.
   bool drills(int64_t rank, llvm::StringRef failure) const {
     return drill == std::to_string(rank) + ":" + failure.str();
   }
@@ -261,7 +262,7 @@ struct MoeRunOptions : ToolOptions {
     return compile;
   }
 
-  /// What the options change about a JSON description.
+  /// The overrides of a JSON description by options.
   SpecOverrides getSpecOverrides() const {
     SpecOverrides overrides = getOverrides();
     if (hasValidTokens() || !rankTokens.empty())
@@ -270,9 +271,9 @@ struct MoeRunOptions : ToolOptions {
     return overrides;
   }
 
-  /// Whether the options make sense together; prints why not.
+  /// Whether the options make sense together; prints the reason if not.
   bool makeSense() const;
-  /// Whether what they write can be written; prints why not.
+  /// Whether their output files can be written; prints the reason if not.
   bool canWrite() const;
 };
 

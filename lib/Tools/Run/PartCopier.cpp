@@ -27,7 +27,7 @@ static int64_t multiply(llvm::ArrayRef<int64_t> sizes) {
                          std::multiplies<>());
 }
 
-/// Bytes of so many elements.
+/// Bytes of `elements` elements.
 static int64_t getBytes(moert::DType dtype, int64_t elements) {
   return elements * moert::dtypeBits(dtype) / 8;
 }
@@ -81,7 +81,7 @@ PartCopier::getRuns(const CheckpointPart &part) const {
   int64_t share = rowsOfRun / shard->numParts;
   llvm::SmallVector<Run, 2> runs;
   for (int64_t i = 0; i < shard->numRuns; ++i) {
-    // Rows of the tensor that this rank has, and those of the part among them.
+    // The range of this rank's rows of the tensor, and the part's rows in it.
     int64_t first = i * rowsOfRun + shard->part * share;
     auto countBefore = [&](int64_t row) {
       int64_t count = llvm::divideCeil(
@@ -98,7 +98,7 @@ PartCopier::getRuns(const CheckpointPart &part) const {
 }
 
 //===----------------------------------------------------------------------===//
-// What is found is what was expected
+// Checks of the file's tensors
 //===----------------------------------------------------------------------===//
 
 Status PartCopier::fail(const std::string &what) const {
@@ -106,7 +106,7 @@ Status PartCopier::fail(const std::string &what) const {
                                 moert::printable(entry.name) + "': " + what);
 }
 
-/// `blocks` is what ggml calls those that the elements are in.
+/// `blocks` is ggml's name of the block format; empty for plain elements.
 Status PartCopier::check(llvm::ArrayRef<int64_t> shape, moert::DType dtype,
                          const std::string &blocks) const {
   if (entry.blockType != blocks)
@@ -125,8 +125,8 @@ Status PartCopier::check(llvm::ArrayRef<int64_t> shape, moert::DType dtype,
   return Status::ok();
 }
 
-/// Rows of bytes, each of the groups of a row by itself: mxfp4 has blocks of
-/// 16, one behind the other.
+/// Whether the file has an additional dimension for the groups of a row, as
+/// mxfp4 does with blocks of 16 bytes.
 bool PartCopier::isInBlocks(llvm::ArrayRef<int64_t> shape) const {
   llvm::ArrayRef<int64_t> found = entry.shape;
   if (target.dtype != moert::DType::I8 || found.size() != shape.size() + 1)
@@ -167,7 +167,7 @@ Status PartCopier::checkShape(const CheckpointPart &part) const {
   return check(getExpectedShape(part), dtype, part.blocks.type);
 }
 
-/// None where the part is no scales.
+/// The accepted sign of scales; nothing if the part does not hold scales.
 static std::optional<ScaleSign> getScaleSign(PartUse use) {
   switch (use) {
   case PartUse::Scales:
@@ -183,7 +183,8 @@ static std::optional<ScaleSign> getScaleSign(PartUse use) {
   }
 }
 
-/// Of elements of the file from `first` on, whose bytes may be scales.
+/// Checks `count` elements of the file from `first` on, if the part holds
+/// scales. Scales in U8 have the target's type.
 Status PartCopier::checkScales(const CheckpointPart &part, int64_t first,
                                int64_t count) const {
   std::optional<ScaleSign> sign = getScaleSign(part.use);
@@ -237,7 +238,7 @@ void PartCopier::copyRow(int64_t from, uint8_t *to, int64_t count) {
       copy(from + i, to + getBytes(target.dtype, i));
     return;
   }
-  // Small pieces stay in the cache between the scan and the copy.
+  // Small blocks stay in the cache between the scan and the copy.
   constexpr int64_t piece = 1 << 14;
   for (int64_t begin = 0; begin < count; begin += piece) {
     int64_t size = std::min(piece, count - begin);
@@ -249,8 +250,8 @@ void PartCopier::copyRow(int64_t from, uint8_t *to, int64_t count) {
 }
 
 /// Row r of the destination begins at `to + r * stepBytes` and is a column of
-/// the source, which has `rowsOfPart` of them. Goes by squares, because one of
-/// the two sides jumps in memory.
+/// the source, which has `rowsOfPart` columns. Copies square tiles, because
+/// either the reads or the writes are strided.
 void PartCopier::copyTransposed(int64_t from, int64_t rowsOfPart, uint8_t *to,
                                 int64_t rows, int64_t columns,
                                 int64_t stepBytes) {
@@ -304,7 +305,7 @@ moert::Result<float> PartCopier::readInputScale() {
   return scale;
 }
 
-/// Elements of the file from `first` on are the part.
+/// Copies the part, which begins at element `first` of the file.
 void PartCopier::copyPlain(const CheckpointPart &part, int64_t first,
                            const Run &run, uint8_t *matrix) {
   int64_t columns = target.getWhole().columns;
@@ -322,7 +323,7 @@ void PartCopier::copyPlain(const CheckpointPart &part, int64_t first,
       copyRow(first + (run.from + row) * columns + column, to + row * stepBytes,
               count);
   }
-  // Reciprocals, which are f32.
+  // The file has reciprocals in f32.
   if (part.use == PartUse::InverseScales)
     for (int64_t row = 0; row < run.count; ++row) {
       auto *values = reinterpret_cast<float *>(to + row * stepBytes);

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A tensor of the layer is filled one matrix after the other: those of experts,
-// or its only one. Values go from the mapped file to their place, so that
-// nothing of the file is in memory beside them, and a rank that has a part of a
-// matrix looks at no more of the file than that takes.
+// Copies tensors of a file into a tensor of the layer matrix by matrix: one per
+// expert, or the only one. Values are copied straight from the mapped file
+// without an intermediate buffer, and a rank reads only its own part of a
+// matrix.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,32 +21,32 @@
 
 namespace moec {
 
-/// The matrices of a tensor: rows x columns of elements as they are stored.
+/// The matrices of a tensor: rows x columns of stored elements.
 struct MatrixShape {
   /// `isStacked`: the first dimension counts experts.
   MatrixShape(llvm::ArrayRef<int64_t> shape, bool isStacked);
 
   int64_t count = 1, rows = 1, columns = 1;
-  /// Of one dimension, whose elements are rows: a bias.
+  /// Whether the tensor has one dimension, whose elements are rows: a bias.
   bool isVector = false;
 };
 
-/// A tensor of the layer that is filled.
+/// The tensor of the layer to fill.
 struct CopyTarget {
   std::string name;
   moert::DType dtype = moert::DType::F32;
-  /// On one rank.
+  /// Shape in the layer on one rank.
   std::vector<int64_t> shape;
   bool isStacked = false;
-  /// What this rank has of it; null for all.
+  /// The part of it on this rank; null for all.
   const TensorShard *shard = nullptr;
 
-  /// Its matrices on one rank, and here.
+  /// The matrices of the layer on one rank, and those of this rank.
   MatrixShape getWhole() const { return {shape, isStacked}; }
   MatrixShape getLocal() const;
-  /// Bytes of one of them here.
+  /// Bytes of a matrix of this rank.
   size_t getMatrixBytes() const;
-  /// The number on one rank of the matrix that is at a place here.
+  /// The index in the layer on one rank of this rank's matrix `place`.
   int64_t getMatrix(int64_t place) const;
 };
 
@@ -57,27 +57,27 @@ public:
              const CopyTarget &target)
       : file(file), entry(entry), target(target) {}
 
-  /// What the file has under the tensor's own name. `place` is that of a matrix
-  /// here, and `matrix` its memory.
+  /// Copies the file's tensor of the same name. `place` is the index of the
+  /// matrix on this rank, and `matrix` its memory.
   moert::Status copyOwn(int64_t place, uint8_t *matrix);
 
-  /// A part of the matrix, which has a tensor of its own where the part is per
-  /// expert.
+  /// Copies a part of the matrix; the file's tensor is of one expert if the
+  /// part is per expert.
   moert::Status copyPart(const CheckpointPart &part, int64_t place,
                          uint8_t *matrix);
 
-  /// The only element of the file's tensor, the scale of a product's input.
+  /// Returns the only element of the file's tensor, the scale of a gemm's
+  /// input.
   moert::Result<float> readInputScale();
 
 private:
-  /// Rows of a part that follow each other there, and here at `step` from each
-  /// other.
+  /// Consecutive rows of a part in the file, and their rows here, `step` apart.
   struct Run {
     int64_t from = 0, to = 0, step = 1, count = 0;
   };
   /// The rows of a part that this rank has.
   llvm::SmallVector<Run, 2> getRuns(const CheckpointPart &part) const;
-  /// The first of the columns that this rank has.
+  /// The first column that this rank has.
   int64_t getFirstColumn() const;
 
   moert::Status fail(const std::string &what) const;
@@ -89,7 +89,7 @@ private:
   moert::Status checkScales(const CheckpointPart &part, int64_t first,
                             int64_t count) const;
   moert::Status finish() const;
-  /// The part of `entry` that is matrix `number` of it.
+  /// Matrix `number` of the `count` in `entry`.
   moert::SafetensorsEntry getMatrix(int64_t number, int64_t count) const;
 
   moert::Status copyBlocks(const CheckpointPart &part, int64_t number,
@@ -97,7 +97,7 @@ private:
                            uint8_t *matrix) const;
   void copyPlain(const CheckpointPart &part, int64_t first, const Run &run,
                  uint8_t *matrix);
-  /// Remembers the first of `count` elements that is not finite.
+  /// Records the first of `count` elements that is not finite.
   void look(int64_t from, int64_t count);
   void copyRow(int64_t from, uint8_t *to, int64_t count);
   void copyTransposed(int64_t from, int64_t rowsOfPart, uint8_t *to,
@@ -107,11 +107,11 @@ private:
   const std::string &file;
   const moert::SafetensorsEntry &entry;
   const CopyTarget &target;
-  /// Whether elements that are copied have to be finite.
+  /// Whether copied elements must be finite.
   bool needsFinite = false;
   /// The first element that is not finite, or -1.
   int64_t nonFinite = -1;
-  /// The first element whose value the layer's type does not have, or -1.
+  /// The first element whose value the layer's type cannot represent, or -1.
   int64_t lossy = -1;
 };
 

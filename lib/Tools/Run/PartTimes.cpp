@@ -19,9 +19,9 @@ using moert::CollectiveKind;
 using moert::Result;
 using moert::Status;
 
-/// How many of one exchange follow each other in what is timed.
+/// Exchanges per timed sample.
 static constexpr int64_t kExchangesPerSample = 10;
-/// Runs before the first that is timed.
+/// Untimed runs before the first timed one.
 static constexpr int64_t kWarmUpRuns = 5;
 
 Status RecordingCommunicator::run(moert::Stream &stream,
@@ -62,14 +62,14 @@ Status PartTimer::timeParts() {
     if (options.recorder)
       options.recorder->setMode(mode);
   };
-  // Nobody frees memory any more, for which a GPU that ranks share waits until
-  // all of their kernels have ended: also those that wait for this rank.
+  // From here on no rank frees memory. On a GPU that ranks share, a free waits
+  // until all kernels have ended, including those that wait for this rank.
   if (options.recorder)
     if (Status status =
             options.recorder->agree("what is timed", std::to_string(tokens));
         !status)
       return status;
-  // Buffers are grown, and kernels loaded, before anything is captured.
+  // Grows buffers and loads kernels before anything is captured.
   setMode(Mode::Record);
   Status status = warmUp([&] { return runLayer(); });
   setMode(Mode::Record);
@@ -161,7 +161,7 @@ Status PartTimer::timeRecorded(llvm::StringRef part,
   });
 }
 
-/// Bytes of a rank.
+/// Bytes of one rank.
 static int64_t countBytes(const RecordingCommunicator::Recorded &one) {
   int64_t bytes = 0;
   for (const moert::CollectivePart &part : one.parts)
@@ -234,7 +234,8 @@ Status PartTimer::timeCopies(llvm::StringRef part,
   for (const RecordingCommunicator::Recorded &one :
        options.recorder->getRecorded()) {
     const moert::Collective &collective = one.collective;
-    // Parts of a piece are those of the whole, which are copied once.
+    // Each chunk of columns is recorded with the parts of the whole, which are
+    // copied only once.
     int64_t bytes = ::countBytes(one);
     if (!llvm::is_contained(kinds, collective.kind) || bytes == 0 ||
         collective.firstColumn.value_or(0) > 0)
@@ -246,7 +247,7 @@ Status PartTimer::timeCopies(llvm::StringRef part,
   }
   if (all.empty())
     return Status::ok();
-  // Gathers to results have no place in a heap.
+  // Gathers into results use no heap memory.
   for (const Copied &copied : all)
     if (Status reserved = options.recorder->getPeer()->reserve(
             copied.axis,
@@ -277,9 +278,9 @@ Status PartTimer::warmUp(Run once) {
   return executor.synchronize(stream);
 }
 
-/// Times `perSample` calls at a time; what is kept is the time of one.
+/// Times `perSample` calls per sample; records the time of one.
 Status PartTimer::time(llvm::StringRef part, int64_t perSample, Run once) {
-  // Ranks begin together.
+  // Lets all ranks begin together.
   if (options.recorder)
     if (Status status = options.recorder->agree("what is timed", part.str());
         !status)

@@ -14,21 +14,21 @@
 
 namespace moec {
 
-/// A rank's communicator that can keep what a run gives to it, to be given once
-/// more, and leave it out.
+/// A rank's communicator that can record the collectives of a run, to repeat
+/// them, and skip them.
 class RecordingCommunicator : public moert::Communicator {
 public:
-  /// A collective with parts of its own.
+  /// A collective with a copy of its parts.
   struct Recorded {
     moert::Collective collective;
     std::vector<moert::CollectivePart> parts;
   };
   enum class Mode {
-    /// Gives collectives on.
+    /// Forwards collectives.
     Pass,
-    /// The same, and keeps them.
+    /// Forwards and records collectives.
     Record,
-    /// Does nothing in place of a collective, on all ranks at a time.
+    /// Skips collectives; must be set on all ranks alike.
     Skip
   };
 
@@ -44,13 +44,13 @@ public:
     if (to == Mode::Record)
       recorded.clear();
   }
-  /// Those of the latest run in mode Record.
+  /// The collectives of the latest run in mode `Record`.
   const std::vector<Recorded> &getRecorded() const { return recorded; }
-  /// Gives a recorded one to the stream.
+  /// Enqueues a recorded collective on the stream.
   moert::Status repeat(moert::Stream &stream, const Recorded &from);
-  /// Null where NCCL does not move the rows.
+  /// Null if NCCL does not move the rows.
   moert::NcclCommunicator *getNccl() const { return nccl; }
-  /// Null where ranks do not write to each other's memory.
+  /// Null if ranks do not write to each other's memory.
   moert::PeerCommunicator *getPeer() const { return peer; }
 
   const moert::Mesh &mesh() const override { return inner->mesh(); }
@@ -72,7 +72,7 @@ public:
     return inner->leastCopiedBytes();
   }
   void *results(moert::MeshAxis axis) override { return inner->results(axis); }
-  /// Nobody makes sums or codes in place of a collective that is left out.
+  /// A skipped collective makes no sums and quantizes nothing.
   bool runsKernels() const override {
     return mode != Mode::Skip && inner->runsKernels();
   }
@@ -96,31 +96,31 @@ private:
   std::vector<Recorded> recorded;
 };
 
-/// Times a layer that has run once at `options.timesAt` tokens each, and where
-/// it has a recorder its parts:
+/// Times a layer that has run once, at each token count of `options.timesAt`;
+/// with a recorder also its parts:
 ///
 ///   layer           runs of the layer
-///   compute         the same without its collectives, on the rows that the run
-///                   before has moved
-///   sums            the launches that collectives do as part of themselves
-///                   and that sum, alone; they are part of `compute`
-///   codes           those that quantize
-///   exchange        its collectives alone, one after the other
-///   dispatch        those that gather rows
-///   combine         those that sum rows
+///   compute         runs without collectives, on rows that an earlier run has
+///                   moved
+///   sums            the sums that collectives do themselves, as launches of
+///                   their own; included in `compute`
+///   codes           likewise the quantization
+///   exchange        its collectives in sequence, without launches
+///   dispatch        the collectives that gather rows
+///   combine         the collectives that sum rows
 ///   gather bytes    with NCCL: a gather of as many bytes as `dispatch`
 ///   blocks dispatch with NCCL: ncclSend and ncclRecv of the rows that have an
-///                   expert on the rank that they go to, on average
-///   blocks combine  the same of the rows of `combine`
-///   copy dispatch   through the memory of other ranks: copies of as many bytes
-///                   as each rank gives to each rank, its own too, in
-///                   `dispatch`; in one piece, by copy engines
-///   copy combine    the same of `combine`
+///                   expert on the receiving rank, on average
+///   blocks combine  the same for the rows of `combine`
+///   copy dispatch   through the memory of other ranks: copies by copy engines
+///                   of the bytes that each rank gives to each rank, itself
+///                   included, in `dispatch`, as one copy each
+///   copy combine    the same for `combine`
 ///
-/// All ranks call this. All but the first two are times of one in ten that
-/// follow each other, with graphs in one graph. What `sums` takes, the median,
-/// is taken off `exchange` and `combine`, and what `codes` takes off `exchange`
-/// and `dispatch`, so that `compute` and `exchange` are the layer's work once.
+/// All ranks must call this. All parts but the first two are timed ten at a
+/// time, in one graph if graphs are used. The median of `sums` is subtracted
+/// from `exchange` and `combine`, and that of `codes` from `exchange` and
+/// `dispatch`, so that `compute` plus `exchange` counts the layer's work once.
 class PartTimer {
 public:
   PartTimer(moert::Device &device, moert::Executor &executor,
@@ -134,11 +134,11 @@ private:
 
   moert::Status timeParts();
   moert::Status timeExchange();
-  /// Times launches that kernels of collectives do, under that name: the
-  /// median, in seconds, 0 without such.
+  /// Times launches whose work kernels of collectives do, under the name
+  /// `part`; returns the median in seconds, 0 if there are none.
   moert::Result<double> timeReplaced(moert::Replaced made,
                                      llvm::StringRef part);
-  /// Takes so many seconds from the latest times.
+  /// Subtracts `replaced` seconds from the latest times.
   void takeOff(double replaced);
   moert::Status timeRecorded(llvm::StringRef part,
                              llvm::ArrayRef<moert::CollectiveKind> kinds);
@@ -156,16 +156,16 @@ private:
   moert::Executor &executor;
   moert::Stream &stream;
   const RunOptions &options;
-  /// Those of a rank, at present.
+  /// The current token count of a rank.
   int64_t tokens = 0;
   std::vector<PartTimes> times;
 };
 
-/// Lets `slowest` have the larger of both times of each place.
+/// Updates each entry of `slowest` with the larger of both times.
 void keepSlowest(std::vector<PartTimes> &slowest,
                  llvm::ArrayRef<PartTimes> others);
 
-/// A line for each part: tokens, name, number of times, median, p99.
+/// Prints a line for each part: tokens, name, number of times, median, p99.
 void printPartTimes(llvm::ArrayRef<PartTimes> times, llvm::raw_ostream &os);
 
 } // namespace moec

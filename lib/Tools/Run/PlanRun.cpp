@@ -62,7 +62,8 @@ void moec::addExpertCounts(std::vector<HostTensor> &details) {
 Status PlanRun::run(RunResult &result) {
   if (Status status = place(); !status)
     return status;
-  // Runs without collectives read what those have left in buffers.
+  // Runs without collectives read rows that an earlier run has left in buffers,
+  // so these must not share memory.
   if (Status status = start(/*keepAll=*/!options.timesAt.empty()); !status)
     return status;
   if (Status status = prepare(result); !status)
@@ -127,7 +128,7 @@ HostTensor &PlanRun::getOutput() {
   });
 }
 
-/// Gives a run to the stream.
+/// Enqueues a run on the stream.
 Status PlanRun::launch() {
   return graph ? device.launchGraph(*stream, *graph)
                : executor->run(options.tokens, stream.get());
@@ -153,7 +154,7 @@ Status PlanRun::time(RunResult &result) {
 Status PlanRun::trace(RunResult &result) {
   if (!options.trace)
     return Status::ok();
-  // Ranks begin together.
+  // Lets all ranks begin together.
   if (options.communicator)
     if (Status status = options.communicator->agree("what is run", "trace");
         !status)
@@ -165,7 +166,7 @@ Status PlanRun::trace(RunResult &result) {
   return Status::ok();
 }
 
-/// Copies tensors to where the inputs of their names are bound.
+/// Copies tensors into the bound inputs of the same names.
 Status PlanRun::copyInputs(const std::vector<HostTensor> &from) {
   for (const HostTensor &tensor : from)
     for (auto [bound, view] : llvm::zip(tensors, views))
@@ -180,7 +181,7 @@ Status PlanRun::copyInputs(const std::vector<HostTensor> &from) {
 Status PlanRun::compareRuns(const RunResult &result) {
   if (options.comparedRuns == 0)
     return Status::ok();
-  // How many runs have the same inputs, one after the other.
+  // Consecutive runs with the same inputs.
   constexpr int64_t kRunsPerInputs = 50;
   std::vector<HostTensor> given;
   for (const HostTensor &tensor : tensors)
@@ -199,10 +200,10 @@ Status PlanRun::compareRuns(const RunResult &result) {
     if (i % kRunsPerInputs == 0)
       if (Status status = copyInputs(*inputs[place]); !status)
         return status;
-    // What a run fails to write must not look right.
+    // Fills the output with NaN, so that an unwritten element is noticed.
     Status status = device.fill(*stream, views[output].data, 0xFF,
                                 getOutput().getNumBytes());
-    // The first with its inputs is not a replay.
+    // The first run with new inputs is not a replay.
     if (status)
       status = isNew ? executor->run(options.tokens, stream.get()) : launch();
     if (status)
@@ -221,16 +222,16 @@ Status PlanRun::compareRuns(const RunResult &result) {
   }
   if (Status status = copyInputs(given); !status)
     return status;
-  // Of the given inputs again, for what follows.
+  // Restores the result of the given inputs for later steps.
   if (Status status = runOnce(); !status)
     return status;
   return readOutput();
 }
 
-/// Gives weights that may have gaps between their rows such gaps, and copies
-/// the tensors to a device with memory of its own.
+/// Adds gaps between the rows of weights that allow it, and copies the tensors
+/// to a device with memory of its own.
 Status PlanRun::place() {
-  // As in a view of rows that were allocated longer.
+  // Gives rows the pitch of a view of longer rows.
   constexpr int64_t kGap = 128;
   for (const HostTensor &tensor : tensors) {
     moert::TensorView &view = views.emplace_back(tensor.getView());
@@ -303,7 +304,8 @@ Status PlanRun::capture() {
   if (!captured)
     return captured.status();
   graph = std::move(*captured);
-  // What the graph fails to write must not look right.
+  // Fills the output with NaN, so that an element that the graph does not write
+  // is noticed.
   size_t output = &getOutput() - tensors.data();
   return device.fill(*stream, views[output].data, 0xFF,
                      getOutput().getNumBytes());
@@ -341,8 +343,8 @@ Status PlanRun::checkOutput(const RunResult &result,
   return Status::ok();
 }
 
-/// Runs with a slot per buffer. Equal outputs show that no two buffers that
-/// live at the same time share a slot in the plan.
+/// Runs with a workspace slot per buffer. Equal outputs show that no two
+/// buffers that live at the same time share a slot in the plan.
 Status PlanRun::readDetails(RunResult &result) {
   graph.reset();
   if (Status status = start(/*keepAll=*/true); !status)

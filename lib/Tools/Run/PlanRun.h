@@ -12,20 +12,20 @@
 
 namespace moec {
 
-/// The monotonic clock.
+/// The monotonic clock in seconds.
 double getSeconds();
 
-/// A host copy of a tensor in host memory.
+/// Copies a tensor in host memory.
 HostTensor copyTensor(std::string name, const moert::TensorView &view);
 
-/// Names of the intermediate tensors that a check looks at.
+/// Names of the intermediate tensors that a check inspects.
 llvm::ArrayRef<llvm::StringLiteral> getDetailNames();
 
-/// Adds `expert_counts`, where there is `expert_offsets`.
+/// Adds `expert_counts` if there is `expert_offsets`.
 void addExpertCounts(std::vector<HostTensor> &details);
 
-/// Binds the tensors to the plan, copied to the device where that has memory of
-/// its own, runs it as the options say, and copies the output back to them.
+/// Runs a plan: binds the tensors, copied to a device that has memory of its
+/// own, runs as the options say, and copies the output back.
 class PlanRun {
 public:
   PlanRun(const moert::Plan &plan, moert::Device &device,
@@ -41,7 +41,8 @@ private:
   moert::Status place();
   moert::Status place(const HostTensor &tensor, moert::TensorView &view);
   moert::Status start(bool keepAll);
-  /// Weights come from a file of prepared ones, if there is one.
+  /// Whether the tensor is bound; weights are not if they come from a prepared
+  /// file.
   bool isBound(const HostTensor &tensor) const {
     return tensor.role != moert::TensorRole::Weight || options.prepared.empty();
   }
@@ -64,10 +65,10 @@ private:
   const moert::ModuleImage &image;
   std::vector<HostTensor> &tensors;
   const RunOptions &options;
-  /// Per tensor: where it is on the device.
+  /// Device views, per tensor.
   std::vector<moert::TensorView> views;
   std::vector<std::unique_ptr<moert::Buffer>> buffers;
-  /// Copies of weights that are bound with gaps.
+  /// Copies of weights that are bound with gaps between rows.
   std::vector<HostTensor> spread;
   std::unique_ptr<moert::Stream> stream;
   std::unique_ptr<moert::Executor> executor;

@@ -20,7 +20,7 @@ static void printTensor(llvm::StringRef role, llvm::StringRef name,
                                 dtype, llvm::join(shape, " x "));
 }
 
-/// The tensors of a layer that is described in JSON, which need not compile.
+/// Prints the tensors of a layer described in JSON, which need not compile.
 static void printSignature(const LayerSpec &spec) {
   for (const TensorInfo &info : getTensorSignature(spec)) {
     llvm::SmallVector<std::string> shape;
@@ -36,7 +36,7 @@ static void printSignature(const LayerSpec &spec) {
   }
 }
 
-/// The tensors of a layer that is IR.
+/// Prints the tensors of a layer given as IR.
 static void printSignature(const moert::Plan &plan) {
   for (const moert::TensorDecl &decl : plan.tensors) {
     if (decl.role == moert::TensorRole::Workspace ||

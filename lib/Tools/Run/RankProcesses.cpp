@@ -25,7 +25,7 @@ using namespace moec;
 using moert::Result;
 using moert::Status;
 
-/// What ranks take beyond the limit to see a failure, and to end.
+/// Additional time for ranks to notice a failure and to end.
 static constexpr double kGraceSeconds = 5;
 
 Result<std::unique_ptr<RankProcesses>> RankProcesses::start(int64_t ranks) {
@@ -44,7 +44,7 @@ Result<std::unique_ptr<RankProcesses>> RankProcesses::start(int64_t ranks) {
       return fail("a pipe for a rank");
     child.pipe = pipe[0];
     child.errors = memfd_create("moe-run rank", MFD_CLOEXEC);
-    // What is written by halves would be written by both.
+    // Flushes buffered text, which otherwise both processes would write.
     llvm::outs().flush();
     child.pid = child.errors < 0 ? -1 : fork();
     if (child.pid < 0) {
@@ -55,7 +55,7 @@ Result<std::unique_ptr<RankProcesses>> RankProcesses::start(int64_t ranks) {
       close(pipe[1]);
       continue;
     }
-    // The rank's process, which ends with the one that started it.
+    // In the rank's process, which is killed when its parent ends.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
       _exit(1);
@@ -102,10 +102,10 @@ Status RankProcesses::tell(Result<RunResult> &result) const {
 }
 
 //===----------------------------------------------------------------------===//
-// The one that started them
+// The parent process
 //===----------------------------------------------------------------------===//
 
-/// Waits for a moment where nothing is there.
+/// Waits briefly if there is nothing to read.
 void RankProcesses::readPipes() {
   std::vector<pollfd> polled;
   for (const Child &child : children)
@@ -148,8 +148,8 @@ void RankProcesses::killAll() {
 }
 
 Result<std::vector<RunResult>> RankProcesses::wait(double limitSeconds) {
-  // A rank that is through is waited for as one that has failed: what is left
-  // to do is to end.
+  // The limit starts when the first rank ends, be it by success or failure:
+  // after that the others only have to end.
   std::optional<double> firstEnd, allStopped;
   std::vector<std::string> late(children.size());
   while (true) {
@@ -165,11 +165,11 @@ Result<std::vector<RunResult>> RankProcesses::wait(double limitSeconds) {
       break;
     if (hasEnded && !firstEnd)
       firstEnd = getSeconds();
-    // Nobody else is going to see that a stopped one does not come.
+    // If no rank runs any more, none will time out waiting for a stopped one.
     bool othersRun = llvm::any_of(children, [](const Child &child) {
       return !child.ended && !child.isStopped;
     });
-    // Where all are stopped none ends, and the limit begins all the same.
+    // If all are stopped none ends, so the limit starts here.
     if (othersRun)
       allStopped.reset();
     else if (!allStopped)
@@ -202,7 +202,7 @@ Result<std::vector<RunResult>> RankProcesses::wait(double limitSeconds) {
     if (result)
       results.push_back(std::move(*result));
     else if (!child.said.empty() && errors.empty())
-      // All have seen the same.
+      // All ranks report the same error; the first one is kept.
       errors = result.status().message();
   }
   if (deaths.empty() && errors.empty())
@@ -225,7 +225,7 @@ std::string RankProcesses::describeEnd(const Child &child, int64_t rank) const {
     return "";
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
     return text;
-  // The end of what it has written last.
+  // The tail of the rank's error output.
   char bytes[1024];
   off_t size = lseek(child.errors, 0, SEEK_END);
   ssize_t count = pread(child.errors, bytes, sizeof(bytes),

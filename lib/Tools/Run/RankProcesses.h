@@ -17,43 +17,42 @@
 
 namespace moec {
 
-/// The processes that run the ranks of a layer, and the one that started them,
-/// which waits. They are copies of it from when it had one thread, read the
-/// same options and come to their rank as it does to the end; what they have to
-/// say comes through a pipe each. They end when it does, however that is, and
-/// nothing of them is in a file.
+/// The processes that run the ranks of a layer, and their parent, which waits.
+/// Ranks are forked while the parent has one thread, and read the same options.
+/// Each sends its result through a pipe. Ranks are killed when the parent ends,
+/// in whatever way, and leave no files.
 class RankProcesses {
 public:
-  /// Returns in every one of them.
+  /// Returns in the parent and in every rank.
   static moert::Result<std::unique_ptr<RankProcesses>> start(int64_t ranks);
-  /// Ends those that are left.
+  /// Kills the remaining ranks.
   ~RankProcesses();
   RankProcesses(const RankProcesses &) = delete;
   RankProcesses &operator=(const RankProcesses &) = delete;
 
-  /// The rank that this process is; none for the one that started them.
+  /// The rank of this process; nothing in the parent.
   std::optional<int64_t> getRank() const { return ownRank; }
 
-  /// In a rank's process: what connects it to the others, once.
+  /// In a rank: the sockets to the other ranks. Callable once.
   std::vector<int> takeSockets() { return std::move(sockets); }
-  /// In a rank's process: what came of its run.
+  /// In a rank: sends the result of its run to the parent.
   moert::Status tell(moert::Result<RunResult> &result) const;
 
-  /// In the one that started them: the results of all ranks, once all have
-  /// ended. As soon as one has failed or ended before, the others get
-  /// `limitSeconds` and some more to do so, and are ended; the error names it.
+  /// In the parent: waits until all ranks have ended and returns their results.
+  /// Once one rank has failed or ended, the others get `limitSeconds` plus a
+  /// grace period, and are then killed; the error names them.
   moert::Result<std::vector<RunResult>> wait(double limitSeconds);
 
 private:
-  /// A rank's process as the one that started it sees it.
+  /// A rank as the parent sees it.
   struct Child {
     pid_t pid = -1;
-    /// The end of the pipe; -1 once it was read to its end.
+    /// The parent's end of the pipe; -1 after end of file.
     int pipe = -1;
-    /// What it has written as errors, without a name.
+    /// The rank's error output, an unnamed file.
     int errors = -1;
     std::string said;
-    /// As waitpid() has it, once it has ended.
+    /// The status of waitpid() once the rank has ended.
     std::optional<int> ended;
     bool isStopped = false;
   };
@@ -62,7 +61,7 @@ private:
   void readPipes();
   void reap(bool waits);
   void killAll();
-  /// What is known to be wrong with a rank; empty where nothing is.
+  /// The reason why a rank ended without a result; empty if none is known.
   std::string describeEnd(const Child &child, int64_t rank) const;
 
   std::optional<int64_t> ownRank;

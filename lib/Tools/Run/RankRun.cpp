@@ -34,15 +34,15 @@ using namespace moec;
 using moert::Result;
 using moert::Status;
 
-/// What every rank runs.
+/// The compiled layer, shared by all ranks.
 struct RankRun::Compiled {
   moert::Plan plan;
   moert::ModuleImage image;
-  /// At levels that are interpreted.
+  /// The module, at levels that are interpreted.
   OwningOpRef<ModuleOp> interpreted;
 };
 
-/// How ranks find each other.
+/// Connects ranks with each other.
 class RankRun::Connector {
 public:
   Connector(const RankRun &run, const moert::Mesh &mesh)
@@ -63,8 +63,8 @@ public:
     return made.status();
   }
 
-  /// Called by each rank in a thread, or a process, of its own. With `peer` the
-  /// ranks write to each other's memory.
+  /// Called by each rank in its own thread or process. With `peer` the ranks
+  /// write to each other's memory.
   Result<std::shared_ptr<RecordingCommunicator>>
   connect(int64_t rank, moert::Device &device,
           const std::shared_ptr<moert::PeerDevice> &peer) {
@@ -94,7 +94,8 @@ public:
   }
 
 private:
-  /// The run's own, which outlives the communicator.
+  /// A non-owning pointer: the device belongs to the run, which outlives the
+  /// communicator.
   static std::shared_ptr<moert::Device> share(moert::Device &device) {
     return {std::shared_ptr<moert::Device>(), &device};
   }
@@ -119,7 +120,7 @@ private:
         device);
   }
 
-  /// Rank 0 makes NCCL's id, and all others get it.
+  /// Makes NCCL's id on rank 0 and sends it to all others.
   Status shareId(int64_t rank, moert::Device &device) {
     moert::Mesh all{mesh.numRanks(), 1};
     auto joined = moert::createProcessCommunicator(
@@ -179,8 +180,8 @@ private:
   moert::NcclUniqueId id = {};
 };
 
-/// Which share of tokens has an expert on a given rank, where a token's top_k
-/// are any of the experts.
+/// The expected share of tokens with an expert on a given rank, if all experts
+/// are equally likely.
 static double getRankShare(const LayerSpec &spec) {
   if (!spec.parallel->hasWholeExperts())
     return 1;
@@ -220,7 +221,7 @@ Status RankRun::openDevices() {
         "'; give --device=cuda, or leave out --nproc");
   if (options.processes && !getOwnRank())
     return Status::ok();
-  // A rank's process opens its own.
+  // Each rank's process opens its own device.
   std::string device = options.device;
   if (device == "cuda" && getOwnRank())
     device += ":" + std::to_string(*getOwnRank());
@@ -282,7 +283,7 @@ FailureOr<RankRun::Compiled> RankRun::compile(ExecutedLevel level) {
   return compiled;
 }
 
-/// The file of a rank, of a name that has "{rank}" for its number.
+/// The file of a rank: `name` with "{rank}" replaced by its number.
 static std::string getRankFile(llvm::StringRef name, int64_t rank) {
   auto [before, after] = name.split("{rank}");
   return name.empty() ? "" : (before + llvm::Twine(rank) + after).str();
@@ -302,7 +303,7 @@ Status RankRun::runRank(Compiled &compiled, int64_t rank, Connector &connector,
     interpreter = std::move(*made);
     run.device = interpreter.get();
   }
-  // Who interprets kernels runs none that meets those of other ranks.
+  // An interpreted layer runs no kernels that access other ranks' memory.
   std::shared_ptr<moert::PeerDevice> peer;
   if (!peers.empty() && !compiled.interpreted)
     peer = peers[size_t(rank) % peers.size()];
@@ -374,7 +375,7 @@ Result<std::vector<RunResult>> RankRun::runRanks(Compiled &compiled) {
   return results;
 }
 
-/// What comes of it is told to the process that started this one.
+/// The result is sent to the parent process.
 Status RankRun::runOwnRank(Compiled &compiled) {
   int64_t rank = *getOwnRank();
   if (Status status = checkExchange(compiled.plan); !status)
@@ -413,8 +414,8 @@ FailureOr<std::vector<RunResult>> RankRun::run(ExecutedLevel level) {
   return mergeGroups(std::move(*results));
 }
 
-/// Those of ranks with the same tokens, which have to have the same bits, as
-/// one.
+/// Merges the results of ranks with the same tokens, which must be bitwise
+/// equal.
 FailureOr<std::vector<RunResult>>
 RankRun::mergeGroups(std::vector<RunResult> results) const {
   std::vector<RunResult> ofGroups;
@@ -426,7 +427,7 @@ RankRun::mergeGroups(std::vector<RunResult> results) const {
       continue;
     }
     llvm::append_range(ofGroups.back().traces, std::move(result.traces));
-    // The times of a group are those of its slowest rank.
+    // A group is as slow as its slowest rank.
     keepSlowest(ofGroups.back().parts, result.parts);
     std::vector<double> &seconds = ofGroups.back().seconds;
     for (auto [slowest, own] : llvm::zip(seconds, result.seconds))
@@ -463,7 +464,8 @@ HostTensor RankRun::concatenate(const std::vector<RunResult> &results) {
 bool RankRun::check(const std::vector<RunResult> &results) {
   ReferenceCheck check;
   Status status = check.findReference();
-  // The reference computes the whole layer; its bound depends on the ranks.
+  // The reference computes the whole layer; its error bound depends on the
+  // ranks.
   LayerSpec whole = spec.getWhole();
   whole.parallel = spec.parallel;
   if (status)
@@ -481,7 +483,7 @@ bool RankRun::check(const std::vector<RunResult> &results) {
     llvm::outs() << (spec.parallel->sp ? "rank " : "ranks of group ") << group
                  << ": ";
     llvm::outs().flush();
-    // Details are of the rows of all groups.
+    // Compares only the output, because details hold the rows of all groups.
     RunResult output;
     output.output = copyTensor("output", result.output.getView());
     if (!check.compare(output))

@@ -18,43 +18,43 @@
 namespace moec {
 
 struct RankRunOptions {
-  /// `tokens` are those of a rank.
+  /// `tokens` is the token count of a rank.
   RunOptions run;
   uint64_t seed = 0;
-  /// A file of tensors of the layer on one rank, with the rows of all groups
-  /// one after the other; empty for generated ones.
+  /// A file of the tensors of the layer on one rank, with the rows of all
+  /// groups in sequence; empty to generate them.
   std::string inputs;
-  /// A file of what calls bring, of all groups likewise; empty for what
-  /// `inputs` has.
+  /// A file of a call's inputs, with the rows of all groups in sequence; empty
+  /// to use those of `inputs`.
   std::string hiddenStates;
-  /// The weights are wanted on one rank too, for check().
+  /// Also keep the weights of the layer on one rank, for check().
   bool checks = false;
-  /// Tokens that count, per group of ranks; empty for all.
+  /// Valid tokens of each group of ranks; empty for all.
   std::vector<int64_t> validTokens;
-  /// How many inputs take turns in `run.comparedRuns`.
+  /// The number of inputs that `run.comparedRuns` alternates between.
   int64_t numInputs = 1;
   /// How long a rank waits for the others in one call.
   double limitSeconds = 60;
-  /// What compiled kernels run on, as `--device` names it: "cuda" is a GPU for
-  /// each rank, between which NCCL moves rows; "cuda:N" one for all.
+  /// The device of compiled kernels, as `--device` names it: "cuda" is a GPU
+  /// for each rank, with NCCL between them; "cuda:N" is one GPU for all ranks.
   std::string device = "host";
   Exchange exchange = Exchange::Default;
-  /// Of ranks that write to each other (PeerOptions).
+  /// For ranks that write to each other's memory (PeerOptions).
   int64_t leastCopiedBytes = moert::Communicator::kNeverCopied;
-  /// Of rows that go to their owners alone (AllToAllOptions).
+  /// For the all-to-all exchange (AllToAllOptions).
   int64_t allToAllFrom = 1;
   double allToAllRoom = 0;
   int threads = 0;
-  /// A process for each rank, of which this is one, or the one that started
-  /// them; null where ranks are threads.
+  /// The processes of ranks, of which this process is one or the parent; null
+  /// if ranks are threads.
   RankProcesses *processes = nullptr;
-  /// Kernels for the device, where there are some already.
+  /// Kernels for the device, if they are compiled already.
   const moert::PackageProgram *program = nullptr;
   const moert::PackageImage *image = nullptr;
 };
 
-/// A layer of several ranks, which are threads here or processes. Tensors are
-/// those of the layer on one rank for the tokens of all groups, and cut.
+/// A layer of several ranks, which are threads or processes. Tensors are made
+/// for the layer on one rank with the tokens of all groups, then split.
 class RankRun {
 public:
   /// `module` holds the layer of `spec` and outlives this.
@@ -62,11 +62,11 @@ public:
   create(const LayerSpec &spec, mlir::ModuleOp module,
          const RankRunOptions &options);
 
-  /// The results of the groups of ranks, all of whose ranks have the same bits.
-  /// Prints what is wrong.
+  /// Returns a result for each group of ranks, all of whose ranks must agree
+  /// bitwise. Prints errors.
   mlir::FailureOr<std::vector<RunResult>> run(ExecutedLevel level);
 
-  /// The outputs of all groups, one after the other.
+  /// The outputs of all groups in sequence.
   static HostTensor concatenate(const std::vector<RunResult> &results);
 
   /// Compares each group's result with the reference for its tokens.
@@ -80,7 +80,7 @@ private:
   bool usesNccl() const {
     return options.device == "cuda" && options.exchange != Exchange::Peer;
   }
-  /// The rank that this process is, where it is one.
+  /// The rank of this process, if it is a rank's.
   std::optional<int64_t> getOwnRank() const {
     return options.processes ? options.processes->getRank() : std::nullopt;
   }
@@ -88,28 +88,28 @@ private:
   struct Compiled;
 
   moert::Status makeTensors();
-  /// What no file has given.
+  /// Generates the tensors that no file provides.
   moert::Status generate(std::vector<HostTensor> &tensors, uint64_t seed) const;
   moert::Status makeOtherInputs(const moert::Plan &plan, int64_t tokens);
-  /// The rows of each group of what calls bring.
+  /// Per group: the rows of a call's inputs.
   using Groups = std::vector<std::vector<HostTensor>>;
   moert::Result<Groups> cutGroups(const std::vector<HostTensor> &all) const;
   mlir::FailureOr<Compiled> compile(ExecutedLevel level);
-  /// The tensors of weights on one rank, read or generated.
+  /// Reads or generates the weights of the layer on one rank.
   moert::Status makeWeights(const moert::Plan &plan);
-  /// The tensors that a rank binds, whose weights are of the checkpoint, if
-  /// there is one, or cut.
+  /// The tensors that a rank binds; its weights are read from the checkpoint,
+  /// if there is one, or split from those of the layer on one rank.
   moert::Result<std::vector<HostTensor>>
   makeRankTensors(const moert::Plan &plan, int64_t rank);
   moert::Status fillRankWeights(std::vector<HostTensor> &tensors, int64_t rank);
   moert::Result<std::vector<std::vector<HostTensor>>>
   makeRankTensors(const moert::Plan &plan);
   class Connector;
-  /// With the tensors that a rank binds, or null for those that are made when
-  /// the rank is connected.
+  /// `tensors` are those that a rank binds; if null, they are made after the
+  /// rank is connected.
   moert::Status runRank(Compiled &compiled, int64_t rank, Connector &connector,
                         std::vector<HostTensor> *tensors, RunResult &result);
-  /// The layer has what was asked to move its rows.
+  /// Checks that the layer supports the requested exchange.
   moert::Status checkExchange(const moert::Plan &plan) const;
   moert::Result<std::vector<RunResult>> runRanks(Compiled &compiled);
   moert::Status runOwnRank(Compiled &compiled);
@@ -119,18 +119,18 @@ private:
   const LayerSpec &spec;
   mlir::ModuleOp module;
   RankRunOptions options;
-  /// One per rank, but for the host, which is one for all.
+  /// One per rank; a single one for the host.
   std::vector<std::unique_ptr<moert::Device>> devices;
-  /// Where ranks write to each other's memory.
+  /// Set if ranks write to each other's memory.
   std::vector<std::shared_ptr<moert::PeerDevice>> peers;
-  /// Null where weights are generated.
+  /// Null if weights are generated.
   std::unique_ptr<moert::Checkpoint> checkpoint;
-  /// Per group: the inputs and outputs of the layer on one rank, with its
-  /// tokens.
+  /// Per group: the inputs and outputs of the layer on one rank, with the
+  /// group's tokens.
   Groups groups;
-  /// Weights of the layer on one rank: where they are generated, or checked.
+  /// Weights of the layer on one rank, if they are generated or checked.
   std::vector<HostTensor> weights;
-  /// More of what calls bring, of all groups each.
+  /// More inputs of calls, each for all groups.
   std::vector<Groups> otherInputs;
 };
 

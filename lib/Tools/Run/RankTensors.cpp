@@ -43,7 +43,7 @@ Status RankRun::makeTensors() {
       *plan, tokens, {moert::TensorRole::Input, moert::TensorRole::Output});
   if (!all)
     return all.status();
-  // cutGroups() takes the count of each group from the command line.
+  // cutGroups() sets the count of each group from the command line.
   if (!options.validTokens.empty())
     for (HostTensor &tensor : *all)
       tensor.isGiven |= tensor.name == "num_valid_tokens";
@@ -105,7 +105,7 @@ Status RankRun::generate(std::vector<HostTensor> &tensors,
   return generateTensors(tensors, generate);
 }
 
-/// Generated ones, whatever the first are.
+/// Generates further inputs, even if the first ones are read from a file.
 Status RankRun::makeOtherInputs(const moert::Plan &plan, int64_t tokens) {
   for (int64_t i = 1; i < options.numInputs; ++i) {
     Result<std::vector<HostTensor>> all =

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Both ends are the same program: there is one place that says what is in the
-// bytes, which writes or reads them.
+// Both ends of the pipe are the same program, so the same functions write and
+// read the bytes and state their format once.
 
 #include "ResultBytes.h"
 
@@ -18,9 +18,9 @@ namespace {
 
 class Bytes {
 public:
-  /// Writes.
+  /// For writing.
   Bytes() = default;
-  /// Reads.
+  /// For reading.
   explicit Bytes(const std::string &from) : bytes(from), reads(true) {}
 
   template <typename T>
@@ -38,7 +38,8 @@ public:
       isWhole = false;
     }
   }
-  /// How many elements follow, of at least one byte each.
+  /// Writes or reads the number of following elements, each of at least one
+  /// byte.
   size_t count(size_t number) {
     uint64_t value = number;
     this->number(value);
@@ -62,8 +63,8 @@ public:
     list(values, [&](T &value) { number(value); });
   }
 
-  /// Whether all that was asked for was there, and, where that is all, whether
-  /// nothing else is.
+  /// `isFine`: no read has gone past the end. `hasAll`: moreover, all bytes are
+  /// read.
   bool isFine() const { return isWhole; }
   bool hasAll() const { return isWhole && (!reads || at == bytes.size()); }
   bool isReading() const { return reads; }

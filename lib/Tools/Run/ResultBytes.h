@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// What a rank's process tells the one that started it: output, times and
-/// traces of a run, or why there are none.
+/// Serializes the message of a rank's process to its parent: output, times and
+/// traces of a run, or the error.
 std::string packResult(moert::Result<RunResult> &result);
 moert::Result<RunResult> unpackResult(const std::string &bytes);
 

@@ -134,7 +134,7 @@ FailureOr<RunResult> runPlan(ModuleOp module, Level level,
 }
 
 /// The function of `module` that computes the layer: the only one with ops of
-/// the moe dialect, as makePlan() has seen.
+/// the moe dialect, as makePlan() has verified.
 func::FuncOp findLayer(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isExternal() &&
@@ -149,7 +149,7 @@ func::FuncOp findLayer(ModuleOp module) {
   return nullptr;
 }
 
-/// Makes the function return what a check looks at beside the output; returns
+/// Makes the function also return the tensors that a check inspects; returns
 /// the names of all results.
 SmallVector<std::string> returnDetails(func::FuncOp function) {
   Operation *exit = function.getBody().back().getTerminator();
@@ -229,7 +229,7 @@ FailureOr<moert::Plan> moec::makePlan(ModuleOp module,
   FailureOr<Level> level = detectLevel(*copy);
   if (failed(level))
     return failure();
-  // The run that follows prints and dumps.
+  // The run that follows prints and dumps, so this one does not.
   CompileOptions quiet = options;
   quiet.printIRAfterAll = false;
   quiet.dumpDir.clear();

@@ -14,7 +14,8 @@
 
 namespace moec {
 
-/// What is executed: IR through the interpreter, or compiled kernels.
+/// The level that is executed: IR through the interpreter, or compiled kernels
+/// (`LLVM`).
 enum class ExecutedLevel { Moe, Plan, Tile, LLVM };
 llvm::StringRef stringify(ExecutedLevel level);
 
@@ -22,62 +23,65 @@ class RecordingCommunicator;
 
 /// Times of a part of a run (PartTimes.h).
 struct PartTimes {
-  /// Of a rank.
+  /// Per rank.
   int64_t tokens = 0;
   std::string part;
   /// Ascending.
   std::vector<double> seconds;
 };
 
-/// Who moves rows between ranks.
+/// The way in which rows move between ranks.
 enum class Exchange {
-  /// NCCL between GPUs, else ranks copy what others have.
+  /// NCCL between GPUs; otherwise ranks copy from each other.
   Default,
   Nccl,
   /// Kernels of the layer, through the memory of other ranks.
   Peer,
-  /// Rows go to their owners alone, by NCCL or between threads or processes.
+  /// Rows go only to their destination ranks, by NCCL or between threads or
+  /// processes.
   AllToAll
 };
 
 struct RunOptions {
   int64_t tokens = 0;
-  /// Timed runs; the first, untimed one comes in addition.
+  /// The number of timed runs, after an untimed first one.
   int64_t repeat = 0;
-  /// What compiled kernels run on.
+  /// The device that compiled kernels run on.
   moert::Device *device = nullptr;
-  /// More of the same kind: each runs once and has to give the same output.
+  /// More devices of the same kind: each runs once and must give the same
+  /// output.
   llvm::ArrayRef<std::unique_ptr<moert::Device>> others;
-  /// Replay a graph in timed runs; its output has to be that of the first run.
+  /// Replay a graph in timed runs; its output must be that of the first run.
   bool graph = false;
-  /// Run once more with a workspace slot for each buffer: the output has to be
-  /// the same.
+  /// Run once more with a workspace slot per buffer: the output must be the
+  /// same.
   bool careful = false;
   /// Fill workspace and output with NaN before each run.
   bool poison = false;
   CompileOptions compile;
-  /// Of a layer of several ranks: how this one meets the others.
+  /// Connects the ranks of a layer of several ranks.
   std::shared_ptr<moert::Communicator> communicator;
-  /// Tokens of a rank from which on a run is two micro-batches; 0 for never.
+  /// Tokens per rank from which a run is two micro-batches; 0 for never.
   int64_t microBatchesFrom = 0;
-  /// Runs after the first, each of which has to give the bits of the first with
-  /// its inputs; and inputs that take turns with those given, by name.
+  /// Further runs, each of which must be bitwise equal to the first with its
+  /// inputs. `otherInputs` alternate with the given inputs, by name.
   int64_t comparedRuns = 0;
-  /// One of those that is left out; -1 for none.
+  /// The index of a compared run to skip; -1 for none.
   int64_t skippedRun = -1;
   std::vector<const std::vector<HostTensor> *> otherInputs;
-  /// Numbers of tokens, of a rank and at most `tokens`, that parts of runs are
-  /// timed with. With several ranks `recorder` is the communicator.
+  /// Token counts per rank, at most `tokens`, at which the parts of runs are
+  /// timed. With several ranks `recorder` is the communicator.
   std::vector<int64_t> timesAt;
   std::shared_ptr<RecordingCommunicator> recorder;
-  /// Run once more, and say when each step was under way.
+  /// Run once more and record the times of each step.
   bool trace = false;
-  /// A file that prepared weights are written to, and one that they come from
-  /// in place of the tensors; of several ranks, those of one. Empty for none.
+  /// The file to write prepared weights to, and one to read them from in place
+  /// of the tensors; with several ranks, those of one. Empty for none.
   std::string writePrepared, prepared;
   /// The identity of the layer in such files.
   std::string description;
-  /// Which share of a rank's tokens has an expert on another one, on average.
+  /// The expected share of a rank's tokens that have an expert on another given
+  /// rank.
   double rankShare = 1;
 
   /// Whether the device has memory of its own.
@@ -95,16 +99,16 @@ struct RunResult {
   /// Ascending.
   std::vector<double> seconds;
   std::vector<PartTimes> parts;
-  /// Of each rank, where RunOptions::trace says so.
+  /// Per rank, if RunOptions::trace is set.
   std::vector<std::vector<moert::TracedStep>> traces;
 };
 
-/// The plan of a layer, for its tensors; compiles as far as level plan.
+/// The plan of a layer, for its tensors; compiles to level plan.
 mlir::FailureOr<moert::Plan> makePlan(mlir::ModuleOp module,
                                       const CompileOptions &options);
 
-/// Executes `module`, which is left as it is, on `tensors` (inputs, weights and
-/// the output, whose memory is overwritten). Prints what is wrong.
+/// Executes `module`, which stays unchanged, on `tensors` (inputs, weights and
+/// the output, whose memory is overwritten). Prints errors.
 mlir::FailureOr<RunResult> runLevel(mlir::ModuleOp module, ExecutedLevel level,
                                     std::vector<HostTensor> &tensors,
                                     const RunOptions &options);

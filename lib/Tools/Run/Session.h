@@ -19,40 +19,40 @@ namespace moec {
 
 /// A loaded layer with its tensors filled.
 struct Session {
-  /// What was given, unless it is a package, and what options change about it.
+  /// The input, unless it is a package, and the overrides of options.
   std::optional<SourceText> text;
   SpecOverrides overrides;
   bool isIR() const { return text && !isJson(*text); }
   /// Outlives the module.
   std::unique_ptr<PooledContext> context;
-  /// The source; the spec alone where it is a package.
+  /// The source; of a package only the spec.
   Source source;
   /// The level of the IR that was loaded.
   Level level = Level::Moe;
   std::optional<moert::Package> package;
   moert::PackageChoice choice;
-  /// How the package came about, where it was made from the source.
+  /// The compilation's report, if the package was compiled from the source.
   std::optional<JitReport> report;
-  /// With --nproc; outlives what ranks have.
+  /// Set with --nproc; outlives the ranks' objects.
   std::unique_ptr<RankProcesses> processes;
   bool isRankProcess() const { return processes && processes->getRank(); }
-  /// One, or as many simulated ones as there are seeds.
+  /// One, or a simulator per seed.
   std::vector<std::unique_ptr<moert::Device>> devices;
   moert::Plan plan;
   std::vector<HostTensor> tensors;
 };
 
-/// Reads a description or IR; of a package nothing yet. False where that is
-/// complained of, as below.
+/// Reads a description or IR; does nothing for a package. Returns false, here
+/// and below, after printing an error.
 bool readInput(Session &session, const MoeRunOptions &options);
-/// Opens the package, or compiles what was read as the options say, and opens
-/// the devices, of which `--signature` needs none.
+/// Opens the package or compiles the input as the options say, and opens the
+/// devices; `--signature` needs none.
 bool loadLayer(Session &session, const MoeRunOptions &options,
                SourceDiagnostics &diagnostics);
 
 /// Lists the layer's tensors.
 void printSignature(const Session &session);
-/// Says how the layer came about and what its runs took.
+/// Prints how the layer was made and the times of its runs.
 void printTimes(const Session &session, const RunResult &result,
                 const MoeRunOptions &options);
 

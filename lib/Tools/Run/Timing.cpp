@@ -18,9 +18,9 @@ using namespace moec;
 using moert::Result;
 using moert::Status;
 
-/// Runs given to a stream before its end is waited for. A queue of launches
-/// that is full is waited for by the driver, and without a limit: for ever
-/// where a collective is of a rank that is gone.
+/// Runs enqueued before the stream is synchronized. With a full launch queue
+/// the driver would block without a time limit, and forever if a collective
+/// waits for a rank that is gone.
 static constexpr int64_t kRunsAhead = 16;
 
 Result<std::vector<double>> moec::timeOnHost(moert::Device &,
@@ -60,7 +60,7 @@ Result<std::vector<double>> moec::timeOnGpu(moert::Device &device,
     return status ? device.record(stream, event) : status;
   };
   for (int64_t i = 0; i < repeat; ++i) {
-    // The run behind a wait finds the GPU idle and is not timed.
+    // The run after a wait finds the GPU idle and is not timed.
     if (i % kRunsAhead == 0) {
       if (Status status = executor.synchronize(stream); !status)
         return status;

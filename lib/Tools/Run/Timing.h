@@ -14,21 +14,21 @@
 
 namespace moec {
 
-/// What `repeat` runs of the executor take, in ascending order. `run` gives one
-/// to the stream; each is waited for, and timed by the clock of this process.
+/// The times of `repeat` runs of the executor, ascending. `run` enqueues one on
+/// the stream; each run is waited for, and timed by the host's clock.
 moert::Result<std::vector<double>>
 timeOnHost(moert::Device &device, moert::Executor &executor,
            moert::Stream &stream, int64_t repeat,
            llvm::function_ref<moert::Status()> run);
-/// The same by the clock of the device, between runs that follow each other
-/// without a pause.
+/// The times of `repeat` runs by the device's clock, between back-to-back runs.
 moert::Result<std::vector<double>>
 timeOnGpu(moert::Device &device, moert::Executor &executor,
           moert::Stream &stream, int64_t repeat,
           llvm::function_ref<moert::Status()> run);
 
-/// Loads what the device runs of the package, once more than the run needs, and
-/// prints what that takes, and the sum with the `seconds` that went before.
+/// Loads what the device runs of the package, in addition to the run's own
+/// load, and prints the time for that, and the sum with the `seconds` that went
+/// before.
 moert::Status printLoadTimes(const moert::Package &package,
                              const moert::PackageChoice &choice,
                              moert::Device &device, double seconds,

@@ -23,7 +23,7 @@ std::vector<RankTrace> moec::getTraces(llvm::ArrayRef<RunResult> groups) {
   return ranks;
 }
 
-/// What a process or one of its threads is called.
+/// Names a process or one of its threads.
 static void nameTrack(llvm::json::OStream &json, llvm::StringRef kind,
                       int64_t rank, int64_t stream, const llvm::Twine &name) {
   json.object([&] {
@@ -35,7 +35,7 @@ static void nameTrack(llvm::json::OStream &json, llvm::StringRef kind,
   });
 }
 
-/// With nanoseconds behind the point.
+/// Microseconds, rounded to nanoseconds.
 static double toMicroseconds(double seconds) {
   return std::round(seconds * 1e9) / 1e3;
 }

@@ -14,11 +14,11 @@ namespace moec {
 
 using RankTrace = std::vector<moert::TracedStep>;
 
-/// Those of all ranks, in their order.
+/// The traces of all ranks in order.
 std::vector<RankTrace> getTraces(llvm::ArrayRef<RunResult> groups);
 
-/// Writes traces of ranks in the format of Chrome: a process for each rank, a
-/// thread for each stream. Prints what is wrong.
+/// Writes traces of ranks in Chrome's format: a process for each rank, a thread
+/// for each stream. Prints errors.
 mlir::LogicalResult writeTrace(llvm::StringRef path,
                                llvm::ArrayRef<RankTrace> ranks);
 

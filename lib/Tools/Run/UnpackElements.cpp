@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Goes straight from the mapped file to the layer, so that no memory is taken.
+// Unpacks straight from the mapped file into the layer, without a buffer.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +22,8 @@
 
 using namespace moec;
 
-/// Rows that are filled side by side where a column is what the file has in one
-/// piece: the words of a cache line.
+/// Rows that are filled together if columns are contiguous in the file: the
+/// words of a cache line.
 constexpr int64_t kRowsAtOnce = 16;
 
 std::vector<int64_t> moec::getPackedShape(const ElementPacking &packing,
@@ -41,8 +41,8 @@ moert::DType moec::getPackedType(const ElementPacking &packing) {
   return packing.wordBits == 8 ? moert::DType::I8 : moert::DType::I32;
 }
 
-/// The bytes of a word are those of the row, which has its elements in the same
-/// order and width; two in a byte may have changed places.
+/// The bytes of a word are those of the row, with elements of the same order
+/// and width; the two elements of a byte may be swapped.
 static void unpackAlongColumns(const ElementPacking &packing, bool transposed,
                                const uint8_t *words, const PartWindow &window,
                                const PartRows &rows) {
@@ -75,7 +75,7 @@ static void unpackAlongColumns(const ElementPacking &packing, bool transposed,
   }
 }
 
-/// The elements of a word are of as many rows.
+/// Unpacks words that hold one element of each of several rows.
 static void unpackAlongRows(const ElementPacking &packing, bool transposed,
                             const uint8_t *words, const PartWindow &window,
                             const PartRows &rows) {
@@ -105,7 +105,7 @@ static void unpackAlongRows(const ElementPacking &packing, bool transposed,
         auto element = uint8_t(
             ((value >> (place * packing.elementBits)) & mask) + packing.offset);
         uint8_t &result = rows.getRow(row)[column / perByte];
-        // Columns come in their order: the first one of a byte clears it.
+        // Columns are visited in order: the first one of a byte clears it.
         int64_t shift = column % perByte * packing.layerBits;
         result = uint8_t((shift ? result : 0) | element << shift);
       }
@@ -116,26 +116,29 @@ void moec::unpackElements(const ElementPacking &packing, bool transposed,
                           const uint8_t *words, const PartWindow &window,
                           const PartRows &rows) {
   // Along columns a zero point of 4 bits would have to become a byte; no
-  // packing has such.
+  // packing has such zero points.
   if (packing.alongRows)
     unpackAlongRows(packing, transposed, words, window, rows);
   else
     unpackAlongColumns(packing, transposed, words, window, rows);
 }
 
-/// Neighbours of a row go side by side into a byte.
+/// Packs the elements of a row in order, two per byte. The file has the
+/// elements of the first half in the low nibbles, and those of the second half
+/// in the high ones.
 static void copyHalves(const uint8_t *from, int64_t count, uint8_t *to) {
   for (int64_t i = 0; i < count; ++i) {
-    // The low halves of all bytes, then the high ones.
+    // First the low nibbles of all bytes, then the high ones.
     int64_t half = count / 2, shift = i < half ? 0 : 4;
     const uint8_t *pair = from + 2 * (i % half);
     to[i] = uint8_t((pair[0] >> shift & 15) | (pair[1] >> shift & 15) << 4);
   }
 }
 
-/// Halves of 128 elements have 64 bytes of low halves and, behind those of
-/// both, 32 bytes of upper bits: of 32 neighbours each, element l has its upper
-/// bits in byte l, and its low ones in byte l or l + 32, by turns.
+/// Unpacks 256 elements of 6 bits. Each half of 128 elements has 64 bytes of
+/// low nibbles and, after those of both halves, 32 bytes of upper bits. Element
+/// l of quarter q (32 elements) has its upper bits at bit 2q of byte l, and its
+/// low ones in byte l (q even) or l + 32 (q odd).
 static void unpackSixBits(const uint8_t *from, uint8_t *to) {
   constexpr int64_t elements = 256, half = 128, neighbours = 32;
   constexpr uint8_t zero = 32;
@@ -150,7 +153,9 @@ static void unpackSixBits(const uint8_t *from, uint8_t *to) {
   }
 }
 
-/// 64 neighbours have 32 bytes, and one bit in each of 32 bytes for each half.
+/// Unpacks 256 elements of 5 bits. 32 bytes hold the fifth bits: bit i / 32 of
+/// byte i % 32. Then each 64 elements have 32 bytes of nibbles, the first 32
+/// elements in the low ones.
 static void unpackFiveBits(const uint8_t *from, uint8_t *to) {
   constexpr int64_t elements = 256, run = 64, half = 32;
   for (int64_t i = 0; i < elements; ++i) {
@@ -168,10 +173,11 @@ static float toF32(const uint8_t *half) {
   return value;
 }
 
-/// Of the first four scales, and of their minima, a byte has the lower six
-/// bits; of the others these have the upper two in theirs, and four bytes
-/// behind them the lower four, of a scale in the lower half. Products are
-/// exact: 6 and 11 binary digits.
+/// Unpacks 8 scales or minima of 6 bits. Bytes 0 to 3 hold the first four
+/// scales in their lower six bits, bytes 4 to 7 the first four minima. The
+/// upper two bits of these bytes are those of the other four, whose lower four
+/// bits are in bytes 8 to 11: scales in the low nibbles, minima in the high
+/// ones. Products are exact: 6 and 11 binary digits.
 static void unpackSixBitScales(const uint8_t *from, bool areMinima,
                                uint8_t *to) {
   constexpr int64_t scales = 8, first = 4;
@@ -187,7 +193,7 @@ static void unpackSixBitScales(const uint8_t *from, bool areMinima,
   }
 }
 
-/// Exact: 8 and 11 binary digits.
+/// Products are exact: 8 and 11 binary digits.
 static void multiplyScales(const uint8_t *from, uint8_t *to) {
   constexpr int64_t scales = 16;
   float factor = toF32(from + scales);

@@ -13,12 +13,12 @@
 
 namespace moec {
 
-/// Rows of a matrix of bytes in the layer that a part of a checkpoint fills.
+/// Rows of a byte matrix of the layer that a part of a checkpoint fills.
 struct PartRows {
   /// The matrix.
   uint8_t *data = nullptr;
   int64_t rowBytes = 0;
-  /// Row i of the part is row `firstRow + i * rowStride` here.
+  /// Row i of the part is row `firstRow + i * rowStride` of the matrix.
   int64_t firstRow = 0, rowStride = 1, numRows = 0;
 
   uint8_t *getRow(int64_t i) const {
@@ -26,30 +26,30 @@ struct PartRows {
   }
 };
 
-/// What is taken of a part: as many rows and bytes of a row as are filled, from
-/// `firstRow` and `firstByte` on, counted as they lie in the layer.
+/// The window of a part that is copied: as many rows and bytes per row as are
+/// filled, from `firstRow` and `firstByte` on, in the layer's layout.
 struct PartWindow {
-  /// Those of the whole part.
+  /// Size of the whole part.
   int64_t numRows = 0, rowBytes = 0;
   int64_t firstRow = 0, firstByte = 0;
 };
 
-/// The shape in the file of a packed matrix; of a row that is no multiple of a
-/// word the last word is padded.
+/// The shape of a packed matrix in the file; the last word of a row may be
+/// padded.
 std::vector<int64_t> getPackedShape(const ElementPacking &packing,
                                     bool transposed, int64_t rows,
                                     int64_t columns);
-/// The type of its words.
+/// The type of the words.
 moert::DType getPackedType(const ElementPacking &packing);
 
 /// Fills the rows, which have `rowBytes` * 8 / `layerBits` elements, from a
-/// window into `words` of the shape above.
+/// window into `words`, which have the shape of getPackedShape().
 void unpackElements(const ElementPacking &packing, bool transposed,
                     const uint8_t *words, const PartWindow &window,
                     const PartRows &rows);
 
-/// The same from blocks of a GGUF file, whole ones of each row, of which the
-/// window may cut the first and the last.
+/// Fills the rows from GGUF blocks. Each row is a whole number of blocks, but
+/// the window may begin and end within one.
 void unpackBlocks(const BlockPacking &packing, const uint8_t *blocks,
                   const PartWindow &window, const PartRows &rows);
 
