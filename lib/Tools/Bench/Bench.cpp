@@ -40,7 +40,7 @@ JitOptions getJitOptions(const Options &options, const std::string &target) {
   return jit;
 }
 
-/// The commit of the build, which writes it beside its data.
+/// The commit of the build, which the build writes into the data folder.
 std::string getCommit(const Options &options) {
   if (!options.commit.empty())
     return options.commit;
@@ -51,7 +51,8 @@ std::string getCommit(const Options &options) {
   return object ? object->getString("commit").value_or("").str() : "";
 }
 
-/// The part that a device is, whether or not its coefficients were measured.
+/// The part (GPU model) of a device, even if its coefficients were not
+/// measured.
 std::string findPartName(const std::string &target,
                          const moert::Device &device) {
   const PartFacts *part =

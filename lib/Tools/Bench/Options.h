@@ -122,7 +122,8 @@ struct Options : DeviceOptions {
       llvm::cl::desc("For --compare: how much slower is the same"),
       llvm::cl::init("3%"), llvm::cl::cat(category)};
 
-  /// Parses the command line; false, with a message, if it makes no sense.
+  /// Parses the command line; returns false, with a message, if it makes no
+  /// sense.
   bool parse(int argc, char **argv);
   /// The values of --rows.
   std::vector<std::string> getRows() const {
@@ -132,7 +133,7 @@ struct Options : DeviceOptions {
   std::vector<std::string> getConfigs() const {
     return {config.begin(), config.end()};
   }
-  /// The value of --candidates, or what stands for it.
+  /// The value of --candidates, or its default.
   size_t getCandidates() const {
     constexpr int some = 5, many = 32;
     return static_cast<size_t>(candidates     ? candidates
@@ -140,7 +141,7 @@ struct Options : DeviceOptions {
                                               : many);
   }
 
-  /// The value of --tolerance, as a share.
+  /// The value of --tolerance, as a fraction.
   double tolerance = 0;
 
 private:

@@ -17,7 +17,8 @@
       return failed_;                                                          \
   } while (false)
 
-/// The same for a result, whose value goes to `target` otherwise.
+/// Returns the status of a failed result from the function; otherwise moves its
+/// value to `target`.
 #define MOEC_TRY_ASSIGN(target, expression)                                    \
   do {                                                                         \
     auto result_ = (expression);                                               \

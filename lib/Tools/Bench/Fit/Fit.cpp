@@ -22,8 +22,8 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// So many of the configs of a kernel, which come best first: their places grow
-/// by a constant factor, up to the middle.
+/// Samples `count` of a kernel's configs, which are sorted best first, at
+/// geometrically growing indices up to the middle.
 static std::vector<std::string> spread(llvm::ArrayRef<std::string> all,
                                        size_t count) {
   std::vector<std::string> some;
@@ -54,7 +54,7 @@ Result<TimedConfigs> moec::bench::timeConfigs(Session &session,
   for (const TunableKernel &kernel : kernels)
     chosen.emplace_back(kernel.name, kernel.chosen);
   std::vector<KernelConfigs> wanted = {chosen};
-  // In turn, so that each kernel has some when time is over.
+  // Round-robin, so that each kernel has some when time runs out.
   std::vector<std::vector<std::string>> others;
   for (const TunableKernel &kernel : kernels)
     others.push_back(spread(kernel.candidates, limits.candidates));
@@ -89,7 +89,7 @@ Result<TimedConfigs> moec::bench::timeConfigs(Session &session,
   }
   if (timed.runs.empty())
     return moert::invalidArgument("no time is left; give more --seconds");
-  // The launches of the layer that was loaded last.
+  // Profiles the layer that was loaded last.
   RowProfile profile;
   MOEC_TRY_ASSIGN(profile, profileRow(session, layer, run, row));
   for (const KernelProfile &kernel : profile.kernels)

@@ -13,33 +13,32 @@
 
 namespace moec::bench {
 
-/// The times of one row's layer, all of products apart.
+/// Times of one row's layer with several configs, without joined gemms.
 struct TimedConfigs {
   struct Run {
     KernelConfigs configs;
     double seconds = 0;
   };
   std::vector<Run> runs;
-  /// What its launches without a model take at most.
+  /// Upper bound on the time of launches without a cost model.
   double othersSeconds = 0;
   int64_t numFailed = 0;
 };
 
-/// Measures the row with the configs that are chosen, then with `limits
-/// .candidates` others of each kernel, from the best by the model to the middle
-/// of all.
+/// Measures the row with the chosen configs, then with `limits.candidates`
+/// others of each kernel, sampled from the model's best down to the median.
 moert::Result<TimedConfigs> timeConfigs(Session &session, LayerOnDevice &layer,
                                         RowRun &run, const Row &row,
                                         const TuneLimits &limits);
 
-/// A field that all such rows of a record have.
+/// A field that marks such rows in a record.
 inline constexpr char kTimedField[] = "fit_runs";
-/// As fields of a row of a record, whose names begin with fit_; times in us.
+/// Writes the fields of a record's row that begin with fit_; times in us.
 void writeTimedConfigs(const TimedConfigs &row, llvm::json::Object &result);
-/// What it wrote; nothing where it did not.
+/// Reads these fields; an empty result if there are none.
 TimedConfigs readTimedConfigs(const llvm::json::Object &result);
 
-/// What --fit has learned of a device's part.
+/// The coefficients of a device's part that --fit has found.
 struct PartRates {
   RatesFit fit;
   size_t numRuns = 0, numRows = 0;

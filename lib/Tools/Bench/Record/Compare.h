@@ -14,10 +14,10 @@
 
 namespace moec::bench {
 
-/// Prints a line per row that both have or that is lost, with both fractions of
-/// the floor, which each record takes from its own ceilings. Answers how many
-/// rows got slower than `tolerance` allows or are measured no more; fails where
-/// the two cannot be compared.
+/// Prints a line per row that both records have or that is lost, with both
+/// fractions of the floor, each relative to its own record's ceilings. Returns
+/// the number of rows that are lost, or slower than `tolerance` allows; fails
+/// if the records are not comparable.
 moert::Result<int64_t> compareRecords(const llvm::json::Value &before,
                                       const llvm::json::Value &after,
                                       double tolerance, llvm::raw_ostream &os);

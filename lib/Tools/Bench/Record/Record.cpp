@@ -48,7 +48,7 @@ Status Record::resume(const std::string &path, llvm::StringRef field) {
   return Status::ok();
 }
 
-/// Figures with five digits, in the order of their names: for reading.
+/// Writes numbers with five digits, sorted by name, for readability.
 static void writeValue(llvm::json::OStream &json,
                        const llvm::json::Value &value) {
   if (const llvm::json::Object *object = value.getAsObject()) {

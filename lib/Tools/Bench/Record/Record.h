@@ -14,16 +14,17 @@
 
 namespace moec::bench {
 
-/// A file of results: what was measured where, and an object per row.
+/// A file of results: build, device and time of the measurement, and an object
+/// per row.
 class Record : public DeviceRecord {
 public:
   using DeviceRecord::DeviceRecord;
 
-  /// Keeps the measured rows of a record of the same build on the same device,
-  /// those with a field: a table, tuning and profiles have others.
+  /// Keeps the measured rows that have `field`, from a record of the same build
+  /// on the same device. A table, tuning and profiles have different fields.
   moert::Status resume(const std::string &path, llvm::StringRef field);
   void setCeilings(const Ceilings &ceilings) { this->ceilings = ceilings; }
-  /// Sets a note on the file, e.g. what the yardstick says of itself.
+  /// Sets a note on the file, e.g. the yardstick's description of itself.
   void setNote(llvm::StringRef key, llvm::json::Value value);
   /// Replaces the row of that name.
   void setRow(const std::string &name, llvm::json::Object row);
@@ -31,7 +32,7 @@ public:
   const llvm::json::Object *find(const std::string &name) const;
   bool isMeasured(const std::string &name) const;
 
-  /// Rows in the order of `names`, then all others.
+  /// Writes the rows in the order of `names`, then all others.
   moert::Status write(const std::string &path,
                       const std::vector<std::string> &names) const;
 
@@ -41,10 +42,10 @@ private:
   std::map<std::string, llvm::json::Object> rows;
 };
 
-/// A line of a measured row, and the line above such lines.
+/// Prints the heading of rows, and a measured row.
 void printHeader(llvm::raw_ostream &os);
 void printRow(const llvm::json::Object &row, llvm::raw_ostream &os);
-/// Geometric means over the measured rows.
+/// Prints geometric means over the measured rows.
 void printSummary(const std::vector<const llvm::json::Object *> &rows,
                   llvm::raw_ostream &os);
 

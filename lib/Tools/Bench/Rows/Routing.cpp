@@ -18,16 +18,16 @@ using namespace moec::bench;
 
 namespace {
 
-/// Up to so many tokens the number of touched experts varies by much.
+/// Up to this token count the number of touched experts varies by much.
 constexpr int64_t kFewTokens = 64;
-/// Seeds that are tried there.
+/// Seeds tried for these token counts.
 constexpr uint64_t kSeeds = 200;
 
-/// Random numbers in the order in which they are drawn.
+/// A sequence of random numbers.
 class Draw {
 public:
   Draw(uint64_t seed, llvm::StringRef name) : stream(seed, name) {}
-  /// In (0, 1).
+  /// Uniform in (0, 1).
   double uniform() {
     return (static_cast<double>(stream.getBits(next++) >> 11) + 0.5) * 0x1p-53;
   }
@@ -41,7 +41,7 @@ private:
   uint64_t next = 0;
 };
 
-/// The experts by popularity.
+/// The experts sorted by popularity.
 std::vector<int32_t> drawRanks(int64_t count, uint64_t seed) {
   std::vector<int32_t> experts(count);
   std::iota(experts.begin(), experts.end(), 0);
@@ -60,7 +60,7 @@ void drawUniform(Draw &draw, int64_t experts,
   }
 }
 
-/// Cumulated probabilities rank^-exponent, up to one.
+/// The cumulative distribution of probabilities rank^-exponent.
 std::vector<double> accumulate(int64_t experts, double exponent) {
   std::vector<double> sums(experts);
   double sum = 0;
@@ -84,7 +84,8 @@ void drawZipf(Draw &draw, llvm::ArrayRef<double> sums,
 
 } // namespace
 
-/// -1 in the place of experts that are not here; counts what the others touch.
+/// Replaces the ids of experts that are not local by -1; counts touched experts
+/// and rows.
 static void keepLocal(const BenchLayer &layer, Routing &routing) {
   std::vector<bool> touched(layer.localExperts);
   routing.rows = 0;

@@ -14,31 +14,30 @@ namespace moec::bench {
 
 /// Ids and weights of the tokens of one call.
 struct Routing {
-  /// tokens x top_k; -1 for experts that are not held here.
+  /// tokens x top_k; -1 for experts that are not local.
   std::vector<int32_t> ids;
   std::vector<float> weights;
-  /// Experts with rows, and their rows.
+  /// Local experts that have rows, and the number of rows.
   int64_t experts = 0, rows = 0;
 };
 
-/// Each token goes to distinct experts of all that the layer has: all alike, or
-/// with a probability of rank^-exponent each, drawn without replacement; which
-/// expert has which rank depends on the seed alone. Or all tokens go to one
-/// expert, which is drawn for each `index`.
+/// Each token chooses distinct experts among all of the layer: uniformly, or
+/// without replacement with probabilities rank^-exponent, where the ranks of
+/// experts depend only on the seed. Alternatively all tokens choose one expert,
+/// which is drawn for each `index`.
 Routing drawRouting(const BenchLayer &layer, const Row &row, uint64_t seed,
                     int64_t index);
 
-/// `count` routings. Where `peer` is given and few tokens leave much to chance,
-/// those seeds that come nearest to the experts and rows that were recorded.
+/// Draws `count` routings. With `peer` and few tokens, takes the seeds whose
+/// touched experts and rows are closest to the recorded ones.
 std::vector<Routing> drawRoutings(const BenchLayer &layer, const Row &row,
                                   int64_t count, const Peer *peer);
 
-/// The routing to experts that somebody chose, -1 in the place of those that
-/// are not here.
+/// The routing to given experts, with -1 for those that are not local.
 Routing makeRouting(const BenchLayer &layer, llvm::ArrayRef<int64_t> ids,
                     llvm::ArrayRef<double> weights);
 
-/// Means over routings.
+/// The mean work over routings.
 Work getWork(const BenchLayer &layer, const Row &row,
              const std::vector<Routing> &routings);
 

@@ -84,7 +84,7 @@ static constexpr WeightFormat kFormats[] = {
                     "scale_dtype": "bf16"},
          "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
      0.5 + 2.0 / 128, true},
-    // Rows of codes that tensor cores multiply as bf16.
+    // Quantized rows that tensor cores multiply as bf16.
     {"int4_group32_fp8",
      R"({"weight": {"dtype": "int4", "scale": {"group": 32},
                     "scale_dtype": "bf16"},
@@ -111,7 +111,7 @@ static constexpr WeightFormat kFormats[] = {
                     "scale_dtype": "e8m0"},
          "activation": {"dtype": "fp8_e4m3", "scale": "token"}})",
      1 + 1.0 / 32, true},
-    // What GGUF's blocks and bitsandbytes' tensors become.
+    // Formats that GGUF blocks and bitsandbytes tensors are imported as.
     {"q4_k",
      R"({"weight": {"dtype": "int4", "scale": {"group": 32},
                     "minimum": true}})",
@@ -235,8 +235,8 @@ static bool readRows(const llvm::json::Value &value, Table &table,
     path.field("routing").report("expected 'one', or none and a zipf_exponent");
     return false;
   }
-  // More experts per token would give others rows: no dense product has that
-  // size.
+  // With more experts per token other experts would have rows too, so that no
+  // dense gemm has the same size.
   if (toOne && (found->topK != 1 || exponent > 0)) {
     path.field("routing").report("'one' needs a layer whose top_k is 1, and no "
                                  "zipf_exponent");
@@ -286,7 +286,7 @@ Result<Table> moec::bench::loadTable(const std::string &path) {
                       static_cast<unsigned>(i))))
       return moert::invalidArgument(path + ": " +
                                     llvm::toString(root.getError()));
-  // A layer's weights are made once.
+  // Groups rows by layer, so that a layer's weights are made once.
   std::vector<Row> rowsByLayer;
   for (size_t layer = 0; layer < table.layers.size(); ++layer)
     llvm::copy_if(table.rows, std::back_inserter(rowsByLayer),

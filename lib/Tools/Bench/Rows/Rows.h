@@ -18,18 +18,17 @@
 
 namespace moec::bench {
 
-/// What weights of a layer may be, as rows.json calls it.
+/// A format of weights, by its name in rows.json.
 struct WeightFormat {
   llvm::StringLiteral name;
-  /// What specs have as `quantization`, JSON; empty for weights that are not
-  /// quantized.
+  /// The `quantization` object of specs as JSON; empty for unquantized weights.
   llvm::StringLiteral quantization;
-  /// Bytes of an element, with its share of the scales; without it where whole
-  /// rows share one.
+  /// Bytes per element including its share of the scales, unless a scale is
+  /// shared by whole rows.
   double bytes;
-  /// Products are of 8 bits.
+  /// Whether gemms have 8-bit operands.
   bool isFp8;
-  /// What the layer has where nothing is quantized.
+  /// The layer's dtype, which is that of unquantized weights.
   llvm::StringLiteral dtype = "bf16";
 };
 
@@ -39,33 +38,33 @@ inline constexpr WeightFormat kPlainWeights{"bf16", "", 2, false};
 struct BenchLayer {
   std::string name;
   int64_t numExperts = 0, topK = 0, hiddenSize = 0, intermediateSize = 0;
-  /// Experts 0 .. localExperts-1 are held here; routing goes to all of them.
+  /// Experts 0 to localExperts - 1 are local; routing chooses among all.
   int64_t localExperts = 0;
   const WeightFormat *format = &kPlainWeights;
   /// The `routing` object of the spec, for the layer with its router.
   llvm::json::Object routing;
 
-  /// Multiplications of a token's row in an expert.
+  /// Multiplications per row of an expert.
   double getExpertElements() const;
-  /// The weights of one expert, with their scales.
+  /// Bytes of an expert's weights and scales.
   double getExpertBytes() const;
-  /// The spec (docs/layers.md) of the layer from ids and weights, or with its
-  /// router.
+  /// The spec (docs/layers.md) of the layer: with ids and weights as inputs, or
+  /// with its router.
   std::string printSpec(int64_t maxTokens, bool withRouter) const;
 };
 
 /// A layer at one token count, with one kind of routing.
 struct Row {
-  /// The layer's number in Table::layers.
+  /// Index in Table::layers.
   size_t layer = 0;
   int64_t tokens = 0;
-  /// The popularity of experts is rank^-exponent; 0: all are alike.
+  /// The popularity of experts is rank^-exponent; 0 is uniform.
   double exponent = 0;
   /// "qwen3_30b", "dsv3@zipf", "llama4_maverick@one".
   std::string group;
-  /// One expert takes all tokens; of layers whose top_k is 1.
+  /// One expert takes all tokens; only for layers whose top_k is 1.
   bool toOne = false;
-  /// Measured only where --rows says its routing.
+  /// Measured only if --rows names its routing.
   bool isOnDemand = false;
 
   bool isUniform() const { return exponent == 0 && !toOne; }
@@ -77,23 +76,23 @@ struct Row {
 
 struct Table {
   std::vector<BenchLayer> layers;
-  /// Rows of a layer follow one another.
+  /// Rows of a layer are adjacent.
   std::vector<Row> rows;
 
   const BenchLayer &getLayer(const Row &row) const { return layers[row.layer]; }
   int64_t getMaxTokens() const;
-  /// Keeps the rows that one of the patterns names, NAME or NAME:TOKENS,...
-  /// with * and ? in the name. All if there is none, but those on demand: these
-  /// a pattern has to name with their routing, as in NAME@one.
+  /// Keeps the rows that match a pattern, NAME or NAME:TOKENS,... with * and ?
+  /// in the name. Without patterns keeps all rows except those on demand, which
+  /// a pattern must name with their routing, as in NAME@one.
   moert::Status select(const std::vector<std::string> &patterns);
 };
 
 moert::Result<Table> loadTable(const std::string &path);
 
-/// Rates that the floor is made of, per second.
+/// Rates per second that define the floor.
 struct Ceilings {
   double bandwidth = 0, bf16 = 0, fp8 = 0;
-  /// Where they are from.
+  /// The source of the rates.
   std::string source;
 
   bool isComplete() const { return bandwidth > 0 && bf16 > 0 && fp8 > 0; }
@@ -102,26 +101,27 @@ struct Ceilings {
   }
 };
 
-/// What a call has to do at least.
+/// The least work of a call.
 struct Work {
-  /// Experts that have rows, and their rows; means over several routings.
+  /// Experts that have rows, and the number of rows; means over several
+  /// routings.
   double experts = 0, rows = 0;
   double operations = 0, bytes = 0;
 
-  /// Weights of the touched experts, input and output once each; from ids and
-  /// weights.
+  /// Weights of the touched experts, input and output, each moved once; for the
+  /// layer with ids and weights as inputs.
   static Work of(const BenchLayer &layer, int64_t tokens, double experts,
                  double rows);
   double getSeconds(const BenchLayer &layer, const Ceilings &ceilings) const;
 };
 
-/// A recorded row of the best kernels of others.
+/// A recorded row of the best public kernels.
 struct Peer {
   double expertsTouched = 0, floorUs = 0, operations = 0, bytes = 0;
   double bestUs = 0;
   std::string best;
-  /// What torch._grouped_mm takes, and the dense product of the same
-  /// operations; 0 where there is none.
+  /// The times of torch._grouped_mm and of the dense gemm with the same
+  /// operations; 0 if unknown.
   double torchUs = 0, denseUs = 0;
 };
 
@@ -130,13 +130,13 @@ struct Peers {
   /// By Row::getName().
   std::map<std::string, Peer> rows;
 
-  /// Null where nothing is recorded.
+  /// Null if nothing is recorded for the row.
   const Peer *find(const Row &row) const;
 };
 
 moert::Result<Peers> loadPeers(const std::string &path);
 
-/// Reads and parses a file; the failure says which.
+/// Reads and parses a file; a failure names it.
 moert::Result<llvm::json::Value> readJson(const std::string &path);
 
 } // namespace moec::bench

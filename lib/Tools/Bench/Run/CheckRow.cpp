@@ -23,11 +23,11 @@ using reference::Call;
 using reference::Decision;
 using reference::Matrix;
 
-/// Elements of weights that the reference makes for one set.
+/// Bound on the elements of weights that the reference makes for one set.
 static constexpr double kMaxElements = 1e9;
 static constexpr int64_t kMinRows = 4, kMaxRows = 32;
-/// Logits of a row that is compared may change by so much without changing its
-/// experts.
+/// A token is compared only if a change of this size in its logits does not
+/// change its experts.
 static constexpr double kLogitNoise = 1e-3;
 
 static Call makeCall(Session &session, const LayerOnDevice &layer,
@@ -51,7 +51,7 @@ static Call makeCall(Session &session, const LayerOnDevice &layer,
   return call;
 }
 
-/// Tokens to compare: the first, the last, others at random.
+/// The tokens to compare: the first, the last, and random ones.
 static std::vector<int64_t>
 chooseTokens(const Row &row, const BenchLayer &layer, uint64_t seed) {
   double perRow = layer.getExpertElements() * static_cast<double>(layer.topK);
@@ -66,8 +66,8 @@ chooseTokens(const Row &row, const BenchLayer &layer, uint64_t seed) {
   return {tokens.begin(), tokens.end()};
 }
 
-/// The routing of the whole call; tokens whose experts hang on the last bits of
-/// their logits are taken out of `tokens`.
+/// Routes the whole call; removes tokens from `tokens` whose experts are
+/// decided by the last bits of their logits.
 static Decision decide(const Call &call, std::vector<int64_t> &tokens) {
   if (call.spec.entry == Entry::Ids)
     return reference::decide(call, Matrix());

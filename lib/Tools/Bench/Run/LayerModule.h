@@ -13,14 +13,14 @@
 
 namespace moec::bench {
 
-/// A phase that the schedule's model knows the time of.
+/// A phase whose schedule has a cost model.
 struct ModelledPhase {
   mlir::Operation *phase;
-  /// What its kernel is for.
+  /// The token counts and routing that the kernel is for.
   tile::LoadAttr load;
   const ModelsTime *schedule;
-  /// How --config names it: by the kernel, without its range, or, of two
-  /// products in one kernel, by what they make.
+  /// The name that --config uses: the kernel's without its range, or for two
+  /// gemms in one kernel the name of the phase's result.
   std::string name;
 
   tile::ConfigAttr getConfig() const {
@@ -28,18 +28,19 @@ struct ModelledPhase {
   }
 };
 
-/// A layer without its router, at level tile, with what a session compiles it
-/// by.
+/// A layer without its router at level tile, and the session's compilation
+/// state for it.
 class LayerModule {
 public:
-  /// Has the configs of the session, or `configs` alone, for as many tokens as
-  /// the session has; products are kernels of their own with `productsApart`.
+  /// Lowers the layer with the session's configs, or only `configs` if given,
+  /// for the session's token count. With `productsApart` gemms are never
+  /// joined.
   static moert::Result<std::unique_ptr<LayerModule>>
   lower(const Session &session, const BenchLayer &layer,
         const std::vector<std::string> *configs, bool productsApart);
 
   const Target &getTarget() const { return target; }
-  /// Those of the launches of a run with so many tokens.
+  /// The phases in the launches of a run of `tokens` tokens.
   std::vector<ModelledPhase> getPhases(int64_t tokens);
 
 private:

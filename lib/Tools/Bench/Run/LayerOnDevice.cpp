@@ -24,8 +24,8 @@ using moert::Status;
 /// The seed of the weights.
 static constexpr uint64_t kSeed = 1;
 
-/// Whether a config is for a kernel that only the other one of the layers with
-/// and without a router has.
+/// Whether a config names a kernel that exists only in the other variant of the
+/// layer, without or with its router.
 static bool isForOther(llvm::StringRef config, bool withRouter) {
   llvm::StringRef kernel =
       config.take_until([](char c) { return c == '@' || c == ':'; });
@@ -103,12 +103,13 @@ Status LayerOnDevice::load(Session &session, ReadyLayer compiled) {
   for (const auto &[name, view] : views)
     MOEC_TRY(executor->bind(name, view));
   MOEC_TRY_ASSIGN(prepared, executor->prepareWeights());
-  // Those that were overwritten are made again for the next.
+  // Weights that were overwritten in place are generated again for the next
+  // compilation.
   isFilled = prepared.inPlaceBytes == 0;
   return executor->synchronize();
 }
 
-/// Such that all intermediate values are of the order of one.
+/// Chooses values such that all intermediate values are of the order of one.
 static RandomTensor getValues(const TensorInfo &info, moert::DType dtype,
                               FindTensor find) {
   RandomStream stream(kSeed, info.name);

@@ -17,29 +17,30 @@
 
 namespace moec::bench {
 
-/// What all layers and rows share.
+/// State shared by all layers and rows.
 struct Session {
   TimedDevice &device;
   DeviceGenerator &generator;
   JitOptions jit;
-  /// What layers are compiled for.
+  /// The maximal token count that layers are compiled for.
   int64_t maxTokens = 1;
-  /// How many the reference uses.
+  /// The number of the reference's threads.
   int threads = 0;
   /// Whether the device has a clock and graphs.
   bool hasClock = false;
-  /// Configs by layer, of --tuned.
+  /// Configs of --tuned, by layer.
   std::map<std::string, std::vector<std::string>> tuned = {};
-  /// Layers are compiled with and without their router: a config for a kernel
-  /// that only one of them has is for that one.
+  /// Layers are compiled with and without their router; a config for a kernel
+  /// that only one of them has is ignored for the other.
   bool hasBothLayers = false;
 
-  /// Those and then the ones of the compiler's options: the last counts.
+  /// The configs of `tuned`, then those of the compiler's options: the last one
+  /// for a kernel takes effect.
   std::vector<std::string> getConfigs(const BenchLayer &layer) const;
   void dropOthers(std::vector<std::string> &configs, bool withRouter) const;
 };
 
-/// What a layer became.
+/// A compiled layer.
 struct ReadyLayer {
   LayerSpec spec;
   moert::Plan plan;
@@ -48,38 +49,38 @@ struct ReadyLayer {
   bool isFromCache = false;
 };
 
-/// `configs` come after those of the session.
+/// Compiles a layer; `configs` follow those of the session.
 moert::Result<ReadyLayer>
 compileLayer(const Session &session, const BenchLayer &layer, bool withRouter,
              llvm::ArrayRef<std::string> configs = {});
 
-/// A compiled layer, loaded, with weights that were made on the device.
+/// A compiled layer, loaded, with weights generated on the device.
 class LayerOnDevice {
 public:
   static moert::Result<std::unique_ptr<LayerOnDevice>>
   create(Session &session, const BenchLayer &layer, ReadyLayer compiled);
 
-  /// Puts another compilation of the same layer into the place of this one,
-  /// with the same weights.
+  /// Replaces this compilation by another one of the same layer; keeps the
+  /// weights.
   moert::Status load(Session &session, ReadyLayer compiled);
 
   const BenchLayer &getLayer() const { return layer; }
   const LayerSpec &getSpec() const { return spec; }
   moert::Executor &getExecutor() { return *executor; }
   const moert::Plan &getPlan() const { return executor->plan(); }
-  /// What a weight was made of.
+  /// The random tensors that weights were generated from.
   const std::map<std::string, RandomTensor> &getWeights() const {
     return weights;
   }
-  /// Weights that are no random numbers: orders of columns.
+  /// Weights that are not random: column orders.
   const std::map<std::string, std::vector<int32_t>> &getTables() const {
     return tables;
   }
   const moert::PrepareReport &getPrepareReport() const { return prepared; }
-  /// Seconds of the compiler, or of the search in its cache.
+  /// Seconds of the compilation, or of the lookup in its cache.
   double getCompileSeconds() const { return compileSeconds; }
   bool isFromCache() const { return fromCache; }
-  /// Seconds that making the weights took.
+  /// Seconds of generating the weights.
   double getFillSeconds() const { return fillSeconds; }
 
 private:

@@ -21,14 +21,14 @@ using moert::Status;
 
 namespace {
 
-/// Fills of a buffer of that size keep the device busy while launches are given
-/// to it.
+/// Fills of a buffer of this size keep the device busy while launches are
+/// enqueued.
 constexpr size_t kBusyBytes = size_t(1) << 30;
 constexpr int kBusyFills = 3;
 /// How long the graph is observed.
 constexpr double kGraphSeconds = 0.2;
 
-/// What a launch reads and writes at least, and multiplies.
+/// The least bytes and operations of a launch.
 class KernelWork {
 public:
   KernelWork(const moert::Plan &plan, const BenchLayer &layer, const Row &row,
@@ -66,7 +66,7 @@ private:
       profile.operations += 2 * static_cast<double>(row.tokens) * elements;
     } else if (!isWeight && shape.size() == 2 &&
                shape[0] == row.tokens * layer.topK) {
-      // A row per slot that counts.
+      // A row per valid slot.
       elements = work.rows * inner;
     }
     profile.bytes += elements * moert::dtypeBits(decl.dtype) / 8;
@@ -113,7 +113,7 @@ private:
     return values.empty() ? 0 : values[values.size() / 2];
   }
 
-  /// The launches of the variant that serves the row.
+  /// Lists the launches of the variant that serves the row.
   Status describe() {
     const moert::Plan &plan = layer.getPlan();
     Work work = run.getRoutings().empty()
@@ -138,14 +138,14 @@ private:
     return Status::ok();
   }
 
-  /// The work of the row; with the router it is that of uniform routing.
+  /// The work of the row; for a layer with its router that of uniform routing.
   Work estimate() const {
     return getWork(
         layer.getLayer(), row,
         drawRoutings(layer.getLayer(), row, run.getNumSets(), nullptr));
   }
 
-  /// One run whose launches do not overlap.
+  /// Runs once without overlap of launches.
   Status runApart() {
     session.device.startApart();
     Status status = run.start(0);

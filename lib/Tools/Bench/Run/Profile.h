@@ -18,34 +18,35 @@ struct KernelProfile {
   /// The median; 0 on a device without a clock.
   double seconds = 0;
   int64_t ctas = 0, threads = 0;
-  /// What it has to do at least: each tensor once, the touched experts alone.
+  /// The least work: each tensor moved once, weights of touched experts only.
   double bytes = 0, operations = 0;
 };
 
 struct RowProfile {
   std::vector<KernelProfile> kernels;
-  /// Between two events with nothing in between.
+  /// Seconds between two events with nothing in between.
   double emptySeconds = 0;
-  /// Seconds of a run in a graph, as the table has them.
+  /// Seconds per run of a graph, as in the table.
   double graphSeconds = 0;
 };
 
-/// Runs that are timed, of all sets together.
+/// Timed runs, over all sets together.
 constexpr int64_t kProfileSamples = 24;
 
-/// Puts each launch of so many runs between two events. The device is kept busy
-/// before, so that launches wait in the stream and not on the host, and a run
-/// of another set goes before, so that caches are as between runs. With no
-/// samples the first set is run once more and nothing is timed: a profiler that
-/// skips the launches before sees each launch of a run whose weights are cold.
+/// Times each launch of `samples` runs by events around it. The device is kept
+/// busy before, so that launches queue in the stream and not on the host, and a
+/// run of another set goes before, so that caches are in the state of
+/// consecutive runs. With no samples the first set is run once more untimed: an
+/// external profiler that skips the launches before it sees each launch of a
+/// run with cold weights.
 moert::Result<RowProfile> profileRow(Session &session, LayerOnDevice &layer,
                                      RowRun &run, const Row &row,
                                      int64_t samples = kProfileSamples);
 
-/// An object per launch, for a record.
+/// An array with an object per launch, for a record.
 llvm::json::Array describeLaunches(const RowProfile &profile);
 
-/// A line per kernel, under a title.
+/// Prints a line per kernel, under a title.
 void printProfile(const RowProfile &profile, llvm::StringRef title,
                   const BenchLayer &layer, const Work &work,
                   const Ceilings &ceilings, llvm::raw_ostream &os);

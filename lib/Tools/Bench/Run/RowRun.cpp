@@ -86,7 +86,7 @@ Status RowRun::start(int64_t index) {
 
 Status RowRun::runAll() {
   for (auto [i, set] : llvm::enumerate(sets)) {
-    // NaN where a run writes nothing.
+    // NaN marks elements that a run does not write.
     MOEC_TRY(session.device.fill(*stream, set.output->data(), 0xFF,
                                  set.output->size()));
     MOEC_TRY(start(static_cast<int64_t>(i)));
@@ -103,7 +103,7 @@ Status RowRun::capture() {
   return Status::ok();
 }
 
-/// Seconds of `count` replays, in their order.
+/// Seconds of each of `count` replays, in order.
 Result<std::vector<double>>
 RowRun::replay(int64_t count, llvm::function_ref<void()> meanwhile) {
   moert::Device &device = session.device;

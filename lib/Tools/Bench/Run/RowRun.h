@@ -20,15 +20,15 @@ struct RowCheck {
   int64_t rows = 0;
 };
 
-/// Seconds of one run, and how steady it was.
+/// Seconds of one run, and their spread.
 struct Observation {
   /// The median over replays.
   double seconds = 0;
   int64_t replays = 0;
 };
 
-/// The calls of a row: a set of hidden states, ids and weights, and an output,
-/// per routing. One graph has a run of each, so that what a run reads has left
+/// The calls of a row. Each routing has a set of hidden states, ids, weights
+/// and an output. One graph runs all sets, so that the data of a run has left
 /// the caches before it is read again.
 class RowRun {
 public:
@@ -39,29 +39,28 @@ public:
          std::vector<Routing> routings);
 
   int64_t getNumSets() const { return static_cast<int64_t>(sets.size()); }
-  /// What the router of a layer that has one chooses for each set, by the
-  /// reference. A token whose experts hang on the last bits of its logits may
-  /// have others there.
+  /// The choices of the layer's router for each set, by the reference. A token
+  /// whose experts are decided by the last bits of its logits may get others.
   std::vector<Routing> chooseRoutings() const;
   const std::vector<Routing> &getRoutings() const { return routings; }
 
   /// Runs all sets once, on poisoned outputs.
   moert::Status runAll();
-  /// Compares sample rows of the latest runs of the first and the last set.
+  /// Checks sample rows of the latest runs of the first and the last set.
   moert::Result<RowCheck> check();
-  /// Whether sample rows still have the bits that check() saw.
+  /// Fails if the bits of sample rows have changed since check().
   moert::Status checkAgain();
 
-  /// Makes the graph.
+  /// Captures the graph of all sets.
   moert::Status capture();
-  /// Replays it for about so long.
+  /// Replays the graph for about `seconds`.
   moert::Result<Observation> observe(double seconds);
-  /// The same, but only the later half counts; `meanwhile` is called while the
-  /// device works.
+  /// Replays the graph for about `seconds` and evaluates the later half; calls
+  /// `meanwhile` while the device works.
   moert::Result<Observation> sustain(double seconds,
                                      llvm::function_ref<void()> meanwhile);
 
-  /// Gives one run of a set to the stream.
+  /// Enqueues one run of a set on the stream.
   moert::Status start(int64_t set);
   moert::Stream &getStream() { return *stream; }
 
@@ -71,7 +70,7 @@ private:
     RandomTensor random;
   };
 
-  /// What check() compares of a set, and the bits that it saw.
+  /// The rows of a set that check() compares, and their bits at that time.
   struct Sample {
     std::vector<int64_t> tokens;
     reference::Matrix expected;

@@ -16,7 +16,7 @@ using moert::Status;
 Status TimedDevice::launch(moert::Stream &stream, moert::Kernel &kernel,
                            const moert::LaunchDims &dims,
                            const moert::LaunchArgs &args) {
-  // By itself: a dependent launch would begin within the one before.
+  // Not as a dependent launch, which would start within the one before it.
   moert::LaunchDims alone = dims;
   alone.dependent = dims.dependent && !isTiming && !isApart;
   if (!isTiming)

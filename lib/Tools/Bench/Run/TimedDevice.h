@@ -12,8 +12,8 @@
 
 namespace moec::bench {
 
-/// Passes everything on to a device; between startTiming() and stopTiming() it
-/// puts each launch between two events.
+/// A device that forwards to another one. Between startTiming() and
+/// stopTiming() it records an event before and after each launch.
 class TimedDevice : public moert::Device {
 public:
   explicit TimedDevice(moert::Device &device) : device(device) {}
@@ -24,11 +24,11 @@ public:
   };
 
   void startTiming() { isTiming = true; }
-  /// In between no launch begins before the one before it has ended.
+  /// Until stopApart() no launch begins before the previous one has ended.
   void startApart() { isApart = true; }
   void stopApart() { isApart = false; }
-  /// The launches since then, in their order; their events are not complete
-  /// before their streams are.
+  /// Returns the launches since startTiming() in order; their events are
+  /// complete once their streams are.
   std::vector<Launch> stopTiming() {
     isTiming = false;
     return std::move(launches);

@@ -19,9 +19,9 @@ class Thread;
 
 namespace moec::bench {
 
-/// Calls a function, from a thread of its own, if arm() is not followed by
-/// disarm() in time. Where no thread can be had nothing is watched. A kernel
-/// that does not end cannot be stopped; the process that waits for it can.
+/// Calls a function from its own thread if arm() is not followed by disarm() in
+/// time. Without a thread nothing is watched. A hanging kernel cannot be
+/// stopped, but the process that waits for it can.
 class Watchdog {
 public:
   explicit Watchdog(std::function<void()> expired);
@@ -36,7 +36,7 @@ private:
   std::function<void()> expired;
   std::mutex mutex;
   std::condition_variable changed;
-  /// Counts calls of arm() and disarm(); odd between the two.
+  /// Number of calls of arm() and disarm(); odd while armed.
   int64_t epoch = 0;
   double seconds = 0;
   bool isEnding = false;

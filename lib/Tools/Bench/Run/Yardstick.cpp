@@ -25,7 +25,7 @@ using moert::Status;
 
 extern char **environ;
 
-/// For one answer: PyTorch itself takes long to load.
+/// Timeout of one answer: loading PyTorch takes long.
 static constexpr int kPatienceMilliseconds = 120000;
 
 Result<std::unique_ptr<Yardstick>> Yardstick::start(const std::string &python,
@@ -59,7 +59,8 @@ Result<std::unique_ptr<Yardstick>> Yardstick::start(const std::string &python,
     close(up[0]);
     return moert::unavailable("'" + name + "' cannot be started");
   }
-  // A write to a process that has ended is an error, not the end of this one.
+  // A write to a process that has ended then returns an error, instead of
+  // ending this process.
   std::signal(SIGPIPE, SIG_IGN);
   std::unique_ptr<Yardstick> yardstick(new Yardstick(child, down[1], up[0]));
   MOEC_TRY_ASSIGN(yardstick->greeting, yardstick->readAnswer());
@@ -69,7 +70,8 @@ Result<std::unique_ptr<Yardstick>> Yardstick::start(const std::string &python,
 Yardstick::~Yardstick() {
   close(to);
   close(from);
-  // It ends at the end of its input; what it does until then is of no use.
+  // The process would end at the end of its input, but what it still does is of
+  // no use.
   kill(child, SIGTERM);
   waitpid(child, nullptr, 0);
 }

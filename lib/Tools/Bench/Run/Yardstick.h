@@ -15,21 +15,21 @@
 namespace moec::bench {
 
 /// A running benchmarks/yardstick.py: requests and answers are lines of JSON.
-/// It uses the device only while it is asked.
+/// It uses the device only during a request.
 class Yardstick {
 public:
-  /// Starts it; the failure says what the program lacks.
+  /// Starts the process; a failure names what the script lacks.
   static moert::Result<std::unique_ptr<Yardstick>>
   start(const std::string &python, const std::string &script, int ordinal);
   ~Yardstick();
   Yardstick(const Yardstick &) = delete;
   Yardstick &operator=(const Yardstick &) = delete;
 
-  /// What it says of itself.
+  /// The script's first message, about itself.
   const llvm::json::Object &getGreeting() const { return greeting; }
   /// Sends a request and waits for the answer.
   moert::Result<llvm::json::Object> ask(llvm::json::Object request);
-  /// The number `key` of the answer.
+  /// Sends a request and returns the number `key` of the answer.
   moert::Result<double> askNumber(llvm::json::Object request,
                                   llvm::StringRef key);
 

@@ -32,7 +32,7 @@ Status RowTable::fitRow(LayerOnDevice &layer, const Row &row,
   return Status::ok();
 }
 
-/// Fits, and writes the entry of the part; the exit code.
+/// Fits the coefficients and writes the part's entry; returns the exit code.
 int RowTable::finishFit() {
   std::map<std::string, TimedConfigs> rows;
   for (const Row &row : table.rows)

@@ -24,8 +24,8 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// Weights that are read again only after so many bytes are cold: several times
-/// the second-level cache of any GPU.
+/// Weights are cold if so many bytes are read between two reads of them:
+/// several times the L2 cache of any GPU.
 static constexpr double kColdBytes = 300e6;
 
 int64_t RowTable::getNumSets(const Row &row) {
@@ -186,7 +186,7 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
   double started = getSeconds();
   llvm::json::Object result{{"status", "measured"}};
   running = &row;
-  // The simulator ends what hangs itself.
+  // The simulator itself ends kernels that hang.
   if (session.hasClock)
     watchdog.arm(options.rowLimit + (makesTable() ? 0 : tuneSeconds));
   Status status = options.profile ? profileRow(layer, routed, row, result)
@@ -198,7 +198,7 @@ void RowTable::runRow(LayerOnDevice &layer, LayerOnDevice *routed,
   if (!status) {
     result["status"] = "failed";
     result["reason"] = status.message();
-    // After a fault the driver answers nothing any more.
+    // After a fault the driver fails every call.
     isLost = !session.device.allocate(256, 256).status();
     if (isLost)
       result["reason"] =
@@ -308,7 +308,7 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   result["rows"] = work.rows;
   result["operations"] = work.operations;
   result["bytes"] = work.bytes;
-  // Weights that go by before a run reads its own again.
+  // Bytes of weights read before a run reads its own again.
   result["cold_bytes"] = cold;
   result["cold"] = cold >= kColdBytes;
   result["variant"] = std::to_string(variant.minTokens) + ".." +
@@ -328,7 +328,7 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   result["kernels_of_layer"] = static_cast<int64_t>(plan.kernels.size());
   result["compile_seconds"] = layer.getCompileSeconds();
   result["from_cache"] = layer.isFromCache();
-  // Not in the times.
+  // Not included in the times.
   result["prepare_seconds"] = layer.getPrepareReport().seconds;
   result["prepared_bytes"] = layer.getPrepareReport().bytes;
 
@@ -343,7 +343,7 @@ Status RowTable::measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
   result["rows_compared"] = check.rows;
   if (!routerReason.empty())
     result["router_reason"] = routerReason;
-  // Its experts are chosen by the router, all alike.
+  // With the router experts are uniform, so only such rows have this column.
   RouterRuns router;
   if (routed && row.isUniform())
     MOEC_TRY_ASSIGN(router, checkRouter(layer, *routed, row, sets, result));

@@ -22,7 +22,7 @@ public:
            const Peers &peers, const std::string &commit,
            const std::string &target);
 
-  /// The exit code.
+  /// Measures all rows; returns the exit code.
   int run();
 
 private:
@@ -30,8 +30,9 @@ private:
   void runRow(LayerOnDevice &layer, LayerOnDevice *routed, const Row &row);
   moert::Status measureRow(LayerOnDevice &layer, LayerOnDevice *routed,
                            const Row &row, llvm::json::Object &result);
-  /// The column with the router: the layer that has it, and the one without it
-  /// with the ids and weights that the router chooses. Both null: no column.
+  /// Runs of the column with the router: the layer with its router, and the
+  /// layer without it, given the router's ids and weights. Both null: no
+  /// column.
   struct RouterRuns {
     std::unique_ptr<RowRun> routed, chosen;
   };
@@ -44,8 +45,8 @@ private:
   void prepareYardstick(const BenchLayer &layer);
   void prepareYardstick(const BenchLayer &layer, const Row &row,
                         const Work &work, llvm::json::Object &result);
-  /// Microseconds of `what` in benchmarks/yardstick.py, if it can still measure
-  /// that; the record has under `error` why it cannot any more.
+  /// Microseconds of `what` in benchmarks/yardstick.py, if it can still be
+  /// measured; else the reason is recorded under `error`.
   std::optional<double> observeYardstick(llvm::StringRef what, double seconds,
                                          bool &canMeasure,
                                          llvm::StringRef error,
@@ -58,8 +59,9 @@ private:
   moert::Status fitRow(LayerOnDevice &layer, const Row &row,
                        llvm::json::Object &result);
   int finishFit();
-  /// Routings and hidden states that take turns: as many as the recorded
-  /// measurement had, fewer where each run is long and reads everything anyway.
+  /// The number of sets of routings and hidden states that alternate: that of
+  /// the recorded measurement, or fewer if each run is long and reads
+  /// everything anyway.
   static int64_t getNumSets(const Row &row);
   /// A run of the row with routings drawn for it.
   moert::Result<std::unique_ptr<RowRun>> createRun(LayerOnDevice &layer,
@@ -68,13 +70,13 @@ private:
                                         LayerOnDevice &routed, const Row &row,
                                         int64_t sets,
                                         llvm::json::Object &result);
-  /// What all rows have that were measured as they are this time.
+  /// The field that marks rows measured in the current mode.
   llvm::StringRef getField() const;
   /// Whether rows are measured for the record.
   bool makesTable() const {
     return !options.profile && options.tune.empty() && options.fit.empty();
   }
-  /// Records that the row at hand hangs, and ends the process.
+  /// Records that the current row hangs, and ends the process.
   [[noreturn]] void endHanging();
   void give(const Row &row, llvm::json::Object result);
   bool isOver() const;
@@ -87,19 +89,19 @@ private:
   Record record;
   std::vector<std::string> names;
   Ceilings ceilings;
-  /// Null where there is none; whether it has the layer, the row and the dense
-  /// pair at hand.
+  /// Null without a yardstick. The flags say whether it supports the current
+  /// layer, row and dense pair.
   std::unique_ptr<Yardstick> yardstick;
   bool canMeasureLayer = false, canMeasureRow = false, canMeasureDense = false;
-  /// What --tune and --fit may take for one of the rows that are left.
+  /// Time limit of --tune and --fit for each remaining row.
   double tuneSeconds = 0;
   double begin;
   int64_t numFailed = 0, numDone = 0;
   bool isLost = false;
-  /// Why the layer at hand has no column with the router.
+  /// Why the current layer has no column with the router.
   std::string routerReason;
   const Row *running = nullptr;
-  /// Last, so that it ends first.
+  /// The last member, so that it is destroyed first.
   Watchdog watchdog;
 };
 

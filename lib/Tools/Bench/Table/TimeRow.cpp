@@ -17,17 +17,17 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// How long one observation takes.
+/// Duration of one observation.
 static constexpr double kObservationSeconds = 0.15;
-/// How long replays take that have to be steady, where power may be what limits
-/// a row; elsewhere long enough to read the clocks.
+/// Duration of steady replays for rows that may be limited by power, and of
+/// shorter ones that only read the clocks.
 static constexpr double kSustainedSeconds = 1, kClocksSeconds = 0.3;
-/// Operations limit a row, or nearly so, from this share of the time on that
-/// its bytes take.
+/// A row is taken as limited by operations if these need at least this share of
+/// the time of its bytes.
 static constexpr double kHeavyShare = 0.25;
 
 void RowTable::startYardstick() {
-  // Tuning compares times alone.
+  // Tuning only compares times with each other.
   if (!session.hasClock || options.yardstick == "none" || !options.tune.empty())
     return;
   int ordinal = 0;
@@ -48,7 +48,7 @@ void RowTable::startYardstick() {
   Ceilings measured;
   measured.bandwidth = rates->getNumber("bandwidth").value_or(0);
   measured.bf16 = rates->getNumber("bf16").value_or(0);
-  // A device without fp8 has no such rows; the floor is not asked for.
+  // A device without fp8 has no fp8 rows, so the rate is not used.
   measured.fp8 = rates->getNumber("fp8").value_or(measured.bf16);
   measured.source = "measured";
   if (!measured.isComplete())
@@ -76,7 +76,7 @@ void RowTable::prepareYardstick(const BenchLayer &layer) {
                  << answer.status().message() << "\n";
 }
 
-/// Whether operations limit a row, or nearly so.
+/// Whether operations limit the row, or nearly so.
 static bool isHeavy(const Work &work, const BenchLayer &layer,
                     const Ceilings &ceilings) {
   return work.operations / ceilings.getRate(layer) >=
@@ -106,7 +106,7 @@ void RowTable::prepareYardstick(const BenchLayer &layer, const Row &row,
     result["dense_error"] = answer.status().message();
 }
 
-/// The median and the observations, and how far they lie apart.
+/// Returns the median; records the observations and their spread.
 static double summarize(std::vector<double> values, llvm::json::Object &result,
                         const std::string &prefix) {
   llvm::json::Array all(values);
@@ -134,8 +134,9 @@ std::optional<double> RowTable::observeYardstick(llvm::StringRef what,
   return std::nullopt;
 }
 
-/// The dense pair as the row is observed: how fast it is now against then, each
-/// by its own ceilings, and the speedup over the peer if both were equal.
+/// Records the times of the dense pair next to the row: its speed relative to
+/// the peer's measurement, each by its own ceilings, and the speedup over the
+/// peer if both were equal.
 static void addDense(std::vector<double> observed, const Peer *peer,
                      double rate, double peerRate, llvm::json::Object &result) {
   double us = *result.getNumber("us");
@@ -149,7 +150,7 @@ static void addDense(std::vector<double> observed, const Peer *peer,
 Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
                          const Row &row, const Work &work,
                          llvm::json::Object &result) {
-  /// A run, where its field of the record begins, and what was observed.
+  /// A run, the prefix of its fields in the record, and its observations.
   struct Timed {
     RowRun *run;
     std::string prefix;
@@ -195,7 +196,7 @@ Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
       result["torch_drift"] = (floor / torch) / (peer->floorUs / peer->torchUs);
   }
   MOEC_TRY(sustain(layer, run, work, result));
-  // All rows are of one expert: what cuBLAS multiplies is the same.
+  // All rows belong to one expert, so cuBLAS computes the same gemm.
   if (std::optional<double> dense = result.getNumber("dense_us");
       dense && row.toOne)
     result["dense_ratio"] =
@@ -203,7 +204,7 @@ Status RowTable::timeRow(LayerOnDevice &layer, RowRun &run, RouterRuns &router,
   return Status::ok();
 }
 
-/// What the driver says of clocks and power; empty where it says nothing.
+/// The driver's clocks and power; empty if it reports none.
 static llvm::json::Object readClocks(llvm::StringRef device) {
   static const char *const kNames[] = {"sm_mhz", "memory_mhz", "watts",
                                        "celsius"};
@@ -229,7 +230,7 @@ static llvm::json::Object readClocks(llvm::StringRef device) {
   return clocks;
 }
 
-/// A long replay, and the dense pair likewise.
+/// Times a long replay of the row and of the dense pair.
 Status RowTable::sustain(LayerOnDevice &layer, RowRun &run, const Work &work,
                          llvm::json::Object &result) {
   const BenchLayer &described = layer.getLayer();
@@ -250,7 +251,7 @@ Status RowTable::sustain(LayerOnDevice &layer, RowRun &run, const Work &work,
                        "dense_error", result);
   if (!dense)
     return Status::ok();
-  // The floor, with the rate that the dense product sustains.
+  // The floor at the rate that the dense gemm sustains.
   seconds = std::max(*dense * 1e-6, work.bytes / ceilings.bandwidth);
   result["dense_us"] = *dense;
   result["dense_fraction"] = *dense * 1e-6 / observation.seconds;

@@ -34,7 +34,8 @@ Status RowTable::tuneRow(LayerOnDevice &layer, const Row &row,
   return Status::ok();
 }
 
-/// Writes what was found, rows of a record that is resumed too; the exit code.
+/// Writes the configs that were found, including rows of a resumed record;
+/// returns the exit code.
 int RowTable::finishTuning() {
   std::map<std::string, std::map<int64_t, TunedRow>> tuned;
   double sum = 0, most = 1;
@@ -45,7 +46,7 @@ int RowTable::finishTuning() {
       continue;
     ++numTuned;
     TunedRow found = readTunedRow(*record.find(row.getName()));
-    // Nothing is known of rows that time did not suffice for.
+    // Rows without measurements, for lack of time, do not count.
     if (found.numMeasured > 0) {
       double ratio = found.getRatio();
       sum += std::log(ratio);
@@ -55,7 +56,7 @@ int RowTable::finishTuning() {
         worst = " (" + row.getName() + ")";
       }
     }
-    // Uneven routing has no plan of its own.
+    // Plans do not depend on the routing, so only uniform rows give configs.
     if (row.isUniform())
       tuned[table.layers[row.layer].name][row.tokens] = std::move(found);
   }

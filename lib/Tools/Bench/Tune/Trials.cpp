@@ -16,13 +16,13 @@ using namespace moec;
 using namespace moec::bench;
 using moert::Result;
 
-/// How long one measurement takes.
+/// Duration of one measurement.
 static constexpr double kMeasureSeconds = 0.06;
 
 Trials::Trials(Session &session, LayerOnDevice &layer, RowRun &run,
                const Row &row)
     : session(session), layer(layer), run(run), small(session) {
-  // A layer for these tokens alone has few kernels to compile.
+  // A layer for only these tokens has few kernels to compile.
   small.maxTokens = row.tokens;
   small.jit.threads = 1;
   small.jit.useCache = false;
@@ -62,8 +62,8 @@ Result<double> Trials::measure(Result<ReadyLayer> ready) {
     return 0.0;
   MOEC_TRY(run.capture());
   Observation observation;
-  // After a pause the clock is higher for a while than it will be: what is
-  // measured first would seem faster than it is.
+  // After a pause the clock is temporarily higher, so the first measurement
+  // would be too fast; it is discarded.
   if (isRested)
     MOEC_TRY_ASSIGN(observation, run.observe(kMeasureSeconds));
   isRested = false;

@@ -14,22 +14,22 @@
 
 namespace moec::bench {
 
-/// Configs by kernel, as --config takes them.
+/// Configs by kernel, in the syntax of --config.
 using KernelConfigs = std::vector<std::pair<std::string, std::string>>;
 
-/// Compiles the layer of a row with other configs, many at a time, and measures
-/// them one after the other, cold and in a graph as in the table; numbers are
-/// checked.
+/// Compiles the layer of a row with other configs in parallel, and measures
+/// them in sequence: cold and in a graph, as in the table. Results are checked.
 class Trials {
 public:
   Trials(Session &session, LayerOnDevice &layer, RowRun &run, const Row &row);
 
-  /// What the compiler's threads are for.
+  /// The number of parallel compilations.
   static size_t getNumThreads();
-  /// The session of a layer for the row's tokens alone, with products apart.
+  /// The session for a layer of only the row's tokens, without joined gemms.
   const Session &getSession() const { return small; }
 
-  /// Side by side; those that begin after `isOver` have no value.
+  /// Compiles in parallel; entries that have not begun when `isOver` becomes
+  /// true have no value.
   std::vector<std::optional<moert::Result<ReadyLayer>>>
   compile(const std::vector<KernelConfigs> &all,
           llvm::function_ref<bool()> isOver);
@@ -41,7 +41,7 @@ private:
   LayerOnDevice &layer;
   RowRun &run;
   Session small;
-  /// Whether the device has had nothing to do while others were compiled.
+  /// Whether the device was idle during a compilation.
   bool isRested = true;
 };
 

@@ -22,7 +22,7 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// How much better a measurement has to be to be believed.
+/// The least relative gain that counts as an improvement.
 static constexpr double kMinGain = 0.005;
 
 //===----------------------------------------------------------------------===//
@@ -33,7 +33,7 @@ Result<std::vector<TunableKernel>>
 moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
                                 const Row &row, size_t most) {
   std::unique_ptr<LayerModule> module;
-  // Other configs are for products apart.
+  // Candidates are evaluated without joined gemms.
   MOEC_TRY_ASSIGN(module, LayerModule::lower(session, layer, nullptr,
                                              /*productsApart=*/most > 0));
   std::vector<TunableKernel> kernels;
@@ -49,7 +49,7 @@ moec::bench::findTunableKernels(const Session &session, const BenchLayer &layer,
     llvm::erase_if(candidates, [](const Candidate &candidate) {
       return !candidate.whyNot.empty();
     });
-    // The first among the schedule's comes first among equals.
+    // Ties keep the schedule's order.
     std::vector<size_t> order(candidates.size());
     std::iota(order.begin(), order.end(), 0);
     llvm::sort(order, [&](size_t a, size_t b) {
@@ -87,7 +87,8 @@ public:
                                                 limits.candidates));
     if (kernels.empty())
       return moert::invalidArgument("no kernel has other configs");
-    // The layer has the configs that were measured last for the row before.
+    // Measures the chosen configs; `layer` still has the last ones of the row
+    // before.
     MOEC_TRY_ASSIGN(result.chosenSeconds,
                     trials.measure(compileLayer(session, layer.getLayer(),
                                                 /*withRouter=*/false)));
@@ -100,7 +101,7 @@ public:
     MOEC_TRY_ASSIGN(result.foundSeconds,
                     trials.measure(std::move(*base.front())));
     for (size_t i = 0; i < kernels.size(); ++i) {
-      // As much time for each.
+      // Splits the time evenly between kernels.
       end = begin + limits.seconds * static_cast<double>(i + 1) /
                         static_cast<double>(kernels.size());
       MOEC_TRY(tune(i, kernels[i]));
@@ -115,8 +116,8 @@ private:
     return trials.compile(all, [&] { return isOver(); });
   }
 
-  /// Compiles and measures as many at a time as are compiled side by side, so
-  /// that a short time suffices for some. Fails where nothing works any more.
+  /// Compiles and measures in batches of parallel compilations, so that a short
+  /// time suffices for some. Fails if no candidate works any more.
   Status tune(size_t index, const TunableKernel &kernel) {
     llvm::ArrayRef<std::string> left = kernel.candidates;
     while (!left.empty() && !isOver()) {

@@ -27,7 +27,7 @@ moec::bench::getRanges(const std::map<int64_t, TunedRow> &rows,
   for (auto it = rows.begin(); it != rows.end(); ++it) {
     int64_t last = maxTokens;
     if (auto next = std::next(it); next != rows.end()) {
-      // The last power of two below the geometric mean.
+      // The greatest power of two up to the geometric mean of both rows.
       last = it->first;
       for (int64_t power = 1; power * power <= it->first * next->first;
            power *= 2)
