@@ -24,8 +24,8 @@ using moert::Result;
 
 namespace {
 
-/// Only the cases that the options ask for; false, with a message, if there are
-/// none.
+/// Keeps the cases that the options ask for; returns false, with a message, if
+/// there are none.
 bool select(std::vector<Case> &cases, const Options &options) {
   std::vector<llvm::GlobPattern> patterns;
   for (const std::string &text : options.filter) {
@@ -100,7 +100,7 @@ int runSuite(const Options &options, mlir::MLIRContext &context) {
     llvm::erase_if(cases, [&](const Case &candidate) {
       return record.has(candidate.name);
     });
-    // What failed may take the device down again.
+    // Failed cases run last, because they may make the device unusable again.
     std::vector<Case> last;
     for (Case &candidate : cases)
       if (llvm::is_contained(*failed, candidate.name))

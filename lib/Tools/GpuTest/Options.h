@@ -12,7 +12,7 @@
 
 namespace moec::gputest {
 
-/// A wrong result on purpose, to see that the suite finds it.
+/// A deliberate fault, to verify that the suite detects it.
 enum class Plant { None, Output, Canary, Repeat };
 
 struct Options : DeviceOptions {
@@ -65,7 +65,8 @@ struct Options : DeviceOptions {
                      "to --outputs"),
       llvm::cl::CommaSeparated, llvm::cl::cat(category)};
 
-  /// Parses the command line; false, with a message, if it makes no sense.
+  /// Parses the command line; returns false, with a message, if it makes no
+  /// sense.
   bool parse(int argc, char **argv);
 
   /// The two numbers of --shard.

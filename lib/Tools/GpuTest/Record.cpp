@@ -77,7 +77,7 @@ int64_t Record::countFailed() const {
   return static_cast<int64_t>(names.size()) - countPassed() - countLeft();
 }
 
-/// Writes four digits: a record is for reading. JSON has no infinities.
+/// Writes four digits for readability. JSON has no infinities.
 static void writeNumber(llvm::json::OStream &json, llvm::StringRef key,
                         double value) {
   json.attributeBegin(key);
@@ -164,8 +164,8 @@ void Record::print(double seconds) const {
       countFailed(), countLeft(), seconds);
 }
 
-/// Median microseconds and, in brackets, the share of the floor; a line per
-/// layer, a column per number of tokens.
+/// Prints median microseconds and, in brackets, the share of the floor: a line
+/// per layer, a column per token count.
 void Record::printTimes() const {
   std::map<std::string, std::map<int64_t, std::string>> rows;
   std::map<int64_t, bool> columns;

@@ -15,13 +15,14 @@
 
 namespace moec::gputest {
 
-/// Outcomes by case, in the order of the list, and where they come from.
+/// Outcomes by case, in the order of the list, and the build and device that
+/// they are from.
 class Record : public DeviceRecord {
 public:
   using DeviceRecord::DeviceRecord;
 
-  /// Takes the outcomes of cases that passed from a file; returns the names of
-  /// those that did not.
+  /// Takes the outcomes of passed cases from a file; returns the names of the
+  /// failed ones.
   moert::Result<std::vector<std::string>> resume(const std::string &path);
 
   void addCase(const std::string &name);
@@ -30,11 +31,11 @@ public:
 
   int64_t countPassed() const;
   int64_t countFailed() const;
-  /// Cases without an outcome.
+  /// The number of cases without an outcome.
   int64_t countLeft() const;
 
-  /// Writes all of it, whole or not at all. `seconds` is what the suite took,
-  /// beside what is resumed.
+  /// Writes the record atomically. `seconds` is the suite's time without that
+  /// of the resumed record.
   moert::Status write(const std::string &path, double seconds) const;
   /// Prints a line per group of cases, failures, and times against the floor.
   void print(double seconds) const;
@@ -45,7 +46,7 @@ private:
 
   std::vector<std::string> names;
   std::map<std::string, Outcome> outcomes;
-  /// What the record took that is resumed.
+  /// Seconds of the resumed record.
   double secondsBefore = 0;
 };
 

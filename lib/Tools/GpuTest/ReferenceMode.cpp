@@ -14,7 +14,7 @@ using namespace moec::gputest;
 using moert::Result;
 using moert::Status;
 
-/// Tensors of the file as those of a call.
+/// Makes a call from the tensors of a file.
 static Result<reference::Call> makeCall(const LayerSpec &spec,
                                         const moert::SafetensorsFile &file,
                                         int threads) {
@@ -30,7 +30,7 @@ static Result<reference::Call> makeCall(const LayerSpec &spec,
                                     "' is missing or has a wrong rank");
     if (info.name == "hidden_states")
       call.tokens = entry->shape[0];
-    // Files may call powers of two bytes.
+    // Files may store e8m0 as bytes.
     moert::DType dtype = info.type == TensorType::F8E8M0FNU
                              ? moert::DType::F8E8M0
                              : entry->dtype;
@@ -103,8 +103,8 @@ bool moec::gputest::runGenerator(const Options &options) {
   auto bytes = static_cast<size_t>(count * moert::dtypeBits(*dtype) / 8);
   std::vector<uint8_t> values(bytes);
   tensor.write(first, count, values.data());
-  // Bytes, since not every reader knows every type. What the reference reads
-  // are the same numbers.
+  // Written as bytes, because some readers do not know every type. The
+  // reference must read the same values.
   std::vector<double> numbers(count);
   tensor.read(first, count, numbers.data());
   Status status =

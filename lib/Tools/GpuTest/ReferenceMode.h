@@ -12,11 +12,12 @@
 
 namespace moec::gputest {
 
-/// Evaluates the reference of one layer from a file to a file, for a test that
-/// holds it against the one in Python. False, with a message, if it cannot.
+/// Evaluates the reference of one layer from a file to a file, for a test
+/// against the reference in Python. Returns false, with a message, on failure.
 bool runReference(const Options &options);
 
-/// Writes generated values to a file, for the same with the generator.
+/// Writes generated values to a file, for a test against the generator in
+/// Python.
 bool runGenerator(const Options &options);
 
 } // namespace moec::gputest

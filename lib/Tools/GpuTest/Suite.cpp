@@ -17,7 +17,7 @@
 using namespace moec;
 using namespace moec::gputest;
 
-/// What is left of the time limit for cases that have begun.
+/// Seconds beyond the time limit for cases that have begun.
 static constexpr double kGrace = 60;
 
 double Suite::getSeconds() const { return moec::getSeconds() - begin; }
@@ -28,7 +28,7 @@ int Suite::run(const std::vector<Case> &cases) {
   int cores = static_cast<int>(moert::countProcessors());
   int jobs =
       options.jobs > 0 ? static_cast<int>(options.jobs) : (cores + 1) / 2;
-  // Without a thread nobody watches the time limit of a case that hangs.
+  // If the thread cannot be started, a hanging case is not detected.
   moert::Thread watcher;
   (void)watcher.start([&] { watch(); });
   std::vector<const Case *> others;
@@ -53,7 +53,7 @@ int Suite::run(const std::vector<Case> &cases) {
   return record.countFailed() > 0 ? 1 : record.countLeft() > 0 ? 2 : 0;
 }
 
-/// Whether no further case is to begin.
+/// Whether no further case may begin.
 bool Suite::isOver() const {
   return isLost || (options.timeLimit > 0 && getSeconds() > options.timeLimit);
 }
@@ -82,7 +82,7 @@ void Suite::runOne(const Case &mine) {
   report(mine, std::move(outcome));
 }
 
-/// An error after which a context of the driver is of no use.
+/// Whether an error makes the driver's context unusable.
 static bool isFatal(llvm::StringRef message) {
   for (const char *name :
        {"CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED",
@@ -101,7 +101,7 @@ void Suite::report(const Case &done, Outcome outcome) {
   bool wasLost = isLost;
   for (const std::string &failure : outcome.failures)
     isLost |= isFatal(failure);
-  // What ran beside the case that lost the device says nothing.
+  // A case that failed after the device was lost is not recorded.
   if (wasLost && !outcome.hasPassed())
     return;
   std::string line = llvm::formatv(
@@ -120,7 +120,7 @@ void Suite::report(const Case &done, Outcome outcome) {
     save();
 }
 
-/// Writes the record; under the lock.
+/// Writes the record; the caller holds the lock.
 void Suite::save() {
   lastSaved = getSeconds();
   if (options.json.empty())
@@ -129,8 +129,8 @@ void Suite::save() {
     llvm::errs() << "gpu-test: error: " << status.message() << "\n";
 }
 
-/// Ends the process where a case hangs beyond the time limit: a kernel that
-/// does not end cannot be stopped from here.
+/// Ends the process if a case hangs beyond the time limit, because a hanging
+/// kernel cannot be stopped from the host.
 void Suite::watch() {
   std::unique_lock<std::mutex> lock(mutex);
   if (options.timeLimit <= 0) {

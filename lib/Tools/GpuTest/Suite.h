@@ -17,13 +17,13 @@
 
 namespace moec::gputest {
 
-/// Runs cases on a few threads, in their order, and keeps the record.
+/// Runs cases in order on a few threads, and keeps the record.
 class Suite {
 public:
   Suite(const Options &options, Record &record)
       : options(options), record(record) {}
 
-  /// The exit code: 0, 1 with failures, 2 where cases are left.
+  /// Returns the exit code: 0, 1 with failures, 2 if cases are left.
   int run(const std::vector<Case> &cases);
 
 private:
@@ -41,7 +41,7 @@ private:
   std::mutex mutex;
   size_t next = 0, numDone = 0, numCases = 0;
   double lastSaved = 0;
-  /// The device answers nothing any more.
+  /// Whether the device fails every call.
   bool isLost = false;
   bool isDone = false;
   std::condition_variable doneChanged;

@@ -19,19 +19,19 @@
 
 namespace moec::gputest {
 
-/// What a case has shown.
+/// The outcome of a case.
 struct Outcome {
-  /// Empty if all is well.
+  /// Empty on success.
   std::vector<std::string> failures;
   /// Errors against the reference, bounds, times.
   std::map<std::string, double> figures;
-  /// For the reader, e.g. how many rows were compared.
+  /// A remark for the reader, e.g. how many rows were compared.
   std::string note;
   double seconds = 0;
 
   bool hasPassed() const { return failures.empty(); }
   void fail(std::string message) { failures.push_back(std::move(message)); }
-  /// Adds the failure of a status; true for success.
+  /// Adds the failure of a status; returns true for success.
   bool expect(const moert::Status &status) {
     if (!status)
       fail(status.message());
@@ -39,58 +39,59 @@ struct Outcome {
   }
 };
 
-/// How the kernels of a layer are made, on sm_90a; on other targets as ever.
+/// Options for a layer's kernels on sm_90a; ignored on other targets.
 struct KernelOptions {
-  /// Rows are copied into order wherever they can be, not where that pays.
+  /// Copies rows into order wherever possible, even if it does not pay.
   bool permuteRows = false;
-  /// Configs to take, as `CompileOptions` has them.
+  /// Forced configs, as in `CompileOptions`.
   std::vector<std::string> configs;
 };
 
-/// A layer, its inputs, and what is to be shown of it beside its output: one
-/// entry of cases.json.
+/// A layer, its inputs, and the checks besides that of its output: one entry of
+/// cases.json.
 struct LayerCase {
   std::string name;
-  /// A spec or a model's configuration, as JSON, and where it is from.
+  /// A spec or a model's configuration, as JSON, and its source.
   std::string description, origin;
   KernelOptions kernels;
-  /// Largest number of tokens of a call; 0: what the description says.
+  /// The most tokens of a call; 0 takes those of the description.
   int64_t maxTokens = 0;
   int64_t tokens = 0;
   uint64_t seed = 1;
-  /// Standard deviation of hidden states and weights; 0: such that all
-  /// intermediate values are of the order of one.
+  /// Standard deviation of hidden states and weights; 0 chooses it such that
+  /// all intermediate values are of the order of one.
   double deviation = 0;
-  /// A rule of HardInputs.h, and the share of what it touches; may be empty.
+  /// A rule of HardRules.h, and the share of elements that it changes; may be
+  /// empty.
   std::string hard;
   double share = 0;
-  /// Where positive, a bound on the difference of any two elements.
+  /// If positive, a bound on the difference of any two elements.
   double absolute = 0;
-  /// Where positive, bounds on `reference::RelativeErrors`.
+  /// If positive, bounds on `reference::RelativeErrors`.
   double largestRelative = 0, rmsRelative = 0;
-  /// Where positive, such a bound for the output against the sums of the very
-  /// rows that it was made of, so that no rounding before counts.
+  /// If positive, such a bound for the output against sums of the computed
+  /// rows, so that earlier rounding does not count.
   double sums = 0;
   /// Elements of padding after each row of the weights.
   int64_t pitch = 0;
-  /// Further runs that have to give the same bits.
+  /// Further runs that must be bitwise equal.
   int64_t repeats = 0;
-  /// Runs with a changed row, and with permuted rows.
+  /// Whether to run with a changed row, and with permuted rows.
   bool isolation = false, permutation = false;
-  /// Timed runs.
+  /// Number of timed runs.
   int64_t timed = 0;
 };
 
-/// A case with a name, and how it is run.
+/// A named case and its function.
 struct Case {
   std::string name;
   std::function<Outcome()> run;
-  /// Nothing runs beside it: it measures the host.
+  /// Runs alone, because it measures host time.
   bool isAlone = false;
 };
 
-/// The cases of a file. Descriptions of models are read from the folder
-/// `models` beside it.
+/// The cases in a folder's cases.json. Descriptions of models are read from
+/// `models` in the same folder.
 moert::Result<std::vector<LayerCase>> loadCases(const std::string &folder,
                                                 std::string &commit);
 

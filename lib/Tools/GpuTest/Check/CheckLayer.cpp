@@ -22,7 +22,7 @@ using reference::Matrix;
 
 namespace {
 
-/// Share of tokens whose choice may hang on a near tie.
+/// The most tokens, as a share, whose choice may be decided by a near tie.
 constexpr double kNearTieShare = 0.01;
 
 Matrix toMatrix(const HostTensor &tensor, llvm::ArrayRef<int64_t> rows) {
@@ -62,14 +62,14 @@ private:
       outcome.fail(failure);
   }
 
-  /// The logits to route by: the run's own, if they are right.
+  /// The logits for routing: those of the run, after a check.
   Matrix getLogits() {
     if (spec.entry != Entry::Gate || !result.logits)
       return reference::getLogits(call);
     std::vector<int64_t> present;
     llvm::copy_if(tokens, std::back_inserter(present),
                   [&](int64_t token) { return isPresent[token]; });
-    // Logits are f32, and as large as their terms.
+    // Logits are f32, with an error relative to the size of their terms.
     note(reference::compare(
         reference::computeLogits(call, present),
         toMatrix(*result.logits, present), reference::getErrorBound(DType::F32),
@@ -101,7 +101,7 @@ private:
           int64_t first = token * topK;
           llvm::ArrayRef<int64_t> expected = row.getIds();
           std::vector<int64_t> ids = expected.vec();
-          // Which id stands in a slot that does not count is of no interest.
+          // The id in an invalid slot is not compared.
           for (int64_t j = 0; j < topK; ++j) {
             int64_t id = seen[first + j];
             if (isValid(token, expected[j]) || isValid(token, id))
@@ -119,7 +119,7 @@ private:
           llvm::copy(ids, decision.ids.begin() + first);
           row.weigh(ids, {decision.weights.data() + first,
                           static_cast<size_t>(topK)});
-          // As reference::decide() has it.
+          // As reference::decide() does.
           if (!isPresent[token])
             std::fill_n(decision.ids.begin() + first, topK, -1);
         });
@@ -172,7 +172,7 @@ private:
         "topk_weights", all, reference::kRowFactor, areInputsFinite));
   }
 
-  /// Counts, offsets and positions, from the ids.
+  /// Checks counts, offsets and positions against the ids.
   void checkSorting() {
     reference::ExpertPlaces places(call);
     std::vector<int64_t> offsets(spec.getNumLocalExperts() + 1, 0);
@@ -203,8 +203,8 @@ private:
       checkSums(position);
   }
 
-  /// The output is the sum of rows that hold the weights already; there is
-  /// nothing else in a layer whose case asks for this.
+  /// Checks that the output is the sum of rows of `experts_out`, which include
+  /// the routing weights. Layers of such cases have no other summands.
   void checkSums(llvm::ArrayRef<int64_t> position) {
     if (!result.expertsOut) {
       outcome.fail("the plan shows no experts_out; sums cannot be checked");
@@ -282,7 +282,7 @@ private:
   const LayerSpec &spec;
   const LayerResult &result;
   Outcome &outcome;
-  /// Rules of hard inputs may put NaN or infinities somewhere.
+  /// Rules of hard inputs may add NaN or infinities.
   const bool areInputsFinite = layerCase.hard.empty();
   reference::Call call;
   int64_t numValid;
@@ -301,8 +301,8 @@ std::vector<int64_t> moec::gputest::chooseTokens(int64_t tokens, bool all,
     for (int64_t t = 0; t < tokens; ++t)
       chosen.insert(chosen.end(), t);
   } else {
-    // Tiles have 8 to 256 rows; with several experts, rows of a token are
-    // anywhere in them.
+    // Tokens at the edges of tiles of 8 to 256 rows; with several experts the
+    // rows of a token are anywhere in tiles.
     for (int64_t edge : {int64_t(0), int64_t(8), int64_t(64), int64_t(128),
                          int64_t(256), tokens / 256 * 256, tokens})
       for (int64_t t : {edge - 1, edge})

@@ -14,24 +14,24 @@
 
 namespace moec::gputest {
 
-/// What a run has left behind. Buffers that the layer lacks are absent.
+/// The results of a run. Buffers that the layer lacks are absent.
 struct LayerResult {
   HostTensor output;
   std::optional<HostTensor> logits, ids, weights, offsets, position, expertsOut;
 };
 
-/// What a call came to, for floors.
+/// The load of a call, which determines its floor.
 struct Load {
   int64_t activeExperts = 0;
-  /// Rows of the first product.
+  /// Rows of the gate and up gemm.
   int64_t rows = 0;
 };
 
-/// Compares with the float64 reference, stage by stage: logits; ids, given the
-/// run's logits; weights, given its ids; the sorting of slots, exactly; the
-/// output, given all of that. Stages up to the ids are looked at for all tokens
-/// but logits; the output for all tokens where that takes fewer than
-/// kMaxOperations, else for kRows of them or more.
+/// Compares with the float64 reference by stages: logits; ids, given the run's
+/// logits; weights, given its ids; the sort by expert, exactly; the output,
+/// given all of that. Stages up to the ids are checked for all tokens, except
+/// logits; the output for all tokens if that takes fewer than kMaxOperations,
+/// else for at least kRows.
 Load checkLayer(const LayerCase &layerCase, const Inputs &inputs,
                 const LayerResult &result, int threads, Outcome &outcome);
 

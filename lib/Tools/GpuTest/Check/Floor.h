@@ -12,12 +12,12 @@
 
 namespace moec::gputest {
 
-/// What an H200 was measured to do: dense products of bf16, and reading.
+/// Measured rates of an H200: dense bf16 gemms, and memory reads.
 constexpr double kOperationsPerSecond = 799e12;
 constexpr double kBytesPerSecond = 4.54e12;
 
-/// A call, fused into one pass: every weight that it needs is read once, hidden
-/// states are read once, the output is written once.
+/// The least work of a call in a single fused pass: every needed weight and the
+/// hidden states are read once, the output is written once.
 struct Floor {
   double operations = 0;
   double bytes = 0;

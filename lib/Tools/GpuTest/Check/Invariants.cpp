@@ -136,7 +136,7 @@ void Invariants::checkIsolation() {
     return;
   for (int64_t changed : {int64_t(0), numValid / 2, numValid - 1}) {
     auto change = [&](HostTensor &to, const HostTensor &from) {
-      // Whether it is padding stays as it is.
+      // Does not change the padding mask.
       if (from.dtype == moert::DType::I8)
         return;
       int64_t columns = getRowSize(from), first = changed * columns;
@@ -162,7 +162,7 @@ void Invariants::checkPermutation() {
   std::vector<int64_t> source(tokens);
   std::iota(source.begin(), source.end(), 0);
   Draw draw(inputs.getSeed(), "permutation");
-  // Padding stays where it is.
+  // Does not move padding.
   for (int64_t i = numValid - 1; i > 0; --i)
     std::swap(source[i], source[draw.below(i + 1)]);
   auto permute = [&](HostTensor &to, const HostTensor &from) {

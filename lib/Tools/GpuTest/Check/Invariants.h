@@ -14,36 +14,36 @@
 
 namespace moec::gputest {
 
-/// Runs a layer that has run once again and again, with the same and with
-/// changed inputs. Outputs are compared bit by bit, over all rows.
+/// Repeats a layer that has run once, with the same and with changed inputs.
+/// Outputs are compared bitwise over all rows.
 class Invariants {
 public:
-  /// `expected` and `records` are the output of the first run and those beside
-  /// it.
+  /// `expected` and `records` are the output and the recorded outputs of the
+  /// first run.
   Invariants(const SuiteContext &context, LayerRun &run, Inputs &inputs,
              Bytes expected, Bytes records, Outcome &outcome);
 
-  /// Runs give the same bits; those of graphs too, where there are graphs.
+  /// Checks that runs, and replays if there are graphs, are bitwise equal.
   void checkRepeats(int64_t count);
-  /// A captured graph serves any number of valid tokens.
+  /// Checks that a captured graph works for any number of valid tokens.
   void checkValidCounts();
-  /// Changing one row changes no other.
+  /// Checks that changing one row changes no other row.
   void checkIsolation();
-  /// Permuting tokens permutes rows.
+  /// Checks that permuting tokens permutes rows.
   void checkPermutation();
-  /// A run with a workspace slot for each buffer gives the same bits; keeps the
-  /// buffers that a check looks at; the experts' results only on demand, as
-  /// they are large.
+  /// Checks that a run with a workspace slot per buffer is bitwise equal. Keeps
+  /// the buffers that a check inspects; the experts' results only if asked,
+  /// because they are large.
   void inspect(LayerResult &result, bool keepExpertsOut);
 
 private:
   bool runOnce();
   bool read(Bytes &bytes);
-  /// Compares the output with `wanted`, row i with row source(i); a negative
-  /// source is not compared.
+  /// Compares the output with `wanted`, row i with row source(i); skips rows
+  /// with a negative source.
   void compare(const std::string &what, const Bytes &wanted,
                llvm::function_ref<int64_t(int64_t)> source);
-  /// Compares what is recorded with that of the first run.
+  /// Compares the recorded outputs with those of the first run.
   void compareRecords(const std::string &what);
   bool
   update(const std::function<void(HostTensor &, const HostTensor &)> &change);
@@ -58,7 +58,8 @@ private:
   size_t rowBytes;
 };
 
-/// Gives all NaN the same bits: which they have depends on who made them.
+/// Replaces all NaN by the same one: their bits depend on the operation that
+/// made them.
 void unifyNaN(Bytes &bytes, DType dtype);
 
 } // namespace moec::gputest

@@ -19,7 +19,7 @@ using moert::Result;
 
 namespace {
 
-/// The layer that a case describes.
+/// Imports the layer of a case.
 Result<LayerSpec> importSpec(const LayerCase &layerCase) {
   std::string messages;
   llvm::raw_string_ostream os(messages);
@@ -53,8 +53,8 @@ public:
       return;
     {
       std::unique_lock<std::mutex> lock(context.deviceMutex, std::defer_lock);
-      // The driver takes long to compile PTX; all other loading would disturb
-      // the times of another case.
+      // Loading PTX takes the driver long, so it runs without the lock; loading
+      // of other images would disturb the times of another case.
       if ((**layer).image.kind != moert::ModuleImage::Kind::Ptx)
         lock.lock();
       Result<LoadedLayer> loaded = LoadedLayer::load(context.device, **layer);

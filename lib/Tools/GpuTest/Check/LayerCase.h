@@ -15,13 +15,13 @@
 
 namespace moec::gputest {
 
-/// What cases share. The device has one case at a time; all the rest of a case
-/// is done beside others.
+/// State shared by cases. Only one case at a time uses the device; the rest of
+/// each case runs in parallel.
 struct SuiteContext {
   moert::Device &device;
   DeviceGenerator &generator;
   CompiledLayers &layers;
-  /// A GPU that is not simulated: it has graphs and a clock.
+  /// Whether it is a GPU, not a simulator: it has graphs and a clock.
   bool isGpu = false;
   int threads = 0;
   Plant plant = Plant::None;

@@ -56,7 +56,7 @@ public:
   void graphsSeeWeightsThatArePreparedAgain();
 
 private:
-  /// For one of several threads.
+  /// Runs many times; for one of several threads.
   void runOften();
 
   bool allocate(std::unique_ptr<Buffer> &buffer, size_t bytes) {
@@ -77,7 +77,7 @@ private:
                "y", {out->data(), DType::F32, {kPlanRows, 4}, {}}));
   }
 
-  /// An executor with x and y bound.
+  /// Creates an executor with x and y bound.
   bool start(std::unique_ptr<Executor> &executor, const Plan &plan,
              std::unique_ptr<Buffer> &in, std::unique_ptr<Buffer> &out) {
     auto made = Executor::create(plan, device, makeStepImage());
@@ -87,7 +87,7 @@ private:
     return bind(*executor, in, out);
   }
 
-  /// A graph of a run, captured on `stream`.
+  /// Captures the graph of a run on `stream`.
   std::unique_ptr<Graph> capture(Executor &executor, Stream &stream,
                                  int64_t tokens) {
     auto graph = captureGraph(device, stream,
@@ -97,7 +97,7 @@ private:
     return std::move(*graph);
   }
 
-  /// Replays graphs of runs of so many tokens and looks at y.
+  /// Replays the graphs, by their token counts, and checks y.
   void expectReplays(Stream &stream, const Buffer &out,
                      const std::map<int64_t, std::unique_ptr<Graph>> &graphs) {
     for (const auto &[tokens, graph] : graphs) {
@@ -145,7 +145,7 @@ void DeviceCase::runsEagerOnItsOwnAndOnACallersStream() {
     REQUIRE_OK(executor->synchronize());
     expectRows(*out, tokens);
   }
-  // The default stream.
+  // Wraps the default stream.
   Result<std::unique_ptr<Stream>> stream = device.wrapStream(nullptr);
   REQUIRE_OK(stream.status());
   REQUIRE_OK(device.fill(**stream, out->data(), 0xFF, out->size()));
@@ -173,7 +173,7 @@ void DeviceCase::graphsReplayWhatRanEagerly() {
     REQUIRE_OK(device.synchronize(**stream));
     expectRows(*out, kPlanRows);
   }
-  // A capture that goes wrong leaves the stream usable.
+  // A failed capture leaves the stream usable.
   auto failed = captureGraph(device, **stream,
                              [&] { return internalError("on purpose"); });
   EXPECT(failed.status().message() == "on purpose");
@@ -184,7 +184,7 @@ void DeviceCase::graphsReplayWhatRanEagerly() {
 void DeviceCase::threadsAndExecutorsAreIndependent() {
   std::vector<Outcome> outcomes(4);
   REQUIRE_OK(moert::runTogether(outcomes.size(), [&](size_t t) {
-    // A case of its own: outcomes are not shared between threads.
+    // A case per thread, because outcomes are not thread-safe.
     DeviceCase(device, outcomes[t]).runOften();
   }));
   for (Outcome &one : outcomes)
@@ -236,7 +236,7 @@ void DeviceCase::tensorMapsAreEncoded() {
   REQUIRE_OK(map.status());
   uint64_t zero[16] = {};
   EXPECT(memcmp(map->opaque, zero, sizeof(zero)) != 0);
-  recipe.strideBytes = {1000}; // No multiple of 16.
+  recipe.strideBytes = {1000}; // Not a multiple of 16.
   Status status = device.encodeTensorMap(recipe).status();
   EXPECT(!status);
 }
@@ -287,8 +287,8 @@ void DeviceCase::kernelsCopyByTheirTensorMaps() {
   }
 }
 
-/// Host time of a run against that of its launches alone. One stream, so that
-/// the two do the same.
+/// Compares the host time of a run with that of its bare launches, on one
+/// stream, so that both do the same.
 void DeviceCase::runsCostLittleMoreThanTheirLaunches() {
   using namespace moert::cuda;
   constexpr int kRepeats = 2000;
@@ -329,8 +329,8 @@ void DeviceCase::runsCostLittleMoreThanTheirLaunches() {
                               [&] { return executor->run(8, wrapped->get()); });
     if (!graph)
       return graph.status();
-    // Rounds in turns, the best of each; few enough at a time that the queue
-    // of the stream never fills.
+    // Alternates both and takes the best of each; rounds are short enough that
+    // the stream's queue never fills.
     for (int round = 0; round < 20; ++round) {
       double begin = moec::getSeconds();
       for (int i = 0; i < kRepeats / 20; ++i)
@@ -370,7 +370,7 @@ void DeviceCase::runsCostLittleMoreThanTheirLaunches() {
   EXPECT(run - bare < 2e-6);
 }
 
-/// Nobody waits between the runs, which write to memory of their own.
+/// Runs follow each other without waiting, and write to separate memory.
 void DeviceCase::runsOnSeveralStreamsFollowEachOther() {
   constexpr size_t kRuns = 24;
   for (int round = 0; round < 10; ++round) {
@@ -385,7 +385,7 @@ void DeviceCase::runsOnSeveralStreamsFollowEachOther() {
       streams.push_back(std::move(*stream));
     }
     std::vector<std::unique_ptr<Buffer>> outs(kRuns);
-    // The workspace grows on the way.
+    // Larger counts make the workspace grow.
     auto tokensOf = [](size_t i) { return int64_t(1 + i * 331 % 1000); };
     for (size_t i = 0; i < kRuns; ++i) {
       if (!allocate(outs[i], x.size() * 4))
@@ -465,7 +465,7 @@ void DeviceCase::graphsOutliveTheirExecutor() {
     if (!(graphs[tokens] = capture(*executor, **stream, tokens)))
       return;
   executor.reset();
-  // Other buffers take the memory that was freed.
+  // Other buffers get the freed memory.
   std::vector<std::unique_ptr<Buffer>> others(64);
   for (std::unique_ptr<Buffer> &other : others) {
     if (!allocate(other, 1 << 20))

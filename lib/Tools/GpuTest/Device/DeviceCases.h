@@ -12,11 +12,11 @@
 
 namespace moec::gputest {
 
-/// The runtime with kernels written by hand, on a GPU. \p shared is set before
-/// a case runs.
+/// Tests of the runtime on a GPU with handwritten kernels. \p shared is set
+/// before a case runs.
 std::vector<Case> makeDeviceCases(const std::unique_ptr<SuiteContext> &shared);
 
-/// The generator as a kernel against the generator in C++.
+/// Tests of the generator's kernel against the generator in C++.
 std::vector<Case>
 makeGeneratorCases(const std::unique_ptr<SuiteContext> &shared);
 

@@ -12,7 +12,7 @@
 using namespace moec::gputest;
 using namespace moert;
 
-/// step: out[i] = in[i] * 2 + 1 for i < 4 * tokens. staged: the same of in[i],
+/// `step`: out[i] = in[i] * 2 + 1 for i < 4 * tokens. `staged`: the same,
 /// through 100 KB of dynamic shared memory.
 const char *const moec::gputest::kStepPtx = R"(
 .version 7.0
@@ -75,8 +75,8 @@ const char *const moec::gputest::kStepPtx = R"(
 }
 )";
 
-/// copied: out[i] = in[i] * 2 + 1 for i < 4 * tokens; 16 rows of in come by the
-/// tensor map.
+/// `copied`: out[i] = in[i] * 2 + 1 for i < 4 * tokens; 16 rows of `in` are
+/// copied by the tensor map.
 const char *const moec::gputest::kMapPtx = R"(
 .version 8.0
 .target sm_90

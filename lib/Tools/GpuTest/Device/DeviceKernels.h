@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// For tests of the runtime on a GPU that need nothing of the compiler.
+// Handwritten kernels for tests of the runtime on a GPU without the compiler.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ namespace moec::gputest {
 /// `step`: out[i] = in[i] * 2 + 1 for i < 4 * tokens. `staged`: the same,
 /// through 100 KB of dynamic shared memory.
 extern const char *const kStepPtx;
-/// `copied`: the same of what a tensor map copies, on sm_90 and later.
+/// `copied`: the same on data copied by a tensor map; sm_90 and later.
 extern const char *const kMapPtx;
 
 /// Rows of x and y.
@@ -32,7 +32,7 @@ moert::ModuleImage makeStepImage();
 /// y is x after six steps; the fourth is staged, the third and fifth are on a
 /// second stream.
 moert::Plan makeStepPlan();
-/// What makes y of x.
+/// The expected y for x.
 float stepAll(float x);
 
 } // namespace moec::gputest

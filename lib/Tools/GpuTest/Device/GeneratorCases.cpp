@@ -18,12 +18,12 @@ using moert::Result;
 
 namespace {
 
-/// Rows of a generated tensor, with padding behind each.
+/// Rows of a generated tensor, with padding after each.
 struct Rows {
   RandomTensor tensor;
   int64_t first, count, columns, padding;
 
-  /// What memory holds afterwards that was all ones before.
+  /// The expected contents of memory whose bytes were all 0xFF.
   std::vector<uint8_t> makeWanted() const {
     auto size = static_cast<size_t>(moert::dtypeBits(tensor.dtype) / 8);
     std::vector<uint8_t> bytes(
@@ -70,8 +70,8 @@ Outcome compareGenerators(SuiteContext &context, moert::DType dtype) {
   auto stream = context.device.createStream();
   if (!outcome.expect(stream.status()))
     return outcome;
-  // Deviations down to where f16 is subnormal, and of bytes up to where they
-  // wrap around; indices beyond 32 bits.
+  // Deviations down to subnormal f16, and for bytes up to where they wrap
+  // around; indices beyond 32 bits.
   double largest = dtype == moert::DType::I8 ? 2400.0 : 1.0;
   for (double deviation : {largest, 0.1, 1.0 / 64, 3e-6})
     for (int64_t first : {int64_t(0), (int64_t(1) << 32) - 5})

@@ -12,7 +12,7 @@ using namespace moec;
 using namespace moec::gputest;
 using moert::Status;
 
-/// Puts values into a share of the slots and all of one token.
+/// Writes the values to a share of the slots and to all slots of one token.
 static Status replaceIds(Hard &hard, llvm::ArrayRef<int64_t> values,
                          double share, bool spoilsWeights) {
   if (Status status = needsIds(hard); !status)

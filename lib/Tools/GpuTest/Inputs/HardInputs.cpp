@@ -22,8 +22,8 @@ using moert::Status;
 
 namespace {
 
-/// Adds a row to the logits of every token; with a gate, through one input
-/// that is 1 for every token.
+/// Adds a row to the logits of every token; with a gate, through one input that
+/// is 1 for every token.
 void pushLogits(Hard &hard, llvm::ArrayRef<double> push) {
   if (const HostTensor *logits = hard.get("router_logits")) {
     hard.setLogits([&](int64_t t, int64_t e) {
@@ -38,7 +38,7 @@ void pushLogits(Hard &hard, llvm::ArrayRef<double> push) {
     hard.set("gate.weight", e * hidden, push[e]);
 }
 
-/// Experts that every token can be made to take, groups or not.
+/// Experts that every token can be made to choose, also with expert groups.
 std::vector<int64_t> getFavoured(Hard &hard) {
   int64_t groups = hard.spec.routing.numGroups, size = hard.routes / groups;
   std::vector<int64_t> chosen(hard.topK);
@@ -53,7 +53,7 @@ std::vector<int64_t> getFavoured(Hard &hard) {
   return chosen;
 }
 
-/// Every token takes the same experts; all others are empty.
+/// All tokens choose the same experts; all others are empty.
 Status oneExpert(Hard &hard) {
   if (hard.isHash()) {
     auto id =
@@ -74,7 +74,7 @@ Status oneExpert(Hard &hard) {
   return Status::ok();
 }
 
-/// Experts of odd index receive nothing, as far as top_k allows it.
+/// Experts of odd index receive no tokens, as far as top_k allows it.
 Status emptyExperts(Hard &hard) {
   int64_t even = (hard.routes + 1) / 2;
   if (!hard.hasIds() && !hard.isHash()) {
@@ -102,7 +102,7 @@ void clearBiases(Hard &hard) {
       hard.set(name, e, 0);
 }
 
-/// Experts share a few logits, exactly, whatever the order of summation.
+/// Experts share a few logits exactly, independent of the order of summation.
 Status ties(Hard &hard) {
   if (Status status = needsKeys(hard); !status)
     return status;
@@ -137,7 +137,7 @@ Status equalLogits(Hard &hard) {
   return Status::ok();
 }
 
-/// Logits rounded as if they had been bf16, which makes some of them equal.
+/// Logits are rounded to bf16, which makes some of them equal.
 Status roundedLogits(Hard &hard) {
   if (Status status = needsLogits(hard); !status)
     return status;
@@ -154,14 +154,14 @@ Status spoilLogits(Hard &hard, llvm::ArrayRef<double> values) {
     return status;
   auto count = static_cast<int64_t>(values.size());
   if (hard.spec.entry == Entry::Gate) {
-    // One router row each: every token sees them.
+    // A router row for each value, so that every token gets them all.
     std::vector<int64_t> rows =
         drawIds(hard.draw, hard.routes, std::min(count, hard.routes));
     for (auto [row, value] : llvm::zip(rows, values))
       hard.set("gate.weight", row * hard.spec.hiddenSize, value);
     return Status::ok();
   }
-  // Every third token stays clean, and the last has no finite logit left.
+  // Every third token stays finite, and the last one has no finite logit.
   for (int64_t t = 0; t < hard.tokens; ++t)
     for (int64_t e = 0; e < hard.routes; ++e)
       if (t == hard.tokens - 1 || (t % 3 != 0 && hard.draw.uniform() < 0.2))
@@ -175,7 +175,7 @@ Status infLogits(Hard &hard) {
   return spoilLogits(hard, {kInfinity, -kInfinity});
 }
 
-/// Every fourth token has nothing but NaN among its logits.
+/// Every fourth token has only NaN logits.
 Status nanRows(Hard &hard) {
   if (Status status = needsLogits(hard); !status)
     return status;
@@ -185,7 +185,7 @@ Status nanRows(Hard &hard) {
   return Status::ok();
 }
 
-/// One finite logit less than top_k, or none in every other token.
+/// Even tokens have one finite logit less than top_k, odd ones have none.
 Status fewFinite(Hard &hard) {
   if (Status status = needsLogits(hard); !status)
     return status;
@@ -228,7 +228,8 @@ Status wideHidden(Hard &hard) {
   return Status::ok();
 }
 
-/// Groups that share a scale hold zeros or what is below every scale; rows too.
+/// Groups that share a scale, and whole rows, are zeros or smaller than any
+/// scale.
 Status zeroGroups(Hard &hard) {
   constexpr int64_t group = 128;
   int64_t size = hard.spec.hiddenSize;
@@ -247,8 +248,8 @@ Status zeroGroups(Hard &hard) {
   return Status::ok();
 }
 
-/// Tokens from some on, and of a mask every other one, are padding that holds
-/// garbage.
+/// Tokens from `valid` on, and every other token of a mask, are padding that
+/// holds garbage.
 Status pad(Hard &hard, int64_t valid) {
   if (Status status = needs(hard.spec.numValidTokens || hard.spec.paddingMask,
                             "num_valid_tokens or padding_mask");
@@ -262,7 +263,7 @@ Status pad(Hard &hard, int64_t valid) {
   };
   for (int64_t t = 0; t < hard.tokens; ++t) {
     bool isMasked = hard.spec.paddingMask && t % 2 == 0;
-    // Any byte but 0 is a yes.
+    // Any byte but 0 means padding.
     hard.set("is_padding", t,
              isMasked ? static_cast<double>(t % 127 - 127) : 0);
     if (!isMasked && (!hard.spec.numValidTokens || t < valid))

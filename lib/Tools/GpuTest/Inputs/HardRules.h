@@ -17,7 +17,7 @@ namespace moec::gputest {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// A rule at work.
+/// The state of a rule that is being applied.
 struct Hard {
   Inputs &inputs;
   const LayerSpec &spec;
@@ -38,7 +38,7 @@ struct Hard {
   bool isHash() const {
     return !hasIds() && spec.routing.select == Select::Hash;
   }
-  /// Ids of all slots, as a rule of (token, slot).
+  /// Sets the ids of all slots by a function of (token, slot).
   void setIds(llvm::function_ref<int64_t(int64_t, int64_t)> id) const {
     for (int64_t t = 0; t < tokens; ++t)
       for (int64_t j = 0; j < topK; ++j)
@@ -69,44 +69,44 @@ inline moert::Status needsLogits(const Hard &hard) {
   return needs(hard.spec.entry == Entry::Logits, "entry logits");
 }
 
-/// Rules about expert ids, in HardIds.cpp. The first three leave ids that mean
-/// nothing; the others say how tokens spread over experts.
+/// Rules about expert ids, in HardIds.cpp. The first three produce invalid ids;
+/// the others distribute tokens over experts.
 moert::Status minusOneIds(Hard &hard);
 moert::Status outOfRangeIds(Hard &hard);
-/// NaN and infinite weights on the slots that do not count.
+/// NaN and infinite weights on invalid slots.
 moert::Status nanWeights(Hard &hard);
-/// Expert e is chosen as often as 1 / (e + 1) says.
+/// Expert e is chosen with a frequency proportional to 1 / (e + 1).
 moert::Status zipf(Hard &hard);
 /// All experts get the same number of tokens.
 moert::Status balanced(Hard &hard);
-/// The first and the last expert get everything.
+/// The first and the last expert get all tokens.
 moert::Status edgeExperts(Hard &hard);
-/// Tokens that choose one expert with several of their slots.
+/// Tokens choose one expert with several of their slots.
 moert::Status duplicateIds(Hard &hard);
-/// Expert e gets e tokens, as far as they reach: every tail of a tile occurs.
+/// Expert e gets e tokens, as far as tokens suffice: tiles with every number of
+/// rows occur.
 moert::Status staircase(Hard &hard);
 
-/// Rules about quantized weights, in HardWeights.cpp. Scales of f32 are powers
-/// of two.
+/// Rules about quantized weights, in HardWeights.cpp. Scales of f32 become
+/// powers of two.
 moert::Status ue8m0Scales(Hard &hard);
-/// Groups of weights hold zeros alone, of either sign; all of an expert's too.
+/// Groups of weights are zeros of either sign; so is a whole expert.
 moert::Status zeroWeights(Hard &hard);
-/// Scales are the least and the largest of their type; of the largest weights
-/// are zeros.
+/// Scales are the least and the largest of their type; weights under the
+/// largest are zeros.
 moert::Status scaleEnds(Hard &hard);
 /// A fifth of the scales and all of the last expert's w13 are zeros of either
-/// sign, and the first global scale of each weight is 0; codes stay.
+/// sign, and the first global scale of each weight is 0; quantized values stay.
 moert::Status zeroScales(Hard &hard);
-/// A scale of the last expert's w2 is NaN, and all weights that it has are
-/// zeros.
+/// A scale of the last expert's w2 is NaN, and all weights under it are zeros.
 moert::Status nanScales(Hard &hard);
-/// Two rows of the last expert's w2 have a code that is NaN: the first of one,
-/// the last of the other.
+/// Two rows of the last expert's w2 have a NaN: the first element of one, the
+/// last of the other.
 moert::Status nanCodes(Hard &hard);
-/// Scales of w13 are 2^-127, subnormal floats, and hidden states make up for
-/// it.
+/// Scales of w13 are 2^-127, a subnormal float, and hidden states compensate
+/// for it.
 moert::Status leastScales(Hard &hard);
-/// Zero points are 0, 255 and the largest code of int4.
+/// Zero points are 0, 255 and the largest int4 value.
 moert::Status zeroPointEnds(Hard &hard);
 
 } // namespace moec::gputest

@@ -22,7 +22,7 @@ using moert::Status;
 
 namespace {
 
-/// A tensor whose values are in memory from now on; null if there is none.
+/// Generates a tensor's values in memory; null if there is no such tensor.
 HostTensor *load(Hard &hard, const std::string &name, Status &status) {
   InputTensor *tensor = hard.inputs.find(name);
   if (!tensor || !status)
@@ -37,8 +37,8 @@ HostTensor *load(Hard &hard, const std::string &name, Status &status) {
   return &tensor->host;
 }
 
-/// A quantized weight in memory, with what belongs to it. A failure to get the
-/// memory is left in `status`.
+/// A quantized weight in memory, with its scales and other tensors. A failure
+/// to allocate is stored in `status`.
 class Weight {
 public:
   Weight(Hard &hard, llvm::StringRef name, Status &status)
@@ -73,8 +73,8 @@ public:
     setElement(*scales, i, getElement(*scales, i) * factor);
   }
 
-  /// Elements become zeros where their scales are chosen, and so do minima;
-  /// zeros of floats have either sign.
+  /// Sets elements under chosen scales to zero, and the minima too; zeros of
+  /// floats have either sign.
   void clear(llvm::ArrayRef<bool> chosen, Draw &draw) const {
     for (int64_t i = 0; minima && i < getNumScales(); ++i)
       if (chosen[i])
@@ -96,8 +96,8 @@ public:
       }
   }
 
-  /// Makes the first code of a row of the last expert, and the last one of the
-  /// next row, NaN of e4m3.
+  /// Sets the first element of a row of the last expert, and the last one of
+  /// the next row, to NaN of e4m3.
   void spoilCodes() const {
     int64_t rows = elements->shape[elements->shape.size() - 2];
     int64_t columns = elements->shape.back();
@@ -138,8 +138,9 @@ private:
   HostTensor *elements, *scales, *zeroPoints, *minima;
 };
 
-/// Calls `body` with each weight, and its name, that is quantized as `holds`
-/// asks for; `what` says it in words. There must be one.
+/// Calls `body` with the name of each weight that is quantized as `holds` asks
+/// for, and the weight; `what` describes it in messages. Fails if there is
+/// none.
 Status
 forEachWeight(Hard &hard, const char *what,
               llvm::function_ref<bool(const OperandQuantization &)> holds,
@@ -167,8 +168,8 @@ forEachWeight(Hard &hard,
       body);
 }
 
-/// Scales at the ends of a type, as bits: the least ones, zeros and subnormal
-/// numbers too, and the largest, and NaN.
+/// Bits of the extreme scales of a type: the least, including zeros and
+/// subnormal numbers, the largest, and NaN.
 struct ScaleEnds {
   ScaleType type;
   std::vector<uint64_t> least, largest;
@@ -246,7 +247,7 @@ Status moec::gputest::zeroScales(Hard &hard) {
         return weight.scale != ScaleType::E8M0;
       },
       [&](llvm::StringRef name, const Weight &weight) {
-        // 0 and -0 come first.
+        // The list begins with 0 and -0.
         const std::vector<uint64_t> &least = getScaleEnds(weight).least;
         int64_t perExpert = weight.getNumScales() / weight.getNumExperts();
         for (int64_t i = 0; i < weight.getNumScales(); ++i) {
@@ -295,7 +296,7 @@ Status moec::gputest::nanCodes(Hard &hard) {
 }
 
 Status moec::gputest::leastScales(Hard &hard) {
-  // Hidden states make up for it in every product that reads them.
+  // Hidden states compensate in every gemm that reads them.
   bool areE8M0 =
       llvm::all_of(hard.spec.getExpertWeights(), [&](llvm::StringRef name) {
         const auto &quantization = hard.spec.getQuantization(name);
@@ -317,7 +318,7 @@ Status moec::gputest::leastScales(Hard &hard) {
         }
       });
   const HostTensor *hidden = hard.get("hidden_states");
-  // Sums of a group, which scales come to afterwards, stay below the largest
+  // The sum of a group is taken before scaling and must stay below the largest
   // float.
   int power = static_cast<int>(largest) - 2;
   for (int64_t i = 0; i < hidden->getNumElements(); ++i)
@@ -336,8 +337,8 @@ Status moec::gputest::zeroPointEnds(Hard &hard) {
             continue;
           uint8_t point = drawOne<uint8_t>({0, 15, 255}, hard.draw);
           weight.getZeroPoints()[i] = point;
-          // Codes of int4 are far from 255: the numbers stay as large as they
-          // were.
+          // int4 values are far from 255, so the scale shrinks to keep the
+          // dequantized values in range.
           if (isInt4 && point == 255)
             weight.scaleBy(i, 1.0 / 64);
         }

@@ -125,15 +125,15 @@ reference::Call Inputs::makeCall(int threads) const {
   return call;
 }
 
-/// The standard deviation of a tensor of floats that has no rule of its own.
+/// The standard deviation of a float tensor without a rule of its own.
 static double getDeviation(const LayerSpec &spec, const HostTensor &tensor,
                            double given) {
   llvm::StringRef name = tensor.name;
   if (name == "router_logits")
     return 1;
   if (name == "gate.selection_bias")
-    // Scores of a softmax are of the order 1 / R: so is a bias that matters
-    // but does not decide alone.
+    // Scores of a softmax are of the order 1 / R; so is a bias that matters but
+    // does not decide alone.
     return spec.routing.score == Score::Softmax
                ? 0.3 / static_cast<double>(spec.getNumRouted())
                : 0.1;
@@ -146,8 +146,8 @@ static double getDeviation(const LayerSpec &spec, const HostTensor &tensor,
   return 1 / std::sqrt(static_cast<double>(tensor.shape.back()));
 }
 
-/// Every physical expert is one of an expert, as many as there may be of each:
-/// the first ones get most, and their places are anywhere.
+/// Fills the replica tables, with at most `maxReplicas` physical experts per
+/// expert: the first experts get the most replicas, at random physical ids.
 static void fillReplicas(const LayerSpec &spec, uint64_t seed,
                          const HostTensor &tensor) {
   int64_t most = spec.replicas->maxReplicas;
@@ -203,7 +203,7 @@ Status Inputs::fill(InputTensor &tensor, double deviation) {
   if (name == "num_valid_tokens") {
     setElement(host, 0, static_cast<double>(tokens - tokens / 4));
   } else if (name == "is_padding") {
-    // Any byte but 0 is a yes.
+    // Any byte but 0 means padding.
     for (int64_t i = 0; i < count; ++i)
       setElement(host, i,
                  draw.uniform() < 0.25
@@ -233,7 +233,7 @@ Status Inputs::fill(InputTensor &tensor, double deviation) {
         setElement(host, i + j, row[j] / total);
     }
   } else {
-    // Ids, of the tokens or of a hash table.
+    // Ids of the tokens or of a hash table.
     for (int64_t i = 0; i < count; i += spec.topK)
       for (auto [j, id] :
            llvm::enumerate(drawIds(draw, spec.getNumRouted(), spec.topK)))

@@ -14,13 +14,13 @@
 
 namespace moec::gputest {
 
-/// An input or a weight. What is small, or depends on the rules of a case, is
-/// in memory; the matrices are generated where they are needed.
+/// An input or a weight. Small tensors, and those changed by a rule, are in
+/// memory; matrices are generated where they are needed.
 struct InputTensor {
-  /// Its memory is allocated only where there is no `random`.
+  /// Memory is allocated only without `random`.
   HostTensor host;
   std::optional<RandomTensor> random;
-  /// A row per token.
+  /// Whether it has a row per token.
   bool isPerToken = false;
 };
 
@@ -39,7 +39,7 @@ public:
   /// Null if the layer has no such tensor.
   InputTensor *find(llvm::StringRef name);
 
-  /// The call, for the reference. It reads the memory of these inputs.
+  /// The call for the reference, which reads the memory of these inputs.
   reference::Call makeCall(int threads) const;
 
 private:
@@ -59,7 +59,7 @@ double getElement(const HostTensor &tensor, int64_t i);
 /// Rounds to the tensor's type.
 void setElement(const HostTensor &tensor, int64_t i, double value);
 
-/// Random numbers of a rule, in the order in which they are drawn.
+/// The sequence of random numbers of a rule.
 class Draw {
 public:
   Draw(uint64_t seed, llvm::StringRef name) : stream(seed, name) {}
@@ -77,11 +77,11 @@ private:
   uint64_t next = 0;
 };
 
-/// Distinct ids, in random order.
+/// Distinct ids in random order.
 std::vector<int64_t> drawIds(Draw &draw, int64_t routes, int64_t topK);
 
-/// Makes the inputs hard by a named rule. Fails if the layer lacks what the
-/// rule is about, or there is no such rule.
+/// Makes the inputs hard by a named rule. Fails if there is no such rule, or
+/// the layer lacks what the rule changes.
 moert::Status applyHardInputs(const std::string &rule, double share,
                               Inputs &inputs);
 

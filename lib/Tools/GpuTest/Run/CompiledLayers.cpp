@@ -46,7 +46,7 @@ CompiledLayers::compile(const LayerSpec &spec,
                         const KernelOptions &kernels) const {
   mlir::DialectRegistry registry;
   registerDialects(registry);
-  // Cases are compiled side by side; each takes one thread.
+  // Cases are compiled in parallel, each by one thread.
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   std::string messages;
   mlir::ScopedDiagnosticHandler handler(

@@ -24,7 +24,7 @@ struct LoadableLayer {
   double compileSeconds = 0;
 };
 
-/// Compiles each layer once, whoever asks for it first.
+/// A cache that compiles each layer once, at the first request.
 class CompiledLayers {
 public:
   using Ptr = std::shared_ptr<const moert::Result<LoadableLayer>>;
@@ -35,7 +35,7 @@ public:
       : device(device), target(std::move(target)), assembles(assembles) {}
 
   const std::string &getTarget() const { return target; }
-  /// Compiles, or waits for another thread to do it.
+  /// Compiles the layer, or waits for another thread that does.
   Ptr get(const LayerSpec &spec, const KernelOptions &kernels);
 
 private:

@@ -14,7 +14,7 @@ using moert::Result;
 using moert::Status;
 
 static std::vector<uint8_t> makePattern(size_t bytes) {
-  // 0xFFA5 is NaN as bf16 and f16, and twice as f32.
+  // 0xFFA5 is NaN in bf16 and f16, and twice in sequence in f32.
   std::vector<uint8_t> pattern(bytes);
   for (size_t i = 0; i < bytes; ++i)
     pattern[i] = i % 2 == 0 ? 0xA5 : 0xFF;

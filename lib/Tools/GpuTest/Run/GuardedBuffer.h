@@ -12,9 +12,9 @@
 
 namespace moec::gputest {
 
-/// Device memory with a guard on either side. The guards hold numbers that are
-/// NaN in every type of float: who reads them spoils his result, who writes
-/// them is found by check().
+/// Device memory with a guard on either side. Guards hold values that are NaN
+/// in every float type: a kernel that reads them gets a wrong result, and
+/// check() detects writes.
 class GuardedBuffer {
 public:
   static moert::Result<GuardedBuffer> create(moert::Device &device,
@@ -24,7 +24,7 @@ public:
   size_t size() const { return bytes; }
   uint8_t *getGuardBehind() const { return base() + kGuard + bytes; }
 
-  /// Fails, with the name, if a guard has been written.
+  /// Fails, naming the buffer, if a guard was overwritten.
   moert::Status check() const;
 
 private:

@@ -69,7 +69,7 @@ Status LayerRun::fill(const InputTensor &tensor, const GuardedBuffer &buffer) {
     return buffer.size() == 0
                ? Status::ok()
                : device.copyIn(buffer.data(), host.data(), buffer.size());
-  // Padding stays NaN: a kernel that uses it is found out.
+  // Padding stays NaN, so that a kernel that uses it is detected.
   if (pitch > 0)
     RETURN_IF_FAILED(device.fill(*stream, buffer.data(), 0xFF, buffer.size()));
   return generator.write(*stream, *tensor.random, 0, host.getNumElements(),
@@ -125,7 +125,7 @@ Status LayerRun::placeOutputs() {
 }
 
 Status LayerRun::start(moert::Executor &executor) {
-  // What generated the weights is on another stream.
+  // The weights were generated on another stream.
   RETURN_IF_FAILED(device.synchronize(*stream));
   for (const auto &[name, view] : views)
     RETURN_IF_FAILED(executor.bind(name, view));
@@ -245,7 +245,7 @@ Status LayerRun::runInspected() {
   bool wasPrepared = !layer.executor->plan().prepare.empty();
   graph.reset();
   layer.executor.reset();
-  // Preparation may have overwritten weights.
+  // Preparation may have overwritten weights in place.
   if (wasPrepared)
     for (auto [tensor, buffer] : llvm::zip(inputs.getTensors(), buffers))
       RETURN_IF_FAILED(fill(tensor, buffer));

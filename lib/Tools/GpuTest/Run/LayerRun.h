@@ -18,9 +18,9 @@ namespace moec::gputest {
 
 using Bytes = std::vector<uint8_t>;
 
-/// A compiled layer, loaded twice: as it is, and with a workspace slot for each
-/// buffer, to look at them. Loading may take long, and needs no device memory
-/// to speak of.
+/// A compiled layer, loaded twice: unchanged, and with a workspace slot per
+/// buffer for inspection. Loading may take long, but needs almost no device
+/// memory.
 struct LoadedLayer {
   std::unique_ptr<moert::Executor> executor, inspected;
 
@@ -28,42 +28,41 @@ struct LoadedLayer {
                                          const LoadableLayer &layer);
 };
 
-/// A loaded layer with its tensors on a device, between guards. All memory
-/// that a run writes is poisoned before it.
+/// A loaded layer with its tensors on a device, between guards. All memory that
+/// a run writes is poisoned before the run.
 class LayerRun {
 public:
-  /// Inputs and output between guards, executor and workspace; weights are
-  /// generated on the device. `pitch`: elements of padding after each row of
-  /// the generated weights.
+  /// Makes inputs, output and workspace between guards, and the executor;
+  /// weights are generated on the device. `pitch` is the number of padding
+  /// elements after each row of the generated weights.
   static moert::Result<std::unique_ptr<LayerRun>>
   create(moert::Device &device, DeviceGenerator &generator, LoadedLayer layer,
          const Inputs &inputs, int64_t pitch);
 
   /// Runs and waits.
   moert::Status run();
-  /// The output of the latest run, and the outputs beside it, one behind the
-  /// other.
+  /// The output of the latest run, and its recorded outputs in sequence.
   moert::Result<Bytes> readOutput();
   moert::Result<Bytes> readRecords();
-  /// Whether guards are as they were.
+  /// Fails if a guard was overwritten.
   moert::Status checkGuards() const;
-  /// Writes over the guard behind the workspace.
+  /// Overwrites the guard after the workspace.
   moert::Status spoilGuard();
 
-  /// Copies an input again from `tensor`, which has the shape that it had.
+  /// Copies an input again from `tensor`, which must have the same shape.
   moert::Status update(const HostTensor &tensor);
 
-  /// On devices with graphs and a clock.
+  /// Only on devices with graphs and a clock.
   moert::Status capture();
   moert::Status replay();
-  /// Seconds of replays, ascending.
+  /// Seconds of `count` replays, ascending.
   moert::Result<std::vector<double>> time(int64_t count);
 
-  /// Runs once more with a workspace slot for each buffer; `inspect` copies
-  /// buffers of this run.
+  /// Runs once more with a workspace slot per buffer; `inspect` copies buffers
+  /// of this run.
   moert::Status runInspected();
-  /// A buffer of the plan as it was after runInspected(); empty where the plan
-  /// has none of that name.
+  /// A buffer of the plan after runInspected(); empty if the plan has none of
+  /// that name.
   moert::Result<std::optional<HostTensor>> inspect(const std::string &name);
 
 private:
@@ -84,7 +83,7 @@ private:
   const Inputs &inputs;
   int64_t tokens, pitch;
   std::unique_ptr<moert::Stream> stream;
-  /// Buffers of the inputs in their order, the output, those of records, the
+  /// Buffers of the inputs in order, the output, the recorded outputs, the
   /// workspace.
   std::vector<GuardedBuffer> buffers;
   std::map<std::string, moert::TensorView> views;
