@@ -47,7 +47,7 @@ std::string moec::report::showKeys(const Keys &keys) {
     return {};
   std::string words;
   for (std::string key : keys) {
-    // They are told apart by spaces.
+    // Keys are separated by spaces.
     for (char &c : key)
       c = llvm::isSpace(c) ? '_' : c;
     words += (words.empty() ? "" : " ") + key;
@@ -130,7 +130,7 @@ void Drawing::text(double x, double y, StringRef style, StringRef text) {
 
 void Drawing::fittedText(double x, double y, double width, StringRef style,
                          StringRef text) {
-  // The style sheet's letters are at most so wide on average.
+  // Upper bound on the mean width of a letter in the style sheet.
   constexpr double letter = 6.4;
   auto room = size_t(std::max(0.0, width / letter));
   if (text.size() <= room)

@@ -17,14 +17,14 @@
 
 namespace moec::report {
 
-/// A text as it stands between tags or in an attribute of HTML and SVG.
+/// Escapes a text for HTML and SVG, between tags or in an attribute.
 std::string escape(llvm::StringRef text);
 
-/// What parts of a page are about: names of tensors, and of kernels behind "@".
-/// Parts with a name in common are shown together.
+/// Names of tensors, and of kernels after "@", that a part of a page is about.
+/// Parts with a common name are highlighted together.
 using Keys = std::set<std::string>;
 
-/// ` data-keys="..."`, or nothing where there are none.
+/// The attribute ` data-keys="..."`, or an empty string without keys.
 std::string showKeys(const Keys &keys);
 
 /// "3.2 us", "1.4 ms".
@@ -33,10 +33,10 @@ std::string showTime(double us);
 std::string showBytes(double bytes);
 /// "12.5 Mop", "1.4 Gop".
 std::string showOperations(double operations);
-/// "0 to 2", or "1" where both are.
+/// "0 to 2", or "1" if both are 1.
 std::string showRange(int64_t from, int64_t to);
 
-/// A table, whose cells are escaped. The number of columns is that of `names`.
+/// A table with escaped cells and a column per name.
 class Table {
 public:
   Table(llvm::ArrayRef<llvm::StringRef> names, llvm::raw_ostream &os);
@@ -44,15 +44,14 @@ public:
   Table(const Table &) = delete;
   Table &operator=(const Table &) = delete;
 
-  /// Cells that are one number, with a unit or without, are on the right of
-  /// their column.
+  /// Right-aligns cells that are one number, with or without a unit.
   void addRow(llvm::ArrayRef<std::string> cells, const Keys &keys = {});
 
 private:
   llvm::raw_ostream &os;
 };
 
-/// A drawing of so many units, which are pixels where there is room.
+/// An SVG drawing; its units are pixels unless the page is narrower.
 class Drawing {
 public:
   Drawing(double width, double height, llvm::StringRef label,
@@ -66,11 +65,11 @@ public:
            llvm::StringRef style, const Keys &keys = {},
            llvm::StringRef tip = {});
   void text(double x, double y, llvm::StringRef style, llvm::StringRef text);
-  /// One that is cut to `width`, which begins at x.
+  /// Draws a text from x on, shortened to `width`.
   void fittedText(double x, double y, double width, llvm::StringRef style,
                   llvm::StringRef text);
   void line(double x1, double y1, double x2, double y2, llvm::StringRef style);
-  /// From point to point, with a head at the last one.
+  /// Draws a polyline with an arrow head at the last point.
   void arrow(llvm::ArrayRef<std::pair<double, double>> points);
   void curve(llvm::ArrayRef<std::pair<double, double>> points,
              llvm::StringRef style);

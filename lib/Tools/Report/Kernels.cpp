@@ -15,13 +15,13 @@ using namespace moec;
 using namespace moec::report;
 using llvm::formatv;
 
-/// Threads and CTAs of a multiprocessor, alike for compute capabilities 8.0,
-/// 9.0 and 10.0, and bytes of shared memory that each CTA has beside its own.
-/// CUDA C++ Programming Guide, technical specifications.
+/// Threads and CTAs of a multiprocessor, equal for compute capabilities 8.0,
+/// 9.0 and 10.0, and the shared memory in bytes that is reserved per CTA. CUDA
+/// C++ Programming Guide, technical specifications.
 static constexpr int64_t kThreads = 2048, kCtas = 32, kReservedShared = 1024;
 
-/// CTAs of a kernel in a multiprocessor, what bounds them, and the share of its
-/// threads that they are.
+/// CTAs of a kernel per multiprocessor, their limit, and their share of its
+/// threads.
 static std::string describeOccupancy(const Layer &layer,
                                      const moert::KernelDecl &kernel,
                                      const KernelReport *report) {

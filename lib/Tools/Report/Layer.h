@@ -18,26 +18,26 @@
 
 namespace moec::report {
 
-/// A phase of a launch at one number of tokens.
+/// A phase of a launch at one token count.
 struct PhaseFigures {
   Work work;
-  /// Nothing where no rates of the target are known.
+  /// Empty if no rates of the target are known.
   std::optional<Prediction> prediction;
 };
 
-/// The launches that serve a range of tokens.
+/// The launches that serve a range of token counts.
 struct TokenRange {
   plan::VariantOp op;
   const moert::Variant *steps;
   llvm::SmallVector<LaunchedPhase> phases;
-  /// The least (but 1) and the most tokens.
+  /// The least token count, but not 0, and the most.
   llvm::SmallVector<int64_t> ends;
-  /// By phases, then by ends.
+  /// Indexed by phase, then by `ends`.
   std::vector<llvm::SmallVector<PhaseFigures>> figures;
 };
 
-/// The time of all launches of a range, one after the other; nothing where no
-/// rates are known.
+/// The time of all launches of a range in sequence; empty if no rates are
+/// known.
 struct Total {
   std::optional<double> us;
   double floorUs = 0;
@@ -50,11 +50,11 @@ struct Layer {
   const std::optional<LayerSpec> &spec;
   const moert::Plan &plan;
   const Target &target;
-  /// Null where no rates of the target are known.
+  /// Null if no rates of the target are known.
   const DeviceRates *device;
   int64_t topK;
   std::vector<TokenRange> ranges;
-  /// By kernels; empty where there is no assembler.
+  /// By kernel; empty without an assembler.
   std::map<std::string, KernelReport> assembled;
   Measured measured;
 
@@ -63,15 +63,15 @@ struct Layer {
 
   PhaseFigures getFigures(const LaunchedPhase &phase, int64_t tokens) const;
   Total getTotal(const TokenRange &range, int64_t tokens) const;
-  /// The one that serves so many tokens; null where none does.
+  /// The range that contains a token count; null if there is none.
   const TokenRange *findRange(int64_t tokens) const;
 };
 
-/// What a phase makes, or else its name.
+/// The result of a phase, or else its name.
 std::string getStage(const LaunchedPhase &phase);
-/// Its results and its kernel.
+/// The phase's results and its kernel.
 Keys getKeys(const LaunchedPhase &phase);
-/// The class of its colour: "product", "routing", "combine" or "rows".
+/// The style of its colour: "product", "routing", "combine" or "rows".
 llvm::StringRef getStyle(mlir::Operation *phase);
 
 } // namespace moec::report

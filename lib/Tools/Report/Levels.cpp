@@ -28,7 +28,7 @@ static void addNames(Operation *op, Keys &keys) {
       keys.insert(name.str());
 }
 
-/// What the first line of an op is about.
+/// The keys of an op's first line.
 static Keys getKeys(Operation *op) {
   Keys keys;
   addNames(op, keys);
@@ -99,7 +99,7 @@ void Levels::addCode(StringRef id, StringRef title, std::string text) {
   levels.push_back({id.str(), title.str(), {}, std::move(text)});
 }
 
-/// In base 64; deflated where LLVM can do so.
+/// Encodes in base 64, deflated if LLVM supports it.
 static std::string pack(StringRef text, StringRef &encoding) {
   encoding = "identity";
   if (!llvm::compression::zlib::isAvailable())

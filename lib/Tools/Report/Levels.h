@@ -13,21 +13,23 @@
 
 namespace moec::report {
 
-/// Gathers the levels that a layer passes, for the end of the page.
+/// Collects the levels that a layer is lowered through, for the end of the
+/// page.
 ///
-/// Lines of IR are linked by what is on them, each op's line being that which
-/// the printer says: names of results and tensors (moe.name), which ops keep
-/// from level to level, and symbols of kernels. Lines of PTX are linked by
-/// locations, for each kernel's code has those of its lines at level tile.
+/// Lines of IR are linked by keys. An op's line is the one that the printer
+/// reports; its keys are the names of results and tensors (moe.name), which ops
+/// keep from level to level, and symbols of kernels. Lines of PTX are linked by
+/// locations, because a kernel's code has the locations of its lines at level
+/// tile.
 class Levels {
 public:
-  /// `id` is a word: "tile".
+  /// `id` is one word, such as "tile".
   void addText(llvm::StringRef id, llvm::StringRef title, llvm::StringRef text);
-  /// `ofLayers` is what ops of whole layers are about.
+  /// `ofLayers` are the keys of ops of whole layers.
   void addIR(llvm::StringRef id, llvm::StringRef title, mlir::ModuleOp module,
              const Keys &ofLayers = {});
-  /// Code of kernels, which is too long to stand in the page as it is: it is
-  /// packed, and unpacked when it is opened.
+  /// Adds code of kernels. It is too long to be in the page as text, so it is
+  /// compressed and unpacked when it is opened.
   void addCode(llvm::StringRef id, llvm::StringRef title, std::string text);
 
   void show(llvm::raw_ostream &os) const;

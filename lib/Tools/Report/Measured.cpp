@@ -18,12 +18,12 @@ using llvm::StringRef;
 using mlir::failure;
 using mlir::FailureOr;
 
-/// Whether experts are as likely as predictions have them.
+/// Whether experts are equally likely, as predictions assume.
 static bool isUniform(const llvm::json::Object &row) {
   return row.getString("routing").value_or("uniform") == "uniform";
 }
 
-/// One without times has none of the layer and none of kernels.
+/// A row without times has neither the layer's nor kernels'.
 static MeasuredRow readRow(const llvm::json::Object &object) {
   MeasuredRow row;
   row.tokens = object.getInteger("tokens").value_or(0);

@@ -19,28 +19,27 @@
 
 namespace moec::report {
 
-/// Times at one number of tokens, in microseconds.
+/// Times at one token count, in microseconds.
 struct MeasuredRow {
   int64_t tokens = 0;
-  /// The layer's.
+  /// The layer's time.
   std::optional<double> us;
-  /// Those of its kernels by their symbols.
+  /// The times of kernels by symbol.
   std::map<std::string, double> kernels;
 };
 
 struct Measured {
-  /// Where, in words; empty where nothing was measured.
+  /// The device's name; empty if nothing was measured.
   std::string device;
-  /// By tokens.
+  /// Sorted by tokens.
   std::vector<MeasuredRow> rows;
 };
 
-/// Reads results as moe-bench --json writes them: an object whose array `rows`
-/// has objects with `tokens`, `layer`, `us`, or as --profile writes it
-/// `graph_us`, and in `launches` objects with `kernel` and `us`; or, as
-/// benchmarks/counters.py does, these in `kernels`. Of rows of several layers
-/// those of `layer` count, and of those with another routing none. Says on `os`
-/// what is wrong.
+/// Reads results of moe-bench --json: an object whose array `rows` has objects
+/// with `tokens`, `layer`, `us` (with --profile `graph_us`), and in `launches`
+/// objects with `kernel` and `us`. Results of benchmarks/counters.py have these
+/// in `kernels`. Ignores rows of layers other than `layer` and rows with
+/// non-uniform routing. Prints errors to `os`.
 mlir::FailureOr<Measured> readMeasured(llvm::StringRef name,
                                        llvm::StringRef json,
                                        std::optional<std::string> layer,

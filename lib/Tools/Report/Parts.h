@@ -12,31 +12,30 @@
 
 namespace moec::report {
 
-/// Router, dispatch, experts, shared experts and combine, with shapes, types
-/// and formats, drawn. Of a layer without a spec its tensors alone.
+/// Draws router, dispatch, experts, shared experts and combine with shapes,
+/// types and formats. For a layer without a spec draws only its tensors.
 void drawLayer(const Layer &layer, llvm::raw_ostream &os);
 
-/// Times of the whole layer by tokens, expected and measured.
+/// Shows expected and measured times of the whole layer by token count.
 void showTimes(const Layer &layer, llvm::raw_ostream &os);
 
-/// What products do per second by what they do per byte, under the ceilings of
-/// the device. Nothing where no rates of the target are known.
+/// Draws operations per second of gemms over operations per byte, under the
+/// ceilings of the device. Draws nothing if no rates of the target are known.
 void drawRoofline(const Layer &layer, llvm::raw_ostream &os);
 
-/// Launches of a range in their order on their streams, events, and what of
-/// the workspace lives meanwhile, at the most tokens.
+/// Draws the launches of a range in order on their streams, events, and the
+/// live buffers of the workspace, at the most tokens.
 void drawTimeline(const Layer &layer, const TokenRange &range,
                   llvm::raw_ostream &os);
 
-/// Each phase: its config, what it takes of a multiprocessor, its work and its
-/// time.
+/// Shows each phase with its config, occupancy, work and time.
 void showKernels(const Layer &layer, const TokenRange &range,
                  llvm::raw_ostream &os);
 
-/// Bytes and tensors of each slot.
+/// Shows bytes and tensors of each workspace slot.
 void showWorkspace(const Layer &layer, llvm::raw_ostream &os);
 
-/// "tokens * 8" as "T * 8", with the dtype: "[T * 8, 768] bf16".
+/// The shape with "T" for tokens, and the dtype: "[T * 8, 768] bf16".
 std::string showType(const moert::TensorDecl &tensor);
 
 } // namespace moec::report

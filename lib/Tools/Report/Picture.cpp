@@ -47,8 +47,8 @@ private:
         {{getX(from) + boxWidth + shift, middle}, {getX(from + 1), middle}});
   }
   void drawShared();
-  /// "experts.w13", and on another line its shape and type; nothing for a
-  /// tensor that the layer does not have.
+  /// Adds "experts.w13" and a second line with its shape and type; adds nothing
+  /// for a tensor that the layer does not have.
   void addTensor(StringRef name, SmallVectorImpl<std::string> &lines);
 
   const Layer &layer;
@@ -149,7 +149,7 @@ void Picture::draw() {
                                          "] rows"},
           {"expert_offsets", "position", "source", "row_weight"});
   drawArrow(3);
-  // Their rows.
+  // The arrow of input rows.
   drawing.arrow({{getX(0) + boxWidth / 2, top},
                  {getX(0) + boxWidth / 2, 16},
                  {getX(3) + boxWidth / 2, 16},

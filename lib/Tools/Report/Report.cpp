@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::report;
 
-/// Lowers the module to level tile, and gathers the levels that it passes.
+/// Lowers the module to level tile, and collects the levels on its path.
 static LogicalResult lower(const Source &source, const CompileOptions &options,
                            Levels &levels) {
   ModuleOp module = *source.module;
@@ -50,7 +50,7 @@ static LogicalResult lower(const Source &source, const CompileOptions &options,
   return success();
 }
 
-/// The kernels' code, and what the assembler says of it.
+/// Compiles the kernels; collects their code and the assembler's reports.
 static LogicalResult
 compileKernels(ModuleOp module, const CompileOptions &options, Levels &levels,
                std::map<std::string, KernelReport> &assembled) {

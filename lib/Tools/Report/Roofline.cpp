@@ -19,7 +19,7 @@ using llvm::formatv;
 
 namespace {
 
-/// A product at one number of tokens.
+/// A gemm at one token count.
 struct Point {
   int64_t tokens;
   Work work;
@@ -30,7 +30,7 @@ struct Point {
   double getRate() const { return work.operations / us * 1e6; }
 };
 
-/// A product at all numbers of tokens.
+/// A gemm at all token counts.
 struct Series {
   std::string stage;
   std::vector<Point> expected, measured;
@@ -66,7 +66,7 @@ private:
 
   static constexpr double width = 900, height = 420, left = 78, right = 150,
                           top = 16, bottom = 44;
-  /// Powers of ten: operations per byte, and per second.
+  /// Axis limits as powers of ten: operations per byte, and per second.
   static constexpr double leastX = -1, mostX = 4.5, leastY = 9, mostY = 15.6;
 };
 
@@ -119,7 +119,8 @@ std::vector<Series> Roofline::getSeries() const {
               {tokens, figure.work, figure.prediction->us, symbol});
           series.keys.merge(getKeys(phase));
         }
-      // The time of a launch of several phases is that of none of them.
+      // The time of a launch of several phases cannot be assigned to one of
+      // them.
       if (!phase.isAlone)
         continue;
       for (const MeasuredRow &row : layer.measured.rows)

@@ -12,8 +12,8 @@
 
 namespace moec::report {
 
-/// The style sheet, and the script, which shows what belongs together, opens
-/// levels and shows one range of tokens at a time.
+/// The style sheet, and the script that highlights related parts, opens levels
+/// and shows one token range at a time.
 extern const llvm::StringLiteral kStyle, kScript;
 
 } // namespace moec::report

@@ -20,13 +20,13 @@ using llvm::formatv;
 
 namespace {
 
-/// A launch as a column.
+/// A launch, drawn as a column.
 struct Column {
   const moert::Step *step;
   SmallVector<const LaunchedPhase *> phases;
   Keys keys;
   std::string name;
-  /// At the most tokens of the range; 0 where no times are known.
+  /// Microseconds at the most tokens of the range; 0 if no times are known.
   double start = 0, us = 0;
 };
 
@@ -61,7 +61,7 @@ private:
                           slotHeight = 22;
 };
 
-/// Launches begin when their stream and the events that it waits for are ready.
+/// A launch begins when its stream and the events that it waits for are ready.
 void Timeline::addColumns() {
   const auto *phase = range.phases.begin();
   const auto *figures = range.figures.data();
@@ -90,7 +90,7 @@ void Timeline::addColumns() {
   step = (width - left) / double(std::max<size_t>(columns.size(), 1));
 }
 
-/// To scale.
+/// Draws launches to scale.
 void Timeline::drawTimes() {
   double all = 0;
   for (const Column &column : columns)
@@ -192,7 +192,7 @@ void Timeline::drawSlots(Drawing &drawing, double y) {
   }
 }
 
-/// Each launch as wide as the others, so that all can be read.
+/// Draws launches of equal width, so that all are readable.
 void Timeline::drawOrder() {
   os << "<p class=\"caption\">In order, not to scale: launches on their "
         "streams"

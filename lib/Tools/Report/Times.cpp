@@ -15,7 +15,7 @@ using namespace moec;
 using namespace moec::report;
 using llvm::formatv;
 
-/// What bounds most of the time of a range.
+/// The bound of most of a range's time.
 static std::string getBoundOf(const Layer &layer, const TokenRange &range,
                               int64_t tokens) {
   llvm::MapVector<StringRef, double> bounds;
