@@ -25,7 +25,6 @@ using namespace moec;
 
 namespace {
 
-/// The token counts that the tables show.
 SmallVector<int64_t> getTokenCounts(int64_t minTokens, int64_t maxTokens) {
   SmallVector<int64_t> counts;
   for (int64_t tokens : {1, 16, 128, 1024})
@@ -42,7 +41,6 @@ public:
               const Target &target, raw_ostream &os)
       : module(module), program(program), data(data), target(target), os(os) {}
 
-  /// Prints the summary in at most `maxLines` lines.
   void printSummary(size_t maxLines) {
     printCounts();
     // Reserved: 2 lines for the counts, 4 for the workspace and the hint.

@@ -51,7 +51,6 @@ private:
   /// The expected time of the most tokens as two micro-batches, if ranks may
   /// run them.
   size_t printHalves();
-  /// Prints at most `lines` lines.
   void printProducts(size_t lines);
   /// Microseconds, share of the floor, and bound of all phases in sequence.
   std::array<std::string, 3> getTime(plan::VariantOp variant,

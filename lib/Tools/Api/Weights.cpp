@@ -26,7 +26,6 @@ public:
   Result<uint8_t *> open(const HostTensor &tensor, size_t offset,
                          size_t bytes) override;
   Status close() override;
-  /// Binds all allocated weights.
   Status bind(const std::vector<HostTensor> &tensors);
 
 private:

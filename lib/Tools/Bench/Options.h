@@ -125,11 +125,9 @@ struct Options : DeviceOptions {
   /// Parses the command line; returns false, with a message, if it makes no
   /// sense.
   bool parse(int argc, char **argv);
-  /// The values of --rows.
   std::vector<std::string> getRows() const {
     return {rows.begin(), rows.end()};
   }
-  /// The values of --config.
   std::vector<std::string> getConfigs() const {
     return {config.begin(), config.end()};
   }

@@ -22,7 +22,6 @@ namespace moec::report {
 /// Times at one token count, in microseconds.
 struct MeasuredRow {
   int64_t tokens = 0;
-  /// The layer's time.
   std::optional<double> us;
   /// The times of kernels by symbol.
   std::map<std::string, double> kernels;

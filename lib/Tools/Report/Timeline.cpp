@@ -20,7 +20,6 @@ using llvm::formatv;
 
 namespace {
 
-/// A launch, drawn as a column.
 struct Column {
   const moert::Step *step;
   SmallVector<const LaunchedPhase *> phases;

@@ -26,7 +26,6 @@ public:
   /// long.
   moert::Status findReference();
 
-  /// Sets the text of the layer's spec.
   moert::Status setSpec(const std::string &spec);
 
   /// Writes the inputs to a temporary file under their canonical names;

@@ -18,7 +18,6 @@
 
 namespace moec {
 
-/// The accepted signs of scales.
 enum class ScaleSign {
   Any,
   NotNegative, ///< includes 0, which makes weights 0

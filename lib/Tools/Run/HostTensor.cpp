@@ -109,7 +109,6 @@ static uint64_t getFreeMemory() {
   return free;
 }
 
-/// Checks that tensors and workspace of a plan fit in memory.
 static Status checkMemory(const moert::Plan &plan, int64_t tokens) {
   Result<int64_t> workspace = moert::workspaceBytes(plan, tokens);
   if (!workspace)

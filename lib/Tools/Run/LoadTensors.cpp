@@ -77,7 +77,6 @@ public:
         memory(memory), read(read) {}
 
   Status load(const LocatedTensor &located, const HostTensor &tensor);
-  /// Writes a tensor of known values.
   Status put(const HostTensor &tensor, const void *data);
 
 private:

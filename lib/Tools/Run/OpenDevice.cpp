@@ -40,7 +40,6 @@ static std::optional<uint64_t> getNumber(llvm::StringRef name,
   return std::nullopt;
 }
 
-/// The ordinal of the GPU of that name.
 static std::optional<int> getOrdinal(llvm::StringRef name) {
   std::optional<uint64_t> number = getNumber(name, "cuda");
   if (number && *number <= INT_MAX)

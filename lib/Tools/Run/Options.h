@@ -15,7 +15,6 @@
 
 namespace moec {
 
-/// Options of moe-run.
 struct MoeRunOptions : ToolOptions {
   MoeRunOptions() : ToolOptions("moe-run") {}
 

@@ -27,7 +27,6 @@ static int64_t multiply(llvm::ArrayRef<int64_t> sizes) {
                          std::multiplies<>());
 }
 
-/// Bytes of `elements` elements.
 static int64_t getBytes(moert::DType dtype, int64_t elements) {
   return elements * moert::dtypeBits(dtype) / 8;
 }

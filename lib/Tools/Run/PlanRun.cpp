@@ -128,7 +128,6 @@ HostTensor &PlanRun::getOutput() {
   });
 }
 
-/// Enqueues a run on the stream.
 Status PlanRun::launch() {
   return graph ? device.launchGraph(*stream, *graph)
                : executor->run(options.tokens, stream.get());

@@ -113,7 +113,6 @@ mlir::FailureOr<RunResult> runLevel(mlir::ModuleOp module, ExecutedLevel level,
                                     std::vector<HostTensor> &tensors,
                                     const RunOptions &options);
 
-/// Executes one program of a package.
 mlir::FailureOr<RunResult> runPackage(const moert::Package &package,
                                       const moert::PackageChoice &choice,
                                       std::vector<HostTensor> &tensors,

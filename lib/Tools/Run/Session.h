@@ -50,7 +50,6 @@ bool readInput(Session &session, const MoeRunOptions &options);
 bool loadLayer(Session &session, const MoeRunOptions &options,
                SourceDiagnostics &diagnostics);
 
-/// Lists the layer's tensors.
 void printSignature(const Session &session);
 /// Prints how the layer was made and the times of its runs.
 void printTimes(const Session &session, const RunResult &result,

@@ -15,7 +15,6 @@ namespace moec {
 
 /// Rows of a byte matrix of the layer that a part of a checkpoint fills.
 struct PartRows {
-  /// The matrix.
   uint8_t *data = nullptr;
   int64_t rowBytes = 0;
   /// Row i of the part is row `firstRow + i * rowStride` of the matrix.

@@ -23,7 +23,6 @@ constexpr int64_t kFewTokens = 64;
 /// Seeds tried for these token counts.
 constexpr uint64_t kSeeds = 200;
 
-/// A sequence of random numbers.
 class Draw {
 public:
   Draw(uint64_t seed, llvm::StringRef name) : stream(seed, name) {}

@@ -51,7 +51,6 @@ public:
   /// Fails if the bits of sample rows have changed since check().
   moert::Status checkAgain();
 
-  /// Captures the graph of all sets.
   moert::Status capture();
   /// Replays the graph for about `seconds`.
   moert::Result<Observation> observe(double seconds);

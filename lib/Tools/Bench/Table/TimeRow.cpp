@@ -17,7 +17,6 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// Duration of one observation.
 static constexpr double kObservationSeconds = 0.15;
 /// Duration of steady replays for rows that may be limited by power, and of
 /// shorter ones that only read the clocks.

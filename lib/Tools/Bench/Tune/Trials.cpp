@@ -16,7 +16,6 @@ using namespace moec;
 using namespace moec::bench;
 using moert::Result;
 
-/// Duration of one measurement.
 static constexpr double kMeasureSeconds = 0.06;
 
 Trials::Trials(Session &session, LayerOnDevice &layer, RowRun &run,

@@ -82,7 +82,6 @@ struct LayerCase {
   int64_t timed = 0;
 };
 
-/// A named case and its function.
 struct Case {
   std::string name;
   std::function<Outcome()> run;

@@ -19,7 +19,6 @@ using moert::Result;
 
 namespace {
 
-/// Imports the layer of a case.
 Result<LayerSpec> importSpec(const LayerCase &layerCase) {
   std::string messages;
   llvm::raw_string_ostream os(messages);

@@ -28,7 +28,6 @@ struct SuiteContext {
   std::mutex deviceMutex;
 };
 
-/// Compiles, runs and compares.
 Outcome runLayerCase(SuiteContext &context, const LayerCase &layerCase);
 
 } // namespace moec::gputest

@@ -87,7 +87,6 @@ private:
     return bind(*executor, in, out);
   }
 
-  /// Captures the graph of a run on `stream`.
   std::unique_ptr<Graph> capture(Executor &executor, Stream &stream,
                                  int64_t tokens) {
     auto graph = captureGraph(device, stream,

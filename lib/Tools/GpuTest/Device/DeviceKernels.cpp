@@ -12,8 +12,6 @@
 using namespace moec::gputest;
 using namespace moert;
 
-/// `step`: out[i] = in[i] * 2 + 1 for i < 4 * tokens. `staged`: the same,
-/// through 100 KB of dynamic shared memory.
 const char *const moec::gputest::kStepPtx = R"(
 .version 7.0
 .target sm_80
@@ -75,8 +73,6 @@ const char *const moec::gputest::kStepPtx = R"(
 }
 )";
 
-/// `copied`: out[i] = in[i] * 2 + 1 for i < 4 * tokens; 16 rows of `in` are
-/// copied by the tensor map.
 const char *const moec::gputest::kMapPtx = R"(
 .version 8.0
 .target sm_90
@@ -138,8 +134,6 @@ ModuleImage moec::gputest::makeStepImage() {
   return image;
 }
 
-/// y is x after six steps; the fourth is staged, the third and fifth are on a
-/// second stream.
 Plan moec::gputest::makeStepPlan() {
   Plan plan;
   plan.target = "sm_80";

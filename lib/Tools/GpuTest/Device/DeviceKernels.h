@@ -19,7 +19,8 @@ namespace moec::gputest {
 /// `step`: out[i] = in[i] * 2 + 1 for i < 4 * tokens. `staged`: the same,
 /// through 100 KB of dynamic shared memory.
 extern const char *const kStepPtx;
-/// `copied`: the same on data copied by a tensor map; sm_90 and later.
+/// `copied`: the same, with 16 rows of `in` copied by a tensor map; sm_90 and
+/// later.
 extern const char *const kMapPtx;
 
 /// Rows of x and y.

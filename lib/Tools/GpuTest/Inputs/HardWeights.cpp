@@ -68,7 +68,6 @@ public:
   }
   uint8_t *getZeroPoints() const { return zeroPoints->data(); }
 
-  /// Multiplies a scale.
   void scaleBy(int64_t i, double factor) const {
     setElement(*scales, i, getElement(*scales, i) * factor);
   }

@@ -62,7 +62,6 @@ LayerRun::create(moert::Device &device, DeviceGenerator &generator,
   return run;
 }
 
-/// Generates a tensor, or copies it.
 Status LayerRun::fill(const InputTensor &tensor, const GuardedBuffer &buffer) {
   const HostTensor &host = tensor.host;
   if (!tensor.random)
