@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Checkpoints of GPTQ and compressed-tensors whose columns are in any group are
-// packed here, element by element. What is read is compared with their codes,
-// and the layer that it makes with one of plain weights, which know no order.
+// Packs checkpoints of GPTQ and compressed-tensors with columns in arbitrary
+// groups, element by element. Loaded tensors are compared with the packed
+// values, and the layer's results with those of plain weights, which have no
+// order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,17 +28,17 @@ using namespace moec::testing;
 namespace {
 
 constexpr int64_t kHidden = 64, kWidth = 96, kExperts = 3, kGroup = 32;
-/// The shared expert, behind the others.
+/// The shared expert follows the others.
 constexpr int64_t kShared = kExperts;
 constexpr const char *kModules[] = {"gate_proj", "up_proj", "down_proj"};
 
-/// How a checkpoint holds integers.
+/// The integer format of a checkpoint.
 struct Form {
   const char *name;
   bool isGptq;
   int64_t bits;
   bool hasZeros;
-  /// 1 was taken of zero points.
+  /// Zero points are stored minus 1.
   bool isLessOne = false;
 };
 const Form kOrderedForms[] = {{"gptq", true, 4, false},
@@ -48,7 +49,7 @@ const Form kOrderedForms[] = {{"gptq", true, 4, false},
 
 void PrintTo(const Form &form, std::ostream *os) { *os << form.name; }
 
-/// A matrix of `rows` x `columns` codes.
+/// A quantized matrix of `rows` x `columns`.
 struct Matrix {
   int64_t rows, columns;
   std::vector<int64_t> codes, groups, zeros;
@@ -82,7 +83,7 @@ struct FileTensor {
   std::vector<uint8_t> bytes;
 };
 
-/// Rows of one, behind each of them that of the other.
+/// Concatenates the rows of both tensors.
 FileTensor joinColumns(const FileTensor &left, const FileTensor &right) {
   FileTensor joined{left.dtype, left.shape, {}};
   joined.shape.back() += right.shape.back();
@@ -98,12 +99,12 @@ FileTensor joinColumns(const FileTensor &left, const FileTensor &right) {
 constexpr const char *kQwen = R"("model_type": "qwen2_moe",
     "num_experts": 3, "moe_intermediate_size": 96, "norm_topk_prob": true,
     "shared_expert_intermediate_size": 96)";
-/// Gate and up of the shared expert may be one module.
+/// With this model, gate and up of the shared expert may be one module.
 constexpr const char *kMiniMax = R"("model_type": "minimax_m3",
     "num_local_experts": 3, "intermediate_size": 96,
     "shared_intermediate_size": 96)";
 
-/// Which matrices of a checkpoint have an order.
+/// The matrices of a checkpoint that have an order.
 struct Ordered {
   bool first = true, second = true;
   bool sharedFirst = first, sharedSecond = second;
@@ -155,7 +156,7 @@ public:
         tensors.at(getGroupsName(expert, module)).bytes.data());
   }
 
-  /// Tensors of GPTQ, as kMiniMax names them.
+  /// Joins GPTQ tensors of the shared expert, as kMiniMax names them.
   void joinShared() {
     std::map<std::string, FileTensor> joined;
     auto rename = [](std::string name, llvm::StringRef from, const char *to) {
@@ -214,7 +215,8 @@ public:
     return succeeded(spec) ? *spec : LayerSpec();
   }
 
-  /// The checkpoint's file, as long as it is needed.
+  /// Loads a layer from the checkpoint's file, which exists only during the
+  /// call.
   moert::Status load(const LayerRequest &request,
                      std::vector<HostTensor> &into) const {
     std::vector<moert::SafetensorsTensor> entries;
@@ -232,7 +234,7 @@ public:
     return status;
   }
 
-  /// What is wrong with it, behind the name of the file.
+  /// The error message after the file's name.
   std::string getMessage(const std::string &parallel = "") const {
     LayerSpec spec = import(parallel);
     PackedLayer layer(spec);
@@ -268,7 +270,7 @@ private:
     for (int64_t i = 0; i < rows * columns; ++i)
       matrix.codes.push_back(draw(range));
     for (int64_t i = 0; i < rows * matrix.getNumGroups(); ++i) {
-      // Numbers of f16 and bf16, too.
+      // Values that f16 and bf16 represent too.
       matrix.scales.push_back(float(1 + draw(127)) / 4096);
       matrix.zeros.push_back(form.hasZeros ? 1 + draw(range - 1) : range / 2);
     }
@@ -283,7 +285,7 @@ private:
         dtype, std::move(shape), {bytes, bytes + values.size() * sizeof(T)}};
   }
 
-  /// Words along the rows or the columns of a matrix of N x K, or of its
+  /// Adds words along the rows or columns of a matrix of N x K, or of its
   /// transpose.
   void addWords(const std::string &name, int64_t rows, int64_t columns,
                 bool alongRows, bool isTransposed,
@@ -355,7 +357,7 @@ private:
   std::vector<Matrix> matrices;
 };
 
-/// Numbers that nobody has packed.
+/// Unquantized values.
 class Numbers : public reference::Source {
 public:
   explicit Numbers(std::vector<double> values) : values(std::move(values)) {}
@@ -434,7 +436,7 @@ TEST_P(ActOrder, ColumnsAreStoredGroupByGroup) {
     }
 }
 
-/// With plain weights, where every column is where its input is.
+/// The plain weights have each column at the index of its input.
 // field-bug: vllm#22017, vllm#25029
 TEST_P(ActOrder, GivesWhatPlainWeightsGive) {
   constexpr int64_t tokens = 5;
@@ -607,7 +609,7 @@ TEST(ActOrderTest, WrongOrdersOfTheSharedExpertAreNamed) {
                 "give groups of one rank ('parallel.tp')");
 }
 
-/// Each of its halves is put in the order of the second product's columns.
+/// Each half is put in the order of the second gemm's columns.
 // field-bug: mobius#513
 TEST(ActOrderTest, OneModuleMayHaveGateAndUpOfTheSharedExpert) {
   OrderedModel model(kOrderedForms[0]);

@@ -98,7 +98,7 @@ TEST(BenchRouting, OneExpertTakesAllTokens) {
       EXPECT_EQ(weight, 1);
     experts.insert(routing.ids.front());
   }
-  // Other runs have another one, so that its weights come from memory.
+  // Other runs choose another expert, so that weights are read from memory.
   EXPECT_GT(experts.size(), 2u);
 }
 

@@ -35,12 +35,12 @@ public:
       : TimedDevice(inner), inner(inner) {}
 
   int64_t tick = 0, numReplays = 0;
-  /// Launches that may begin within the one before, outside of graphs.
+  /// Dependent launches outside of graphs.
   int64_t numDependent = 0;
 
   moert::Result<std::unique_ptr<moert::Buffer>>
   allocate(size_t bytes, size_t alignment) override {
-    // What keeps a device busy is of no use here.
+    // Large buffers only keep a real device busy, so a small one suffices.
     return inner.allocate(std::min(bytes, size_t(1) << 20), alignment);
   }
 
@@ -88,7 +88,7 @@ public:
   moert::Status launchGraph(moert::Stream &, moert::Graph &captured) override {
     ++numReplays;
     auto &recorded = static_cast<RecordedGraph &>(captured);
-    // What a graph does again takes the simulator long and changes nothing.
+    // Repeating a graph takes the simulator long and changes nothing.
     if (recorded.hasRun) {
       tick += static_cast<int64_t>(recorded.launches.size());
       return moert::Status::ok();

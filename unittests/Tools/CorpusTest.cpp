@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The committed corpus holds seeds, inputs that reach rare code, and every
-// input that once broke a reader. All are read in each build, with and without
-// sanitizers.
+// input that once broke a reader. Every build reads all of them, with and
+// without sanitizers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +21,9 @@
 
 using namespace moec::testing;
 
-/// A reader that refuses all seeds reads no further than a check of its start,
-/// unless refusal is all that a stranger may get (`acceptsSome`).
+/// Requires that some inputs are accepted, because a reader that refuses all
+/// seeds never gets past a first check; `acceptsSome` is false for readers that
+/// must refuse foreign input.
 static void readCorpus(llvm::ArrayRef<const char *> folders,
                        llvm::function_ref<Reading(llvm::StringRef)> read,
                        bool acceptsSome = true) {

@@ -43,7 +43,7 @@ TEST(Generate, DependsOnSeedAndNameAlone) {
       EXPECT_NE(getBytes(a[i]), getBytes(c[i])) << a[i].name;
   }
 
-  // Neither on the other tensors, nor on their order.
+  // Values depend neither on other tensors, nor on the order.
   std::vector<HostTensor> alone = makeTensors(
       {{"experts.w13", Role::Weight, ElementType::F16, {4, 512, 64}}});
   ASSERT_TRUE(generateTensors(alone, {1, 4}));
@@ -65,7 +65,7 @@ TEST(Generate, KeepsIntermediatesOfTheOrderOfOne) {
   }
 }
 
-/// A layer of 64 and 128 contracted elements, in pairs, with scales of 32.
+/// A layer of 64 and 128 contracted elements, two per byte, with scales of 32.
 static std::vector<HostTensor> makePairs() {
   return makeTensors(
       {{"experts.w13", Role::Weight, ElementType::I8, {2, 256, 32}},
@@ -91,7 +91,7 @@ TEST(Generate, MakesAllCodesOfQuantizedWeights) {
     EXPECT_GE(tensors[1].data()[i], 127 - 9);
     EXPECT_LE(tensors[1].data()[i], 127 - 5);
   }
-  // The middle of halves of a byte is 8.
+  // Values of 4 bits are centered at 8.
   for (int64_t i = 0; i < tensors[4].getNumElements(); ++i) {
     EXPECT_GE(tensors[4].data()[i], 1);
     EXPECT_LE(tensors[4].data()[i], 15);
@@ -118,8 +118,8 @@ TEST(Generate, MakesQuantizedWeightsOfTheSizeOfOthers) {
   EXPECT_LT(variance, 4);
 }
 
-/// The mean of the scales of w2 beside a w13 of another type, both with 64 and
-/// 128 contracted elements and a gate.
+/// The mean of w2's scales, next to a w13 of another type; both have 64 and 128
+/// contracted elements and a gate.
 static double getMeanScale(ElementType first, int64_t firstBytes,
                            int64_t secondBytes) {
   std::vector<HostTensor> tensors = makeTensors(
@@ -198,7 +198,7 @@ TEST(Generate, SurvivesOddShapes) {
                    {"gate.hash_table", Role::Weight, ElementType::I32, {}},
                    {"input_ids", Role::Input, ElementType::I32, {4}},
                    {"scale", Role::Weight, ElementType::F64, {}}});
-  // More ids per token than experts: they repeat.
+  // With more ids per token than experts, ids repeat.
   EXPECT_TRUE(generateTensors(tensors, {0, 1}));
 }
 
@@ -219,7 +219,7 @@ TEST(Generate, RefusesDtypesWithoutARule) {
     ASSERT_FALSE(status);
     EXPECT_NE(status.message().find("'w' of dtype"), std::string::npos);
   }
-  // Ids are integers, whatever the IR says.
+  // Ids must be integers, even if the IR has another type.
   std::vector<HostTensor> tensors =
       makeTensors({{"topk_ids", Role::Input, ElementType::F32, {3, 2}}});
   EXPECT_FALSE(generateTensors(tensors, {0, 4}));

@@ -39,7 +39,7 @@ moert::Result<Inputs> makeInputs(const std::string &quantization,
   return Inputs::create(layerCase, *spec);
 }
 
-/// The output of a layer whose tokens all have these two experts.
+/// The output of a layer whose tokens all choose these two experts.
 std::vector<double> evaluate(Inputs &inputs, int64_t first, int64_t second) {
   reference::Call call = inputs.makeCall(1);
   call.spec.sharedExperts.reset();

@@ -30,7 +30,7 @@ public:
     entries.push_back({name, ElementType::F32, std::move(shape), nullptr, 0});
   }
 
-  /// As in files of experts that are kept elsewhere: bf16 of small integers.
+  /// Adds bf16 of small integers, as files of experts kept elsewhere have.
   void addBF16(const std::string &name, std::vector<int64_t> shape,
                std::vector<uint16_t> bits) {
     halves.push_back(std::move(bits));
@@ -64,7 +64,7 @@ public:
       request.numExperts = std::max(request.numExperts, id + 1);
     status = loadTensors(tensors, *file, request);
     (void)llvm::sys::fs::remove(path);
-    // Messages name the file, whose name is of no account here.
+    // Removes the file's path from messages.
     std::string message = status.message();
     if (size_t at = message.find(path.str().str()); at != std::string::npos)
       message.replace(at, path.size(), "t.safetensors");
@@ -104,7 +104,7 @@ TEST(LoadTensors, CanonicalNameComesFirst) {
 }
 
 TEST(LoadTensors, PutsGateAndUpTogether) {
-  // Experts 5 and 3, in this order; gate rows in front of up rows.
+  // Experts 5 and 3 in this order; gate rows before up rows.
   auto tensors =
       makeTensors({{"experts.w13", Role::Weight, ElementType::F32, {2, 4, 2}}});
   auto signature = makeSignature(
@@ -170,7 +170,7 @@ TEST(LoadTensors, InterleavesRows) {
 
 // field-bug: transformers#47031, Megatron-Bridge#3743, mlx-lm#679
 TEST(LoadTensors, TransposesEveryExpert) {
-  // Larger than the squares in which the copy goes.
+  // Larger than the square tiles of the copy.
   constexpr int64_t rows = 70, columns = 45;
   auto tensors = makeTensors(
       {{"experts.w2", Role::Weight, ElementType::F32, {2, rows, columns}}});
@@ -208,7 +208,7 @@ TEST(LoadTensors, WidensAndSaysWhatItDoesNot) {
   EXPECT_EQ(bits[0], 0);
   EXPECT_EQ(bits[1], 0x3F80);
 
-  // 256 is a value of bf16, 257 is none.
+  // 256 is a value of bf16, 257 is not.
   narrow = makeTensors({{"gate.bias", Role::Weight, ElementType::BF16, {2}}});
   File inexact;
   inexact.add("gate.bias", {2}, 256);
@@ -271,7 +271,7 @@ TEST(LoadTensors, LeavesNoWeightOutInSilence) {
   EXPECT_FALSE(load("m.bias", "hidden_states"));
   EXPECT_FALSE(load("experts.w13", "hidden_states"));
   EXPECT_FALSE(load("m.gate.weight", "hidden_states"));
-  // Other modules, and a router whose work is done.
+  // Tensors of other modules, and a router whose output is given.
   EXPECT_TRUE(load("n.bias", "hidden_states"));
   EXPECT_TRUE(load("m.gate.weight", "router_logits"));
 }

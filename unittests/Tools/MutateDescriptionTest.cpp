@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kNumMutants = 5000;
 
-/// Words that change what a description means.
+/// Words that change the meaning of a description.
 const llvm::StringRef kWords[] = {"{",
                                   "}",
                                   "[",
@@ -78,7 +78,7 @@ void runMutants(llvm::StringRef text, uint64_t seed) {
     EXPECT_EQ(reading.broken, "") << mutant;
     numAccepted += reading.accepted;
   }
-  // The mutants reach beyond the first check.
+  // Enough mutants pass the reader's first check.
   EXPECT_GT(numAccepted, kNumMutants / 200);
   EXPECT_LT(numAccepted, kNumMutants / 2);
 }

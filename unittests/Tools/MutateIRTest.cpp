@@ -48,7 +48,7 @@ const llvm::StringRef kWords[] = {"(",
 
 class MutateIR : public ::testing::TestWithParam<Level> {
 protected:
-  /// A layer with most parts, at the level of the parameter.
+  /// A layer with most features, at the level of the parameter.
   static std::string makeIR() {
     std::unique_ptr<mlir::MLIRContext> context = makeSilentContext();
     LayerSpec spec;

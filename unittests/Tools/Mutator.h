@@ -16,9 +16,8 @@
 
 namespace moec::testing {
 
-/// Changes texts at random, the same way in each run: bytes, slices, numbers
-/// and words of a dictionary. What it makes has to be read without a crash,
-/// which the sanitizers watch.
+/// Mutates texts reproducibly: bytes, slices, numbers and words of a
+/// dictionary. Readers must not crash on the result; sanitizers check that.
 class Mutator {
 public:
   Mutator(uint64_t seed, llvm::ArrayRef<llvm::StringRef> words)
@@ -66,7 +65,7 @@ private:
     }
   }
 
-  /// Replaces the next number, which reaches deeper than noise does.
+  /// Replaces the next number, which reaches deeper code than noise does.
   void editNumber(std::string &text, size_t at) {
     constexpr llvm::StringLiteral numbers[] = {"0",
                                                "1",

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// test/Tools/Inputs/checkpoints has what the tools that publish such
-// checkpoints have packed (make_checkpoints.py).
+// test/Tools/Inputs/checkpoints has checkpoints packed by the tools that
+// publish them (make_checkpoints.py).
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,8 @@ inline std::string getPackedFolder(const std::string &name) {
   return PACKED_CHECKPOINTS "/" + name;
 }
 
-/// Described by a spec, for what the file says of the model is not read.
+/// GGUF layers are described by a spec, because a file's model metadata is not
+/// read.
 inline bool isGguf(llvm::StringRef name) { return name.starts_with("gguf-"); }
 
 inline std::string getPackedWeights(const std::string &name) {
@@ -39,8 +40,8 @@ inline std::string getPackedWeights(const std::string &name) {
          (isGguf(name) ? "/model.gguf" : "/model.safetensors");
 }
 
-/// The layer, with an object `parallel`, if one is given. It is one, or there
-/// is somebody who asks for the messages.
+/// Imports the layer, with an object `parallel` if one is given. An invalid
+/// layer fails the test, unless the caller asks for `messages`.
 inline LayerSpec importPacked(const std::string &name,
                               const std::string &parallel = "",
                               std::string *messages = nullptr) {
@@ -48,7 +49,7 @@ inline LayerSpec importPacked(const std::string &name,
   llvm::raw_string_ostream os(text);
   Diagnostics diags(os);
   SpecOverrides overrides;
-  // It quantizes activations to 4 bits.
+  // The model quantizes activations to 4 bits.
   if (name == "modelopt-nvfp4")
     overrides.ignoredFields = {
         "quantization_config.config_groups.group_0.input_activations"};
@@ -84,7 +85,7 @@ inline ElementType getElementType(TensorType type) {
   llvm_unreachable("every type is listed");
 }
 
-/// The weights of a layer, which are loaded from a checkpoint.
+/// The weights of a layer, loaded from a checkpoint.
 struct PackedLayer {
   explicit PackedLayer(const LayerSpec &spec) {
     std::vector<TensorShape> shapes;

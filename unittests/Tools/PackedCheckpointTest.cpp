@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // The oracle is the tools that publish such checkpoints:
-// test/Tools/Inputs/checkpoints has what they packed, and what they make of it
-// (make_checkpoints.py). Here the layer's tensors are dequantized as
-// docs/layers.md says, and compared with that.
+// test/Tools/Inputs/checkpoints has their packed tensors and the values that
+// they dequantize to (make_checkpoints.py). The layer's tensors are dequantized
+// here as docs/layers.md says, and compared with these values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,7 +52,7 @@ double read(const HostTensor &tensor, int64_t i) {
   }
 }
 
-/// q of the table of elements in docs/layers.md, less what stands for 0.
+/// q of the table of elements in docs/layers.md, minus the zero point.
 double readElement(const HostTensor &tensor, StorageType storage, int64_t i,
                    std::optional<int64_t> zero, bool hasMinimum) {
   uint8_t byte = tensor.data()[getElementBits(storage) < 8 ? i / 2 : i];
@@ -130,7 +130,7 @@ TEST_P(PackedCheckpoint, IsWhatItsToolSays) {
     SCOPED_TRACE(entry.first);
     auto expected = file->find(entry.first);
     ASSERT_TRUE(expected);
-    // experts.1.up_proj
+    // Example: experts.1.up_proj
     llvm::SmallVector<llvm::StringRef> parts;
     llvm::StringRef(entry.first).split(parts, '.');
     int64_t expert = 0;
@@ -178,7 +178,7 @@ TEST(UnpackElements, LastWordsArePadded) {
       if (transposed)
         std::swap(expected[0], expected[1]);
       EXPECT_EQ(shape, expected);
-      // What is not an element is ones.
+      // All other bits are ones.
       std::vector<uint32_t> words(size_t(shape[0] * shape[1]), ~uint32_t(0));
       for (int64_t row = 0; row < 3; ++row)
         for (int64_t column = 0; column < 12; ++column) {
@@ -207,7 +207,7 @@ TEST(UnpackElements, LastWordsArePadded) {
     }
 }
 
-/// Every power of two is a number of f32, and NaN stays NaN.
+/// Every power of two is a value of f32, and NaN stays NaN.
 TEST(ConvertElements, PowersOfTwoBecomeFloats) {
   ASSERT_TRUE(canConvert(ElementType::F8E8M0, ElementType::F32));
   for (int code = 0; code < 256; ++code) {
@@ -224,13 +224,13 @@ TEST(ConvertElements, PowersOfTwoBecomeFloats) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is wrong is named
+// Errors name the tensor
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// The message about a checkpoint of which one tensor is another, empty where
-/// it is right. `change` gets the entry and its bytes.
+/// The message about a checkpoint in which one tensor is changed; empty if
+/// there is no error. `change` gets the entry and its bytes.
 using Change = std::function<void(moert::SafetensorsTensor &,
                                   std::vector<uint8_t> &bytes)>;
 std::string loadChanged(const std::string &name, const std::string &tensor,
@@ -272,7 +272,7 @@ std::string loadChanged(const std::string &name, const std::string &tensor,
   return message;
 }
 
-/// Writes a value over an element.
+/// Overwrites an element by a value.
 template <typename T>
 Change put(size_t element, T value) {
   return [=](moert::SafetensorsTensor &, std::vector<uint8_t> &bytes) {
@@ -301,7 +301,7 @@ TEST(PackedCheckpointError, ScalesAreFiniteAndNotBelowZero) {
       loadChanged("gptq-int4", "0.down_proj.scales", put<uint16_t>(2, 0x7C00)),
       "tensor '0.down_proj.scales': has a scale of +Inf (element 2); "
       "scales are finite and not below 0");
-  // These divide.
+  // Divisors must be positive.
   EXPECT_EQ(loadChanged("ct-nvfp4", "0.gate_proj.weight_global_scale",
                         put<float>(0, 0)),
             "tensor '0.gate_proj.weight_global_scale': has a scale of 0 "
@@ -467,7 +467,7 @@ TEST(PackedCheckpointError, WhatBitsAndBytesSays) {
 }
 
 TEST(PackedCheckpointError, BlocksAreThoseOfTheSpec) {
-  // The same names, of blocks that the layer is not of.
+  // Equal names, but another block format.
   LayerSpec spec = importPacked("gguf-q8_0");
   moert::Status status =
       PackedLayer(spec).load(spec, getPackedWeights("gguf-q4_0"));
@@ -477,7 +477,7 @@ TEST(PackedCheckpointError, BlocksAreThoseOfTheSpec) {
                              "expected q8_0; the layer's quantization says "
                              "what its weights are"))
       << status.message();
-  // Groups that no block of ggml has.
+  // No block of ggml has groups of this size.
   spec.quantization.w2->weight.blockColumns = 16;
   status = PackedLayer(spec).load(spec, getPackedWeights("gguf-q8_0"));
   ASSERT_FALSE(status);
@@ -505,7 +505,7 @@ TEST(PackedCheckpointError, NamesWhatIsMissingOrTooMuch) {
             "description's quantization: int4 by group of 32, scales f16, zero "
             "points); the file has 'model.layers.0.mlp.experts.1.up_proj.q', "
             "which the layer does not take");
-  // weight_shape may be missing; zero points of a symmetric weight are none's.
+  // weight_shape may be missing; a symmetric weight has no zero points.
   EXPECT_EQ(loadChanged("ct-int4", "1.up_proj.weight_shape",
                         rename("1.up_proj.weight_zero_point")),
             "tensor '1.up_proj.weight_zero_point' is none of this layer's; "

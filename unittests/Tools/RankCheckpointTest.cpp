@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The oracle is copyShard(), which cuts the tensors of the layer on one rank.
+// The oracle is copyShard(), which splits the tensors of the layer on one rank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ std::vector<uint8_t> cut(const TensorShard &shard, const HostTensor &whole) {
   return local;
 }
 
-/// Memory of tensors, which notes the most that was asked for at once.
+/// Memory of tensors that records the largest request.
 class NotingMemory : public TensorMemory {
 public:
   moert::Result<uint8_t *> open(const HostTensor &tensor, size_t offset,
@@ -58,7 +58,7 @@ public:
   size_t most = 0, all = 0;
 };
 
-/// Loads what a rank has, and compares it with the cut of the whole.
+/// Loads a rank's tensors, and compares them with shards of the whole.
 void expectCut(const LayerSpec &spec, const PackedLayer &whole,
                const std::vector<TensorShard> &shards,
                const std::string &weights) {
@@ -88,7 +88,7 @@ void expectCut(const LayerSpec &spec, const PackedLayer &whole,
   moert::Status status = loadTensors(tensors, *file, request, memory,
                                      [&](size_t bytes) { read += bytes; });
   ASSERT_TRUE(status) << status.message();
-  // Beside the rank's own there is an expert of one tensor at most.
+  // At most one expert of one tensor is in memory beside the rank's own.
   EXPECT_EQ(memory.most, largest);
   EXPECT_EQ(memory.all, all);
   EXPECT_EQ(read, all);
@@ -100,7 +100,7 @@ void expectCut(const LayerSpec &spec, const PackedLayer &whole,
   }
 }
 
-/// All of a layer's weights, uncut.
+/// Shards that are all of a layer's weights.
 std::vector<TensorShard> getAll(const LayerSpec &spec) {
   std::vector<TensorShard> shards;
   for (const TensorInfo &info : getTensorSignature(spec))
@@ -143,8 +143,9 @@ TEST_P(RankCheckpoint, HasItsExperts) {
   }
 }
 
-/// Any rows and columns of any tensor, whether a layer would be cut there or
-/// not: a cut through the words, blocks and groups of a file is one of bytes.
+/// Ranges of rows and columns of any tensor, also where a layer would not be
+/// split: each range of the words, blocks and groups of a file is a range of
+/// bytes.
 TEST_P(RankCheckpoint, HasItsRowsAndColumns) {
   for (int64_t dimension : {1, 2})
     for (int64_t numParts : {2, 4, 8})
@@ -189,7 +190,8 @@ TEST_P(RankCheckpoint, HasWhatParallelSays) {
     ++numMeshes;
     for (int64_t rank = 0; rank < spec.parallel->getNumRanks(); ++rank) {
       LayerRequest request = makeRequest(spec, rank);
-      // Places of experts, and who has them where there are several groups.
+      // Tables of local ids, and of destination ranks if there are several
+      // groups.
       EXPECT_EQ(request.rank->tables.size(),
                 size_t(spec.parallel->hasWholeExperts()) + hasOwners(spec));
       ASSERT_NO_FATAL_FAILURE(
@@ -225,7 +227,7 @@ LayerSpec makeSpec(const std::string &parallel) {
   return succeeded(spec) ? *spec : LayerSpec();
 }
 
-/// A whole layer of f32 that are numbers of bf16, under its own names.
+/// The tensors of a layer under its own names, in f32 with values of bf16.
 std::vector<HostTensor> makeWhole(const LayerSpec &spec) {
   std::vector<TensorShape> shapes;
   for (const TensorInfo &info : getTensorSignature(spec.getWhole()))
@@ -308,8 +310,8 @@ TEST(RankCheckpointTest, TakesTheLayersOwnNamesOfAnotherType) {
   (void)llvm::sys::fs::remove(path);
 }
 
-/// Files of a folder with an index that have other ranks' experts alone need
-/// not be there.
+/// In a folder with an index, files that have only other ranks' experts may be
+/// missing.
 TEST(RankCheckpointTest, OpensNoFileOfOtherExperts) {
   llvm::SmallString<128> folder;
   ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("moec", folder));
@@ -348,7 +350,7 @@ TEST(RankCheckpointTest, OpensNoFileOfOtherExperts) {
   (void)llvm::sys::fs::remove_directories(folder);
 }
 
-/// Rows of other ranks are not looked at: here they cannot be read.
+/// Rows of other ranks are not accessed: here they cannot be read.
 TEST(RankCheckpointTest, ReadsNoRowsOfOthers) {
   auto page = size_t(sysconf(_SC_PAGESIZE));
   constexpr int64_t numExperts = 2, parts = 4;

@@ -35,7 +35,7 @@ TEST(RoutedRow, EqualKeysGoToTheFirst) {
   EXPECT_FALSE(row.accepts({1, 1}));
 }
 
-/// In f32 1e-9 more than 1 is 1; 4 ulps are near, 5 are not.
+/// 1 + 1e-9 rounds to 1 in f32; 4 ulps are a near tie, 5 are not.
 TEST(RoutedRow, NearKeysMayComeInEitherOrder) {
   Call call = makeCall(2, 1);
   Router router(call);
@@ -53,7 +53,7 @@ TEST(RoutedRow, NearKeysMayComeInEitherOrder) {
   EXPECT_FALSE(equal.accepts({1}));
 }
 
-/// Whose order is that of the logits; with a bias it is not.
+/// Softmax scores are ordered by their logits, but not with a bias.
 TEST(RoutedRow, SharesMayComeInTheOrderOfLogits) {
   Call call = makeCall(2, 1);
   call.spec.routing.score = Score::Softmax;
@@ -78,7 +78,7 @@ TEST(RoutedRow, DistancesAreWholeUlps) {
   EXPECT_GT(row.getKeyDistance(0, 3), int64_t(1) << 30);
 }
 
-/// Infinities and NaN are replaced; what is not in f32 is infinite.
+/// Infinities and NaN are replaced; values beyond f32 are infinite.
 TEST(RoutedRow, KeysThatAreNotFinite) {
   double infinity = std::numeric_limits<double>::infinity();
   Call call = makeCall(4, 1);

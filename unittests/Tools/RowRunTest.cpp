@@ -74,7 +74,7 @@ protected:
 } // namespace
 
 TEST_F(RowRunTest, ChecksAndTimes) {
-  // Nothing was run yet: what is in the outputs is wrong.
+  // Before the first run the outputs are wrong.
   EXPECT_FALSE(run->check());
   ASSERT_TRUE(run->runAll());
   Result<RowCheck> check = run->check();
@@ -140,7 +140,7 @@ TEST_F(RowRunTest, RunsOnceMoreForAProfiler) {
     EXPECT_GT(*launch.getInteger("ctas"), 0);
     EXPECT_FALSE(launch.get("us"));
   }
-  // The next run is as it was.
+  // The next run is unchanged.
   ASSERT_TRUE(run->start(0));
   EXPECT_GT(clocked->numDependent, dependent);
   ASSERT_TRUE(timed->synchronize(run->getStream()));

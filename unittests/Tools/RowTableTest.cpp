@@ -22,7 +22,7 @@ using namespace moec::testing;
 
 namespace {
 
-/// In the place of PyTorch.
+/// Replaces PyTorch.
 constexpr char kYardstick[] = R"(
 import json, sys
 print(json.dumps({"torch": "none"}), flush=True)
@@ -41,7 +41,7 @@ void write(llvm::StringRef folder, llvm::StringRef name, llvm::StringRef text) {
   ASSERT_FALSE(error);
 }
 
-/// LLVM keeps options for as long as the process.
+/// LLVM keeps options registered until the process ends.
 Options &getOptions() {
   static Options options;
   return options;
@@ -67,7 +67,7 @@ TEST(RowTable, RecordsTimes) {
   std::string data = ("--data=" + folder).str(), record = "--json=" + json;
   const char *arguments[] = {"moe-bench", data.c_str(), record.c_str(),
                              "--observations=2",
-                             // Under sanitizers the simulator is slow.
+                             // The simulator is slow under sanitizers.
                              "--row-limit=600"};
   ASSERT_TRUE(options.parse(5, const_cast<char **>(arguments)));
 
@@ -102,7 +102,7 @@ TEST(RowTable, RecordsTimes) {
   JitOptions jit;
   jit.compile.target = "sm_90a";
   jit.useCache = false;
-  // All CTAs of a joined kernel at once take the simulator minutes here.
+  // Simulating all CTAs of a joined kernel at once takes minutes here.
   jit.compile.disable = {"join-products"};
   Session session = {timed, *generator, jit, 8, 1, true};
   EXPECT_EQ(RowTable(session, options, table, peers, "abc", "sm_90a").run(), 0);
@@ -118,25 +118,25 @@ TEST(RowTable, RecordsTimes) {
   ASSERT_EQ(row.getString("status"), "measured")
       << row.getString("reason").value_or("").str();
   auto get = [&](const char *key) { return row.getNumber(key).value_or(-1); };
-  // A tick per launch.
+  // The clock ticks once per launch.
   double us =
       kTick * 1e6 * static_cast<double>(row.getArray("kernels")->size());
   EXPECT_NEAR(get("us"), us, us * 1e-4);
   EXPECT_EQ(row.getArray("observations")->size(), 2u);
   EXPECT_EQ(get("spread"), 0);
-  // Operations limit it, by the rate that was measured.
+  // The row is limited by operations, at the measured rate.
   double floor = get("operations") / 1e8 * 1e6;
   EXPECT_NEAR(get("floor_us"), floor, floor * 1e-4);
   EXPECT_NEAR(get("fraction"), floor / us, floor / us * 1e-3);
   EXPECT_NEAR(get("peer_fraction"), 0.5, 1e-4);
   EXPECT_NEAR(get("speedup"), 2 * floor / us, floor / us * 1e-3);
   EXPECT_NEAR(get("torch_us"), 120000, 1);
-  // A quarter of the floor then.
+  // The recorded fraction was a quarter of the floor.
   EXPECT_NEAR(get("torch_drift"), floor / 120000 / 0.25, 1e-3);
   EXPECT_NEAR(get("sustained_us"), us, us * 1e-4);
   EXPECT_NEAR(get("dense_row_us"), 25000, 1);
   EXPECT_EQ(row.getArray("dense_row_observations")->size(), 2u);
-  // The rate was the same then.
+  // The recorded rate was equal.
   EXPECT_NEAR(get("dense_drift"), 80.0 / 25000, 1e-5);
   EXPECT_NEAR(get("dense_speedup"), 25000 / us * 100 / 80, 25000 / us * 1e-3);
   EXPECT_NEAR(get("dense_us"), 30000, 1);
@@ -192,7 +192,7 @@ TEST(RowTable, FitsThePartToTimes) {
       *document->getAsObject()->getArray("rows")->front().getAsObject();
   ASSERT_EQ(row.getString("status"), "measured")
       << row.getString("reason").value_or("").str();
-  // As chosen, and with others of both products.
+  // Runs with the chosen configs, and with others of both gemms.
   TimedConfigs read = readTimedConfigs(row);
   ASSERT_EQ(read.runs.size(), 3u);
   EXPECT_EQ(read.numFailed, 0);
@@ -207,13 +207,13 @@ TEST(RowTable, FitsThePartToTimes) {
   EXPECT_TRUE(text.contains("fitted by moe-bench --fit to 3 times of layers"))
       << text.str();
   EXPECT_TRUE(text.contains("/*fittedOn=*/\"h100-sxm\",")) << text.str();
-  // A ceiling is what was measured.
+  // A ceiling is the measured rate.
   EXPECT_TRUE(text.contains("/*readBytes=*/2e+12, // B/s, measured"))
       << text.str();
   llvm::sys::fs::remove_directories(folder);
 }
 
-/// What it would be fitted to is not measured without ceilings.
+/// Without ceilings there is nothing to fit to.
 TEST(RowTable, FitsNothingWithoutAYardstick) {
   llvm::SmallString<128> folder;
   ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("row-table", folder));

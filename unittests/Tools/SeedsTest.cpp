@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kTokens = 8;
 
-/// A CTA per token: `value` makes %r0 from the address %d1 of a counter, and
+/// A CTA per token: `value` computes %r0 from the address %d1 of a counter, and
 /// the token gets it.
 moert::Package makePackage(const std::string &value) {
   std::string ptx = R"(
@@ -60,7 +60,7 @@ moert::Package makePackage(const std::string &value) {
   return package;
 }
 
-/// What runPackage() prints under the seeds 0 to 7; empty if it succeeds.
+/// The output of runPackage() with the seeds 0 to 7; empty if it succeeds.
 std::string run(const moert::Package &package) {
   auto devices = openDevices("sim:0-7", /*threads=*/1);
   EXPECT_TRUE(devices);
@@ -84,7 +84,7 @@ TEST(SeedsTest, SameBits) {
 }
 
 TEST(SeedsTest, BitsThatDependOnTheSchedule) {
-  // Who comes first gets the first ticket; nothing of that is a race.
+  // The first CTA gets the first ticket, which is no race.
   std::string messages = run(makePackage("atom.global.add.u32 %r0, [%d1], 1;"));
   EXPECT_NE(messages.find("they depend on the schedule"), std::string::npos)
       << messages;

@@ -20,7 +20,7 @@ using moert::Status;
 
 namespace {
 
-/// Counts what is given to it between one wait and the next.
+/// Counts the launches between two waits.
 class QueueingDevice : public moec::testing::ClockedDevice {
 public:
   using ClockedDevice::ClockedDevice;
@@ -36,7 +36,7 @@ public:
   }
 };
 
-/// One of two ranks, of which it keeps what they agree on.
+/// One of two ranks; records what they agree on.
 class AgreeingRank : public moert::Communicator {
 public:
   explicit AgreeingRank(std::vector<std::string> &agreed) : agreed(agreed) {}
@@ -64,8 +64,9 @@ private:
 
 } // namespace
 
-/// What a rank frees at the end of a part has to be free before another one's
-/// kernels wait for it: a GPU that both share frees when all have ended.
+/// Memory that a rank frees at the end of a part must be free before another
+/// rank's kernels wait for it: a GPU that both share frees memory only once all
+/// kernels have ended.
 TEST(Timing, RanksMeetBeforeEachNumberOfTokens) {
   auto host = moert::createHostDevice();
   ASSERT_TRUE(host) << host.status().toString();
@@ -95,7 +96,8 @@ TEST(Timing, RanksMeetBeforeEachNumberOfTokens) {
                                               "layer", "compute"}));
 }
 
-/// A GPU's queue has an end, and who gives it more waits there without a limit.
+/// A GPU's launch queue is finite, and a launch into a full queue blocks
+/// without a time limit.
 TEST(Timing, WaitsBeforeAQueueIsFull) {
   auto host = moert::createHostDevice();
   ASSERT_TRUE(host) << host.status().toString();

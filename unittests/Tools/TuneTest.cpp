@@ -49,7 +49,7 @@ TEST(Tune, OneRowIsForAllTokens) {
 }
 
 TEST(Tune, RowsWithoutABetterConfigHaveNone) {
-  // What is forced has to be better by more than measurements differ.
+  // A forced config must gain more than measurements scatter.
   TunedRow chosen = makeRow("tile_columns=2");
   chosen.foundSeconds = 1.995e-6;
   EXPECT_FALSE(chosen.isBetter());

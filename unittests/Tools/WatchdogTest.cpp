@@ -18,7 +18,7 @@ static void sleep(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-/// Waits up to ten seconds.
+/// Waits up to ten seconds for the count to reach the value.
 static bool becomes(const std::atomic<int> &count, int value) {
   for (int i = 0; i < 1000 && count != value; ++i)
     sleep(0.01);

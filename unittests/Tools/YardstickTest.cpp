@@ -15,7 +15,7 @@ using namespace moec::bench;
 
 namespace {
 
-/// A program in the place of the yardstick.
+/// Replaces the yardstick by a small program.
 class YardstickTest : public ::testing::Test {
 protected:
   moert::Result<std::unique_ptr<Yardstick>> start(const char *text) {
