@@ -32,7 +32,7 @@ import torch
 import tvm_ffi
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Calls in a row: few, so that some blocks are not interrupted.
+#: Calls per block: few, so that some blocks are not interrupted.
 BLOCK = 50
 
 MOEC = """

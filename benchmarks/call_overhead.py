@@ -51,13 +51,13 @@ SPEC = {
     "routing": {"renormalize": True},
     "activation": {"kind": "silu"},
 }
-#: Calls in a row. A GPU is waited for between blocks, so that its queue never fills.
+#: Calls per block. The host waits for a GPU between blocks, so that its queue never fills.
 BLOCK = 50
 AIMS = {"python": 3.0, "torch_out": 6.0, "torch": 6.0}
 
 
 def make_tensors(layer: moec.Layer, tokens: int, device: str) -> dict[str, Any]:
-    """One of each name, zeros but for ids, which are 0 and 1."""
+    """Makes a tensor of each name: zeros, except ids, which are 0 and 1."""
     tensors = {}
     for info in layer.tensors:
         shape = (tokens, *info.shape[1:]) if info.depends_on_tokens else info.shape
@@ -75,7 +75,7 @@ def make_tensors(layer: moec.Layer, tokens: int, device: str) -> dict[str, Any]:
 
 
 def make_rows(layer: moec.Layer, inputs: dict[str, Any], out: Any) -> dict[str, Callable[[], float]]:
-    """Per row: what a call of a block takes, in microseconds."""
+    """Returns, per row, a function that times a block and returns microseconds per call."""
     values = {**inputs, "out": out, "layer": layer}
     names = [name if name in inputs else "None" for name in
              ("hidden_states", "router_logits", "topk_ids", "topk_weights")]
@@ -158,7 +158,7 @@ def main() -> int:
     if options.kernels == "python":
         import moec._core
 
-        # As in a release of PyTorch without its stable C ABI.
+        # Without the stable C ABI of PyTorch, as in its older releases.
         moec._core.load_torch = lambda *_: False
     result = measure(options)
     text = json.dumps(result, indent=1)

@@ -28,19 +28,19 @@ import counters_table  # noqa: E402
 import ncu  # noqa: E402
 
 ROWS = pathlib.Path(__file__).resolve().parent / "rows.json"
-# Of a row of moe-bench's record.
+# Fields of a row of moe-bench's record that are kept.
 KEPT = ("layer", "tokens", "us", "floor_us", "fraction", "sustained_us", "peer_fraction", "speedup", "clocks")
-# A process that hangs is ended.
+# Time limit of a process that hangs.
 ROW_SECONDS = 60
 
 
 class RowError(Exception):
-    """This row cannot be measured."""
+    """A row that cannot be measured."""
 
 
 def fits(rule: dict, row: dict) -> bool:
     facts = {"tokens": row.get("tokens"), "peer_fraction": row.get("peer_fraction"),
-             # Of the touched experts.
+             # Bytes of the touched experts.
              "weights": row["cold_bytes"] / row["sets"] if row.get("cold_bytes") and row.get("sets") else None}
     return fnmatch.fnmatchcase(row["row"], rule["rows"]) and all(
         facts[key] is not None and rule[key][0] <= facts[key] <= rule[key][1]
@@ -48,7 +48,7 @@ def fits(rule: dict, row: dict) -> bool:
 
 
 def find_lines(row: dict, lines: dict) -> dict[str, float]:
-    """What is asked of a row: by figure the least, of the first rule that fits."""
+    """The targets of a row, as the least value per figure; the first rule that fits counts."""
     found = {}
     for figure, rules in lines.items():
         rule = next((rule for rule in rules if fits(rule, row)), None)
@@ -63,7 +63,7 @@ def is_below(row: dict, lines: dict) -> bool:
 
 
 def select(record: dict, patterns: list[str], lines: dict) -> list[dict]:
-    """Rows of the record, and rows that it does not have: those that a pattern names in full."""
+    """Rows of the record, and rows that it does not have if a pattern names them in full."""
     rows = [row for row in record["rows"] if row.get("status") == "measured" and row.get("row")]
     if not patterns:
         return [row for row in rows if is_below(row, lines)]
@@ -85,7 +85,7 @@ class Counters:
         self.router = router
         self.metrics = ncu.choose(ncu.query(profiler))
         self.passes = 0
-        # What moe-bench says of itself, once it has run.
+        # The head of moe-bench's record, once it has run.
         self.about: dict = {}
 
     def moe_bench(self, name: str) -> list[str]:
@@ -94,14 +94,14 @@ class Counters:
                 f"--json={self.folder / 'row.json'}"] + ["--router"] * self.router
 
     def launches(self, row: dict) -> list[dict]:
-        """What is measured of a run: all, or what only the layer with its router has."""
+        """The measured launches of a run: all, or only those that a router adds."""
         if not self.router:
             return row["launches"]
         others = {launch["kernel"] for launch in row["launches"]}
         return [launch for launch in row.get("router_launches", []) if launch["kernel"] not in others]
 
     def read_row(self, name: str, text: str) -> dict:
-        """What moe-bench recorded of the row."""
+        """Reads the row that moe-bench recorded."""
         try:
             record = json.loads((self.folder / "row.json").read_text())
             row = next(row for row in record["rows"] if row["row"] == name)
@@ -119,7 +119,7 @@ class Counters:
         return self.read_row(name, text)
 
     def run(self, name: str, kernels: list[str], sets: int) -> tuple[list[dict], dict, str]:
-        """Launches with their counters, what moe-bench says of the row, and all that was printed."""
+        """Returns launches with their counters, moe-bench's record of the row, and an error text."""
         log = self.folder / "ncu.csv"
         log.unlink(missing_ok=True)
         _, text = ncu.output(
@@ -130,13 +130,13 @@ class Counters:
             why = ncu.explain(text)
             if self.drop(text):
                 return self.run(name, kernels, sets)
-            # The kernels may have other names by now: moe-bench tells.
+            # Kernels may have been renamed since the record; moe-bench reports the present ones.
             return [], self.read_row(name, f"{text}\nerror: {why}"), why
         self.passes = max(self.passes, ncu.count_passes(text))
         return launches, self.read_row(name, text), ""
 
     def drop(self, text: str) -> bool:
-        """Takes out metrics that ncu refuses, for good; false where that is not what failed."""
+        """Permanently removes metrics that ncu refuses; returns False if the failure has another cause."""
         names = ncu.refused(text, self.metrics)
         if not names and "metric" in ncu.explain(text).lower():
             names = [key for key in self.metrics if key not in ncu.FEWEST]
@@ -145,7 +145,7 @@ class Counters:
         return bool(names) and bool(self.metrics)
 
     def measure(self, row: dict) -> list[dict]:
-        """The kernels of a row in the order of their launches, with what they have to do."""
+        """The kernels of a row in launch order, with their counters and work."""
         name = row["row"]
         kernels, sets = row.get("kernels"), row.get("sets")
         if self.router or not kernels or not sets:
@@ -160,7 +160,7 @@ class Counters:
             expected = [launch["kernel"] for launch in self.launches(described)]
             if sorted(expected) == sorted(launch["kernel"] for launch in launches):
                 return merge(self.launches(described), launches)
-            # Of another build than the record: as this one has them.
+            # The record may be of another build: retry with the kernels of this one.
             if (kernels, sets) == (expected, described["sets"]):
                 break
             kernels, sets = expected, described["sets"]
@@ -187,7 +187,7 @@ def rounded(value: object) -> object:
 
 
 def write(record: dict, path: pathlib.Path | None) -> None:
-    """A line per row."""
+    """Writes a line per row."""
     if not path:
         return
     head = json.dumps({key: value for key, value in record.items() if key != "rows"}, indent=1)

@@ -1,17 +1,18 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The table of a record of counters.py: what each kernel takes of what the GPU has, and what bounds it."""
+"""The table of a record of counters.py: the share of the GPU's resources that each kernel uses, and its
+bound."""
 
-# A kernel below so many microseconds is launch, first loads and last stores.
+# Below this time in microseconds a kernel consists of launch, first loads and last stores.
 FIXED_US = 10
-# Shares from which on something bounds. Memory: of what the record says can be read; the rest: of the
-# chip's peaks, of which nothing reaches all.
+# Shares from which on a resource counts as a bound: for memory a share of the record's read bandwidth, for
+# others a share of the chip's peaks, which are never fully reached.
 BOUNDS = {"tensor cores": 0.75, "memory": 0.80, "cache": 0.75, "shared memory": 0.80, "issue slots": 0.75}
-# Multiprocessors at work, as a mean over the kernel's time.
+# Active multiprocessors, as a mean over the kernel's time; below this share the tail is a bound.
 TAIL_ACTIVE = 0.85
-# The board's power bounds where the clock of the sustained run is below, at more watts.
+# The power limit is a bound if the sustained run has a lower clock and more watts than these.
 POWER_MHZ, POWER_WATTS = 1600, 650
-# It slows all kernels; said of those that take so much of the run.
+# The power limit slows all kernels; it is reported for those with at least this share of the run.
 POWER_SHARE = 0.1
 
 
@@ -21,7 +22,7 @@ def percent(kernel: dict, *keys: str) -> float | None:
 
 
 def moved(kernel: dict) -> float | None:
-    """Bytes that memory gave and took."""
+    """Bytes read from and written to memory."""
     if kernel.get("dram_read") is None or kernel.get("dram_write") is None:
         return None
     return kernel["dram_read"] + kernel["dram_write"]
@@ -38,7 +39,7 @@ def active(kernel: dict) -> float | None:
 
 
 def shares(kernel: dict, bandwidth: float | None) -> dict[str, float]:
-    """What can bound, as shares; what was not measured is not there."""
+    """The used share of each resource; resources that were not measured are absent."""
     rate = per_second(moved(kernel), kernel)
     memory = rate / bandwidth if rate is not None and bandwidth else percent(kernel, "dram")
     found = {"tensor cores": percent(kernel, "tensor"), "memory": memory,
@@ -48,7 +49,7 @@ def shares(kernel: dict, bandwidth: float | None) -> dict[str, float]:
 
 
 def bounds(kernel: dict, row: dict, bandwidth: float | None) -> str:
-    """In words, from the numbers alone."""
+    """Names the bounds, from the counters only."""
     if kernel.get("us") is None:
         return ""
     if kernel["us"] < FIXED_US:
@@ -73,7 +74,7 @@ def run_share(kernel: dict, row: dict) -> float:
 
 
 def mover_share(kernel: dict, bandwidth: float | None) -> float | None:
-    """Of a kernel that multiplies nothing: what it has to move, by the bandwidth, over its time."""
+    """For a kernel without multiplications: the time of its least bytes at full bandwidth over its time."""
     if kernel.get("operations") != 0 or not bandwidth:
         return None
     rate = per_second(kernel.get("bytes"), kernel)

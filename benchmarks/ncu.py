@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""NVIDIA's ncu (Nsight Compute) for counters.py: which metrics it knows, a run, what it printed."""
+"""Runs NVIDIA's ncu (Nsight Compute) for counters.py: lists its metrics, profiles, and parses its output."""
 
 import csv
 import math
@@ -11,14 +11,16 @@ import shutil
 import signal
 import subprocess
 
-# Where NVIDIA's packages put it.
+# Folders of NVIDIA's packages.
 FOLDERS = ("/usr/local/cuda*/bin", "/opt/nvidia/nsight-compute/*", "/usr/local/cuda*/nsight-compute*")
 
-# By name here: the kind of number, and metrics that mean it, the best first. Names differ between
-# versions. Few, and of few units of the chip, so that a kernel runs a few times.
+# By our name: the kind of number, and the metrics that provide it, the best first. Names differ between
+# versions. The list is short and uses few units of the chip, so that each kernel is replayed only a few
+# times.
 METRICS = {
     "us": ("us", ["gpu__time_duration.sum", "gpu__time_active.sum"]),
-    # The pipe's cycles: instructions of wgmma say little, for each takes as many cycles as it is wide.
+    # Cycles of the pipe: instruction counts of wgmma say little, because an instruction takes as many cycles
+    # as it is wide.
     "tensor": ("percent", ["sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
                            "sm__pipe_tensor_op_gmma_cycles_active.avg.pct_of_peak_sustained_active",
                            "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
@@ -40,10 +42,10 @@ METRICS = {
     "active_cycles": ("cycles", ["sm__cycles_active.avg"]),
     "cycles": ("cycles", ["sm__cycles_elapsed.max", "gpc__cycles_elapsed.max"]),
 }
-# Where ncu refuses the others and does not say which.
+# The metrics to fall back to if ncu refuses others without naming them.
 FEWEST = ("us", "dram_read", "dram_write")
 
-# To microseconds, bytes, percent, MHz, cycles; "" is what --print-units=base means.
+# Factors to microseconds, bytes, percent, MHz, cycles; "" is the unit of --print-units=base.
 UNITS = {
     "us": {"": 1e-3, "ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3, "msecond": 1e3,
            "s": 1e6, "second": 1e6},
@@ -57,7 +59,7 @@ UNITS = {
 
 
 class NcuError(Exception):
-    """It cannot measure at all."""
+    """Raised if ncu cannot measure at all."""
 
 
 def find(given: str | None) -> str:
@@ -72,12 +74,13 @@ def find(given: str | None) -> str:
     if not found:
         raise NcuError("there is no ncu, neither in PATH nor in " + ", ".join(FOLDERS)
                        + "; it is part of NVIDIA's package nsight-compute; --ncu says where it is")
-    # The newest, by its folder's name.
+    # The newest version, by its folder's name.
     return max(found, key=lambda path: [int(number) for number in re.findall(r"\d+", path)])
 
 
 def output(command: list[str], seconds: float, path: pathlib.Path | None = None) -> tuple[int, str]:
-    """The exit code and what was printed (-1 and why it was ended); a child's children end with it."""
+    """Runs a command; returns the exit code and the output (-1 and the reason if it was ended). Its children
+    are ended with it."""
     environment = os.environ | {"LC_ALL": "C"}
     try:
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -102,7 +105,7 @@ def version(ncu: str) -> str:
 
 
 def query(ncu: str) -> set[str]:
-    """The metrics that it knows, without what comes after the point; empty if it does not say."""
+    """The metrics that ncu knows, without the suffix after the point; empty if it lists none."""
     for chip in (["--chips", "gh100"], []):
         text = output([ncu, "--query-metrics", *chip], 60)[1]
         names = set(re.findall(r"^\s*([a-z0-9]+__\w+)", text, re.MULTILINE))
@@ -112,8 +115,8 @@ def query(ncu: str) -> set[str]:
 
 
 def choose(known: set[str]) -> dict[str, str]:
-    """A metric for each of ours: the first that is known, else the first, which may be known all the
-    same."""
+    """Chooses a metric for each of our names: the first that ncu lists, else the first, which it may know
+    even if it does not list it."""
     return {key: next((name for name in names if name.split(".")[0] in known), names[0])
             for key, (_, names) in METRICS.items()}
 
@@ -131,7 +134,7 @@ def number(text: str) -> float | None:
     try:
         value = float(text.replace(",", ""))
     except ValueError:
-        # "n/a": this version or chip has no such metric.
+        # "n/a": the metric does not exist in this version or on this chip.
         return None
     return value if math.isfinite(value) else None
 
@@ -143,8 +146,8 @@ def convert(key: str, text: str, unit: str) -> float | None:
 
 
 def parse(text: str, metrics: dict[str, str]) -> list[dict]:
-    """What --csv printed: per launch its kernel and what it has of our numbers, in their order. Both
-    --page=raw, a column per metric with a line of units, and a line per metric."""
+    """Parses the output of --csv: per launch, in order, its kernel and the values of our metrics. Reads both
+    forms: --page=raw with a column per metric and a line of units, and a line per metric."""
     launches: dict[str, dict] = {}
     columns: list[str] = []
     units: dict[str, str] = {}
@@ -160,7 +163,7 @@ def parse(text: str, metrics: dict[str, str]) -> list[dict]:
             continue
         if not row.get("Kernel Name"):
             continue
-        # Processes count from zero each.
+        # Each process counts its launches from zero.
         launch = launches.setdefault(f"{row.get('Process ID')} {row['ID']}",
                                      {"kernel": row["Kernel Name"].split("(")[0].strip()})
         for key, name in metrics.items():
@@ -176,12 +179,12 @@ def parse(text: str, metrics: dict[str, str]) -> list[dict]:
 
 
 def count_passes(text: str) -> int:
-    """Of the kernel that ran most often."""
+    """The most passes of any kernel."""
     return max(map(int, re.findall(r"(\d+) pass(?:es)?\b", text)), default=0)
 
 
 def explain(text: str) -> str:
-    """The errors of what it printed, in short."""
+    """Summarizes the errors in ncu's output."""
     if "ERR_NVGPUCTRPERM" in text:
         raise NcuError("the driver lets only root read counters (ERR_NVGPUCTRPERM): run as root, or "
                        "load the driver with NVreg_RestrictProfilingToAdminUsers=0")
@@ -190,7 +193,7 @@ def explain(text: str) -> str:
 
 
 def refused(text: str, metrics: dict[str, str]) -> list[str]:
-    """Those of our metrics that an error names."""
+    """The names of our metrics that an error mentions."""
     errors = "\n".join(line for line in text.splitlines() if "metric" in line.lower()
                        and re.search(r"==ERROR==|==WARNING==|not |fail|invalid|unknown", line, re.IGNORECASE)
                        and not line.lstrip().startswith('"'))

@@ -45,18 +45,18 @@ import moec
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TOKENS = (1, 8, 64, 512, 4096)
 FAMILIES = ("qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss", "olmoe", "glm4_moe", "llama4_text")
-#: Of rows.json.
+#: A layer of rows.json.
 LAYER = "qwen3_30b"
-#: What --quick has in place of a layer's sizes.
+#: Sizes of the layer with --quick.
 TOY = {"num_experts": 8, "top_k": 2, "hidden_size": 64, "intermediate_size": 32}
 
 
 class StepError(Exception):
-    """Why a step has no result."""
+    """The reason why a step has no result."""
 
 
 class Run:
-    """What the steps share."""
+    """State shared by the steps."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -64,7 +64,7 @@ class Run:
         self.deadline = time.monotonic() + options.seconds
 
     def call(self, *command: Any) -> str:
-        """Runs a program of this tree, until the deadline at most; returns what it prints."""
+        """Runs a program of this tree until the deadline at most; returns its output."""
         path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
         try:
             done = subprocess.run(
@@ -78,7 +78,7 @@ class Run:
         return done.stdout
 
     def read(self, *command: Any, option: str) -> dict[str, Any]:
-        """What a program writes to the file that `option` names."""
+        """Runs a program; returns the contents of the file that `option` names."""
         part = self.folder / "part.json"
         try:
             self.call(*command, f"{option}={part}")
@@ -157,7 +157,7 @@ STEPS = {"tests": run_tests, "overhead": run_overhead, "forwards": run_forwards,
 
 
 def has_failed(step: dict[str, Any]) -> bool:
-    """Whether it has no result, or a part of it."""
+    """Whether the result is missing, or a part of it."""
     return "error" in step or any("error" in part for part in step.values() if isinstance(part, dict))
 
 

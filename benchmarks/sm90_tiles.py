@@ -39,7 +39,7 @@ class Layer:
     top_k: int
     hidden: int
     inter: int
-    #: Those that this rank has; the others' tokens are not seen.
+    #: Local experts; tokens of others are left out. 0: all experts are local.
     local: int = 0
     element: str = "bf16"
 
@@ -62,12 +62,12 @@ LAYERS = {
     "dsv3_ep8": Layer(256, 8, 7168, 2048, local=32, element="f8E4M3FN"),
 }
 
-#: What the compiler chooses for the number of tokens.
+#: The config that the compiler chooses for the number of tokens.
 CHOSEN = "chosen"
 
 
 def prefill(_: int) -> list[str]:
-    """Weight rows, heights, stages."""
+    """Configs "weight rows:BLOCK_M:stages"."""
     wide = [f"256:{n}:{s}" for n, s in ((96, 4), (128, 4), (144, 4), (152, 4), (160, 4), (160, 3),
                                         (176, 3), (192, 3))]
     narrow = [f"128:{n}:{s}" for n, s in ((128, 6), (192, 5), (256, 4))]
@@ -85,7 +85,7 @@ def decode(_: int) -> list[str]:
 
 
 def wide(tokens: int) -> list[str]:
-    """With as many stages as fit."""
+    """Configs with as many stages as fit."""
     if tokens <= 1024:
         return [CHOSEN, "256:64:max", "256:128:max", "128:64:max"]
     return [CHOSEN, "256:128:max", "256:144:max", "256:152:max", "256:160:max",
@@ -93,7 +93,7 @@ def wide(tokens: int) -> list[str]:
 
 
 def scaled(tokens: int) -> list[str]:
-    """m: input rows on the side of 64."""
+    """Configs for quantized operands; "m" stands for rows_on_m (no swap AB)."""
     if tokens <= 64:
         return [CHOSEN, "64:16:max", "128:16:max", "256:16:max"]
     if tokens <= 1024:
@@ -104,7 +104,7 @@ def scaled(tokens: int) -> list[str]:
     return [CHOSEN, *rows_on_m, "256:112:max", "256:104:max", "256:88:max", "128:152:max"]
 
 
-#: Layer, tokens, products, configs. The products: rows gathered, in order, in order.
+#: Layer, tokens, gemms, configs. The gemms have gathered input rows, rows in order, and rows in order.
 ALL, TWO = ("gate_up", "gate_up_mapped", "down"), ("gate_up", "down")
 SHAPES = [("mixtral", t, ALL, prefill) for t in (1024, 4096, 16384)]
 SHAPES += [("qwen3_30b", t, ALL, decode) for t in (1, 8)] + [("mixtral", 1, ALL, decode)]
@@ -130,7 +130,7 @@ WEIGHTED = """      ^bb0(%g: f32, %u: f32):
 
 
 def sizes(layer: str, product: str) -> tuple[int, int, int]:
-    """Groups, depth, columns."""
+    """Returns the number of groups, K, and the number of columns."""
     of = LAYERS[layer]
     return (of.groups, of.hidden, of.inter) if product != "down" else (of.groups, of.inter, of.hidden)
 
@@ -217,7 +217,7 @@ class Maker:
 
 
 def make(folder: pathlib.Path, cases: list, threads: int) -> None:
-    """Kernels, and which of them each case has."""
+    """Compiles the kernels; writes kernels.json, with the kernels of each case."""
     folder.mkdir(parents=True, exist_ok=True)
     maker = Maker(folder)
     wanted, kernels = {}, {}
@@ -276,7 +276,7 @@ class Driver:
 
 
 def routes(torch, of: Layer, tokens: int, seed: int):
-    """Offsets, the token of each position, rows per group."""
+    """Returns offsets, the token of each position, and rows per group."""
     generator = torch.Generator("cuda").manual_seed(seed)
     scores = torch.rand(tokens, of.experts, generator=generator, device="cuda")
     ids = scores.topk(of.top_k, dim=1).indices.flatten()
@@ -290,14 +290,14 @@ def routes(torch, of: Layer, tokens: int, seed: int):
 def make_values(torch, shape, element: str):
     if element == "bf16":
         return torch.randn(shape, device="cuda", dtype=torch.bfloat16) / 50
-    # Any bytes but those that are no number.
+    # Any bytes except NaN.
     values = torch.randint(0, 256, shape, device="cuda", dtype=torch.uint8)
     values[(values & 127) == 127] = 0
     return values.view(torch.float8_e4m3fn)
 
 
 class Products:
-    """The tensors of one layer and number of tokens, and its launches."""
+    """The tensors of one layer at one number of tokens, and its launches."""
 
     def __init__(self, torch, layer: str, product: str, tokens: int, weights, weight_scales):
         self.torch, self.product, self.tokens = torch, product, tokens
@@ -380,7 +380,7 @@ class Products:
             end.record()
             torch.cuda.synchronize()
             times.append(begin.elapsed_time(end) * 1e3 / self.launches)
-        # The later half: clocks have fallen by then.
+        # Uses the later half, in which clocks have settled.
         late = sorted(times[len(times) // 2:])
         median = late[len(late) // 2]
         return {"us": round(median, 2), "best_us": round(min(times), 2), "error": round(error, 5),
@@ -394,7 +394,7 @@ def measure(folder: pathlib.Path, only: str, sustained: float, seconds: float) -
     made = json.loads((folder / "kernels.json").read_text())
     driver = Driver()
     rows, weights, end = [], {}, time.monotonic() + seconds
-    # The weights of one product at a time.
+    # Keeps only the weights of one gemm at a time.
     for case, names in sorted(made["cases"].items(), key=lambda c: [*c[0].split()[:2], -int(c[0].split()[2])]):
         layer, product, tokens = case.split()
         tokens = int(tokens)
@@ -417,7 +417,7 @@ def measure(folder: pathlib.Path, only: str, sustained: float, seconds: float) -
                 found = products.time(driver, folder / f"{name}.cubin", of["shared"], of["maps"],
                                       sustained)
             except RuntimeError as error:
-                # Nothing runs after that.
+                # After a launch failure nothing runs any more.
                 print(f"{case} {name}: {error}")
                 return record(torch, rows)
             config = name.split("-", 2)[2].replace("max", str(of["stages"]))

@@ -49,7 +49,7 @@ def find_sizes(options: argparse.Namespace) -> dict[str, int]:
 
 
 def make_config(options: argparse.Namespace) -> Any:
-    """The configuration of a model with the block."""
+    """The configuration of a model that has the block."""
     changes = dict(each.split("=", 1) for each in filter(None, options.config.split(",")))
     changes = {name: int(value) for name, value in changes.items()}
     if options.model:
@@ -88,12 +88,13 @@ def make_block(config: Any, device: str) -> torch.nn.Module:
 
 
 class Block:
-    """A block and what it is called with."""
+    """A block and its call."""
 
     def __init__(self, config: Any, device: str) -> None:
         self.module = make_block(config, device)
         self.hidden_size = config.hidden_size
-        #: moec's forward of a block that passes no registry, whose own is the only other one.
+        #: moec's forward of a block that has no registry of implementations; its own forward is then the only
+        #: other one.
         self.replaced = None
         if moec.transformers.replace(self.module):
             self.replaced = vars(self.module).pop("forward")
@@ -106,7 +107,7 @@ class Block:
         else:
             self.module.experts.config._experts_implementation = name
             output = self.module(hidden)
-        # Some answer with the router's scores too, and some with rows.
+        # Some blocks also return the router's scores, some return rows instead of a sequence.
         output = output[0] if isinstance(output, tuple) else output
         return output.view(hidden.shape)
 

@@ -28,8 +28,8 @@ E4M3_MAX = 448.0
 
 
 class State:
-    """The weights of the layer at hand, and the graphs of the row at hand: of the layer, with so many
-    sets, and of the dense pair. What graphs read lives as long as they do."""
+    """The weights of the current layer, and the graphs of the current row: that of the layer, with a number
+    of sets, and that of the dense pair. Tensors that graphs read must live as long as the graphs."""
 
     layer = weights = graph = inputs = dense = operands = None
     sets = 0
@@ -88,7 +88,7 @@ def random_weights(*shape: int) -> torch.Tensor:
 
 
 def quantize(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Values and a scale per row."""
+    """Quantizes to e4m3 with a scale per row."""
     scale = rows.abs().amax(-1, keepdim=True).float().clamp(min=1e-12) / E4M3_MAX
     return (rows.float() / scale).to(E4M3), scale.squeeze(-1)
 
@@ -140,7 +140,7 @@ def run(x, ids, route_weights):
     offsets = counts[:local].cumsum(0).to(torch.int32)
     run_products = run_fp8 if State.layer["fp8"] else run_bf16
     y = run_products(x, order // top_k, offsets, State.weights)
-    # Rows of other ranks have not been written.
+    # Rows of other ranks are not written.
     y = torch.where((key[order] < local)[:, None], y, 0) * route_weights.flatten()[order, None]
     sorted_back = torch.empty_like(y, dtype=torch.bfloat16)
     sorted_back[order] = y.to(torch.bfloat16)
@@ -148,8 +148,8 @@ def run(x, ids, route_weights):
 
 
 def draw_ids(tokens: int, exponent: float, one: bool) -> torch.Tensor:
-    """Distinct experts of all, by popularity rank^-exponent; -1 for those of other ranks. Or one
-    expert for all tokens, of layers whose top_k is 1."""
+    """Draws distinct experts among all, with popularity rank^-exponent; -1 for those of other ranks. With
+    `one`, draws a single expert for all tokens, for layers whose top_k is 1."""
     experts = State.layer["num_experts"]
     if one:
         return torch.randint(State.layer["local_experts"], (1, 1), device="cuda").repeat(tokens, 1)
@@ -207,7 +207,7 @@ def observe(request: dict) -> dict:
 
 
 def dense(request: dict) -> dict:
-    """Makes the graph of both products, on all rows at once."""
+    """Makes the graph of both gemms on all rows at once."""
     rows = max(16, -(-int(request["rows"]) // 16) * 16)
     hidden, size = State.layer["hidden"], State.layer["intermediate"]
     shapes = ((rows, hidden, 2 * size), (rows, size, hidden))
@@ -229,7 +229,7 @@ def dense(request: dict) -> dict:
 
 
 def observe_dense(request: dict) -> dict:
-    """Replays the dense pair as the layer is."""
+    """Replays the dense pair in the same way as the layer."""
     return {"us": median(replay_times(State.dense, request["seconds"])) * 1e6}
 
 
@@ -251,7 +251,7 @@ def main() -> int:
         begin = time.monotonic()
         try:
             answer = functions[request["do"]](request)
-        except Exception as error:  # The table goes on without.
+        except Exception as error:  # The caller's table continues without this value.
             answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
         print(json.dumps(answer | {"seconds": time.monotonic() - begin}), flush=True)
     return 0
