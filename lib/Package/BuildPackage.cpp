@@ -1,4 +1,4 @@
-//===- BuildPackage.cpp - a compiled layer as a package ---------*- C++ -*-===//
+//===- BuildPackage.cpp - compiles a layer to a package ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

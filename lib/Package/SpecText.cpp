@@ -1,4 +1,4 @@
-//===- SpecText.cpp - a layer as a spec -------------------------*- C++ -*-===//
+//===- SpecText.cpp - a layer as JSON ---------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- DescribeLayer.h - what a layer is, in words --------------*- C++ -*-===//
+//===- DescribeLayer.h - describes a layer in text --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

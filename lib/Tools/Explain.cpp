@@ -1,4 +1,4 @@
-//===- Explain.cpp - what was chosen for a layer, for people ----*- C++ -*-===//
+//===- Explain.cpp - explains the choices for a layer -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ExplainExchange.cpp - what goes between ranks, for people *- C++ -*-===//
+//===- ExplainExchange.cpp - explains collectives ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

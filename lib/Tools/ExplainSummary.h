@@ -1,4 +1,4 @@
-//===- ExplainSummary.h - a layer's choices on one page ---------*- C++ -*-===//
+//===- ExplainSummary.h - summary of a layer's choices ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

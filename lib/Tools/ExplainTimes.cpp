@@ -1,4 +1,4 @@
-//===- ExplainTimes.cpp - expected times of launches, for people *- C++ -*-===//
+//===- ExplainTimes.cpp - explains expected times ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

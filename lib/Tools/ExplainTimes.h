@@ -1,4 +1,4 @@
-//===- ExplainTimes.h - expected times of launches, for people --*- C++ -*-===//
+//===- ExplainTimes.h - explains expected times -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PhaseTime.h - what a phase is expected to take -----------*- C++ -*-===//
+//===- PhaseTime.h - expected time of a phase -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

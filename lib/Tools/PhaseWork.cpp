@@ -1,4 +1,4 @@
-//===- PhaseWork.cpp - what a phase has to do at least ----------*- C++ -*-===//
+//===- PhaseWork.cpp - least work of a phase --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

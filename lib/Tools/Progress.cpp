@@ -1,4 +1,4 @@
-//===- Progress.cpp - says what takes long ----------------------*- C++ -*-===//
+//===- Progress.cpp - progress messages -------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

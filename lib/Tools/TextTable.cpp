@@ -1,4 +1,4 @@
-//===- TextTable.cpp - columns as wide as what is in them -------*- C++ -*-===//
+//===- TextTable.cpp - tables of text ---------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TextTable.h - columns as wide as what is in them ---------*- C++ -*-===//
+//===- TextTable.h - tables of text -----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

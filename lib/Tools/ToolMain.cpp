@@ -1,4 +1,4 @@
-//===- ToolMain.cpp - the commands by name ----------------------*- C++ -*-===//
+//===- ToolMain.cpp - runs a command by its name ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ToolOptions.cpp - options that the commands share --------*- C++ -*-===//
+//===- ToolOptions.cpp - options shared by commands -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

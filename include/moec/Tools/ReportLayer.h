@@ -1,4 +1,4 @@
-//===- ReportLayer.h - a layer as a page ------------------------*- C++ -*-===//
+//===- ReportLayer.h - a layer as an HTML page ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TryStatus.h - return early from what failed --------------*- C++ -*-===//
+//===- TryStatus.h - returns early on failure -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Record.h - what the suite has shown ----------------------*- C++ -*-===//
+//===- Record.h - the record of gpu-test ------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- DeviceOptions.h - what moe-bench and gpu-test are asked --*- C++ -*-===//
+//===- DeviceOptions.h - options of moe-bench and gpu-test ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- DeviceRecord.cpp - where results come from ---------------*- C++ -*-===//
+//===- DeviceRecord.cpp - build and device of results -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- DeviceRecord.h - where results come from -----------------*- C++ -*-===//
+//===- DeviceRecord.h - build and device of results -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

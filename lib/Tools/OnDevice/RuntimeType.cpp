@@ -1,4 +1,4 @@
-//===- RuntimeType.cpp - elements that values are made for ------*- C++ -*-===//
+//===- RuntimeType.cpp - dtypes of generated tensors ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- RuntimeType.h - elements that values are made for --------*- C++ -*-===//
+//===- RuntimeType.h - dtypes of generated tensors --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

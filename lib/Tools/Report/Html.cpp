@@ -1,4 +1,4 @@
-//===- Html.cpp - text that pages are made of -------------------*- C++ -*-===//
+//===- Html.cpp - HTML and SVG text -----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Kernels.cpp - what the kernels of a range are ------------*- C++ -*-===//
+//===- Kernels.cpp - kernels of a token range -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

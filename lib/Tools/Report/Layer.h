@@ -1,4 +1,4 @@
-//===- Layer.h - what the parts of a report are made of ---------*- C++ -*-===//
+//===- Layer.h - a compiled layer for the report ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Levels.cpp - every level of a layer, folded and linked ---*- C++ -*-===//
+//===- Levels.cpp - linked levels of a layer --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Measured.h - times of a layer that were measured ---------*- C++ -*-===//
+//===- Measured.h - measured times of a layer -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

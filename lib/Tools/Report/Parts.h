@@ -1,4 +1,4 @@
-//===- Parts.h - the parts of a report's page -------------------*- C++ -*-===//
+//===- Parts.h - parts of the report's page ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

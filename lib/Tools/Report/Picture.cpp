@@ -1,4 +1,4 @@
-//===- Picture.cpp - a layer, drawn -----------------------------*- C++ -*-===//
+//===- Picture.cpp - draws a layer ------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

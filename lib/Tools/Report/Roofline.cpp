@@ -1,4 +1,4 @@
-//===- Roofline.cpp - products under the ceilings of a device ---*- C++ -*-===//
+//===- Roofline.cpp - roofline of gemms -------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Style.cpp - what a page looks like and does --------------*- C++ -*-===//
+//===- Style.cpp - style sheet and script -----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Timeline.cpp - launches and workspace of a range, in order *- C++
-//-*-===//
+//===- Timeline.cpp - launches and workspace of a range ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

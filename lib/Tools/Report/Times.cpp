@@ -1,4 +1,4 @@
-//===- Times.cpp - times of a layer by tokens -------------------*- C++ -*-===//
+//===- Times.cpp - times of a layer by token count --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

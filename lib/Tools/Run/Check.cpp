@@ -1,4 +1,4 @@
-//===- Check.cpp - the comparison with the reference ------------*- C++ -*-===//
+//===- Check.cpp - comparison with the reference ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Check.h - the comparison with the reference --------------*- C++ -*-===//
+//===- Check.h - comparison with the reference ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

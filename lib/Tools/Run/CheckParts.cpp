@@ -1,4 +1,4 @@
-//===- CheckParts.cpp - what a checkpoint's tensors have to hold *- C++ -*-===//
+//===- CheckParts.cpp - checks a checkpoint's tensors -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ConvertElements.cpp - elements of another type -----------*- C++ -*-===//
+//===- ConvertElements.cpp - exact conversion of elements -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ExpertOrders.h - orders of columns in checkpoints --------*- C++ -*-===//
+//===- ExpertOrders.h - column orders of act-order --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

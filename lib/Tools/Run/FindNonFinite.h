@@ -1,4 +1,4 @@
-//===- FindNonFinite.h - NaN and infinity among elements --------*- C++ -*-===//
+//===- FindNonFinite.h - finds NaN and infinity -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

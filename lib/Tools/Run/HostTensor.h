@@ -1,4 +1,4 @@
-//===- HostTensor.h - the tensors of a run, in host memory ------*- C++ -*-===//
+//===- HostTensor.h - host tensors of a run ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

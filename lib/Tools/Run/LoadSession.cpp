@@ -1,4 +1,4 @@
-//===- LoadSession.cpp - from what was given to a layer ---------*- C++ -*-===//
+//===- LoadSession.cpp - loads the layer of moe-run -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

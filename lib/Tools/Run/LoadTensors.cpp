@@ -1,4 +1,4 @@
-//===- LoadTensors.cpp - tensors from checkpoints and files -----*- C++ -*-===//
+//===- LoadTensors.cpp - loads tensors from files ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- LoadTensors.h - tensors from checkpoints and files -------*- C++ -*-===//
+//===- LoadTensors.h - loads tensors from files -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- NestedScales.cpp - scales that are quantized themselves --*- C++ -*-===//
+//===- NestedScales.cpp - quantized scales of bitsandbytes ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

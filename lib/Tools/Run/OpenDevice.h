@@ -1,4 +1,4 @@
-//===- OpenDevice.h - the device that --device names ------------*- C++ -*-===//
+//===- OpenDevice.h - opens the device of --device --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PartCopier.cpp - values of a checkpoint's tensor ---------*- C++ -*-===//
+//===- PartCopier.cpp - copies tensors of a checkpoint ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PartCopier.h - values of a checkpoint's tensor -----------*- C++ -*-===//
+//===- PartCopier.h - copies tensors of a checkpoint ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PlanRun.h - one plan on one device -----------------------*- C++ -*-===//
+//===- PlanRun.h - runs a plan on a device ----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- PrintSession.cpp - what moe-run says of a layer ----------*- C++ -*-===//
+//===- PrintSession.cpp - messages of moe-run about a layer -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

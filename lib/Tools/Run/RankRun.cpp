@@ -1,4 +1,4 @@
-//===- RankRun.cpp - all ranks of a layer in this process -------*- C++ -*-===//
+//===- RankRun.cpp - runs all ranks of a layer ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

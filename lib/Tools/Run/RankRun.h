@@ -1,4 +1,4 @@
-//===- RankRun.h - all ranks of a layer in this process ---------*- C++ -*-===//
+//===- RankRun.h - runs all ranks of a layer --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -33,7 +33,7 @@ struct RankRunOptions {
   std::vector<int64_t> validTokens;
   /// The number of inputs that `run.comparedRuns` alternates between.
   int64_t numInputs = 1;
-  /// How long a rank waits for the others in one call.
+  /// Seconds that a rank waits for the others in one call.
   double limitSeconds = 60;
   /// The device of compiled kernels, as `--device` names it: "cuda" is a GPU
   /// for each rank, with NCCL between them; "cuda:N" is one GPU for all ranks.

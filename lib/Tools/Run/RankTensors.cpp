@@ -1,4 +1,4 @@
-//===- RankTensors.cpp - what ranks are bound to ----------------*- C++ -*-===//
+//===- RankTensors.cpp - tensors that ranks bind ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ResultBytes.h - results of a run as bytes ----------------*- C++ -*-===//
+//===- ResultBytes.h - serializes a run's results ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

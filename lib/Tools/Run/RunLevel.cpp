@@ -1,4 +1,4 @@
-//===- RunLevel.cpp - executes a layer at one level of IR -------*- C++ -*-===//
+//===- RunLevel.cpp - executes a layer at a level of IR ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Session.h - a layer that moe-run has loaded --------------*- C++ -*-===//
+//===- Session.h - a loaded layer of moe-run --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

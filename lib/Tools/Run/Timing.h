@@ -1,4 +1,4 @@
-//===- Timing.h - how long a layer takes to be ready ------------*- C++ -*-===//
+//===- Timing.h - run times and load times of a layer -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TraceFile.cpp - a run as a timeline ----------------------*- C++ -*-===//
+//===- TraceFile.cpp - timeline of a run as a file --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- UnpackElements.h - elements out of a file's words --------*- C++ -*-===//
+//===- UnpackElements.h - unpacks elements of a file ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

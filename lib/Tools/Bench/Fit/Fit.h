@@ -1,4 +1,4 @@
-//===- Fit.h - a part's coefficients from times -----------------*- C++ -*-===//
+//===- Fit.h - fits a part's coefficients to times --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Compare.h - two records, row by row ----------------------*- C++ -*-===//
+//===- Compare.h - compares two records by row ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

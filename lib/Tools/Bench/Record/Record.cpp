@@ -1,4 +1,4 @@
-//===- Record.cpp - the results of moe-bench --------------------*- C++ -*-===//
+//===- Record.cpp - the record of moe-bench ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Routing.cpp - which experts tokens go to -----------------*- C++ -*-===//
+//===- Routing.cpp - routings of tokens to experts --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

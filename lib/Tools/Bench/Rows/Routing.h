@@ -1,4 +1,4 @@
-//===- Routing.h - which experts tokens go to -------------------*- C++ -*-===//
+//===- Routing.h - routings of tokens to experts ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- CheckRow.cpp - sample rows against the reference ---------*- C++ -*-===//
+//===- CheckRow.cpp - compares sample rows with the reference ---*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- LayerModule.cpp - a bench layer as kernels in IR ---------*- C++ -*-===//
+//===- LayerModule.cpp - a bench layer at level tile ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Profile.cpp - where the time of a row goes ---------------*- C++ -*-===//
+//===- Profile.cpp - times of the launches of a row -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -25,7 +25,7 @@ namespace {
 /// enqueued.
 constexpr size_t kBusyBytes = size_t(1) << 30;
 constexpr int kBusyFills = 3;
-/// How long the graph is observed.
+/// Seconds for which the graph is observed.
 constexpr double kGraphSeconds = 0.2;
 
 /// The least bytes and operations of a launch.

@@ -1,4 +1,4 @@
-//===- Profile.h - where the time of a row goes -----------------*- C++ -*-===//
+//===- Profile.h - times of the launches of a row ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- RowRun.h - runs of a row, timed and checked --------------*- C++ -*-===//
+//===- RowRun.h - timed and checked runs of a row ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Watchdog.h - ends what does not end ----------------------*- C++ -*-===//
+//===- Watchdog.h - ends a hanging process ----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

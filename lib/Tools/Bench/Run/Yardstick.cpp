@@ -1,4 +1,4 @@
-//===- Yardstick.cpp - PyTorch in a process of its own ----------*- C++ -*-===//
+//===- Yardstick.cpp - PyTorch in a separate process ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Yardstick.h - PyTorch in a process of its own ------------*- C++ -*-===//
+//===- Yardstick.h - PyTorch in a separate process --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

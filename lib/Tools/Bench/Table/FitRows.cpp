@@ -1,4 +1,4 @@
-//===- FitRows.cpp - the times of rows, and the part's entry ----*- C++ -*-===//
+//===- FitRows.cpp - fits coefficients to the rows of a table ---*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

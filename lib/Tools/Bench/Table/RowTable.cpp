@@ -1,4 +1,4 @@
-//===- RowTable.cpp - measures the rows of the table ------------*- C++ -*-===//
+//===- RowTable.cpp - measures the rows of the benchmark --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TimeRow.cpp - the times of a row, and the yardstick's ----*- C++ -*-===//
+//===- TimeRow.cpp - times a row and the yardstick --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

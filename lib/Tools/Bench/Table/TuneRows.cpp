@@ -1,4 +1,4 @@
-//===- TuneRows.cpp - the rows of a table with other configs ----*- C++ -*-===//
+//===- TuneRows.cpp - tunes the rows of a table -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

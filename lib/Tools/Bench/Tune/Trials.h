@@ -1,4 +1,4 @@
-//===- Trials.h - a row with configs that are tried -------------*- C++ -*-===//
+//===- Trials.h - measures a row with other configs -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

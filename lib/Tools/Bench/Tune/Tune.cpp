@@ -1,4 +1,4 @@
-//===- Tune.cpp - other configs of a row's products -------------*- C++ -*-===//
+//===- Tune.cpp - tunes the configs of a row's gemms ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TuneFile.cpp - what tuning found, as files ---------------*- C++ -*-===//
+//===- TuneFile.cpp - files of tuned configs --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Case.h - what the suite is made of -----------------------*- C++ -*-===//
+//===- Case.h - cases of gpu-test -------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- CheckLayer.cpp - results against the reference -----------*- C++ -*-===//
+//===- CheckLayer.cpp - compares results with the reference -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Floor.h - the least time that a layer can take -----------*- C++ -*-===//
+//===- Floor.h - least time of a layer --------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Invariants.cpp - what holds exactly, whatever the layer --*- C++ -*-===//
+//===- Invariants.cpp - bitwise invariants of a layer -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

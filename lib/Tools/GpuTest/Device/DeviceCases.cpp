@@ -1,4 +1,4 @@
-//===- DeviceCases.cpp - the runtime on a GPU -------------------*- C++ -*-===//
+//===- DeviceCases.cpp - tests of the runtime on a GPU ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

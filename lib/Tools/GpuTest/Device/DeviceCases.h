@@ -1,4 +1,4 @@
-//===- DeviceCases.h - cases without a layer --------------------*- C++ -*-===//
+//===- DeviceCases.h - tests of the runtime on a GPU ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

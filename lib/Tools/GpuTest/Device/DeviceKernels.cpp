@@ -1,4 +1,4 @@
-//===- DeviceKernels.cpp - kernels written by hand --------------*- C++ -*-===//
+//===- DeviceKernels.cpp - handwritten kernels for tests --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

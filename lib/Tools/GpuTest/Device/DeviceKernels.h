@@ -1,4 +1,4 @@
-//===- DeviceKernels.h - kernels written by hand ----------------*- C++ -*-===//
+//===- DeviceKernels.h - handwritten kernels for tests ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- GeneratorCases.cpp - the same bits everywhere ------------*- C++ -*-===//
+//===- GeneratorCases.cpp - tests of the generator on a GPU -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

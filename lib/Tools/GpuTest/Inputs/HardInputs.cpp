@@ -1,4 +1,4 @@
-//===- HardInputs.cpp - inputs that are hard on purpose ---------*- C++ -*-===//
+//===- HardInputs.cpp - hard inputs -----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- HardRules.h - what rules for hard inputs share -----------*- C++ -*-===//
+//===- HardRules.h - rules of hard inputs -----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

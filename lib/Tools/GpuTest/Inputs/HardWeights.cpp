@@ -1,4 +1,4 @@
-//===- HardWeights.cpp - quantized weights that are hard --------*- C++ -*-===//
+//===- HardWeights.cpp - hard inputs: quantized weights ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

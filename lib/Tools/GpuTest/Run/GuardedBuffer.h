@@ -1,4 +1,4 @@
-//===- GuardedBuffer.h - device memory between canaries ---------*- C++ -*-===//
+//===- GuardedBuffer.h - device memory between guards -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- LayerRun.h - a layer on the device -----------------------*- C++ -*-===//
+//===- LayerRun.h - runs a layer on the device ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
