@@ -1,4 +1,4 @@
-//===- ActOrderTest.cpp - tests of columns in any group ---------*- C++ -*-===//
+//===- ActOrderTest.cpp - tests of act-order --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ClockedDevice.h - the simulated device with a clock ------*- C++ -*-===//
+//===- ClockedDevice.h - a simulated device with a clock --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

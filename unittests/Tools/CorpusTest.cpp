@@ -1,4 +1,4 @@
-//===- CorpusTest.cpp - inputs that fuzzers have found ----------*- C++ -*-===//
+//===- CorpusTest.cpp - inputs found by fuzzers -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

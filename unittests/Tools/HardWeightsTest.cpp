@@ -1,4 +1,4 @@
-//===- HardWeightsTest.cpp - tests of hard quantized weights --------------===//
+//===- HardWeightsTest.cpp - tests of hard quantized weights ----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

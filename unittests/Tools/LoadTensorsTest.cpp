@@ -1,4 +1,4 @@
-//===- LoadTensorsTest.cpp - tests of tensors from files --------*- C++ -*-===//
+//===- LoadTensorsTest.cpp - tests of LoadTensors ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

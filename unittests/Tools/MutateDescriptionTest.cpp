@@ -1,4 +1,4 @@
-//===- MutateDescriptionTest.cpp - JSON that is nearly right ----*- C++ -*-===//
+//===- MutateDescriptionTest.cpp - mutated JSON -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

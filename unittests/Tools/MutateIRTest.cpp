@@ -1,4 +1,4 @@
-//===- MutateIRTest.cpp - IR that is nearly right ---------------*- C++ -*-===//
+//===- MutateIRTest.cpp - mutated IR ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

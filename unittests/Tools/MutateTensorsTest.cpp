@@ -1,4 +1,4 @@
-//===- MutateTensorsTest.cpp - tensor files that are nearly right -*- C++ -*-=//
+//===- MutateTensorsTest.cpp - mutated tensor files -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

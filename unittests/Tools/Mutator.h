@@ -1,4 +1,4 @@
-//===- Mutator.h - texts that are nearly right ------------------*- C++ -*-===//
+//===- Mutator.h - mutates texts --------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

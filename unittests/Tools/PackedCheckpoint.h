@@ -1,4 +1,4 @@
-//===- PackedCheckpoint.h - small checkpoints of each packing ---*- C++ -*-===//
+//===- PackedCheckpoint.h - small packed checkpoints ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

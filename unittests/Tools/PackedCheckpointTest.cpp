@@ -1,4 +1,4 @@
-//===- PackedCheckpointTest.cpp - tests of published packings ---*- C++ -*-===//
+//===- PackedCheckpointTest.cpp - tests of packed formats -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

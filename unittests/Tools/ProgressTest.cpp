@@ -1,4 +1,4 @@
-//===- ProgressTest.cpp - tests of what is told of long work ----*- C++ -*-===//
+//===- ProgressTest.cpp - tests of progress messages ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

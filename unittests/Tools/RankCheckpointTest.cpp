@@ -1,5 +1,4 @@
-//===- RankCheckpointTest.cpp - tests of checkpoints read by rank *- C++
-//-*-===//
+//===- RankCheckpointTest.cpp - tests of a rank's tensors -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- RowRunTest.cpp - tests of runs that are timed ------------*- C++ -*-===//
+//===- RowRunTest.cpp - tests of timed runs of a row ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

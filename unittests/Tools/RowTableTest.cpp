@@ -1,4 +1,4 @@
-//===- RowTableTest.cpp - tests of the table with times ---------*- C++ -*-===//
+//===- RowTableTest.cpp - tests of the table of rows ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- SeedsTest.cpp - several seeds of a simulated GPU ---------*- C++ -*-===//
+//===- SeedsTest.cpp - several seeds of the simulator -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

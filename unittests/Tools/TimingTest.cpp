@@ -1,4 +1,4 @@
-//===- TimingTest.cpp - tests of how runs are timed -------------*- C++ -*-===//
+//===- TimingTest.cpp - tests of timed runs ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TuneTest.cpp - tests of what tuning writes ---------------*- C++ -*-===//
+//===- TuneTest.cpp - tests of tuned configs --------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- WatchdogTest.cpp - tests of what ends what does not end --*- C++ -*-===//
+//===- WatchdogTest.cpp - tests of the watchdog -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- YardstickTest.cpp - tests of the process that is asked ---*- C++ -*-===//
+//===- YardstickTest.cpp - tests of the yardstick process -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
