@@ -38,8 +38,9 @@ struct HostTensor {
   /// (Re)allocates for the shape; contents are undefined.
   moert::Status allocate();
 
-  /// Copies the tensor to `spread` with `gap` elements more per row pitch, and
-  /// bytes 0xFF (NaN) in the gaps; `strides` are those of this shape.
+  /// Copies the tensor to `spread` with a row pitch that is `gap` elements
+  /// longer, and bytes 0xFF (NaN) in the gaps; `strides` are those of this
+  /// shape in the copy.
   moert::Status spreadRows(int64_t gap, HostTensor &spread,
                            std::vector<int64_t> &strides) const;
 
