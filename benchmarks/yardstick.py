@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What PyTorch does on the same GPU, for moe-bench, which starts this and asks.
+"""Measures PyTorch on the same GPU for moe-bench, which starts this program and sends requests.
 
-A request is a line of JSON on the standard input, `do` names a function below; the answer is a line
-of JSON, with `error` where it fails. The first line says what answers. Nothing of moec is used.
+A request is a line of JSON on standard input in which `do` names a function below. The answer is a line
+of JSON, with `error` on failure. The first line describes the program's versions and device. No code of
+moec is used.
 
-Ceilings: bytes read per second (the best of a sum, a maximum and a product with a vector, over 8
-GiB), operations per second of a dense product of
-8192^3 in bf16 and in e4m3 (torch._scaled_mm, a scale per tensor): the best of 20 runs.
+Ceilings: bytes read per second (the best of a sum, a maximum and a product with a vector, over 8 GiB),
+and operations per second of a dense gemm of 8192^3 in bf16 and in e4m3 (torch._scaled_mm, a scale per
+tensor): the best of 20 runs.
 
 A row is a whole layer around torch._grouped_mm (fp8: torch._scaled_grouped_mm with a scale per row,
-which is another quantization than blocks): sort by expert, gather, product, silu, product, weigh,
-sum; routings take turns in one CUDA graph. The dense pair is cuBLAS on as many rows at once, with
-the weights of one expert; it is observed as the layer is, and replayed for long.
+a quantization other than that by blocks): sort by expert, gather, gemm, silu, gemm, weigh, sum; one
+CUDA graph alternates between routings. The dense pair is cuBLAS on as many rows at once, with the
+weights of one expert; it is observed in the same way as the layer, and in a long replay.
 """
 
 import json
