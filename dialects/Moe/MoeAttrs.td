@@ -52,25 +52,25 @@ def Moe_NonFinite : Moe_Enum<"NonFinite", "what a score that is not finite becom
 def Moe_RoutingAttr : Moe_Attr<"Routing", "routing"> {
   let summary = "how scores become expert ids and weights";
   let description = [{
-    The parts of routing that look at more than one expert; the elementwise parts are the `score`
-    and `weight` regions of the op that carries this attribute. docs/layers.md, formulas 2 to 5.
+    Routing operations that look at more than one expert. Elementwise operations are the `score`, `key` and `weight`
+    regions of the op with this attribute. See docs/layers.md, formulas 2 to 5.
 
     | parameter | default | |
     |---|---|---|
-    | `top_k` | | experts per token, at least 1, at most the experts there are |
-    | `select` | `top_k` | `top_k` the best of all; `per_group` the `top_k / num_groups` best of each group; `hash` a row of a table; `sparsemixer` the two of SparseMixer, without its jitter |
-    | `num_groups` | 1 | contiguous groups of equal size; 1 is none |
-    | `topk_groups` | 1 | groups that stay in the selection, with `select = top_k` |
-    | `group_score` | `max` | key of a group: its best expert's, or with `top2_sum` the sum of its two best |
-    | `softmax` | `none` | `all`: scores are normalized over all experts, before the selection; `selected`: weights over the selected ones, after it |
+    | `top_k` | | experts per token, from 1 to the number of experts |
+    | `select` | `top_k` | `top_k`: the best of all experts; `per_group`: the `top_k / num_groups` best of each group; `hash`: a row of a table; `sparsemixer`: two experts by SparseMixer without jitter |
+    | `num_groups` | 1 | number of contiguous expert groups of equal size; 1: no groups |
+    | `topk_groups` | 1 | groups kept before the selection; only with `select = top_k` |
+    | `group_score` | `max` | key of a group: the key of its best expert, or with `top2_sum` the sum of its two best keys |
+    | `softmax` | `none` | `all`: over the scores of all experts, before the selection; `selected`: over the weights of the selected experts |
     | `renormalize` | false | `w /= sum(w) + renormalize_epsilon` |
     | `renormalize_epsilon` | 0 | f32, not negative; only with `renormalize` |
-    | `scale` | 1 | f32 factor of every weight (the models' `routed_scaling_factor`) |
-    | `nonfinite` | `zero` | what NaN and infinite scores become: 0, or keys of -inf or -1e30 |
+    | `scale` | 1 | f32 factor of every weight (`routed_scaling_factor` of models) |
+    | `nonfinite` | `zero` | replacement of NaN and infinite scores: 0, or a key of -inf or -1e30 |
 
-    Ties go to the lowest expert index, and between groups to the lowest group; ids come in
-    descending order of the key. `sparsemixer` has `top_k = 2`, `softmax = none` and `nonfinite =
-    neg_inf`. `hash` and `sparsemixer` have no groups.
+    Ties go to the lowest expert index, and ties between groups to the lowest group. Ids are in descending order of
+    the key. `sparsemixer` needs `top_k = 2`, `softmax = none` and `nonfinite = neg_inf`. `hash` and `sparsemixer`
+    have no groups.
 
     ```mlir
     #moe.routing<top_k = 8, num_groups = 8, topk_groups = 4, group_score = top2_sum,
@@ -113,11 +113,11 @@ def Moe_GateUpOrder : Moe_Enum<"GateUpOrder", "order of gate and up rows in w13"
   I32EnumCase<"Interleaved", 2, "interleaved">]>;
 
 def Moe_WeightLayoutAttr : Moe_Attr<"WeightLayout", "weight_layout"> {
-  let summary = "where gate and up rows lie in the first product's weight";
+  let summary = "order of gate and up rows in the first gemm's weight";
   let description = [{
-    Rows of `w13` (`[..., N, K]`, K contiguous), with I = N / 2. `gate_up`: gate rows `0 .. I-1`, then
-    up rows. `up_gate`: up rows first. `interleaved`: row 2i is gate i, row 2i+1 is up i. Biases and
-    scales have the same order. A layer without a gate carries no layout.
+    Order of the rows of `w13` (`[..., N, K]`, K contiguous), with I = N / 2. `gate_up`: gate rows `0 .. I-1`, then up
+    rows. `up_gate`: up rows first. `interleaved`: row 2i is gate i, row 2i+1 is up i. Biases and scales have the same
+    order. A layer without a gate has no layout.
 
     ```mlir
     #moe.weight_layout<order = interleaved>
@@ -142,9 +142,9 @@ def Moe_Packing : Moe_Enum<"Packing", "how elements lie in memory", [
   I32EnumCase<"BF16", 5, "bf16">]>;
 
 def Moe_PackingAttr : EnumAttr<Moe_Dialect, Moe_Packing, "packing"> {
-  let summary = "how elements lie in memory";
+  let summary = "memory layout of quantized elements";
   let description = [{
-    What `packing` of `#moe.quant` is, where it stands by itself.
+    The parameter `packing` of `#moe.quant` as an attribute of its own.
 
     ```mlir
     #moe.packing<fragments_f16>
@@ -160,27 +160,27 @@ def Moe_BlockParameter : OptionalArrayRefParameter<"int64_t"> {
 }
 
 def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
-  let summary = "how a tensor is quantized";
+  let summary = "quantization of a tensor";
   let description = [{
-    `value = (stored - zero_point) * scale * second_scale - minimum`. What is not quantized carries no `#moe.quant`. Without
-    zero points and minima of its own i4, which is stored as 0 to 15, has the zero point 8; others have 0. With zero points,
-    integers are unsigned.
+    `value = (stored - zero_point) * scale * second_scale - minimum`. A tensor that is not quantized has no
+    `#moe.quant`. With zero points, integers are unsigned. Without zero points or minima, i4 is stored as 0 to 15 with
+    the implicit zero point 8; other types have the zero point 0.
 
     | parameter | |
     |---|---|
     | `storage` | element type in memory: f8E4M3FN, f8E5M2, f4E2M1FN, `!moe.nf4`, `!moe.code_book`, i8, i4 |
     | `scale` | element type of the scales: f32, bf16, f16, f8E8M0FNU, f8E4M3FN |
-    | `granularity` | which elements share a scale: the whole `tensor`, one output `channel` (row of a weight), one `token` (row of an activation), a `group` of `block[1]` neighbours along the contracted dimension, or a `block` of `block[0] x block[1]` (rows x contracted) |
-    | `block` | two sizes, with `group` (`[1, n]`) and `block` only |
-    | `zero_point` | false; true with integer storage only |
-    | `dynamic` | false; true for activations quantized inside the layer from their own maximum |
-    | `packing` | `pairs` with storage of 4 bits: elements 2i and 2i + 1 of a row in one byte, the first in its low half; the tensor's elements are then bytes, i8; `fragments`, which `moe.repack` makes of weights of 4 or 8 bits to be multiplied by bf16, `fragments_f16`, by f16, or `fragments_e4m3`, by e4m3: the same bits in the order of Hopper's tensor cores, with bytes for scales, zero points and minima of `scale`, `granularity` and `block` (docs/decoded-products.md); `bf16`, which `moe-legalize-quant` makes of rows of f8E4M3FN or i8: each code is kept as the bf16 of its number, with `power_of_two` times its scale, and the tensor's elements are bf16; else `none` |
-    | `second_scale` | absent; f32 for a factor of all scales of a matrix (of gate and up rows one each), with `group` and `block` only; with `fragments` always, one of each row |
-    | `minimum` | false; true for weights of integer storage in groups whose tensor of zero points has minima in their place, of the type of the scales, f32, bf16 or f16 |
-    | `power_of_two` | false; true for scales that a `dynamic` group finds, which become the least power of two that is not below (UE8M0), and stay f32 |
+    | `granularity` | elements that share a scale: the whole `tensor`, an output `channel` (row of a weight), a `token` (row of an activation), a `group` of `block[1]` neighbours along K, or a `block` of `block[0] x block[1]` (rows x K) |
+    | `block` | two sizes; only with `group` (`[1, n]`) and `block` |
+    | `zero_point` | default false; true only with integer storage |
+    | `dynamic` | default false; true for activations that the layer quantizes by their own maximum |
+    | `packing` | default `none`. `pairs`, for 4-bit storage: elements 2i and 2i + 1 of a row share a byte, the first in the low half, and the tensor's element type is i8. `fragments`, `fragments_f16`, `fragments_e4m3`: prepacked 4-bit or 8-bit weights from `moe.repack`, to be multiplied by bf16, f16 or e4m3: the same bits in the order of Hopper's tensor cores, with bytes for the scales, zero points and minima described by `scale`, `granularity` and `block` (docs/decoded-products.md). `bf16`, from `moe-legalize-quant`, for rows of f8E4M3FN or i8: each quantized value is kept as bf16, multiplied by its scale with `power_of_two`; the element type is bf16 |
+    | `second_scale` | default absent; f32: a factor of all scales of a matrix (gate and up rows have one each), only with `group` and `block`. Prepacked weights always have it, one per row |
+    | `minimum` | default false; true for integer weights in groups whose zero-point tensor holds minima instead, in the type of the scales: f32, bf16 or f16 |
+    | `power_of_two` | default false; true: scales of a `dynamic` group are rounded up to a power of two (UE8M0), stored as f32 |
 
-    The last block or group of a row may be smaller where the op allows it. How many scales there are, which one is
-    whose, and how many bytes a row takes: QuantLayout.h. Block fp8, fp8 by channel, and mxfp4 weights:
+    The last block or group of a row may be smaller where the op allows it. `QuantLayout.h` computes the number of
+    scales, the scale of an element and the bytes of a row. Examples: block fp8, per-channel fp8, and mxfp4 weights:
 
     ```mlir
     #moe.quant<storage = f8E4M3FN, scale = f32, granularity = block, block = [128, 128]>
@@ -204,11 +204,11 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
 }
 
 def Moe_ProductQuantAttr : Moe_Attr<"ProductQuant", "product_quant"> {
-  let summary = "how the operands of one product are quantized";
+  let summary = "quantization of one gemm's operands";
   let description = [{
-    `weight` of a weight, which is never `dynamic` nor of granularity `token`; `activation` of the rows it is multiplied
-    with: `dynamic`, of granularity `tensor`, `token` or `group`, or of granularity `tensor` by a scale that is given.
-    Absent, they stay as they are.
+    `weight`: never `dynamic`, never of granularity `token`. `activation`: either `dynamic`, of granularity `tensor`,
+    `token` or `group`, or static, of granularity `tensor` with a scale that is given. Without `activation`, rows are
+    not quantized.
 
     ```mlir
     #moe.product_quant<weight = <storage = i4, scale = bf16, granularity = group, block = [1, 32], packing = pairs>>
@@ -225,11 +225,11 @@ def Moe_Way : Moe_Enum<"Way", "how a target multiplies quantized operands", [
   I32EnumCase<"Repack", 2, "repack">]>;
 
 def Moe_WayAttr : EnumAttr<Moe_Dialect, Moe_Way, "way"> {
-  let summary = "how a target multiplies quantized operands";
+  let summary = "strategy to multiply quantized operands";
   let description = [{
-    `native`: stored elements are multiplied as they are, scales are applied to sums, or by tensor cores to blocks. `decode`: elements become the
-    compute type in registers or a near cache, then are multiplied. `repack`: weights are brought into another
-    format ahead of the first run. `moe-legalize-quant` chooses it by the target's table.
+    The strategy that `moe-legalize-quant` chooses from the target's table. `native`: multiply stored elements and
+    apply scales to sums, or let tensor cores apply them to blocks. `decode`: dequantize to the compute type in
+    registers or a near cache, then multiply. `repack`: bring weights into another format before the first run.
 
     ```mlir
     #moe.way<decode>
@@ -248,12 +248,11 @@ def Moe_Format : Moe_Enum<"Format", "how dispatched rows are arranged", [
   I32EnumCase<"Contiguous", 2, "contiguous">]>;
 
 def Moe_ActivationFormatAttr : Moe_Attr<"ActivationFormat", "activation_format"> {
-  let summary = "the form in which activations reach the experts";
+  let summary = "arrangement of the activations that experts get";
   let description = [{
-    `standard`: tokens x width. `batched_experts`: experts x rows per expert x width with counts.
-    `contiguous`: rows sorted by expert, each expert's run aligned to `alignment` rows (default 1; the
-    other formats have none). Only `standard` is compiled so far; the others are refused by the
-    verifier of the layer.
+    `standard`: tokens x width. `batched_experts`: experts x rows per expert x width, with counts. `contiguous`: rows
+    sorted by expert, each group aligned to `alignment` rows (default 1; other formats have no alignment). The
+    verifier of the layer accepts only `standard` so far.
 
     ```mlir
     #moe.activation_format<format = contiguous, alignment = 128>
@@ -268,11 +267,11 @@ def Moe_ActivationFormatAttr : Moe_Attr<"ActivationFormat", "activation_format">
 def Moe_MeshAttr : Moe_Attr<"Mesh", "mesh"> {
   let summary = "the ranks that share a layer";
   let description = [{
-    `dp * pcp * tp` ranks (docs/parallel.md): `dp * pcp` groups with tokens of their own, of `tp` ranks each, which all
-    have the tokens of their group; with `sp` each rank of a group has a part of them, as many as the others. Rank r is
-    number `r % tp` of group `r / tp`, which is number `r / tp % pcp` of those that share a prompt (prefill context
-    parallelism): for a layer groups like the others. With `num_experts` each rank has whole experts, out of so many;
-    without (0, the default) a part of every expert.
+    `dp * pcp * tp` ranks (docs/parallel.md) in `dp * pcp` groups of `tp` ranks. Each group has its own tokens. All
+    ranks of a group have the group's tokens; with `sp` they are split evenly among its ranks. Rank r has index
+    `r % tp` in group `r / tp`, and that group has index `r / tp % pcp` among the groups that share a prompt (prefill
+    context parallelism), which a layer treats like all others. With `num_experts`, each rank holds whole experts out
+    of that many; without (0, the default), each rank holds a slice of every expert.
 
     ```mlir
     #moe.mesh<dp = 4, tp = 2, num_experts = 64>
@@ -284,12 +283,12 @@ def Moe_MeshAttr : Moe_Attr<"Mesh", "mesh"> {
                         DefaultValuedParameter<"bool", "false">:$sp);
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// Groups of ranks with tokens of their own.
+    /// Number of groups with their own tokens.
     int64_t getNumGroups() const { return getDp() * getPcp(); }
     int64_t getNumRanks() const { return getNumGroups() * getTp(); }
-    /// Ranks, or groups of ranks, with tokens of their own.
+    /// Number of ranks (with `sp`) or groups with their own tokens.
     int64_t getTokenRanks() const { return getSp() ? getNumRanks() : getNumGroups(); }
-    /// Ranks along an axis.
+    /// Number of ranks along an axis.
     int64_t getSize(Axis axis) const { return axis == Axis::Dp ? getNumGroups() : getTp(); }
   }];
 }
@@ -301,7 +300,8 @@ def Moe_Axis : Moe_Enum<"Axis", "an axis of the mesh", [
 def Moe_AxisAttr : EnumAttr<Moe_Dialect, Moe_Axis, "axis"> {
   let summary = "an axis of the mesh";
   let description = [{
-    `dp`: groups with tokens of their own, `dp * pcp` of them; `tp`: ranks of a group, which share its tokens.
+    `dp`: across the `dp * pcp` groups with their own tokens. `tp`: across the ranks of a group, which share its
+    tokens.
 
     ```mlir
     #moe.axis<dp>
@@ -312,10 +312,10 @@ def Moe_AxisAttr : EnumAttr<Moe_Dialect, Moe_Axis, "axis"> {
 
 def Moe_PlacementAttr : AttrDef<Moe_Dialect, "Placement"> {
   let mnemonic = "placement";
-  let summary = "which experts this rank holds";
+  let summary = "experts held by this rank";
   let description = [{
-    Distinct global expert ids out of `num_experts`, at least one, in the order in which the weights
-    hold them. Slots that chose another expert contribute nothing here.
+    Distinct global expert ids out of `num_experts`, at least one, in the order of the weights. Slots with another
+    expert contribute nothing on this rank.
 
     ```mlir
     #moe.placement<8, local = [4, 5, 6, 7]>

@@ -15,17 +15,16 @@ include "mlir/IR/EnumAttr.td"
 def Moe_Dialect : Dialect {
   let name = "moe";
   let cppNamespace = "::moec::moe";
-  let summary = "what a Mixture-of-Experts layer computes";
+  let summary = "the computation of a Mixture-of-Experts layer";
   let description = [{
-    The level `moe` answers WHAT is computed: tensors in, tensors out, value semantics, no device,
-    no buffers, no order. A layer is one `moe.layer`; `moe-decompose` rewrites it into the pipeline
-    `moe.route` -> `moe.permute` -> `moe.grouped_matmul` (gate/up with the activation as a region)
-    -> `moe.grouped_matmul` (down, weighted) -> `moe.unpermute`, with dense `moe.grouped_matmul`s
-    for router, latent projections and the shared expert.
+    The level `moe` says what is computed: on tensors, with value semantics, without devices, buffers or order. A
+    layer is one `moe.layer`. `moe-decompose` rewrites it into the pipeline `moe.route` -> `moe.permute` ->
+    `moe.grouped_matmul` (gate and up, with the activation as a region) -> `moe.grouped_matmul` (down, weighted) ->
+    `moe.unpermute`, with dense `moe.grouped_matmul`s for the router, latent projections and the shared expert.
 
-    Formulas, tensor names and rounding points are those of docs/layers.md. Everything that looks at
-    one element at a time (activation, scoring, weighting) is a scalar region on f32; everything
-    that looks at neighbours (softmax, top-k, groups, quantization) is an attribute.
+    Formulas, tensor names and rounding points are those of docs/layers.md. Elementwise operations (activation,
+    scoring, weighting) are scalar regions on f32; operations on neighbours (softmax, top-k, groups, quantization) are
+    attributes.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

@@ -17,14 +17,14 @@ class Moe_Op<string mnemonic, list<Trait> traits = []> : Op<Moe_Dialect, mnemoni
 
 def Moe_DataTensor : RankedTensorOf<[F32, BF16, F16]>;
 def Moe_QuantizedTensor : RankedTensorOf<[F8E4M3FN, I8, BF16]>;
-/// What a product reads; quantized operands come with scales.
+/// Operands of a gemm; quantized ones come with scales.
 def Moe_ProductTensor : RankedTensorOf<[F32, BF16, F16, F8E4M3FN, F8E5M2, I8]>;
 def Moe_F32Tensor : RankedTensorOf<[F32]>;
 def Moe_I32Tensor : RankedTensorOf<[I32]>;
-/// One number for each row: f32, or a byte that says yes or no.
+/// One value per row: f32, or a byte as a boolean.
 def Moe_RowTensor : RankedTensorOf<[F32, I8]>;
 def Moe_ScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN]>;
-// Scales of weights in fragments are bytes.
+// Prepacked weights have bytes as scales.
 def Moe_AnyScaleTensor : RankedTensorOf<[F32, BF16, F16, F8E8M0FNU, F8E4M3FN, I8]>;
 def Moe_ByteTensor : RankedTensorOf<[I8]>;
 /// Zero points, or minima.
@@ -33,94 +33,90 @@ def Moe_ZeroTensor : RankedTensorOf<[I8, F32, BF16, F16]>;
 def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments, IsolatedFromAbove]> {
   let summary = "a whole Mixture-of-Experts layer";
   let description = [{
-    All formulas of docs/layers.md in one op; the numbers of formulas below are those of that page.
-    Shapes, with T tokens (always `?`), H hidden size, L latent size (H without a latent path), E
-    experts whose weights are here, Z zero experts, R rows of the router (all experts of the layer,
-    then the zero experts), k = top_k, I intermediate size, N rows of `w13` (2 I if the activation
-    takes gate and up, else I), S and N_s the same for the shared expert, V the vocabulary, D the
-    layer dtype, which is the element type of `hidden`:
+    All formulas of docs/layers.md in one op; formula numbers below are those of that page. Symbols: T tokens (always
+    `?`), H hidden size, L latent size (H without a latent path), E experts with weights on this rank, Z zero experts,
+    R rows of the router (all experts of the layer, then the zero experts), k = top_k, I intermediate size, N rows of
+    `w13` (2 I if the activation takes gate and up, else I), S and N_s: I and N of the shared expert, V the vocabulary
+    size, D the layer dtype (the element type of `hidden`):
 
     | operand, as written | type | formula |
     |---|---|---|
     | `hidden` (first) | `T x H x D` | |
-    | exactly one entry: `gate` | `R x H x D`; with it optionally `gate_bias`, `R x f32` | 1 |
+    | exactly one entry: `gate` | `R x H x D`; optionally with `gate_bias`, `R x f32` | 1 |
     | ... or `logits` | `T x R`, of `f32`, `bf16` or `f16` | |
     | ... or `ids` and `weights` | `T x k x i32`, `T x k x f32` | |
     | `selection_bias` | `R x f32` | 3 |
     | `expert_scale` | `R x f32` | 5 |
-    | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both, with `select = hash` | 4 |
+    | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both or none, with `select = hash` | 4 |
     | `num_valid_tokens` | `1 x i32` | 6 |
     | `is_padding` | `T x i8` | 6 |
-    | `physical_ids`, `replica_counts` | `E x M x i32`, `E x i32`; both | 6 |
-    | `latent_down`, `latent_up` | `L x H x D`, `H x L x D`; both | 7, 9 |
+    | `physical_ids`, `replica_counts` | `E x M x i32`, `E x i32`; both or none | 6 |
+    | `latent_down`, `latent_up` | `L x H x D`, `H x L x D`; both or none | 7, 9 |
     | `experts`: `w13` and `w2` | `E x N x L`, `E x L x I`; of type D or quantized | 8 |
-    | `w13_columns` | `E x L x i32`; with it the columns of `w13` are in an order of each expert's own | 8 |
+    | `w13_columns` | `E x L x i32`; column order of `w13`, one per expert | 8 |
     | `w13_bias`, `w2_bias` | `E x N x D`, `E x L x D` | 8 |
-    | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both; of type D or quantized | 10 |
-    | `shared_w13_columns` | `1 x H x i32`; with it the columns of `shared_w13` are in an order of their own | 10 |
+    | `shared_w13`, `shared_w2` | `N_s x H`, `H x S`; both or none; of type D or quantized | 10 |
+    | `shared_w13_columns` | `1 x H x i32`; column order of `shared_w13` | 10 |
     | `shared_gate` | `1 x H x D` | 10 |
     | `w13_scale`, `w2_scale`, `shared_w13_scale`, `shared_w2_scale` | see below | |
-    | `w13_zero_point`, ... of each of the four | as its scale, i8; minima of the scale's type | |
-    | `w13_global_scale`, ... of each of the four | `E x 1 x f32`, without E for the shared expert; 2 where gate and up rows are halves | |
-    | `w13_input_scale`, `w2_input_scale`, `shared_w13_input_scale`, `shared_w2_input_scale` | `1 x f32`, where the activation's quantization is not dynamic | |
+    | `w13_zero_point`, ... for each of the four weights | shape of the scale, i8; minima have the scale's type | |
+    | `w13_global_scale`, ... for each of the four weights | `E x 1 x f32`, without E for the shared expert; `E x 2` if gate and up rows are halves | |
+    | `w13_input_scale`, `w2_input_scale`, `shared_w13_input_scale`, `shared_w2_input_scale` | `1 x f32`, if the activation's quantization is static | |
 
     Regions, each of one block that takes f32 values and ends in `moe.yield` of one f32:
 
-    - `score(logit)`: the elementwise part of the score (formula 2); empty is the identity.
-    - `key(score, bias)`, or `key(score)` without `selection_bias`: what experts are selected by (formula 3); empty is
-      `score + bias`.
-    - `weight(score)`: the elementwise weight of a selected score (formula 5); empty is the identity.
-    - `activation(gate, up)` or `activation(x)`: formula 8. One argument means a layer without gate.
+    - `score(logit)`: the elementwise part of the score (formula 2); empty: identity.
+    - `key(score, bias)`, or `key(score)` without `selection_bias`: the key that experts are selected by (formula 3);
+      empty: `score + bias`.
+    - `weight(score)`: the elementwise weight of a selected score (formula 5); empty: identity.
+    - `activation(gate, up)` or `activation(x)`: formula 8. One argument means a layer without a gate.
+    - `shared_activation`: the activation of the shared expert, with as many arguments as `activation`; empty:
+      `activation`.
 
-    - `shared_activation`: the same of the shared expert; empty is that of the routed ones. It has a
-      gate if they have one.
-
-    They hold ops of `arith` and `math` on single values and use nothing from outside. In
-    `activation` and `shared_activation`, `moe.param` reads the entries of `activation_params`, each an f32; every entry must
-    be read.
+    Regions hold ops of `arith` and `math` on scalars and use no values from outside. In `activation` and
+    `shared_activation`, `moe.param` reads the entries of `activation_params`, each an f32; every entry must be read.
 
     Attributes:
 
-    - `routing` says the rest about routing; absent with the entry `ids`, where ids and weights say it
-      all, and the operands and regions of routing are absent too.
-    - `layout` says where gate and up rows of `w13` and `shared_w13` are; present if the activation
-      takes two arguments.
-    - `num_zero_experts` (default 0): Z. Their ids follow those of the others; they have no weights and
-      return their input, times the weight of the slot.
-    - `weight_on_input`: the weight of a slot multiplies the input of the expert, rounded to D, and
-      nothing later (formula 7). Needs k = 1.
-    - `placement` names the experts whose weights are here, in the order of `w13` and `w2`; a slot
-      that chose another one contributes nothing. Absent: all.
-    - `weight_quant`: all four weights are stored quantized, each with a `_scale` operand of its scale
-      type. Its shape, for a weight of `E x rows x columns` (without E for the shared expert):
-      granularity `tensor` `E x 1 x 1`, `channel` `E x rows x 1`, `group` `E x rows x columns / block[1]`,
-      `block` `E x ceil(rows / block[0]) x ceil(columns / block[1])`, where gate and up halves of a
-      first weight have scales of their own unless rows are interleaved: `E x 2 x 1` with `tensor`,
-      `2 ceil(I / block[0])` rows of them with `block`.
-      With `zero_point` each weight has a `_zero_point` too, bytes that are read unsigned; with `minimum` it has minima there;
-      with `second_scale` a `_global_scale`. Columns of a weight in `pairs` are half as many as stated above.
-    - `activation_quant`: how inputs of the experts' products are quantized, with `weight_quant`: `dynamic`, of
-      granularity `tensor`, `token` or `group`, or by scales that operands give, of granularity `tensor`.
-      Absent, inputs stay of type D.
-    - `quants`, in place of the two, where products are not quantized alike: a `#moe.product_quant` under the name of each
-      quantized weight (`w13`, `w2`, `shared_w13`, `shared_w2`). The others are of type D, as their inputs are.
-    - `shared_scale`: the shared expert's output is multiplied by it, behind its gate and ahead of the
-      rounding to D (formula 10).
-    - `format` (only `standard` so far); absent is the same.
-    - `mesh`: the ranks that run the layer (docs/parallel.md), one if absent. Weights are those of one rank, tokens its
-      own. Where the mesh has `num_experts`, `local_ids` (`num_experts x i32`) has the place of each expert among the
-      rank's weights, -1 for those of other ranks.
-    - `physical_ids` and `replica_counts`: the weights are those of physical experts, and E logical ones, which the router
-      and all ids speak of, have up to M replicas among them (formula 6).
-    - `record` and `load` are results beside the output: ids and weights that the router chose, `T x k` each, and the
-      `expert_offsets`, one more than there are experts in `w13`: expert e was chosen by `expert_offsets[e + 1] -
-      expert_offsets[e]` slots.
-    - `max_tokens` (default 16384): T of a run is 0 to `max_tokens`; `max_tokens * k` fits 31 bits.
+    - `routing`: the other parameters of routing. With the entry `ids`, it is absent, and so are the operands and
+      regions of routing.
+    - `layout`: the order of gate and up rows in `w13` and `shared_w13`; present if the activation takes two
+      arguments.
+    - `num_zero_experts` (default 0): Z. Ids of zero experts follow those of other experts. A zero expert has no
+      weights and returns its input times the weight of the slot.
+    - `weight_on_input`: the weight of a slot multiplies the input of the expert, rounded to D, and nothing later
+      (formula 7). Needs k = 1.
+    - `placement`: the experts with weights on this rank, in the order of `w13` and `w2`; slots with other experts
+      contribute nothing. Absent: all experts.
+    - `weight_quant`: all four weights are stored quantized, each with a `_scale` operand of its scale type. The shape
+      of the scale for a weight of `E x rows x columns` (without E for the shared expert): granularity `tensor`
+      `E x 1 x 1`, `channel` `E x rows x 1`, `group` `E x rows x columns / block[1]`, `block`
+      `E x ceil(rows / block[0]) x ceil(columns / block[1])`. Gate and up halves of a first weight have separate
+      scales unless rows are interleaved: `E x 2 x 1` with `tensor`, `2 ceil(I / block[0])` rows of scales with
+      `block`. With `zero_point` each weight has a `_zero_point` too, of bytes read as unsigned, or of minima with
+      `minimum`; with `second_scale` it has a `_global_scale`. Columns of a weight in `pairs` are half as many as
+      stated above.
+    - `activation_quant`, with `weight_quant`: quantization of the inputs of the experts' gemms: `dynamic`, of
+      granularity `tensor`, `token` or `group`, or static, of granularity `tensor` with scales as operands. Absent:
+      inputs stay of type D.
+    - `quants`, instead of these two, if gemms are quantized in different ways: a `#moe.product_quant` under the name
+      of each quantized weight (`w13`, `w2`, `shared_w13`, `shared_w2`). Other weights and their inputs are of type D.
+    - `shared_scale`: a factor of the shared expert's output, applied after its gate and before the rounding to D
+      (formula 10).
+    - `format`: only `standard` so far, the default.
+    - `mesh`: the ranks that run the layer (docs/parallel.md); absent: one. Weights and tokens are those of one rank.
+      If the mesh has `num_experts`, `local_ids` (`num_experts x i32`) maps each expert to its index among the rank's
+      weights, -1 if another rank has it.
+    - `physical_ids` and `replica_counts`: the weights are those of physical experts. The router and all ids refer to
+      E logical experts, each with up to M replicas among the physical ones (formula 6).
+    - `record` and `load`: additional results. `record` returns the ids and weights that the router chose, `T x k`
+      each. `load` returns `expert_offsets`, one element more than `w13` has experts:
+      `expert_offsets[e + 1] - expert_offsets[e]` slots chose expert e.
+    - `max_tokens` (default 16384): upper bound of T in a run; `max_tokens * k` fits 31 bits.
 
-    Edge cases: T = 0 gives an empty result. An expert without tokens costs nothing. Ids of -1 or out
-    of range (from `ids` and `hash_table` only) contribute nothing, whatever their weight. Rows from
-    `num_valid_tokens` on are zero. Scores that are not finite follow the rule `nonfinite`. Ties go to
-    the lowest expert.
+    Edge cases: T = 0 gives an empty result. An expert without tokens costs nothing. Ids of -1 or out of range
+    (possible only from `ids` and `hash_table`) contribute nothing, whatever their weight. Rows from
+    `num_valid_tokens` on are zero. `nonfinite` handles scores that are not finite. Ties go to the lowest expert.
 
     ```mlir
     %y = moe.layer %x : tensor<?x2048xbf16> gate(%gate : tensor<128x2048xbf16>)
@@ -254,20 +250,20 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
-    /// Number of experts whose weights are here.
+    /// Number of experts with weights on this rank.
     int64_t getNumLocalExperts();
-    /// Number of experts of the whole layer without zero experts (E), replicas of one as one.
+    /// Number of logical experts of the whole layer (E), without zero experts.
     int64_t getNumExperts();
-    /// The same where each replica is one: those that the weights of all ranks are of.
+    /// Number of physical experts of the whole layer: each replica counts.
     int64_t getNumPhysicalExperts();
     /// Rows of the router: E + Z.
     int64_t getNumRouted();
     int64_t getTopK();
     int64_t getHiddenSize();
-    /// Width that routed experts see: the latent size, else the hidden size.
+    /// Input width of routed experts: the latent size, else the hidden size.
     int64_t getExpertWidth();
     int64_t getIntermediateSize();
-    /// How the product with a weight, by the weight's name here, is quantized; null for not at all.
+    /// Quantization of the gemm with the weight of this operand name; null if it is not quantized.
     ProductQuantAttr getProductQuant(::llvm::StringRef weight);
     /// Whether the activation takes a gate and an up value.
     bool isGated() { return getActivation().getNumArguments() == 2; }
@@ -277,9 +273,9 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
 def Moe_ParamOp : Moe_Op<"param", [Pure]> {
   let summary = "a parameter of the activation";
   let description = [{
-    The f32 entry `name` of the `activation_params` of the `moe.layer` around it. Stands in the regions
-    `activation` and `shared_activation` only, so that an activation is written once and its numbers stay attributes;
-    `moe-decompose` replaces it by the constant.
+    The f32 entry `name` of `activation_params` of the enclosing `moe.layer`. Only in the regions `activation` and
+    `shared_activation`: an activation is written once and its numbers stay attributes. `moe-decompose` replaces it by
+    the constant.
 
     ```mlir
     %limit = moe.param "limit"
@@ -295,8 +291,8 @@ def Moe_YieldOp : Moe_Op<"yield", [Pure, Terminator, ReturnLike,
     ParentOneOf<["LayerOp", "RouteOp", "GroupedMatmulOp", "RowMapOp"]>]> {
   let summary = "ends a scalar region";
   let description = [{
-    The one f32 that a scalar region computes: a score, a weight, an activated value, or what an
-    epilogue makes of its accumulators.
+    Returns the f32 result of a scalar region: a score, a key, a weight, an activated value, or the output of an
+    epilogue.
 
     ```mlir
     moe.yield %y : f32

@@ -11,39 +11,37 @@
 include "MoeLayerOp.td"
 include "mlir/IR/OpAsmInterface.td"
 
-/// The result is printed under the name that the op carries in `moe.name`, if any.
+/// Prints the result under the name in the op's attribute `moe.name`, if any.
 def Moe_NamedResult : DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>;
 
 def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
-  let summary = "scores to expert ids and weights";
+  let summary = "choice of expert ids and weights by scores";
   let description = [{
-    Formulas 2 to 5 of docs/layers.md. With T tokens, R experts, k = `top_k` and V the vocabulary:
+    Formulas 2 to 5 of docs/layers.md. With T tokens, R experts, k = `top_k` and V the vocabulary size:
 
     | operand, result | type |
     |---|---|
     | `logits` | `T x R`, of `f32`, `bf16` or `f16`, read as f32 |
     | `selection_bias`, `expert_scale` | `R x f32` |
-    | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both, with `select = hash` |
+    | `input_ids`, `hash_table` | `T x i32`, `V x k x i32`; both or none, with `select = hash` |
     | `num_valid_tokens` | `1 x i32` |
     | `is_padding` | `T x i8` |
     | `ids`, `weights` | `T x k x i32`, `T x k x f32` |
 
-    `score(logit)`, `key(v, selection_bias)` (`key(v)` without the bias) and `weight(score)` are scalar regions; empty is
-    the identity, of `key` the sum of both. Per token:
+    `score(logit)`, `key(v, selection_bias)` (`key(v)` without the bias) and `weight(score)` are scalar regions. Empty
+    regions are the identity, and the sum of both arguments for `key`. Per token:
 
-    1. `v = score(logits)`, with `softmax = all` then softmaxed over all R.
-    2. `c = key(v, selection_bias)`, f32; `nonfinite` says what becomes of values that are not finite.
+    1. `v = score(logits)`; with `softmax = all`, then a softmax over all R.
+    2. `c = key(v, selection_bias)`, f32; `nonfinite` replaces values that are not finite.
     3. `ids`: the k experts that `select` takes by c, in descending order of c, ties to the lowest id.
-    4. `w = weight(v[ids])`, with `softmax = selected` then softmaxed over the k; with `renormalize`
-       divided by `sum(w) + renormalize_epsilon` (by 1 where that is 0 or not finite); times
-       `expert_scale[ids]`, times `scale`. All f32.
+    4. `w = weight(v[ids])`; with `softmax = selected`, then a softmax over the k; with `renormalize`, divided by
+       `sum(w) + renormalize_epsilon` (by 1 if that is 0 or not finite); times `expert_scale[ids]`, times `scale`. All
+       in f32.
 
-    Edge cases: rows from `num_valid_tokens` on, and those whose `is_padding` is not 0, get ids -1 and weights 0. With
-    `nonfinite = neg_inf`, a
-    row without any finite key gets the ids `0 .. k - 1` and the weights `1 / k`, final. With `select =
-    hash`, ids are rows of the table and nothing is selected; a row of `input_ids` outside the table
-    gives -1, and ids out of range get weight 0. With `sparsemixer` the regions are empty: it defines
-    the weights itself.
+    Edge cases: rows from `num_valid_tokens` on and rows with `is_padding` not 0 get ids -1 and weights 0. With
+    `nonfinite = neg_inf`, a row without any finite key gets the ids `0 .. k - 1` and the final weights `1 / k`. With
+    `select = hash`, ids are rows of the table and nothing is selected; an `input_ids` outside the table gives -1, and
+    ids out of range get weight 0. With `sparsemixer` the regions are empty: it defines the weights itself.
 
     ```mlir
     %ids, %weights = moe.route %logits : tensor<?x128xf32> selection_bias(%b : tensor<128xf32>)
@@ -85,26 +83,26 @@ def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromA
 }
 
 def Moe_PermuteOp : Moe_Op<"permute", [Pure]> {
-  let summary = "slots sorted by expert, stably";
+  let summary = "stable sort of slots by expert";
   let description = [{
-    A slot is a pair (token t, choice j). It is valid if `t < num_valid_tokens` (all tokens without
-    that operand) and its id is in `0 .. num_experts + num_zero_experts - 1`. Valid slots of an expert
-    whose weights are here get positions `0, 1, ...`, sorted by local expert and inside an expert by
-    (t, j): a stable counting sort. `local_experts` lists the global ids whose weights are here, in
-    their order; absent means all `num_experts`. With G local experts and P = T * k:
+    A slot is a pair (token t, choice j). It is valid if `t < num_valid_tokens` (any t without that operand) and its
+    id is in `0 .. num_experts + num_zero_experts - 1`. Valid slots whose expert has weights on this rank get
+    positions `0, 1, ...` by a stable counting sort: by local expert, then by (t, j). `local_experts` lists the global
+    ids of the experts on this rank, in the order of their weights; absent: all `num_experts`. With G local experts
+    and P = T * k:
 
     | operand, result | type | |
     |---|---|---|
-    | `ids`, `weights` | `T x k x i32`, `T x k x f32` | of `moe.route` or the caller |
+    | `ids`, `weights` | `T x k x i32`, `T x k x f32` | from `moe.route` or the caller |
     | `num_valid_tokens` | `1 x i32` | optional |
     | `offsets` | `(G + 1) x i32` | expert g has positions `offsets[g] .. offsets[g + 1] - 1` |
-    | `position` | `T x k x i32` | position of the slot; -1 if it contributes nothing; -2 if it chose a zero expert |
+    | `position` | `T x k x i32` | position of the slot; -1 if it contributes nothing; -2 for a zero expert |
     | `source` | `P x i32` | token of a position |
     | `row_weight` | `P x 1 x f32` | weight of a position's slot |
 
-    Edge cases: `source` and `row_weight` are undefined from `offsets[G]` on: nobody reads them there. Of an id
-    that appears twice in a row of `ids`, both slots count. Zero experts have no positions: their ids
-    are `num_experts .. num_experts + num_zero_experts - 1`.
+    Edge cases: `source` and `row_weight` are undefined from `offsets[G]` on, and no op reads them there. If an id
+    appears twice in a row of `ids`, both slots count. Zero experts have the ids
+    `num_experts .. num_experts + num_zero_experts - 1` and no positions.
 
     ```mlir
     %offsets, %position, %source, %row_weight = moe.permute %ids, %weights
@@ -130,65 +128,68 @@ def Moe_PermuteOp : Moe_Op<"permute", [Pure]> {
 
 def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegments,
     IsolatedFromAbove, Moe_NamedResult]> {
-  let summary = "matrix products of row groups with their weights, and an epilogue";
+  let summary = "grouped or dense gemm with an epilogue";
   let description = [{
-    For position p of group g, which is `offsets[g] <= p < offsets[g + 1]`, and `row = source[p]` (p
-    without `source`):
+    For position p of group g, i.e. `offsets[g] <= p < offsets[g + 1]`, and `row = source[p]` (p without `source`):
 
     `acc[n] = sum_k input[row, k] * weight[g, n, k]`, accumulated in f32,
     `result[p, n] = cast(epilogue(acc[n], rows[p]..., columns[g, n]..., elementwise[p, n]...))`.
 
-    Without `offsets` the product is dense: one group, whose positions are all rows. With `layout` the
-    rows of the weight are pairs (gate, up), I of them: the epilogue gets two accumulators and two
-    values of each column operand, and the result has I columns. With G groups, M positions (`?`) and
-    C = I with a layout, else N:
+    Without `offsets` the gemm is dense: one group with all rows. With `layout`, weight rows are I pairs (gate, up):
+    the epilogue gets two accumulators and two values of each column operand, and the result has I columns. With G
+    groups, M positions (`?`), and C = I with a layout, else N:
 
     | operand, result | grouped | dense |
     |---|---|---|
     | `input` | `? x K` | `T x K` |
-    | `weight`, element type of `input` | `G x N x K` | `N x K` |
-    | `input_scale`, as `input_quant` says | `? x Bi x f32`, or `1 x f32` | `T x Bi x f32`, or `1 x f32` |
-    | `weight_scale`, of a type that `weight_quant` says | `G x Bn x Bk` | `Bn x Bk` |
-    | `weight_zero_point`, if `weight_quant` says so; minima are of the scales' type | `G x Bn x Bk x i8` | `Bn x Bk x i8` |
-    | `weight_global_scale`, if `weight_quant` says so | `G x 1 x f32`, or `G x 2` | `1 x f32`, or `2` |
+    | `weight`, in the element type of `input` | `G x N x K` | `N x K` |
+    | `input_scale`, by `input_quant` | `? x Bi x f32`, or `1 x f32` | `T x Bi x f32`, or `1 x f32` |
+    | `weight_scale`, in the scale type of `weight_quant` | `G x Bn x Bk` | `Bn x Bk` |
+    | `weight_zero_point`, by `weight_quant`; minima have the scales' type | `G x Bn x Bk x i8` | `Bn x Bk x i8` |
+    | `weight_global_scale`, by `weight_quant` | `G x 1 x f32`, or `G x 2` | `1 x f32`, or `2` |
     | `offsets` | `(G + 1) x i32` | absent |
     | `source` | `M x i32`, optional | absent |
     | `num_valid_tokens` | absent | `1 x i32`, optional |
-    | `rows`, any number | `M x 1 x f32`, or `M x i8`: 1 where a byte is not 0 | `T x 1 x f32`, or `T x i8` |
+    | `rows`, any number | `M x 1 x f32`, or `M x i8`: 1 if the byte is not 0 | `T x 1 x f32`, or `T x i8` |
     | `columns`, any number | `G x N` | `N` |
     | `elementwise`, any number | `M x C` | `T x C` |
     | `result` | `M x C` | `T x C` |
 
-    `epilogue` is a scalar region. Its arguments, all f32, in this order: the accumulator (gate, up
-    with a layout); each row operand; each column operand (its gate value, its up value with a layout,
-    one operand after the other); each elementwise operand. Empty, it yields the accumulator; it must
-    be there with a layout or with operands. Operands are extended to f32 before it and its result is
-    rounded to the element type of `result`, to nearest even: f32, bf16 or f16, whatever the input has.
+    `epilogue` is a scalar region. Its arguments, all f32, in this order: the accumulator (gate and up with a layout);
+    each row operand; each column operand (with a layout its gate value, then its up value); each elementwise operand.
+    An empty region yields the accumulator; a layout or operands require a region. Operands are extended to f32 before
+    the epilogue, and its result is rounded to nearest even to the element type of `result`: f32, bf16 or f16,
+    independent of the input's type.
 
-    **Quantized operands**: `input_quant` and `weight_quant` (`#moe.quant`, each optional) say what the elements
-    of `input` and `weight` stand for, and which of them share a value of `input_scale` (`T x Bi`) and
-    `weight_scale` (`G x Bn x Bk`); an input of granularity `tensor` has one scale for all rows, `1 x f32`. An
-    operand without a quant stands for itself. With `si` and `sw` the scales of an
-    element of either (1 without), and blocks b of contracted elements that share both,
+    **Quantized operands**: `input_quant` and `weight_quant` (`#moe.quant`, each optional) describe the elements of
+    `input` and `weight` and which of them share a value of `input_scale` (`T x Bi`) and `weight_scale` (`G x Bn x
+    Bk`). An input of granularity `tensor` has one scale for all rows, `1 x f32`. An operand without a quant is not
+    quantized. With `si` and `sw` the scales of the two operands (1 without), and blocks b of elements along K that
+    share both scales,
 
     `acc[n] = sum_b (sum_{k in b} input[row, k] * weight[g, n, k]) * (si[row, b] * sw[g, blk(n), b])`,
 
-    accumulated in f32 in an order of the schedule's choice; the product of the two scales is rounded to
-    f32 first. Of a weight whose quant has m x n elements per scale, `blk(n) = n / m`, but gate and
-    up halves have blocks of their own: with the layouts `gate_up` and `up_gate`, `blk(n) = (n / I) *
-    ceil(I/m) + (n % I) / m` and Bn = `2 ceil(I/m)`. `channel` has m = 1, `tensor` m = I (or N) and one block of
-    contracted elements, as `token` has. The last block of either dimension may be smaller. A weight with zero points
-    stands for `weight[g, n, k] - weight_zero_point[g, blk(n), b]`, bytes that are read unsigned, one of i4 without
-    them for `weight[g, n, k] - 8`; `sw` is `weight_scale * weight_global_scale`, rounded to f32, with one global scale for
-    gate rows and one for up rows where these are halves (in the order of the layout). Where `weight_quant` says `minimum`,
-    values of `weight_zero_point` are subtracted behind the scale: each block b adds
-    `- (sum_{k in b} input[row, k]) * (si[row, b] * weight_zero_point[g, blk(n), b])`, and i4 stands for itself. K counts elements, whichever
-    of them share a byte. `way` says how the
-    target multiplies them; `moe-legalize-quant` sets it, with a quant only. A weight in `fragments` has scales and zero points in the bytes
-    of `weight_scale` (`G x N x B x i8`, docs/decoded-products.md) and `weight_global_scale` of each row (`G x N`).
+    accumulated in f32 in an order chosen by the schedule; the product of the two scales is rounded to f32 first.
 
-    Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a
-    dense product, rows from `num_valid_tokens` on are zero, without regard to the epilogue.
+    For a weight with m x n elements per scale, `blk(n) = n / m`. Gate and up halves have separate blocks: with the
+    layouts `gate_up` and `up_gate`, `blk(n) = (n / I) * ceil(I/m) + (n % I) / m` and Bn = `2 ceil(I/m)`. `channel`
+    has m = 1; `tensor` has m = I (or N). `channel`, `tensor` and `token` have one block along K. The last block of
+    either dimension may be smaller. K counts elements, also if several share a byte.
+
+    A weight with zero points stands for `weight[g, n, k] - weight_zero_point[g, blk(n), b]`, with bytes read as
+    unsigned. An i4 weight without zero points stands for `weight[g, n, k] - 8`. `sw` is
+    `weight_scale * weight_global_scale`, rounded to f32; if gate and up rows are halves, each half has its own global
+    scale (in the order of the layout). With `minimum` in `weight_quant`, values of `weight_zero_point` are subtracted
+    after scaling: each block b adds
+    `- (sum_{k in b} input[row, k]) * (si[row, b] * weight_zero_point[g, blk(n), b])`, and i4 has no implicit zero
+    point.
+
+    `way` is the strategy of the target; `moe-legalize-quant` sets it on gemms with a quant. A prepacked weight
+    (`fragments`) has scales and zero points in the bytes of `weight_scale` (`G x N x B x i8`,
+    docs/decoded-products.md) and one `weight_global_scale` per row (`G x N`).
+
+    Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a dense gemm,
+    rows from `num_valid_tokens` on are zero, independent of the epilogue.
 
     ```mlir
     %h = moe.grouped_matmul %x, %w13 : tensor<?x2048xbf16>, tensor<128x1536x2048xbf16>
@@ -242,58 +243,57 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
 
 def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "weights in the order of tensor cores";
+  let summary = "weights prepacked in the order of tensor cores";
   let description = [{
-    Brings weights of `quant` into `packing`, which is `fragments`, `fragments_f16` or `fragments_e4m3` by what they are multiplied with,
-    bf16 or f16: codes keep their number of bytes, in the order that docs/decoded-products.md has; scales and zero
-    points become bytes beside each other, one scale at least for every 64 contracted elements, and a minimum becomes a zero
-    point and a rest; and each row gets a
-    number of its own, `row_scale`, which is 2^r times what is one number for all of the row: its scale of `channel`, or
-    `global_scale`. Weights are constant, so that a plan does this once, ahead of all runs, into prepared tensors.
+    Prepacks weights of `quant` into `packing`, which depends on the type that they are multiplied in: `fragments` for
+    bf16, `fragments_f16` for f16, `fragments_e4m3` for e4m3. Quantized values keep their number of bytes, in the
+    order described in docs/decoded-products.md. Scales and zero points become adjacent bytes, with at least one scale
+    per 64 elements along K. A minimum becomes a zero point and a rest. Each row gets a `row_scale`: 2^r times the
+    factor that the whole row shares, which is its scale of `channel` or its `global_scale`. Weights are constant, so
+    a plan does this once, before all runs, into prepared tensors.
 
-    | `packing`, `quant` | scales of | a code stands for less by 2^-e | r = 0 up to a scale of |
+    | `packing`, `quant` | scales | e: a stored value is 2^-e times the quantized value | r = 0 up to a scale of |
     |---|---|---|---|
     | `fragments`, f4E2M1FN | f8E8M0FNU, groups of 32; f8E4M3FN, groups of 16, with `global_scale` | 126 | 2^2, exclusive |
-    | `fragments`, i4, perhaps with zero points | f32, bf16 or f16, groups of 32 or multiples of 64, and of `channel`, whose groups have 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
-    | `fragments`, i4 or i8 with minima | f32, bf16 or f16, groups of 32 or multiples of 64, of i8 of 16 too | as without | 2^-5, exclusive |
-    | `fragments`, code books | as of i4 without zero points | 0 | 2^127 of numbers below 2, exclusive; of larger ones less |
-    | `fragments_f16`, i4, likewise, also with minima | likewise | 24, and 20 in every second 8 rows | 2^-8, exclusive |
-    | `fragments_f16`, f4E2M1FN | as of `fragments` | 14 | 2^2, exclusive |
-    | `fragments`, i8, perhaps with zero points | as of i4, and groups of 16, `tensor` and `block` | 133 | 2^-5, exclusive |
-    | `fragments`, f8E4M3FN | as of i8; f8E8M0FNU, groups of 32 | 120 | 2^8, exclusive |
-    | `fragments_f16`, i8, f8E4M3FN | as of `fragments` | 24; 8 | 2^-8; 2^6, exclusive |
-    | `fragments_e4m3`, f4E2M1FN | f8E8M0FNU, groups of 32 | 0 | 2^6, which the largest of a row becomes |
-    | `fragments_e4m3`, i4 | f32, bf16 or f16, groups of 32 or multiples of 64; of `channel`, whose groups have 1 | 9 | 2^119, exclusive |
+    | `fragments`, i4, perhaps with zero points | f32, bf16 or f16, groups of 32 or multiples of 64, and `channel`, whose groups have the scale 1 | 133, and 129 in every second 8 rows | 2^-5, exclusive |
+    | `fragments`, i4 or i8 with minima | f32, bf16 or f16, groups of 32 or multiples of 64, for i8 also of 16 | as without minima | 2^-5, exclusive |
+    | `fragments`, code books | as for i4 without zero points | 0 | 2^127 for entries below 2, exclusive; less for larger ones |
+    | `fragments_f16`, i4, perhaps with zero points or minima | as for `fragments` | 24, and 20 in every second 8 rows | 2^-8, exclusive |
+    | `fragments_f16`, f4E2M1FN | as for `fragments` | 14 | 2^2, exclusive |
+    | `fragments`, i8, perhaps with zero points | as for i4, and groups of 16, `tensor` and `block` | 133 | 2^-5, exclusive |
+    | `fragments`, f8E4M3FN | as for i8; f8E8M0FNU, groups of 32 | 120 | 2^8, exclusive |
+    | `fragments_f16`, i8, f8E4M3FN | as for `fragments` | 24; 8 | 2^-8; 2^6, exclusive |
+    | `fragments_e4m3`, f4E2M1FN | f8E8M0FNU, groups of 32 | 0 | 2^6, to which the largest of a row is mapped |
+    | `fragments_e4m3`, i4 | f32, bf16 or f16, groups of 32 or multiples of 64, and `channel`, whose groups have the scale 1 | 9 | 2^119, exclusive |
     | `fragments_e4m3`, f8E4M3FN | f32, bf16 or f16, groups of 32 or multiples of 64, and `block` | 0 | 2^128, exclusive |
-    | `fragments_e4m3`, f8E4M3FN | f8E8M0FNU, groups of 32 | 0 | 2^73, which the largest of a row becomes |
+    | `fragments_e4m3`, f8E4M3FN | f8E8M0FNU, groups of 32 | 0 | 2^73, to which the largest of a row is mapped |
 
-    A group's scale s is kept as s * 2^(e - r), with r as small as the largest of the row allows, groups of zeros not
-    counted: 0 at least, but where scales are kept as f16, which has few exponents (`fragments_f16`, and integers with
-    scales of f16), below 0 too. A row whose scales are 2^127 and 2^-127 loses the latter, and one whose kept scales are f16
-    loses those that are 2^30 times smaller than its largest. Scales of f32 are rounded to f16 then. A scale that is no number, or infinite, makes its row's number
-    NaN; a bf16 below 2^-126 counts as 0. The codes of a group of f8E4M3FN scale 0 become 0, of a negative one their
-    signs change.
+    A group's scale s is stored as s * 2^(e - r), with r as small as the row's largest scale allows, not counting
+    groups of zeros. r is at least 0, or also negative if scales are stored as f16, which has few exponents
+    (`fragments_f16`, and integers with f16 scales). A row with scales 2^127 and 2^-127 loses the latter; with scales
+    stored as f16, a row loses scales 2^30 times smaller than its largest. f32 scales are rounded to f16 then. A scale
+    that is NaN or infinite makes its row's factor NaN; a bf16 scale below 2^-126 counts as 0. For f8E4M3FN, the
+    values of a group with scale 0 become 0, and the values of a group with a negative scale change their signs.
 
-    A code of f8E4M3FN that is no number makes its row's number NaN.
+    A NaN of f8E4M3FN makes its row's factor NaN.
 
-    Beside a minimum m the zero point is the code z for which z s is nearest to m, in f32, within the codes, and the rest,
-    z s - m less by 2^r, is rounded to bf16, or in `fragments_f16` to f16, of which r leaves room for it: no rest is more
-    than 2^15 then. Where all codes are 0, z is 0 and the rest -m. Numbers of a code book are rounded to bf16 or f16 where
-    they are multiplied.
+    With a minimum m, the zero point is the quantized value z that minimizes |z s - m| in f32, and the rest, (z s - m)
+    * 2^-r, is rounded to bf16, or to f16 in `fragments_f16`. There r leaves headroom for the rest: none exceeds 2^15.
+    If all values of a group are 0, z is 0 and the rest -m. The gemm rounds entries of a code book to bf16 or f16.
 
-    In `fragments_e4m3` a scale of f4E2M1FN is one of 12 powers of two below the largest of its row. The codes of a group with
-    a smaller one are rounded to what they are with the least of them, of two the even one: an error of 2^-13 of the largest
-    scale at most.
+    In `fragments_e4m3`, a scale of f4E2M1FN is one of 12 powers of two: the largest of its row and the 11 below.
+    Values of a group with a smaller scale are rounded to f4E2M1FN values times the least of the 12, ties to even: an
+    error of at most 2^-13 of the row's largest scale.
 
-    With E matrices of N rows and K contracted elements (without E for a single one), N and K multiples of 64, G elements
-    per scale, and B bytes per row (docs/decoded-products.md):
+    With E matrices of N rows and K columns (without E for a single one), N and K multiples of 64, G elements per
+    scale, and B bytes per row (docs/decoded-products.md):
 
     | operand, result | type |
     |---|---|
-    | `weight`, `packed` | `E x N x K/2 x i8` of 4 bits, `E x N x K` of 8 |
-    | `scale` | `E x N x K/G`, or `E x N x 1` of `channel` |
-    | `zero_point` | the same, i8, where `quant` has zero points; minima, of the scales' type, where it has these |
-    | `global_scale` | `E x 2 x f32` where gate and up rows are halves, else `E x 1 x f32`, where `quant` has a second scale |
+    | `weight`, `packed` | `E x N x K/2 x i8` for 4 bits, `E x N x K` for 8 |
+    | `scale` | `E x N x K/G`, or `E x N x 1` for `channel` |
+    | `zero_point` | the shape of `scale`; i8 zero points, or minima of the scales' type, by `quant` |
+    | `global_scale` | with a second scale in `quant`: `E x 2 x f32` if gate and up rows are halves, else `E x 1 x f32` |
     | `packed_scale` | `E x N x B x i8` |
     | `row_scale` | `E x N x f32` |
 
@@ -320,18 +320,18 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
 
 def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "rows of all ranks of an axis, on each of them";
+  let summary = "all-gather of rows over an axis, or dispatch to destination ranks";
   let description = [{
-    Each of `inputs` has `T x ...` elements on every rank of `axis`; its result is those of all ranks, one after the
-    other in their order: row `i * T + t` is row t of rank i. What is of another size than T (`num_valid_tokens`, `1 x
-    i32`) is put together likewise. T is the same on all ranks (docs/parallel.md). Over `tp` too: of ranks that each have a
-    part of their group's tokens.
+    Each of `inputs` has `T x ...` elements on every rank of `axis`. Its result concatenates the inputs of all ranks
+    in rank order: row `i * T + t` is row t of rank i. Inputs without T rows (`num_valid_tokens`, `1 x i32`) are
+    concatenated in the same way. T is equal on all ranks (docs/parallel.md). Over `tp`, ranks each have a part of
+    their group's tokens.
 
-    With `owners` (`E x i32`, of each expert the place on the axis of the rank that has it, -1 if none has) the inputs
-    that `owned` numbers are for a row's owners alone, the ranks that have an expert of its `ids`: on other ranks that
-    row of the result is anything, which nobody reads. With `experts_per_owner` the table is that of `moe.place_ids` with
-    replicas (`E x M x i32`), of physical experts of which each place on the axis has so many, one place after the other:
-    the ranks that have any replica of its ids.
+    With `owners` (`E x i32`: the index on the axis of the rank that holds each expert, -1 for none), the inputs
+    numbered by `owned` go only to a row's destination ranks, i.e. those that hold an expert of its `ids`. On other
+    ranks that row of the result is undefined and is not read. With `experts_per_owner`, the table is that of
+    `moe.place_ids` with replicas (`E x M x i32`), of physical experts. Each rank of the axis holds
+    `experts_per_owner` consecutive physical experts, and destination ranks hold any replica of the ids.
 
     ```mlir
     %rows, %all_ids = moe.dispatch <dp> %x, %ids owners(%o : tensor<64xi32>) ids(%ids : tensor<?x8xi32>) owned [0]
@@ -351,14 +351,14 @@ def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
 
 def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesMatch<["input", "result"]>,
                                        Moe_NamedResult]> {
-  let summary = "sums of partial rows over the ranks of an axis";
+  let summary = "reduction of partial rows over an axis";
   let description = [{
-    `input` is a part of a sum on each rank of `axis`. Over `tp` every rank gets the sum; over `dp`, and over `tp` with
-    `own_rows`, the rows are those of all ranks as `moe.dispatch` puts them together, and each gets the sum of its own.
-    Sums are rounded to the element type, in an order of the ranks that does not change from run to run.
+    `input` is a partial on each rank of `axis`. Over `tp`, every rank gets the sum. Over `dp`, and over `tp` with
+    `own_rows`, rows are those of all ranks in the order of `moe.dispatch`, and each rank gets the sums of its own
+    rows. Sums are rounded to the element type, in an order of ranks that does not change from run to run.
 
-    With `owners`, over `dp`, the part of a rank that is no owner of a row, as `moe.dispatch` says, is +0.0 whatever
-    `input` has there; `ids` are those of the rank's own rows and those of all.
+    With `owners`, over `dp`, the partial of a rank that is no destination of a row (see `moe.dispatch`) is +0.0,
+    whatever `input` holds. `ids` are those of the rank's own rows and those of all rows.
 
     ```mlir
     %y = moe.combine <dp> %partial owners(%o : tensor<64xi32>) ids(%ids, %all : tensor<?x8xi32>, tensor<?x8xi32>)
@@ -378,33 +378,33 @@ def Moe_CombineOp : Moe_Op<"combine", [Pure, AttrSizedOperandSegments, AllTypesM
           own_rows, /*experts_per_owner=*/::mlir::IntegerAttr());
   }]>];
   let extraClassDeclaration = [{
-    /// Whether each rank gets the sum of its own rows, not that of all.
+    /// Whether each rank gets only the sums of its own rows.
     bool scatters() { return getAxis() == Axis::Dp || getOwnRows(); }
   }];
   let hasVerifier = 1;
 }
 
 def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
-  let summary = "ids of experts as those of this rank's weights";
+  let summary = "global to local expert ids";
   let description = [{
-    `result[t, j] = table[ids[t, j]]`; -1 if that id is not one of the table, or if row t does not count. Without
-    `table` ids that count stay. Where `num_valid_tokens` has D elements, rows are D runs of `T / D`, of which the
-    first `num_valid_tokens[d]` of run d count; all rows count without it. A row whose `is_padding` is not 0 does not.
+    `result[t, j] = table[ids[t, j]]`; -1 if the id is outside the table or row t is padding. Without `table`, ids of
+    other rows are kept. If `num_valid_tokens` has D elements, rows form D runs of `T / D`, and in run d rows from
+    `num_valid_tokens[d]` on are padding. Rows with `is_padding` not 0 are padding too.
 
-    With `replica_counts` an expert e has `n = replica_counts[e]` places, of which token t takes one:
-    `result[t, j] = table[e, h mod n]` with `h = t * 2654435769 mod 2^32`, t counted from the first row. Where n is not
-    1 to M the result is -1.
+    With `replica_counts`, expert e has `n = replica_counts[e]` replicas and token t takes one of them:
+    `result[t, j] = table[e, h mod n]` with `h = t * 2654435769 mod 2^32`, t counted from the first row. If n is not
+    in 1 to M, the result is -1.
 
-    With `zero_experts = [E, Z]`, without a table, the result is no ids but positions, of slots whose experts are on other
-    ranks, as `moe.permute` has them: -2 for the ids `E .. E + Z - 1`, which are of zero experts, -1 for all others.
-    With `replica_counts` and `zero_experts = [E, Z, P]` these ids, which the table does not have, become
+    With `zero_experts = [E, Z]`, without a table, the result holds positions in the sense of `moe.permute`, of slots
+    whose experts are on other ranks: -2 for the ids `E .. E + Z - 1` of zero experts, -1 for all others. With
+    `replica_counts` and `zero_experts = [E, Z, P]`, ids of zero experts, which the table does not have, become
     `P .. P + Z - 1`, behind those of P physical experts.
 
     | operand, result | type | |
     |---|---|---|
     | `ids`, `result` | `T x k x i32` | |
-    | `table` | `E x i32`, with counts `E x M x i32` | of each expert the place of its weights here, or its places, -1 if they are elsewhere; optional |
-    | `replica_counts` | `E x i32` | places of each expert; optional, with a `table` |
+    | `table` | `E x i32`, with counts `E x M x i32` | index of each expert's weights on this rank, or of its replicas; -1 if another rank has them; optional |
+    | `replica_counts` | `E x i32` | number of replicas of each expert; optional, with a `table` |
     | `is_padding` | `T x i8` | optional |
     | `num_valid_tokens` | `D x i32` | optional; D divides T |
 
@@ -427,20 +427,20 @@ def Moe_PlaceIdsOp : Moe_Op<"place_ids", [Pure, AttrSizedOperandSegments, Moe_Na
 }
 
 def Moe_GatherRowsOp : Moe_Op<"gather_rows", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
-  let summary = "rows in the order of their experts, columns in the order of an expert's weights";
+  let summary = "gather of rows by expert and columns by the expert's column order";
   let description = [{
-    `result[p, c] = input[source[p], columns[e, c]]`, where e is the expert of position p by `offsets`; rows from the last
-    of `offsets` on are anything. Without `offsets` and `source` rows are as they are, `result[t, c] =
-    input[t, columns[0, c]]`. A number in `columns` that is no column counts as the last one. Experts whose weights
-    were quantized in another order of columns (GPTQ's act-order), of each its own, multiply what it makes.
+    `result[p, c] = input[source[p], columns[e, c]]`, with e the expert of position p by `offsets`; rows from the last
+    of `offsets` on are undefined. Without `offsets` and `source`, `result[t, c] = input[t, columns[0, c]]`. An index
+    in `columns` that is out of range counts as the last column. Gemms of experts whose weights were quantized in
+    their own column order (GPTQ's act-order) read the result.
 
     | operand, result | type | |
     |---|---|---|
     | `input` | `T x W` | |
-    | `offsets` | `(E + 1) x i32` | where each expert's positions begin; together with `source` and `top_k` |
+    | `offsets` | `(E + 1) x i32` | first position of each expert; together with `source` and `top_k` |
     | `source` | `T * k x i32` | the row of each position |
-    | `columns` | `E x W x i32`, without `offsets` `1 x W x i32` | the input column that each of an expert's columns is multiplied by |
-    | `result` | `T * k x W`, without `offsets` `T x W` | of the type of `input` |
+    | `columns` | `E x W x i32`, without `offsets` `1 x W x i32` | input column of each weight column, per expert |
+    | `result` | `T * k x W`, without `offsets` `T x W` | the type of `input` |
 
     ```mlir
     %y = moe.gather_rows %x : tensor<?x64xbf16> offsets(%o : tensor<9xi32>) source(%s : tensor<?xi32>)
@@ -465,9 +465,9 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, AttrSizedOperandSegments, IsolatedFr
     `result[t, c] = cast(body(input[t, c], rows[t]..., elementwise[t, c]...))`, in f32 and rounded once.
 
     `input` and `result` are `T x W` of one type, `rows` any number of `T x 1 x f32`, `elementwise` any number of
-    `T x W`. The arguments of the region are the element, one value of each row operand and one of each elementwise
-    operand. Llama 4's weight on the input is `body(x, w) = x * w`. With `num_valid_tokens` (`1 x i32`) rows from there on
-    are zero, without regard to the body.
+    `T x W`. The region takes the element, one value per row operand and one per elementwise operand. Example: Llama
+    4's weight on the input, `body(x, w) = x * w`. With `num_valid_tokens` (`1 x i32`), rows from there on are zero,
+    independent of the body.
 
     ```mlir
     %y = moe.row_map %x : tensor<?x2048xbf16> rows(%w : tensor<?x1xf32>) {
@@ -492,17 +492,15 @@ def Moe_RowMapOp : Moe_Op<"row_map", [Pure, AttrSizedOperandSegments, IsolatedFr
 }
 
 def Moe_TensorScaleOp : Moe_Op<"tensor_scale", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
-  let summary = "the scale that all rows of a call share";
+  let summary = "dynamic scale shared by all rows of a call";
   let description = [{
     `quant` is dynamic and of granularity `tensor`. In f32, each operation rounded to nearest even,
-    `scale[0] = max(absmax, 1e-10) / 448` with `absmax = max |input[t, c]|` over all rows that count and their
-    elements that are finite: NaN and infinities stay in their own rows. A `moe.quantize` takes the scale as its
-    `tensor_scale`.
+    `scale[0] = max(absmax, 1e-10) / 448` with `absmax = max |input[t, c]|` over the finite elements of all valid
+    rows: NaN and infinities do not affect other rows. A `moe.quantize` takes the scale as `tensor_scale`.
 
-    With `offsets`, rows are positions, at most `tokens * top_k`, of which those below the last offset count; with
-    `num_valid_tokens` rows are tokens, of which the first so many count; without both all rows, tokens, do. A token
-    whose `is_padding` is not 0 does not count. With
-    no row that counts the scale is 1e-10 / 448.
+    With `offsets`, rows are positions, at most `tokens * top_k`, and those below the last offset are valid. With
+    `num_valid_tokens`, rows are tokens, and the first `num_valid_tokens` are valid. Without both, all rows are valid
+    tokens. A token with `is_padding` not 0 is not valid. Without any valid row, the scale is 1e-10 / 448.
 
     | operand, result | type |
     |---|---|
@@ -539,40 +537,38 @@ def Moe_TensorScaleOp : Moe_Op<"tensor_scale", [Pure, AttrSizedOperandSegments, 
 
 def Moe_QuantizeOp : Moe_Op<"quantize", [Pure, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "rows as e4m3, by scales of their own or a given one";
+  let summary = "quantization of rows to e4m3 with dynamic scales or a given one";
   let description = [{
-    A dynamic `quant` says which elements share a scale: with `group` n neighbours, with `token` all of a row. For
-    each row t and each group b (the last one may be smaller), in f32, each operation rounded to nearest even:
+    A dynamic `quant` says which elements share a scale: n neighbours with `group`, a whole row with `token`. For each
+    row t and each group b (the last one may be smaller), in f32, each operation rounded to nearest even:
 
-    1. `absmax = max |input[t, c]|` over the group; NaN if one of them is NaN.
-    2. `scale[t, b] = max(absmax, least) / 448`, with `least` 1e-10 for a `group` and 1/512 for a `token`; NaN
-       stays NaN.
-    3. `quantized[t, c] = e4m3(input[t, c] / scale[t, b])`: one division, not a product with a
-       reciprocal, then to nearest even.
+    1. `absmax = max |input[t, c]|` over the group; NaN if any element is NaN.
+    2. `scale[t, b] = max(absmax, least) / 448`, with `least` 1e-10 for a `group` and 1/512 for a `token`; NaN stays
+       NaN.
+    3. `quantized[t, c] = e4m3(input[t, c] / scale[t, b])`: a division, not a product with a reciprocal, then rounded
+       to nearest even.
 
-    Every target makes the same bits, except that a NaN may have any sign and payload. No finite value
-    exceeds the largest e4m3, 448. Edge cases: a group of zeros has the scale least/448. NaN in a group
-    makes all of the group and its scale NaN. An infinite absmax is the scale; infinite elements become
-    NaN, finite ones 0. Either stays in its row.
+    All targets produce equal bits, except for sign and payload of NaNs. No finite value exceeds the largest e4m3,
+    448. Edge cases: a group of zeros has the scale least/448. NaN in a group makes the whole group and its scale NaN.
+    An infinite absmax becomes the scale: infinite elements become NaN, finite ones 0. Neither affects other rows.
 
-    A `quant` of granularity `tensor` that is not dynamic takes the scale of all rows as `tensor_scale`, a finite
-    number above 0, and yields no scales: `quantized[t, c] = e4m3(input[t, c] / tensor_scale[0])`, where what is
-    beyond 448, infinities too, becomes 448 with its sign, and NaN stays NaN.
+    A static `quant` of granularity `tensor` takes the scale of all rows as `tensor_scale`, finite and above 0, and
+    yields no scales: `quantized[t, c] = e4m3(input[t, c] / tensor_scale[0])`. Values beyond 448, including
+    infinities, saturate to 448 with their sign; NaN stays NaN.
 
-    Where `quant` says `packing = bf16`, `quantized` has the numbers of the codes as bf16, which holds each of them exactly. With
-    `power_of_two` it has these times their scales, which is exact too, and there is no `scale`.
+    With `packing = bf16`, `quantized` holds the quantized values as bf16, which is exact. With `power_of_two` they
+    are multiplied by their scales, which is exact too, and there is no `scale` result.
 
-    Without `offsets` all rows are quantized, tokens. With `offsets`, rows are positions, at most
-    `tokens * top_k`; from the last offset on both results are undefined. With G groups of rows and W
-    columns:
+    Without `offsets`, rows are tokens and all are quantized. With `offsets`, rows are positions, at most
+    `tokens * top_k`; both results are undefined from the last offset on. With G groups of rows and W columns:
 
     | operand, result | type |
     |---|---|
     | `input` | `? x W` |
     | `offsets` | `(G + 1) x i32`, together with the attribute `top_k` |
     | `tensor_scale` | `1 x f32`, with granularity `tensor` |
-    | `quantized` | `? x W x f8E4M3FN`, or `bf16` as `packing` says |
-    | `scale` | `? x ceil(W/n) x f32`, `? x 1 x f32` with `token`, absent with `tensor`, and where `quantized` is times it |
+    | `quantized` | `? x W x f8E4M3FN`, or `bf16` by `packing` |
+    | `scale` | `? x ceil(W/n) x f32`, `? x 1 x f32` with `token`, absent with `tensor`, and if `quantized` is multiplied by it |
 
     ```mlir
     %q, %s = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128],
@@ -601,28 +597,28 @@ def Moe_QuantizeOp : Moe_Op<"quantize", [Pure, AttrSizedOperandSegments,
 }
 
 def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments, Moe_NamedResult]> {
-  let summary = "the sum of each token's expert rows";
+  let summary = "combine: the sum of each token's expert rows";
   let description = [{
-    In f32 and in order of j, `r[t] = sum_j` of
+    In f32, in order of j, `r[t] = sum_j` of
 
-    - `rows[position[t, j]]`, where `position[t, j] >= 0`,
-    - `identity_weights[t, j] * identity[t]`, where it is -2 and `identity` is there (a zero expert),
-    - nothing elsewhere: such a slot is left out, never multiplied by 0.
+    - `rows[position[t, j]]` if `position[t, j] >= 0`,
+    - `identity_weights[t, j] * identity[t]` if it is -2 and `identity` is present (a zero expert),
+    - nothing otherwise: such a slot is left out, never multiplied by 0.
 
     `result[t] = cast(r[t] + addend[t])`, rounded once. With width W:
 
     | operand, result | type |
     |---|---|
     | `rows` | `P x W` |
-    | `position` | `T x k x i32`, of `moe.permute` |
-    | `identity`, `identity_weights` | `T x W`, `T x k x f32`; both, with zero experts |
+    | `position` | `T x k x i32`, from `moe.permute` |
+    | `identity`, `identity_weights` | `T x W`, `T x k x f32`; both or none, with zero experts |
     | `addend` | `T x W`, the shared expert's output |
     | `num_valid_tokens` | `1 x i32` |
     | `result` | `T x W` |
 
-    `rows`, `identity`, `addend` and `result` have one element type. Where no position is 0 or more, as on ranks that add
-    zero experts behind a sum (docs/parallel.md), `rows` are not read. Edge cases: rows from `num_valid_tokens` on are zero, without the addend. A token of whose slots none is valid gets its
-    addend alone.
+    `rows`, `identity`, `addend` and `result` have one element type. If no position is 0 or more, as on ranks that add
+    zero experts after a reduction (docs/parallel.md), `rows` are not read. Edge cases: rows from `num_valid_tokens`
+    on are zero, without the addend. A token without valid slots gets its addend alone.
 
     ```mlir
     %y = moe.unpermute %rows, %position : tensor<?x2048xbf16>, tensor<?x8xi32>

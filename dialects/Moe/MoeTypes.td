@@ -12,10 +12,10 @@ include "MoeDialect.td"
 
 def Moe_NF4Type : TypeDef<Moe_Dialect, "NF4"> {
   let mnemonic = "nf4";
-  let summary = "a number of 4 bits, one of a code book of 16";
+  let summary = "4-bit NormalFloat: an index into a fixed code book";
   let description = [{
-    NormalFloat, as bitsandbytes stores weights: code i is number i of docs/layers.md#quantization, which are f32, -1 to
-    1, and denser about 0. A storage of `#moe.quant` and no element of a tensor, whose elements are bytes.
+    NormalFloat, as bitsandbytes stores weights: value i is entry i of the code book in docs/layers.md#quantization,
+    f32 from -1 to 1, denser near 0. Only a storage of `#moe.quant`: tensors of it have bytes as elements.
 
     ```mlir
     #moe.quant<storage = !moe.nf4, scale = f32, granularity = group, block = [1, 64], packing = pairs>
@@ -25,11 +25,11 @@ def Moe_NF4Type : TypeDef<Moe_Dialect, "NF4"> {
 
 def Moe_CodeBookType : TypeDef<Moe_Dialect, "CodeBook"> {
   let mnemonic = "code_book";
-  let summary = "a number of 4 bits, one of a code book of one's own";
+  let summary = "4-bit index into a code book of the user";
   let description = [{
-    Code i is number i of `numbers`, 16 of them, in any order; the same number may stand twice. Each is finite and at most
-    65504 in magnitude, the largest f16. Where a product decodes to bf16 or f16, numbers are rounded to it. A storage of
-    `#moe.quant` and no element of a tensor, like `!moe.nf4` (docs/adding-a-format.md).
+    Value i is entry i of the 16 `numbers`, in any order, repetitions allowed. Entries are finite and at most 65504 in
+    magnitude, the largest f16. A gemm that dequantizes to bf16 or f16 rounds them to that type. Only a storage of
+    `#moe.quant`, like `!moe.nf4` (docs/adding-a-format.md).
 
     ```mlir
     !moe.code_book<[0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]>
