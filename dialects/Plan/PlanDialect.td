@@ -15,13 +15,12 @@ include "mlir/IR/EnumAttr.td"
 def Plan_Dialect : Dialect {
   let name = "plan";
   let cppNamespace = "::moec::plan";
-  let summary = "when and where the steps of a layer run";
+  let summary = "order, streams and memory of a layer's launches";
   let description = [{
-    The level `plan` answers WHEN and WHERE: which kernels are launched in which order on which
-    stream, over which tensors, and where these lie in one packed workspace. It has no formula and
-    no tile decision. A `plan.program` is data: the runtime's executor walks it on every device.
-    What a kernel computes is a symbol beside it: `plan.kernel` (tensors and `moe` ops), later
-    `tile.kernel` (memrefs and coarse tile ops).
+    The level `plan` says when and where: which kernels are launched, in which order, on which stream, over which
+    tensors, and where these lie in one packed workspace. It has no formulas and no tile decisions. A `plan.program`
+    is data that the runtime's executor walks on every device. The code of a kernel is a symbol beside it:
+    `plan.kernel` (tensors and `moe` ops), later `tile.kernel` (memrefs and coarse tile ops).
   }];
   let useDefaultAttributePrinterParser = 1;
 }
@@ -30,11 +29,10 @@ def Plan_ExprAttr : AttrDef<Plan_Dialect, "Expr"> {
   let mnemonic = "expr";
   let summary = "a size as an expression of the token count";
   let description = [{
-    Integers, `tokens`, `+`, `-`, `*`, `ceildiv(a, b)`, `min(a, b)`, `max(a, b)` and parentheses, as
-    text. Parsed and evaluated by the runtime's evaluator (`moert/Expr.h`), the only one there is, in
-    int64 where an overflow is an error. The text is in canonical form (one blank around operators, no
-    needless parentheses, constants folded), so that equal sizes are equal attributes; the verifier
-    says what the canonical form is.
+    Text of integers, `tokens`, `+`, `-`, `*`, `ceildiv(a, b)`, `min(a, b)`, `max(a, b)` and parentheses. The
+    runtime's evaluator (`moert/Expr.h`), the only one, parses and evaluates it in int64; an overflow is an error. The
+    text is canonical (one blank around operators, no needless parentheses, constants folded), so that equal sizes are
+    equal attributes; the verifier's message gives the canonical form.
 
     ```mlir
     #plan.expr<"ceildiv(tokens * 8, 16)">
@@ -76,7 +74,7 @@ def Plan_MeshAttr : AttrDef<Plan_Dialect, "Mesh"> {
   let mnemonic = "mesh";
   let summary = "the ranks that share a program";
   let description = [{
-    `dp * tp` ranks, with `sp` each with tokens of its own, as in `#moe.mesh`, whose `pcp` is in `dp` here.
+    `dp * tp` ranks; with `sp` each has its own tokens. As in `#moe.mesh`, whose `pcp` is part of `dp` here.
 
     ```mlir
     #plan.mesh<dp = 4, tp = 2>
@@ -85,7 +83,7 @@ def Plan_MeshAttr : AttrDef<Plan_Dialect, "Mesh"> {
   let parameters = (ins DefaultValuedParameter<"int64_t", "1">:$dp, DefaultValuedParameter<"int64_t", "1">:$tp,
                         DefaultValuedParameter<"bool", "false">:$sp);
   let extraClassDeclaration = [{
-    /// Ranks, or groups of ranks, with tokens of their own.
+    /// Number of ranks (with `sp`) or groups with their own tokens.
     int64_t getTokenRanks() const { return getSp() ? getDp() * getTp() : getDp(); }
   }];
   let assemblyFormat = "`<` struct(params) `>`";

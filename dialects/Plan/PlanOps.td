@@ -20,19 +20,17 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemo
 def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, IsolatedFromAbove]> {
   let summary = "the launches of a layer";
   let description = [{
-    One block, in this order: the memory (`plan.tensor`, `plan.buffer`, each with a name of its own),
-    at most one `plan.prepare`, then one `plan.variant` or more, whose token ranges cover `0 ..
-    max_tokens` in ascending order without gap or overlap. `max_tokens` bounds the token count T of a
-    run, `1 .. 2^31 - 1`; T = 0 is legal.
+    One block, in this order: the memory (`plan.tensor`, `plan.buffer`, with distinct names), at most one
+    `plan.prepare`, then one or more `plan.variant`, whose token ranges cover `0 .. max_tokens` in ascending order
+    without gap or overlap. `max_tokens` (`1 .. 2^31 - 1`) bounds the token count T of a run; T = 0 is legal.
 
-    With a `mesh` all its ranks run the program, and `tokens` are the rows that experts see: `dp` times the tokens of a
-    rank, which are the same on all (docs/parallel.md).
+    With a `mesh`, all its ranks run the program, and `tokens` is the number of rows that experts see: `dp` times the
+    tokens of a rank, which are equal on all ranks (docs/parallel.md).
 
-    The verifier checks what needs no device: order, names, ranges, that `rows` are never negative,
-    that every launch reads what the caller bound or an earlier launch wrote, that inputs and weights
-    are not written and that every variant writes every output. That steps on several streams are
-    ordered and joined, and that buffers in one slot are not alive at once, is checked by the runtime
-    on the plan as data (`moert::verifyPlan`).
+    The verifier checks everything that needs no device: order, names, ranges, that `rows` are never negative, that
+    every launch reads memory which the caller bound or an earlier launch wrote, that inputs and weights are not
+    written, and that every variant writes every output. The runtime checks the plan as data (`moert::verifyPlan`):
+    that steps on several streams are ordered and joined, and that buffers of one slot are not alive at once.
 
     ```mlir
     plan.program @layer max_tokens 16384 {
@@ -56,16 +54,16 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
 
 def Plan_TensorOp : Plan_Op<"tensor", [HasParent<"ProgramOp">,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "a tensor bound by the caller, or made from weights";
+  let summary = "a tensor bound by the caller, or prepared from weights";
   let description = [{
-    `role` is `input`, `weight`, `output` or `prepared`; `name` is the canonical name of docs/layers.md. The memref
-    is row-major without gaps (the identity layout); only its first dimension may be dynamic, and then
-    `rows` says how large it is. The shape of a weight is static; a weight that may be bound with gaps
-    between its rows has the layout `strided<[?, ..., 1]>`, and launches pass its strides too.
+    `role` is `input`, `weight`, `output` or `prepared`; `name` is the canonical name of docs/layers.md. The memref is
+    row-major without gaps (the identity layout). Only its first dimension may be dynamic, with the size `rows`. The
+    shape of a weight is static; a weight that may be bound with gaps between its rows has the layout
+    `strided<[?, ..., 1]>`, and launches pass its strides too.
 
-    A `prepared` tensor of static shape is written by launches of `plan.prepare` and read by variants.
-    With `in_place` it takes the memory of a weight of as many bytes, whose values it has at first:
-    the first launch that writes it overwrites the weight, which nobody reads in it or afterwards.
+    A `prepared` tensor has a static shape, is written by launches of `plan.prepare` and read by variants. With
+    `in_place` it takes the memory of a weight of equal size and holds its values at first: the first launch that
+    writes it overwrites the weight, which neither this launch nor later ones read.
 
     ```mlir
     %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x2048xbf16>
@@ -86,11 +84,10 @@ def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a tensor in the workspace";
   let description = [{
-    Lives in workspace slot `slot`, together with other buffers whose lives do not overlap;
-    `plan-assign-slots` sets it, and until then it is absent. A slot is as large as its largest member,
-    slots follow each other at 256-byte boundaries, and the runtime evaluates both for the token count
-    of a run. `name` is for people and for reading a buffer after a run (`topk_ids`,
-    `expert_offsets`). Memref and `rows` are as for `plan.tensor`.
+    Lies in workspace slot `slot`, which it shares with buffers of disjoint lifetimes. `plan-assign-slots` sets
+    `slot`; it is absent before. A slot is as large as its largest buffer, slots follow each other at 256-byte
+    boundaries, and the runtime evaluates both for the token count of a run. `name` is for people and to read a buffer
+    after a run (`topk_ids`, `expert_offsets`). The memref and `rows` are as for `plan.tensor`.
 
     ```mlir
     %l = plan.buffer "router_logits" slot 0 rows <"tokens"> : memref<?x128xf32>
@@ -103,11 +100,11 @@ def Plan_BufferOp : Plan_Op<"buffer", [HasParent<"ProgramOp">,
 }
 
 def Plan_PrepareOp : Plan_Op<"prepare", [HasParent<"ProgramOp">, NoTerminator, SingleBlock]> {
-  let summary = "what is done to the weights once, at load";
+  let summary = "launches that run once, on weights, at load";
   let description = [{
-    Launches, on stream 0, that turn the checkpoint's weights into the layout that the kernels read.
-    They run once, after weights are bound, and know no token count: they read weights and write
-    prepared tensors. Empty is the identity: the kernels read the weights as they were bound.
+    Launches on stream 0 that bring the checkpoint's weights into the layout that kernels read. They run once, after
+    weights are bound, and have no token count: they read weights and write prepared tensors. If empty, kernels read
+    the weights as they were bound.
 
     ```mlir
     plan.prepare {
@@ -121,12 +118,12 @@ def Plan_PrepareOp : Plan_Op<"prepare", [HasParent<"ProgramOp">, NoTerminator, S
 }
 
 def Plan_VariantOp : Plan_Op<"variant", [HasParent<"ProgramOp">, NoTerminator, SingleBlock]> {
-  let summary = "the steps for a range of token counts";
+  let summary = "the launches for a range of token counts";
   let description = [{
-    Chosen by the runtime when `min_tokens <= T <= max_tokens`. The block holds `plan.launch`,
-    `plan.record` and `plan.wait` in program order; steps on one stream run in that order. Stream 0 is
-    the caller's: another stream starts with a `plan.wait`, and stream 0 waits for what it did before
-    the block ends.
+    The runtime runs the variant with `min_tokens <= T <= max_tokens`. The block holds `plan.launch`,
+    `plan.collective`, `plan.record` and `plan.wait` in program order; steps on one stream run in that order. Stream 0
+    is the caller's. Another stream starts with a `plan.wait`, and stream 0 waits for its last step before the block
+    ends.
 
     ```mlir
     plan.variant tokens 0 to 16384 {
@@ -152,21 +149,20 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one launch of a kernel";
   let description = [{
-    `kernel` names a `plan.kernel` (its arguments are `ins`, its results `outs`) or a `tile.kernel`
-    (its arguments are `ins`, `outs`, then the token count as i64): shapes and element types must be
-    the same. Below level tile kernels are functions, whose types are not compared. `ins` are only
-    read; `outs` are written, in whole or in the part that their readers look at, and are not among
-    the `ins`. `stream` is 0 if unsaid.
+    `kernel` names a `plan.kernel` (arguments `ins`, results `outs`) or a `tile.kernel` (arguments `ins`, `outs`, then
+    the token count as i64) with equal shapes and element types. Below level tile, kernels are functions, whose types
+    are not compared. `ins` are only read. `outs` are written, entirely or in the part that later steps read, and are
+    disjoint from `ins`. `stream` defaults to 0.
 
-    `tokens` is what the kernel is told, where it is not the token count of the run.
+    `tokens` is the token count passed to the kernel, if it differs from that of the run.
 
-    A launch of `columns`, the first of them and how many, computes these of its result alone: its `tile.kernel` is told the
-    first one, an i64 ahead of the token count, and has the others from launches of its own. So a `plan.collective` of the
-    same columns may follow before the others are there (`cut-columns`).
+    A launch with `columns` (the first one and their number) computes only these columns of its result. Its
+    `tile.kernel` takes the first column as an i64 before the token count; further launches compute the other columns.
+    So a `plan.collective` of the same columns may follow before the others are complete (`cut-columns`).
 
-    A `dependent` launch may begin before the step before it on its stream, which is a launch too, has
-    ended: its kernel waits for that end itself, and with it for all that is before (docs/gpu.md).
-    `plan-overlap-launches` says so where the target's kernels can.
+    A `dependent` launch may start before the launch ahead of it on its stream has ended: its kernel itself waits for
+    that end, and so for all steps before it (docs/gpu.md). `plan-overlap-launches` sets it if the target's kernels
+    support it.
 
     ```mlir
     plan.launch @router stream 1 ins(%x, %w : memref<?x8xf32>, memref<4x8xf32>)
@@ -185,39 +181,42 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
 }
 
 def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasParent<"VariantOp">]> {
-  let summary = "what all ranks of an axis do together";
+  let summary = "a collective over the ranks of an axis";
   let description = [{
-    With n ranks on `axis`, each of `outs` is made from the one of `ins` at its place, in one call: `all_gather` has n
-    times as many rows, those of rank 0 first; `reduce_scatter` the sums of this rank's n-th of the rows; `all_reduce`
-    the sums of all. `stream` is 0 if unsaid. All ranks walk the same variant, so that they order collectives alike;
-    those of different streams are ordered by events (`moert::verifyPlan`).
+    With n ranks on `axis`, each of `outs` is made from the corresponding one of `ins`, all in one call: `all_gather`
+    concatenates the rows of all ranks, those of rank 0 first; `reduce_scatter` gives each rank the sums of its n-th
+    of the rows; `all_reduce` gives the sums of all rows. `stream` defaults to 0. All ranks run the same variant and
+    so order collectives alike; events order collectives on different streams (`moert::verifyPlan`).
 
-    With `owners` the pairs that `owned` numbers are for the owners of each row alone, the ranks that have an expert of
-    its `ids` (of an `all_gather` one tensor, the ids of the rank's own rows; of a `reduce_scatter` these and those of
-    all). On other ranks a gathered row is anything, and to a sum these add +0.0. Who moves all rows does that, too.
-    `experts_per_owner` is that of `moe.dispatch`.
+    With `owners`, the pairs numbered by `owned` go only to the destination ranks of each row, i.e. those that hold an
+    expert of its `ids` (for an `all_gather` one tensor, the ids of the rank's own rows; for a `reduce_scatter` these
+    and those of all rows). On other ranks a gathered row is undefined, and other ranks add +0.0 to a sum. Moving all
+    rows is correct too. `experts_per_owner` is that of `moe.dispatch`.
 
-    With `sums_of` the one of `ins` is what an earlier launch of the stream sums, a `gather_reduce` of these `rows` by
-    `position`, with the `addend` and the `num_valid_tokens` that it has. Who moves rows by the kernel of the collective
-    leaves that launch out, for the kernel makes the sums itself; for all others both are there. Nothing else reads them.
+    With `sums_of`, the only one of `ins` is the result of an earlier `gather_reduce` launch on the stream, of these
+    `rows` by `position`, with its `addend` and `num_valid_tokens`. A runtime that uses the collective's kernel skips
+    that launch, since the kernel makes the sums itself; other runtimes run both. No other step reads the sums.
 
-    With `codes_of` the pairs that `coded` numbers, codes and then their scales, are what an earlier launch of the stream
-    quantizes of these rows. The kernel of such an `all_gather` quantizes them itself, and the launch is left out there, as with `sums_of`.
+    With `codes_of`, the pairs numbered by `coded`, quantized values and then their scales, are the results of an
+    earlier launch on the stream that quantizes these rows. The kernel of such an `all_gather` quantizes them itself,
+    and the launch is skipped, as with `sums_of`.
 
-    An `all_gather` `to_results` makes buffers that lie where other ranks write them, where the collective's kernel moves
-    rows: at the same place of each rank's results (`moert::Communicator::results`), with nothing in between. So they may be
-    written before this rank's step begins. Nothing else of the variant uses them but between it and a later collective of
-    the axis, by which all ranks know that all are done with them (`moert::verifyPlan`). Who runs no kernels has them in the workspace.
+    An `all_gather` with `to_results` makes buffers that lie where other ranks write them, if the collective's kernel
+    moves rows: at equal offsets in each rank's results (`moert::Communicator::results`), without a copy in between.
+    So other ranks may write them before this rank's step begins. Other steps of the variant use them only between
+    this collective and a later one of the axis, by which all ranks know that all others have read them
+    (`moert::verifyPlan`). Without kernels, the buffers are in the workspace.
 
-    A collective may name kernels as attributes: `plan.exchange_kernel`, which does it through the memory of other ranks
-    (`tile.exchange`), and `plan.route_kernel` with `plan.pack_kernel`, which an all-to-all has beside messages (`tile.route_rows`, and
-    `tile.pack_rows` of a gather, `tile.sum_packed_rows` of a sum). Where rows went that way, those of each rank are in another order
-    in all that was gathered, as their ids say, and the sum by which they go back has these kernels too.
+    A collective may name kernels as attributes: `plan.exchange_kernel`, which does it through the memory of other
+    ranks (`tile.exchange`), and `plan.route_kernel` with `plan.pack_kernel`, which an all-to-all runs beside messages
+    (`tile.route_rows`, and `tile.pack_rows` for a gather, `tile.sum_packed_rows` for a sum). An all-to-all gathers
+    the rows of each rank in another order, in all gathered tensors alike, ids included, and the sum that returns them
+    names these kernels too.
 
-    A collective of `columns`, the first of them and how many, with `sums_of`, is a piece of a whole: collectives that differ
-    in nothing but stream and columns follow one another in their variant, each with as many columns, from the first ones to the
-    last. Who runs kernels moves these columns of each row. Who does not moves all of the rows with the last piece,
-    ahead of which stands the launch that makes the sums, and nothing with the others.
+    A collective with `columns` (the first one and their number) and `sums_of` is one chunk of a whole. The chunks
+    follow one another in their variant, from the first to the last columns, and differ only in stream and columns,
+    which are equally many. A runtime that uses kernels moves these columns of each row. Without kernels, it moves
+    whole rows with the last chunk, after the launch that makes the sums, and nothing with the other chunks.
 
     ```mlir
     plan.collective all_gather dp ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
@@ -245,16 +244,14 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
     (`codes_of` `(` $uncoded^ `:` type($uncoded) `)`)? (`coded` $coded^)? attr-dict
   }];
   let extraClassDeclaration = [{
-    /// How many `ids` a collective of that kind has where it has owners.
+    /// Number of `ids` of a collective of this kind with `owners`.
     static size_t getNumIds(::moec::plan::CollectiveKind kind);
-    /// Everything beside `outs` that the collective reads; behind `ins` what its
-    /// kernel alone does.
+    /// Everything that the collective reads; after `ins` the operands that only its kernel reads.
     ::mlir::SmallVector<::mlir::Value> getRead();
-    /// Whether others do the rest of the same behind it.
+    /// Whether later chunks of the same collective follow.
     bool isFollowed();
-    /// The launch before it that makes the sums of `sums_of`, or the codes of
-    /// `codes_of`, which its kernel replaces; null without these, and of a
-    /// piece that others follow.
+    /// The earlier launch that makes the sums of `sums_of` or the values of `codes_of`, which the collective's kernel
+    /// replaces; null without these, and for a chunk that is not the last.
     ::moec::plan::LaunchOp getReplacedLaunch();
   }];
   let hasVerifier = 1;
@@ -263,8 +260,8 @@ def Plan_CollectiveOp : Plan_Op<"collective", [AttrSizedOperandSegments, HasPare
 def Plan_RecordOp : Plan_Op<"record", [HasParent<"VariantOp">]> {
   let summary = "marks a point of a stream";
   let description = [{
-    Event `event` is complete when everything before it on `stream` is. Events are numbered from 0; a
-    later record of the same event replaces the earlier one for the waits that follow it.
+    Event `event` completes with all steps before it on `stream`. Events are numbered from 0; a later record of the
+    same event replaces the earlier one for the waits after it.
 
     ```mlir
     plan.record event 0 stream 0
@@ -276,9 +273,9 @@ def Plan_RecordOp : Plan_Op<"record", [HasParent<"VariantOp">]> {
 }
 
 def Plan_WaitOp : Plan_Op<"wait", [HasParent<"VariantOp">]> {
-  let summary = "a stream waits for a mark";
+  let summary = "makes a stream wait for an event";
   let description = [{
-    Later steps of `stream` start after `event`, which a step earlier in the block records.
+    Later steps of `stream` start after `event`, which an earlier step of the block records.
 
     ```mlir
     plan.wait event 0 stream 1
@@ -290,11 +287,11 @@ def Plan_WaitOp : Plan_Op<"wait", [HasParent<"VariantOp">]> {
 }
 
 def Plan_KernelOp : Plan_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove]> {
-  let summary = "what one kernel computes, on tensors";
+  let summary = "the computation of one kernel, on tensors";
   let description = [{
-    A symbol with a function type on ranked tensors; its body is one block of `moe` ops in value
-    semantics that ends in `plan.return`. An argument with `moe.strided` is for a weight with gaps
-    between its rows. `convert-plan-to-tile` turns it into a `tile.kernel` of one phase per op.
+    A symbol with a function type on ranked tensors; its body is one block of `moe` ops in value semantics that ends
+    in `plan.return`. An argument with `moe.strided` takes a weight with gaps between its rows. `convert-plan-to-tile`
+    turns it into a `tile.kernel` with one phase per op.
 
     ```mlir
     plan.kernel @router(%x: tensor<?x8xf32>, %w: tensor<4x8xf32>) -> tensor<?x4xf32> {

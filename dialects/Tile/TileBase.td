@@ -17,14 +17,13 @@ include "PlanDialect.td"
 def Tile_Dialect : Dialect {
   let name = "tile";
   let cppNamespace = "::moec::tile";
-  let summary = "how one kernel computes";
+  let summary = "phases and configs of one kernel";
   let description = [{
-    The level `tile` answers HOW, per kernel: a `tile.kernel` is a short sequence of phases, each one
-    coarse op over memrefs. There are no tile-typed values and no load, store or dot ops; values
-    exist only as scalars inside regions. How a phase is cut into CTAs and registers is the attribute
-    `config` of its op, of its schedule's own kind (`#tile.cpu_contract`), chosen by
-    `tile-assign-config`; emission decides nothing, so a config edited by hand replays. The same
-    kernels lower to every target.
+    The level `tile` says how each kernel computes: a `tile.kernel` is a short sequence of phases, each one coarse op
+    over memrefs. There are no tile-typed values and no load, store or dot ops; values exist only as scalars inside
+    regions. The attribute `config` of a phase says how it is split over CTAs and registers. Each schedule has its own
+    config attribute (`#tile.cpu_contract`), and `tile-assign-config` chooses its values. Emission decides nothing, so
+    a config edited by hand replays. The same kernels lower to every target.
   }];
   let extraClassDeclaration = [{
     ::mlir::Attribute parseAttribute(::mlir::DialectAsmParser &parser, ::mlir::Type type) const override;
@@ -36,7 +35,7 @@ def Tile_Dialect : Dialect {
 
 class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
 
-/// An op of a kernel's body: `tokens` is its first operand, memrefs are the others.
+/// An op of a kernel's body. `tokens` is its first operand; all others are memrefs.
 class Tile_Phase<string mnemonic, list<Trait> traits = []>
     : Tile_Op<mnemonic, !listconcat(traits, [HasParent<"KernelOp">])>;
 

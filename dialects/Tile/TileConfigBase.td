@@ -13,13 +13,11 @@ include "TileBase.td"
 def Tile_ConfigAttr : AttrInterface<"ConfigAttr"> {
   let cppNamespace = "::moec::tile";
   let description = [{
-    How a schedule runs an op: the attribute of that schedule, with a value for each of its fields.
-    Passes hand configs around as this interface; the schedule itself, its emission and its model of
-    time cast it to their own attribute.
+    The parameters of a schedule for one op: an attribute of that schedule with a value for each field. Passes handle
+    configs through this interface; the schedule, its emission and its cost model cast it to their own attribute.
 
-    Numbers are 0 to 2^20, where 0 is what a field means by it or no legal value at all; the dialect
-    checks that much. Whether they suit the op is checked by the schedule, in `tile-assign-config`
-    and again when it emits code.
+    Numbers are 0 to 2^20; a field documents what 0 means, or 0 is illegal. The dialect checks only this range. The
+    schedule checks whether a config suits the op, in `tile-assign-config` and again when it emits code.
   }];
   let methods = [
     InterfaceMethod<"The schedule, as `target.name`: \"sm90.contract\".",
@@ -46,7 +44,7 @@ def Tile_ConfigAttr : AttrInterface<"ConfigAttr"> {
   ];
 }
 
-/// A field of a config: what it is called, its C++ type as a value and as a parameter.
+/// A field of a config: its name, its C++ type as a value and as a parameter.
 class Tile_ConfigField<string fieldName, string cppType, string cppParameterType, AttrOrTypeParameter fieldParameter> {
   string name = fieldName;
   string type = cppType;

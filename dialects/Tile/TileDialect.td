@@ -10,7 +10,7 @@
 
 include "TileBase.td"
 
-/// Integers in brackets, `?` for a size that is not known.
+/// Integers in brackets, `?` for an unknown size.
 def Tile_IntegerList : ArrayRefParameter<"int64_t"> {
   let parser = "::moec::tile::parseIntegerList($_parser)";
   let printer = "::moec::tile::printIntegerList($_printer, $_self)";
@@ -18,15 +18,14 @@ def Tile_IntegerList : ArrayRefParameter<"int64_t"> {
 
 def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
   let mnemonic = "tensor_map";
-  let summary = "a recipe of a tensor map over a kernel's argument";
+  let summary = "description of a tensor map over a kernel's argument";
   let description = [{
-    What the copy engine of a GPU (TMA) has to know of a tensor, but for its address. The map views the
-    kernel's argument number `argument` with dimensions of its own, outermost first as everywhere in
-    MLIR (the driver wants them innermost first): dimension `i` has `sizes[i]` indices and goes
-    `steps[i]` times the stride of the argument's dimension `along[i]`. A size of `?` is the argument's
-    own number of rows at the capacity of the workspace. One copy moves `box` elements of each
-    dimension; what lies outside of `sizes` is read as zeros. `swizzle` is the width in bytes (32, 64,
-    128) of the pattern in shared memory, 0 for none.
+    Everything that the copy engine of a GPU (TMA) needs about a tensor, except its address. The map views the
+    kernel's argument number `argument` with its own dimensions, outermost first as everywhere in MLIR (the driver
+    takes them innermost first): dimension `i` has `sizes[i]` indices, and its stride is `steps[i]` times the stride
+    of the argument's dimension `along[i]`. A size of `?` is the argument's number of rows at the capacity of the
+    workspace. One copy moves `box` elements of each dimension and reads zeros outside of `sizes`. `swizzle` is the
+    width in bytes (32, 64, 128) of the pattern in shared memory, 0 for none.
 
     ```mlir
     #tile.tensor_map<argument = 1, sizes = [128, 2, 768, 2048], along = [0, 1, 1, 2],
@@ -46,10 +45,9 @@ def Tile_TensorMapAttr : AttrDef<Tile_Dialect, "TensorMap"> {
 
 def Tile_KernelFormAttr : AttrDef<Tile_Dialect, "KernelForm"> {
   let mnemonic = "kernel_form";
-  let summary = "how a kernel runs beside others, and beside its own CTAs";
+  let summary = "how a kernel's CTAs run beside other kernels and each other";
   let description = [{
-    A kernel without it is an ordinary one: it waits for the launches before it at its entry, and its CTAs run in any
-    order.
+    A kernel without this attribute waits for earlier launches at its entry, and its CTAs run in any order.
 
     ```mlir
     #tile.kernel_form<resident = true>
@@ -68,9 +66,9 @@ def Tile_KernelFormAttr : AttrDef<Tile_Dialect, "KernelForm"> {
 
 def Tile_GroupRowsAttr : AttrDef<Tile_Dialect, "GroupRows"> {
   let mnemonic = "group_rows";
-  let summary = "the groups that a product takes, by their rows";
+  let summary = "bounds on the rows of the groups that a gemm computes";
   let description = [{
-    Those with at least `min` rows and at most `max`; all are with no such attribute.
+    Groups with `min` to `max` rows. Without this attribute a gemm computes all groups.
 
     ```mlir
     #tile.group_rows<min = 128>
@@ -85,11 +83,11 @@ def Tile_GroupRowsAttr : AttrDef<Tile_Dialect, "GroupRows"> {
 
 def Tile_LoadAttr : AttrDef<Tile_Dialect, "Load"> {
   let mnemonic = "load";
-  let summary = "how much work a kernel gets";
+  let summary = "token counts and routing sizes of a kernel";
   let description = [{
-    What is known of the rows of a kernel before it runs: the token counts that it is launched for, and
-    how they spread over groups. Each token picks `top_k` of `experts`, of which a grouped product may
-    have some; a dense one has one row per token, the default. Schedules choose configs by it.
+    The token counts that a kernel is launched for, and how its rows spread over groups. Each token picks `top_k` of
+    `experts`; a grouped gemm may hold some of these. A dense gemm has one row per token, the default. Schedules
+    choose configs by it.
 
     ```mlir
     #tile.load<min_tokens = 0, max_tokens = 8, top_k = 8, experts = 128>

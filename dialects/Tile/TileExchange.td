@@ -16,11 +16,12 @@ def Tile_Sm80ExchangeAttr : Tile_Config<"sm80", "exchange", "Sm80Exchange", [
     Tile_Number<"threads", "threads of a CTA">,
     Tile_Number<"pieces", "pieces of up to 16 bytes that a thread moves in a round">,
     Tile_Number<"least_rows", "of a rank, from which on rows are moved for their owners alone">]> {
-  let summary = "how sm80.exchange moves rows";
+  let summary = "config of sm80.exchange";
   let description = [{
-    CTA c of a rank meets CTA c of each other rank and no other CTA. In a round each of its threads moves so many
-    pieces; a flag is set behind each round, so that what has come is taken while more is on the way. With fewer rows
-    of a rank than `least_rows` nobody asks for owners, since that would take longer than what it saves.
+    CTA c of a rank exchanges data with CTA c of each other rank and with no other CTA. In a round each thread moves
+    up to `pieces` chunks; a flag is set after each round, so that received data is consumed while more is on the way.
+    With fewer rows per rank than `least_rows`, rows go to all ranks, since finding destination ranks would take
+    longer than it saves.
 
     ```mlir
     #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4, least_rows = 256>
@@ -29,43 +30,43 @@ def Tile_Sm80ExchangeAttr : Tile_Config<"sm80", "exchange", "Sm80Exchange", [
 }
 
 def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
-  let summary = "a collective of the ranks of an axis, through each other's memory";
+  let summary = "a collective of the ranks of an axis through peer memory";
   let description = [{
-    What `plan.collective` says of `kind`, for `tokens` rows: those that one rank sends to an `all_gather` and an
-    `all_reduce`, and gets of a `reduce_scatter`. `ins` and `outs` are pairs, in the shapes of that op; sums are f32, in
-    the order of ranks, rounded once. Above 32 bits `tokens` of an `all_gather` has a bit for each of the first 31 pairs,
-    set where the pair is left alone: it has been copied (`PeerHeap::kRowBits`).
+    The collective `kind` of `plan.collective`. `tokens` is the number of rows that one rank sends to an `all_gather`
+    or an `all_reduce`, or receives from a `reduce_scatter`. `ins` and `outs` are pairs with the shapes of that op;
+    sums are f32, in rank order, rounded once. Above its low 32 bits, `tokens` of an `all_gather` has one bit for each
+    of the first 31 pairs, set if the pair is skipped because it has been copied (`PeerHeap::kRowBits`).
 
-    `heaps` has the heap of each of the n ranks (2 to 16), as this rank can write it: its own first, then that of the
-    next rank, and so on, from the last rank to the first. How a heap is laid out, and what its owner writes to
-    it before the first launch, is in `moert/PeerHeap.h`. All ranks run the kernel, each with `tokens` of the same value.
-    Nobody waits for ever: a rank that does not come within the limit in the heap, or that gives up, lets the
-    kernel end with a record of that in the rank's own heap, and what it wrote is undefined.
+    `heaps` has the heap of each of the n ranks (2 to 16), as mapped on this rank: its own first, then that of the
+    next rank, and so on, from the last rank to the first. `moert/PeerHeap.h` has the layout of a heap and what its
+    rank writes to it before the first launch. All ranks run the kernel with equal `tokens`. Waits are bounded: if a
+    rank does not arrive within the limit in the heap, or gives up, the kernel ends with a record of that in its own
+    heap, and its results are undefined.
 
-    Every rank pushes what it has into the heap of each rank that needs it, at a place that belongs to the sender, sets
-    a flag behind it there (a release, of all GPUs), waits for such flags in its own heap (an acquire) and
-    takes or sums what has come. Places are two, in turns: who has seen a rank's flag of one exchange knows that
-    the rank is done with the exchange before it, so that nobody waits before a push.
+    Every rank pushes its data into the heap of each rank that needs it, into the sender's section, then sets a flag
+    there (a release at system scope), waits for such flags in its own heap (an acquire), and copies or sums what has
+    arrived. Sections are double-buffered: the flag of one exchange shows that its rank is done with the exchange
+    before, so no rank waits before a push.
 
-    `to_results`, of an `all_gather`: `outs` lie in the rank's own heap, each at the same place in those of all ranks, and
-    every rank pushes its rows to where they are in `outs` of the others. Nothing is taken then, and nobody waits before all
-    is pushed. That ranks are done with what was there is the caller's to know.
+    With `to_results`, for an `all_gather`, `outs` lie in the rank's own heap, at equal offsets on all ranks, and
+    every rank pushes its rows directly into `outs` of the others. No rank copies received data, and none waits before
+    it has pushed everything. The caller ensures that ranks are done with the previous contents.
 
-    `owners`, `ids`, `owned` and `experts_per_owner` are those of `plan.collective`. Of what `owned` numbers a rank pushes a row to the owners
-    alone, and as much of a sum as it owns; it finds them by `ids`, on both sides by the same ones. A schedule may
-    leave out less. What nobody pushed is read from the heap all the same, where it is anything that was written there
-    before, and is no part of a sum.
+    `owners`, `ids`, `owned` and `experts_per_owner` are those of `plan.collective`. For the pairs numbered by
+    `owned`, a rank pushes a row only to its destination ranks, and a partial only if it is a destination itself;
+    sender and receiver find destinations by the same `ids`. A schedule may push more than that. Rows that no rank
+    pushed are read from the heap all the same, with any contents, and are not part of a sum.
 
-    With `sums_of`, of a kind that sums, the one of `ins` is not read: its rows are the sums that `tile.gather_reduce`
-    makes of `rows` by `position`, with `addend` and `num_valid_tokens`, rounded as there, and are pushed as they are
-    made.
+    With `sums_of`, for a kind that sums, the only one of `ins` is not read. Its rows are the sums that
+    `tile.gather_reduce` makes of `rows` by `position`, with `addend` and `num_valid_tokens`, rounded as there, and
+    pushed as they are made.
 
-    With `codes_of`, of an `all_gather`, the two of `ins` that `coded` numbers are not read: codes and scales are those that
-    `tile.quantize` makes of these rows by `quant`, e4m3 in groups of 32, 64 or 128 of a row, or e4m3 or int8 by token, each group
-    or row with an f32 of its own, and are pushed as they are made.
+    With `codes_of`, for an `all_gather`, the two of `ins` numbered by `coded` are not read. Quantized values and
+    scales are those that `tile.quantize` makes of these rows by `quant`: e4m3 in groups of 32, 64 or 128 of a row, or
+    e4m3 or int8 by token, each group or row with an f32 scale. They are pushed as they are made.
 
-    With `first_column` it moves `num_columns` columns of these sums from that one on, a multiple of it, as a piece of a
-    `plan.collective` does; rows lie in all memrefs where they do without.
+    With `first_column` it moves `num_columns` columns of these sums from that one on, which is a multiple of
+    `num_columns`, like a chunk of a `plan.collective`; the layout of rows in memrefs does not change.
 
     ```mlir
     tile.exchange all_gather tokens(%tokens) ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>)
@@ -100,7 +101,7 @@ def Tile_ExchangeOp : Tile_Phase<"exchange", [AttrSizedOperandSegments]> {
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// The type of what is moved of one of `ins`.
+    /// The type of the data moved for one of `ins`.
     ::mlir::MemRefType getMovedType(size_t index);
   }];
 }

@@ -43,22 +43,25 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "a kernel: a sequence of phases";
   let description = [{
-    Arguments are memrefs (row-major without gaps, at most the first dimension dynamic; weights also
-    with gaps between their rows, `strided<[?, ..., 1]>`) and, last, the token count as i64, of a kernel that is launched for
-    some columns at a time behind the first of them, an i64 too; there are no results. Each op of the body is a phase, which takes the token count and memrefs of the kernel;
-    a phase starts when the one before is complete on all CTAs. The exception is a product that `awaits` what
-    another one `signals`, or a quantization (`tile.contract`): each CTA goes on to it as soon as its own share of the other is
-    done, copies weights at once, and rows when all CTAs have signaled. On a GPU a CTA also goes on from a
-    `tile.top_k` to what counts or ranks its slots, where it needs just its own share of what was routed. The
-    body is one block and ends in `tile.return`. `tile-split-phases` cuts kernels into one launch per phase where the target cannot
-    order phases inside one. `grid` is the number of CTAs; `tile-assign-config` sets it, together with a
-    `config` on each phase, from which it follows; for a GPU also `block`, the threads of a CTA,
-    `shared`, its bytes of dynamic shared memory, and `tensor_maps`, the maps that a launch passes after
-    the arguments. `load`, from `tile-specialize`, says for which token counts the kernel is launched.
-    `form` says how it runs beside others: an `independent` kernel waits for launches before it at its end alone
-    (docs/gpu.md), as `tile-find-independent` says; a `resident` one is refused by a device that cannot run all of
-    its CTAs at once; in one that quantizes and then routes, whose CTAs quantize `ahead`, what a later phase reads
-    the first one does not write.
+    Arguments are memrefs (row-major without gaps, at most the first dimension dynamic; weights also with gaps between
+    their rows, `strided<[?, ..., 1]>`) and, last, the token count as i64. A kernel that is launched for some columns
+    at a time takes the first column, an i64, before the token count. There are no results.
+
+    Each op of the body is a phase on the token count and memrefs of the kernel. A phase starts when the one before is
+    complete on all CTAs, with two exceptions. A gemm may `await` what another gemm or a quantization `signals`
+    (`tile.contract`): each CTA goes on to it as soon as its own share of the other phase is done, copies weights at
+    once, and copies rows when all CTAs have signaled. On a GPU, a CTA also goes on from a `tile.top_k` to the phase
+    that counts or sorts its slots if that needs only the CTA's own share of the routing. The body is one block that
+    ends in `tile.return`. `tile-split-phases` splits kernels into one launch per phase if the target cannot order
+    phases inside a kernel.
+
+    `tile-assign-config` sets a `config` on each phase, and from these `grid`, the number of CTAs; for a GPU also
+    `block`, the threads of a CTA, `shared`, its bytes of dynamic shared memory, and `tensor_maps`, the maps that a
+    launch passes after the arguments. `load`, from `tile-specialize`, holds the token counts that the kernel is
+    launched for. `form` says how it runs beside other kernels: an `independent` kernel waits for earlier launches
+    only at its end (docs/gpu.md), set by `tile-find-independent`; a device refuses a `resident` kernel if it cannot
+    run all CTAs at once; a kernel that quantizes `ahead` and then routes does not write in its first phase what a
+    later phase reads.
 
     ```mlir
     tile.kernel @weighted_input(%x: memref<?x8xf32>, %w: memref<?x1xf32>, %y: memref<?x8xf32>,
@@ -91,9 +94,9 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     ::mlir::Region *getCallableRegion() { return &getBody(); }
     /// The token count: the last argument.
     ::mlir::Value getTokens() { return getBody().getArguments().back(); }
-    /// The first column, ahead of it; null where a launch is for all columns.
+    /// The first column, the argument before the token count; null if a launch computes all columns.
     ::mlir::Value getFirstColumn();
-    // What `form` says.
+    // Fields of `form`; false without it.
     bool getIndependent() { return getFormAttr() && getFormAttr().getIndependent(); }
     bool getAhead() { return getFormAttr() && getFormAttr().getAhead(); }
     bool getResident() { return getFormAttr() && getFormAttr().getResident(); }
@@ -124,7 +127,7 @@ def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike,
     ParentOneOf<["TopKOp", "ContractOp", "RowMapOp"]>]> {
   let summary = "ends a scalar region";
   let description = [{
-    The one f32 that a scalar region computes.
+    Returns the f32 result of a scalar region.
 
     ```mlir
     tile.yield %y : f32
@@ -135,11 +138,11 @@ def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike,
 }
 
 def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbove]> {
-  let summary = "logits to expert ids and weights";
+  let summary = "choice of expert ids and weights by logits";
   let description = [{
-    The formulas of `moe.route`, on memrefs of the same shapes and element types, for `tokens`
-    rows of `logits`. Rows from `num_valid_tokens` on, and padding, get ids -1 and weights 0. The order (key descending,
-    index ascending) is total, so the result does not depend on the schedule.
+    The formulas of `moe.route`, on memrefs of the same shapes and element types, for `tokens` rows of `logits`. Rows
+    from `num_valid_tokens` on and padding get ids -1 and weights 0. The order (key descending, index ascending) is
+    total, so the result does not depend on the schedule.
 
     ```mlir
     tile.top_k tokens(%tokens) logits(%logits : memref<?x128xf32>)
@@ -174,12 +177,12 @@ def Tile_TopKOp : Tile_Phase<"top_k", [AttrSizedOperandSegments, IsolatedFromAbo
 }
 
 def Tile_CountSlotsOp : Tile_Phase<"count_slots"> {
-  let summary = "the slots of each expert in each chunk of tokens";
+  let summary = "number of slots per expert and chunk of tokens";
   let description = [{
-    Tokens are cut into at most as many chunks as `counts` has rows, C, of equally many tokens but for the last
-    chunk: `max(chunk_tokens, ceildiv(tokens, C))`. Row c of `counts` has the number of slots of the tokens of
-    chunk c, per local expert (those of `tile.rank`, with the same attributes); tokens from `num_valid_tokens` on
-    have none. Rows of chunks without tokens are undefined. A `tile.rank` of the same ids takes the `counts`.
+    Tokens are split into at most C chunks, with C the rows of `counts`. Each chunk but the last has
+    `max(chunk_tokens, ceildiv(tokens, C))` tokens. Row c of `counts` has the number of slots of chunk c per local
+    expert (those of `tile.rank`, with the same attributes). Tokens from `num_valid_tokens` on have none. Rows of
+    chunks without tokens are undefined. A `tile.rank` of the same ids takes the `counts`.
 
     ```mlir
     tile.count_slots tokens(%tokens) ids(%ids : memref<?x8xi32>) outs(%counts : memref<128x64xi32>)
@@ -201,13 +204,13 @@ def Tile_CountSlotsOp : Tile_Phase<"count_slots"> {
 def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
   let summary = "a stable counting sort of slots by expert";
   let description = [{
-    The formulas of `moe.permute`, on memrefs of the same shapes: `offsets` `(G + 1)`, `position`
-    `T x k`, `source` `P`, `row_weight` `P x 1`. A stable counting sort, so bits are equal for every
-    schedule by definition. `source` and `row_weight` are undefined from `offsets[G]` on. `counter` becomes
-    0: by it one product of a later launch tells the other that it is done.
+    The formulas of `moe.permute`, on memrefs of the same shapes: `offsets` `(G + 1)`, `position` `T x k`, `source`
+    `P`, `row_weight` `P x 1`. The sort is stable, so bits are equal for every schedule by definition. `source` and
+    `row_weight` are undefined from `offsets[G]` on. `counter` is set to 0: in a later launch one gemm signals through
+    it to the other.
 
-    `counts` are those that `tile.count_slots` makes of the same ids, with the same `chunk_tokens`. A schedule
-    may add them up instead of counting the slots of other chunks. `split-ranking` (`tile-rewrite-launches`) adds them.
+    `counts` are the result of `tile.count_slots` for the same ids and `chunk_tokens`. A schedule may add them up
+    instead of counting the slots of other chunks. `split-ranking` (`tile-rewrite-launches`) adds the operand.
 
     ```mlir
     tile.rank tokens(%tokens) ids(%ids, %weights : memref<?x8xi32>, memref<?x8xf32>)
@@ -236,43 +239,44 @@ def Tile_RankOp : Tile_Phase<"rank", [AttrSizedOperandSegments]> {
 }
 
 def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, IsolatedFromAbove]> {
-  let summary = "a grouped matrix product with an epilogue";
+  let summary = "grouped or dense gemm with an epilogue";
   let description = [{
-    The formulas of `moe.grouped_matmul`, on memrefs of the same shapes and element types, with the
-    same arguments of the epilogue. With `offsets`, a position p of group g (`offsets[g] <= p <
-    offsets[g + 1]`) reads the input row `source[p]`; an empty group costs nothing, and rows from the
-    last offset on are undefined. Without, the product is dense over `tokens` rows, and rows from
-    `num_valid_tokens` on are written as zeros. Accumulation is f32; the order of summation is the
-    schedule's, fixed per config. Of quantized operands `input_quant`, `weight_quant` and `way` say
-    what they stand for and which elements share a value of `input_scale` and `weight_scale`; the sum of those that
-    share both is scaled in f32 before it is added. The memref of `outs` is no other operand too.
+    The formulas of `moe.grouped_matmul`, on memrefs of the same shapes and element types, with the same epilogue
+    arguments. With `offsets`, a position p of group g (`offsets[g] <= p < offsets[g + 1]`) reads the input row
+    `source[p]`; an empty group costs nothing, and rows from the last offset on are undefined. Without `offsets`, the
+    gemm is dense over `tokens` rows, and rows from `num_valid_tokens` on are written as zeros. Accumulation is f32;
+    the order of summation is the schedule's, fixed per config. For quantized operands, `input_quant`, `weight_quant`
+    and `way` describe the elements and which of them share a value of `input_scale` and `weight_scale`; the sum of
+    elements that share both is scaled in f32 before it is added. The memref of `outs` is not another operand as well.
 
-    What `schedule` names changes no result; it is for the schedule that `config` is of:
+    Operands of `schedule` do not change the result; the schedule of `config` uses them:
 
-    - `ids` are those that the offsets come from: `offsets` has what `tile.rank` makes of them, with these
-      `num_experts` and `local_experts`, for all tokens. A schedule may count them instead of reading the
-      offsets: nothing in a run writes them, so that it need not wait for that. `count-ids` (`tile-rewrite-launches`) adds them.
-    - Of two products in one kernel the second multiplies the result of the first: the first one `signals` what
-      of it is done, and the second `awaits` all before it reads a row, but not before it reads weights. Both
-      name the same counter, `(1)`, which is 0 when the kernel begins. `join-products` (`tile-rewrite-launches`) makes such kernels.
-    - A product behind a `tile.quantize` in one kernel, whose rows it multiplies, `awaits` in the same way that all CTAs have
-      quantized their share. Its counter is that of its `tickets`, if it has them, and is not 0 when the kernel ends.
-      `quantize-inputs` (`tile-rewrite-launches`) makes such kernels.
-    - `tickets` is a counter too, of the tiles that CTAs have taken behind their first one: each takes the next there
-      is, so that tiles that are read together run at about the same time, however long each takes. It is 0 when the
-      kernel begins, and when it ends. `queue-tiles` (`tile-rewrite-launches`) adds it where `config` says `queue`.
+    - `ids`: the ids that `offsets` come from by `tile.rank` with these `num_experts` and `local_experts`, for all
+      tokens. A schedule may count them instead of reading the offsets. Nothing in a run writes them, so the gemm need
+      not wait for the sort. `count-ids` (`tile-rewrite-launches`) adds them.
+    - `signals`, `awaits`: if the second gemm of a kernel multiplies the result of the first, the first `signals` how
+      much of it is done, and the second `awaits` all of it before it reads a row, but not before it reads weights.
+      Both name the same counter, `(1)`, which is 0 when the kernel begins. `join-products` (`tile-rewrite-launches`)
+      makes such kernels.
+    - `awaits` after a `tile.quantize` in the same kernel, whose rows the gemm multiplies: it waits in the same way
+      until all CTAs have quantized their share. The counter is that of its `tickets`, if it has them, and is not 0
+      when the kernel ends. `quantize-inputs` (`tile-rewrite-launches`) makes such kernels.
+    - `tickets`: a counter of the tiles that CTAs have taken after their first one. Each CTA takes the next tile, so
+      that tiles which share data run at about the same time, however long each takes. The counter is 0 when the
+      kernel begins and when it ends. `queue-tiles` (`tile-rewrite-launches`) adds it if `config` has `queue`.
 
-    With `result_quant` the result is codes: what the epilogue makes is rounded to `rounded_to` (bf16 or f16), then
-    quantized as `tile.quantize` does it by `result_quant`, to e4m3 with scales `result_scale`, or to e4m3 or int8 by
-    the scale in `result_tensor_scale`. The bits are those
-    of the two phases one after the other. `quantize-results` (`tile-rewrite-launches`) makes such products.
+    With `result_quant` the result is quantized: the epilogue's output is rounded to `rounded_to` (bf16 or f16), then
+    quantized as by `tile.quantize` with `result_quant`, to e4m3 with scales in `result_scale`, or to e4m3 or int8
+    with the scale in `result_tensor_scale`. The bits equal those of the two phases in sequence. `quantize-results`
+    (`tile-rewrite-launches`) makes such gemms.
 
-    With `first_column` it computes `num_columns` columns of the result from that one on, a multiple of it, and
-    leaves the others as they are: launches for all of them follow one another. `cut-columns` (`tile-rewrite-launches`) makes such products.
+    With `first_column` the gemm computes only `num_columns` columns of the result from that one on, which is a
+    multiple of `num_columns`. Consecutive launches compute all columns. `cut-columns` (`tile-rewrite-launches`) makes
+    such gemms.
 
-    With `group_rows` the product is one of the groups with so many rows: of others it reads nothing, and leaves their
-    rows of the result as they are. Two launches then share the groups, and one result, each with a config for its
-    own. `split-large-groups` (`tile-rewrite-launches`) makes such products.
+    With `group_rows` the gemm computes only the groups with that many rows: it reads nothing of other groups and does
+    not write their rows of the result. Two launches then share the groups and the result, each with its own config.
+    `split-large-groups` (`tile-rewrite-launches`) makes such gemms.
 
     ```mlir
     tile.contract tokens(%tokens) ins(%x, %w : memref<?x2048xbf16>, memref<128x1536x2048xbf16>)
@@ -310,16 +314,16 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
     OptionalAttr<Tile_ConfigAttr>:$config);
   let regions = (region AnyRegion:$epilogue);
   let extraClassDeclaration = [{
-    /// Whether the result is codes.
+    /// Whether the result is quantized.
     bool quantizesResult() { return static_cast<bool>(getResultQuantAttr()); }
-    /// Whether groups of any number of rows are the product's.
+    /// Whether the gemm computes groups of any number of rows.
     bool takesAllGroups() { return !getGroupRows(); }
-    /// Whether a group with so many rows is, if it has any.
+    /// Whether the gemm computes groups of `rows` rows; groups without rows need no gemm.
     bool takesGroup(int64_t rows) {
       GroupRowsAttr bounds = getGroupRowsAttr();
       return !bounds || (rows >= bounds.getMin() && rows <= bounds.getMax());
     }
-    // The bounds of `group_rows`; nothing where it has none at that end.
+    // Bounds of `group_rows`; nothing if unbounded at that end.
     std::optional<uint64_t> getMinGroupRows();
     std::optional<uint64_t> getMaxGroupRows();
     void setMinGroupRows(int64_t rows);
@@ -352,9 +356,9 @@ def Tile_ContractOp : Tile_Phase<"contract", [AttrSizedOperandSegments, Isolated
 }
 
 def Tile_RepackOp : Tile_Phase<"repack", [AttrSizedOperandSegments]> {
-  let summary = "weights in the order of tensor cores";
+  let summary = "weights prepacked in the order of tensor cores";
   let description = [{
-    What `moe.repack` does, on memrefs of the same shapes, of which no two overlap. The token count is not used.
+    `moe.repack` on memrefs of the same shapes, none of which overlap. The token count is not used.
 
     ```mlir
     tile.repack <storage = f4E2M1FN, scale = f8E8M0FNU, granularity = group, block = [1, 32], packing = pairs>
@@ -380,7 +384,7 @@ def Tile_RepackOp : Tile_Phase<"repack", [AttrSizedOperandSegments]> {
 }
 
 def Tile_PlaceIdsOp : Tile_Phase<"place_ids", [AttrSizedOperandSegments]> {
-  let summary = "ids of experts as those of this rank's weights";
+  let summary = "global to local expert ids";
   let description = [{
     The formula of `moe.place_ids`, on memrefs of the same shapes, for `tokens` rows.
 
@@ -434,10 +438,10 @@ def Tile_RowMapOp : Tile_Phase<"row_map", [AttrSizedOperandSegments, IsolatedFro
 }
 
 def Tile_TensorScaleOp : Tile_Phase<"tensor_scale", [AttrSizedOperandSegments]> {
-  let summary = "the scale that all rows of a call share";
+  let summary = "dynamic scale shared by all rows of a call";
   let description = [{
-    The formula of `moe.tensor_scale`, on memrefs of the same shapes: the largest magnitude does not depend on the
-    order of the rows, so bits are equal for every schedule.
+    The formula of `moe.tensor_scale`, on memrefs of the same shapes. The largest magnitude does not depend on the
+    order of rows, so bits are equal for every schedule.
 
     ```mlir
     tile.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true>
@@ -463,11 +467,11 @@ def Tile_TensorScaleOp : Tile_Phase<"tensor_scale", [AttrSizedOperandSegments]> 
 }
 
 def Tile_QuantizeOp : Tile_Phase<"quantize", [AttrSizedOperandSegments]> {
-  let summary = "rows as e4m3, by scales of their own or a given one";
+  let summary = "quantization of rows to e4m3 with dynamic scales or a given one";
   let description = [{
-    The formulas of `moe.quantize`, on memrefs of the same shapes: bits are equal for every schedule.
-    Without `offsets` for `tokens` rows; with `offsets` for as many rows as the last offset says, at most
-    `tokens * top_k`; those from there on are not touched.
+    The formulas of `moe.quantize`, on memrefs of the same shapes; bits are equal for every schedule. Without
+    `offsets`, it quantizes `tokens` rows. With `offsets`, it quantizes rows up to the last offset, at most
+    `tokens * top_k`, and does not write rows from there on.
 
     ```mlir
     tile.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true>
@@ -495,13 +499,13 @@ def Tile_QuantizeOp : Tile_Phase<"quantize", [AttrSizedOperandSegments]> {
 }
 
 def Tile_GatherRowsOp : Tile_Phase<"gather_rows", [AttrSizedOperandSegments]> {
-  let summary = "rows in the order of their experts";
+  let summary = "gather of rows by expert";
   let description = [{
-    Row p of each result becomes row `source[p]` of the input of the same number, for as many p as the last of
-    `offsets` says, at most `tokens * top_k`; the results' rows from there on are not touched. So a product can
-    read what it multiplies by tensor maps. `permute-rows` (`tile-rewrite-launches`) adds it. With `columns`
-    (`moe.gather_rows`) an element of a row in expert e is that of the column that `columns[e, c]` says. With these
-    alone, without `offsets`, `source` and `top_k`, rows are those of tokens and stay where they are.
+    Row p of each result is row `source[p]` of the corresponding input, for p up to the last of `offsets`, at most
+    `tokens * top_k`; rows from there on are not written. A gemm can then load its rows by tensor maps. `permute-rows`
+    (`tile-rewrite-launches`) adds it. With `columns` (`moe.gather_rows`), an element of column c of a row of expert e
+    is taken from column `columns[e, c]`. With `columns` alone, without `offsets`, `source` and `top_k`, rows are
+    those of tokens, in their order.
 
     ```mlir
     tile.gather_rows tokens(%tokens) ins(%x : memref<?x4096xbf16>) offsets(%offsets : memref<9xi32>)
@@ -526,7 +530,7 @@ def Tile_GatherRowsOp : Tile_Phase<"gather_rows", [AttrSizedOperandSegments]> {
 }
 
 def Tile_GatherReduceOp : Tile_Phase<"gather_reduce", [AttrSizedOperandSegments]> {
-  let summary = "the sum of each token's rows";
+  let summary = "combine: the sum of each token's rows";
   let description = [{
     The formula of `moe.unpermute`, on memrefs of the same shapes: f32, in order of j, rounded once;
     rows from `num_valid_tokens` on are zeros.

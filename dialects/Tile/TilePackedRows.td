@@ -13,7 +13,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Tile_Sm80RouteRowsAttr : Tile_Config<"sm80", "route_rows", "Sm80RouteRows", [
     Tile_Number<"threads", "threads of a CTA, which counts the rows of one rank">]> {
-  let summary = "how sm80.route_rows counts";
+  let summary = "config of sm80.route_rows";
   let description = [{
     ```mlir
     #tile.sm80_route_rows<threads = 1024>
@@ -23,7 +23,7 @@ def Tile_Sm80RouteRowsAttr : Tile_Config<"sm80", "route_rows", "Sm80RouteRows", 
 
 def Tile_Sm80PackRowsAttr : Tile_Config<"sm80", "pack_rows", "Sm80PackRows", [
     Tile_Number<"warps", "warps of a CTA, each of which has a row">]> {
-  let summary = "how sm80.pack_rows copies";
+  let summary = "config of sm80.pack_rows";
   let description = [{
     ```mlir
     #tile.sm80_pack_rows<warps = 8>
@@ -33,7 +33,7 @@ def Tile_Sm80PackRowsAttr : Tile_Config<"sm80", "pack_rows", "Sm80PackRows", [
 
 def Tile_Sm80SumPackedRowsAttr : Tile_Config<"sm80", "sum_packed_rows", "Sm80SumPackedRows", [
     Tile_Number<"threads", "threads of a CTA, each of which has a piece of a row">]> {
-  let summary = "how sm80.sum_packed_rows sums";
+  let summary = "config of sm80.sum_packed_rows";
   let description = [{
     ```mlir
     #tile.sm80_sum_packed_rows<threads = 256>
@@ -42,11 +42,12 @@ def Tile_Sm80SumPackedRowsAttr : Tile_Config<"sm80", "sum_packed_rows", "Sm80Sum
 }
 
 def Tile_RouteRowsOp : Tile_Phase<"route_rows"> {
-  let summary = "where each row is among those that go to one rank";
+  let summary = "index of each row among the rows for each destination rank";
   let description = [{
-    Of n ranks and `tokens` rows, `positions` at `r * tokens + t` is how many rows before row `t` go to rank `r`, if row `t` does: if
-    `owners` says of one of its `ids` that `r` has the expert; else -1. `counts` has how many rows go to each rank, n of
-    them. An id that is no expert's is nobody's, and rows from `num_valid_tokens` on go nowhere.
+    With n ranks and `tokens` rows, `positions[r * tokens + t]` is the number of rows before row t that go to rank r,
+    or -1 if row t does not go to rank r. Row t goes to rank r if, by `owners`, r holds the expert of one of its
+    `ids`. `counts` has the number of rows for each of the n ranks. Ids out of range have no destination, and rows
+    from `num_valid_tokens` on go nowhere.
 
     ```mlir
     tile.route_rows tokens(%tokens) ids(%ids : memref<?x2xi32>) owners(%owners : memref<64xi32>)
@@ -66,14 +67,14 @@ def Tile_RouteRowsOp : Tile_Phase<"route_rows"> {
 }
 
 def Tile_PackRowsOp : Tile_Phase<"pack_rows", [AttrSizedOperandSegments]> {
-  let summary = "rows for each rank, one behind the other";
+  let summary = "copy of rows into one message per destination rank";
   let description = [{
-    Copies each row of `ins` to where `positions` and `counts`, of `tile.route_rows`, say that it goes. Rows for another rank
-    go to the same one of `packed`: behind all rows for the ranks before it or, if the second word of `header` is not 0
-    but some number, to a block of so many rows of its own, in the order of ranks; of blocks too the own rank has none. A row that
-    has no room in its block is left out. Those for this rank, whose place among the ranks is the first word, go to the same one of
-    `outs`, to its block of `tokens` rows there. Where a block has fewer rows than some rank gets, the third word becomes the most
-    that any gets.
+    Copies each row of `ins` to its destination ranks by `positions` and `counts` of `tile.route_rows`. Rows for other
+    ranks go to the corresponding one of `packed`. If the second word of `header` is 0, they follow the rows for all
+    ranks before; else it is the capacity, and each rank has a block of that many rows, in rank order, without a block
+    for the own rank. Rows beyond the capacity are dropped. Rows for the own rank, whose index is the first word, go
+    to the corresponding one of `outs`, to the rank's block of `tokens` rows. If the capacity is too small, the third
+    word becomes the largest number of rows of any rank.
 
     ```mlir
     tile.pack_rows tokens(%tokens) ins(%x : memref<?x8xbf16>) outs(%all : memref<?x8xbf16>) packed(%sent : memref<?x8xbf16>)
@@ -93,11 +94,12 @@ def Tile_PackRowsOp : Tile_Phase<"pack_rows", [AttrSizedOperandSegments]> {
 }
 
 def Tile_SumPackedRowsOp : Tile_Phase<"sum_packed_rows"> {
-  let summary = "sums of what each rank has made of a row";
+  let summary = "sum of the rows that come back from destination ranks";
   let description = [{
-    Row `t` of `result` is the sum, in f32, of a part for each rank, in the order of ranks, rounded once. The part of a rank that row
-    `t` went to is what has come back from there: a row of `packed`, where `tile.pack_rows` had put what was sent, and of this rank the row at that
-    position of its block of `tokens` rows in `input`. Of a row that had no room it is NaN. The part of any other rank is +0.0.
+    Row t of `result` is the sum, in f32, of one partial per rank, in rank order, rounded once. For a rank that row t
+    went to, the partial is the row that came back: in `packed`, where `tile.pack_rows` had put the row sent, or, for
+    the own rank, in `input` at that position of its block of `tokens` rows. The partial of a row dropped for lack of
+    capacity is NaN. The partials of other ranks are +0.0.
 
     ```mlir
     tile.sum_packed_rows tokens(%tokens) input(%sums : memref<?x8xbf16>) packed(%received : memref<?x8xbf16>)
