@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What options say of the rewrites that tile-rewrite-launches runs
-// (docs/launch-rewrites.md).
+// Names and parameters of the rewrites of tile-rewrite-launches, as options
+// give them (docs/launch-rewrites.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,19 +23,20 @@
 
 namespace moec {
 
-/// "quantize-results" and all others, in the order in which they run.
+/// The names of all rewrites ("quantize-results" first), in the order in which
+/// they run.
 llvm::SmallVector<llvm::StringRef> getLaunchRewriteNames();
 
-/// An error that lists all names if one of these is none of them.
+/// Returns an error that lists all names if one of `names` is unknown.
 llvm::Error checkLaunchRewrites(llvm::ArrayRef<std::string> names);
 
-/// A parameter of a rewrite with its value.
+/// A parameter of a rewrite and its value.
 struct RewriteParameter {
   std::string rewrite, name;
   int64_t value;
 
-  /// From "REWRITE.NAME=VALUE", or "REWRITE.NAME" for 1, as in
-  /// "split-ranking.most=2048".
+  /// Parses "REWRITE.NAME=VALUE", as in "split-ranking.most=2048", or
+  /// "REWRITE.NAME" for the value 1.
   static llvm::Expected<RewriteParameter> parse(llvm::StringRef text);
 };
 

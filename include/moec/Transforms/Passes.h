@@ -17,7 +17,7 @@
 
 namespace moec {
 
-/// Kernels of a program at most, unless an option says otherwise.
+/// Most kernels of a program, unless an option says otherwise.
 inline constexpr int64_t kMaxKernels = 24;
 
 #define GEN_PASS_DECL

@@ -6,15 +6,14 @@
 //===----------------------------------------------------------------------===//
 
 def CountIdsRewrite : LaunchRewrite<"count-ids"> {
-  let summary = "let products count ids instead of reading offsets";
+  let summary = "count ids in gemms instead of reading offsets";
   let description = [{
-    Gives grouped products `ids`, so that they know their groups and can copy weights before the launches
-    before them have ended: a product's schedule has to emit that, and in all of its launches its offsets
-    come from a `tile.rank` over the same ids, which are an input of the caller's that no launch writes,
-    without `num_valid_tokens`. The launches get the ids as one more of their `ins`. A product of groups with
-    a `min` in its `group_rows` gets none: mostly it has nothing to copy early. Where that is expected to take less
-    time: each CTA reads all ids.
+    Gives grouped gemms `ids`, from which they compute their groups, so that they can copy weights before earlier
+    launches have ended. Requires a schedule that supports it, and that in all launches of the gemm the offsets come
+    from a `tile.rank` over these ids, which are an input of the caller that no launch writes, without
+    `num_valid_tokens`. The ids become one more of the launches' `ins`. A gemm with a `min` in its `group_rows` gets
+    none, since it mostly has nothing to copy early. Applied if predicted to save time, as each CTA reads all ids.
 
-    `most`: so many ids there may be, at the highest token count of a variant, whatever it takes.
+    `most`: apply up to this many ids, at the highest token count of a variant, regardless of the prediction.
   }];
 }

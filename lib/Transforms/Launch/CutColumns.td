@@ -6,15 +6,16 @@
 //===----------------------------------------------------------------------===//
 
 def CutColumnsRewrite : LaunchRewrite<"cut-columns"> {
-  let summary = "the last product and the combine behind it by columns";
+  let summary = "split the last gemm and its combine by columns";
   let description = [{
-    Of a layer over several ranks the combine (a `plan.collective` whose kernel may make the sums of a token's experts
-    itself) waits for the experts' last product. Where `pieces` asks for it that is launched so many times, each for as many `columns` of the result, in
-    whole tiles, and the combine is cut into pieces of the same: behind a launch its piece runs beside the next launch, which is
-    on a stream of its own. Weights are read once, as they are without, and no memory is added. The product has to take its tiles from a
-    queue, for an exchange has some of the multiprocessors first, and is not one of two of a kernel.
+    In a layer over several ranks, the combine (a `plan.collective` whose kernel may make the sums over a token's
+    experts itself) waits for the experts' last gemm. With `pieces`, the gemm is launched that many times, each for an
+    equal number of `columns` of the result in whole tiles, and the combine is split into the same chunks. Each chunk
+    follows its launch on another stream and runs beside the next launch. Weights are read once, as before, and no
+    memory is added. The gemm must use the dynamic tile scheduler, since an exchange occupies some of the
+    multiprocessors first, and must not be one of two joined gemms.
 
-    Without `pieces` nothing is cut: on two GPUs it saves next to nothing, more have not been measured, and who moves rows by NCCL has
-    nothing beside them and a launch more.
+    Without `pieces` nothing is split: on two GPUs it saves next to nothing, more have not been measured, and with
+    NCCL nothing overlaps and there is one more launch.
   }];
 }

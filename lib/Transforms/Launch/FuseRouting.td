@@ -6,15 +6,14 @@
 //===----------------------------------------------------------------------===//
 
 def FuseRoutingRewrite : LaunchRewrite<"fuse-routing"> {
-  let summary = "let the launch that routes tokens count or rank their slots";
+  let summary = "count or sort slots in the launch that routes their tokens";
   let description = [{
-    Makes a launch of a `tile.top_k` and the one behind it one launch, of a kernel with both phases
-    (`@route_0_route_1`), if a CTA needs just its own share of the first for its share of the second, which the
-    second one's schedule says: where that is a `tile.count_slots`, each CTA counts the slots of the tokens that it
-    routes; where it is a `tile.rank` of up to `most` slots, and of 32 tokens, one CTA does both. A variant whose
-    token counts lie on both sides of that is split in two; such a kernel has a `load` that says so. The phases get
-    configs that agree (docs/gpu.md). A phase whose config is forced stays alone.
+    Fuses a launch of a `tile.top_k` with the next launch, into a kernel with both phases (`@route_0_route_1`), if by
+    the second phase's schedule a CTA needs only its own share of the first phase. For a `tile.count_slots`, each CTA
+    counts the slots of the tokens that it routes. For a `tile.rank` of up to `most` slots and 32 tokens, one CTA does
+    both. A variant whose token counts lie on both sides of that limit is split in two; such a kernel has a `load`.
+    The phases get configs that agree (docs/gpu.md). A phase with a forced config is not fused.
 
-    `most`: the most slots that a CTA ranks whose tokens it routes; 256.
+    `most`: the most slots that one CTA sorts together with routing; default 256.
   }];
 }

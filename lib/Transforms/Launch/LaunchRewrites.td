@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// What the reference says of the rewrites in LaunchRewrites.def, in their order.
+// Reference text of the rewrites in LaunchRewrites.def, in the same order.
 
 #ifndef MOEC_TRANSFORMS_LAUNCHREWRITES_TD
 #define MOEC_TRANSFORMS_LAUNCHREWRITES_TD

@@ -6,14 +6,15 @@
 //===----------------------------------------------------------------------===//
 
 def PermuteRowsRewrite : LaunchRewrite<"permute-rows"> {
-  let summary = "bring rows into order ahead of a product";
+  let summary = "permute rows before a gemm";
   let description = [{
-    Where a grouped product reads its rows by `source`, each of its launches may get one of a `tile.gather_rows`
-    in front, which copies them (and their scales) into a buffer in the order of their groups; the product then
-    has no `source`, and a config that reads rows by tensor maps. Where both together are expected to take less time:
-    a copy of a row is little beside a wide product. Kernels keep their names. A product whose config is forced keeps
-    it, and its `source` unless the config says `map_rows`.
+    Puts a launch of a `tile.gather_rows` before each launch of a grouped gemm that reads its rows by `source`. It
+    copies rows (and their scales) into a buffer in the order of their groups; the gemm then has no `source` and a
+    config that loads rows by tensor maps. Applied if both launches together are predicted to take less time: the copy
+    is cheap beside a wide gemm. Kernels keep their names. A gemm with a forced config keeps it, and its `source`
+    unless the config has `map_rows`.
 
-    `always`: 1 for wherever it can be, whatever it takes; a forced config then gets `map_rows` if that is legal.
+    `always`: 1 to apply it wherever legal, regardless of the prediction; a forced config then gets `map_rows` if that
+    is legal.
   }];
 }

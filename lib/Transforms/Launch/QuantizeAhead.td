@@ -6,12 +6,12 @@
 //===----------------------------------------------------------------------===//
 
 def QuantizeAheadRewrite : LaunchRewrite<"quantize-ahead"> {
-  let summary = "let the launch that routes few tokens quantize them while it waits";
+  let summary = "quantize a few tokens in the launch that routes them, while it waits";
   let description = [{
-    Makes a launch that quantizes what no launch before it touches, such as hidden states, and the one right
-    before it, which routes and ranks in one CTA (`fuse-routing`), one launch, of a kernel that quantizes
-    first (`@hidden_quantized_route_0_route_1`): CTAs do that while others still make logits, the first one then
-    waits for these, and the product behind waits for one launch less. Only where the schedule that routes waits by
-    itself, not at the kernel's entry (docs/gpu.md). A quantization whose config is forced stays alone.
+    Fuses a launch that quantizes a tensor which no earlier launch writes, such as hidden states, with the launch
+    right before it, which routes and sorts in one CTA (`fuse-routing`). The kernel quantizes first
+    (`@hidden_quantized_route_0_route_1`): CTAs quantize while earlier launches still compute logits, the first CTA
+    then waits for these, and the following gemm waits for one launch less. Requires a routing schedule that waits by
+    itself, not at the kernel's entry (docs/gpu.md). A quantization with a forced config is not fused.
   }];
 }

@@ -6,13 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 def QuantizeInputsRewrite : LaunchRewrite<"quantize-inputs"> {
-  let summary = "let products quantize the rows that they multiply";
+  let summary = "quantize the inputs of gemms in their own kernels";
   let description = [{
-    Makes one `resident` kernel of a `tile.quantize` of whole rows and the grouped product behind it on the same stream, with
-    the same offsets, that multiplies what it makes: the product `awaits` in each CTA that all have quantized
-    their share, by the counter of its queue, which a ranking before both clears. There is one launch less, for whose
-    CTAs those of the product would wait, and the weights that they copy. `always` makes it wherever it is legal, else it is where that is expected to
-    take less time. A product or a quantization whose config is forced
-    keeps it; a quantization whose config is forced stays a launch.
+    Joins a `tile.quantize` of whole rows and the grouped gemm after it, on the same stream and with the same offsets,
+    which multiplies its results, into one `resident` kernel. In each CTA the gemm `awaits` that all CTAs have
+    quantized their share, by the counter of its tile scheduler, which a sort before both clears. There is one launch
+    less, for whose CTAs those of the gemm, and the weights that they copy, would wait. Applied if predicted to save
+    time, or wherever legal with `always`. A gemm with a forced config keeps it; a quantization with a forced config
+    stays a launch.
   }];
 }

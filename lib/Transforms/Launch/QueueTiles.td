@@ -6,13 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 def QueueTilesRewrite : LaunchRewrite<"queue-tiles"> {
-  let summary = "give products a counter of the tiles to take next";
+  let summary = "schedule tiles of gemms dynamically";
   let description = [{
-    Gives products whose `config` says `queue` their `tickets`: a counter that the `tile.rank` that writes
-    their offsets sets to 0 (one more of its launches' `outs`, in a slot of its own, the same for all
-    products of a run), as one more of the `outs` of their launches. Where no such launch comes before on
-    the same stream, where tiles in a fixed order are expected to take no longer, or with this disabled, the
-    `config` says `queue` no more, so that heights of tiles suit a fixed order. Of a config that is forced, or
-    without `load`, no time is asked. Behind `join-products`, whose kernels have no queue.
+    Gives gemms whose `config` has `queue` their `tickets`: a counter that the `tile.rank` of their offsets sets to 0.
+    The counter is one more of the `outs` of the launches of the sort and of the gemms, in its own slot, shared by all
+    gemms of a run. `queue` is removed from the `config` if no such sort precedes on the same stream, if a fixed tile
+    order is predicted to be no slower, or if this rewrite is disabled; BLOCK_M then suits a fixed order. The
+    prediction does not apply to configs that are forced or without `load`. Runs after `join-products`, whose kernels
+    have a fixed order.
   }];
 }

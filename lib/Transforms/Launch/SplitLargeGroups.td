@@ -6,14 +6,14 @@
 //===----------------------------------------------------------------------===//
 
 def SplitLargeGroupsRewrite : LaunchRewrite<"split-large-groups"> {
-  let summary = "a launch of their own for groups with many rows";
+  let summary = "a separate launch for groups with many rows";
   let description = [{
-    A config that suits experts which are about equally likely may have low tiles; where most tokens go to a few
-    experts, those want high ones. Each launch of such a grouped product gets one behind it, of a copy of its
-    kernel (`@experts_hidden_large_groups_t8192`), for the groups with the `min` of its `group_rows` or more, and keeps the others
-    (`max`). The product's schedule says from how many rows on, and in which config. Where that is
-    expected to take less time, and a launch that finds no such group takes little beside the product at the fewest
-    tokens of its `load`. Both launches write rows of one result. A product whose config is forced keeps all groups,
-    unless one is forced under the name of the copy, with the range or without; then it is split in any case.
+    A config for about equally likely experts may have a small BLOCK_M, while a few experts that get most tokens want
+    a large one. After each launch of such a grouped gemm comes a launch of a copy of its kernel
+    (`@experts_hidden_large_groups_t8192`) for groups with at least `min` rows (`group_rows`); the first launch keeps
+    the other groups (`max`). The gemm's schedule chooses the threshold and the config. Applied if predicted to save
+    time, and if a launch that finds no such group takes little beside the gemm at the fewest tokens of its `load`.
+    Both launches write rows of one result. A gemm with a forced config keeps all groups, unless a config is forced
+    under the name of the copy, with or without the range; then it is always split.
   }];
 }
