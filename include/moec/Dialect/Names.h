@@ -20,19 +20,19 @@ namespace moec {
 inline constexpr llvm::StringLiteral kNameAttr = "moe.name";
 /// On arguments of a layer's function: "input" or "weight".
 inline constexpr llvm::StringLiteral kRoleAttr = "moe.role";
-/// On arguments of a layer's function and of plan kernels, a unit: a weight
-/// that may be bound with gaps between its rows.
+/// On arguments of a layer's function and of plan kernels, a unit attribute: a
+/// weight that may be bound with gaps between its rows.
 inline constexpr llvm::StringLiteral kStridedAttr = "moe.strided";
 /// On the function whose layers were decomposed: the bound of the token count.
 inline constexpr llvm::StringLiteral kMaxTokensAttr = "moe.max_tokens";
 /// On the function whose layers were decomposed: the ranks that run it, a
 /// `#moe.mesh`.
 inline constexpr llvm::StringLiteral kMeshAttr = "moe.mesh";
-/// On a layer's function: the keys of the config.json that were read past by
-/// order of the user, an array of strings.
+/// On a layer's function: the keys of the config.json that the user asked to
+/// ignore, an array of strings.
 inline constexpr llvm::StringLiteral kIgnoredFieldsAttr = "moe.ignored_fields";
 
-/// The name of result `index` of `op`, or "" where `op` carries none.
+/// The name of result `index` of `op`, or "" if `op` has none.
 inline llvm::StringRef getResultName(mlir::Operation *op, unsigned index) {
   auto names = op->getAttrOfType<mlir::ArrayAttr>(kNameAttr);
   if (!names || index >= names.size())

@@ -1,4 +1,4 @@
-//===- RowCodes.h - codes that an exchange makes itself ---------*- C++ -*-===//
+//===- RowCodes.h - rows that an exchange quantizes itself ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,18 +15,18 @@
 
 namespace moec {
 
-/// What an op that gathers rows says of two of the pairs that it moves, of
-/// plan.collective and tile.exchange: codes and scales are those of the rank's
-/// own rows, as a quantize makes them.
+/// Operands `codes_of` and `coded` of plan.collective and tile.exchange: two of
+/// the gathered pairs are the quantized values and scales of the rank's own
+/// rows, as a quantize makes them.
 struct RowCodes {
-  /// The rows; null for none.
+  /// The rows to quantize; null for none.
   mlir::Value uncoded;
-  /// The numbers of the pair of codes and of that of their scales; empty for
-  /// none.
+  /// Indices of the pair of quantized values and of the pair of scales; empty
+  /// for none.
   llvm::ArrayRef<int64_t> coded;
 
-  /// Neighbours of a row of codes that share one of the scales; no value where
-  /// these are no groups of one size, in which part of a warp has each.
+  /// Elements of a row per scale; no value if it is not one of the group sizes
+  /// 32, 64 and 128, for which part of a warp has each group.
   static std::optional<int64_t> getGroup(mlir::MemRefType codes,
                                          mlir::MemRefType scales) {
     if (codes.getRank() != 2 || scales.getRank() != 2 ||
@@ -40,7 +40,7 @@ struct RowCodes {
     return group;
   }
 
-  /// Whether each row of codes has one of the scales, and pieces of 16 bytes.
+  /// Whether each row has one scale and is a multiple of 16 bytes.
   static bool areRows(mlir::MemRefType codes, mlir::MemRefType scales) {
     constexpr int64_t pieceBytes = 16;
     return codes.getRank() == 2 && scales.getRank() == 2 &&
@@ -48,8 +48,8 @@ struct RowCodes {
            codes.getDimSize(1) % pieceBytes == 0 && scales.getDimSize(1) == 1;
   }
 
-  /// Whether a kernel makes such codes: e4m3 of groups or rows, or int8 of
-  /// rows.
+  /// Whether the exchange kernel supports this quantization: e4m3 by group or
+  /// row, or int8 by row.
   static bool areMade(mlir::MemRefType codes, mlir::MemRefType scales) {
     bool areFloats = mlir::isa<mlir::Float8E4M3FNType>(codes.getElementType());
     if (!scales.getElementType().isF32() ||
@@ -60,8 +60,8 @@ struct RowCodes {
   }
 };
 
-/// Checks the whole of it for an op that moves `ins`, those of `owned` to their
-/// owners alone, and gathers them or not.
+/// Verifies `given` for an op that moves `ins`, those in `owned` only to
+/// destination ranks, by a gather or a sum.
 inline mlir::LogicalResult
 verifyRowCodes(mlir::Operation *op, const RowCodes &given, mlir::ValueRange ins,
                llvm::ArrayRef<int64_t> owned, bool gathers) {

@@ -1,4 +1,4 @@
-//===- RowOwners.h - which ranks need a row ---------------------*- C++ -*-===//
+//===- RowOwners.h - destination ranks of rows ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,32 +14,30 @@
 
 namespace moec {
 
-/// The weight `placement.owners`: of each expert the place on the axis dp of
-/// the rank that has it, among the ranks with one place on tp; -1 if none of
-/// them has.
+/// The weight `placement.owners`: for each expert the index on the axis dp of
+/// the rank that holds it, among ranks with equal index on tp; -1 for none.
 inline constexpr llvm::StringLiteral kOwnersTensor = "placement.owners";
 
-/// What an op that moves rows between ranks says of those that not all ranks
-/// need: the owners of a row are the ranks that have an expert of its ids. Of
-/// moe.dispatch, moe.combine, plan.collective and tile.exchange, on tensors and
-/// on memrefs.
+/// Operands of moe.dispatch, moe.combine, plan.collective and tile.exchange
+/// (tensors or memrefs) that send rows only to their destination ranks: the
+/// ranks that hold an expert of the row's ids.
 struct RowOwners {
-  /// The table above, or with `expertsPerOwner` that of replicas; null where
-  /// all rows go to all ranks.
+  /// The table above, or with `expertsPerOwner` that of replicas; null if all
+  /// rows go to all ranks.
   mlir::Value owners;
-  /// The ids of the rank's own rows; of sums, then those of all ranks' rows.
+  /// The ids of the rank's own rows; for sums followed by those of all ranks'
+  /// rows.
   mlir::ValueRange ids;
-  /// The operands that `pairs` numbers, ascending, whose rows are moved for
-  /// their owners alone.
+  /// Ascending indices of the pairs whose rows go only to destination ranks.
   llvm::ArrayRef<int64_t> owned;
-  /// Physical experts of each place on the axis, in whose order they are
-  /// numbered. The table has numbers of such then, for each expert as many as
-  /// it may have replicas, of which rows go to all; -1 is none.
+  /// Physical experts per rank of the axis, numbered in rank order. The table
+  /// then has the physical ids of each expert's replicas, padded with -1; rows
+  /// go to the ranks of all replicas.
   std::optional<int64_t> expertsPerOwner;
 };
 
-/// Checks the whole of it for an op that moves `pairs` and takes so many `ids`;
-/// none where it has no owners.
+/// Verifies `given` for an op that moves `pairs` and takes `numIds` ids; 0 if
+/// the op cannot have owners.
 inline mlir::LogicalResult verifyRowOwners(mlir::Operation *op,
                                            const RowOwners &given,
                                            mlir::ValueRange pairs,

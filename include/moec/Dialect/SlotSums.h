@@ -1,4 +1,4 @@
-//===- SlotSums.h - sums that an exchange makes itself ----------*- C++ -*-===//
+//===- SlotSums.h - sums over slots made by an exchange ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,13 +14,13 @@
 
 namespace moec {
 
-/// What an op that sums over ranks says of the one tensor that it moves, of
-/// plan.collective and tile.exchange: each row is the sum of those of `rows`
-/// that its slots in `position` name, as of a gather_reduce. Null for none.
+/// Operands of plan.collective and tile.exchange that make each row to be
+/// summed over ranks from `rows` at the positions of its slots, like a
+/// gather_reduce. Null for absent ones.
 struct SlotSums {
   mlir::Value rows, position, addend, numValidTokens;
 
-  /// Those that are there, in this order.
+  /// The present operands, in this order.
   llvm::SmallVector<mlir::Value> getValues() const {
     llvm::SmallVector<mlir::Value> values;
     for (mlir::Value value : {rows, position, addend, numValidTokens})
@@ -30,7 +30,7 @@ struct SlotSums {
   }
 };
 
-/// Checks the whole of it for an op that moves `ins`, and sums them or not.
+/// Verifies `given` for an op that moves `ins`, by a sum or a gather.
 inline mlir::LogicalResult verifySlotSums(mlir::Operation *op,
                                           const SlotSums &given,
                                           mlir::ValueRange ins, bool sums) {

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Compilers and the interpreter look here; the references have tables of their
-// own.
+// Used by the compiler and the interpreter; the references have their own
+// tables.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,11 +20,11 @@
 
 namespace moec::moe {
 
-/// What each code of 4 bits stands for.
+/// The value of each 4-bit index.
 using CodeBook = std::array<float, 16>;
 
-/// What the codes of `!moe.nf4` stand for: appendix E of QLoRA (Dettmers et
-/// al., 2023), as f32 has them.
+/// The code book of `!moe.nf4` in f32: appendix E of QLoRA (Dettmers et al.,
+/// 2023).
 inline constexpr CodeBook kNF4 = {-1.0F,
                                   -0.6961928009986877F,
                                   -0.5250730514526367F,
@@ -42,7 +42,7 @@ inline constexpr CodeBook kNF4 = {-1.0F,
                                   0.7229568362236023F,
                                   1.0F};
 
-/// That of `!moe.nf4` and `!moe.code_book`; no other storage has one.
+/// The code book of `!moe.nf4` or `!moe.code_book`; nothing for other types.
 std::optional<CodeBook> getCodeBook(mlir::Type storage);
 bool isCodeBook(mlir::Type storage);
 

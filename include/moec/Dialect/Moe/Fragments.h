@@ -1,37 +1,39 @@
-//===- Fragments.h - weights in the order of tensor cores -------*- C++ -*-===//
+//===- Fragments.h - layout of prepacked weights ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// `packing = fragments`, `fragments_f16` and `fragments_e4m3` of `#moe.quant`:
-// a matrix of weights of 4 or 8 bits as Hopper's tensor cores take it from
-// registers, to multiply it by bf16, f16 or e4m3 (docs/decoded-products.md). It
-// has the bytes of the weights, in another order: rows go in blocks of 64, each
-// of them two *runs* of 32 rows that follow one another in memory; with gate
-// and up halves one run is of either. A block's bytes stay where its runs were.
+// Layout of prepacked weights: `packing = fragments`, `fragments_f16` and
+// `fragments_e4m3` of `#moe.quant`. A matrix of 4-bit or 8-bit weights is
+// stored as Hopper's tensor cores take it from registers, to multiply it by
+// bf16, f16 or e4m3 (docs/decoded-products.md). The bytes of the weights are
+// permuted: rows form blocks of 64, each of two *runs* (halves) of 32 rows that
+// are adjacent in memory. With gate and up halves, a block has one run of each.
+// The bytes of a block stay in the memory of its runs.
 //
-// A run of codes is `[depth / 64][pieces][256]` words of 4 bytes: the halves of
-// *units* of 64 rows by 64 of the depth. A unit has one *piece* of 16 bytes per
-// thread of a warpgroup, or, with codes of 8 bits, two. Scales, and zero points
-// beside them, are bytes of a tensor of their own: a run of them is `[depth /
-// 64][16][getQuadBytes()]`, what four neighbouring threads have of a unit: of
-// two rows that are 8 apart, group by group, the scales, then the zero points,
-// then the rests of minima.
+// A run of quantized values is `[depth / 64][pieces][256]` words of 4 bytes:
+// its halves of all *units* (packed tiles), each of 64 rows by 64 of K. A unit
+// has one *piece* of 16 bytes per thread of a warpgroup, or two with 8-bit
+// values. Scales, and zero points beside them, are bytes of another tensor. A
+// run of scales is `[depth / 64][16][getQuadBytes()]`: the bytes that four
+// neighbouring threads need of a unit, for two rows that are 8 apart, group by
+// group: the scales, then the zero points, then the rests of minima.
 //
-// A code is a bf16 or f16 of few bits, small by a power of two (`getExponent`),
-// or the number of one, and a stored scale is greater by as much, and less by
-// 2^r, where r is one number for a row. A scale for all of a row, or of a
-// matrix, is a factor of the row's own number, an f32 that sums are multiplied
-// with.
+// A value is stored as bits of a bf16 or f16, which is 2^-e times the
+// value (e is `getExponent`), or as an index into a code book. Stored scales
+// compensate: `stored = scale * 2^(e - r)`, with one r per row. A scale of a
+// whole row or matrix becomes a factor of the row's `row_scale`, an f32 that
+// multiplies sums.
 //
-// A minimum is the whole number of scales that is nearest to it, which is kept
-// as a zero point is, and a rest, which is added to a code's product.
+// A minimum is split into the nearest integer multiple of its scale, which is
+// stored like a zero point, and a rest, which is added to the scaled value.
 //
-// An e4m3 has no digits for a scale but for powers of two: of e2m1 the scale is
-// a step among those that leave a code's digits whole (`Scales::Steps`), and
-// the codes of groups with less are rounded to those of the least.
+// An e4m3 can only be scaled by powers of two without rounding: the scale of
+// e2m1 is a step in the range that keeps all bits of a value (`Scales::Steps`),
+// and values of groups with a smaller scale are rounded to those of the least
+// step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,29 +47,29 @@
 
 namespace moec::moe {
 
-/// Whether elements are in an order of fragments.
+/// Whether elements are prepacked.
 bool isFragments(Packing packing);
 
-/// Whether gate and up rows are two halves.
+/// Whether gate and up rows are two halves, not interleaved.
 bool hasHalves(WeightLayoutAttr layout);
 
 class Fragments {
 public:
-  /// Rows and depth of a unit; rows of a run.
+  /// Rows and K of a unit; rows of a run.
   static constexpr int64_t kRows = 64, kDepth = 64, kRunRows = 32;
-  /// Words of a run's half of a piece, and those that a thread has of it;
+  /// Words of a run in one piece of a unit; words of a thread in a piece;
   /// groups of four threads that share two rows of a unit.
   static constexpr int64_t kPieceWords = 256, kThreadWords = 4, kQuads = 16;
-  /// A fragment's registers.
+  /// Registers of operand A of one `wgmma`, per thread.
   static constexpr int64_t kRegisters = 4;
-  /// Two rows that are 8 apart, one of either in a byte's halves.
+  /// Rows of a thread in a unit; 8 apart.
   static constexpr int64_t kQuadRows = 2;
 
-  /// The order of weights that are multiplied by elements of that type, bf16,
-  /// f16 or e4m3; nothing of others.
+  /// The packing for a gemm with inputs of type `input`: bf16, f16 or e4m3;
+  /// nothing for other types.
   static std::optional<Packing> getPacking(mlir::Type input);
 
-  /// What lies beside each scale.
+  /// Data stored beside each scale.
   enum class Beside { Nothing, ZeroPoints, Minima };
   static Beside getBeside(bool hasZeroPoints, bool hasMinima) {
     if (hasMinima)
@@ -75,99 +77,102 @@ public:
     return hasZeroPoints ? Beside::ZeroPoints : Beside::Nothing;
   }
 
-  /// Why weights with such scales, of `group` neighbours where these are of
-  /// groups or blocks, have not the order `packing`; empty if they have.
+  /// Reason why weights with such scales cannot have `packing`; empty if they
+  /// can. `group`: elements per scale along K, for groups and blocks.
   static std::string whyNot(mlir::Type storage, mlir::Type scale,
                             Granularity granularity, int64_t group,
                             Beside beside, Packing packing);
-  /// Why weights that lie in memory as they are, or in pairs, have it not.
+  /// Reason why weights that are not prepacked yet cannot be; empty if they
+  /// can.
   static std::string whyNot(QuantAttr plain, Packing packing);
-  /// Why a matrix of so many elements has none; empty if it has.
+  /// Reason why a matrix of this size cannot be prepacked; empty if it can.
   static std::string whyNot(int64_t rows, int64_t depth);
 
-  /// What the order `packing` makes of weights in memory.
+  /// The quant of weights after prepacking.
   static QuantAttr getQuant(QuantAttr plain, Packing packing);
 
-  /// Of weights in an order of fragments.
+  /// `quant` has one of the three packings.
   explicit Fragments(QuantAttr quant);
 
   //===--- Codes ---===//
 
-  /// Sign, exponent and mantissa of e2m1 or e4m3, a number from 0 to 15 or to
-  /// 255, or the number of one of 16.
+  /// Format of quantized values: e2m1, an integer from 0 to 15, e4m3, an
+  /// integer from 0 to 255, or an index into a code book.
   enum class Codes { E2M1, Int4, E4M3, Int8, Book };
   Codes codes;
-  /// Those 16, which are rounded to what they become; and the bits of that.
+  /// The 16 code-book entries, rounded to the compute type, and their bits.
   std::optional<CodeBook> book;
   int64_t encodeOfBook(int64_t code) const;
-  /// The code of a book of which groups are zeros, if there is one.
+  /// The index of 0.0 in the code book, if there is one.
   std::optional<int64_t> findZero() const;
   bool areIntegers() const {
     return codes == Codes::Int4 || codes == Codes::Int8;
   }
-  /// Bits of a code.
+  /// Bits of a quantized value.
   int64_t getCodeBits() const {
     return codes == Codes::E4M3 || codes == Codes::Int8 ? 8 : 4;
   }
-  /// What integers without zero points are less by.
+  /// The implied zero point of integers.
   int64_t getMiddle() const { return codes == Codes::Int4 ? 8 : 128; }
-  /// Which bits of a code in memory are others here: the sign of int8 that has
-  /// one, without zero points in memory, of int4 that becomes e4m3, and of e4m3
-  /// that stays one, which else were in a product's registers as it is loaded.
+  /// Bits that prepacking inverts: the sign of signed int8 (without zero points
+  /// in memory), of int4 that becomes e4m3, and of e4m3 that stays e4m3, which
+  /// else could be loaded straight into the registers of a `wgmma`.
   int64_t getTurnedBits() const {
     if ((codes == Codes::Int8 && (!hasZeroPoints || hasMinima)) || isE4M3())
       return 0x80;
     return isSignMagnitude() ? 8 : 0;
   }
-  /// Whether the lower bits of a negative int4 are turned too: it is kept as a
-  /// sign and one less than its magnitude.
+  /// Whether prepacking also inverts the lower bits of a negative int4, which
+  /// is stored as a sign and its magnitude less one.
   bool isSignMagnitude() const {
     return codes == Codes::Int4 && numbers == Numbers::E4M3;
   }
-  /// Whether codes are the numbers that tensor cores multiply.
+  /// Whether tensor cores multiply the stored values without conversion.
   bool isE4M3() const {
     return codes == Codes::E4M3 && numbers == Numbers::E4M3;
   }
-  /// A code in memory as it is kept here, but for the group's steps.
+  /// The prepacked form of a value in memory, without the step of its group.
   int64_t toKept(int64_t code) const {
     code ^= getTurnedBits();
     return isSignMagnitude() && code & 8 ? code ^ 7 : code;
   }
-  /// The other way round, for int4 that becomes e4m3.
+  /// The inverse, for int4 that becomes e4m3.
   int64_t fromKept(int64_t kept) const {
     return (kept & 8 ? kept ^ 7 : kept) ^ getTurnedBits();
   }
-  /// What they become on their way to tensor cores.
+  /// Compute type: the type to which values are dequantized.
   enum class Numbers { BF16, F16, E4M3 };
   Numbers numbers;
 
-  /// By how many powers of two a code, as the bits of such a number, is less
-  /// than its own, in a row of a unit.
+  /// e in a row of a unit: the stored bits, read as the compute type, are 2^-e
+  /// times the value.
   int64_t getExponent(int64_t unitRow) const;
 
   //===--- Scales ---===//
 
-  /// What a scale of a group is kept as: the exponent of a bf16, of 8 bits; the
-  /// lowest 5 bits of the exponent, with 3 of mantissa, which where codes
-  /// become f16 are the first bits of one, of exponents too; a bf16; an f16,
-  /// which has few exponents: where codes become bf16 it stands for 2^112 times
-  /// its number, and for two bf16 whose sum that is; an f32 of 16 digits, which
-  /// are those of the sum of two bf16; a step, 0 to 11 times 8, that the bits
-  /// of e4m3 are greater by.
+  /// Stored form of a group's scale.
+  /// - E8M0: the exponent of a bf16, 8 bits.
+  /// - E5M3: the lowest 5 bits of an exponent and 3 of mantissa; if the compute
+  ///   type is f16, the first bits of an f16, also for scales of E8M0.
+  /// - BF16: a bf16.
+  /// - F16: an f16, which has few exponents. If the compute type is bf16, it
+  ///   stands for 2^112 times its value, and for two bf16 that add up to it.
+  /// - F32: an f32 with 16 significant bits, those of a sum of two bf16.
+  /// - Steps: 8 times a step from 0 to 11, added to the bits of an e4m3.
   enum class Scales { E8M0, E5M3, BF16, F16, F32, Steps };
   Scales scales;
-  /// Contracted elements of a unit that share a scale; those that share one in
-  /// a matrix may be more, 0 standing for all of a row.
+  /// Elements along K that share a scale: within a unit, and in the matrix,
+  /// where 0 stands for a whole row.
   int64_t group, matrixGroup;
-  /// Whether a number of a code is subtracted, for each scale; with minima one
-  /// that is near them.
+  /// Whether each scale has a zero point; with minima, the one near its
+  /// minimum.
   bool hasZeroPoints, hasMinima;
 
-  // Before it is kept, a scale is an exponent as a bf16 or f32 has it, behind
-  // which are the first bits of the mantissa.
+  // Before encoding, a scale is the exponent of a bf16 or f32 followed by the
+  // first `getDigits()` bits of the mantissa.
 
-  /// Whether a byte has 5 bits of an exponent and 3 of mantissa, and the
-  /// exponent that its lowest stands for.
+  /// Whether a stored scale is a byte of 5 exponent and 3 mantissa bits, and
+  /// the exponent that 0 stands for.
   bool areE5M3() const {
     return scales == Scales::E5M3 ||
            (scales == Scales::E8M0 && numbers == Numbers::F16);
@@ -176,52 +181,51 @@ public:
     constexpr int64_t ofBF16 = 235;
     return numbers == Numbers::F16 ? kF16Bias : ofBF16;
   }
-  /// The exponents of the lowest and the highest step: with the lowest, 0.5 is
-  /// the least normal e4m3, 2^-6, and with the highest 6 is 384.
+  /// Exponents of the lowest and the highest step: 0.5 becomes 2^-6, the least
+  /// normal e4m3, with the lowest, and 6 becomes 384 with the highest.
   static constexpr int64_t kLeastStep = 122, kMostStep = 133;
-  /// A step, as the bits of an e4m3 count it.
+  /// One step in the bits of an e4m3: the lowest bit of its exponent.
   static constexpr int64_t kStepBits = 8;
-  /// By how many powers of two the scale of a group may be less than that of
-  /// the lowest step before all of its codes are 0; and what codes of e2m1
-  /// without their signs, the lowest bits first, become with so many.
+  /// A scale 2^kWeakened below the lowest step makes all values of its group 0.
+  /// Entry `by`: the magnitudes of e2m1 after `weaken`, 4 bits each, lowest
+  /// bits first.
   static constexpr int64_t kWeakened = 5;
   static constexpr uint32_t kWeakenedCodes[kWeakened + 1] = {
       0x76543210, 0x54322100, 0x32211000, 0x21100000, 0x10000000, 0};
-  /// The nearest e2m1 to that code's number by 2^-by, of two the even one.
+  /// The e2m1 nearest to 2^-by times a value, ties to even.
   static int64_t weaken(int64_t code, int64_t by);
-  /// The bits of an f32 up to which scales that have more digits than are kept
-  /// are rounded; above, where they might become infinite, these are left out.
+  /// Bits of the largest f32 scale whose mantissa is rounded to the stored
+  /// bits; larger ones are truncated, since they might become infinite.
   static constexpr int64_t kMostRounded = 0x7F000000;
-  /// Bits of the mantissa.
+  /// Mantissa bits of a scale before encoding.
   int64_t getDigits() const {
     return scales == Scales::F32 ? 15 : scales == Scales::F16 ? 10 : 7;
   }
-  /// Exponents: of the largest scale of a row that has r = 0, for one greater
-  /// by `getExponent` can be kept; and of the least that is kept so, others
-  /// being 0.
+  /// Exponents: of the largest scale of a row with r = 0 that can still be
+  /// stored times 2^e, and of the least stored scale; smaller ones become 0.
   int64_t getLargestExponent() const;
   int64_t getLeastKept(int64_t unitRow) const;
   /// The least r.
   int64_t getLeastExcess() const;
-  /// The largest that is kept, its mantissa too.
+  /// The largest stored scale, exponent and mantissa.
   int64_t getLargestKept() const;
-  /// By how much the exponent of an f16 is less than that of a bf16 of the same
-  /// number, and than that of a scale which is kept as f16.
+  /// Difference between the exponent of a bf16 and that of an f16 of equal
+  /// value, and between that of a scale and that of its stored f16.
   static constexpr int64_t kF16Bias = 112;
   int64_t getKeptBias() const {
     return numbers == Numbers::F16 ? kF16Bias : 2 * kF16Bias;
   }
 
-  /// Whether sums of groups are multiplied with them, since no code has digits
-  /// for them. Those that a row has in common are a part of its number.
+  /// Whether scales multiply sums of groups, since e4m3 cannot be scaled
+  /// exactly. Scales of whole rows are part of `row_scale` instead.
   bool areScalesOfSums() const {
     return numbers == Numbers::E4M3 && scales != Scales::Steps && matrixGroup;
   }
-  /// Units of a group of at least one; 0 of smaller ones.
+  /// Units per group; 0 for groups smaller than a unit.
   int64_t getGroupUnits() const { return matrixGroup / kDepth; }
 
   int64_t getGroups() const { return kDepth / group; }
-  /// Powers of two, as which no scale is 0.
+  /// Whether scales are powers of two, and so never 0.
   bool arePowers() const {
     return scales == Scales::E8M0 || scales == Scales::Steps;
   }
@@ -229,7 +233,7 @@ public:
     return scales == Scales::BF16 || scales == Scales::F16 ||
            scales == Scales::F32;
   }
-  /// Whether they are multiplied as the sum of two bf16.
+  /// Whether a scale is applied as a sum of two bf16.
   bool haveRests() const {
     return scales == Scales::F32 ||
            (scales == Scales::F16 && numbers == Numbers::BF16);
@@ -239,91 +243,89 @@ public:
   }
   int64_t getZeroPointBytes() const { return hasZeroPoints ? 2 : 0; }
   int64_t getRestBytes() const { return hasMinima ? 2 : 0; }
-  /// The sign of a kept scale that is a number.
+  /// The sign bit of a stored bf16, f16 or f32 scale.
   int64_t getSign() const { return int64_t(1) << (8 * getScaleBytes() - 1); }
-  /// Of a row of a unit, and of two rows.
+  /// Scale bytes of one row of a unit, and of the two rows of a thread.
   int64_t getRowBytes() const {
     return getGroups() *
            (getScaleBytes() + getZeroPointBytes() + getRestBytes());
   }
   int64_t getQuadBytes() const { return kQuadRows * getRowBytes(); }
-  /// Of a row of a matrix: the width of the tensor.
+  /// Scale bytes of a row of a matrix: the width of the tensor.
   int64_t getRowBytes(int64_t depth) const {
     return depth / kDepth * getRowBytes();
   }
 
-  /// A scale as it is kept, of one that is not negative and has been made
-  /// greater.
+  /// Encodes a scale that is not negative and has been multiplied by 2^(e - r).
   int64_t encodeScale(int64_t bits) const;
-  /// The number that a kept scale, perhaps negative, stands for.
+  /// The value of a stored scale, perhaps negative.
   double decodeScale(int64_t kept) const;
-  /// A zero point as it is kept: the bits of the bf16 or f16 that the code of
-  /// that number would be.
+  /// Encodes a zero point as the bf16 or f16 bits of the equal value in that
+  /// row.
   int64_t encodeZeroPoint(int64_t zeroPoint, int64_t unitRow) const;
-  /// The other way round.
+  /// The inverse.
   double decodeZeroPoint(int64_t kept, int64_t unitRow) const;
 
-  /// Beside minima, the code, as it is kept, that stands for 0, and the largest
-  /// of all.
+  /// With minima: the stored value that stands for 0, and the largest one.
   int64_t getZeroCode() const { return codes == Codes::Int8 ? 128 : 0; }
   int64_t getLargestCode() const { return (1 << getCodeBits()) - 1; }
-  /// A minimum m beside a scale s: the code z that stands for what is nearest
-  /// to m / s, and `z s - m`. Codes of a group of zeros are all z, whatever s
-  /// is.
+  /// Splits a minimum m with scale s into the zero point z for which z s is
+  /// nearest to m, and `z s - m`. In a group of zeros, all values are z,
+  /// whatever s is.
   struct SplitMinimum {
     int64_t zeroPoint;
     float rest;
   };
   SplitMinimum splitMinimum(float scale, float minimum, bool isOfZeros) const;
-  /// That rest as it is kept: the bits of a bf16 or f16, less by 2^excess.
+  /// Encodes a rest, times 2^-excess, as the bits of a bf16 or f16.
   int64_t encodeRest(float rest, int64_t excess) const;
   double decodeRest(int64_t kept) const;
-  /// Whether a row's r has to leave room for its rests, too, and by how many
-  /// powers of two one may be greater than a scale that leaves as much.
+  /// Whether a row's r must also leave headroom for rests, and by how many
+  /// powers of two a rest may exceed the largest scale then.
   bool areRestsBounded() const { return hasMinima && numbers == Numbers::F16; }
   int64_t getRestRoom() const;
 
-  //===--- Places ---===//
+  //===--- Addresses ---===//
 
-  /// The first memory row of a run (0 or 1) of a block, in a matrix of `rows`.
+  /// The first row in memory of run 0 or 1 of a block, in a matrix of `rows`.
   static int64_t getRunRow(int64_t block, int64_t run, int64_t rows,
                            WeightLayoutAttr layout);
-  /// Which row of its unit a row of a matrix is.
+  /// The index within its unit of a row of a matrix.
   static int64_t getUnitRow(int64_t row, int64_t rows, WeightLayoutAttr layout);
 
-  /// Bytes of an input row that a unit is multiplied with.
+  /// Bytes of an input row over the K of a unit.
   int64_t getInputBytes() const {
     return numbers == Numbers::E4M3 ? kDepth : 2 * kDepth;
   }
-  /// `wgmma` instructions of a unit, of 32 bytes of an input row each.
+  /// `wgmma` instructions of a unit; each reads 32 bytes of an input row.
   int64_t getProducts() const { return getInputBytes() / 32; }
-  /// Bytes of the codes of a unit, and words of a run's half of them.
+  /// Bytes of a unit's quantized values, and words of a run in it.
   int64_t getUnitBytes() const { return kRows * kDepth * getCodeBits() / 8; }
   int64_t getRunWords() const { return getPieces() * kPieceWords; }
-  /// Pieces of a unit; words that a thread has of a product, and registers that
-  /// a word becomes: of both rows in turns, or of one (`e4m3`).
+  /// Pieces of a unit; words of a thread per `wgmma`; A registers per word,
+  /// alternating between both rows, or of one row (`e4m3`).
   int64_t getPieces() const { return getCodeBits() / 4; }
   int64_t getProductWords() const {
     return getPieces() * kThreadWords / getProducts();
   }
   int64_t getWordRegisters() const { return kRegisters / getProductWords(); }
 
-  /// Where an element of a matrix is: the row in memory of its run's first
-  /// byte, the word there, and its bits, the highest first.
+  /// Address of an element of a matrix: the first row in memory of its run, the
+  /// word within the run, and its bits, highest first.
   struct Place {
     int64_t firstRow, word;
     llvm::SmallVector<int64_t, 8> bits;
   };
   Place getPlace(int64_t row, int64_t element, int64_t rows,
                  WeightLayoutAttr layout) const;
-  /// The bits of a word for the first (0) or second code of its pair of that
-  /// number. Of words that become bf16 or f16.
+  /// Bits of the first (0) or second (1) value of pair `pair` in a word, for
+  /// the compute types bf16 and f16.
   llvm::SmallVector<int64_t, 8> getPairBits(int64_t pair, int64_t code) const;
-  /// The same of the code of that number in a register (0 or 1) of a word that
-  /// becomes e4m3.
+  /// Bits of value `code` in register `inWord` (0 or 1) of a word, for e4m3.
   llvm::SmallVector<int64_t, 8> getBits(int64_t inWord, int64_t code) const;
-  /// Where the scale of an element is: the first row of its run, the byte
-  /// there; and the bytes of its zero point, and of the rest of its minimum.
+  /// Address of the scale of an element: the first row of its run, the byte
+  /// within the run, and the bytes of its zero point and of the rest of its
+  /// minimum.
   struct ScalePlace {
     int64_t firstRow, byte, zeroPoint, rest;
   };
@@ -331,8 +333,8 @@ public:
                            WeightLayoutAttr layout) const;
 
 private:
-  /// Of the first code of a pair, where the second's are 16 above, or below
-  /// where there are none.
+  /// Bits of the first value of a pair. Those of the second are 16 above,
+  /// modulo 32.
   llvm::ArrayRef<int64_t> getHalfBits(int64_t pair) const;
 };
 

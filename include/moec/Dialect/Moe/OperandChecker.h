@@ -5,9 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Verifiers of the levels moe (tensors) and tile (memrefs) say the same thing
-// about operands: this shape, this element type. They say it through this
-// class, so that their messages read alike.
+// Checks of shapes and element types, shared by the verifiers of the levels moe
+// (tensors) and tile (memrefs), so that their messages read alike.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,37 +22,37 @@ namespace moec::moe {
 struct Dim {
   /// Any static size above 0.
   static constexpr int64_t kAny = -1;
-  /// What only a run knows: `?`.
+  /// Known only at run time: `?`.
   static constexpr int64_t kRunTime = mlir::ShapedType::kDynamic;
 
-  /// What the dimension counts, as messages name it.
+  /// Name of the dimension in messages.
   llvm::StringRef meaning;
   int64_t size = kAny;
 };
 
-/// The dimension that counts tokens; it is `?` in every type.
+/// The dimension of tokens, `?` in every type.
 inline Dim tokensDim() { return {"tokens", Dim::kRunTime}; }
-/// The dimension that counts positions, tokens * top_k of them; `?` too.
+/// The dimension of positions, tokens * top_k; `?` in every type.
 inline Dim positionsDim() { return {"positions", Dim::kRunTime}; }
 
-/// Reports what is wrong with the operands and results of one op. An optional
-/// operand that is absent (a null value) is always right.
+/// Reports errors in the operands and results of one op. An absent optional
+/// operand (a null value) is legal.
 class OperandChecker {
 public:
   explicit OperandChecker(mlir::Operation *op) : op(op) {}
 
-  /// The rank and each dimension of a ranked tensor or a memref. A memref must
-  /// be row-major, without gaps unless `mayHaveGaps`.
+  /// Checks the rank and each dimension of a ranked tensor or a memref. A
+  /// memref must be row-major, without gaps unless `mayHaveGaps`.
   llvm::LogicalResult checkShape(llvm::StringRef name, mlir::Value value,
                                  llvm::ArrayRef<Dim> dims,
                                  bool mayHaveGaps = false) const;
 
-  /// The element type; `why` says where the expected one comes from.
+  /// Checks the element type; `why` names the source of the expected one.
   llvm::LogicalResult checkElement(llvm::StringRef name, mlir::Value value,
                                    mlir::Type expected,
                                    const llvm::Twine &why) const;
 
-  /// `num_valid_tokens`: one number.
+  /// Checks that `num_valid_tokens` has one element.
   llvm::LogicalResult checkNumValidTokens(mlir::Value value) const {
     return checkShape("num_valid_tokens", value, {{"1", 1}});
   }

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// An op of the pipeline exists twice: on tensors (`moe`) and on memrefs
-// (`tile`), with the same names and the same formula. Their verifiers fill
-// these structs, and the rules are written once.
+// Operand rules of the pipeline ops, shared by the op on tensors (`moe`) and
+// the op on memrefs (`tile`) with equal names and formulas. Both verifiers fill
+// these structs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -72,7 +72,7 @@ struct MatmulOperands {
         elementwise(op.getElementwiseOperands()), layout(op.getLayoutAttr()),
         epilogue(op.getEpilogue()) {}
 
-  /// The columns are pairs (gate, up).
+  /// Whether columns are pairs (gate, up).
   bool isPaired() const { return bool(layout); }
 
   mlir::Value input, weight, inputScale, weightScale, weightZeroPoint,
@@ -119,7 +119,7 @@ struct PlaceIdsOperands {
 llvm::LogicalResult verifyPlaceIds(mlir::Operation *op,
                                    const PlaceIdsOperands &o);
 
-/// `moe.gather_rows`, and each pair of tensors of `tile.gather_rows`.
+/// `moe.gather_rows`, and each input and result of `tile.gather_rows`.
 struct GatherRowsOperands {
   mlir::Value input, offsets, source, columns, result;
   std::optional<int64_t> topK;
@@ -186,7 +186,7 @@ struct UnpermuteOperands {
 llvm::LogicalResult verifyUnpermute(mlir::Operation *op,
                                     const UnpermuteOperands &o);
 
-/// What a routing attribute asks of the operands beside it; also for
+/// Verifies the operands that a routing attribute requires; also for
 /// `moe.layer`, whose entries differ.
 llvm::LogicalResult
 verifyRoutingOperands(const OperandChecker &check, RoutingAttr routing,
@@ -195,18 +195,18 @@ verifyRoutingOperands(const OperandChecker &check, RoutingAttr routing,
                       mlir::Value hashTable, mlir::Region &score,
                       mlir::Region &key, mlir::Region &weight);
 
-/// The arguments of a region that makes a key of a score, and of a bias where
-/// there is one; an empty region is right.
+/// Verifies the arguments of a `key` region: a score, and a bias if present; an
+/// empty region is legal.
 llvm::LogicalResult verifyKeyArguments(mlir::Operation *op, mlir::Region &key,
                                        mlir::Value selectionBias);
 
-/// Expert ids are i32: `numExperts` (at least 1) and `numZeroExperts` (at least
-/// 0) together fit them.
+/// Verifies that `numExperts` (at least 1) plus `numZeroExperts` (at least 0)
+/// fits i32, the type of expert ids.
 llvm::LogicalResult
 verifyNumExperts(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
                  int64_t numExperts, int64_t numZeroExperts);
 
-/// Global expert ids: at least one, in range, distinct.
+/// Verifies global expert ids: at least one, in range, distinct.
 llvm::LogicalResult
 verifyLocalExperts(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
                    int64_t numExperts, llvm::ArrayRef<int64_t> local);

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What `#moe.quant` says of a matrix (rows x contracted elements) as numbers:
-// which elements share a scale, how many scales there are, which one is whose,
-// where in a product it is applied, and how many bytes a row takes. Verifiers,
-// the interpreter and the emitters of every target ask here; the references
-// have formulas of their own.
+// Sizes and indices of quantized matrices (rows x K), computed from
+// `#moe.quant`: which elements share a scale, the number of scales, the scale
+// of an element, its scope in a gemm, and the bytes of a row. Used by
+// verifiers, the interpreter and the emitters of every target; the references
+// have their own formulas.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,93 +25,94 @@ using moec::ScaleGroup;
 
 ScaleGroup getScaleGroup(QuantAttr quant);
 
-/// Scales along the contracted dimension, of `width` elements.
+/// Number of scales along K, of `width` elements.
 int64_t getNumScaleColumns(QuantAttr quant, int64_t width);
 
-/// Scales along the rows of an activation, or of a weight, whose gate and up
-/// halves have scales of their own unless the two are interleaved.
+/// Number of scales along the rows of an activation or a weight. Gate and up
+/// halves of a weight have separate scales unless they are interleaved.
 int64_t getNumScaleRows(QuantAttr quant, int64_t rows,
                         WeightLayoutAttr layout = {});
 
-/// The row of scales of a row of a weight of `rows` rows.
+/// Row index of the scale of weight row `row`, for a weight of `rows` rows.
 int64_t getScaleRow(QuantAttr quant, int64_t row, int64_t rows,
                     WeightLayoutAttr layout = {});
 
-/// The column of scales of a contracted element.
+/// Column index of the scale of element `element` along K.
 int64_t getScaleColumn(QuantAttr quant, int64_t element);
 
-/// The most contracted elements, from a multiple of them on, that share a scale
-/// in either operand: `kAll` for all of a row. Null is an operand without
-/// scales.
+/// The largest number n of elements along K such that each aligned run of n
+/// shares a scale in both operands: `kAll` for a whole row. A null quant is an
+/// operand without scales.
 int64_t getCommonColumns(QuantAttr a, QuantAttr b);
 
-/// Bits of an element of a storage.
+/// Bits of an element of type `storage`.
 int64_t getElementBits(mlir::Type storage);
 
-/// Whether each code of a row is kept as the bf16 of its number (`packing =
-/// bf16`), which all e4m3 and integers of 8 bits have; and what says so, null
-/// of rows whose scales go with neither.
+/// Whether rows of quantized values (e4m3 or 8-bit integers) are kept as bf16
+/// (`packing = bf16`), which is exact; and the quant that says so, null if the
+/// scales of rows allow neither form.
 bool areKeptAsBF16(QuantAttr quant);
 QuantAttr keepAsBF16(QuantAttr quant);
 
-/// Whether these numbers are times their scales, which are powers of two of
-/// groups: they are still bf16, and there are no scales beside them.
+/// Whether values kept as bf16 are multiplied by their scales, which are powers
+/// of two of groups: the products are exact in bf16, and there is no scale
+/// tensor.
 bool areTimesScales(QuantAttr quant);
 
-/// Bits that an element takes in memory: 4 where two lie in a byte, 16 of codes
-/// that are kept as bf16, else those of whole bytes.
+/// Bits of an element in memory: 4 if two share a byte, 16 for values kept as
+/// bf16, else those of whole bytes.
 int64_t getStorageBits(QuantAttr quant);
 
 /// Bytes of a row of `width` elements.
 int64_t getRowBytes(QuantAttr quant, int64_t width);
 
-/// What a tensor that is quantized so has elements of: the storage, bf16 where
-/// codes are kept as such, or bytes where several of them lie in one.
+/// Element type of a quantized tensor: the storage, bf16 for values kept as
+/// such, or i8 if several values share a byte.
 mlir::Type getMemoryType(QuantAttr quant);
 
-/// Elements of that type in a row of `width` quantized elements; of one that
-/// is not quantized (null) `width`.
+/// Number of elements of that type in a row of `width` quantized elements;
+/// `width` for a null quant.
 int64_t getRowLength(QuantAttr quant, int64_t width);
 
-/// And the other way round: what a row of so many stands for.
+/// The inverse: quantized elements in a row of `length` memory elements.
 int64_t getRowWidth(QuantAttr quant, int64_t length);
 
-/// Whether a tensor of zero points or minima, one for each scale, belongs to
-/// the elements, and what it has elements of.
+/// Whether there is a tensor of zero points or minima, one for each scale, and
+/// its element type.
 bool hasZeros(QuantAttr quant);
 mlir::Type getZeroType(QuantAttr quant);
 
-/// What every element stands for minus this, where there are no zero points
-/// and no minima in memory: 8 of i4, else 0.
+/// The implied zero point of elements without zero points and minima in memory:
+/// 8 for i4, else 0.
 int64_t getImpliedZeroPoint(QuantAttr quant);
 
-/// The byte of a row that holds an element, and the lowest of its bits there;
-/// where they are in the order of `fragments`, Fragments.h says it.
+/// The byte of a row that holds an element, and the lowest of its bits there.
+/// For prepacked weights see Fragments.h.
 struct ElementPlace {
   int64_t byte, bit;
 };
 ElementPlace getElementPlace(QuantAttr quant, int64_t element);
 
-/// Second-level scales of a matrix of `rows`: 0, 1, 2 where gate and up rows
-/// are halves, or one of each row of `fragments`.
+/// Number of second-level scales of a matrix of `rows` rows: 0, 1, 2 if gate
+/// and up rows are halves, or one per row of prepacked weights.
 int64_t getNumSecondScales(QuantAttr quant, int64_t rows,
                            WeightLayoutAttr layout = {});
 
-/// The one of gate rows (projection 0) or up rows (projection 1) of a matrix
-/// that has not one of each row; without a layout 0.
+/// Index of the second-level scale of gate rows (projection 0) or up rows
+/// (projection 1) of a matrix without one per row; 0 without a layout.
 int64_t getSecondScale(QuantAttr quant, int64_t projection,
                        WeightLayoutAttr layout);
 
-/// The least absolute maximum that a dynamic scale is made of, so that zeros
-/// have one: 1/512 for a `token` of e4m3, else 1e-10.
+/// Lower bound of the absolute maximum of a dynamic scale, so that zeros have a
+/// scale: 1/512 for a `token` of e4m3, else 1e-10.
 float getMinMagnitude(QuantAttr quant);
 
-/// The largest code of a quantized activation, by which its absolute maximum is
-/// divided for a scale: 127 of i8, which has no -128 then, else 448 of e4m3.
+/// The divisor of an activation's absolute maximum: the largest quantized
+/// value, 127 for i8 (-128 is not used), else 448 of e4m3.
 float getLargestCode(QuantAttr quant);
 
-/// Whether two operands are block fp8, as DeepSeek-V3 has it: e4m3 with f32
-/// scales, of 128 x 128 weights and of 128 neighbours of a row of the input.
+/// Whether both operands are block fp8 as in DeepSeek-V3: e4m3 with f32 scales,
+/// of 128 x 128 elements of the weight and of 128 elements of an input row.
 bool isBlockFp8(QuantAttr input, QuantAttr weight);
 
 } // namespace moec::moe

@@ -13,23 +13,22 @@
 
 namespace moec::moe {
 
-/// The first half of the check of a scalar region, for `verify()`: one block
-/// whose arguments are the f32 values that `arguments` names, in order.
+/// First part of the verification of a scalar region, for `verify()`: one block
+/// with one f32 argument per name of `arguments`, in order.
 llvm::LogicalResult
 verifyScalarArguments(mlir::Operation *op, mlir::Region &region,
                       llvm::StringRef name,
                       llvm::ArrayRef<std::string> arguments);
 
-/// The second half, for `verifyRegions()`: ops of arith and math on single
-/// values (and `moe.param`), and one f32 yielded by the op's dialect. An empty
-/// region is right.
+/// Second part, for `verifyRegions()`: ops of arith and math on scalars (and
+/// `moe.param`), and one f32 yielded by the op's dialect. An empty region is
+/// legal.
 llvm::LogicalResult verifyScalarBody(mlir::Operation *op, mlir::Region &region,
                                      llvm::StringRef name);
 
-/// The directive `custom<ScalarRegion>`. Names of values are those of the
-/// region alone: otherwise an op in front of the region could name a value
-/// inside it, and when the region's op then fails to parse, MLIR writes to what
-/// is gone.
+/// The directive `custom<ScalarRegion>`. Value names are local to the region:
+/// else an op before the region could name a value inside it, and if the
+/// region's op then fails to parse, MLIR writes to freed memory.
 mlir::ParseResult parseScalarRegion(mlir::OpAsmParser &parser,
                                     mlir::Region &region);
 void printScalarRegion(mlir::OpAsmPrinter &printer, mlir::Operation *op,

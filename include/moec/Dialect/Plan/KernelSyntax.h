@@ -1,12 +1,12 @@
-//===- KernelSyntax.h - what kernel symbols have in common ------*- C++ -*-===//
+//===- KernelSyntax.h - syntax of kernel symbols ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// `plan.kernel` and `tile.kernel` are functions by interface: built, parsed
-// and printed alike.
+// Builder, parser and printer shared by `plan.kernel` and `tile.kernel`, which
+// are functions by interface.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,10 +34,9 @@ void buildKernel(mlir::OpBuilder &builder, mlir::OperationState &state,
   state.addRegion()->push_back(body);
 }
 
-/// Like a function, but names of values are those of the kernel alone. Names of
-/// all kernels together, as MLIR's parser of functions has them, would let one
-/// kernel name a value of the next; when the next then fails to parse, MLIR
-/// writes to what is gone.
+/// Parses a function whose value names are local to the kernel. MLIR's parser
+/// of functions shares names between kernels: one kernel could name a value of
+/// the next, and if the next then fails to parse, MLIR writes to freed memory.
 template <typename KernelTy>
 mlir::ParseResult parseKernel(mlir::OpAsmParser &parser,
                               mlir::OperationState &result) {

@@ -14,23 +14,22 @@
 
 namespace moec::plan {
 
-/// A kernel gets addresses and the token count: a memref must be row-major
-/// without gaps, and at most its first dimension dynamic. Beside the addresses
-/// of weights it may get strides, so a memref may also be what
-/// getStridedMemRef() makes. `name` is what the message calls it.
+/// Kernels take addresses and the token count, so a memref must be row-major
+/// without gaps, with at most its first dimension dynamic. Weights may also
+/// pass strides, so a memref may also be of the type of getStridedMemRef().
+/// `name` names the memref in messages.
 llvm::LogicalResult verifyPackedMemRef(mlir::Operation *op,
                                        const llvm::Twine &name,
                                        mlir::MemRefType type);
 
-/// A memref with gaps between its rows, whose strides are not known before it
+/// A memref with gaps between its rows and strides that are known only when it
 /// is bound: strided<[?, ..., 1]>.
 mlir::MemRefType getStridedMemRef(mlir::ShapedType type);
 
-/// Whether `type` is what getStridedMemRef() makes.
+/// Whether `type` is a type of getStridedMemRef().
 bool isStridedMemRef(mlir::MemRefType type);
 
-/// The rows of a memory of a plan (`plan.tensor`, `plan.buffer`); 0 where it
-/// does not say how many there are.
+/// The `rows` of a `plan.tensor` or `plan.buffer`; 0 without.
 moert::Expr getRows(mlir::Value memory);
 
 } // namespace moec::plan

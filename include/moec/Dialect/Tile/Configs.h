@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The interface of all config attributes (dialects/Tile/TileConfigs.td), whose
-// fields are read and written by name here.
+// Access to the fields of config attributes by name
+// (dialects/Tile/TileConfigs.td).
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ struct ConfigField {
   llvm::StringRef name;
   ConfigValue value;
 
-  /// Whether the value is what a field has that nobody set: 0, false, none.
+  /// Whether the value is the default of its type: 0, false, empty.
   bool isDefault() const;
 };
 
@@ -44,12 +44,12 @@ struct ConfigField {
 
 namespace moec::tile {
 
-/// The config of the schedule with that name ("sm90.contract") with every field
-/// at its default; null if no schedule has it.
+/// The config of a schedule ("sm90.contract") with every field at its default;
+/// null if there is no such schedule.
 ConfigAttr getEmptyConfig(mlir::MLIRContext *context, llvm::StringRef schedule);
 
-// What the attributes share: their syntax behind the mnemonic, and what each of
-// their fields has to be.
+// Shared by all config attributes: the syntax after the mnemonic, and the range
+// of fields.
 mlir::Attribute parseConfig(mlir::AsmParser &parser, ConfigAttr empty);
 void printConfig(mlir::AsmPrinter &printer, ConfigAttr config);
 mlir::LogicalResult

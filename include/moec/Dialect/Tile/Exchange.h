@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Apart from Tile.h, which nearly all files of the compiler include.
+// Attributes and ops of exchanges. Separate from Tile.h, which nearly all files
+// of the compiler include.
 
 #ifndef MOEC_DIALECT_TILE_EXCHANGE_H
 #define MOEC_DIALECT_TILE_EXCHANGE_H
@@ -19,10 +20,8 @@
 
 namespace moec {
 
-/// On a plan.collective, the tile.kernel that runs it through the memory of
-/// other ranks: a FlatSymbolRefAttr.
-// On a plan.collective, the kernels that may do it, or a part of it: through
-// the memory of other ranks, and of an all-to-all.
+/// On a plan.collective, FlatSymbolRefAttrs of the kernels that may run it
+/// through the memory of other ranks, or pack rows for an all-to-all.
 inline constexpr llvm::StringLiteral kExchangeKernelAttr =
     "plan.exchange_kernel";
 inline constexpr llvm::StringLiteral kRouteKernelAttr = "plan.route_kernel";
