@@ -1,4 +1,4 @@
-//===- Fragments.cpp - weights in the order of tensor cores -----*- C++ -*-===//
+//===- Fragments.cpp - layout of prepacked weights --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -21,7 +21,7 @@ using llvm::APFloat;
 
 namespace moec::moe {
 
-/// Rows of gate, then of up, of the same columns.
+/// Consecutive gate rows of a unit, followed by the up rows of equal columns.
 constexpr int64_t kPairedRows = 8;
 
 bool hasHalves(WeightLayoutAttr layout) {
@@ -47,7 +47,7 @@ std::optional<Packing> Fragments::getPacking(Type input) {
   return input.isBF16() ? std::optional(Packing::Fragments) : std::nullopt;
 }
 
-/// A code times its scale has few digits.
+/// Restricted, since a value times its scale must be exact in few bits.
 static std::string whyNotE2M1(Type scale, Granularity granularity,
                               int64_t group) {
   constexpr int64_t ofMx = 32, ofNv = 16;
@@ -60,7 +60,7 @@ static std::string whyNotE2M1(Type scale, Granularity granularity,
          "of 16";
 }
 
-/// Whether f16 has most digits of the numbers that count.
+/// Whether f16 represents the larger entries of the book with full precision.
 static bool isForF16(const CodeBook &book) {
   constexpr float least = 0.5F, most = 32768;
   float largest = 0;
@@ -69,7 +69,7 @@ static bool isForF16(const CodeBook &book) {
   return largest >= least && largest <= most;
 }
 
-/// Codes of 8 bits, int4, and code books.
+/// For 8-bit values, int4 and code books.
 static std::string whyNotInteger(Type storage, Type scale,
                                  Granularity granularity, int64_t group) {
   bool hasBytes = getElementBits(storage) == 8;
@@ -78,19 +78,19 @@ static std::string whyNotInteger(Type storage, Type scale,
   if (isOfAllRow && isa<Float32Type, Float16Type, BFloat16Type>(scale))
     return {};
   constexpr int64_t few = 16, least = 32;
-  // Which are exponents of floats.
+  // Scales that are exponents of floats.
   if (isa<Float8E4M3FNType>(storage) && isa<Float8E8M0FNUType>(scale) &&
       granularity == Granularity::Group && group == least)
     return {};
   bool isOfBlocks = granularity == Granularity::Block && hasBytes;
-  // Of 16 a product has one scale for each row.
+  // With groups of 16, one `wgmma` has one scale per row.
   bool isOfFew = group == few && hasBytes && granularity == Granularity::Group;
   if ((granularity != Granularity::Group && !isOfBlocks) ||
       (group != least && group % Fragments::kDepth != 0 && !isOfFew))
     return show(storage) + " has scales of rows, of groups of " +
            (hasBytes ? "16, " : "") + "32 or of multiples of " +
            std::to_string(Fragments::kDepth);
-  // Two bf16 have the digits of an f32 that count, and an f16 as many as the
+  // Two bf16 have the relevant bits of an f32, and an f16 as many as the
   // weight.
   if (isa<Float32Type, BFloat16Type, Float16Type>(scale))
     return {};
@@ -100,7 +100,7 @@ static std::string whyNotInteger(Type storage, Type scale,
          show(scale) + " are none of these";
 }
 
-/// An e4m3 has few digits.
+/// Restricted, since an e4m3 has few bits.
 static std::string whyNotE4M3(Type storage, Type scale, Granularity granularity,
                               int64_t group, Fragments::Beside beside) {
   constexpr int64_t ofMx = 32;
@@ -108,7 +108,7 @@ static std::string whyNotE4M3(Type storage, Type scale, Granularity granularity,
       granularity == Granularity::Group && group == ofMx)
     return {};
   bool isE4M3 = isa<Float8E4M3FNType>(storage);
-  // A product is 32 deep.
+  // A `wgmma` of e4m3 has K = 32.
   bool isOfSums = (granularity == Granularity::Group ||
                    (granularity == Granularity::Block && isE4M3)) &&
                   (group == ofMx || group % Fragments::kDepth == 0);
@@ -148,7 +148,7 @@ std::string Fragments::whyNot(QuantAttr plain, Packing packing) {
            "'fragments_e4m3' are";
   if (isFragments(plain.getPacking()))
     return "weights have one already";
-  // The row's number has that of the matrix.
+  // The scale of the matrix becomes part of `row_scale`.
   bool hasSecond = isa<Float4E2M1FNType>(plain.getStorage()) &&
                    isa<Float8E4M3FNType>(plain.getScale());
   if (bool(plain.getSecondScale()) != hasSecond)
@@ -177,10 +177,10 @@ QuantAttr Fragments::getQuant(QuantAttr plain, Packing packing) {
       Float32Type::get(context), /*power_of_two=*/false, plain.getMinimum());
 }
 
-/// Whether scales are those of neighbours, not of all of a row.
+/// Whether scales belong to groups or blocks, not to whole rows.
 static bool areOfGroups(QuantAttr quant) { return !quant.getBlock().empty(); }
 
-/// How scales of groups are kept, which are 1 where the matrix has those of
+/// Stored form of group scales, which are 1 if the matrix has scales of
 /// channels or tensors.
 static Fragments::Scales getKeptScales(QuantAttr quant) {
   Type scale = quant.getScale();
@@ -191,13 +191,12 @@ static Fragments::Scales getKeptScales(QuantAttr quant) {
                : Fragments::Scales::E8M0;
   if (isa<Float8E4M3FNType>(scale))
     return Fragments::Scales::E5M3;
-  // Sums are multiplied by f32.
+  // Scales multiply f32 sums.
   if (quant.getPacking() == Packing::FragmentsE4M3)
     return areOfGroups(quant) && !scale.isBF16() ? Fragments::Scales::F32
                                                  : Fragments::Scales::BF16;
   bool areF16 = quant.getPacking() == Packing::FragmentsF16;
-  // With minima, r is never negative, so that no rest of them is too large for
-  // a bf16.
+  // With minima, r is never negative, so that no rest overflows a bf16.
   if (quant.getMinimum() && !areF16)
     return Fragments::Scales::F32;
   if (areF16 || (areOfGroups(quant) && scale.isF16()))
@@ -260,7 +259,7 @@ int64_t Fragments::getRunRow(int64_t block, int64_t run, int64_t rows,
 }
 
 namespace {
-/// A row of a matrix as one of a unit.
+/// A row of a matrix as a block and a row of its units.
 struct UnitRow {
   int64_t block, row;
 };
@@ -283,10 +282,10 @@ int64_t Fragments::getUnitRow(int64_t row, int64_t rows,
   return findUnitRow(row, rows, layout).row;
 }
 
-/// A warp has 16 rows of a unit, of which a thread has two that are 8 apart.
+/// A warp has 16 rows of a unit; a thread has two of them, 8 apart.
 constexpr int64_t kWarpRows = 16, kFragmentRows = 8;
 
-/// Which of its thread's two rows a row of a unit is.
+/// The index, 0 or 1, of a unit's row among its thread's two rows.
 static int64_t getParity(int64_t unitRow) {
   return unitRow % kWarpRows / kFragmentRows;
 }
@@ -298,23 +297,24 @@ std::optional<int64_t> Fragments::findZero() const {
 }
 
 ArrayRef<int64_t> Fragments::getHalfBits(int64_t pair) const {
-  // The sign, two bits of exponent and the mantissa: a bf16's own places, those
-  // a rotation of the word by 4 above them, those 6 below, and the bits that
-  // are left, one of which is 6 above its place and the others 2 below.
+  // Positions of the sign, two bits of exponent and the mantissa. Pair 0: the
+  // positions in a bf16; pair 1: after a rotation of the word by 4; pair 2: 6
+  // below; pair 3: the remaining bits, one 6 above its position and the others
+  // 2 below.
   static constexpr int64_t e2m1[4][4] = {
       {15, 8, 7, 6}, {19, 12, 11, 10}, {9, 2, 1, 0}, {13, 14, 5, 4}};
-  // An f16's own places, those 3 below, and the bits that are left, of which
-  // signs are 2 and 1 below their places and the others 6 and 9.
+  // The positions in an f16, 3 below, and the remaining bits: signs 2 and 1
+  // below their positions, the others 6 and 9.
   static constexpr int64_t e2m1OfHalves[4][4] = {
       {15, 11, 10, 9}, {12, 8, 7, 6}, {13, 5, 4, 3}, {14, 2, 1, 0}};
-  // Bits 0 to 7 of a bf16 count in steps of 2^-133, the lowest of the exponent
-  // too, and bits 0 to 10 of an f16 in steps of 2^-24.
+  // Bits 0 to 7 of a bf16 count in steps of 2^-133 (bit 7 is the lowest of the
+  // exponent), and bits 0 to 10 of an f16 in steps of 2^-24.
   static constexpr int64_t int4[4][4] = {
       {3, 2, 1, 0}, {7, 6, 5, 4}, {11, 10, 9, 8}, {15, 14, 13, 12}};
   static constexpr int64_t int8[2][8] = {{7, 6, 5, 4, 3, 2, 1, 0},
                                          {15, 14, 13, 12, 11, 10, 9, 8}};
-  // Four bits of exponent and three of mantissa lie where a bf16 or an f16 has
-  // them; the second pair has the bits that are left, in two parts.
+  // Four bits of exponent and three of mantissa, at their positions in a bf16
+  // or f16. The second pair has the remaining bits, in two parts.
   static constexpr int64_t e4m3[2][8] = {{15, 10, 9, 8, 7, 6, 5, 4},
                                          {11, 14, 13, 12, 3, 2, 1, 0}};
   static constexpr int64_t ofHalves[2][8] = {{15, 13, 12, 11, 10, 9, 8, 7},
@@ -337,7 +337,7 @@ ArrayRef<int64_t> Fragments::getHalfBits(int64_t pair) const {
 SmallVector<int64_t, 8> Fragments::getPairBits(int64_t pair,
                                                int64_t code) const {
   constexpr int64_t nibble = 4, halfBits = 16, wordBits = 2 * halfBits;
-  // Four codes side by side select the bytes of two registers at once.
+  // Four adjacent indices select the bytes of two registers at once.
   if (codes == Codes::Book) {
     int64_t lowest = nibble * (2 * pair + code);
     return {lowest + 3, lowest + 2, lowest + 1, lowest};
@@ -350,9 +350,9 @@ SmallVector<int64_t, 8> Fragments::getPairBits(int64_t pair,
 
 SmallVector<int64_t, 8> Fragments::getBits(int64_t inWord, int64_t code) const {
   constexpr int64_t nibble = 4, byte = 8, wordBits = 32;
-  // Magnitudes of e2m1 are nibbles that select bytes of a table, four side by
-  // side; a sign is the highest bit of some nibble, of a byte's own in the
-  // first register, and a shift by 4 below in the second one.
+  // Magnitudes of e2m1 are nibbles that select bytes of a table, four at once.
+  // A sign is the highest bit of some nibble: of its own byte for the first
+  // register, and 4 below, reached by a shift, for the second.
   if (codes == Codes::E2M1) {
     int64_t lowest = nibble * (4 * inWord + code);
     return {byte * code + (inWord ? 3 : 7), lowest + 2, lowest + 1, lowest};
@@ -363,8 +363,8 @@ SmallVector<int64_t, 8> Fragments::getBits(int64_t inWord, int64_t code) const {
       bits.push_back(byte * code + bit);
     return bits;
   }
-  // Those of int4 are the lowest bits of a byte, and its sign is the highest
-  // one; of the second register after a rotation by 4.
+  // Magnitudes of int4 are the lowest bits of a byte, and the sign is its
+  // highest bit; for the second register after a rotation by 4.
   int64_t lowest = byte * code + nibble * inWord;
   int64_t sign = (byte * code + 7 + nibble * inWord) % wordBits;
   return {sign, lowest + 2, lowest + 1, lowest};
@@ -378,9 +378,9 @@ int64_t Fragments::weaken(int64_t code, int64_t by) {
 }
 
 int64_t Fragments::getExponent(int64_t unitRow) const {
-  // 0.5 is a subnormal number of 2^-126 of it, or of 2^-14, as the smallest
-  // ones of e4m3 are. Integers count the lowest bit of a number of 16 bits,
-  // int4 or the fifth.
+  // 0.5 of e2m1 is stored as a subnormal: times 2^-126 in bf16, times 2^-14 in
+  // f16. The smallest e4m3 are subnormals too. Integers count the lowest bit of
+  // a 16-bit float, int4 in a thread's second row the fifth.
   constexpr int64_t e2m1 = 126, e2m1OfF16 = 14, e4m3 = 120, e4m3OfF16 = 8,
                     ofBF16 = 133, ofF16 = 24, nibble = 4;
   if (numbers == Numbers::E4M3) {
@@ -399,17 +399,17 @@ int64_t Fragments::getExponent(int64_t unitRow) const {
          (codes == Codes::Int4 ? nibble * getParity(unitRow) : 0);
 }
 
-/// The exponent of the largest bf16, and of the largest f16 as a bf16 has it.
+/// Exponents, in bf16 encoding, of the largest bf16 and of the largest f16.
 constexpr int64_t kLargestBF16 = 254, kLargestF16 = 142;
 
 int64_t Fragments::getLargestExponent() const {
   if (scales == Scales::Steps)
     return kMostStep;
-  // A sum of e4m3 times it is far from what an f32 has no room for.
+  // A sum of e4m3 times such a scale is far from overflowing an f32.
   constexpr int64_t ofSums = 200;
   if (isE4M3() && arePowers())
     return ofSums;
-  // The largest e4m3 is below 2^9, which an f16 has to have room for.
+  // The largest e4m3 is below 2^9, which must not overflow an f16.
   constexpr int64_t room = 2;
   int64_t largest = (numbers == Numbers::F16 ? kLargestF16 : kLargestBF16) -
                     getExponent(/*unitRow=*/0);
@@ -418,7 +418,7 @@ int64_t Fragments::getLargestExponent() const {
     return largest - room;
   if (!book)
     return largest;
-  // There is room for the largest number times it.
+  // The largest entry times the scale must not overflow.
   float most = 0;
   for (float number : *book)
     most = std::max(most, std::fabs(number));
@@ -430,8 +430,8 @@ int64_t Fragments::getLeastKept(int64_t unitRow) const {
     return kLeastStep;
   if (scales == Scales::F16 || numbers == Numbers::F16)
     return getKeptBias() + 1;
-  // The middle times a scale is subtracted of what have been integers, and is
-  // exact where the scale itself is no subnormal number.
+  // For integers, the implied zero point times the scale is subtracted, which
+  // is exact if the scale is not subnormal.
   return areIntegers() ? getExponent(unitRow) + 1 : 1;
 }
 
@@ -456,8 +456,8 @@ int64_t Fragments::getLargestKept() const {
   return ((exponent + 1) << getDigits()) - 1;
 }
 
-/// Bits below the exponent of a bf16, of an f16, and of `E5M3`; those of an f32
-/// that are not kept.
+/// Mantissa bits of a bf16, of an f16, and of `E5M3`; mantissa bits of an f32
+/// that are not stored.
 constexpr int64_t kDigits = 7, kHalfDigits = 10, kFewDigits = 3,
                   kMissingDigits = 8;
 
@@ -530,7 +530,7 @@ Fragments::SplitMinimum Fragments::splitMinimum(float scale, float minimum,
   int64_t zero = getZeroCode();
   if (isOfZeros)
     return {zero, -minimum};
-  // Of NaN, of two zeros, the least.
+  // fmax maps NaN (0 / 0) to the least.
   float whole =
       std::fmin(std::fmax(std::nearbyint(minimum / scale), -float(zero)),
                 float(getLargestCode() - zero));
@@ -538,7 +538,7 @@ Fragments::SplitMinimum Fragments::splitMinimum(float scale, float minimum,
 }
 
 int64_t Fragments::encodeRest(float rest, int64_t excess) const {
-  // Two powers, which are normal numbers both.
+  // Two factors, since 2^-excess may not be a normal number.
   int64_t half = excess / 2;
   float less = rest * std::ldexp(1.0F, -int(half)) *
                std::ldexp(1.0F, -int(excess - half));
@@ -551,8 +551,8 @@ double Fragments::decodeRest(int64_t kept) const {
 
 Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
                                      WeightLayoutAttr layout) const {
-  // A register has neighbours of the depth, as many for each of the four
-  // threads that share a row; a product has two such stretches.
+  // A register has adjacent elements along K, equally many for each of the four
+  // threads that share a row; a `wgmma` has two such stretches.
   constexpr int64_t lanes = 4;
   int64_t product = kDepth / getProducts(), stretch = product / 2;
   int64_t perRegister = stretch / lanes;
@@ -561,8 +561,8 @@ Fragments::Place Fragments::getPlace(int64_t row, int64_t element, int64_t rows,
   int64_t thread =
       warp * 32 + own.row % kFragmentRows * lanes + in % stretch / perRegister;
   int64_t run = warp / 2, second = in % product / stretch;
-  // The number of the register in its product, in the order in which words
-  // have them: of two rows in turns, or first all of a row.
+  // The index of the register in its `wgmma`, in the order of words:
+  // alternating between both rows, or one row after the other.
   int64_t inProduct = numbers == Numbers::E4M3
                           ? getParity(own.row) * 2 + second
                           : getParity(own.row) + second * 2;

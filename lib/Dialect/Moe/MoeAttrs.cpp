@@ -238,7 +238,7 @@ LogicalResult ActivationFormatAttr::verify(EmitError emitError, Format format,
 
 LogicalResult MeshAttr::verify(EmitError emitError, int64_t dp, int64_t pcp,
                                int64_t tp, int64_t numExperts, bool sp) {
-  // So many that no product of sizes overflows; there are no machines of it.
+  // No product of sizes overflows below this limit, and no machine reaches it.
   constexpr int64_t kMost = int64_t(1) << 16;
   for (auto [name, size] : {std::pair{"dp", dp}, {"pcp", pcp}, {"tp", tp}})
     if (size < 1 || size > kMost)

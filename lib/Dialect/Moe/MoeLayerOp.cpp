@@ -70,9 +70,8 @@ ProductQuantAttr LayerOp::getProductQuant(StringRef weight) {
 
 namespace {
 
-/// The rules of `moe.layer`, in the order in which later ones may rely on
-/// earlier ones: the regions' arguments, then the experts' shapes, then the
-/// rest.
+/// The rules of `moe.layer`. Later rules rely on earlier ones: the regions'
+/// arguments, then the experts' shapes, then the rest.
 class LayerVerifier {
 public:
   explicit LayerVerifier(LayerOp op) : op(op), check(op) {}
@@ -101,10 +100,10 @@ private:
   LogicalResult verifyMesh();
   LogicalResult verifyQuants();
   LogicalResult verifyProductQuant(ProductQuantAttr quant);
-  /// One of the four weights with what its quantization may need.
+  /// One of the four weights with the operands of its quantization.
   struct QuantizedWeight {
     StringRef name;
-    /// The rows are those of the first product, gate and up halves.
+    /// Whether it is a weight of a first gemm, with gate and up rows.
     bool isFirst;
     Value weight, scale, zeroPoint, globalScale, inputScale;
   };
@@ -128,8 +127,7 @@ private:
     if (!product)
       return checkData(name, value, dims);
     QuantAttr quant = product.getWeight();
-    // A row that has to be so long is stored as its format says; any other is
-    // taken as it is.
+    // Convert a known row width to elements in memory.
     SmallVector<Dim> stored(dims);
     if (stored.back().size > 0)
       stored.back().size = getRowLength(quant, stored.back().size);
@@ -139,7 +137,7 @@ private:
                               "as " + nameQuant("weight") + " says");
   }
 
-  /// The attribute that says how weights, or activations, are quantized.
+  /// The name, for messages, of the attribute that quantizes `operand`.
   std::string nameQuant(StringRef operand) {
     if (op.getQuants())
       return ("'" + operand + "' of 'quants'").str();
@@ -291,7 +289,7 @@ LogicalResult LayerVerifier::verifyEntry() {
                           {tokensDim(), {"top_k", topK}});
 }
 
-/// An entry `ids` has nothing else about routing: it is in the ids and weights.
+/// The entry `ids` excludes all other operands and attributes of routing.
 LogicalResult LayerVerifier::verifyNoRouting() {
   StringRef extra = op.getRouting()           ? "attribute 'routing'"
                     : op.getSelectionBias()   ? "operand 'selection_bias'"
@@ -329,7 +327,7 @@ LogicalResult LayerVerifier::verifyRouting() {
                                op.getScore(), op.getKey(), op.getWeight());
 }
 
-/// Which physical experts stand for a logical one.
+/// Verifies the replicas of logical experts.
 LogicalResult LayerVerifier::verifyReplicas() {
   if (bool(op.getPhysicalIds()) != bool(op.getReplicaCounts()))
     return check.error("takes 'physical_ids' and 'replica_counts' together");
@@ -342,7 +340,7 @@ LogicalResult LayerVerifier::verifyReplicas() {
                                          op.getReplicaCounts(), {experts})));
 }
 
-/// Results beside the output.
+/// Verifies the results other than the output.
 LogicalResult LayerVerifier::verifyRecords() {
   if (op.getRecordedIds() && op.getTopkIds())
     return check.error("has the entry 'ids' and a 'record' of them; the caller "
@@ -426,7 +424,7 @@ LogicalResult LayerVerifier::verifyQuantization() {
   return success();
 }
 
-/// The attribute `quants`, which the shapes of weights hang on.
+/// Verifies `quants`, which the shapes of weights depend on.
 LogicalResult LayerVerifier::verifyQuants() {
   if (!op.getQuants())
     return success();
@@ -474,7 +472,7 @@ LogicalResult LayerVerifier::verifyProductQuant(ProductQuantAttr quant) {
   return success();
 }
 
-/// A scale of the product's input, where one is to be given.
+/// Verifies the static scale of the gemm's input.
 LogicalResult LayerVerifier::verifyInputScale(ProductQuantAttr quant,
                                               const QuantizedWeight &w) {
   QuantAttr activation = quant ? quant.getActivation() : QuantAttr();
@@ -504,7 +502,7 @@ SmallVector<LayerVerifier::QuantizedWeight, 4> LayerVerifier::getWeights() {
            op.getSharedW2InputScale()}};
 }
 
-/// A weight has the operands that `quant` speaks of, and no others.
+/// Verifies that a weight has exactly the operands that `quant` requires.
 LogicalResult LayerVerifier::verifyScales(QuantAttr quant,
                                           const QuantizedWeight &w) {
   auto checkPresence = [&](StringRef suffix, Value value, bool isNeeded,

@@ -107,7 +107,7 @@ LogicalResult RepackOp::verify() {
   return verifyRepack(*this, RepackOperands(*this));
 }
 
-/// Rows of one rank and of all.
+/// Verifies that the types for one rank and for all ranks agree.
 static LogicalResult verifyAlike(Operation *op, Type one, Type all,
                                  size_t index) {
   auto from = dyn_cast<RankedTensorType>(one),

@@ -212,7 +212,7 @@ static std::string nameOf(StringRef list, size_t index) {
   return (list + "[" + Twine(index) + "]").str();
 }
 
-/// The names of an epilogue's arguments, in their order.
+/// Names of an epilogue's arguments, in order.
 static SmallVector<std::string> getEpilogueArguments(const MatmulOperands &o) {
   SmallVector<std::string> names;
   auto add = [&](const std::string &name) {
@@ -247,8 +247,8 @@ static LogicalResult verifyEpilogue(const OperandChecker &check, Operation *op,
   return success();
 }
 
-/// One operand of a product: its element type is what its quant stores, and its
-/// scales are as many as the quant says.
+/// Verifies one operand of a gemm: its element type and the shape of its scales
+/// against its quant.
 static LogicalResult verifyQuantized(const OperandChecker &check,
                                      StringRef name, Value operand,
                                      QuantAttr quant, Value scale,
@@ -407,7 +407,7 @@ LogicalResult verifyMatmul(Operation *op, const MatmulOperands &o) {
            << n;
   if (failed(verifyQuantization(check, o, group)))
     return failure();
-  // What is quantized is decoded, what is not is of one type.
+  // Quantized operands are dequantized; others have equal types.
   if (!o.inputQuant && !o.weightQuant &&
       failed(check.checkElement("weight", o.weight, getElementType(o.input),
                                 "like 'input'")))

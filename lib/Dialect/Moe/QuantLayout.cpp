@@ -71,7 +71,7 @@ bool areTimesScales(QuantAttr quant) {
   return areKeptAsBF16(quant) && quant.getPowerOfTwo();
 }
 
-/// Memory has bytes, in which two elements lie or one.
+/// Whether memory elements are bytes with one or two elements each.
 static bool isPacked(QuantAttr quant) {
   return quant.getPacking() != Packing::None && !areKeptAsBF16(quant);
 }
@@ -100,7 +100,7 @@ Type getMemoryType(QuantAttr quant) {
                          : quant.getStorage();
 }
 
-/// Elements in one of the memory type.
+/// Quantized elements per memory element.
 static int64_t getPacked(QuantAttr quant) {
   return quant && isPacked(quant) ? 8 / getStorageBits(quant) : 1;
 }

@@ -13,7 +13,7 @@ using namespace mlir;
 
 namespace moec::moe {
 
-/// Rows that are positions: `offsets` and `top_k` of an op.
+/// Verifies `offsets` and `top_k` of an op whose rows are positions.
 static LogicalResult verifyPositions(const OperandChecker &check, Value offsets,
                                      std::optional<int64_t> topK) {
   if (bool(offsets) != topK.has_value())
@@ -29,7 +29,7 @@ static LogicalResult verifyPositions(const OperandChecker &check, Value offsets,
   return success();
 }
 
-/// What rows become: e4m3, or integers of 8 bits about 0.
+/// Whether ops quantize rows to this storage: e4m3 or signed 8-bit integers.
 static bool isStoredByOps(QuantAttr quant) {
   return !quant.getZeroPoint() && (isa<Float8E4M3FNType>(quant.getStorage()) ||
                                    quant.getStorage().isInteger(8));

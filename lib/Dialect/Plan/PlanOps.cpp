@@ -68,7 +68,7 @@ LogicalResult moec::plan::verifyPackedMemRef(Operation *op, const Twine &name,
   return success();
 }
 
-/// What tensors and buffers have in common.
+/// Rules shared by tensors and buffers.
 static LogicalResult verifyMemory(Operation *op, StringRef name, Value value,
                                   std::optional<ExprAttr> rows) {
   if (name.empty())
@@ -151,8 +151,8 @@ static bool takesStrides(FunctionOpInterface kernel, size_t index) {
          isStrided(kernel.getArgumentTypes()[index]);
 }
 
-/// Launches name kernels by symbol; their types must agree. `first` is the
-/// argument of the kernel that the first operand is for.
+/// Verifies that operands of a launch match its kernel's arguments, from
+/// argument `first` on.
 static LogicalResult verifyOperandTypes(LaunchOp launch,
                                         FunctionOpInterface kernel,
                                         ArrayRef<Type> expected, size_t first,
@@ -180,7 +180,8 @@ static LogicalResult verifyOperandTypes(LaunchOp launch,
   return success();
 }
 
-/// The first column and how many, of a launch or a collective that has some.
+/// Verifies `columns` (the first column and their number) of a launch or a
+/// collective.
 template <typename StepOp>
 static LogicalResult verifyColumns(StepOp step) {
   std::optional<ArrayRef<int64_t>> columns = step.getColumns();
@@ -318,7 +319,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
                                   getIns(), "ins")) ||
         failed(verifyOperandTypes(*this, kernel, kernel.getResultTypes(),
                                   getIns().size(), getOuts(), "outs")));
-  // Below level tile a kernel is a function with an argument list of its own.
+  // Below level tile a kernel is a function with another argument list.
   if (kernel->getName().getStringRef() != "tile.kernel")
     return success();
   ArrayRef<Type> arguments = kernel.getArgumentTypes();
@@ -346,7 +347,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
           getIns().size(), getOuts(), "outs")));
 }
 
-/// The numbers of a `plan.record` or `plan.wait`.
+/// Verifies the event and stream of a `plan.record` or `plan.wait`.
 template <typename OpTy>
 static LogicalResult verifyEvent(OpTy op) {
   for (auto [name, value] : {std::pair("event", op.getEventAttr().getInt()),

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What can be seen without a device: order, names, ranges, who writes before
-// who reads. That steps on several streams are ordered and joined is checked
-// by the runtime on the plan as data (`moert::verifyPlan`).
+// Verifies what needs no device: order, names, ranges, writes before reads. The
+// runtime verifies on the plan as data that steps on several streams are
+// ordered and joined (`moert::verifyPlan`).
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ using namespace moec::plan;
 
 namespace {
 
-/// Where an op stands in a program; a program's ops come in this order.
+/// Sections of a program, in order.
 enum class Section { Memory, Prepare, Variants };
 
 class ProgramVerifier {
@@ -79,13 +79,13 @@ private:
   int64_t maxTokens;
   Section section = Section::Memory;
   bool hasPrepare = false;
-  /// First token count that no variant serves so far.
+  /// First token count without a variant so far.
   int64_t nextTokens = 0;
   llvm::StringMap<Operation *> names;
   SmallVector<TensorOp> outputs;
-  /// What is readable when a variant starts.
+  /// Memory that is readable when a variant starts.
   llvm::DenseSet<Value> ready;
-  /// Weights whose memory a prepared tensor takes, and that tensor.
+  /// Weights whose memory a prepared tensor takes, with that tensor.
   llvm::DenseMap<Value, TensorOp> overwritten;
 };
 
@@ -140,7 +140,7 @@ LogicalResult ProgramVerifier::verifyMemory(Operation *op, StringRef name,
   return success();
 }
 
-/// The weight stands before, and has the memory that is needed.
+/// Verifies that the weight precedes the tensor and has equal size.
 LogicalResult ProgramVerifier::verifyInPlace(TensorOp tensor) {
   if (!tensor.getInPlace())
     return success();
@@ -176,7 +176,8 @@ static LogicalResult verifyRead(Operation *step, Value memory,
   return diag;
 }
 
-/// The ins of a launch must hold something; its outs do afterwards.
+/// Verifies that the ins of a launch have been written; marks its outs as
+/// written.
 template <typename StepOp>
 LogicalResult ProgramVerifier::verifyStep(StepOp launch,
                                           llvm::DenseSet<Value> &written,
@@ -262,8 +263,8 @@ LogicalResult ProgramVerifier::verifyVariant(VariantOp variant) {
   return success();
 }
 
-/// Rows of the ins and outs agree with the mesh, at each token count that a
-/// group may have.
+/// Verifies that rows of ins and outs agree with the mesh, at each token count
+/// of a group.
 LogicalResult
 ProgramVerifier::verifyCollective(CollectiveOp op,
                                   llvm::DenseSet<Value> &written) {
@@ -291,7 +292,7 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
              << (toOne > 1 ? toOne : toAll)
              << (toOne > 1 ? "" : " times as many");
     }
-  // Rows of one rank, then those of all.
+  // The rows of one rank, then those of all ranks.
   size_t first = op.getOwned() ? size_t(op.getOwned()->front()) : 0;
   SmallVector<Value> moved{op.getIns()[first]};
   if (toOne > 1)
@@ -313,7 +314,7 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
              << getRows(uncoded).str() << " rows for " << getRows(codes).str()
              << " rows of codes; give the rows of these";
   }
-  // Of a piece that others follow the sums are not in memory yet.
+  // For a chunk that others follow, the sums are not in memory yet.
   size_t numIns = op.isFollowed() ? op.getIns().size() : 0;
   SmallVector<Value> allRead = op.getRead();
   for (Value read : ArrayRef(allRead).drop_front(numIns))
@@ -330,8 +331,8 @@ ProgramVerifier::verifyCollective(CollectiveOp op,
   return verifyStep(op, written, /*prepares=*/false);
 }
 
-/// The pieces of a collective follow one another among the collectives of their
-/// variant.
+/// Verifies that the chunks of a collective are consecutive among the
+/// collectives of their variant.
 LogicalResult ProgramVerifier::verifyPiece(CollectiveOp op) {
   auto getNext = [](CollectiveOp op, bool isForward) {
     Operation *next = op;
@@ -444,7 +445,7 @@ LogicalResult VariantOp::verifyRegions() {
                             "'plan.launch', 'plan.collective', 'plan.record' "
                             "and 'plan.wait'");
     }
-    // Only stream 0 is the caller's.
+    // Only stream 0, the caller's, starts without a wait.
     if (!started.contains(stream))
       return op.emitOpError("is the first step of stream ")
              << stream

@@ -23,14 +23,14 @@ using namespace moec::tile;
 #define GET_OP_CLASSES
 #include "dialects/Tile/TileExchangeOps.cpp.inc"
 
-/// Rows of one rank, or nothing where they are the tokens.
+/// Static rows of one rank; nothing if rows are tokens.
 static std::optional<int64_t> getRows(MemRefType type, int64_t ranks) {
   if (type.isDynamicDim(0))
     return std::nullopt;
   return type.getDimSize(0) / ranks;
 }
 
-/// Pair `i` of a collective of `ranks` ranks.
+/// Verifies pair `i` of a collective of `ranks` ranks.
 static LogicalResult verifyPair(ExchangeOp op, size_t i, int64_t ranks) {
   auto from = cast<MemRefType>(op.getIns()[i].getType());
   auto to = cast<MemRefType>(op.getOuts()[i].getType());
@@ -67,7 +67,7 @@ MemRefType ExchangeOp::getMovedType(size_t index) {
                  : type;
 }
 
-/// What makes the codes, where the kernel does.
+/// Verifies the quantization that the kernel does itself.
 static LogicalResult verifyQuant(ExchangeOp op) {
   moe::QuantAttr quant = op.getQuantAttr();
   if (bool(quant) != bool(op.getUncoded()))
@@ -137,7 +137,7 @@ LogicalResult ExchangeOp::verify() {
   if (getFirstColumn() && !getRows())
     return emitOpError("has 'first_column' without 'sums_of'; give 'sums_of' "
                        "too, or drop it");
-  // What is gathered may be the ids.
+  // The ids may be gathered too.
   llvm::SmallPtrSet<Value, 16> seen;
   for (OperandRange values : {getIns(), getOuts(), getHeaps()})
     for (Value value : values)

@@ -19,7 +19,7 @@ static MemRefType getType(Value value) {
   return cast<MemRefType>(value.getType());
 }
 
-/// What `tile.route_rows` makes.
+/// Verifies the types of the results of `tile.route_rows`.
 static LogicalResult verifyRoutes(Operation *op, Value positions,
                                   Value counts) {
   MemRefType first = getType(positions), second = getType(counts);
@@ -42,7 +42,7 @@ static LogicalResult verifyHeader(Operation *op, Value header) {
          << type << "; give " << moert::PackedRows::kNumWords << " words";
 }
 
-/// Rows of one token each, in memory as `other` has them.
+/// Verifies `rows`, one per token, with the row type of `other`.
 static LogicalResult verifyRows(Operation *op, StringRef name, Value rows,
                                 StringRef otherName, Value other) {
   MemRefType type = getType(rows);
@@ -58,7 +58,7 @@ static LogicalResult verifyRows(Operation *op, StringRef name, Value rows,
   return success();
 }
 
-/// What is written is nothing else of the op's.
+/// Verifies that written memrefs are not other operands as well.
 static LogicalResult verifyApart(Operation *op) {
   llvm::SmallPtrSet<Value, 16> seen;
   for (Value value : op->getOperands())

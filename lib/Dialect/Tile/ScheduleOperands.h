@@ -16,8 +16,8 @@ namespace moec::tile {
 
 using OptionalOperand = std::optional<mlir::OpAsmParser::UnresolvedOperand>;
 
-/// `ids = %i : memref<?x8xi32>, tickets = %c : memref<1xi32>`: those of the
-/// four that there are.
+/// Syntax of the present ones of four operands:
+/// `ids = %i : memref<?x8xi32>, tickets = %c : memref<1xi32>`.
 mlir::ParseResult parseScheduleOperands(
     mlir::OpAsmParser &parser, OptionalOperand &ids, mlir::Type &idsType,
     OptionalOperand &signals, mlir::Type &signalsType, OptionalOperand &awaits,

@@ -12,7 +12,7 @@
 
 namespace moec::tile {
 
-/// Whether each map fits the argument that it views.
+/// Verifies that each map fits the argument that it views.
 llvm::LogicalResult verifyTensorMaps(KernelOp kernel);
 
 } // namespace moec::tile

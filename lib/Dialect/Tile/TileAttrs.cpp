@@ -75,7 +75,7 @@ GroupRowsAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t min,
 LogicalResult LoadAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t minTokens, int64_t maxTokens,
                                int64_t topK, int64_t experts) {
-  // What a program may have as 'max_tokens'.
+  // The largest 'max_tokens' of a program.
   constexpr int64_t largest = (int64_t(1) << 31) - 1;
   if (minTokens < 0 || maxTokens < std::max<int64_t>(minTokens, 1) ||
       maxTokens > largest)
@@ -93,7 +93,7 @@ LogicalResult LoadAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 // Tensor maps
 //===----------------------------------------------------------------------===//
 
-// What the driver's cuTensorMapEncodeTiled accepts.
+// Limits of the driver's cuTensorMapEncodeTiled.
 static constexpr size_t kMaxRank = 5;
 static constexpr int64_t kMaxBox = 256;
 static constexpr int64_t kMaxSize = int64_t(1) << 32;
@@ -177,8 +177,8 @@ private:
     return diagnostic;
   }
 
-  /// The last element of the view lies in the memref. Along its last dimension
-  /// a view may go on over the ends of rows, which follow one another.
+  /// Verifies that the last element of the view lies in the memref. Along its
+  /// last dimension a view may cross the ends of rows, which are adjacent.
   LogicalResult verifyExtents() {
     SmallVector<uint64_t> last(type.getRank(), 0);
     for (auto [size, dimension, step] :

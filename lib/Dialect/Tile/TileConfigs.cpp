@@ -136,7 +136,7 @@ tile::verifyConfig(llvm::function_ref<InFlightDiagnostic()> emitError,
       if (*number < 0)
         return emitError() << "'" << field.name << "' is " << *number
                            << "; 0 or more is accepted";
-      // So that products of two of them and a size of the layer fit in 64 bits.
+      // Products of two numbers and a size of the layer fit in 64 bits.
       constexpr int64_t largest = int64_t(1) << 20;
       if (*number > largest)
         return emitError() << "'" << field.name << "' is " << *number

@@ -47,7 +47,8 @@ void TileDialect::initialize() {
       >();
 }
 
-/// The rest of the attribute that has the mnemonic; no value if none has.
+/// Parses the rest of the attribute with this mnemonic; no value if none of
+/// `Attrs` has it.
 template <typename... Attrs>
 static std::optional<Attribute> parseAmong(DialectAsmParser &parser,
                                            StringRef mnemonic, Type type) {
@@ -67,7 +68,7 @@ Attribute TileDialect::parseAttribute(DialectAsmParser &parser,
       generatedAttributeParser(parser, &mnemonic, type, attribute);
   if (result.has_value())
     return attribute;
-  // The mnemonic is behind the parser.
+  // The parser has consumed the mnemonic.
   if (std::optional<Attribute> parsed = parseAmong<
 #define GET_ATTRDEF_LIST
 #include "dialects/Tile/TileExchangeAttrs.cpp.inc"

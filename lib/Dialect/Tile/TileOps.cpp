@@ -47,7 +47,7 @@ void KernelOp::setForm(bool independent, bool ahead, bool resident) {
 
 void KernelOp::getAsmBlockArgumentNames(Region &body,
                                         OpAsmSetValueNameFn setName) {
-  // Also asked for kernels that are not verified yet.
+  // Called for kernels that are not verified yet, too.
   if (!body.empty() && body.getNumArguments() > 0 &&
       body.getArguments().back().getType().isInteger(64))
     setName(body.getArguments().back(), "tokens");
@@ -63,7 +63,8 @@ Value KernelOp::getFirstColumn() {
   return arguments.back();
 }
 
-/// The columns of a phase of a kernel that is launched for some at a time.
+/// Verifies the columns of a phase in a kernel that is launched for some
+/// columns at a time.
 static LogicalResult verifyColumns(KernelOp kernel, Operation &op) {
   auto check = [&](auto phase, Value columns) -> LogicalResult {
     if (phase.getFirstColumn() != kernel.getFirstColumn() ||
@@ -117,7 +118,7 @@ static LogicalResult verifySignature(KernelOp kernel) {
   return success();
 }
 
-/// `op` is a phase of `kernel`.
+/// Verifies that `op` is a phase of `kernel`.
 static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   if (!isa<TopKOp, CountSlotsOp, RankOp, ContractOp, RepackOp, PlaceIdsOp,
            RowMapOp, TensorScaleOp, QuantizeOp, GatherRowsOp, GatherReduceOp,
@@ -133,7 +134,7 @@ static LogicalResult verifyPhase(KernelOp kernel, Operation &op) {
   return verifyColumns(kernel, op);
 }
 
-/// What a kernel or a product of an older moec says, and would be passed over.
+/// Refuses an attribute of an older moec, which would be ignored otherwise.
 static LogicalResult refuseAttribute(Operation *op, StringRef name,
                                      const Twine &instead) {
   if (!op->hasAttr(name))
@@ -170,7 +171,8 @@ LogicalResult KernelOp::verifyRegions() {
 // Phases
 //===----------------------------------------------------------------------===//
 
-/// A phase runs on many CTAs in no order: it must not read what it writes.
+/// Verifies that a phase does not read memory that it writes, since its CTAs
+/// run in any order.
 static LogicalResult verifySeparate(Operation *op, ValueRange outs) {
   for (auto [index, out] : llvm::enumerate(outs))
     if (llvm::count(op->getOperands(), out) != 1)
@@ -192,7 +194,7 @@ LogicalResult TopKOp::verifyRegions() {
   return moe::verifyScalarBody(*this, getWeight(), "weight");
 }
 
-/// The experts that ids name; how many of them are local.
+/// Verifies the experts; returns the number of local ones.
 static FailureOr<int64_t>
 verifyExperts(Operation *op, int64_t numExperts,
               std::optional<ArrayRef<int64_t>> local) {
@@ -207,8 +209,7 @@ verifyExperts(Operation *op, int64_t numExperts,
   return local->size();
 }
 
-/// The slots of chunks, as `tile.count_slots` writes them and a `tile.rank`
-/// reads them.
+/// Verifies the counts that `tile.count_slots` writes and a `tile.rank` reads.
 static LogicalResult verifyCounts(Operation *op, Value counts,
                                   int64_t chunkTokens, int64_t numLocal) {
   if (chunkTokens < 1)
@@ -253,8 +254,8 @@ LogicalResult RankOp::verify() {
   return verifySeparate(*this, outs);
 }
 
-/// The counter by which a product of a kernel waits for the one before, and the
-/// one of its queue.
+/// Verifies the counters of a gemm that waits for a phase before it, and of its
+/// dynamic tile scheduler.
 static LogicalResult verifyCounters(ContractOp op) {
   for (auto [name, counter] :
        {std::pair<StringRef, Value>{"signals", op.getSignals()},
@@ -270,7 +271,7 @@ static LogicalResult verifyCounters(ContractOp op) {
   if (op.getTickets() && !op.getOffsets())
     return op.emitOpError("has 'tickets', but no groups whose tiles are many; "
                           "give 'offsets' too");
-  // A quantization ahead of it counts in the queue's counter.
+  // A quantization before the gemm counts in the tile scheduler's counter.
   bool isOwn = op.getAwaits() == op.getTickets();
   if (op.getTickets() && (op.getSignals() || (op.getAwaits() && !isOwn)))
     return op.emitOpError("has 'tickets', and 'signals' or 'awaits'; products "
@@ -278,7 +279,7 @@ static LogicalResult verifyCounters(ContractOp op) {
   return success();
 }
 
-/// The ids that offsets come from.
+/// Verifies the ids that offsets come from.
 static LogicalResult verifyIds(ContractOp op) {
   if (!op.getIds()) {
     if (op.getNumExperts() || op.getLocalExperts())
@@ -302,7 +303,7 @@ static LogicalResult verifyIds(ContractOp op) {
   return check.checkShape("ids", op.getIds(), {moe::tokensDim(), {"top_k"}});
 }
 
-/// Results that are quantized as `tile.quantize` would do it.
+/// Verifies the quantization of results.
 static LogicalResult verifyQuantized(ContractOp op) {
   auto result = cast<MemRefType>(op.getResult().getType());
   Type element = result.getElementType();
@@ -359,7 +360,7 @@ static LogicalResult verifyQuantized(ContractOp op) {
                           {moe::positionsDim(), groups});
 }
 
-// As in the defaults of `group_rows`.
+// Defaults of `group_rows`.
 static constexpr int64_t kFewestRows = 1;
 static constexpr int64_t kMaxRows = std::numeric_limits<int64_t>::max();
 
@@ -389,7 +390,7 @@ void ContractOp::setMaxGroupRows(int64_t rows) {
       GroupRowsAttr::get(getContext(), old ? old.getMin() : kFewestRows, rows));
 }
 
-/// Which groups are the product's.
+/// Verifies `group_rows`, the bounds on the gemm's groups.
 static LogicalResult verifyGroups(ContractOp op) {
   for (StringRef end : {"min", "max"})
     if (failed(refuseAttribute(op, (end + "_group_rows").str(),
