@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The order of the ops and their rounding points are those of docs/layers.md:
-// a result type is the place where f32 is rounded.
+// Rewrites moe.layer into pipeline ops, in the order and with the rounding
+// points of docs/layers.md: f32 is rounded to each result type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,12 +28,12 @@ using namespace moec::moe;
 
 namespace {
 
-/// The values that an epilogue region gets, in the order of its arguments.
+/// The arguments of an epilogue region, in order.
 struct EpilogueArgs {
   /// One, or gate and up.
   ValueRange accumulators;
   ValueRange rows;
-  /// For each column operand as many values as there are accumulators.
+  /// For each column operand, one value per accumulator.
   ValueRange columns;
   ValueRange elementwise;
 };
@@ -49,9 +49,9 @@ struct Product {
         weightZeroPoint(zeroPoint), weightGlobalScale(globalScale) {}
 
   Value input, weight;
-  /// How the layer says that operands are quantized; null for not at all.
+  /// Quantization of the operands by the layer; null for none.
   ProductQuantAttr quant;
-  /// The scales of quantized operands, and what else a weight's need.
+  /// Scales of quantized operands; zero points and global scales of weights.
   Value inputScale, weightScale, weightZeroPoint, weightGlobalScale;
   QuantAttr inputQuant, weightQuant;
   Value offsets, source, numValidTokens;
@@ -59,7 +59,7 @@ struct Product {
   WeightLayoutAttr layout;
 };
 
-/// Whether products have operands of what the layer stores.
+/// Checks that gemms support the storage types of the layer.
 LogicalResult checkStorage(LayerOp layer) {
   auto check = [&](StringRef name, QuantAttr quant) -> LogicalResult {
     if (!quant || !isa<Float8E5M2Type>(quant.getStorage()))
@@ -132,7 +132,7 @@ private:
   Value runSharedExpert();
   void reduce(Value expertRows, Value shared);
 
-  /// Only a run knows how many tokens there are, and slots that experts serve.
+  /// The numbers of tokens and of positions are known only at run time.
   static constexpr int64_t kTokens = ShapedType::kDynamic;
   static constexpr int64_t kPositions = ShapedType::kDynamic;
 
@@ -141,10 +141,10 @@ private:
   Type dtype;
   Value ids, weights;
   Value offsets, position, source, rowWeight;
-  /// What the routed experts read: without and with the weight on the input.
+  /// Input of the routed experts: without and with the weight on it.
   Value latentInput, expertInput;
-  /// What was quantized already, how and by which given scale: the hidden
-  /// states feed two products.
+  /// Existing quantizations by input, quant and given scale: the hidden states
+  /// feed two gemms.
   DenseMap<std::tuple<Value, QuantAttr, Value>, QuantizeOp> quantized;
 };
 
@@ -155,7 +155,7 @@ Value sigmoid(ImplicitLocOpBuilder &b, Value x) {
                                arith::AddFOp::create(b, one, exponential));
 }
 
-/// 0 where `condition` is not, whatever x is.
+/// x if `condition`, else 0, whatever x is.
 Value zeroIf(ImplicitLocOpBuilder &b, Value condition, Value x) {
   Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0.0f));
   Value isSet =
@@ -163,7 +163,7 @@ Value zeroIf(ImplicitLocOpBuilder &b, Value condition, Value x) {
   return arith::SelectOp::create(b, isSet, zero, x);
 }
 
-/// An epilogue that returns its accumulator; not worth a region.
+/// An epilogue that returns its accumulator, without a region.
 constexpr std::nullptr_t kNoEpilogue = nullptr;
 
 Value LayerDecomposer::product(const Product &p, RankedTensorType type,
@@ -210,15 +210,14 @@ Value LayerDecomposer::inlineActivation(Region &region,
       cast<YieldOp>(body.getTerminator()).getValue());
 }
 
-/// The name of the tensor that an op makes.
+/// The name of the tensor.
 static StringRef getTensorName(Value tensor) {
   Operation *producer = tensor.getDefiningOp();
   StringRef name = producer ? getResultName(producer, 0) : StringRef();
   return name.empty() ? "hidden" : name;
 }
 
-/// The scale that all rows of `input` share. Rows are positions with
-/// `offsets`.
+/// The scale shared by all rows of `input`, which are positions with `offsets`.
 Value LayerDecomposer::findTensorScale(Value input, QuantAttr quant,
                                        Value offsets) {
   auto op = TensorScaleOp::create(
@@ -230,8 +229,8 @@ Value LayerDecomposer::findTensorScale(Value input, QuantAttr quant,
   return op.getScale();
 }
 
-/// The rows of `input` as `quant` says; by `tensorScale` where they share one,
-/// whoever found it.
+/// Quantizes the rows of `input` by `quant`; with `tensorScale` if they share
+/// one, static or dynamic.
 QuantizeOp LayerDecomposer::quantize(Value input, QuantAttr quant,
                                      Value tensorScale, Value offsets) {
   auto type = cast<RankedTensorType>(input.getType());
@@ -257,12 +256,11 @@ QuantizeOp LayerDecomposer::quantize(Value input, QuantAttr quant,
   return op;
 }
 
-/// Makes `input` the rows of `p`, whose weight and offsets are set: quantized
-/// where the product's activations are to be, by `givenScale` unless that is
-/// null. Rows that a product with offsets reads in order are
-/// positions, of which those past the last offset count for nothing. One scale
-/// for all is that of the tokens' rows, which `ofTokens` is where `input` has
-/// them in another order.
+/// Makes `input` the rows of `p`, whose weight and offsets are set. Quantizes
+/// them if the gemm has an activation quant, with `givenScale` unless that is
+/// null. Rows that a gemm with offsets reads in order are positions; those past
+/// the last offset do not count. A scale shared by all rows is that of the
+/// tokens' rows, which are `ofTokens` if `input` has them in another order.
 void LayerDecomposer::setInput(Product &p, Value input, Value givenScale,
                                Value ofTokens) {
   p.input = input;
@@ -330,7 +328,7 @@ void LayerDecomposer::permute() {
     local = b.getDenseI64ArrayAttr(placement.getLocal());
   Value placed = ids;
   int64_t numExperts = layer.getNumPhysicalExperts();
-  // The router has left padding out already.
+  // The router has excluded padding already.
   Value isPadding = layer.getTopkIds() ? layer.getIsPadding() : Value();
   auto place = [&](Value table, Value counts, Value isPadding, StringRef name) {
     DenseI64ArrayAttr zeroExperts;
@@ -344,8 +342,8 @@ void LayerDecomposer::permute() {
     setNames(op, {name});
     placed = op.getResult();
   };
-  // Padding is of a rank's own rows; which replica a token takes depends on its
-  // place among the rows of all.
+  // Padding is known for a rank's own rows; the replica of a token depends on
+  // its row among those of all ranks.
   bool isSpread = layer.getMesh() && layer.getMesh()->getNumRanks() > 1;
   if (isPadding && (isSpread || !layer.getPhysicalIds())) {
     place(/*table=*/Value(), /*counts=*/Value(), isPadding, "placed_ids");
@@ -490,7 +488,7 @@ Value LayerDecomposer::runSharedExpert() {
   setInput(second, hidden, layer.getSharedW2InputScale());
   auto type = tensorOf({kTokens, layer.getHiddenSize()}, dtype);
   FloatAttr scale = layer.getSharedScaleAttr();
-  // With a latent width the last product leaves padding out.
+  // With a latent width the last gemm excludes padding.
   Value isPadding = layer.getLatentUp() ? Value() : layer.getIsPadding();
   if (!gate && !scale && !isPadding)
     return product(second, type, "shared_out", kNoEpilogue);
@@ -575,7 +573,7 @@ struct MoeDecompose : moec::impl::MoeDecomposePassBase<MoeDecompose> {
     }
   }
 
-  /// So are the ranks that run it.
+  /// The mesh becomes a property of the whole function, too.
   static LogicalResult checkMesh(func::FuncOp func, LayerOp layer) {
     auto before = func->getAttrOfType<MeshAttr>(kMeshAttr);
     if (before && before != layer.getMeshAttr())
@@ -587,7 +585,7 @@ struct MoeDecompose : moec::impl::MoeDecomposePassBase<MoeDecompose> {
     return success();
   }
 
-  /// The bound is a fact about the whole function from here on.
+  /// The bound becomes a property of the whole function.
   static LogicalResult checkMaxTokens(func::FuncOp func, LayerOp layer) {
     auto before = func->getAttrOfType<IntegerAttr>(kMaxTokensAttr);
     if (before && before != layer.getMaxTokensAttr())

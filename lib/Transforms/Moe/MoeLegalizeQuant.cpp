@@ -57,7 +57,7 @@ struct MoeLegalizeQuant
         codes->erase();
   }
 
-  /// Sets the way of a product; returns why there is none.
+  /// Sets `way` (the strategy) of a gemm; returns the reason if there is none.
   std::string legalize(moe::GroupedMatmulOp product, const Target &target) {
     auto quantize = product.getInput().getDefiningOp<moe::QuantizeOp>();
     if (quantize && isBetterByBF16(target, QuantProduct(product)))
@@ -73,8 +73,8 @@ struct MoeLegalizeQuant
     return {};
   }
 
-  /// Lets the product take its rows as bf16 that have the numbers of the codes:
-  /// other products of these rows may go on to take the codes.
+  /// Makes the gemm read its quantized rows as bf16. Other gemms may still read
+  /// the quantized rows.
   void takeBF16(moe::GroupedMatmulOp product, moe::QuantizeOp quantize) {
     moe::QuantizeOp &numbers = kept[quantize];
     if (!numbers)
@@ -91,7 +91,7 @@ struct MoeLegalizeQuant
     product.setInputQuantAttr(quant);
   }
 
-  /// A quantization beside another one, whose numbers are those of its codes.
+  /// Adds a quantization with the same values as another one, kept as bf16.
   static moe::QuantizeOp keep(moe::QuantizeOp quantize) {
     OpBuilder builder(quantize);
     moe::QuantAttr quant = moe::keepAsBF16(quantize.getQuant());
@@ -109,7 +109,7 @@ struct MoeLegalizeQuant
     return numbers;
   }
 
-  /// Lets the product take its weights in the order of tensor cores.
+  /// Makes the gemm read prepacked weights.
   static void repack(moe::GroupedMatmulOp product) {
     OpBuilder builder(product);
     Value weight = product.getWeight(), scale = product.getWeightScale();
@@ -146,8 +146,8 @@ struct MoeLegalizeQuant
                 : StringAttr();
   }
 
-  /// The name of the weight that a product takes, or the first one that takes
-  /// what the op makes: by it the spec's field is found.
+  /// The name of the weight of a gemm, or of the first gemm that reads the
+  /// result of another op; it identifies the spec's field.
   static StringAttr findWeightName(Operation *op) {
     if (auto product = dyn_cast<moe::GroupedMatmulOp>(op)) {
       auto weight = dyn_cast<BlockArgument>(product.getWeight());
@@ -160,8 +160,8 @@ struct MoeLegalizeQuant
     return {};
   }
 
-  /// Names what becomes of a layer's weight, which has no gaps between its rows
-  /// then: its memory is written as a whole.
+  /// Names the prepacked tensors of a layer's weight, which then may not have
+  /// gaps between its rows: its memory is written as a whole.
   static void nameResults(moe::RepackOp op, BlockArgument weight) {
     if (auto func = dyn_cast<func::FuncOp>(weight.getOwner()->getParentOp()))
       func.removeArgAttr(weight.getArgNumber(), kStridedAttr);
@@ -176,7 +176,7 @@ struct MoeLegalizeQuant
                                          (base + "_row_scale").str()}));
   }
 
-  /// Of quantizations, those that keep the codes as bf16.
+  /// For quantizations, those with the same values kept as bf16.
   llvm::MapVector<moe::QuantizeOp, moe::QuantizeOp> kept;
 };
 

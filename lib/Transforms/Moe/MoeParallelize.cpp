@@ -4,11 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// What is done for the rows of all ranks are the ops from the permutation of
-// slots to the sum over a token's experts; everything else is done for a rank's
-// own rows, or, where ranks of a group share its tokens (sp), for those of the
-// group from the first op on whose weights are split. What zero experts add,
-// which have no weights, is of a rank's own rows, behind the sums over ranks.
+// Inserts dispatches and combines. Ops from the permutation of slots to the sum
+// over a token's experts run on the rows of all ranks. Other ops run on a
+// rank's own rows or, if the ranks of a group share its tokens (sp), on those
+// of the group from the first op with split weights on. Zero experts have no
+// weights; their sums are added to a rank's own rows, after the reductions.
 // docs/parallel.md has the rules.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -46,7 +46,7 @@ StringRef getName(Value value) {
   return name ? name.getValue() : StringRef();
 }
 
-/// Whether an op reads what one of `ops` makes.
+/// Whether an op reads a result of one of `ops`.
 bool readsOf(Operation *op, const llvm::SetVector<Operation *> &ops) {
   return llvm::any_of(op->getOperands(), [&](Value operand) {
     return ops.contains(operand.getDefiningOp());
@@ -85,10 +85,10 @@ public:
 private:
   using Ops = llvm::SetVector<Operation *>;
 
-  /// What zero experts add to a rank's own rows; nothing without them.
+  /// Sums of zero experts for a rank's own rows; `number` is 0 without.
   struct ZeroExperts {
     int64_t number = 0;
-    /// Of the slots of the rank's own rows, and what they are multiplied with.
+    /// Positions and weights of the slots of the rank's own rows.
     Value position, weights;
     Value identity;
   };
@@ -132,21 +132,21 @@ private:
   ImplicitLocOpBuilder b;
   PermuteOp permute;
   UnpermuteOp unpermute;
-  /// What makes the ids of all ranks' rows those of this rank's experts, in
-  /// order: logical to physical ones, and these to places.
+  /// The ops from ids of all ranks' rows to local ids, in order: logical to
+  /// physical ids, then physical to local ones.
   SmallVector<PlaceIdsOp, 2> places;
   ZeroExperts zeros;
-  /// With zero experts and a latent width: the product back, which is done for
-  /// whole sums of a rank's own rows.
+  /// With zero experts and a latent width: the gemm back to the hidden size,
+  /// which runs on reduced sums of a rank's own rows.
   GroupedMatmulOp latentUp;
-  /// The ids that were chosen for the rank's own rows.
+  /// The ids chosen for the rank's own rows.
   Value ownIds;
-  /// The table that says who needs a row of the dispatch over dp, and by which
-  /// ids; null where all rows go to all ranks.
+  /// The table of destination ranks of the dispatch over dp, and the ids that
+  /// index it; null if all rows go to all ranks.
   Value owners, ownerIds;
-  /// Of replicas, whose table it is then; null where there are none.
+  /// With replicas, physical experts per rank of that table; else null.
   IntegerAttr expertsPerOwner;
-  /// How many of the rank's own rows count; null where all do.
+  /// Number of the rank's own rows that are valid; null for all.
   Value numValidTokens;
 };
 
@@ -155,7 +155,7 @@ LogicalResult Parallelizer::findOps() {
     return failure();
   numValidTokens = permute.getNumValidTokens();
   ownIds = permute.getIds();
-  // Padding is that of a rank's own rows.
+  // Padding is known for a rank's own rows.
   auto place = permute.getIds().getDefiningOp<PlaceIdsOp>();
   while (place && !place.getIsPadding()) {
     places.insert(places.begin(), place);
@@ -170,7 +170,8 @@ LogicalResult Parallelizer::findOps() {
   return success();
 }
 
-/// From the ops for rows of all ranks, in which no rank has their slots.
+/// Removes zero experts from the ops on rows of all ranks, where no rank has
+/// their slots.
 void Parallelizer::takeZeroExperts() {
   zeros.number = permute.getNumZeroExperts();
   if (zeros.number == 0)
@@ -199,7 +200,7 @@ void Parallelizer::takeZeroExperts() {
       latentUp = product;
 }
 
-/// What is done for the rows of all ranks, in order.
+/// The ops that run on the rows of all ranks, in order.
 Parallelizer::Ops Parallelizer::findExpertOps() const {
   Ops ops;
   ops.insert(places.begin(), places.end());
@@ -211,9 +212,9 @@ Parallelizer::Ops Parallelizer::findExpertOps() const {
   return ops;
 }
 
-/// What is done for the rows of a group, in order: what ranks have other
-/// weights for, and all that follows from it. The hidden states of a group are
-/// put in the shared expert's order behind the dispatch: routed experts read
+/// The ops that run on the rows of a group, in order: those with weights that
+/// differ between ranks, and all that depend on them. The hidden states are
+/// permuted for the shared expert after the dispatch, since routed experts read
 /// them, too.
 Parallelizer::Ops Parallelizer::findGroupOps() const {
   Ops ops;
@@ -234,11 +235,11 @@ Parallelizer::Ops Parallelizer::findGroupOps() const {
   return ops;
 }
 
-/// Asks for owners where so many copies of rows are for nothing that leaving
-/// them out is more than it costs.
+/// Dispatches to destination ranks only if this avoids more copies of rows than
+/// finding the destinations costs.
 LogicalResult Parallelizer::findOwners() {
   constexpr double mostShare = 0.95;
-  // What is loaded for each id of a row.
+  // Replicas are loaded for each id of a row.
   constexpr int64_t mostReplicas = 8;
   if (places.empty() || !places.front().getTable())
     return success();
@@ -246,9 +247,9 @@ LogicalResult Parallelizer::findOwners() {
   auto table = cast<RankedTensorType>(place.getTable().getType());
   int64_t numHere = permute.getNumExperts();
   if (place.getReplicaCounts()) {
-    // Which replica a token takes is chosen behind the dispatch, so that rows
-    // go wherever there is one, on any rank of a group: the number of a
-    // physical expert says the group.
+    // The replica of a token is chosen after the dispatch, so rows go to all
+    // replicas, on any rank of a group. The index of a physical expert
+    // determines the group.
     if (table.getDimSize(1) > mostReplicas)
       return success();
     owners = place.getTable();
@@ -266,18 +267,18 @@ LogicalResult Parallelizer::findOwners() {
              << kOwnersTensor << "' of type " << owners.getType()
              << "; give one number per expert, " << table;
   }
-  // With sp those of the group.
+  // With sp, the ids of the group's rows.
   ownerIds = place.getIds();
   int64_t topK = cast<RankedTensorType>(ownerIds.getType()).getDimSize(1);
-  // Zero experts are nobody's.
+  // Zero experts have no destination rank.
   if (getOwnedShare(table.getDimSize(0) + zeros.number, numHere, topK) >
       mostShare)
     owners = {};
   return success();
 }
 
-/// Whether, among those ops, rows are read as the `source` of slots alone,
-/// which are those of a rank's own experts.
+/// Whether `ops` read the rows only through the `source` of slots, i.e. for a
+/// rank's own experts.
 static bool isForOwners(Value input, const llvm::SetVector<Operation *> &ops) {
   return llvm::all_of(input.getUses(), [&](OpOperand &use) {
     if (!ops.contains(use.getOwner()))
@@ -291,10 +292,10 @@ static bool isForOwners(Value input, const llvm::SetVector<Operation *> &ops) {
   });
 }
 
-/// Which rows count is said ahead of the ids that are dispatched, and of what
-/// is added to a rank's own rows.
+/// Excludes invalid rows before the ids are dispatched, and from everything
+/// that is added to a rank's own rows.
 void Parallelizer::countOwnRows() {
-  // Ids of rows that do not count are -1, but for those that the caller gives.
+  // Ids of invalid rows are -1, except those that the caller gives.
   Value counts = numValidTokens;
   Value chosen = ownIds;
   while (auto placed = chosen.getDefiningOp<PlaceIdsOp>())
@@ -302,8 +303,8 @@ void Parallelizer::countOwnRows() {
   if (chosen.getDefiningOp<RouteOp>())
     counts = {};
   Value addend = unpermute.getAddend();
-  // Rows that do not count are zero where they are added, as their sums are;
-  // products for rows of a group do not know them.
+  // Invalid rows are zero when they are added, like their sums; gemms on rows
+  // of a group do not know them.
   if (mesh.getSp())
     for (auto product : func.getOps<GroupedMatmulOp>()) {
       if (product != latentUp)
@@ -329,7 +330,7 @@ void Parallelizer::countOwnRows() {
   }
 }
 
-/// The rows of all ranks of an axis of what those ops read of a rank's own.
+/// Dispatches, over an axis, the tensors of a rank's own rows that `ops` read.
 void Parallelizer::dispatch(Axis axis, const Ops &ops) {
   llvm::SetVector<Value> inputs;
   for (Operation *op : ops)
@@ -382,7 +383,7 @@ void Parallelizer::dispatch(Axis axis, const Ops &ops) {
     places.front().getNumValidTokensMutable().assign(
         dispatched.getResults().back());
 
-  // In their order, behind what they read.
+  // In order, after the ops that they read.
   SmallVector<Operation *> ordered(ops.begin(), ops.end());
   llvm::erase_if(ordered,
                  [&](Operation *op) { return llvm::is_contained(places, op); });
@@ -396,7 +397,8 @@ void Parallelizer::dispatch(Axis axis, const Ops &ops) {
   }
 }
 
-/// Rows as they are, or with an addend, and zeros from `numValidTokens` on.
+/// A copy of rows, plus an addend if given, with zeros from `numValidTokens`
+/// on.
 RowMapOp Parallelizer::mapRows(Value input, Value numValidTokens,
                                Value addend) {
   auto map = RowMapOp::create(b, input.getType(), input, numValidTokens,
@@ -412,7 +414,8 @@ RowMapOp Parallelizer::mapRows(Value input, Value numValidTokens,
   return map;
 }
 
-/// What is of the rank's own rows, or its group's, is added to their sum.
+/// Adds the addend of the rank's own rows, or of its group's, after their
+/// reduction.
 void Parallelizer::addOwnRows(Value addend) {
   b.setInsertionPointAfter(unpermute);
   auto sum = mapRows(unpermute.getResult(), /*numValidTokens=*/Value(), addend);
@@ -440,8 +443,8 @@ void Parallelizer::combineRows() {
   unpermute.getResult().replaceAllUsesExcept(combined.getResult(), combined);
 }
 
-/// What is a part of a sum over tp is made whole, and zero experts are added
-/// once it is: what is returned, but where zero experts have another width.
+/// Reduces returned partials over tp, then adds zero experts to the returned
+/// value, or before it if they have another width.
 void Parallelizer::finish() {
   SmallVector<OpOperand *> uses;
   if (latentUp) {
@@ -451,7 +454,7 @@ void Parallelizer::finish() {
   } else {
     for (OpOperand &use :
          func.getBody().front().getTerminator()->getOpOperands())
-      // All ranks route alike, and each counts the slots of its own experts.
+      // All ranks route equally, and each counts the slots of its own experts.
       if (!isa_and_nonnull<RouteOp, PermuteOp>(use.get().getDefiningOp()))
         uses.push_back(&use);
   }
@@ -469,7 +472,7 @@ void Parallelizer::combineResult(OpOperand &use) {
   auto combined = CombineOp::create(b, value, Axis::Tp, mesh.getSp());
   std::string name = getName(value).str();
   Value whole = combined.getResult();
-  // Zero experts, and what makes them wider, leave out what does not count.
+  // Zero experts, and the gemm that widens them, exclude invalid rows.
   if (mesh.getSp() && zeros.number == 0 && !isZeroBeyondCount(value)) {
     setNames(combined, {"padded_" + name});
     auto counted = mapRows(whole, numValidTokens, /*addend=*/Value());
@@ -487,7 +490,7 @@ void Parallelizer::addZeroExperts(OpOperand &use) {
   Value sum = use.get();
   std::string name = getName(sum).str();
   setNames(sum.getDefiningOp(), {"real_" + name});
-  // The sum is an addend; no position is of one of its rows.
+  // The sum is an addend; no position refers to one of its rows.
   auto all = UnpermuteOp::create(b, sum.getType(), /*rows=*/sum, zeros.position,
                                  zeros.identity, zeros.weights, /*addend=*/sum,
                                  numValidTokens);
@@ -495,7 +498,7 @@ void Parallelizer::addZeroExperts(OpOperand &use) {
   use.set(all.getResult());
 }
 
-/// Whether rows of a group that do not count are zeros: sums of no slots.
+/// Whether invalid rows of a group are zeros: sums of no slots.
 bool Parallelizer::isZeroBeyondCount(Value value) const {
   if (!numValidTokens)
     return true;
@@ -505,7 +508,7 @@ bool Parallelizer::isZeroBeyondCount(Value value) const {
   return sum && !sum.getAddend();
 }
 
-/// From here on tokens are those of all ranks with tokens of their own.
+/// From here on tokens are those of all ranks with their own tokens.
 void Parallelizer::multiplyMaxTokens() {
   if (auto most = func->getAttrOfType<IntegerAttr>(kMaxTokensAttr))
     func->setAttr(kMaxTokensAttr,

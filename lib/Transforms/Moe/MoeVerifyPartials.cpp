@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One walk from the arguments to what is returned: a function of pipeline ops
-// has one block.
+// Verifies partials and id spaces in one walk from the arguments to the
+// results: a function of pipeline ops has one block.
 
 #include "PartialRegion.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,20 +25,20 @@ using namespace moec::moe;
 
 namespace {
 
-/// Which experts ids count.
+/// The experts that ids count.
 enum class IdSpace {
   None,     ///< no ids of experts
-  Logical,  ///< those of the layer
+  Logical,  ///< experts of the layer
   Physical, ///< replicas of the layer
   Local,    ///< a rank's own
 };
 
 struct State {
-  /// Over which axes it is a part of a sum.
+  /// Axes over which the value is a partial.
   Axes partial;
-  /// The last op that made it whole along an axis, by axis.
+  /// The last reduction of the value, by axis.
   CombineOp combined[2];
-  /// What has added zero experts to it; null where they are still to come.
+  /// The op that added zero experts to it; null if none has.
   UnpermuteOp zeros;
   IdSpace ids = IdSpace::None;
 };
@@ -87,7 +87,7 @@ private:
   LogicalResult visit(CombineOp op);
   LogicalResult visit(func::ReturnOp op);
 
-  /// What an argument or a result is called.
+  /// The name of an argument or a result.
   StringRef getName(Value value) const {
     if (auto result = dyn_cast<OpResult>(value))
       return getResultName(result.getOwner(), result.getResultNumber());
@@ -106,7 +106,7 @@ private:
            states.lookup(value).partial.str() + ",";
   }
 
-  /// Over which axes products with a weight, or sums with it, are parts.
+  /// Axes over which gemms or sums with a weight are partials.
   Axes getSplit(Value weight) const;
   LogicalResult requireWhole(Operation *op, ValueRange values,
                              StringRef remedy);
@@ -115,8 +115,7 @@ private:
                            StringRef remedy);
   LogicalResult requireOwners(Operation *op, Axis axis, ValueRange ids);
   LogicalResult requireReadByOwners(DispatchOp op, int64_t number);
-  /// What a scalar region makes of arguments, of which `values` say where each
-  /// comes from.
+  /// Computes the state of a scalar region's result from its inputs.
   LogicalResult passRegion(Operation *op, Region &region,
                            ArrayRef<RegionInput> inputs, Value result);
   void passCombined(Value from, Value to) {
@@ -131,7 +130,7 @@ private:
 
   func::FuncOp func;
   MeshAttr mesh;
-  /// Axes of several ranks.
+  /// Axes with several ranks.
   Axes all;
   DenseMap<Value, State> states;
 };
@@ -162,7 +161,7 @@ LogicalResult PartialVerifier::requireWhole(Operation *op, ValueRange values,
   return success();
 }
 
-/// Two values that are added are parts of sums over the same axes.
+/// Two values that are added must be partials over equal axes.
 LogicalResult PartialVerifier::requireAlike(Operation *op, Value part,
                                             Value addend) {
   Axes first = states.lookup(part).partial,
@@ -190,8 +189,8 @@ LogicalResult PartialVerifier::requireIds(Operation *op, Value ids,
          << getIdWords(accepted.front()) << " are needed; " << remedy;
 }
 
-/// Owners are of whole experts, by the ids that were chosen for the rows that
-/// go over the axis.
+/// `owners` require whole experts, and the ids chosen for the rows that are
+/// exchanged over the axis.
 LogicalResult PartialVerifier::requireOwners(Operation *op, Axis axis,
                                              ValueRange ids) {
   if (mesh.getNumExperts() == 0)
@@ -217,7 +216,7 @@ LogicalResult PartialVerifier::requireOwners(Operation *op, Axis axis,
          << "; give the ids of the rows that go over it";
 }
 
-/// Whether rows are read by the slots of a rank's own experts alone.
+/// Whether rows are read only by slots of a rank's own experts.
 static bool isReadBySource(OpOperand &use) {
   if (auto gather = dyn_cast<GatherRowsOp>(use.getOwner()))
     return gather.getSource() && &use == &gather.getInputMutable();
@@ -230,7 +229,7 @@ static bool isReadBySource(OpOperand &use) {
          (!scale.empty() && number == scale.begin()->getOperandNumber());
 }
 
-/// On ranks that are no owners of a row it is anything.
+/// A row is undefined on ranks that are not its destinations.
 LogicalResult PartialVerifier::requireReadByOwners(DispatchOp op,
                                                    int64_t number) {
   Value rows = op.getResult(unsigned(number));
@@ -295,7 +294,7 @@ LogicalResult PartialVerifier::visit(PlaceIdsOp op) {
   made = states.lookup(op.getIds()).ids;
   StringRef remedy = "place the ids that were chosen";
   if (op.getZeroExperts() && !op.getTable()) {
-    // Positions of slots.
+    // Its result holds positions of slots.
     made = IdSpace::None;
     return requireIds(op, op.getIds(), {IdSpace::Logical}, remedy);
   }
@@ -397,7 +396,7 @@ LogicalResult PartialVerifier::visit(UnpermuteOp op) {
 
 LogicalResult PartialVerifier::visit(DispatchOp op) {
   for (auto [input, result] : llvm::zip(op.getInputs(), op.getResults())) {
-    // What ranks have parts of may go out; not along the axis of the sum.
+    // Partials may be dispatched, except along their own axis.
     if (states.lookup(input).partial.contains(op.getAxis()) &&
         failed(requireWhole(op, input, kCombineAhead)))
       return failure();

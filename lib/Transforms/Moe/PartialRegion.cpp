@@ -46,7 +46,7 @@ RegionInput PartialRegion::refuse(Operation &op, bool adds, RegionInput part) {
   return part;
 }
 
-/// Both are parts of the same sums; zeros may take the place of one.
+/// Both must be partials over equal axes, or one of them zeros.
 RegionInput PartialRegion::add(Operation &op, Value x, Value y) {
   if (!parts.contains(x))
     std::swap(x, y);

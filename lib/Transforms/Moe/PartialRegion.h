@@ -33,27 +33,28 @@ private:
   unsigned bits = 0;
 };
 
-/// What an argument of a scalar region stands for.
+/// The value that an argument of a scalar region stands for, and the axes over
+/// which it is a partial.
 struct RegionInput {
   mlir::Value from;
   Axes partial;
 };
 
-/// Passes parts of sums through a scalar region, which has to be linear in
-/// them: sums of parts of the same sums, and products with what is whole.
+/// Propagates partials through a scalar region, which must be linear in them:
+/// sums of partials over equal axes, and products with reduced values.
 class PartialRegion {
 public:
   PartialRegion(mlir::Region &region, llvm::ArrayRef<RegionInput> inputs)
       : region(region), inputs(inputs) {}
 
-  /// Over which axes the region's result is a part.
+  /// The axes over which the region's result is a partial.
   Axes run();
 
-  /// The op that takes a part for a value, or adds what is no part; null where
-  /// there is none.
+  /// The op that is not linear in a partial, or adds a reduced value to one;
+  /// null for none.
   mlir::Operation *getCulprit() const { return culprit; }
   bool addsWhole() const { return isSum; }
-  /// The input that it takes a part of.
+  /// The partial input of the culprit.
   mlir::Value getBlamed() const { return blamed.from; }
   Axes getBlamedAxes() const { return blamed.partial; }
 
@@ -65,7 +66,7 @@ private:
 
   mlir::Region &region;
   llvm::ArrayRef<RegionInput> inputs;
-  /// Values that are parts.
+  /// Values that are partials.
   llvm::DenseMap<mlir::Value, RegionInput> parts;
   mlir::Operation *culprit = nullptr;
   bool isSum = false;
