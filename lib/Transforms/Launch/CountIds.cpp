@@ -14,8 +14,8 @@ using namespace moec;
 
 namespace {
 
-/// The launch of a `tile.rank` over ids that can be counted, and these; without
-/// a rank where there are none.
+/// A `tile.rank` over ids that can be counted, and these ids; null if there is
+/// none.
 struct Ranking {
   tile::RankOp rank;
   Value ids;
@@ -38,10 +38,10 @@ public:
   LogicalResult commit(const RewriteSite &site) override;
 
 private:
-  /// Where a launch's offsets come from.
+  /// Finds the sort that a launch's offsets come from.
   Ranking findRanking(plan::LaunchOp launch);
   bool isConstant(Value ids);
-  /// Whether there are no more than a bound that is given.
+  /// Whether the number of ids is within the given bound.
   bool areFew(plan::LaunchOp launch, Value ids);
 };
 
@@ -51,7 +51,7 @@ static int64_t getTopK(Value ids) {
   return cast<MemRefType>(ids.getType()).getDimSize(1);
 }
 
-/// Whether the caller brings them, and no launch writes them.
+/// Whether the ids are an input of the caller that no launch writes.
 bool CountIds::isConstant(Value ids) {
   auto tensor = ids.getDefiningOp<plan::TensorOp>();
   if (!tensor || tensor.getRole() != plan::Role::Input)
@@ -106,8 +106,8 @@ std::string CountIds::whyIllegal(const RewriteSite &site) {
   return {};
 }
 
-/// Each CTA reads all ids, but copies weights while the launches before still
-/// run. No kernel is added, but code to one: about as much as a ranking is.
+/// Each CTA reads all ids, but copies weights while earlier launches still run.
+/// No kernel is added, but a kernel grows by about the code of a sort.
 std::optional<PredictedChange> CountIds::predict(const RewriteSite &site) {
   if (getParameter("most"))
     return std::nullopt;
@@ -131,7 +131,7 @@ LogicalResult CountIds::commit(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   auto product = cast<tile::ContractOp>(kernel.getBody().front().front());
   auto [rank, ids] = findRanking(site.getLaunch());
-  // Behind the other ins; in the same place in every launch.
+  // After the other ins, at the same index in every launch.
   unsigned number = site.getLaunch().getIns().size();
   if (failed(kernel.insertArgument(number, ids.getType(), DictionaryAttr(),
                                    product.getLoc())))

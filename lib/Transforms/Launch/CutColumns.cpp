@@ -14,17 +14,17 @@ using namespace moec;
 
 namespace {
 
-/// What a variant has at its end: products that write the rows of experts, one
-/// behind the other, and a collective that may sum them.
+/// The end of a variant: consecutive gemms that write the experts' rows, and a
+/// collective that may sum them.
 struct Combine {
   SmallVector<plan::LaunchOp, 2> products;
-  /// Makes the sums for those who do not run the collective's kernel.
+  /// Makes the sums if the collective's kernel does not run.
   plan::LaunchOp sum;
   plan::CollectiveOp collective;
   SlotSums sums;
 };
 
-/// A place has the products of one combine.
+/// A place has the gemms of one combine.
 class CutColumns final : public LaunchRewrite {
 public:
   using LaunchRewrite::LaunchRewrite;
@@ -82,7 +82,7 @@ std::optional<Combine> CutColumns::findCombine(plan::CollectiveOp collective) {
   }
   if (combine.products.empty())
     return std::nullopt;
-  // Nobody else reads the rows.
+  // No other op reads the rows.
   for (Operation *user : combine.sums.rows.getUsers()) {
     if (user->getBlock() != collective->getBlock() || user == collective ||
         llvm::is_contained(combine.products, user))
@@ -103,7 +103,7 @@ std::optional<Combine> CutColumns::findCombine(plan::VariantOp variant) {
 }
 
 std::vector<RewriteSite> CutColumns::match() {
-  // By the kernels of the products.
+  // Grouped by the kernels of the gemms.
   llvm::MapVector<Attribute, RewriteSite> sites;
   context.module.walk([&](plan::VariantOp variant) {
     std::optional<Combine> combine = findCombine(variant);
@@ -121,7 +121,7 @@ std::vector<RewriteSite> CutColumns::match() {
   return all;
 }
 
-/// Whether that many pieces have whole tiles.
+/// Whether a split into that many chunks has whole tiles.
 bool CutColumns::isCut(const RewriteSite &site, int64_t pieces) {
   const RewriteSite::Place &place = site.places.front();
   int64_t columns = getColumns(getCombine(place).collective);
@@ -164,15 +164,15 @@ FailureOr<std::string> CutColumns::build(const RewriteSite &) {
   return std::string();
 }
 
-/// Right whatever it takes: it has been asked for.
+/// Applied regardless of time, since it was requested.
 std::optional<PredictedChange> CutColumns::predict(const RewriteSite &) {
   return std::nullopt;
 }
 
-/// The first launches stay where they are, with the first piece behind them on
-/// their stream, so that its CTAs come first; the others are on another stream,
-/// and each piece again waits for its launches. The last piece is the
-/// collective as it stands, behind all that stood ahead of it.
+/// The first launches keep their stream, and the first chunk follows on it, so
+/// that its CTAs come first. Other launches are on another stream, and each
+/// chunk waits for its launches. The last chunk is the existing collective,
+/// after all steps that preceded it.
 void CutColumns::cutPlace(const Combine &combine, int64_t numPieces) {
   plan::CollectiveOp collective = combine.collective;
   auto variant = cast<plan::VariantOp>(collective->getParentOp());
@@ -191,7 +191,7 @@ void CutColumns::cutPlace(const Combine &combine, int64_t numPieces) {
     return builder.getDenseI64ArrayAttr({piece * count, count});
   };
   setSums(collective, combine.sums);
-  // Lets a stream wait for all that another one has.
+  // Makes a stream wait for all steps of another one.
   auto join = [&](int64_t from, int64_t to, function_ref<void()> between) {
     plan::RecordOp::create(builder, loc, event, from);
     between();

@@ -27,19 +27,20 @@ public:
   LogicalResult commit(const RewriteSite &site) override;
 
 private:
-  /// Whether the second launch counts or ranks what the first one routes.
+  /// Whether the second launch counts or sorts the slots that the first one
+  /// routes.
   bool follows(plan::LaunchOp first, plan::LaunchOp second);
-  /// What a kernel is for in which one CTA routes and ranks all; null if there
-  /// is none of that phase.
+  /// The load of a kernel in which one CTA routes and sorts everything; null if
+  /// there can be none.
   tile::LoadAttr getLoad(tile::RankOp rank);
   std::optional<JoinedConfigs> chooseConfigs(plan::LaunchOp first,
                                              plan::LaunchOp second,
                                              tile::LoadAttr load);
-  /// From how many tokens on a launch has too many slots for one CTA; nothing
-  /// for any number, or if it is no such launch.
+  /// Fewest tokens with too many slots for one CTA; nothing if there are none,
+  /// or for other launches.
   std::optional<int64_t> getFirstTokens(plan::LaunchOp launch);
 
-  /// What was built for a site.
+  /// Built for a site.
   JoinedConfigs configs;
   tile::LoadAttr load;
   MergedKernels kernels;
@@ -73,7 +74,7 @@ std::vector<RewriteSite> FuseRouting::match() {
 }
 
 tile::LoadAttr FuseRouting::getLoad(tile::RankOp rank) {
-  // What one CTA ranks as fast as several do, measured.
+  // One CTA sorts this much as fast as several do, as measured.
   constexpr int64_t maxTokens = 32, maxSlots = 256;
   int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
   int64_t tokens =
@@ -124,7 +125,7 @@ std::optional<PredictedChange> FuseRouting::predict(const RewriteSite &site) {
   change.before = context.objective.predict({first, second}, change.points);
   second.isLaunched = false;
   change.after = context.objective.predict({first, second}, change.points);
-  // One kernel for all sites of these two.
+  // All sites of these two kernels share one.
   bool isMade = kernels.contains({site.getLaunch(0).getKernelAttr().getAttr(),
                                   site.getLaunch(1).getKernelAttr().getAttr()});
   change.price = (isMade ? 0 : getKernelPrice(getKernel(site.getLaunch(0)))) -

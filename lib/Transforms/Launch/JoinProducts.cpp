@@ -26,22 +26,22 @@ public:
   LogicalResult commit(const RewriteSite &site) override;
 
 private:
-  /// The launch before both that writes their offsets, if the second multiplies
-  /// what the first makes and both may be one kernel; or null.
+  /// The earlier launch that writes the offsets of both, if the second gemm
+  /// multiplies the result of the first and both can be joined; else null.
   plan::LaunchOp findRanking(plan::LaunchOp first, plan::LaunchOp second);
   bool areFixed(const RewriteSite &site) {
     return isForced(getKernel(site.getLaunch(0))) ||
            isForced(getKernel(site.getLaunch(1)));
   }
-  /// That of the first one's kernel for these tokens alone.
+  /// The load of the first gemm's kernel, restricted to these tokens.
   tile::LoadAttr getLoad(const RewriteSite &site, uint64_t minTokens,
                          uint64_t maxTokens);
   std::optional<JoinedConfigs> chooseConfigs(const RewriteSite &site,
                                              tile::LoadAttr load);
   PredictedChange predict(const RewriteSite &site, tile::LoadAttr load,
                           const JoinedConfigs &joined);
-  /// The last of the counts for which the two are better one kernel, where they
-  /// are not for all counts of the variant.
+  /// The largest token count up to which joining pays, if it does not for all
+  /// counts of the variant.
   std::optional<uint64_t> findLastJoined(const RewriteSite &site);
 
   JoinedConfigs configs;
@@ -56,7 +56,7 @@ plan::LaunchOp JoinProducts::findRanking(plan::LaunchOp first,
   auto other = getPhase<tile::ContractOp>(second);
   if (!one || !other || !one.getConfig() || !other.getConfig())
     return nullptr;
-  // The second would await some rows of the first one's result alone.
+  // The second gemm would wait for only some rows of the first one's result.
   if (!one.takesAllGroups() || !other.takesAllGroups())
     return nullptr;
   const Schedule *schedule = getSchedule(one);
@@ -67,11 +67,11 @@ plan::LaunchOp JoinProducts::findRanking(plan::LaunchOp first,
       getPassed(first, one.getIds()) != getPassed(second, other.getIds()) ||
       getPassed(first, one.getResult()) != getPassed(second, other.getInput()))
     return nullptr;
-  // Rows in order are for maps, which the first product of a kernel has none
-  // of.
+  // Permuted rows are for tensor maps, which the first of joined gemms does not
+  // use.
   if (!one.getSource())
     return nullptr;
-  // It clears the counter, too.
+  // The sort clears the counter, too.
   plan::LaunchOp ranking = findWriter(first, offsets);
   return ranking && ranking.getStream() == first.getStream() &&
                  getPhase<tile::RankOp>(ranking)
@@ -85,7 +85,8 @@ std::vector<RewriteSite> JoinProducts::match() {
   });
 }
 
-/// A kernel of several variants has the load of all; this is the variant's.
+/// A kernel of several variants has the load of all; restricts it to the site's
+/// variant.
 tile::LoadAttr JoinProducts::getLoad(const RewriteSite &site,
                                      uint64_t minTokens, uint64_t maxTokens) {
   tile::LoadAttr load = getKernel(site.getLaunch()).getLoadAttr();
@@ -143,15 +144,14 @@ std::optional<PredictedChange> JoinProducts::predict(const RewriteSite &site) {
   PredictedChange change = predict(
       site, getLoad(site, variant.getMinTokens(), variant.getMaxTokens()),
       configs);
-  // One kernel takes the place of two, but it is as much code, which is
-  // compiled as one piece.
+  // One kernel replaces two, but it has as much code, compiled at once.
   change.price = getKernelPrice(getKernel(site.getLaunch()));
   return change;
 }
 
 std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
-  // Products of more tokens that take tiles from a queue were as fast apart,
-  // where the model expects less of it (docs/tried.md, "Few tokens").
+  // With more tokens, separate gemms with dynamic tile schedulers were as fast,
+  // contrary to the model (docs/tried.md, "Few tokens").
   constexpr int64_t maxTokens = 2;
   plan::VariantOp variant = getVariant(site);
   int64_t min = variant.getMinTokens(), max = variant.getMaxTokens();
@@ -171,7 +171,7 @@ std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
   double price = getKernelPrice(getKernel(site.getLaunch(0)));
   if (pays(max, price))
     return std::nullopt;
-  // As any range of both products (tile-specialize).
+  // Equal to the penalty of a range of both gemms (tile-specialize).
   double most = price + getKernelPrice(getKernel(site.getLaunch(1)));
   std::optional<uint64_t> last;
   for (int64_t tokens : getTokenPoints(min, max)) {
@@ -198,7 +198,7 @@ void JoinProducts::cut() {
   }
 }
 
-/// Whether the two products of a kernel have them.
+/// Whether the two gemms of a kernel have these configs.
 static bool hasConfigs(tile::KernelOp kernel, const JoinedConfigs &configs) {
   auto products = kernel.getBody().front().getOps<tile::ContractOp>();
   tile::ContractOp first = *products.begin(), second = *++products.begin();
@@ -206,8 +206,7 @@ static bool hasConfigs(tile::KernelOp kernel, const JoinedConfigs &configs) {
          second.getConfigAttr() == configs.second;
 }
 
-/// Variants that come one after the other have the same kernel if they have the
-/// same configs.
+/// Adjacent variants with equal configs share a kernel.
 LogicalResult JoinProducts::commit(const RewriteSite &site) {
   Value counter =
       getCounter(findRanking(site.getLaunch(0), site.getLaunch(1)), symbols);

@@ -1,4 +1,4 @@
-//===- LaunchRewrite.h - one way to rewrite launches ------------*- C++ -*-===//
+//===- LaunchRewrite.h - interface of a launch rewrite ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,7 +17,7 @@
 
 namespace moec {
 
-/// What a rewrite of a module is given.
+/// The module, target and options that a rewrite runs with.
 struct RewriteContext {
   RewriteContext(mlir::ModuleOp module, const Target &target,
                  llvm::ArrayRef<ForcedConfig> forced,
@@ -31,43 +31,45 @@ struct RewriteContext {
   const Target &target;
   llvm::ArrayRef<ForcedConfig> forced;
   llvm::ArrayRef<RewriteParameter> parameters;
-  /// The rewrites that run.
+  /// Names of the rewrites that run.
   const llvm::StringSet<> &enabled;
   Objective objective;
 };
 
-/// Where a rewrite may apply: places that are rewritten together, or not. A
-/// place is one launch, or some that follow each other.
+/// A match of a rewrite: places that are rewritten all or none. A place is one
+/// launch, or consecutive ones.
 struct RewriteSite {
   using Place = llvm::SmallVector<plan::LaunchOp, 2>;
   llvm::SmallVector<Place> places;
 
   RewriteSite() = default;
   RewriteSite(Place place) { places.push_back(std::move(place)); }
-  /// Launches that are a place each.
+  /// Each launch is a place.
   explicit RewriteSite(llvm::ArrayRef<plan::LaunchOp> launches) {
     for (plan::LaunchOp launch : launches)
       places.push_back({launch});
   }
-  /// The first place's, of which the others are like.
+  /// A launch of the first place; other places are alike.
   plan::LaunchOp getLaunch(size_t number = 0) const {
     return places.front()[number];
   }
 };
 
-/// What a rewrite of a site is expected to change.
+/// Predicted effect of a rewrite of one site.
 struct PredictedChange {
   llvm::SmallVector<TokenPoint> points;
   PointTimes before = {}, after = {};
-  /// That of the kernels that are added, less that of those that go.
+  /// Penalty (`getKernelPrice`) of the added kernels less that of the removed
+  /// ones.
   double price = 0;
 };
 
-/// One way to rewrite launches and their kernels, which changes no number. For
-/// each site that it matches and may legally rewrite it builds what would be,
-/// beside what is, and predicts what that takes; the driver
-/// (tile-rewrite-launches) says which of the two stays. A rewrite has what it
-/// needs from `build` to `commit` or `leave` of one site, before the next one.
+/// A rewrite of launches and their kernels that does not change results. For
+/// each site that it matches and may legally rewrite, it builds the new
+/// launches beside the existing ones and predicts their time; the driver
+/// (tile-rewrite-launches) decides which stay. A rewrite may keep state from
+/// `build` to `commit` or `leave` of one site; sites are processed one after
+/// the other.
 class LaunchRewrite {
 public:
   LaunchRewrite(llvm::StringRef name, RewriteContext &context)
@@ -76,32 +78,32 @@ public:
 
   llvm::StringRef getName() const { return name; }
 
-  /// Those of the variants that the site's launches are in, which their kernels
-  /// are for.
+  /// Token points of the variants with the site's launches that their kernels'
+  /// loads include.
   llvm::SmallVector<TokenPoint> getPoints(const RewriteSite &site);
 
-  /// Splits variants in which sites would be rewritten for some of the token
-  /// counts alone.
+  /// Splits variants in which sites would be rewritten for some token counts
+  /// only.
   virtual void cut() {}
-  /// The sites, none of which has a launch of another one.
+  /// The sites, with disjoint launches.
   virtual std::vector<RewriteSite> match() = 0;
-  /// Empty if the site may be rewritten, else why not.
+  /// Reason why the site may not be rewritten; empty if it may.
   virtual std::string whyIllegal(const RewriteSite & /*site*/) { return {}; }
-  /// Makes what would be, beside what is; or says why it cannot, and leaves
-  /// nothing of it.
+  /// Builds the new launches beside the existing ones; or returns the reason
+  /// why it cannot, without any change.
   virtual mlir::FailureOr<std::string> build(const RewriteSite & /*site*/) {
     return std::string();
   }
-  /// Nothing where it is right whatever it takes: it is forced, or a bound that
-  /// was given is among what `match` asks. Times are known.
+  /// Nothing if the rewrite applies regardless of time: it is forced, or
+  /// `match` applies a given bound. Requires `hasTimes()`.
   virtual std::optional<PredictedChange> predict(const RewriteSite & /*site*/) {
     return std::nullopt;
   }
-  /// Puts what was built in place of what is.
+  /// Replaces the existing launches by the built ones.
   virtual mlir::LogicalResult commit(const RewriteSite &site) = 0;
-  /// Leaves a site as it is, and nothing of what was built for it.
+  /// Keeps a site unchanged and removes everything built for it.
   virtual void leave(const RewriteSite & /*site*/) {}
-  /// Whether buffers of a rewritten program need slots anew.
+  /// Whether buffers of a rewritten program need new slots.
   virtual bool movesBuffers() const { return false; }
 
 protected:
@@ -117,18 +119,18 @@ protected:
   bool isForced(tile::KernelOp kernel) {
     return moec::isForced(kernel, context.forced);
   }
-  /// The value that was given for a parameter of this rewrite.
+  /// The given value of a parameter of this rewrite.
   std::optional<int64_t> getParameter(llvm::StringRef parameter) const;
 
-  /// Every launch of the module with such a phase alone in its kernel, by
-  /// kernel, where `accepts` it.
+  /// Sites by kernel: all launches of kernels with an `OpTy` as their only
+  /// phase, if `accepts` is true.
   template <typename OpTy>
   std::vector<RewriteSite>
   matchKernels(llvm::function_ref<bool(plan::LaunchOp, OpTy)> accepts) {
     llvm::MapVector<mlir::Operation *, llvm::SmallVector<plan::LaunchOp>> found;
     context.module.walk([&](plan::LaunchOp launch) {
       auto phase = getPhase<OpTy>(launch);
-      // Times and bounds are of the tokens of a run.
+      // Times and bounds refer to the tokens of a run.
       if (phase && !launch.getTokensAttr() && accepts(launch, phase))
         found[getKernel(launch)].push_back(launch);
     });
@@ -137,18 +139,17 @@ protected:
       sites.emplace_back(launches);
     return sites;
   }
-  /// Pairs of launches that follow each other on a stream, where `accepts`
-  /// both.
+  /// Pairs of consecutive launches on a stream, if `accepts` is true.
   std::vector<RewriteSite>
   matchPairs(llvm::function_ref<bool(plan::LaunchOp, plan::LaunchOp)> accepts);
 
-  /// A launch's one phase with its config and its kernel's load, or another
-  /// load.
+  /// The only phase of a launch with its config and its kernel's load, or the
+  /// given load.
   PhaseForm getForm(plan::LaunchOp launch, tile::LoadAttr load = {});
-  /// The price of the kernel of a launch if it goes with the site: if all of
-  /// its launches are there. Else 0.
+  /// The penalty of a launch's kernel if the site has all of its launches, so
+  /// that the kernel is removed; else 0.
   double getPriceOf(plan::LaunchOp launch, const RewriteSite &site);
-  /// Erases a kernel and gives its name to the one that it is replaced by.
+  /// Erases a kernel and gives its name to its replacement.
   void replaceKernel(tile::KernelOp kernel, tile::KernelOp replacement);
 
   llvm::StringRef name;

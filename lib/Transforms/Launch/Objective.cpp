@@ -32,7 +32,7 @@ SmallVector<TokenPoint> Objective::getPoints(plan::VariantOp variant,
 
 namespace {
 
-/// One phase at any point.
+/// Predicts one phase at any token point.
 class PhaseTime {
 public:
   PhaseTime(const PhaseForm &form, const Target &target,

@@ -1,4 +1,4 @@
-//===- Objective.h - what launches are expected to take ---------*- C++ -*-===//
+//===- Objective.h - predicted time of launches ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,52 +17,52 @@ namespace moec {
 
 struct DeviceRates;
 
-/// A phase as it runs, or would run.
+/// A phase with the config and load that its time is predicted for.
 struct PhaseForm {
   mlir::Operation *phase;
   tile::ConfigAttr config;
-  /// What is known of its rows; null for nothing.
+  /// The load; null if unknown.
   tile::LoadAttr load;
-  /// Whether a launch begins with it; else another phase of its kernel does.
+  /// Whether it is the first phase of its kernel.
   bool isLaunched = true;
-  /// Its share of what its model says.
+  /// A factor of the predicted time.
   double factor = 1;
 };
 
-/// A number of tokens in a variant.
+/// A token count in a variant.
 struct TokenPoint {
   plan::VariantOp variant;
   int64_t tokens;
 };
 
-/// Microseconds by token point and, inside of one, by routing.
+/// Microseconds by token point and, within one, by routing.
 using PointTimes = llvm::SmallVector<double>;
 
-/// What all choices among launches are made by: the time that is saved at each
-/// token point, relative to that of all launches there, summed over the points,
-/// less the price of the kernels that are added (`getKernelPrice`).
+/// The objective of all launch rewrites: the time saved at each token point,
+/// relative to that of all launches there, summed over the points, less the
+/// penalty of the added kernels (`getKernelPrice`).
 class Objective {
 public:
   Objective(mlir::SymbolTable &symbols, const Target &target);
 
-  /// Whether times are known of the target.
+  /// Whether there is a cost model for the target.
   bool hasTimes() const { return device != nullptr; }
   const DeviceRates &getDevice() const { return *device; }
 
-  /// The token points of a variant that are within a load, if there is one.
+  /// Token points of a variant within a load; all without a load.
   static llvm::SmallVector<TokenPoint> getPoints(plan::VariantOp variant,
                                                  tile::LoadAttr load);
 
-  /// What phases take together at each point. Times are known.
+  /// Total time of the phases at each point. Requires `hasTimes()`.
   PointTimes predict(llvm::ArrayRef<PhaseForm> forms,
                      llvm::ArrayRef<TokenPoint> points) const;
 
-  /// The sum of what is saved.
+  /// The saved time, relative and summed.
   double getSaved(const PointTimes &before, const PointTimes &after,
                   llvm::ArrayRef<TokenPoint> points);
 
-  /// Predicts launches as they are at these points, for what is built beside
-  /// them to be held against, until `forget` says that they are others.
+  /// Predicts the existing launches at these points, as a baseline for new
+  /// ones, until `forget` invalidates it.
   void remember(llvm::ArrayRef<TokenPoint> points);
   void forget(llvm::ArrayRef<TokenPoint> points);
 
@@ -73,7 +73,7 @@ private:
   mlir::SymbolTable &symbols;
   const Target &target;
   const DeviceRates *device;
-  /// What all launches of a variant take, by number of tokens.
+  /// Time of all launches of a variant, by token count.
   llvm::MapVector<std::pair<mlir::Operation *, int64_t>, PointTimes> wholes;
 };
 

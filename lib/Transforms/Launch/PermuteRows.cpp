@@ -29,37 +29,37 @@ public:
 
 private:
   tile::KernelOp makeProduct(tile::KernelOp kernel);
-  /// A launch of `permuted` instead of `product`, and before it one that copies
+  /// Adds a launch of `permuted` like `product`, and before it one that copies
   /// its rows.
   plan::LaunchOp launch(plan::LaunchOp product, tile::KernelOp permuted);
-  /// The launch before `before` that copies rows: of `inputs`, to buffers.
+  /// Adds a launch before `before` that copies rows of `inputs` to buffers.
   plan::LaunchOp makeGather(plan::LaunchOp before, ArrayRef<Value> inputs,
                             tile::ContractOp contract);
   tile::KernelOp getGatherKernel(ArrayRef<Type> types, int64_t topK,
                                  Location loc);
   /// The buffer for `topK` rows of `input` per token, of all variants.
   Value getBuffer(Value input, int64_t topK);
-  /// One that nothing else in the program has.
+  /// A name that is unique in the program.
   std::string makeBufferName(plan::ProgramOp program, Value input);
   bool wantsMaps(tile::KernelOp kernel, const PermutesRows &permutes);
-  /// The config of the product with rows in order; null if there is none.
+  /// The config of the gemm with permuted rows; null if there is none.
   tile::ConfigAttr chooseConfig(tile::KernelOp kernel, tile::ContractOp product,
                                 const PermutesRows &permutes);
   bool isAlways() const { return getParameter("always").value_or(0) != 0; }
 
   llvm::MapVector<std::pair<Value, int64_t>, Value> buffers;
   SmallVector<tile::KernelOp> gathers;
-  /// What was built for a site: launches of copies and of products.
+  /// Built for a site: launches of copies and of gemms.
   tile::KernelOp permuted;
   RewriteSite added;
 };
 
 } // namespace
 
-/// What a product reads of each row.
+/// The operands of a gemm with a row per input row.
 static SmallVector<Value> getRows(tile::ContractOp product) {
   SmallVector<Value> rows{product.getInput()};
-  // A scale that all rows share is none of a row.
+  // A scale shared by all rows is not permuted.
   Value scale = product.getInputScale();
   if (scale && cast<MemRefType>(scale.getType()).getRank() > 1)
     rows.push_back(scale);
@@ -81,7 +81,7 @@ tile::KernelOp PermuteRows::makeProduct(tile::KernelOp kernel) {
   tile::ContractOp product = getProduct(permuted);
   unsigned source = cast<BlockArgument>(product.getSource()).getArgNumber();
   product.getSourceMutable().clear();
-  // No other operand of a product is of its type.
+  // No other operand of a gemm has its type.
   (void)permuted.eraseArgument(source);
   return permuted;
 }
@@ -106,7 +106,7 @@ Value PermuteRows::getBuffer(Value input, int64_t topK) {
   Value &buffer = buffers[{input, topK}];
   if (buffer)
     return buffer;
-  // Behind the other buffers, or the tensors.
+  // After the other buffers, or the tensors.
   Operation *last = input.getDefiningOp();
   auto program = last->getParentOfType<plan::ProgramOp>();
   for (auto other : program.getBody().getOps<plan::BufferOp>())
@@ -125,7 +125,7 @@ Value PermuteRows::getBuffer(Value input, int64_t topK) {
 
 tile::KernelOp PermuteRows::getGatherKernel(ArrayRef<Type> types, int64_t topK,
                                             Location loc) {
-  // Its grid has a place for each row that there can be.
+  // The grid of the copy covers the most rows that there can be.
   for (tile::KernelOp kernel : gathers)
     if (kernel.getFunctionType().getInputs() == types &&
         cast<tile::GatherRowsOp>(kernel.getBody().front().front()).getTopK() ==
@@ -199,7 +199,7 @@ plan::LaunchOp PermuteRows::launch(plan::LaunchOp product,
   return gather;
 }
 
-/// Whether the config that is forced for a kernel is one by tensor maps.
+/// Whether the config forced for a kernel uses tensor maps of rows.
 bool PermuteRows::wantsMaps(tile::KernelOp kernel,
                             const PermutesRows &permutes) {
   bool wants = false;
@@ -239,8 +239,7 @@ tile::ConfigAttr PermuteRows::chooseConfig(tile::KernelOp kernel,
 FailureOr<std::string> PermuteRows::build(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   permuted = makeProduct(kernel);
-  // The product gets launches of its own, for its schedule looks at what is
-  // passed.
+  // The new kernel needs launches, since its schedule looks at their operands.
   for (const RewriteSite::Place &place : site.places) {
     plan::LaunchOp gather = launch(place.front(), permuted);
     added.places.push_back(

@@ -24,7 +24,7 @@ public:
   LogicalResult commit(const RewriteSite &site) override;
 
 private:
-  /// The routing of a kernel that routes and ranks, in one CTA; or null.
+  /// The routing of a kernel that routes and sorts in one CTA; or null.
   tile::TopKOp getRouting(plan::LaunchOp launch);
 
   MergedKernels kernels;
@@ -64,7 +64,7 @@ std::string QuantizeAhead::whyIllegal(const RewriteSite &site) {
   if (!follows->follow(quantize, routing, getKernel(launch).getLoadAttr()))
     return follows->whyApart(quantize, routing,
                              getKernel(launch).getLoadAttr());
-  // Or it would wait for them, and the logits with it.
+  // Otherwise the quantization, and the logits with it, would wait for them.
   for (Operation *op = launch; op; op = op->getPrevNode())
     if (auto before = dyn_cast<plan::LaunchOp>(op);
         before &&
@@ -73,9 +73,9 @@ std::string QuantizeAhead::whyIllegal(const RewriteSite &site) {
   return {};
 }
 
-/// A product of few tokens waits for the launch before it, and that one, if it
-/// quantizes, for the routing before: whoever waits relies on all before to
-/// have ended. In one kernel with the routing it is a wait less.
+/// A gemm of few tokens waits for the launch before it, which, if it quantizes,
+/// waits for the routing before: each launch relies on all earlier ones to have
+/// ended. Fused with the routing, there is one wait less.
 std::optional<PredictedChange> QuantizeAhead::predict(const RewriteSite &site) {
   PhaseForm routing = getForm(site.getLaunch(0)),
             quantization = getForm(site.getLaunch(1));
@@ -85,7 +85,7 @@ std::optional<PredictedChange> QuantizeAhead::predict(const RewriteSite &site) {
   routing.isLaunched = false;
   change.after =
       context.objective.predict({quantization, routing}, change.points);
-  // One kernel for all sites of these two.
+  // All sites of these two kernels share one.
   bool isMade = kernels.contains({site.getLaunch(1).getKernelAttr().getAttr(),
                                   site.getLaunch(0).getKernelAttr().getAttr()});
   change.price = (isMade ? 0 : getKernelPrice(getKernel(site.getLaunch(0)))) -

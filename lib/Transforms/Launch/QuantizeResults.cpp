@@ -25,16 +25,16 @@ public:
   std::optional<PredictedChange> predict(const RewriteSite &site) override;
   LogicalResult commit(const RewriteSite &site) override;
   void leave(const RewriteSite &) override;
-  // What products read must not lie where they write codes.
+  // Inputs of gemms must not share memory with the quantized results.
   bool movesBuffers() const override { return true; }
 
 private:
-  /// The launch behind a product's that quantizes what it makes; or null.
+  /// The launch after a gemm's that quantizes its result; or null.
   plan::LaunchOp findQuantization(plan::LaunchOp launch);
-  /// The kernel with a product that quantizes, under a name of its own.
+  /// A kernel with a gemm that quantizes, under a new name.
   tile::KernelOp makeKernel(plan::LaunchOp launch, plan::LaunchOp quantization);
 
-  /// What was built; null where nothing was.
+  /// The built kernel; null if none was built.
   tile::KernelOp quantized;
 };
 
@@ -55,7 +55,8 @@ plan::LaunchOp QuantizeResults::findQuantization(plan::LaunchOp launch) {
       !isa<BFloat16Type, Float16Type>(
           getElementTypeOrSelf(product.getResult().getType())))
     return nullptr;
-  // Nobody else of this variant uses it, and nobody outside of the program.
+  // No other launch of this variant uses the result, and it is not visible
+  // outside of the program.
   if (!result.getDefiningOp<plan::BufferOp>())
     return nullptr;
   for (Operation *user : result.getUsers())
@@ -70,7 +71,7 @@ std::vector<RewriteSite> QuantizeResults::match() {
       matchKernels<tile::ContractOp>([](plan::LaunchOp, tile::ContractOp op) {
         return op.getConfig().has_value();
       });
-  // A kernel has one signature: all of its launches are followed so.
+  // A kernel has one signature: a quantization follows all of its launches.
   llvm::erase_if(sites, [&](RewriteSite &site) {
     return llvm::any_of(site.places, [&](RewriteSite::Place &place) {
       plan::LaunchOp next = findQuantization(place.front());
@@ -111,8 +112,8 @@ tile::KernelOp QuantizeResults::makeKernel(plan::LaunchOp launch,
                              builder.getFunctionType(types, {}));
   symbols.insert(made, kernel->getIterator());
   made.setLoadAttr(kernel.getLoadAttr());
-  // Behind what is read, the result becomes codes and scales, or codes by a
-  // scale that is read.
+  // After the inputs, the result is replaced by quantized values and scales, or
+  // by quantized values with a scale as input.
   auto arguments = made.getBody().getArguments();
   auto own = kernel.getBody().getArguments();
   size_t reads = launch.getIns().size();

@@ -13,8 +13,8 @@ using namespace moec;
 
 namespace {
 
-/// Whether a product has a queue is said by its config, for heights of tiles
-/// depend on it. The counter is that of the ranking before it.
+/// The config says whether a gemm uses the dynamic tile scheduler, since
+/// BLOCK_M depends on it. The sort before the gemm clears the counter.
 class QueueTiles final : public LaunchRewrite {
 public:
   using LaunchRewrite::LaunchRewrite;
@@ -26,7 +26,7 @@ public:
   void leave(const RewriteSite &site) override;
 
 private:
-  /// The launch that can clear the launch's counter; null if there is none.
+  /// The launch that can clear the counter; null if there is none.
   plan::LaunchOp findRanking(plan::LaunchOp launch);
 };
 
@@ -39,7 +39,7 @@ plan::LaunchOp QueueTiles::findRanking(plan::LaunchOp launch) {
   if (!ranking || ranking.getStream() != launch.getStream() ||
       !getPhase<tile::RankOp>(ranking))
     return nullptr;
-  // Products of one kernel leave the counter as it is.
+  // Joined gemms do not reset the counter.
   for (Operation *op = launch->getPrevNode(); op != ranking;
        op = op->getPrevNode())
     if (auto between = dyn_cast<plan::LaunchOp>(op))
@@ -65,9 +65,9 @@ std::string QueueTiles::whyIllegal(const RewriteSite &site) {
   return {};
 }
 
-/// The same tiles in a fixed order, and from the queue. A CTA's first tile is
-/// not drawn, so that the queue saves its share of the others' time. No kernel
-/// is added.
+/// Compares a fixed order of the same tiles with the dynamic scheduler. A CTA's
+/// first tile is not drawn from the counter, which saves its share of the other
+/// tiles' time. No kernel is added.
 std::optional<PredictedChange> QueueTiles::predict(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   tile::LoadAttr load = kernel.getLoadAttr();
@@ -97,7 +97,7 @@ std::optional<PredictedChange> QueueTiles::predict(const RewriteSite &site) {
 LogicalResult QueueTiles::commit(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   tile::ContractOp product = getProduct(kernel);
-  // Behind the other arguments but the tokens.
+  // After the other arguments, before the tokens.
   unsigned number = kernel.getBody().getNumArguments() - 1;
   Value counter;
   for (const RewriteSite::Place &place : site.places) {
@@ -113,7 +113,8 @@ LogicalResult QueueTiles::commit(const RewriteSite &site) {
   return success();
 }
 
-/// Nobody clears a counter: tiles in a fixed order, and of heights for that.
+/// Uses a fixed tile order, with BLOCK_M chosen for it, as no launch clears a
+/// counter.
 void QueueTiles::leave(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   tile::ContractOp product = getProduct(kernel);

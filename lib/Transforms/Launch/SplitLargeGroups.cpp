@@ -26,18 +26,18 @@ public:
   void leave(const RewriteSite &site) override;
 
 private:
-  /// The last config that is forced for the kernel of such groups; or null.
+  /// The last config forced for the kernel of large groups; or null.
   const ForcedConfig *findOwnForced(tile::KernelOp kernel);
-  /// From how many rows on groups are apart.
+  /// Fewest rows of a large group.
   int64_t getLargeGroupRows(tile::KernelOp kernel);
-  /// Sets the config of the product for large groups, or says why there is
-  /// none.
+  /// Sets the config of the gemm for large groups, or returns the reason why
+  /// there is none.
   FailureOr<std::string> chooseConfig(tile::KernelOp kernel);
 
-  /// What was built for a site.
+  /// Built for a site.
   tile::KernelOp large;
   SmallVector<plan::LaunchOp> added;
-  /// What the product takes with all groups.
+  /// Time of the gemm with all groups.
   PointTimes before;
 };
 
@@ -69,19 +69,19 @@ int64_t SplitLargeGroups::getLargeGroupRows(tile::KernelOp kernel) {
 std::string SplitLargeGroups::whyIllegal(const RewriteSite &site) {
   tile::KernelOp kernel = getKernel(site.getLaunch());
   tile::LoadAttr load = kernel.getLoadAttr();
-  // A token has one row of a group at most.
+  // A token has at most one row in a group.
   if (int64_t rows = getLargeGroupRows(kernel); load.getMaxTokens() < rows)
     return "no group can have the " + std::to_string(rows) +
            " rows of a launch of its own";
   if (findOwnForced(kernel))
     return {};
-  // Who forces a config for all groups means all of them.
+  // A config forced for all groups applies to large ones too.
   if (isForced(kernel))
     return "the config that is forced is for all groups";
   if (!context.objective.hasTimes())
     return "nothing is known of times";
-  // Groups with so many rows are rare, and a run without any should not notice
-  // them: at the fewest tokens an eighth of a percent of the product.
+  // Large groups are rare, and a run without any should not slow down: at the
+  // fewest tokens by at most an eighth of a percent of the gemm.
   constexpr double maxShare = 0.00125;
   int64_t fewest = std::max<int64_t>(load.getMinTokens(), 1);
   double product =
@@ -132,8 +132,8 @@ FailureOr<std::string> SplitLargeGroups::build(const RewriteSite &site) {
   large.setSymName(getLargeGroupsName(kernel));
   StringAttr name = symbols.insert(large, std::next(kernel->getIterator()));
   getProduct(large).setMinGroupRows(minRows);
-  // They write other rows of the same results, one after the other; and the
-  // schedule looks at what is passed.
+  // Both launches write different rows of one result, in sequence; the schedule
+  // looks at the launches' operands.
   for (const RewriteSite::Place &place : site.places) {
     OpBuilder builder(kernel.getContext());
     builder.setInsertionPointAfter(place.front());

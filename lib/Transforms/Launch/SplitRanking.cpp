@@ -15,15 +15,14 @@ using namespace moec;
 
 namespace {
 
-/// The kernel that counts, and the one that ranks by its counts.
+/// The kernel that counts, and the one that sorts by its counts.
 struct CountedKernels {
   tile::KernelOp counting, ranking;
 };
 
-/// First variants are split where their rankings begin to have many slots, so
-/// that the launches of each agree. Then the launches of many slots get a
-/// kernel of their own, unless there are no others, and one that counts before
-/// it.
+/// Splits variants at the token count from which sorts are large, so that all
+/// launches of a variant agree. Then launches of large sorts get a copy of the
+/// kernel, unless there are no others, and a counting kernel before it.
 class SplitRanking final : public LaunchRewrite {
 public:
   using LaunchRewrite::LaunchRewrite;
@@ -36,39 +35,39 @@ public:
   void leave(const RewriteSite &site) override;
 
 private:
-  /// The most slots that one launch ranks, where that is given, or nothing is
-  /// known of times; and where the launch before routes their tokens.
+  /// The most slots that one launch sorts, if given or without a cost model;
+  /// `isRouted`: if the launch before routes their tokens.
   std::optional<int64_t> getMostSlots(bool isRouted) const;
-  /// The launch's ranking, if slots can be counted before it; or null.
+  /// The launch's sort, if slots can be counted before it; or null.
   tile::RankOp getRank(plan::LaunchOp launch);
-  /// Whether the launch right before routes the tokens whose slots the launch
-  /// ranks, so that it can count them. A forced config has chunks of its own.
+  /// Whether the launch right before routes the tokens of the sort, so that it
+  /// can count their slots. A forced config keeps its own chunks.
   bool isRouted(plan::LaunchOp launch, tile::RankOp rank);
   TokenChunks getChunks(tile::RankOp rank, bool isRouted) {
     return *getSchedule(rank)->as<ReadsCounts>()->chunks(
         rank, rank.getConfigAttr(), isRouted);
   }
-  /// Whether all of the site's launches are such.
+  /// Whether this holds for all of the site's launches.
   bool areRouted(const RewriteSite &site) {
     return llvm::all_of(site.places, [&](const RewriteSite::Place &place) {
       plan::LaunchOp launch = place.front();
       return isRouted(launch, getPhase<tile::RankOp>(launch));
     });
   }
-  /// From how many tokens on there are too many slots for one launch; nothing
-  /// if there never are.
+  /// Fewest tokens with too many slots for one launch; nothing if there are
+  /// none.
   std::optional<int64_t> getFirstTokens(plan::LaunchOp launch,
                                         tile::RankOp rank);
   std::optional<int64_t> predictFirstTokens(plan::LaunchOp launch,
                                             tile::RankOp rank);
-  /// What a launch takes at these points, and what the two take in its place.
+  /// Times at these points of a launch, and of the two launches instead.
   std::pair<PointTimes, PointTimes> predict(plan::LaunchOp launch,
                                             const CountedKernels &kernels,
                                             ArrayRef<TokenPoint> points);
-  /// Whether kernels of their own pay for launches from their first tokens on.
+  /// Whether separate kernels pay for launches from their first tokens on.
   bool pays(ArrayRef<plan::LaunchOp> launches);
   bool areAll(const RewriteSite &site);
-  /// Those for a launch's kernel.
+  /// The kernels for a launch's kernel.
   FailureOr<CountedKernels> makeKernels(plan::LaunchOp launch, bool areRouted);
   void erase(CountedKernels &kernels);
   tile::KernelOp makeCounting(tile::KernelOp kernel, MemRefType counts,
@@ -77,9 +76,9 @@ private:
                            MemRefType counts, int64_t chunkTokens);
   Value getCounts(plan::LaunchOp launch, tile::KernelOp counting);
 
-  /// What was built for a site; null where nothing was.
+  /// Built for a site; null if none were built.
   CountedKernels built;
-  /// The counts of a kernel's launches on a stream, which follow each other.
+  /// Counts of a kernel's launches on a stream, which run in sequence.
   llvm::MapVector<std::pair<Operation *, std::pair<Operation *, int64_t>>,
                   Value>
       buffers;
@@ -109,7 +108,7 @@ bool SplitRanking::isRouted(plan::LaunchOp launch, tile::RankOp rank) {
 }
 
 std::optional<int64_t> SplitRanking::getMostSlots(bool isRouted) const {
-  // As measured on an H200.
+  // Measured on an H200.
   constexpr int64_t many = 16384, manyRouted = 2048;
   std::optional<int64_t> most = getParameter("most"),
                          mostRouted = getParameter("most-routed");
@@ -130,7 +129,7 @@ std::optional<int64_t> SplitRanking::getFirstTokens(plan::LaunchOp launch,
   return *most / topK + 1;
 }
 
-/// Ranges end at powers of two: behind the last one where nothing is saved.
+/// Ranges end at powers of two: after the last one that saves nothing.
 std::optional<int64_t> SplitRanking::predictFirstTokens(plan::LaunchOp launch,
                                                         tile::RankOp rank) {
   FailureOr<CountedKernels> kernels =
@@ -153,7 +152,7 @@ std::optional<int64_t> SplitRanking::predictFirstTokens(plan::LaunchOp launch,
   return first ? points[first - 1].tokens + 1 : 0;
 }
 
-/// A launch that counts for one with its routing becomes part of that.
+/// A counting launch for routed tokens becomes part of the routing launch.
 std::pair<PointTimes, PointTimes>
 SplitRanking::predict(plan::LaunchOp launch, const CountedKernels &kernels,
                       ArrayRef<TokenPoint> points) {
@@ -178,7 +177,7 @@ bool SplitRanking::areAll(const RewriteSite &site) {
   return count == site.places.size();
 }
 
-/// The kernel that counts what another one ranks.
+/// Makes the kernel that counts the slots of a sort.
 tile::KernelOp SplitRanking::makeCounting(tile::KernelOp kernel,
                                           MemRefType counts,
                                           int64_t chunkTokens) {
@@ -208,7 +207,7 @@ tile::KernelOp SplitRanking::makeCounting(tile::KernelOp kernel,
   return counting;
 }
 
-/// Lets the ranking of a kernel take counts as argument `number`.
+/// Makes the sort of a kernel take counts as argument `number`.
 LogicalResult SplitRanking::takeCounts(tile::KernelOp kernel, unsigned number,
                                        MemRefType counts, int64_t chunkTokens) {
   auto rank = cast<tile::RankOp>(kernel.getBody().front().front());
@@ -217,7 +216,7 @@ LogicalResult SplitRanking::takeCounts(tile::KernelOp kernel, unsigned number,
     return kernel.emitOpError("cannot take counts of its slots");
   rank.getCountsMutable().assign(kernel.getArgument(number));
   rank.setChunkTokens(chunkTokens);
-  // Other chunks than it had.
+  // The chunks may have changed.
   tile::ConfigAttr config = rank.getConfigAttr();
   if (cast<tile::Sm80RankAttr>(config).getTokensPerCta() != chunkTokens)
     rank.setConfigAttr(getSchedule(rank)->choose(rank, context.target));
@@ -251,7 +250,7 @@ FailureOr<CountedKernels> SplitRanking::makeKernels(plan::LaunchOp launch,
                          kernel.clone()};
   kernels.ranking.setSymName((kernel.getSymName() + "_by_counts").str());
   symbols.insert(kernels.ranking, std::next(kernel->getIterator()));
-  // Behind the other ins; in the same place in every launch.
+  // After the other ins, at the same index in every launch.
   if (succeeded(takeCounts(kernels.ranking, launch.getIns().size(), counts,
                            chunks.tokens)))
     return kernels;
@@ -374,7 +373,8 @@ std::vector<RewriteSite> SplitRanking::match() {
   };
   std::vector<RewriteSite> sites =
       matchUpTo([](plan::VariantOp variant) { return variant.getMinTokens(); });
-  // Variants that stay whole are asked about, too, so that it is told why.
+  // Variants that are not split are matched, too, so that remarks give the
+  // reason.
   llvm::StringSet<> kernels;
   for (const RewriteSite &site : sites)
     kernels.insert(site.getLaunch().getKernel());

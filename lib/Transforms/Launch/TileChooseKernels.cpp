@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Ranges of tokens are chosen before configs, and those before rewrites, which
-// add kernels and make one of two. How many there are is known at the end:
-// where they are too many, ranges share more kernels from the beginning.
+// Chooses ranges of tokens, then configs, then rewrites, which add kernels and
+// join others. The number of kernels is known only at the end; if it is too
+// large, all runs again with more ranges sharing kernels.
 
 #include "mlir/Pass/PassManager.h"
 #include "moec/Transforms/Passes.h"
@@ -32,7 +32,7 @@ struct TileChooseKernels
 
 private:
   LogicalResult search();
-  /// Runs the pipeline with so many kernels for ranges at most.
+  /// Runs the pipeline with at most `most` kernels for ranges.
   LogicalResult tryOut(int64_t most);
   int64_t countKernels() {
     return llvm::range_size(getOperation().getOps<tile::KernelOp>());
@@ -66,7 +66,7 @@ LogicalResult TileChooseKernels::tryOut(int64_t most) {
 
 LogicalResult TileChooseKernels::search() {
   OwningOpRef<ModuleOp> before = getOperation().clone();
-  // There are no fewer kernels than with one range for all numbers of tokens.
+  // One range for all token counts gives the fewest kernels.
   int64_t fewest = countKernels();
   for (int64_t most = maxKernels;;) {
     if (failed(tryOut(most)))

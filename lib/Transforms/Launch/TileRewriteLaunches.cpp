@@ -21,7 +21,7 @@ using namespace moec;
 
 namespace {
 
-/// Kernels that nobody launches, and buffers that nobody uses.
+/// Kernels without launches, and buffers without uses.
 llvm::DenseSet<Operation *> findUnused(ModuleOp module) {
   llvm::StringSet<> launched;
   module.walk(
@@ -44,7 +44,7 @@ public:
       : rewrite(rewrite), context(context) {}
 
   LogicalResult run();
-  /// Leaves all sites as they are.
+  /// Keeps all sites unchanged.
   void leaveAll();
   ArrayRef<plan::ProgramOp> getChanged() const { return changed.getArrayRef(); }
 
