@@ -32,12 +32,12 @@ void SharedAddresses::append(const SharedAddresses &other) {
 
 namespace {
 
-/// Follows pointers to where they come from.
+/// Follows pointers to their origin.
 class AddressTracer {
 public:
   SharedAddresses trace(Value value) {
-    // Around a loop nothing new comes in: what the loop adds makes an address a
-    // moved one at the block's argument.
+    // The back edge of a loop adds no origin; additions in the loop mark the
+    // address as moved at the block's argument.
     if (!active.insert(value).second)
       return {};
     SharedAddresses addresses = traceNew(value);
@@ -74,7 +74,8 @@ private:
         .Default([](Operation *) { return unknown(); });
   }
 
-  /// A member of a memref's descriptor, whose other pointer need not be one.
+  /// Traces one member of a memref's descriptor; its other pointer may be
+  /// unknown.
   SharedAddresses traceMember(LLVM::ExtractValueOp op) {
     Value container = op.getContainer();
     while (auto insert = container.getDefiningOp<LLVM::InsertValueOp>()) {
@@ -112,7 +113,8 @@ private:
 
   SharedAddresses traceArgument(BlockArgument argument) {
     Block *block = argument.getOwner();
-    // A kernel's parameters point to global memory, unless they say otherwise.
+    // A kernel's parameters point to global memory unless their type says
+    // otherwise.
     if (block->isEntryBlock()) {
       auto type = dyn_cast<LLVM::LLVMPointerType>(argument.getType());
       return type && type.getAddressSpace() != 0 ? unknown()
@@ -154,7 +156,7 @@ SharedAddresses moec::findDescribed(LLVM::LLVMFuncOp func) {
 }
 
 //===----------------------------------------------------------------------===//
-// Parts
+// Sections
 //===----------------------------------------------------------------------===//
 
 void SharedParts::beginPart(const SharedAddress &address) {
@@ -187,7 +189,7 @@ bool SharedParts::overlap(const SharedAddresses &some,
 // Effects
 //===----------------------------------------------------------------------===//
 
-/// PTX as text is taken for what its instructions' names say, about all of
+/// Inline PTX has the effects that its instructions' names say, on all of
 /// shared memory.
 static SharedAccess getTextAccess(StringRef text,
                                   const SharedAddresses &described) {

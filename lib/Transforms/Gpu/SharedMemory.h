@@ -1,13 +1,14 @@
-//===- SharedMemory.h - what kernels do to shared memory --------*- C++ -*-===//
+//===- SharedMemory.h - effects of kernels on shared memory -------*- C++
+//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// What the ops of a kernel in the llvm and nvvm dialects mean for the two ways
-// to shared memory: the generic proxy of loads and stores, and the async proxy
-// of bulk copies and of tensor cores that read shared memory.
+// Effects of ops in the llvm and nvvm dialects on shared memory through its two
+// proxies: the generic proxy of loads and stores, and the async proxy of bulk
+// copies and of tensor cores that read shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,9 +23,9 @@
 
 namespace moec {
 
-/// Where an address in shared memory begins: a variable (dynamic shared memory
-/// is one) and the sum of the constants that are added to it first, in bytes.
-/// `isMoved` if something that is not constant comes after them.
+/// An address in shared memory: a variable (dynamic shared memory is one) and
+/// the sum in bytes of the constants that are added to it first. `isMoved`:
+/// something that is not constant is added after them.
 struct SharedAddress {
   mlir::StringAttr variable;
   int64_t offset;
@@ -33,8 +34,8 @@ struct SharedAddress {
 
 /// The addresses that a pointer may have.
 struct SharedAddresses {
-  /// If it is of unknown origin; else `list` has all of them, which is none for
-  /// a pointer into global memory.
+  /// Whether the pointer is of unknown origin; else `list` has all addresses,
+  /// none for a pointer into global memory.
   bool isUnknown = false;
   llvm::SmallVector<SharedAddress> list;
 
@@ -44,24 +45,24 @@ struct SharedAddresses {
 
 SharedAddresses findSharedAddresses(mlir::Value pointer);
 
-/// Variables in parts. A part begins where an address is moved, or accessed
-/// asynchronously, and ends where the next one begins: what is added to an
-/// address is taken not to lead into another part.
+/// Variables split into sections. A section begins at an address that is moved
+/// or accessed asynchronously, and ends where the next one begins: additions to
+/// an address are assumed to stay within its section.
 class SharedParts {
 public:
   void beginPart(const SharedAddress &address);
-  /// Some part may have both an address of the one and of the other.
+  /// Whether some section may contain addresses of both.
   bool overlap(const SharedAddresses &some,
                const SharedAddresses &others) const;
 
 private:
-  /// Where the part begins that has the address.
+  /// The begin of the section that contains the address.
   int64_t getBegin(const SharedAddress &address) const;
 
   llvm::DenseMap<mlir::StringAttr, std::set<int64_t>> begins;
 };
 
-/// What an op does that the rules of proxies are about.
+/// The effect of an op in the rules of proxies.
 enum class SharedEffect {
   None,
   /// Writes through the generic proxy.
@@ -71,13 +72,13 @@ enum class SharedEffect {
   CommitCopies,
   /// Waits until at most `numGroups` groups of copies are open.
   WaitCopies,
-  /// Makes a barrier that bulk copies complete on.
+  /// Initializes a barrier that bulk copies complete on.
   InitBarrier,
   /// Accesses memory through the async proxy.
   AsyncAccess,
-  /// Tells other threads that something was written: a barrier or an arrival.
+  /// Publishes writes to other threads: a barrier or an arrival.
   Publish,
-  /// Tells them as soon as all open copies are done.
+  /// Publishes as soon as all open copies are done.
   PublishCopies,
   FenceProxy,
   FenceBarrierInit,
@@ -85,18 +86,18 @@ enum class SharedEffect {
 
 struct SharedAccess {
   SharedEffect effect = SharedEffect::None;
-  /// What a write, a copy or an access is about.
+  /// Addresses of a write, a copy or an access.
   SharedAddresses addresses;
   int64_t numGroups = 0;
 };
 
-/// `described` says what tensor cores may read: their operands are descriptors,
-/// which do not tell.
+/// `described`: the addresses that tensor cores may read, since their
+/// descriptor operands do not tell.
 SharedAccess getSharedAccess(mlir::Operation *op,
                              const SharedAddresses &described);
 
-/// What is made a number somewhere in a function, as a descriptor for tensor
-/// cores needs it; unknown if there is none.
+/// Addresses that are converted to integers anywhere in a function, as
+/// descriptors for tensor cores need; unknown if there are none.
 SharedAddresses findDescribed(mlir::LLVM::LLVMFuncOp func);
 
 } // namespace moec

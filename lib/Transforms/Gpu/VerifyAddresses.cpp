@@ -4,12 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// An offset into global memory is a sum. Its terms are products of numbers of
-// rows with pitches, formed in 64 bits, or what is added within a row. The
-// latter may have been computed in fewer bits, but then no product in it may
-// need more of them, by the ranges of its factors: else it is a row times a
-// pitch that was not widened in time. Numbers of rows themselves fit 32 bits,
-// by the limits of a layer.
+// Verifies that offsets into global memory do not overflow. An offset is a sum
+// of products of row indices with pitches, formed in 64 bits, and of offsets
+// within a row. The latter may be computed in fewer bits if, by the ranges of
+// their factors, no product in them needs more: otherwise it is a row times a
+// pitch that was not widened in time. Row indices fit 32 bits, by the limits of
+// a layer.
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -40,7 +40,7 @@ namespace {
 constexpr unsigned kSharedSpace = 3;
 constexpr unsigned kAddressBits = 64;
 
-/// Bits of an integer or of an index; 0 of another type.
+/// Bits of an integer or of an index; 0 for other types.
 unsigned getWidth(Type type) {
   if (type.isIndex())
     return kAddressBits;
@@ -57,10 +57,10 @@ bool isShared(Type type) {
   return space && space.getInt() >= static_cast<int64_t>(kSharedSpace);
 }
 
-/// Offsets, or parts of them, in memory that is not shared. Of a memref's
-/// indices all but the last are multiplied by strides later, in 64 bits. A last
-/// one is the number of a column where there is a known number of them, and of
-/// a row in an argument of rank 1.
+/// Offsets, or terms of them, in memory that is not shared. Except for the last
+/// one, indices of a memref are multiplied by strides later, in 64 bits. The
+/// last index is a column if the number of columns is known, and a row in an
+/// argument of rank 1.
 SmallVector<Value> getOffsets(Operation *op) {
   auto last = [](Value memref, OperandRange indices) -> SmallVector<Value> {
     auto type = cast<ShapedType>(memref.getType());
@@ -95,7 +95,7 @@ SmallVector<Value> getOffsets(Operation *op) {
       .Default([](Operation *) { return SmallVector<Value>(); });
 }
 
-/// The values, at another place of a structured op, that `value` may be.
+/// The values of a structured op that `value` may be equal to.
 SmallVector<Value> getIncoming(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     Operation *parent = argument.getOwner()->getParentOp();
@@ -124,10 +124,10 @@ SmallVector<Value> getIncoming(Value value) {
   return {};
 }
 
-/// Whether a value of the op's operands, rather than one that they lead to, is
-/// in its result.
+/// Whether the op computes its result from the operands' values, in contrast to
+/// loading through them.
 bool isArithmetic(Operation *op) {
-  // A number is divided to make another, rather than an offset of it.
+  // Results of divisions and comparisons are new numbers, not offsets.
   if (isa<arith::DivUIOp, arith::DivSIOp, arith::RemUIOp, arith::RemSIOp,
           arith::ShRUIOp, arith::ShRSIOp, arith::CmpIOp>(op))
     return false;
@@ -142,14 +142,14 @@ bool isProduct(Operation *op) {
   return isa<arith::MulIOp, arith::ShLIOp, LLVM::MulOp, LLVM::ShlOp>(op);
 }
 
-/// Whether an offset counts bytes, rather than elements of a tensor.
+/// Whether an offset counts bytes instead of elements of a tensor.
 bool countsBytes(Operation *access) {
   auto element = dyn_cast<LLVM::GEPOp>(access);
   return isa<LLVM::IntToPtrOp>(access) ||
          (element && element.getElemType().isInteger(8));
 }
 
-/// Whether a product may be there to count bytes instead of elements.
+/// Whether a multiplication may scale elements to bytes.
 bool isScaling(Operation *op) {
   constexpr int64_t maxBytes = 16;
   APInt factor;
@@ -159,15 +159,15 @@ bool isScaling(Operation *op) {
   return factor.ule(isShift ? llvm::Log2_64(maxBytes) : maxBytes);
 }
 
-/// Whether who emitted a product says that it does not overflow its type.
+/// Whether a multiplication has flags that exclude overflow of its type.
 bool isVouchedFor(Operation *op, unsigned bits) {
   auto product = dyn_cast<arith::ArithIntegerOverflowFlagsInterface>(op);
   return product && product.hasNoSignedWrap() &&
          getWidth(op->getResult(0).getType()) <= bits;
 }
 
-/// Ranges of integers, found when they are asked for. What loops carry, and
-/// what was loaded or passed to the kernel, can be any.
+/// Ranges of integers, computed on demand. Values carried by loops, loaded or
+/// passed to the kernel have any value.
 class Ranges {
 public:
   ConstantIntRanges get(Value value) {
@@ -199,7 +199,7 @@ private:
                         : ConstantIntRanges::fromUnsigned(APInt(width, 0),
                                                           APInt(width, width));
     }
-    // Another lane's value is as large as this one's may be.
+    // Another lane's value has the same range.
     if (auto shuffle = dyn_cast<NVVM::ShflOp>(op))
       return value.getType().isInteger() ? get(shuffle.getVal()) : any;
     if (auto branch = dyn_cast<scf::IfOp>(op)) {
@@ -224,7 +224,7 @@ private:
     return range;
   }
 
-  /// The range of the induction variable of a loop that counts upwards, signed.
+  /// The range of the induction variable of a loop with a signed upward count.
   ConstantIntRanges findInduction(BlockArgument argument,
                                   const ConstantIntRanges &any) {
     auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
@@ -251,7 +251,7 @@ public:
   }
 
 private:
-  /// A value, and the fewest bits that it passes through on its way.
+  /// A value, and the fewest bits on its way to an offset.
   using Place = std::pair<Value, unsigned>;
 
   void follow(Operation *access, Value offset) {
@@ -263,7 +263,7 @@ private:
       if (width == 0)
         continue;
       bits = std::min(bits, width);
-      // What was found with fewer bits has been found.
+      // Values visited with fewer bits are done.
       unsigned &least = followed[isInBytes]
                             .try_emplace(value, kAddressBits + 1)
                             .first->second;
@@ -276,7 +276,7 @@ private:
       if (!op || !isArithmetic(op))
         continue;
       if (isProduct(op)) {
-        // Formed in 64 bits, it may have any factors.
+        // In 64 bits, any factors are legal.
         if (bits == kAddressBits && !(isInBytes && isScaling(op)))
           continue;
         if (bits < kAddressBits && !isVouchedFor(op, bits) &&
@@ -284,14 +284,14 @@ private:
           report(access, op, bits);
       }
       for (Value operand : op->getOperands())
-        // A condition's bit says nothing of what it chooses from.
+        // A condition is not part of the chosen value.
         if (getWidth(operand.getType()) > 1)
           worklist.push_back({operand, bits});
     }
   }
 
-  /// Whether the range of the value is known to fit that many bits. A product
-  /// that may wrap has the range of all bits.
+  /// Whether the range of the value is known to fit that many bits. A
+  /// multiplication that may wrap has the range of all bits.
   bool fits(Value value, unsigned bits) {
     ConstantIntRanges range = ranges.get(value);
     if (range.smin().isMinSignedValue() && range.smax().isMaxSignedValue() &&
@@ -315,8 +315,8 @@ private:
   }
 
   LLVM::LLVMFuncOp func;
-  /// The fewest bits that a value was followed with, from offsets that count
-  /// elements and from those that count bytes.
+  /// The fewest bits that a value was visited with, from offsets in elements
+  /// and from offsets in bytes.
   std::array<llvm::DenseMap<Value, unsigned>, 2> followed;
   Ranges ranges;
   bool hasFailed = false;

@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A forward walk over the blocks that some path reaches with no wait before. In
-// a kernel that begins with accesses to what nobody else touches, those pass up
-// to the barrier that ends them.
+// Verifies that kernels wait for the launch before them, by a forward walk over
+// the blocks that some path reaches without a wait. In a kernel of the form
+// `ahead`, accesses pass up to the barrier that ends its first phase.
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -27,12 +27,12 @@ using namespace moec;
 
 namespace {
 
-/// On an op that reads what no launch of a run writes.
+/// On an op that reads memory which no launch of a run writes.
 constexpr llvm::StringLiteral kWeightsAttr = "moec.weights";
-/// On a kernel, how it runs beside the launches that it may overlap.
+/// On a kernel, its `#tile.kernel_form`.
 constexpr llvm::StringLiteral kFormAttr = "moec.form";
-/// On the barrier up to which a kernel of the form `ahead` touches nothing of
-/// theirs.
+/// On the barrier up to which a kernel of the form `ahead` does not access
+/// memory of launches that it may overlap.
 constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
 
 /// Whether a pointer may lead to memory that another kernel uses.
@@ -52,7 +52,8 @@ public:
 private:
   static constexpr unsigned kGeneric = 0, kGlobal = 1;
 
-  /// Looks through what only moves a pointer; all else is of unknown origin.
+  /// Looks through ops that only offset or pass a pointer; all others are of
+  /// unknown origin.
   static bool comesFromOutside(Value pointer,
                                llvm::SmallPtrSetImpl<Value> &seen) {
     if (!seen.insert(pointer).second)
@@ -82,7 +83,7 @@ private:
     return true;
   }
 
-  /// What was inserted into a memref's descriptor; null if that is not known.
+  /// The value inserted into a memref's descriptor; null if unknown.
   static Value findMember(LLVM::ExtractValueOp extract) {
     Value all = extract.getContainer();
     while (auto insert = all.getDefiningOp<LLVM::InsertValueOp>()) {
@@ -120,9 +121,9 @@ private:
   /// A block, and whether accesses pass at its start.
   using State = llvm::PointerIntPair<Block *, 1, bool>;
 
-  /// Whether nothing after the block has to be looked at: it waits, or should
-  /// have, which is reported once. `isAhead` says whether accesses pass, at
-  /// first at the block's start, then at its end.
+  /// Whether the walk ends at the block: it waits, or lacks a wait, which is
+  /// reported once. `isAhead`: whether accesses pass, on entry at the block's
+  /// start, on return at its end.
   bool waitsOrLacks(Block &block, bool &isAhead) {
     for (Operation &op : block) {
       if (op.hasAttr(kEndsAheadAttr))
@@ -161,7 +162,7 @@ private:
   }
 
   LLVM::LLVMFuncOp func;
-  /// Null for one that waits for them before all else.
+  /// Null for a kernel that waits at its entry.
   tile::KernelFormAttr form;
   GlobalPointers pointers;
   bool hasFailed = false;

@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A forward analysis over the blocks of a kernel. Its facts are writes that
-// are, on some path to here, done but without a fence since. Copies (cp.async)
-// are not done before a wait, so that a fence before it is none for them: their
-// age is counted in commits.
+// Verifies fences by a forward analysis over the blocks of a kernel. Its facts
+// are writes that are, on some path, done without a later fence. Copies
+// (cp.async) are not done before a wait, so a fence before the wait does not
+// cover them: their age is counted in commits.
 
 #include "SharedMemory.h"
 
@@ -28,10 +28,9 @@ using namespace moec;
 
 namespace {
 
-/// The program point of an analysis; every bit is one of the writes that
-/// matter.
+/// The facts at a program point; every bit is one of the relevant writes.
 struct State {
-  /// Older copies count as that old.
+  /// Larger ages count as this one.
   static constexpr size_t kMaxAge = 16;
 
   explicit State(unsigned numWrites = 0)
@@ -39,9 +38,9 @@ struct State {
     copies.fill(llvm::BitVector(numWrites));
   }
 
-  /// Done, with no fence.proxy.async since.
+  /// Done, without a later fence.proxy.async.
   llvm::BitVector unfenced;
-  /// Barriers made with no fence.mbarrier.init since.
+  /// Barriers initialized without a later fence.mbarrier.init.
   llvm::BitVector uninitialized;
   /// Copies by the number of commits since their start.
   std::array<llvm::BitVector, kMaxAge + 1> copies;
@@ -62,7 +61,7 @@ struct State {
     copies[0].reset();
   }
 
-  /// What is older than `numGroups` commits is done.
+  /// Marks copies older than `numGroups` commits as done.
   void wait(int64_t numGroups) {
     for (size_t age = numGroups + 1; age < copies.size(); ++age) {
       unfenced |= copies[age];
@@ -70,7 +69,7 @@ struct State {
     }
   }
 
-  /// Ends all copies, committed or not.
+  /// Marks all copies as done, committed or not.
   void finishCopies() {
     unfenced |= copies[0];
     copies[0].reset();
@@ -197,7 +196,7 @@ private:
     }
   }
 
-  /// Afterwards all is forgotten, so that each lack is reported once.
+  /// Clears the facts afterwards, so that each missing fence is reported once.
   void check(Operation &op, State &state, bool report, StringRef verb) {
     if (report) {
       constexpr StringLiteral proxy =

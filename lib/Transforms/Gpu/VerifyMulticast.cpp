@@ -18,7 +18,7 @@ namespace moec {
 using namespace mlir;
 using namespace moec;
 
-/// Whether PTX as text writes to, or reads from, several CTAs or GPUs at once.
+/// Whether inline PTX writes to, or reads from, several CTAs or GPUs at once.
 static bool isMulticast(StringRef text) {
   return text.contains("multicast") || text.contains("multimem");
 }

@@ -21,9 +21,9 @@ namespace {
 
 struct SizedBuffer {
   plan::BufferOp op;
-  /// Bytes at the token count where it is largest.
+  /// Bytes at the token count that maximizes them.
   int64_t bytes;
-  /// Its place in the program.
+  /// Index in the program.
   size_t index;
 };
 
@@ -44,8 +44,8 @@ FailureOr<int64_t> largestSize(plan::BufferOp buffer, int64_t maxTokens) {
   return *bytes;
 }
 
-/// Whether `second` may have the slot of `first`. A launch that needs nothing
-/// of those before it should not have to wait for a slot of theirs
+/// Whether `second` may share the slot of `first`. A launch that reads no
+/// result of earlier ones should not have to wait for their slots
 /// (tile-find-independent).
 bool isFreeFor(const StepOrder &order, Value first, Value second) {
   return order.endsBefore(first, second) && !order.isMadeFromInputs(second);
@@ -63,7 +63,7 @@ struct PlanAssignSlots : moec::impl::PlanAssignSlotsPassBase<PlanAssignSlots> {
         return signalPassFailure();
       buffers.push_back({buffer, *bytes, buffers.size()});
     }
-    // The largest first: later ones fill slots that are paid for already.
+    // Largest first, so that later buffers fit into existing slots.
     if (!keepAll)
       llvm::sort(buffers, [](const SizedBuffer &a, const SizedBuffer &b) {
         return std::make_pair(-a.bytes, a.index) <

@@ -40,7 +40,7 @@ struct PlanOverlapLaunches
     std::optional<moert::GpuTarget> gpu = moert::GpuTarget::parse(target);
     if (!gpu || !gpu->hasDependentLaunches())
       return;
-    // Weights are prepared once; nobody waits for that long enough to notice.
+    // Weights are prepared once, where overlap does not matter.
     for (auto variant : getOperation().getBody().getOps<plan::VariantOp>())
       overlapLaunches(variant.getBody().front());
   }

@@ -21,8 +21,8 @@ static int64_t findPair(plan::CollectiveOp collective, Value input) {
   return std::distance(collective.getIns().begin(), found);
 }
 
-/// Whether groups of a row have a part of a warp each, or rows a part of a CTA,
-/// and a scale of their own in memory.
+/// Whether each group of a row, or each row, has its own scale in memory and is
+/// handled by part of a warp, or part of a CTA.
 static bool isOfGroupsOrRows(tile::QuantizeOp phase, const Target &target) {
   moe::QuantAttr quant = phase.getQuant();
   if (phase.getOffsets() || !phase.getScale() || !quant.getDynamic())

@@ -16,22 +16,22 @@
 
 namespace moec {
 
-/// What the kernel of a gather may make itself: two of its inputs, codes and
-/// scales of groups of rows or of whole rows, are all that a launch before it
-/// on its stream makes, by a quantize alone, and nobody else reads them.
+/// A quantization that the kernel of a gather may do itself: quantized values
+/// and scales (by group or row), two of its inputs, are the only results of an
+/// earlier launch on its stream, of a single quantize, and have no other use.
 struct CollectiveCodes {
-  /// The rows; null for none.
+  /// The rows to quantize; null for none.
   mlir::Value uncoded;
-  /// The numbers of the pairs of codes and of scales.
+  /// Indices of the pair of quantized values and of the pair of scales.
   std::array<int64_t, 2> coded;
 };
 CollectiveCodes findCodes(plan::CollectiveOp collective,
                           mlir::SymbolTable &symbols, const Target &target);
 
-/// Lets it make these.
+/// Makes the collective quantize the rows.
 void setCodes(plan::CollectiveOp collective, const CollectiveCodes &codes);
 
-/// How a collective that has them makes them; null for one without.
+/// The quant of the collective's `codes_of`; null without.
 moe::QuantAttr getCodesQuant(plan::CollectiveOp collective,
                              mlir::SymbolTable &symbols);
 

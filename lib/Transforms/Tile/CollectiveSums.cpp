@@ -32,7 +32,7 @@ SlotSums moec::findSums(plan::CollectiveOp collective, SymbolTable &symbols) {
   };
   SlotSums found = {pass(phase.getRows()), pass(phase.getPosition()),
                     pass(phase.getAddend()), pass(phase.getNumValidTokens())};
-  // A warp asks for the slots of a row at once.
+  // A warp loads the slots of a row at once.
   if (cast<MemRefType>(found.position.getType()).getDimSize(1) > sm80::kWarp)
     return {};
   return found;

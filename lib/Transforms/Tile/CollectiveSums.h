@@ -13,17 +13,16 @@
 
 namespace moec {
 
-/// The sums that the kernel of a collective may make itself: its one input is
-/// all that a launch before it on its stream makes, by a gather_reduce alone,
-/// and nobody else reads it. Nulls where there are none.
+/// Sums that the kernel of a collective may make itself: its only input is the
+/// only result of an earlier launch on its stream, of a single gather_reduce,
+/// and has no other use. Nulls if there are none.
 SlotSums findSums(plan::CollectiveOp collective, mlir::SymbolTable &symbols);
 
-/// Lets it make these.
+/// Makes the collective compute the sums.
 void setSums(plan::CollectiveOp collective, const SlotSums &sums);
 
-/// Whether ranks of the collective's axis may run it through each other's
-/// memory: they are several, and not too many, and their parts have rows of one
-/// number.
+/// Whether ranks of the collective's axis may run it through peer memory: there
+/// are several, not too many, and all pairs have the same number of rows.
 bool hasExchange(plan::CollectiveOp collective);
 
 } // namespace moec

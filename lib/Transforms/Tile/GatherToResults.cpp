@@ -14,9 +14,9 @@
 using namespace mlir;
 using namespace moec;
 
-/// Whether the kernel of a collective that sums reads the memory alone before
-/// it tells others that it has come: not what it moves itself, nor the first of
-/// what is for the kernel, which may be the ids of the rank's own rows.
+/// Whether the kernel of a summing collective reads the memory only before it
+/// signals its arrival: neither as the data that it moves nor as its first
+/// other operand, which may be the ids of the rank's own rows.
 static bool isReadAhead(plan::CollectiveOp collective, Value memory) {
   if (collective.getKind() == plan::CollectiveKind::AllGather)
     return false;
@@ -27,7 +27,8 @@ static bool isReadAhead(plan::CollectiveOp collective, Value memory) {
          !llvm::is_contained(collective.getOuts(), memory);
 }
 
-/// What `moert::verifyPlan` asks for.
+/// Whether a later collective releases the memory, as `moert::verifyPlan`
+/// requires.
 static bool isReleased(plan::CollectiveOp gather, Value memory,
                        const StepOrder &order) {
   for (Operation *op = gather->getNextNode(); op; op = op->getNextNode()) {
@@ -42,8 +43,8 @@ static bool isReleased(plan::CollectiveOp gather, Value memory,
   return false;
 }
 
-/// Whether a launch reads something of the memory in a run without tokens, for
-/// which its gather may be launched and no release be.
+/// Whether a launch reads the memory in a run without tokens, in which the
+/// gather may be launched but the release may not.
 static bool isReadWithoutTokens(plan::VariantOp variant, Value memory,
                                 SymbolTable &symbols) {
   if (variant.getMinTokens() > 0 ||

@@ -14,9 +14,10 @@
 
 namespace moec {
 
-/// Marks gathers `to_results` whose kernels may write to where other ranks
-/// read: of buffers that no step uses before, and that are used up behind a
-/// later collective of the axis with a kernel, in runs without tokens too.
+/// Marks gathers `to_results` whose kernels may write directly into the results
+/// of other ranks: buffers that no step uses before, and whose last use
+/// precedes a later collective of the axis with a kernel, also in runs without
+/// tokens.
 void gatherToResults(plan::VariantOp variant, mlir::SymbolTable &symbols);
 
 } // namespace moec

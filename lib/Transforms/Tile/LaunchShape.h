@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// Sets the kernel's grid, block, shared memory and tensor maps, which follow
-/// from the configs of its phases; each phase has a legal one.
+/// Sets the kernel's grid, block, shared memory and tensor maps from the
+/// configs of its phases, each of which must be legal.
 void setLaunchShape(tile::KernelOp kernel, const Target &target);
 
 } // namespace moec

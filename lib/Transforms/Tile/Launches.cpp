@@ -47,7 +47,7 @@ plan::LaunchOp moec::findWriter(plan::LaunchOp launch, Value value) {
   return nullptr;
 }
 
-/// Whether two tensors of a plan may have memory in common.
+/// Whether two tensors of a plan may overlap.
 static bool mayOverlap(Value a, Value b) {
   if (a == b)
     return true;

@@ -13,10 +13,10 @@
 
 namespace moec {
 
-/// The kernel of a launch; null if there is none of its name.
+/// The kernel of a launch; null if there is no such symbol.
 tile::KernelOp getKernel(plan::LaunchOp launch, mlir::SymbolTable &symbols);
 
-/// The one phase of a launch's kernel, if it is an `OpTy`.
+/// The only phase of a launch's kernel, if it is an `OpTy`.
 template <typename OpTy>
 OpTy getPhase(plan::LaunchOp launch, mlir::SymbolTable &symbols) {
   tile::KernelOp kernel = getKernel(launch, symbols);
@@ -27,38 +27,38 @@ OpTy getPhase(plan::LaunchOp launch, mlir::SymbolTable &symbols) {
                                         : nullptr;
 }
 
-/// The first phase of a kernel, which is a product.
+/// The first phase of a kernel, which must be a gemm.
 tile::ContractOp getProduct(tile::KernelOp kernel);
 
 /// The launches of all variants.
 llvm::SmallVector<plan::LaunchOp> getVariantLaunches(mlir::ModuleOp module);
 
-/// What a launch passes, in the order of its kernel's arguments.
+/// Operands of a launch, in the order of its kernel's arguments.
 llvm::SmallVector<mlir::Value> getOperands(plan::LaunchOp launch);
 
-/// What a launch passes for an argument of its kernel; null for none.
+/// The operand of a launch for an argument of its kernel; null for none.
 mlir::Value getPassed(plan::LaunchOp launch, mlir::Value argument);
 
 /// The last launch before another one that writes a value; null if there is
 /// none.
 plan::LaunchOp findWriter(plan::LaunchOp launch, mlir::Value value);
 
-/// Whether a launch that reads `ins` and writes `outs` may run beside another
-/// one. Tensors of the caller's may lie anywhere.
+/// Whether a launch that reads `ins` and writes `outs` may overlap another one.
+/// The caller's tensors may overlap.
 bool isIndependent(mlir::ValueRange ins, mlir::ValueRange outs,
                    plan::LaunchOp other);
 
-/// A slot that no buffer of the program has.
+/// A slot without buffers.
 int64_t makeSlot(plan::ProgramOp program);
 
-/// A buffer behind the others of the program, in a slot of its own if those
-/// have slots.
+/// Adds a buffer after the others of the program, in its own slot if those have
+/// slots.
 mlir::Value addBuffer(plan::ProgramOp program, mlir::Location loc,
                       mlir::Type type, llvm::StringRef name);
 
-/// The counter that a launch of a `tile.rank` sets to 0: as one more of what
-/// all launches of its kernel write, in a slot of its own. Products behind it
-/// that need one share it, for they leave 0 there or are the last that do.
+/// The counter that a launch of a `tile.rank` sets to 0: one more of the outs
+/// of all launches of its kernel, in its own slot. Later gemms that need a
+/// counter share it, since they reset it to 0 or are the last to use it.
 mlir::Value getCounter(plan::LaunchOp ranking, mlir::SymbolTable &symbols);
 
 } // namespace moec

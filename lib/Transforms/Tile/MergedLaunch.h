@@ -13,23 +13,22 @@
 
 namespace moec {
 
-/// Two launches that follow each other, as one launch of a kernel with the
-/// phases of both. What the first one writes and the second one reads is passed
+/// Merges two consecutive launches into one launch of a kernel with the phases
+/// of both. Memory that the first one writes and the second one reads is passed
 /// once, as an out.
 class MergedLaunch {
 public:
-  /// `outs` are written beside those of the launches.
+  /// `outs` are additional outs of the merged launch.
   MergedLaunch(plan::LaunchOp first, plan::LaunchOp second,
                mlir::ValueRange outs = {});
 
-  /// A kernel called after both, in front of the first one's, with copies of
+  /// Makes a kernel named after both, before the first one, with copies of
   /// their phases.
   tile::KernelOp makeKernel(mlir::SymbolTable &symbols) const;
-  /// The argument of such a kernel for what is passed.
+  /// The argument of such a kernel for an operand.
   mlir::Value getArgument(tile::KernelOp kernel, mlir::Value passed) const;
-  /// Puts a launch of the kernel in place of the two. What the second one
-  /// writes may have lain where the first one reads: such an in gets another
-  /// slot.
+  /// Replaces both launches by one of the kernel. An in of the first one gets
+  /// another slot if the second one may overwrite it.
   void replaceBy(tile::KernelOp kernel);
 
 private:
@@ -39,7 +38,7 @@ private:
   llvm::SmallVector<mlir::Value> ins, outs;
 };
 
-/// Kernels of merged launches, by the names of those they are made of.
+/// Kernels of merged launches, by the names of the two original kernels.
 using MergedKernels =
     llvm::MapVector<std::pair<mlir::StringAttr, mlir::StringAttr>,
                     tile::KernelOp>;

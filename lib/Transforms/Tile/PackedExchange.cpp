@@ -14,15 +14,15 @@
 using namespace mlir;
 using namespace moec;
 
-/// Whether owners are found by the ids of the rank's own rows, in a table of
-/// one for each expert. Where an expert has replicas, one is chosen by the
-/// number of the row among all, which another order would change.
+/// Whether the table of destinations has one rank per expert. With replicas,
+/// one is chosen by the index of the row among all rows, which another order
+/// would change.
 static bool hasOneOwnerPerId(plan::CollectiveOp collective) {
   return collective.getOwners() && !collective.getExpertsPerOwner();
 }
 
-/// The sum that what `gather` has gathered goes back by; null where there is
-/// none, or another collective reads what was gathered.
+/// The sum that returns the rows of `gather`; null if there is none, or if
+/// another collective reads the gathered rows.
 static plan::CollectiveOp findWayBack(plan::CollectiveOp gather) {
   auto ids = llvm::find(gather.getIns(), gather.getIds().front());
   if (ids == gather.getIns().end())
@@ -38,7 +38,7 @@ static plan::CollectiveOp findWayBack(plan::CollectiveOp gather) {
         other.getIns().size() == 1 &&
         other.getIds().front() == gather.getIds().front() &&
         other.getIds().back() == allIds) {
-      // Of pieces the last one moves all rows.
+      // With chunks, the last one moves all rows.
       if (!other.isFollowed())
         back = other;
       continue;
@@ -51,9 +51,9 @@ static plan::CollectiveOp findWayBack(plan::CollectiveOp gather) {
   return back;
 }
 
-/// What a gather has that is no row of a token: nothing, or how many of the
-/// rank's rows count, where that is not in the ids. No value where there is
-/// anything else, of which nobody knows what another order makes.
+/// The input of a gather without a row per token: null, or the number of the
+/// rank's valid rows, if the ids do not have it. No value if there is any
+/// other, whose use in another order is unknown.
 static std::optional<Value> findNumValidTokens(plan::CollectiveOp gather) {
   Value found;
   for (Value in : gather.getIns()) {
@@ -123,8 +123,7 @@ LogicalResult PackedExchangeMaker::add(
   return success();
 }
 
-/// What says where rows go, and ahead of the number of rows the end of what all
-/// kernels are told.
+/// Types of the operands by which all kernels of an all-to-all address rows.
 static MemRefType getPositionsType(MLIRContext *context) {
   return MemRefType::get(ShapedType::kDynamic, IntegerType::get(context, 32));
 }

@@ -15,16 +15,16 @@
 
 namespace moec {
 
-/// Makes the kernels by which gathers of rows and the sums that these rows go
-/// back by may be an all-to-all.
+/// Makes the kernels that let a gather of rows, and the sum that returns them,
+/// run as an all-to-all.
 class PackedExchangeMaker {
 public:
   PackedExchangeMaker(mlir::ModuleOp module, mlir::SymbolTable &symbols,
                       const Target &target)
       : module(module), symbols(symbols), target(target) {}
 
-  /// For all gathers of the variant that may be one. Fails where a schedule
-  /// does not take what it chose itself.
+  /// Handles all eligible gathers of the variant. Fails if a schedule refuses
+  /// its own config.
   mlir::LogicalResult run(plan::VariantOp variant);
 
 private:

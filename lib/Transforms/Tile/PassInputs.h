@@ -15,12 +15,12 @@
 
 namespace moec {
 
-/// The target of a pass, with its part, and the configs that were forced.
+/// The target of a pass, with its part, and the forced configs.
 struct PassInputs {
   Target target;
   std::vector<ForcedConfig> forced;
 
-  /// From the options of a pass over `op`; reports what is wrong with them.
+  /// Reads the options of a pass over `op`; reports errors in them.
   static std::optional<PassInputs>
   read(mlir::Operation *op, llvm::StringRef pass, llvm::StringRef target,
        llvm::StringRef part, llvm::ArrayRef<std::string> configs,

@@ -12,7 +12,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// The step behind a launch on its stream.
+/// The step after a launch on its stream.
 static Operation *getNextOnStream(plan::LaunchOp launch) {
   auto isOnStream = [&](auto step) {
     return step.getStream() == launch.getStream();
@@ -26,8 +26,7 @@ static Operation *getNextOnStream(plan::LaunchOp launch) {
   return nullptr;
 }
 
-/// Whether steps between a launch and a later one of its variant leave what it
-/// reads as it is.
+/// Whether steps between a launch and `until` do not write its inputs.
 static bool isKept(plan::LaunchOp launch, Operation *until) {
   for (Operation *op = launch->getNextNode(); op != until;
        op = op->getNextNode()) {
@@ -44,8 +43,8 @@ static bool isKept(plan::LaunchOp launch, Operation *until) {
   return true;
 }
 
-/// Whether no other step of the collective's variant touches what the launch
-/// makes, and the collective reads all of it.
+/// Whether no other step of the collective's variant uses the launch's results,
+/// and the collective reads all of them.
 static bool isForAlone(plan::LaunchOp launch, plan::CollectiveOp collective) {
   return llvm::all_of(launch.getOuts(), [&](Value out) {
     return out.getDefiningOp<plan::BufferOp>() &&
@@ -64,7 +63,7 @@ plan::LaunchOp moec::findReplaceable(plan::CollectiveOp collective,
     if (!launch || launch->getBlock() != collective->getBlock() ||
         !llvm::is_contained(launch.getOuts(), input))
       continue;
-    // Whoever else makes it is another step that touches it.
+    // Another launch that writes it would be another use.
     bool isReplaceable =
         isForAlone(launch, collective) && launch->isBeforeInBlock(collective) &&
         launch.getStream() == collective.getStream() &&

@@ -12,10 +12,10 @@
 
 namespace moec {
 
-/// The launch that makes `input` of a collective, a buffer, where the
-/// collective's kernel may do that in its place: it is before it on its stream,
-/// with no launch in between, makes what the collective alone reads, and what
-/// it reads itself stays as it is until then. Null for none.
+/// The launch that makes buffer `input` of a collective, if the collective's
+/// kernel may do that instead: the launch precedes it on its stream, with no
+/// launch in between, only the collective reads its results, and its inputs
+/// stay unchanged until then. Null for none.
 plan::LaunchOp findReplaceable(plan::CollectiveOp collective,
                                mlir::Value input);
 

@@ -28,11 +28,11 @@ namespace {
 
 constexpr llvm::StringLiteral kConfigAttr = "config";
 
-/// What the model of time chooses, by op; null where there is none of the op.
+/// Choices of the cost model, by op; null for ops without a model.
 using ModelChoices = llvm::DenseMap<Operation *, tile::ConfigAttr>;
 
-/// Choices for all that have no config yet, made side by side: each takes a
-/// while.
+/// Chooses for all ops without a config, in parallel, since each choice takes
+/// long.
 ModelChoices askModels(ModuleOp module, const Target &target) {
   SmallVector<Operation *> ops;
   for (auto kernel : module.getOps<tile::KernelOp>())
@@ -49,10 +49,10 @@ ModelChoices askModels(ModuleOp module, const Target &target) {
   return choices;
 }
 
-/// Decides the phases of one kernel, then its grid.
+/// Chooses configs for the phases of one kernel, then sets its grid.
 class KernelConfigurator {
 public:
-  /// `forced` is a config to take, or null.
+  /// `forced`: the forced config, or null.
   KernelConfigurator(tile::KernelOp kernel, const Target &target,
                      const ForcedConfig *forced, const ModelChoices &choices)
       : kernel(kernel), target(target), forced(forced), choices(choices) {}
@@ -102,7 +102,8 @@ private:
     return schedule;
   }
 
-  /// Who forces a config may have one that is not tried, but is told so.
+  /// Warns if a forced config may spill registers: such configs are legal, but
+  /// never chosen.
   void warnOfSpills(Operation &op, const Schedule &schedule,
                     tile::ConfigAttr config) {
     const auto *knows = schedule.as<KnowsSpills>();
@@ -117,8 +118,7 @@ private:
                        << reason;
   }
 
-  /// Sets the config that is forced: what it leaves out is as it would be
-  /// chosen.
+  /// Sets the forced config; its missing fields are those of the choice.
   LogicalResult force(Operation &op) {
     StringRef name = forced->getSchedule();
     tile::ConfigAttr base;
@@ -131,7 +131,7 @@ private:
                schedule && schedule->opName == op.getName().getStringRef()) {
       base = schedule->choose(&op, target);
     } else {
-      // Refused below, as one in the IR, if it is any target's.
+      // Refused below, like one in the IR, if it belongs to another target.
       base = tile::getEmptyConfig(op.getContext(), name);
       if (!base) {
         refuseSchedule(op, name);
@@ -145,8 +145,8 @@ private:
     return success();
   }
 
-  /// `config` without maps of rows that are not in order yet, where
-  /// permute-rows can bring them there.
+  /// `config` without tensor maps of rows that are not permuted yet, if
+  /// permute-rows can permute them.
   tile::ConfigAttr withoutMaps(Operation &op, tile::ConfigAttr config) {
     auto product = dyn_cast<tile::ContractOp>(op);
     const Schedule *schedule = findSchedule(target, config.getSchedule());
@@ -156,8 +156,8 @@ private:
     return mayComeInOrder ? config.withMapRows(false) : config;
   }
 
-  /// Sets the config of least time, or that of the first schedule that can run
-  /// the op.
+  /// Sets the config with the least predicted time, or that of the first
+  /// schedule that can run the op.
   const Schedule *choose(Operation &op) {
     wasGiven = false;
     auto known = choices.find(&op);
@@ -229,7 +229,7 @@ private:
   const ForcedConfig *forced;
   const ModelChoices &choices;
   bool wasGiven = false;
-  /// Whether a forced config has maps of rows that are not in order yet.
+  /// Whether a forced config has tensor maps of rows that are not permuted yet.
   bool bringsMaps = false;
 };
 
@@ -265,7 +265,7 @@ struct TileAssignConfig
         return signalPassFailure();
   }
 
-  /// Whether split-large-groups may make a kernel for some groups of this one.
+  /// Whether split-large-groups may make a kernel for large groups of this one.
   static bool mayHaveLargeGroups(tile::KernelOp kernel, const Target &machine) {
     auto product = dyn_cast<tile::ContractOp>(kernel.getBody().front().front());
     return product && product.getOffsets() && kernel.getLoadAttr() &&
@@ -273,8 +273,8 @@ struct TileAssignConfig
                ->as<SplitsLargeGroups>();
   }
 
-  /// A config that no kernel has: right if it is for more tokens than there can
-  /// be, or for a kernel that is still to be made.
+  /// Checks a config that no kernel uses: legal if it is for more tokens than
+  /// possible, or for a kernel that a later pass may make.
   LogicalResult checkUnused(const ForcedConfig &config, const Target &machine) {
     if (config.tokens)
       for (auto program : getOperation().getOps<plan::ProgramOp>())

@@ -4,12 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A dependent launch begins when the one before it has begun. That one may have
-// begun early as well, and so on, back to a launch that is not dependent: what
-// is before that has ended. But what was written before, by a launch or by
-// other ranks, is seen by who waits alone: that CTAs may begin makes nothing
-// visible to them. Of a kernel with several phases the first one may be
-// independent alone, where the next one waits.
+// A dependent launch begins when the one before it has begun, which may have
+// begun early as well, and so on, back to a launch that is not dependent:
+// everything before that one has ended. But memory written by an earlier launch
+// or by other ranks is visible only after a wait: the start of CTAs makes
+// nothing visible to them. In a kernel with several phases, the first phase
+// alone may be independent if the next one waits.
 
 #include "Launches.h"
 #include "moec/Transforms/Passes.h"
@@ -23,7 +23,7 @@ namespace moec {
 using namespace mlir;
 using namespace moec;
 
-/// Whether a step of the run has written it by then.
+/// Whether an earlier step of the run writes the memory.
 static bool isWrittenAhead(Value memory, plan::LaunchOp launch) {
   return llvm::any_of(memory.getUsers(), [&](Operation *user) {
     if (user->getBlock() != launch->getBlock() ||
@@ -36,8 +36,8 @@ static bool isWrittenAhead(Value memory, plan::LaunchOp launch) {
   });
 }
 
-/// Whether what a dependent launch reads and writes is nothing to all that may
-/// still run when it begins.
+/// Whether a dependent launch may overlap all launches that may still run when
+/// it begins.
 static bool isIndependent(plan::LaunchOp launch, ValueRange ins,
                           ValueRange outs) {
   if (llvm::any_of(ins, [&](Value in) { return isWrittenAhead(in, launch); }))
@@ -54,7 +54,8 @@ static bool isIndependent(plan::LaunchOp launch, ValueRange ins,
   return false;
 }
 
-/// The same of a first phase that quantizes for others than the phases behind.
+/// Whether the first phase quantizes for later kernels and may overlap all
+/// launches that may still run.
 static bool isAhead(plan::LaunchOp launch, tile::KernelOp kernel) {
   Operation &phase = kernel.getBody().front().front();
   if (!isa<tile::QuantizeOp>(phase) ||
@@ -75,8 +76,8 @@ struct TileFindIndependent
     : moec::impl::TileFindIndependentPassBase<TileFindIndependent> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    // Kernels with dependent launches, and whether all of these are
-    // independent, or begin with a phase that is.
+    // Kernels with dependent launches, and whether all of these launches, or at
+    // least their first phases, are independent.
     struct Found {
       bool isIndependent = true, isAhead = true;
     };

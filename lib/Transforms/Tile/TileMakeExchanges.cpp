@@ -33,12 +33,12 @@ public:
       : module(module), target(inputs.target), forced(inputs.forced),
         symbols(module) {}
 
-  /// Programs of which buffers are read by later steps than before.
+  /// Programs with buffers whose last read has moved to a later step.
   ArrayRef<plan::ProgramOp> getChanged() const { return changed.getArrayRef(); }
 
-  /// Has kernels make sums where a launch before them does.
+  /// Moves sums of an earlier launch into the collective's kernel.
   void addSums(plan::CollectiveOp collective) {
-    // Pieces have them already.
+    // Chunks have them already.
     if (!hasExchange(collective) || collective.getRows())
       return;
     SlotSums sums = findSums(collective, symbols);
@@ -48,7 +48,7 @@ public:
     setSums(collective, sums);
   }
 
-  /// Has kernels of gathers quantize where a launch before them does.
+  /// Moves the quantization of an earlier launch into the kernel of a gather.
   void addCodes(plan::CollectiveOp collective) {
     if (!hasExchange(collective) || collective.getUncoded())
       return;
@@ -59,7 +59,7 @@ public:
     setCodes(collective, codes);
   }
 
-  /// Fails where the schedule does not take what it chose itself.
+  /// Makes the kernel. Fails if the schedule refuses its own config.
   LogicalResult make(plan::CollectiveOp collective) {
     auto program = collective->getParentOfType<plan::ProgramOp>();
     plan::MeshAttr mesh = program.getMeshAttr();
@@ -81,7 +81,7 @@ public:
     types.push_back(heap.getElementType());
     auto type = FunctionType::get(module.getContext(), types, {});
     std::optional<int64_t> pieces = getPiecesOfFewRows(collective, ranks, rows);
-    // The runtime has one answer per kernel to how many rows there are.
+    // The runtime computes the number of rows per kernel.
     Made *same = llvm::find_if(made, [&](Made &other) {
       return other.kernel.getFunctionType() == type &&
              other.name == getExchangeName(collective) && other.rows == rows &&
@@ -115,7 +115,7 @@ public:
 private:
   struct Made {
     tile::KernelOp kernel;
-    /// Of kind and axis.
+    /// The kind and the axis.
     std::string name;
     moert::Expr rows;
     DenseI64ArrayAttr owned;
@@ -125,11 +125,11 @@ private:
     moe::QuantAttr quant;
     IntegerAttr numColumns;
     bool toResults;
-    /// Those of few rows.
+    /// The config's `pieces`, if there are few rows.
     std::optional<int64_t> pieces;
   };
 
-  /// Those of a piece; null for all.
+  /// Columns of a chunk; null for all.
   static IntegerAttr getNumColumns(plan::CollectiveOp collective) {
     if (!collective.getColumns())
       return {};
@@ -137,7 +137,7 @@ private:
         .getI64IntegerAttr(collective.getColumns()->back());
   }
 
-  /// Which operands of SlotSums there are.
+  /// Whether each operand of SlotSums is present.
   static std::array<bool, 4> getSums(plan::CollectiveOp collective) {
     return {bool(collective.getRows()), bool(collective.getPosition()),
             bool(collective.getAddend()), bool(collective.getNumValidTokens())};
@@ -235,7 +235,7 @@ struct TileMakeExchanges
       maker.addSums(collective);
       maker.addCodes(collective);
     }
-    // When all that kernels read is known.
+    // After all operands of the kernels are known.
     SymbolTable symbols(getOperation());
     getOperation().walk(
         [&](plan::VariantOp variant) { gatherToResults(variant, symbols); });

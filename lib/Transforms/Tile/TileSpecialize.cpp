@@ -4,12 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Ranges end at powers of two. For each kernel whose schedule has a model of
-// its time, the best config of every possible range is known. The products of
-// experts are cut together, every other kernel by itself, so that its cuts cost
-// no kernels of theirs: into ranges that lose the least against a config of its
-// own for every count, where each further range has to pay for its kernels. Of
-// too many kernels, neighbours become one where that loses least.
+// Ranges end at powers of two. For each kernel whose schedule has a cost model,
+// the best config of every possible range is known. The experts' gemms are
+// split together and every other kernel by itself, so that splitting one kernel
+// does not copy others. Ranges minimize the loss against a separate config for
+// every count, and each further range must save more than the penalty of its
+// kernels. If there are too many kernels, adjacent ranges are merged where that
+// loses least.
 
 #include "Launches.h"
 #include "PassInputs.h"
@@ -42,7 +43,7 @@ struct Span {
   size_t first, last;
 };
 
-/// The tokens that a launch tells its kernel when a run has `tokens`.
+/// The token count passed by a launch in a run of `tokens`.
 int64_t getLaunchTokens(plan::LaunchOp launch, int64_t tokens) {
   plan::ExprAttr own = launch.getTokensAttr();
   moert::Result<int64_t> told =
@@ -76,8 +77,8 @@ public:
   bool hasChoice() const { return !candidates.empty(); }
   double getBest(size_t point) const { return best[point]; }
 
-  /// What is chosen for the span: the least mean of scores, the first of
-  /// equals. As the schedule's own choice for a kernel of that load.
+  /// The choice for a span: the least mean score, the first of equals, like the
+  /// schedule's own choice for a kernel of that load.
   const Candidate &choose(Span span) const {
     auto cost = [&](const Candidate &candidate) {
       double sum = 0;
@@ -91,18 +92,18 @@ public:
                               });
   }
 
-  /// Time over that of the best configs at a point.
+  /// Time lost against the best config at a point.
   double getLoss(Span span, size_t point) const {
     return choose(span).us[point] - best[point];
   }
 
-  /// One that launches it.
+  /// A launch of the kernel.
   plan::LaunchOp launch;
   tile::KernelOp kernel;
   tile::LoadAttr load;
-  /// Whether it is of experts.
+  /// Whether it is a gemm of experts.
   bool isGrouped;
-  /// Where it has one config.
+  /// Spans with one config each.
   SmallVector<Span> spans;
 
 private:
@@ -141,30 +142,30 @@ public:
   }
 
 private:
-  /// Where ranges of forced configs begin and end.
+  /// Adds the bounds of forced configs' ranges.
   void addCuts();
   void addKernels();
-  /// The op of a kernel that may have a model, and its load; null if there is
-  /// none, or if it was asked for before.
+  /// The op of a kernel that may have a cost model, and its load; null if there
+  /// is none, or if the kernel is known already.
   std::pair<tile::ContractOp, tile::LoadAttr> findPhase(plan::LaunchOp launch);
   tile::LoadAttr getLoad(plan::LaunchOp launch, tile::ContractOp phase);
-  /// Gives each of the kernels its spans, which are cut at the same points.
+  /// Gives the kernels of a group their spans, with equal bounds.
   void cut(ArrayRef<ModelledKernel *> group);
   SmallVector<Span> chooseSpans(ArrayRef<ModelledKernel *> group);
   /// The time of all kernels at a point with their best configs.
   double getBest(size_t point) const;
   double getLoss(ArrayRef<ModelledKernel *> group, Span span) const;
-  /// What makes a kernel one of its own: the config that is forced, or that is
-  /// chosen.
+  /// Ranges with equal keys share a kernel: the forced config and the chosen
+  /// one.
   using Key = std::pair<const ForcedConfig *, tile::ConfigAttr>;
   Key getKey(const ModelledKernel &kernel, Span span);
-  /// Neighbours with the same config as one.
+  /// Merges adjacent spans with the same config.
   SmallVector<Span> shareKernels(const ModelledKernel &kernel,
                                  ArrayRef<Span> spans);
-  /// What is lost if the span and the next one have a kernel together.
+  /// The loss if the span and the next one share a kernel.
   double getMergeLoss(const ModelledKernel &kernel, const Span *span);
   void mergeKernels();
-  /// Those that end wherever one of a kernel does.
+  /// Spans that end wherever a span of any kernel does.
   SmallVector<Span> getCommonSpans() const;
   void specialize(ModelledKernel &kernel, ArrayRef<Span> spans);
   void splitVariant(ArrayRef<Span> spans);
@@ -180,11 +181,11 @@ private:
   const TileSpecializePassOptions &options;
   ArrayRef<ForcedConfig> forced;
   SmallVector<int64_t> points;
-  /// Points after which a range ends in any case.
+  /// Points after which a range always ends.
   llvm::SmallSet<size_t, 4> cuts;
   std::vector<ModelledKernel> kernels;
   llvm::StringSet<llvm::MallocAllocator> seen;
-  /// Per kernel: what it is called in each span.
+  /// Per kernel: its name in each span.
   llvm::StringMap<SmallVector<FlatSymbolRefAttr>> names;
 };
 
@@ -218,7 +219,7 @@ Specializer::Key Specializer::getKey(const ModelledKernel &kernel, Span span) {
   return {nullptr, kernel.choose(span).config};
 }
 
-/// Side by side: each takes a while.
+/// Evaluates the models in parallel, since each takes long.
 void Specializer::addKernels() {
   struct Found {
     plan::LaunchOp launch;
@@ -259,7 +260,7 @@ Specializer::findPhase(plan::LaunchOp launch) {
   return {phase, getLoad(launch, phase)};
 }
 
-/// Null where nothing is known of the groups.
+/// The load of a phase; null if its groups are unknown.
 tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
                                     tile::ContractOp phase) {
   int64_t topK = 1, experts = 1;
@@ -275,19 +276,19 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
       return {};
     topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
     experts = rank.getNumExperts() + rank.getNumZeroExperts();
-    // Ids that were placed may be of experts of other ranks.
+    // Ids before their mapping to local ones may be of experts of other ranks.
     if (plan::LaunchOp placing =
             findWriter(ranking, getPassed(ranking, rank.getIds())))
       if (auto place = getPhase<tile::PlaceIdsOp>(placing, symbols);
           place && place.getTable())
         experts = cast<MemRefType>(place.getTable().getType()).getDimSize(0);
-    // Zero experts of layers over ranks are ranked nowhere, and those behind
-    // replicas not in their table.
+    // Zero experts of layers over ranks are not sorted, and with replicas they
+    // are not in the table.
     for (auto other : launch->getBlock()->getOps<plan::LaunchOp>())
       if (auto place = getPhase<tile::PlaceIdsOp>(other, symbols);
           place && place.getZeroExperts())
         experts += (*place.getZeroExperts())[1];
-    // A token may name an expert twice only where it has to.
+    // A token has distinct experts if there are enough.
     experts = std::max(experts, topK);
   }
   return tile::LoadAttr::get(
@@ -296,7 +297,7 @@ tile::LoadAttr Specializer::getLoad(plan::LaunchOp launch,
 }
 
 double Specializer::getBest(size_t point) const {
-  // Those that no model is about take about nothing but their launch.
+  // Kernels without a model count with their launch time only.
   double us = getDeviceRates(target)->getLaunchTime() *
               double(seen.size() - kernels.size());
   for (const ModelledKernel &kernel : kernels)
@@ -304,8 +305,8 @@ double Specializer::getBest(size_t point) const {
   return us;
 }
 
-/// Time over that of the best configs, summed over the points of the span, and
-/// relative to the time of all kernels there.
+/// Time lost against the best configs, relative to the time of all kernels at
+/// each point, summed over the points of the span.
 double Specializer::getLoss(ArrayRef<ModelledKernel *> group, Span span) const {
   for (size_t i = span.first; i < span.last; ++i)
     if (cuts.contains(i))
@@ -317,9 +318,9 @@ double Specializer::getLoss(ArrayRef<ModelledKernel *> group, Span span) const {
   return loss;
 }
 
-/// The cuts that lose least, by the best ways to cut what comes before.
+/// The spans with the least loss, by dynamic programming over their ends.
 SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group) {
-  // What a range has to win to be worth its kernels.
+  // Penalty of one more range.
   double price = 0;
   for (const ModelledKernel *kernel : group)
     price += getKernelPrice(kernel->kernel);
@@ -330,8 +331,8 @@ SmallVector<Span> Specializer::chooseSpans(ArrayRef<ModelledKernel *> group) {
     for (size_t last = first; last < number; ++last)
       losses[first][last] = getLoss(group, {first, last});
 
-  // For the first `end` points in at most so many spans: the loss, and where
-  // the last span begins.
+  // For the first `end` points in at most so many spans: the loss, and the
+  // begin of the last span.
   size_t most = std::max(size_t(std::max<int64_t>(options.maxRanges, 1)),
                          cuts.size() + 1);
   using Best = std::pair<double, size_t>;
@@ -431,7 +432,7 @@ SmallVector<Span> Specializer::getCommonSpans() const {
   return spans;
 }
 
-/// A copy of the kernel per config, in place of it.
+/// Replaces the kernel by one copy per config.
 void Specializer::specialize(ModelledKernel &kernel, ArrayRef<Span> spans) {
   SmallVector<FlatSymbolRefAttr> &inSpans = names[kernel.kernel.getSymName()];
   for (Span own : kernel.spans) {
@@ -482,7 +483,7 @@ struct TileSpecialize : moec::impl::TileSpecializePassBase<TileSpecialize> {
     options.maxRanges = maxRanges;
     options.maxKernels = maxKernels;
     for (auto program : getOperation().getOps<plan::ProgramOp>()) {
-      // Several are somebody's own choice.
+      // Several variants are the user's choice.
       auto variants =
           llvm::to_vector(program.getBody().getOps<plan::VariantOp>());
       if (variants.size() == 1)

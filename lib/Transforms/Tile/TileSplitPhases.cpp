@@ -18,10 +18,10 @@ using namespace moec;
 
 namespace {
 
-/// One phase of a kernel as a kernel of its own.
+/// One phase of a kernel as a separate kernel.
 struct Phase {
   StringAttr symbol;
-  /// Arguments of the kernel as it was, by number.
+  /// Indices of arguments of the original kernel.
   SmallVector<unsigned> ins, outs;
 };
 
@@ -30,7 +30,7 @@ public:
   KernelSplitter(tile::KernelOp kernel, SymbolTable &symbols)
       : kernel(kernel), symbols(symbols), builder(kernel) {}
 
-  /// The phases, or an empty list if the kernel has just one and stays.
+  /// Splits the kernel; empty if it has only one phase and stays.
   SmallVector<Phase> run() {
     SmallVector<Phase> phases;
     auto ops = kernel.getBody().front().without_terminator();

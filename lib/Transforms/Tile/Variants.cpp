@@ -12,7 +12,7 @@ using namespace moec;
 
 using FirstTokens = function_ref<std::optional<int64_t>(plan::LaunchOp)>;
 
-/// Splits the variant once; whether there is a place to.
+/// Splits the variant once; returns whether it did.
 static bool splitVariant(plan::VariantOp variant, FirstTokens firstTokens) {
   for (auto launch : variant.getBody().getOps<plan::LaunchOp>()) {
     std::optional<int64_t> first = firstTokens(launch);

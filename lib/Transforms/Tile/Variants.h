@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// Splits each variant with token counts on both sides of one from which on a
-/// launch of it would be another: `firstTokens` says which, or nothing.
+/// Splits each variant at the token count from which on one of its launches
+/// would be different; `firstTokens` returns that count, or nothing.
 void splitVariants(
     mlir::ModuleOp module,
     llvm::function_ref<std::optional<int64_t>(plan::LaunchOp)> firstTokens);
