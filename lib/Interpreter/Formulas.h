@@ -4,10 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Each formula serves the moe op and the tile op of the same meaning. Float
-// tensors are f32, bf16, f16, e4m3, e8m0 or i8; index tensors are i32. Indices
-// that come from tensors are checked, so that a wrong pass gives a message and
-// not a crash.
+// The formulas of coarse ops; a moe op and its tile op share one. Float tensors
+// are f32, bf16, f16, e4m3, e8m0 or i8; index tensors are i32. Indices from
+// tensors are checked, so that a wrong pass causes an error instead of a crash.
 
 #ifndef MOEC_LIB_INTERPRETER_FORMULAS_H
 #define MOEC_LIB_INTERPRETER_FORMULAS_H
@@ -23,7 +22,8 @@ namespace moec::interpreter {
 
 using OptionalRef = std::optional<TensorRef>;
 
-/// The groups of an op, by their rows: of others nothing is read or written.
+/// Bounds on the rows of an op's groups; other groups are neither read nor
+/// written.
 struct GroupRows {
   int64_t min = 0, max = std::numeric_limits<int64_t>::max();
 
@@ -38,7 +38,7 @@ struct RouteArguments {
       isPadding;
   TensorRef ids, weights;
 };
-/// `key` is null where keys are sums of values and biases.
+/// `key` is null if keys are sums of values and biases.
 moert::Status route(const RouteArguments &arguments, moe::RoutingAttr routing,
                     RegionEvaluator &score, RegionEvaluator *key,
                     RegionEvaluator &weight);
@@ -52,7 +52,7 @@ struct PermuteArguments {
   int64_t numExperts = 0;
   int64_t numZeroExperts = 0;
   std::optional<llvm::ArrayRef<int64_t>> localExperts;
-  /// Those of tile.count_slots, which are checked, and its `chunk_tokens`.
+  /// Counts of tile.count_slots, which are checked, and its `chunk_tokens`.
   OptionalRef counts;
   int64_t chunkTokens = 0;
 };
@@ -70,17 +70,17 @@ struct CountSlotsArguments {
 };
 moert::Status countSlots(const CountSlotsArguments &arguments);
 
-/// moe.grouped_matmul and tile.contract. Sums of products are made in double
-/// and rounded to f32 once; those of blocks with scales are scaled in double.
+/// moe.grouped_matmul and tile.contract. Sums are computed and scaled in
+/// double, and rounded to f32 once.
 struct MatmulArguments {
-  /// Rows of a dense product.
+  /// Rows of a dense gemm.
   int64_t tokens = 0;
   TensorRef input, weight;
   OptionalRef inputScale, weightScale, weightZeroPoint, weightGlobalScale;
   OptionalRef offsets, source, numValidTokens;
   llvm::SmallVector<TensorRef> rowOperands, columnOperands, elementwiseOperands;
   TensorRef result;
-  /// Null for operands that stand for themselves.
+  /// Null for operands that are not quantized.
   moe::QuantAttr inputQuant, weightQuant;
   moe::WeightLayoutAttr layout;
   GroupRows groupRows;
@@ -88,8 +88,7 @@ struct MatmulArguments {
 moert::Status groupedMatmul(const MatmulArguments &arguments,
                             RegionEvaluator &epilogue);
 
-/// moe.repack and tile.repack; results may have the memory of what they are
-/// made of.
+/// moe.repack and tile.repack; results may share memory with the operands.
 struct RepackArguments {
   TensorRef weight, scale;
   OptionalRef zeroPoint, globalScale;
@@ -115,15 +114,15 @@ struct PlaceIdsArguments {
   int64_t tokens = 0;
   TensorRef ids;
   OptionalRef table, replicaCounts, numValidTokens, isPadding;
-  /// The first zero expert, and how many there are.
+  /// The first zero expert, and their number.
   std::optional<llvm::ArrayRef<int64_t>> zeroExperts;
   TensorRef result;
 };
 moert::Status placeIds(const PlaceIdsArguments &arguments);
 
-/// Rows that are quantized, or that a scale is found for.
+/// Rows to quantize, or to compute a scale of.
 struct QuantizedRows {
-  /// Rows of the input, or without `offsets` those that count.
+  /// Rows of the input; without `offsets` the valid ones.
   int64_t rows = 0;
   TensorRef input;
   OptionalRef offsets;
@@ -137,8 +136,8 @@ struct TensorScaleArguments : QuantizedRows {
 };
 moert::Status tensorScale(const TensorScaleArguments &arguments);
 
-/// moe.quantize and tile.quantize: bits as docs/layers.md says. Of `scale` and
-/// `tensorScale` there is one.
+/// moe.quantize and tile.quantize, with the bits of docs/layers.md. Exactly one
+/// of `scale` and `tensorScale` is present.
 struct QuantizeArguments : QuantizedRows {
   OptionalRef tensorScale;
   TensorRef quantized;
@@ -147,9 +146,9 @@ struct QuantizeArguments : QuantizedRows {
 };
 moert::Status quantize(const QuantizeArguments &arguments);
 
-/// moe.gather_rows, and tile.gather_rows of one of its tensors.
+/// moe.gather_rows, and one tensor of tile.gather_rows.
 struct GatherRowsArguments {
-  /// Positions, at most; without offsets, tokens.
+  /// Most positions; without offsets, tokens.
   int64_t positions = 0;
   TensorRef input, result;
   OptionalRef offsets, source, columns;
@@ -165,10 +164,10 @@ struct UnpermuteArguments {
 };
 moert::Status unpermute(const UnpermuteArguments &arguments);
 
-/// Whether a token is padding, as an optional mask says.
+/// Whether a token is padding by an optional mask.
 bool isPaddingRow(const OptionalRef &isPadding, int64_t token);
 
-/// The token count that an optional `num_valid_tokens` leaves, 0 to `tokens`.
+/// The number of valid tokens by an optional `num_valid_tokens`, 0 to `tokens`.
 int64_t validTokens(const OptionalRef &numValidTokens, int64_t tokens);
 
 /// Fails unless dimension 0 of `tensor` is at least `rows`.

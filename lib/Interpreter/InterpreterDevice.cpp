@@ -26,7 +26,7 @@ namespace moec::interpreter {
 
 namespace {
 
-/// A tensor of a launch: its type, and its rows where they are dynamic.
+/// A tensor of a launch: its type, and its rows if they are dynamic.
 struct Parameter {
   ShapedType type;
   DType dtype = DType::F32;
@@ -70,7 +70,7 @@ public:
 
   const std::string &name() const override { return deviceName; }
   Status checkTarget(const std::string &) const override {
-    // What an op means does not depend on the target.
+    // The meaning of ops does not depend on the target.
     return Status::ok();
   }
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes,
@@ -110,7 +110,7 @@ public:
     return host->synchronize(stream);
   }
   Result<TensorMap> encodeTensorMap(const TensorMapRecipe &) override {
-    // The ops say what is copied; how is the schedule's affair.
+    // Tensor maps only matter to schedules, which the interpreter does not run.
     return TensorMap();
   }
 
@@ -122,8 +122,7 @@ private:
 
 } // namespace
 
-/// A tensor of whole bytes without the gaps that its strides leave between
-/// rows.
+/// A copy of a tensor without gaps between its rows.
 static std::vector<char> pack(const TensorRef &tensor,
                               ArrayRef<uint64_t> strides) {
   int64_t element = dtypeBits(tensor.dtype) / 8;
@@ -180,7 +179,7 @@ Status InterpretedKernel::run(ArrayRef<uint64_t> slots) {
   return interpretKernel(op, tensors, tokens);
 }
 
-/// What the program says about a tensor that it passes to a kernel.
+/// Type and rows of a tensor that the program passes to a kernel.
 static Result<Parameter> describeParameter(Value value) {
   Parameter parameter;
   parameter.type = cast<ShapedType>(value.getType());
@@ -219,12 +218,12 @@ static Result<std::vector<Parameter>> describeLaunch(ModuleOp module,
   });
   if (!launch)
     return notFound("no plan.launch names it, so its sizes are not known");
-  // The tokens of a run, by those that the kernel is told.
+  // The tokens of a run, from those passed to the kernel.
   Expr tokens = Expr::tokens();
   if (plan::ExprAttr told = launch.getTokensAttr()) {
     plan::MeshAttr mesh =
         launch->getParentOfType<plan::ProgramOp>().getMeshAttr();
-    // Those of a rank, and of a group of ranks.
+    // The tokens of a rank, and of a group of ranks.
     int64_t own = mesh ? mesh.getTokenRanks() : 1;
     int64_t parts = mesh ? mesh.getDp() : 1;
     if (told.getExpr() == Expr::ceilDiv(tokens, own))

@@ -30,7 +30,7 @@ Tensor Machine::take(Value value) {
   for (auto &[made, tensor] : owned)
     if (made == value)
       return std::move(tensor);
-  // An argument that is returned as it is.
+  // An argument that is returned directly.
   TensorRef source = at(value);
   Tensor copy = Tensor::undefined(source.dtype, source.shape);
   if (copy.size() > 0)
@@ -173,8 +173,8 @@ Status Machine::runPlaceIds(OpT op, int64_t count, Value result) {
   return placeIds(arguments);
 }
 
-/// Finds the scale of a tensor, or quantizes by that one or by scales of its
-/// own.
+/// Computes the scale of a tensor, or quantizes by a given scale or by dynamic
+/// ones.
 template <typename OpT>
 Status Machine::runQuantize(OpT op, int64_t rows) {
   constexpr bool findsScale = std::is_same_v<OpT, moe::TensorScaleOp> ||
@@ -337,8 +337,7 @@ Status Machine::run(moe::UnpermuteOp op) {
   return runUnpermute(op, count, op.getResult());
 }
 
-/// What is quantized, where there is a scale of the result, is a tensor of no
-/// name.
+/// With a quantized result, the unquantized one is a temporary tensor.
 Status Machine::run(tile::ContractOp op) {
   TensorRef result = at(op.getResult());
   if (!op.quantizesResult())

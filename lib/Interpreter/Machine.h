@@ -1,4 +1,4 @@
-//===- Machine.h - the values of a body and what fills them in --*- C++ -*-===//
+//===- Machine.h - execution of a body op by op ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,7 +18,7 @@
 
 namespace moec::interpreter {
 
-/// The values of one body, and how each op fills in its results.
+/// Executes the ops of one body on its values.
 class Machine {
 public:
   moert::Status bind(mlir::Value value, const TensorRef &tensor,
@@ -43,7 +43,7 @@ private:
   }
   moert::Status checkTokens(mlir::Value value) const;
 
-  // The operands that a moe op and a tile op of one formula have in common.
+  // Each serves a moe op and its tile op, which share operands.
   template <typename OpT>
   moert::Status runRoute(OpT op, int64_t count, mlir::Value ids,
                          mlir::Value weights);

@@ -23,7 +23,8 @@ using namespace moert;
 
 namespace moec::interpreter {
 
-/// Eight sums, so that they do not wait for each other.
+/// A dot product with eight independent sums, for instruction-level
+/// parallelism.
 static float dot(const double *a, const double *b, int64_t size) {
   double sums[8] = {};
   int64_t i = 0;
@@ -40,7 +41,7 @@ static float dot(const double *a, const double *b, int64_t size) {
 
 namespace {
 
-/// One product, group by group.
+/// One gemm, group by group.
 class Matmul {
 public:
   Matmul(const MatmulArguments &arguments, RegionEvaluator &epilogue)
@@ -53,45 +54,44 @@ public:
   Status run();
 
 private:
-  /// Each input row has scales of its own; else all share one, or there is
+  /// Whether each input row has its own scales; else all share one, or there is
   /// none.
   bool hasScaleOfRow() const {
     return arguments.inputQuant &&
            arguments.inputQuant.getGranularity() != moe::Granularity::Tensor;
   }
   Status runGroup(int64_t group, int64_t begin, int64_t end);
-  /// The elements of a row as numbers, zero points that are a tensor not yet
-  /// taken off.
+  /// Loads the elements of a row, without subtracting zero points of a tensor.
   void loadRow(const TensorRef &tensor, moe::QuantAttr quant, int64_t row,
                MutableArrayRef<double> values) const;
   bool hasFragments() const {
     return arguments.weightQuant &&
            moe::isFragments(arguments.weightQuant.getPacking());
   }
-  /// Where the scale of an element is kept, or its zero point.
+  /// Address of the scale of an element in prepacked weights, or of its zero
+  /// point or rest.
   const uint8_t *getScaleBytes(int64_t group, int64_t weightRow,
                                int64_t element,
                                int64_t moe::Fragments::ScalePlace::*byte) const;
-  /// A weight row that is in the order of tensor cores.
+  /// Loads a row of prepacked weights.
   void loadFragments(int64_t group, int64_t weightRow,
                      MutableArrayRef<double> values) const;
-  /// A weight row less its zero points.
+  /// Loads a weight row and subtracts its zero points.
   void loadWeightRow(int64_t group, int64_t weightRow,
                      std::vector<double> &values) const;
-  /// The flat index of the scale of a contracted element, and of its zero
-  /// point.
+  /// The flat index of the scale, and of the zero point, of an element along K.
   int64_t getScaleIndex(int64_t group, int64_t weightRow,
                         int64_t element) const;
-  /// The scale of a contracted element, times the global scale of the row, and
-  /// its minimum.
+  /// The scale of an element along K times the global scale of the row, and its
+  /// minimum.
   double getWeightScale(int64_t group, int64_t weightRow,
                         int64_t element) const;
   double getMinimum(int64_t group, int64_t weightRow, int64_t element) const;
-  /// The sum of products with a weight row that is loaded to `weights`; the
-  /// sums of blocks are scaled, `row` being the input's.
+  /// The dot product of input row `row` with a loaded weight row; sums of
+  /// blocks are scaled.
   float sum(const double *inputs, const std::vector<double> &weights,
             int64_t row, int64_t group, int64_t weightRow) const;
-  /// The row of gate (0) or up (1) of a pair; without pairs the column.
+  /// The weight row of gate (0) or up (1) of a pair; without pairs the column.
   int64_t weightRow(int64_t column, int64_t which) const;
   void epilogueArguments(int64_t group, int64_t column, int64_t position);
 
@@ -100,7 +100,7 @@ private:
   int64_t depth;
   int64_t weightRows;
   int64_t columns;
-  /// Accumulators in front, then what epilogueArguments() appends.
+  /// Accumulators, then the values that epilogueArguments() appends.
   std::vector<float> values;
 };
 
@@ -282,7 +282,7 @@ double Matmul::getMinimum(int64_t group, int64_t weightRow,
   if (!hasFragments())
     return loadAt(*arguments.weightZeroPoint,
                   getScaleIndex(group, weightRow, element));
-  // What is less than the zero point makes of it.
+  // The rest that the zero point does not cover.
   using moe::Fragments;
   uint16_t kept;
   memcpy(&kept,
@@ -342,7 +342,7 @@ void Matmul::epilogueArguments(int64_t group, int64_t column,
   values.resize(pieces);
   for (const TensorRef &operand : arguments.rowOperands) {
     float value = loadAt(operand, position);
-    // Bytes say yes or no.
+    // Bytes are booleans.
     values.push_back(operand.dtype == DType::I8 ? float(value != 0) : value);
   }
   for (const TensorRef &operand : arguments.columnOperands)

@@ -32,7 +32,7 @@ Status checkRows(const char *name, const TensorRef &tensor, int64_t rows) {
                          ", but has to have " + std::to_string(rows) + " rows");
 }
 
-/// Per global id the local expert, -1 for those of other ranks.
+/// The local expert of each global id, -1 for experts of other ranks.
 static Result<std::vector<int64_t>>
 findLocalExperts(int64_t numExperts,
                  std::optional<llvm::ArrayRef<int64_t>> localExperts) {
@@ -72,13 +72,13 @@ Status countSlots(const CountSlotsArguments &arguments) {
   return Status::ok();
 }
 
-/// Whether what an earlier launch has counted is what there is to count.
+/// Checks the counts of an earlier launch.
 static Status checkCounts(const PermuteArguments &arguments) {
   if (!arguments.counts)
     return Status::ok();
   const TensorRef &found = *arguments.counts;
   Tensor expected = Tensor::undefined(found.dtype, found.shape);
-  // What is undefined is as it is.
+  // Undefined rows compare equal.
   memcpy(expected.ref().data, found.data, expected.size());
   CountSlotsArguments count;
   count.tokens = arguments.tokens;
@@ -194,7 +194,7 @@ Status gatherRows(const GatherRowsArguments &arguments) {
   return Status::ok();
 }
 
-/// The place of an expert, or that of its replicas which the token takes.
+/// The local index of an expert, or of the replica that the token takes.
 static int64_t findPlace(const PlaceIdsArguments &arguments, int64_t token,
                          int64_t id) {
   const TensorRef &table = *arguments.table;

@@ -31,21 +31,21 @@ static float getScale(llvm::ArrayRef<float> group, moe::QuantAttr quant) {
                 moe::getLargestCode(quant);
   if (!quant.getPowerOfTwo() || std::isinf(scale))
     return scale;
-  // 0.5 to 1, and 0.5 of what is a power of two already.
+  // frexp returns 0.5 to 1, exactly 0.5 for powers of two.
   int exponent;
   float digits = std::frexp(scale, &exponent);
   return std::ldexp(1.0F, digits == 0.5F ? exponent - 1 : exponent);
 }
 
-/// What a given scale makes of an element: beyond the range it is the range's
-/// end, and NaN stays NaN.
+/// Divides an element by a static scale and saturates it to the range; NaN
+/// stays NaN.
 static float divideByGiven(float value, float scale, float largest) {
   float quotient = value / scale;
   return std::isnan(quotient) ? quotient
                               : std::clamp(quotient, -largest, largest);
 }
 
-/// The rows that offsets leave of `rows`.
+/// Limits `rows` by the last offset.
 static Status limitRows(const OptionalRef &offsets, int64_t &rows) {
   if (!offsets)
     return Status::ok();
@@ -105,7 +105,7 @@ Status quantize(const QuantizeArguments &arguments) {
   const int32_t *offset =
       arguments.offsets ? arguments.offsets->as<int32_t>() : nullptr;
   for (int64_t r = 0; r < rows; ++r) {
-    // The last offset is behind all rows.
+    // The last offset is at least `rows`.
     while (offset && r >= offset[1])
       ++offset;
     if (offset && !arguments.groupRows.contains(offset[1] - offset[0]))
@@ -125,7 +125,7 @@ Status quantize(const QuantizeArguments &arguments) {
       for (float &value : group)
         value /= scales[g];
     }
-    // No code is another one as a bf16.
+    // Quantized values are exact in bf16.
     if (moe::areKeptAsBF16(arguments.quant))
       for (float &value : row)
         value = roundTo(codes, value);

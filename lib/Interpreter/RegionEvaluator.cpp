@@ -26,7 +26,7 @@ namespace moec::interpreter {
 using Opcode = RegionEvaluator::Opcode;
 using Instruction = RegionEvaluator::Instruction;
 
-/// Ops whose operands become the instruction's operands as they are.
+/// Ops with the operands of their instruction.
 static std::optional<Opcode> plainOpcode(StringRef name) {
   return llvm::StringSwitch<std::optional<Opcode>>(name)
       .Case("arith.addf", Opcode::Add)
@@ -115,7 +115,7 @@ private:
     return index;
   }
 
-  /// The register of an operand; a constant gets one where it is used first.
+  /// The register of an operand; a constant gets one at its first use.
   Result<uint16_t> use(Value value) {
     auto it = registerOf.find(value);
     if (it != registerOf.end())

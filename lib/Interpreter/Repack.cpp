@@ -26,22 +26,21 @@ namespace moec::interpreter {
 
 using moe::Fragments;
 
-/// The exponents of 1, as a bf16 or f32 has it, and of what is no number.
+/// The biased exponents, in bf16 and f32, of 1 and of NaN and infinity.
 static constexpr int64_t kOne = 127, kNoNumber = 255;
-/// Bits of an f32 below its exponent.
+/// Mantissa bits of an f32.
 static constexpr int64_t kDigits = 23;
 
 namespace {
 
-/// A row's scale of a group as exponent and first digits, before it is kept;
-/// its sign is apart. An exponent of 0 stands for 2^-127, where all scales are
-/// powers of two.
+/// A group's scale before encoding: exponent and first mantissa bits, and the
+/// sign. If all scales are powers of two, the exponent 0 stands for 2^-127.
 struct GroupScale {
   int64_t bits;
   bool isNegative;
 };
 
-/// One matrix.
+/// Prepacks one matrix.
 class MatrixRepacker {
 public:
   MatrixRepacker(const RepackArguments &arguments, int64_t matrix)
@@ -67,11 +66,11 @@ private:
   GroupScale getScale(int64_t row, int64_t element) const;
   int64_t getZeroPoint(int64_t row, int64_t element) const;
   Fragments::SplitMinimum getMinimum(int64_t row, int64_t element) const;
-  /// Whether all that shares a scale with an element, in a unit, is 0, and
-  /// whether some is no number.
+  /// Whether all elements that share a scale with an element, in a unit, are 0,
+  /// and whether any is NaN.
   bool isZero(int64_t row, int64_t element) const;
   bool hasNaN(int64_t row, int64_t element) const;
-  /// The number of all of a row: its scale, or that of the matrix.
+  /// The factor of a whole row: its scale, or that of the matrix.
   float getFactor(int64_t row) const;
   void pack(int64_t row, int64_t excess);
   void runRow(int64_t row);
@@ -103,8 +102,8 @@ GroupScale MatrixRepacker::getScale(int64_t row, int64_t element) const {
     return {arguments.scale.as<uint8_t>()[index] << digits, false};
   float scale = loadAt(arguments.scale, index);
   int64_t bits = llvm::bit_cast<uint32_t>(std::fabs(scale));
-  // Of an f32, but not up to infinity; what else is kept as f16 has no more
-  // digits.
+  // Round an f32, unless it would become infinite; other types stored as f16 do
+  // not have more bits.
   if (format.scales == Fragments::Scales::F16 &&
       bits <= Fragments::kMostRounded)
     bits += int64_t(1) << (kDigits - digits - 1);
@@ -128,7 +127,7 @@ Fragments::SplitMinimum MatrixRepacker::getMinimum(int64_t row,
 bool MatrixRepacker::isZero(int64_t row, int64_t element) const {
   if (format.book && !format.findZero())
     return false;
-  // Zeros of floats have a sign.
+  // Zeros of floats have either sign.
   int64_t all = format.getLargestCode();
   int64_t zero = format.book ? *format.findZero() : getZeroPoint(row, element);
   int64_t mask = format.areIntegers() || format.book ? all : all / 2;
@@ -168,7 +167,7 @@ void MatrixRepacker::pack(int64_t row, int64_t excess) {
       code = Fragments::weaken(code, Fragments::kLeastStep - exponent);
     }
     if (format.scales == Fragments::Scales::E5M3) {
-      // Which has neither a zero nor a sign.
+      // E5M3 has neither a zero nor a sign.
       GroupScale scale = getScale(row, i);
       code = scale.bits ? code ^ (scale.isNegative ? 8 : 0) : 0;
     }
@@ -223,7 +222,7 @@ void MatrixRepacker::runRow(int64_t row) {
       std::max(largest - format.getLargestExponent(), format.getLeastExcess());
   pack(row, excess);
   float factor = getFactor(row);
-  // What is finite stays so, for it may be that of zeros.
+  // Finite factors stay finite, since they may belong to rows of zeros.
   constexpr float most = std::numeric_limits<float>::max();
   float number = std::clamp(std::ldexp(factor, int(excess)), -most, most);
   rowScale[row] = isFinite && std::isfinite(factor)

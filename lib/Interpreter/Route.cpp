@@ -55,7 +55,7 @@ private:
   const RouteArguments &arguments;
   moe::RoutingAttr routing;
   RegionEvaluator &score;
-  /// Null where keys are sums of values and biases.
+  /// Null if keys are sums of values and biases.
   RegionEvaluator *key;
   RegionEvaluator &weight;
   int64_t numRoutes;
@@ -64,7 +64,7 @@ private:
   std::vector<float> keys;
   /// Experts whose value counts as 0, in the weight too.
   std::vector<char> bad;
-  /// Experts that cannot be selected (any more).
+  /// Experts that can no longer be selected.
   std::vector<char> out;
   std::vector<int32_t> ids;
   std::vector<float> weights;
@@ -72,7 +72,7 @@ private:
 
 } // namespace
 
-/// exp(v - max) / sum where `use(i)`; 0 elsewhere.
+/// Softmax over the elements with `use(i)`; 0 for others.
 template <typename Predicate>
 static void softmax(MutableArrayRef<float> values, Predicate use) {
   double largest = -kInfinity;
@@ -95,7 +95,7 @@ void Router::computeScores(int64_t token) {
     softmax(values, [](size_t) { return true; });
 }
 
-/// The key of a value, before the rule for those that are not finite.
+/// The key of a value, before the rule for keys that are not finite.
 float Router::getKey(int64_t expert) {
   llvm::SmallVector<float, 2> terms = {values[expert]};
   if (arguments.selectionBias)
@@ -105,8 +105,8 @@ float Router::getKey(int64_t expert) {
   return terms.size() > 1 ? terms[0] + terms[1] : terms[0];
 }
 
-/// Values and keys by the rule for scores that are not finite. False where no
-/// key is left (rule neg_inf): the row is decided without looking at it.
+/// Computes values and keys by the rule for scores that are not finite. False
+/// if no key is left (rule neg_inf): the row has its fixed result.
 bool Router::computeKeys() {
   moe::NonFinite rule = routing.getNonfinite();
   if (routing.getSelect() == moe::Select::SparseMixer)
@@ -131,7 +131,7 @@ bool Router::computeKeys() {
   return rule != moe::NonFinite::NegInf || largest != -kInfinity;
 }
 
-/// Appends the `count` best of experts begin .. end-1, best first.
+/// Appends the best `count` of experts begin .. end-1, best first.
 void Router::selectBest(int64_t begin, int64_t end, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t best = -1;
@@ -144,7 +144,7 @@ void Router::selectBest(int64_t begin, int64_t end, int64_t count) {
   }
 }
 
-/// Takes all experts out but those of the best groups.
+/// Excludes all experts except those of the best groups.
 void Router::selectGroups() {
   int64_t numGroups = routing.getNumGroups();
   int64_t size = numRoutes / numGroups;
@@ -178,7 +178,8 @@ void Router::selectByHash(int64_t token) {
                       : -1);
 }
 
-/// Two rounds: the largest logit that is left, weighed among those near it.
+/// Two rounds: selects the largest remaining logit, weighed among those near
+/// it.
 void Router::selectSparseMixer() {
   std::vector<char> removed(numRoutes);
   for (int64_t round = 0; round < topK; ++round) {
@@ -274,7 +275,7 @@ void Router::run(int64_t token) {
   llvm::copy(weights, arguments.weights.as<float>() + token * topK);
 }
 
-/// What the verifiers leave open and the formulas rely on.
+/// Checks what the formulas rely on and verifiers do not check.
 static Status checkRoute(const RouteArguments &arguments,
                          moe::RoutingAttr routing) {
   int64_t numRoutes = arguments.logits.shape[1];

@@ -140,8 +140,8 @@ static float fromF16(uint16_t bits) {
   uint32_t magnitude = bits & 0x7FFF;
   if (magnitude >= 0x7C00)
     return fromBits(sign | 0x7F800000 | (magnitude & 0x3FF) << 13);
-  // Moving the fields leaves the exponent 112 too small, for subnormals too;
-  // the product by 2^112 is exact.
+  // Shifted fields have an exponent that is 112 too small, also for subnormals;
+  // the multiplication by 2^112 is exact.
   return fromBits(sign | toBits(fromBits(magnitude << 13) * 0x1p112f));
 }
 
@@ -179,7 +179,7 @@ static float fromE8M0(uint8_t bits) {
   return bits == nan ? std::nanf("") : std::ldexp(1.0f, int(bits) - 127);
 }
 
-/// To nearest even, within -127 to 127; NaN becomes 0.
+/// Rounds to nearest even, saturated to -127 and 127; NaN becomes 0.
 static int8_t toI8(float value) {
   return std::isnan(value) ? 0
                            : std::clamp(std::nearbyint(value), -127.0f, 127.0f);

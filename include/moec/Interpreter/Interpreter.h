@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The levels moe, plan and tile in plain loops, so that the first level that
-// disagrees with the reference names the wrong pass.
+// Runs the levels moe, plan and tile in plain loops: the first level that
+// disagrees with the reference identifies the wrong pass.
 
 #ifndef MOEC_INTERPRETER_INTERPRETER_H
 #define MOEC_INTERPRETER_INTERPRETER_H
@@ -17,15 +17,16 @@
 
 namespace moec::interpreter {
 
-/// Runs a function of pipeline ops (level moe after moe-decompose). Dynamic
-/// dimensions are those of `inputs`; results are allocated. Fails with the
-/// argument's or the op's name.
+/// Runs a function of pipeline ops (level moe after moe-decompose). `inputs`
+/// determine the dynamic dimensions; results are allocated. Errors name the
+/// argument or the op.
 moert::Result<std::vector<Tensor>>
 interpretFunction(mlir::func::FuncOp function,
                   llvm::ArrayRef<TensorRef> inputs);
 
-/// Runs all CTAs of one kernel: `tensors` are a plan.kernel's arguments and
-/// then its results, or a tile.kernel's memrefs, with their sizes at `tokens`.
+/// Runs all CTAs of one kernel. `tensors` are the arguments, then the results,
+/// of a plan.kernel, or the memrefs of a tile.kernel, with their sizes at
+/// `tokens`.
 moert::Status interpretKernel(mlir::FunctionOpInterface kernel,
                               llvm::ArrayRef<TensorRef> tensors,
                               int64_t tokens);

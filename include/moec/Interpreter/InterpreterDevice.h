@@ -17,11 +17,11 @@
 namespace moec::interpreter {
 
 /// A device in host memory whose kernels are the `plan.kernel` or `tile.kernel`
-/// ops of `module`, one launch evaluating all CTAs. Images given to
-/// loadModule() are not looked at. A launch's slots are the addresses of a
-/// kernel's ins and outs and, last, the token count; dynamic sizes are those
-/// that the module's `plan.program` states for the tensors of the launch. The
-/// module outlives the device and does not change.
+/// ops of `module`; one launch evaluates all CTAs. loadModule() ignores the
+/// images. The slots of a launch are the addresses of a kernel's ins and outs,
+/// then the token count; dynamic sizes are those in the module's `plan.program`
+/// for the tensors of the launch. The module must outlive the device and not
+/// change.
 moert::Result<std::unique_ptr<moert::Device>>
 createInterpreterDevice(mlir::ModuleOp module);
 

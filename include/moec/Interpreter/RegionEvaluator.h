@@ -18,20 +18,21 @@
 
 namespace moec::interpreter {
 
-/// A score, weight, activation or epilogue region as a list of instructions on
-/// float registers. Every op is evaluated in f32: arith ops as IEEE says, math
+/// A scalar region (score, weight, activation, epilogue) as instructions on
+/// float registers. Every op is evaluated in f32: arith ops by IEEE 754, math
 /// functions in double and rounded once. An i1 is 0 or 1.
 class RegionEvaluator {
 public:
-  /// An empty region yields its first argument. Fails with the op's name where
-  /// the region holds one that is not known.
+  /// An empty region yields its first argument. Fails with the name of an
+  /// unknown op.
   static moert::Result<RegionEvaluator> compile(mlir::Region &region);
 
-  /// Number of arguments of the region; 0 for an empty region, which takes any.
+  /// Number of arguments of the region; 0 for an empty region, which takes any
+  /// number.
   size_t numArguments() const { return argumentCount; }
   bool isIdentity() const { return code.empty() && resultRegister == 0; }
 
-  /// The yielded value. Not for several threads at once: registers are kept.
+  /// The yielded value. Not thread-safe, since the registers are members.
   float evaluate(llvm::ArrayRef<float> arguments);
 
   enum class Opcode : uint8_t {
@@ -73,7 +74,7 @@ public:
 
   struct Instruction {
     Opcode opcode;
-    /// The predicate of Compare, as arith numbers it.
+    /// The predicate of Compare, in arith's numbering.
     uint8_t predicate = 0;
     uint16_t result = 0;
     uint16_t operands[3] = {0, 0, 0};
@@ -85,7 +86,7 @@ private:
   size_t argumentCount = 0;
   uint16_t resultRegister = 0;
   std::vector<Instruction> code;
-  /// Arguments, then constants, then results; constants are set once.
+  /// Arguments, then constants (set once), then results.
   std::vector<float> registers;
 };
 

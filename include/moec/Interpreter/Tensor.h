@@ -28,7 +28,7 @@ struct TensorRef {
   llvm::SmallVector<int64_t, 4> shape;
 
   int64_t numElements() const;
-  /// Elements of one index of dimension 0.
+  /// Elements per index of dimension 0.
   int64_t rowSize() const;
 
   template <typename T>
@@ -41,7 +41,8 @@ struct TensorRef {
 class Tensor {
 public:
   Tensor() = default;
-  /// All bits set: a float that nobody wrote is NaN and so is what it reaches.
+  /// All bits set: floats that were never written are NaN, and so are their
+  /// results.
   static Tensor undefined(moert::DType dtype, llvm::ArrayRef<int64_t> shape);
 
   /// Valid as long as this object is.
@@ -57,31 +58,31 @@ private:
   std::vector<uint8_t> bytes;
 };
 
-/// The element types that the interpreter computes with: f32, bf16, f16, e4m3,
-/// e8m0, i8, i32.
+/// The element types that the interpreter supports: f32, bf16, f16, e4m3, e8m0,
+/// i8, i32.
 moert::Result<moert::DType> elementDType(mlir::ShapedType type);
 
-/// "bf16[4x?x2]" style text of a type, and the same of a tensor.
+/// A type or a tensor as text, as in "bf16[4x?x2]".
 std::string describe(mlir::ShapedType type);
 std::string describe(const TensorRef &tensor);
 
 /// Whether `tensor` has the element type and all static sizes of `type`.
 bool matches(const TensorRef &tensor, mlir::ShapedType type);
 
-/// Numbers of `tensor` from flat index `first` on, converted exactly; those of
-/// i8 are signed.
+/// Loads elements of `tensor` from flat index `first` on, converted exactly; i8
+/// is signed.
 void load(const TensorRef &tensor, int64_t first,
           llvm::MutableArrayRef<float> values);
 void load(const TensorRef &tensor, int64_t first,
           llvm::MutableArrayRef<double> values);
 float loadAt(const TensorRef &tensor, int64_t index);
 
-/// Rounds to the element type, to nearest even, and stores from `first` on. To
-/// i8 what is beyond -127 to 127 is saturated, and NaN becomes 0.
+/// Rounds to the element type, to nearest even, and stores from `first` on. i8
+/// saturates at -127 and 127, and NaN becomes 0.
 void store(const TensorRef &tensor, int64_t first,
            llvm::ArrayRef<float> values);
 
-/// `value` as an element type holds it; for arith.truncf followed by extf.
+/// `value` rounded to an element type; for arith.truncf followed by extf.
 float roundTo(moert::DType dtype, float value);
 
 } // namespace moec::interpreter
