@@ -37,7 +37,7 @@ double relu2(double x) {
   return positive * positive;
 }
 
-// Both keep NaN, as std::min and std::fmin do not.
+// Both keep NaN, unlike std::min and std::fmin.
 double atMost(double x, double limit) { return x > limit ? limit : x; }
 double clamp(double x, double limit) {
   return x < -limit ? -limit : atMost(x, limit);

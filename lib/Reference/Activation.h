@@ -15,7 +15,8 @@ namespace moec::reference {
 /// 1 / (1 + exp(-x)) without overflow on either side.
 double sigmoid(double x);
 
-/// The activation of a gate and, where the kind has one, an up value.
+/// The activation of a gate value and, for kinds with two arguments, an up
+/// value.
 double activate(const ActivationSpec &spec, double gate, double up);
 
 } // namespace moec::reference

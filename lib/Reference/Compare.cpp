@@ -30,7 +30,7 @@ double moec::reference::getErrorBound(DType dtype) {
   llvm_unreachable("every dtype is listed");
 }
 
-/// A product quantizes its input.
+/// Whether a gemm quantizes its input.
 static bool quantizesActivations(const LayerSpec &spec) {
   return llvm::any_of(spec.getExpertWeights(), [&](llvm::StringRef weight) {
     const auto &quantization = spec.getQuantization(weight);
@@ -38,8 +38,8 @@ static bool quantizesActivations(const LayerSpec &spec) {
   });
 }
 
-/// A weight times its scale, or an entry of nf4's code book, may be rounded to
-/// 16 bits.
+/// Whether a weight times its scale, or an entry of nf4's code book, may be
+/// rounded to 16 bits.
 static bool mayRoundWeights(const LayerSpec &spec) {
   return llvm::any_of(spec.getExpertWeights(), [&](llvm::StringRef name) {
     const auto &quantization = spec.getQuantization(name);
@@ -57,9 +57,9 @@ static bool mayRoundWeights(const LayerSpec &spec) {
 double moec::reference::getErrorBound(const LayerSpec &spec) {
   if (quantizesActivations(spec))
     return 2e-2;
-  // sm_90a rounds weights of both products, which moves the roundings of what
-  // is between them and of the output: four times 2^-9. Ranks that add up rows
-  // round each summand, too.
+  // sm_90a rounds weights of both gemms, which changes the roundings between
+  // them and of the output: four times 2^-9. Reductions over ranks round each
+  // summand, too.
   bool addsOverRanks = spec.parallel && spec.parallel->getNumRanks() > 1;
   return spec.dtype == DType::BF16 && (mayRoundWeights(spec) || addsOverRanks)
              ? 8e-3
@@ -67,8 +67,8 @@ double moec::reference::getErrorBound(const LayerSpec &spec) {
 }
 
 double moec::reference::getRowFactor(const LayerSpec &spec) {
-  // A sum that is off by little may round to the next code, which is up to an
-  // eighth away, and all of a row may hang on one element.
+  // A sum with a small error may round to the next quantized value, up to an
+  // eighth away, and a whole row may depend on one element.
   constexpr double nextCode = 1.0 / 8;
   return quantizesActivations(spec) ? nextCode / getErrorBound(spec)
                                     : kRowFactor;
@@ -76,8 +76,8 @@ double moec::reference::getRowFactor(const LayerSpec &spec) {
 
 namespace {
 
-/// Squares are summed relative to the largest number, so that they neither
-/// overflow nor vanish.
+/// Sums squares relative to the largest number, so that they neither overflow
+/// nor underflow.
 class Norm {
 public:
   void add(double x) {
@@ -96,14 +96,14 @@ private:
   double scale = 0, sum = 0;
 };
 
-/// Without a size any difference is infinitely wrong.
+/// Relative to a size of 0, any difference is infinite.
 double divide(double difference, double size) {
   if (size > 0)
     return difference / size;
   return difference > 0 ? std::numeric_limits<double>::infinity() : 0;
 }
 
-/// 0 for finite numbers; NaN and both infinities have one each.
+/// Class of a number: 0 for finite ones; NaN and both infinities have one each.
 int getPlace(double x) {
   return std::isnan(x) ? 2 : std::isinf(x) ? (x > 0 ? 1 : -1) : 0;
 }

@@ -17,12 +17,12 @@ using namespace moec::reference;
 
 namespace {
 
-/// Numbers of all first products that are in memory at a time.
+/// Most elements of all first gemms in memory at a time.
 constexpr int64_t kMaxNumbers = int64_t(1) << 26;
 
-/// A slot that counts and has weights here.
+/// A valid slot whose expert has weights on this rank.
 struct Slot {
-  /// Position among the rows that are evaluated.
+  /// Index among the evaluated rows.
   int64_t row;
   double weight;
 };
@@ -44,8 +44,8 @@ void roundRows(Matrix &matrix, DType dtype, int threads) {
   });
 }
 
-/// Whether all rows of a call share a scale of activations that the call finds,
-/// in the product with this weight.
+/// Whether the gemm with this weight has a dynamic activation scale shared by
+/// all rows of a call.
 bool sharesScales(const LayerSpec &spec, llvm::StringRef weight) {
   const auto &quantization = spec.getQuantization(weight);
   return quantization && quantization->activation &&
@@ -100,7 +100,7 @@ private:
         else if (int64_t place = places.find(token, id); place >= 0)
           slots[place].push_back(slot);
       }
-    // As many experts at a time as there is memory for.
+    // As many experts at a time as fit in memory.
     int64_t numbers = spec.getFirstProductRows(spec.intermediateSize) +
                       spec.intermediateSize + 2 * x.getNumColumns();
     std::vector<int64_t> experts;
@@ -120,8 +120,7 @@ private:
     return sum;
   }
 
-  /// The scale of a product's input x, where all rows share one that the call
-  /// finds.
+  /// The dynamic scale shared by all rows of a gemm's input x.
   float findScale(const Matrix &x, llvm::StringRef weight) const {
     return sharesScales(spec, weight) ? makeScale(findLargest(x), weight) : 0;
   }
@@ -133,8 +132,7 @@ private:
                : 0;
   }
 
-  /// What every token's expert reads, whoever it is, with the weight on the
-  /// input.
+  /// The input of every token's expert, with the weight on the input.
   Matrix weighRows(const Matrix &x) const {
     Matrix weighed(x.getNumRows(), x.getNumColumns());
     for (auto [row, token] : llvm::enumerate(tokens)) {
@@ -151,7 +149,7 @@ private:
       sum.row(slot.row)[i] += x.row(slot.row)[i] * slot.weight;
   }
 
-  /// The rows of x that an expert sees, in the order of its columns.
+  /// The rows of x for an expert, in the order of its columns.
   Matrix gather(const Matrix &x, int64_t expert,
                 const std::vector<Slot> &slots) const {
     int64_t width = x.getNumColumns();
@@ -237,9 +235,9 @@ private:
     }
   }
 
-  /// A product of formula 8 or 10, whose rows x are quantized first where
-  /// activations are: `foundScale` is that of all rows of the call, where they
-  /// share one that nobody gave.
+  /// A gemm of formula 8 or 10. Quantizes its rows x first if activations are
+  /// quantized; `foundScale` is the dynamic scale shared by all rows of the
+  /// call.
   Product makeProduct(Matrix &x, const std::string &weight, int64_t firstRow,
                       Matrix &out, float foundScale) const {
     Product product = {&x, &call.get(weight), firstRow, &out};
@@ -274,7 +272,7 @@ private:
                      rows);
   }
 
-  /// In the order of the shared expert's columns.
+  /// The hidden states in the order of the shared expert's columns.
   Matrix orderHidden() const {
     int64_t width = hidden.getNumColumns();
     std::vector<double> columns =
@@ -318,7 +316,7 @@ private:
   const Decision &decision;
   llvm::ArrayRef<int64_t> tokens;
   Matrix hidden;
-  /// The input scale of the experts' first product, where a call finds it.
+  /// The dynamic input scale of the experts' first gemm.
   float inputScale = 0;
 };
 
@@ -427,9 +425,9 @@ bool moec::reference::isValidSlot(const LayerSpec &spec, int64_t numValid,
 
 Matrix moec::reference::evaluate(const Call &call, const Decision &decision,
                                  llvm::ArrayRef<int64_t> tokens) {
-  // Rows that do not count are left out, not multiplied by zero.
+  // Invalid rows are left out, not multiplied by zero.
   std::vector<bool> counts = call.getPresent();
-  // Rows that share a scale are all evaluated, whichever are asked for.
+  // All rows that share a scale are evaluated, whichever are requested.
   bool needsAll =
       llvm::any_of(call.spec.getExpertWeights(), [&](llvm::StringRef weight) {
         return sharesScales(call.spec, weight);

@@ -17,12 +17,12 @@ using namespace moec::reference;
 
 namespace {
 
-/// Rows of weights of a task: they become numbers once and stay in the cache
-/// while all rows of x pass.
+/// Rows of weights per task: converted once, then kept in the cache for all
+/// rows of x.
 constexpr int64_t kPanel = 16;
-/// Depth that is worked on at a time, for rows of x to stay in the cache.
+/// Elements along K per iteration, so that rows of x stay in the cache.
 constexpr int64_t kDepth = 1024;
-/// Columns of out whose sums, for four rows, are in registers.
+/// Columns of `out` with sums, for four rows, in registers.
 constexpr int kColumns = 2;
 
 /// out[4, kColumns] += x[4, depth] @ w[kColumns, depth]^T.
@@ -30,7 +30,7 @@ template <int Lanes>
 MOEC_INLINE void multiplyBlock(const double *x, int64_t xStride,
                                const double *w, int64_t wStride, int64_t depth,
                                double *out, int64_t outStride) {
-  // At any multiple of eight bytes.
+  // Aligned to eight bytes only.
   typedef double Vector __attribute__((vector_size(Lanes * 8), aligned(8)));
   Vector sums[4][kColumns] = {};
   for (int64_t k = 0; k < depth; k += Lanes) {
@@ -52,7 +52,7 @@ MOEC_INLINE void multiplyBlock(const double *x, int64_t xStride,
     }
 }
 
-/// A panel of weights with all rows of x, which come in fours.
+/// Multiplies a panel of weights by all rows of x, four at a time.
 template <int VectorBytes>
 MOEC_INLINE void multiplyPanel(const Matrix &x, const double *panel,
                                int64_t numColumns, double *out,
@@ -104,8 +104,8 @@ constexpr float kNormalFloat[16] = {
     1.0F,
 };
 
-/// Reads elements of a row as they are stored, without scales; int4 without a
-/// zero point and a minimum counts from 8. `row` is one of the stack.
+/// Reads the stored elements of a row of the stack, without scales; 8 is
+/// subtracted from int4 without a zero point and a minimum.
 void readElements(const Product &product, int64_t row, int64_t depth,
                   double *to) {
   StorageType storage = product.quantization->storage;
@@ -131,14 +131,13 @@ void readElements(const Product &product, int64_t row, int64_t depth,
   }
 }
 
-/// Makes elements of row `column` of the product's matrix the numbers that they
-/// stand for: (q - z) * (s * g) - m.
+/// Dequantizes elements of row `column` of the matrix: (q - z) * (s * g) - m.
 void applyScales(const Product &product, int64_t column, double *weights) {
   int64_t depth = product.x->getNumColumns();
   int64_t rows = product.out->getNumColumns();
   int64_t run = product.hasHalves ? rows / 2 : rows;
-  // Rows and elements that share a scale: all of a run of rows, and all of a
-  // row, unless the granularity says less.
+  // Rows and elements that share a scale: a whole run of rows and a whole row,
+  // unless the granularity is finer.
   int64_t height = run, width = depth;
   switch (product.quantization->granularity) {
   case Granularity::Tensor:
@@ -193,8 +192,8 @@ void run(const Task &task) {
     readElements(*task.product, row, depth, weights);
     applyScales(*task.product, task.column + j, weights);
   }
-  // Rows of the output are padded to whole vectors, so that an odd last column
-  // has a neighbour. That one gets 0 * x, which may be NaN.
+  // Rows of the output are padded to whole vectors, so an odd last column has a
+  // neighbour, which gets 0 * x, perhaps NaN.
   multiply(x, panel.data(), count, out.row(0) + task.column, out.getStride());
   for (int64_t i = 0; count % kColumns != 0 && i < out.getNumRows(); ++i)
     out.row(i)[task.column + count] = 0;

@@ -12,16 +12,16 @@
 
 namespace moec::reference {
 
-/// out = x @ w^T, where w is rows firstRow .. of a stack of matrices.
+/// out = x @ w^T, with w the rows from `firstRow` on of stacked matrices.
 struct Product {
   const Matrix *x;
   const Source *weight;
   int64_t firstRow;
-  /// Has as many rows as x, and a column per row of w.
+  /// One row per row of x, one column per row of w.
   Matrix *out;
-  /// The scales of the stack, which elements share one, and whether each matrix
-  /// has two halves with scales of their own (gate and up). Null where w has
-  /// none; so are zero points, minima and global scales.
+  /// Scales, zero points, minima and global scales of the stack, null if
+  /// absent; which elements share a scale; and whether each matrix has two
+  /// halves (gate and up) with separate scales.
   const Source *scales = nullptr;
   const Source *zeroPoints = nullptr;
   const Source *minima = nullptr;
@@ -30,10 +30,10 @@ struct Product {
   bool hasHalves = false;
 };
 
-/// Computes all of them with `threads` threads.
+/// Computes all products with `threads` threads.
 void computeProducts(const std::vector<Product> &products, int threads);
 
-/// One of them, of a matrix without scales.
+/// Computes one product, with a matrix without scales.
 Matrix computeProduct(const Matrix &x, const Source &weight, int64_t columns,
                       int threads);
 

@@ -13,12 +13,12 @@
 using namespace moec;
 using namespace moec::reference;
 
-/// The largest code.
+/// The largest quantized value.
 static float getLargest(StorageType storage) {
   return storage == StorageType::Int8 ? 127.0f : 448.0f;
 }
 
-/// To nearest even. Values are at most 448, the largest, or NaN.
+/// Rounds to nearest even. Values are NaN or at most 448, the largest e4m3.
 static double roundE4M3(float value) {
   if (value == 0 || !std::isfinite(value))
     return std::isinf(value) ? std::nan("") : value;
@@ -27,7 +27,7 @@ static double roundE4M3(float value) {
   return std::ldexp(std::nearbyint(std::ldexp(value, -quantum)), quantum);
 }
 
-/// The code of a quotient, whose size is at most that of the largest code.
+/// Rounds a quotient of at most the largest quantized value.
 static double roundToCode(float quotient, StorageType storage) {
   if (storage != StorageType::Int8)
     return roundE4M3(quotient);
@@ -42,7 +42,7 @@ static float roundUp(float scale) {
   return power < scale ? 2 * power : power;
 }
 
-/// Scales that rows find for themselves are made of at least `least`.
+/// Quantizes with a dynamic scale, of a maximum of at least `least`.
 static void quantizeGroup(const double *x, int64_t size, float least,
                           const OperandQuantization &quantization, double *to) {
   StorageType storage = quantization.storage;
@@ -63,7 +63,7 @@ static void quantizeGroup(const double *x, int64_t size, float least,
             static_cast<double>(scale);
 }
 
-/// By a scale that may be too small: what is beyond the range is its end.
+/// Quantizes with a static scale, saturated to the range.
 static void quantizeBy(float scale, const double *x, int64_t size,
                        StorageType storage, double *to) {
   float largest = getLargest(storage);

@@ -1,4 +1,4 @@
-//===- Quantize.h - rows as codes with scales -------------------*- C++ -*-===//
+//===- Quantize.h - quantization of rows ------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,17 +12,17 @@
 
 namespace moec::reference {
 
-/// What the codes of the quantized rows of x stand for: `code(x / s) * s` with
-/// codes of e4m3 or int8, every step of the quantization in f32, as
-/// docs/layers.md has it, and an exact product. All rows have `tensorScale`
-/// with granularity `tensor`.
+/// Quantizes and dequantizes the rows of x: `round(x / s) * s`, with rounding
+/// to e4m3 or int8. Every step of the quantization is in f32, as in
+/// docs/layers.md, and the product is exact. With granularity `tensor`, all
+/// rows have `tensorScale`.
 Matrix quantizeRows(const Matrix &x, const OperandQuantization &quantization,
                     float tensorScale, int threads);
 
 /// The largest finite magnitude of x, as f32.
 float findLargest(const Matrix &x);
 
-/// The scale of a tensor with that one.
+/// The scale of a tensor with this largest magnitude.
 float makeTensorScale(float largest, StorageType storage);
 
 } // namespace moec::reference

@@ -25,7 +25,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool isFinite(double x) { return std::isfinite(static_cast<float>(x)); }
 
-/// Scores are f32. Below the normal range that is seen in shares of them.
+/// Rounds scores to f32 below its normal range, where the error is visible in
+/// ratios.
 double roundSubnormal(double x) {
   return std::fabs(x) < 0x1p-126 ? static_cast<float>(x) : x;
 }
@@ -36,7 +37,7 @@ double softplus(double x) {
 
 double scoreSigmoid(double x) { return roundSubnormal(sigmoid(x)); }
 
-/// Formula 2, with what IEEE arithmetic makes of NaN and infinities.
+/// Formula 2, with NaN and infinities by IEEE arithmetic.
 std::vector<double> getScores(Score kind, llvm::ArrayRef<double> logits) {
   std::vector<double> value = logits.vec();
   switch (kind) {
@@ -63,8 +64,8 @@ std::vector<double> getScores(Score kind, llvm::ArrayRef<double> logits) {
   llvm_unreachable("every score is listed");
 }
 
-/// A softmax without a bias has the order of its logits, which may be compared
-/// in its place; all other keys are f32.
+/// Whether keys are not rounded: a softmax without a bias has the order of its
+/// logits, which may be compared instead. All other keys are f32.
 bool hasUnroundedKeys(const RoutingSpec &routing) {
   return routing.score == Score::Softmax && !routing.selectionBias &&
          (routing.numGroups == 1 || routing.groupScore == GroupScore::Max);
@@ -110,7 +111,7 @@ RoutedRow::RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
     }
     keys[i] = hasUnroundedKeys(routing) ? key : static_cast<float>(key);
     isBad[i] = bad;
-    // Scores are f32: what underflows there weighs nothing.
+    // Scores are f32: those that underflow have weight 0.
     if (bad || static_cast<float>(value[i]) == 0)
       value[i] = 0;
   }
@@ -151,12 +152,12 @@ int64_t RoutedRow::getKeyDistance(int64_t a, int64_t b) const {
              : llvm::divideCeil(std::abs(order[a] - order[b]), kPartsOfUlp);
 }
 
-/// Whether an id has a score that is not taken as 0.
+/// Whether the score of an id does not count as 0.
 bool RoutedRow::counts(int64_t id) const {
   return id >= 0 && id < static_cast<int64_t>(value.size()) && !isBad[id];
 }
 
-/// Each weight is a softmax over the logits near the largest that is left.
+/// Each weight is a softmax over the logits near the largest remaining one.
 void RoutedRow::weighSparseMixer(llvm::ArrayRef<int64_t> which,
                                  llvm::MutableArrayRef<double> weights) const {
   std::vector<double> logits(value.size());
@@ -179,7 +180,7 @@ void RoutedRow::weighSparseMixer(llvm::ArrayRef<int64_t> which,
   }
 }
 
-/// The function `weight` of the selected scores.
+/// Applies `weight` to the selected scores.
 void RoutedRow::weighSelected(llvm::ArrayRef<int64_t> which,
                               llvm::MutableArrayRef<double> weights) const {
   RouteWeight kind = router->spec.routing.weight;

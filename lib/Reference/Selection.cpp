@@ -20,14 +20,14 @@ using namespace moec::reference;
 
 namespace {
 
-/// Largest distance of two keys whose order is left open.
+/// Largest distance of a near tie.
 constexpr int64_t kNearTie = 4 * kPartsOfUlp;
-// These lie farther from every finite key than near ties reach.
+// Farther from every finite key than a near tie.
 constexpr int64_t kInfinite = int64_t(1) << 43;
 constexpr int64_t kNaN = -(int64_t(1) << 44);
-/// An expert of a group that is out.
+/// Order of experts in excluded groups.
 constexpr int64_t kExcluded = -(int64_t(1) << 50);
-/// Sets of groups that are looked at.
+/// Most sets of groups that are tried.
 constexpr int kMaxGroupSets = 4096;
 
 using Orders = std::vector<int64_t>;
@@ -39,7 +39,7 @@ bool mayPrecede(const Orders &order, int64_t a, int64_t b) {
          (distance < 0 && -distance <= kNearTie);
 }
 
-/// Candidates, best first.
+/// Sorts candidates, best first.
 std::vector<int64_t> rank(const Orders &order,
                           std::vector<int64_t> candidates) {
   llvm::sort(candidates, [&](int64_t a, int64_t b) {
@@ -64,7 +64,7 @@ bool accepts(const Orders &order, const std::vector<int64_t> &candidates,
   for (size_t i = 0; i < ids.size(); ++i) {
     if (!llvm::is_contained(candidates, ids[i]))
       return false;
-    // An id that stands there twice does not precede itself.
+    // A duplicate id does not precede itself.
     for (size_t j = i + 1; j < ids.size(); ++j)
       if (!mayPrecede(order, ids[i], ids[j]))
         return false;
@@ -75,7 +75,8 @@ bool accepts(const Orders &order, const std::vector<int64_t> &candidates,
   return true;
 }
 
-/// Calls `body` with the acceptable sets of groups that stay until it is true.
+/// Calls `body` with each acceptable set of selected groups until it returns
+/// true.
 bool anyGroupSet(
     const Orders &order, int64_t kept,
     const std::function<bool(const std::vector<int64_t> &)> &body) {

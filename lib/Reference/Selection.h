@@ -1,14 +1,13 @@
-//===- Selection.h - which experts a token takes ----------------*- C++ -*-===//
+//===- Selection.h - selection of a token's experts -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Keys are compared through integers that are ordered as they are. All orders
-// are total: by key descending, then by lowest index. Keys that lie 1 to 4
-// units in the last place apart may be seen in either order by who computes in
-// f32.
+// Selects experts by keys, compared as integers of equal order. All orders are
+// total: by key descending, then by lowest index. Computations in f32 may see
+// near ties, keys 1 to 4 ulp apart, in either order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,18 +20,18 @@
 
 namespace moec::reference {
 
-/// Orders of keys count these parts of an f32 unit in the last place, for keys
-/// may differ that f32 does not tell apart.
+/// Orders of keys count in 1 / kPartsOfUlp of an f32 ulp, since keys may differ
+/// by less than f32 resolves.
 constexpr int64_t kPartsOfUlp = 256;
 
-/// The order of a key, kPartsOfUlp apart per unit in the last place.
+/// The order of a key; keys one ulp apart differ by kPartsOfUlp.
 int64_t getKeyOrder(double key);
 
-/// The orders of the groups' keys; empty where groups are not selected.
+/// The orders of the groups' keys; empty if groups are not selected.
 std::vector<int64_t> getGroupOrder(const LayerSpec &spec,
                                    const std::vector<double> &keys);
 
-/// The ids, in their order.
+/// The selected ids, in order.
 std::vector<int64_t> choose(const LayerSpec &spec,
                             const std::vector<int64_t> &order,
                             const std::vector<int64_t> &groupOrder);

@@ -1,14 +1,14 @@
-//===- Compare.h - whether an output agrees ---------------------*- C++ -*-===//
+//===- Compare.h - comparison of outputs with the reference -----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// The measure is the relative Frobenius error, over the whole output and over
-// each row. A row of the reference that is exactly zero must be exactly zero,
-// and NaN and infinities must stand at the same places. A row of the reference
-// that is not finite fails, unless the inputs are made so.
+// Compares outputs by the relative Frobenius error, of the whole output and of
+// each row. A row that is exactly zero in the reference must be exactly zero,
+// and NaN and infinities must be at equal positions. A row of the reference
+// that is not finite fails, unless the inputs are not finite by intention.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,13 +19,13 @@
 
 namespace moec::reference {
 
-/// Bound on the error over the whole output, for tensors of that type, and for
-/// a layer: of products that quantize their input the sums in f32 move a
-/// rounding to e4m3, of four significant bits, now and then.
+/// Bound on the error of the whole output, for tensors of a type and for a
+/// layer. If gemms quantize their inputs, the f32 sums occasionally change a
+/// rounding to e4m3, which has four significant bits.
 double getErrorBound(DType dtype);
 double getErrorBound(const LayerSpec &spec);
-/// A row may be that many times worse than the whole; of a layer that
-/// quantizes, as much worse as one element that has the next code.
+/// A row may exceed the bound of the whole by this factor; in a layer that
+/// quantizes, by the error of one element with the next quantized value.
 constexpr double kRowFactor = 3;
 double getRowFactor(const LayerSpec &spec);
 
@@ -39,17 +39,17 @@ struct Comparison {
   std::vector<std::string> failures;
 };
 
-/// Compares rows of two matrices; `bound` is that of the whole, `absolute`,
-/// where positive, one on each element. `name` and `tokens` (what the rows are)
-/// are for messages. With `areInputsFinite` no row may have NaN or infinities.
+/// Compares rows of two matrices. `bound` applies to the whole, `absolute`, if
+/// positive, to each element. `name` and `tokens` (of the rows) are for
+/// messages. With `areInputsFinite`, no row may have NaN or infinities.
 Comparison compare(const Matrix &expected, const Matrix &actual, double bound,
                    double absolute, const std::string &name,
                    const std::vector<int64_t> &tokens,
                    double rowFactor = kRowFactor, bool areInputsFinite = true);
 
-/// How far elements are from what is expected, in parts of its size, or of the
-/// root of the mean square of all elements where it is smaller than that: the
-/// farthest, and the root of the mean square. What is not finite is left out.
+/// Largest and root mean square error of elements, relative to the expected
+/// magnitude, or to the root mean square of all elements if that is larger.
+/// Elements that are not finite are excluded.
 struct RelativeErrors {
   double largest = 0, rms = 0;
 };

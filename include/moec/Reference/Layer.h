@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The formulas of docs/layers.md, written from that page alone, in C++: for
-// checks on machines without Python. Only what the rows that are asked for
-// need is evaluated. python/moec/reference does the same; a test holds the two
-// against each other.
+// The reference in C++: the formulas of docs/layers.md in float64, written from
+// that page alone, for checks on machines without Python. Evaluates only what
+// the requested rows need. python/moec/reference does the same, and a test
+// compares the two.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,13 +25,13 @@ struct Decision {
   std::vector<double> weights;
 };
 
-/// Formula 1 for some tokens.
+/// Formula 1 for the given tokens.
 Matrix computeLogits(const Call &call, llvm::ArrayRef<int64_t> tokens);
 
-/// The router logits of all tokens: those of the call, or computed.
+/// The router logits of all tokens, from the call or computed.
 Matrix getLogits(const Call &call);
 
-/// Routes all tokens; `logits` are not looked at with entry `ids`.
+/// Routes all tokens; ignores `logits` with entry `ids`.
 Decision decide(const Call &call, const Matrix &logits);
 
 /// Calls `body` with the routing of each token, from several threads.
@@ -39,11 +39,10 @@ void forEachRoutedRow(
     const Call &call, const Matrix &logits,
     llvm::function_ref<void(int64_t, const RoutedRow &)> body);
 
-/// Position of each id's weights, -1 for those without: zero experts, and those
-/// that are not held here.
+/// Index of each id's weights; -1 for zero experts and experts of other ranks.
 std::vector<int64_t> getLocalIndex(const LayerSpec &spec);
 
-/// Where the weights lie that the slots of a token read.
+/// Indices of the weights that the slots of a token read.
 class ExpertPlaces {
 public:
   explicit ExpertPlaces(const Call &call);
@@ -53,21 +52,22 @@ public:
 
 private:
   std::vector<int64_t> index;
-  /// No replicas of any expert if `most` is 0.
+  /// `most`: the most replicas of an expert; 0 without replicas.
   int64_t numPhysical = 0, most = 0;
   std::vector<double> counts, physical;
 };
 
-/// Whether a slot of a token counts (formula 6).
+/// Whether a slot of a token is valid (formula 6).
 bool isValidSlot(const LayerSpec &spec, int64_t numValid, int64_t token,
                  int64_t id);
 
-/// Formulas 7 to 11 for some tokens: a row each, rounded to the layer dtype.
+/// Formulas 7 to 11 for the given tokens: one row each, rounded to the layer
+/// dtype.
 Matrix evaluate(const Call &call, const Decision &decision,
                 llvm::ArrayRef<int64_t> tokens);
 
-/// Multiplications and additions that evaluate() takes for a token with all its
-/// slots valid, without the router's.
+/// Multiplications and additions of evaluate() for a token whose slots are all
+/// valid, without the router.
 double countOperationsPerToken(const LayerSpec &spec);
 
 } // namespace moec::reference

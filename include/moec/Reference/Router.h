@@ -1,4 +1,4 @@
-//===- Router.h - from logits to ids and weights ----------------*- C++ -*-===//
+//===- Router.h - ids and weights from logits -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -28,9 +28,9 @@ public:
 private:
   friend class RoutedRow;
   LayerSpec spec;
-  /// Zero where there is none.
+  /// Zeros without a bias.
   std::vector<double> selectionBias;
-  /// Empty where there is none.
+  /// Empty without scales.
   std::vector<double> expertScale;
   std::vector<double> hashTable;
 };
@@ -38,19 +38,18 @@ private:
 /// The routing of one token.
 class RoutedRow {
 public:
-  /// `inputId` is read with select `hash` alone.
+  /// `inputId` is read only with select `hash`.
   RoutedRow(const Router &router, llvm::ArrayRef<double> logits,
             int64_t inputId);
 
   llvm::ArrayRef<int64_t> getIds() const { return ids; }
-  /// Whether these ids, in this order, are right: those of getIds(), or others
-  /// that an order of keys up to 4 units in the last place of f32 apart allows.
+  /// Whether these ids, in this order, are right: equal to getIds() except for
+  /// near ties (keys up to 4 ulp of f32 apart).
   bool accepts(llvm::ArrayRef<int64_t> other) const;
   /// Formula 5 for the ids, rounded to f32.
   void weigh(llvm::ArrayRef<int64_t> which,
              llvm::MutableArrayRef<double> weights) const;
-  /// Distance of two experts' keys in whole units of the last place of f32,
-  /// rounded up.
+  /// Distance of two experts' keys in ulp of f32, rounded up.
   int64_t getKeyDistance(int64_t a, int64_t b) const;
 
 private:
@@ -61,15 +60,15 @@ private:
   bool counts(int64_t id) const;
 
   const Router *router;
-  /// The score, 0 where it counts as 0.
+  /// The scores, 0 for those that count as 0.
   std::vector<double> value;
   std::vector<bool> isBad;
   /// Orders of the keys; empty with select `hash`.
   std::vector<int64_t> order;
-  /// Orders of the groups' keys, where groups are selected.
+  /// Orders of the groups' keys, if groups are selected.
   std::vector<int64_t> groupOrder;
   std::vector<int64_t> ids;
-  /// No key is finite: weights are 1 / k.
+  /// Whether no key is finite: weights are 1 / k.
   bool isDead = false;
 };
 

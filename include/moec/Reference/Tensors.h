@@ -1,4 +1,4 @@
-//===- Tensors.h - what the reference reads ---------------------*- C++ -*-===//
+//===- Tensors.h - tensors and calls of the reference -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -19,18 +19,18 @@
 
 namespace moec::reference {
 
-/// The elements of a tensor as numbers, in row-major order. Reads may come from
-/// several threads.
+/// The elements of a tensor as doubles, in row-major order. `read` is
+/// thread-safe.
 class Source {
 public:
   virtual ~Source();
   virtual void read(int64_t first, int64_t count, double *to) const = 0;
 };
 
-/// Elements in memory, which outlives the source. F32, BF16, F16, F8E4M3,
-/// F8E8M0, I32, or bytes: I8, U8.
+/// Elements in memory, which must outlive the source: F32, BF16, F16, F8E4M3,
+/// F8E8M0, I32, I8 or U8.
 std::unique_ptr<Source> makeSource(const void *data, moert::DType dtype);
-/// Elements that nobody has in memory.
+/// Generated elements, which are not in memory.
 std::unique_ptr<Source> makeSource(const RandomTensor &tensor);
 
 /// A call of a layer: its inputs and weights by canonical name.
@@ -38,16 +38,16 @@ struct Call {
   LayerSpec spec;
   int64_t tokens = 0;
   std::map<std::string, std::unique_ptr<Source>> tensors;
-  /// Threads that work on it; 0: all cores.
+  /// Number of threads; 0: all cores.
   int threads = 0;
 
   bool has(const std::string &name) const { return tensors.count(name) > 0; }
   const Source &get(const std::string &name) const { return *tensors.at(name); }
   std::vector<double> read(const std::string &name, int64_t first,
                            int64_t count) const;
-  /// Tokens that `num_valid_tokens` leaves.
+  /// The number of valid tokens by `num_valid_tokens`.
   int64_t getNumValid() const;
-  /// Whether each token counts, by that number and by the mask.
+  /// Whether each token is valid, by that number and the padding mask.
   std::vector<bool> getPresent() const;
 };
 
@@ -56,12 +56,12 @@ moert::DType getRuntimeType(DType dtype);
 /// Rounds once, to nearest even.
 double roundTo(double value, DType dtype);
 
-/// Calls `body` with 0 .. count-1, from several threads.
+/// Calls `body` with 0 .. count-1 from several threads.
 void parallelFor(int threads, int64_t count,
                  const std::function<void(int64_t)> &body);
 
-/// Rows of numbers. Rows are padded with zeros to whole vectors, and so is
-/// their number, for products.
+/// A row-major matrix, zero-padded to whole vectors in both dimensions for
+/// matrix products.
 class Matrix {
 public:
   Matrix() = default;
