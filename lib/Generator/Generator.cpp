@@ -48,8 +48,8 @@ MOEC_INLINE float toFloat(uint32_t bits) {
   return value;
 }
 
-// Each kind rounds a float, still as a float, and stores what it rounded. Plain
-// arithmetic, which vectorizes.
+// Each kind rounds a float to a float of its format, then stores it, in plain
+// arithmetic that vectorizes.
 
 struct AsF32 {
   using Storage = uint32_t;
@@ -73,8 +73,7 @@ struct AsF16 {
   MOEC_INLINE static float round(float value) {
     uint32_t bits = toBits(value);
     float normal = toFloat((bits + 0xFFF + (bits >> 13 & 1)) & 0xFFFFE000u);
-    // Below 2^-14 the values are the multiples of 2^-24, as those of floats
-    // between 0.5 and 1.
+    // Below 2^-14 values are multiples of 2^-24, like floats between 0.5 and 1.
     float subnormal = std::copysign((std::fabs(value) + 0.5f) - 0.5f, value);
     return std::fabs(value) < 0x1p-14f ? subnormal : normal;
   }
@@ -94,8 +93,7 @@ struct AsE4M3 {
   MOEC_INLINE static float round(float value) {
     uint32_t bits = toBits(value);
     float normal = toFloat((bits + 0x7FFFF + (bits >> 20 & 1)) & 0xFFF00000u);
-    // Below 2^-6 the values are the multiples of 2^-9, as those of floats next
-    // to 2^14.
+    // Below 2^-6 values are multiples of 2^-9, like floats next to 2^14.
     float subnormal =
         std::copysign((std::fabs(value) + 0x1p14f) - 0x1p14f, value);
     return std::fabs(value) < 0x1p-6f ? subnormal : normal;
@@ -124,7 +122,7 @@ struct AsE8M0 {
 struct AsI8 {
   using Storage = uint8_t;
   MOEC_INLINE static float round(float value) {
-    // Next to 1.5 * 2^23 floats are the integers, and the low bits count them.
+    // Next to 1.5 * 2^23 floats are integers, counted by the low bits.
     return static_cast<float>(static_cast<int8_t>(toBits(value + 0x1.8p23f)));
   }
   MOEC_INLINE static uint8_t encode(float rounded) {
@@ -183,27 +181,26 @@ MOEC_CPU_CLONES(readI8, read<AsI8>, PARAMETERS, (tensor, first, count, to))
 
 namespace {
 
-/// How the elements of a weight use their codes.
+/// Distribution of the quantized values of a weight.
 struct Codes {
-  /// The deviation of the generated numbers, and of what they stand for: those
-  /// of bytes wrap around, which makes all codes alike.
+  /// Standard deviation of the generated numbers, and of the quantized values:
+  /// bytes wrap around, which makes all equally likely.
   double generated, meant;
-  /// The middle of the codes, about which zero points lie.
+  /// The middle of the quantized values, which zero points are near.
   double middle;
-  /// The largest code of an input that is quantized beside such weights.
+  /// The largest quantized value of inputs for such weights.
   double largest;
 };
 
 constexpr Codes kE4M3 = {64, 64, 0, 448};
 constexpr Codes kBytes = {2400, 74, 128, 127};
-/// Two codes of e2m1 (of deviation 2.9) or int4 (4.6) in each byte.
+/// Two values of e2m1 (standard deviation 2.9) or int4 (4.6) in each byte.
 constexpr Codes kPairs = {2400, 4, 8, 127};
 
-/// The mean of scales that a global scale stands behind, so that e4m3 has
-/// digits for them.
+/// Mean of scales with a global scale, in the range where e4m3 is precise.
 constexpr double kLocalScale = 64;
 
-/// The mean is four deviations, so that none is negative.
+/// A mean of four standard deviations makes no value negative.
 RandomTensor makePositive(RandomStream stream, DType dtype, double mean) {
   return {stream, dtype, getFactor(mean / 4), getShift(4)};
 }
@@ -222,9 +219,9 @@ bool isGenerated(DType dtype) {
   }
 }
 
-/// Whether bytes of `weight` hold two elements each: w2 has as many rows as w13
-/// has contracted elements, and w13 has as many rows as w2 has those, or twice
-/// as many with a gate. Where twice as many may mean either, w2 is as w13.
+/// Whether bytes of `weight` hold two elements each. The rows of w2 equal the
+/// columns of w13, and the rows of w13 equal the columns of w2, or twice that
+/// with a gate. If a factor of two may mean either, w2 is like w13.
 bool arePairs(llvm::StringRef weight, FindTensor find) {
   llvm::StringRef module = weight.rsplit('.').first;
   std::optional<TensorForm> w13 = find(module.str() + ".w13");
@@ -272,7 +269,7 @@ std::optional<RandomTensor> moec::makeQuantized(RandomStream stream,
   int64_t blocks = (contracted + 127) / 128;
   double mean =
       1 / (codes.meant * std::sqrt(128.0 * static_cast<double>(blocks)));
-  // Codes of half a byte have no sign, and those of bytes are about 0.
+  // Values of half a byte are unsigned; bytes are centered on 0.
   if (suffix == "_minimum")
     return makePositive(stream, tensor->dtype,
                         mean * (isPaired ? codes.middle : codes.middle / 8));
@@ -323,7 +320,7 @@ std::vector<int32_t> moec::makeOrders(const RandomStream &stream, int64_t count,
   std::vector<int32_t> orders(static_cast<size_t>(count * width));
   for (int64_t first = 0; first < count * width; first += width)
     for (int64_t i = 0; i < width; ++i) {
-      // Each goes where one of those before it, or itself, was.
+      // Inside-out Fisher-Yates shuffle.
       auto place = static_cast<int64_t>(
           stream.getBits(static_cast<uint64_t>(first + i)) %
           static_cast<uint64_t>(i + 1));

@@ -20,7 +20,7 @@ using moert::Status;
 
 namespace {
 
-/// Elements of a CTA, and its threads.
+/// Elements and threads of a CTA.
 constexpr int64_t kElements = 4096;
 constexpr int64_t kThreads = 256;
 
@@ -96,8 +96,8 @@ constexpr char kAsF16[] = R"(
       %half = arith.truncf %value : f32 to f16
       %element = arith.bitcast %half : f16 to i16)";
 
-// Rounded by hand: the values are finite, and not every target has the
-// instruction.
+// Rounded by integer operations, since values are finite and not every target
+// has the instruction.
 constexpr char kAsBF16[] = R"(
       %b = arith.bitcast %value : f32 to i32
       %c16 = arith.constant 16 : i32
@@ -110,8 +110,8 @@ constexpr char kAsBF16[] = R"(
       %top = arith.shrui %rounded, %c16 : i32
       %element = arith.trunci %top : i32 to i16)";
 
-// Likewise: of 23 digits 3 stay; below 2^-6 codes count multiples of 2^-9, the
-// last digit of 2^14.
+// Likewise: 3 of 23 mantissa bits stay; below 2^-6 values are multiples of
+// 2^-9, the last bit of 2^14.
 constexpr char kAsE4M3[] = R"(
       %b = arith.bitcast %value : f32 to i32
       %c20 = arith.constant 20 : i32
@@ -142,14 +142,14 @@ constexpr char kAsE4M3[] = R"(
       %both = arith.ori %code, %sign : i32
       %element = arith.trunci %both : i32 to i8)";
 
-// The values are finite. A sign falls off.
+// Values are finite; the sign is dropped.
 constexpr char kAsE8M0[] = R"(
       %b = arith.bitcast %value : f32 to i32
       %c23 = arith.constant 23 : i32
       %exponent = arith.shrui %b, %c23 : i32
       %element = arith.trunci %exponent : i32 to i8)";
 
-// Next to 1.5 * 2^23 floats are the integers, and the low bits count them.
+// Next to 1.5 * 2^23 floats are integers, counted by the low bits.
 constexpr char kAsI8[] = R"(
       %anchor = arith.constant 12582912.0 : f32
       %anchored = arith.addf %value, %anchor : f32

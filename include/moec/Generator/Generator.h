@@ -5,18 +5,19 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// An element of a generated tensor is a function of seed, tensor name and its
-// index alone, so that any part of any tensor can be made by itself. The
-// function exists three times, with the same bits: here, as a kernel
-// (GeneratorKernel.h) and in NumPy (python/moec/generator.py).
+// Counter-based pseudo-random tensors: an element is a function only of the
+// seed, the tensor's name and its index, so that any part of a tensor can be
+// made independently. The function has three implementations with equal bits:
+// here, as a kernel (GeneratorKernel.h), and in NumPy
+// (python/moec/generator.py).
 //
 // value(i) = round(float(sum of four 16-bit numbers, about their mean, + shift)
 //                  * factor)
 //
-// The sum is near to normal and an exact float; one multiplication in f32 and
-// one rounding to the tensor's type follow. A byte (I8) is the low one of the
-// nearest integer, so that of sums that spread widely all codes are alike; E8M0
-// is the power of two at or below the magnitude.
+// The sum is nearly normal and an exact float; one multiplication in f32 and
+// one rounding to the tensor's type follow. A byte (I8) is the low byte of the
+// nearest integer, so that widely spread sums make all bytes equally likely;
+// E8M0 is the power of two at or below the magnitude.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +35,7 @@
 
 namespace moec {
 
-/// The values of one tensor, as many as there are 64-bit indices.
+/// The random values of one tensor, by 64-bit index.
 class RandomStream {
 public:
   RandomStream(uint64_t seed, llvm::StringRef name);
@@ -44,7 +45,7 @@ public:
   /// 64 random bits.
   uint64_t getBits(uint64_t index) const { return mix(key, index); }
 
-  /// Near to normal, of mean 0; times getFactor(1) of deviation 1.
+  /// Nearly normal with mean 0; times getFactor(1) with standard deviation 1.
   int32_t getSum(uint64_t index) const { return sum(getBits(index)); }
 
   MOEC_INLINE static uint64_t mix(uint64_t key, uint64_t index) {
@@ -67,35 +68,35 @@ private:
   uint64_t key;
 };
 
-/// What sums are multiplied by to have this standard deviation.
+/// The factor that gives sums this standard deviation.
 float getFactor(double deviation);
 
-/// What is added to sums for their mean to be that many deviations above 0, at
+/// The addend that moves the mean of sums to this many standard deviations, at
 /// most 100. From 3.5 on no value is negative.
 int32_t getShift(double deviations);
 
-/// Values that the generator makes of one stream.
+/// A tensor generated from one stream.
 struct RandomTensor {
   RandomStream stream;
   /// F32, BF16, F16, F8E4M3, F8E8M0 or I8.
   moert::DType dtype = moert::DType::F32;
-  /// What sums are multiplied with, from `getFactor`; the largest value has to
-  /// be in the range of `dtype`, that of a byte below 2^22.
+  /// Factor of sums, from `getFactor`; the largest value must be in the range
+  /// of `dtype`, or below 2^22 for bytes.
   float factor = 1.0f;
   /// The mean of the sums: 0, or from `getShift`.
   int32_t shift = 0;
 
-  /// Writes elements first .. first+count-1 as they are in memory.
+  /// Writes elements first .. first+count-1 in their memory format.
   void write(int64_t first, int64_t count, void *to) const;
-  /// The same as numbers.
+  /// Reads elements first .. first+count-1 as doubles.
   void read(int64_t first, int64_t count, double *to) const;
 };
 
-/// Orders of 0 .. width-1, one behind the other.
+/// `count` permutations of 0 .. width-1, concatenated.
 std::vector<int32_t> makeOrders(const RandomStream &stream, int64_t count,
                                 int64_t width);
 
-/// What a layer has under a name, if anything.
+/// Type and shape of a layer's tensor.
 struct TensorForm {
   moert::DType dtype;
   llvm::ArrayRef<int64_t> shape;
@@ -103,13 +104,12 @@ struct TensorForm {
 using FindTensor =
     llvm::function_ref<std::optional<TensorForm>(llvm::StringRef)>;
 
-/// The values of a tensor that belongs to a quantized weight: its elements,
-/// scales, zero points, global scale or the given scale of its input; nullopt
-/// for any other. Elements use all of their codes, zero points lie about the
-/// middle of these, and the weights have the variance of the number of
-/// contracted elements, to the next multiple of 128, inverted. Of numbers of
-/// deviation 1 few are beyond the range of given scales. `stream` is the
-/// tensor's own.
+/// A tensor that belongs to a quantized weight: its elements, scales, zero
+/// points, global scale or the static scale of its input; nullopt for any
+/// other. Elements use all quantized values, zero points are near their middle,
+/// and the variance of the weights is 1 / K, with K rounded up to a multiple of
+/// 128. Few inputs with standard deviation 1 exceed the range of static scales.
+/// `stream` is the tensor's own.
 std::optional<RandomTensor>
 makeQuantized(RandomStream stream, llvm::StringRef name, FindTensor find);
 

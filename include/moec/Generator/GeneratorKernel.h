@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Full-size weights are made where they are needed: on the device.
+// The generator as kernels, which makes full-size weights directly on the
+// device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,24 +20,24 @@
 
 namespace moec {
 
-/// A module with the kernels of the generator, one per type of element, in
-/// scf, arith and memref: what `convert-tile-to-vector` (for "cpu") and
-/// `convert-tile-to-nvvm` end with. Null, reported to the context, only if it
-/// does not verify.
+/// A module with the kernels of the generator, one per element type, in scf,
+/// arith and memref, the form after `convert-tile-to-vector` (for "cpu") or
+/// `convert-tile-to-nvvm`. Null, with an error reported to the context, only if
+/// it does not verify.
 mlir::OwningOpRef<mlir::ModuleOp> buildGenerator(mlir::MLIRContext &context,
                                                  llvm::StringRef target);
 
 /// The generator, loaded on a device.
 class DeviceGenerator {
 public:
-  /// `target` is what the device runs; `context` has the dialects of
+  /// `target` is the device's target. `context` has the dialects of
   /// registerDialects() and is not used later.
   static moert::Result<DeviceGenerator> create(mlir::MLIRContext &context,
                                                moert::Device &device,
                                                llvm::StringRef target);
 
-  /// Writes elements first .. first+count-1 to device memory. After each
-  /// `columns` of them `padding` elements are left as they are.
+  /// Writes elements first .. first+count-1 to device memory. Skips `padding`
+  /// elements after each `columns`.
   moert::Status write(moert::Stream &stream, const RandomTensor &tensor,
                       int64_t first, int64_t count, void *to,
                       int64_t columns = 1, int64_t padding = 0);
