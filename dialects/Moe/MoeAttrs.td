@@ -53,7 +53,7 @@ def Moe_RoutingAttr : Moe_Attr<"Routing", "routing"> {
   let summary = "how scores become expert ids and weights";
   let description = [{
     Routing operations that look at more than one expert. Elementwise operations are the `score`, `key` and `weight`
-    regions of the op with this attribute. See docs/layers.md, formulas 2 to 5.
+    regions of the op with this attribute. See docs/use/layers.md, formulas 2 to 5.
 
     | parameter | default | |
     |---|---|---|
@@ -174,7 +174,7 @@ def Moe_QuantAttr : Moe_Attr<"Quant", "quant"> {
     | `block` | two sizes; only with `group` (`[1, n]`) and `block` |
     | `zero_point` | default false; true only with integer storage |
     | `dynamic` | default false; true for activations that the layer quantizes by their own maximum |
-    | `packing` | default `none`. `pairs`, for 4-bit storage: elements 2i and 2i + 1 of a row share a byte, the first in the low half, and the tensor's element type is i8. `fragments`, `fragments_f16`, `fragments_e4m3`: prepacked 4-bit or 8-bit weights from `moe.repack`, to be multiplied by bf16, f16 or e4m3: the same bits in the order of Hopper's tensor cores, with bytes for the scales, zero points and minima described by `scale`, `granularity` and `block` (docs/decoded-products.md). `bf16`, from `moe-legalize-quant`, for rows of f8E4M3FN or i8: each quantized value is kept as bf16, multiplied by its scale with `power_of_two`; the element type is bf16 |
+    | `packing` | default `none`. `pairs`, for 4-bit storage: elements 2i and 2i + 1 of a row share a byte, the first in the low half, and the tensor's element type is i8. `fragments`, `fragments_f16`, `fragments_e4m3`: prepacked 4-bit or 8-bit weights from `moe.repack`, to be multiplied by bf16, f16 or e4m3: the same bits in the order of Hopper's tensor cores, with bytes for the scales, zero points and minima described by `scale`, `granularity` and `block` (docs/design/gemm-hopper.md). `bf16`, from `moe-legalize-quant`, for rows of f8E4M3FN or i8: each quantized value is kept as bf16, multiplied by its scale with `power_of_two`; the element type is bf16 |
     | `second_scale` | default absent; f32: a factor of all scales of a matrix (gate and up rows have one each), only with `group` and `block`. Prepacked weights always have it, one per row |
     | `minimum` | default false; true for integer weights in groups whose zero-point tensor holds minima instead, in the type of the scales: f32, bf16 or f16 |
     | `power_of_two` | default false; true: scales of a `dynamic` group are rounded up to a power of two (UE8M0), stored as f32 |
@@ -267,7 +267,7 @@ def Moe_ActivationFormatAttr : Moe_Attr<"ActivationFormat", "activation_format">
 def Moe_MeshAttr : Moe_Attr<"Mesh", "mesh"> {
   let summary = "the ranks that share a layer";
   let description = [{
-    `dp * pcp * tp` ranks (docs/parallel.md) in `dp * pcp` groups of `tp` ranks. Each group has its own tokens. All
+    `dp * pcp * tp` ranks (docs/use/parallel.md) in `dp * pcp` groups of `tp` ranks. Each group has its own tokens. All
     ranks of a group have the group's tokens; with `sp` they are split evenly among its ranks. Rank r has index
     `r % tp` in group `r / tp`, and that group has index `r / tp % pcp` among the groups that share a prompt (prefill
     context parallelism), which a layer treats like all others. With `num_experts`, each rank holds whole experts out

@@ -22,7 +22,7 @@ def Moe_Dialect : Dialect {
     `moe.grouped_matmul` (gate and up, with the activation as a region) -> `moe.grouped_matmul` (down, weighted) ->
     `moe.unpermute`, with dense `moe.grouped_matmul`s for the router, latent projections and the shared expert.
 
-    Formulas, tensor names and rounding points are those of docs/layers.md. Elementwise operations (activation,
+    Formulas, tensor names and rounding points are those of docs/use/layers.md. Elementwise operations (activation,
     scoring, weighting) are scalar regions on f32; operations on neighbours (softmax, top-k, groups, quantization) are
     attributes.
   }];

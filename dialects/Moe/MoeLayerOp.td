@@ -33,7 +33,7 @@ def Moe_ZeroTensor : RankedTensorOf<[I8, F32, BF16, F16]>;
 def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments, IsolatedFromAbove]> {
   let summary = "a whole Mixture-of-Experts layer";
   let description = [{
-    All formulas of docs/layers.md in one op; formula numbers below are those of that page. Symbols: T tokens (always
+    All formulas of docs/use/layers.md in one op; formula numbers below are those of that page. Symbols: T tokens (always
     `?`), H hidden size, L latent size (H without a latent path), E experts with weights on this rank, Z zero experts,
     R rows of the router (all experts of the layer, then the zero experts), k = top_k, I intermediate size, N rows of
     `w13` (2 I if the activation takes gate and up, else I), S and N_s: I and N of the shared expert, V the vocabulary
@@ -104,7 +104,7 @@ def Moe_LayerOp : Moe_Op<"layer", [Pure, AttrSizedOperandSegments, AttrSizedResu
     - `shared_scale`: a factor of the shared expert's output, applied after its gate and before the rounding to D
       (formula 10).
     - `format`: only `standard` so far, the default.
-    - `mesh`: the ranks that run the layer (docs/parallel.md); absent: one. Weights and tokens are those of one rank.
+    - `mesh`: the ranks that run the layer (docs/use/parallel.md); absent: one. Weights and tokens are those of one rank.
       If the mesh has `num_experts`, `local_ids` (`num_experts x i32`) maps each expert to its index among the rank's
       weights, -1 if another rank has it.
     - `physical_ids` and `replica_counts`: the weights are those of physical experts. The router and all ids refer to

@@ -17,7 +17,7 @@ def Moe_NamedResult : DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResult
 def Moe_RouteOp : Moe_Op<"route", [Pure, AttrSizedOperandSegments, IsolatedFromAbove]> {
   let summary = "choice of expert ids and weights by scores";
   let description = [{
-    Formulas 2 to 5 of docs/layers.md. With T tokens, R experts, k = `top_k` and V the vocabulary size:
+    Formulas 2 to 5 of docs/use/layers.md. With T tokens, R experts, k = `top_k` and V the vocabulary size:
 
     | operand, result | type |
     |---|---|
@@ -186,7 +186,7 @@ def Moe_GroupedMatmulOp : Moe_Op<"grouped_matmul", [Pure, AttrSizedOperandSegmen
 
     `way` is the strategy of the target; `moe-legalize-quant` sets it on gemms with a quant. A prepacked weight
     (`fragments`) has scales and zero points in the bytes of `weight_scale` (`G x N x B x i8`,
-    docs/decoded-products.md) and one `weight_global_scale` per row (`G x N`).
+    docs/design/gemm-hopper.md) and one `weight_global_scale` per row (`G x N`).
 
     Edge cases: an empty group costs nothing. Rows of `result` from `offsets[G]` on are undefined. In a dense gemm,
     rows from `num_valid_tokens` on are zero, independent of the epilogue.
@@ -247,7 +247,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
   let description = [{
     Prepacks weights of `quant` into `packing`, which depends on the type that they are multiplied in: `fragments` for
     bf16, `fragments_f16` for f16, `fragments_e4m3` for e4m3. Quantized values keep their number of bytes, in the
-    order described in docs/decoded-products.md. Scales and zero points become adjacent bytes, with at least one scale
+    order described in docs/design/gemm-hopper.md. Scales and zero points become adjacent bytes, with at least one scale
     per 64 elements along K. A minimum becomes a zero point and a rest. Each row gets a `row_scale`: 2^r times the
     factor that the whole row shares, which is its scale of `channel` or its `global_scale`. Weights are constant, so
     a plan does this once, before all runs, into prepared tensors.
@@ -286,7 +286,7 @@ def Moe_RepackOp : Moe_Op<"repack", [Pure, AttrSizedOperandSegments,
     error of at most 2^-13 of the row's largest scale.
 
     With E matrices of N rows and K columns (without E for a single one), N and K multiples of 64, G elements per
-    scale, and B bytes per row (docs/decoded-products.md):
+    scale, and B bytes per row (docs/design/gemm-hopper.md):
 
     | operand, result | type |
     |---|---|
@@ -324,7 +324,7 @@ def Moe_DispatchOp : Moe_Op<"dispatch", [Pure, AttrSizedOperandSegments,
   let description = [{
     Each of `inputs` has `T x ...` elements on every rank of `axis`. Its result concatenates the inputs of all ranks
     in rank order: row `i * T + t` is row t of rank i. Inputs without T rows (`num_valid_tokens`, `1 x i32`) are
-    concatenated in the same way. T is equal on all ranks (docs/parallel.md). Over `tp`, ranks each have a part of
+    concatenated in the same way. T is equal on all ranks (docs/use/parallel.md). Over `tp`, ranks each have a part of
     their group's tokens.
 
     With `owners` (`E x i32`: the index on the axis of the rank that holds each expert, -1 for none), the inputs
@@ -617,7 +617,7 @@ def Moe_UnpermuteOp : Moe_Op<"unpermute", [Pure, AttrSizedOperandSegments, Moe_N
     | `result` | `T x W` |
 
     `rows`, `identity`, `addend` and `result` have one element type. If no position is 0 or more, as on ranks that add
-    zero experts after a reduction (docs/parallel.md), `rows` are not read. Edge cases: rows from `num_valid_tokens`
+    zero experts after a reduction (docs/use/parallel.md), `rows` are not read. Edge cases: rows from `num_valid_tokens`
     on are zero, without the addend. A token without valid slots gets its addend alone.
 
     ```mlir

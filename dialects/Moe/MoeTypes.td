@@ -14,7 +14,7 @@ def Moe_NF4Type : TypeDef<Moe_Dialect, "NF4"> {
   let mnemonic = "nf4";
   let summary = "4-bit NormalFloat: an index into a fixed code book";
   let description = [{
-    NormalFloat, as bitsandbytes stores weights: value i is entry i of the code book in docs/layers.md#quantization,
+    NormalFloat, as bitsandbytes stores weights: value i is entry i of the code book in docs/use/layers.md#quantization,
     f32 from -1 to 1, denser near 0. Only a storage of `#moe.quant`: tensors of it have bytes as elements.
 
     ```mlir
@@ -29,7 +29,7 @@ def Moe_CodeBookType : TypeDef<Moe_Dialect, "CodeBook"> {
   let description = [{
     Value i is entry i of the 16 `numbers`, in any order, repetitions allowed. Entries are finite and at most 65504 in
     magnitude, the largest f16. A gemm that dequantizes to bf16 or f16 rounds them to that type. Only a storage of
-    `#moe.quant`, like `!moe.nf4` (docs/adding-a-format.md).
+    `#moe.quant`, like `!moe.nf4` (docs/howto/add-a-format.md).
 
     ```mlir
     !moe.code_book<[0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]>

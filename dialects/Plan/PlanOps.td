@@ -25,7 +25,7 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, NoTerminator, SingleBlock, Isol
     without gap or overlap. `max_tokens` (`1 .. 2^31 - 1`) bounds the token count T of a run; T = 0 is legal.
 
     With a `mesh`, all its ranks run the program, and `tokens` is the number of rows that experts see: `dp` times the
-    tokens of a rank, which are equal on all ranks (docs/parallel.md).
+    tokens of a rank, which are equal on all ranks (docs/use/parallel.md).
 
     The verifier checks everything that needs no device: order, names, ranges, that `rows` are never negative, that
     every launch reads memory which the caller bound or an earlier launch wrote, that inputs and weights are not
@@ -56,7 +56,7 @@ def Plan_TensorOp : Plan_Op<"tensor", [HasParent<"ProgramOp">,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a tensor bound by the caller, or prepared from weights";
   let description = [{
-    `role` is `input`, `weight`, `output` or `prepared`; `name` is the canonical name of docs/layers.md. The memref is
+    `role` is `input`, `weight`, `output` or `prepared`; `name` is the canonical name of docs/use/layers.md. The memref is
     row-major without gaps (the identity layout). Only its first dimension may be dynamic, with the size `rows`. The
     shape of a weight is static; a weight that may be bound with gaps between its rows has the layout
     `strided<[?, ..., 1]>`, and launches pass its strides too.
@@ -161,7 +161,7 @@ def Plan_LaunchOp : Plan_Op<"launch", [AttrSizedOperandSegments,
     So a `plan.collective` of the same columns may follow before the others are complete (`cut-columns`).
 
     A `dependent` launch may start before the launch ahead of it on its stream has ended: its kernel itself waits for
-    that end, and so for all steps before it (docs/gpu.md). `plan-overlap-launches` sets it if the target's kernels
+    that end, and so for all steps before it (docs/design/lowering-to-gpu.md). `plan-overlap-launches` sets it if the target's kernels
     support it.
 
     ```mlir

@@ -59,7 +59,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [FunctionOpInterface, IsolatedFromAbove,
     `block`, the threads of a CTA, `shared`, its bytes of dynamic shared memory, and `tensor_maps`, the maps that a
     launch passes after the arguments. `load`, from `tile-specialize`, holds the token counts that the kernel is
     launched for. `form` says how it runs beside other kernels: an `independent` kernel waits for earlier launches
-    only at its end (docs/gpu.md), set by `tile-find-independent`; a device refuses a `resident` kernel if it cannot
+    only at its end (docs/design/lowering-to-gpu.md), set by `tile-find-independent`; a device refuses a `resident` kernel if it cannot
     run all CTAs at once; a kernel that quantizes `ahead` and then routes does not write in its first phase what a
     later phase reads.
 

@@ -1,5 +1,5 @@
 // Compiles an f32 layer for this machine's CPU, fills its tensors, runs it and
-// prints its output, one row per token. Build instructions: docs/c-api.md.
+// prints its output, one row per token. Build instructions: docs/use/c-api.md.
 //
 //   ./a.out config.json 3
 

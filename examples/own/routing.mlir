@@ -1,4 +1,4 @@
-// A layer with a custom router: moe-run routing.mlir --tokens=16 (docs/adding-a-router.md). The regions `score`, `key`
+// A layer with a custom router: moe-run routing.mlir --tokens=16 (docs/howto/add-an-op.md). The regions `score`, `key`
 // and `weight` are arbitrary functions of one expert's values. `routing` selects among experts: here the best two of
 // four groups by their keys, then the best three experts in them.
 func.func @layer(

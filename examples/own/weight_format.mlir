@@ -1,4 +1,4 @@
-// A layer with a custom weight format: moe-run weight_format.mlir --tokens=16 (docs/adding-a-format.md). Elements have
+// A layer with a custom weight format: moe-run weight_format.mlir --tokens=16 (docs/howto/add-a-format.md). Elements have
 // 4 bits and are packed two to a byte, the first in the low half. A code book gives the value of each index; here bits
 // 0 to 2 are a power of two and bit 3 is the sign. Groups of 32 consecutive elements share a scale. Weights are
 // dequantized in registers.

@@ -72,11 +72,11 @@ typedef struct moejit_options {
    * that the device runs. */
   const char *target;
   /* The part that configs are chosen for, as in "h100-sxm"
-   * (docs/cost-model.md). NULL: for moejit_load_layer() the one that the device
-   * is, else the default of the target. */
+   * (docs/design/cost-model.md). NULL: for moejit_load_layer() the one that the
+   * device is, else the default of the target. */
   const char *device_part;
-  /* The folder of compiled layers (docs/jit.md). NULL: $MOEC_CACHE_DIR, else
-   * $XDG_CACHE_HOME/moec, else ~/.cache/moec. */
+  /* The folder of compiled layers (docs/use/c-api.md). NULL: $MOEC_CACHE_DIR,
+   * else $XDG_CACHE_HOME/moec, else ~/.cache/moec. */
   const char *cache_directory;
   /* Bytes that the folder may have; 0: 1 GiB. */
   uint64_t cache_bytes;
@@ -92,7 +92,7 @@ typedef struct moejit_options {
   /* Not 0: leave the PTX to the driver though there is a ptxas. */
   int no_ptxas;
   /* Configs of kernels instead of what would be chosen, each as moe-compile's
-   * --config has it (docs/cost-model.md):
+   * --config has it (docs/design/cost-model.md):
    * "experts_out@1-64:tile_rows=16 tile_columns=64".
    * They are for every layer of the compiler. */
   const char *const *configs;
@@ -121,8 +121,8 @@ MOERT_API void moejit_compiler_free(moejit_compiler *compiler);
 \*===----------------------------------------------------------------------===*/
 
 /* The description of a layer: a model's config.json, a folder that has one, or
- * a spec (docs/layers.md), whose name ends with ".json", or IR, whose name ends
- * with ".mlir". */
+ * a spec (docs/use/layers.md), whose name ends with ".json", or IR, whose name
+ * ends with ".mlir". */
 typedef struct moejit_source {
   /* sizeof(moejit_source), so that later versions may add fields. */
   size_t size;
@@ -145,8 +145,8 @@ typedef struct moejit_source {
   /* The decoder layer of a model's configuration, counted from 0; NULL: the
    * first one that has experts. */
   const int64_t *layer;
-  /* An object `parallel` in JSON (docs/parallel.md), which says the ranks of
-   * the layer in place of the description; NULL: as it says. */
+  /* An object `parallel` in JSON (docs/use/parallel.md), which says the ranks
+   * of the layer in place of the description; NULL: as it says. */
   const char *parallel;
 } moejit_source;
 
@@ -184,15 +184,15 @@ moejit_load_layer(moejit_compiler *compiler, const moejit_source *source,
 
 /* Fills the weights of a layer from a checkpoint, a folder or a file of
  * safetensors, under the names that its model gives them or the canonical ones
- * (docs/formats.md), in memory of the device that belongs to the layer and its
- * clones, and binds them: one expert after the other, so that no more than one
- * is in host memory beside what is on a GPU. `decoder_layer`, counted from 0,
- * is the layer of the checkpoint; NULL: the one that the source of the layer
- * was. `rank`, of a layer of several ranks, is the one whose part is read;
- * NULL: that of its communicator. Elements are converted where that is exact.
- * `message`, which may be NULL, is called with `user` and MOEJIT_STEP, in
- * bytes, after each expert of a tensor. Weights that were there before go when
- * all are read. */
+ * (docs/use/importing.md), in memory of the device that belongs to the layer
+ * and its clones, and binds them: one expert after the other, so that no more
+ * than one is in host memory beside what is on a GPU. `decoder_layer`, counted
+ * from 0, is the layer of the checkpoint; NULL: the one that the source of the
+ * layer was. `rank`, of a layer of several ranks, is the one whose part is
+ * read; NULL: that of its communicator. Elements are converted where that is
+ * exact. `message`, which may be NULL, is called with `user` and MOEJIT_STEP,
+ * in bytes, after each expert of a tensor. Weights that were there before go
+ * when all are read. */
 MOERT_API moert_status *
 moejit_layer_load_weights(moert_layer *layer, const char *path,
                           const int64_t *decoder_layer, const int64_t *rank,
@@ -202,7 +202,7 @@ moejit_layer_load_weights(moert_layer *layer, const char *path,
 typedef enum moejit_form {
   /* The layer as JSON, with every default resolved. */
   MOEJIT_SPEC = 0,
-  /* IR of level `moe` (docs/architecture.md): what is computed. */
+  /* IR of level `moe` (docs/design/architecture.md): what is computed. */
   MOEJIT_MOE = 1,
   /* IR of level `plan`: launches over buffers. */
   MOEJIT_PLAN = 2,

@@ -114,7 +114,7 @@ bool areFragments(const QuantProduct &product) {
 /// Fragments with inputs of e4m3 that take longer than the same with bf16: of
 /// groups of 32 each product is a sum of its own, to be scaled. To make bf16 of
 /// them takes longer where a scale is the sum of two, and where codes have 8
-/// bits (docs/decoded-products.md).
+/// bits (docs/design/gemm-hopper.md).
 bool areSlowByE4M3(const QuantProduct &product) {
   constexpr int64_t ofProduct = 32;
   moe::QuantAttr weight = product.weight;

@@ -30,7 +30,7 @@ struct FieldOrigin {
 };
 
 /// State of an import: the text, the error sink, and the origins of spec fields
-/// by their names in docs/layers.md ("top_k", "routing.num_groups").
+/// by their names in docs/use/layers.md ("top_k", "routing.num_groups").
 struct ImportContext {
   const SourceText &text;
   Diagnostics &diags;

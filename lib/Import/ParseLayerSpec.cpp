@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One function per object of the spec, in the order of docs/layers.md.
+// One function per object of the spec, in the order of docs/use/layers.md.
 //
 //===----------------------------------------------------------------------===//
 

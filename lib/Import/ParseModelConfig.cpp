@@ -96,7 +96,7 @@ const Family *readFamilyName(FieldReader &config) {
     config.error("model_type",
                  "neither a spec ('moec_spec' is missing) nor a model's "
                  "configuration ('model_type' is missing); write one of the "
-                 "two (docs/layers.md, docs/models.md)");
+                 "two (docs/use/layers.md, docs/generated/models.md)");
     return nullptr;
   }
   std::optional<StringRef> modelType = config.getString("model_type");
@@ -115,9 +115,10 @@ const Family *readFamilyName(FieldReader &config) {
   if (StringRef closest = findClosest(*modelType); !closest.empty())
     message += "; did you mean \"" + closest.str() + "\"?";
   else
-    message += "; docs/models.md and moe-compile --list-models have those "
-               "that are known. Any layer can be written as a spec "
-               "(docs/layers.md)";
+    message +=
+        "; docs/generated/models.md and moe-compile --list-models have those "
+        "that are known. Any layer can be written as a spec "
+        "(docs/use/layers.md)";
   config.error("model_type", message);
   return nullptr;
 }

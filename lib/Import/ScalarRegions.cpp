@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Formulas 2 and 5 and the activations of docs/layers.md, one function each, as
-// arith and math ops on f32.
+// Formulas 2 and 5 and the activations of docs/use/layers.md, one function
+// each, as arith and math ops on f32.
 //
 //===----------------------------------------------------------------------===//
 

@@ -136,8 +136,8 @@ struct TensorScaleArguments : QuantizedRows {
 };
 moert::Status tensorScale(const TensorScaleArguments &arguments);
 
-/// moe.quantize and tile.quantize, with the bits of docs/layers.md. Exactly one
-/// of `scale` and `tensorScale` is present.
+/// moe.quantize and tile.quantize, with the bits of docs/use/layers.md. Exactly
+/// one of `scale` and `tensorScale` is present.
 struct QuantizeArguments : QuantizedRows {
   OptionalRef tensorScale;
   TensorRef quantized;

@@ -1,4 +1,5 @@
-//===- Route.cpp - formulas 2 to 5 of docs/layers.md ------------*- C++ -*-===//
+//===- Route.cpp - formulas 2 to 5 of docs/use/layers.md ------------*- C++
+//-*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

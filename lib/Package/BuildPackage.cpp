@@ -100,6 +100,7 @@ std::string moec::choosePart(StringRef target, const moert::Device &device) {
   const PartFacts *part =
       findPartOfDevice(target, device.multiprocessors(), device.memoryBytes());
   // Borrowed coefficients choose worse configs than measured ones of another
-  // part, even on the device that they are meant for (docs/cost-model.md).
+  // part, even on the device that they are meant for
+  // (docs/design/cost-model.md).
   return part && getPartRates(*part).isMeasured() ? part->name.str() : "";
 }

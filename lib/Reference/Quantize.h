@@ -14,7 +14,7 @@ namespace moec::reference {
 
 /// Quantizes and dequantizes the rows of x: `round(x / s) * s`, with rounding
 /// to e4m3 or int8. Every step of the quantization is in f32, as in
-/// docs/layers.md, and the product is exact. With granularity `tensor`, all
+/// docs/use/layers.md, and the product is exact. With granularity `tensor`, all
 /// rows have `tensorScale`.
 Matrix quantizeRows(const Matrix &x, const OperandQuantization &quantization,
                     float tensorScale, int threads);

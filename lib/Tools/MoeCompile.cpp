@@ -250,7 +250,8 @@ int moec::moeCompileMain(int argc, char **argv) {
           "  moe-compile config.json --report=layer.html\n"
           "                                          all of it, as a page\n"
           "\nThe input is a model's folder or its config.json, a spec "
-          "(docs/layers.md), IR (.mlir) of\nthe level asked for or one above "
+          "(docs/use/layers.md), IR (.mlir) of\nthe level asked for or one "
+          "above "
           "it, or - for JSON or IR from standard input.\n"))
     return 1;
   if (options.listModels) {

@@ -93,9 +93,10 @@ struct KernelOptions {
   llvm::cl::OptionCategory &category;
   llvm::cl::opt<std::string> devicePart{
       "device-part", llvm::cl::value_desc("h100-sxm|h200|..."),
-      llvm::cl::desc("On a GPU: the part that configs are chosen for "
-                     "(docs/cost-model.md; default: what the device at hand "
-                     "is; without one, of sm_90a an H200)"),
+      llvm::cl::desc(
+          "On a GPU: the part that configs are chosen for "
+          "(docs/design/cost-model.md; default: what the device at hand "
+          "is; without one, of sm_90a an H200)"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> noDependentLaunches{
       "no-dependent-launches",
@@ -105,7 +106,7 @@ struct KernelOptions {
   llvm::cl::list<std::string> disable{
       "disable", llvm::cl::value_desc("rewrite,..."), llvm::cl::CommaSeparated,
       llvm::cl::desc("On a GPU: leave out rewrites of launches "
-                     "(docs/launch-rewrites.md), as in "
+                     "(docs/design/lowering-to-gpu.md), as in "
                      "--disable=join-products,split-large-groups"),
       llvm::cl::cat(category)};
   llvm::cl::list<std::string> set{
@@ -156,7 +157,7 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::init(0), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> parallel{
       "parallel", llvm::cl::value_desc("object"),
-      llvm::cl::desc("The ranks of the layer (docs/parallel.md), which a "
+      llvm::cl::desc("The ranks of the layer (docs/use/parallel.md), which a "
                      "model's configuration does not say, as in "
                      "--parallel='{\"dp\": 2, \"experts\": \"linear\"}'"),
       llvm::cl::cat(category)};

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Mixture-of-Experts layers, compiled for the machine that runs them (docs/python.md).
+"""Mixture-of-Experts layers, compiled for the machine that runs them (docs/use/python.md).
 
     import moec
 

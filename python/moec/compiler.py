@@ -15,7 +15,7 @@ from . import _core
 from .layer import FORMS, Layer
 from .progress import Progress, Work, find_listener, say, watch
 
-#: Path of a model's config.json or folder, of a spec (docs/layers.md) or of IR (.mlir); or a spec as a dict.
+#: Path of a model's config.json or folder, of a spec (docs/use/layers.md) or of IR (.mlir); or a spec as a dict.
 Source = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
 _devices: dict[str, _core.Device] = {}
@@ -144,9 +144,9 @@ def compile(
     cache: bool = True,
     progress: Progress = None,
 ) -> Layer:
-    """Compiles a layer for a device, or takes it from the cache (docs/jit.md), and loads it.
+    """Compiles a layer for a device, or takes it from the cache (docs/use/c-api.md), and loads it.
 
-    source: a model's config.json or its folder, a spec (docs/layers.md), IR (.mlir), or a spec as a dict.
+    source: a model's config.json or its folder, a spec (docs/use/layers.md), IR (.mlir), or a spec as a dict.
     device: "cuda:N", "cpu", N, or a framework's device that prints as one of these.
     max_tokens: the largest number of tokens in a call; default: that of the description.
     num_experts: overrides the number of experts, to try out a large model.
@@ -154,7 +154,7 @@ def compile(
         "ids" (topk_ids and topk_weights); default: that of the description.
     num_valid_tokens: calls pass the number of valid tokens; rows beyond it are zero.
     layer: the decoder layer of a model, counted from 0; default: the first one with experts.
-    parallel: the ranks of the layer (docs/parallel.md), which a model's configuration does not contain: {"dp": 2,
+    parallel: the ranks of the layer (docs/use/parallel.md), which a model's configuration does not contain: {"dp": 2,
         "experts": "linear"}.
     cache: whether to use the on-disk cache of compiled layers. Layers for the CPU are never cached.
     progress: None: a progress bar on the error stream, if that is a terminal, after two seconds. False: nothing. True:
@@ -219,7 +219,7 @@ def compile_package(
     Layer.from_package() or moert_package_open().
 
     target: "sm_80", "sm_90a", "sm_100a".
-    device_part: the part that configs are chosen for, e.g. "h100-sxm" (docs/cost-model.md).
+    device_part: the part that configs are chosen for, e.g. "h100-sxm" (docs/design/cost-model.md).
     cache_directory, cache_bytes: the cache folder and its size limit in bytes; default: $MOEC_CACHE_DIR, else
         $XDG_CACHE_HOME/moec, else ~/.cache/moec, and 1 GiB.
     threads: the number of threads that compile kernels; 0: one per core that the process may use.

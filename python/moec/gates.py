@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Identifies the activation of docs/layers.md that a PyTorch function computes.
+"""Identifies the activation of docs/use/layers.md that a PyTorch function computes.
 
 A model's gate is code, so it is probed: it is called on numbers from the whole range, and the result is compared with
 each formula, for each order of gate and up. A gate that matches no formula cannot be expressed in a spec, and the
@@ -39,7 +39,7 @@ def _of_gate(kind: str, g: torch.Tensor) -> torch.Tensor:
 
 
 def _evaluate(activation: Mapping[str, Any], g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """Evaluates the formula of docs/layers.md in the dtype of the arguments."""
+    """Evaluates the formula of docs/use/layers.md in the dtype of the arguments."""
     kind, limit = activation["kind"], activation.get("limit")
     if kind.endswith("_no_mul"):
         return _of_gate(kind.removesuffix("_no_mul"), g)
@@ -103,7 +103,7 @@ def find_gated(
     owner: Any, gate: Callable[[torch.Tensor], torch.Tensor], device: torch.device
 ) -> Optional[tuple[dict[str, Any], str]]:
     """Returns the activation and the order of gate and up that `gate` computes, from [rows, 2 I] to [rows, I]; None if
-    it matches no formula of docs/layers.md.
+    it matches no formula of docs/use/layers.md.
 
     owner: the module, whose attributes (limit, alpha, ...) are tried as parameters."""
     g, u = _make_numbers(device)

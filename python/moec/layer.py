@@ -25,7 +25,7 @@ _EXPLANATION, _FULL_EXPLANATION = 6, 7
 class TensorInfo:
     """An input, weight, output or prepared tensor of a layer."""
 
-    #: Name in docs/layers.md: "experts.w13".
+    #: Name in docs/use/layers.md: "experts.w13".
     name: str
     #: "bf16", "f32", "i32", "f8e4m3", ...
     dtype: str
@@ -89,7 +89,7 @@ class Layer(_core.Layer):
 
     Tensors may come from any framework that supports DLPack. They must be on the device of the layer and contiguous,
     and on a GPU their addresses must be multiples of 16; nothing is copied. T is the number of tokens, at most
-    max_tokens. H, k and R are those of docs/layers.md; D is the layer's dtype.
+    max_tokens. H, k and R are those of docs/use/layers.md; D is the layer's dtype.
 
     hidden_states: [T, H] of D.
     router_logits: [T, R], f32 or routing.logits_dtype; for the entry "logits".
@@ -220,7 +220,7 @@ class Layer(_core.Layer):
         progress: Progress = None,
     ) -> Layer:
         """Loads the weights of a checkpoint: a model's folder or a safetensors file, with the names of the model or of
-        docs/layers.md. They are read expert by expert into memory owned by the layer, and converted if that is exact.
+        docs/use/layers.md. They are read expert by expert into memory owned by the layer, and converted if that is exact.
 
         layer: index of the decoder layer, from 0; default: the one that was compiled.
         rank: for a layer of several ranks, the rank whose weights are read; default: that of its communicator.
@@ -245,7 +245,7 @@ class Layer(_core.Layer):
         progress: Progress = None,
     ) -> None:
         """Atomically writes the weights that the kernels read, in prepared form, to a file for load_prepared()
-        (docs/runtime.md).
+        (docs/design/runtime.md).
 
         rank: for a layer of several ranks, the rank of these weights; default: that of load(), or of its communicator.
 
@@ -324,7 +324,7 @@ class Layer(_core.Layer):
 
     @functools.cached_property
     def spec(self) -> dict[str, Any]:
-        """The spec of the layer (docs/layers.md); empty if it was compiled from IR."""
+        """The spec of the layer (docs/use/layers.md); empty if it was compiled from IR."""
         text = self.spec_text
         return json.loads(text) if text else {}
 

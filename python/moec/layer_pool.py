@@ -104,7 +104,7 @@ class LayerInWorkspace:
 class PooledLayer(LayerInWorkspace):
     """A layer on a device whose weights are bound later.
 
-    spec: as in docs/layers.md.
+    spec: as in docs/use/layers.md.
     device: "cpu", "cuda:N"."""
 
     def __init__(self, device: str, spec: Mapping[str, Any]) -> None:

@@ -104,7 +104,7 @@ def _describe_activation(module: torch.nn.Module, device: torch.device) -> dict[
         function = getattr(module, "act_fn", None)
         raise _refuse(
             kind,
-            f"{name}, with act_fn {type(function).__name__}, is no activation of docs/layers.md",
+            f"{name}, with act_fn {type(function).__name__}, is no activation of docs/use/layers.md",
         )
     activation, order = found
     return {"activation": activation} | ({} if order == "gate_up" else {"gate_up_order": order})
@@ -189,7 +189,7 @@ def _describe(
     hidden_states: torch.Tensor,
     top_k: int,
 ) -> dict[str, Any]:
-    """Returns the spec (docs/layers.md) of a module.
+    """Returns the spec (docs/use/layers.md) of a module.
 
     module: its description.
     weights: tensors by their names in the layer, in the layer's form."""

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ranks that share a layer (docs/parallel.md).
+"""Ranks that share a layer (docs/use/parallel.md).
 
 A layer whose spec has `parallel` is compiled identically on every rank, and each rank binds its own weights. Before the
 first call it gets a communicator:

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moec as an experts implementation of Transformers (docs/python.md).
+"""moec as an experts implementation of Transformers (docs/use/python.md).
 
     import moec.transformers
 

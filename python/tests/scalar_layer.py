@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A second implementation of a layer from docs/layers.md, in scalar Python.
+"""A second implementation of a layer from docs/use/layers.md, in scalar Python.
 
 Tests compare moec.reference with it. It takes the JSON spec and nested lists, loops over everything and does not handle
 near ties."""

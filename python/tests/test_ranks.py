@@ -94,8 +94,8 @@ def test_batches_that_cannot_be_cut(layers):
 
 
 def test_what_the_page_shows():
-    """Runs the lines of docs/python.md on ranks that are threads, with stand-ins for launcher and GPUs."""
-    page = (Path(__file__).resolve().parents[2] / "docs/python.md").read_text()
+    """Runs the lines of docs/use/python.md on ranks that are threads, with stand-ins for launcher and GPUs."""
+    page = (Path(__file__).resolve().parents[2] / "docs/use/python.md").read_text()
     (code,) = re.findall(r"## Several GPUs\n\n```python\n(.*?)```", page, re.DOTALL)
     spec = LayerSpec.from_json(MODEL)
     tensors = generate(spec, RANKS * 5, 1)

@@ -400,8 +400,8 @@ def test_runs_on_the_current_stream() -> None:
 
 
 def test_lines_of_the_page() -> None:
-    """The code in docs/python.md works as printed."""
-    page = (Path(__file__).resolve().parents[2] / "docs/python.md").read_text()
+    """The code in docs/use/python.md works as printed."""
+    page = (Path(__file__).resolve().parents[2] / "docs/use/python.md").read_text()
     section = page[page.index("## PyTorch"):]
     made = TorchCase("gate", "cpu")
     names = {"layer": made.layer, "torch": torch}

@@ -38,7 +38,7 @@ def make_weights() -> dict[str, torch.Tensor]:
 
 
 def compute(weights: dict[str, torch.Tensor], hidden: torch.Tensor) -> torch.Tensor:
-    """Computes docs/layers.md in float64."""
+    """Computes docs/use/layers.md in float64."""
     gate, w13, w2, x = (each.double() for each in (*weights.values(), hidden))
     scores = torch.softmax(x @ gate.T, -1)
     best, ids = scores.topk(2)

@@ -458,7 +458,7 @@ def test_activations_of_configs(name: str) -> None:
 @pytest.mark.parametrize("name", ["relu", "gelu_10", "mish", "tanh"])
 def test_activations_without_a_form_are_refused(name: str) -> None:
     block, arguments = make_block(hidden_act=name)
-    with pytest.raises(moec.InvalidArgument, match="is no activation of docs/layers.md; choose"):
+    with pytest.raises(moec.InvalidArgument, match="is no activation of docs/use/layers.md; choose"):
         run(block, arguments)
 
 
@@ -692,8 +692,8 @@ def test_benchmark_has_the_families(family: str, tmp_path: Path) -> None:
 
 
 def test_lines_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code in docs/python.md works as printed."""
-    page = (ROOT / "docs/python.md").read_text()
+    """The code in docs/use/python.md works as printed."""
+    page = (ROOT / "docs/use/python.md").read_text()
     section = page[page.index("## Transformers"):]
     lines = section.split("```python\n")[1].split("```")[0]
     model = make_model("mixtral")

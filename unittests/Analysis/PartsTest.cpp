@@ -180,7 +180,7 @@ TEST(PartsTest, SaysWhyNot) {
             "or no part");
 }
 
-/// docs/cost-model.md has a row per known part.
+/// docs/design/cost-model.md has a row per known part.
 TEST(PartsTest, ThePageSaysTheSame) {
   auto page = llvm::MemoryBuffer::getFile(COST_MODEL_PAGE);
   ASSERT_TRUE(page);

@@ -284,10 +284,12 @@ TEST(ModelConfigError, UnknownModelTypes) {
             "mean \"qwen3_moe\"?\n"
             "  {\"model_type\": \"qwen3moe\"}\n"
             "                 ^~~~~~~~~~\n");
-  EXPECT_NE(importError("{\"model_type\": \"unheard_of\"}")
-                .find("unknown model_type \"unheard_of\"; docs/models.md and "
-                      "moe-compile --list-models have those that are known"),
-            std::string::npos);
+  EXPECT_NE(
+      importError("{\"model_type\": \"unheard_of\"}")
+          .find(
+              "unknown model_type \"unheard_of\"; docs/generated/models.md and "
+              "moe-compile --list-models have those that are known"),
+      std::string::npos);
   EXPECT_NE(importError("{\"model_type\": \"llama\"}")
                 .find("the layers of model_type \"llama\" cannot be compiled: "
                       "it is a dense model"),

@@ -80,7 +80,7 @@ TEST(ReferenceWeights, CodesOfE2M1) {
                                        -1.5, -2, -3, -4, -6}));
 }
 
-/// The numbers of docs/layers.md, times a scale.
+/// The numbers of docs/use/layers.md, times a scale.
 TEST(ReferenceWeights, CodesOfNF4) {
   Weights weights(StorageType::NF4, Granularity::Group, 1, 16);
   weights.columns = 16;

@@ -200,7 +200,7 @@ TEST_P(Quantize, HasTheBitsOfADivision) {
         float expected = std::isnan(most) ? most
                                           : std::fmax(most, test.getLeast()) /
                                                 test.getLargestCode();
-        // 2^ceil(log2(s)) of docs/layers.md.
+        // 2^ceil(log2(s)) of docs/use/layers.md.
         if (test.arePowers && std::isfinite(expected))
           expected = float(std::exp2(std::ceil(std::log2(double(expected)))));
         float actual = scales[row * groups + group];

@@ -36,7 +36,7 @@ void setBits(const Array &array, int64_t i, uint32_t bits) {
   std::memcpy(static_cast<char *>(array.data()) + i * bytes, &bits, bytes);
 }
 
-/// The formula of docs/layers.md with the FPU's f32, and LLVM's e4m3.
+/// The formula of docs/use/layers.md with the FPU's f32, and LLVM's e4m3.
 struct Expected {
   Expected(const Array &input, int64_t row, int64_t group) {
     int64_t columns = input.getShape()[1], first = group * kGroup;

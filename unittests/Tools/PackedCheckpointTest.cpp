@@ -8,7 +8,7 @@
 // The oracle is the tools that publish such checkpoints:
 // test/Tools/Inputs/checkpoints has their packed tensors and the values that
 // they dequantize to (make_checkpoints.py). The layer's tensors are dequantized
-// here as docs/layers.md says, and compared with these values.
+// here as docs/use/layers.md says, and compared with these values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,7 +52,7 @@ double read(const HostTensor &tensor, int64_t i) {
   }
 }
 
-/// q of the table of elements in docs/layers.md, minus the zero point.
+/// q of the table of elements in docs/use/layers.md, minus the zero point.
 double readElement(const HostTensor &tensor, StorageType storage, int64_t i,
                    std::optional<int64_t> zero, bool hasMinimum) {
   uint8_t byte = tensor.data()[getElementBits(storage) < 8 ? i / 2 : i];

@@ -21,8 +21,8 @@ struct ExchangeTime {
 };
 
 /// What a collective takes that NCCL runs on `ranks` GPUs of one host, all of
-/// them a `part` (docs/cost-model.md, "Several GPUs"). `bytes` are those of one
-/// rank, as moert::CollectivePart counts them, of all its parts.
+/// them a `part` (docs/design/cost-model.md, "Several GPUs"). `bytes` are those
+/// of one rank, as moert::CollectivePart counts them, of all its parts.
 ExchangeTime predictExchange(moert::CollectiveKind kind, int64_t ranks,
                              double bytes, const PartFacts &part);
 
@@ -35,7 +35,7 @@ ExchangeTime predictExchange(plan::CollectiveOp collective, int64_t tokens,
                              const PartFacts &part);
 
 /// What a kernel moves between GPUs of one host, through each other's memory
-/// (docs/cost-model.md, "Several GPUs").
+/// (docs/design/cost-model.md, "Several GPUs").
 struct PeerExchange {
   int64_t ranks = 0;
   /// Bytes that one rank pushes to others.

@@ -21,7 +21,7 @@
 
 namespace moec {
 
-/// The part of a layer that one of several ranks holds (docs/parallel.md).
+/// The part of a layer that one of several ranks holds (docs/use/parallel.md).
 struct RankRequest {
   std::vector<TensorShard> shards;
   /// Weights that are in no checkpoint: the experts of this rank and of the

@@ -16,7 +16,7 @@
 
 namespace moec {
 
-/// IR levels of docs/architecture.md above kernel code.
+/// IR levels of docs/design/architecture.md above kernel code.
 enum class Level { Moe, Plan, Tile };
 
 /// "moe", "plan" or "tile".

@@ -17,11 +17,11 @@
 namespace moec {
 
 /// Builds a module with one `func.func` named `spec.name` that holds the layer
-/// as one `moe.layer` (level moe of docs/architecture.md). Its arguments are
-/// the inputs and weights of `getTensorSignature(spec)`, in that order and with
-/// their canonical names. Loads the dialects func, arith, math and moe into the
-/// context. Returns null only if the module does not verify, after reporting it
-/// to the context.
+/// as one `moe.layer` (level moe of docs/design/architecture.md). Its arguments
+/// are the inputs and weights of `getTensorSignature(spec)`, in that order and
+/// with their canonical names. Loads the dialects func, arith, math and moe
+/// into the context. Returns null only if the module does not verify, after
+/// reporting it to the context.
 mlir::OwningOpRef<mlir::ModuleOp> buildLayer(mlir::MLIRContext &context,
                                              const LayerSpec &spec);
 

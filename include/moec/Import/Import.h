@@ -33,8 +33,8 @@ struct SpecOverrides {
   /// Decoder layer of a model's configuration, counted from 0 as in the names
   /// of its tensors. Default: the first one with experts.
   std::optional<int64_t> layer;
-  /// Text of a `parallel` object (docs/parallel.md) that replaces that of the
-  /// description.
+  /// Text of a `parallel` object (docs/use/parallel.md) that replaces that of
+  /// the description.
   std::optional<SourceText> parallel;
   /// Keys of a model's configuration to ignore although they could describe the
   /// layer, spelled as in messages ("text_config.route_scale").
@@ -53,7 +53,7 @@ struct DecoderLayer {
   bool hasExperts = false;
 };
 
-/// Parses a spec (docs/layers.md).
+/// Parses a spec (docs/use/layers.md).
 llvm::FailureOr<LayerSpec> parseLayerSpec(const SourceText &text,
                                           const json::Value &document,
                                           const SpecOverrides &overrides,

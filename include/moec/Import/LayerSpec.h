@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The spec of docs/layers.md as a struct with all defaults resolved. Both
+// The spec of docs/use/layers.md as a struct with all defaults resolved. Both
 // sources of a layer, spec and config.json, are parsed into it;
 // TensorSignature.h and BuildLayer.h start from it. Formulas and the meaning of
-// each field are in docs/layers.md and not repeated here.
+// each field are in docs/use/layers.md and not repeated here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -109,7 +109,7 @@ inline int64_t getElementBits(StorageType storage) {
 /// Storage type of scales.
 enum class ScaleType { F32, BF16, F16, E8M0, E4M3 };
 
-/// Elements that share a scale; defined in docs/layers.md.
+/// Elements that share a scale; defined in docs/use/layers.md.
 enum class Granularity { Tensor, Channel, Token, Group, Block };
 
 /// Checkpoint layout of a quantized matrix. lib/Import/Packings.cpp lists the
@@ -277,7 +277,7 @@ enum class ExpertPlacement {
   Listed,     ///< whole experts, by `ParallelSpec::lists`
 };
 
-/// The spec's `parallel` object (docs/parallel.md).
+/// The spec's `parallel` object (docs/use/parallel.md).
 struct ParallelSpec {
   /// `dp * pcp` groups of `tp` ranks. Each group has its own tokens; `pcp`
   /// neighbouring groups split the same prompts.
@@ -418,7 +418,7 @@ struct EnumName {
   llvm::StringLiteral name;
 };
 
-/// All values of an enum of this header, spelled as in docs/layers.md.
+/// All values of an enum of this header, spelled as in docs/use/layers.md.
 template <typename E>
 llvm::ArrayRef<EnumName<E>> getEnumNames();
 

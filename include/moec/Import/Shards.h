@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// The shard of a weight on one rank (docs/parallel.md): all of it, some of its
-/// experts, or a slice of each row or column.
+/// The shard of a weight on one rank (docs/use/parallel.md): all of it, some of
+/// its experts, or a slice of each row or column.
 struct TensorShard {
   TensorInfo whole, local;
   /// Indices along the first dimension, in order; empty means all.

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The table "Tensors" of docs/layers.md for one layer, with the names and
+// The table "Tensors" of docs/use/layers.md for one layer, with the names and
 // layouts of the same values in Hugging Face checkpoints and GGUF files.
 //
 //===----------------------------------------------------------------------===//
@@ -185,8 +185,8 @@ struct TensorInfo {
   std::vector<CheckpointForm> ggufForms;
 };
 
-/// The tensors of a layer in the order of docs/layers.md; `output` and recorded
-/// routing are last. A quantized weight is followed by its scales
+/// The tensors of a layer in the order of docs/use/layers.md; `output` and
+/// recorded routing are last. A quantized weight is followed by its scales
 /// (`experts.w13_scale`) and by the gemm's input scale, if it is given
 /// (`experts.w13_input_scale`).
 std::vector<TensorInfo> getTensorSignature(const LayerSpec &spec);

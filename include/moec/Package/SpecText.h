@@ -16,9 +16,9 @@
 
 namespace moec {
 
-/// The layer as a JSON spec (docs/layers.md), without fields that have their
-/// default. Importing the text gives the layer again, except for `modelType`,
-/// which specs do not have.
+/// The layer as a JSON spec (docs/use/layers.md), without fields that have
+/// their default. Importing the text gives the layer again, except for
+/// `modelType`, which specs do not have.
 std::string printLayerSpec(const LayerSpec &spec);
 
 /// The identity of a layer (moert::ExecutorOptions::description): its spec, or

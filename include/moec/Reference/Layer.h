@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The reference in C++: the formulas of docs/layers.md in float64, written from
-// that page alone, for checks on machines without Python. Evaluates only what
-// the requested rows need. python/moec/reference does the same, and a test
+// The reference in C++: the formulas of docs/use/layers.md in float64, written
+// from that page alone, for checks on machines without Python. Evaluates only
+// what the requested rows need. python/moec/reference does the same, and a test
 // compares the two.
 //
 //===----------------------------------------------------------------------===//

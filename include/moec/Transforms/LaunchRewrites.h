@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Names and parameters of the rewrites of tile-rewrite-launches, as options
-// give them (docs/launch-rewrites.md).
+// give them (docs/design/lowering-to-gpu.md).
 //
 //===----------------------------------------------------------------------===//
 

@@ -18,7 +18,7 @@ def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
   let summary = "rewrite moe.layer into the pipeline ops";
   let description = [{
     Rewrites each `moe.layer` into `moe.route`, `moe.permute`, `moe.tensor_scale`, `moe.quantize`,
-    `moe.grouped_matmul`, `moe.row_map` and `moe.unpermute`, in the order of docs/architecture.md, and replaces
+    `moe.grouped_matmul`, `moe.row_map` and `moe.unpermute`, in the order of docs/design/architecture.md, and replaces
     `moe.param` by constants. Each gemm and each `moe.quantize` gets the layer's quantization unchanged, except that a
     dynamic scale of a tensor becomes a `moe.tensor_scale` followed by a static quantization; `moe-legalize-quant`
     checks whether a target supports it. Ensures that no `moe.layer` is left and that each op names its results in
@@ -31,7 +31,7 @@ def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
 def MoeParallelizePass : Pass<"moe-parallelize", "::mlir::func::FuncOp"> {
   let summary = "spread a layer over the ranks of its mesh";
   let description = [{
-    Parallelizes a function with `moe.mesh` (from `moe-decompose`) by the rules of docs/parallel.md. Over `dp`: a
+    Parallelizes a function with `moe.mesh` (from `moe-decompose`) by the rules of docs/use/parallel.md. Over `dp`: a
     `moe.dispatch` before everything that runs on the rows of all ranks, from the permutation to the sum over a
     token's experts, and a `moe.combine` after it. Over `tp`: a `moe.combine` of the returned value. Bounds of tokens
     are multiplied by `dp`. With `sp`, a `moe.dispatch` over `tp` comes first, before everything that runs on the rows
@@ -112,7 +112,7 @@ def TileSpecializePass : Pass<"tile-specialize", "::mlir::ModuleOp"> {
     wherever a range of a kernel does.
 
     A split must save more time over all kernels, summed over the powers of two, than the penalty of its kernels
-    (docs/launch-rewrites.md). The program has at most `max-kernels` kernels; beyond that, adjacent ranges share one
+    (docs/design/lowering-to-gpu.md). The program has at most `max-kernels` kernels; beyond that, adjacent ranges share one
     where this loses least. Ranges also begin and end at those of `configs`, which are those of `tile-assign-config`.
     Unchanged: targets whose schedules have no cost model (`cpu`), kernels with a `config` or a `load`, and programs
     of several variants.
@@ -154,7 +154,7 @@ def TileAssignConfigPass : Pass<"tile-assign-config", "::mlir::ModuleOp"> {
 def TileRewriteLaunchesPass : Pass<"tile-rewrite-launches", "::mlir::ModuleOp"> {
   let summary = "rewrite launches where that saves time";
   let description = [{
-    Runs the rewrites below, in this order (docs/launch-rewrites.md). For each legal match, a rewrite builds the new
+    Runs the rewrites below, in this order (docs/design/lowering-to-gpu.md). For each legal match, a rewrite builds the new
     launches and predicts their time. It keeps them if the saved time at each token point, relative to that of all
     launches there and summed over the points, exceeds the penalty of the added kernels. Without a cost model for the
     device, every legal rewrite is applied. A remark gives the reason of each decision
@@ -224,7 +224,7 @@ def TileMakeExchangesPass : Pass<"tile-make-exchanges", "::mlir::ModuleOp"> {
   let description = [{
     On a GPU, makes a kernel with a `tile.exchange` for each `plan.collective`, which names it in
     `plan.exchange_kernel`; equal ones share a kernel. The plan keeps the collectives, since the engine that moves
-    rows is chosen at run time (docs/parallel.md). No kernel is made if the axis has more ranks than a heap supports,
+    rows is chosen at run time (docs/use/parallel.md). No kernel is made if the axis has more ranks than a heap supports,
     or if the row counts of the pairs depend on different sizes.
 
     If the only tensor to be summed is the result of the launch right before, with one `tile.gather_reduce` and no
@@ -235,7 +235,7 @@ def TileMakeExchangesPass : Pass<"tile-make-exchanges", "::mlir::ModuleOp"> {
     each row. A gather of buffers that other ranks may write at once is marked `to_results`.
 
     A gather with `owners` and one owner per expert, and the sum that returns its rows, also name the kernels of an
-    all-to-all (`plan.route_kernel`, `plan.pack_kernel`; docs/all-to-all.md), for any number of ranks, unless another
+    all-to-all (`plan.route_kernel`, `plan.pack_kernel`; docs/design/runtime.md), for any number of ranks, unless another
     collective moves the gathered rows. Runs after the passes that make variants. `configs` are those of
     `tile-assign-config`; a kernel has the name of its collective's kind, and configs use this name or, to distinguish
     several of a kind, the name with the axis (`all_gather_dp`).

@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// What every way to route a row has in common, and formula 5 of docs/layers.md.
+// What every way to route a row has in common, and formula 5 of
+// docs/use/layers.md.
 
 #include "TopKEmission.h"
 

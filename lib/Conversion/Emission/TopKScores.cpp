@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Formulas 2 and 3 of docs/layers.md.
+// Formulas 2 and 3 of docs/use/layers.md.
 
 #include "TopKEmission.h"
 

@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Formulas 4 and 5 of docs/layers.md: from keys to ids, from values to weights.
+// Formulas 4 and 5 of docs/use/layers.md: from keys to ids, from values to
+// weights.
 
 #include "TopKStored.h"
 

@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::moe;
 
-/// The bound of docs/layers.md where nobody states one.
+/// The bound of docs/use/layers.md where nobody states one.
 static constexpr int64_t kDefaultMaxTokens = 16384;
 
 /// Only the first dimension may depend on the token count.
@@ -73,7 +73,7 @@ LogicalResult LayerFunction::checkArguments() {
     auto name = func.getArgAttrOfType<StringAttr>(index, kNameAttr);
     if (!name || name.getValue().empty())
       return fail("has no name; add {moe.name = \"hidden_states\"} or another "
-                  "tensor name of docs/layers.md");
+                  "tensor name of docs/use/layers.md");
     if (!names.insert(name.getValue()).second)
       return fail("is the second one with moe.name = \"" + name.getValue() +
                   "\"; give each tensor its own name");

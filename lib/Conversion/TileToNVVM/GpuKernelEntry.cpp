@@ -9,9 +9,9 @@
 // value. `noalias` can stand on the addresses: a launch
 // never names a buffer both as an input and as an output.
 //
-// Launches may be dependent from sm_90 on (docs/gpu.md). A kernel lets the next
-// one begin as soon as it has begun itself: those who begin wait, and whoever
-// has room for them has begun all CTAs of this kernel.
+// Launches may be dependent from sm_90 on (docs/design/lowering-to-gpu.md). A
+// kernel lets the next one begin as soon as it has begun itself: those who
+// begin wait, and whoever has room for them has begun all CTAs of this kernel.
 
 #include "../Emission/EntryMemRefs.h"
 #include "Emit.h"

@@ -29,7 +29,7 @@ static const char kHelp[] =
 
 Takes the kernels of a layer that was compiled for a GPU, deletes or weakens one
 synchronization, index or mask at a time, and runs each such mutant under the
-simulator on what the launch has found in memory. docs/ptx-mutations.md has the
+simulator on what the launch has found in memory. docs/reference/ptx-mutations.md has the
 results for the compiler's kernels.
 
   --case=FILE:TOKENS[:CTAS[:MORE]]
@@ -51,7 +51,7 @@ results for the compiler's kernels.
   --label=TEXT         goes into the JSON
 
 Prints what was missed. The exit code is 0 only when the originals run, and no
-more mutants are missed than docs/ptx-mutations.md allows.
+more mutants are missed than docs/reference/ptx-mutations.md allows.
 )";
 
 namespace {

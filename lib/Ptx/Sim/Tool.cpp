@@ -31,7 +31,7 @@ static const char kHelp[] =
 
 Every thread of every CTA runs. A race, a missing fence, a wait that never ends,
 memory that nobody wrote or owns is an error, which names the line and the
-thread; docs/ptx-sim.md explains each.
+thread; docs/design/ptx-simulator.md explains each.
 
 Parameters, in order; the tensor maps come last:
   --arg=NUMBER            a value of 64 bits (of 32, where the kernel says so)

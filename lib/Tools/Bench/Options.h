@@ -25,8 +25,9 @@ struct Options : DeviceOptions {
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> spec{
       "spec",
-      llvm::cl::desc("Print the spec (docs/layers.md) of the first row's layer "
-                     "and stop; for moe-compile"),
+      llvm::cl::desc(
+          "Print the spec (docs/use/layers.md) of the first row's layer "
+          "and stop; for moe-compile"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> router{
       "router",
@@ -45,7 +46,8 @@ struct Options : DeviceOptions {
       llvm::cl::cat(category)};
   llvm::cl::list<std::string> config{
       "config", llvm::cl::value_desc("KERNEL[@MIN-MAX]:TEXT"),
-      llvm::cl::desc("Take this config for a kernel (docs/gpu.md), may be "
+      llvm::cl::desc("Take this config for a kernel "
+                     "(docs/design/lowering-to-gpu.md), may be "
                      "given several times"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> tuned{
@@ -64,7 +66,7 @@ struct Options : DeviceOptions {
       llvm::cl::desc("Measure the rows with several configs, fit the "
                      "coefficients of the device's part to the times, and "
                      "write its entry for lib/Analysis/Cost/Fits "
-                     "(docs/cost-model.md), no table"),
+                     "(docs/design/cost-model.md), no table"),
       llvm::cl::cat(category)};
   llvm::cl::opt<int> candidates{
       "candidates", llvm::cl::value_desc("N"),
@@ -106,7 +108,7 @@ struct Options : DeviceOptions {
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> cacheDir{
       "cache-dir", llvm::cl::value_desc("folder"),
-      llvm::cl::desc("Where compiled layers are kept (docs/jit.md)"),
+      llvm::cl::desc("Where compiled layers are kept (docs/use/c-api.md)"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> noCache{"no-cache",
                               llvm::cl::desc("Compile each layer anew"),

@@ -16,7 +16,7 @@ namespace moec {
 /// process that shares no code with the compiler. It gets the layer's spec, and
 /// inputs that are written to a temporary file once. The meaning of a model's
 /// config.json is not checked here, but against the model's own code
-/// (docs/models.md).
+/// (docs/generated/models.md).
 class ReferenceCheck {
 public:
   ReferenceCheck() = default;

@@ -15,8 +15,8 @@
 namespace moec {
 
 /// Opens "host", "cuda" (the first GPU), "cuda:N", or "sim:SEED"
-/// (docs/ptx-sim.md). `threads` applies to the host, `target` is the target of
-/// code for a simulator.
+/// (docs/design/ptx-simulator.md). `threads` applies to the host, `target` is
+/// the target of code for a simulator.
 moert::Result<std::unique_ptr<moert::Device>>
 openDevice(llvm::StringRef name, int threads, llvm::StringRef target = {});
 

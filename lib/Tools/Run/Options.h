@@ -90,7 +90,7 @@ struct MoeRunOptions : ToolOptions {
       llvm::cl::desc("Time --repeat runs with each of these numbers of tokens, "
                      "at most --tokens; with several ranks their collectives "
                      "too, kernels without them, and with NCCL what it takes "
-                     "to move as many bytes (docs/parallel.md)"),
+                     "to move as many bytes (docs/use/parallel.md)"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> trace{
       "trace", llvm::cl::value_desc("file.json"),

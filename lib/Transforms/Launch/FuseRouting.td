@@ -12,7 +12,7 @@ def FuseRoutingRewrite : LaunchRewrite<"fuse-routing"> {
     the second phase's schedule a CTA needs only its own share of the first phase. For a `tile.count_slots`, each CTA
     counts the slots of the tokens that it routes. For a `tile.rank` of up to `most` slots and 32 tokens, one CTA does
     both. A variant whose token counts lie on both sides of that limit is split in two; such a kernel has a `load`.
-    The phases get configs that agree (docs/gpu.md). A phase with a forced config is not fused.
+    The phases get configs that agree (docs/design/lowering-to-gpu.md). A phase with a forced config is not fused.
 
     `most`: the most slots that one CTA sorts together with routing; default 256.
   }];

@@ -151,7 +151,7 @@ std::optional<PredictedChange> JoinProducts::predict(const RewriteSite &site) {
 
 std::optional<uint64_t> JoinProducts::findLastJoined(const RewriteSite &site) {
   // With more tokens, separate gemms with dynamic tile schedulers were as fast,
-  // contrary to the model (docs/tried.md, "Few tokens").
+  // contrary to the model (benchmarks/journal/tried.md, "Few tokens").
   constexpr int64_t maxTokens = 2;
   plan::VariantOp variant = getVariant(site);
   int64_t min = variant.getMinTokens(), max = variant.getMaxTokens();

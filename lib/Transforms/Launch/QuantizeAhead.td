@@ -12,6 +12,6 @@ def QuantizeAheadRewrite : LaunchRewrite<"quantize-ahead"> {
     right before it, which routes and sorts in one CTA (`fuse-routing`). The kernel quantizes first
     (`@hidden_quantized_route_0_route_1`): CTAs quantize while earlier launches still compute logits, the first CTA
     then waits for these, and the following gemm waits for one launch less. Requires a routing schedule that waits by
-    itself, not at the kernel's entry (docs/gpu.md). A quantization with a forced config is not fused.
+    itself, not at the kernel's entry (docs/design/lowering-to-gpu.md). A quantization with a forced config is not fused.
   }];
 }

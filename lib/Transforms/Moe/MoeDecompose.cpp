@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Rewrites moe.layer into pipeline ops, in the order and with the rounding
-// points of docs/layers.md: f32 is rounded to each result type.
+// points of docs/use/layers.md: f32 is rounded to each result type.
 //
 //===----------------------------------------------------------------------===//
 

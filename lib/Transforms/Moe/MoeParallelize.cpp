@@ -9,7 +9,7 @@
 // rank's own rows or, if the ranks of a group share its tokens (sp), on those
 // of the group from the first op with split weights on. Zero experts have no
 // weights; their sums are added to a rank's own rows, after the reductions.
-// docs/parallel.md has the rules.
+// docs/use/parallel.md has the rules.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"

@@ -7,7 +7,7 @@
     weights, ids, _ = fused_topk(hidden_states, router_logits, topk=8, renormalize=True)
     output = fused_experts(hidden_states, w13, w2, weights, ids)
 
-Each function runs a layer, or a part of one, compiled for the shapes and options of the call (docs/engines.md has the
+Each function runs a layer, or a part of one, compiled for the shapes and options of the call (docs/use/engines.md has the
 list). Compiled layers are kept and reused by description. Tensors are PyTorch tensors on the CPU or on a GPU, where all
 work is enqueued on the current stream."""
 

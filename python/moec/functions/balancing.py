@@ -3,7 +3,7 @@
 """Placement of expert replicas by load: the expert-parallel load balancer (EPLB) of DeepSeek.
 
 The tables are computed on the host between calls. A layer with `replicas` takes them as `replicas.physical_ids` and
-`replicas.counts`, and counts loads with `record_load` (docs/layers.md)."""
+`replicas.counts`, and counts loads with `record_load` (docs/use/layers.md)."""
 
 from __future__ import annotations
 

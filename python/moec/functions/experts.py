@@ -57,7 +57,7 @@ def describe_activation(
     config: its gemm1_alpha, gemm1_beta and gemm1_clamp_limit are the parameters, if set.
     parameters: alpha, beta, limit and linear_beta; override those of config.
 
-    Raises InvalidArgument for a kind that docs/layers.md lacks, and for a parameter that the kind does not take."""
+    Raises InvalidArgument for a kind that docs/use/layers.md lacks, and for a parameter that the kind does not take."""
     kind = getattr(activation, "value", activation)
     kind = "gelu_tanh" if kind == "gelu_pytorch_tanh" else kind
     if kind not in KINDS:
@@ -411,13 +411,13 @@ def fused_experts(
     out: Optional[torch.Tensor] = None,
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> torch.Tensor:
-    """Returns the weighted sum of the selected experts' outputs, [T, H] (docs/layers.md, formulas 6 to 9).
+    """Returns the weighted sum of the selected experts' outputs, [T, H] (docs/use/layers.md, formulas 6 to 9).
 
     hidden_states: [T, H], f32, bf16 or f16.
     w1: [E, N, H], gate rows first.
     w2: [E, H, I].
     topk_weights, topk_ids: [T, k]. An id that names no local expert contributes nothing.
-    activation: a kind of docs/layers.md, or vLLM's MoEActivation.
+    activation: a kind of docs/use/layers.md, or vLLM's MoEActivation.
     apply_router_weight_on_input: only for k = 1.
     global_num_experts: the length of expert_map, if there is one.
     expert_map: i32, from the ids in topk_ids to indices of w1; -1 for experts on other ranks.

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Unpacks integer words of checkpoints and engines to the bytes of a layer (docs/formats.md)."""
+"""Unpacks integer words of checkpoints and engines to the bytes of a layer (docs/use/importing.md)."""
 
 from __future__ import annotations
 

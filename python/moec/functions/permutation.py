@@ -179,7 +179,7 @@ def moe_unpermute(
     """Computes out[t] = sum over k of topk_weights[t, k] * permuted_hidden_states[inv_permuted_idx[t, k]].
 
     Each product is rounded to the dtype of the rows. The sum is f32, in order of k, and is rounded once at the end
-    (docs/layers.md, formulas 8 and 9). Rows from the last entry of expert_first_token_offset on are not read and
+    (docs/use/layers.md, formulas 8 and 9). Rows from the last entry of expert_first_token_offset on are not read and
     contribute nothing, and neither does an index that names no row.
 
     out: [T, H].

@@ -97,7 +97,7 @@ def fused_topk(
     indices_type: Optional[torch.dtype] = None,
     scoring_func: str = "softmax",
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Selects the `topk` best experts of each token (docs/layers.md, formulas 2 to 5).
+    """Selects the `topk` best experts of each token (docs/use/layers.md, formulas 2 to 5).
 
     hidden_states: [T, H]; only T is used.
     gating_output: [T, E], f32, bf16 or f16.

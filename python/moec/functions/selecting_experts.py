@@ -17,7 +17,7 @@ from .experts import CHUNK_TOKENS, Experts
 class SelectingExperts(Experts):
     """Experts with a router.
 
-    routing: `routing` of a spec (docs/layers.md).
+    routing: `routing` of a spec (docs/use/layers.md).
     num_experts: columns of the logits.
     top_k: experts per token.
     selection_bias: [num_experts], if the routing has one.

@@ -114,7 +114,7 @@ def _describe_routing(options: str) -> tuple[str, str]:
 def describe_routing(
     num_experts: int, top_k: int, routing: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """Returns the attribute and the regions of moe.route for `routing` of a spec (docs/layers.md). Raises
+    """Returns the attribute and the regions of moe.route for `routing` of a spec (docs/use/layers.md). Raises
     InvalidArgument for routing that a layer cannot express."""
     spec = {
         "moec_spec": 1,

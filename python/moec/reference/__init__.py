@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Independent float64 reference of an MoE layer.
 
-Written from the formulas of docs/layers.md; shares no code with the compiler."""
+Written from the formulas of docs/use/layers.md; shares no code with the compiler."""
 
 import os
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Activations of experts in float64, from the table of docs/layers.md."""
+"""Activations of experts in float64, from the table of docs/use/layers.md."""
 
 from __future__ import annotations
 

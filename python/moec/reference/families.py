@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Translates a Hugging Face config.json to a spec, by its model_type.
 
-Each family gives the fields of a JSON spec (docs/layers.md, "Model families")."""
+Each family gives the fields of a JSON spec (docs/use/layers.md, "Model families")."""
 
 from __future__ import annotations
 

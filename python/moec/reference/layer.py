@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The layer in float64 (formulas 7 to 11 of docs/layers.md)."""
+"""The layer in float64 (formulas 7 to 11 of docs/use/layers.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Routing from logits to ids and weights, in float64 (formulas 1 to 6 of docs/layers.md)."""
+"""Routing from logits to ids and weights, in float64 (formulas 1 to 6 of docs/use/layers.md)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Tensor:
 
 
 def inputs(spec: LayerSpec) -> list[Tensor]:
-    """Returns all input tensors of a call, in the order of docs/layers.md."""
+    """Returns all input tensors of a call, in the order of docs/use/layers.md."""
     if not all(quantization.supported for quantization in spec.quantizations):
         raise SpecError(
             "field 'quantization': nothing has numbers for fp8_e5m2"

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The JSON spec of docs/layers.md as a checked dataclass."""
+"""The JSON spec of docs/use/layers.md as a checked dataclass."""
 
 from __future__ import annotations
 

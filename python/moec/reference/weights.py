@@ -36,7 +36,7 @@ def unpack_pairs(stored: np.ndarray) -> np.ndarray:
 
 
 def elements(stored: np.ndarray, weight: Operand) -> np.ndarray:
-    """Returns q of docs/layers.md, minus the zero point if it is the same for all elements."""
+    """Returns q of docs/use/layers.md, minus the zero point if it is the same for all elements."""
     stored = np.asarray(stored)
     if weight.dtype == "fp8_e4m3":
         return stored.astype(np.float64)

@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moec as the runner of SGLang's experts (docs/engines.md).
+"""moec as the runner of SGLang's experts (docs/use/engines.md).
 
     SGLANG_PLUGINS=moec python -m sglang.launch_server --model-path MODEL --moe-runner-backend triton
 

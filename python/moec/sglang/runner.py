@@ -29,7 +29,7 @@ _is_registered = False
 
 
 def describe_activation(config: MoeRunnerConfig) -> tuple[str, dict[str, float]]:
-    """Returns the kind of docs/layers.md and its parameters, as SGLang's Triton runner computes them. Raises
+    """Returns the kind of docs/use/layers.md and its parameters, as SGLang's Triton runner computes them. Raises
     InvalidArgument for unsupported activations."""
     name, alpha, limit = config.activation, config.gemm1_alpha, config.gemm1_clamp_limit
     if config.gemm1_beta not in (None, 1.0):

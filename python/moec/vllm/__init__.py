@@ -1,6 +1,6 @@
 # Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""moec as experts of vLLM (docs/engines.md).
+"""moec as experts of vLLM (docs/use/engines.md).
 
     VLLM_PLUGINS=moec vllm serve MODEL
 
@@ -16,7 +16,7 @@ __all__ = ["plugin", "register"]
 
 
 def register() -> None:
-    """Registers moec in vLLM for 16-bit and quantized weights (docs/engines.md), for layers created later. Further
+    """Registers moec in vLLM for 16-bit and quantized weights (docs/use/engines.md), for layers created later. Further
     calls do nothing.
 
     Raises ImportError if vLLM is missing or has another interface."""

@@ -179,7 +179,7 @@ def choose_entry(
     """Returns the experts for a layer that runs in MoecExperts: a class that replaces the selection of vLLM's router,
     or MoecExperts and the reason.
 
-    Selection in the layer replaces a launch of vLLM and adds none to the layer for up to 32 tokens (docs/engines.md).
+    Selection in the layer replaces a launch of vLLM and adds none to the layer for up to 32 tokens (docs/use/engines.md).
     It is used for each routing that a layer can express."""
     modular = MoecExperts.of(layer)
     if os.environ.get("MOEC_VLLM_ROUTER") == "0":

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 // A layer with `replicas` has physical experts, each a replica of one logical
-// expert (docs/layers.md). A map lists the logical expert of each physical one;
-// if the layer has several ranks, those of rank 0 come first.
+// expert (docs/use/layers.md). A map lists the logical expert of each physical
+// one; if the layer has several ranks, those of rank 0 come first.
 
 #ifndef MOERT_BALANCE_H
 #define MOERT_BALANCE_H

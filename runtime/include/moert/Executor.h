@@ -194,8 +194,8 @@ public:
   Status releaseWeights();
 
   /// Writes the weights that runs read, prepared or not, to a file
-  /// (docs/runtime.md) for bindPrepared(). Prepares them first if necessary. A
-  /// failure leaves an existing file unchanged.
+  /// (docs/design/runtime.md) for bindPrepared(). Prepares them first if
+  /// necessary. A failure leaves an existing file unchanged.
   Result<PreparedFileReport>
   writePrepared(const std::string &path,
                 const PreparedFileOptions &options = {});
@@ -224,10 +224,10 @@ public:
 
   /// From `fromTokens` tokens per rank on, a run of a plan of several ranks
   /// becomes two micro-batches: one half communicates while the other computes
-  /// (docs/parallel.md). 0, the default, means never. All ranks must pass the
-  /// same value, before useCommunicator(), which compares them. A batch whose
-  /// halves cannot run side by side, because of launches that need all of their
-  /// CTAs resident, still runs as a whole.
+  /// (docs/use/parallel.md). 0, the default, means never. All ranks must pass
+  /// the same value, before useCommunicator(), which compares them. A batch
+  /// whose halves cannot run side by side, because of launches that need all of
+  /// their CTAs resident, still runs as a whole.
   Status useMicroBatches(int64_t fromTokens);
 
   /// Sets the communicator for the collectives of a plan of several ranks;

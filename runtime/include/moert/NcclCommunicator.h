@@ -58,7 +58,7 @@ public:
   create(const NcclOptions &options, const NcclUniqueId &id);
 
   /// Connects the ranks that a launcher started, by variables of the
-  /// environment (docs/parallel.md), from which `rank` and `ordinal` of the
+  /// environment (docs/use/parallel.md), from which `rank` and `ordinal` of the
   /// options are taken.
   static Result<std::unique_ptr<NcclCommunicator>>
   fromEnvironment(NcclOptions options);

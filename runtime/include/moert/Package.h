@@ -45,7 +45,7 @@ struct Package {
 
   /// The compiler that wrote it.
   std::string producer;
-  /// The layer as JSON (docs/layers.md), or empty.
+  /// The layer as JSON (docs/use/layers.md), or empty.
   std::string spec;
   /// The `model_type` of the config.json that the layer came from, or empty.
   /// Checkpoints of such models have their own names for the tensors.

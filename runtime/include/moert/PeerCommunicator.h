@@ -16,8 +16,8 @@
 namespace moert {
 
 /// Copying 7 MB beside a shared expert makes a layer 2 % faster, though the
-/// gather by itself takes 7 us more (docs/parallel.md): more than half of the
-/// link's time for 4 MB.
+/// gather by itself takes 7 us more (docs/use/parallel.md): more than half of
+/// the link's time for 4 MB.
 inline constexpr int64_t kLeastCopiedBytes = int64_t(4) << 20;
 
 struct PeerOptions {

@@ -208,7 +208,7 @@ typedef enum moert_role {
 
 /* A tensor of a layer's interface. */
 typedef struct moert_tensor_info {
-  /* The name in docs/layers.md: "experts.w13". */
+  /* The name in docs/use/layers.md: "experts.w13". */
   const char *name;
   /* "bf16", "f32", "i32", ... */
   const char *dtype;
@@ -244,8 +244,8 @@ MOERT_API int64_t moert_layer_max_tokens(const moert_layer *layer);
  * with `name`, `role`, `dtype`, `shape` (of `tokens`) and, in the workspace,
  * `slot`. Lives as long as the layer. */
 MOERT_API const char *moert_layer_plan(const moert_layer *layer);
-/* The layer as JSON (docs/layers.md), "" if its source was IR. Lives as long as
- * the layer. */
+/* The layer as JSON (docs/use/layers.md), "" if its source was IR. Lives as
+ * long as the layer. */
 MOERT_API const char *moert_layer_spec(const moert_layer *layer);
 
 /* Number of tensors to bind. */
@@ -340,8 +340,8 @@ typedef struct moert_prepared_options {
 } moert_prepared_options;
 
 /* Writes the weights that runs read, prepared or not, to a safetensors file
- * (docs/runtime.md), whole or not at all. Prepares them first if necessary.
- * `options` may be NULL. */
+ * (docs/design/runtime.md), whole or not at all. Prepares them first if
+ * necessary. `options` may be NULL. */
 MOERT_API moert_status *
 moert_layer_write_prepared(moert_layer *layer, const char *path,
                            const moert_prepared_options *options);
@@ -387,7 +387,7 @@ moert_layer_use_workspace(moert_layer *layer, const moert_workspace *workspace,
 \*===----------------------------------------------------------------------===*/
 
 /* One rank's connection to the ranks that share layers with it
- * (docs/parallel.md). All ranks make the same calls in the same order.
+ * (docs/use/parallel.md). All ranks make the same calls in the same order.
  *
  * Threads: one call at a time, from any thread. Contexts: those of its GPU.
  * Lifetime: may be freed before its layers, which keep what they use of it; a
@@ -408,7 +408,7 @@ typedef struct moert_communicator_options {
 } moert_communicator_options;
 
 /* Connects the ranks that torchrun, Open MPI or Slurm started, one process per
- * GPU, by NCCL; docs/parallel.md lists the environment variables. */
+ * GPU, by NCCL; docs/use/parallel.md lists the environment variables. */
 MOERT_API moert_status *
 moert_communicator_from_environment(const moert_communicator_options *options,
                                     moert_communicator **communicator);
@@ -444,7 +444,7 @@ MOERT_API void moert_layer_mesh(const moert_layer *layer, int64_t *dp,
                                 int64_t *tp);
 /* For a layer of several ranks: from `tokens` tokens per rank on, a run is two
  * micro-batches, one of which communicates while the other computes
- * (docs/parallel.md, "Micro-batches"). 0, the default, means never. Called
+ * (docs/use/parallel.md, "Micro-batches"). 0, the default, means never. Called
  * before moert_layer_use_communicator(), with the same number on all ranks.
  * Layers with an output or input that has no token dimension are refused. */
 MOERT_API moert_status *moert_layer_use_micro_batches(moert_layer *layer,
@@ -460,7 +460,7 @@ moert_layer_use_communicator(moert_layer *layer,
 \*===----------------------------------------------------------------------===*/
 
 /* A layer with `replicas` has physical experts, each a replica of one expert
- * (docs/parallel.md). A map lists the expert of each of the `num_physical`
+ * (docs/use/parallel.md). A map lists the expert of each of the `num_physical`
  * physical experts; with several ranks those of rank 0 come first. From time to
  * time:
  *

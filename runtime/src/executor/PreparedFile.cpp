@@ -7,7 +7,7 @@
 //
 // A safetensors file of the tensors that runs read, by their names in the plan,
 // followed by a tensor of digests: of the header, then of each tensor in the
-// order of the data. docs/runtime.md describes the metadata.
+// order of the data. docs/design/runtime.md describes the metadata.
 //
 //===----------------------------------------------------------------------===//
 

@@ -15,9 +15,9 @@
 
 namespace moert {
 
-/// The fields of a description (docs/layers.md) as JSON text, by path, such as
-/// "routing.score". The layer's name is omitted, since results do not depend on
-/// it.
+/// The fields of a description (docs/use/layers.md) as JSON text, by path, such
+/// as "routing.score". The layer's name is omitted, since results do not depend
+/// on it.
 using DescribedFields = std::map<std::string, std::string>;
 
 Result<DescribedFields> readDescription(const std::string &json);

@@ -27,7 +27,7 @@ func.func @other_op(%x: tensor<?x8xf32> {moe.name = "x", moe.role = "input"},
 
 // -----
 
-// expected-error @below {{argument 0 has no name; add {moe.name = "hidden_states"} or another tensor name of docs/layers.md}}
+// expected-error @below {{argument 0 has no name; add {moe.name = "hidden_states"} or another tensor name of docs/use/layers.md}}
 func.func @no_name(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> (tensor<?x8xf32> {moe.name = "output"}) {
   %0 = moe.grouped_matmul %x, %w : tensor<?x8xf32>, tensor<8x8xf32> -> tensor<?x8xf32>
   return %0 : tensor<?x8xf32>

@@ -8,7 +8,7 @@
 // Layout of prepacked weights: `packing = fragments`, `fragments_f16` and
 // `fragments_e4m3` of `#moe.quant`. A matrix of 4-bit or 8-bit weights is
 // stored as Hopper's tensor cores take it from registers, to multiply it by
-// bf16, f16 or e4m3 (docs/decoded-products.md). The bytes of the weights are
+// bf16, f16 or e4m3 (docs/design/gemm-hopper.md). The bytes of the weights are
 // permuted: rows form blocks of 64, each of two *runs* (halves) of 32 rows that
 // are adjacent in memory. With gate and up halves, a block has one run of each.
 // The bytes of a block stay in the memory of its runs.

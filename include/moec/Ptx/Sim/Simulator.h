@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 // A functional simulator for the PTX that the compiler emits: every thread of
-// every CTA, with races, fences and barriers checked. docs/ptx-sim.md says what
-// is modelled.
+// every CTA, with races, fences and barriers checked.
+// docs/design/ptx-simulator.md says what is modelled.
 
 #ifndef MOEC_PTX_SIM_SIMULATOR_H
 #define MOEC_PTX_SIM_SIMULATOR_H

@@ -48,8 +48,8 @@ struct BenchLayer {
   double getExpertElements() const;
   /// Bytes of an expert's weights and scales.
   double getExpertBytes() const;
-  /// The spec (docs/layers.md) of the layer: with ids and weights as inputs, or
-  /// with its router.
+  /// The spec (docs/use/layers.md) of the layer: with ids and weights as
+  /// inputs, or with its router.
   std::string printSpec(int64_t maxTokens, bool withRouter) const;
 };
 
