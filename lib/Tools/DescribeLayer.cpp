@@ -27,7 +27,6 @@ static void printWrapped(StringRef text, raw_ostream &os) {
   os << text << "\n";
 }
 
-/// Prints the ranks and the experts of each.
 static void describeExperts(const LayerSpec &spec, raw_ostream &os) {
   if (const std::optional<ParallelSpec> &parallel = spec.parallel) {
     os << "ranks: " << parallel->describeRanks();

@@ -23,7 +23,6 @@ public:
 
   explicit TextTable(Row names) : rows{std::move(names)} {}
 
-  /// `cells` has one cell per column.
   void addRow(Row cells) { rows.push_back(std::move(cells)); }
 
   /// Prints the table without columns that are empty below their name.

@@ -48,7 +48,6 @@ struct WordParser : llvm::cl::parser<T> {
   }
 };
 
-/// Parses a whole number.
 template <typename T>
 class NumberParser : public llvm::cl::basic_parser<T> {
 public:
@@ -205,7 +204,6 @@ struct ToolOptions : private ForeignOptionsRemoved {
   /// Whether the command needs an input; false if an option asks for something
   /// that needs none.
   virtual bool needsInput() const { return true; }
-  /// Whether the device chooses the target.
   virtual bool choosesTarget() const { return false; }
 
   /// The comma-separated list of --target.

@@ -12,7 +12,6 @@
 
 namespace moec {
 
-/// The form in which a layer is printed.
 enum class LayerForm {
   /// The spec as JSON, with every default resolved.
   Spec,

@@ -29,7 +29,6 @@ public:
   Status bind(const std::vector<HostTensor> &tensors);
 
 private:
-  /// Whether the device's memory is host memory.
   bool isOfHost() const { return layer.device.architecture().empty(); }
 
   moert_layer &layer;

@@ -31,7 +31,6 @@ public:
 
   int64_t countPassed() const;
   int64_t countFailed() const;
-  /// The number of cases without an outcome.
   int64_t countLeft() const;
 
   /// Writes the record atomically. `seconds` is the suite's time without that

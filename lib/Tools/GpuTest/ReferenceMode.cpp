@@ -14,7 +14,6 @@ using namespace moec::gputest;
 using moert::Result;
 using moert::Status;
 
-/// Makes a call from the tensors of a file.
 static Result<reference::Call> makeCall(const LayerSpec &spec,
                                         const moert::SafetensorsFile &file,
                                         int threads) {

@@ -18,7 +18,6 @@
 
 namespace moec::report {
 
-/// A phase of a launch at one token count.
 struct PhaseFigures {
   Work work;
   /// Empty if no rates of the target are known.
@@ -69,7 +68,6 @@ struct Layer {
 
 /// The result of a phase, or else its name.
 std::string getStage(const LaunchedPhase &phase);
-/// The phase's results and its kernel.
 Keys getKeys(const LaunchedPhase &phase);
 /// The style of its colour: "product", "routing", "combine" or "rows".
 llvm::StringRef getStyle(mlir::Operation *phase);

@@ -28,11 +28,9 @@ void drawRoofline(const Layer &layer, llvm::raw_ostream &os);
 void drawTimeline(const Layer &layer, const TokenRange &range,
                   llvm::raw_ostream &os);
 
-/// Shows each phase with its config, occupancy, work and time.
 void showKernels(const Layer &layer, const TokenRange &range,
                  llvm::raw_ostream &os);
 
-/// Shows bytes and tensors of each workspace slot.
 void showWorkspace(const Layer &layer, llvm::raw_ostream &os);
 
 /// The shape with "T" for tokens, and the dtype: "[T * 8, 768] bf16".

@@ -88,7 +88,6 @@ void Timeline::addColumns() {
   step = (width - left) / double(std::max<size_t>(columns.size(), 1));
 }
 
-/// Draws launches to scale.
 void Timeline::drawTimes() {
   double all = 0;
   for (const Column &column : columns)

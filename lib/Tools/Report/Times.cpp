@@ -15,7 +15,6 @@ using namespace moec;
 using namespace moec::report;
 using llvm::formatv;
 
-/// The bound of most of a range's time.
 static std::string getBoundOf(const Layer &layer, const TokenRange &range,
                               int64_t tokens) {
   llvm::MapVector<StringRef, double> bounds;

@@ -94,7 +94,6 @@ static std::string findRoot() {
   return {};
 }
 
-/// Prepends a folder to Python's module path.
 static void addToPythonPath(const std::string &folder) {
   std::string path = folder;
   if (auto before = llvm::sys::Process::GetEnv("PYTHONPATH"))

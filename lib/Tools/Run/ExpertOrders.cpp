@@ -65,7 +65,6 @@ const TensorInfo *findInfo(const LayerRequest &request, StringRef name) {
   return it == request.signature.end() ? nullptr : &*it;
 }
 
-/// Whether the tensor is split over ranks.
 bool isSplit(const LayerRequest &request, StringRef name) {
   const TensorShard *shard = request.findShard(name);
   return shard && shard->dimension >= 0;

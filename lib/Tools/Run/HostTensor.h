@@ -69,7 +69,6 @@ moert::Result<std::vector<HostTensor>>
 allocateTensors(const moert::Plan &plan, int64_t tokens,
                 std::initializer_list<moert::TensorRole> roles);
 
-/// Options of generateTensors().
 struct GenerateOptions {
   uint64_t seed = 0;
   /// Generated expert ids are below this.

@@ -58,7 +58,6 @@ LayerRequest moec::makeRequest(const std::vector<HostTensor> &tensors) {
 
 namespace {
 
-/// The column orders of routed and shared experts.
 struct LayerOrders {
   ExpertOrders routed, shared;
 

@@ -16,7 +16,6 @@ namespace moec {
 /// The request for a layer without a spec: canonical names only.
 LayerRequest makeRequest(const std::vector<HostTensor> &tensors);
 
-/// The memory that loaded values are written to.
 class TensorMemory {
 public:
   virtual ~TensorMemory();

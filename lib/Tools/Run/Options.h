@@ -251,7 +251,6 @@ struct MoeRunOptions : ToolOptions {
   }
   bool hasValidTokens() const { return validTokens.getNumOccurrences() > 0; }
 
-  /// The options for kernels that run on `device`.
   CompileOptions getCompileOptions(const moert::Device &device) const {
     CompileOptions compile = ToolOptions::getCompileOptions();
     if (target.getNumOccurrences() == 0 && !device.architecture().empty())

@@ -304,7 +304,6 @@ moert::Result<float> PartCopier::readInputScale() {
   return scale;
 }
 
-/// Copies the part, which begins at element `first` of the file.
 void PartCopier::copyPlain(const CheckpointPart &part, int64_t first,
                            const Run &run, uint8_t *matrix) {
   int64_t columns = target.getWhole().columns;

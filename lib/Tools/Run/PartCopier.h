@@ -75,9 +75,7 @@ private:
   struct Run {
     int64_t from = 0, to = 0, step = 1, count = 0;
   };
-  /// The rows of a part that this rank has.
   llvm::SmallVector<Run, 2> getRuns(const CheckpointPart &part) const;
-  /// The first column that this rank has.
   int64_t getFirstColumn() const;
 
   moert::Status fail(const std::string &what) const;

@@ -19,9 +19,7 @@ using moert::CollectiveKind;
 using moert::Result;
 using moert::Status;
 
-/// Exchanges per timed sample.
 static constexpr int64_t kExchangesPerSample = 10;
-/// Untimed runs before the first timed one.
 static constexpr int64_t kWarmUpRuns = 5;
 
 Status RecordingCommunicator::run(moert::Stream &stream,

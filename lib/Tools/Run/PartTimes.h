@@ -138,7 +138,6 @@ private:
   /// `part`; returns the median in seconds, 0 if there are none.
   moert::Result<double> timeReplaced(moert::Replaced made,
                                      llvm::StringRef part);
-  /// Subtracts `replaced` seconds from the latest times.
   void takeOff(double replaced);
   moert::Status timeRecorded(llvm::StringRef part,
                              llvm::ArrayRef<moert::CollectiveKind> kinds);
@@ -156,7 +155,6 @@ private:
   moert::Executor &executor;
   moert::Stream &stream;
   const RunOptions &options;
-  /// The current token count of a rank.
   int64_t tokens = 0;
   std::vector<PartTimes> times;
 };

@@ -180,7 +180,6 @@ Status PlanRun::copyInputs(const std::vector<HostTensor> &from) {
 Status PlanRun::compareRuns(const RunResult &result) {
   if (options.comparedRuns == 0)
     return Status::ok();
-  // Consecutive runs with the same inputs.
   constexpr int64_t kRunsPerInputs = 50;
   std::vector<HostTensor> given;
   for (const HostTensor &tensor : tensors)

@@ -225,7 +225,6 @@ std::string RankProcesses::describeEnd(const Child &child, int64_t rank) const {
     return "";
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
     return text;
-  // The tail of the rank's error output.
   char bytes[1024];
   off_t size = lseek(child.errors, 0, SEEK_END);
   ssize_t count = pread(child.errors, bytes, sizeof(bytes),

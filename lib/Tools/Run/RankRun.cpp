@@ -42,7 +42,6 @@ struct RankRun::Compiled {
   OwningOpRef<ModuleOp> interpreted;
 };
 
-/// Connects ranks with each other.
 class RankRun::Connector {
 public:
   Connector(const RankRun &run, const moert::Mesh &mesh)

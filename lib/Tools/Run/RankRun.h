@@ -66,7 +66,6 @@ public:
   /// bitwise. Prints errors.
   mlir::FailureOr<std::vector<RunResult>> run(ExecutedLevel level);
 
-  /// The outputs of all groups in sequence.
   static HostTensor concatenate(const std::vector<RunResult> &results);
 
   /// Compares each group's result with the reference for its tokens.

@@ -30,7 +30,6 @@ struct PartTimes {
   std::vector<double> seconds;
 };
 
-/// The way in which rows move between ranks.
 enum class Exchange {
   /// NCCL between GPUs; otherwise ranks copy from each other.
   Default,
@@ -46,7 +45,6 @@ struct RunOptions {
   int64_t tokens = 0;
   /// The number of timed runs, after an untimed first one.
   int64_t repeat = 0;
-  /// The device that compiled kernels run on.
   moert::Device *device = nullptr;
   /// More devices of the same kind: each runs once and must give the same
   /// output.

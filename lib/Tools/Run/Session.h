@@ -17,7 +17,6 @@
 
 namespace moec {
 
-/// A loaded layer with its tensors filled.
 struct Session {
   /// The input, unless it is a package, and the overrides of options.
   std::optional<SourceText> text;

@@ -23,7 +23,6 @@ std::vector<RankTrace> moec::getTraces(llvm::ArrayRef<RunResult> groups) {
   return ranks;
 }
 
-/// Names a process or one of its threads.
 static void nameTrack(llvm::json::OStream &json, llvm::StringRef kind,
                       int64_t rank, int64_t stream, const llvm::Twine &name) {
   json.object([&] {

@@ -38,7 +38,6 @@ struct PartWindow {
 std::vector<int64_t> getPackedShape(const ElementPacking &packing,
                                     bool transposed, int64_t rows,
                                     int64_t columns);
-/// The type of the words.
 moert::DType getPackedType(const ElementPacking &packing);
 
 /// Fills the rows, which have `rowBytes` * 8 / `layerBits` elements, from a

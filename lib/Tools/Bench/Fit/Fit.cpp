@@ -89,7 +89,6 @@ Result<TimedConfigs> moec::bench::timeConfigs(Session &session,
   }
   if (timed.runs.empty())
     return moert::invalidArgument("no time is left; give more --seconds");
-  // Profiles the layer that was loaded last.
   RowProfile profile;
   MOEC_TRY_ASSIGN(profile, profileRow(session, layer, run, row));
   for (const KernelProfile &kernel : profile.kernels)

@@ -45,7 +45,6 @@ private:
 /// Prints the heading of rows, and a measured row.
 void printHeader(llvm::raw_ostream &os);
 void printRow(const llvm::json::Object &row, llvm::raw_ostream &os);
-/// Prints geometric means over the measured rows.
 void printSummary(const std::vector<const llvm::json::Object *> &rows,
                   llvm::raw_ostream &os);
 

@@ -128,7 +128,6 @@ static constexpr WeightFormat kFormats[] = {
      R"({"weight": {"dtype": "int8", "scale": {"group": 16},
                     "minimum": true}})",
      1 + 8.0 / 16, false},
-    // Layers of f16.
     {"mxfp4_f16", R"({"weight": "mxfp4"})", 0.5 + 1.0 / 32, false, "f16"},
     {"nvfp4_f16", R"({"weight": "nvfp4"})", 0.5 + 1.0 / 16, false, "f16"},
     {"int4_group128_f16",

@@ -16,7 +16,6 @@ namespace moec::bench {
 /// A phase whose schedule has a cost model.
 struct ModelledPhase {
   mlir::Operation *phase;
-  /// The token counts and routing that the kernel is for.
   tile::LoadAttr load;
   const ModelsTime *schedule;
   /// The name that --config uses: the kernel's without its range, or for two

@@ -21,7 +21,6 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// The seed of the weights.
 static constexpr uint64_t kSeed = 1;
 
 /// Whether a config names a kernel that exists only in the other variant of the

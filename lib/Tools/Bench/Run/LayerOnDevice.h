@@ -40,7 +40,6 @@ struct Session {
   void dropOthers(std::vector<std::string> &configs, bool withRouter) const;
 };
 
-/// A compiled layer.
 struct ReadyLayer {
   LayerSpec spec;
   moert::Plan plan;
@@ -80,7 +79,6 @@ public:
   /// Seconds of the compilation, or of the lookup in its cache.
   double getCompileSeconds() const { return compileSeconds; }
   bool isFromCache() const { return fromCache; }
-  /// Seconds of generating the weights.
   double getFillSeconds() const { return fillSeconds; }
 
 private:

@@ -25,7 +25,6 @@ namespace {
 /// enqueued.
 constexpr size_t kBusyBytes = size_t(1) << 30;
 constexpr int kBusyFills = 3;
-/// Seconds for which the graph is observed.
 constexpr double kGraphSeconds = 0.2;
 
 /// The least bytes and operations of a launch.
@@ -113,7 +112,6 @@ private:
     return values.empty() ? 0 : values[values.size() / 2];
   }
 
-  /// Lists the launches of the variant that serves the row.
   Status describe() {
     const moert::Plan &plan = layer.getPlan();
     Work work = run.getRoutings().empty()
@@ -154,7 +152,6 @@ private:
     return session.device.synchronize(run.getStream());
   }
 
-  /// Times each launch of one run.
   Status sample(int64_t set) {
     TimedDevice &device = session.device;
     moert::Stream &stream = run.getStream();

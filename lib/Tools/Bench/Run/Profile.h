@@ -12,7 +12,6 @@
 
 namespace moec::bench {
 
-/// One launch of a run.
 struct KernelProfile {
   std::string name;
   /// The median; 0 on a device without a clock.
@@ -43,7 +42,6 @@ moert::Result<RowProfile> profileRow(Session &session, LayerOnDevice &layer,
                                      RowRun &run, const Row &row,
                                      int64_t samples = kProfileSamples);
 
-/// An array with an object per launch, for a record.
 llvm::json::Array describeLaunches(const RowProfile &profile);
 
 /// Prints a line per kernel, under a title.

@@ -18,7 +18,6 @@ using namespace moec::bench;
 using moert::Result;
 using moert::Status;
 
-/// Bounds on the replays of an observation.
 static constexpr int64_t kMinReplays = 5, kMaxReplays = 400;
 
 Result<std::unique_ptr<RowRun>> RowRun::create(Session &session,

@@ -14,7 +14,6 @@
 
 namespace moec::bench {
 
-/// Errors against the reference.
 struct RowCheck {
   double error = 0, worstRowError = 0;
   int64_t rows = 0;
@@ -52,7 +51,6 @@ public:
   moert::Status checkAgain();
 
   moert::Status capture();
-  /// Replays the graph for about `seconds`.
   moert::Result<Observation> observe(double seconds);
   /// Replays the graph for about `seconds` and evaluates the later half; calls
   /// `meanwhile` while the device works.

@@ -27,7 +27,6 @@ public:
 
   /// The script's first message, about itself.
   const llvm::json::Object &getGreeting() const { return greeting; }
-  /// Sends a request and waits for the answer.
   moert::Result<llvm::json::Object> ask(llvm::json::Object request);
   /// Sends a request and returns the number `key` of the answer.
   moert::Result<double> askNumber(llvm::json::Object request,

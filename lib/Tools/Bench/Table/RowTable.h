@@ -22,7 +22,7 @@ public:
            const Peers &peers, const std::string &commit,
            const std::string &target);
 
-  /// Measures all rows; returns the exit code.
+  /// Returns the exit code.
   int run();
 
 private:

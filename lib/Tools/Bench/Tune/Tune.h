@@ -30,7 +30,6 @@ moert::Result<std::vector<TunableKernel>>
 findTunableKernels(const Session &session, const BenchLayer &layer,
                    const Row &row, size_t most);
 
-/// The result for one row.
 struct TunedRow {
   /// Seconds of the layer with the chosen configs, and with the best measured
   /// ones without joined gemms.

@@ -19,7 +19,6 @@
 
 namespace moec::gputest {
 
-/// The outcome of a case.
 struct Outcome {
   /// Empty on success.
   std::vector<std::string> failures;
@@ -78,7 +77,6 @@ struct LayerCase {
   int64_t repeats = 0;
   /// Whether to run with a changed row, and with permuted rows.
   bool isolation = false, permutation = false;
-  /// Number of timed runs.
   int64_t timed = 0;
 };
 

@@ -172,7 +172,6 @@ private:
         "topk_weights", all, reference::kRowFactor, areInputsFinite));
   }
 
-  /// Checks counts, offsets and positions against the ids.
   void checkSorting() {
     reference::ExpertPlaces places(call);
     std::vector<int64_t> offsets(spec.getNumLocalExperts() + 1, 0);

@@ -144,7 +144,6 @@ void DeviceCase::runsEagerOnItsOwnAndOnACallersStream() {
     REQUIRE_OK(executor->synchronize());
     expectRows(*out, tokens);
   }
-  // Wraps the default stream.
   Result<std::unique_ptr<Stream>> stream = device.wrapStream(nullptr);
   REQUIRE_OK(stream.status());
   REQUIRE_OK(device.fill(**stream, out->data(), 0xFF, out->size()));

@@ -196,7 +196,6 @@ Status fewFinite(Hard &hard) {
   return Status::ok();
 }
 
-/// Logits of standard deviation 8.
 Status wideLogits(Hard &hard) {
   if (Status status = needs(!hard.hasIds(), "entry gate or logits"); !status)
     return status;

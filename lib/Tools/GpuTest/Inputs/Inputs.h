@@ -20,11 +20,9 @@ struct InputTensor {
   /// Memory is allocated only without `random`.
   HostTensor host;
   std::optional<RandomTensor> random;
-  /// Whether it has a row per token.
   bool isPerToken = false;
 };
 
-/// The inputs and weights of a call.
 class Inputs {
 public:
   /// Fills them by the rules of the case.
