@@ -5,7 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the choice of a config and the emission of its code both have to know.
+// Shape, memory map and registers of the Hopper gemm (`sm90.contract`) and of
+// weight prepacking (`sm90.repack`), shared by config selection and code
+// emission.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,168 +25,173 @@
 
 namespace moec::sm90 {
 
-/// sm90.contract: a CTA of three warpgroups multiplies `n` columns of weights
-/// (each of them two weight rows, with a layout) with up to `tileRows.back()`
-/// input rows, in steps of `k`. One warpgroup produces, two consume.
+/// The warp-specialized gemm of Hopper. A CTA multiplies `n` columns of weights
+/// (two weight rows each if gate and up are interleaved by a layout) with up to
+/// `tileRows.back()` input rows, in k tiles of `k` elements. One warpgroup
+/// produces and two consume.
 ///
-/// Weight rows are on the side of 64 of the tensor cores' tile, input rows on
-/// the other, whose width is a multiple of 8: few rows cost little. A CTA has
-/// four blocks of 64 weight rows, two per consumer, or two, or one that both
-/// consumers share: each multiplies half of every step, then they exchange sums
-/// so that each has half of the input rows.
+/// By default A and B are swapped: weight rows are the 64-row M side of wgmma
+/// and input rows the N side, whose width is a multiple of 8, so that few rows
+/// cost little. A CTA has four blocks of 64 weight rows (two per consumer),
+/// two, or one. Consumers that share one block each multiply half of every k
+/// tile, then exchange sums so that each finishes half of the input rows.
 ///
-/// With `rowsOnM` it is the other way round in the tiles of 64 and 128 rows:
-/// input rows are on the side of 64, and a tile is as high as one such side,
-/// whose weights the consumers share, or two, one per consumer. A thread then
-/// has two rows of 64, not a quarter of them, and their scales. Lower tiles,
-/// for the rest of a group, are as without.
+/// With `rowsOnM`, tiles of 64 and 128 rows are not swapped: input rows are the
+/// M side. A tile of 64 rows is shared by the consumers, which split the
+/// weights; in a tile of 128 rows each consumer has 64 rows. A thread then has
+/// two rows of 64 and their scales, not a quarter of the rows. Lower tiles, for
+/// the rest of a group, are swapped.
 ///
-/// A step of block fp8 is a block of the scales, which come with it; a consumer
-/// sums the step of a block of weights apart and adds it, scaled, to its f32
-/// sums. Scales of whole rows are applied ahead of the epilogue; then tensor
-/// cores add up all of a short row, and of a longer one steps are apart too.
+/// In block fp8 a k tile is one scale block, and the scales are copied with it.
+/// A consumer accumulates each k tile of a block of weights separately and adds
+/// it, scaled, to its f32 sums (promotion). Scales of whole rows are applied
+/// before the epilogue; short rows are accumulated by tensor cores entirely,
+/// longer ones are promoted per k tile too.
 ///
-/// Weights of 4 or 8 bits in the order of tensor cores (`packing = fragments`)
-/// are multiplied from registers: consumers load a unit of 64 rows by 64 of the
-/// depth from shared memory, decode it and multiply it with the input rows, of
-/// which it takes a row of the swizzle, of 128 bytes or, of e4m3, of 64. A
-/// step is one or more units deep, whose weights are a box of runs of 32 rows,
-/// and their scales another one. A CTA has two blocks of 64 weight rows, one
-/// per consumer, or four, two per consumer, or three, one for each of three
-/// consumers. In the lowest tiles a consumer's warps multiply each by itself.
+/// Prepacked weights of 4 or 8 bits (`packing = fragments`) are multiplied from
+/// registers. Consumers load a packed tile of 64 x 64 from shared memory,
+/// decode it and multiply it with one swizzle row of each input row: 128 bytes,
+/// or 64 for e4m3. A k tile is one or more packed tiles deep. Its weights are
+/// copied as a box of halves (32 rows each), its scales as another box. A CTA
+/// has two blocks of 64 weight rows (one per consumer), four (two per
+/// consumer), or three (one for each of three consumers). In the lowest tiles
+/// the warps of a consumer multiply independently of each other.
 ///
-/// With a layout 8 gate rows and the 8 up rows of the same columns follow one
-/// another in a block, so that a thread has gate and up of a column.
+/// With a layout, 8 gate rows and the 8 up rows of the same columns alternate
+/// within a block, so that one thread holds gate and up of a column.
 ///
-/// Shared memory: `stages` buffers of one step each, first the weights, then
-/// the input rows; their scales; a place per warp where results are transposed,
-/// and one for sums that consumers exchange; what quantization shares; the
-/// barriers; the tiles that were taken from a queue; a table of all groups; of
-/// weights of a code book, all pairs of its numbers, for each lane of a warp.
+/// Shared memory, in order: `stages` pipeline stages of one k tile each
+/// (weights, then input rows); their scales; staging per warp to transpose
+/// results; the exchange of sums between consumers; quantization scratch;
+/// barriers; the tiles taken from the dynamic scheduler; the table of all
+/// groups; for weights with a code book, all pairs of its entries, once per
+/// lane.
 ///
-/// A product that quantizes its results has tiles of one group of columns.
-/// Where the scale is not given, the largest magnitude of a row is found among
-/// the threads that have it: four lanes with rows on M in high tiles, else
-/// warps of both consumers, through shared memory.
+/// A gemm that quantizes its results has tiles of one group of columns. If the
+/// scale is not given, the largest magnitude of a row is reduced among the
+/// threads that hold the row: four lanes in high tiles with rows on M, else
+/// warps of both consumers through shared memory.
 ///
-/// Two products of one kernel, of which the second awaits the first, share all
-/// that: each part is as large as the larger one of theirs.
+/// Joined gemms share all of this: each section is as large as the larger of
+/// the two needs.
 struct Contract {
-  /// The product by itself, as `config`, which is of this schedule, runs it.
+  /// The gemm alone, with `config` (a config of this schedule).
   Contract(tile::ContractOp op, tile::ConfigAttr config);
 
-  /// Makes the parts at least as large as the other's.
+  /// Grows each section to at least the size of `other`'s.
   void shareMemoryWith(const Contract &other);
-  /// Why the two cannot be one kernel, the other one second; empty if they can.
+  /// Reason why this gemm and `other`, as the second, cannot be joined in one
+  /// kernel; empty if they can.
   std::string whyApart(const Contract &other) const;
 
   static constexpr int64_t kWarp = 32, kWarpgroup = 128;
   static constexpr int64_t kConsumers = 2, kMaxConsumers = 3;
-  /// Threads of the producing warpgroup that copy rows, when no map does.
+  /// Producer threads that copy rows where no tensor map does.
   static constexpr int64_t kRowThreads = 96;
-  /// The fixed side of the tensor cores' tile.
+  /// The M side of wgmma.
   static constexpr int64_t kBlockRows = 64;
-  /// Bytes of a row that one instruction multiplies.
+  /// Bytes of K that one instruction multiplies.
   static constexpr int64_t kProductBytes = 32;
-  /// A step is one row of the 128-byte swizzle, whatever the elements.
+  /// A k tile is one row of the 128-byte swizzle, for all element types.
   static constexpr int64_t kStepBytes = 128;
   static constexpr int64_t kStepProducts = kStepBytes / kProductBytes;
   static constexpr int64_t kChunkBytes = 16;
   static constexpr int64_t kMaxHeight = 256;
-  /// Input rows on the side of 64: the most of a block of weights whose sums of
-  /// a step are apart; bytes of a row that a warp stages at once.
+  /// With input rows on M: the largest width of a promoted block of weights,
+  /// and the bytes of a row that a warp stages at once.
   static constexpr int64_t kPromotedWidth = 128, kStagedBytes = 128;
-  /// The producer publishes a step after the next one, and a consumer frees a
-  /// step when it has begun the next one.
+  /// At least three stages: the producer publishes a k tile after issuing the
+  /// next one, and a consumer frees a k tile after it has begun the next one.
   static constexpr int64_t kMinStages = 3, kMaxStages = 16;
-  /// Rows of gate, then of up.
+  /// Interleaving of gate and up: 8 rows of gate, then 8 of up.
   static constexpr int64_t kPairedRows = 8;
   static constexpr int64_t kStagedRows = 16;
-  /// Heights of tiles are multiples; a group with two of them has fewer tiles
-  /// than `kMaxHigher`.
+  /// BLOCK_M is a multiple of `kHeightUnit`; a group with two values of BLOCK_M
+  /// has fewer tiles than `kMaxHigher`.
   static constexpr int64_t kHeightUnit = 8;
   static constexpr int64_t kMaxHigher = int64_t(1) << 19;
-  /// Tiles of the greatest height and a low rest have to save one part in so
-  /// many where there is no queue.
+  /// Without the dynamic scheduler, tiles of the largest BLOCK_M plus a low
+  /// rest have to save at least one part in `kUnevenShare`.
   static constexpr int64_t kUnevenShare = 8;
-  /// A group's first row and first tile, its rows and the heights of its tiles.
+  /// One group's entry in the table: first row, first tile, number of rows,
+  /// values of BLOCK_M.
   static constexpr int64_t kTableBytes = 16;
   static constexpr int64_t kScaleElementBytes = 4;
   static constexpr int64_t kBarrierBytes = 8, kNumberBytes = 4;
-  /// Tiles of the queue that a CTA has taken and not all of its warps have
-  /// begun; of each, two barriers and its number.
+  /// Tiles that a CTA may have taken from the dynamic scheduler before all its
+  /// warps have begun them; each has two barriers and its number.
   static constexpr int64_t kTaken = 2;
-  /// Columns of a tile of results that are quantized, and of those that share a
-  /// scale that is found.
+  /// Columns of a tile of quantized results, which are also the columns that
+  /// share a computed scale.
   static constexpr int64_t kQuantizedColumns = 128;
-  /// Warps of the consumers.
   static constexpr int64_t kConsumerWarps = kConsumers * 4;
 
   bool isGrouped;
-  /// Results become codes of 8 bits; with scales that are found, not given.
+  /// Results are quantized to 8 bits; with scales that are computed, not given.
   bool quantizes, findsScales;
   int64_t groups, depth, columns;
-  /// Those that one launch computes, in whole tiles if they are not all.
+  /// Columns that one launch computes: whole tiles, if not all columns.
   int64_t launchColumns;
-  /// 2 with a layout: gate and up.
+  /// 2 with a layout (gate and up), else 1.
   int64_t weightsPerColumn;
-  /// Bits of an element in memory: of weights, and of input rows.
+  /// Bits of a stored element of weights and of input rows.
   int64_t storageBits, inputBits;
   int64_t resultBytes;
-  /// What tensor cores multiply.
+  /// The operand type of tensor cores.
   ComputeType compute;
   ScaleTimes scales;
-  /// The sums of each step are apart and are added in f32: where scales come
-  /// with it, or where tensor cores would lose too many digits of a whole row.
+  /// Each k tile is accumulated separately and added in f32: where scales are
+  /// applied per k tile, or where tensor cores would lose too many digits over
+  /// a whole row.
   bool promotes;
   int64_t n, k, stages;
-  /// About so many rows of a group are multiplied by all weight rows before
-  /// others are, so that they stay in the second-level cache; 0: all.
+  /// Rows of a raster group: about this many rows of a group meet all weight
+  /// rows before the next rows do, so that they stay in L2. 0: all rows.
   int64_t l2Rows;
   llvm::SmallVector<int64_t> tileRows;
-  /// Weights are decoded to registers, and multiplied from there.
+  /// Weights are decoded into registers and multiplied from there.
   bool fromRegisters;
-  /// What 64 weight rows by 64 of the depth have in the order of tensor cores:
-  /// codes, and scales with zero points. 0 of other weights.
+  /// Bytes of a packed tile (64 weight rows x 64 of K): quantized values, and
+  /// scales with zero points. 0 for weights that are not prepacked.
   int64_t unitBytes, unitScaleBytes;
-  /// Weights are numbers of a code book, of which pairs are looked up.
+  /// Weights are indices into a code book; pairs of its entries are looked up.
   bool hasBook;
-  /// Pairs of codes of 4 bits. A lane has all of them to itself, in the bank of
-  /// shared memory that has its number.
+  /// Pairs of 4-bit values. Each lane has its own copy of the table, in the
+  /// bank of shared memory with the lane's number.
   static constexpr int64_t kBookPairs = 256, kBookPairBytes = 4 * kWarp;
-  /// A row of the swizzle of input rows: a step, or what a unit is multiplied
-  /// with.
+  /// Bytes of a swizzle row of the input rows: a k tile, or the K of a packed
+  /// tile.
   int64_t swizzledBytes;
-  /// Input rows come by tensor maps too, one per height.
+  /// Input rows are loaded by tensor maps too, one map per BLOCK_M.
   bool mapRows;
-  /// Input rows of high tiles are on the tensor cores' side of 64.
+  /// Input rows of high tiles are the M side of wgmma (no swap AB).
   bool rowsOnM;
-  /// CTAs take tiles from a queue.
+  /// CTAs take tiles from the dynamic scheduler.
   bool hasQueue;
-  /// What the counter of a queue grows by with each tile where CTAs count by
-  /// it, too, that have quantized their share of the input rows: more than
-  /// there are CTAs.
+  /// Increment of the dynamic scheduler's counter per tile in kernels where
+  /// CTAs also count in it that their share of the input rows is quantized.
+  /// Larger than the number of CTAs.
   static constexpr int64_t kTicket = int64_t(1) << 12;
-  /// The rows of groups that have tiles; nothing for any number.
+  /// Limits of the sizes of groups that have tiles; no value: no limit.
   std::optional<uint64_t> minGroupRows, maxGroupRows;
 
   int64_t getPanels() const { return (launchColumns + n - 1) / n; }
   int64_t getSteps() const { return (depth + k - 1) / k; }
-  /// A row of weights, with its scales where they come with it.
+  /// Bytes of a weight row, with its scales where these are copied with it.
   int64_t getRowBytes() const {
     int64_t bytes = depth * storageBits / 8;
     return fromRegisters ? bytes + bytes * unitScaleBytes / unitBytes : bytes;
   }
   int64_t getInputRowBytes() const { return depth * inputBits / 8; }
   int64_t getStepBytes() const { return k * inputBits / 8; }
-  /// Whether weights from registers are multiplied, in tiles of that height, by
-  /// products of warps, which do not wait for each other: of one octet of rows,
-  /// for each warp reads them itself.
+  /// Whether tiles of that BLOCK_M multiply weights from registers by
+  /// independent `mma`s of each warp: only for one octet of rows, because each
+  /// warp reads the rows itself.
   bool multipliesByWarps(int64_t height) const {
     return fromRegisters && compute != ComputeType::E4M3 &&
            height == kHeightUnit;
   }
-  /// Rows of the swizzle, side by side, that an input row of a step takes.
+  /// Swizzle rows, side by side, of one input row of a k tile.
   int64_t getUnits() const { return getStepBytes() / swizzledBytes; }
   int64_t getConsumers() const {
     bool hasThird =
@@ -192,28 +199,28 @@ struct Contract {
     return hasThird ? kMaxConsumers : kConsumers;
   }
   int64_t getThreads() const { return (1 + getConsumers()) * kWarpgroup; }
-  /// Blocks of 64 weight rows of a CTA.
+  /// Blocks of 64 weight rows in a CTA.
   int64_t getWeightBlocks() const { return getWeightRows() / kBlockRows; }
-  /// Scales come with each step.
+  /// Scales are copied with each k tile.
   bool copiesScales() const { return scales.areInLoop(); }
   int64_t getMaxHeight() const { return tileRows.back(); }
-  /// Tiles of a raster group; 0: all of a group.
+  /// Tiles of a raster group; 0: all tiles of a group.
   int64_t getRasterGroupTiles() const {
     return l2Rows ? std::max<int64_t>(l2Rows / getMaxHeight(), 1) : 0;
   }
-  /// About what a tile of that height costs, in the time that tensor cores take
-  /// for one input row: fewer than 40 cost as much as 40, each has weights to
-  /// copy, and what comes once per tile weighs the more the fewer steps there
-  /// are. With rows on the side of 64, half of the rows take the weights' whole
-  /// copies, as do lower tiles.
+  /// Approximate cost of a tile of that BLOCK_M, in units of the tensor cores'
+  /// time for one input row. Fewer than 40 rows cost as much as 40, because
+  /// each tile has weights to copy; costs once per tile weigh more the fewer k
+  /// tiles there are. With rows on M, a tile of half the rows needs whole
+  /// copies of the weights, as lower tiles do.
   int64_t getTileCost(int64_t height) const {
     constexpr int64_t once = 500;
     int64_t fewest = rowsOnM ? 72 : 40, weights = rowsOnM ? 0 : 14;
     return std::max(height, fewest) + weights + once / getSteps();
   }
-  /// Whether tiles of a group may have these two neighbouring heights: from a
-  /// queue. One is at most twice the other, so that no tile is left without
-  /// rows.
+  /// Whether tiles of one group may have these two neighbouring values of
+  /// BLOCK_M, with the dynamic scheduler. The higher is at most twice the
+  /// lower, so that no tile is empty.
   bool mixesHeights(int64_t low, int64_t high) const {
     return hasQueue && !rowsOnM && high <= 2 * low;
   }
@@ -224,11 +231,11 @@ struct Contract {
     return false;
   }
   int64_t getWeightRows() const { return weightsPerColumn * n; }
-  /// The number of the first map of input rows: weights that are multiplied
-  /// from registers have one of codes and one of scales.
+  /// Index of the first tensor map of input rows. Prepacked weights have two
+  /// maps: quantized values and scales.
   int64_t getFirstRowMap() const { return fromRegisters ? 2 : 1; }
-  /// Bytes of a run's `share` of a unit that are an innermost line of a box:
-  /// the most that divide it, all of it or parts.
+  /// Innermost extent, in bytes, of a box that copies a half's `share` of a
+  /// packed tile: the largest one that divides it.
   static int64_t getUnitPiece(int64_t share) {
     constexpr int64_t most = 256;
     int64_t pieces = (share + most - 1) / most;
@@ -242,9 +249,9 @@ struct Contract {
   bool hasRowsOnM(int64_t height) const {
     return rowsOnM && height >= kBlockRows;
   }
-  /// Both consumers multiply the same 64 weight rows.
+  /// Both consumers multiply the same 64 weight rows (split over K).
   bool sharesBlock() const { return !rowsOnM && getWeightRows() == kBlockRows; }
-  /// Each consumer has 64 input rows of its own, and all weight rows.
+  /// Each consumer has 64 input rows of its own and all weight rows.
   bool splitsRows(int64_t height) const {
     return rowsOnM && height > kBlockRows;
   }
@@ -260,7 +267,7 @@ struct Contract {
   int64_t getConsumerColumns(int64_t height) const {
     return getConsumerWeights(height) / weightsPerColumn;
   }
-  /// Weight rows of one chain of products, and their result columns.
+  /// Weight rows of one chain of wgmmas.
   int64_t getBlockWeights(int64_t height) const {
     if (!hasRowsOnM(height))
       return kBlockRows;
@@ -273,18 +280,18 @@ struct Contract {
   int64_t getBlocks(int64_t height) const {
     return getConsumerWeights(height) / getBlockWeights(height);
   }
-  /// Whether tensor cores have tiles of that width, a multiple of 8: of int8,
-  /// above 24, multiples of 16 alone.
+  /// Whether wgmma has an N of that width: multiples of 8; for int8, above 24,
+  /// only multiples of 16.
   bool isWidth(int64_t width) const {
     constexpr int64_t multiple = 16, few = 24;
     return compute != ComputeType::Int8 || width <= few ||
            width % multiple == 0;
   }
-  /// The width of the tensor cores' tile, whose other side is 64.
+  /// N of the wgmma, whose M is 64.
   int64_t getProductWidth(int64_t height) const {
     return hasRowsOnM(height) ? getBlockWeights(height) : height;
   }
-  /// Accumulators of a thread.
+  /// Accumulator registers of a thread.
   int64_t getAccumulators() const {
     return (getBlocks(getMaxHeight()) + promotes) *
            getProductWidth(getMaxHeight()) / 2;
@@ -292,21 +299,22 @@ struct Contract {
 
   //===--- Registers and shared memory ---===//
 
-  /// Some threads of the producer copy rows, or scales, one by one.
+  /// Some producer threads copy rows or scales one by one, without TMA.
   bool hasRowThreads() const { return !mapRows || copiesScales(); }
-  /// Whether a CTA has less than half of a multiprocessor's registers, so that
-  /// it begins beside CTAs of the launch before: its tiles are low.
+  /// Whether a CTA needs less than half of an SM's registers, so that it can
+  /// start beside CTAs of the launch before; only with low tiles.
   bool hasReducedRegisters() const {
     return !fromRegisters && getMaxHeight() <= ptxas::kHalfShareRows &&
            std::max(getAccumulators(), minAccumulators) <=
                ptxas::kHalfShareSums;
   }
-  /// Registers of a thread when its CTA begins. Later consumers have what the
-  /// producer leaves.
+  /// Registers of a thread at the start of a CTA. The producer later releases
+  /// some to the consumers.
   int64_t getRegisters() const {
     return getRegisterShare(hasReducedRegisters() ? 2 : 1, getThreads());
   }
-  /// What the product's registers depend on, by itself.
+  /// The properties that this gemm's register use depends on, without a
+  /// partner.
   ptxas::Sm90Shape getPtxasShape() const {
     return {getMaxHeight(),    int64_t(tileRows.size()),
             getAccumulators(), rowsOnM,
@@ -332,7 +340,8 @@ struct Contract {
     return fromRegisters ? getWeightBlocks() * getUnits() * unitBytes
                          : getWeightRows() * kStepBytes;
   }
-  /// Input rows of a tile of that height, for each unit of the depth of a step.
+  /// Bytes of input rows of a tile of that BLOCK_M, per swizzle row of a k
+  /// tile.
   int64_t getUnitRowBytes(int64_t height) const {
     return height * swizzledBytes;
   }
@@ -341,13 +350,13 @@ struct Contract {
                         getUnits() * getUnitRowBytes(getMaxHeight()),
                     minStageBytes);
   }
-  /// Result columns of a block that a warp has, of weights on the side of 64.
+  /// Result columns of a block that one warp holds, with swapped A and B.
   int64_t getWarpColumns(int64_t height) const {
     return getBlockColumns(height) / 4;
   }
-  /// Result columns of an input row that are staged at once, before they go to
-  /// memory: all of a consumer's, whose warps have some of each. With rows on
-  /// the side of 64 a warp has whole rows, of which it stages a part.
+  /// Result columns of an input row that are staged at once before they are
+  /// stored: all columns of a consumer, spread over its warps. With rows on M,
+  /// a warp has whole rows and stages a part of each.
   int64_t getStagedColumns(int64_t height) const {
     int64_t columns = getConsumerColumns(height);
     return hasRowsOnM(height) ? std::min(columns, kStagedBytes / resultBytes)
@@ -355,26 +364,27 @@ struct Contract {
   }
   /// Columns that a thread stores at once.
   int64_t getStoredColumns() const { return kChunkBytes / resultBytes; }
-  /// 16 input rows are staged at once. From one of them to the next there is a
-  /// chunk more, so that 8 rows meet all banks.
+  /// 16 input rows are staged at once. The stride of a row has one chunk of
+  /// padding, so that 8 rows hit all banks.
   int64_t getStagedStride(int64_t height) const {
     return getStagedColumns(height) * resultBytes + kChunkBytes;
   }
-  /// What of a consumer's buffer is one's who stages alone: a warp's with rows
-  /// on the side of 64, else the consumer's.
+  /// Bytes of a consumer's staging buffer that are staged independently: one
+  /// warp's with rows on M, else the consumer's.
   int64_t getBufferBytes(int64_t height) const {
     return kStagedRows * getStagedStride(height);
   }
-  /// Whether who stages alone has the same part of a consumer's buffer in all
-  /// tiles: at all heights, and there is no partner with others.
+  /// Whether the independent parts of a consumer's staging buffer are equal for
+  /// all tiles: for each BLOCK_M, and without a partner that has others.
   bool hasOneBuffer() const {
     return !minStagingBytes && llvm::all_of(tileRows, [&](int64_t height) {
       return hasRowsOnM(height) == hasRowsOnM(tileRows.front()) &&
              getBufferBytes(height) == getBufferBytes(tileRows.front());
     });
   }
-  /// A consumer's. There is room for a chunk between what its warps have of a
-  /// row, too: stages and heights were chosen, and measured, with that much.
+  /// Staging bytes of a consumer. A chunk of padding between the columns of its
+  /// warps is included, because stages and values of BLOCK_M were chosen, and
+  /// measured, with it.
   int64_t getStagingBytes() const {
     int64_t bytes = minStagingBytes;
     if (resultBytes > 2)
@@ -391,12 +401,13 @@ struct Contract {
     }
     return bytes;
   }
-  /// Scales of the weights of a step: one or two for every 64 weight rows.
+  /// Scales of the weights of a k tile: one or two per 64 weight rows.
   int64_t getScaleSlots() const {
     return weightsPerColumn * getWeightRows() / kBlockRows;
   }
   int64_t getScaleOffset() const { return stages * getStageBytes(); }
-  /// A stage's, in whole chunks: scales of rows, then of weights.
+  /// Bytes of scales in a stage, in whole chunks: scales of rows, then of
+  /// weights.
   int64_t getScaleBytes() const {
     if (fromRegisters)
       return getWeightBlocks() * getUnits() * unitScaleBytes;
@@ -410,13 +421,13 @@ struct Contract {
   int64_t getExchangeOffset() const {
     return getStagingOffset() + getConsumers() * getStagingBytes();
   }
-  /// Consumers that share a block give half of their sums away.
+  /// Consumers that share a block each hand half of their sums to the other.
   int64_t getExchangeBytes() const {
     return std::max(sharesBlock() ? kBlockRows * getMaxHeight() * 4 : 0,
                     minExchangeBytes);
   }
-  /// Quantization: rows whose columns several warps have, in whole parts that
-  /// the lanes of a warp share; 0 if there are none.
+  /// Quantization: rows whose columns are spread over several warps, rounded up
+  /// to parts that the lanes of a warp share; 0 if there are none.
   int64_t getSharedRows() const {
     constexpr int64_t atOnce = 64;
     int64_t rows = 0;
@@ -425,12 +436,12 @@ struct Contract {
         rows = std::max(rows, (height + atOnce - 1) / atOnce * atOnce);
     return rows;
   }
-  /// Each warp's row of largest magnitudes, 16 bits each.
+  /// Per warp and row, the largest magnitude, in 16 bits.
   int64_t getMagnitudeOffset() const {
     return getExchangeOffset() + getExchangeBytes();
   }
   int64_t getMagnitudeStride() const { return 2 * getSharedRows(); }
-  /// What follows from them for each row: two f32.
+  /// Per row, two f32 derived from the magnitudes.
   static constexpr int64_t kDivisorBytes = 8;
   int64_t getDivisorOffset() const {
     return getMagnitudeOffset() + kConsumerWarps * getMagnitudeStride();
@@ -438,7 +449,8 @@ struct Contract {
   int64_t getBarrierOffset() const {
     return getDivisorOffset() + kDivisorBytes * getSharedRows();
   }
-  /// Pairs of barriers: of the ring, then of the queue, whose numbers follow.
+  /// Pairs of barriers: of the pipeline, then of the dynamic scheduler,
+  /// followed by its tile numbers.
   int64_t getQueueOffset() const {
     return getBarrierOffset() + stages * 2 * kBarrierBytes;
   }
@@ -458,23 +470,24 @@ struct Contract {
   }
 
 private:
-  /// Those of a partner.
+  /// Minimum sizes that a joined partner needs.
   int64_t minStageBytes = 0, minStagingBytes = 0, minExchangeBytes = 0;
   int64_t minProducerRegisters = 0, minAccumulators = 0;
 };
 
-/// sm90.repack: what a CTA holds of a block of 64 rows of weights, in the order
-/// of memory: the codes of a part of the depth, and how much less each row's
-/// stored exponents are.
+/// Weight prepacking. A CTA holds, for a block of 64 weight rows, in memory
+/// order: the quantized values of a part of K, and the amount by which each
+/// row's stored exponents are reduced.
 struct Repack {
   explicit Repack(tile::RepackOp op);
 
   static constexpr int64_t kExcessBytes = 4;
 
-  /// Units of the depth that are a part; the last part may have fewer.
+  /// Packed tiles along K in a part; the last part may have fewer.
   int64_t rows, depth, codeBits, partUnits;
   int64_t getUnits() const { return depth / moe::Fragments::kDepth; }
-  /// Of the codes of a row: all of them, those of a unit and of a part.
+  /// Bytes of quantized values in a row: of all of K, of a packed tile, of a
+  /// part.
   int64_t getCodeRowBytes() const { return depth * codeBits / 8; }
   int64_t getUnitRowBytes() const {
     return moe::Fragments::kDepth * codeBits / 8;
@@ -488,20 +501,19 @@ struct Repack {
   }
 };
 
-/// The other one of two products that run in one kernel side by side; null
-/// where there is none.
+/// The gemm that `op` is joined with in one kernel; null if there is none.
 tile::ContractOp getPartner(tile::ContractOp op);
 
-/// The quantization of a product's input rows that its kernel begins with; null
-/// where there is none.
+/// The quantization of the gemm's input rows at the start of its kernel; null
+/// if there is none.
 tile::QuantizeOp getQuantization(tile::ContractOp op);
 
-/// What a product with that config is in its kernel: next to its partner, if
-/// there is one that has a config of this schedule.
+/// Shape of a gemm with that config in its kernel, with the partner's minima if
+/// the partner has a config of this schedule.
 Contract getShapeInKernel(tile::ContractOp op, tile::ConfigAttr config);
 
-/// The maps that sm90.contract reads by: the weights, then, with `map_rows`,
-/// the rows for each height.
+/// The tensor maps of sm90.contract: the weights', then, with `map_rows`, one
+/// of the rows per BLOCK_M.
 llvm::SmallVector<tile::TensorMapAttr> getTensorMaps(tile::ContractOp op,
                                                      const Contract &shape);
 

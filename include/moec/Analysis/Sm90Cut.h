@@ -16,25 +16,24 @@
 
 namespace moec::sm90 {
 
-/// The tiles of a group: `higher` of `low + more` rows, then those of `low`;
-/// the last one has what is left. All rows but those of the last are multiples
-/// of 8.
+/// The M tiling of a group: `higher` tiles of `low + more` rows, then tiles of
+/// `low`; the last one has the remainder. All row counts but the last tile's
+/// are multiples of 8.
 struct Cut {
   int64_t low, more, higher, tiles;
 
-  /// Rows of a tile, and how many tiles have so many: higher ones, lower ones
-  /// and the last.
+  /// Pairs of rows per tile and number of such tiles: higher, lower, last.
   std::array<std::pair<int64_t, int64_t>, 3> getTiles(int64_t rows) const;
 };
 
-/// What kernels make of groups, as their code does
-/// (lib/Conversion/TileToNVVM/Schedules/Sm90/Sm90Tiles.cpp). The model of time
-/// asks for every number of rows that a group may have.
+/// Host version of the M tiling that kernels compute
+/// (lib/Conversion/TileToNVVM/Schedules/Sm90/Sm90Tiles.cpp). The cost model
+/// evaluates it for every size that a group may have.
 class GroupCutter {
 public:
   explicit GroupCutter(const Contract &shape);
 
-  /// Of at least one row, fewer than 2^31.
+  /// Requires 1 <= `rows` < 2^31.
   Cut cut(int64_t rows) const;
 
 private:
@@ -47,7 +46,7 @@ private:
   Candidate getHighest(int64_t rows) const;
 
   const Contract &shape;
-  /// The cost of a tile of each height.
+  /// Cost of a tile, per BLOCK_M.
   llvm::SmallVector<int64_t> costs;
 };
 
