@@ -13,28 +13,28 @@
 
 namespace moec::sm90 {
 
-/// Why tensor cores cannot multiply the operands as they are in memory; empty
-/// if they can.
+/// Reason why tensor cores cannot multiply the operands as stored; empty if
+/// they can.
 std::string declineQuant(tile::ContractOp op);
 
-/// The configs that are worth a look: of sm90.contract, and of sm80.gemv.
+/// Candidate configs of sm90.contract and of sm80.gemv.
 std::vector<Candidate> getContractCandidates(mlir::Operation *op,
                                              tile::LoadAttr load,
                                              const Target &target);
 
-/// Those of sm90.contract for tiles in a fixed order, without a queue.
+/// Candidate configs of sm90.contract without the dynamic scheduler.
 std::vector<Candidate> getOrderedCandidates(mlir::Operation *op,
                                             tile::LoadAttr load,
                                             const Target &target);
 
-/// About how many lines of PTX the epilogues have; each height has its own.
+/// Estimated lines of PTX of all epilogues; each BLOCK_M has its own.
 int64_t estimateLines(tile::ContractOp op, const Contract &shape);
 
 /// `KnowsSpills::whySpills` of sm90.contract.
 std::string whySpills(mlir::Operation *op, tile::ConfigAttr config);
 
-/// The config of choice of sm90.contract: the best candidate for the
-/// kernel's load, or, without one, one that suits any.
+/// The chosen config of sm90.contract: the best candidate for the kernel's load
+/// or, without a load, one that suits any.
 tile::ConfigAttr chooseContract(mlir::Operation *op, const Target &target);
 
 } // namespace moec::sm90

@@ -12,18 +12,19 @@
 
 namespace moec::sm90 {
 
-/// Lines of an epilogue for a scale of whole rows. Beside two of them one may
-/// be as short as `ptxas::kShortEpilogue` (ScalesOfRowsFitInRegisters).
+/// Lines of an epilogue for a scale of whole rows. Beside two such scales the
+/// rest may be as short as `ptxas::kShortEpilogue`
+/// (ScalesOfRowsFitInRegisters).
 constexpr int64_t kScaleLines = 3;
 
-/// About how many lines of PTX one result takes in the epilogue.
+/// Estimated lines of PTX per result in the epilogue.
 int64_t estimateEpilogue(tile::ContractOp op);
 
-/// Clocks of a multiprocessor's issue for decoding a unit of weights to
-/// registers; 0 of others.
+/// Issue clocks of an SM to decode a packed tile of weights into registers; 0
+/// for weights that are not prepacked.
 double getDecodeClk(tile::ContractOp op, const DeviceRates &device);
 
-/// The model of sm90.contract and sm80.gemv.
+/// The cost model of sm90.contract and sm80.gemv.
 std::unique_ptr<CostModel> makeContractCost(mlir::Operation *op,
                                             tile::LoadAttr load,
                                             const Target &target);

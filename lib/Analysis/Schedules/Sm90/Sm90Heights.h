@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Which heights the tiles of a kernel should have follows from how many rows
-// groups get, and how often. Nothing is listed: sets are grown height by
-// height as long as that saves time.
+// Selection of the values of BLOCK_M of a kernel from the distribution of group
+// sizes. No sets are listed: a set grows by one value at a time as long as that
+// saves time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,19 +21,19 @@
 
 namespace moec::sm90 {
 
-/// Heights of the tiles of one kernel, ascending.
+/// Values of BLOCK_M of one kernel, ascending.
 using Heights = llvm::SmallVector<int64_t>;
 
-/// How long a kernel with those heights takes at a token count, by its number;
-/// infinity if there cannot be such a kernel.
+/// Time of a kernel with those values of BLOCK_M at the token count with index
+/// `point`; infinity if no such kernel is possible.
 using HeightsTime =
     std::function<double(const Heights &tileRows, size_t point)>;
 
-/// Sets of some of the `heights` for each window of the `points` token counts:
-/// for each one, for two and for three side by side, and for all. Of each
-/// window the four best single heights; then, from the best one, the two best
-/// sets with one more height, as long as that saves `least` of the time, and so
-/// on. Without repetitions, in a fixed order.
+/// Candidate sets of `heights` for each window of the `points` token counts:
+/// windows of one, two and three neighbours, and all. For each window: the four
+/// best single values; then, from the best set, the two best sets with one more
+/// value, as long as that saves `least` of the time, and so on. No duplicates,
+/// in a fixed order.
 std::vector<Heights> growHeights(llvm::ArrayRef<int64_t> heights, size_t points,
                                  double least, const HeightsTime &time);
 
