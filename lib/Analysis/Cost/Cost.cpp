@@ -38,7 +38,8 @@ double PredictsTime::getLaunchTime(const DeviceRates &device) const {
 }
 
 double moec::getKernelPrice(tile::KernelOp kernel) {
-  // As they have lines of PTX: some thousands, several hundred, a hundred.
+  // In proportion to the lines of PTX: some thousands, several hundred, a
+  // hundred.
   constexpr double groupedPrice = 0.00525, densePrice = 0.002,
                    otherPrice = 0.0002;
   double price = otherPrice;
@@ -56,7 +57,7 @@ std::vector<Candidate> moec::evaluateCandidates(Operation *phase,
   std::unique_ptr<CostModel> model = schedule.costModel(phase, load, target);
   ArrayRef<WeightedRouting> routings = getWeightedRoutings();
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  // One for each routing.
+  // One time per routing.
   using Times = SmallVector<double, 3>;
   SmallVector<Times> best(points.size(), Times(routings.size(), infinity));
   std::vector<SmallVector<Times>> times(candidates.size());

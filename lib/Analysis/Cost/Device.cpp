@@ -18,10 +18,11 @@ static constexpr PartFit kH100Sxm = {
 #include "Fits/h100_sxm.inc"
 };
 
-/// Parts that were measured, each by `moe-bench --fit` or as its entry says.
+/// Measured parts, each by `moe-bench --fit` or as its entry says.
 static constexpr const PartFit *kFits[] = {&kH200, &kH100Sxm};
 
-/// The fit of another part, as if all that is not published were the same.
+/// The fit of another part, as if all properties that are not published were
+/// equal.
 static PartFit borrow(const PartFit &fit, const PartFacts &from,
                       const PartFacts &part) {
   PartFit borrowed = fit;
@@ -48,7 +49,7 @@ static std::vector<DeviceRates> makeRates() {
   for (const PartFacts &part : getParts()) {
     const auto *own = llvm::find_if(
         kFits, [&](const PartFit *fit) { return fit->fittedOn == part.name; });
-    // There is no nearer one yet.
+    // No nearer part has been measured yet.
     rates.push_back({part, own != std::end(kFits)
                                ? **own
                                : borrow(kH200, *findPart("h200"), part)});
@@ -66,7 +67,7 @@ const DeviceRates &moec::getPartRates(const PartFacts &part) {
 const DeviceRates *moec::getDeviceRates(const Target &target) {
   if (target.rates)
     return target.rates;
-  // No schedule has a model for other targets.
+  // No schedule has a cost model for other targets.
   bool hasModel = target.name == "sm_90a";
   return hasModel && target.part ? &getPartRates(*target.part) : nullptr;
 }

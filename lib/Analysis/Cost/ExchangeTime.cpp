@@ -15,41 +15,42 @@
 using namespace mlir;
 using namespace moec;
 
-// Fitted by least squares over logarithms to 28 times of all-gathers and
-// reduce-scatters of NCCL 2.28.9 on 2 and 4 H200, rows of 7392 and 14336 bytes,
-// 1 to 4096 of a rank, captured in a graph: 7.3 % off, root mean square, 25 %
-// at most.
-/// What a collective takes at least, and per other rank.
+// NCCL: least-squares fit over logarithms to 28 times of all-gathers and
+// reduce-scatters of NCCL 2.28.9 on 2 and 4 H200, with rows of 7392 and 14336
+// bytes, 1 to 4096 per rank, captured in a graph: root mean square error 7.3 %,
+// maximum 25 %.
+/// Least time of a collective, and time per other rank.
 static constexpr double kStartUs = 6.34, kPeerUs = 2.73;
-/// How many more times that it takes as soon as there are many bytes, for which
-/// NCCL has another protocol; and how many bytes of a rank are many.
+/// With many bytes per rank (at least `kManyBytes`) NCCL switches its protocol;
+/// the relative time that this adds.
 static constexpr double kManyBytesShare = 1.083, kManyBytes = 1.35e6;
-/// Share of the link's bytes per second.
+/// Share of the link's bandwidth.
 static constexpr double kLinkShare = 0.80;
-/// Bytes per second of a rank's own block.
+/// Bytes per second for a rank's own block.
 static constexpr double kOwnBytes = 702e9;
 
-// Fitted likewise to 14 gathers and 14 reduce-scatters with their sums, by
-// kernels that write to other ranks' memory, of the same rows, ranks and GPUs:
-// 2.4 % and 6.8 % off, 14 % at most.
-/// What a kernel takes at least, and per other rank.
+// Peer memory: fitted likewise to 14 gathers and 14 reduce-scatters with their
+// sums, by kernels that write to other ranks' memory, with those rows, ranks
+// and GPUs: errors of 2.4 % and 6.8 %, maximum 14 %.
+/// Least time of a kernel, and time per other rank.
 static constexpr double kPeerGatherUs = 3.63, kPeerGatherRankUs = 0.346;
 static constexpr double kPeerSumUs = 5.27, kPeerSumRankUs = 0.916;
-/// Shares of the link's bytes per second.
+/// Shares of the link's bandwidth.
 static constexpr double kPeerGatherShare = 0.802, kPeerSumShare = 0.790;
-/// Sums for others are made beside the link, those of own rows are not: times
-/// their bytes by the memory's.
+/// Sums for others overlap with the link, sums of own rows do not: a factor on
+/// their bytes at the memory's rate.
 static constexpr double kOwnSumTimes = 1.436;
 
 namespace {
 
-/// What ranks exchange, of which each has `bytes` of its own.
+/// A collective in which each rank contributes `bytes`.
 struct Exchanged {
   moert::CollectiveKind kind;
   int64_t ranks;
   double bytes;
 
-  /// An all-reduce scatters sums of blocks and gathers them, in one kernel.
+  /// An all-reduce is a reduce-scatter and an all-gather of blocks in one
+  /// kernel.
   bool isBoth() const { return kind == moert::CollectiveKind::AllReduce; }
   double getWays() const { return isBoth() ? 2 : 1; }
   double getBlock() const { return isBoth() ? bytes / double(ranks) : bytes; }
@@ -77,7 +78,7 @@ ExchangeTime moec::predictExchange(moert::CollectiveKind kind, int64_t ranks,
   return predict({kind, ranks, bytes}, part);
 }
 
-/// Bytes of the rows of a memory at `tokens`.
+/// Bytes of a memref's rows at `tokens`.
 static double countBytes(Value memory, int64_t tokens) {
   auto type = cast<MemRefType>(memory.getType());
   moert::Result<int64_t> rows = plan::getRows(memory).evaluate(tokens);
@@ -87,7 +88,7 @@ static double countBytes(Value memory, int64_t tokens) {
   return rows ? bytes * double(*rows) : 0;
 }
 
-/// The columns that a piece has of each row.
+/// Share of each row's columns that a chunk of a collective has.
 static double getColumnShare(plan::CollectiveOp collective) {
   std::optional<ArrayRef<int64_t>> columns = collective.getColumns();
   if (!columns)
@@ -105,7 +106,8 @@ static int64_t getRanks(plan::CollectiveOp collective) {
   return collective.getAxis() == plan::Axis::Dp ? mesh.getDp() : mesh.getTp();
 }
 
-/// Of one rank: what it sends to each other one, or gets of their sums.
+/// One rank's part: the memory that it sends to each other rank, or its share
+/// of the sums.
 static ValueRange getOwnParts(plan::CollectiveOp collective) {
   return collective.getKind() == plan::CollectiveKind::ReduceScatter
              ? ValueRange(collective.getOuts())
@@ -162,14 +164,14 @@ double moec::getOwnedShare(plan::CollectiveOp collective) {
       cast<MemRefType>(collective.getOwners().getType()).getDimSize(0);
   int64_t topK =
       cast<MemRefType>(collective.getIds().front().getType()).getDimSize(1);
-  // Of replicas those of all ranks of a place.
+  // With replicas, the experts of all ranks of a mesh coordinate.
   int64_t numHere = std::min<int64_t>(
       numExperts, collective.getExpertsPerOwner().value_or(
                       numExperts / (mesh.getDp() * mesh.getTp())));
   return getOwnedShare(numExperts, numHere, topK);
 }
 
-/// Bytes of what the sums are of, and of the sums where the kernel makes them.
+/// Bytes of the summands and, where the kernel computes the sums, of the sums.
 static double countSumBytes(plan::CollectiveOp collective, int64_t tokens) {
   double summed = countBytes(collective.getIns().front(), tokens) *
                   getColumnShare(collective);
@@ -177,7 +179,7 @@ static double countSumBytes(plan::CollectiveOp collective, int64_t tokens) {
     return summed;
   double slots = double(
       cast<MemRefType>(collective.getPosition().getType()).getDimSize(1));
-  // Of whole experts a rank has its part of a row's slots.
+  // With whole experts, a rank has only its share of a row's slots.
   auto program = collective->getParentOfType<plan::ProgramOp>();
   bool areWhole = llvm::any_of(
       program.getBody().getOps<plan::TensorOp>(), [](plan::TensorOp tensor) {

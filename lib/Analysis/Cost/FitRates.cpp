@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Least squares by Levenberg and Marquardt, over logarithms of coefficients and
-// of times: all are positive, and a tenth too much is as bad for a short time
-// as for a long one.
+// Levenberg-Marquardt least squares over logarithms of coefficients and of
+// times: all are positive, and a tenth too much is as bad for a short time as
+// for a long one.
 
 #include "moec/Analysis/FitRates.h"
 
@@ -97,14 +97,13 @@ public:
   RatesFit fit();
 
 private:
-  /// How far times are off in logarithms, and how far a coefficient's logarithm
-  /// may go before that costs as much: times two in either direction are
-  /// likely.
+  /// Expected error of times, and the distance of a coefficient's logarithm
+  /// from its start that costs as much: a factor of two either way is likely.
   static constexpr double kNoise = 0.05, kReach = 0.7;
 
-  /// `steps` are logarithms relative to `start`.
+  /// `steps`: logarithms relative to `start`.
   DeviceRates getRates(llvm::ArrayRef<double> steps) const;
-  /// Residuals of each run, then of each coefficient.
+  /// Residuals of all runs, then of all coefficients.
   std::vector<double> getResiduals(llvm::ArrayRef<double> steps) const;
   double getRootMeanSquare(llvm::ArrayRef<double> residuals) const;
   static double sumSquares(llvm::ArrayRef<double> values) {
@@ -132,7 +131,7 @@ std::vector<double> Fitter::getResiduals(llvm::ArrayRef<double> steps) const {
   std::vector<double> predicted(runs.size());
   llvm::parallelFor(0, runs.size(),
                     [&](size_t i) { predicted[i] = runs[i].predict(rates); });
-  // The other launches of a row take what is left, as far as they may.
+  // The other launches of a row take the rest, within their bounds.
   std::vector<double> left(others.size(), 0), count(others.size(), 0);
   for (auto [run, us] : llvm::zip(runs, predicted)) {
     left[run.row] += run.us - us;
@@ -205,7 +204,7 @@ RatesFit Fitter::fit() {
       }
     }
     double sum = sumSquares(residuals), gained = 0;
-    // Shorter steps until one leads down.
+    // Damps more until a step leads down.
     for (constexpr double maxDamping = 1e6; damping < maxDamping;) {
       std::vector<std::vector<double>> damped = normal;
       for (size_t j = 0; j < steps.size(); ++j)

@@ -15,9 +15,9 @@ using namespace moec;
 
 constexpr int64_t kEighth = 8;
 
-/// Calls `add` with every count that is not too rare to matter, and its
-/// probability: around the most frequent one, from which the others follow by
-/// their ratio.
+/// Calls `add` with every count that is likely enough to matter, and its
+/// probability. Starts at the most frequent count; the others follow by their
+/// ratio.
 static void addBinomial(int64_t tokens, double pick,
                         llvm::function_ref<void(int64_t, double)> add) {
   if (pick >= 1)
@@ -47,16 +47,17 @@ static void addBinomial(int64_t tokens, double pick,
 
 namespace {
 
-/// Experts that are about equally likely: their share, and how likely a token
-/// picks one of them.
+/// Experts of about equal likelihood: their share of all experts, and the
+/// probability that a token picks one of them.
 struct ExpertClass {
   double share, pick;
 };
 
 } // namespace
 
-/// Classes of 1, 1, 2, 4, 8, ... experts whose frequencies fall with a power of
-/// their rank, as in published traces of routers; none is picked twice.
+/// Classes of 1, 1, 2, 4, 8, ... experts with frequencies by a power law of
+/// their rank, as in published traces of routers. No expert is picked twice by
+/// a token.
 static llvm::SmallVector<ExpertClass> makeZipfClasses(int64_t topK,
                                                       int64_t experts) {
   constexpr double exponent = 0.8;
@@ -68,7 +69,8 @@ static llvm::SmallVector<ExpertClass> makeZipfClasses(int64_t topK,
         {double(size) / double(experts), std::pow(middle, -exponent)});
     first += size;
   }
-  // The factor that makes the picks of a token, of at most 1 each, top_k.
+  // The factor that makes the picks of a token, at most 1 per expert, add up to
+  // top_k.
   double wanted = double(topK) / double(experts), factor = 1;
   constexpr int rounds = 60;
   for (int round = 0; round < rounds; ++round) {
@@ -105,11 +107,12 @@ RowCounts::RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens,
       active += all * probabilities[i];
     }
   if (routing == Routing::Zipf) {
-    // As if experts were picked without regard to each other.
+    // Approximation: experts are picked independently.
     activeVariance = active * (1 - active / all);
     return;
   }
-  // No token picks a group, or neither of two: tokens pick different experts.
+  // Probability that no token picks a group, or neither of two: a token picks
+  // different experts.
   double picks = routing == Routing::Same ? 1 : double(tokens);
   double none = std::pow(1 - pick, picks);
   double neither = std::pow((experts - topK) * (experts - topK - 1) /
