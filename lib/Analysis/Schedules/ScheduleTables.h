@@ -15,14 +15,15 @@
 namespace moec {
 
 llvm::ArrayRef<const Schedule *> getCpuSchedules();
-/// Schedules that every GPU from sm_80 on can run.
+/// Schedules that run on every GPU from sm_80 on.
 llvm::ArrayRef<const Schedule *> getSm80Schedules();
-/// Those of Hopper GPUs, before those of every GPU.
+/// Schedules of Hopper GPUs, followed by those of every GPU.
 llvm::ArrayRef<const Schedule *> getSm90Schedules();
-/// Those of Blackwell GPUs with tensor memory, likewise.
+/// Schedules of Blackwell GPUs with tensor memory, followed by those of every
+/// GPU.
 llvm::ArrayRef<const Schedule *> getSm100Schedules();
 
-// What reasons are made of.
+// Helpers to compose reasons.
 inline std::string number(int64_t value) { return std::to_string(value); }
 
 inline std::string needsPositive(llvm::StringRef field, int64_t value) {
@@ -31,15 +32,15 @@ inline std::string needsPositive(llvm::StringRef field, int64_t value) {
              : (field + " = " + llvm::Twine(value) + "; give at least 1").str();
 }
 
-/// What a schedule whose code quantizes no results says; empty if there are
-/// none to.
+/// Reason to decline a gemm that quantizes its result; empty if it does not.
 inline std::string declineQuantized(tile::ContractOp op) {
   return op.quantizesResult() ? "sm90.contract alone quantizes results; give a "
                                 "tile.quantize of the result"
                               : std::string();
 }
 
-/// What a schedule whose code takes all groups says; empty if it may.
+/// Reason to decline a gemm that takes only some of the groups; empty if it
+/// takes all.
 inline std::string declineSomeGroups(tile::ContractOp op) {
   return op.takesAllGroups()
              ? std::string()
@@ -47,38 +48,39 @@ inline std::string declineSomeGroups(tile::ContractOp op) {
                "give no 'group_rows'";
 }
 
-/// CTAs that own `rows` tokens each.
+/// Number of CTAs, each for `rows` tokens.
 inline moert::Expr rowBlocks(int64_t rows) {
   return moert::Expr::ceilDiv(moert::Expr::tokens(), rows);
 }
 
-/// CTAs that own `rows` positions each, of `topK` per token.
+/// Number of CTAs, each for `rows` positions; there are `topK` positions per
+/// token.
 inline moert::Expr positionBlocks(int64_t topK, int64_t rows) {
   return moert::Expr::ceilDiv(moert::Expr::tokens() * moert::Expr(topK), rows);
 }
 
-/// CTAs of a product with one for each tile of `rows` rows, or each group, and
-/// each of its `panels` of columns.
+/// Number of CTAs of a gemm: one per tile of `rows` rows, or per group, and per
+/// N tile (`panels`).
 inline moert::Expr tileBlocks(bool isGrouped, int64_t groups, int64_t rows,
                               int64_t panels) {
   return (isGrouped ? moert::Expr(groups) : rowBlocks(rows)) *
          moert::Expr(panels);
 }
 
-/// What a tensor map says of its view, dimension by dimension from the outer
-/// ones on.
+/// Dimensions of a tensor map's view, outermost first.
 struct MapDimensions {
   llvm::SmallVector<int64_t> sizes, along, steps, box;
 
-  /// One of `size` indices, each `step` of the operand's dimension `dimension`,
-  /// of which a box has `part`.
+  /// Adds a dimension of `size` indices with a stride of `step` along the
+  /// operand's dimension `dimension`; a box has `part` of them.
   void add(int64_t size, int64_t dimension, int64_t step, int64_t part) {
     sizes.push_back(size);
     along.push_back(dimension);
     steps.push_back(step);
     box.push_back(part);
   }
-  /// The map of an operand of `op`, an argument of its kernel.
+  /// Makes the tensor map of an operand of `op` that is an argument of its
+  /// kernel.
   tile::TensorMapAttr make(mlir::Operation *op, mlir::Value operand,
                            int64_t swizzle) const {
     return tile::TensorMapAttr::get(
@@ -88,7 +90,7 @@ struct MapDimensions {
   }
 };
 
-/// A schedule whose parts are functions; those of a CPU have no `Block`.
+/// A schedule composed of functions. A CPU schedule has no `Block`.
 template <auto WhyIllegal, auto Choose, auto Grid, auto Block = nullptr>
 class ScheduleOf : public Schedule {
 public:

@@ -26,8 +26,8 @@ using namespace moec::sm90;
 
 namespace {
 
-/// Whether the argument is a buffer of the workspace in every launch: maps of
-/// what the caller brings would have to be made at every call.
+/// Whether the argument is a workspace buffer in every launch. A tensor map of
+/// a caller's tensor would have to be encoded at every call.
 bool isBuffer(Value argument) {
   auto kernel = cast<tile::KernelOp>(argument.getParentBlock()->getParentOp());
   auto module = kernel->getParentOfType<ModuleOp>();
@@ -44,7 +44,8 @@ bool isBuffer(Value argument) {
   return isLaunched && isAlwaysBuffer;
 }
 
-/// Heights that tiles may have: of few blocks of weights, higher ones.
+/// Candidate values of BLOCK_M; CTAs with few blocks of weights may have higher
+/// ones.
 ArrayRef<int64_t> getHeights() {
   static constexpr int64_t all[] = {8,   16,  24,  32,  40,  48,  56,  64,
                                     72,  80,  88,  96,  104, 112, 120, 128,
@@ -52,7 +53,8 @@ ArrayRef<int64_t> getHeights() {
   return all;
 }
 
-/// Why ptxas would take too long for all heights; empty if it does not.
+/// Reason why ptxas would take too long for all epilogues; empty if it does
+/// not.
 std::string takesLong(tile::ContractOp op, const Contract &shape) {
   int64_t lines = estimateLines(op, shape);
   if (lines <= ptxas::kMaxLines)
@@ -63,9 +65,9 @@ std::string takesLong(tile::ContractOp op, const Contract &shape) {
          std::to_string(ptxas::kMaxLines) + " are tried";
 }
 
-/// Why two consumers are better than three; empty if they may not be.
+/// Reason to prefer two consumers over three; empty if three may be better.
 std::string isForTwo(const Contract &shape) {
-  // Two are faster with higher ones (H100: 1579 and 1796 us of gpt-oss-120b at
+  // With higher tiles two are faster (H100: 1579 and 1796 us of gpt-oss-120b at
   // 4096 tokens).
   constexpr int64_t maxRowsOfThree = 96;
   if (shape.getConsumers() <= Contract::kConsumers ||
@@ -76,8 +78,8 @@ std::string isForTwo(const Contract &shape) {
          std::to_string(maxRowsOfThree) + " at most";
 }
 
-/// Why registers would not suffice; empty if they do, as ptxas has been seen to
-/// find.
+/// Reason why registers do not suffice, according to the measured limits of
+/// ptxas; empty if they do.
 std::string spills(tile::ContractOp op, const Contract &shape) {
   int64_t heights = shape.tileRows.size(), sums = shape.getAccumulators();
   if (shape.promotes && !shape.rowsOnM && heights > 1 &&
@@ -110,7 +112,7 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
            " accumulators leave too few registers for weights that are "
            "multiplied from them; at most " +
            std::to_string(maxHeights) + " are tried";
-  // Scales of whole rows take lines, but no registers of threads that copy.
+  // Scales of whole rows add lines, but take no registers of producer threads.
   int64_t most = ptxas::kShortEpilogue;
   for (ScaleTime time : {shape.scales.input, shape.scales.weight})
     most += time == ScaleTime::InEpilogue ? kScaleLines : 0;
@@ -130,9 +132,8 @@ std::string spills(tile::ContractOp op, const Contract &shape) {
   return {};
 }
 
-/// Depths of a step, ascending: a row of the swizzle; of weights that are
-/// multiplied from registers, several of them side by side, which divide the
-/// whole depth.
+/// Candidate values of BLOCK_K, ascending: one swizzle row; for weights
+/// multiplied from registers, several of them side by side, which divide K.
 SmallVector<int64_t> getSteps(tile::ContractOp op) {
   auto input = cast<MemRefType>(op.getInput().getType());
   if (!hasFragments(op.getWeightQuantAttr()))
@@ -145,7 +146,7 @@ SmallVector<int64_t> getSteps(tile::ContractOp op) {
   return steps;
 }
 
-/// With as many stages as fit.
+/// Makes a config with as many stages as fit.
 tile::ConfigAttr makeConfig(tile::ContractOp op, const Target &target,
                             int64_t n, ArrayRef<int64_t> tileRows, int64_t step,
                             bool mapRows, int64_t maxStages,
@@ -159,7 +160,7 @@ tile::ConfigAttr makeConfig(tile::ContractOp op, const Target &target,
   auto getBytes = [&](int64_t stages) {
     return getShapeInKernel(op, make(stages)).getSharedBytes();
   };
-  // Each stage takes as much as the others.
+  // All stages are of equal size.
   int64_t least = getBytes(minStages);
   int64_t perStage = getBytes(minStages + 1) - least;
   int64_t more =
@@ -167,24 +168,24 @@ tile::ConfigAttr makeConfig(tile::ContractOp op, const Target &target,
   return make(std::min(minStages + more, maxStages));
 }
 
-/// Where the number of rows is not known: columns of a CTA and heights of its
-/// tiles, the widest and the most that ptxas needs less than a second for.
+/// For an unknown number of rows: the widest columns per CTA and the most
+/// values of BLOCK_M that ptxas takes less than a second for.
 std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
   static constexpr int64_t all[] = {16, 32, 64, 96, 128};
   static constexpr int64_t some[] = {32, 96, 128};
   static constexpr int64_t one[] = {128};
-  // The sums of a step may take registers too, where they are of e4m3.
+  // With e4m3, the sums of a k tile may take registers too.
   static constexpr int64_t lower[] = {16, 32, 64, 112}, lowest[] = {32, 112};
   constexpr int64_t narrow = 128, wide = 256;
   int64_t lines = estimateEpilogue(op);
-  // A thread has a result of every two rows and 128 columns.
+  // A thread has one result per two rows and 128 columns.
   auto fits = [&](int64_t n, ArrayRef<int64_t> tileRows) {
     int64_t rows =
         std::accumulate(tileRows.begin(), tileRows.end(), int64_t(0));
     return rows / 2 * (n / narrow) * lines <= ptxas::kMaxLinesOfAnyLoad;
   };
-  // A product with few columns, such as a router's, gets low tiles: there are
-  // few CTAs.
+  // A gemm with few columns, such as a router's, has few CTAs, so that it gets
+  // low tiles.
   constexpr int64_t fewColumns = 1024;
   auto result = cast<MemRefType>(op.getResult().getType());
   if (!op.getOffsets() && result.getDimSize(1) <= fewColumns)
@@ -207,18 +208,19 @@ std::pair<int64_t, ArrayRef<int64_t>> chooseTile(tile::ContractOp op) {
 
 namespace {
 
-/// What each height of a kernel costs, as a share of its time: code, the more
-/// the longer weights are decoded. Measured configs (H100; 19 rows of mxfp4,
-/// nvfp4 and int4) lose least with 3e-5 to 1e-4 per clock.
+/// Code-size penalty per value of BLOCK_M, as a share of the kernel's time: the
+/// longer the decoding of weights, the more. Measured configs (H100; 19 rows of
+/// mxfp4, nvfp4 and int4) lose least with 3e-5 to 1e-4 per clock.
 double getPricePerHeight(tile::ContractOp op, const Target &target) {
   constexpr double price = 0.0019, perDecodeClk = 0.7e-4;
   return price + perDecodeClk * getDecodeClk(op, *getDeviceRates(target));
 }
 
-/// The configs of one product for a load, with so many weight rows per CTA.
+/// Finds the configs of one gemm for a load, for a number of weight rows per
+/// CTA.
 class CandidateFinder {
 public:
-  /// `mayQueue`: CTAs may take tiles from a queue, where there are many.
+  /// `mayQueue`: CTAs may use the dynamic scheduler if there are many tiles.
   CandidateFinder(tile::ContractOp op, tile::LoadAttr load,
                   const Target &target, bool mayQueue, int64_t step)
       : op(op), target(target), step(step),
@@ -242,7 +244,7 @@ private:
   void findFor(int64_t weightRows);
   void add(tile::ConfigAttr config, ArrayRef<int64_t> tileRows,
            std::string whyNot);
-  /// With input rows on the tensor cores' side of 64.
+  /// Adds configs with input rows on M.
   void addRowsOnM(int64_t weightRows);
   tile::ConfigAttr make(int64_t weightRows, ArrayRef<int64_t> tileRows,
                         bool rowsOnM = false) {
@@ -251,10 +253,10 @@ private:
     return makeConfig(op, target, n, tileRows, step, mapRows, maxStages,
                       rowsOnM, suitsQueue(n), getL2Rows(n, tileRows.back()));
   }
-  /// Whether CTAs with `n` columns have so many tiles that they come apart.
+  /// Whether CTAs with `n` columns have so many tiles that their times diverge.
   bool suitsQueue(int64_t n);
-  /// How many rows of a group CTAs with `n` columns, in tiles of up to `height`
-  /// rows, go through all columns with before they go on to others; 0: all.
+  /// Rows of a raster group for CTAs with `n` columns and tiles of up to
+  /// `height` rows; 0: no raster groups.
   int64_t getL2Rows(int64_t n, int64_t height);
   std::string getWhyNot(tile::ConfigAttr config);
   double getTime(tile::ConfigAttr config, int64_t tokens);
@@ -267,8 +269,8 @@ private:
   std::unique_ptr<CostModel> model;
   SmallVector<int64_t> points;
   bool mapRows;
-  /// About how many tiles of rows there are at the most tokens; 0 if there is
-  /// no queue.
+  /// Approximate number of M tiles at the most tokens; 0 without the dynamic
+  /// scheduler.
   double maxTiles = 0;
   std::vector<Candidate> candidates;
 };
@@ -288,13 +290,13 @@ int64_t CandidateFinder::getL2Rows(int64_t n, int64_t height) {
   auto input = cast<MemRefType>(op.getInput().getType());
   double rowBytes = double(input.getShape().back()) *
                     double(input.getElementTypeBitWidth()) / 8;
-  // All tokens may go to one expert. Few rows more than stay in the cache are
-  // not worth that tiles are found by more arithmetic.
+  // Assumes that all tokens may go to one expert. If only few rows more than
+  // that stay in the cache, the extra arithmetic to find tiles does not pay.
   constexpr double several = 2;
   if (double(points.back()) * rowBytes <= several * device->rasterGroupBytes)
     return 0;
   if (!op.getOffsets()) {
-    // Where all weights stay, neighbours share the rows of one tile.
+    // If all weights stay in the cache, neighbours share the rows of one tile.
     int64_t weightRows = weight.getDimSize(0);
     bool hasPanels = weightRows > n * (op.getLayout() ? 2 : 1);
     bool doStay = double(weightRows) * rowBytes <= device->rasterGroupBytes;
@@ -315,7 +317,7 @@ std::string CandidateFinder::getWhyNot(tile::ConfigAttr config) {
   return whyNot.empty() ? spills(op, shape) : whyNot;
 }
 
-/// The mean over the routings that count.
+/// The weighted mean over routings.
 double CandidateFinder::getTime(tile::ConfigAttr config, int64_t tokens) {
   double us = 0;
   for (WeightedRouting routing : getWeightedRoutings())
@@ -334,7 +336,7 @@ void CandidateFinder::add(tile::ConfigAttr config, ArrayRef<int64_t> tileRows,
 void CandidateFinder::findFor(int64_t weightRows) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   constexpr double least = 0.004;
-  // Null if there cannot be one.
+  // A null config: none is possible.
   std::map<Heights, tile::ConfigAttr> configs;
   auto getPointTime = [&](const Heights &tileRows, size_t point) {
     auto [entry, isNew] = configs.try_emplace(tileRows);
@@ -348,7 +350,7 @@ void CandidateFinder::findFor(int64_t weightRows) {
   for (const Heights &tileRows :
        growHeights(getHeights(), points.size(), least, getPointTime))
     add(make(weightRows, tileRows), tileRows, {});
-  // Why there is nothing higher.
+  // Reason why there are no higher tiles.
   int64_t highest = 0;
   for (const auto &[tileRows, config] : configs)
     if (config)
@@ -361,7 +363,7 @@ void CandidateFinder::findFor(int64_t weightRows) {
 }
 
 void CandidateFinder::addRowsOnM(int64_t weightRows) {
-  // Rests of groups have lower ones, which have weights on that side.
+  // Rests of groups get lower tiles, which swap A and B.
   for (const Heights &high : {Heights{64}, {128}, {64, 128}})
     for (const Heights &rests : {Heights(), {16}, {32}, {48}, {16, 32}}) {
       Heights tileRows = rests;
@@ -373,8 +375,8 @@ void CandidateFinder::addRowsOnM(int64_t weightRows) {
 
 std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
   findFor(weightRows);
-  // With many rows whose scales come with each step, a thread then has those of
-  // two. Steps that are added without scales leave as few registers for others.
+  // With rows on M and scales per k tile, a thread then has the scales of two
+  // rows. Promotion without scales leaves as few registers for others.
   constexpr int64_t fewest = 128;
   if (weightRows < fewest)
     return std::move(candidates);
@@ -384,9 +386,8 @@ std::vector<Candidate> CandidateFinder::run(int64_t weightRows) {
   return std::move(candidates);
 }
 
-/// The candidates for all numbers of weight rows, and depths of a step, which
-/// are searched side by side: most of the time that a layer takes to be lowered
-/// goes by here.
+/// Searches the candidates for all numbers of weight rows and all values of
+/// BLOCK_K in parallel: most of the time to lower a layer is spent here.
 std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
                                       const Target &target, bool mayQueue) {
   static constexpr int64_t fromShared[] = {64, 128, 256},
@@ -413,11 +414,11 @@ std::vector<Candidate> findCandidates(tile::ContractOp op, tile::LoadAttr load,
 
 int64_t sm90::estimateLines(tile::ContractOp op, const Contract &shape) {
   constexpr int64_t perColumns = 128;
-  // High tiles are short of registers, and ptxas takes longer over each line.
+  // High tiles are short of registers, and ptxas takes longer for each line.
   int64_t rows = 0;
   for (int64_t height : shape.tileRows)
     rows += height > ptxas::kSlowRows ? ptxas::kSlowness * height : height;
-  // A thread has a result of every two rows and 128 columns.
+  // A thread has one result per two rows and 128 columns.
   return rows * shape.n * estimateEpilogue(op) / (2 * perColumns);
 }
 
@@ -429,7 +430,7 @@ std::vector<Candidate> sm90::getContractCandidates(Operation *op,
               .getElementTypeBitWidth() > 16 ||
       !declineQuant(contract).empty())
     return {};
-  // Products of one kernel have none.
+  // Joined gemms have no dynamic scheduler.
   bool mayQueue = !getPartner(contract);
   std::vector<Candidate> candidates =
       findCandidates(contract, load, target, mayQueue);

@@ -4,10 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A kernel is a stream of weights from memory, a chain of products on each
-// multiprocessor, and the traffic between second-level cache and
-// multiprocessors, all at the same time; before and after them, what a launch
-// takes.
+// Cost model of the Hopper gemm. Three streams overlap: weights from memory,
+// the chain of wgmmas on each SM, and the traffic between L2 and SMs. The
+// overhead of a launch comes before and after them.
 
 #include "Sm90Cost.h"
 
@@ -27,10 +26,9 @@ using namespace moec::sm90;
 
 int64_t sm90::estimateEpilogue(tile::ContractOp op) {
   constexpr int64_t store = 6, division = 4, element = 10;
-  // What is rounded to 16 bits may be approximate. These are the instructions
-  // of forms that handle every range; exp and division, which flush, take 2
-  // each. The limits on heights and the times of tiles agree with measurements
-  // of the former.
+  // Results of 16 bits may use approximate math. Counts are of the expansions
+  // that handle every range; exp and division, which flush, take 2 each. The
+  // limits on BLOCK_M and the measured times of tiles agree with the former.
   int64_t expanded =
       getElementTypeOrSelf(op.getResult()).getIntOrFloatBitWidth() > 16 ? 30
                                                                         : 5;
@@ -38,7 +36,7 @@ int64_t sm90::estimateEpilogue(tile::ContractOp op) {
   int64_t lines = store + element * op.getElementwiseOperands().size() +
                   perRowOrColumn * (op.getRowOperands().size() +
                                     op.getColumnOperands().size());
-  // Scales of whole rows are operands of rows and columns, too.
+  // Scales of whole rows are operands per row and column, too.
   ScaleTimes scales(op);
   for (ScaleTime time : {scales.input, scales.weight})
     if (time == ScaleTime::InEpilogue)
@@ -57,9 +55,8 @@ int64_t sm90::estimateEpilogue(tile::ContractOp op) {
 
 namespace {
 
-/// Instructions per result of quantizing it: the largest of a row or, by a
-/// given scale, what keeps it in range; a division and its correction, two
-/// roundings.
+/// Instructions per result to quantize it: the largest magnitude of a row or,
+/// with a given scale, the clamp; a division and its correction; two roundings.
 int64_t getQuantizationLines(tile::ContractOp op) {
   constexpr int64_t found = 6, given = 11;
   if (op.getResultTensorScale())
@@ -67,7 +64,7 @@ int64_t getQuantizationLines(tile::ContractOp op) {
   return op.getResultScale() ? found : 0;
 }
 
-/// The mean of ceil(x / width) for integers x that are normally distributed.
+/// The mean of ceil(x / width) for normally distributed integers x.
 double meanCeil(double mean, double variance, double width) {
   double deviation = std::sqrt(variance);
   if (deviation < 0.5)
@@ -81,32 +78,32 @@ double meanCeil(double mean, double variance, double width) {
   return result;
 }
 
-/// Tiles of all groups of one height, and the rows in them.
+/// Tiles of one BLOCK_M, over all groups, and the rows in them.
 struct HeightUse {
   double tiles = 0, rows = 0;
 };
 
-/// What the rows of all groups come to with one config.
+/// Work of one config over the rows of all groups.
 struct Work {
-  /// Tiles of rows, over all groups: mean and variance.
+  /// M tiles over all groups: mean and variance.
   double tiles = 0, variance = 0;
-  /// That part of the variance which is of how groups are cut.
+  /// The part of the variance that is due to the M tiling of groups.
   double cutVariance = 0;
-  /// Per panel, over all tiles: clocks of products and of epilogues, bytes
-  /// from the second-level cache, rows computed.
+  /// Per N tile, over all M tiles: clocks of wgmmas and of epilogues, bytes
+  /// from L2, rows computed.
   double productClk = 0, epilogueClk = 0, l2Bytes = 0, rows = 0;
-  /// Clocks of one tile of a kind, and how many there are of it.
+  /// Clocks of a tile of each kind, and the number of such tiles.
   SmallVector<std::pair<double, double>> kinds;
 
-  /// Clocks of so many tiles one after the other, on the multiprocessor that
-  /// has the longest ones; from a queue, just its last one may be long.
+  /// Clocks of `count` tiles in sequence on the SM that has the longest ones;
+  /// with the dynamic scheduler only its last one may be long.
   double getLongest(double count, double deviations, bool hasQueue) const;
 };
 
 double Work::getLongest(double count, double deviations, bool hasQueue) const {
   if (tiles == 0)
     return 0;
-  // Too rare to meet.
+  // Kinds of tiles rarer than this are ignored.
   constexpr double rare = 0.01;
   double mean = (productClk + epilogueClk) / tiles, variance = 0, most = mean;
   for (auto [clk, times] : kinds) {
@@ -126,21 +123,20 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
     return 0;
   using moe::Fragments;
   Fragments format(op.getWeightQuantAttr());
-  // Codes of 8 bits come apart by as many instructions as others that are
-  // multiplied likewise. Zero points are 16 more, and scales that are sums 40,
-  // or of floats 24.
-  // What becomes e4m3 takes half as many registers, of which two come of a
-  // word.
+  // Weights of 8 bits take as many instructions to decode as others multiplied
+  // in the same way. Zero points take 16 more, scales stored as sums 40, as
+  // floats 24. Results in e4m3 take half as many registers, two of which come
+  // from a word.
   constexpr double ofE4M3 = 0.65;
-  // Codes of e4m3 have a sign to turn, four by four.
+  // Signs of e4m3 values are converted four at a time.
   constexpr double ofSigns = 0.25;
   if (format.isE4M3())
     return ofSigns * device.decodeMxfp4Clk;
   if (format.numbers == Fragments::Numbers::E4M3)
     return ofE4M3 * (format.areIntegers() ? device.decodeInt4Clk
                                           : device.decodeMxfp4Clk);
-  // Of groups of 16 twice as many scales are taken apart, by 5 instructions
-  // each where they are sums, else by one, and with a minimum two numbers more.
+  // Groups of 16 have twice as many scales to unpack, by 5 instructions each if
+  // they are sums, else by one; a minimum is two more values.
   double perScale = format.haveRests() ? 5 : 1, zeroPoints = 16;
   if (format.hasMinima)
     perScale += 2;
@@ -148,20 +144,20 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
                 Fragments::kQuadRows * perScale / zeroPoints;
   if (format.areIntegers()) {
     more += format.haveRests() ? 2.5 : format.hasZeroPoints ? 1 : 0;
-    // What minima leave is one more number of a group, as zero points are here.
+    // A minimum is one more value per group, as zero points are here.
     more += format.hasMinima ? 0.5 : 0;
     return device.decodeInt4Clk + more * device.decodeZeroPointsClk;
   }
   if (format.haveRests())
     more += 1.5;
-  // Of a book each pair takes a load, and all of them 66 instructions with the
-  // multiplications, where mxfp4 has 56.
+  // With a code book each pair takes a load, and all of them 66 instructions
+  // with the multiplications, where mxfp4 has 56.
   constexpr double ofBook = 66.0 / 56;
   if (format.book)
     return ofBook * device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
   if (format.codes == Fragments::Codes::E4M3)
     return device.decodeMxfp4Clk + more * device.decodeZeroPointsClk;
-  // Two operations more of a word than by bf16.
+  // Two operations more per word than with bf16.
   double ofHalves = format.numbers == Fragments::Numbers::F16
                         ? 0.5 * device.decodeZeroPointsClk
                         : 0;
@@ -170,8 +166,8 @@ double sm90::getDecodeClk(tile::ContractOp op, const DeviceRates &device) {
                          : device.decodeMxfp4Clk);
 }
 
-/// How many times the sums of a unit of weights from registers are promoted,
-/// where they are.
+/// Promotions of the sums per packed tile of weights from registers; 0 without
+/// promotion.
 static double getPromotions(tile::ContractOp op) {
   if (!hasFragments(op.getWeightQuantAttr()))
     return 0;
@@ -201,9 +197,9 @@ private:
                 Work &work) const;
   double getFloor(const Contract &shape, const RowCounts &counts,
                   int64_t tokens) const;
-  /// The time of a launch that has no tiles.
+  /// Time of a launch without tiles.
   Prediction predictIdle() const;
-  /// How many bytes of input, result and weights go over the bus of the memory.
+  /// Bytes of input, result and weights that go over the memory bus.
   double getMemoryBytes(const Contract &shape, const RowCounts &counts,
                         int64_t tokens) const;
 
@@ -226,29 +222,29 @@ const RowCounts &ContractCost::getCounts(const Contract &shape, int64_t tokens,
   return *entry;
 }
 
-/// Clocks of a step whose weights are decoded to registers: what all consumers
-/// share, issue of instructions and tensor cores, or what one of them waits.
-/// They overlap in part. `product`: of 64 rows and 16 of the depth, the tensor
-/// cores' clocks alone.
+/// Clocks of a k tile whose weights are decoded into registers: the larger of
+/// the resources that all consumers share (instruction issue and tensor cores)
+/// and the latency of one consumer, which overlap in part. `product`: the
+/// tensor cores' clocks of 64 rows and 16 of K alone.
 double ContractCost::getRegisterStep(const Contract &shape, int64_t height,
                                      double product, double chains) const {
   auto perUnit = double(shape.swizzledBytes) / Contract::kProductBytes;
   bool decodesToE4M3 = shape.compute == ComputeType::E4M3;
   auto units = double(shape.getUnits());
-  // Products of warps do not wait for each other (H200, gpt-oss-120b: 3908 and
-  // 4239 us where weights come from the cache).
+  // Multiplications of single warps do not wait for each other (H200,
+  // gpt-oss-120b: 3908 and 4239 us with weights from the cache).
   constexpr double byWarps = 0.86;
   if (shape.multipliesByWarps(height))
     chains *= byWarps;
-  // Sums of groups are added by the multiprocessor's four schedulers, once for
-  // each group of a unit.
+  // Sums of scale groups are added by the SM's four schedulers, once per group
+  // of a packed tile.
   double promoteClk =
       shape.promotes
           ? double(shape.getProductWidth(shape.getMaxHeight())) / 2 * promotions
           : 0;
   double shared =
       units * chains * std::hypot(decodeClk + promoteClk, perUnit * product);
-  // A consumer's units come between those of the others.
+  // A consumer's packed tiles are interleaved with those of the others.
   double own = device.registerStepClk +
                units * chains *
                    (device.registerUnitClk + promoteClk +
@@ -256,11 +252,12 @@ double ContractCost::getRegisterStep(const Contract &shape, int64_t height,
   constexpr double order = 4;
   double clk =
       std::pow(std::pow(shared, order) + std::pow(own, order), 1 / order);
-  // Each height has code for all units of a step, of which so many stay near;
-  // with 20 a step took a sixth longer than with 12 (H100, gpt-oss-120b), with
-  // 15 as long as with 10 (H200).
-  // Units of e4m3 have less code, with half as many products (H200: 1146 us
-  // with 192 and four heights, 1031 with 320 and three).
+  // Each BLOCK_M has code for all packed tiles of a k tile, and only
+  // `nearUnits` of them stay in the instruction cache: with 20 a k tile took a
+  // sixth longer than with 12 (H100, gpt-oss-120b), with 15 as long as with 10
+  // (H200). Packed tiles for e4m3 have less code, with half as many wgmmas
+  // (H200: 1146 us with 192 and four values of BLOCK_M, 1031 with 320 and
+  // three).
   constexpr double nearUnits = 15, perUnitMore = 0.02, codeOfE4M3 = 0.75;
   double codeUnits = units * double(shape.getBlocks(shape.getMaxHeight())) *
                      double(shape.tileRows.size()) *
@@ -271,19 +268,20 @@ double ContractCost::getRegisterStep(const Contract &shape, int64_t height,
 void ContractCost::addTiles(const Contract &shape, int64_t height,
                             HeightUse use, Work &work) const {
   auto rows = double(height);
-  // Chains of products of both consumers, of which one may be half of each.
+  // Chains of wgmmas of both consumers; a shared block is half a chain of each.
   double chains = shape.sharesBlock()
                       ? 1
                       : double(shape.getConsumers() * shape.getBlocks(height));
   auto width = double(shape.getProductWidth(height));
   double steps = double(shape.getSteps());
-  // A step is 128 bytes deep, four products.
+  // A k tile is 128 bytes deep: four wgmmas.
   constexpr double perStep = 4;
-  // Operations per column of 64 rows, 16 elements of 16 bits deep.
+  // Operations per column of N, for 64 rows and K = 16 of 16-bit elements.
   constexpr double perColumn = 2 * 64 * 16;
   double widthClk = perColumn / device.operationsPerClk;
   double product = std::max(device.productClk, width * widthClk);
-  // Both operands come from shared memory, whose rows of a step have 32 bytes.
+  // Both operands come from shared memory; each row has 32 bytes of K per
+  // wgmma.
   double shared =
       32 * (double(Contract::kBlockRows) + width) / device.sharedBytesPerClk;
   double stepClk = perStep * chains * std::max(product, shared);
@@ -299,7 +297,7 @@ void ContractCost::addTiles(const Contract &shape, int64_t height,
   clk /= device.tensorShare;
   double inputRows = rows;
   if (!shape.mapRows) {
-    // Low tiles of weights from registers take as long with rows in order
+    // Low tiles of weights from registers take as long without the gather
     // (H200, gpt-oss-120b: 504 and 510 us at 256 tokens, 693 and 698 at 1024).
     constexpr int64_t low = 48;
     if (!shape.fromRegisters || height > low)
@@ -413,7 +411,7 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   double itemBytes = double(shape.getWeightBytes() * shape.getSteps());
   double memory = getMemoryBytes(shape, rows, tokens) /
                   (device.readBytes * device.streamShare);
-  // Some stages of the ring are read, fewer where they are deeper; the others
+  // Some pipeline stages are being read, fewer if they are deeper; the others
   // wait for memory.
   double inFlight =
       (double(shape.stages) - device.stagesRead / double(shape.getUnits())) *
@@ -426,9 +424,10 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   };
   memory *= addInverse(1, device.readBytes / sms / rate);
   double smSeconds = itemBytes * addInverse(1 / device.smReadBytes, 1 / rate);
-  // One of the tiles side by side reads the weights from memory.
+  // Only one of the concurrent tiles reads the weights from memory.
   double readers = work.tiles > 0 ? std::min(1.0, rows.active / work.tiles) : 1;
-  // All share the bus until the last wave, in which few may not fill it.
+  // All SMs share the bus until the last wave, in which too few may be left to
+  // saturate it.
   double fullWaves =
       result.items > 0
           ? std::min(1.0, std::max(0.0, result.waves - 1) * sms / result.items)
@@ -437,14 +436,14 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   double inLastWave = std::max(memory * (1 - fullWaves), lastWave);
   result.streamUs = 1e6 * (std::max(memory, memory * fullWaves + lastWave) +
                            device.unevenShare * inLastWave);
-  // Into how many tiles groups are cut depends on the routing; of few waves,
-  // one tile more in each panel is a wave more.
+  // The number of M tiles depends on the routing; with few waves, one M tile
+  // more can be one wave more.
   constexpr double fewWaves = 3;
   if (work.tiles > 0)
     result.streamUs *= 1 + device.uncertainShare * std::sqrt(work.cutVariance) /
                                work.tiles *
                                std::min(1.0, fewWaves / result.waves);
-  // The multiprocessor with the most and the longest items.
+  // The SM with the most and the longest items.
   double share = result.items > 0 ? result.waves / result.items : 0;
   double deviations = device.unevenDeviations;
   double busyClk = work.getLongest(result.waves, deviations, shape.hasQueue);
@@ -452,7 +451,7 @@ Prediction ContractCost::predict(tile::ConfigAttr config, int64_t tokens,
   result.epilogueUs =
       1e6 * work.epilogueClk * panels * share / device.tensorClock;
   result.tensorUs = busyUs - result.epilogueUs;
-  // All together, or the one with the most items.
+  // L2 traffic of all SMs, or of the SM with the most items.
   result.l2Us =
       1e6 * work.l2Bytes * panels *
       std::max(1 / device.l2BytesPerClk, share / device.smL2BytesPerClk) /
@@ -485,10 +484,10 @@ std::unique_ptr<CostModel> sm90::makeContractCost(Operation *op,
                                         target);
 }
 
-/// The table of groups is made and the first bytes are on their way while the
-/// launches before still run. That counting goes on meanwhile, too, is left
-/// out: the first product counts no more than the ranking before it, but the
-/// second one's CTAs begin where those of the first have ended.
+/// The table of groups and the first loads overlap with the launches before.
+/// The counting itself is left out, although it overlaps as well: the first
+/// gemm counts no more than the ranking before it, but the second one's CTAs
+/// start where those of the first have ended.
 double sm90::predictCounting(int64_t ids, const DeviceRates &device) {
   return device.prologueUs + device.firstBytesUs -
          double(ids) * device.countSlotUs;

@@ -19,7 +19,7 @@ std::array<std::pair<int64_t, int64_t>, 3> Cut::getTiles(int64_t rows) const {
   return {{{low + more, highBefore}, {low, lowBefore}, {last, 1}}};
 }
 
-/// For numbers below 2^32, whose division takes half as long.
+/// For numbers below 2^32: a 32-bit division takes half as long.
 static int64_t divideUp(int64_t x, int64_t y) {
   return (uint32_t(x) + uint32_t(y) - 1) / uint32_t(y);
 }

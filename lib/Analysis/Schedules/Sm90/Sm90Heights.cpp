@@ -52,7 +52,8 @@ private:
       entry->second = time(tileRows, point);
     return entry->second;
   }
-  /// Relative to the best single heights; infinity where there are none.
+  /// Time relative to the best single BLOCK_M; infinity if the set is not
+  /// possible.
   double getCost(const Heights &tileRows, size_t begin, size_t end) {
     double sum = 0;
     for (size_t point = begin; point < end; ++point) {
@@ -69,7 +70,7 @@ private:
   double least;
   const HeightsTime &time;
   SmallVector<double> bestSingle;
-  /// Windows that overlap ask for the same.
+  /// Cached, because windows overlap.
   std::map<std::pair<Heights, size_t>, double> times;
   std::set<Heights> seen;
   std::vector<Heights> found;

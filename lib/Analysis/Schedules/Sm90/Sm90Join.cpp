@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Both go through one ring by one table of tiles, so that they need the same
-// heights and stages. What that costs each of them is compared with what the
-// second one's own launch does.
+// Config selection for joined gemms. Both use one pipeline and one table of
+// tiles, so that they need equal BLOCK_M and stages. The cost of that to each
+// of them is compared with the cost of a launch of its own for the second.
 
 #include "Sm90Join.h"
 
@@ -36,13 +36,13 @@ public:
   std::optional<JoinedConfigs> choose();
 
 private:
-  /// The second one's config with `n` columns beside `config`, in which the
-  /// number of stages becomes one that fits; nothing if there is none.
+  /// Config of the second gemm with `n` columns beside `config`, both with a
+  /// number of stages that fits; nothing if there is none.
   std::optional<JoinedConfigs> pair(tile::ConfigAttr config, int64_t n);
-  /// Together they have no queue.
+  /// Joined gemms have no dynamic scheduler.
   double getApart();
-  /// What the two are predicted to take, relative to what they take apart;
-  /// summed over the points.
+  /// Predicted time of the two joined, relative to their separate times; summed
+  /// over the points.
   double getTime(const JoinedConfigs &configs);
 
   tile::ContractOp first, second;
@@ -53,8 +53,8 @@ private:
   SmallVector<int64_t> points;
 };
 
-/// Without a queue, and so without raster groups, whose rows are those of one
-/// product.
+/// Without the dynamic scheduler, and so without raster groups, whose rows are
+/// those of one gemm.
 tile::ConfigAttr with(tile::Sm90ContractAttr base, int64_t n, int64_t stages,
                       bool mapRows) {
   return tile::Sm90ContractAttr::get(base.getContext(), base.getTileRows(), n,
@@ -63,7 +63,7 @@ tile::ConfigAttr with(tile::Sm90ContractAttr base, int64_t n, int64_t stages,
                                      /*queue=*/false);
 }
 
-/// sm90.contract for tiles in a fixed order alone.
+/// sm90.contract without the dynamic scheduler.
 struct OrderedTiles final : ModelsTime {
   std::vector<Candidate> candidates(Operation *op, tile::LoadAttr load,
                                     const Target &target) const override {
@@ -75,7 +75,7 @@ struct OrderedTiles final : ModelsTime {
   }
 };
 
-/// Whether two contracts can share a ring; else why not.
+/// Whether two gemms can share a pipeline; else why not.
 enum class Sharing { Fits, TooLarge, Impossible };
 
 Sharing getSharing(Contract one, const Contract &other, const Target &target) {
@@ -132,8 +132,8 @@ double Joiner::getTime(const JoinedConfigs &configs) {
 }
 
 std::optional<JoinedConfigs> Joiner::choose() {
-  // The best of the first one's configs for tiles in a fixed order, each with
-  // all widths of the second.
+  // The best static configs of the first gemm, each with all widths of the
+  // second.
   const OrderedTiles ordered;
   constexpr size_t maxConfigs = 6;
   static constexpr int64_t widths[] = {64, 128, 256};

@@ -4,11 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A config that suits experts which are about equally likely may have low tiles
-// and many stages. When most tokens go to a few experts, each tile of those
-// reads as many weights as a high one would. Such groups get a launch with a
-// config of their own, behind that of all others: in most runs it finds no
-// group, and costs little beside a product that takes long.
+// A separate launch for large groups. A config for balanced experts may have
+// low tiles and many stages. When most tokens go to a few experts, each low
+// tile of those reads as many weights as a high one would. Large groups
+// therefore get a launch with a config of their own, behind that of all others:
+// in most runs it finds no group, and costs little beside a long gemm.
 
 #include "Sm90LargeGroups.h"
 
@@ -20,11 +20,11 @@ using namespace moec;
 using namespace moec::sm90;
 
 int64_t sm90::getLargeGroupRows(tile::ContractOp product, tile::LoadAttr load) {
-  // A quarter of the most tokens: while most of them are at other experts,
-  // reading the weights of those takes longer than all products do, and tiles
-  // that run meanwhile cost nothing, however low they are; in a launch of their
-  // own they would. And more than four tiles: of fewer, high ones would be
-  // padded.
+  // A large group has at least a quarter of the most tokens: while most tokens
+  // are at other experts, reading the weights of those takes longer than all
+  // multiplications, so that low tiles are free as long as they overlap; in a
+  // launch of their own they would not. A large group also has more than four
+  // tiles: with fewer, high ones would be padded.
   constexpr int64_t share = 4, tiles = 4;
   int64_t highest = Contract(product, product.getConfigAttr()).getMaxHeight();
   return std::max<int64_t>(load.getMaxTokens() / share, tiles * highest + 1);
@@ -32,7 +32,7 @@ int64_t sm90::getLargeGroupRows(tile::ContractOp product, tile::LoadAttr load) {
 
 namespace {
 
-/// What groups with many rows take, with one config or another.
+/// Times of large groups with one config or another.
 class LargeGroupsTimes {
 public:
   LargeGroupsTimes(const Schedule &schedule, tile::ContractOp large,
@@ -45,8 +45,8 @@ public:
         counts.push_back(tokens);
   }
 
-  /// The sum over numbers of tokens, all of them at the same experts. What
-  /// takes long counts most: of few rows a launch is short in any config.
+  /// Sum over token counts, with all tokens at the same experts. Long times
+  /// count most: with few rows a launch is short in any config.
   double get(tile::ConfigAttr config) {
     double us = 0;
     for (int64_t tokens : counts)

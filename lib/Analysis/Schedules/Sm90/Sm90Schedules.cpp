@@ -89,7 +89,7 @@ Repack::Repack(tile::RepackOp op) {
   rows = type.getShape().end()[-2];
   depth = moe::getRowWidth(op.getQuant(), type.getShape().back());
   codeBits = moe::getStorageBits(op.getQuant());
-  // Of a row; 64 of them leave what else shared memory has to hold.
+  // Per row; with 64 rows the rest of shared memory holds everything else.
   constexpr int64_t maxBytes = 3584;
   int64_t parts = llvm::divideCeil(getCodeRowBytes(), maxBytes);
   partUnits = llvm::divideCeil(getUnits(), parts);
@@ -137,8 +137,8 @@ tile::QuantizeOp sm90::getQuantization(tile::ContractOp op) {
                         : nullptr;
 }
 
-/// The partner's own shape; nothing where there is no partner, or where it has
-/// no config of this schedule.
+/// The partner's own shape; nothing if there is no partner or if it has no
+/// config of this schedule.
 static std::optional<Contract> getPartnerShape(tile::ContractOp op) {
   tile::ContractOp partner = getPartner(op);
   if (!partner ||
@@ -154,7 +154,7 @@ Contract sm90::getShapeInKernel(tile::ContractOp op, tile::ConfigAttr config) {
   return shape;
 }
 
-/// The number of a memref among the kernel's arguments.
+/// Index of a memref among the kernel's arguments.
 static int64_t getArgumentNumber(Value memref) {
   return cast<BlockArgument>(memref).getArgNumber();
 }
@@ -180,7 +180,7 @@ std::string sm90::declineQuant(tile::ContractOp op) {
   return reason;
 }
 
-/// Adds the maps of input rows, where they come by such.
+/// Adds the tensor maps of input rows, if any.
 static void addRowMaps(tile::ContractOp op, const Contract &shape,
                        SmallVector<tile::TensorMapAttr> &maps) {
   if (!shape.mapRows)
@@ -190,7 +190,7 @@ static void addRowMaps(tile::ContractOp op, const Contract &shape,
   for (int64_t height : shape.tileRows) {
     SmallVector<int64_t> sizes{rows, shape.depth}, along{0, 1}, steps{1, 1},
         box{height, shape.k};
-    // Rows are as wide as the swizzle in shared memory.
+    // In shared memory, rows are as wide as the swizzle.
     if (units > 1) {
       sizes = {shape.depth / width, rows, width};
       along = {1, 0, 1};
@@ -203,10 +203,11 @@ static void addRowMaps(tile::ContractOp op, const Contract &shape,
   }
 }
 
-/// The map of weights in the order of tensor cores, or of their scales: a
-/// matrix, a block of 64 rows, a run of it, bytes. Of a run its `share` of a
-/// unit follow one another, one unit's behind the other's, over the ends of
-/// rows; a box has at most 256 of these bytes at its innermost.
+/// The tensor map of prepacked weights or of their scales. Dimensions: matrix,
+/// block of 64 rows, half of a block, bytes. The `share` bytes that a half has
+/// of a packed tile are contiguous, those of successive packed tiles follow
+/// each other across the ends of rows; the innermost extent of a box is at most
+/// 256 bytes.
 static tile::TensorMapAttr getUnitMap(tile::ContractOp op,
                                       const Contract &shape, Value operand,
                                       int64_t share) {
@@ -245,7 +246,7 @@ SmallVector<tile::TensorMapAttr> sm90::getTensorMaps(tile::ContractOp op,
   if (shape.weightsPerColumn == 1) {
     view.add(shape.columns, row, 1, shape.n);
   } else {
-    // Some columns, of them gate or up, a column.
+    // Dimensions: groups of columns, gate or up, column.
     constexpr int64_t paired = Contract::kPairedRows;
     bool isInterleaved =
         op.getLayoutAttr().getOrder() == moe::GateUpOrder::Interleaved;
@@ -266,7 +267,7 @@ namespace {
 // sm90.contract
 //===----------------------------------------------------------------------===//
 
-/// What no config can mend; empty if there is nothing.
+/// Reason to decline the op that no config can remove; empty if there is none.
 std::string declineContract(tile::ContractOp op) {
   if (std::string reason = declineQuant(op); !reason.empty())
     return reason;
@@ -282,7 +283,8 @@ std::string declineContract(tile::ContractOp op) {
   if (weight.getElementTypeBitWidth() > 16)
     return "no tensor core has the precision of f32; weights of 8 and 16 bits "
            "are taken";
-  // Weights come by tensor maps, which take any strides that bind accepts.
+  // Weights are copied by tensor maps, which take any strides that bind
+  // accepts.
   for (auto [name, operand] :
        {std::pair<StringRef, Value>{"input", op.getInput()},
         {"result", op.getResult()}})
@@ -348,8 +350,8 @@ std::string heightsIllegal(const Contract &shape) {
   return {};
 }
 
-/// Why a product whose weights are multiplied from registers cannot run so;
-/// empty if it can.
+/// Reason why a gemm cannot multiply its weights from registers with this
+/// shape; empty if it can.
 std::string registersIllegal(const Contract &shape) {
   int64_t rows = shape.getWeightRows();
   if (rows != 128 && rows != 192 && rows != 256)
@@ -369,7 +371,7 @@ std::string registersIllegal(const Contract &shape) {
   return {};
 }
 
-/// The highest tiles, where weight rows are on the side of 64, whose sums fit.
+/// Names the highest swapped tiles whose sums fit.
 std::string describeHighest(Contract shape, int64_t maxAccumulators) {
   if (shape.rowsOnM)
     return {};
@@ -381,8 +383,8 @@ std::string describeHighest(Contract shape, int64_t maxAccumulators) {
   return ", as with tile_rows up to " + number(rows);
 }
 
-/// Why the consumers of a kernel cannot quantize the rows of its product; empty
-/// if they can.
+/// Reason why the consumers of a kernel cannot quantize the rows of its gemm;
+/// empty if they can.
 std::string declineQuantization(tile::QuantizeOp quantize,
                                 tile::ContractOp contract,
                                 const Contract &shape) {
@@ -499,7 +501,7 @@ std::string whyQuantizedApart(tile::QuantizeOp quantize,
   if (contract.getSignals() || contract.getAwaits())
     return "another product of its kernel waits for it, or it for that";
   Contract shape(contract, contract.getConfigAttr());
-  // As if all tiles were of the least height.
+  // As if all tiles had the least BLOCK_M.
   auto rows = int64_t(load.getMaxTokens() * load.getTopK());
   int64_t tiles = rows / Contract::kHeightUnit + shape.groups;
   constexpr int64_t most = (int64_t(1) << 32) / Contract::kTicket;
@@ -508,8 +510,8 @@ std::string whyQuantizedApart(tile::QuantizeOp quantize,
   return declineQuantization(quantize, contract, shape);
 }
 
-/// A CTA per multiprocessor takes tiles until there are none left. How many
-/// rows a group has is known on the device alone.
+/// Persistent: one CTA per SM takes tiles until none is left. Only the device
+/// knows how many rows a group has.
 moert::Expr contractGrid(Operation *op, tile::ConfigAttr config,
                          const Target &target) {
   Contract shape(cast<tile::ContractOp>(op), config);
@@ -605,8 +607,8 @@ struct ContractSchedule final
   }
 };
 
-/// A CTA brings a block of 64 rows into another order: it reads them all before
-/// it writes what may have their memory.
+/// Weight prepacking. A CTA reorders a block of 64 rows: it reads all of them
+/// before it writes, because the output may alias them.
 struct RepackSchedule final : Schedule {
   RepackSchedule() : Schedule("sm90.repack", "tile.repack") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
@@ -638,7 +640,7 @@ struct RepackSchedule final : Schedule {
   }
 };
 
-/// What both could run is chosen by time.
+/// Where both schedules could run, the cost model chooses.
 struct ModelledGemvSchedule final
     : ScheduleWith<sm80::GemvSchedule, ModelsTime> {
   std::vector<Candidate> candidates(Operation *op, tile::LoadAttr load,
