@@ -17,11 +17,11 @@ namespace moec {
 
 struct DeviceRates;
 
-/// What a phase is expected to take, and what of. The parts overlap.
+/// Predicted time of a phase and its components, which overlap.
 struct Prediction {
   double us = 0;
-  /// The time of nothing but the bytes and operations that have to be, at the
-  /// ceilings of the device.
+  /// Least time: only the necessary bytes and operations, at the device's
+  /// ceilings.
   double floorUs = 0;
 
   double streamUs = 0;
@@ -30,50 +30,48 @@ struct Prediction {
   double powerUs = 0;
   double epilogueUs = 0;
   double fixedUs = 0;
-  /// Groups with rows; items of work; how many one multiprocessor gets at most;
-  /// rows that are computed per row that counts. All on average.
+  /// Means: groups with rows; work items; the most items of one SM; computed
+  /// rows per useful row.
   double activeGroups = 0;
   double items = 0;
   double waves = 0;
   double padding = 1;
 };
 
-/// Predicts the times of one phase with any candidate of one schedule.
+/// Predicts the time of one phase with any candidate config of one schedule.
 class CostModel {
 public:
   virtual ~CostModel() = default;
-  /// `config` is legal for the phase.
+  /// Requires that `config` is legal for the phase.
   virtual Prediction predict(tile::ConfigAttr config, int64_t tokens,
                              Routing routing = Routing::Uniform) = 0;
 };
 
-/// A routing, and so much of a candidate's score is how it bears it.
+/// A routing and its weight in a candidate's score.
 struct WeightedRouting {
   Routing routing;
   double weight;
 };
-/// Experts that are equally likely, mostly, and some uneven ones.
+/// Mostly uniform routing, and some uneven ones.
 llvm::ArrayRef<WeightedRouting> getWeightedRoutings();
 
-/// A config that was looked at.
+/// A config that was considered.
 struct Candidate {
   tile::ConfigAttr config;
-  /// Why it cannot be; empty for one that can.
+  /// Reason why the config is not possible; empty if it is.
   std::string whyNot;
-  /// What it has to save, relative to the time of others, to be worth what it
-  /// takes to compile.
+  /// Code-size penalty: the relative saving that pays for compiling the config.
   double price = 0;
-  /// At each of the token counts asked for: the time, if experts are equally
-  /// likely; and what candidates are compared by, that time relative to the
-  /// best candidate's, with little weight the same for uneven routings, and the
-  /// price.
+  /// Per requested token count: the time with uniform routing, and the score by
+  /// which candidates are compared. A score is the time relative to the best
+  /// candidate's, plus the relative times with uneven routings at a small
+  /// weight, plus the penalty.
   llvm::SmallVector<double> us, scores;
-  /// The mean of the scores.
   double relative = 0;
 };
 
-/// A schedule whose time for a load is modelled, so that its config depends on
-/// it: what is chosen from, and by.
+/// A schedule with a cost model, so that its config depends on the load: the
+/// candidates and the model to rank them.
 class ModelsTime {
 public:
   virtual ~ModelsTime() = default;
@@ -85,18 +83,18 @@ public:
                                                const Target &target) const = 0;
 };
 
-/// Token counts that stand for a range: powers of two and its end. Those of
-/// two ranges side by side, of which the first ends at a power of two, are
-/// those of both together.
+/// Representative token counts of a range: powers of two and its end. The
+/// points of two adjacent ranges, the first of which ends at a power of two,
+/// are those of the joint range.
 llvm::SmallVector<int64_t> getTokenPoints(int64_t minTokens, int64_t maxTokens);
 
-/// A schedule whose config does not depend on time, but of which it is known
-/// what it takes: one that copies rows, or that counts or ranks slots.
+/// A schedule whose config does not depend on time but whose time is
+/// predictable, such as copies of rows and counting or ranking of slots.
 class PredictsTime {
 public:
   virtual ~PredictsTime() = default;
-  /// Microseconds beside a launch, of `op` with its config; 0 where that
-  /// depends on rows of which nothing is known, for `load` is null.
+  /// Microseconds of `op` with its config, without the launch; 0 if the time
+  /// depends on rows and `load` is null.
   virtual double predict(mlir::Operation *op, tile::LoadAttr load,
                          int64_t tokens, Routing routing,
                          const DeviceRates &device) const = 0;
@@ -104,30 +102,30 @@ public:
   virtual double getLaunchTime(const DeviceRates &device) const;
 };
 
-/// What a kernel more has to save to be worth what it takes to compile: time
-/// relative to that of all launches, summed over token points. The longer its
-/// code, the more.
+/// Code-size penalty of one more kernel: the saving that pays for compiling it,
+/// relative to the time of all launches and summed over token points. Longer
+/// code costs more.
 double getKernelPrice(tile::KernelOp kernel);
 
-/// Every candidate that a schedule has for `phase`, also those of schedules
-/// that it is compared with, best first, of equals the one that comes first
-/// among the schedule's; those that cannot be are last.
+/// All candidates for `phase`, with those of the schedules it is compared with.
+/// Best first, stable; impossible ones last.
 std::vector<Candidate> enumerateCandidates(mlir::Operation *phase,
                                            const ModelsTime &schedule,
                                            const Target &target,
                                            tile::LoadAttr load);
 
-/// The same in the order of the schedule, at other token counts.
+/// All candidates in the order of the schedule, evaluated at the given token
+/// counts.
 std::vector<Candidate> evaluateCandidates(mlir::Operation *phase,
                                           const ModelsTime &schedule,
                                           const Target &target,
                                           tile::LoadAttr load,
                                           llvm::ArrayRef<int64_t> points);
 
-/// The best candidate for the load of the phase's kernel; null where nothing is
-/// known of the load, or of time.
+/// The best candidate for the load of the phase's kernel; null without a load
+/// or a cost model.
 tile::ConfigAttr chooseForLoad(mlir::Operation *phase, const Target &target);
-/// The same for a load that the kernel does not have.
+/// The best candidate for a given load instead of the kernel's.
 tile::ConfigAttr chooseForLoad(mlir::Operation *phase, const Target &target,
                                tile::LoadAttr load);
 

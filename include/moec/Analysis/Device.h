@@ -13,16 +13,16 @@
 
 namespace moec {
 
-/// What predictions of time are made of beside PartFacts, from measurements.
-/// Rates are per second, or per clock of all multiprocessors where `Clk` says
-/// so; times are in microseconds.
+/// Measured coefficients of the cost model, in addition to PartFacts. Rates are
+/// per second, or per clock of all SMs where the name says `Clk`; times are in
+/// microseconds.
 struct PartFit {
-  /// The part that it was measured on (PartFacts::name). For another part its
-  /// coefficients are borrowed: rates and sizes that data sheets tell of both
-  /// are scaled by these, all others stay.
+  /// The part that was measured (PartFacts::name). Another part borrows its
+  /// coefficients: rates and sizes in the data sheets of both are scaled, all
+  /// others stay.
   llvm::StringLiteral fittedOn;
 
-  // Ceilings that floors are counted by: what was reached.
+  // Measured ceilings, by which floors are computed.
   double readBytes;
   double bf16Operations;
   double fp8Operations;
@@ -31,120 +31,118 @@ struct PartFit {
   }
 
   // Memory.
-  /// What kernels hold that read and write rows.
+  /// Bandwidth that kernels sustain which read and write rows.
   double copyBytes;
-  /// Share of `readBytes` that a stream of weights holds.
+  /// Share of `readBytes` that a stream of weights sustains.
   double streamShare;
-  /// What one multiprocessor reads from memory.
+  /// Bandwidth of one SM from memory.
   double smReadBytes;
-  /// How long a read takes when the bus is full: so many bytes have to be on
-  /// their way, or more where they come in bursts.
+  /// Latency of a read on a saturated bus: determines the bytes that have to be
+  /// in flight, more if they come in bursts.
   double latencyUs;
-  /// Stages of a ring that do not wait for memory.
+  /// Pipeline stages that do not wait for memory.
   double stagesRead;
-  /// Share of its last item by which the slowest multiprocessor is late.
+  /// Delay of the slowest SM, as a share of its last item.
   double unevenShare;
-  /// Share of the deviation of the number of tiles that few waves are late by.
+  /// Delay with few waves, as a share of the standard deviation of the number
+  /// of tiles.
   double uncertainShare;
-  /// From the second-level cache, to all multiprocessors.
+  /// L2 bandwidth to all SMs.
   double l2BytesPerClk;
-  /// An intermediate below this stays there from its writer to its reader.
+  /// An intermediate smaller than this stays in L2 between its writer and its
+  /// reader.
   double l2KeptBytes;
 
-  // Power. Kernels that draw as much as the board may run at lower clocks.
-  /// W, without what the idle device draws.
+  // Power. Kernels that draw the board's limit may run at lower clocks.
+  /// W, above the draw of the idle device.
   double power;
-  /// J per byte from memory, and from the second-level cache; per operation on
-  /// 16 and on 8 bits.
+  /// J per byte from memory and from L2; J per operation on 16 and on 8 bits.
   double readEnergy, l2Energy, bf16Energy, fp8Energy;
   double getEnergy(ComputeType type) const {
     return areBytes(type) ? fp8Energy : bf16Energy;
   }
 
   // Tensor cores.
-  /// Clocks per second of a multiprocessor where power does not bound.
+  /// Clocks per second of an SM that is not limited by power.
   double tensorClock;
-  /// Share of PartFacts::operationsPerClk that is held, at `tensorClock`.
+  /// Sustained share of PartFacts::operationsPerClk at `tensorClock`.
   double tensorShare;
-  /// The least clocks of one product of 64 weight rows and few input rows.
+  /// Least clocks of one wgmma of 64 weight rows and few input rows.
   double productClk;
 
-  // What each step of a ring, each item of work and each kernel cost on top.
+  // Overhead of each k tile, each work item and each kernel.
   double stepClk;
   double itemClk;
-  /// An epilogue runs PartFacts::instructionsPerClk of its lines of PTX; how
-  /// much of its time adds to that of the products: less than 1 if it overlaps
+  /// Share of the epilogue's time that adds to that of the wgmmas, at
+  /// PartFacts::instructionsPerClk lines of PTX: less than 1 if it overlaps
   /// with them, more if its instructions wait for one another.
   double epilogueExposed;
-  /// Share of the products that gathering rows without tensor maps costs, and
-  /// how much more traffic it is than its bytes.
+  /// Cost of gathering rows without tensor maps: a share of the wgmmas' time,
+  /// and its traffic relative to its bytes.
   double gatherShare;
   double gatherL2Share;
-  /// Share of the products that there being several heights costs.
+  /// Cost of several values of BLOCK_M, as a share of the wgmmas' time.
   double heightsShare;
-  /// Share of the time of two products that their queues save, next to tiles in
-  /// a fixed order.
+  /// Share of the time of two gemms that dynamic schedulers save, relative to
+  /// static ones.
   double queueShare;
-  /// Rows of a group that stay in the second-level cache while CTAs go through
-  /// its columns, in bytes.
+  /// Bytes of a group's rows that stay in L2 while CTAs go through its columns.
   double rasterGroupBytes;
-  /// How many standard deviations of the time of its items the multiprocessor
-  /// with the longest ones is behind.
+  /// Delay of the SM with the longest items, in standard deviations of its
+  /// time.
   double unevenDeviations;
-  /// Share of an f32 promotion of block-scaled sums that is not overlapped,
-  /// with weight rows and with input rows on the tensor cores' side of 64.
+  /// Share of an f32 promotion that is not overlapped, with weight rows and
+  /// with input rows on M.
   double promotionExposed, rowPromotionExposed;
-  /// Weights that are multiplied from registers: clocks of a multiprocessor's
-  /// issue for decoding 64 rows by 64 of the depth, of mxfp4, of nvfp4 and of
-  /// int4, and how many more with zero points; what a consumer waits with
-  /// each step, and with each such unit of all consumers; how much of the time
-  /// of their products it waits too.
+  /// Weights multiplied from registers: issue clocks of an SM to decode a
+  /// packed tile (64 x 64) of mxfp4, nvfp4 and int4, and the addition for zero
+  /// points; clocks that a consumer waits per k tile and per packed tile of all
+  /// consumers; the share of the wgmmas' time that it waits as well.
   double decodeMxfp4Clk, decodeNvfp4Clk, decodeInt4Clk, decodeZeroPointsClk,
       registerStepClk, registerUnitClk, registerProductShare;
   double launchUs;
   double prologueUs;
   double firstBytesUs;
   double drainUs;
-  /// What a launch takes beside its work.
+  /// Time of a launch besides its work.
   double getLaunchTime() const {
     return launchUs + prologueUs + firstBytesUs + drainUs;
   }
-  /// What one takes that finds no work: it copies nothing and stores nothing.
+  /// Time of a launch that finds no work and neither loads nor stores.
   double getIdleTime() const { return launchUs + prologueUs; }
-  /// What one takes that counts or ranks slots, which waits for no table and no
-  /// ring.
+  /// Time of a launch that counts or ranks slots, which waits for no table and
+  /// no pipeline.
   double getRankingLaunchTime() const { return launchUs + drainUs; }
 
-  // Slots that are counted and ranked.
-  /// What each CTA waits for in turn.
+  // Counting and ranking of slots.
+  /// Serial latency of each CTA.
   double rankUs;
-  /// A counter of a CTA, to be cleared and added up; a slot of its own chunk,
-  /// to be placed.
+  /// Per counter of a CTA, to clear and add up; per slot of its own chunk, to
+  /// store.
   double rankCounterUs, rankSlotUs;
-  /// A ranking without counts: what it waits until it counts the slots of other
-  /// chunks. With counts: a count, to be read and added.
+  /// Without counts: latency until a ranking can count the slots of other
+  /// chunks. With counts: per count, to read and add.
   double otherSlotsUs, readCountUs;
-  /// A slot, to be counted.
+  /// Per counted slot.
   double countSlotUs;
 
-  /// How well streams and products overlap: times add up as the root of this
-  /// order of the sum of their powers.
+  /// Overlap of streams and wgmmas: times combine as the norm of this order.
   double overlapOrder;
 };
 
-/// All that predictions are made of.
+/// All inputs of the cost model.
 struct DeviceRates : PartFacts, PartFit {
-  /// Whether the fit is the part's own.
+  /// Whether the fit was measured on this part.
   bool isMeasured() const { return fittedOn == name; }
-  /// "an H200", "an H100 SXM, with coefficients fitted on an H200".
+  /// For example "an H200", "an H100 SXM, with coefficients fitted on an H200".
   std::string describe() const;
 };
 
-/// Those of a part, which is one of `getParts`.
+/// The rates of a part, which is one of `getParts`.
 const DeviceRates &getPartRates(const PartFacts &part);
 
-/// Those of a target's part, or null where the target has none, or no schedules
-/// with a model of their time.
+/// The rates of a target's part; null if the target has no part or no schedule
+/// with a cost model.
 const DeviceRates *getDeviceRates(const Target &target);
 
 } // namespace moec

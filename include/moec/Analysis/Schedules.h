@@ -5,14 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A schedule is a named, parameterized way to run one tile op on a target. What
-// can be asked of it without emitting code is here; the code itself is emitted
-// by schedule name, in lib/Conversion/TileToVector for the CPU and in
+// Schedules: named, parameterized ways to run one tile op on a target. This
+// header has the queries that need no code emission. The code is emitted by
+// schedule name, in lib/Conversion/TileToVector for the CPU and in
 // lib/Conversion/TileToNVVM for GPUs.
 //
-// Its parameters are an attribute of its own (dialects/Tile/TileConfigs.td).
-// Columns in configs are those of the result, so that with a gate/up layout one
-// of them is a pair of weight rows.
+// A schedule's parameters are an attribute of its own
+// (dialects/Tile/TileConfigs.td). Columns in configs are result columns: with a
+// gate/up layout, one column is a pair of weight rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,27 +32,26 @@ namespace moec {
 
 struct DeviceRates;
 
-/// What a schedule has to know of the machine.
+/// The machine, as far as schedules depend on it.
 struct Target {
   /// "cpu", or a GPU as ptxas names it: "sm_80", "sm_90a", "sm_100a".
   std::string name;
   /// CPU: f32 elements of a vector register: 4, 8 or 16.
   int64_t lanes = 0;
-  /// GPU: the part that configs are chosen for; null where none was named and
-  /// the target has no default.
+  /// GPU: the part to choose configs for; null if none was named and the target
+  /// has no default.
   const PartFacts *part = nullptr;
-  /// GPU: what times are predicted by in place of what is known of the part;
-  /// null for that.
+  /// GPU: rates to predict with instead of the part's; null: the part's.
   const DeviceRates *rates = nullptr;
 
   bool isGpu() const { return name != "cpu"; }
-  /// GPU: of the part; 0 where there is none.
+  /// GPU: SMs of the part; 0 without one.
   int64_t getMultiprocessors() const {
     return part ? part->multiprocessors : 0;
   }
-  /// GPU: bytes of shared memory that a CTA may have.
+  /// GPU: maximum bytes of shared memory of a CTA.
   int64_t getSharedBytes() const;
-  /// GPU: instructions convert to and from floats of 8 bits.
+  /// GPU: has instructions that convert to and from 8-bit floats.
   bool convertsFloat8() const;
   /// CPU: vector registers: 32 with AVX-512, else 16.
   int64_t getNumRegisters() const { return lanes == 16 ? 32 : 16; }
@@ -60,54 +59,55 @@ struct Target {
   static bool isLegalLanes(int64_t lanes) {
     return lanes == 4 || lanes == 8 || lanes == 16;
   }
-  /// The CPU with that many lanes, or with the widest vectors of the machine
-  /// that this runs on.
+  /// A CPU with that many lanes, or the host with its widest vectors.
   static Target cpu(int64_t lanes) { return {"cpu", lanes}; }
   static Target hostCpu();
-  /// The target of that name, with `lanes` for a CPU (0: those of the host), or
-  /// the part of that name for a GPU (empty: the target's default); no value
-  /// for a name that is none of `getNames`, or where `whyNotPart` has a reason.
+  /// Finds a target by name. A CPU has `lanes` (0: the host's), a GPU the part
+  /// named `part` (empty: the default). No value if `name` is not one of
+  /// `getNames`, or if `whyNotPart` gives a reason.
   static std::optional<Target> find(llvm::StringRef name, int64_t lanes = 0,
                                     llvm::StringRef part = {});
   static llvm::ArrayRef<llvm::StringLiteral> getNames();
-  /// The same for a pass over `op`, which reports what is wrong.
+  /// Finds the target for a pass over `op`, and reports errors on it.
   static std::optional<Target> findFor(mlir::Operation *op,
                                        llvm::StringRef pass,
                                        llvm::StringRef name, int64_t lanes = 0,
                                        llvm::StringRef part = {});
 };
 
-/// The configs of two phases that run in one kernel, the second one on the
-/// results of the first.
+/// Configs of two phases in one kernel, the second of which reads the results
+/// of the first.
 struct JoinedConfigs {
   tile::ConfigAttr first, second;
-  /// What the two take apart, relative to what their models say: together they
-  /// lack what is known to save time apart.
+  /// Separate time of the two, relative to their models: joined, they lack
+  /// optimizations that are known to save time when separate.
   double apart = 1;
 };
 
-/// One way to run an op. What every schedule has is here; what only some can do
-/// is an interface of its own, beside what asks for it: a schedule that can
-/// derives from `ScheduleWith` that interface, and `as` finds it.
+/// A way to run an op. Common queries are members; optional ones are
+/// interfaces, declared beside the code that asks for them. A schedule that
+/// supports some derives from `ScheduleWith` those interfaces, and `as` finds
+/// them.
 class Schedule {
 public:
   virtual ~Schedule() = default;
 
-  /// "cpu.contract", whose configs are `#tile.cpu_contract`.
+  /// For example "cpu.contract", whose configs are `#tile.cpu_contract`.
   const llvm::StringLiteral name;
-  /// The op that it runs: "tile.contract".
+  /// The op that it runs, for example "tile.contract".
   const llvm::StringLiteral opName;
 
-  /// Empty if `config` is legal for `op`, else why not and what would be.
+  /// Reason why `config` is illegal for `op`, and what would be legal; empty if
+  /// it is legal.
   virtual std::string whyIllegal(mlir::Operation *op, tile::ConfigAttr config,
                                  const Target &target) const = 0;
-  /// The config of choice.
+  /// The preferred config.
   virtual tile::ConfigAttr choose(mlir::Operation *op,
                                   const Target &target) const = 0;
-  /// The number of CTAs of a kernel with this one phase.
+  /// Number of CTAs of a kernel with only this phase.
   virtual moert::Expr grid(mlir::Operation *op, tile::ConfigAttr config,
                            const Target &target) const = 0;
-  /// GPU: threads of a CTA, and bytes of dynamic shared memory.
+  /// GPU: threads of a CTA and bytes of dynamic shared memory.
   virtual int64_t block(mlir::Operation * /*op*/,
                         tile::ConfigAttr /*config*/) const {
     return 0;
@@ -116,15 +116,16 @@ public:
                          tile::ConfigAttr /*config*/) const {
     return 0;
   }
-  /// GPU: the tensor maps of the kernel.
+  /// GPU: the kernel's tensor maps.
   virtual llvm::SmallVector<tile::TensorMapAttr>
   tensorMaps(mlir::Operation * /*op*/, tile::ConfigAttr /*config*/) const {
     return {};
   }
-  /// Whether it is preferred to those before it, for any number of rows.
+  /// Whether it is preferred to the schedules before it, for any number of
+  /// rows.
   virtual bool isPreferred(mlir::Operation * /*op*/) const { return false; }
 
-  /// What else it can do; null if it cannot.
+  /// The optional interface; null if not supported.
   template <typename Interface>
   const Interface *as() const {
     return static_cast<const Interface *>(find(mlir::TypeID::get<Interface>()));
@@ -139,7 +140,7 @@ protected:
   virtual const void *find(mlir::TypeID /*interface*/) const { return nullptr; }
 };
 
-/// A schedule, `Base`, that has these interfaces too.
+/// A schedule (`Base`) with additional interfaces.
 template <typename Base, typename... Interfaces>
 class ScheduleWith : public Base, public Interfaces... {
 public:
@@ -155,11 +156,11 @@ protected:
   }
 };
 
-/// All schedules of a target; of those for an op, the first one whose choice of
-/// a config is legal is the one of choice.
+/// All schedules of a target. The default for an op is the first one that
+/// chooses a legal config.
 llvm::ArrayRef<const Schedule *> getSchedules(const Target &target);
 
-/// The target's schedule called `name`, or null.
+/// The target's schedule with that name, or null.
 const Schedule *findSchedule(const Target &target, llvm::StringRef name);
 
 /// The target's schedules for the op, in order of preference.
