@@ -76,7 +76,7 @@ bool moec::isScaledByRow(moe::QuantAttr quant) {
                     moe::getScaleGroup(quant).columns == moe::ScaleGroup::kAll);
 }
 
-/// Those of elements of 4 bits are of both products that are decoded at once.
+/// 4-bit elements are decoded for two mmas at once.
 static int64_t getLeastColumns(moe::QuantAttr quant) {
   constexpr int64_t byteBits = 8;
   return moe::getStorageBits(quant) == byteBits ? kProductColumns
@@ -101,7 +101,7 @@ bool moec::hasPlainScales(moe::QuantAttr quant) {
          !quant.getSecondScale();
 }
 
-/// Whether scales of a weight become f32 where they are loaded.
+/// Whether scales of a weight are converted to f32 as they are loaded.
 static bool haveWideScales(moe::QuantAttr weight) {
   return isa<Float32Type, BFloat16Type, Float16Type, Float8E8M0FNUType>(
              weight.getScale()) &&
@@ -117,7 +117,7 @@ bool moec::areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
       moe::getCommonColumns(input, weight) == moe::ScaleGroup::kAll;
   if (isa<Float8E4M3FNType>(weight.getStorage()))
     return areOfRows || moe::isBlockFp8(input, weight);
-  // A sum of more could be 2^31.
+  // A longer sum could reach 2^31.
   constexpr int64_t least = -128, end = (int64_t(1) << 31) / (least * least);
   return weight.getStorage().isInteger(8) && areOfRows && depth < end;
 }
@@ -129,7 +129,7 @@ std::string moec::describeNativeProducts() {
          "f8E8M0FNU";
 }
 
-/// Whether each row has a scale for every `kScaledColumns` neighbours.
+/// Whether each row has a scale per `kScaledColumns` neighbours.
 static bool isInScaledGroups(moe::QuantAttr quant) {
   moe::ScaleGroup group = moe::getScaleGroup(quant);
   return group.rows == 1 && group.columns == kScaledColumns &&
@@ -155,7 +155,7 @@ std::string moec::describeBlockScaledProducts() {
          std::to_string(kScaledStep);
 }
 
-/// Whether `getElements` knows them.
+/// Whether `getElements` supports the elements.
 static bool areKnown(moe::QuantAttr quant) {
   return !isa<Float8E5M2Type>(quant.getStorage()) &&
          moe::getStorageBits(quant) == getElementBits(getElements(quant));

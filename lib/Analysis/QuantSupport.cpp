@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A line of a table per architecture and kind of operands; what no line holds
-// is refused, by the lines that there are.
+// Table of supported operands: a row per architecture and kind of operands. All
+// others are refused, with a message made from the rows that exist.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,13 +24,13 @@ using namespace moec;
 
 namespace {
 
-/// What kernels are written for.
+/// Architectures that kernels are written for.
 enum class Architecture {
   Cpu,
-  /// Every GPU but those below.
+  /// Every GPU except those below.
   Ampere,
   Hopper,
-  /// With tensor memory.
+  /// GPUs with tensor memory.
   Blackwell,
 };
 
@@ -46,15 +46,15 @@ Architecture getArchitecture(const Target &target) {
 // Kinds of operands
 //===----------------------------------------------------------------------===//
 
-/// e4m3, or int8 about 0, which is what rows become.
+/// Types of quantized rows: e4m3, or int8 symmetric about 0.
 bool areCodesOfRows(moe::QuantAttr quant) {
   Type storage = quant.getStorage();
   return (isa<Float8E4M3FNType>(storage) || storage.isInteger(8)) &&
          hasPlainScales(quant) && !moe::areKeptAsBF16(quant);
 }
 
-/// Any granularity in one operand or both, but no groups of fewer elements than
-/// a vector takes, which is 16 at most.
+/// One or both operands quantized with any granularity, except groups smaller
+/// than a vector, which has at most 16 elements.
 bool areDecodedOnCpu(const QuantProduct &product) {
   constexpr int64_t lanes = 16;
   auto [input, weight] = std::pair(product.input, product.weight);
@@ -63,7 +63,7 @@ bool areDecodedOnCpu(const QuantProduct &product) {
          moe::getCommonColumns(input, weight) % lanes == 0;
 }
 
-/// e4m3 or int8 of all of a row, or e4m3 of neighbours.
+/// e4m3 or int8 with one scale per row, or e4m3 with scales of neighbours.
 bool isQuantizedOnGpu(moe::QuantAttr quant) {
   int64_t columns = moe::getScaleGroup(quant).columns;
   return areCodesOfRows(quant) && (columns == moe::ScaleGroup::kAll ||
@@ -80,12 +80,12 @@ struct ProductCapability {
   bool (*holds)(const QuantProduct &product);
   moe::Way way;
   StringLiteral reason;
-  /// The operands in words.
+  /// Text for messages.
   StringLiteral operands;
 };
 
-/// Operands of which one or both are decoded; elements of 4 bits as many at
-/// once as rows are multiples of.
+/// One or both operands are decoded; rows are multiples of the 4-bit elements
+/// that are decoded at once.
 bool areDecoded(const QuantProduct &product) {
   moe::QuantAttr weight = product.weight;
   bool arePairs = weight && moe::getStorageBits(weight) == 4;
@@ -101,8 +101,9 @@ bool areBlockScaled(const QuantProduct &product) {
   return areBlockScaledProducts(product.input, product.weight, product.depth);
 }
 
-/// Weights of 4 or 8 bits in whole units, with inputs of bf16 or f16, or of 4
-/// bits with inputs of e4m3 that have scales of whole rows.
+/// Prepackable: weights of 4 or 8 bits in whole packed tiles, with inputs of
+/// bf16 or f16, or of 4 bits with inputs of e4m3 that have scales of whole
+/// rows.
 bool areFragments(const QuantProduct &product) {
   std::optional<moe::Packing> packing =
       moe::Fragments::getPacking(product.inputType);

@@ -19,9 +19,9 @@ StepOrder::StepOrder(plan::VariantOp variant) {
   Block &block = variant.getBody().front();
   unsigned numSteps = llvm::range_size(block);
   readsInputs.resize(numSteps);
-  // What is over when the stream's next step begins, and when the event is
-  // complete. Both may have any number, those too that a DenseMap does not
-  // take.
+  // Steps that have ended when a stream's next step begins, and when an event
+  // is complete. Both ids may be any number, including the reserved keys of a
+  // DenseMap.
   std::map<int64_t, llvm::BitVector> streams, events;
   auto at = [&](std::map<int64_t, llvm::BitVector> &map,
                 int64_t key) -> llvm::BitVector & {

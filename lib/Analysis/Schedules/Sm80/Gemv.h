@@ -13,8 +13,8 @@
 
 namespace moec::sm80 {
 
-// What the schedule is made of. Preferred for a few columns, such as the
-// gate of a shared expert, of which a tile would be next to empty.
+// Functions of the schedule. Preferred for a few columns, such as the gate of a
+// shared expert, for which a tile would be almost empty.
 inline constexpr llvm::StringLiteral kGemv = "sm80.gemv";
 std::string gemvIllegal(mlir::Operation *op, tile::ConfigAttr config,
                         const Target &target);
@@ -25,7 +25,7 @@ int64_t gemvBlock(mlir::Operation *op, tile::ConfigAttr config);
 int64_t gemvShared(mlir::Operation *op, tile::ConfigAttr config);
 bool isGemvPreferred(mlir::Operation *op);
 
-/// sm80.gemv by itself.
+/// sm80.gemv without a cost model.
 struct GemvSchedule : Schedule {
   GemvSchedule() : Schedule(kGemv, "tile.contract") {}
   std::string whyIllegal(mlir::Operation *op, tile::ConfigAttr config,
@@ -51,10 +51,9 @@ struct GemvSchedule : Schedule {
   }
 };
 
-/// The configs that are worth a look: none for products of groups or with many
-/// columns.
+/// Candidate configs: none for grouped gemms or with many columns.
 std::vector<Candidate> getGemvCandidates(tile::ContractOp op);
-/// How long a product takes with one of them.
+/// Predicted time of a gemm with such a config.
 Prediction predictGemv(tile::ContractOp op, tile::ConfigAttr config,
                        int64_t tokens, const DeviceRates &device);
 

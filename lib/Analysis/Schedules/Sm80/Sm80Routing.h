@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Rows of the table of schedules (moec/Analysis/Schedules.h says what each
-// function does): sm80.top_k, sm80.count_slots and sm80.rank.
+// Rows of the table of schedules (moec/Analysis/Schedules.h documents each
+// function): sm80.top_k, sm80.count_slots and sm80.rank.
 
 #ifndef MOEC_LIB_ANALYSIS_SCHEDULES_SM80_SM80ROUTING_H
 #define MOEC_LIB_ANALYSIS_SCHEDULES_SM80_SM80ROUTING_H
@@ -18,7 +18,7 @@
 
 namespace moec::sm80 {
 
-/// Those that choose experts, count slots and rank them.
+/// Schedules that choose experts, count slots and sort them by expert.
 llvm::ArrayRef<const Schedule *> getRoutingSchedules();
 
 std::string topKIllegal(mlir::Operation *op, tile::ConfigAttr config,
@@ -62,7 +62,7 @@ std::optional<JoinedConfigs> quantizeAhead(mlir::Operation *first,
 std::string whyNotAhead(mlir::Operation *first, mlir::Operation *second,
                         tile::LoadAttr load);
 
-/// Threads of a CTA of each.
+/// Threads of a CTA of each schedule.
 int64_t chunkBlock(mlir::Operation *op, tile::ConfigAttr config);
 
 } // namespace moec::sm80
