@@ -16,53 +16,53 @@
 
 namespace moec {
 
-/// "sm90.contract tile_rows=16+32 tile_columns=64 step=64 stages=12 map_rows":
-/// the fields of the config's attribute that are not at their defaults.
+/// Prints the fields of a config that are not at their defaults, for example
+/// "sm90.contract tile_rows=16+32 tile_columns=64 step=64 stages=12 map_rows".
 std::string printConfig(tile::ConfigAttr config);
-/// The same with all fields ("rows_on_m=false"): as the text of a forced config
-/// it is that config, whatever is chosen.
+/// Prints all fields ("rows_on_m=false"): forced, this text gives exactly the
+/// config, whatever would be chosen.
 std::string printWholeConfig(tile::ConfigAttr config);
 
-/// A config that somebody wants for a kernel, as in the options of the
-/// commands: "KERNEL:TEXT" or "KERNEL@MIN-MAX:TEXT".
+/// A config that the user forces on a kernel, by the commands' options:
+/// "KERNEL:TEXT" or "KERNEL@MIN-MAX:TEXT".
 struct ForcedConfig {
-  /// The name of a kernel, with or without its range ("experts_hidden_t64",
-  /// "experts_hidden" for all of its ranges).
+  /// Kernel name with its range ("experts_hidden_t64"), or without it
+  /// ("experts_hidden") for all ranges.
   std::string kernel;
   struct Tokens {
     int64_t min, max;
   };
-  /// The only token counts that it is for.
+  /// Restricts it to these token counts.
   std::optional<Tokens> tokens;
-  /// As `printConfig` has it; what is left out is as chosen.
+  /// Text as printed by `printConfig`; fields left out are chosen.
   std::string text;
 
   static llvm::Expected<ForcedConfig> parse(llvm::StringRef entry);
   std::string str() const;
 
-  /// Whether the kernel is one that it names, for tokens that it is for.
+  /// Whether it applies to the kernel, by name and token counts.
   bool isFor(tile::KernelOp kernel) const;
-  /// The same of a kernel that would have this name and load.
+  /// Whether it would apply to a kernel with this name and load.
   bool isFor(llvm::StringRef name, tile::LoadAttr load) const;
-  /// The schedule that the text begins with, or "".
+  /// The schedule at the start of the text, or "".
   llvm::StringRef getSchedule() const;
-  /// `base` with what the text says, or what is wrong with the text.
+  /// `base` with the text's fields, or the error in the text.
   llvm::Expected<tile::ConfigAttr> apply(tile::ConfigAttr base) const;
 };
 
-/// All of them, or what is wrong with the first that is none.
+/// Parses all entries; the error is that of the first malformed one.
 llvm::Expected<std::vector<ForcedConfig>>
 parseForcedConfigs(llvm::ArrayRef<std::string> entries);
 
-/// The name of the kernel that takes the groups with many rows from a kernel:
+/// Name of the kernel that takes the large groups from `kernel`:
 /// "experts_hidden_large_groups_t64" from "experts_hidden_t64".
 std::string getLargeGroupsName(tile::KernelOp kernel);
 
-/// What a config may call the kernel of a collective: "all_gather_dp". One that
-/// names the kind alone is for the first of it.
+/// Name by which configs are forced on a collective's kernel: "all_gather_dp".
+/// The kind alone names the first collective of that kind.
 std::string getExchangeName(plan::CollectiveOp collective);
 
-/// Whether one of them is for the kernel.
+/// Whether one of them applies to the kernel.
 bool isForced(tile::KernelOp kernel, llvm::ArrayRef<ForcedConfig> forced);
 
 } // namespace moec

@@ -15,13 +15,13 @@
 
 namespace moec::cpu {
 
-/// Whether a product's operands are decoded to f32 before they are multiplied.
+/// Whether a gemm's operands are decoded to f32 before they are multiplied.
 inline bool decodesOperands(tile::ContractOp op) {
   return op.getInputQuantAttr() || op.getWeightQuantAttr();
 }
 
-/// Contracted elements that are decoded at once: so few that either operand has
-/// one scale for all of a row's.
+/// Elements along K that are decoded at once: few enough that either operand
+/// has one scale for all of a row's.
 inline int64_t getDecodedColumns(tile::ContractOp op) {
   constexpr int64_t most = 128;
   return std::gcd(most, moe::getCommonColumns(op.getInputQuantAttr(),

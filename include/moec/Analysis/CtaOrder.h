@@ -12,15 +12,16 @@
 
 namespace moec {
 
-/// A GPU that runs one CTA per multiprocessor gives neighbours in the grid to
-/// one TPC (a pair of multiprocessors), and the next 16 or 18 to one GPC, and
-/// each of these has a bandwidth of its own. Where there is work for some of
-/// `ctas` CTAs alone, those shall be of all TPCs and GPCs.
+/// Factor of a CTA swizzle that spreads consecutive work over a GPU.
 ///
-/// The place of a CTA in an order that does so is its number times this factor,
-/// modulo `ctas` (at least 1): a number prime to `ctas`. Neighbours get places
-/// about half of all apart, and any places that follow one another are those
-/// of CTAs that are evenly spread.
+/// With one CTA per SM, neighbours in the grid share a TPC (a pair of SMs), and
+/// the next 16 or 18 share a GPC; each of these has a bandwidth of its own.
+/// Work for only some of `ctas` CTAs should use all TPCs and GPCs.
+///
+/// A CTA's index in the swizzled order is its number times this factor, modulo
+/// `ctas` (at least 1). The factor is prime to `ctas`. Neighbours are about
+/// half of all indices apart, and any consecutive indices belong to evenly
+/// spread CTAs.
 int64_t getCtaFactor(int64_t ctas);
 
 } // namespace moec

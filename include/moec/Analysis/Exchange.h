@@ -13,73 +13,73 @@
 
 namespace moec {
 
-/// One pair of a tile.exchange, as pieces that are moved whole.
+/// One pair of memrefs of a tile.exchange, as chunks that are moved whole.
 struct ExchangedPart {
-  /// 1, 2, 4, 8 or 16: what addresses of pieces are multiples of, where the
-  /// memref begins at a multiple of 16 (of 4, for elements of i32, which
-  /// callers may bind so).
+  /// 1, 2, 4, 8 or 16: alignment of the chunks, given that the memref begins at
+  /// a multiple of 16 (of 4 for i32 elements, which callers may bind so).
   int64_t pieceBytes;
-  /// Pieces of one rank, or of one of its rows.
+  /// Chunks of one rank, or of one of its rows.
   int64_t pieces;
   bool perToken;
 };
 
-/// `in` is the type of the pair's input.
+/// `in`: type of the pair's input.
 ExchangedPart getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
                                mlir::MemRefType in);
 
-/// Pieces of a row of so many bytes each that a thread moves whole.
+/// Chunks of a row, each moved whole by one thread.
 int64_t getPiecesOfRow(mlir::MemRefType rows);
 
-/// Rows of a rank from which on owners are asked for: up to 128 the time is
-/// that of flags and first bytes.
+/// Rows of a rank from which on only destination ranks get a row: with up to
+/// 128, the time is that of flags and first bytes.
 constexpr int64_t kLeastRowsOfOwners = 256;
 
-/// Which share of rows has an owner in a rank with `numLocal` of `numExperts`,
-/// where a row's `topK` are any of the experts.
+/// Share of rows with a destination in a rank that has `numLocal` of
+/// `numExperts`, if a row's `topK` experts are uniform.
 double getOwnedShare(int64_t numExperts, int64_t numLocal, int64_t topK);
 
-/// Rows that the pieces of a warp are of at most, of those of `pieces` each.
+/// Maximum number of rows that the chunks of one warp belong to, with `pieces`
+/// chunks per row.
 int64_t countRowsOfWarp(int64_t pieces);
 
-/// Warps of a row whose sum the kernel makes itself: each has up to `pieces`
-/// times a warp's pieces of one row.
+/// Warps per row if the kernel computes the sum itself: each takes up to
+/// `pieces` chunks per lane of one row.
 int64_t countWarpsOfRow(int64_t rowPieces, int64_t pieces);
 
-/// Whether an exchange quantizes rows by one scale each.
+/// Whether an exchange quantizes rows with one scale each.
 bool hasCodesOfRows(tile::ExchangeOp exchange);
 
-/// Whether threads that hold such rows have room in registers for making codes
-/// of them: int8, or e4m3 by instructions.
+/// Whether threads that hold such rows have enough registers to quantize them:
+/// int8, or e4m3 where the target has conversion instructions.
 bool holdsCodesOfRows(moe::QuantAttr quant, const Target &target);
 
-/// The most codes of such a row that sm80.exchange takes, as it chooses its
-/// config: threads of a CTA hold the row that they are made of.
+/// Maximum elements of such a row in sm80.exchange, which chooses its config by
+/// it: the threads of one CTA hold the whole unquantized row.
 int64_t getMostCodesOfRow();
 
-/// Warps that have such a row of `rowPieces`, each thread up to `pieces` of
+/// Warps per such row of `rowPieces` chunks, each thread with up to `pieces` of
 /// them: a power of two, so that a CTA has whole rows.
 int64_t countWarpsOfCodes(int64_t rowPieces, int64_t pieces);
 
-/// Whether rows of pair `index` are moved for their owners alone by
-/// sm80.exchange: a piece is 16 bytes, and a warp has few rows to ask for. What
-/// is narrower goes to all.
+/// Whether sm80.exchange moves rows of pair `index` only to their destination
+/// ranks: chunks must be 16 bytes, and a warp must have few rows to check.
+/// Narrower rows go to all ranks.
 bool isMovedForOwners(tile::ExchangeOp exchange, int64_t index);
 
-/// Pieces of a thread in a round of a kernel that makes the sums of few rows
-/// itself, or their codes by one scale each: so few that a row is spread over
-/// more multiprocessors or warps, which it takes longest to load, and yet all
-/// of the most rows of the collective's variant, by `rows` those of a rank,
-/// have room in a round. No value elsewhere.
+/// Chunks per thread and round of a kernel that sums few rows itself, or
+/// quantizes them with one scale each. The number is small enough to spread a
+/// row over more SMs or warps, because loading it takes longest, and large
+/// enough that all rows of the collective's variant fit in one round; `rows`
+/// gives those of a rank. No value for other collectives.
 std::optional<int64_t> getPiecesOfFewRows(plan::CollectiveOp collective,
                                           int64_t ranks,
                                           const moert::Expr &rows);
 
-/// That config of sm80.exchange with so many pieces.
+/// The config of sm80.exchange with `pieces` chunks per thread.
 tile::ConfigAttr withPieces(tile::ConfigAttr config, int64_t pieces);
 
-/// The rows of one rank in all parts of a collective whose rows depend on the
-/// tokens; no value where they differ, or where none does.
+/// Rows per rank in all parts of a collective whose rows depend on the tokens;
+/// no value if they differ or none depends.
 std::optional<moert::Expr> getExchangedRows(plan::CollectiveOp collective);
 
 } // namespace moec

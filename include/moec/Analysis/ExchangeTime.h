@@ -16,7 +16,7 @@ namespace moec {
 
 struct ExchangeTime {
   double us = 0;
-  /// Bytes from other ranks at the rate of the data sheet.
+  /// Least time: bytes from other ranks at the data sheet's rate.
   double floorUs = 0;
 };
 
@@ -26,11 +26,11 @@ struct ExchangeTime {
 ExchangeTime predictExchange(moert::CollectiveKind kind, int64_t ranks,
                              double bytes, const PartFacts &part);
 
-/// Bytes that a rank sends to others in a collective of a plan, or a piece of
-/// one, with so many tokens, and gets of them.
+/// Bytes that a rank sends and receives in a collective of a plan, or a chunk
+/// of one, at `tokens`.
 double getMovedBytes(plan::CollectiveOp collective, int64_t tokens);
 
-/// That of a collective of a plan, or a piece of one, with so many tokens.
+/// Predicts a collective of a plan, or a chunk of one, at `tokens`.
 ExchangeTime predictExchange(plan::CollectiveOp collective, int64_t tokens,
                              const PartFacts &part);
 
@@ -38,10 +38,10 @@ ExchangeTime predictExchange(plan::CollectiveOp collective, int64_t tokens,
 /// (docs/design/cost-model.md, "Several GPUs").
 struct PeerExchange {
   int64_t ranks = 0;
-  /// Bytes that one rank pushes to others.
+  /// Bytes that one rank writes to others.
   double pushedBytes = 0;
-  /// Whether they are summed; bytes that making them reads and writes, where
-  /// the kernel does it, or that are read to be summed.
+  /// Whether it sums; bytes read and written to compute the sums if the kernel
+  /// does so, else bytes read to be summed.
   bool sums = false;
   double sumBytes = 0;
 };
@@ -49,13 +49,13 @@ struct PeerExchange {
 ExchangeTime predictPeerExchange(const PeerExchange &exchange,
                                  const PartFacts &part);
 
-/// That of a collective of a plan, or a piece of one, with so many tokens: rows
-/// for owners go to these, and sums are made by the kernel.
+/// Predicts a collective of a plan, or a chunk of one, at `tokens`. Rows with
+/// destination ranks go only to these, and the kernel computes sums.
 ExchangeTime predictPeerExchange(plan::CollectiveOp collective, int64_t tokens,
                                  const PartFacts &part);
 
-/// Which share of the other ranks a row goes to that is moved for its owners,
-/// if all experts are equally likely; 1 where there are none.
+/// Share of the other ranks that a row goes to, with uniform routing; 1 if rows
+/// have no destination ranks.
 double getOwnedShare(plan::CollectiveOp collective);
 
 } // namespace moec

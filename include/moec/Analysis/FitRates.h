@@ -5,10 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// How `moe-bench --fit` makes a PartFit of times that it measured on a part,
-// beginning with one that is borrowed. Times tell little of some coefficients:
-// each is held to where it began, by a spring that gives way where many times
-// ask for it.
+// Fits a PartFit to times that `moe-bench --fit` measured on a part, starting
+// from a borrowed one. Times say little about some coefficients: a quadratic
+// penalty holds each at its start unless many times contradict it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,41 +25,40 @@ struct Coefficient {
   llvm::StringLiteral name;
   double PartFit::*member;
   llvm::StringLiteral unit;
-  /// Where it comes from when a part is fitted: ceilings are measured by
-  /// themselves, others are fitted to times, the rest stay as they are
-  /// borrowed.
+  /// Source of the value when a part is fitted: ceilings are measured directly,
+  /// others are fitted to times, the rest stay borrowed.
   enum Source { Measured, Fitted, Borrowed } source;
 };
 
-/// All of PartFit, in its order.
+/// All coefficients of PartFit, in its order.
 llvm::ArrayRef<Coefficient> getCoefficients();
 
-/// The time of launches that were measured together.
+/// A measured time of several launches together.
 struct TimedRun {
-  /// Runs of one row have the same other launches, which no model is of.
+  /// Runs of one row share their other launches, which have no cost model.
   size_t row;
   /// Measured, in microseconds.
   double us;
-  /// What the launches with a model are predicted to take, in microseconds. Is
-  /// called from several threads.
+  /// Predicted microseconds of the launches with a cost model. Called from
+  /// several threads.
   std::function<double(const DeviceRates &)> predict;
 };
 
 struct RatesFit {
   DeviceRates rates;
-  /// How far predictions are off, root mean square in logarithms: as it began,
+  /// Root mean square of the logarithmic errors of predictions: at the start,
   /// and with `rates`.
   double before = 0, after = 0;
 };
 
-/// Changes the fitted coefficients of `start` so that predictions come near the
-/// times. `others`, by row: the most that its other launches may take, in
-/// microseconds; how much it is is fitted too.
+/// Adjusts the fitted coefficients of `start` so that predictions approach the
+/// times. `others`, by row: upper bound in microseconds of the row's other
+/// launches, whose time is fitted too.
 RatesFit fitRates(const DeviceRates &start, llvm::ArrayRef<TimedRun> runs,
                   llvm::ArrayRef<double> others);
 
-/// The entry of the table of fits (lib/Analysis/Cost/Fits): `comment` is put
-/// above it, one line each.
+/// Prints an entry of the table of fits (lib/Analysis/Cost/Fits), with
+/// `comment` above it, one line each.
 void printFit(const PartFit &fit, llvm::StringRef part,
               llvm::ArrayRef<std::string> comment, llvm::raw_ostream &os);
 

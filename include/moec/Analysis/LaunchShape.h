@@ -12,9 +12,9 @@
 
 namespace moec {
 
-/// What follows for a launch from the configs of its kernel's phases.
+/// Launch parameters that follow from the configs of a kernel's phases.
 struct LaunchShape {
-  /// CTAs, or tasks of the CPU.
+  /// CTAs, or tasks on a CPU.
   moert::Expr grid = 0;
   /// Threads of a CTA.
   int64_t block = 0;
@@ -23,7 +23,7 @@ struct LaunchShape {
   llvm::SmallVector<tile::TensorMapAttr> tensorMaps;
 };
 
-/// Each phase has a config that its schedule accepts.
+/// Requires that each phase has a config that its schedule accepts.
 LaunchShape getLaunchShape(tile::KernelOp kernel, const Target &target);
 
 } // namespace moec

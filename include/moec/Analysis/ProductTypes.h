@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A quantized operand has one type in memory, another one where it is
-// multiplied, and scales that meet the sums at some time. Schedules of GPUs,
-// their costs and their code ask here which.
+// Types and scales of quantized operands: the stored type, the type that is
+// multiplied, and when scales are applied. Used by GPU schedules, their costs
+// and their code.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,29 +19,28 @@
 
 namespace moec {
 
-/// The type that both operands of a multiplication have: rates go by it.
+/// The type of both operands of a multiplication, which determines the rate.
 enum class ComputeType { F32, BF16, F16, E4M3, Int8 };
 
-/// The type that two operands which are decoded get: that of the one that is
-/// not quantized, or f16, which holds e4m3 exactly, where both are.
+/// The type that decoded operands get: that of the operand that is not
+/// quantized or, if both are, f16, which holds e4m3 exactly.
 ComputeType getDecodedType(tile::ContractOp op);
-/// The type that a quantized input has in memory, as which tensor cores
-/// multiply it.
+/// The stored type of a quantized input that tensor cores multiply natively.
 ComputeType getNativeType(tile::ContractOp op);
-/// The same as a type of MLIR; e4m3 and int8 as they are in memory.
+/// The MLIR type of a compute type; e4m3 and int8 as stored.
 mlir::Type getType(mlir::MLIRContext *context, ComputeType type);
 /// Whether elements have 8 bits.
 inline bool areBytes(ComputeType type) {
   return type == ComputeType::E4M3 || type == ComputeType::Int8;
 }
 
-/// What GPUs find of an operand in memory: elements of the compute type
-/// (`Plain`), codes that are kept as bf16 among them, or those that they
+/// Stored elements of an operand on GPUs: elements of the compute type
+/// (`Plain`, which includes values dequantized to bf16), or quantized values to
 /// decode.
 enum class Elements { Plain, E4M3, E2M1, CodeBook, Int4, UInt4, Int8, UInt8 };
 
 Elements getElements(moe::QuantAttr quant);
-/// Bits of an element that is decoded.
+/// Bits of a stored element.
 inline int64_t getElementBits(Elements elements) {
   switch (elements) {
   case Elements::E2M1:
@@ -53,41 +52,40 @@ inline int64_t getElementBits(Elements elements) {
     return 8;
   }
 }
-/// What is subtracted of integers that have no sign in memory before they are
-/// multiplied, so that one decoder serves them with zero points and without: a
-/// zero point is less by as much. `UInt4` is of weights with minima.
+/// Offset that is subtracted from unsigned integers before they are multiplied,
+/// so that one decoder serves those with and without zero points: the zero
+/// point is reduced by it too. `UInt4` is for weights with minima.
 constexpr int64_t getOffset(Elements elements) {
   if (elements == Elements::Int4)
     return 8;
   return elements == Elements::UInt8 ? 128 : 0;
 }
 
-/// When an operand's scales are multiplied.
+/// When an operand's scales are applied.
 enum class ScaleTime {
-  /// There are none.
+  /// No scales.
   Never,
-  /// A row has several, of fewer elements than a product of tensor cores has:
-  /// with each element, before it is multiplied.
+  /// Several per row, each for fewer elements than the K of an mma: applied to
+  /// each element before it is multiplied.
   OnElements,
-  /// A row has several: with the sums of the elements that share one, inside
-  /// the loop over contracted elements.
+  /// Several per row: applied to partial sums inside the loop over K.
   InLoop,
-  /// One is that of a whole row: with the sums of all elements.
+  /// One per row: applied to the final sums.
   InEpilogue
 };
 
 ScaleTime getScaleTime(moe::QuantAttr quant);
 
-/// Whether a weight (null: it is not quantized) is in the order of tensor
-/// cores: scales of groups then meet elements on their way to registers, and
-/// those of rows, the second ones, sums of all elements.
+/// Whether a weight is prepacked (null: not quantized). Scales of groups are
+/// then applied to elements as they are decoded, and those of rows (the second
+/// ones) to the final sums.
 bool hasFragments(moe::QuantAttr quant);
 
-/// Whether an operand is as it is, or e4m3 or int8, perhaps kept as bf16, with
-/// f32 scales of whole rows.
+/// Whether an operand is not quantized, or is e4m3 or int8 (perhaps dequantized
+/// to bf16) with f32 scales of whole rows.
 bool isScaledByRow(moe::QuantAttr quant);
 
-/// That of both operands.
+/// Scale times of both operands.
 struct ScaleTimes {
   explicit ScaleTimes(tile::ContractOp op)
       : input(getScaleTime(op.getInputQuantAttr())),
@@ -103,44 +101,42 @@ struct ScaleTimes {
   }
 };
 
-/// Whether codes stand for themselves times an f32 scale: no zero point and no
-/// second scale.
+/// Whether elements are the stored values times an f32 scale: no zero point and
+/// no second scale.
 bool hasPlainScales(moe::QuantAttr quant);
 
-/// Whether tensor cores that know e4m3 and int8 multiply two operands of
-/// `depth` contracted elements as they are in memory: both are e4m3 or int8
-/// with scales of whole rows, or block fp8. Sums of int8 have 32 bits. Scales
-/// of weights may be what an f32 has exactly.
+/// Whether tensor cores with e4m3 and int8 multiply the two stored operands
+/// natively, for K = `depth`: both e4m3 or int8 with scales of whole rows, or
+/// block fp8. int8 accumulates in 32 bits. Scales of weights may be of any type
+/// that f32 holds exactly.
 bool areNativeProducts(moe::QuantAttr input, moe::QuantAttr weight,
                        int64_t depth);
-/// What `areNativeProducts` accepts, in words.
+/// Describes the operands that `areNativeProducts` accepts.
 std::string describeNativeProducts();
 
-/// Whether tensor cores that scale blocks as they multiply take two operands of
-/// `depth` contracted elements as they are in memory: inputs of e4m3 and
-/// weights of e4m3 or e2m1 in groups of 32 neighbours, with scales of weights
-/// of 8 bits (e8m0) and scales of inputs that are powers of two, and rows of
-/// whole steps.
+/// Whether tensor cores with block scaling multiply the two stored operands
+/// natively, for K = `depth`: inputs of e4m3 and weights of e4m3 or e2m1 in
+/// groups of 32 neighbours, with 8-bit scales of weights (e8m0), scales of
+/// inputs that are powers of two, and K a multiple of the k tile.
 bool areBlockScaledProducts(moe::QuantAttr input, moe::QuantAttr weight,
                             int64_t depth);
-/// Contracted elements that share a scale there, and those of a step.
+/// Block-scaled gemms: elements along K per scale, and per k tile.
 inline constexpr int64_t kScaledColumns = 32, kScaledStep = 128;
-/// What `areBlockScaledProducts` accepts, in words.
+/// Describes the operands that `areBlockScaledProducts` accepts.
 std::string describeBlockScaledProducts();
 
-/// Whether GPUs decode a weight (null: it is not quantized): any elements but
-/// e5m2, with scales of a whole row or of a multiple of `kDecodedColumns`
-/// neighbours, of `kProductColumns` where elements have 8 bits, or e2m1 with
-/// e4m3 scales of 16, which 16 bits hold the products of exactly.
+/// Whether GPUs decode a weight (null: not quantized): any elements but e5m2,
+/// with scales of a whole row or of a multiple of `kDecodedColumns` neighbours
+/// (of `kProductColumns` for 8-bit elements), or e2m1 with e4m3 scales of 16,
+/// whose products with elements 16 bits hold exactly.
 bool isWeightDecodedOnGpu(moe::QuantAttr quant);
-/// The same of an input: e4m3 or int8, with scales of a whole row or of a
-/// multiple of `kDecodedColumns`.
+/// Whether GPUs decode an input: e4m3 or int8, with scales of a whole row or of
+/// a multiple of `kDecodedColumns`.
 bool isInputDecodedOnGpu(moe::QuantAttr quant);
-/// Contracted elements that code for GPUs decodes at once, for two products of
-/// tensor cores; those of one product, which are neighbours where elements of
-/// weights have 8 bits.
+/// Elements along K that GPU code decodes at once, for two mmas; elements of
+/// one mma, which are neighbours if weights have 8 bits.
 inline constexpr int64_t kDecodedColumns = 32, kProductColumns = 16;
-/// What the two accept, in words.
+/// Describe the operands that the two predicates accept.
 std::string describeWeightDecodedOnGpu();
 std::string describeInputDecodedOnGpu();
 

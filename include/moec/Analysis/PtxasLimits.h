@@ -5,14 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// How much of a kernel ptxas keeps in registers without spilling, and how much
-// code it takes a second for, is written nowhere: these numbers were found by
-// trying, with ptxas 13. All of them are here, each beside the tests that hold
-// it: they assemble kernels at the limit, and fail where one spills, makes
-// ptxas complain or takes it too long. Suites are those of
-// unittests/Target/PtxasLimitsTest.cpp unless another one is named.
+// Measured limits of ptxas 13: how much of a kernel fits in registers without
+// spilling, and how much code takes how long. No document states them. Each
+// limit names the tests that hold it: they assemble kernels at the limit, and
+// fail if one spills, makes ptxas complain or takes too long. Suites are those
+// of unittests/Target/PtxasLimitsTest.cpp unless another one is named.
 //
-// How many registers there are is a matter of the architecture (Parts.h).
+// The number of registers belongs to the architecture (Parts.h).
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,78 +27,78 @@ namespace moec::ptxas {
 // All kernels
 //===----------------------------------------------------------------------===//
 
-/// Seconds of processor time that a kernel may take ptxas. NvptxMatrix,
+/// Maximum seconds of processor time of ptxas per kernel. NvptxMatrix,
 /// EpiloguesAssembleQuickly, and ModelsTest for the layers of models.
 inline constexpr double kMaxSeconds = 1;
 
-/// CTAs of a kernel that ptxas is to make room for in a multiprocessor's
-/// registers: left to itself, it spills for more of them than shared memory has
-/// room for. NvptxMatrix; test/Conversion/TileToNVVM/gpu-kernel-entry.mlir
-/// shows how it is told.
+/// CTAs per SM that ptxas must leave registers for (`.minnctapersm`). Left to
+/// itself, it spills in favour of more CTAs than shared memory has room for.
+/// NvptxMatrix; test/Conversion/TileToNVVM/gpu-kernel-entry.mlir shows how it
+/// is told.
 inline constexpr int32_t kFewestCtas = 1;
 
 //===----------------------------------------------------------------------===//
 // sm80.contract, sm80.gemv
 //===----------------------------------------------------------------------===//
 
-/// Accumulators of a thread of sm80.contract with tensor cores, as many as fit
-/// next to addresses, fragments and scales: fewer where columns have scales of
-/// their own inside the loop. SumsNextToFragments; FMAs, which are chosen with
-/// half as many, fit in NvptxMatrix.
+/// Accumulators per thread of sm80.contract with tensor cores that fit beside
+/// addresses, fragments and scales: fewer if columns have scales of their own
+/// inside the loop. SumsNextToFragments; FMAs, which are chosen with half as
+/// many, fit in NvptxMatrix.
 constexpr int64_t getMaxFragmentSums(bool hasColumnScales) {
   return hasColumnScales ? 64 : 128;
 }
 
-/// sm80.gemv with FMAs: sums of a thread, next to which pieces of rows and
-/// weights fit in tiles of 8 rows and 4 columns, and pieces of weights that it
-/// has on their way at once. SumsNextToPieces.
+/// sm80.gemv with FMAs: accumulators per thread that fit beside chunks of rows
+/// and weights in tiles of 8 rows and 4 columns, and chunks of weights that a
+/// thread has in flight. SumsNextToPieces.
 inline constexpr int64_t kGemvSums = 32, kGemvPieces = 8;
-/// sm80.gemv with tensor cores: pieces of both operands that a lane has on
-/// their way at once. SumsNextToPieces.
+/// sm80.gemv with tensor cores: chunks of both operands that a lane has in
+/// flight. SumsNextToPieces.
 inline constexpr int64_t kGemvTensorPieces = 16;
 
 //===----------------------------------------------------------------------===//
 // Routing
 //===----------------------------------------------------------------------===//
 
-/// sm80.top_k: keys of a row that a lane has, where a row is in registers.
+/// sm80.top_k: keys of a row per lane, if the row is held in registers.
 /// RoutingFits.
 inline constexpr int64_t kKeysPerLane = 16;
 
-/// sm80.rank: slots of other chunks that a thread has on their way at once;
-/// fewer where experts come in panels, for more numbers stay in registers then.
+/// sm80.rank: slots of other chunks that a thread has in flight; fewer if
+/// experts are processed in panels, because more values then stay in registers.
 /// NvptxMatrix (rank, rank_panels).
 inline constexpr int64_t kRankedLoads = 8, kRankedPanelLoads = 4;
-/// Counts of an expert that a thread adds up at once: those of so many chunks,
-/// of fewer if it has those of several experts. RoutingFits.
+/// Counts of an expert that a thread adds at once, one per chunk; fewer if the
+/// thread has several experts. RoutingFits.
 inline constexpr int64_t kCountLoads = 16, kWideCountLoads = 15;
 
 //===----------------------------------------------------------------------===//
 // sm90.contract: registers
 //===----------------------------------------------------------------------===//
 
-/// What the registers of a kernel of sm90.contract depend on.
+/// The properties that the registers of an sm90.contract kernel depend on.
 struct Sm90Shape {
-  /// Rows of the highest tiles; how many heights there are.
+  /// The largest BLOCK_M; the number of its values.
   int64_t rows, heights;
-  /// Accumulators of a thread that multiplies, with those of a step where they
-  /// are apart.
+  /// Accumulators of a consumer thread, including those of a k tile with
+  /// promotion.
   int64_t sums;
-  /// Input rows are on the tensor cores' side of 64.
+  /// Input rows are the M side of wgmma.
   bool rowsOnM;
-  /// The sums of a step are apart.
+  /// Each k tile is accumulated separately (promotion).
   bool promotes;
-  /// Maps bring the input rows, so that no thread copies them.
+  /// Tensor maps load the input rows, so that no thread copies them.
   bool mapRows;
-  /// Threads copy scales with each step.
+  /// Threads copy scales with each k tile.
   bool copiesScales;
-  /// Weights are multiplied from registers, by so many consumers.
+  /// Weights are multiplied from registers, by `consumers` warpgroups.
   bool fromRegisters;
   int64_t consumers;
 };
 
-/// The most accumulators of a thread, next to which a step's addresses and the
-/// epilogue fit. SumsOfAStepFitInRegisters, ScalesOfRowsFitInRegisters,
+/// Maximum accumulators of a thread beside the addresses of a k tile and the
+/// epilogue. SumsOfAStepFitInRegisters, ScalesOfRowsFitInRegisters,
 /// WarpgroupsShareRegisters.
 constexpr int64_t getMaxSums(const Sm90Shape &shape) {
   if (shape.fromRegisters)
@@ -111,14 +110,14 @@ constexpr int64_t getMaxSums(const Sm90Shape &shape) {
   return !shape.mapRows || shape.copiesScales ? 160 : 192;
 }
 
-/// Rows and accumulators up to which half of a multiprocessor's registers are
-/// enough for a CTA, and what its copying threads keep of theirs.
+/// Maximum rows and accumulators of a CTA that fits in half of an SM's
+/// registers, and the registers that its producer threads keep.
 /// WarpgroupsShareRegisters, SumsOfAStepFitInRegisters.
 inline constexpr int64_t kHalfShareRows = 32, kHalfShareSums = 48,
                          kHalfShareCopying = 56;
 
-/// Registers that the threads keep which copy: those that copy rows have two
-/// for each of theirs, and of their scales; several heights take a few more.
+/// Registers that producer threads keep: threads that copy rows need two for
+/// each row and for its scales; several values of BLOCK_M take a few more.
 /// WarpgroupsShareRegisters, SumsOfAStepFitInRegisters,
 /// ScalesOfRowsFitInRegisters.
 constexpr int64_t getCopyingRegisters(const Sm90Shape &shape) {
@@ -138,63 +137,64 @@ constexpr int64_t getCopyingRegisters(const Sm90Shape &shape) {
   return shape.rows <= (shape.promotes ? 144 : 160) ? 88 : 104;
 }
 
-/// Sums of a tile, those of a step and the scales of its rows that fit
-/// together: a consumer with two blocks of weights has scales for each.
+/// Maximum sum of a tile's accumulators, a k tile's and the scales of its rows:
+/// a consumer with two blocks of weights has scales for each.
 /// SumsOfAStepFitInRegisters.
 constexpr int64_t getMaxSumsAndScales(int64_t blocks) {
   return blocks > 1 ? 152 : 160;
 }
 
 //===----------------------------------------------------------------------===//
-// sm90.contract: what is tried
+// sm90.contract: candidates
 //===----------------------------------------------------------------------===//
 
-// What a user asks for is held to the limits above. Beyond these some epilogues
-// spill and others do not, so that nothing beyond them is a candidate.
+// A user's config is held to the limits above. Beyond the limits below some
+// epilogues spill and others do not, so that nothing beyond them is a
+// candidate.
 
-/// Rows of a tile where threads copy them. CandidatesDoNotSpill.
+/// BLOCK_M where threads copy rows. CandidatesDoNotSpill.
 inline constexpr int64_t kCopiedRows = 192;
-/// Weights on the side of 64, and sums of steps apart: several heights, and
-/// accumulators next to them. CandidatesDoNotSpill.
+/// Swapped A and B with promotion: values of BLOCK_M, and accumulators beside
+/// them. CandidatesDoNotSpill.
 inline constexpr int64_t kPromotedHeights = 2, kPromotedSums = 128;
-/// Three consumers that multiply weights from registers, which have fewer
-/// registers than two: heights, rows of all of them together, and of one where
-/// there are several. RegistersSufficeForThree.
+/// Weights from registers with three consumers, which have fewer registers than
+/// two: values of BLOCK_M, their sum, and the largest if there are several.
+/// RegistersSufficeForThree.
 inline constexpr int64_t kHeightsOfThree = 3, kRowsOfThree = 112,
                          kRowsOfManyHeights = 48;
-/// Heights of two that do: with as many accumulators at most, and with more;
-/// and how many fewer where rows of bf16 have scales.
-/// UnitsOfBytesFitInRegisters, RowsOfCodesFitInRegisters.
+/// Weights from registers with two consumers: values of BLOCK_M with at most
+/// `kSumsOfFiveHeights` accumulators, and with more; and how many fewer if rows
+/// of bf16 have scales. UnitsOfBytesFitInRegisters, RowsOfCodesFitInRegisters.
 inline constexpr int64_t kHeightsOfTwo = 5, kSumsOfFiveHeights = 64,
                          kHeightsOfManySums = 4, kHeightsOfRowScales = 1;
-/// Registers that addresses, fragments and operands of the epilogue take next
-/// to sums of weights from registers, where words of units are loaded early.
-/// RegistersSufficeForThree, MinimaAndBooksFitInRegisters.
+/// Registers for addresses, fragments and operands of the epilogue beside the
+/// accumulators of weights from registers, where words of packed tiles are
+/// loaded early. RegistersSufficeForThree, MinimaAndBooksFitInRegisters.
 inline constexpr int64_t kBesideEarlyWords = 132;
-/// With rows on the side of 64 and sums of steps apart: where threads copy rows
-/// and there are more accumulators than this, the lines of an epilogue, as
-/// `sm90::estimateEpilogue` counts them. CandidatesDoNotSpill.
+/// Rows on M with promotion: where threads copy rows and there are more than
+/// `kSumsOfAnyEpilogue` accumulators, the maximum lines of an epilogue, as
+/// counted by `sm90::estimateEpilogue`. CandidatesDoNotSpill.
 inline constexpr int64_t kSumsOfAnyEpilogue = 128, kShortEpilogue = 19;
 
 //===----------------------------------------------------------------------===//
 // sm90.contract: lines of PTX
 //===----------------------------------------------------------------------===//
 
-/// Lines of the epilogues of a kernel together, all heights' and those of both
-/// products if it has two: those of a candidate take ptxas 0.4 s by themselves,
-/// 0.9 s beside the other kernels of a layer. Where one config is to suit any
-/// load, no other kernel is made for the same product.
+/// Maximum lines of all epilogues of a kernel: of each BLOCK_M, and of both
+/// gemms if two are joined. A candidate's epilogues take ptxas 0.4 s alone, 0.9
+/// s beside the other kernels of a layer. The limit is higher if one config is
+/// to suit any load, because the gemm then has no other kernel.
 /// EpiloguesAssembleQuickly, NvptxMatrix, ModelsTest.
 inline constexpr int64_t kMaxLines = 4800, kMaxLinesOfAnyLoad = 6000;
 
-/// Each line of tiles with more rows than this takes ptxas so many times as
-/// long, for it is short of registers. EpiloguesAssembleQuickly.
+/// Lines of tiles with more than `kSlowRows` rows take ptxas `kSlowness` times
+/// as long, because it is short of registers. EpiloguesAssembleQuickly.
 inline constexpr int64_t kSlowRows = 160, kSlowness = 4;
 
 /// The table of tiles: groups of a lane whose counts are loaded at once, and
-/// those that are cut into tiles by one piece of code, in a loop. Of 512
-/// experts a lane has 16, whose code one behind the other was a quarter of a
-/// kernel. ModelsTest (qwen3-next).
+/// groups that are tiled by one body of code, in a loop. With 512 experts a
+/// lane has 16 groups, whose unrolled code was a quarter of a kernel.
+/// ModelsTest (qwen3-next).
 inline constexpr int64_t kGroupsAtOnce = 16, kCutAtOnce = 2;
 
 } // namespace moec::ptxas

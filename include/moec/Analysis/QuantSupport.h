@@ -13,43 +13,46 @@
 
 namespace moec {
 
-/// How a target multiplies quantized operands, and why so.
+/// The strategy by which a target multiplies quantized operands, with the
+/// reason.
 struct ProductWay {
   moe::Way way;
   llvm::StringRef reason;
 };
 
-/// What quantized operands are multiplied as.
+/// Properties of a gemm with quantized operands that decide how it is
+/// multiplied.
 struct QuantProduct {
   explicit QuantProduct(moe::GroupedMatmulOp op);
 
-  /// Null where an operand is not quantized.
+  /// Null for an operand that is not quantized.
   moe::QuantAttr input, weight;
-  /// The type of an input in memory.
+  /// The stored type of the input.
   mlir::Type inputType;
-  /// The size of a matrix of weights, in elements.
+  /// Elements of a weight matrix.
   int64_t rows, depth;
   moe::WeightLayoutAttr layout;
 };
 
-/// The way of a target for such a product; none where it has none.
+/// The target's strategy for such a gemm; no value if it has none.
 std::optional<ProductWay> findWay(const Target &target,
                                   const QuantProduct &product);
 
-/// Why a target takes that way, where it takes it.
+/// Reason why a target uses that strategy.
 llvm::StringRef getReason(const Target &target, moe::Way way);
 
 /// Whether a target would multiply such operands faster, or at all without
-/// decoding them ahead, if the codes of rows were kept as bf16; and why so.
+/// decoding them ahead, if quantized rows were dequantized to bf16; and the
+/// reason.
 bool isBetterByBF16(const Target &target, const QuantProduct &product);
 llvm::StringRef getReasonForBF16();
 
-/// Why a target cannot multiply such operands, and what to use instead; empty
+/// Reason why a target cannot multiply such operands, and an alternative; empty
 /// if it can.
 std::string declineProduct(const Target &target, const QuantProduct &product);
 
-/// Why a target cannot quantize rows so, or find the scale of a tensor, and
-/// what to use instead; empty if it can.
+/// Reason why a target cannot quantize rows in this way, or compute the scale
+/// of a tensor, and an alternative; empty if it can.
 std::string declineQuantize(const Target &target, moe::QuantAttr quant);
 
 } // namespace moec

@@ -12,19 +12,20 @@
 
 namespace moec {
 
-/// How tokens pick experts.
+/// Distribution of tokens over experts.
 enum class Routing {
-  /// All experts equally likely.
+  /// All experts are equally likely.
   Uniform,
-  /// Some much more often than others, as text makes routers do.
+  /// Zipf's law: some experts are much more frequent than others, as with
+  /// routers on text.
   Zipf,
-  /// Every token the same ones: as far from uniform as can be.
+  /// Every token picks the same experts: the least uniform case.
   Same,
 };
 
-/// How many rows each of some groups gets: a binomial distribution, or a
-/// mixture of some. Rows are counted in eighths, rounded up: no tile is cut
-/// finer.
+/// Distribution of the number of rows of each of some groups: binomial, or a
+/// mixture of binomials. Rows are counted in eighths, rounded up, because no
+/// tile is finer.
 struct RowCounts {
   RowCounts(tile::LoadAttr load, int64_t groups, int64_t tokens,
             Routing routing = Routing::Uniform);
@@ -35,12 +36,12 @@ struct RowCounts {
     double probability;
   };
   llvm::SmallVector<Entry> entries;
-  /// Per group, on average.
+  /// Mean per group.
   double rows;
-  /// Groups that have rows: their number on average, and its variance.
+  /// Groups that have rows: mean and variance of their number.
   double active = 0, activeVariance = 0;
 
-  /// Leaves the groups, of so many, whose number of rows `takes` says yes to.
+  /// Keeps only those of `groups` groups whose number of rows `takes` accepts.
   void keep(int64_t groups, llvm::function_ref<bool(int64_t rows)> takes);
 };
 

@@ -12,14 +12,13 @@
 
 namespace moec {
 
-/// A schedule that knows of legal configs with which some kernels spill
-/// registers (PtxasLimits.h): none of them is chosen, but who forces one may
-/// have it.
+/// A schedule that knows legal configs with which some kernels spill registers
+/// (PtxasLimits.h). None of them is chosen, but a user may force one.
 class KnowsSpills {
 public:
   virtual ~KnowsSpills() = default;
-  /// Which field is beyond what is tried, and the nearest value that is not;
-  /// empty if registers suffice. `config` is legal for `op`.
+  /// Names the field beyond the limit and the nearest value within it; empty if
+  /// registers suffice. Requires that `config` is legal for `op`.
   virtual std::string whySpills(mlir::Operation *op,
                                 tile::ConfigAttr config) const = 0;
 };

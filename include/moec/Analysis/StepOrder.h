@@ -21,26 +21,26 @@ class StepOrder {
 public:
   explicit StepOrder(plan::VariantOp variant);
 
-  /// Whether every step that touches `first` is over before any step that
-  /// touches `second` begins. True if one of them is not touched at all.
+  /// Whether every step that accesses `first` ends before any step that
+  /// accesses `second` begins. True if one of them is not accessed at all.
   bool endsBefore(mlir::Value first, mlir::Value second) const;
 
-  /// Whether no step before this one touches `memory`.
+  /// Whether no step before this one accesses `memory`.
   bool isFirst(mlir::Operation *step, mlir::Value memory) const;
 
-  /// Whether every step that touches `memory`, but for this one, is over before
-  /// this one begins.
+  /// Whether every other step that accesses `memory` ends before this one
+  /// begins.
   bool isUsedUp(mlir::Value memory, mlir::Operation *step) const;
 
-  /// Whether the first step that touches it is a launch that needs nothing of
-  /// the launches before it: it reads no buffer.
+  /// Whether the first step that accesses it is a launch that depends on no
+  /// launch before it: it reads no buffer.
   bool isMadeFromInputs(mlir::Value buffer) const;
 
 private:
   llvm::DenseMap<mlir::Operation *, unsigned> indices;
-  /// For each step the steps that are over when it begins.
+  /// Per step, the steps that have ended when it begins.
   llvm::SmallVector<llvm::BitVector> predecessors;
-  /// For each buffer or tensor the steps that touch it.
+  /// Per buffer or tensor, the steps that access it.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<unsigned>> uses;
   /// Launches that read no buffer.
   llvm::BitVector readsInputs;

@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// How `tile.count_slots` cuts tokens into chunks: into `most` at most, of at
-/// least `tokens` each.
+/// Splitting of tokens into chunks by `tile.count_slots`: at most `most`
+/// chunks, each of at least `tokens`.
 struct TokenChunks {
   int64_t most, tokens;
 };

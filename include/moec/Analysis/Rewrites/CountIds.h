@@ -14,13 +14,13 @@ namespace moec {
 
 struct DeviceRates;
 
-/// A schedule of products on a GPU whose code counts `ids` where it has them.
+/// A gemm schedule on a GPU whose code can count `ids`.
 class CountsIds {
 public:
   virtual ~CountsIds() = default;
-  /// Microseconds that a launch saves which counts so many ids and has begun to
-  /// copy weights when the launches before it end; less than 0 where counting
-  /// takes longer.
+  /// Microseconds saved by a launch that counts `ids` ids and has started to
+  /// copy weights when the launches before it end; negative if counting takes
+  /// longer.
   virtual double predictSaved(int64_t ids, const DeviceRates &device) const = 0;
 };
 

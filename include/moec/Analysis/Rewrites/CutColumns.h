@@ -12,12 +12,12 @@
 
 namespace moec {
 
-/// A schedule of products on a GPU whose launches may compute some columns of
-/// the result each (`first_column`).
+/// A gemm schedule on a GPU whose launches may each compute some columns of the
+/// result (`first_column`).
 class CutsColumns {
 public:
   virtual ~CutsColumns() = default;
-  /// Of what the columns of such a launch have to be a multiple.
+  /// Required multiple of a launch's columns.
   virtual int64_t getColumnMultiple(tile::ConfigAttr config) const = 0;
 };
 

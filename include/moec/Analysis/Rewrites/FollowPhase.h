@@ -12,19 +12,19 @@
 
 namespace moec {
 
-/// A schedule on a GPU whose phases may run behind another one in one kernel,
-/// each CTA by itself.
+/// A schedule on a GPU whose phases may follow another one in one kernel
+/// without a barrier between CTAs.
 class FollowsPhase {
 public:
   virtual ~FollowsPhase() = default;
-  /// The configs with which a CTA needs, of all that the phase `first` makes,
-  /// at most its own share when it goes on to `second`, which has a config of
-  /// this schedule, so that both are phases of one kernel for `load`; nothing
-  /// where there are none.
+  /// Configs with which both are phases of one kernel for `load`: a CTA that
+  /// goes on to `second`, which has a config of this schedule, needs at most
+  /// its own share of the results of `first`. Nothing if there are none.
   virtual std::optional<JoinedConfigs> follow(mlir::Operation *first,
                                               mlir::Operation *second,
                                               tile::LoadAttr load) const = 0;
-  /// Empty if the configs that both have are such, else why not.
+  /// Reason why the present configs of both are not of this kind; empty if they
+  /// are.
   virtual std::string whyApart(mlir::Operation *first, mlir::Operation *second,
                                tile::LoadAttr load) const = 0;
 };

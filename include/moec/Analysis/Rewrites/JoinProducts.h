@@ -12,13 +12,13 @@
 
 namespace moec {
 
-/// A schedule of products on a GPU, two of which can be one kernel.
+/// A gemm schedule on a GPU that can join two gemms in one kernel.
 class JoinsProducts {
 public:
   virtual ~JoinsProducts() = default;
-  /// The configs with which two products, which have configs of this schedule,
-  /// are one kernel: those of least time for the load, or, with `areFixed`,
-  /// those that they have; nothing if there are none.
+  /// Configs that join two gemms, which have configs of this schedule: the
+  /// fastest for the load or, with `areFixed`, their present ones. Nothing if
+  /// there are none.
   virtual std::optional<JoinedConfigs> join(tile::ContractOp first,
                                             tile::ContractOp second,
                                             tile::LoadAttr load, bool areFixed,

@@ -12,11 +12,11 @@
 
 namespace moec {
 
-/// A schedule of products on a GPU that can read rows in order by maps.
+/// A gemm schedule on a GPU that can load permuted rows by tensor maps.
 class PermutesRows {
 public:
   virtual ~PermutesRows() = default;
-  /// A config with rows by tensor maps, and whether one has.
+  /// The config with rows by tensor maps, and whether a config has them.
   virtual tile::ConfigAttr withMaps(tile::ConfigAttr config) const = 0;
   virtual bool hasMaps(tile::ConfigAttr config) const = 0;
 };

@@ -12,13 +12,13 @@
 
 namespace moec {
 
-/// A schedule of products on a GPU whose CTAs can quantize the rows that they
-/// all multiply, and wait for each other.
+/// A gemm schedule on a GPU whose CTAs can quantize the rows that they all
+/// multiply, and wait for each other.
 class QuantizesInputs {
 public:
   virtual ~QuantizesInputs() = default;
-  /// Empty if `quantize` may be the first phase of the kernel of `product`,
-  /// which both have a config, else why not.
+  /// Reason why `quantize` cannot be the first phase of the kernel of
+  /// `product`; empty if it can. Both have a config.
   virtual std::string whyApart(tile::QuantizeOp quantize,
                                tile::ContractOp product,
                                tile::LoadAttr load) const = 0;

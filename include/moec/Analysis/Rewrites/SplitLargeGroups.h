@@ -12,16 +12,17 @@
 
 namespace moec {
 
-/// A schedule of products on a GPU whose code tells groups apart by their rows.
+/// A gemm schedule on a GPU whose code can select groups by their number of
+/// rows.
 class SplitsLargeGroups {
 public:
   virtual ~SplitsLargeGroups() = default;
-  /// From how many rows on a group may have a launch of its own, behind that of
-  /// a product with a config of this schedule.
+  /// Least number of rows of a group that may have a launch of its own, behind
+  /// that of a gemm with a config of this schedule.
   virtual int64_t getLargeGroupRows(tile::ContractOp product,
                                     tile::LoadAttr load) const = 0;
-  /// The config of least time of `large`, which is `product` for groups with a
-  /// `min` in `group_rows` alone; that of `product` where none takes less.
+  /// The fastest config of `large`, which is `product` for only the groups with
+  /// a `min` in `group_rows`; the config of `product` if none is faster.
   virtual tile::ConfigAttr chooseLargeGroups(tile::ContractOp product,
                                              tile::ContractOp large,
                                              tile::LoadAttr load,

@@ -13,13 +13,13 @@
 
 namespace moec {
 
-/// A schedule of rankings on a GPU whose code reads `counts`.
+/// A schedule of `tile.rank` on a GPU whose code reads `counts`.
 class ReadsCounts {
 public:
   virtual ~ReadsCounts() = default;
-  /// The chunks whose slots a `tile.count_slots` may count for a ranking, which
-  /// has a config of this schedule; nothing where that would not pay.
-  /// `isRouted`: in the kernel that routes these tokens.
+  /// The chunks whose slots a `tile.count_slots` may count for a ranking with a
+  /// config of this schedule; nothing if that would not pay. `isRouted`:
+  /// counted in the kernel that routes these tokens.
   virtual std::optional<TokenChunks>
   chunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) const = 0;
 };
