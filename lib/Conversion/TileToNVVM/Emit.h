@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A schedule writes the body of a kernel with one phase. Each is a file in
-// Schedules/.
+// Entry points of schedules, each of which emits the body of a kernel with one
+// phase. Each is a file in Schedules/.
 
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_EMIT_H
@@ -17,8 +17,8 @@ namespace moec {
 
 struct Target;
 
-/// What a schedule writes into: the new function, which has the arguments of
-/// `kernel` and an empty block, and the threads of a CTA.
+/// Target of emission: the new function, which has the arguments of `kernel`
+/// and an empty block, and the threads of a CTA.
 struct KernelBody {
   mlir::func::FuncOp func;
   tile::KernelOp kernel;
@@ -26,19 +26,20 @@ struct KernelBody {
   const Target &target;
 };
 
-/// On a barrier between two phases of a kernel, behind which threads read what
-/// others of their CTA have written to global memory.
+/// Attribute of a barrier between two phases of a kernel, after which threads
+/// read global memory that others of their CTA have written.
 inline constexpr llvm::StringLiteral kBetweenPhasesAttr = "moec.between_phases";
 
-/// On a kernel, its `#tile.kernel_form`, if it has one.
+/// Attribute of a kernel: its `#tile.kernel_form`, if it has one.
 inline constexpr llvm::StringLiteral kFormAttr = "moec.form";
 
-/// On the barrier up to which the accesses of a kernel whose form is `ahead`
-/// touch nothing that a launch touches which may still run.
+/// Attribute of the barrier that ends the independent part of a kernel whose
+/// form is `ahead`: accesses before it touch no memory of launches that may
+/// still run.
 inline constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
 
-// The schedules that every GPU from sm_80 on can run. Each fails, with the
-// reason as a diagnostic, on what it cannot obey.
+// Schedules for every GPU from sm_80 on. Each fails with a diagnostic on what
+// it cannot emit.
 mlir::LogicalResult emitSm80Contract(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80Gemv(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80TopK(mlir::Operation *phase, KernelBody body);
@@ -58,11 +59,11 @@ mlir::LogicalResult emitSm80PackRows(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm80SumPackedRows(mlir::Operation *phase,
                                           KernelBody body);
 
-// Those of Hopper GPUs.
+// Schedules for Hopper GPUs.
 mlir::LogicalResult emitSm90Contract(mlir::Operation *phase, KernelBody body);
 mlir::LogicalResult emitSm90Repack(mlir::Operation *phase, KernelBody body);
 
-// Those of Blackwell GPUs with tensor memory.
+// Schedules for Blackwell GPUs with tensor memory.
 mlir::LogicalResult emitSm100Contract(mlir::Operation *phase, KernelBody body);
 
 } // namespace moec

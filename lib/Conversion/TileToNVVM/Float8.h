@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Four e4m3 lie in an i32, the first one in the low byte. GPUs from sm_89 on
-// have instructions for them; on others the same bits are made by arithmetic.
+// Conversions of e4m3, packed four in an i32, the first one in the low byte.
+// GPUs from sm_89 on have instructions for them; others use bit arithmetic.
 
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_FLOAT8_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_FLOAT8_H
@@ -19,12 +19,11 @@ public:
   Float8(mlir::ImplicitLocOpBuilder &b, bool hasInstructions)
       : b(b), hasInstructions(hasInstructions) {}
 
-  /// Up to four f32 rounded to nearest even; what is larger than the largest
-  /// number becomes that one, NaN stays NaN.
+  /// Up to four f32 rounded to nearest even with saturation; NaN stays NaN.
   mlir::Value round(mlir::ValueRange values);
-  /// The first or second two of four e4m3 as f16 in an i32; exact.
+  /// The first or second pair of four e4m3 as f16 in an i32; exact.
   mlir::Value extendPair(mlir::Value four, int64_t pair);
-  /// The same as bf16.
+  /// The first or second pair of four e4m3 as bf16; exact.
   mlir::Value extendPairToBF16(mlir::Value four, int64_t pair);
 
 private:

@@ -4,8 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// All inline assembly that emission writes itself, and which op of MLIR 22.1 it
-// stands for.
+// All inline assembly of emission, each with the op that MLIR 22.1 lacks.
 
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_INLINEPTX_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_INLINEPTX_H
@@ -14,8 +13,8 @@
 
 namespace moec {
 
-/// The f32 values again, not to be read before this point, and each in a
-/// register of its own. No instruction is made.
+/// Copies of the f32 values that may not be read before this point, each in a
+/// register of its own. Emits no instruction.
 ///
 /// Stands for an `nvvm.wgmma.wait.group.sync.aligned` that takes and returns
 /// the accumulators: the op has no operands, so that LLVM may move arithmetic
@@ -24,78 +23,78 @@ namespace moec {
 llvm::SmallVector<mlir::Value> tieSums(mlir::ImplicitLocOpBuilder &b,
                                        mlir::ValueRange sums);
 
-/// The i32 values again, computed before this point. No instruction is made.
+/// Copies of the i32 values, computed before this point. Emits no instruction.
 ///
-/// Stands for an op that LLVM does not look through: what a loop carries it
-/// would compute where it is used, at the beginning of the next turn.
+/// Stands for an op that is opaque to LLVM, which would otherwise sink the
+/// computation of loop-carried values to their use in the next iteration.
 llvm::SmallVector<mlir::Value> tieWords(mlir::ImplicitLocOpBuilder &b,
                                         mlir::ValueRange words);
 
-/// The same of i64 values. Behind loads: what does not follow from them is not
-/// behind what does.
+/// Copies of i64 values. Used after loads: computations that do not depend on
+/// the copies are not ordered after them.
 llvm::SmallVector<mlir::Value> tieNumbers(mlir::ImplicitLocOpBuilder &b,
                                           mlir::ValueRange numbers);
 
-/// The same of a global address: what a branch alone needs LLVM would compute
-/// there, and of one that is more than a few instructions ptxas makes no
-/// predicates.
+/// Copy of a global address. LLVM would otherwise sink the computation of an
+/// address into the only branch that needs it, and ptxas predicates no branch
+/// of more than a few instructions.
 mlir::Value tieAddress(mlir::ImplicitLocOpBuilder &b, mlir::Value address);
 
-/// Starts a product of 64 rows of e4m3 with `old.size() * 2`, as a wgmma of
-/// NVVM does, by the descriptors `a` and `c`: added to `old` where `keeps`
-/// (i32) is not 0. The registers are those of `old`, which LLVM may still move
-/// there: the fence is behind that. A struct of f32.
+/// Issues a wgmma of 64 rows of e4m3 with `old.size() * 2`, by the descriptors
+/// `a` and `c`, added to `old` if `keeps` (i32) is not 0. Results are in the
+/// registers of `old`; the fence is included, because LLVM may still move
+/// values there. A struct of f32.
 ///
-/// Stands for an `nvvm.wgmma.mma_async` whose scale of the accumulators is a
-/// value. Where it is a constant 0, ptxas does not tie a new chain of products
-/// to the registers of the one before, moves its start ahead of the arithmetic
-/// on that one, and has no registers for both.
+/// Stands for an `nvvm.wgmma.mma_async` whose scale-d is a value. With a
+/// constant 0, ptxas does not tie a new chain of wgmmas to the registers of the
+/// one before, moves its start ahead of the arithmetic on that one, and lacks
+/// registers for both.
 mlir::Value multiplyE4M3(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange old,
                          mlir::Value a, mlir::Value c, mlir::Value keeps);
 
-/// Starts adding a product of 64 rows of `element` (bf16, f16 or e4m3), of
-/// which `a` (four i32) are the thread's fragments of 32 bytes of the depth,
-/// with `old.size() * 2` rows by the descriptor `c`. A struct of f32. The
-/// fragments stay as they are until a wait. With `keeps` (i32) as
-/// `multiplyE4M3` has it.
+/// Issues a wgmma of 64 rows of `element` (bf16, f16 or e4m3), whose fragments
+/// of 32 bytes of K the thread has in `a` (four i32), with `old.size() * 2`
+/// rows by the descriptor `c`. A struct of f32. The fragments must not change
+/// until a wait. `keeps` is as in `multiplyE4M3`.
 ///
-/// Stands for an `nvvm.wgmma.mma_async` whose first operand is in registers.
+/// Stands for an `nvvm.wgmma.mma_async` with its first operand in registers.
 mlir::Value multiplyFragments(mlir::ImplicitLocOpBuilder &b, mlir::Type element,
                               mlir::ValueRange old, mlir::ValueRange a,
                               mlir::Value c, mlir::Value keeps = {});
 
-/// Starts a product of 128 rows at `a` with the rows at `c`, descriptors of
-/// elements of 8 bits or fewer, whose blocks of 32 are scaled by what lies in
-/// tensor memory at `scaleA` and `scaleC` (i32); it is added to the sums at the
-/// address `sums` (i32) where `keeps` (i1) is set.
+/// Issues a block-scaled tcgen05.mma of 128 rows at `a` with the rows at `c`,
+/// descriptors of elements of 8 bits or fewer. Scales of blocks of 32 are in
+/// tensor memory at `scaleA` and `scaleC` (i32). The result is added to the
+/// accumulators at the address `sums` (i32) if `keeps` (i1) is set.
 ///
-/// Stands for an `nvvm.tcgen05.mma.block_scale` that says `scale_vec::1X`: of
-/// what the op says, which is nothing or `block32`, ptxas asks for PTX 8.8.
+/// Stands for an `nvvm.tcgen05.mma.block_scale` with `scale_vec::1X`: the op
+/// emits no qualifier or `block32`, for which ptxas requires PTX 8.8.
 void multiplyScaledBlocks(mlir::ImplicitLocOpBuilder &b, mlir::Value sums,
                           mlir::Value a, mlir::Value c, mlir::Value instruction,
                           mlir::Value keeps, mlir::Value scaleA,
                           mlir::Value scaleC);
 
-/// The thread's number in its CTA (i32), read anew at this point: no register
-/// keeps it, and what follows from it, through a loop before.
+/// The thread's index in its CTA (i32), read again at this point, so that
+/// neither it nor values derived from it occupy registers through a loop
+/// before.
 ///
-/// Stands for an `nvvm.read.ptx.sreg.tid.x` that LLVM does not merge with the
+/// Stands for an `nvvm.read.ptx.sreg.tid.x` that LLVM does not merge with
 /// others.
 mlir::Value readThread(mlir::ImplicitLocOpBuilder &b);
 
-/// The end of a piece of code that LLVM shall not merge with another's end.
+/// Marks the end of a block that LLVM must not tail-merge with another's.
 ///
-/// Stands for an op that is never merged with its like: where the last store of
-/// two bodies is made one, their accumulators share a register, and ptxas
-/// serializes the products (C7511). No instruction is made.
+/// Stands for an op that is never merged: if the last store of two bodies is
+/// merged, their accumulators share a register, and ptxas serializes the wgmmas
+/// (C7511). Emits no instruction.
 void endApart(mlir::ImplicitLocOpBuilder &b);
 
-/// What is at the addresses (global pointers) may be new from here on. No
-/// instruction is made.
+/// Memory at the addresses (global pointers) may have changed at this point.
+/// Emits no instruction.
 ///
-/// Stands for an `nvvm.griddepcontrol wait` that says what it makes visible:
-/// the op has no operands, so that LLVM would take memory behind `noalias` that
-/// the kernel only reads for constant as long as the kernel runs, and load it
+/// Stands for an `nvvm.griddepcontrol wait` that says what memory it makes
+/// visible: the op has no operands, so that LLVM would consider `noalias`
+/// memory that the kernel only reads constant for the whole kernel, and load it
 /// by ld.global.nc, which a wait does not order.
 void renewMemory(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange addresses);
 

@@ -13,9 +13,8 @@
 
 namespace moec {
 
-/// What an element is multiplied by, and what is added then, before it is an
-/// operand of a product: words of two for tensor cores, f32 for FMAs; null for
-/// nothing.
+/// Factor and offset of an element, applied before it becomes an operand: words
+/// of two for tensor cores, f32 for FMAs; null for none.
 struct ElementFactors {
   mlir::Value factor, offset;
 };
@@ -42,13 +41,13 @@ public:
   OperandDecoder(ThreadEmitter &emitter, moe::QuantAttr quant,
                  ComputeType compute, Float8 floats, Side side, Order order);
 
-  /// Whether elements are in memory what they are multiplied as.
+  /// Whether elements are stored in the type in which they are multiplied.
   bool isPlain() const { return elements == Elements::Plain; }
 
   //===--- Tensor cores ---===//
 
-  /// The lane's row of 16 from `first` on, and how many bytes on in that row it
-  /// reads, of matrices, and of pieces; i32.
+  /// The lane's row among 16 from `first` on, and its byte offset in that row;
+  /// for matrices, and for chunks; i32.
   std::pair<mlir::Value, mlir::Value> getMatrixPlace(mlir::Value first);
   std::pair<mlir::Value, mlir::Value> getPiecePlace(mlir::Value first);
   /// The lane's four pieces of 16 rows, `stride` bytes apart, from its place in
@@ -56,7 +55,7 @@ public:
   /// come together, then the other 16 elements, of a weight both 16 elements,
   /// then the other half of the rows.
   llvm::SmallVector<mlir::Value> loadPieces(mlir::Value from, int64_t stride);
-  /// A piece, of half `half` of the elements, as two words of two elements
+  /// Decodes half `half` of a chunk's elements into two words of two elements
   /// each; i32.
   std::pair<mlir::Value, mlir::Value> decode(mlir::Value piece, int64_t half,
                                              ElementFactors factors = {});

@@ -19,28 +19,27 @@ namespace moec {
 
 class PairDecoder {
 public:
-  /// `element` is bf16 or f16; `book` has the numbers of `Elements::CodeBook`.
+  /// `element` is bf16 or f16; `book` has the entries for `Elements::CodeBook`.
   PairDecoder(mlir::ImplicitLocOpBuilder &b, Elements elements,
               mlir::Type element, Float8 floats, moe::CodeBook book = {})
       : b(b), elements(elements), element(element), floats(floats), book(book) {
   }
 
-  /// Pair `number` of a word (i32): of 4 bytes its elements 2n and 2n + 1; of 8
-  /// halves of bytes its elements n and n + 4, which become halves of a word
-  /// without being moved. Integers come less `getOffset(elements)`.
+  /// Pair `number` of a word (i32): elements 2n and 2n + 1 of 4 bytes; elements
+  /// n and n + 4 of 8 nibbles, which need no shift within a half word.
+  /// `getOffset(elements)` is subtracted from integers.
   mlir::Value decode(mlir::Value word, int64_t number);
 
-  /// `pair * factor + offset`, exact where the result has so few digits; null
+  /// `pair * factor + offset`, exact if the result has few enough digits; null
   /// for 1 and 0. Factor and offset are pairs as well.
   mlir::Value adjust(mlir::Value pair, mlir::Value factor, mlir::Value offset);
 
-  /// A pair of one value; f32, which the element type has exactly.
+  /// A pair of one f32 value, which the element type represents exactly.
   mlir::Value makePair(mlir::Value value);
-  /// Four elements of half a byte, the first in the lowest bits of a word, as
-  /// f32 has them.
+  /// Four 4-bit elements, the first in the lowest bits of a word, as f32.
   llvm::SmallVector<mlir::Value> decodeFour(mlir::Value word);
 
-  /// The two of a pair as f32.
+  /// Both elements of a pair as f32.
   std::pair<mlir::Value, mlir::Value> split(mlir::Value pair);
 
 private:
@@ -56,11 +55,12 @@ private:
   mlir::Value decodeInt4(mlir::Value word, int64_t number);
   mlir::Value decodeInt8(mlir::Value word, int64_t number);
   mlir::Value decodeByBook(mlir::Value word, int64_t number);
-  /// Bytes of two words, of which a nibble of the selector each names one.
+  /// prmt: selects bytes of two words by the nibbles of the selector.
   mlir::Value permute(mlir::Value first, mlir::Value second,
                       mlir::Value selector);
   mlir::Value permute(mlir::Value first, mlir::Value second, int64_t selector);
-  /// Byte `byte` of what `table` has for each of a word's four lowest codes.
+  /// Byte `byte` of the `table` entries for each of a word's four lowest 4-bit
+  /// values.
   mlir::Value lookUp(mlir::Value codes, llvm::ArrayRef<uint32_t> table,
                      int64_t byte);
 

@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Rows that lie anywhere are copied by instructions of many threads (cp.async),
-// of which several steps are on their way at once. Each thread tells that its
-// part of a step has arrived as late as it may: when there is no space for
-// another step, or as many are open as it keeps so.
+// Pipelined copies of scattered rows by many threads (cp.async), with several k
+// tiles in flight. Each thread signals the arrival of its part of a k tile as
+// late as possible: when no stage is free for another k tile, or when the
+// maximum is in flight.
 
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_RINGCOPIES_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_RINGCOPIES_H
@@ -18,22 +18,22 @@
 
 namespace moec {
 
-/// A place in a ring, of stages or of what else takes turns; both are i32. The
-/// parity changes with every turn.
+/// Pipeline state, of stages or of other circular buffers; both are i32. The
+/// parity flips each time around.
 struct RingPlace {
   mlir::Value stage, parity;
 };
 
-/// The place behind one in a ring of `size`.
+/// The next state in a pipeline of `size` stages.
 RingPlace nextPlace(AsyncEmitter &emitter, RingPlace place, int64_t size);
 
 class RingCopies {
 public:
-  /// What a thread carries from step to step.
+  /// Loop-carried state of a thread.
   struct State {
     RingPlace place;
-    /// The stage of the oldest copies that have not arrived, and how many steps
-    /// have not; i32.
+    /// The stage of the oldest copies in flight, and the number of k tiles in
+    /// flight; i32.
     mlir::Value oldest, open;
 
     llvm::SmallVector<mlir::Value> pack() const {
@@ -44,20 +44,21 @@ public:
     }
   };
 
-  /// Of a ring of `stages`; `fullBarrier` is that of a stage, which each thread
-  /// arrives at.
+  /// For a pipeline of `stages`; `fullBarrier` gives a stage's barrier, at
+  /// which each thread arrives.
   RingCopies(AsyncEmitter &emitter, int64_t stages,
              std::function<mlir::Value(mlir::Value stage)> fullBarrier)
       : emitter(emitter), stages(stages), fullBarrier(std::move(fullBarrier)) {}
 
-  /// Nothing is open.
+  /// Initial state: nothing in flight.
   State begin(RingPlace place);
-  /// A step, which `copy` copies where `wait` has waited for space; `hasSpace`
-  /// (i1) says whether there is some, to each lane. All lanes of a warp.
+  /// One k tile: `wait` waits for a free stage, then `copy` issues its copies.
+  /// `hasSpace` (i1) tells each lane whether a stage is free. All lanes of a
+  /// warp.
   State emitStep(State state, llvm::function_ref<mlir::Value()> hasSpace,
                  llvm::function_ref<void()> wait,
                  llvm::function_ref<void()> copy);
-  /// Waits for all that is open.
+  /// Waits for everything in flight.
   State publishAll(State state);
 
 private:

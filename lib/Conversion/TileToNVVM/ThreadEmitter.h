@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// On a GPU the function of a kernel is what one thread of a CTA does. The few
-// machine instructions that schedules need have their ops made here, so that no
-// other file of emission includes the NVVM dialect.
+// Builder for the code of one GPU thread. The machine instructions that
+// schedules need are created here, so that no other file of emission includes
+// the NVVM dialect.
 
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_THREADEMITTER_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_THREADEMITTER_H
@@ -16,12 +16,11 @@
 
 namespace moec {
 
-/// Vectors are MLIR vectors of one thread, in registers. Vectors in memory that
-/// are read or written without a mask lie on a multiple of their size, or of 16
-/// bytes.
+/// Vectors are MLIR vectors in one thread's registers. Unmasked vector accesses
+/// to memory are aligned to the vector's size, or to 16 bytes.
 class ThreadEmitter : public KernelEmitter {
 public:
-  /// A CTA of `threads` threads, a multiple of the warp size.
+  /// For a CTA of `threads` threads, a multiple of the warp size.
   ThreadEmitter(mlir::func::FuncOp func, tile::KernelOp kernel,
                 int64_t threads);
 
@@ -29,23 +28,23 @@ public:
 
   int64_t getNumThreads() const { return threads; }
   int64_t getNumWarps() const;
-  /// The thread's number in its CTA, i32.
+  /// Index of the thread in its CTA, i32.
   mlir::Value thread() const { return threadNumber; }
-  /// The thread's warp, and its lane there; i32.
+  /// The thread's warp and its lane; i32.
   mlir::Value warp() const { return warpNumber; }
   mlir::Value lane() const { return laneNumber; }
-  /// Waits for all threads of the CTA, or of the warp; what they wrote before
-  /// is seen after.
+  /// Barriers of the CTA and of the warp; earlier writes are visible after
+  /// them.
   void barrier();
   void warpBarrier();
-  /// The same for `threads` of the CTA, whole warps, by a barrier of their own:
-  /// an i32 from 1 to 15.
+  /// A named barrier (i32, 1 to 15) for `threads` threads of the CTA, whole
+  /// warps.
   void barrierOf(mlir::Value number, int64_t threads);
   /// Waits for the launch before this one to end; all threads, before the first
-  /// access to memory that a launch writes. Where a schedule does not say when,
-  /// kernels of sm_90 and later wait at their entry. Only for those.
+  /// access to memory that a launch writes. Kernels of sm_90 and later wait at
+  /// their entry unless a schedule chooses the point. Only for those targets.
   void waitForLaunchBefore();
-  /// Deals `begin .. end - 1` out to the threads of the CTA, one by one.
+  /// Distributes `begin .. end - 1` over the threads of the CTA, one by one.
   void forThreads(mlir::Value begin, mlir::Value end,
                   llvm::function_ref<void(mlir::Value)> body);
 
@@ -61,27 +60,27 @@ public:
 
   //===--- Warps ---===//
 
-  /// Another lane's value: of lane `lane() ^ mask`, or of `lane() - distance`
-  /// (its own where there is no such lane). f32 or i32.
+  /// The value of lane `lane() ^ mask`, or of `lane() - distance` (the lane's
+  /// own if there is no such lane). f32 or i32.
   mlir::Value shuffleXor(mlir::Value value, int64_t mask);
   mlir::Value shuffleUp(mlir::Value value, int64_t distance);
   /// The value of lane `lane`.
   mlir::Value broadcast(mlir::Value value, int64_t lane);
-  /// The value of the lane that each lane names (i32).
+  /// The value of the lane that each lane selects (i32).
   mlir::Value getFromLane(mlir::Value value, mlir::Value lane);
-  /// The largest or smallest i32 of the warp, in all lanes.
+  /// Maximum or minimum i32 of the warp, in all lanes.
   mlir::Value warpMax(mlir::Value value);
   mlir::Value warpMin(mlir::Value value);
-  /// The bits that an i32 of any lane has, in all lanes.
+  /// Bitwise OR of the i32 of all lanes, in all lanes.
   mlir::Value warpOr(mlir::Value value);
-  /// The lanes whose `flag` is set, as bits.
+  /// Mask of the lanes whose `flag` is set.
   mlir::Value ballot(mlir::Value flag);
-  /// The lanes whose i32 is equal to this lane's, as bits.
+  /// Mask of the lanes whose i32 equals this lane's.
   mlir::Value matchAny(mlir::Value value);
 
   //===--- Memory ---===//
 
-  /// Static shared memory; all threads of the CTA see the same.
+  /// Static shared memory of the CTA.
   mlir::Value scratch(llvm::ArrayRef<int64_t> shape,
                       mlir::Type elementType) override;
   /// A table of constants in global memory.
@@ -95,27 +94,26 @@ public:
   mlir::Value advance(mlir::Value pointer, int64_t bytes);
   mlir::Value load(mlir::Type type, mlir::Value pointer, int64_t alignment);
   void store(mlir::Value value, mlir::Value pointer, int64_t alignment);
-  /// The scale of a weight at an address, e8m0 or a float of 16 or 32 bits, as
-  /// f32, which has it exactly.
+  /// A weight's scale as f32, exactly: e8m0 or a float of 16 or 32 bits.
   mlir::Value loadScale(mlir::Type type, mlir::Value pointer);
   mlir::Value loadScale(mlir::Value memref, mlir::ValueRange indices);
-  /// Adds an i32 to an element of shared memory that other threads of the CTA
-  /// add to as well; a barrier has to come before the sum is read.
+  /// Adds an i32 to shared memory atomically; needs a barrier before the sum is
+  /// read.
   void addAtomically(mlir::Value value, mlir::Value memref, mlir::Value index);
   void addAtomically(mlir::Value value, mlir::Value pointer);
-  /// Adds to an i32 of global memory; who then finds it by `awaitAtLeast` sees
-  /// what the thread wrote before.
+  /// Adds to an i32 of global memory with release semantics: the thread's
+  /// earlier writes are visible after a matching `awaitAtLeast`.
   void addReleasing(mlir::Value value, mlir::Value pointer);
-  /// Adds to an i32 of global memory, without order; what was there before.
+  /// Adds to an i32 of global memory, relaxed; returns the old value.
   mlir::Value getAndAdd(mlir::Value value, mlir::Value pointer);
-  /// Asks for an i32 of global memory until it is at least `least`, or what is
-  /// left of it by `modulus`, a power of two, if that is not 0.
+  /// Polls an i32 of global memory until it is at least `least`; with
+  /// `modulus`, a power of two, the comparison is modulo that.
   void awaitAtLeast(mlir::Value least, mlir::Value pointer,
                     int64_t modulus = 0);
-  /// One i32 of an argument that no launch of a run writes: this may come
-  /// before the wait for the launch before.
+  /// An i32 of an argument that no launch of a run writes, so that it may be
+  /// loaded before the wait for the launch before.
   mlir::Value loadConstantI32(mlir::Value memref, mlir::ValueRange indices);
-  /// The same of one float element, as f32.
+  /// A float element of such an argument, as f32.
   mlir::Value loadConstantF32(mlir::Value memref, mlir::ValueRange indices);
 
   /// Starts a copy of 16 bytes from global to shared memory; of them `bytes`
