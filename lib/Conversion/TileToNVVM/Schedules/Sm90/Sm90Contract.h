@@ -16,20 +16,21 @@ namespace moec {
 
 class RankIds;
 
-/// One tile of the result; all are i32. `rows`, at least one, are at most the
-/// highest tile.
+/// One tile of the result; all values are i32. `rows` is at least one and at
+/// most the largest BLOCK_M.
 struct ContractTile {
   mlir::Value group, firstColumn, firstRow, rows;
 };
 
-/// What the warpgroups of a CTA share: where things lie in shared memory, and
-/// which tiles there are.
+/// State that the warpgroups of a CTA share: the layout of shared memory, the
+/// barriers and the tile scheduler.
 ///
-/// A kernel with two products has two of them, one `before` the other: all
-/// warps go through the tiles of the first, then through those of the second,
-/// with the same ring and table. While the last tiles of the first are
-/// multiplied somewhere, weights of the second arrive; its rows wait until all
-/// of them are. So do rows that the consumers of all CTAs quantize first.
+/// A kernel of joined gemms has two of them, the first being `before` of the
+/// second. All warps go through the tiles of the first, then through those of
+/// the second, with one pipeline and one table. While other CTAs still multiply
+/// the last tiles of the first gemm, weights of the second are copied; its rows
+/// wait until all those tiles are done. Rows that the consumers of all CTAs
+/// quantize first are waited for in the same way.
 class Sm90Contract {
 public:
   Sm90Contract(tile::ContractOp op, AsyncEmitter &emitter,
@@ -40,55 +41,57 @@ public:
   mlir::ImplicitLocOpBuilder &b;
   sm90::Contract shape;
 
-  /// All threads: barriers and the table of groups. Once per kernel.
+  /// All threads, once per kernel: initializes barriers and the table of
+  /// groups.
   void emitPrologue();
-  /// Tells the product behind that the CTA's results are there; all consumers,
-  /// behind their last tile.
+  /// Signals to the second gemm that the CTA's results are stored. All
+  /// consumers, after their last tile.
   void signal();
-  /// All consumers: quantizes the CTA's share of the rows, tells that, and
-  /// waits until all CTAs have; nothing where the kernel does not begin with
-  /// that.
+  /// All consumers: quantizes the CTA's share of the rows, signals that, and
+  /// waits until all CTAs have done so. Does nothing if the kernel does not
+  /// begin with a quantization.
   void quantizeRows();
-  /// Whether rows are quantized by this kernel.
   bool quantizesRows() const { return static_cast<bool>(quantization); }
-  /// Waits until the phase before has told so everywhere. Whole warps, ahead of
-  /// their first rows.
+  /// Waits until all CTAs have signalled the end of the phase before. Whole
+  /// warps, before their first rows.
   void awaitBefore();
-  /// With ids the prologue has not waited for the launches before, so that
-  /// weights can be copied; each role waits before it touches anything else.
+  /// With ids, the prologue does not wait for the launches before, so that
+  /// weights can be copied early; each role waits before it accesses anything
+  /// else.
   void waitInRole() {
     if (op.getIds())
       emitter.waitForLaunchBefore();
   }
-  /// The list of all tiles: the numbers of the CTA's are `first`, then `step`
-  /// on, as long as they are less than `end`; i32.
+  /// The CTA's tiles in the list of all tiles: `first`, `first + step`, ...
+  /// below `end`; i32.
   struct Items {
     mlir::Value first, end, step;
   };
   Items getItems();
-  /// Whole warps.
+  /// Requires whole warps.
   ContractTile findTile(mlir::Value item);
-  /// Calls `body` for the CTA's tiles, with values that it carries from tile to
-  /// tile; the same tiles in the same order in every warp. Whole warps. Where
-  /// there is a queue, one thread of all those that call this `draws` (i1,
-  /// null: none of these), after the wait for the launches before.
+  /// Calls `body` for the CTA's tiles, with loop-carried values; every warp
+  /// visits the same tiles in the same order. Whole warps. With the dynamic
+  /// scheduler, exactly one of all threads that call this `draws` (i1; null:
+  /// none of these threads) tiles, after the wait for the launches before.
   using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       ContractTile, mlir::ValueRange)>;
   llvm::SmallVector<mlir::Value> forTiles(mlir::ValueRange init, TileBody body,
                                           mlir::Value draws = {},
                                           bool isConsumer = false);
-  /// The same of some of them, whose numbers are known ahead.
+  /// Calls `body` for tiles with indices known in advance.
   llvm::SmallVector<mlir::Value> forTiles(const Items &items,
                                           mlir::ValueRange init, TileBody body);
-  /// The same with the numbers of tiles: the body gets one, and calls what it
-  /// gets last, once, for the number of the next one.
+  /// Calls `body` with tile indices. The body calls its last argument once, to
+  /// get the index of the next tile.
   using ItemBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       mlir::Value, mlir::ValueRange, llvm::function_ref<mlir::Value()>)>;
   llvm::SmallVector<mlir::Value> forItems(mlir::ValueRange init,
                                           mlir::Value draws, ItemBody body,
                                           bool isConsumer = false);
 
-  /// A place in the queue: its number is there, and all warps have read it.
+  /// Barriers of a slot of the dynamic scheduler: its tile index has been
+  /// written; all warps have read it.
   mlir::Value drawnBarrier(mlir::Value place) {
     return barrier(shape.getQueueOffset(), /*before=*/0, place);
   }
@@ -101,13 +104,13 @@ public:
   RingPlace getFirstPlace();
   RingPlace next(RingPlace place);
   bool hasBefore() const { return before; }
-  /// The tensor map `i` of the product.
+  /// Tensor map `i` of this gemm.
   mlir::Value tensorMap(int64_t i) { return emitter.tensorMap(firstMap + i); }
-  /// The weights of a stage, and `offset` bytes on.
+  /// The address of a stage's weights, plus `offset` bytes.
   mlir::Value stageAddress(mlir::Value stage, int64_t offset = 0);
-  /// Where the input rows of a stage begin in it.
+  /// Offset of the input rows in a stage.
   int64_t getInputOffset() const { return shape.getWeightBytes(); }
-  /// Full: copies are there. Empty: products have read them.
+  /// Full: copies have arrived. Empty: wgmmas have read the stage.
   mlir::Value fullBarrier(mlir::Value stage) {
     return barrier(shape.getBarrierOffset(), /*before=*/0, stage);
   }
@@ -121,16 +124,16 @@ public:
   //===--- i32 ---===//
 
   mlir::Value divideUp(mlir::Value x, mlir::Value y);
-  /// The lowest multiple of 8 that holds so many rows, at least 8.
+  /// Rounds up to a multiple of 8, at least 8.
   mlir::Value roundHeight(mlir::Value rows);
-  /// How a group's rows are cut (Sm90Tiles.cpp): the heights of its tiles, in
-  /// a word, and how many there are; i32.
+  /// M tiling of a group (Sm90Tiles.cpp): the values of BLOCK_M packed in a
+  /// word, and the number of tiles; i32.
   struct Cut {
     mlir::Value heights, tiles;
   };
-  /// Rows of a tile, a multiple of 8, and `more` of the first `higher` ones;
-  /// the last tile may have fewer. Where tiles never have two heights the word
-  /// is the one.
+  /// The first `higher` tiles have `low + more` rows, the others `low`,
+  /// multiples of 8; the last tile may have fewer. Where a group never has two
+  /// values of BLOCK_M, the packed word is that value.
   struct Heights {
     mlir::Value low, more, higher;
   };
@@ -148,12 +151,12 @@ public:
   }
 
 private:
-  /// The one with that number (i32) of some that begin at `offset`, behind
-  /// `before` others.
+  /// Address of barrier `number` (i32) of an array of barriers at `offset`,
+  /// behind `before` others.
   mlir::Value barrier(int64_t offset, int64_t before, mlir::Value number);
-  /// A group's first position, the number of tiles before it, its rows,
-  /// and the heights of its tiles in a word; i32. Behind the last group, where
-  /// they end.
+  /// A group's first position, the number of tiles before it, its rows, and its
+  /// packed values of BLOCK_M; i32. The entry behind the last group has the
+  /// totals.
   struct Entry {
     mlir::Value row, tile, rows, heights;
   };
@@ -163,54 +166,58 @@ private:
   static constexpr int64_t kTileWord = 1, kRowsWord = 2, kHeightsWord = 3;
   static constexpr int64_t kWordBytes = 4;
   mlir::Value wordAddress(mlir::Value group, int64_t word);
-  /// The first position of a group from memory; of type i32.
+  /// A group's first position, loaded from memory; i32.
   mlir::Value loadOffset(mlir::Value group);
-  /// The CTA's place among the `ctas` that take tiles in turn; i32.
+  /// The CTA's index in the static order of the `ctas` CTAs that take tiles;
+  /// i32.
   mlir::Value getPlace(mlir::Value ctas);
-  /// The rows of all groups; i32.
+  /// Total rows of all groups; i32.
   mlir::Value countRows();
-  /// One thread: asks until all CTAs have told that the phase before is done;
-  /// of rows that are quantized, those that have any.
+  /// One thread: polls until all CTAs have signalled the end of the phase
+  /// before; with quantized rows, only the CTAs that have any.
   void awaitAll();
   void initBarriers();
   void initQueue();
   llvm::SmallVector<mlir::Value> forItems(const Items &items,
                                           mlir::ValueRange init, ItemBody body);
-  /// Whether `emitTableOfFew` is right for so many ids (index); i1.
+  /// Whether `emitTableOfFew` applies to so many ids (index); i1.
   mlir::Value areFewIds(mlir::Value slots);
   mlir::Value loadOwnKey(RankIds &experts, mlir::Value slots,
                          mlir::Value height);
-  /// Rows of the tiles of all groups there, but of last ones; i32.
+  /// BLOCK_M of all groups in that case, except for last tiles; i32.
   mlir::Value getHeightOfFew();
-  /// All threads: the table of at most one id per lane (Sm90FewIds.cpp).
+  /// All threads: builds the table from at most one id per lane
+  /// (Sm90FewIds.cpp).
   void emitTableOfFew(RankIds &experts, mlir::Value slots);
-  /// All threads: counts ids, into the entries' rows.
+  /// All threads: counts ids into the row counts of the entries.
   void countIds(RankIds &experts, mlir::Value slots);
-  /// One warp: from these, or from offsets.
+  /// One warp: builds the table from these counts, or from offsets.
   void emitTable();
-  /// What comes before each of a lane's values, and behind its last one; of
-  /// the warp's, in the order of lanes, all behind `before`.
+  /// Exclusive prefix sums of a lane's values, and the sum behind its last one,
+  /// over the warp in the order of lanes, starting from `before`.
   llvm::SmallVector<mlir::Value> addUp(llvm::ArrayRef<mlir::Value> own,
                                        mlir::Value before);
-  /// The tiles of a group with `count` rows; none if it is not one of the
-  /// product's groups.
+  /// M tiling of a group with `count` rows; no tiles if the group is not one of
+  /// this launch.
   Cut cutGroup(mlir::Value count);
-  /// Heights and numbers of tiles, of each group of a lane.
+  /// M tiling of each group of a lane: packed values of BLOCK_M and numbers of
+  /// tiles.
   struct Cuts {
     llvm::SmallVector<mlir::Value> heights, tiles;
   };
-  /// The rows of a group, none behind the last one; i32.
+  /// Loads the number of rows of a group, 0 behind the last one; i32.
   using LoadCount = llvm::function_ref<mlir::Value(mlir::Value)>;
-  /// By their counts, of groups from `first` on, or by those that are loaded
-  /// again; all lanes of a warp together.
+  /// M tiling of a lane's groups from `first` on, by `counts` or by counts that
+  /// are loaded again; all lanes of a warp together.
   Cuts cutGroups(llvm::ArrayRef<mlir::Value> counts, mlir::Value first,
                  LoadCount loadCount);
-  /// Some of a lane's groups at a time, where it has more; a multiple in all.
+  /// M tiling in a loop over parts of a lane's groups; `share`, the number per
+  /// lane, is a multiple of a part.
   Cuts cutInTurn(int64_t share, mlir::Value first, LoadCount loadCount);
-  /// Whether a group with `count` rows is one of the product's (i1); null where
-  /// all are.
+  /// Whether this launch computes a group with `count` rows (i1); null if it
+  /// computes all.
   mlir::Value takesGroup(mlir::Value count);
-  /// `tiles` of such a group, else none.
+  /// `tiles` if the launch computes the group, else 0.
   mlir::Value ifTaken(mlir::Value count, mlir::Value tiles);
   /// All lanes of a warp together.
   mlir::Value findGroup(mlir::Value tile);
@@ -221,13 +228,13 @@ private:
   int64_t firstMap = 0;
 };
 
-/// The products of a kernel, in order.
+/// The gemms of a kernel, in order.
 using Sm90Contracts = llvm::MutableArrayRef<Sm90Contract>;
 
-/// The warpgroup that fills the ring.
+/// The producer warpgroup.
 void emitSm90Producer(Sm90Contracts contracts);
-/// The warpgroups that empty it. Fails with a diagnostic on an epilogue that
-/// cannot be emitted.
+/// The consumer warpgroups. Fails with a diagnostic on an epilogue that cannot
+/// be emitted.
 mlir::LogicalResult emitSm90Consumer(Sm90Contracts contracts);
 
 } // namespace moec

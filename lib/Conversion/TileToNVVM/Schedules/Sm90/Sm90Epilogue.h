@@ -12,7 +12,7 @@
 
 namespace moec {
 
-/// Makes results of a thread's sums, and writes them.
+/// Computes results from a thread's accumulators, and stores them.
 class Sm90Epilogue {
 public:
   Sm90Epilogue(Sm90Contract &contract, const ContractPart &part,
@@ -26,38 +26,37 @@ public:
   mlir::LogicalResult emit();
 
 protected:
-  /// What emitRegion made as elements of 16 bits.
+  /// Converts the results of `emitRegion` to 16-bit elements.
   virtual mlir::Value round(mlir::Value results);
-  /// The results of `octets` octets from `first` on, of one block; a fragment
-  /// per octet.
+  /// Results of `octets` octets from `first` on, of one block; one fragment per
+  /// octet.
   mlir::Value emitRegion(int64_t block, int64_t first, int64_t octets);
-  /// `body` for a warp with a lane that has the flag: all of it. Lanes that
-  /// agree are counted all the same, lest ptxas thinks that they might not: it
-  /// would keep the stages of later tiles, and what follows from them, in
-  /// registers of threads instead of warps.
+  /// Runs `body` in a warp where any lane has the flag. Uses a ballot even for
+  /// a uniform flag, because ptxas would otherwise assume divergence and keep
+  /// the stages of later tiles, and values derived from them, in per-thread
+  /// instead of uniform registers.
   void ifAny(mlir::Value flag, llvm::function_ref<void()> body);
-  /// The consumer's number; i32.
+  /// Index of the consumer; i32.
   mlir::Value getConsumer();
-  /// The buffer of rows of results: the consumer's, or with rows on M the
-  /// warp's.
+  /// The staging buffer: the consumer's or, with rows on M, the warp's.
   mlir::Value getBuffer();
-  /// Ahead of results that are staged, the tile's first ones or others: waits
-  /// until all have read what they overwrite. All warps of a consumer are there
-  /// for the first ones.
+  /// Waits until all threads have read the part of the staging buffer that is
+  /// about to be overwritten, for the tile's first results or for others. For
+  /// the first ones all warps of a consumer take part.
   void takeBuffer(bool isFirst);
-  /// Waits for all who share the buffer.
+  /// Barrier of the threads that share the buffer.
   void bufferBarrier();
-  /// Weights on M: how far into a block's columns of the buffer the warp has
-  /// its own; i32.
+  /// With swapped A and B: offset of the warp's columns within a block's
+  /// columns in the buffer; i32.
   mlir::Value getWarpOffset();
-  /// Rows on M: the warp's first row.
+  /// With rows on M: the warp's first row.
   mlir::Value getWarpRow();
-  /// Where a piece of a row of the buffer belongs, which a thread stores: its
-  /// first column (i32).
+  /// Maps a chunk of a row of the buffer, which a thread stores, to its first
+  /// column (i32).
   using ColumnOf = llvm::function_ref<mlir::Value(mlir::Value)>;
-  /// The same of the first columns of the part.
+  /// The first column of a chunk, for the part's first columns.
   mlir::Value getColumnOfPiece(mlir::Value piece);
-  /// Stores what is in the buffer, piece by piece.
+  /// Stores the contents of the buffer, chunk by chunk.
   void storeStaged(mlir::Value firstRow, int64_t rows, ColumnOf columnOf);
 
   Sm90Contract &contract;
@@ -75,26 +74,27 @@ protected:
   mlir::LogicalResult status = mlir::success();
 
 private:
-  /// All of a consumer's columns in some rows of the part; rows on M: the
-  /// warp's rows of all of its columns.
+  /// Emits all of a consumer's columns in some rows of the part; with rows on
+  /// M, the warp's rows in all of its columns.
   void emitRows(int64_t first, int64_t rows);
   void emitColumns();
-  /// What becomes of a region's results: they go to a place in the buffer, or
-  /// to memory.
+  /// Writes the results of a region to the staging buffer or directly to
+  /// memory.
   void put(int64_t block, int64_t first, int64_t octets, int64_t chunk);
   void stage(int64_t chunk, mlir::Value rounded);
   void storeSingly(int64_t block, int64_t first, mlir::Value results);
-  /// Whether a result is one; i1.
+  /// Whether the row and column are inside the result; i1.
   mlir::Value isThere(mlir::Value row, mlir::Value column);
-  /// Sums of projections, times the scales of whole rows; the same octets.
+  /// Applies the scales of whole rows to the sums of gate and up, for these
+  /// octets.
   void applyScales(llvm::MutableArrayRef<mlir::Value> projections,
                    int64_t block, int64_t first, int64_t octets);
-  /// One f32 per element of `octets` fragments. `load(octet, element)`.
+  /// One f32 per element of `octets` fragments, from `load(octet, element)`.
   mlir::Value gather(int64_t first, int64_t octets,
                      llvm::function_ref<mlir::Value(int64_t, int64_t)> load);
 };
 
-/// The same of a product that quantizes its results.
+/// Epilogue of a gemm that quantizes its results.
 mlir::LogicalResult emitSm90Quantized(Sm90Contract &contract,
                                       const ContractPart &part,
                                       const ContractOperands &operands,

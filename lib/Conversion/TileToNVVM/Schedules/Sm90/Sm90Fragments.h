@@ -12,43 +12,44 @@
 
 namespace moec {
 
-/// Operands of the epilogue that rows or columns have one of, which arrive
-/// while products run: per operand, and of columns per projection, what
+/// Operands of the epilogue per row or per column, loaded while wgmmas run. Per
+/// operand (for columns, per operand and projection): the values that
 /// Sm90Fragments loads.
 struct ContractOperands {
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> rows, columns;
   /// Scales of whole rows: of input rows, and per projection of columns. Empty
-  /// where there are none.
+  /// if there are none.
   llvm::SmallVector<mlir::Value> rowScales;
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> columnScales;
 };
 
-/// Which results a thread has. Of 64 by 8 of the tensor cores' tile it has four
-/// sums: of two of the 64, 8 apart, times two neighbours of the 8. So of every
-/// 8 results of a column, or with rows on M of every 8 of a row (an octet), it
-/// has two neighbours, in one or two columns or two rows: a fragment, whose
-/// elements come in that order. Gate and up of a result are in one thread.
+/// Mapping of accumulators to results. A thread has four accumulators of each
+/// 64 x 8 of the wgmma: two of the 64 (8 apart) times two neighbours of the 8.
+/// Every 8 results of a column (with rows on M: of a row) are an octet, of
+/// which the thread has two neighbours, in one or two columns (two rows): a
+/// fragment, with its elements in that order. Gate and up of a result are in
+/// one thread.
 class Sm90Fragments {
 public:
   Sm90Fragments(Sm90Contract &contract, const ContractPart &part);
 
-  /// The thread's number, its lane, its warp, and its warp's number among the
-  /// consumer's; i32.
+  /// Index of the thread, its lane, its warp, and its warp within the consumer;
+  /// i32.
   mlir::Value getThread() const { return thread; }
   mlir::Value getLane() { return emitter.remainder(thread, kWarp); }
   mlir::Value getWarp() { return emitter.divide(thread, kWarp); }
   mlir::Value getConsumerWarp();
-  /// Elements of a fragment; matrices of 8 by 8, which have two each.
+  /// Elements of a fragment; 8 x 8 matrices of two elements each.
   int64_t getSize() const {
     return isOnM ? kSums : kSums / shape.weightsPerColumn;
   }
   int64_t getMatrices() const { return getSize() / 2; }
-  /// The number of the sum of a projection among those of a block.
+  /// Index of a projection's accumulator among those of a block.
   int64_t getSum(int64_t projection, int64_t octet, int64_t element) const;
-  /// The element's row of the part, and its column of the result; i32.
+  /// The element's row in the part and its column in the result; i32.
   mlir::Value getRow(int64_t octet, int64_t element);
   mlir::Value getColumn(int64_t block, int64_t octet, int64_t element);
-  /// The same, moved into the part where it lies outside; of type index.
+  /// Position and column, clamped to the part; index.
   mlir::Value getSafePosition(int64_t octet, int64_t element);
   mlir::Value getSafeColumn(int64_t block, int64_t octet, int64_t element);
 
@@ -57,10 +58,10 @@ public:
   llvm::SmallVector<mlir::Value> loadOfRows(mlir::Value operand);
   llvm::SmallVector<mlir::Value> loadOfColumns(mlir::Value operand,
                                                int64_t projection);
-  /// The same of scales of whole rows.
+  /// Scales of whole rows, loaded in this mapping.
   llvm::SmallVector<mlir::Value> loadRowScales();
   llvm::SmallVector<mlir::Value> loadColumnScales(int64_t projection);
-  /// An element's, of what was loaded.
+  /// Selects an element's value from the loaded ones.
   mlir::Value getOfRow(llvm::ArrayRef<mlir::Value> loaded, int64_t octet,
                        int64_t element);
   mlir::Value getOfColumn(llvm::ArrayRef<mlir::Value> loaded, int64_t block,
@@ -69,7 +70,7 @@ public:
 private:
   static constexpr int64_t kSums = 4, kOctet = 8, kWarp = 32;
 
-  /// How far an element is from the thread's first one: across octets, and
+  /// Distance of an element from the thread's first one: across octets, and
   /// along them.
   static int64_t getAcross(int64_t element) { return element / 2 * kOctet; }
   static int64_t getAlong(int64_t octet, int64_t element) {
@@ -77,17 +78,18 @@ private:
   }
   mlir::Value toPosition(mlir::Value row);
   mlir::Value toSafeColumn(mlir::Value column);
-  /// The index of the lane's number among every 32 up to `count`.
+  /// Loads, in each lane, the values at the lane's index in every 32 up to
+  /// `count`.
   llvm::SmallVector<mlir::Value>
   spread(int64_t count, llvm::function_ref<mlir::Value(mlir::Value)> load);
-  /// The one at `along` from the thread's first.
+  /// The value at distance `along` from the thread's first one, by a shuffle.
   mlir::Value getSpread(llvm::ArrayRef<mlir::Value> loaded, int64_t along);
-  /// What a thread has of rows, or of columns: `load` gets a position, or a
-  /// column of the result, of type index.
+  /// Loads a thread's values per row or per column; `load` gets a position or a
+  /// result column, of type index.
   using Load = llvm::function_ref<mlir::Value(mlir::Value)>;
   llvm::SmallVector<mlir::Value> loadRows(Load load);
   llvm::SmallVector<mlir::Value> loadColumns(Load load);
-  /// Indices of a matrix of the tile's group.
+  /// Indices into a matrix of the tile's group.
   llvm::SmallVector<mlir::Value> getIndices(mlir::Value row);
 
   Sm90Contract &contract;
@@ -97,17 +99,18 @@ private:
   ContractPart part;
   bool isOnM;
   mlir::Value thread;
-  /// The thread's first element: across octets, and in the first of them; i32.
+  /// The thread's first element: across octets, and within the first of them;
+  /// i32.
   mlir::Value ownAcross, ownAlong;
 };
 
 ContractOperands loadSm90Operands(Sm90Contract &contract,
                                   const ContractPart &part);
-/// Adds the scales of whole rows.
+/// Adds the scales of whole rows to the operands.
 void loadSm90Scales(Sm90Contract &contract, const ContractPart &part,
                     ContractOperands &operands);
-/// Makes results of a consumer's sums, and writes them. Fails with a diagnostic
-/// on an epilogue that cannot be emitted.
+/// Computes results from a consumer's accumulators, and stores them. Fails with
+/// a diagnostic on an epilogue that cannot be emitted.
 mlir::LogicalResult emitSm90Epilogue(Sm90Contract &contract,
                                      const ContractPart &part,
                                      const ContractOperands &operands,

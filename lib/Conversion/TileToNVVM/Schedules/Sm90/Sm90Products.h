@@ -12,79 +12,82 @@
 
 namespace moec {
 
-/// What a consumer has of a tile of some height.
+/// A consumer's part of a tile.
 struct ContractPart {
   int64_t tileHeight;
-  /// With its own first row and column, and rows: at most `height`, perhaps
-  /// none or fewer.
+  /// `tile` has the part's own first row and column, and its rows: at most
+  /// `height`, perhaps fewer or none.
   ContractTile tile;
   int64_t height;
 };
 
-/// The sums of one tile in the thread's registers, and the place in the ring
-/// behind it.
+/// Accumulators of one tile in the thread's registers, and the pipeline state
+/// after it.
 struct ContractSums {
   RingPlace end;
-  /// For each block of the consumer's weights the f32 of the thread, where
-  /// tensor cores leave them: four of every 8 of the tile's width.
+  /// Per block of the consumer's weights, the thread's f32 in the order of
+  /// wgmma accumulators: four of every 8 columns of N.
   llvm::SmallVector<llvm::SmallVector<mlir::Value>> blocks;
 };
 
-/// What a warpgroup that multiplies reads, and how it says that it has.
+/// Mainloop of a consumer warpgroup: reads stages, multiplies, and releases
+/// them.
 class Sm90Products {
 public:
   explicit Sm90Products(Sm90Contract &contract);
 
-  /// Multiplies a tile of that height; all steps from `place` on.
+  /// Multiplies a tile with BLOCK_M `height`: all k tiles from `place` on.
   ContractSums emit(int64_t height, const ContractTile &tile, RingPlace place);
 
-  /// The consumer's part of a tile of that height.
+  /// The consumer's part of a tile with BLOCK_M `height`.
   ContractPart getPart(int64_t height, const ContractTile &tile);
 
 private:
-  /// What tensor cores multiply in a step, as `describeTile` has it.
+  /// Operands of a k tile, in the form of `describeTile`.
   struct Factors {
     mlir::Value weights, rows;
   };
 
-  /// The sums as tensor cores make them, and those of steps, added in f32 (in
-  /// Sm90Promoted.cpp).
+  /// Mainloops that accumulate in tensor cores, and with promotion to f32 per k
+  /// tile (in Sm90Promoted.cpp).
   ContractSums multiply(int64_t height, RingPlace place);
   ContractSums multiplyPromoted(int64_t height, const ContractTile &tile,
                                 RingPlace place);
-  /// The sums of weights that are decoded to registers (in Sm90Decoded.cpp).
+  /// Mainloop for weights that are decoded into registers (in Sm90Decoded.cpp).
   ContractSums multiplyDecoded(int64_t height, const ContractTile &tile,
                                RingPlace place);
   ContractSums multiplyDecodedPromoted(int64_t height, const ContractTile &tile,
                                        RingPlace place);
-  /// The same of few rows (in Sm90WarpProducts.cpp).
+  /// Mainloop for weights from registers and few rows (in
+  /// Sm90WarpProducts.cpp).
   ContractSums multiplyByWarps(int64_t height, const ContractTile &tile,
                                RingPlace place);
-  /// Without scales if there are none.
+  /// Adds the sums of a k tile to the f32 accumulators, scaled if there are
+  /// scales.
   void promote(int64_t height, llvm::MutableArrayRef<mlir::Value> sums,
                llvm::ArrayRef<mlir::Value> products,
                llvm::ArrayRef<mlir::Value> rowScales,
                llvm::ArrayRef<mlir::Value> weightScales);
-  /// Products of a step and a block.
+  /// wgmmas of a k tile and a block.
   int64_t getStepProducts() const;
-  /// A stage, with the first of the consumer's blocks of weights.
+  /// Operands of a stage, with the first of the consumer's blocks of weights.
   Factors describe(int64_t height, mlir::Value stage);
-  /// The same with block `i`: the side of 64, and the other.
+  /// Operands of block `i`: the M side, and the N side.
   std::pair<mlir::Value, mlir::Value>
   getSides(int64_t height, const Factors &factors, int64_t i);
-  /// Gives a stage back, whose products are done.
+  /// Releases a stage whose wgmmas are complete.
   void release(mlir::Value stage);
-  /// `body` in all steps of a tile but the first.
+  /// Runs `body` in all k tiles except the first.
   void ifBehindFirst(mlir::Value step, llvm::function_ref<void()> body);
-  /// Adds up what two consumers have that share a block, the sums of half
-  /// of the rows in each.
+  /// Reduction between two consumers that share a block; each gets the sums of
+  /// half of the rows.
   void exchange(llvm::SmallVector<mlir::Value> &all);
 
   Sm90Contract &contract;
   AsyncEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   const sm90::Contract &shape;
-  /// The type of weights, and that of sums as tensor cores make them.
+  /// The type of weights, and the accumulator type of wgmma.
   mlir::Type element, sumType;
   mlir::Value consumer;
 };

@@ -15,15 +15,15 @@
 
 namespace moec {
 
-/// A row's scale of a group, i32: exponent and first digits, before it is kept,
-/// an exponent of 0 standing for 2^-127 where all scales are powers of two; and
-/// its sign, as what is kept has it.
+/// A row's scale of a group, i32. `bits`: exponent and leading digits as stored
+/// in memory (exponent 0 is 2^-127 where all scales are powers of two). `sign`:
+/// in the prepacked form.
 struct GroupScale {
   Word bits, sign;
 };
 
-/// Of a kernel of sm90.repack, what one CTA does: `Sm90Repack.cpp` has scales
-/// and the whole, `Sm90RepackWords.cpp` codes.
+/// Weight prepacking in one CTA. `Sm90Repack.cpp` has the kernel and scales,
+/// `Sm90RepackWords.cpp` quantized values.
 class Sm90Repack {
 public:
   Sm90Repack(tile::RepackOp op, AsyncEmitter &emitter)
@@ -38,83 +38,84 @@ private:
       moe::Fragments::kRows / moe::Fragments::kRunRows;
   static constexpr int64_t kWordBytes = 4, kPieceBytes = 16;
 
-  /// The address of a byte (index) of a run in a memref.
+  /// The address of byte `byte` (index) of a half in a memref.
   mlir::Value getAddress(mlir::Value memref, int64_t run, mlir::Value byte);
   /// Indices of a row of the CTA's block.
   llvm::SmallVector<mlir::Value> getIndices(mlir::Value row);
-  /// The row in its matrix of one in shared memory, and its row of scales.
+  /// Row of the matrix, and row of scales, for a row in shared memory.
   mlir::Value getMatrixRow(mlir::Value sharedRow);
   mlir::Value getScaleRow(mlir::Value sharedRow);
-  /// Makes the units from one on (index) the part that is held.
+  /// Selects the part held in shared memory: packed tiles from `first` (index)
+  /// on.
   void setPart(mlir::Value first);
-  /// Reads the part.
+  /// Loads the part into shared memory.
   void loadPart();
-  /// The largest scales of a row in the part, and what they are before it
-  /// (i32): of groups that are not zeros, and of all.
+  /// Maxima of a row's scales in the part and `before` (i32): over groups that
+  /// are not all zero, and over all groups.
   llvm::SmallVector<mlir::Value> findLargest(mlir::Value row,
                                              mlir::ValueRange before);
-  /// The same of all of the thread's row, which may be none.
+  /// Maxima over the thread's whole row, which may not exist.
   llvm::SmallVector<mlir::Value> findLargest(mlir::Value isRow);
-  /// How much less a row's exponents are stored, and its number.
+  /// Stores the reduction of a row's exponents, and the row's factor.
   void storeExcess(mlir::Value row, mlir::ValueRange largest);
-  /// The number of all of a row: its scale, or that of the matrix; null for 1.
+  /// The factor of a whole row: its scale, or that of the matrix; null for 1.
   mlir::Value loadFactor(mlir::Value sharedRow);
   void storeRowScale(mlir::Value sharedRow, mlir::Value excess,
                      mlir::Value largest);
   void storeCodes();
-  /// The pair of codes at a byte of a row, at the low ends of both halves.
+  /// The pair of 4-bit values at a byte of a row, in the low bits of both
+  /// halves.
   Word loadPair(mlir::Value sharedRow, mlir::Value byte);
-  /// The word that becomes two registers of e4m3, of a row: four codes from a
-  /// byte on, and four more that are 16 on.
+  /// The word of a row that decodes to two registers of e4m3: four values from
+  /// a byte on, and the four 16 elements further.
   Word packBytes(mlir::Value sharedRow, mlir::Value byte);
-  /// Four codes from a byte on, in the lowest bits.
+  /// Four values from a byte on, in the lowest bits.
   Word loadFour(mlir::Value sharedRow, mlir::Value byte);
-  /// The word of four codes of 8 bits from a byte on, which is a register of
-  /// e4m3.
+  /// Four 8-bit values from a byte on, which are one register of e4m3.
   Word loadE4M3(mlir::Value sharedRow, mlir::Value byte);
-  /// Codes as they are with the least step, where the scale of the element's
-  /// group is less.
+  /// Rescales values to the least stored scale, if the scale of the element's
+  /// group is smaller.
   Word weaken(Word codes, mlir::Value sharedRow, mlir::Value element);
   void storeScales();
-  /// The row, in shared memory, of a row of a unit (i32).
+  /// Row in shared memory of a row of a packed tile (i32).
   mlir::Value getSharedRow(mlir::Value unitRow);
-  /// The offset in shared memory of a byte (i32) of a row, which is of the
-  /// part.
+  /// Offset in shared memory of a byte (i32) of a row; the byte is in the part.
   mlir::Value getOffset(mlir::Value sharedRow, mlir::Value byte);
-  /// A byte at an offset of shared memory, as i32.
+  /// The byte at an offset of shared memory, as i32.
   Word loadByte(mlir::Value offset);
 
   //===--- What a row's element (i32) has; rows are those of shared memory
   //---===//
 
-  /// The indices of the scale of an element, or of its zero point.
+  /// Indices of the scale, or zero point, of an element.
   llvm::SmallVector<mlir::Value> getScaleIndices(mlir::Value sharedRow,
                                                  mlir::Value element);
-  /// What lies there in a memref, as i32.
+  /// Loads the element's scale or zero point from a memref, as i32.
   Word loadOfElement(mlir::Value memref, mlir::Value sharedRow,
                      mlir::Value element);
   GroupScale loadScale(mlir::Value sharedRow, mlir::Value element);
   Word loadZeroPoint(mlir::Value sharedRow, mlir::Value element);
-  /// Whether all that shares a scale with an element, in a unit, is 0; i1.
+  /// Whether all values of a packed tile that share a scale with an element are
+  /// 0; i1.
   mlir::Value isZero(mlir::Value sharedRow, mlir::Value element);
-  /// Whether some of it is no number; i1.
+  /// Whether any of these values is NaN; i1.
   mlir::Value hasNaN(mlir::Value sharedRow, mlir::Value element);
-  /// All words of its codes, of which each becomes one that is added by OR.
+  /// Combines all words of these values by OR, each after `change`.
   Word gather(mlir::Value sharedRow, mlir::Value element,
               llvm::function_ref<Word(Word)> change);
-  /// As they are kept, in a row of a unit that is one of the first 8 (0), or of
-  /// the second.
+  /// The scale in prepacked form, for a packed tile's row among the first 8 (0)
+  /// or the second.
   Word getKeptScale(mlir::Value sharedRow, mlir::Value element,
                     int64_t unitRow);
   Word getKeptZeroPoint(mlir::Value sharedRow, mlir::Value element,
                         int64_t unitRow);
-  /// A number of a code, f32, as it is kept as a zero point.
+  /// Prepacked form of a zero point, given as an f32 value.
   Word keepZeroPoint(mlir::Value number, int64_t unitRow);
-  /// A minimum as a whole number of scales, above the code of 0, and what that
-  /// is more; f32.
+  /// Splits a minimum into a whole number of scales, relative to the stored
+  /// value 0, and a remainder; f32.
   std::pair<mlir::Value, mlir::Value> splitMinimum(mlir::Value sharedRow,
                                                    mlir::Value element);
-  /// The same of a minimum's zero point, and its rest.
+  /// Prepacked form of a minimum: its zero point and its remainder.
   std::pair<Word, Word> getKeptMinimum(mlir::Value sharedRow,
                                        mlir::Value element, int64_t unitRow);
 
@@ -150,9 +151,9 @@ private:
   moe::Fragments format;
   int64_t digits;
   mlir::Value shared;
-  /// The CTA's matrix and block; index and i32.
+  /// The CTA's matrix (index) and block (i32).
   mlir::Value matrix, block;
-  /// The part's first unit, and that behind its last; index.
+  /// The part's first packed tile, and the end; index.
   mlir::Value firstUnit, endUnit;
 };
 

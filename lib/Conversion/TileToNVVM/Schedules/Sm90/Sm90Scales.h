@@ -12,36 +12,36 @@
 
 namespace moec {
 
-/// The scales of a step of e4m3, which is a block of them. Each stage has a
-/// place for them: of all input rows of the highest tile, then of every 64
-/// weight rows (one with one projection, else gate and up).
+/// Scales of block fp8 in shared memory; a k tile is one scale block. Each
+/// stage has the scales of all input rows of the largest BLOCK_M, then those of
+/// every 64 weight rows (one, or with a layout gate and up).
 class Sm90Scales {
 public:
   explicit Sm90Scales(Sm90Contract &contract);
 
   //===--- The producer: `number` is the thread's, of `kRowThreads` ---===//
 
-  /// The rows of the scales that the thread copies in each step of a tile; i32.
+  /// The rows whose scales the thread copies in each k tile; i32.
   llvm::SmallVector<mlir::Value> find(const ContractTile &tile,
                                       mlir::Value number);
-  /// Starts the copies of a step, which belong to the thread's open group.
+  /// Issues the copies for a k tile, which join the thread's open cp.async
+  /// group.
   void copy(const ContractTile &tile, mlir::ValueRange from, mlir::Value number,
             mlir::Value step, mlir::Value stage);
 
   //===--- Consumers ---===//
 
-  /// Where those of the thread's rows in a tile of that height begin in the
-  /// first stage.
+  /// Address in the first stage of the scales of the thread's rows, for BLOCK_M
+  /// `height`.
   mlir::Value findRows(int64_t height, mlir::Value consumer);
-  /// They: of two of every 8 rows, or of 64.
+  /// Scales of the thread's rows: two of every 8 rows, or of 64.
   llvm::SmallVector<mlir::Value> loadRows(mlir::Value rows, mlir::Value stage,
                                           int64_t height);
-  /// Those of a consumer's block in a tile of that height, one per projection.
+  /// Scales of a consumer's block for BLOCK_M `height`, one per projection.
   llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage, int64_t height,
                                              mlir::Value consumer,
                                              int64_t block);
-  /// Whether all blocks of a consumer have the same ones in a tile of that
-  /// height.
+  /// Whether all blocks of a consumer share their scales, for BLOCK_M `height`.
   bool areSame(int64_t height) const;
 
 private:
