@@ -4,17 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A consumer multiplies its part of the weights, or of the input rows, with all
-// of the others of a tile, at the lowest height that holds its rows, and makes
-// results of the sums.
+// Consumers of the Hopper gemm. A consumer multiplies its part of the weights,
+// or of the input rows, with all of the other operand of a tile, at the lowest
+// BLOCK_M that holds the tile's rows, and then runs the epilogue.
 
 #include "Sm90Fragments.h"
 
 using namespace mlir;
 using namespace moec;
 
-/// All tiles of a product, whose steps begin at `first` in the ring and end at
-/// what becomes of it.
+/// Emits all tiles of a gemm. `first`: pipeline state at the start, updated to
+/// that at the end.
 static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
   AsyncEmitter &emitter = contract.emitter;
   ImplicitLocOpBuilder &b = contract.b;
@@ -25,7 +25,7 @@ static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
                         RingPlace place) {
     ContractPart part = products.getPart(height, tile);
     ContractOperands operands = loadSm90Operands(contract, part);
-    // Next to sums of steps there are no registers for what comes later.
+    // With promotion no registers are left to load epilogue operands early.
     bool isEarly = !contract.shape.promotes;
     if (isEarly)
       loadSm90Scales(contract, part, operands);
@@ -36,7 +36,7 @@ static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
       status = failure();
     return sums.end;
   };
-  /// At the lowest height, from number `i` on, that holds the tile's rows.
+  /// Selects the lowest BLOCK_M, from index `i` on, that holds the tile's rows.
   std::function<RingPlace(const ContractTile &, RingPlace, size_t)> choose =
       [&](const ContractTile &tile, RingPlace place, size_t i) -> RingPlace {
     if (i + 1 == tileRows.size())

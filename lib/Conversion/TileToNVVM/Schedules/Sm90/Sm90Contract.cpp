@@ -4,17 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The rows of each group are cut into tiles (Sm90Tiles.cpp), which with
-// the panels of columns make a list: groups in order, in them panels, in them
-// tiles of rows, so that weights are read from memory once. A CTA takes every
-// gridDim-th entry, or the next one in a queue (Sm90Queue.cpp). Which group an
-// entry belongs to is found in a table of first tiles, which each CTA makes at
-// its start; empty groups have no entries, nor have those with too few or too
-// many rows for the product.
+// Kernel of the Hopper gemm: prologue, table of groups and static tile
+// scheduler. The M tiles of all groups (Sm90Tiles.cpp) and the N tiles form a
+// list: by group, then N tile, then M tile, so that weights are read from
+// memory once. A CTA takes every gridDim-th entry, or the next one of the
+// dynamic scheduler (Sm90Queue.cpp). The group of an entry is found in a table
+// of first tiles, which each CTA builds at its start. Empty groups have no
+// entries, nor have groups whose number of rows excludes them from this launch.
 //
-// The table is made of offsets, which a launch before writes, or of ids, which
-// the caller brings: each CTA counts them all, and then copies weights while
-// the launches before still run.
+// The table is built from offsets, which a launch before writes, or from the
+// caller's ids: each CTA then counts all ids, and copies weights while the
+// launches before still run.
 
 #include "Sm90Contract.h"
 #include "Sm90Units.h"
@@ -96,18 +96,18 @@ Value Sm90Contract::wordAddress(Value group, int64_t word) {
 Value Sm90Contract::loadOffset(Value group) {
   if (Value offsets = emitter.operand(op.getOffsets()))
     return emitter.loadI32(offsets, emitter.toIndex(group));
-  // One group, of which only the end is asked for: the rows that count.
+  // For a single group only the end is needed: the number of valid rows.
   return emitter.toI32(emitter.validTokens(op.getNumValidTokens()));
 }
 
-/// A warp that does not make the table; a stage per lane.
+/// Runs in a warp that does not build the table; one stage per lane.
 void Sm90Contract::initBarriers() {
   using sm90::Contract;
   static_assert(Contract::kMaxStages <= sm90::Contract::kWarp);
   Value stage = emitter.lane();
   emitter.ifThen(emitter.isLess(stage, emitter.i32(shape.stages)), [&] {
-    // The thread that starts copies of boxes, once per box, and those that
-    // copy rows or scales.
+    // Arrivals: the thread that issues copies of boxes, once per box, and the
+    // threads that copy rows or scales.
     emitter.initBarrier(fullBarrier(stage),
                         1 + shape.mapRows +
                             shape.hasRowThreads() * Contract::kRowThreads);
@@ -121,7 +121,8 @@ void Sm90Contract::initBarriers() {
 }
 
 void Sm90Contract::emitPrologue() {
-  // Side by side: each is a wait for memory, or a row of instructions.
+  // In parallel warps: each part is a wait for memory or a long sequence of
+  // instructions.
   emitter.ifThen(isEqual(emitter.thread(), emitter.i32(sm90::Contract::kWarp)),
                  [&] {
                    for (int64_t i = 0; i < emitter.getNumTensorMaps(); ++i)
@@ -167,7 +168,7 @@ void Sm90Contract::countIds(RankIds &experts, Value slots) {
       emitter.addAtomically(emitter.i32(1), wordAddress(local, kRowsWord));
     });
   };
-  // The first one is under way while counters are cleared.
+  // The first load overlaps with the clearing of counters.
   Value own = emitter.toIndex(emitter.thread());
   Value isThere =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, own, slots);
@@ -180,7 +181,7 @@ void Sm90Contract::countIds(RankIds &experts, Value slots) {
     b.setInsertionPointToStart(first.elseBlock());
     scf::YieldOp::create(b, emitter.i32(-1));
   }
-  // Behind the last group, too, where lanes without a group look.
+  // Includes the entry behind the last group, which lanes without a group read.
   emitter.forThreads(
       emitter.index(0), emitter.index(shape.groups + 1), [&](Value group) {
         emitter.store(emitter.i32(0),
@@ -188,8 +189,7 @@ void Sm90Contract::countIds(RankIds &experts, Value slots) {
       });
   emitter.barrier();
   count(first.getResult(0));
-  // Some of many slots at a time, so that their loads do not wait for each
-  // other.
+  // Several slots per iteration, so that their loads overlap.
   constexpr int64_t atOnce = 4;
   int64_t threads = emitter.getNumThreads();
   Value last = emitter.add(slots, -1);
@@ -231,16 +231,16 @@ SmallVector<Value> Sm90Contract::addUp(ArrayRef<Value> own, Value before) {
   return sums;
 }
 
-/// A lane loads the offsets of neighbours together, or their counts, and adds
-/// up their tiles, then lanes add up theirs; of very many groups, one part
-/// after another.
+/// A lane loads the offsets, or counts, of adjacent groups and sums their
+/// tiles; then lanes sum across the warp. Very many groups are processed in
+/// parts.
 void Sm90Contract::emitTable() {
   Value zero = emitter.i32(0);
   if (shape.groups == 1 && !op.getIds())
     return emitter.ifThen(isEqual(emitter.lane(), zero), [&] {
       Value rows = loadOffset(emitter.i32(1));
       Cut cut = cutGroup(rows);
-      // The lane's number is the group's.
+      // The lane's index is the group's.
       Value group = emitter.lane();
       storeEntry(group, {zero, zero, rows, cut.heights});
       storeEntry(emitter.scale(group, 1, 1), {zero, cut.tiles, zero, zero});
@@ -268,7 +268,7 @@ void Sm90Contract::emitTable() {
     if (op.getIds()) {
       for (int64_t i = 0; i < share; ++i)
         counts.push_back(loadCount(groupAt(i)));
-      // Other lanes have looked behind the last group, too.
+      // Other lanes have read the entry behind the last group, too.
       emitter.warpBarrier();
       rows = addUp(counts, before[1]);
     } else {
@@ -292,14 +292,14 @@ void Sm90Contract::emitTable() {
   SmallVector<Value> end =
       emitter.forLoop(emitter.index(0), emitter.index(shape.groups),
                       share * sm90::Contract::kWarp, {zero, zero}, emitPart);
-  // Only its number of tiles is read.
+  // Only the number of tiles of this entry is read.
   auto storeEnd = [&] { storeEntry(groups, {zero, end[0], zero, zero}); };
   emitter.ifThen(isEqual(emitter.lane(), zero), storeEnd);
 }
 
-/// The last group whose first tile is not behind `tile`. Empty groups share
-/// theirs with the next one. In each round every lane looks at one group, and
-/// the groups up to the one of the next lane are left.
+/// Finds the last group whose first tile is not after `tile`. Empty groups
+/// share their first tile with the next group. In each round every lane tests
+/// one group, and the range narrows to the groups before the next lane's.
 Value Sm90Contract::findGroup(Value tile) {
   Value group = emitter.i32(0);
   for (int64_t left = shape.groups; left > 1;) {
@@ -340,8 +340,8 @@ ContractTile Sm90Contract::findTile(Value item) {
   Value panel = arith::DivUIOp::create(b, inGroup, tiles);
   Value inPanel = arith::RemUIOp::create(b, inGroup, tiles);
   if (!op.getTickets()) {
-    // The last tile of a panel may be lower. Each round of the CTAs begins at
-    // another tile, lest the same CTAs take all the low ones.
+    // The last M tile of an N tile may be lower. Each round of the CTAs starts
+    // at another tile, so that no CTA takes all the low ones.
     Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
     Value round = arith::DivUIOp::create(
         b, arith::SubIOp::create(b, item, inPanel), ctas);
@@ -373,12 +373,12 @@ ContractTile Sm90Contract::findTile(Value item) {
 
 Value Sm90Contract::getPlace(Value ctas) {
   Value cta = emitter.toI32(emitter.cta());
-  // In a product alone the first CTAs have a tile more: those of the launch
-  // behind it then find room on the multiprocessors of the others first.
+  // In a single gemm the first CTAs have a tile more, so that CTAs of the next
+  // launch start on the SMs of the others first.
   plan::ExprAttr grid = op->getParentOfType<tile::KernelOp>().getGridAttr();
   if (!sm90::getPartner(op) || !grid || !grid.getExpr().isConstant())
     return cta;
-  // Prime to the number of CTAs, so that each has a place of its own.
+  // The factor is prime to the number of CTAs, so that indices are unique.
   int64_t factor = getCtaFactor(grid.getExpr().constantValue());
   return arith::RemUIOp::create(b, emitter.scale(cta, factor), ctas);
 }
@@ -388,8 +388,8 @@ Sm90Contract::Items Sm90Contract::getItems() {
   Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
   Value place = getPlace(ctas);
   if (before) {
-    // The CTAs go on in turn: who has one tile less of the first product
-    // begins with the second, whose weights wait for nobody.
+    // The order continues across the gemms: a CTA with one tile less of the
+    // first gemm begins with the second, whose weights need no wait.
     Value last = arith::RemUIOp::create(
         b, emitter.scale(tiles, before->shape.getPanels()), ctas);
     Value turned = arith::SubIOp::create(b, addI32(place, ctas), last);
@@ -399,19 +399,19 @@ Sm90Contract::Items Sm90Contract::getItems() {
 }
 
 //===----------------------------------------------------------------------===//
-// One product after another
+// Joined gemms
 //===----------------------------------------------------------------------===//
 
-/// The one counter.
+/// The address of the single counter.
 static Value getCounter(AsyncEmitter &emitter, Value counter) {
   return emitter.address(emitter.operand(counter), {emitter.index(0)});
 }
 
 void Sm90Contract::signal() {
-  // Copies of boxes may read the results, which all lanes have stored.
+  // Boxes may be copied from the results, which all lanes have stored.
   if (sm90::getPartner(op).getConfigAttr().getMapRows())
     emitter.fenceAsyncGlobal();
-  // Once per CTA: additions to one place wait for each other.
+  // Once per CTA, because atomic additions to one address are serialized.
   emitter.consumerBarrier();
   Value isFirst =
       isEqual(emitter.thread(), emitter.i32(sm90::Contract::kWarpgroup));
@@ -435,13 +435,13 @@ void Sm90Contract::awaitAll() {
 
 void Sm90Contract::awaitBefore() {
   emitter.ifThen(isEqual(emitter.lane(), emitter.i32(0)), [&] { awaitAll(); });
-  // The lane that waits copies boxes alone; pieces are copied by all.
+  // The waiting lane copies boxes itself; chunks are copied by all lanes.
   if (!shape.mapRows)
     emitter.warpBarrier();
 }
 
 //===----------------------------------------------------------------------===//
-// A product behind the quantization of its rows
+// Gemm after the quantization of its rows
 //===----------------------------------------------------------------------===//
 
 void Sm90Contract::quantizeRows() {
@@ -450,7 +450,8 @@ void Sm90Contract::quantizeRows() {
   using sm90::Contract;
   constexpr int64_t perGroup = Contract::kWarpgroup / Contract::kWarp;
   int64_t warps = shape.getConsumers() * perGroup;
-  // Few rows are of different CTAs, and others have nothing to tell.
+  // With few rows, each is quantized by a different CTA, and the remaining CTAs
+  // have nothing to signal.
   Value ctas = NVVM::GridDimXOp::create(b, b.getI32Type());
   Value cta = emitter.toI32(emitter.cta());
   Value warp = emitter.scale(emitter.warp(), 1, -perGroup);
@@ -458,7 +459,7 @@ void Sm90Contract::quantizeRows() {
       arith::MulIOp::create(b, warp, ctas, arith::IntegerOverflowFlags::nsw),
       cta);
   Value rows = countRows();
-  // Consumers have no sums yet.
+  // Consumers hold no accumulators yet.
   sm80::Quantize held(quantization, quantization.getConfigAttr());
   int64_t vectors = sm80::Quantize::kMostHeld;
   if (!shape.hasReducedRegisters())
@@ -485,12 +486,12 @@ void Sm90Contract::quantizeRows() {
 // The kernel
 //===----------------------------------------------------------------------===//
 
-/// Rows of a dense product that do not count become zeros.
+/// Zeroes the rows of a dense gemm that are not valid.
 static void emitZeroRows(Sm90Contract &contract) {
   AsyncEmitter &emitter = contract.emitter;
   ImplicitLocOpBuilder &b = emitter.b;
   Value result = emitter.operand(contract.op.getResult());
-  // Pieces of 16 bytes, and of a divisor of the columns.
+  // Chunks of 16 bytes, or of a divisor of the columns.
   int64_t lanes = 16 / contract.shape.resultBytes;
   while (contract.shape.columns % lanes)
     lanes /= 2;
@@ -536,7 +537,7 @@ LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
       [&] {
         emitter.decreaseRegisters(first.shape.getProducerRegisters());
         emitSm90Producer(contracts);
-        // All threads, before they end.
+        // All threads, before they exit.
         first.waitInRole();
       },
       [&] {

@@ -4,16 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A unit of 64 weight rows by 64 of the depth is 16 or 32 bytes of codes and
-// some of scales per thread, which become the fragments of four products
-// (Sm90HalfUnits.cpp), or, of e4m3 (Sm90ByteUnits.cpp), of two. While
-// tensor cores read those of one unit, the next one's codes are loaded and
-// taken apart; the last step, a multiplication per pair, waits until the
-// products are done that read the same registers: of two consumers those of
-// half a unit, and of three, where two others' products run meanwhile, all.
+// Mainloop with weights decoded into registers. A packed tile of 64 weight rows
+// x 64 of K is 16 or 32 bytes of quantized values and some of scales per
+// thread. They become the A registers of four wgmmas (Sm90HalfUnits.cpp), or of
+// two for e4m3 (Sm90ByteUnits.cpp). While tensor cores work on one packed tile,
+// the next one's values are loaded and unpacked. The last step, a
+// multiplication per pair, waits for the wgmmas that read the same registers:
+// with two consumers those of half a packed tile; with three, where wgmmas of
+// two others run meanwhile, all.
 //
-// Products of few rows go by warps: these read the input rows themselves, and
-// nothing waits but for the registers that it needs.
+// Few rows are multiplied by warps: these read the input rows themselves, and
+// wait only for the registers that they need.
 
 #include "Sm90Products.h"
 #include "Sm90Units.h"
@@ -64,7 +65,7 @@ UnitReader::UnitReader(Sm90Contract &contract, Value consumer, int64_t height)
       blocks(shape.getBlocks(height)),
       rowBytes(shape.getUnitRowBytes(shape.mapRows ? height
                                                    : shape.getMaxHeight())) {
-  // A run of each block has half of the warps.
+  // One half of each block for each half of the warps.
   constexpr int64_t runThreads = Contract::kWarpgroup / 2, rowThreads = 4;
   Value thread = emitter.warpgroupThread();
   Value run = emitter.divide(thread, runThreads);
@@ -97,7 +98,7 @@ PackedUnit UnitReader::load(Value stage, int64_t turn) {
   constexpr int64_t wordBytes = 4, codeBytes = Contract::kChunkBytes,
                     pieceBytes = Fragments::kPieceWords * wordBytes;
   int64_t scaleBytes = format.getQuadBytes();
-  // Several loads, where these are more than one has, or no power of two.
+  // Several loads if the scales exceed one load or are no power of two.
   int64_t scaleAlignment = std::gcd(scaleBytes, Contract::kChunkBytes);
   auto codesType =
       VectorType::get(Fragments::kThreadWords, emitter.b.getI32Type());
@@ -120,14 +121,14 @@ PackedUnit UnitReader::load(Value stage, int64_t turn) {
 Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
                            Value sums, Value keeps, int64_t part,
                            int64_t parts) {
-  // What the first stage has is known ahead.
+  // The first stage's descriptor is loop-invariant.
   Value first = emitter.describeTile(contract.sharedAddress(
       contract.getInputOffset() + turn / blocks * rowBytes));
   Value rows =
       contract.addI32(first, emitter.scale(stage, shape.getStageBytes() /
                                                       Contract::kChunkBytes));
   constexpr int64_t registers = Fragments::kRegisters;
-  // A chain's first product comes with one.
+  // The first wgmma of a chain, with `keeps`, comes with a fence.
   if (!keeps)
     emitter.fenceProducts();
   int64_t ofPart = format.getProducts() / parts;
@@ -143,14 +144,15 @@ Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
   return sums;
 }
 
-/// The first unit of the stage at that place, once it is there.
+/// Loads the first packed tile of the stage at that state, after its barrier.
 static PackedUnit loadFirst(Sm90Contract &contract, UnitReader &reader,
                             RingPlace at) {
   contract.emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
   return reader.load(at.stage, 0);
 }
 
-/// The same of the next step, at the end of one; of the last step any values.
+/// Loads the first packed tile of the next k tile, at the end of one; after the
+/// last k tile any values.
 static PackedUnit loadNext(Sm90Contract &contract, UnitReader &reader,
                            Value step, RingPlace next, const PackedUnit &any) {
   AsyncEmitter &emitter = contract.emitter;
@@ -177,9 +179,9 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height,
   UnitReader reader(contract, consumer, height);
   int64_t numBlocks = shape.getBlocks(height), turns = reader.getTurns();
   bool isEarly = reader.isLoadedEarly(height);
-  // Half of a unit's products run while the other half's fragments are made. Of
-  // three consumers two others' products run meanwhile, and a wait more gains
-  // nothing (H200, gpt-oss-120b, 1024 tokens: 683 and 688 us).
+  // Half of a packed tile's wgmmas run while the other half is decoded. With
+  // three consumers, wgmmas of two others run meanwhile, and one more wait
+  // gains nothing (H200, gpt-oss-120b, 1024 tokens: 683 and 688 us).
   int64_t parts = shape.getConsumers() == Contract::kConsumers ? 2 : 1;
   SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
   carried.append(numBlocks,
@@ -211,13 +213,13 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height,
         for (int64_t turn = 0; turn < turns; ++turn) {
           Value &sum = sums[turn % numBlocks];
           for (int64_t part = 0; part < parts; ++part) {
-            // The same part of the unit before is over.
+            // Waits for the same part of the packed tile before.
             emitter.waitProducts(parts - 1);
             sum = reader.multiply(at.stage, turn,
                                   reader.close(opened, part, parts), sum,
                                   /*keeps=*/{}, part, parts);
           }
-          // All products of the step before are over.
+          // All wgmmas of the k tile before are complete.
           if (turn == 0)
             ifBehindFirst(step, [&] { giveBack(values[2]); });
           if (!isEarly)
@@ -243,30 +245,31 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height,
   return sums;
 }
 
-/// The sums of a group are apart, in registers that the next group's take over,
-/// and are added, times its scale, when they are done: of one group after the
-/// other, each of which begins when those before have been added.
+/// Promotion by scale group. The sums of a group are separate, in registers
+/// that the next group's reuse, and are added, times its scale, when its wgmmas
+/// are complete: one group after the other, each of which begins when those
+/// before have been added.
 ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
                                                    const ContractTile &tile,
                                                    RingPlace place) {
   UnitReader reader(contract, consumer, height);
   int64_t numBlocks = shape.getBlocks(height), turns = reader.getTurns();
   int64_t width = shape.getProductWidth(height), numSums = width / 2;
-  // Units of a group that follow one another, with one block: several have
-  // their sums in the same registers. Of groups that are less, a unit has as
-  // many parts.
+  // With one block, successive packed tiles of a group accumulate in the same
+  // registers. If groups are smaller, a packed tile has as many parts.
   int64_t parts = reader.getFormat().getGroups();
   int64_t chain =
       numBlocks > 1 || parts > 1 ? 1 : reader.getFormat().getGroupUnits();
   if (turns % chain)
     chain = 1;
-  // No compiler knows that a tile has rows, and that so these are zeros.
+  // Opaque zeros: `rows < 1` is never true, but LLVM and ptxas cannot prove it,
+  // so that accumulators are not constant-folded.
   Value never = arith::ExtUIOp::create(
       b, b.getI32Type(), emitter.isLess(tile.rows, emitter.i32(1)));
   Value zero = arith::BitcastOp::create(b, b.getF32Type(), never);
   auto promoteBefore = [&](Value products, ArrayRef<Value> scales,
                            MutableArrayRef<Value> sums) {
-    // A thread's four sums of every 8 rows are two of either of its weight
+    // Two of a thread's four sums of every 8 rows belong to each of its weight
     // rows.
     constexpr int64_t perOctet = 4;
     for (auto [i, product] : llvm::enumerate(emitter.getSums(products))) {

@@ -4,14 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One thread starts the copy of each step's weights, one box, as early as there
-// is space; where ids say which, while the launches before still run. Input
-// rows that follow one another are a box too. Else they lie anywhere: the warps
-// that have no other work copy them in pieces of 16 bytes, as the swizzle
-// places them. A thread learns that its pieces are there by waiting for them,
-// makes them visible to the tensor cores and arrives; so as not to wait for
-// what it has just begun, it does so some steps later, or when there is no
-// space for more.
+// Producer of the Hopper gemm. One thread issues the copy of each k tile's
+// weights, one box, as soon as a stage is free; with ids, while the launches
+// before still run. Contiguous input rows are copied as a box too. Scattered
+// rows are copied by the remaining warps, in swizzled chunks of 16 bytes. A
+// thread waits for its chunks to arrive, makes them visible to the tensor cores
+// and arrives at the barrier. It does so some k tiles later, or when no stage
+// is free, to avoid waiting for copies that it has just issued.
 
 #include "Sm90Scales.h"
 #include "moec/Dialect/Moe/Fragments.h"
@@ -21,9 +20,8 @@ using namespace moec;
 
 namespace {
 
-/// Starts the copies of the weights of a step that are in the order of tensor
-/// cores, a box, and of their scales, another one. Nobody stores results of
-/// blocks past the end.
+/// Issues the copies of a k tile of prepacked weights (one box) and of their
+/// scales (another). Results of blocks past the end are never stored.
 void copyUnits(Sm90Contract &contract, const ContractTile &tile, Value step,
                Value stage) {
   using moe::Fragments;
@@ -49,7 +47,7 @@ void copyUnits(Sm90Contract &contract, const ContractTile &tile, Value step,
        1, shape.unitScaleBytes);
 }
 
-/// Starts the copy of the weights of a step, which its stage waits for; one
+/// Issues the copy of a k tile's weights, which its stage waits for; one
 /// thread.
 void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
                  Value stage) {
@@ -71,15 +69,15 @@ void copyWeights(Sm90Contract &contract, const ContractTile &tile, Value step,
                   full, /*areWeights=*/true);
 }
 
-/// Waits until consumers have read what was in a stage; the first turn finds
-/// all stages empty.
+/// Waits until consumers have read the stage's previous contents. All stages
+/// are empty the first time around.
 void waitForSpace(Sm90Contract &contract, RingPlace place) {
   Value before =
       arith::XOrIOp::create(contract.b, place.parity, contract.emitter.i32(1));
   contract.emitter.waitBarrier(contract.emptyBarrier(place.stage), before);
 }
 
-/// Whether that has happened; i1.
+/// Whether the stage is free; i1.
 Value hasSpace(Sm90Contract &contract, RingPlace place) {
   Value before =
       arith::XOrIOp::create(contract.b, place.parity, contract.emitter.i32(1));
@@ -88,11 +86,11 @@ Value hasSpace(Sm90Contract &contract, RingPlace place) {
 }
 
 //===----------------------------------------------------------------------===//
-// What comes by tensor maps
+// Copies by tensor maps
 //===----------------------------------------------------------------------===//
 
-/// Starts the copy of a step's rows, which its stage waits for: those of the
-/// lowest height from `i` on that holds them. One thread.
+/// Issues the copy of a k tile's rows, which its stage waits for: with the
+/// lowest BLOCK_M, from index `i` on, that holds them. One thread.
 void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
                 Value stage, size_t i = 0) {
   AsyncEmitter &emitter = contract.emitter;
@@ -117,7 +115,7 @@ void copyRowBox(Sm90Contract &contract, const ContractTile &tile, Value step,
       isHigher, [&] { copyRowBox(contract, tile, step, stage, i + 1); }, copy);
 }
 
-/// One warp, for it finds tiles together; the first lane copies.
+/// One warp, because finding tiles takes a whole warp; the first lane copies.
 class BoxCopier {
 public:
   explicit BoxCopier(Sm90Contract &contract)
@@ -125,25 +123,26 @@ public:
         shape(contract.shape),
         isFirst(contract.isEqual(emitter.lane(), emitter.i32(0))) {}
 
-  /// From `first` on; where it ends.
+  /// Copies from pipeline state `first` on; returns the state at the end.
   RingPlace emit(RingPlace first);
 
 private:
-  /// Behind another product, rows have a thread of their own, for they wait.
+  /// After another gemm, rows have a thread of their own, because they wait.
   bool copiesRows() const { return shape.mapRows && !contract.hasBefore(); }
-  /// Whether weights of the first turn of the ring are copied ahead: the
-  /// thread has to wait for the launches before, or until rows are quantized,
-  /// to copy rows.
+  /// Whether weights of the first round of stages are copied ahead: to copy
+  /// rows, the thread has to wait for the launches before or until rows are
+  /// quantized.
   bool copiesAhead() const {
     return (contract.op.getIds() || contract.quantizesRows()) && copiesRows();
   }
-  /// So many steps; of a queue, the first tile alone is known ahead.
+  /// Number of k tiles copied ahead; with the dynamic scheduler, only the first
+  /// tile is known in advance.
   int64_t getStepsAhead() const {
     return contract.op.getTickets() ? std::min(shape.stages, shape.getSteps())
                                     : shape.stages;
   }
   void emitAhead();
-  /// `done` steps are before this one; needed with copies ahead alone.
+  /// `done`: number of k tiles before this one; only needed with copies ahead.
   void emitStep(const ContractTile &tile, Value step, RingPlace place,
                 Value done);
 
@@ -200,7 +199,7 @@ RingPlace BoxCopier::emit(RingPlace first) {
     if (contract.quantizesRows())
       contract.awaitBefore();
   }
-  // The place in the ring, and with copies ahead the number of steps.
+  // The pipeline state and, with copies ahead, the number of k tiles.
   SmallVector<Value> init{first.stage, first.parity};
   if (copiesAhead())
     init.push_back(emitter.i32(0));
@@ -217,15 +216,15 @@ RingPlace BoxCopier::emit(RingPlace first) {
           return all;
         });
   };
-  // Where other warps copy rows, one of them draws.
+  // If other warps copy rows, one of them draws tiles.
   SmallVector<Value> end = contract.forTiles(
       init, emitTile, shape.hasRowThreads() ? Value() : isFirst);
   return {end[0], end[1]};
 }
 
-/// Boxes of rows that the product before has made, for which it waits when the
-/// first tile is found; one warp. It arrives for all the threads that copy rows
-/// of that product, as the barriers count them.
+/// Copies boxes of rows that the gemm before has computed; waits for them when
+/// the first tile is found. One warp. It arrives in place of all the threads
+/// that copy rows of that gemm, as the barriers count them.
 void copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
   AsyncEmitter &emitter = contract.emitter;
   const sm90::Contract &shape = contract.shape;
@@ -236,7 +235,7 @@ void copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
                    sm90::Contract::kRowThreads - 1);
     copyRowBox(contract, tile, step, place.stage);
   };
-  // With the place in the ring, whether the wait is over.
+  // Beside the pipeline state: whether the wait is over.
   Value zero = emitter.i32(0);
   contract.forTiles({first.stage, first.parity, zero}, [&](ContractTile tile,
                                                            ValueRange carried) {
@@ -257,19 +256,18 @@ void copyAwaitedRows(Sm90Contract &contract, RingPlace first) {
 }
 
 //===----------------------------------------------------------------------===//
-// Rows from anywhere
+// Copies of scattered rows
 //===----------------------------------------------------------------------===//
 
 class RowCopier {
 public:
   explicit RowCopier(Sm90Contract &contract);
-  /// From `first` on; where it ends.
+  /// Copies from pipeline state `first` on; returns the state at the end.
   RingPlace emit(RingPlace first);
 
 private:
   static constexpr int64_t kSwizzleRows = 8;
-  // A row of the swizzle has 8 chunks, or 4; the warps copy 12 rows at once, or
-  // 24.
+  // A swizzle row has 8 chunks, or 4; the warps copy 12 rows at once, or 24.
   int64_t getRowChunks() const {
     return shape.swizzledBytes / sm90::Contract::kChunkBytes;
   }
@@ -286,23 +284,22 @@ private:
                : llvm::divideCeil(shape.getMaxHeight(), getRowsAtOnce());
   }
 
-  /// An item's tile, and the thread's rows of it; `otherwise` behind the last
-  /// one.
+  /// An item's tile, and the thread's rows of it; `otherwise` past the end.
   SmallVector<Value> findTileAndRows(const Sm90Contract::Items &items,
                                      Value item, ValueRange otherwise);
   State emitTile(const ContractTile &tile, ArrayRef<Value> rows,
                  RingPlace place);
   State emitStep(const ContractTile &tile, ArrayRef<Value> rows,
                  ArrayRef<Value> scaleSources, Value step, State state);
-  /// The positions of the thread's rows in the input; i32.
+  /// Positions of the thread's rows in the input; i32.
   SmallVector<Value> findRows(const ContractTile &tile);
   void copyRows(const ContractTile &tile, ArrayRef<Value> rows, Value step,
                 Value stage);
-  /// A part of a step that is one row of the swizzle wide; `places` are where
-  /// the thread's chunks go in it, of rows by turns.
+  /// Copies one swizzle row of a k tile. `places`: offsets of the thread's
+  /// chunks in it, used cyclically over the rows.
   void copyUnitRows(const ContractTile &tile, ArrayRef<Value> rows, Value step,
                     int64_t unit, ArrayRef<Value> places);
-  /// Where the thread's chunk lies in its row `i`, counted from the first row.
+  /// Offset of the thread's chunk in its row `i`, relative to the first row.
   Value getChunkOffset(int64_t i);
 
   Sm90Contract &contract;
@@ -312,8 +309,8 @@ private:
   RingCopies copies;
   Sm90Scales scales;
   Value input, source;
-  /// The thread's number; its first row of a tile, and its chunk of all of
-  /// them; i32.
+  /// Index of the thread; its first row of a tile, and its chunk in each row;
+  /// i32.
   Value own, ownRow, ownChunk;
 };
 
@@ -343,8 +340,7 @@ RingPlace RowCopier::emit(RingPlace first) {
         ContractTile tile{carried[2], carried[3], carried[4], carried[5]};
         SmallVector<Value> rows(carried.drop_front(2 + kTileValues));
         State end = emitTile(tile, rows, {carried[0], carried[1]});
-        // The rows of the next tile are looked up while the last ones of this
-        // arrive.
+        // Rows of the next tile are looked up while the last copies arrive.
         SmallVector<Value> found = findTileAndRows(items, findNext(), nothing);
         RingPlace place = copies.publishAll(end).place;
         SmallVector<Value> all{place.stage, place.parity};
@@ -404,7 +400,7 @@ RowCopier::State RowCopier::emitStep(const ContractTile &tile,
 }
 
 SmallVector<Value> RowCopier::findRows(const ContractTile &tile) {
-  // Rows past the end are not copied, and nobody reads their sums.
+  // Rows past the end are not copied, and their sums are never read.
   Value last = emitter.scale(tile.rows, 1, -1);
   SmallVector<Value> rows;
   for (int64_t i = 0; i < shape.getMaxHeight(); i += getRowsAtOnce()) {
@@ -418,8 +414,8 @@ SmallVector<Value> RowCopier::findRows(const ContractTile &tile) {
 }
 
 Value RowCopier::getChunkOffset(int64_t i) {
-  // In 8 rows of 128 bytes a chunk moves by the number of its row, and where a
-  // row has half of that by the number of its pair.
+  // The swizzle XORs the chunk index with the row index in 8 rows of 128 bytes;
+  // with rows of 64 bytes, with the index of the pair of rows.
   Value row = emitter.remainder(emitter.scale(ownRow, 1, i), kSwizzleRows);
   row = emitter.divide(row, kSwizzleRows / getRowChunks());
   Value chunk = arith::XOrIOp::create(b, ownChunk, row);
@@ -429,7 +425,7 @@ Value RowCopier::getChunkOffset(int64_t i) {
 
 void RowCopier::copyRows(const ContractTile &tile, ArrayRef<Value> rows,
                          Value step, Value stage) {
-  // A period of places: 12 rows on, and 24.
+  // Swizzled offsets repeat after two groups of rows that are copied at once.
   constexpr int64_t period = 2;
   assert(period * getRowsAtOnce() % kSwizzleRows == 0 &&
          "places come again after a whole pattern");
@@ -455,7 +451,8 @@ void RowCopier::copyUnitRows(const ContractTile &tile, ArrayRef<Value> rows,
                       emitter.scale(ownChunk, width / getRowChunks()));
   Value bytes;
   if (shape.depth % shape.k) {
-    // A chunk is inside or outside of the row, for rows are whole chunks.
+    // A chunk is entirely inside or outside of the row, because rows are whole
+    // chunks.
     Value isInside = emitter.isLess(column, emitter.i32(shape.depth));
     bytes = arith::SelectOp::create(
         b, isInside, emitter.i32(sm90::Contract::kChunkBytes), emitter.i32(0));

@@ -4,8 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Each step adds the products of one stage to the accumulators; a stage goes
-// back to the producer when the products of the next one have been started.
+// Mainloop of consumers. Each k tile adds the wgmmas of one stage to the
+// accumulators; a stage is released when the wgmmas of the next one have been
+// issued.
 
 #include "Sm90Products.h"
 
@@ -15,7 +16,8 @@ using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
-/// What each of two consumers that share a block multiplies of a step.
+/// Bytes of K that each of two consumers multiplies of a k tile, if they share
+/// a block.
 constexpr int64_t kHalfStepBytes = Contract::kStepBytes / 2;
 
 Sm90Products::Sm90Products(Sm90Contract &contract)
@@ -27,7 +29,7 @@ Sm90Products::Sm90Products(Sm90Contract &contract)
       consumer(emitter.scale(emitter.warpgroup(), 1, -1)) {}
 
 void Sm90Products::release(Value stage) {
-  // Each warp has read its own rows of weights, and all input rows.
+  // Each warp has read its own weight rows and all input rows.
   emitter.ifThen(contract.isEqual(emitter.lane(), emitter.i32(0)),
                  [&] { emitter.arrive(contract.emptyBarrier(stage)); });
 }
@@ -39,7 +41,7 @@ void Sm90Products::ifBehindFirst(Value step, function_ref<void()> body) {
 }
 
 Sm90Products::Factors Sm90Products::describe(int64_t height, Value stage) {
-  // How far on the second consumer begins.
+  // Offsets at which the second consumer begins.
   int64_t weightBytes = 0, rowBytes = 0;
   if (shape.sharesBlock())
     weightBytes = rowBytes = kHalfStepBytes;
@@ -47,7 +49,8 @@ Sm90Products::Factors Sm90Products::describe(int64_t height, Value stage) {
     rowBytes = shape.getConsumerRows(height) * Contract::kStepBytes;
   else
     weightBytes = shape.getConsumerWeights(height) * Contract::kStepBytes;
-  // What the first stage has is known ahead; all others are a sum away.
+  // Descriptors of the first stage are loop-invariant; those of all others need
+  // one addition.
   constexpr int64_t unit = Contract::kChunkBytes;
   Value distance = emitter.scale(stage, shape.getStageBytes() / unit);
   auto describe = [&](int64_t offset, int64_t bytes) {
@@ -109,7 +112,7 @@ ContractSums Sm90Products::multiply(int64_t height, RingPlace place) {
             sum = emitter.multiplyAsync(element, width, rows64, other, i, sum);
           }
         emitter.commitProducts();
-        // The step before is done, so that its stage is free.
+        // The k tile before is complete, so that its stage is free.
         emitter.waitProducts(1);
         ifBehindFirst(step, [&] { release(values[2]); });
         RingPlace next = contract.next(at);
@@ -140,7 +143,8 @@ ContractPart Sm90Products::getPart(int64_t height, const ContractTile &tile) {
   return part;
 }
 
-/// Both add the same two numbers, whichever comes first.
+/// Deterministic: both consumers add the same two numbers, and addition
+/// commutes.
 void Sm90Products::exchange(SmallVector<Value> &all) {
   constexpr int64_t lanes = 4, laneBytes = lanes * 4;
   constexpr int64_t pieceBytes = laneBytes * Contract::kWarpgroup;
@@ -161,7 +165,7 @@ void Sm90Products::exchange(SmallVector<Value> &all) {
         contract.sharedAddress(shape.getExchangeOffset() + piece * pieceBytes),
         offset);
   };
-  // The other has read what was there for the tile before.
+  // The other consumer has read the buffer's contents of the tile before.
   emitter.consumerBarrier();
   for (int64_t i = 0; i < pieces; ++i)
     emitter.store(vector::FromElementsOp::create(

@@ -14,9 +14,9 @@ using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
-/// Whether a tile's row scales fit in registers next to its sums: they are then
-/// loaded while the first products run, and once for all blocks. As if so where
-/// there are none.
+/// Whether a tile's row scales fit in registers beside its accumulators. They
+/// are then loaded while the first wgmmas run, once for all blocks. True also
+/// without row scales.
 static bool keepsRowScales(const Contract &shape, int64_t height) {
   int64_t blocks = shape.getBlocks(height);
   return shape.hasRowsOnM(height) || !shape.copiesScales() ||
@@ -24,13 +24,13 @@ static bool keepsRowScales(const Contract &shape, int64_t height) {
              ptxas::getMaxSumsAndScales(blocks);
 }
 
-/// One block after the other: its products of the step are new sums, which are
-/// added, times their scales if those come with the step. Meanwhile the other
-/// consumer has the tensor cores.
+/// Mainloop with promotion, one block after the other. The wgmmas of a k tile
+/// make new sums, which are added to the accumulators, times their scales if
+/// those are per k tile. Meanwhile the other consumer uses the tensor cores.
 ///
-/// With rows on M two sets of them would not fit in registers, and without
-/// scales ptxas would keep two, so that each chain of products is written over
-/// the one before, explicitly.
+/// With rows on M two sets of sums would not fit in registers, and without
+/// scales ptxas would keep two, so that each chain of wgmmas explicitly
+/// overwrites the one before.
 ContractSums Sm90Products::multiplyPromoted(int64_t height,
                                             const ContractTile &tile,
                                             RingPlace place) {
@@ -43,14 +43,14 @@ ContractSums Sm90Products::multiplyPromoted(int64_t height,
   Value rows = hasScales ? scales.findRows(height, consumer) : Value();
   Value zero = emitter.f32(0), never;
   if (overwrites) {
-    // No compiler knows that a tile has rows. Zeros that wait for their number
-    // take no registers while the tile is looked up.
+    // Opaque zeros (`rows < 1` is never true), which depend on the tile's rows
+    // so that they take no registers while the tile is looked up.
     never = arith::ExtUIOp::create(b, b.getI32Type(),
                                    emitter.isLess(tile.rows, emitter.i32(1)));
     zero = arith::BitcastOp::create(b, b.getF32Type(), never);
   }
-  // What comes before the first product of a step is known when the last one of
-  // the step before has begun, perhaps even that the stage is full.
+  // Prefetched at the end of the k tile before: the values needed for the first
+  // wgmma of a k tile, perhaps even whether the stage is full.
   struct Stage {
     RingPlace place;
     Factors factors;
@@ -58,7 +58,7 @@ ContractSums Sm90Products::multiplyPromoted(int64_t height,
   };
   Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
   Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
-  // `old`: the products before, where those are overwritten.
+  // `old`: the previous sums, if those are overwritten.
   auto step = [&](Stage at, MutableArrayRef<Value> sums,
                   SmallVector<Value> &old) {
     Value stage = at.place.stage;
@@ -67,7 +67,7 @@ ContractSums Sm90Products::multiplyPromoted(int64_t height,
     });
     Stage next;
     SmallVector<Value> rowScales, weightScales;
-    // The last reads of the stage are over in all lanes.
+    // All lanes have read the stage for the last time.
     auto giveBack = [&] {
       emitter.warpBarrier();
       release(stage);
@@ -119,7 +119,7 @@ ContractSums Sm90Products::multiplyPromoted(int64_t height,
                              first.rows, no};
   int64_t numOwn = carried.size(), numAll = numBlocks * numSums;
   carried.append(numAll + (overwrites ? numSums : 0), zero);
-  // Counted in one register: there are few left.
+  // A counter in one register, because few are left.
   SmallVector<Value> end = emitter.forLoop(
       emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
       [&](Value, ValueRange values) {
@@ -147,9 +147,8 @@ ContractSums Sm90Products::multiplyPromoted(int64_t height,
 void Sm90Products::promote(int64_t height, MutableArrayRef<Value> sums,
                            ArrayRef<Value> products, ArrayRef<Value> rowScales,
                            ArrayRef<Value> weightScales) {
-  // A thread has four sums of every 8 of the width: neighbours are neighbours
-  // there, and the last two are 8 of the 64 on: of weights, that is the other
-  // projection.
+  // A thread has four sums of every 8 columns of N: two neighbours, then two
+  // for the row 8 further on M, which in weights is the other projection.
   constexpr int64_t perOctet = 4;
   bool isOnM = shape.hasRowsOnM(height);
   for (int64_t i = 0, end = sums.size(); i < end; ++i) {
@@ -163,7 +162,7 @@ void Sm90Products::promote(int64_t height, MutableArrayRef<Value> sums,
     Value scale = arith::MulFOp::create(b, row, weightScales[projection]);
     sums[i] = math::FmaOp::create(b, products[i], scale, sums[i]);
   }
-  // Here, not where the next step reads them: the products' registers are free
-  // for the next block.
+  // Forces the additions here and not at their use in the next k tile, to free
+  // the registers of the wgmmas for the next block.
   llvm::copy(tieSums(b, sums), sums.begin());
 }

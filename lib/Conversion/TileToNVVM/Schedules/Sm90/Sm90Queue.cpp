@@ -4,19 +4,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Without a queue a CTA takes every gridDim-th tile of the list. That is known
-// ahead, but tiles of different height, or CTAs of different speed, come apart
-// for good: tiles that share weights run far from each other, and read them
-// from memory again.
+// Dynamic tile scheduler. With the static scheduler a CTA takes every
+// gridDim-th tile of the list. Tiles are known in advance, but if tiles differ
+// in height, or CTAs in speed, the CTAs diverge: tiles that share weights run
+// at different times, and read them from memory again.
 //
-// With a queue it takes the next tile that nobody has, by a counter in memory,
-// so that at any time all CTAs are in one short stretch of the list. Its first
-// tile has the number of the CTA. One thread, of the warps that copy rows,
-// draws the next number when it has started the last copies of a tile (before,
-// tiles would not begin in the order in which they are drawn), and tells it to
-// all warps: in one of two places in shared memory, with a barrier for "is
-// there" and one for "has been read by all warps". Who draws the last number,
-// as many are drawn as there are tiles, sets the counter back.
+// With the dynamic scheduler a CTA takes the next free tile, by a counter in
+// memory, so that at any time all CTAs are in one short stretch of the list. A
+// CTA's first tile is its own index. One thread of the warps that copy rows
+// draws the next index after it has issued the last copies of a tile; earlier,
+// tiles would not begin in the order in which they are drawn. It publishes the
+// index to all warps in one of two slots in shared memory, each with a barrier
+// for "written" and one for "read by all warps". As many indices are drawn as
+// there are tiles; the thread that draws the last one resets the counter.
 
 #include "Sm90Contract.h"
 
@@ -28,17 +28,17 @@ using sm90::Contract;
 
 namespace {
 
-/// The numbers of tiles in shared memory; `turn` (i32) counts those that were
-/// told.
+/// Published tile indices in shared memory; `turn` (i32) counts them.
 class TileQueue {
 public:
   TileQueue(Sm90Contract &contract, const Sm90Contract::Items &items)
       : contract(contract), emitter(contract.emitter), b(contract.b),
         items(items) {}
 
-  /// The thread that `draws` (i1): the next number, which it tells all warps.
+  /// The thread that `draws` (i1): takes the next index and publishes it.
   void draw(Value draws, Value turn);
-  /// Whole warps, the one that draws too: the number that it told.
+  /// Whole warps, including that of the drawing thread: reads the published
+  /// index.
   Value take(Value turn, bool isKnown);
 
 private:
@@ -96,7 +96,8 @@ Value TileQueue::take(Value turn, bool isKnown) {
 } // namespace
 
 void Sm90Contract::initQueue() {
-  // The consumers, the warp that copies boxes, those that copy rows.
+  // Readers: the consumers, the warp that copies boxes, and those that copy
+  // rows.
   int64_t consumers = shape.getConsumers() * Contract::kWarpgroup;
   int64_t producers =
       Contract::kWarp + shape.hasRowThreads() * Contract::kRowThreads;
@@ -110,14 +111,16 @@ void Sm90Contract::initQueue() {
 
 SmallVector<Value> Sm90Contract::forItems(ValueRange init, Value draws,
                                           ItemBody body, bool isConsumer) {
-  // Who copies rows arrives for the last stage of a tile when it has drawn, and
-  // a consumer has waited for that stage.
+  // The index is known without a wait: threads that copy rows arrive for the
+  // last stage of a tile after the draw, and a consumer has waited for that
+  // stage.
   bool isKnown = isConsumer && shape.hasRowThreads();
   Items items = getItems();
   if (!op.getTickets())
     return forItems(items, init, body);
   TileQueue queue(*this, items);
-  // Behind the number of the tile and the turn, what `body` carries.
+  // Carries the tile index, the count of published ones, and the values of
+  // `body`.
   SmallVector<Value> all{items.first, emitter.i32(0)};
   llvm::append_range(all, init);
   SmallVector<Type> types(ValueRange(all).getTypes());

@@ -30,7 +30,7 @@ Value Sm90Scales::address(Value stage, int64_t scale) {
 
 SmallVector<Value> Sm90Scales::find(const ContractTile &tile, Value number) {
   Value source = emitter.operand(contract.op.getSource());
-  // Rows past the end repeat the last one; nobody reads their sums.
+  // Rows past the end repeat the last one; their sums are never read.
   Value last = emitter.scale(tile.rows, 1, -1);
   SmallVector<Value> from;
   for (int64_t i = 0; i < shape.getMaxHeight(); i += Contract::kRowThreads) {
@@ -72,7 +72,7 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
                       Value step, Value stage) {
   Value to = emitter.advance(
       address(stage, 0), emitter.scale(number, Contract::kScaleElementBytes));
-  // `count` scales of rows of a matrix, the thread's one at `first` + number.
+  // Copies one of `count` scales: the thread's, at index `first` plus its own.
   auto copyOne = [&](Value memref, SmallVector<Value> row, int64_t first,
                      int64_t count) {
     row.push_back(step);
@@ -84,8 +84,8 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
       Type type = getElementType(memref);
       if (type.isF32())
         return emitter.copyWordAsync(own, from);
-      // Those of a row lie beside each other, so that nearly all are in the
-      // cache. The thread's arrival, which comes later, publishes it.
+      // The scales of a row are adjacent, so that nearly all loads hit the
+      // cache. The thread's later arrival publishes the store.
       emitter.store(emitter.loadScale(type, from), own,
                     Contract::kScaleElementBytes);
     };
@@ -114,7 +114,7 @@ static constexpr int64_t kOctet = 8, kPair = 2;
 Value Sm90Scales::findRows(int64_t height, Value consumer) {
   Value row;
   if (shape.hasRowsOnM(height)) {
-    // Read, lest registers keep more that follows from it.
+    // Read again, so that registers keep fewer derived values.
     Value thread = readThread(b);
     constexpr int64_t warp = 32, perRow = 4;
     row = contract.addI32(
@@ -179,7 +179,7 @@ SmallVector<Value> Sm90Scales::loadWeights(Value stage, int64_t height,
 }
 
 bool Sm90Scales::areSame(int64_t height) const {
-  // Gate and up have blocks of scales of their own: of `n` columns one each.
+  // Gate and up have separate scale blocks, one each per `n` columns.
   return shape.hasRowsOnM(height) && shape.weightsPerColumn == 2 &&
          contract.op.getLayoutAttr().getOrder() !=
              moe::GateUpOrder::Interleaved;

@@ -4,18 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A group's rows are cut into tiles of about equal height, each of which runs
-// at the lowest height that holds it. As few tiles as there can be, but at
-// least two, may all be padded to a great height where one tile more fits a
-// lower one, so both are weighed.
+// M tiling on the device. A group's rows are split into tiles of about equal
+// height, each of which runs at the lowest BLOCK_M that holds it. The fewest
+// tiles possible (at least two) may all be padded to a large BLOCK_M where one
+// tile more fits a lower one, so both are considered.
 //
-// CTAs that take tiles in a fixed order come apart where tiles are unequal, and
-// what one brings into the second-level cache is gone before the next needs it.
-// Those with a queue do not: their tiles have two neighbouring heights, as many
-// of the higher one as it takes, so that hardly a row is padded. Tiles of the
-// greatest height and a low rest are for them, too; and with rows on M, where
-// high tiles are 64 rows apart, for groups of little more than one tile, whose
-// padding is the greater loss.
+// With the static scheduler, CTAs diverge if tiles are unequal, and data that
+// one brings into L2 is evicted before the next one needs it. The dynamic
+// scheduler avoids that: its tiles have two neighbouring values of BLOCK_M,
+// with as many of the higher one as needed, so that hardly a row is padded.
+// Tiles of the largest BLOCK_M plus a low rest are used there, too; and with
+// rows on M, where high tiles are 64 rows apart, for groups of little more than
+// one tile, whose padding is the greater loss.
 
 #include "Sm90Contract.h"
 
@@ -44,12 +44,13 @@ private:
   }
   /// The cost of a tile of `rows`, at least 1 and at most the greatest height.
   Value costOf(Value rows);
-  /// So many tiles, or fewer, of about equal height; or of two heights.
+  /// Adds a tiling of at most `tiles` tiles of about equal height, or of two
+  /// heights.
   void addEven(Value tiles);
-  /// Tiles of the greatest height, and a rest; `tiles` in all.
+  /// Adds a tiling of tiles of the largest BLOCK_M and a rest; `tiles` in all.
   void addHighest(Value tiles);
-  /// A candidate; tiles are 0 where all but the last one have one height, by
-  /// which they can be counted.
+  /// Adds a candidate. `tiles` is 0 if all tiles but the last have one height,
+  /// from which their number follows.
   void add(Sm90Contract::Cut cut, Value cost);
 
   Sm90Contract &contract;
@@ -92,7 +93,7 @@ void TileHeights::addEven(Value tiles) {
     int64_t low = shape.tileRows[i - 1], high = shape.tileRows[i];
     if (!shape.mixesHeights(low, high))
       continue;
-    // Between the two, and few enough for a place in the entry.
+    // Between the two, and few enough for their bits in the entry.
     Value isBetween = arith::AndIOp::create(
         b,
         arith::AndIOp::create(b, emitter.isLess(emitter.i32(low), mean),
@@ -133,13 +134,13 @@ Sm90Contract::Cut TileHeights::choose() {
   bool mayBeUneven = !isOne && (shape.rowsOnM || shape.hasQueue);
   Value fewest = emitter.divide(
       emitter.scale(count, 1, shape.getMaxHeight() - 1), shape.getMaxHeight());
-  // An empty group has none; its height is not read.
+  // An empty group has no tiles; its BLOCK_M is not read.
   Value tiles = arith::MaxUIOp::create(b, fewest, emitter.i32(1));
   addEven(tiles);
   if (mayBeUneven)
     addHighest(fewest);
   if (!isOne && !shape.rowsOnM) {
-    // Halves of a single tile would be one item more in each panel.
+    // Splitting a single tile would add an item to each N tile.
     Value isSingle = contract.isEqual(tiles, emitter.i32(1));
     addEven(select(isSingle, tiles, emitter.scale(tiles, 1, 1)));
   }
@@ -164,11 +165,11 @@ Value Sm90Contract::roundHeight(Value rows) {
 }
 
 //===----------------------------------------------------------------------===//
-// Two heights in a word
+// Two values of BLOCK_M in a word
 //===----------------------------------------------------------------------===//
 
-/// Multiples of 8: the lower height, and how much more the other one has; then
-/// how many tiles have that.
+/// Multiples of 8: the lower BLOCK_M, and the difference to the higher one;
+/// then the number of tiles with that.
 constexpr int64_t kHeightBits = 6;
 static_assert(sm90::Contract::kMaxHeight / kUnit < 1 << kHeightBits);
 static_assert(sm90::Contract::kMaxHigher == int64_t(1)
@@ -197,8 +198,8 @@ Sm90Contract::Heights Sm90Contract::unpackHeights(Value word) {
 // All groups
 //===----------------------------------------------------------------------===//
 
-/// By way of the table, whose entries have room: the code for one group is
-/// long.
+/// Results go through the table, whose entries have space: the code for one
+/// group is long.
 Sm90Contract::Cuts Sm90Contract::cutInTurn(int64_t share, Value first,
                                            LoadCount loadCount) {
   Value groups = emitter.i32(shape.groups);
@@ -222,7 +223,7 @@ Sm90Contract::Cuts Sm90Contract::cutInTurn(int64_t share, Value first,
                           kWordBytes);
           });
       });
-  // Lanes have looked behind the last group, too.
+  // Lanes have read the entry behind the last group, too.
   emitter.warpBarrier();
   Cuts cuts;
   for (int64_t i = 0; i < share; ++i) {
@@ -245,8 +246,9 @@ Sm90Contract::Cuts Sm90Contract::cutInTurn(int64_t share, Value first,
   return cuts;
 }
 
-/// No weight is copied before. So where all groups have a tile or none, as of
-/// few tokens, that is found without divisions by what is not known.
+/// Weights are not copied before this, so that latency counts. If all groups
+/// have one tile or none, as with few tokens, no division by a runtime value is
+/// needed.
 Sm90Contract::Cuts Sm90Contract::cutGroups(ArrayRef<Value> counts, Value first,
                                            LoadCount loadCount) {
   auto flatten = [](Cuts cuts) {
@@ -276,7 +278,7 @@ Sm90Contract::Cuts Sm90Contract::cutGroups(ArrayRef<Value> counts, Value first,
   Value largest = counts.front();
   for (Value count : counts.drop_front())
     largest = arith::MaxSIOp::create(b, largest, count);
-  // The same in all lanes.
+  // Uniform over the lanes.
   Value higher = emitter.countLanes(
       emitter.isLess(emitter.i32(shape.getMaxHeight()), largest));
   SmallVector<Type> types(2 * counts.size(), b.getI32Type());
@@ -292,7 +294,7 @@ Value Sm90Contract::takesGroup(Value count) {
   auto add = [&](arith::CmpIPredicate predicate, std::optional<uint64_t> rows) {
     if (!rows)
       return;
-    // No group has more.
+    // No group has more rows.
     constexpr uint64_t most = std::numeric_limits<int32_t>::max();
     Value bound = emitter.i32(int64_t(std::min(*rows, most)));
     Value isInside = arith::CmpIOp::create(b, predicate, count, bound);

@@ -4,12 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Products of a warpgroup wait for each other: for all that began before a
-// unit's registers may be written. Those of a warp (mma.sync) are instructions
-// like others, which wait for their operands alone, so that ptxas puts them
-// between the ones that take the next unit apart. They have the same fragments
-// and the same sums, but each warp loads the input rows itself, which are read
-// four times as often: that is for few rows.
+// Mainloop with mma.sync for few rows. wgmmas of a warpgroup wait for each
+// other: all that were issued before must complete before a packed tile's
+// registers may be written. mma.sync waits only for its operands, so that ptxas
+// interleaves it with the unpacking of the next packed tile. Fragments and sums
+// are the same, but each warp loads the input rows itself, so that they are
+// read four times as often.
 
 #include "Sm90Products.h"
 #include "Sm90Units.h"
@@ -19,7 +19,7 @@ using namespace moec;
 using moe::Fragments;
 using sm90::Contract;
 
-/// Sums of a thread of 16 weight rows by an octet of input rows.
+/// Sums per thread of 16 weight rows by an octet of input rows.
 constexpr int64_t kOctetSums = 4;
 
 /// Lane l gives the address of row l % 8 of matrix l / 8, a chunk of a row.
@@ -31,10 +31,10 @@ SmallVector<Value> UnitReader::findRows(Value rows) {
   Value chunk = emitter.divide(emitter.lane(), kOctetRows);
   SmallVector<Value> offsets;
   for (int64_t first = 0; first < width; first += kOctetRows) {
-    // Nobody has written those behind the last one, and nobody reads their
-    // sums.
+    // Clamped: rows behind the last one are not written, and their sums are
+    // never read.
     Value row = contract.minI32(emitter.scale(inOctet, 1, first), last);
-    // The swizzle moves a chunk by the number of its row.
+    // The swizzle XORs the chunk index with the row index.
     Value place = arith::XOrIOp::create(emitter.b, chunk,
                                         emitter.remainder(row, kOctetRows));
     offsets.push_back(
