@@ -14,7 +14,7 @@ def ConvertMoeToPlanPass : Pass<"convert-moe-to-plan", "::mlir::ModuleOp"> {
   let summary = "pipeline ops to a program of launches over buffers";
   let description = [{
     Each func.func of pipeline ops becomes a `plan.program` of the same name and one `plan.kernel`
-    per op (`moe.route` and the `moe.permute` behind it share one). Requires decomposed layers;
+    per op (`moe.route` and the `moe.permute` after it share one). Requires decomposed layers;
     ensures that no func.func with `moe` ops is left. Buffers have no slot yet.
   }];
   let dependentDialects = ["::moec::plan::PlanDialect", "::mlir::memref::MemRefDialect"];
@@ -33,9 +33,9 @@ def ConvertPlanToTilePass : Pass<"convert-plan-to-tile", "::mlir::ModuleOp"> {
 def ConvertTileToVectorPass : Pass<"convert-tile-to-vector", "::mlir::ModuleOp"> {
   let summary = "tile kernels to loops and vectors for the CPU";
   let description = [{
-    Each `tile.kernel` becomes a func.func with the same arguments and one more, the CTA's index, in
-    scf, arith, math, memref and vector; the function carries `moec.kernel`. Requires one phase per
-    kernel, each with a `cpu.*` config; fails with the schedule's reason if it cannot obey.
+    Each `tile.kernel` becomes a func.func with the same arguments and the CTA's index, in
+    scf, arith, math, memref and vector, with the attribute `moec.kernel`. Requires one phase per
+    kernel with a `cpu.*` config; fails with the schedule's reason if it cannot emit the config.
   }];
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::scf::SCFDialect",
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
@@ -43,25 +43,26 @@ def ConvertTileToVectorPass : Pass<"convert-tile-to-vector", "::mlir::ModuleOp">
 }
 
 def CpuKernelEntryPass : Pass<"cpu-kernel-entry", "::mlir::ModuleOp"> {
-  let summary = "the function that the runtime calls, per kernel";
+  let summary = "make the functions that the runtime calls for CPU kernels";
   let description = [{
-    For each func.func with `moec.kernel` makes the private function `@name__body` of it and an
-    `llvm.func @name(!llvm.ptr, i64)`: slot i (64 bits) of the first argument is the address of memref
-    i or the value of a scalar, the second is the CTA. Ensures that kernels can be called with no
-    knowledge of MLIR's descriptors.
+    Each func.func with `moec.kernel` becomes the private function `@name__body` and an
+    `llvm.func @name(!llvm.ptr, i64)`. The first argument points to 64-bit slots: slot i is the address
+    of memref i or the value of a scalar. The second is the CTA's index. Ensures that kernels can be
+    called without MLIR's memref descriptors.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::func::FuncDialect"];
 }
 
 def ConvertTileToNVVMPass : Pass<"convert-tile-to-nvvm", "::mlir::ModuleOp"> {
-  let summary = "tile kernels to what one thread of a GPU does";
+  let summary = "tile kernels to the code of one GPU thread";
   let description = [{
     Each `tile.kernel` becomes a func.func with the same arguments, in scf, arith, math, memref, vector,
-    llvm and nvvm, which says what one thread of a CTA does; the function carries `moec.kernel`,
-    `moec.block`, the threads of a CTA, and, where it is no ordinary one, `moec.form`, a `#tile.kernel_form`.
-    Requires one phase per kernel, or several of which each can follow the one before as their schedules know,
-    with configs that the target has, and `block` and `shared` as tile-assign-config sets them; fails with the schedule's reason if
-    it cannot obey.
+    llvm and nvvm: the code of one thread of a CTA. Its attributes are `moec.kernel`, `moec.block` (threads
+    of a CTA) and, unless it is an ordinary kernel, `moec.form` (a `#tile.kernel_form`).
+
+    Requires one phase per kernel, or several, each of which can follow the one before according to its
+    schedule. Requires configs of the target's schedules, and `block` and `shared` as set by
+    tile-assign-config. Fails with the schedule's reason if it cannot emit a config.
   }];
   let options = [Option<"target", "target", "std::string", "\"sm_80\"",
                         "the target: sm_80, sm_90a or sm_100a">];
@@ -71,15 +72,15 @@ def ConvertTileToNVVMPass : Pass<"convert-tile-to-nvvm", "::mlir::ModuleOp"> {
 }
 
 def GpuKernelEntryPass : Pass<"gpu-kernel-entry", "::mlir::ModuleOp"> {
-  let summary = "the kernel that the driver launches";
+  let summary = "make the kernels that the driver launches";
   let description = [{
     Each func.func with `moec.kernel` becomes an `llvm.func` of the same name that is a kernel
     (`nvvm.kernel`, `nvvm.reqntid`; `nvvm.maxnreg` as `moec.form` says, else all registers for one
-    CTA) and takes a global address per memref and i64 scalars: one slot of 64 bits per argument.
-    Ensures that kernels can be launched with no knowledge of MLIR's descriptors.
+    CTA). Arguments are a global address per memref and i64 scalars: one slot of 64 bits each.
+    Ensures that kernels can be launched without MLIR's memref descriptors.
 
-    On a target that has dependent launches (sm_90 and later) a kernel lets the next launch begin at its
-    entry, and waits there for the launch before it, unless it has an `nvvm.griddepcontrol wait` already.
+    On targets with dependent launches (sm_90 and later), a kernel lets the next launch begin at its
+    entry, and waits there for the launch before it, unless it already has an `nvvm.griddepcontrol wait`.
   }];
   let options = [Option<"target", "target", "std::string", "\"sm_80\"",
                         "the target: sm_80, sm_90a or sm_100a">];
