@@ -14,8 +14,8 @@
 
 namespace moec {
 
-/// The weight row of a result column (of type index). Projection 0 is the gate,
-/// and all there is without a layout; projection 1 is up.
+/// The weight row of a result column (index). Projection 0 is the gate, or the
+/// only one without a layout; projection 1 is up.
 inline mlir::Value getWeightRow(KernelEmitter &emitter, tile::ContractOp op,
                                 int64_t projection, mlir::Value column) {
   if (!op.getLayout())
@@ -32,7 +32,7 @@ inline mlir::Value getWeightRow(KernelEmitter &emitter, tile::ContractOp op,
   llvm_unreachable("all orders are handled");
 }
 
-/// The row of scales of a weight row. Index arithmetic of `moe::getScaleRow`.
+/// The row of scales of a weight row: `moe::getScaleRow` in index arithmetic.
 inline mlir::Value getScaleRow(KernelEmitter &emitter, tile::ContractOp op,
                                int64_t projection, mlir::Value column) {
   int64_t group = moe::getScaleGroup(op.getWeightQuantAttr()).rows;
@@ -53,7 +53,7 @@ inline mlir::Value getScaleRow(KernelEmitter &emitter, tile::ContractOp op,
   return emitter.add(inside(column), half * rows);
 }
 
-/// A row operand's number of a row (of type index), f32.
+/// A row operand's value for a row (index), as f32.
 inline mlir::Value loadRowOperand(KernelEmitter &emitter, mlir::Value operand,
                                   mlir::Value row) {
   mlir::Value numbers = emitter.operand(operand);
@@ -64,8 +64,8 @@ inline mlir::Value loadRowOperand(KernelEmitter &emitter, mlir::Value operand,
                                        emitter.f32(1), emitter.f32(0));
 }
 
-/// The scale of a whole row of the input (of type index), f32: one of its own,
-/// or the one that all rows share.
+/// The scale of a whole input row (index), as f32: its own, or the one that all
+/// rows share.
 inline mlir::Value loadInputScale(KernelEmitter &emitter, tile::ContractOp op,
                                   mlir::Value row) {
   mlir::Value scales = emitter.operand(op.getInputScale());

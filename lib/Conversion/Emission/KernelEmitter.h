@@ -4,9 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One `tile.kernel` becomes one func.func, which is what one CTA does. What
-// emission for every target shares is here; a target derives from it where its
-// machine differs.
+// Emission shared by all targets: one `tile.kernel` becomes one func.func, the
+// code of one CTA. A target derives from it where its machine differs.
 
 #ifndef MOEC_LIB_CONVERSION_EMISSION_KERNELEMITTER_H
 #define MOEC_LIB_CONVERSION_EMISSION_KERNELEMITTER_H
@@ -27,14 +26,13 @@ struct RowRange {
   mlir::Value end;
 };
 
-/// A builder that stands in the body of the new function, and what emission
-/// functions share. Index arithmetic is in `index`; memref elements become f32
-/// on their way in and are rounded to nearest even on their way out.
+/// Builder in the body of the new function, and state that emission functions
+/// share. Index arithmetic is in `index`; memref elements are converted to f32
+/// when loaded and rounded to nearest even when stored.
 ///
-/// A "vector of `lanes`" is a value of `vectorType`: what the virtual functions
-/// below make of it is up to the target. Here it is an MLIR vector; on a GPU it
-/// may be spread over the threads of a warp, with scalars that all threads
-/// hold.
+/// A "vector of `lanes`" is a value of `vectorType`, with a form defined by the
+/// virtual functions below. Here it is an MLIR vector; on a GPU it may be
+/// spread over the threads of a warp, with scalars that all threads hold.
 class KernelEmitter {
 public:
   /// `cta` is the CTA's index, of type index.
@@ -42,7 +40,8 @@ public:
                 mlir::Value cta);
   virtual ~KernelEmitter() = default;
 
-  /// Stands at the end of the function's body; loops move it for their bodies.
+  /// Inserts at the end of the function's body; loops move it into their
+  /// bodies.
   mlir::ImplicitLocOpBuilder b;
 
   //===--- Kernel arguments ---===//
@@ -53,7 +52,7 @@ public:
   mlir::Value cta() const { return ctaIndex; }
   /// The token count, of type index.
   mlir::Value tokens() const { return tokenCount; }
-  /// `num_valid_tokens` clamped to `0 .. tokens`; the token count for null.
+  /// `num_valid_tokens` clamped to `0 .. tokens`; the token count if null.
   mlir::Value validTokens(mlir::Value numValidTokens);
   /// Rows `[cta * rows, min((cta + 1) * rows, tokens))`.
   RowRange rowsOfCta(int64_t rows);
@@ -85,19 +84,19 @@ public:
   mlir::Value constant(mlir::Type type, mlir::TypedAttr element);
   /// The i32 values `0 .. lanes - 1`.
   virtual mlir::Value laneNumbers(int64_t lanes);
-  /// Lanes `0 .. count - 1` are true. The only masks that loads and stores
-  /// take.
+  /// A mask of lanes `0 .. count - 1`, the only kind that loads and stores
+  /// accept.
   virtual mlir::Value mask(mlir::Value count, int64_t lanes);
-  /// The lanes' sum, largest or smallest as a scalar, in an order that is
-  /// fixed. `kind` is ADD, MAXNUMF, MAXSI or MINSI.
+  /// Sum, maximum or minimum of the lanes as a scalar, in a fixed order. `kind`
+  /// is ADD, MAXNUMF, MAXSI or MINSI.
   virtual mlir::Value reduce(mlir::vector::CombiningKind kind,
                              mlir::Value vector);
 
   //===--- Memory ---===//
 
-  /// One float element as f32.
+  /// A float element as f32.
   mlir::Value loadF32(mlir::Value memref, mlir::ValueRange indices);
-  /// One i32 element, as i32 and sign-extended to index.
+  /// An i32 element, as i32 and sign-extended to index.
   mlir::Value loadI32(mlir::Value memref, mlir::ValueRange indices);
   mlir::Value loadIndex(mlir::Value memref, mlir::ValueRange indices);
   /// Whether a byte is not 0.
@@ -107,18 +106,18 @@ public:
                         mlir::ValueRange indices);
   virtual void storeI32(mlir::Value value, mlir::Value memref,
                         mlir::ValueRange indices);
-  /// `lanes` neighbours of the last dimension as f32. With a mask, lanes that
-  /// are off are not read and give 0.
+  /// `lanes` adjacent elements of the last dimension as f32. Masked-off lanes
+  /// are not read and give 0.
   virtual mlir::Value loadVector(mlir::Value memref, mlir::ValueRange indices,
                                  int64_t lanes, mlir::Value mask = {});
-  /// The same in the memref's own type.
+  /// `lanes` adjacent elements in the memref's own type.
   mlir::Value loadElements(mlir::Value memref, mlir::ValueRange indices,
                            int64_t lanes);
-  /// Rounds a vector of f32 to the memref's element type. With a mask, lanes
-  /// that are off are not written.
+  /// Rounds a vector of f32 to the memref's element type and stores it.
+  /// Masked-off lanes are not written.
   virtual void storeVector(mlir::Value vector, mlir::Value memref,
                            mlir::ValueRange indices, mlir::Value mask = {});
-  /// `lanes` neighbours of a memref of i32.
+  /// `lanes` adjacent elements of a memref of i32.
   virtual mlir::Value loadI32Vector(mlir::Value memref, mlir::Value index,
                                     int64_t lanes);
   virtual void storeI32Vector(mlir::Value vector, mlir::Value memref,
@@ -127,7 +126,7 @@ public:
   /// divisor of the number of columns.
   void storeZeros(mlir::Value memref, RowRange rows, RowRange columns,
                   int64_t lanes, int64_t multiple);
-  /// Memory of this CTA's own, aligned to a cache line. Call it outside of
+  /// Memory private to this CTA, aligned to a cache line. Call it outside of
   /// loops.
   virtual mlir::Value scratch(llvm::ArrayRef<int64_t> shape,
                               mlir::Type elementType);
@@ -137,7 +136,7 @@ public:
   /// `for (iv = lower; iv < upper; iv += step) body(iv)`.
   void forLoop(mlir::Value lower, mlir::Value upper, int64_t step,
                llvm::function_ref<void(mlir::Value)> body);
-  /// The same with values carried from turn to turn; returns the last ones.
+  /// A loop with loop-carried values; returns the last ones.
   llvm::SmallVector<mlir::Value>
   forLoop(mlir::Value lower, mlir::Value upper, int64_t step,
           mlir::ValueRange init,
@@ -151,23 +150,24 @@ public:
   choose(mlir::Value condition, mlir::TypeRange types,
          llvm::function_ref<llvm::SmallVector<mlir::Value>()> then,
          llvm::function_ref<llvm::SmallVector<mlir::Value>()> otherwise);
-  /// The columns `begin .. end - 1` in steps of `lanes`: `body(column, mask)`,
-  /// where the mask is null for all but a last step that is not full.
+  /// Iterates over columns `begin .. end - 1` in steps of `lanes`:
+  /// `body(column, mask)`, with a null mask except for a partial last step.
   /// `multiple` is a known divisor of every range's length: steps that cannot
   /// occur are not emitted.
   void forColumns(mlir::Value begin, mlir::Value end, int64_t lanes,
                   int64_t multiple,
                   llvm::function_ref<void(mlir::Value, mlir::Value)> body);
 
-  /// Re-emits a one-block scalar region on `args` and returns what it yields.
-  /// With vectors of any one lane count every op becomes its vector form; what
-  /// the region takes from outside must be constants. An empty region yields
-  /// `args[0]`. Fails with a diagnostic on an op that has no vector form.
+  /// Re-emits a one-block scalar region on `args` and returns the yielded
+  /// value. With vector arguments of equal lane counts, every op becomes its
+  /// vector form; values from outside the region must be constants. An empty
+  /// region yields `args[0]`. Fails with a diagnostic on an op that has no
+  /// vector form.
   mlir::FailureOr<mlir::Value> inlineRegion(mlir::Region &region,
                                             mlir::ValueRange args);
 
 protected:
-  /// What is known of the address of a vector that lies in memory whole.
+  /// Known alignment of a vector that is contiguous in memory.
   virtual llvm::MaybeAlign alignmentOf(mlir::VectorType /*type*/) const {
     return {};
   }
@@ -175,9 +175,9 @@ protected:
   mlir::Value ctaIndex;
 
 private:
-  /// The number of lanes that a mask of `mask` leaves on.
+  /// The number of enabled lanes of a mask made by `mask`.
   mlir::Value getCount(mlir::Value mask) const;
-  /// f32 elements on the stack, for vectors that go element by element.
+  /// f32 elements on the stack, for vectors that are processed per element.
   mlir::Value getTailScratch();
 
   mlir::IRMapping mapping;
@@ -191,20 +191,20 @@ private:
 mlir::Type getElementType(mlir::Value memref);
 /// Columns of a memref of rank 2.
 int64_t getColumns(mlir::Value memref);
-/// `value` (a float or a vector of floats) with another element type; rounds to
+/// Converts a float or a vector of floats to another element type, rounding to
 /// nearest even.
 mlir::Value castFloat(mlir::ImplicitLocOpBuilder &b, mlir::Value value,
                       mlir::Type element);
 
-/// The least power of two that is not below a scale, f32 and normal; infinite
-/// ones and NaN stay what they are.
+/// The least power of two not below a scale, which is a normal f32; infinity
+/// and NaN are unchanged.
 mlir::Value roundUpToPowerOfTwo(mlir::ImplicitLocOpBuilder &b,
                                 mlir::Value scale);
 
-/// Replaces exp, tanh, erf, log and log1p on f32 and vectors of it by
-/// arithmetic, so that no call of a run-time library remains. Fails on other
-/// transcendental ops. What is `onGpu` uses its approximations for exp, tanh,
-/// erf and division with fastmath<afn>.
+/// Expands exp, tanh, erf, log and log1p on f32 scalars and vectors to
+/// arithmetic, so that no calls of a run-time library remain. Fails on other
+/// transcendental ops. With `onGpu`, ops with fastmath<afn> use the GPU's
+/// approximations for exp, tanh, erf and division.
 mlir::LogicalResult expandMath(mlir::func::FuncOp func, bool onGpu = false);
 
 } // namespace moec

@@ -12,16 +12,16 @@
 
 namespace moec {
 
-/// The one phase of a kernel; constants beside it are allowed. Fails with a
-/// diagnostic if there is none, or another.
+/// The only phase of a kernel; constants beside it are allowed. Fails with a
+/// diagnostic on none or several.
 mlir::FailureOr<mlir::Operation *> getOnlyPhase(tile::KernelOp kernel);
 
 /// Fails with a diagnostic unless the op has a config of that schedule.
 mlir::LogicalResult requireConfig(mlir::Operation *op, tile::ConfigAttr config,
                                   llvm::StringRef schedule);
 
-/// The op's config as that of the schedule whose attribute `Config` is; fails
-/// with a diagnostic on another one.
+/// The op's config as the schedule's attribute `Config`; fails with a
+/// diagnostic on another one.
 template <typename Config>
 mlir::FailureOr<Config> requireConfig(mlir::Operation *op,
                                       tile::ConfigAttr config) {
