@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A word of stored elements becomes words of two bf16 or f16 each, exactly:
-// fields of a float are moved into those of the wider one, integers into the
-// digits of a power of two. Numbers of a code book are looked up, rounded.
+// Decoder of a word of stored elements to words of two bf16 or f16 each. Exact:
+// the fields of a float are moved into those of the wider one, integers into
+// the digits of a power of two. Entries of a code book are looked up, rounded.
 
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_PAIRDECODER_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_PAIRDECODER_H

@@ -127,10 +127,10 @@ public:
 
   //===--- Tensor cores ---===//
 
-  /// Four 8x8 matrices of 16-bit elements; lane l gives the address of row
-  /// l % 8 of matrix l / 8. One i32 per matrix.
+  /// ldmatrix: four 8x8 matrices of 16-bit elements, one i32 each; lane l gives
+  /// the address of row l % 8 of matrix l / 8.
   llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value shared);
-  /// A 16x8 product over 16 elements, of bf16 or f16, added to 4 f32.
+  /// mma.sync: 16x8 with K = 16, of bf16 or f16, added to 4 f32.
   llvm::SmallVector<mlir::Value> multiply(mlir::Type element,
                                           mlir::ValueRange a,
                                           mlir::ValueRange b,
@@ -138,7 +138,8 @@ public:
 
 protected:
   llvm::MaybeAlign alignmentOf(mlir::VectorType type) const override;
-  /// An op that reads what no launch of a run writes, for the verifier.
+  /// Marks an op as a read of memory that no launch of a run writes, for the
+  /// verifier.
   void markConstant(mlir::Operation *op);
   /// Whether a memref is scratch.
   static bool isShared(mlir::Value memref);

@@ -30,7 +30,7 @@ using namespace moec;
 
 namespace {
 
-/// One row of the table of emission functions.
+/// A row of the table of emission functions.
 struct Emission {
   llvm::StringLiteral schedule;
   LogicalResult (*emit)(Operation *phase, KernelBody body);
@@ -73,8 +73,8 @@ public:
         return failure();
       relaxEpilogue(phase);
     }
-    // A schedule emits the product that awaits a phase with that: by the first
-    // of two products, by the only one.
+    // The schedule of the gemm emits phases that it awaits: joined gemms are
+    // emitted by the first, a quantization by its gemm.
     if (isa<tile::ContractOp>(phases->back())) {
       size_t first = isa<tile::ContractOp>(phases->front()) ? 0 : 1;
       *phases = {(*phases)[first]};
@@ -103,9 +103,8 @@ public:
   }
 
 private:
-  /// Whether a phase may be another than the first one, as its schedule knows:
-  /// a product that awaits another one or a quantization, or what says which
-  /// others it can follow.
+  /// Whether a phase may follow others: a gemm that awaits another gemm or a
+  /// quantization, or a phase whose schedule can follow others.
   bool mayFollow(Operation *phase) {
     auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
     const Schedule *schedule =
@@ -120,8 +119,7 @@ private:
     return schedule && schedule->as<FollowsPhase>();
   }
 
-  /// The phase of the kernel, or several of which each may follow the one
-  /// before.
+  /// The phases of the kernel, each of which may follow the one before.
   FailureOr<SmallVector<Operation *>> getPhases() {
     SmallVector<Operation *> phases;
     for (Operation &phase : kernel.getBody().front().without_terminator())
@@ -136,9 +134,9 @@ private:
     return SmallVector<Operation *>{*phase};
   }
 
-  /// Lets the machine's approximations stand for what will be rounded to 16
-  /// bits: a power of 2 within 2 ulp of f32, a reciprocal within 1, and 0 for
-  /// numbers below the normal range.
+  /// Allows the GPU's approximations for values that are rounded to 16 bits:
+  /// powers of 2 within 2 ulp of f32, reciprocals within 1, and flushing of
+  /// numbers below the normal range to 0.
   static void relaxEpilogue(Operation *phase) {
     auto contract = dyn_cast<tile::ContractOp>(phase);
     if (!contract ||
@@ -159,7 +157,7 @@ private:
     const Schedule *schedule =
         config ? findSchedule(target, config.getSchedule()) : nullptr;
     if (!schedule || schedule->opName != phase->getName().getStringRef()) {
-      // The first schedule is the one of choice.
+      // The first schedule is the default.
       auto known = getSchedulesFor(target, phase);
       if (known.empty())
         phase->emitOpError("is not a phase that a GPU can run");
@@ -178,7 +176,7 @@ private:
     llvm_unreachable("every schedule of GPUs has an emission");
   }
 
-  /// Whether each CTA may go on from phase to phase by itself.
+  /// Whether each CTA may go on from phase to phase without waiting for others.
   LogicalResult checkFollowing(ArrayRef<Operation *> phases) {
     for (auto [first, second] :
          llvm::zip(phases.drop_back(), phases.drop_front())) {
@@ -193,16 +191,17 @@ private:
     return success();
   }
 
-  /// Whether phases behind the first one wait for the launch before, but the
-  /// first one has to as well.
+  /// Whether later phases wait for the launch before, so that the first one has
+  /// to as well.
   bool waitsFirst(ArrayRef<Operation *> phases) {
     auto gpu = moert::GpuTarget::parse(target.name);
     return gpu && gpu->hasDependentLaunches() && phases.size() > 1 &&
            isa<tile::QuantizeOp>(phases.front()) && !kernel.getAhead();
   }
 
-  /// What a phase begins with behind another one. Of what was quantized it
-  /// reads nothing.
+  /// Emits the barrier before a phase that follows another. After a
+  /// quantization it ends the part that runs ahead, because the phase reads
+  /// none of the quantized rows.
   void separate(OpBuilder &b, Operation *phase) {
     bool isAhead = isa<tile::QuantizeOp>(phase->getPrevNode());
     NVVM::Barrier0Op::create(b, phase->getLoc())
@@ -210,7 +209,7 @@ private:
                   b.getUnitAttr());
   }
 
-  /// Whether the kernel's launch is as the configs say.
+  /// Whether the kernel's launch parameters match its configs.
   LogicalResult checkLaunch() {
     LaunchShape shape = getLaunchShape(kernel, target);
     auto isSet = [](IntegerAttr attribute, int64_t value) {
@@ -234,7 +233,7 @@ private:
         kernel.getTensorMaps()->getAsRange<tile::TensorMapAttr>());
   }
 
-  /// The kernel's arguments, then the address of each tensor map.
+  /// Arguments: the kernel's, then the address of each tensor map.
   func::FuncOp makeFunction() {
     OpBuilder builder(kernel);
     SmallVector<Type> arguments(kernel.getArgumentTypes());

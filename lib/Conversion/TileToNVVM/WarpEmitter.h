@@ -12,9 +12,9 @@
 
 namespace moec {
 
-/// A warp takes the place of a CTA. A vector of `32 p` lanes is spread over it:
-/// each thread has p neighbours, as a scalar if p is 1. Scalars are the same in
-/// all threads, and all branches are taken by the whole warp. Scratch memory
+/// Emitter in which a warp acts as a CTA. A vector of `32 p` lanes is spread
+/// over the warp: each thread has p neighbours, as a scalar if p is 1. Scalars
+/// are uniform, and branches are taken by the whole warp. Scratch memory
 /// belongs to the warp.
 class WarpEmitter : public ThreadEmitter {
 public:
@@ -52,7 +52,8 @@ private:
   /// `indices` moved to the thread's element `i` of `share`.
   llvm::SmallVector<mlir::Value> at(mlir::ValueRange indices, int64_t share,
                                     int64_t i);
-  /// `write`, ordered with the warp's other accesses if `memref` is scratch.
+  /// Runs `write`, ordered with the warp's other accesses if `memref` is
+  /// scratch.
   void ordered(mlir::Value memref, llvm::function_ref<void()> write);
   void ifFirstLane(llvm::function_ref<void()> body);
 };

@@ -4,19 +4,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A word has eight codes of a row, which become two registers of four e4m3, or
-// four e4m3, of which the signs are turned.
+// Decoder of prepacked weights to e4m3. A word has eight 4-bit values of a row,
+// which become two registers of four e4m3 each, or it has four e4m3 whose signs
+// are converted.
 //
-// Three bits of e2m1 select a byte of eight, which a permutation of two words
-// does with four codes at once. The eight are the numbers of e2m1 with the
-// lowest step, and a group's step is added to their exponents, which are bits 3
-// to 6, but to 0's. Signs come from the word as it is, and from one shifted by
-// 4.
+// For e2m1, three bits select one of eight bytes; a permutation of two words
+// (prmt) does that for four values at once. The eight bytes are the e2m1
+// magnitudes at the lowest step. A group's step is added to their exponents,
+// bits 3 to 6, except to that of 0. Signs come from the word itself, and from
+// the word shifted by 4.
 //
 // The lowest four bits of an e4m3 count in steps of 2^-9, as those of a bf16 in
-// steps of 2^-133. So an int4 of sign and magnitude is one by its place; of
-// negative ones, whose magnitude is kept less one, 1 is added. Its groups have
-// scales that no e4m3 has digits for: sums of groups are multiplied with them.
+// steps of 2^-133. An int4 in sign and magnitude form is therefore an e4m3
+// subnormal as it stands; the magnitude of negative values is stored less one,
+// and 1 is added. Scales of its groups have more digits than an e4m3: they are
+// multiplied with the sums of groups.
 
 #include "Sm90Units.h"
 
@@ -32,7 +34,7 @@ using moe::Fragments;
 namespace {
 
 constexpr int64_t kRows = Fragments::kQuadRows;
-/// The highest bit of each byte, and the lowest.
+/// The highest and the lowest bit of each byte.
 constexpr int64_t kSigns = 0x80808080, kOnes = 0x01010101;
 
 class ByteDecoder final : public UnitDecoder {
@@ -51,12 +53,12 @@ private:
                                         high.value, selector.value,
                                         NVVM::PermuteMode::DEFAULT));
   }
-  /// Of a word, the two registers and what is added to them in the end.
+  /// Unpacks a word into two registers and the addends for the end.
   void openE2M1(Word codes, Word steps, int64_t number, OpenUnit &unit);
   void openInt4(Word codes, OpenUnit &unit);
-  /// The scales of the sums of both rows, group by group, as the bits of f32.
+  /// Scales of the sums of both rows, group by group, as f32 bits.
   SmallVector<Value> openScales(Value scales);
-  /// A register, behind the wait.
+  /// Finishes a register, after the wait.
   Word close(Word number, const OpenUnit &unit, int64_t i);
 
   AsyncEmitter &emitter;
@@ -66,10 +68,10 @@ private:
 
 void ByteDecoder::openE2M1(Word codes, Word steps, int64_t number,
                            OpenUnit &unit) {
-  // 0, 0.5, 1 and 1.5, and 2, 3, 4 and 6, as the lowest step has them.
+  // 0, 0.5, 1 and 1.5, then 2, 3, 4 and 6, at the lowest step.
   constexpr int64_t lowNumbers = 0x14100800, highNumbers = 0x24201C18;
-  // The byte of the step everywhere, and everywhere but in the place of 0,
-  // which gets one of a zero.
+  // Selectors: the step's byte everywhere, and everywhere except for the value
+  // 0, which gets a zero byte.
   constexpr int64_t zero = 4;
   int64_t all = number * 0x1111, others = (all & 0xFFF0) | zero;
   Word none = codes.constant(0);
@@ -124,7 +126,7 @@ SmallVector<Value> ByteDecoder::openScales(Value scales) {
       words.push_back(word(vector::ExtractOp::create(b, scales, i)));
   else
     words.push_back(word(scales));
-  // The upper half of an f32, its exponent, or all of it.
+  // Masks of the upper half of an f32, its exponent, or all of it.
   constexpr int64_t wordBits = 32, digits = 23, upperHalf = 0xFFFF0000,
                     exponent = 0x7F800000;
   bool arePowers = format.scales == Fragments::Scales::E8M0;
@@ -158,8 +160,8 @@ Word ByteDecoder::close(Word number, const OpenUnit &unit, int64_t i) {
 
 SmallVector<Value> ByteDecoder::close(const OpenUnit &unit, int64_t part,
                                       int64_t parts) {
-  // Those of a word are one row's: of a product its registers are of both in
-  // turns.
+  // Registers of a word belong to one row; the registers of an mma alternate
+  // between both rows.
   SmallVector<Value> closed;
   int64_t ofPart = int64_t(unit.numbers.size()) / parts;
   for (int64_t i = part * ofPart; i < (part + 1) * ofPart; ++i)

@@ -4,14 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A thread has gate and up of a result, so that the epilogue runs in registers.
+// Epilogue of the Hopper gemm, in registers: a thread has gate and up of a
+// result.
 //
-// Results of 16 bits go through shared memory, where rows become whole: those
-// of a consumer's columns, of which each of its warps has some, or with rows on
-// M those of some columns of a warp. Ordinary stores take them to memory, whole
-// lines at a time: what a warp has of a row is a piece of 16 or 32 bytes, and
-// each piece would take the memory pipe as long as a line. Copies by the copy
-// engine were slower, for all warps had to wait for them in turn.
+// Results of 16 bits are staged in shared memory, where rows become contiguous:
+// those of a consumer's columns, of which each warp has some, or with rows on M
+// those of some columns of a warp. Ordinary stores then write whole lines. A
+// warp's own part of a row is 16 or 32 bytes, and each direct store of it would
+// occupy the memory pipe as long as a line. TMA stores were slower, because all
+// warps had to wait for them in turn.
 
 #include "Sm90Epilogue.h"
 
@@ -21,7 +22,7 @@ using namespace mlir;
 using namespace moec;
 using sm90::Contract;
 
-/// Rows of the matrices that stmatrix knows.
+/// Rows of a matrix of stmatrix.
 static constexpr int64_t kMatrix = 8;
 
 //===----------------------------------------------------------------------===//
@@ -103,7 +104,7 @@ LogicalResult Sm90Epilogue::emit() {
     ifAny(emitter.isLess(getWarpRow(), tile.rows), [&] { emitColumns(); });
     return status;
   }
-  // Rows that are skipped together if the tile ends before.
+  // Rows that are skipped together if the tile ends before them.
   constexpr int64_t portion = 32;
   for (int64_t first = 0; first < part.height; first += portion) {
     int64_t rows = std::min(portion, part.height - first);
@@ -199,13 +200,14 @@ void Sm90Epilogue::takeBuffer(bool isFirst) {
     bufferBarrier();
     return;
   }
-  // Behind a barrier of both consumers all have ended the tile before.
+  // A barrier of both consumers came before, so that all have finished the tile
+  // before.
   bool hasShared = shape.sharesBlock() ||
                    (shape.findsScales && !shape.splitsRows(part.tileHeight));
   if (hasShared)
     return;
-  // In a tile of another height, the parts of a consumer's warps may have been
-  // others.
+  // In a tile of another BLOCK_M, the consumer's warps may have used other
+  // parts of the buffer.
   if (shape.hasOneBuffer())
     bufferBarrier();
   else
@@ -223,8 +225,8 @@ Value Sm90Epilogue::round(Value results) {
   return castFloat(b, results, getElementType(result));
 }
 
-/// Puts rounded results into the buffer, where they are rows of columns; the
-/// first column is at `chunk`, of all warps' columns that of the first warp.
+/// Writes rounded results to the buffer as rows of columns. The first column is
+/// at `chunk`; if all warps stage together, that is the first warp's column.
 void Sm90Epilogue::stage(int64_t chunk, Value rounded) {
   int64_t numMatrices =
       cast<VectorType>(rounded.getType()).getNumElements() / 2;
@@ -233,8 +235,9 @@ void Sm90Epilogue::stage(int64_t chunk, Value rounded) {
   SmallVector<Value> matrices;
   for (int64_t i = 0; i < numMatrices; ++i)
     matrices.push_back(vector::ExtractOp::create(b, words, i));
-  // Those of a fragment, which are side by side or with rows on M one below the
-  // other, then those of the next one. A row of a matrix is a chunk.
+  // Order of matrices: those of a fragment, which are adjacent in a row or,
+  // with rows on M, in a column; then those of the next fragment. A row of a
+  // matrix is a chunk.
   int64_t perOctet = fragments.getMatrices();
   Value matrix = emitter.remainder(emitter.divide(fragments.getLane(), kMatrix),
                                    numMatrices);

@@ -4,13 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// With few tokens a kernel takes little longer than the time until its first
-// copy, and counters in shared memory and sums over all groups take several
-// waits of the whole CTA. If each lane of a warp has one id, each thread finds
-// the entries of its groups by a look at all ids: rows and tiles before it are
-// lower ids, and lower ids that are the first of a tile. All groups have tiles
-// of the same height, one that holds all tokens if there is such a height: a
-// token has a row in a group, or by ids that say so several.
+// Table of groups for few ids. With few tokens, the time until the first copy
+// is most of a kernel's time, and counters in shared memory and prefix sums
+// over all groups take several barriers of the CTA. If each lane of a warp has
+// one id, each thread computes its groups' entries from all ids directly: the
+// rows and tiles before a group are the number of lower ids, and of lower ids
+// that are the first of a tile. All groups use one BLOCK_M, which holds all
+// tokens if there is such a value: a token has one row in a group, or several
+// if its ids repeat.
 
 #include "../../../Emission/RankIds.h"
 #include "Sm90Contract.h"
@@ -38,8 +39,8 @@ Value Sm90Contract::getHeightOfFew() {
   return height;
 }
 
-/// The lane's slot: twice its local expert, and one more if a tile of that
-/// begins with it; a number above all others if there is none.
+/// Key of the lane's slot: twice its local expert, plus one if a tile of that
+/// expert begins with it; the maximum if the lane has no slot.
 Value Sm90Contract::loadOwnKey(RankIds &experts, Value slots, Value height) {
   constexpr int32_t none = std::numeric_limits<int32_t>::max();
   Value ids = emitter.operand(op.getIds());
@@ -76,7 +77,7 @@ void Sm90Contract::emitTableOfFew(RankIds &experts, Value slots) {
   auto add = [&](Value sum, Value flag) {
     return addI32(sum, arith::ExtUIOp::create(b, i32, flag));
   };
-  // Whole warps, for lanes ask each other.
+  // Whole warps, because lanes exchange values.
   Value zero = emitter.i32(0), groups = emitter.i32(shape.groups);
   emitter.forLoop(
       emitter.index(0), emitter.index(shape.groups + 1),

@@ -21,9 +21,10 @@ Sm90Fragments::Sm90Fragments(Sm90Contract &contract, const ContractPart &part)
     : contract(contract), emitter(contract.emitter), b(contract.b),
       shape(contract.shape), part(part),
       isOnM(shape.hasRowsOnM(part.tileHeight)),
-      // The sums of e4m3 leave few registers, none for what can be read.
+      // Sums of e4m3 leave few registers, so that the thread index is read
+      // again, not kept.
       thread(isOnM || shape.quantizes ? readThread(b) : emitter.thread()) {
-  // A warp has 16 of the 64: rows, or columns of one or two projections.
+  // A warp has 16 of the 64 on M: rows, or columns of one or two projections.
   int64_t perWarp =
       isOnM ? Contract::kStagedRows : shape.getWarpColumns(part.tileHeight);
   ownAcross = contract.addI32(emitter.scale(getConsumerWarp(), perWarp),
@@ -39,8 +40,8 @@ Value Sm90Fragments::getConsumerWarp() {
 
 int64_t Sm90Fragments::getSum(int64_t projection, int64_t octet,
                               int64_t element) const {
-  // Projections change every 8 weight rows. In memory, up comes before gate in
-  // one of the orders.
+  // Projections alternate every 8 weight rows. In memory, up comes before gate
+  // in one of the orders.
   if (shape.weightsPerColumn == 2 &&
       contract.op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate)
     projection = 1 - projection;

@@ -4,13 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A word has four pairs of codes, or two. A mask takes a pair, perhaps after a
-// shift, to where a bf16 or f16 stands for its number times a small power of
-// two. A product with the scale, whose exponent is higher by as much, makes it
-// whole: of floats exactly where the scale is a power of two, and of integers
-// less their zero point, which is subtracted exactly, with one rounding. A
-// scale with more digits than a bf16 is the sum of two. Of a code book, shared
-// memory has all pairs of numbers.
+// Decoder of prepacked weights to bf16 or f16. A word has four pairs of
+// quantized values, or two. A mask, perhaps after a shift, moves a pair to
+// where a bf16 or f16 is its value times a small power of two. The
+// multiplication with the scale, whose exponent is higher by that power,
+// restores the value: exactly for floats if the scale is a power of two; with
+// one rounding for integers less their zero point, which is subtracted exactly.
+// A scale with more digits than a bf16 is stored as the sum of two. With a code
+// book, all pairs of its entries are in shared memory.
 
 #include "Sm90Units.h"
 
@@ -28,12 +29,12 @@ using moe::Fragments;
 
 namespace {
 
-/// Products of a unit: a word of codes each, or two.
+/// mmas of a packed tile, each with one or two words of quantized values.
 constexpr int64_t kProducts = 4;
-/// A fragment's registers: of two rows, and of two octets of the depth.
+/// A registers of a fragment: of two rows, and of two octets along K.
 constexpr int64_t kRegisters = Fragments::kRegisters;
 
-/// Of codes that become bf16 or f16.
+/// Decodes to bf16 or f16.
 class HalfDecoder final : public UnitDecoder {
 public:
   HalfDecoder(AsyncEmitter &emitter, const Fragments &format, Value book)
@@ -65,44 +66,45 @@ private:
         b, DenseElementsAttr::get(getPairType(),
                                   b.getFloatAttr(getNumberType(), number)));
   }
-  /// The middle of all codes as a code of a row (0 or 1 of a thread's two)
-  /// stands for it, twice.
+  /// The midpoint of the quantized range, in the form of row 0 or 1 of the
+  /// thread's two, in both halves.
   Value getMiddle(int64_t row) {
     constexpr int64_t unitRows[kRows] = {0, 8};
     return makePair(std::ldexp(double(format.getMiddle()),
                                -int(format.getExponent(unitRows[row]))));
   }
-  /// `pair * other + addend`, of words, rounded once; without an addend the
-  /// product.
+  /// `pair * other + addend` on words, rounded once; the product if there is no
+  /// addend.
   Value multiply(Value pair, Value other, Value addend = {}) {
     // Adding -0 changes nothing.
     return toWord(
         math::FmaOp::create(b, toPair(pair), toPair(other),
                             addend ? toPair(addend) : makePair(-0.0)));
   }
-  /// That half of some words, twice.
+  /// Half `half` of some words, in both halves.
   Value repeat(ArrayRef<Value> words, int64_t half);
-  /// That byte of some words, whose lowest bit goes to `bit` of a half, as the
-  /// kept scale that it is, twice.
+  /// Byte `number` of some words, with its lowest bit at `bit`, as the stored
+  /// scale, in both halves.
   Value getByte(ArrayRef<Value> words, int64_t number, int64_t bit);
-  /// The scale of that number, twice.
+  /// Scale `number`, in both halves.
   Value getScale(ArrayRef<Value> words, int64_t number);
-  /// The first digits of a kept f16, as a bf16, twice, and the others.
+  /// The leading digits of a stored f16 as a bf16, in both halves, and the
+  /// remaining digits.
   std::pair<Value, Value> split(ArrayRef<Value> words, int64_t number);
-  /// All pairs of a word, as small numbers.
+  /// All pairs of a word, not yet scaled.
   SmallVector<Value> takeApart(Word codes);
-  /// The pair of a book's numbers of which codes have that byte.
+  /// The pair of code book entries for a byte of two indices.
   Value lookUp(Word codes, int64_t byte);
   Value permute(Value low, Value high, Value selector) {
     return NVVM::PermuteOp::create(b, b.getI32Type(), low, high, selector,
                                    NVVM::PermuteMode::DEFAULT);
   }
-  /// The pair of register `i`, as small numbers, and how, by the codes of it or
-  /// of the word that it is in.
+  /// Pair of register `i`, not yet scaled, and the helpers per format; they
+  /// take the values of the register or of its word.
   Value move(Word codes, int64_t i);
   Value moveE2M1(Word codes, int64_t i);
   Value moveE4M3(Word codes, int64_t i);
-  /// The number of the scale of a register.
+  /// Index of the scale of a register.
   int64_t getNumber(int64_t product, int64_t i) const {
     return kRows * (product * format.getGroups() / kProducts) + i % kRows;
   }
@@ -123,12 +125,12 @@ Value HalfDecoder::repeat(ArrayRef<Value> words, int64_t half) {
 }
 
 Value HalfDecoder::getByte(ArrayRef<Value> words, int64_t number, int64_t bit) {
-  // Bytes 0 and 2 go up to that place of both halves, 1 and 3 down.
+  // Bytes 0 and 2 move up to that bit of both halves, bytes 1 and 3 down.
   constexpr int64_t perWord = 4, byteBits = 8, both = 0x00010001;
   Word kept = word(words[number / perWord]);
   Word moved = number % 2 ? kept >> (byteBits - bit) : kept << bit;
   Word bytes = moved & (0xFF << bit) * both;
-  // Of an f16 it has the exponent as it is.
+  // For f16 the exponent is stored as it is.
   if (format.areE5M3() && !hasF16) {
     int64_t least = format.getLeastExponent() << kDigits;
     bytes = bytes + least * both;
@@ -156,7 +158,7 @@ Value HalfDecoder::getScale(ArrayRef<Value> words, int64_t number) {
 
 std::pair<Value, Value> HalfDecoder::split(ArrayRef<Value> words,
                                            int64_t number) {
-  // Digits that a bf16 has of an f32.
+  // Digits of an f32 that a bf16 keeps.
   constexpr int64_t first = 0xFFFF0000, perWord = 2;
   auto toBits = [&](Value single) -> Value {
     return arith::BitcastOp::create(b, b.getI32Type(), single);
@@ -189,14 +191,14 @@ Value HalfDecoder::move(Word codes, int64_t i) {
   case Fragments::Codes::E4M3:
     return moveE4M3(codes, i % kRows);
   case Fragments::Codes::Int4: {
-    // Both rows of an octet, side by side.
+    // Both rows of an octet, adjacent.
     constexpr int64_t nibble = 0x000F000F, nibbleBits = 4, octetBits = 8;
     Word octet = i / kRows ? codes >> octetBits : codes;
     return (octet & nibble << nibbleBits * (i % kRows)).value;
   }
   case Fragments::Codes::Int8: {
     constexpr int64_t low = 0x00FF00FF;
-    // Bytes 1 and 3, each below one of a zero (byte 4).
+    // Bytes 1 and 3, each below a zero byte (byte 4).
     constexpr int64_t high = 0x4341;
     if (i % kRows == 0)
       return (codes & low).value;
@@ -220,7 +222,7 @@ Value HalfDecoder::lookUp(Word codes, int64_t byte) {
   constexpr int64_t byteBits = 8, wordBytes = 4;
   constexpr int64_t stride = Contract::kBookPairBytes;
   constexpr int64_t bits = (Contract::kBookPairs - 1) * stride;
-  // The byte counts in strides, of which the lane's number has the lower bits.
+  // The byte counts in strides; the lane's index has the lower bits.
   int64_t shift = byteBits * byte - llvm::Log2_64(stride);
   Word moved = shift < 0 ? codes << -shift : codes >> shift;
   Word own = word(emitter.scale(emitter.lane(), wordBytes));
@@ -283,7 +285,7 @@ OpenUnit HalfDecoder::open(const PackedUnit &packed) {
   }
   int64_t count = kRows * format.getGroups();
   SmallVector<Value> zeroPoints;
-  // Where what lies behind all scales begins, in halves of words.
+  // Offset behind all scales, in half words.
   int64_t behind = count * format.getScaleBytes() / kHalfBytes;
   for (int64_t i = 0; i < count; ++i) {
     if (format.haveRests()) {
@@ -312,8 +314,8 @@ OpenUnit HalfDecoder::open(const PackedUnit &packed) {
       unit.numbers.push_back(number);
     }
   }
-  // The middle times a scale is exact, and so is the rest of a fused
-  // multiplication but for the end.
+  // The midpoint times a scale is exact, and a fused multiply-add rounds only
+  // at the end.
   if (format.areIntegers() && zeroPoints.empty())
     for (auto [i, scale] : llvm::enumerate(unit.scales)) {
       Value middle = arith::NegFOp::create(b, getMiddle(i % kRows));
@@ -325,7 +327,7 @@ OpenUnit HalfDecoder::open(const PackedUnit &packed) {
 
 SmallVector<Value> HalfDecoder::close(const OpenUnit &unit, int64_t part,
                                       int64_t parts) {
-  // Behind the wait.
+  // After the wait.
   SmallVector<Value> scales = tieWords(b, unit.scales);
   SmallVector<Value> fragments;
   int64_t ofPart = kProducts / parts;

@@ -4,15 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Where the scale is given, results become codes at once. Else a thread keeps
-// its results, two in a register, until the largest magnitude of each row is
-// known: neighbours of a row with rows on M, else neighbours of a
-// column. With rows on M in high tiles four lanes have a row. Otherwise each
-// warp writes what its columns have, one thread per row makes the scale of it
-// all, and every thread reads what to divide its rows by.
+// Epilogue that quantizes results. With a given scale, results are quantized at
+// once. Otherwise a thread keeps its results, two per register, until the
+// largest magnitude of each row is known: a pair is two neighbours of a row
+// with rows on M, else of a column. With rows on M in high tiles, four lanes
+// share a row. Otherwise each warp writes the maxima over its columns, one
+// thread per row computes the scale, and every thread reads the divisors of its
+// rows.
 //
-// Codes go through the buffer to memory, as 16-bit results do. Those that are
-// kept as bf16 are such results.
+// Quantized values go through the staging buffer to memory, as 16-bit results
+// do, also when they are dequantized to bf16.
 
 #include "../../InlinePtx.h"
 #include "../../Quantizer.h"
@@ -30,7 +31,7 @@ using sm90::Contract;
 namespace {
 
 constexpr int64_t kOctet = 8, kPerOctet = 4;
-/// The consumers' ones.
+/// The first warp of the consumers.
 constexpr int64_t kFirstWarp = Contract::kWarpgroup / 32;
 
 class Sm90Quantize : public Sm90Epilogue {
@@ -46,7 +47,7 @@ public:
 
 private:
   LogicalResult emitByGivenScale(Value hasRows);
-  /// The numbers of codes by the given scale.
+  /// Rounds quotients by the given scale.
   Value round(Value values) override;
 
   //===--- Pairs: two 16-bit floats in an i32 ---===//
@@ -57,7 +58,7 @@ private:
   Value toWord(Value value) {
     return LLVM::BitcastOp::create(b, b.getI32Type(), value);
   }
-  /// One of a pair as f32.
+  /// One element of a pair, as f32.
   Value get(Value word, int64_t i);
   Value larger(Value x, Value y) {
     return x ? toWord(quantizer.larger(toPair(x), toPair(y))) : y;
@@ -74,38 +75,38 @@ private:
   /// Results as pairs.
   SmallVector<Value> toPairs(Value values);
   void roundResults();
-  /// Rows on M: the largest magnitudes of the thread's two rows among the
-  /// consumer's columns, as a pair.
+  /// Rows on M: largest magnitudes of the thread's two rows over the consumer's
+  /// columns, as a pair.
   Value findLargestOfRows();
-  /// Weights on M: the largest magnitudes of two rows of each octet among the
-  /// warp's columns. Lanes share the octets out: those with column `c` of the 8
-  /// have the `n` from `c * n` on, null past the end.
+  /// Weights on M: largest magnitudes of two rows of each octet over the warp's
+  /// columns. Octets are distributed over lanes: lanes of column `c` of the 8
+  /// have the `n` octets from `c * n` on; null past the end.
   SmallVector<Value> findLargestOfColumns();
-  /// Lets all columns' magnitudes meet, and makes divisors of them.
+  /// Reduces the magnitudes over all columns, and computes divisors.
   void shareLargest();
   void writeLargest();
   void makeDivisors();
   Value getDivisorAddress(Value row);
   Quantizer::Divisor getDivisor(Value pair, int64_t i);
-  /// From the largest magnitude of a row.
+  /// The divisor for a row's largest magnitude.
   Quantizer::Divisor getDivisor(Value largest) {
     return quantizer.getDivisor(largest);
   }
-  /// A result by what its row is divided by, which a given scale makes
-  /// needless.
+  /// Quotient of a result by its row's divisor, or by the given scale.
   Value divide(Value value, const Quantizer::Divisor &divisor) {
     return given ? quantizer.divideBy(value, *given)
                  : quantizer.divide(value, divisor);
   }
-  /// The scale of a row of the part.
+  /// Stores the scale of a row of the part.
   void storeScale(Value row, Value scale, Value isStored);
 
   void quantizeRows(ArrayRef<Quantizer::Divisor> divisors);
   void quantizeColumns();
-  /// From codes of two columns, two rows each, those of one row and two
-  /// neighbouring columns, twice: the first row in even columns' lanes.
+  /// Exchanges quantized values between lanes: from two columns of two rows
+  /// each to two neighbouring columns of one row, twice; the first row goes to
+  /// lanes of even columns.
   Value pairColumns(Value codes, Value isOdd);
-  /// Rows on M: in its quad, the thread's number; its first row of the part.
+  /// Rows on M: the thread's index in its quad; its first row of the part.
   Value getQuadLane() {
     return emitter.remainder(fragments.getLane(), kPerOctet);
   }
@@ -113,7 +114,7 @@ private:
 
   Type half;
   Quantizer quantizer;
-  /// The scale of all results, if it is given.
+  /// The scale of all results, if given.
   std::optional<Quantizer::GivenScale> given;
   /// Octets of a block, and pairs of each of them.
   int64_t octets, perOctet;
@@ -126,7 +127,8 @@ Value Sm90Quantize::get(Value word, int64_t i) {
   if (half.isF16())
     return castFloat(b, vector::ExtractOp::create(b, toPair(word), i),
                      b.getF32Type());
-  // bf16 is the upper half of an f32: in one instruction either way.
+  // bf16 is the upper half of an f32, so that either half takes one
+  // instruction.
   constexpr int64_t upper = int32_t(0xFFFF0000);
   Value bits = i ? Value(arith::AndIOp::create(b, word, emitter.i32(upper)))
                  : Value(arith::ShLIOp::create(b, word, emitter.i32(16)));
@@ -145,7 +147,8 @@ SmallVector<Value> Sm90Quantize::toPairs(Value values) {
   SmallVector<Value> some;
   for (int64_t i = 0; i < pairs; ++i)
     some.push_back(vector::ExtractOp::create(b, words, i));
-  // Lest LLVM rounds one by one what is read one by one.
+  // Opaque, so that LLVM does not round elements one by one where they are read
+  // one by one.
   return tieWords(b, some);
 }
 
@@ -164,7 +167,7 @@ Value Sm90Quantize::findLargestOfRows() {
     for (int64_t octet = 0; octet < octets; ++octet)
       for (auto [i, largest] : llvm::enumerate(rows))
         largest = larger(largest, getMagnitudes(block, octet, i));
-  // Two neighbours of each row; then those of the quad's lanes.
+  // Reduces two neighbours of each row, then the quad's lanes.
   auto pack = [&](int64_t i) {
     SmallVector<Value> pair;
     for (Value row : rows)
@@ -184,7 +187,7 @@ SmallVector<Value> Sm90Quantize::findLargestOfColumns() {
     for (int64_t octet = 0; octet < octets; ++octet)
       for (int64_t i = 0; i < perOctet; ++i)
         pairs[octet] = larger(pairs[octet], getMagnitudes(block, octet, i));
-  // Each of two lanes gives half of its octets away.
+  // Each of two lanes hands half of its octets to the other.
   for (int64_t mask = kOctet * kPerOctet / 2; mask >= kPerOctet; mask /= 2) {
     Value isUpper = arith::CmpIOp::create(
         b, arith::CmpIPredicate::ne,
@@ -298,14 +301,14 @@ void Sm90Quantize::makeDivisors() {
 
 void Sm90Quantize::shareLargest() {
   writeLargest();
-  // Behind it, all have read the divisors of the tile before, too.
+  // After this barrier all have read the divisors of the tile before, too.
   emitter.consumerBarrier();
   makeDivisors();
-  // Behind it, all have read the magnitudes, too.
+  // After this barrier all have read the magnitudes, too.
   emitter.consumerBarrier();
 }
 
-/// What lies at getDivisorAddress, for the row number `i`.
+/// Loads the divisor of row `i` from the pair at getDivisorAddress.
 Quantizer::Divisor Sm90Quantize::getDivisor(Value pair, int64_t i) {
   return {Value(), vector::ExtractOp::create(b, pair, 2 * i),
           vector::ExtractOp::create(b, pair, 2 * i + 1)};
@@ -351,7 +354,8 @@ Value Sm90Quantize::pairColumns(Value codes, Value isOdd) {
 }
 
 void Sm90Quantize::quantizeColumns() {
-  // Neighbours have the same two rows of two columns: each takes one of them.
+  // Neighbouring lanes have the same two rows of two columns each: each takes
+  // one row.
   Value column = emitter.divide(fragments.getLane(), kPerOctet);
   Value odd = emitter.remainder(column, 2);
   Value isOdd = contract.isEqual(odd, emitter.i32(1));

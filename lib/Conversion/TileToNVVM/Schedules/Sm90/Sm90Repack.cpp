@@ -4,11 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA brings a block of 64 rows into the order of tensor cores: two runs of
-// 32 rows that follow one another in memory. It reads the codes of both into
-// shared memory, in parts of the depth, finds the largest scale of each row,
-// and writes words. Parts, where there are several, are read once more for
-// that: how a row's scales are kept depends on all of them.
+// Weight prepacking. A CTA reorders a block of 64 rows: two halves of 32 rows
+// that are contiguous in memory. It reads the quantized values of both into
+// shared memory, in parts along K, finds the largest scale of each row, and
+// writes words. If there are several parts, they are read again to write words,
+// because the stored form of a row's scales depends on all of them.
 
 #include "Sm90Repack.h"
 
@@ -24,7 +24,7 @@ using namespace moec;
 using moe::Fragments;
 
 /// Bits of an f32 below those of a bf16, and below its exponent; its exponent
-/// where it is 1, and where it is no number.
+/// of 1.0, and of infinity and NaN.
 constexpr int64_t kBelow = 16, kSingleDigits = 23, kBias = 127, kNoNumber = 255;
 SmallVector<Value> Sm90Repack::getIndices(Value row) {
   SmallVector<Value> indices{emitter.toIndex(row)};
@@ -63,7 +63,7 @@ void Sm90Repack::setPart(Value first) {
 void Sm90Repack::loadPart() {
   auto type = VectorType::get(kPieceBytes / kWordBytes, b.getI32Type());
   int64_t rowPieces = shape.getPartRowBytes() / kPieceBytes;
-  // The part before has been read.
+  // The previous part has been read.
   emitter.barrier();
   for (int64_t run = 0; run < kRuns; ++run) {
     Value to = emitter.advance(shared, run * Fragments::kRunRows * rowPieces *
@@ -124,7 +124,7 @@ Value Sm90Repack::getScaleRow(Value sharedRow) {
   };
   if (!moe::hasHalves(op.getLayoutAttr()))
     return getGroup(row);
-  // Runs are of one half or the other, which have rows of scales of their own.
+  // Halves belong to gate or up, which have rows of scales of their own.
   int64_t half = shape.rows / 2;
   int64_t scaleRows =
       moe::getNumScaleRows(op.getQuant(), shape.rows, op.getLayoutAttr()) / 2;
@@ -159,7 +159,7 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
                                        getScaleIndices(sharedRow, element)));
     constexpr int64_t magnitude = 0x7FFFFFFF;
     Word kept = bits & magnitude;
-    // What else is kept as f16 has no more digits.
+    // All other types stored as f16 have no more digits than it.
     if (format.scales == Fragments::Scales::F16 &&
         getElementType(op.getScale()).isF32())
       kept =
@@ -179,7 +179,7 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
   case Fragments::Scales::F32:
     break;
   case Fragments::Scales::E5M3: {
-    // Exponent and mantissa as an f32 has them, 2^120 of which is the number.
+    // Exponent and mantissa in f32 position, which are the value times 2^-120.
     constexpr int64_t distance = 20, signDistance = 8, notANumber = 0x7F;
     Word magnitude = loaded & notANumber;
     Value number = arith::MulFOp::create(
@@ -220,7 +220,7 @@ Word Sm90Repack::gather(Value sharedRow, Value element,
 Value Sm90Repack::isZero(Value sharedRow, Value element) {
   if (format.book && !format.findZero())
     return arith::ConstantOp::create(b, b.getBoolAttr(false));
-  // 1 in every code of a word, and what has no sign.
+  // 1 in every value of a word, and the mask without signs.
   int64_t ones = shape.codeBits == 4 ? 0x11111111 : 0x01010101,
           most = (1 << shape.codeBits) - 1, magnitude = most / 2;
   Word zeroPoint = format.book ? word(*format.findZero())
@@ -232,14 +232,14 @@ Value Sm90Repack::isZero(Value sharedRow, Value element) {
       return codes & magnitude * ones;
     return word(arith::XOrIOp::create(b, codes.value, zeros.value));
   });
-  // No code is that of a higher zero point.
+  // No value equals a zero point above the range.
   if (format.hasZeroPoints && shape.codeBits < 8)
     differ = zeroPoint.isGreater(most).choose(word(1), differ);
   return isEqual(differ, 0);
 }
 
 Value Sm90Repack::hasNaN(Value sharedRow, Value element) {
-  // All bits but the sign: one more is a carry.
+  // All bits except the sign: adding one to each yields a carry.
   constexpr int64_t ones = 0x01010101, magnitude = 0x7F7F7F7F;
   constexpr int64_t signs = 0x80808080;
   Word carries = gather(sharedRow, element,
@@ -256,7 +256,7 @@ Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
   bits = bits - (word(excess) << digits);
   int64_t least = format.getLeastKept(unitRow) << digits;
   bits = bits.isGreater(least - 1).choose(bits, word(0));
-  // The row's own number says where there is a NaN.
+  // NaN is expressed by the row's own factor.
   bits = bits.min(format.getLargestKept());
   if (!format.arePowers())
     bits = scale.bits.isGreater((1 << digits) - 1).choose(bits, word(0));
@@ -313,7 +313,7 @@ std::pair<Value, Value> Sm90Repack::splitMinimum(Value sharedRow,
   Value minimum = emitter.loadF32(emitter.operand(op.getZeroPoint()), indices);
   auto zero = double(format.getZeroCode()),
        most = double(format.getLargestCode()) - zero;
-  // Of NaN, of two zeros, the least.
+  // For NaN, as for 0 / 0, the minimum value.
   Value whole =
       math::RoundEvenOp::create(b, arith::DivFOp::create(b, minimum, scale));
   whole = arith::MinNumFOp::create(
@@ -331,7 +331,7 @@ std::pair<Word, Word> Sm90Repack::getKeptMinimum(Value sharedRow, Value element,
                                                  int64_t unitRow) {
   auto [whole, rest] = splitMinimum(sharedRow, element);
   bool hasF16 = format.numbers == Fragments::Numbers::F16;
-  // 2^-r: where it is no normal number, by two powers that are.
+  // 2^-r: as two normal powers of two if it is not normal itself.
   Word excess =
       word(emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes));
   SmallVector<Word> parts{excess};
@@ -402,7 +402,7 @@ Value Sm90Repack::loadFactor(Value sharedRow) {
   }
   if (!op.getGlobalScale())
     return {};
-  // Gate and up are runs.
+  // Gate and up are separate halves.
   bool hasTwo = moe::getNumSecondScales(op.getQuant(), shape.rows,
                                         op.getLayoutAttr()) == 2;
   return emitter.loadF32(
@@ -422,7 +422,7 @@ void Sm90Repack::storeRowScale(Value sharedRow, Value excess, Value largest) {
   Value factor = loadFactor(sharedRow);
   if (factor)
     scale = arith::MulFOp::create(b, scale, factor);
-  // What is finite stays so, for it may be that of zeros.
+  // Finite scales stay finite, because they may belong to zeros.
   double most = std::numeric_limits<float>::max();
   scale = arith::MaximumFOp::create(
       b, arith::MinimumFOp::create(b, scale, emitter.f32(most)),
@@ -494,7 +494,7 @@ void Sm90Repack::emit() {
   emitter.forLoop(emitter.index(0), emitter.index(shape.getUnits()),
                   shape.partUnits, [&](Value first) {
                     setPart(first);
-                    // The only one is there.
+                    // A single part is still in shared memory.
                     if (shape.partUnits < shape.getUnits())
                       loadPart();
                     storeCodes();

@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Each thread makes words of the codes that lie in shared memory.
+// Words of prepacked weights. Each thread composes words from the quantized
+// values in shared memory.
 
 #include "Sm90Repack.h"
 
@@ -31,8 +32,7 @@ Value Sm90Repack::getSharedRow(Value unitRow) {
   return addI32(emitter.scale(projection, Fragments::kRunRows), column);
 }
 
-/// The bits of each mask moved up by its distance, beyond a word's end to its
-/// beginning.
+/// Rotates the bits of each mask left by its distance.
 static Word moveBits(Word codes, const std::map<int64_t, int64_t> &masks) {
   constexpr int64_t wordBits = 32;
   Word placed = codes.constant(0);
@@ -47,10 +47,10 @@ static Word moveBits(Word codes, const std::map<int64_t, int64_t> &masks) {
   return placed;
 }
 
-/// Codes at the low ends of both halves, as pair `i` of a word.
+/// Moves values at the low ends of both halves to pair `i` of a word.
 static Word placePair(const Fragments &format, Word codes, int64_t i) {
   constexpr int64_t halfBits = 16, wordBits = 2 * halfBits;
-  // Neighbouring bits move together.
+  // Adjacent bits with one distance move together.
   std::map<int64_t, int64_t> masks;
   for (int64_t code : {0, 1}) {
     auto bits = format.getPairBits(i, code);
@@ -73,7 +73,7 @@ Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
   }
   Word pair = loadByte(offset);
   if (format.scales == Fragments::Scales::E5M3) {
-    // Which has neither a zero nor a sign.
+    // Stored scales have neither zero nor sign: both are applied to the values.
     constexpr int64_t signs = 0x88;
     GroupScale scale = loadScale(sharedRow, emitter.scale(byte, 2));
     Word turned =
@@ -84,11 +84,11 @@ Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
   return (pair & 15) | ((pair >> 4) << 16);
 }
 
-/// Four codes in a word's lowest bits, as those of a register of the word that
-/// they go to.
+/// Moves four values in a word's lowest bits to a register's position in the
+/// packed word.
 static Word placeFour(const Fragments &format, Word codes, int64_t inWord) {
   constexpr int64_t nibble = 4;
-  // Neighbouring bits move together.
+  // Adjacent bits with one distance move together.
   std::map<int64_t, int64_t> masks;
   for (int64_t code = 0; code < 4; ++code) {
     auto bits = format.getBits(inWord, code);
@@ -150,7 +150,7 @@ Word Sm90Repack::packBytes(Value sharedRow, Value byte) {
 void Sm90Repack::storeCodes() {
   int64_t unitWords = format.getRunWords();
   int64_t wordPairs = format.getWordRegisters();
-  // Bytes of a pair of codes.
+  // Bytes of a pair of values.
   int64_t pairBytes = shape.codeBits / 4;
   for (int64_t run = 0; run < kRuns; ++run) {
     emitter.forThreads(
@@ -159,7 +159,7 @@ void Sm90Repack::storeCodes() {
           Value at = toI32(index);
           Value unit = emitter.divide(at, unitWords);
           Value inUnit = emitter.remainder(at, unitWords);
-          // The thread of the warpgroup that reads the word, and the number of
+          // The thread of the warpgroup that reads the word, and the index of
           // its word.
           Value inPiece = inUnit;
           if (format.getPieces() > 1)
@@ -180,7 +180,8 @@ void Sm90Repack::storeCodes() {
                 kWordBytes);
           };
           if (format.isE4M3()) {
-            // Of a product two words of the first row, then two of the other.
+            // Order within an mma: two words of the first row, then two of the
+            // other.
             constexpr int64_t productBytes = 32, wordBytes = 16, laneBytes = 4;
             Value parity = emitter.remainder(emitter.divide(own, 2), 2);
             Value from = getSharedRow(addI32(row, emitter.scale(parity, 8)));
@@ -193,7 +194,7 @@ void Sm90Repack::storeCodes() {
             return store(loadE4M3(from, byte).value);
           }
           if (format.numbers == Fragments::Numbers::E4M3) {
-            // Of two rows in turns, 16 bytes of the depth each.
+            // Alternates between two rows, 16 bytes of K each.
             constexpr int64_t unitBytes = 32, wordBytes = 16, laneBytes = 2;
             Value parity = emitter.remainder(own, 2);
             Value from = getSharedRow(addI32(row, emitter.scale(parity, 8)));
@@ -203,7 +204,8 @@ void Sm90Repack::storeCodes() {
                        emitter.scale(emitter.remainder(lane, 4), laneBytes));
             return store(packBytes(from, byte).value);
           }
-          // A unit is 32 pairs deep, and a word 4 for each two of its own.
+          // A packed tile is 32 pairs deep, and a word has 4 for each two of
+          // its own.
           int64_t deep = 2 * wordPairs;
           Value byte =
               addI32(addI32(emitter.scale(unit, 32 * pairBytes),
