@@ -48,7 +48,7 @@ static llvm::Error parseValue(StringRef name, StringRef text,
   return llvm::Error::success();
 }
 
-/// How a value is written: "tile_columns=64", "tile_rows=16+32", "map_rows".
+/// Text of a field: "tile_columns=64", "tile_rows=16+32", "map_rows".
 static std::string printField(const tile::ConfigField &field) {
   std::string text = field.name.str();
   if (const auto *number = std::get_if<int64_t>(&field.value))
@@ -61,7 +61,7 @@ static std::string printField(const tile::ConfigField &field) {
   return text;
 }
 
-/// Sets what `text` says of a config's fields.
+/// Sets a config's fields from `text`.
 static llvm::Error setField(StringRef text, StringRef schedule,
                             MutableArrayRef<tile::ConfigField> fields) {
   auto [name, value] = text.split('=');
@@ -142,7 +142,7 @@ std::string ForcedConfig::str() const {
   return entry + ":" + text;
 }
 
-/// What the name of a kernel for a range of token counts ends with.
+/// Suffix of the name of a kernel for a range of token counts.
 static std::string getRangeSuffix(tile::LoadAttr load) {
   return "_t" + std::to_string(load.getMaxTokens());
 }
@@ -162,7 +162,7 @@ bool ForcedConfig::isFor(StringRef name, tile::LoadAttr load) const {
     return false;
   if (!tokens)
     return true;
-  // Ranges that begin with no or one token are the same.
+  // Ranges that begin at zero or one token are equal.
   return load && std::max<int64_t>(load.getMinTokens(), 1) >= tokens->min &&
          load.getMaxTokens() <= tokens->max;
 }

@@ -11,7 +11,7 @@
 #include <cassert>
 #include <numeric>
 
-/// The number whose product with `factor` is 1 modulo `ctas`.
+/// The inverse of `factor` modulo `ctas`.
 static int64_t invert(int64_t factor, int64_t ctas) {
   int64_t inverse = 1;
   while (inverse * factor % ctas != 1)
@@ -19,8 +19,8 @@ static int64_t invert(int64_t factor, int64_t ctas) {
   return inverse;
 }
 
-/// How evenly the multiples of `step` modulo `ctas` are spread: places that are
-/// `distance` apart are those of CTAs that lie apart in inverse proportion.
+/// Evenness of the multiples of `step` modulo `ctas`: indices `distance` apart
+/// should belong to CTAs whose distance is inversely proportional.
 static int64_t getSpread(int64_t step, int64_t ctas) {
   int64_t least = ctas * ctas;
   for (int64_t distance = 1; distance < ctas; ++distance) {
@@ -33,7 +33,7 @@ static int64_t getSpread(int64_t step, int64_t ctas) {
 int64_t moec::getCtaFactor(int64_t ctas) {
   assert(ctas > 0);
   int64_t best = 1, most = 0;
-  // A factor and its negative spread alike.
+  // A factor and its negative spread equally.
   for (int64_t factor = 1; 2 * factor < ctas; ++factor) {
     if (std::gcd(factor, ctas) != 1)
       continue;

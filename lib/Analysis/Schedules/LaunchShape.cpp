@@ -12,7 +12,7 @@ using namespace moec;
 
 LaunchShape moec::getLaunchShape(tile::KernelOp kernel, const Target &target) {
   LaunchShape shape;
-  // What a product awaits is done by its own CTAs.
+  // Phases that a gemm awaits are run by its own CTAs.
   Operation *last = kernel.getBody().front().getTerminator()->getPrevNode();
   auto product = dyn_cast_or_null<tile::ContractOp>(last);
   bool isOfProduct = product && product.getAwaits();

@@ -20,7 +20,7 @@ using namespace moec;
 namespace {
 
 //===----------------------------------------------------------------------===//
-// What configs have in common
+// Common to all configs
 //===----------------------------------------------------------------------===//
 
 std::string needsTargetLanes(int64_t lanes, const Target &target) {
@@ -34,7 +34,7 @@ std::string needsTargetLanes(int64_t lanes, const Target &target) {
 // cpu.contract
 //===----------------------------------------------------------------------===//
 
-/// The sizes of a contract that its config depends on.
+/// Sizes of a gemm that its config depends on.
 struct ContractShape {
   explicit ContractShape(tile::ContractOp op) {
     auto weight = cast<MemRefType>(op.getWeight().getType());
@@ -50,20 +50,20 @@ struct ContractShape {
   }
 
   bool grouped;
-  /// Operands are decoded to f32, so many contracted elements at a time.
+  /// Operands are decoded to f32, `decodedAtOnce` elements along K at a time.
   bool decodes;
   int64_t decodedAtOnce;
   int64_t groups, depth, columns;
-  /// Weight rows behind a column of the result: 2 for gate and up.
+  /// Weight rows per result column: 2 for gate and up.
   int64_t rowsPerColumn;
-  /// Bytes of weights behind a column.
+  /// Bytes of weights per result column.
   int64_t columnBytes;
-  /// f32 vectors that one loaded vector becomes: the even and the odd elements
-  /// of bf16.
+  /// f32 vectors per loaded vector: two for bf16, of its even and odd elements.
   int64_t parts;
 };
 
-/// Why the CPU neither makes nor reads such codes; empty if it does.
+/// Reason why the CPU neither writes nor reads such quantized values; empty if
+/// it does.
 std::string declineKept(moe::QuantAttr quant) {
   return quant && moe::areKeptAsBF16(quant)
              ? "codes are kept as bf16, as which sm90.contract multiplies "
@@ -72,8 +72,8 @@ std::string declineKept(moe::QuantAttr quant) {
              : "";
 }
 
-/// The register tile: an accumulator of each row and column, a vector of each
-/// of the input rows and of one weight row at a time.
+/// The register tile: an accumulator per row and column, a vector per input
+/// row, and one of a weight row at a time.
 std::string contractIllegal(Operation *op, tile::ConfigAttr attr,
                             const Target &target) {
   auto contract = cast<tile::ContractOp>(op);
@@ -127,7 +127,7 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr attr,
           needsPositive("rows_per_cta", config.getRowsPerCta());
       !reason.empty())
     return reason;
-  // Sums wait on the stack for their epilogue, a row in whole vectors.
+  // Sums are kept on the stack for the epilogue, each row in whole vectors.
   constexpr int64_t stackBytes = 64 * 1024;
   int64_t sumBytes = 4 * shape.rowsPerColumn * config.getRowsPerCta() *
                      static_cast<int64_t>(llvm::alignTo(
@@ -141,13 +141,13 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr attr,
   return {};
 }
 
-/// Panels are as wide as half a core's second-level cache holds, but no wider
-/// than leaves work for many cores when there is just one group.
+/// N tiles fill half of a core's L2, but are narrow enough to give many cores
+/// work when there is just one group.
 int64_t choosePanel(const ContractShape &shape, int64_t n) {
   constexpr int64_t cacheBytes = 256 * 1024;
   constexpr int64_t narrowest = 16, widest = 64, densePanels = 16;
   int64_t panel = std::clamp(cacheBytes / shape.columnBytes, narrowest, widest);
-  // A part of each row is there, as f32.
+  // The stack has a decoded part of each row, as f32.
   if (shape.decodes)
     panel = widest / shape.rowsPerColumn;
   if (!shape.grouped)
@@ -161,10 +161,10 @@ tile::ConfigAttr chooseContract(Operation *op, const Target &target) {
   constexpr int64_t denseRows = 64;
   ContractShape shape(cast<tile::ContractOp>(op));
   int64_t n = 4 / shape.rowsPerColumn;
-  // As many rows as fit into registers with their vectors widened.
+  // As many rows as fit in registers with their vectors widened.
   int64_t free = target.getNumRegisters() - shape.parts;
   int64_t m = std::min<int64_t>(4, free / (4 + shape.parts));
-  // A block of scales ends a loop: fewer turns.
+  // A scale block ends a loop, so that larger steps mean fewer iterations.
   int64_t k = shape.decodes ? std::gcd(target.lanes * 4, shape.decodedAtOnce)
                             : target.lanes * shape.parts;
   return tile::CpuContractAttr::get(op->getContext(), m, n, k,
@@ -183,11 +183,10 @@ moert::Expr contractGrid(Operation *op, tile::ConfigAttr attr, const Target &) {
 }
 
 //===----------------------------------------------------------------------===//
-// Schedules that own rows: cpu.top_k, cpu.row_map, cpu.quantize,
-// cpu.gather_reduce
+// Schedules by rows: cpu.top_k, cpu.row_map, cpu.quantize, cpu.gather_reduce
 //===----------------------------------------------------------------------===//
 
-/// The rows that a CTA of one of them owns.
+/// Rows per CTA of one of these configs.
 int64_t getRowsPerCta(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
       .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuQuantizeAttr,
@@ -196,7 +195,7 @@ int64_t getRowsPerCta(tile::ConfigAttr attr) {
           [](auto config) { return config.getRowsPerCta(); });
 }
 
-/// The lanes of one of them that has some.
+/// Lanes of a config that has them.
 int64_t getLanes(tile::ConfigAttr attr) {
   return llvm::TypeSwitch<Attribute, int64_t>(attr)
       .Case<tile::CpuTopKAttr, tile::CpuRowMapAttr, tile::CpuQuantizeAttr,

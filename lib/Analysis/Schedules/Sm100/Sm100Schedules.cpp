@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Of GPUs with tensor memory, sm_100a. Nothing is known of their times: configs
-// are chosen by what fits.
+// Schedules of GPUs with tensor memory (sm_100a). There is no cost model:
+// configs are chosen by what fits.
 
 #include "../ScheduleTables.h"
 #include "moec/Analysis/Sm100.h"
@@ -51,7 +51,7 @@ tile::TensorMapAttr sm100::getWeightMap(tile::ContractOp op,
     view.add(shape.groups, 0, 1, 1);
   bool isInterleaved = op.getLayout() && op.getLayoutAttr().getOrder() ==
                                              moe::GateUpOrder::Interleaved;
-  // Gate or up, the one that comes first in memory first.
+  // Gate or up, in the order of memory.
   if (shape.weightsPerColumn == 2)
     view.add(2, row, isInterleaved ? 1 : shape.columns, 1);
   view.add(shape.columns, row, isInterleaved ? 2 : 1, Contract::kBlockRows);
@@ -117,8 +117,8 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   return {};
 }
 
-/// Tiles as high as lets one be multiplied while the sums of another are taken
-/// out, and as many stages as fit.
+/// The highest tiles for which one is multiplied while the accumulators of
+/// another are read, and as many stages as fit.
 tile::ConfigAttr chooseContract(Operation *op, const Target &target) {
   auto contract = cast<tile::ContractOp>(op);
   int64_t columns =

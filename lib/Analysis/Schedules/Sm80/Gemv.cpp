@@ -4,8 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// For dense products of few rows with few columns, such as a router's: cut into
-// tiles they are a few CTAs, each of which goes all the way down the depth.
+// Choice and cost of sm80.gemv, for dense gemms of few rows with few columns,
+// such as a router's: as tiles they would be a few CTAs, each of which iterates
+// over all of K.
 
 #include "Gemv.h"
 
@@ -37,10 +38,10 @@ Gemv::Gemv(tile::ContractOp op, tile::ConfigAttr attr) {
 // Configs
 //===----------------------------------------------------------------------===//
 
-/// Threads that share the depth.
+/// Threads that split K.
 static constexpr int64_t kMaxThreads = 512;
 
-/// What no config can mend; empty if there is nothing.
+/// Reason to decline the op that no config can remove; empty if there is none.
 static std::string declineGemv(tile::ContractOp op) {
   if (op.getOffsets())
     return "the product has groups, and one matrix is taken";
@@ -57,7 +58,7 @@ static std::string declineGemv(tile::ContractOp op) {
   return {};
 }
 
-/// Why FMAs cannot be; empty if they can.
+/// Reason why FMAs cannot be used; empty if they can.
 static std::string fmaIllegal(const Gemv &shape) {
   for (auto [field, value] :
        {std::pair<StringRef, int64_t>{"tile_rows", shape.m},
@@ -74,7 +75,7 @@ static std::string fmaIllegal(const Gemv &shape) {
   return {};
 }
 
-/// Why tensor cores cannot be used; empty if they can.
+/// Reason why tensor cores cannot be used; empty if they can.
 static std::string tensorIllegal(const Gemv &shape) {
   if (shape.k != Gemv::kTensorDepth)
     return "step = " + number(shape.k) + "; give " +
@@ -113,7 +114,8 @@ std::string sm80::gemvIllegal(Operation *op, tile::ConfigAttr config,
   return shape.usesTensorCores() ? tensorIllegal(shape) : fmaIllegal(shape);
 }
 
-/// Threads that have as many pieces each, if there are so many.
+/// As many threads as there are chunks, with equal numbers of chunks per
+/// thread.
 static tile::ConfigAttr makeGemvConfig(tile::ContractOp op, int64_t m,
                                        int64_t n) {
   auto make = [&](int64_t threads) {
@@ -124,7 +126,8 @@ static tile::ConfigAttr makeGemvConfig(tile::ContractOp op, int64_t m,
   return make(llvm::alignTo(llvm::divideCeil(pieces, perThread), kWarp));
 }
 
-/// The config with tensor cores: as many warps as there is memory for sums of.
+/// The config with tensor cores: as many warps as there is memory for their
+/// sums.
 static tile::ConfigAttr makeTensorConfig(tile::ContractOp op, int64_t m,
                                          int64_t n) {
   constexpr int64_t maxThreads = 256;
@@ -192,8 +195,8 @@ std::vector<Candidate> sm80::getGemvCandidates(tile::ContractOp op) {
   return candidates;
 }
 
-/// Each CTA reads its rows and columns from the second-level cache; all
-/// together, each once from memory.
+/// Each CTA reads its rows and columns from L2; all CTAs together read each
+/// once from memory.
 Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
                              int64_t tokens, const DeviceRates &device) {
   Gemv shape(op, config);
@@ -218,26 +221,26 @@ Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
   double operations = 2 * double(tokens * shape.columns) * double(shape.depth);
   result.floorUs = 1e6 * std::max(bytes / device.readBytes,
                                   operations / device.bf16Operations);
-  // Few CTAs do not fill the bus.
+  // Few CTAs do not saturate the bus.
   result.streamUs =
       1e6 * std::max(bytes / (device.readBytes * device.streamShare),
                      double(shape.n) * rowBytes / device.smReadBytes);
   double readRows = double(std::min(shape.m, std::max<int64_t>(tokens, 1)));
   double itemBytes = (readRows + double(shape.n)) * rowBytes;
-  // Measured: pieces that threads load come at 5.8 TB/s.
+  // Measured: chunks loaded by threads arrive at 5.8 TB/s.
   constexpr double pieceShare = 0.43;
   double l2BytesPerClk = pieceShare * device.l2BytesPerClk;
   result.l2Us = 1e6 / device.tensorClock *
                 std::max(result.items * itemBytes / l2BytesPerClk,
                          result.waves * itemBytes / device.smL2BytesPerClk);
-  // A single row is computed alone. Lines of a multiprocessor: products,
-  // elements made f32, and the adding of sums over lanes.
+  // A single row is computed without padding. Lines per SM: multiplications,
+  // conversions to f32, and sums across lanes.
   constexpr double perElement = 1.5, perSum = 4, inARow = 1.5;
   int64_t rows = tokens == 1 && !shape.usesTensorCores() ? 1 : shape.m;
   double sums = double(rows * shape.n);
   double lines = perSum * sums;
   if (shape.usesTensorCores()) {
-    // Half of what the tensor cores do with operands in shared memory.
+    // Half of the rate of tensor cores with operands in shared memory.
     constexpr double perInstruction = 16 * 8 * 16, share = 0.5;
     lines *= double(shape.getWarps());
     double instructions = sums * double(shape.depth) / perInstruction;
@@ -249,7 +252,7 @@ Prediction sm80::predictGemv(tile::ContractOp op, tile::ConfigAttr config,
   }
   result.tensorUs = 1e6 * inARow * result.waves * lines /
                     device.instructionsPerClk / device.tensorClock;
-  // A warp with tensor cores waits for its steps a few at a time.
+  // A warp with tensor cores waits for a few k tiles at a time.
   double waitUs = 0;
   if (shape.usesTensorCores())
     waitUs =

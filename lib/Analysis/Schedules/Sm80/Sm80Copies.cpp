@@ -12,7 +12,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// Rows of all groups that offsets tell apart; a row per token without them.
+/// Rows of all groups according to offsets; without offsets one row per token.
 static double getRows(Value offsets, tile::LoadAttr load, int64_t tokens,
                       Routing routing) {
   if (!offsets)
@@ -52,11 +52,11 @@ double sm80::predictGatherRows(tile::GatherRowsOp op, tile::LoadAttr load,
     rowBytes +=
         double(type.getDimSize(1)) * double(type.getElementTypeBitWidth()) / 8;
   }
-  // Numbers of columns are read for each row, by way of the second-level cache.
+  // Column indices are read for each row, through L2.
   if (Value columns = op.getColumns())
     rowBytes += double(cast<MemRefType>(columns.getType()).getDimSize(1)) *
                 double(sizeof(int32_t)) / 2;
-  // What does not fit the second-level cache is read for each expert anew.
+  // Rows that do not fit in L2 are read again for each expert.
   double inputRows = rowBytes * double(tokens) > device.l2KeptBytes
                          ? rows
                          : std::min(rows, double(tokens));

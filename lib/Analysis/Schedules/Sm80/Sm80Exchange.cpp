@@ -17,13 +17,13 @@ using namespace mlir;
 using namespace moec;
 using moert::Expr;
 
-/// Threads of a CTA, of which a multiprocessor has one.
+/// Threads of a CTA; one CTA per SM.
 static constexpr int64_t kThreads = 512;
 
-/// Pieces of a thread in a round.
+/// Chunks of a thread in a round.
 static constexpr int64_t kPieces = 4;
 
-/// Barriers of a CTA beside that of all its threads.
+/// Named barriers of a CTA, beside the barrier of all its threads.
 static constexpr int64_t kNamedBarriers = 15;
 
 ExchangedPart moec::getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
@@ -82,7 +82,7 @@ int64_t moec::countWarpsOfCodes(int64_t rowPieces, int64_t pieces) {
 
 bool moec::isMovedForOwners(tile::ExchangeOp exchange, int64_t index) {
   constexpr int64_t mostRows = 4, wideBytes = 16;
-  // Scales that the kernel makes go where their codes do.
+  // Scales that the kernel computes go where their quantized values go.
   if (std::optional<ArrayRef<int64_t>> coded = exchange.getCoded();
       coded && coded->back() == index)
     index = coded->front();
@@ -160,7 +160,7 @@ int64_t getPieces(tile::ConfigAttr config) {
   return cast<tile::Sm80ExchangeAttr>(config).getPieces();
 }
 
-/// Why threads of a CTA have no whole rows of those that they quantize by one
+/// Reason why the threads of a CTA cannot hold whole rows to quantize with one
 /// scale each.
 std::string whyNotHeld(tile::ExchangeOp exchange, tile::Sm80ExchangeAttr config,
                        const Target &target) {
@@ -199,7 +199,7 @@ public:
         exchange.getCtas() > moert::PeerHeap::kMaxCtas)
       return "ctas = " + number(exchange.getCtas()) + "; give 1 to " +
              number(moert::PeerHeap::kMaxCtas);
-    // The first CTA has a thread for each counter of a heap.
+    // The first CTA has a thread for each counter of a peer heap.
     if (threads < moert::PeerHeap::kMaxCtas || threads > maxThreads ||
         threads % sm80::kWarp != 0)
       return "threads = " + number(threads) + "; give a multiple of " +
@@ -232,7 +232,7 @@ public:
   Expr grid(Operation *op, tile::ConfigAttr config,
             const Target &) const override {
     auto exchange = cast<tile::ExchangeOp>(op);
-    // The largest part has a piece for each thread, as long as there are CTAs.
+    // The largest part has a chunk for each thread, as long as there are CTAs.
     Expr most = 0;
     for (size_t i = 0; i < exchange.getIns().size(); ++i) {
       ExchangedPart part =

@@ -21,7 +21,7 @@ int64_t moec::getPiecesOfRow(MemRefType rows) {
       .pieces;
 }
 
-/// Empty if there can be CTAs of so many threads.
+/// Reason why a CTA cannot have so many threads; empty if it can.
 static std::string checkThreads(StringRef field, int64_t value,
                                 int64_t threads) {
   if (threads > 0 && threads <= kMaxThreads && threads % sm80::kWarp == 0)

@@ -27,14 +27,14 @@ TopK::TopK(tile::TopKOp op, tile::ConfigAttr attr) : row(getRow(op)) {
   chunks = {config.getMaxCtas(), config.getTokensPerCta()};
 }
 
-/// How many places a row's values take, padded by group.
+/// Storage positions of a row's values, padded by group.
 static int64_t getPositions(tile::TopKOp op) {
   int64_t groups = op.getRouting().getNumGroups();
   int64_t routes = cast<MemRefType>(op.getLogits().getType()).getDimSize(1);
   return groups * llvm::alignTo(routes / groups, kWarp);
 }
 
-/// What values and keys of a row, groups and slots take.
+/// Bytes of the values and keys of a row, of groups and of slots.
 static int64_t getStoredBytes(tile::TopKOp op) {
   moe::RoutingAttr routing = op.getRouting();
   int64_t groups = routing.getNumGroups();
@@ -61,7 +61,7 @@ bool TopK::isRanked(tile::TopKOp op) {
 }
 
 int64_t TopK::getWarpBytes(tile::TopKOp op) {
-  // A key and a place per lane.
+  // A key and an index per lane.
   constexpr int64_t tableBytes = 2 * 4 * kWarp;
   switch (getRow(op)) {
   case Row::Held:
@@ -113,8 +113,8 @@ int64_t Rank::getGroups() const {
 int64_t Rank::getWords(int64_t runs) const {
   if (isAlwaysFew())
     return getFewSlots();
-  // Slots of no expert have a counter as well; panels add what experts of
-  // earlier ones had.
+  // Slots without an expert have a counter too; with panels, one more word
+  // carries the total of earlier panels.
   return (runs + 1) * getStride() + getGroups() + 1 + hasPanels();
 }
 
@@ -129,7 +129,7 @@ int64_t Rank::getRuns() const {
   return std::min(left / getStride(), threads / kWarp);
 }
 
-/// A CTA per chunk.
+/// One CTA per chunk.
 static moert::Expr chunksGrid(TokenChunks chunks) {
   return moert::Expr::min(rowBlocks(chunks.tokens), chunks.most);
 }
@@ -155,7 +155,7 @@ std::string sm80::topKIllegal(Operation *op, tile::ConfigAttr config,
   return {};
 }
 
-/// A token per warp.
+/// One token per warp.
 tile::ConfigAttr sm80::chooseTopK(Operation *op, const Target &) {
   constexpr int64_t maxWarps = 4;
   int64_t warps = maxWarps;
@@ -172,11 +172,11 @@ moert::Expr sm80::topKGrid(Operation *op, tile::ConfigAttr config,
 }
 
 //===----------------------------------------------------------------------===//
-// sm80.count_slots; sm80.rank, whose CTAs place the slots of a chunk
+// sm80.count_slots and sm80.rank, by chunks of slots
 //===----------------------------------------------------------------------===//
 
-/// Why a CTA cannot have so many threads, with counters of so many experts;
-/// empty if it can.
+/// Reason why a CTA cannot have so many threads, with counters of so many
+/// experts; empty if it can.
 static std::string chunkIllegal(int64_t threads, int64_t experts,
                                 int64_t maxExperts) {
   constexpr int64_t maxThreads = 1024;
@@ -195,7 +195,7 @@ std::string sm80::countSlotsIllegal(Operation *op, tile::ConfigAttr config,
   return chunkIllegal(shape.threads, shape.panel, CountSlots::kMaxPanel);
 }
 
-/// Threads have two slots of a chunk that is no larger than it has to be.
+/// Threads have two slots of the smallest allowed chunk.
 tile::ConfigAttr sm80::chooseCountSlots(Operation *op, const Target &) {
   constexpr int64_t threads = 512;
   int64_t panel = std::min(getNumLocalExperts(cast<tile::CountSlotsOp>(op)),
@@ -227,8 +227,8 @@ std::string sm80::rankIllegal(Operation *op, tile::ConfigAttr config,
   return {};
 }
 
-/// All experts at a time if there can be counters for them, for every panel
-/// reads all slots, or counts, again.
+/// All experts at a time if their counters fit, because every panel reads all
+/// slots, or counts, again.
 tile::ConfigAttr sm80::chooseRank(Operation *op, const Target &) {
   constexpr int64_t fewExperts = 1024, minThreads = 512, maxThreads = 1024;
   auto rank = cast<tile::RankOp>(op);
@@ -238,13 +238,13 @@ tile::ConfigAttr sm80::chooseRank(Operation *op, const Target &) {
   int64_t topK = cast<MemRefType>(rank.getIds().getType()).getDimSize(1);
   int64_t rows = rank.getChunkTokens().value_or(
       std::max<int64_t>(Rank::kSlotsPerCta / topK, 1));
-  // Runs of few slots each take longer to sum over than to place.
+  // Runs of few slots each take longer to sum over than to give positions.
   int64_t threads =
       rank.getCounts() && rows * topK <= minThreads ? minThreads : maxThreads;
   return tile::Sm80RankAttr::get(op->getContext(), threads, rows, panel);
 }
 
-/// Without tokens there are offsets to be written.
+/// Without tokens the offsets still have to be written.
 moert::Expr sm80::rankGrid(Operation *op, tile::ConfigAttr config,
                            const Target &) {
   return moert::Expr::max(
@@ -257,9 +257,8 @@ int64_t sm80::chunkBlock(Operation *, tile::ConfigAttr attr) {
           [](auto config) { return config.getThreads(); });
 }
 
-/// Counts of a chunk should be no more than its slots: all CTAs read them.
-/// Where CTAs count what they route, a CTA takes fewer, for routing takes
-/// longer.
+/// A chunk should have no more counts than slots, because all CTAs read the
+/// counts. CTAs that also route take fewer slots, because routing takes longer.
 std::optional<TokenChunks>
 sm80::rankChunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) {
   constexpr int64_t routedTokens = 16;
@@ -275,7 +274,7 @@ sm80::rankChunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) {
 // sm80.top_k and one of the others in one kernel
 //===----------------------------------------------------------------------===//
 
-/// As many as shared memory has room for, next to `words` of i32.
+/// As many threads as shared memory has space for, beside `words` of i32.
 static int64_t getRoutingThreads(tile::TopKOp op, int64_t words,
                                  int64_t maxWarps) {
   int64_t bytes = std::max<int64_t>(TopK::getWarpBytes(op), 1);
@@ -314,7 +313,7 @@ sm80::countRouted(Operation *first, Operation *second, tile::LoadAttr) {
                                                      threads, shape.panel)};
 }
 
-/// What a phase that is to follow a routing says behind another one.
+/// Reason given by a phase that can only follow a routing.
 constexpr llvm::StringLiteral kNoRouting =
     "a CTA has its share of what a 'tile.top_k' has routed, and of nothing "
     "else";
@@ -360,7 +359,7 @@ sm80::rankRouted(Operation *first, Operation *second, tile::LoadAttr load) {
                        config};
 }
 
-/// The one CTA that there is.
+/// The kernel has a single CTA.
 std::string sm80::whyNotRanked(Operation *first, Operation *second,
                                tile::LoadAttr load) {
   auto topK = dyn_cast<tile::TopKOp>(first);
@@ -384,7 +383,7 @@ std::string sm80::whyNotRanked(Operation *first, Operation *second,
 // sm80.quantize ahead of both in one kernel
 //===----------------------------------------------------------------------===//
 
-/// CTAs beyond those that route find no token to do so.
+/// CTAs in excess of the routing ones find no token to route.
 std::optional<JoinedConfigs>
 sm80::quantizeAhead(Operation *first, Operation *second, tile::LoadAttr load) {
   auto quantize = dyn_cast<tile::QuantizeOp>(first);
@@ -412,7 +411,7 @@ std::string sm80::whyNotAhead(Operation *first, Operation *second,
   if (routing.threads < Quantize::kThreads)
     return "threads = " + number(routing.threads) + "; give at least the " +
            number(Quantize::kThreads) + " threads that quantize";
-  // Nobody waits for what other CTAs quantize.
+  // No phase waits for rows that other CTAs quantize.
   for (Operation &phase : *second->getBlock())
     for (Value memref : quantize->getOperands().drop_front())
       if (&phase != first && llvm::is_contained(phase.getOperands(), memref))

@@ -4,8 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// CTAs work side by side and do not talk, so that a launch takes what one CTA
-// does with a whole chunk. How tokens are routed does not matter.
+// Cost model of counting and ranking. CTAs run in parallel without
+// communication, so that a launch takes the time of one CTA with a whole chunk.
+// Times do not depend on the routing.
 
 #include "Sm80Routing.h"
 
@@ -17,7 +18,7 @@ using namespace moec;
 
 namespace {
 
-/// How the slots of a call are cut.
+/// Division of a call's slots into chunks.
 struct CutSlots {
   CutSlots(Value ids, TokenChunks chunks, int64_t tokens) {
     int64_t topK = cast<MemRefType>(ids.getType()).getDimSize(1);

@@ -37,8 +37,8 @@ int64_t sm80::getVectorLanes(MemRefType result) {
   return lanes;
 }
 
-/// Whether the columns of a CTA and projection, of which there are `n`, have
-/// scales of the weight of their own.
+/// Whether each of the `n` columns of a CTA and projection has its own weight
+/// scale.
 static bool haveOwnScales(tile::ContractOp op, int64_t n) {
   int64_t rows = moe::getScaleGroup(op.getWeightQuantAttr()).rows;
   if (rows == moe::ScaleGroup::kAll)
@@ -48,7 +48,7 @@ static bool haveOwnScales(tile::ContractOp op, int64_t n) {
   return rows % (areMixed ? 2 * n : n);
 }
 
-/// Bits of an element of an operand in memory.
+/// Bits of a stored element of an operand.
 static int64_t getStorageBits(Value operand, moe::QuantAttr quant) {
   return quant ? moe::getStorageBits(quant)
                : cast<MemRefType>(operand.getType()).getElementTypeBitWidth();
@@ -97,7 +97,7 @@ namespace {
 // sm80.contract
 //===----------------------------------------------------------------------===//
 
-/// Shared memory that a CTA can have on every architecture from sm_80 on.
+/// Maximum shared memory of a CTA on every architecture from sm_80 on.
 constexpr int64_t kMaxSharedBytes = 99 * 1024;
 
 std::string needsLanes(int64_t lanes, MemRefType result) {
@@ -108,7 +108,7 @@ std::string needsLanes(int64_t lanes, MemRefType result) {
          number(most);
 }
 
-/// What no config can mend; empty if there is nothing.
+/// Reason to decline the op that no config can remove; empty if there is none.
 std::string declineContract(tile::ContractOp op) {
   if (std::string reason = declineQuantized(op); !reason.empty())
     return reason;
@@ -127,15 +127,16 @@ std::string declineContract(tile::ContractOp op) {
   return {};
 }
 
-/// Bytes that a step has of a row of the wider operand: of few bits next to
-/// f32, so many that threads still have chunks of the other one to copy.
+/// Whether a k tile has `bytes` of a row of the wider operand. Next to f32,
+/// 4-bit elements need more, so that threads still have chunks of the narrow
+/// operand to copy.
 static bool isStepBytes(const Contract &shape, int64_t bytes) {
   if (shape.weight.bits == 4 && shape.input.bits == 32)
     return bytes == 256;
   return bytes == 64 || bytes == 128;
 }
 
-/// Why the step does not suit the operands; empty if it does.
+/// Reason why BLOCK_K does not suit the operands; empty if it does.
 std::string stepIllegal(const Contract &shape) {
   int64_t rowBytes =
       std::max(shape.input.getBytes(shape.k), shape.weight.getBytes(shape.k));
@@ -189,9 +190,9 @@ std::string contractIllegal(Operation *op, tile::ConfigAttr config,
   return {};
 }
 
-/// Whether scales of columns and minima of all parts of a step, which ptxas
-/// loads together, leave too few registers next to two operands that are
-/// decoded; GpuFormats.FitInRegisters assembles such.
+/// Whether scales of columns and minima of all parts of a k tile, which ptxas
+/// loads together, leave too few registers beside two decoded operands;
+/// GpuFormats.FitInRegisters assembles such kernels.
 bool hasManyFactors(tile::ContractOp op, const Contract &shape) {
   constexpr int64_t most = 2, byteBits = 8;
   return op.getInputQuant() && shape.hasColumnScales &&
@@ -199,9 +200,9 @@ bool hasManyFactors(tile::ContractOp op, const Contract &shape) {
          shape.getParts() > most;
 }
 
-/// Products with few columns, such as a router's, get narrow tiles: there are
-/// few CTAs. So that the threads have a chunk each to copy, decoded operands
-/// next to f32 are no exception.
+/// Gemms with few columns, such as a router's, have few CTAs and so get narrow
+/// tiles, unless weights of few bits are decoded next to f32: then the threads
+/// would not have a chunk each to copy.
 tile::ConfigAttr chooseContract(Operation *op, const Target &) {
   auto contract = cast<tile::ContractOp>(op);
   auto result = cast<MemRefType>(contract.getResult().getType());
@@ -247,7 +248,7 @@ int64_t contractShared(Operation *op, tile::ConfigAttr config) {
 }
 
 //===----------------------------------------------------------------------===//
-// sm80.row_map, sm80.gather_reduce: a CTA owns columns of a token, or of every
+// sm80.row_map, sm80.gather_reduce: a CTA has columns of a token, or of every
 // `token_stride`-th one, a thread a vector of them
 //===----------------------------------------------------------------------===//
 
@@ -257,7 +258,7 @@ MemRefType getResultType(Operation *op) {
   return cast<MemRefType>(cast<tile::GatherReduceOp>(op).getResult().getType());
 }
 
-/// What both have: columns of a CTA, and of a thread.
+/// Common to both: columns per CTA and per thread.
 struct Columns {
   explicit Columns(tile::ConfigAttr attr) {
     llvm::TypeSwitch<Attribute>(attr)
@@ -318,7 +319,7 @@ tile::ConfigAttr chooseRowMap(Operation *op, const Target &) {
 }
 
 /// CTAs for several times as many as fit at once, so that they end together;
-/// of many tokens each takes several.
+/// with many tokens each takes several.
 tile::ConfigAttr chooseGatherReduce(Operation *op, const Target &) {
   constexpr int64_t ctas = 8192;
   int64_t panel = choosePanel(op);
@@ -375,8 +376,8 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
          number(step) + " up to " + number(maxSteps * step);
 }
 
-/// Four vectors per thread: as much in flight as memory needs, and few CTAs. Of
-/// whole rows a thread has so many in turn.
+/// Four vectors per thread: as much in flight as memory needs, and few CTAs.
+/// With whole rows a thread processes as many in sequence.
 tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
   auto quantize = cast<tile::QuantizeOp>(op);
   constexpr int64_t vectors = 4;
@@ -392,8 +393,8 @@ tile::ConfigAttr chooseQuantize(Operation *op, const Target &) {
   return makePanel(steps * shape.getGroupsAtOnce() * shape.size);
 }
 
-/// No more CTAs than fit at once: of the rows that there may be, a rank of
-/// several has few, and CTAs without any take time too.
+/// At most as many CTAs as fit at once: one of several ranks has only few of
+/// the possible rows, and CTAs without rows take time too.
 moert::Expr quantizeGrid(Operation *op, tile::ConfigAttr config,
                          const Target &target) {
   auto quantize = cast<tile::QuantizeOp>(op);
@@ -503,7 +504,7 @@ struct RowMapSchedule final
   RowMapSchedule() : ScheduleOf("sm80.row_map", "tile.row_map") {}
 };
 
-/// One CTA: what several find would have to meet.
+/// One CTA, because maxima of several would need another reduction.
 struct TensorScaleSchedule final : Schedule {
   TensorScaleSchedule() : Schedule("sm80.tensor_scale", "tile.tensor_scale") {}
   static MemRefType getInput(Operation *op) {
