@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The runtime passes plain addresses, and strides where they are not constant.
-// The function of a kernel makes the descriptors of its memrefs itself, as
-// constants around the address.
+// Construction of memref descriptors at kernel entry. The runtime passes plain
+// addresses, and strides that are not constant; a kernel's function builds the
+// descriptors itself, as constants around the address.
 
 #ifndef MOEC_LIB_CONVERSION_EMISSION_ENTRYMEMREFS_H
 #define MOEC_LIB_CONVERSION_EMISSION_ENTRYMEMREFS_H
@@ -17,8 +17,8 @@
 namespace moec {
 
 /// Replaces the memref arguments of a kernel by addresses of type `pointer`,
-/// each followed by the strides that are not constant (i64). Fails with a
-/// diagnostic on a memref, or a use of one, of which an entry knows too little.
+/// each followed by the non-constant strides (i64). Fails with a diagnostic on
+/// a memref, or a use of one, that needs more information.
 mlir::LogicalResult replaceMemRefArguments(mlir::func::FuncOp func,
                                            mlir::LLVM::LLVMPointerType pointer);
 

@@ -12,12 +12,12 @@
 
 namespace moec {
 
-/// The group of a position that there is, both of type index. `offsets` has
-/// where each group begins, and where the last one ends.
+/// The group of a valid position, both of type index. `offsets` has the start
+/// of each group, and the end of the last one.
 mlir::Value findGroup(KernelEmitter &emitter, mlir::Value offsets,
                       mlir::Value position);
 
-/// A number of `columns`, an i32, as that of one of `width` columns.
+/// Converts an i32 of `columns` to a column index below `width`.
 mlir::Value toColumn(KernelEmitter &emitter, mlir::Value number, int64_t width);
 
 } // namespace moec

@@ -12,8 +12,8 @@
 
 namespace moec {
 
-/// What one thread does for choice `choice` of token `token`, both of type
-/// index and below their ends.
+/// Emits one thread's work for choice `choice` of token `token`, both of type
+/// index and in bounds.
 void emitPlacedId(tile::PlaceIdsOp op, KernelEmitter &emitter,
                   mlir::Value token, mlir::Value choice);
 

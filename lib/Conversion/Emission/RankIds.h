@@ -12,7 +12,7 @@
 
 namespace moec {
 
-/// The experts that ids name.
+/// Experts that ids refer to.
 struct RankExperts {
   RankExperts(tile::RankOp op)
       : numExperts(op.getNumExperts()), numZero(op.getNumZeroExperts()),
@@ -20,33 +20,33 @@ struct RankExperts {
   RankExperts(tile::CountSlotsOp op)
       : numExperts(op.getNumExperts()), numZero(0),
         local(op.getLocalExperts()) {}
-  /// A product with ids.
+  /// For a gemm with ids.
   RankExperts(tile::ContractOp op)
       : numExperts(*op.getNumExperts()), numZero(0),
         local(op.getLocalExperts()) {}
 
   int64_t numExperts, numZero;
-  /// The global ids of those that are here; all if there are none.
+  /// Global ids of the local experts; all experts if absent.
   std::optional<llvm::ArrayRef<int64_t>> local;
 };
 
-/// Values are i32.
+/// Mapping from ids to local experts. Values are i32.
 class RankIds {
 public:
-  /// `localTable`, a memref of i32, has `getLocalTable`; null where local
-  /// experts have their global ids.
+  /// `localTable`: a memref of i32 with the contents of `getLocalTable`; null
+  /// if local experts have their global ids.
   RankIds(RankExperts all, KernelEmitter &emitter, mlir::Value localTable)
       : all(all), emitter(emitter), b(emitter.b), localTable(localTable) {}
 
   static int64_t getNumLocal(RankExperts all);
-  /// The local expert per global id; `getNumLocal` for those of other ranks.
+  /// The local expert per global id; `getNumLocal` for experts of other ranks.
   static llvm::SmallVector<int32_t> getLocalTable(RankExperts all);
 
-  /// The local expert that a slot chose; the number of them where it is not
-  /// here.
+  /// The local expert of a slot; the number of local experts if it is on
+  /// another rank.
   mlir::Value localOf(mlir::Value id);
   mlir::Value isHere(mlir::Value local);
-  /// What `position` says of a slot that has none.
+  /// Value of `position` for a slot without a local expert.
   mlir::Value positionOfOther(mlir::Value id);
 
 private:

@@ -16,11 +16,11 @@
 
 namespace moec {
 
-/// Writes what a CTA of a schedule of top_k does: it routes `rows` tokens, one
-/// after the other, with a row's experts in vectors of `lanes`. The order of
-/// selection is total, so only the rounding of scores and weights depends on
-/// the schedule. The formulas are here; a class derived from it says where
-/// values and keys of a row are.
+/// Routing of tokens by one CTA: `rows` tokens, one after the other, with a
+/// row's experts in vectors of `lanes`. The order of selection is total, so
+/// that only the rounding of scores and weights depends on the schedule. The
+/// formulas are here; a derived class defines where values and keys of a row
+/// are stored.
 class TopKEmission {
 public:
   virtual ~TopKEmission() = default;
@@ -36,18 +36,18 @@ protected:
 
   using Predicate = mlir::arith::CmpFPredicate;
 
-  /// What a vector of experts has: values (NaN where they count as 0, and in
-  /// pads), and keys as KeyTable has them (null if none are compared).
+  /// A vector of experts: values (NaN if they count as 0, and in padding), and
+  /// keys in the form of KeyTable (null if none are compared).
   struct Scored {
     mlir::Value value, key;
   };
 
-  /// Makes values and keys of the row known. Returns whether a key is left, or
-  /// null where it does not matter.
+  /// Computes values and keys of the row. Returns whether a selectable key is
+  /// left, or null if that does not matter.
   virtual mlir::Value readRow(mlir::Value token) = 0;
-  /// From keys to ids.
+  /// Selects ids by keys.
   virtual void select(mlir::Value token) = 0;
-  /// From the values of the selected to weights.
+  /// Computes weights from the values of the selected experts.
   virtual void weighRow(mlir::Value token) = 0;
 
   bool isHash() const { return routing.getSelect() == moe::Select::Hash; }
@@ -59,23 +59,24 @@ protected:
   mlir::Value loadScores(mlir::Value token, mlir::Value expert,
                          mlir::Value mask);
   mlir::Value scoreOf(mlir::Value logit);
-  /// What the region says that experts are selected by.
+  /// The selection key, as computed by the region.
   mlir::Value keyOf(mlir::Value score, mlir::Value bias);
-  /// The selection bias of a vector of experts; null where there is none.
+  /// The selection bias of a vector of experts; null if there is none.
   mlir::Value loadBias(mlir::Value expert, mlir::Value mask);
   /// exp(x - largest).
   mlir::Value expOfDifference(mlir::Value x, mlir::Value largest);
   Scored finishScore(mlir::Value score, mlir::Value bias, mlir::Value mask);
-  /// The score of a logit, with the row's largest score and its sum of powers
-  /// where it is a softmax over all experts.
+  /// The score of a logit by softmax over all experts, from the row's largest
+  /// score and its sum of exponentials.
   mlir::Value softmaxOf(mlir::Value logit);
-  /// The value of one expert, made from its logit, of rows that are not kept.
+  /// The value of one expert, recomputed from its logit for rows that are not
+  /// kept.
   mlir::Value valueAt(mlir::Value token, mlir::Value expert);
-  /// What a vector of values adds to the denominator of sparsemixer.
+  /// Contribution of a vector of values to the denominator of sparsemixer.
   mlir::Value mixerTerm(mlir::Value value, mlir::Value largest);
 
-  // Hash: the expert of a slot, i32, and whether it is one. `hasRow` of a token
-  // must hold.
+  // Hash routing: the expert of a slot, i32, and whether there is one. Requires
+  // `hasRow` of a token.
   struct HashRow {
     mlir::Value row, hasRow;
   };
@@ -83,16 +84,16 @@ protected:
   mlir::Value loadHashId(const HashRow &row, mlir::Value slot);
   mlir::Value isExpert(mlir::Value id);
 
-  // Weights. A value counts if it is not NaN.
+  // Weights. A value counts unless it is NaN.
   mlir::Value countsOf(mlir::Value chosen) {
     return compare(Predicate::ORD, chosen, chosen);
   }
   mlir::Value weightOf(mlir::Value chosen);
   mlir::Value denominatorOf(mlir::Value sum);
   mlir::Value scaled(mlir::Value weight);
-  /// From the values of all slots of a token, NaN in lanes without a slot, and
-  /// the scales of their experts (null where there are none), in vectors of
-  /// `lanes`.
+  /// Weights from the values of all slots of a token (NaN in lanes without a
+  /// slot) and the scales of their experts (null if there are none), in vectors
+  /// of `lanes`.
   mlir::Value weightsOf(mlir::Value values, mlir::Value scales, int64_t lanes);
 
   mlir::Value splat(double value) { return emitter.splat(value, layout.lanes); }
@@ -132,7 +133,7 @@ protected:
   int64_t topK;
   RowLayout layout;
   mlir::Value logits, selectionBias, expertScale, ids, weights;
-  /// Terms of the row's softmax over all experts, where one is computed.
+  /// Terms of the row's softmax over all experts, if there is one.
   mlir::Value rowLargest, rowSum;
   mlir::LogicalResult status = mlir::success();
 

@@ -14,24 +14,24 @@
 
 namespace moec {
 
-/// One row of experts as vectors. Groups whose size is no multiple of the lanes
-/// are padded, so an expert's position in scratch memory is not its id.
+/// A row of experts as vectors. Groups whose size is no multiple of the lanes
+/// are padded, so that an expert's position in scratch memory is not its id.
 class RowLayout {
 public:
   RowLayout(KernelEmitter &emitter, int64_t numGroups, int64_t groupSize,
             int64_t lanes);
 
-  /// Called with an expert, its position, a mask (null where all lanes are
+  /// Called with an expert, its position, a mask (null if all lanes are
   /// experts) and the carried values; returns the next carried values.
   using Body = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       mlir::Value, mlir::Value, mlir::Value, mlir::ValueRange)>;
   /// Runs over all experts in steps of `lanes`, in ascending order.
   llvm::SmallVector<mlir::Value> forRow(mlir::ValueRange init, Body body);
-  /// The same over the experts of one group.
+  /// Runs over the experts of one group.
   llvm::SmallVector<mlir::Value> forGroup(mlir::Value group,
                                           mlir::ValueRange init, Body body);
 
-  /// Positions of the whole row, pads included.
+  /// Positions of the whole row, including padding.
   int64_t size() const { return numGroups * stride; }
   /// The expert, an index, at a position.
   mlir::Value expertAt(mlir::Value position);
@@ -40,18 +40,18 @@ public:
   const int64_t numGroups;
   const int64_t groupSize;
   const int64_t lanes;
-  /// Positions from one group to the next.
+  /// Positions per group.
   const int64_t stride;
 };
 
-/// The selection keys of a row in scratch memory, as i32 whose signed order is
-/// that of the f32 keys: -0 equals 0, and NaN does not occur. What cannot be
-/// selected, pads included, is less than every key.
+/// Selection keys of a row in scratch memory, as i32 with the signed order of
+/// the f32 keys: -0 equals 0, and NaN does not occur. Entries that cannot be
+/// selected, including padding, are less than every key.
 class KeyTable {
 public:
   KeyTable(RowLayout &layout);
 
-  /// The key of what cannot be selected; no float has it.
+  /// The key of entries that cannot be selected; no float maps to it.
   static constexpr int64_t kOutKey = std::numeric_limits<int32_t>::min();
 
   /// Keys of floats, and the floats of keys; scalars or vectors.
@@ -60,32 +60,32 @@ public:
 
   // Selection, from vectors of keys that were loaded or computed.
 
-  /// The largest key of all lanes, and the smallest place of those that it has.
+  /// The largest key of all lanes, and the smallest position that has it.
   struct Best {
     mlir::Value key, place;
   };
   static Best reduceBest(KernelEmitter &emitter, int64_t lanes,
                          mlir::Value keys, mlir::Value places);
-  /// The two largest keys of each lane, in descending order, with those of
-  /// `here` among them.
+  /// The two largest keys of each lane, in descending order, after inserting
+  /// those of `here`.
   static llvm::SmallVector<mlir::Value>
   nextTwo(KernelEmitter &emitter, mlir::Value here, mlir::ValueRange two);
-  /// The key of a group whose lanes have those two largest keys.
+  /// The key of a group from the two largest keys of its lanes.
   static mlir::Value reduceGroup(KernelEmitter &emitter, int64_t lanes,
                                  moe::GroupScore score, mlir::ValueRange two);
-  /// Whether the largest of all lanes is above -inf.
+  /// Whether the largest key of all lanes is above -inf.
   static mlir::Value isAboveMinusInfinity(KernelEmitter &emitter,
                                           mlir::Value largest);
 
-  /// Stores keys of a full vector at `position`; lanes that are off are pads.
+  /// Stores keys of a full vector at `position`; masked-off lanes are padding.
   void store(mlir::Value keys, mlir::Value position, mlir::Value mask);
   mlir::Value load(mlir::Value position);
   /// Position of the largest key in `begin .. end - 1`, the first of equals.
   mlir::Value argmax(mlir::Value begin, mlir::Value end);
-  /// Never to be selected again.
+  /// Excludes an entry from further selection.
   void remove(mlir::Value position);
 
-  /// Removes all experts but those of the best groups.
+  /// Removes all experts except those of the best groups.
   void keepBestGroups(moe::GroupScore score, int64_t count);
 
   /// A carried value for the largest key of a row.
@@ -103,7 +103,7 @@ private:
   KernelEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   mlir::Value keys;
-  /// Keys of groups; null where there is one.
+  /// Keys of groups; null for a single group.
   mlir::Value groupKeys;
 };
 

@@ -12,17 +12,17 @@
 
 namespace moec {
 
-/// Scratch memory holds the values of a row and their keys.
+/// Routing with the values and keys of a row in scratch memory.
 class TopKStored : public TopKEmission {
 public:
   TopKStored(tile::TopKOp op, KernelEmitter &emitter, int64_t lanes);
 
 private:
   mlir::Value readRow(mlir::Value token) override;
-  /// Leaves exp(score - max) in `values`; returns the sum, in all lanes.
+  /// Stores exp(score - max) to `values`; returns the sum, in all lanes.
   mlir::Value softmaxRow(mlir::Value token);
 
-  // `chosen` and `scales` get a value per slot.
+  // Selects, with a value per slot in `chosen` and `scales`.
   void select(mlir::Value token) override;
   void selectBest(mlir::Value token, mlir::Value firstSlot, int64_t count,
                   mlir::Value begin, mlir::Value end);
