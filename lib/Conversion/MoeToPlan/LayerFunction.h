@@ -19,41 +19,41 @@ namespace moec {
 /// Pipeline ops that become one kernel.
 struct KernelGroup {
   llvm::SmallVector<mlir::Operation *, 2> ops;
-  /// What the ops read from outside the group, each once, in order of use.
+  /// Values that the ops read from outside the group, each once, in order of
+  /// use.
   llvm::SetVector<mlir::Value> ins;
   /// Every result of the ops.
   llvm::SmallVector<mlir::Value, 6> outs;
-  /// Whether it runs once, ahead of all runs: it brings weights into another
-  /// order.
+  /// Whether it runs once before all runs, to prepack weights.
   bool prepares() const { return llvm::isa<moe::RepackOp>(ops.front()); }
-  /// Whether it is no kernel but what ranks do together.
+  /// Whether it is a collective and not a kernel.
   bool isCollective() const {
     return llvm::isa<moe::DispatchOp, moe::CombineOp>(ops.front());
   }
-  /// Base of the symbol; made unique when the kernel is made.
+  /// Base of the symbol; made unique when the kernel is created.
   std::string name;
-  /// What its kernel is told to be the number of tokens.
+  /// The token count that is passed to its kernel.
   moert::Expr tokens;
 };
 
-/// A function of pipeline ops, checked and cut into kernels.
+/// A function of pipeline ops, verified and divided into kernels.
 class LayerFunction {
 public:
-  /// Whether `func` holds ops of the moe dialect, so that it has to convert.
+  /// Whether `func` has ops of the moe dialect, so that it must be converted.
   static bool holdsLayer(mlir::func::FuncOp func);
 
-  /// Checks `func` and fills this; reports what cannot be lowered where it
-  /// stands.
+  /// Verifies `func` and fills this object; reports ops that cannot be lowered
+  /// at their location.
   mlir::LogicalResult analyze(mlir::func::FuncOp func);
 
   mlir::func::FuncOp getFunc() const { return func; }
   llvm::ArrayRef<KernelGroup> getGroups() const { return groups; }
-  /// What the function returns.
+  /// The function's results.
   mlir::ValueRange getReturned() const {
     return func->getRegion(0).front().getTerminator()->getOperands();
   }
   int64_t getMaxTokens() const { return maxTokens; }
-  /// The ranks that run it; null for one.
+  /// The mesh of ranks that run it; null for one rank.
   moe::MeshAttr getMesh() const { return mesh; }
 
   /// The number of rows of a value whose first dimension is dynamic.
@@ -61,8 +61,8 @@ public:
     return rows.find(value)->second;
   }
 
-  /// The group that makes `value` in a run, or -1 for an argument of the
-  /// function and for what is prepared.
+  /// The group that computes `value` in a run, or -1 for arguments of the
+  /// function and prepared values.
   int64_t getProducer(mlir::Value value) const {
     auto it = producers.find(value);
     return it == producers.end() ? -1 : it->second;
@@ -82,10 +82,10 @@ private:
   llvm::SmallVector<mlir::Operation *> ops;
   llvm::SmallVector<KernelGroup, 0> groups;
   moe::MeshAttr mesh;
-  /// Tokens of a rank, and of its group.
+  /// Tokens of a rank, and of its group of ranks.
   moert::Expr ownTokens, groupTokens;
   llvm::DenseMap<mlir::Value, moert::Expr> rows;
-  /// The tokens that rows of a value are for.
+  /// The tokens that the rows of a value belong to.
   llvm::DenseMap<mlir::Value, moert::Expr> rowTokens;
   llvm::DenseMap<mlir::Value, int64_t> producers;
 };

@@ -12,7 +12,7 @@
 
 namespace moec {
 
-/// A step of the plan before there is IR for it.
+/// A step of the plan, before its IR is created.
 struct ScheduledStep {
   enum class Kind { Launch, Record, Wait };
   Kind kind;
@@ -21,11 +21,11 @@ struct ScheduledStep {
   int64_t stream;
 };
 
-/// Orders the kernels of `layer`. What only the addend of a sum needs (the
-/// shared expert) goes to stream 1 as soon as its inputs are there, if stream 0
-/// has something to do beside it; the rest stays on stream 0 in program order.
-/// Where both a dispatch and a combine are beside it, its last product begins
-/// with the combine.
+/// Orders the kernels of `layer`. Kernels that only the addend of a sum depends
+/// on (the shared expert) go to stream 1 as soon as their inputs are available,
+/// if stream 0 has work to overlap; the rest stays on stream 0 in program
+/// order. If both a dispatch and a combine overlap with it, its last gemm
+/// begins with the combine.
 llvm::SmallVector<ScheduledStep> scheduleStreams(const LayerFunction &layer);
 
 } // namespace moec
