@@ -14,7 +14,8 @@
 
 namespace moec {
 
-/// What the warps of a CTA share: where things lie, and which rows there are.
+/// State that the warps of a CTA share: the layout of shared and tensor memory,
+/// and the rows.
 class Sm100Contract {
 public:
   Sm100Contract(tile::ContractOp op, TensorEmitter &emitter);
@@ -23,20 +24,20 @@ public:
   TensorEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   sm100::Contract shape;
-  /// Of type index; the group is null for a dense product.
+  /// index; the group is null for a dense gemm.
   mlir::Value group, firstColumn;
-  /// Of the CTA's tensor memory, i32; behind the barrier that tells it.
+  /// Address of the CTA's tensor memory, i32; valid after the barrier that
+  /// publishes it.
   mlir::Value tensor;
 
   mlir::LogicalResult emit();
 
-  /// Input rows that are multiplied together, at least one: the position of the
-  /// first (index), and how many (i32).
+  /// Input rows that are multiplied together, at least one: the first position
+  /// (index) and their number (i32).
   struct Tile {
     mlir::Value firstRow, rows;
   };
-  /// Calls `body` for the CTA's tiles, with values that it carries from tile to
-  /// tile.
+  /// Calls `body` for the CTA's tiles, with loop-carried values.
   using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       Tile, mlir::ValueRange)>;
   llvm::SmallVector<mlir::Value> forTiles(mlir::ValueRange init, TileBody body);
@@ -47,27 +48,28 @@ public:
   RingPlace next(RingPlace place, int64_t size) {
     return nextPlace(emitter, place, size);
   }
-  /// The parity of the turn before, which is over at first.
+  /// The parity of the previous round; that before the first one counts as
+  /// complete.
   mlir::Value getTurnBefore(RingPlace place);
-  /// The buffer of a stage, and `offset` bytes on; its scales, of block
-  /// `block`, behind those of weights that of input rows.
+  /// The address of a stage's buffer plus `offset`, and that of the scales of
+  /// block `block`; the block behind those of weights is that of input rows.
   mlir::Value stageAddress(mlir::Value stage, int64_t offset = 0);
   mlir::Value scaleAddress(mlir::Value stage, int64_t block);
-  /// Full: copies are there. Empty: products have read them.
+  /// Full: copies have arrived. Empty: mmas have read the stage.
   mlir::Value fullBarrier(mlir::Value stage) {
     return barrier(shape.getBarrierOffset(), /*before=*/0, stage);
   }
   mlir::Value emptyBarrier(mlir::Value stage) {
     return barrier(shape.getBarrierOffset(), shape.stages, stage);
   }
-  /// Full: sums of a tile are there. Empty: they have been taken out.
+  /// Full: accumulators of a tile are complete. Empty: they have been read.
   mlir::Value fullSums(mlir::Value set) {
     return barrier(shape.getSumBarrierOffset(), /*before=*/0, set);
   }
   mlir::Value emptySums(mlir::Value set) {
     return barrier(shape.getSumBarrierOffset(), shape.getSumSets(), set);
   }
-  /// In tensor memory: the sums of a block, and the scales of a stage.
+  /// In tensor memory: the accumulators of a block, and the scales of a stage.
   mlir::Value sumsOf(mlir::Value set, int64_t block);
   mlir::Value scalesOf(mlir::Value stage, int64_t block);
 
@@ -78,7 +80,7 @@ public:
   int64_t getProjection(int64_t block) const {
     return shape.weightsPerColumn == 2 ? block : 0;
   }
-  /// Whether all columns of all CTAs are there.
+  /// Whether no CTA has columns past the end.
   bool areWhole() const { return shape.columns % shape.n == 0; }
   llvm::SmallVector<mlir::Value> getLeading(mlir::Value last) {
     return group ? llvm::SmallVector<mlir::Value>{group, last}
@@ -97,22 +99,22 @@ private:
   mlir::Value barrier(int64_t offset, int64_t before, mlir::Value number);
   void initBarriers();
   void findRows(mlir::Value block);
-  /// Rows of a dense product that do not count become zeros.
+  /// Zeroes the rows of a dense gemm that are not valid.
   void storeZeroRows(mlir::Value block);
   mlir::LogicalResult emitRoles();
 
   mlir::Value shared;
-  /// The CTA's rows, of type index.
+  /// The CTA's range of rows, index.
   mlir::Value begin, end;
 };
 
-/// The warps that copy rows and scales, the one that starts copies of weights,
-/// and the one that starts products.
+/// Producer warps for rows and scales, the warp that issues copies of weights,
+/// and the warp that issues mmas.
 void emitSm100RowCopies(Sm100Contract &contract);
 void emitSm100WeightCopies(Sm100Contract &contract);
 void emitSm100Products(Sm100Contract &contract);
-/// Those that take sums out. Fails with a diagnostic on an epilogue that cannot
-/// be emitted.
+/// Epilogue warps. Fails with a diagnostic on an epilogue that cannot be
+/// emitted.
 mlir::LogicalResult emitSm100Epilogue(Sm100Contract &contract);
 
 } // namespace moec

@@ -13,15 +13,15 @@
 
 namespace moec {
 
-/// The products of a CTA of sm80.gemv whose warps share the depth: warp w has
-/// step w of 32 elements, and every further one of as many steps as there are
-/// warps.
+/// Mainloop of sm80.gemv with tensor cores. The warps of a CTA split K: warp w
+/// multiplies k tile w of 32 elements, and every further one at a stride of the
+/// number of warps.
 ///
-/// A lane reads 16 bytes of a row at once, 8 neighbours of the depth. The
-/// tensor cores' tile is 16 deep and wants 4 elements of each row and column
-/// of a lane: which ones does not matter, as long as they are the same of rows
-/// and of columns. So the first and the second half of what a lane has read are
-/// its parts of two tiles, straight from memory.
+/// A lane reads 16 bytes of a row at once: 8 adjacent elements along K. The mma
+/// has K = 16 and takes 4 elements of each row and column from a lane: any, as
+/// long as they are equal for rows and columns. The two halves of the elements
+/// that a lane has read are therefore its operands of two mmas, straight from
+/// memory.
 class GemvTensor {
 public:
   GemvTensor(const sm80::Gemv &shape, ThreadEmitter &emitter, mlir::Value input,
@@ -29,8 +29,8 @@ public:
       : shape(shape), emitter(emitter), b(emitter.b), input(input),
         weight(weight) {}
 
-  /// Rows and columns past the last ones repeat these. Each warp's sums go to
-  /// its part of `table`.
+  /// Rows and columns past the last ones repeat these. Each warp stores its
+  /// sums to its part of `table`.
   void emit(mlir::Value firstRow, mlir::Value lastRow, mlir::Value firstColumn,
             mlir::Value table);
 
@@ -39,23 +39,23 @@ private:
 
   void findPlaces(mlir::Value firstRow, mlir::Value lastRow,
                   mlir::Value firstColumn);
-  /// What the lane has of the rows, then of the columns, of some of the warp's
-  /// steps.
+  /// Loads the lane's chunks of the rows, then of the columns, for some of the
+  /// warp's k tiles.
   Values load(mlir::Value step, int64_t count);
   void multiply(mlir::ValueRange pieces, Values &sums);
   void multiplyStep(mlir::ValueRange pieces, Values &sums);
-  /// Multiplies the last steps, which not all warps have.
+  /// Multiplies the last k tiles, which not all warps have.
   void multiplyRest(Values &sums);
   void store(mlir::ValueRange sums, mlir::Value table);
 
-  /// Rows and columns of which the lanes of a warp read at once.
+  /// Rows or columns that the lanes of a warp read at once.
   static constexpr int64_t kSide = 8;
 
   const sm80::Gemv &shape;
   ThreadEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
   mlir::Value input, weight;
-  /// The address of each piece of the warp's first step.
+  /// Addresses of the chunks of the warp's first k tile.
   Values places;
 };
 

@@ -13,23 +13,23 @@
 
 namespace moec {
 
-/// The dot products of `m` input rows with the weight rows of a CTA.
+/// Mainloop of sm80.contract: the dot products of `m` input rows with the
+/// weight rows of a CTA.
 ///
-/// Three buffers of shared memory hold `k` elements of each row; while one is
-/// multiplied, copies fill the others. 16-bit elements are multiplied by tensor
-/// cores, a warp for a quarter of the tile; f32 by single FMAs, a thread for
-/// every 8th row and every 16th column. Where rows are not on multiples of 16
-/// bytes, elements are copied one by one.
+/// Three pipeline stages in shared memory hold `k` elements of each row; while
+/// one is multiplied, copies fill the others. 16-bit elements are multiplied by
+/// tensor cores, a quarter of the tile per warp; f32 by FMAs, with every 8th
+/// row and every 16th column per thread. If rows are not aligned to 16 bytes,
+/// elements are copied one by one.
 ///
-/// Quantized elements become the compute type on their way from shared memory.
-/// With scales inside the loop, the sums of each part of a step, times their
-/// scales, are added to those of the parts before.
+/// Quantized elements are converted to the compute type as they are read from
+/// shared memory. With scales inside the loop, the sums of each part of a k
+/// tile, times their scales, are added to those of the parts before.
 class Sm80Products {
 public:
-  /// Calls made once per CTA, with what does not depend on the rows:
+  /// Called once per CTA, for addresses that do not depend on the input rows:
   /// `weightAddress(projection, row)` is the address of a weight row of the
-  /// CTA: `row` is an i32 of the thread, the projection a number that the
-  /// compiler knows.
+  /// CTA. `row` is a thread's i32, the projection a constant.
   using RowAddress =
       llvm::function_ref<mlir::Value(int64_t projection, mlir::Value row)>;
 
@@ -37,33 +37,34 @@ public:
                const sm80::Contract &shape, Float8 floats,
                RowAddress weightAddress, Sm80Scales &scales);
 
-  /// Multiplies, and leaves the sums in shared memory, where `loadSums` finds
-  /// them after it. `inputAddress(0, r)` is the address of input row r of the
-  /// tile, `scaleAddress(0, r)` that of its scales, where those are applied
-  /// inside the loop. `release` has to follow before the next call.
+  /// Multiplies, and leaves the sums in shared memory for `loadSums`.
+  /// `inputAddress(0, r)` is the address of input row r of the tile,
+  /// `scaleAddress(0, r)` that of its scales, if those are applied inside the
+  /// loop. `release` must follow before the next call.
   void emit(RowAddress inputAddress, RowAddress scaleAddress);
-  /// `lanes` neighbours of a row of sums; row and column are of type index.
+  /// `lanes` adjacent elements of a row of sums; row and column are of type
+  /// index.
   mlir::Value loadSums(int64_t projection, mlir::Value row, mlir::Value column,
                        int64_t lanes);
   void release() { emitter.barrier(); }
 
 private:
-  /// Sizes of a tensor core's product.
+  /// M and N of mma.sync.
   static constexpr int64_t kCoreRows = 16;
   static constexpr int64_t kCoreColumns = 8;
   static constexpr int64_t kCoreDepth = 16;
-  /// Elements of the sums of such a product that one thread holds.
+  /// Accumulators per thread of one mma.
   static constexpr int64_t kCoreSums = 4;
 
-  /// An operand: its elements, and the pieces of a step that a thread copies.
+  /// An operand: its elements, and the chunks of a k tile that a thread copies.
   struct Operand {
     sm80::Contract::Rows rows;
-    /// The first of them in a stage.
+    /// Offset in a stage, in rows.
     int64_t firstRow;
     OperandDecoder decoder;
-    /// The row and the chunk of it that the thread copies first.
+    /// The thread's first row to copy, and its chunk in that row.
     mlir::Value copyRow, copyChunk;
-    /// Where the pieces come from, and how far behind the first one they go.
+    /// Sources of the chunks, and offsets of their destinations from the first.
     llvm::SmallVector<mlir::Value> from;
     llvm::SmallVector<int64_t> to;
   };
@@ -71,16 +72,17 @@ private:
   Operand makeOperand(const sm80::Contract::Rows &rows, int64_t firstRow,
                       moe::QuantAttr quant, Float8 floats,
                       OperandDecoder::Side side);
-  /// Bytes of `elements` (i32) neighbours.
+  /// Bytes of `elements` (i32) adjacent elements.
   mlir::Value getBytes(const Operand &operand, mlir::Value elements);
-  /// Tells `scales` which rows of weights of a projection the thread decodes.
+  /// Gives `scales` the rows of weights of a projection that the thread
+  /// decodes.
   void findElementRows();
   void makeCopies(Operand &operand, int64_t projections, int64_t rows,
                   RowAddress address);
-  /// Where a row of an operand lies in a stage, and `bytes` on (null: 0).
+  /// Address of a row of an operand in a stage, plus `bytes` (null: 0).
   mlir::Value stageAddress(mlir::Value stage, const Operand &operand,
                            mlir::Value row, mlir::Value bytes = {});
-  /// Copies step `step` into the buffer at `stage`; both are i32.
+  /// Copies k tile `step` into the buffer at `stage`; both are i32.
   void copyStep(mlir::Value step, mlir::Value stage);
   void copyChunks(const Operand &operand, mlir::Value step, mlir::Value stage);
   mlir::Value loadElements(const Operand &operand, mlir::Value from,
@@ -89,47 +91,48 @@ private:
 
   llvm::SmallVector<mlir::Value>
   multiplyStep(mlir::Value step, mlir::Value stage, mlir::ValueRange sums);
-  /// The elements of part `part` of a step; all of it, where scales are not
-  /// applied inside the loop.
+  /// Multiplies part `part` of a k tile; all of it, if scales are not applied
+  /// inside the loop.
   llvm::SmallVector<mlir::Value> multiplyPart(mlir::Value step,
                                               mlir::Value stage, int64_t part,
                                               mlir::ValueRange sums);
-  /// Where the lane begins to read in a stage, of inputs and of weights: its
-  /// rows of matrices, or its pieces.
+  /// Addresses in a stage at which the lane begins to read inputs and weights:
+  /// its rows of matrices, or its chunks.
   std::pair<mlir::Value, mlir::Value> findRows(mlir::Value stage,
                                                bool asMatrices);
   llvm::SmallVector<mlir::Value> multiplyOnCores(mlir::Value stage,
                                                  mlir::ValueRange sums);
-  /// In Sm80Decoded.cpp.
+  /// Implemented in Sm80Decoded.cpp.
   llvm::SmallVector<mlir::Value> multiplyDecoded(mlir::Value step,
                                                  mlir::Value stage,
                                                  int64_t part,
                                                  mlir::ValueRange sums);
-  /// Which of the products of elements that are decoded at once.
+  /// Range of the mmas whose elements are decoded at once.
   struct Halves {
     int64_t begin, end;
   };
-  /// `firstElement` (i32) is the first contracted one.
+  /// `firstElement` (i32): index along K of the first element.
   llvm::SmallVector<mlir::Value> addDecoded(mlir::Value firstElement,
                                             mlir::Value inputs,
                                             mlir::Value weights, Halves halves,
                                             mlir::ValueRange before);
-  /// Adds up the elements of a block of rows.
+  /// Sums the elements of a block of rows.
   void addRow(int64_t block, llvm::ArrayRef<mlir::Value> elements,
               llvm::MutableArrayRef<mlir::Value> sums);
   llvm::SmallVector<mlir::Value> multiplyByFma(mlir::Value step,
                                                mlir::Value stage, int64_t part,
                                                mlir::ValueRange sums);
   int64_t getNumSums() const;
-  /// Sums of a part that follow those: of the elements of rows, for minima.
+  /// Number of sums of rows' elements, for minima, that follow the accumulators
+  /// of a part.
   int64_t getNumRowSums() const;
-  /// The one of each of the thread's rows.
+  /// The sum of elements of each of the thread's rows.
   llvm::SmallVector<mlir::Value> getRowSums(mlir::ValueRange sums) const;
-  /// Where the thread's sum `i` belongs: its projection, and its number among
-  /// the thread's rows and among the thread's columns of a projection.
+  /// Location of the thread's accumulator `i`: its projection, and its index
+  /// among the thread's rows and among its columns of a projection.
   Sm80Scales::Place getPlace(int64_t i) const;
-  /// The thread's first row and column of the tile (i32), and how far on its
-  /// others are.
+  /// The thread's first row and column of the tile (i32), and the distances of
+  /// its others.
   mlir::Value getFirstRow();
   mlir::Value getFirstColumn();
   int64_t getRowDistance(int64_t row) const;
@@ -153,11 +156,11 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   sm80::Contract shape;
   Sm80Scales &scales;
-  /// What tensor cores, or FMAs, multiply.
+  /// The type that tensor cores or FMAs multiply.
   mlir::Type element;
   mlir::Value shared;
   Operand input, weight;
-  /// The warp's row and column in the tile of warps.
+  /// The warp's row and column among the CTA's warps.
   mlir::Value warpRow, warpColumn;
   /// FMA: the thread's first row and column.
   mlir::Value threadRow, threadColumn;

@@ -14,7 +14,7 @@
 
 namespace moec {
 
-/// What all threads share that quantize.
+/// State that all quantizing threads share.
 class QuantizingThreads {
 public:
   QuantizingThreads(tile::QuantizeOp op, ThreadEmitter &emitter,
@@ -29,18 +29,16 @@ protected:
   mlir::Value quantized, scale;
 };
 
-/// The rows that there are to quantize (index): those that offsets say, or
-/// tokens.
+/// Number of rows to quantize (index): by offsets, or the tokens.
 mlir::Value countQuantizedRows(tile::QuantizeOp op, ThreadEmitter &emitter);
 
-/// Rows that a warp holds in registers (`sm80::Quantize::areHeld`): the warp's
-/// are `first`, then `step` on, as long as they are less than `rows` (index),
-/// so many at once.
+/// Quantizes rows that a warp holds in registers (`sm80::Quantize::areHeld`):
+/// `first`, `first + step`, ... below `rows` (index), so many at once.
 void emitHeldRows(tile::QuantizeOp op, ThreadEmitter &emitter,
                   bool convertsFloat8, mlir::Value first, mlir::Value step,
                   mlir::Value rows, int64_t atOnce);
 
-/// sm80.quantize where each row has one scale, or all have.
+/// sm80.quantize with one scale per row, or one for all rows.
 void emitRowQuantization(tile::QuantizeOp op, ThreadEmitter &emitter,
                          bool convertsFloat8);
 
