@@ -97,7 +97,7 @@ LogicalResult LayerFunction::checkArguments() {
   return success();
 }
 
-/// What is repacked is there ahead of all runs.
+/// Prepacked values are available before all runs.
 LogicalResult LayerFunction::checkWeights(RepackOp op) {
   for (Value operand : op->getOperands()) {
     auto argument = dyn_cast<BlockArgument>(operand);
@@ -144,7 +144,7 @@ LogicalResult LayerFunction::checkOps() {
   return success();
 }
 
-/// What ranks do together needs several of them.
+/// Collectives need several ranks.
 LogicalResult LayerFunction::checkMesh(Operation &op) {
   std::optional<Axis> axis;
   if (auto dispatch = dyn_cast<DispatchOp>(op))
@@ -161,7 +161,7 @@ LogicalResult LayerFunction::checkMesh(Operation &op) {
          << " = 2> or more";
 }
 
-/// Verifiers let no number of rows but the tokens' be dynamic.
+/// Verifiers allow only the tokens' number of rows to be dynamic.
 void LayerFunction::inferRows(Operation &op) {
   auto setRows = [&](Value result, Value like, int64_t factor = 1) {
     moert::Expr count = rows.lookup(like) * factor;
@@ -271,7 +271,7 @@ void LayerFunction::formGroups() {
         if (!llvm::is_contained(group.ops, operand.getDefiningOp()))
           group.ins.insert(operand);
       for (Value result : op->getResults()) {
-        // What is prepared is there as arguments are.
+        // Prepared values are available as arguments are.
         if (!group.prepares())
           producers[result] = groups.size();
         group.outs.push_back(result);

@@ -25,7 +25,7 @@ using namespace moec;
 
 namespace {
 
-/// Makes the program and the kernels of one function.
+/// Creates the program and the kernels of one function.
 class ProgramEmitter {
 public:
   ProgramEmitter(const LayerFunction &layer, SymbolTable &symbols)
@@ -64,7 +64,7 @@ public:
   }
 
 private:
-  /// Whether `value` is a weight that may have gaps between its rows.
+  /// Whether `value` is a weight whose rows may have gaps between them.
   bool isStrided(Value value) const {
     auto argument = dyn_cast<BlockArgument>(value);
     return argument &&
@@ -98,7 +98,7 @@ private:
     for (auto [i, in] : llvm::enumerate(group.ins))
       if (isStrided(in))
         kernel.setArgAttr(i, kStridedAttr, builder.getUnitAttr());
-    // The function goes away later: its name is still taken here.
+    // The function is erased later, so that its name is still in use here.
     StringAttr symbol = symbols.insert(kernel);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(&kernel.getBody().front());
@@ -134,7 +134,7 @@ private:
            plan::Role::Output);
   }
 
-  /// What comes of weights ahead of all runs.
+  /// Declares the tensors that are prepared from weights before all runs.
   void emitPrepared(const KernelGroup &group) {
     for (Value out : group.outs) {
       Operation *op = out.getDefiningOp();

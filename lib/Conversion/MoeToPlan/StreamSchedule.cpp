@@ -15,19 +15,20 @@ using namespace moec::moe;
 
 namespace {
 
-/// Kernels beside the main stream, joined before `consumer`.
+/// Kernels on the side stream, joined before `consumer`.
 struct SideBranch {
   int64_t consumer = -1;
   llvm::BitVector members;
   /// Kernels of the main stream whose results the members read.
   llvm::BitVector inputs;
-  /// The last collective of the main stream beside it, if there are several.
+  /// The last collective of the main stream that overlaps with the branch, if
+  /// there are several.
   int64_t lastCollective = -1;
-  /// Members that wait for `lastCollective`, so that each has company.
+  /// Members that wait for `lastCollective`, so that each overlaps with one.
   llvm::BitVector late;
-  /// Whether those of its members that are not late have been launched.
+  /// Whether the members that are not late have been launched.
   bool hasBegun = false;
-  /// The event that joins it again, once it has been launched.
+  /// The event that joins the branch, once it has been launched.
   int64_t joinEvent = -1;
 };
 
@@ -38,7 +39,8 @@ public:
         emitted(numGroups) {}
 
   SmallVector<ScheduledStep> run() {
-    // From the back: what is inside a branch already is not cut once more.
+    // From the last kernel: members of a branch do not form branches of their
+    // own.
     for (int64_t i = numGroups - 1; i >= 0; --i)
       if (!onSide.test(i))
         formBranch(i);
@@ -62,7 +64,7 @@ public:
 
 private:
   static SmallVector<Value, 1> getAddends(const KernelGroup &group) {
-    // Zero experts of ranks are added to the sum itself.
+    // The results of zero experts are added to the sum itself on each rank.
     if (auto sum = dyn_cast<UnpermuteOp>(group.ops.front()))
       return sum.getAddend() && sum.getAddend() != sum.getRows()
                  ? SmallVector<Value, 1>{sum.getAddend()}
@@ -83,12 +85,12 @@ private:
     for (Value addend : getAddends(group))
       if (int64_t producer = layer.getProducer(addend); producer >= 0)
         branch.members.set(producer);
-    // Producers stand before their users, so one sweep from the back closes
-    // the set; a kernel whose result somebody else reads stays outside.
+    // Producers come before their users, so that one backward sweep closes the
+    // set; a kernel whose result is read outside the branch stays outside.
     for (int64_t i = consumer - 1; i >= 0; --i) {
       if (!branch.members.test(i))
         continue;
-      // Ranks have one order of what they do together.
+      // Collectives have the same order on all ranks.
       if (onSide.test(i) || layer.getGroups()[i].isCollective() ||
           isReadOutside(i, branch)) {
         branch.members.reset(i);
@@ -99,7 +101,7 @@ private:
         if (int64_t producer = layer.getProducer(in); producer >= 0)
           branch.members.set(producer);
     }
-    // Inputs of the consumer alone are no inputs of the branch.
+    // Inputs of the consumer that no member reads are no inputs of the branch.
     branch.inputs.reset();
     for (int64_t i : branch.members.set_bits())
       for (Value in : layer.getGroups()[i].ins)
@@ -113,9 +115,9 @@ private:
     branches.push_back(std::move(branch));
   }
 
-  /// A shared expert takes longer than either of the two exchanges beside it:
-  /// its first product goes beside the dispatch, its last one beside the
-  /// combine.
+  /// A shared expert takes longer than either of the two collectives that
+  /// overlap with it: its first gemm goes beside the dispatch, its last one
+  /// beside the combine.
   void deferLastProduct(SideBranch &branch) const {
     SmallVector<int64_t> collectives, products;
     for (int64_t i = branch.inputs.find_last() + 1; i < branch.consumer; ++i) {
@@ -156,7 +158,7 @@ private:
 
   void launchReadyBranches() {
     for (SideBranch &branch : branches) {
-      // True when an input is not there yet.
+      // True if an input is not available yet.
       if (branch.hasBegun || branch.inputs.test(emitted))
         continue;
       branch.hasBegun = true;
@@ -166,7 +168,7 @@ private:
     }
   }
 
-  /// The members that come last join the branch again.
+  /// The last members join the branch again.
   void launch(SideBranch &branch, const llvm::BitVector &members) {
     steps.push_back({ScheduledStep::Kind::Record, numEvents, 0});
     steps.push_back({ScheduledStep::Kind::Wait, numEvents++, 1});
@@ -180,7 +182,8 @@ private:
 
   const LayerFunction &layer;
   int64_t numGroups;
-  /// Per kernel: in some branch; launched already on the main stream.
+  /// Per kernel: whether it is in a branch; whether it has been launched on the
+  /// main stream.
   llvm::BitVector onSide, emitted;
   SmallVector<SideBranch, 1> branches;
   SmallVector<ScheduledStep> steps;

@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One op, one phase: the formulas stay as they are, scalar regions are cloned.
-// What a phase computes goes to memory at once, so each value of a kernel is
-// one of the kernel's results.
+// Lowering of plan.kernel to tile.kernel, one phase per op. Formulas are
+// unchanged, and scalar regions are cloned. A phase stores its results to
+// memory at once, so that each value of a kernel is one of the kernel's
+// results.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +30,7 @@ using namespace moec;
 
 namespace {
 
-/// Clones a scalar region and lets it end in tile.yield.
+/// Clones a scalar region and terminates it with tile.yield.
 void cloneScalarRegion(Region &from, Region &to) {
   IRMapping mapping;
   from.cloneInto(&to, mapping);
@@ -41,7 +42,7 @@ void cloneScalarRegion(Region &from, Region &to) {
   yield.erase();
 }
 
-/// Makes the tile.kernel of one plan.kernel.
+/// Creates the tile.kernel of one plan.kernel.
 class KernelConverter {
 public:
   explicit KernelConverter(plan::KernelOp kernel)
