@@ -17,13 +17,14 @@ using namespace moec;
 
 using Contract = sm90::Contract;
 
-/// The address space of shared memory of any CTA of a cluster.
+/// Address space of shared memory of a cluster.
 static constexpr unsigned kClusterSpace = 7;
 
 AsyncEmitter::AsyncEmitter(func::FuncOp func, tile::KernelOp kernel,
                            int64_t threads)
     : ThreadEmitter(func, kernel, threads) {
-  // The compiler does not know that all lanes agree until it is told.
+  // A broadcast, because the compiler cannot prove that the value is uniform in
+  // a warp.
   warpgroupNumber = broadcast(divide(thread(), Contract::kWarpgroup), 0);
   warpgroupThreadNumber = remainder(thread(), Contract::kWarpgroup);
   auto arguments = func.getBody().front().getArguments();
@@ -51,7 +52,7 @@ void AsyncEmitter::warpgroupBarrier() {
 }
 
 Operation *AsyncEmitter::consumerBarrier() {
-  // Behind those of warpgroups.
+  // The barrier number after those of warpgroups.
   int64_t warpgroups = getNumThreads() / Contract::kWarpgroup;
   return NVVM::BarrierOp::create(b, /*res=*/Type(), i32(1 + warpgroups),
                                  i32(getNumThreads() - Contract::kWarpgroup),
@@ -128,7 +129,8 @@ void AsyncEmitter::prefetchTensorMap(int64_t i) {
 
 void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
                            Value barrier, bool areWeights) {
-  // The cluster has this CTA alone: its own shared memory.
+  // The cluster consists of this CTA, so that the target is its own shared
+  // memory.
   auto type = LLVM::LLVMPointerType::get(b.getContext(), kClusterSpace);
   Value target = LLVM::AddrSpaceCastOp::create(b, type, shared);
   auto innermostFirst = llvm::to_vector(llvm::reverse(coordinates));
@@ -145,9 +147,9 @@ void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
 // Tensor cores
 //===----------------------------------------------------------------------===//
 
-// A descriptor has fields in units of 16 bytes: the address; the distance of
-// groups of 8 rows from bit 32 on. From bit 62 on 1 is the 128-byte swizzle and
-// 2 that of 64; the field at bit 16 does not count with them, and is 1 by
+// Fields of a descriptor, in units of 16 bytes: the address; the stride between
+// groups of 8 rows from bit 32 on. From bit 62 on, 1 is the 128-byte swizzle
+// and 2 the 64-byte one; the field at bit 16 is ignored with these, and is 1 by
 // convention.
 
 Value AsyncEmitter::describeTile(Value shared) {
@@ -191,8 +193,8 @@ static SmallVector<Value> tieMembers(ImplicitLocOpBuilder &b,
 }
 
 Value AsyncEmitter::makeSums(Type type, int64_t width) {
-  // Tied, so that no body takes its zeros out of the accumulators of another:
-  // ptxas answers such copies with a serialized pipeline (C7511).
+  // Tied, so that no body copies its zeros from the accumulators of another:
+  // ptxas serializes the pipeline on such copies (C7511).
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
   SmallVector<Value> zeros = tieMembers(b, SmallVector<Value>(width / 2, zero));
   Value sums = LLVM::PoisonOp::create(b, getSumsType(type, width));

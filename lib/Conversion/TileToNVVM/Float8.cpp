@@ -24,12 +24,13 @@ Value Float8::roundOne(Value value) {
   Type i32 = b.getI32Type(), f32 = b.getF32Type();
   Word bits{&b, arith::BitcastOp::create(b, i32, value)};
   Word magnitude = bits & 0x7FFFFFFF;
-  // 20 of the digits go, half of the last one is added, less one bit where the
-  // digit is even; a carry goes into the exponent. The exponents differ by 120.
+  // Rounds off 20 digits: adds half of the last kept one, less one bit if that
+  // digit is even; a carry goes into the exponent. The exponent biases differ
+  // by 120.
   Word odd = (magnitude >> 20) & 1;
   Word normal = ((magnitude + 0x7FFFF + odd) >> 20) + -(int64_t(120) << 3);
-  // Below 2^-6 digits stand for multiples of 2^-9. Those are the last digits of
-  // a float next to 2^14.
+  // Below 2^-6, e4m3 counts in multiples of 2^-9, which are the last digits of
+  // a float near 2^14.
   constexpr int64_t anchor = 0x46800000;
   Value anchored = arith::AddFOp::create(
       b, arith::BitcastOp::create(b, f32, magnitude.value),
@@ -43,7 +44,7 @@ Value Float8::roundOne(Value value) {
   return (code | ((bits >> 24) & 0x80)).value;
 }
 
-/// In the low 16 bits of an i32.
+/// The result is in the low 16 bits of an i32.
 Value Float8::roundPair(Value low, Value high) {
   if (!hasInstructions)
     return (Word{&b, roundOne(low)} | Word{&b, roundOne(high)} << 8).value;
@@ -80,25 +81,25 @@ Value Float8::extendPair(Value four, int64_t pair) {
         b.getType<Float8E4M3FNType>());
     return LLVM::BitcastOp::create(b, b.getI32Type(), extended);
   }
-  // Fields of e4m3 moved into those of f16 stand for numbers 2^8 times smaller,
-  // subnormal ones too.
+  // Fields of e4m3 moved into those of f16 give values 2^8 times smaller, also
+  // for subnormals.
   Word sign = ((codes & 0x8000) << 16) | ((codes & 0x80) << 8);
   Word digits = ((codes & 0x7F00) << 15) | ((codes & 0x7F) << 7);
   Value moved = LLVM::BitcastOp::create(b, halves, (sign | digits).value);
   Value factor = arith::ConstantOp::create(
       b, DenseElementsAttr::get(halves, b.getFloatAttr(b.getF16Type(), 256)));
   Value scaled = arith::MulFOp::create(b, moved, factor);
-  // NaN came out as 480. Only its digits carry into the place of the sign,
-  // from which all ones are made in the exponent.
+  // NaN has become 480. Only its digits carry into the sign bit, from which the
+  // exponent is set to all ones.
   Word carry = (digits + 0x00800080) & 0x40004000;
   Word nan = (carry << 1) - (carry >> 5);
   Word result{&b, LLVM::BitcastOp::create(b, b.getI32Type(), scaled)};
   return (result | nan).value;
 }
 
-/// Fields of e4m3 moved into those of bf16 stand for numbers 2^120 times
-/// smaller, subnormal ones too; NaN is found as in f16. Not by way of f16,
-/// which instructions would convert one by one.
+/// Fields of e4m3 moved into those of bf16 give values 2^120 times smaller,
+/// also for subnormals; NaN is found as in f16. Conversion through f16 would
+/// take instructions for single elements.
 Value Float8::extendPairToBF16(Value four, int64_t pair) {
   Word codes = Word{&b, four} >> (16 * pair);
   auto halves = VectorType::get(2, b.getBF16Type());
@@ -110,7 +111,7 @@ Value Float8::extendPairToBF16(Value four, int64_t pair) {
   Word sign = ((codes & 0x8000) << 16) | ((codes & 0x80) << 8);
   Word digits = ((codes & 0x7F00) << 12) | ((codes & 0x7F) << 4);
   Value moved = LLVM::BitcastOp::create(b, halves, (sign | digits).value);
-  // sm_80 multiplies bf16 by fused additions alone; -0 changes nothing.
+  // sm_80 has only fused multiply-add for bf16; adding -0 changes nothing.
   Value scaled = math::FmaOp::create(b, moved, splat(0x1p120), splat(-0.0));
   Word carry = (digits + 0x00100010) & 0x08000800;
   Word nan = (carry << 4) - (carry >> 4);

@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A kernel's parameters are global addresses, each followed by the strides that
-// are not constant, and the token count, 64 bits each, then tensor maps by
-// value. `noalias` can stand on the addresses: a launch
-// never names a buffer both as an input and as an output.
+// Kernel parameters: global addresses, each followed by the non-constant
+// strides, and the token count, 64 bits each; then tensor maps by value.
+// Addresses may be `noalias`: a launch never names a buffer both as an input
+// and as an output.
 //
 // Launches may be dependent from sm_90 on (docs/design/lowering-to-gpu.md). A
 // kernel lets the next one begin as soon as it has begun itself: those who
@@ -36,8 +36,7 @@ namespace {
 
 constexpr unsigned kGlobalSpace = 1;
 
-/// Argument `i` is the address of a tensor map, which the launch passes by
-/// value.
+/// Marks argument `i` as a tensor map that the launch passes by value.
 void passTensorMap(LLVM::LLVMFuncOp kernel, unsigned i) {
   constexpr int64_t bytes = 128, alignment = 64;
   Builder b(kernel.getContext());
@@ -50,8 +49,9 @@ void passTensorMap(LLVM::LLVMFuncOp kernel, unsigned i) {
                     b.getUnitAttr());
 }
 
-/// LLVM takes memory that only one argument leads to as unchanged by barriers
-/// and waits. What other threads write, it has to read anew.
+/// LLVM assumes that barriers and waits do not change memory that is only
+/// reachable by one argument. Memory that other threads write must be read
+/// again.
 void renewMemoryBehind(Operation *op, LLVM::LLVMFuncOp kernel) {
   SmallVector<Value> addresses;
   for (Value argument : kernel.getBody().front().getArguments())
@@ -64,7 +64,7 @@ void renewMemoryBehind(Operation *op, LLVM::LLVMFuncOp kernel) {
 }
 
 /// Lets the next launch begin, and waits for the one before unless emission has
-/// chosen where to.
+/// chosen the point.
 void orderLaunches(LLVM::LLVMFuncOp kernel) {
   SmallVector<NVVM::GriddepcontrolOp> waits;
   kernel.walk([&](NVVM::GriddepcontrolOp op) {

@@ -12,10 +12,10 @@
 using namespace mlir;
 using namespace moec;
 
-/// `constraint`: the kind of register of all values.
+/// `constraint`: the register class of all values.
 static SmallVector<Value> tie(ImplicitLocOpBuilder &b, ValueRange values,
                               StringRef constraint) {
-  // Each output takes the place of the input of the same number.
+  // Output i uses the register of input i.
   std::string constraints;
   for (size_t i = 0; i < values.size(); ++i)
     constraints += (i ? ",=" : "=") + constraint.str();
@@ -101,9 +101,9 @@ Value moec::multiplyFragments(ImplicitLocOpBuilder &b, Type element,
     constraints += "r,";
   bool areBytes = element.getIntOrFloatBitWidth() == 8;
   std::string type = areBytes ? "e4m3" : element.isF16() ? "f16" : "bf16";
-  // Rows of 16-bit elements could be transposed.
+  // Only rows of 16-bit elements have flags for transposition.
   std::string form = (areBytes ? "k32.f32." : "k16.f32.") + type + "." + type;
-  // LLVM may still move registers to where a chain begins.
+  // LLVM may still move registers to the start of a chain.
   std::string begin =
       keeps ? name(2 * count + a.size() + 1) + ", 0;\nwgmma.fence.sync.aligned;"
             : "1, 0;";

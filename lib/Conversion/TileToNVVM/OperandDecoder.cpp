@@ -16,14 +16,14 @@ using namespace moec;
 
 /// Elements of a quad; rows of a matrix, and bytes of such a row.
 static constexpr int64_t kQuad = 4, kMatrixRows = 8, kMatrixBytes = 16;
-/// Bits of plain elements next to tensor cores.
+/// Bits of unquantized elements for tensor cores.
 static constexpr int64_t kPlainBits = 16;
 
 Value OperandDecoder::add(Value x, Value y) {
   return b.createOrFold<arith::AddIOp>(x, y);
 }
 
-/// What is decoded for FMAs is f16 on its way to f32.
+/// For FMAs, elements are decoded to f16 and then converted to f32.
 static Type getPairElement(MLIRContext *context, ComputeType compute) {
   return getType(context,
                  compute == ComputeType::F32 ? ComputeType::F16 : compute);
@@ -43,8 +43,8 @@ OperandDecoder::OperandDecoder(ThreadEmitter &emitter, moe::QuantAttr quant,
             getBook(quant)),
       side(side), order(order) {}
 
-/// Lanes 0 .. 15 have the first matrices of all rows of an input and the others
-/// the second ones; every 8 lanes have one matrix of 8 rows of a weight.
+/// For inputs, lanes 0 .. 15 have the first matrices of all rows and the others
+/// the second ones; for weights, every 8 lanes have one matrix of 8 rows.
 std::pair<Value, Value> OperandDecoder::getMatrixPlace(Value first) {
   Value lane = emitter.lane();
   constexpr int64_t rows = 2 * kMatrixRows;
@@ -122,7 +122,8 @@ std::pair<Value, Value> OperandDecoder::decodeOctet(Value octet, int64_t half) {
     Value low = pairs.decode(octet, 2 * half);
     return {low, pairs.decode(octet, 2 * half + 1)};
   }
-  // Elements 2h and 2h + 1, and 2h + 4 and 2h + 5, change partners.
+  // Elements 2h and 2h + 1 are paired with 2h + 4 and 2h + 5 instead of with
+  // each other.
   auto getPair = [&](int64_t quad) -> Value {
     if (isPlain())
       return vector::ExtractOp::create(b, octet, 2 * quad + half);

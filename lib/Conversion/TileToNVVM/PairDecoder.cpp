@@ -30,7 +30,7 @@ Value PairDecoder::toWord(Value pair) {
   return LLVM::BitcastOp::create(b, b.getI32Type(), pair);
 }
 
-/// Fused in bf16, which sm_80 has no other arithmetic of.
+/// Fused, the only bf16 arithmetic of sm_80.
 Value PairDecoder::multiplyAdd(Value pair, Value factor, Value offset) {
   return math::FmaOp::create(b, pair, factor, offset);
 }
@@ -38,7 +38,7 @@ Value PairDecoder::multiplyAdd(Value pair, Value factor, Value offset) {
 Value PairDecoder::adjust(Value pair, Value factor, Value offset) {
   if (!factor && !offset)
     return pair;
-  // -0 changes nothing.
+  // Adding -0 changes nothing.
   return toWord(multiplyAdd(toPair(pair), factor ? toPair(factor) : splat(1),
                             offset ? toPair(offset) : splat(-0.0)));
 }
@@ -86,9 +86,9 @@ static Word shiftLeft(Word word, int64_t bits) {
   return bits > 0 ? word << bits : word >> -bits;
 }
 
-/// Two bits of exponent and one of digits, moved into the lowest bits of the
-/// exponent and the highest digit, stand for numbers too small by the
-/// difference of the exponents' biases, subnormal ones too.
+/// The two exponent bits and one digit, moved to the lowest exponent bits and
+/// the highest digit, give values that are too small by the difference of the
+/// exponent biases, also for subnormals.
 Value PairDecoder::decodeE2M1(Value word, int64_t number) {
   bool isBF16 = element.isBF16();
   int64_t digitBits = isBF16 ? 7 : 10;
@@ -121,8 +121,8 @@ Value PairDecoder::permute(Value first, Value second, int64_t selector) {
   return permute(first, second, Word{&b, first}.constant(selector).value);
 }
 
-/// Two words have the bytes of eight codes, which three bits of a code name;
-/// the fourth chooses between those and the upper eight's.
+/// Two words have the bytes of eight entries, selected by three bits of a
+/// value; the fourth bit selects between these and the upper eight.
 Value PairDecoder::lookUp(Value codes, ArrayRef<uint32_t> table, int64_t byte) {
   Word word{&b, codes};
   auto getWord = [&](int64_t first) {
@@ -138,7 +138,7 @@ Value PairDecoder::lookUp(Value codes, ArrayRef<uint32_t> table, int64_t byte) {
   return permute(lower, upper, (half | word.constant(0x3210)).value);
 }
 
-/// The two codes side by side name bytes of bf16 or f16.
+/// Looks up the two values' bytes of bf16 or f16 in the code book.
 Value PairDecoder::decodeByBook(Value word, int64_t number) {
   SmallVector<uint32_t> table;
   for (float value : book) {
@@ -179,12 +179,12 @@ SmallVector<Value> PairDecoder::decodeFour(Value word) {
   return {first, second, third, fourth};
 }
 
-/// In f16 as int4. In bf16, whose numbers next to 128 have 7 binary digits, the
-/// eighth one decides whether 128 or 256 is subtracted.
+/// In f16 as int4. In bf16, where numbers near 128 have 7 binary digits, the
+/// eighth bit decides whether 128 or 256 is subtracted.
 Value PairDecoder::decodeInt8(Value word, int64_t number) {
   Word codes{&b, word};
   auto spread = [&](Word from, int64_t upper) {
-    // Bytes 2n and 2n + 1 under bytes of `upper`.
+    // Bytes 2n and 2n + 1 below bytes of `upper`.
     int64_t selector = number ? 0x4342 : 0x4140;
     return codes.make(
         permute(from.value, codes.constant(upper).value, selector));

@@ -42,10 +42,10 @@ Value Quantizer::findLargest(ArrayRef<Value> vectors, Value largest) {
   return largest;
 }
 
-/// A quotient, by a reciprocal that is rounded correctly, corrected by what is
-/// left over: twice, and it is rounded as a division rounds it (Markstein).
-/// Divisors are at least 2^-42, so that nothing that counts underflows. With
-/// these signs -0 stays -0.
+/// Quotient by a correctly rounded reciprocal, corrected by the remainder:
+/// after two corrections it is rounded as a division (Markstein). Divisors are
+/// at least 2^-42, so that no relevant value underflows. With these signs -0
+/// stays -0.
 Value Quantizer::divide(Value value, Value divisor, Value reciprocal,
                         int64_t corrections) {
   Value quotient = arith::MulFOp::create(b, value, reciprocal);
@@ -58,8 +58,8 @@ Value Quantizer::divide(Value value, Value divisor, Value reciprocal,
   return quotient;
 }
 
-/// What a division rounds correctly is an approximation and its correction
-/// where nothing underflows; it has a branch for all else.
+/// A correctly rounded division is an approximation and its correction if
+/// nothing underflows; the general instruction has a branch for other cases.
 Value Quantizer::invert(Value scale, Value factor) {
   Value reciprocal = NVVM::RcpApproxFtzF32Op::create(b, b.getF32Type(), scale);
   Value left = math::FmaOp::create(b, arith::NegFOp::create(b, factor),
@@ -78,14 +78,14 @@ Quantizer::Divisor Quantizer::getDivisor(Value largest) {
   if (quant.getPowerOfTwo())
     scale = roundUpToPowerOfTwo(b, scale);
   scale = arith::SelectOp::create(b, isInfinite, infinity, scale);
-  // An infinite scale has the reciprocal 0; what is left over would be NaN.
+  // An infinite scale has the reciprocal 0; its remainder would be NaN.
   Value factor = arith::SelectOp::create(b, isInfinite, makeF32(0), scale);
   return {scale, factor, invert(scale, factor)};
 }
 
 Value Quantizer::divide(Value value, const Divisor &divisor) {
-  // Quotients of 16-bit elements are too far from where e4m3 rounds the other
-  // way for a second correction to tell.
+  // Quotients of 16-bit elements are too far from the rounding boundaries of
+  // e4m3 for a second correction to matter.
   int64_t corrections = element.isF32() || areIntegers() ? 2 : 1;
   return divide(value, divisor.factor, divisor.reciprocal, corrections);
 }
@@ -93,7 +93,7 @@ Value Quantizer::divide(Value value, const Divisor &divisor) {
 Quantizer::GivenScale Quantizer::takeApart(Value scale) {
   constexpr double small = 0x1p-64, up = 0x1p64;
   constexpr int64_t exponentBits = 0x7F800000;
-  // Powers of two: of a subnormal scale, too, and none that is subnormal.
+  // Powers of two that are normal, for subnormal scales too.
   constexpr int64_t bias = 127, mostExponent = int64_t(2 * bias - 1) << 23;
   Value isSmall = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, scale,
                                         makeF32(small));
@@ -111,22 +111,21 @@ Quantizer::GivenScale Quantizer::takeApart(Value scale) {
 }
 
 Value Quantizer::divideBy(Value value, const GivenScale &scale) {
-  // Above all codes; what infinity leaves over would be NaN.
+  // Above all representable values; the remainder of infinity would be NaN.
   constexpr double beyond = 0x1p24;
   Value scaled = arith::MulFOp::create(
       b, arith::MulFOp::create(b, value, scale.first), scale.second);
   Value isInRange =
       arith::CmpFOp::create(b, arith::CmpFPredicate::OLT,
                             math::AbsFOp::create(b, scaled), makeF32(beyond));
-  // A scale has any digits, so that a quotient may be as near to where codes
-  // round the other way as f32 has it.
+  // A given scale has arbitrary digits, so that a quotient may be as near to a
+  // rounding boundary as f32 allows.
   Value quotient =
       divide(scaled, scale.factor, scale.reciprocal, /*corrections=*/2);
   return arith::SelectOp::create(b, isInRange, quotient, scaled);
 }
 
-/// As an i32. NaN becomes 0, and what is beyond the integers of 32 bits the
-/// last of them.
+/// Rounds to i32. NaN becomes 0, and values beyond the range saturate.
 Value Quantizer::roundToInteger(Value quotient) {
   Word rounded{
       &b, LLVM::CallIntrinsicOp::create(
@@ -166,7 +165,8 @@ Value Quantizer::multiply(Value pair, Value power) {
   auto type = VectorType::get(2, b.getBF16Type());
   Value factor = vector::BroadcastOp::create(
       b, type, castFloat(b, power, b.getBF16Type()));
-  // Fused, which sm_80 has; -0 changes nothing.
+  // A fused multiply-add, the only bf16 arithmetic of sm_80; adding -0 changes
+  // nothing.
   Value zeros = arith::ConstantOp::create(
       b, DenseElementsAttr::get(type, b.getFloatAttr(b.getBF16Type(), -0.0)));
   Value product = math::FmaOp::create(b, LLVM::BitcastOp::create(b, type, pair),

@@ -33,7 +33,8 @@ RingCopies::State RingCopies::emitStep(State state,
                                        function_ref<void()> wait,
                                        function_ref<void()> copy) {
   ImplicitLocOpBuilder &b = emitter.b;
-  // Who multiplies makes space, and waits for what is open.
+  // Consumers free stages, and they wait for copies in flight, so that these
+  // have to be published first.
   Value isFull = isEqual(b, emitter.countLanes(hasSpace()), emitter.i32(0));
   SmallVector<Value> open{state.oldest, state.open};
   SmallVector<Value> left = emitter.choose(
@@ -47,7 +48,7 @@ RingCopies::State RingCopies::emitStep(State state,
   copy();
   emitter.commitCopies();
 
-  // Most steps that have not arrived while there is space for more.
+  // Maximum number of k tiles in flight while stages are free.
   int64_t lag = stages / 2;
   Value isLate = isEqual(b, left[1], emitter.i32(lag));
   emitter.ifThen(isLate, [&] {

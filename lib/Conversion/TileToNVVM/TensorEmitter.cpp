@@ -16,7 +16,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// The address space of tensor memory.
+/// Address space of tensor memory.
 static constexpr unsigned kTensorSpace = 6;
 
 //===----------------------------------------------------------------------===//
@@ -56,7 +56,8 @@ SmallVector<Value> TensorEmitter::loadTensor(Value address, int64_t count) {
   SmallVector<Value> words;
   for (int64_t i = 0; i < count; ++i)
     words.push_back(vector::ExtractOp::create(b, loaded, i));
-  // The wait has no operands: nothing else keeps uses of the words behind it.
+  // The wait has no operands, so that only the tie keeps uses of the words
+  // behind it.
   return llvm::map_to_vector(tieWords(b, words), [&](Value word) -> Value {
     return arith::BitcastOp::create(b, b.getF32Type(), word);
   });

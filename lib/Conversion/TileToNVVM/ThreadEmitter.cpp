@@ -21,9 +21,9 @@ using sm80::kWarp;
 
 static constexpr unsigned kGlobalSpace = 1;
 static constexpr unsigned kSharedSpace = 3;
-/// The name of the extern array that stands for dynamic shared memory.
+/// Name of the extern array for dynamic shared memory.
 static constexpr llvm::StringLiteral kDynamicShared = "moec_shared";
-/// What a tile with the widest swizzle begins at a multiple of.
+/// Alignment of a tile with the widest swizzle.
 static constexpr int64_t kDynamicAlignment = 1024;
 
 ThreadEmitter::ThreadEmitter(func::FuncOp func, tile::KernelOp kernel,
@@ -154,7 +154,7 @@ llvm::MaybeAlign ThreadEmitter::alignmentOf(VectorType type) const {
 Value ThreadEmitter::makeGlobal(MemRefType type, Attribute value,
                                 int64_t alignment) {
   auto func = getFunction();
-  // Each phase of a kernel has an emitter.
+  // Unique, because each phase of a kernel has an emitter.
   std::string name;
   do
     name = (func.getName() + "_" + Twine(numGlobals++)).str();
@@ -252,7 +252,7 @@ Value ThreadEmitter::loadScale(Type type, Value pointer) {
   if (!isa<Float8E8M0FNUType>(type))
     return castFloat(b, load(type, pointer, type.getIntOrFloatBitWidth() / 8),
                      b.getF32Type());
-  // The exponent of a float, but for the subnormal one and NaN.
+  // e8m0 is the exponent of an f32, except for the subnormal one and NaN.
   constexpr int64_t least = 0x00400000, infinite = 0x7F800000, nan = 0x7FC00000;
   Value byte = arith::ExtUIOp::create(b, b.getI32Type(),
                                       load(b.getI8Type(), pointer, 1));
@@ -283,7 +283,7 @@ void ThreadEmitter::addAtomically(Value value, Value memref, Value index) {
 }
 
 void ThreadEmitter::addAtomically(Value value, Value pointer) {
-  // memref.atomic_rmw would order all else around it.
+  // memref.atomic_rmw would order all other accesses around it.
   LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer, value,
                             LLVM::AtomicOrdering::monotonic, "block");
 }
@@ -291,7 +291,8 @@ void ThreadEmitter::addAtomically(Value value, Value pointer) {
 constexpr llvm::StringLiteral kDeviceScope = "device";
 
 void ThreadEmitter::addReleasing(Value value, Value pointer) {
-  // A fence, for LLVM's backend drops the order of the addition itself.
+  // A separate fence, because LLVM's backend drops the order of the addition
+  // itself.
   LLVM::FenceOp::create(b, LLVM::AtomicOrdering::release, kDeviceScope);
   getAndAdd(value, pointer);
 }
@@ -358,7 +359,7 @@ void ThreadEmitter::waitCopies(int64_t groups) {
 // Tensor cores
 //===----------------------------------------------------------------------===//
 
-/// The members of a struct.
+/// Extracts the members of a struct.
 static SmallVector<Value> unpack(ImplicitLocOpBuilder &b, Value value) {
   SmallVector<Value> members;
   int64_t size = cast<LLVM::LLVMStructType>(value.getType()).getBody().size();

@@ -90,7 +90,7 @@ Value WarpEmitter::reduce(vector::CombiningKind kind, Value vector) {
     return warpMax(value);
   if (kind == vector::CombiningKind::MINSI)
     return warpMin(value);
-  // Every lane adds the same pairs, so all have the same bits.
+  // Every lane adds the same pairs, so that all results are bitwise equal.
   for (int64_t distance = kWarp / 2; distance > 0; distance /= 2) {
     Value other = shuffleXor(value, distance);
     value = vector::makeArithReduction(b, b.getLoc(), kind, value, other);
