@@ -14,18 +14,18 @@
 
 namespace moec {
 
-/// A slot that a lane has, or the first one of its warp's if it has none.
+/// A lane's slot, or its warp's first slot if the lane has none.
 struct RankedSlot {
   mlir::Value id, weight;
 };
 
-/// Over the lower lanes of a warp, and over all.
+/// Sums over the lower lanes of a warp, and over all lanes.
 struct WarpSums {
   mlir::Value before, total;
 };
 
-/// A CTA of the ranking. Who does what, sums and placing are in Sm80Rank.cpp,
-/// counting in RankCount.cpp.
+/// One CTA of the sort by expert. Roles, sums and positions are in
+/// Sm80Rank.cpp, counting in RankCount.cpp.
 class RankChunk {
 public:
   RankChunk(tile::RankOp op, ThreadEmitter &emitter, const sm80::Rank &shape);
@@ -37,25 +37,27 @@ private:
   void findRun();
   void clearInvalid();
 
-  /// By the first CTA.
+  /// For few slots, in the first CTA.
   void rankFew();
   mlir::Value countChunks();
   void rankChunk();
-  /// Ranks all experts, or those that have counters now.
+  /// Gives positions to the slots of all experts, or of the experts that have
+  /// counters now.
   void rankExperts();
   void rankPanel();
   void clearCounters();
-  /// `first` is the lane's slot of the first 32.
+  /// `first`: the lane's slot among the first 32.
   void countRun(RankedSlot first);
-  /// The ids of the thread's slots, `threads` apart, of a batch that begins
-  /// there. `isWhole` says that all of them exist.
+  /// Ids of the thread's slots, `threads` apart, of the batch at `begin`.
+  /// `isWhole`: all of them exist.
   llvm::SmallVector<mlir::Value> loadBatch(mlir::Value begin, bool isWhole);
   llvm::SmallVector<mlir::Value> loadFirstBatch();
-  /// Slots of other chunks, of which the thread has the ids of the first batch.
+  /// Counts slots of other chunks; the thread already has the ids of the first
+  /// batch.
   void countOthers(mlir::ValueRange ids);
   void countBatch(mlir::Value begin, mlir::ValueRange ids);
-  /// The same by the counts of other chunks; of a batch of them from `first`
-  /// (i32) on.
+  /// Adds the counts of other chunks; of a batch of chunks from `first` (i32)
+  /// on.
   void addCounts();
   void addCountsOf(mlir::Value first, mlir::Value counter);
   int64_t getCountWidth() const;
@@ -88,7 +90,7 @@ private:
     return mlir::arith::CmpIOp::create(b, mlir::arith::CmpIPredicate::eq,
                                        emitter.cta(), emitter.index(0));
   }
-  /// Where a row begins in `table`, and where a group is.
+  /// Offset of a row in `table`, and of a group.
   mlir::Value row(mlir::Value number) {
     return emitter.mul(number, shape.getStride());
   }
@@ -98,7 +100,8 @@ private:
   mlir::Value groupAt(mlir::Value group) {
     return emitter.add(group, (numRuns + 1) * shape.getStride());
   }
-  /// The counter of slots that are nowhere, and the slots of earlier panels.
+  /// Offsets of the counter of slots without an expert, and of the slots of
+  /// earlier panels.
   mlir::Value nowhereAt() { return groupAt(emitter.index(shape.getGroups())); }
   mlir::Value earlierAt() {
     return groupAt(emitter.index(shape.getGroups() + 1));
@@ -124,7 +127,7 @@ private:
   llvm::SmallVector<mlir::Type> getBatchTypes() {
     return llvm::SmallVector<mlir::Type>(otherLoads, b.getI32Type());
   }
-  /// The thread's slot number `i` of a batch that begins there.
+  /// Index of the thread's slot `i` of the batch at `begin`.
   mlir::Value slotOfBatch(mlir::Value begin, int64_t i) {
     mlir::Value mine = emitter.add(begin, emitter.toIndex(emitter.thread()));
     return emitter.add(mine, i * shape.threads);
@@ -138,22 +141,22 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   sm80::Rank shape;
   int64_t topK, numRuns;
-  /// Loads of slots of other chunks that are on their way at once.
+  /// Loads of slots of other chunks in flight.
   int64_t otherLoads;
   SlotCounters counters;
   mlir::Value ids, weights, counts, offsets, position, source, rowWeight;
-  /// Rows of counters, of which sums over rows become the positions of runs
-  /// relative to their expert's first, and the last row the first position
-  /// relative to the group's. Then the first positions of groups, and with
-  /// several panels the slots of earlier ones.
+  /// Rows of counters. By sums over rows they become the positions of runs
+  /// relative to their expert's first; the last row becomes the first position
+  /// relative to the group's. Behind them are the first positions of groups
+  /// and, with several panels, the slots of earlier ones.
   mlir::Value table;
-  /// The tokens that count, and a chunk's.
+  /// Number of valid tokens, and tokens of a chunk.
   mlir::Value numTokens, chunkTokens;
-  /// All slots, those that count, the CTA's chunk of these, the warp's run.
+  /// All slots, the valid ones, the CTA's chunk of these, the warp's run.
   mlir::Value allSlots, numSlots;
   RowRange chunk, own;
-  /// Whether there are other chunks; the number (i32) of those with slots that
-  /// count, where these have been counted.
+  /// Whether there are other chunks; the number (i32) of chunks with valid
+  /// slots, if they have been counted.
   mlir::Value hasOthers, numChunks;
 };
 

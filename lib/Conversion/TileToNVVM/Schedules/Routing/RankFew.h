@@ -13,13 +13,13 @@
 
 namespace moec {
 
-/// The arguments of a rank; those of slots as one row of them.
+/// Arguments of `tile.rank`, with slots flattened to one row.
 struct RankArguments {
   mlir::Value ids, weights, offsets, position, source, rowWeight;
 };
 
-/// Ranks the first `numSlots` slots (of type index), at most `maxSlots`, which
-/// are no more than there are threads, with one CTA. `table` is scratch memory
+/// Sorts the first `numSlots` slots (index) by expert in one CTA: at most
+/// `maxSlots`, which is at most the number of threads. `table`: scratch memory
 /// for as many i32.
 void emitRankFew(ThreadEmitter &emitter, RankIds &experts,
                  const RankArguments &args, mlir::Value numSlots,

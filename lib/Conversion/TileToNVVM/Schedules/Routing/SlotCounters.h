@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// What sm80.count_slots and sm80.rank have in common.
+// Shared code of sm80.count_slots and sm80.rank.
 
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_ROUTING_SLOTCOUNTERS_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_ROUTING_SLOTCOUNTERS_H
@@ -15,40 +15,40 @@
 
 namespace moec {
 
-/// The tokens of each chunk but the last, of type index.
+/// Tokens of each chunk but the last, index.
 mlir::Value emitChunkTokens(ThreadEmitter &emitter, TokenChunks chunks);
 
 /// A `T x k` argument as one row of slots.
 mlir::Value flattenSlots(ThreadEmitter &emitter, mlir::Value memref);
 
-/// What becomes of a slot. Numbers are i32.
+/// Classification of a slot. Numbers are i32.
 struct SlotChoice {
-  /// The counter of its expert, and whether it has one now.
+  /// The counter of its expert, and whether there is one in this panel.
   mlir::Value counter, isHere;
-  /// Whether no counter is its expert's, now or ever.
+  /// Whether its expert has no counter in any panel.
   mlir::Value isElsewhere;
 };
 
-/// Counters in shared memory for `panel` local experts: for all, or for one
-/// panel of them after the other.
+/// Counters in shared memory for `panel` local experts: for all at once, or for
+/// one panel after the other.
 class SlotCounters {
 public:
   SlotCounters(ThreadEmitter &emitter, RankExperts all, int64_t panel);
 
   bool hasPanels() const { return panel < numLocal; }
-  /// Goes through the panels. With several, each begins with a barrier: the one
-  /// before reads its counters until there.
+  /// Iterates over the panels. Each of several begins with a barrier, up to
+  /// which the one before reads its counters.
   void forPanels(llvm::function_ref<void()> body);
 
-  /// The number of the panel's experts, of type index.
+  /// Number of experts of the panel, index.
   mlir::Value getNumCounters() const { return numCounters; }
-  /// The local expert whose counter that is, of type index.
+  /// The local expert of a counter, index.
   mlir::Value localOf(mlir::Value counter);
 
-  /// What becomes of a slot with that id. Null means that the slot exists.
+  /// Classifies a slot with that id. Null `exists`: the slot exists.
   SlotChoice choose(mlir::Value id, mlir::Value exists);
-  /// Adds one to the slot's counter, behind `row` of `table`, or to that at
-  /// `nowhere`, which nobody reads: that is faster than a branch.
+  /// Increments the slot's counter in `row` of `table`, or the unused counter
+  /// at `nowhere`, which is faster than a branch.
   void count(const SlotChoice &choice, mlir::Value table, mlir::Value row,
              mlir::Value nowhere);
 
@@ -64,8 +64,7 @@ private:
   mlir::ImplicitLocOpBuilder &b;
   int64_t numLocal, panel;
   RankIds experts;
-  /// The first expert of the panel, of type index; null for one panel, which
-  /// has all.
+  /// The first expert of the panel, index; null for a single panel.
   mlir::Value firstLocal;
   mlir::Value numCounters;
 };

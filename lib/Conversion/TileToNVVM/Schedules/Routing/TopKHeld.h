@@ -13,27 +13,28 @@
 
 namespace moec {
 
-/// A warp has the keys of a row in registers, a few per lane. All of a row is
-/// asked for at once, biases before the launch that makes the logits has ended.
-/// What the weights are made of is computed again, of the few that are
-/// selected, by the lanes that have their slots.
+/// Routing with the keys of a row in a warp's registers, a few per lane. All of
+/// a row is loaded at once, biases before the launch that computes the logits
+/// has ended. Inputs of the weights are recomputed for the few selected
+/// experts, by the lanes that have their slots.
 class TopKHeld : public TopKEmission {
 public:
-  /// `mayWait`: the kernel waits for the launch before it where this says.
+  /// `mayWait`: the kernel waits for the launch before it where this class
+  /// decides.
   TopKHeld(tile::TopKOp op, WarpEmitter &emitter, bool mayWait);
 
 private:
-  /// 32 neighbours of a row.
+  /// 32 adjacent experts of a row.
   struct Part {
     mlir::Value firstExpert;
-    /// Null where all lanes have an expert.
+    /// Null if all lanes have an expert.
     mlir::Value mask;
-    /// What is added for the selection; null where there is none.
+    /// Selection bias; null if there is none.
     mlir::Value bias;
     int64_t group;
   };
-  /// What a lane has found, i32: the place of an expert in the row, and the
-  /// token's slot that gets it, topK or more where it has none.
+  /// A lane's selection, i32: the index of an expert in the row, and the
+  /// token's slot for it, topK or more if none.
   struct Found {
     mlir::Value place, slot;
   };
@@ -42,8 +43,8 @@ private:
   void makeParts();
   void loadBiases();
   mlir::Value readRow(mlir::Value token) override;
-  /// Whether the order of the scores is that of the keys, so that no share of
-  /// the softmax has to be known before the selection.
+  /// Whether scores and keys have one order, so that the selection needs no
+  /// softmax.
   bool isOrderedByScore() const;
   mlir::Value keysOfScores(llvm::ArrayRef<mlir::Value> scores);
   void divideBySum(llvm::MutableArrayRef<mlir::Value> scores);
@@ -54,16 +55,17 @@ private:
   mlir::Value groupKey(int64_t group);
   /// The largest key of a lane.
   mlir::Value largestHeld(mlir::ValueRange held);
-  /// One slot after the other gets the place of the largest key that is left.
+  /// Selects the index of the largest remaining key for one slot after the
+  /// other.
   Found selectOneByOne();
-  /// The place of the largest key, the first of equals.
+  /// The index of the largest key, the first of equals.
   mlir::Value findBest(mlir::ValueRange held);
-  /// Each lane counts how many of the few keys come before its own.
+  /// Each lane counts the keys, among few, that come before its own.
   Found selectByRank();
-  /// A key that at least topK are not below, and most are.
+  /// A bound that at least topK keys reach, and few others.
   mlir::Value findBound();
-  /// Puts keys of at least `bound`, as many as there is room for, into the
-  /// table, in the order of their places. How many there are, i32.
+  /// Compacts keys of at least `bound`, up to the capacity, into the table, in
+  /// the order of their indices. Returns their number, i32.
   mlir::Value collect(mlir::Value bound);
   Found rankCollected(mlir::Value count);
 
@@ -75,9 +77,10 @@ private:
   /// The keys of each part.
   llvm::SmallVector<mlir::Value> keys;
   Found found;
-  /// The lane's expert, an index.
+  /// The lane's expert, index.
   mlir::Value expert;
-  /// Shared: keys that are left, and their places; null where none are ranked.
+  /// Shared memory: the compacted keys and their indices; null if none are
+  /// ranked.
   mlir::Value leftKeys, leftPlaces;
 };
 

@@ -13,18 +13,18 @@
 
 namespace moec {
 
-/// A warp routes rows of any length with no memory of its own: values and keys
-/// are computed again from the logits in every round of the selection, and what
-/// was selected before is what comes before the latest in the order of keys.
-/// Between selection and weights, ids and values of a token's slots are in the
-/// results; lane l alone touches slots l, l + 32, ...
+/// Routing of rows of any length by a warp without scratch memory. Values and
+/// keys are recomputed from the logits in every round of the selection; experts
+/// up to the latest selected one, in the order of keys, count as selected.
+/// Between selection and weights, ids and values of a token's slots are kept in
+/// the results; only lane l accesses slots l, l + 32, ...
 class TopKStreamed : public TopKEmission {
 public:
   TopKStreamed(tile::TopKOp op, WarpEmitter &emitter);
 
 private:
-  /// An expert's or a group's key and number, i32. The order goes from large
-  /// keys to small ones, and among equals from small numbers on.
+  /// Key and number of an expert or group, i32. Ordered by descending key, then
+  /// by ascending number.
   struct Place {
     mlir::Value key, number;
   };
@@ -37,18 +37,18 @@ private:
 
   mlir::Value readRow(mlir::Value token) override;
   void readSoftmax(mlir::Value token);
-  /// 32 experts from `expert` on.
+  /// Scores of 32 experts from `expert` on.
   Scored scoresAt(mlir::Value token, mlir::Value expert, mlir::Value mask);
 
   void select(mlir::Value token) override;
-  /// The best expert after `last`: of all groups that stay if `group` is
-  /// null, else of that group.
+  /// The best expert after `last`: of all kept groups if `group` is null, else
+  /// of that group.
   Place best(mlir::Value token, mlir::Value group, Place last);
   void selectBest(mlir::Value token, mlir::Value group, mlir::Value firstSlot,
                   int64_t count);
   void selectByHash(mlir::Value token);
   void selectSparseMixer(mlir::Value token);
-  /// The last group that stays.
+  /// The last group that is kept.
   Place lastGroup(mlir::Value token);
   mlir::Value groupKey(mlir::Value token, mlir::Value group);
   void take(mlir::Value token, mlir::Value slot, mlir::Value id,
@@ -71,7 +71,7 @@ private:
   }
 
   WarpEmitter &warp;
-  /// Null where all groups stay.
+  /// Null if all groups are kept.
   Place floor;
 };
 

@@ -20,32 +20,32 @@
 
 namespace moec {
 
-/// A flag or counter takes so many bytes, and a word of a piece.
+/// Bytes of a flag or counter, and of a word of a chunk.
 constexpr int64_t kFlagBytes = 8, kWordBytes = 4;
 
 /// One pair of `ins` and `outs`. Counts and bytes are those of one rank, i64.
 struct Sm80ExchangePart {
-  /// Where what is moved begins, of codes that the kernel makes their rows.
+  /// Base addresses of the memory to move; for values that the kernel
+  /// quantizes, of their rows.
   mlir::Value in, out;
-  /// What one load or store moves, its elements where they are summed, and its
-  /// size.
+  /// Type of one load or store, its elements if they are summed, and its size.
   mlir::Type piece;
   mlir::VectorType terms;
   int64_t pieceBytes;
-  /// Pieces of a thread in a round: fewer of those with fewer pieces in all.
+  /// Chunks of a thread in a round: fewer for parts with fewer chunks in all.
   int64_t atOnce;
   mlir::Value count, bytes;
-  /// Pieces of a row, where rows are moved for their owners alone; else 0.
+  /// Chunks of a row, if rows are moved only to destination ranks; else 0.
   int64_t ownedPieces = 0;
-  /// Pieces of a row, where all that a warp has in a round are of one, and so
-  /// many warps have it: of sums that the kernel makes, and of codes by one
-  /// scale for a row; else 0.
+  /// Chunks of a row, and the warps per row, if all of a warp's chunks in a
+  /// round belong to one row: for sums that the kernel computes, and for
+  /// quantization with one scale per row; else 0.
   int64_t rowPieces = 0, rowWarps = 0;
-  /// Of a row of sums: its bytes in a heap, and in a tensor, of which it may be
+  /// Bytes of a row of sums: in a heap, and in a tensor, of which it may be
   /// some columns.
   int64_t rowBytes = 0, tensorRowBytes = 0;
-  /// In a heap: from the place of an exchange to what rank 0 sends of this
-  /// part, and from one rank's to the next one's.
+  /// Offsets in a heap: from the start of an exchange to the data of this part
+  /// from rank 0, and between ranks.
   mlir::Value begin, pitch;
 };
 
@@ -87,7 +87,7 @@ private:
   mlir::Value isEqual(mlir::Value x, mlir::Value y) {
     return mlir::arith::CmpIOp::create(b, mlir::arith::CmpIPredicate::eq, x, y);
   }
-  /// The place on the axis of the rank that is `distance` behind this one.
+  /// Coordinate on the axis of the rank that is `distance` after this one.
   mlir::Value getPlace(mlir::Value distance);
   mlir::Value isBelow(mlir::Value x, int64_t end) {
     return isLess(x, number(end));
@@ -97,24 +97,25 @@ private:
     return mlir::arith::AndIOp::create(b, isLess(number(0), distance),
                                        isBelow(distance, ranks));
   }
-  /// The numbers from `first` to that of the last rank, several at a time, in a
-  /// loop if they are many: addresses of all ranks at once have no room in
-  /// registers. `body` makes what is carried from one time to the next, from
-  /// nothing the first time.
+  /// Iterates over the distances from `first` to the last rank, several at a
+  /// time, in a loop if there are many: addresses of all ranks at once do not
+  /// fit in registers. `body` computes the carried values, from none the first
+  /// time.
   mlir::SmallVector<mlir::Value>
   forRanks(int64_t first,
            llvm::function_ref<mlir::SmallVector<mlir::Value>(
                mlir::ArrayRef<mlir::Value> numbers, mlir::ValueRange carried)>
                body);
-  /// The same of what carries nothing.
+  /// Iterates over ranks without carried values.
   void
   forRanks(int64_t first,
            llvm::function_ref<void(mlir::ArrayRef<mlir::Value> numbers)> body);
 
   // Heaps.
-  /// Has the addresses of all ranks' where any thread finds them by number.
+  /// Stores the addresses of all ranks' heaps in shared memory.
   void makeHeapTable();
-  /// That of the rank so far behind this one, less than all.
+  /// The heap of the rank at that distance, which is less than the number of
+  /// ranks.
   mlir::Value heapAt(mlir::Value distance);
 
   // Words of a heap.
@@ -122,49 +123,50 @@ private:
   mlir::Value loadWord(mlir::Value address) {
     return emitter.load(b.getI64Type(), address, kFlagBytes);
   }
-  /// In the order of all GPUs.
+  /// Accesses with system scope, ordered across GPUs.
   mlir::Value loadStrong(mlir::Value address, mlir::LLVM::AtomicOrdering order);
   void storeStrong(mlir::Value value, mlir::Value address,
                    mlir::LLVM::AtomicOrdering order);
 
   void readHeader();
   void useTold();
-  /// What follows from the header's words from here on.
+  /// Computes values that depend on the header's words.
   void useHeader();
   void makeParts();
   Sm80ExchangePart makePart(size_t index, mlir::Value begin);
 
-  // Owners. They are found with many rows only: `asks`.
+  // Destination ranks. They are only determined with many rows: `asks`.
   void readOwners();
-  /// Pieces of which the owners of their rows are asked for: their numbers in
-  /// a rank's part, the ids, and how many rows of these are before that part.
+  /// Chunks whose rows' destination ranks are requested: their indices in a
+  /// rank's part, the ids, and the number of id rows before that part.
   struct Question {
     const Sm80ExchangePart *part;
     mlir::ArrayRef<mlir::Value> pieces;
     mlir::Value ids;
     mlir::Value firstRow;
   };
-  /// For each piece of each question the owners' places as bits (i32).
+  /// Masks (i32) of destination ranks' coordinates, for each chunk of each
+  /// question.
   mlir::SmallVector<Pieces> findOwners(mlir::ArrayRef<Question> questions);
   mlir::SmallVector<mlir::Value> loadOwnerBits(const Question &question,
                                                mlir::Value firstElement,
                                                mlir::Value endElement);
-  /// Whether the place is one of the owners'.
+  /// Whether the coordinate is one of the destination ranks'.
   mlir::Value isOwner(mlir::Value owners, mlir::Value place);
-  /// A piece that the rank at `place` has a part of a sum in: zeros where it is
-  /// neither an owner nor this rank.
+  /// A chunk's summand from the rank at `place`: zeros if that is neither a
+  /// destination rank nor this rank.
   mlir::Value getPartOf(mlir::Value piece, mlir::Value owners,
                         mlir::Value place);
 
-  /// This thread's pieces of a part in a round, and whether there are such.
+  /// This thread's chunks of a part in a round, and whether they exist.
   struct Round {
     const Sm80ExchangePart *part;
-    /// Of a part with `rowPieces`, the row of all of the warp's pieces, and
-    /// whether there is one.
+    /// For a part with `rowPieces`: the row of all of the warp's chunks, and
+    /// whether it exists.
     mlir::Value row, hasRow;
-    /// Of a rank's part.
+    /// Indices in a rank's part.
     Pieces numbers;
-    /// Bytes from the beginning of a rank's part.
+    /// Byte offsets from the beginning of a rank's part.
     Pieces offsets;
     Pieces isThere;
   };
@@ -172,41 +174,42 @@ private:
   void addPieces(Round &round, mlir::Value turn);
   void addPiecesOfRow(Round &round, mlir::Value turn);
   void addScales(mlir::MutableArrayRef<Round> rounds);
-  /// Those whose owners are asked for.
+  /// Chunks whose destination ranks are requested.
   mlir::ArrayRef<mlir::Value> getAsked(const Round &round) {
     return round.row ? mlir::ArrayRef(round.numbers).take_front()
                      : mlir::ArrayRef(round.numbers);
   }
-  /// The owners of all pieces, where those of `getAsked` are `answer`.
+  /// The destination ranks of all chunks, given `answer` for those of
+  /// `getAsked`.
   static Pieces spread(const Round &round, Pieces answer) {
     answer.resize(round.numbers.size(), answer.front());
     return answer;
   }
-  /// Pieces of a round that are loaded from an address, and what is done with
-  /// them then, and with their owners: none where nobody asks, or rows go to
-  /// all.
+  /// Chunks of a round to load, and the action on them and on their destination
+  /// ranks; no ranks if none are requested or rows go to all.
   struct Load {
     const Round *round;
     mlir::Value from;
     std::function<void(Pieces pieces, Pieces owners)> use;
-    /// Null where nobody asks.
+    /// Null if no destination ranks are requested.
     mlir::Value ids = {};
     mlir::Value firstRow = {};
-    /// Loads that a piece is made of, one behind the other, of its size each.
+    /// Consecutive loads, of the chunk's size each, that make up a chunk.
     int64_t perPiece = 1;
   };
   Load makeLoad(const Round &round, mlir::Value from, decltype(Load::use) use,
                 mlir::Value ids, mlir::Value firstRow);
   void run(mlir::ArrayRef<Load> loads);
   void tie(mlir::MutableArrayRef<Pieces> loaded);
-  /// Where pieces go to; with a place, to this one if it is an owner.
+  /// Destination of chunks; with a coordinate, only if that is a destination
+  /// rank.
   struct Target {
     mlir::Value address;
     mlir::Value place = {};
   };
   void store(const Round &round, mlir::ValueRange pieces,
              mlir::ArrayRef<Target> targets, mlir::ValueRange owners = {});
-  /// Where this rank's part goes to.
+  /// Destination of this rank's part.
   Target getTarget(const Sm80ExchangePart &part, mlir::Value distance);
   mlir::Value getSource(const Sm80ExchangePart &part, mlir::Value place);
   mlir::Value getStaged(const Sm80ExchangePart &part, mlir::Value heap,
@@ -215,23 +218,25 @@ private:
                            add(add(begin, part.begin), mul(place, part.pitch)));
   }
 
-  /// The same for one turn: what follows from heaps, rows and places is
-  /// computed there, since addresses of all parts have no room in registers.
+  /// A copy for one round: values derived from heaps, rows and coordinates are
+  /// computed inside the round, because addresses of all parts do not fit in
+  /// registers.
   Sm80Exchange forTurn() const;
-  /// The same of parts alone, at a place inside of a turn.
+  /// A copy with parts recomputed at a point inside a round.
   Sm80Exchange withNewParts() const;
-  /// Rounds of pushes, each taken when all ranks have come so far; whether they
-  /// have. With `most` pieces of a thread.
+  /// Rounds of pushes; the results of each are read when all ranks have reached
+  /// it. Returns whether they have. `most`: chunks per thread.
   mlir::Value pushAndTake(mlir::Value most);
-  /// All pushes, then a wait for all ranks; whether they have come.
+  /// All pushes, then one wait for all ranks; returns whether they have
+  /// arrived.
   mlir::Value pushToResults(mlir::Value most);
   void push(mlir::Value turn);
-  /// Pieces of a pair in a round.
+  /// Chunks of a pair in a round.
   struct Moved {
     size_t pair;
     Pieces pieces;
   };
-  /// Stores pieces of a gather with all that need them, this rank too.
+  /// Stores chunks of a gather to all ranks that need them, including this one.
   void pushPieces(mlir::Value turn, mlir::ArrayRef<Moved> moved,
                   mlir::ValueRange owners);
   void pushOwned(mlir::ArrayRef<Round> rounds);
@@ -239,8 +244,7 @@ private:
   void sum(mlir::Value turn);
 
   // Sums that the kernel makes itself (Sm80ExchangeSums.cpp).
-  /// Where a round's row begins in a tensor, less where it begins in a heap's
-  /// part.
+  /// Offset of a round's row in a tensor minus its offset in a heap's part.
   mlir::Value getGap(const Round &round) {
     const Sm80ExchangePart &part = *round.part;
     return mul(round.row, part.tensorRowBytes - part.rowBytes);
@@ -249,49 +253,48 @@ private:
   void pushSums(mlir::Value turn);
   void storeSums(const Round &round, mlir::ArrayRef<mlir::Value> distances,
                  mlir::ValueRange sums, mlir::ValueRange owners);
-  /// The position that is in this lane's slot of a round's row, of those behind
-  /// `firstRow`.
+  /// The position in this lane's slot of a round's row, relative to `firstRow`.
   mlir::Value loadPosition(const Round &round, mlir::Value firstRow);
   Pieces makeSums(const Round &round, mlir::Value firstRow,
                   mlir::Value position);
   mlir::Value findSlots(const Round &round, mlir::Value row,
                         mlir::Value position);
-  /// Slots that are left of a warp's row, as bits, then sums of pieces.
+  /// Sums chunks over the remaining slots (a mask) of a warp's row.
   Pieces addSlots(const Round &round, mlir::Value position, Pieces left,
                   int64_t count);
 
-  // Codes that the kernel makes itself (Sm80ExchangeCodes.cpp).
+  // Quantization by the kernel (Sm80ExchangeCodes.cpp).
   bool areCodes(size_t pair) {
     return op.getCoded() && op.getCoded()->front() == int64_t(pair);
   }
   bool areScales(size_t pair) {
     return op.getCoded() && op.getCoded()->back() == int64_t(pair);
   }
-  /// Loads of a row that make a piece of codes, and neighbouring lanes that
-  /// have the pieces of a group.
+  /// Loads of a row per chunk of quantized values, and adjacent lanes that
+  /// share a group.
   int64_t countLoadsOfCodes();
   int64_t countLanesOfGroup();
   void readCodes();
-  /// How many pieces of codes and scales a thread has in a round.
+  /// Sets the chunks of quantized values and scales per thread and round.
   void dealOutCodes();
-  /// Quantizes what a thread has loaded of rows in a round.
+  /// Quantizes the rows that a thread has loaded in a round, and pushes them.
   void pushCodes(const Round &round, mlir::Value turn,
                  mlir::ArrayRef<mlir::Value> rows, mlir::ValueRange owners);
-  /// What a piece of codes is made of, as vectors of the rows' elements.
+  /// Inputs of a chunk of quantized values, as vectors of the rows' elements.
   Pieces getValues(mlir::ArrayRef<mlir::Value> rows, size_t piece);
   mlir::Value makePieceOfCodes(Quantizer &quantizer,
                                mlir::ArrayRef<mlir::Value> numbers,
                                const Quantizer::Divisor &divisor);
-  /// The largest magnitude of the row of all of the warp's pieces.
+  /// The largest magnitude of the row that all of the warp's chunks belong to.
   mlir::Value findLargestOfRow(Quantizer &quantizer, const Round &round,
                                mlir::ArrayRef<mlir::Value> rows);
   mlir::Value shareInRow(Quantizer &quantizer, mlir::Value largest,
                          int64_t warps);
 
-  /// Tells each other rank that so many rounds are there.
+  /// Signals to each other rank that `rounds` rounds are complete.
   void raiseFlags(mlir::Value rounds);
-  /// Waits, with each warp, for so many rounds of each other rank; whether they
-  /// have come.
+  /// Waits, in each warp, for `rounds` rounds of each other rank; returns
+  /// whether they have arrived.
   mlir::Value awaitFlags(mlir::Value rounds);
   mlir::Value awaitFlag(mlir::Value place, mlir::Value rounds);
   mlir::Value getFailure(mlir::Value place, mlir::Value start);
@@ -305,42 +308,41 @@ private:
   const int64_t threads, ranks;
   const bool sums, convertsFloat8;
 
-  /// This rank's heap, and a table of all in shared memory: this rank's, then
-  /// those of the ranks behind it.
+  /// This rank's heap, and a table in shared memory of all heaps: this rank's,
+  /// then those of the ranks after it.
   mlir::Value heap, heapTable;
   mlir::SmallVector<Sm80ExchangePart> parts;
   mlir::Value cta, thread, lane;
-  /// Words of the header, which are used as `useHeader` leaves them: the rank's
-  /// place on the axis, bytes of a place, how many exchanges were before this
-  /// one, the word of aborts.
+  /// Words of the header, valid after `useHeader`: the rank's coordinate on the
+  /// axis, bytes of an exchange area, the number of earlier exchanges, the
+  /// abort word.
   mlir::Value own, placeBytes, epoch, aborted;
-  /// What follows from them: from a heap's beginning to the place of this
-  /// exchange, its flags before the first round, whether nobody has given up.
+  /// Derived values: the offset of this exchange in a heap, its flags before
+  /// the first round, and whether no rank has aborted.
   mlir::Value begin, done, mayPush;
-  /// Of a push, which loads its first pieces before the header is there where
-  /// addresses do not follow from it.
+  /// For pushes, which load their first chunks before the header arrives if
+  /// addresses do not depend on it.
   bool isPush = false, awaitsHeader = false;
-  /// Threads of all CTAs; the first of this round's pieces of this thread.
+  /// Threads of all CTAs; the first of this thread's chunks in this round.
   mlir::Value lanes, first;
-  /// What the kernel is told in place of rows (PeerHeap::kRowBits), and the
-  /// rows of a rank.
+  /// The kernel's argument in place of rows (PeerHeap::kRowBits), and the rows
+  /// of a rank.
   mlir::Value told, numRows;
-  /// Bytes of a row of a tensor that are before what is moved of it; null for
-  /// none.
+  /// Bytes of a tensor's row before the columns that are moved; null for none.
   mlir::Value skippedBytes;
-  /// The table of owners, ids of own rows and of all; null where all rows go to
-  /// all ranks.
+  /// The table of destination ranks, ids of own rows and of all rows; null if
+  /// all rows go to all ranks.
   mlir::Value ownerTable, ownIds, allIds;
-  /// Whether there are enough rows to ask for owners.
+  /// Whether there are enough rows to determine destination ranks.
   mlir::Value asks;
-  /// Of sums that the kernel makes: where slots' rows, positions and the addend
-  /// begin, and how many rows count; null for none.
+  /// For sums that the kernel computes: addresses of slots' rows, positions and
+  /// the addend, and the number of valid rows; null for none.
   mlir::Value slotRows, positions, addend, numValid;
-  /// Of codes by one scale for a row, what the warps of a row have found: a f32
-  /// for each, in shared memory; null where one warp has a row.
+  /// Per-warp row maxima (f32) in shared memory, for one scale per row; null if
+  /// one warp has a whole row.
   mlir::Value largestOfWarps;
-  /// Two words of shared memory, for turns by turns: whether a warp of the CTA
-  /// has given up.
+  /// Two words of shared memory, used in alternate rounds: whether a warp of
+  /// the CTA has aborted.
   mlir::Value hasFailed;
 };
 
