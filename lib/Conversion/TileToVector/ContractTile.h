@@ -14,35 +14,35 @@ namespace moec {
 
 /// Dot products of a few input rows with a few weight rows.
 ///
-/// Both operands are read along their contiguous dimension, so a dot product
-/// may take its terms in any order that is the same for both. bf16 uses that:
-/// of a vector of pairs the even elements become f32 by a shift and the odd
-/// ones by a mask, with no lane crossing. Lane l of an accumulator sums the
+/// Both operands are read along their contiguous dimension, so that a dot
+/// product may take its terms in any order that is equal for both. bf16 uses
+/// that: the even elements of a vector of pairs become f32 by a shift and the
+/// odd ones by a mask, without lane crossing. Lane l of an accumulator sums the
 /// terms of its residue class in order; the lanes are added last, by a fixed
 /// tree.
 class ContractTile {
 public:
   using Index = llvm::SmallVector<mlir::Value, 3>;
 
-  /// `turn` is how many contracted elements one turn of the loop takes: a
-  /// multiple of `getStep`.
+  /// `turn`: elements along K per iteration of the loop, a multiple of
+  /// `getStep`.
   ContractTile(KernelEmitter &emitter, mlir::Value input, mlir::Value weight,
                int64_t lanes, int64_t turn);
 
-  /// How many elements one step takes from a row of elements of that type.
+  /// Elements of a row, of that type, per step.
   static int64_t getStep(mlir::Type element, int64_t lanes);
 
   /// The dot products of each of `inputRows` with each of `weightRows` (leading
-  /// indices of the memrefs), as vectors of 4 neighbouring columns: result
-  /// `r * columns / 4 + q` has columns `4 q .. 4 q + 3` of row r. The number of
-  /// weight rows is a multiple of 4. While it reads element k it asks for
-  /// element k of each of `nextRows`, which the next tile will read.
+  /// indices of the memrefs), as vectors of 4 adjacent columns: result `r *
+  /// columns / 4 + q` has columns `4 q .. 4 q + 3` of row r. The number of
+  /// weight rows is a multiple of 4. Prefetches the elements of `nextRows`,
+  /// which the next tile will read.
   llvm::SmallVector<mlir::Value> emit(llvm::ArrayRef<Index> inputRows,
                                       llvm::ArrayRef<Index> weightRows,
                                       llvm::ArrayRef<Index> nextRows);
 
 private:
-  /// The f32 vectors that one step reads: one, or two for bf16.
+  /// f32 vectors of one step: one, or two for bf16.
   using Parts = llvm::SmallVector<mlir::Value, 2>;
 
   Parts load(mlir::Value memref, const Index &row, mlir::Value k, int64_t skip);

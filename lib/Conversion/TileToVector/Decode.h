@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Each function takes i8 or a vector of it and returns f32 of the same shape,
-// exactly.
+// Decoders for CPUs. Each function takes i8 or a vector of it and returns f32
+// of equal shape, exactly.
 
 #ifndef MOEC_LIB_CONVERSION_TILETOVECTOR_DECODE_H
 #define MOEC_LIB_CONVERSION_TILETOVECTOR_DECODE_H
@@ -17,25 +17,25 @@
 namespace moec {
 
 mlir::Value decodeE4M3(KernelEmitter &emitter, mlir::Value bytes);
-/// Codes are the powers of two 2^-127 to 2^127; 255 is NaN.
+/// The powers of two 2^-127 to 2^127; 255 is NaN.
 mlir::Value decodeE8M0(KernelEmitter &emitter, mlir::Value bytes);
 mlir::Value decodeInteger(KernelEmitter &emitter, mlir::Value bytes,
                           bool isUnsigned);
-/// Codes of four bits; of -0 it makes 0.
+/// 4-bit values; -0 becomes 0.
 mlir::Value decodeE2M1(KernelEmitter &emitter, mlir::Value codes);
-/// Codes of four bits, of which `book` has the numbers.
+/// 4-bit indices into `book`.
 mlir::Value decodeByBook(KernelEmitter &emitter, const moe::CodeBook &book,
                          mlir::Value codes);
 
-/// Elements that `quant` describes, zero points not yet taken off. Those of
-/// four bits come as one byte each.
+/// Decodes elements of `quant`, without subtracting zero points. 4-bit elements
+/// have one byte each.
 mlir::Value decodeElements(KernelEmitter &emitter, moe::QuantAttr quant,
                            mlir::Value codes);
 
-/// The codes in a vector of bytes, two of each: the low half first.
+/// Splits bytes into 4-bit values, the low half first.
 mlir::Value splitPairs(KernelEmitter &emitter, mlir::Value bytes);
 
-/// One scale, of any type that `#moe.quant` has.
+/// Loads a scale of any type that `#moe.quant` allows.
 mlir::Value loadScale(KernelEmitter &emitter, mlir::Value scales,
                       mlir::ValueRange indices);
 

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Each op of the tile dialect has an emission function here that writes the
-// body of its kernel for one CTA.
+// Entry points of CPU emission: one function per op of the tile dialect, which
+// writes the body of its kernel for one CTA.
 
 #ifndef MOEC_LIB_CONVERSION_TILETOVECTOR_EMIT_H
 #define MOEC_LIB_CONVERSION_TILETOVECTOR_EMIT_H
@@ -15,12 +15,12 @@
 
 namespace moec {
 
-/// Fails with a diagnostic unless vectors of that many f32 can be made: 4, 8
-/// or 16.
+/// Fails with a diagnostic unless `lanes` is a supported vector length: 4, 8 or
+/// 16.
 mlir::LogicalResult requireLanes(mlir::Operation *op, int64_t lanes);
 
-// The schedules. Each emits the work of one CTA at the emitter's position and
-// fails, with the reason as a diagnostic, on a config that it cannot obey.
+// Schedules. Each emits the work of one CTA at the emitter's position, and
+// fails with a diagnostic on a config that it cannot emit.
 mlir::LogicalResult emitContract(tile::ContractOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitTopK(tile::TopKOp op, KernelEmitter &emitter);
 mlir::LogicalResult emitRank(tile::RankOp op, KernelEmitter &emitter);

@@ -12,10 +12,10 @@
 
 namespace moec {
 
-/// The operands of a product of which one or both are quantized, one block of
-/// contracted elements that share scales after the other: as f32 in memory of
-/// the CTA, so that each element is decoded once and meets all rows and columns
-/// of the CTA from a near cache.
+/// Decoded operands of a gemm with one or both operands quantized. One scale
+/// block along K after the other is written as f32 to memory of the CTA, so
+/// that each element is decoded once and read from a near cache for all rows
+/// and columns of the CTA.
 class ScaledBlocks {
 public:
   struct Sizes {
@@ -25,23 +25,23 @@ public:
 
   ScaledBlocks(KernelEmitter &emitter, tile::ContractOp op, Sizes sizes);
 
-  /// `rows x block`, and `weightsPerColumn * columns x block` of f32: what the
-  /// dot products of a block read. Behind the last element of a row there are
-  /// zeros.
+  /// f32 memrefs that the dot products of a block read: `rows x block`, and
+  /// `weightsPerColumn * columns x block`. Zeros follow the last element of a
+  /// row.
   mlir::Value getInput() const { return input; }
   mlir::Value getWeight() const { return weight; }
-  /// The row of a column of the CTA's in `getWeight()`.
+  /// Row in `getWeight()` of a column of the CTA.
   mlir::Value getWeightRow(int64_t projection, mlir::Value column);
 
   /// Calls `body` with each block in memory, for `count` input rows (`getRow`
-  /// maps them) and the CTA's columns. `group` leads the weight's indices, null
-  /// for none.
+  /// maps them) and the CTA's columns. `group`: leading index into the weights,
+  /// null for none.
   void forBlocks(mlir::Value group, mlir::Value count, RowRange columns,
                  llvm::function_ref<mlir::Value(mlir::Value)> getRow,
                  llvm::function_ref<void()> body);
 
-  /// The scales of `length` neighbouring columns with that of an input row; 1
-  /// where elements have become what they stand for.
+  /// The scales of `length` adjacent columns times that of an input row; 1 if
+  /// elements are scaled already.
   mlir::Value getFactors(mlir::Value row, int64_t projection,
                          mlir::Value column, int64_t length);
 
@@ -52,23 +52,23 @@ private:
                  llvm::function_ref<mlir::Value(mlir::Value)> getRow);
   void loadWeight(mlir::Value block, int64_t size, mlir::Value group,
                   RowRange columns);
-  /// The scale at an index, with the global one of the projection.
+  /// The scale at an index, times the global one of the projection.
   mlir::Value loadWeightScale(mlir::Value scales, const Index &at,
                               mlir::Value group, int64_t projection);
-  /// Whether weights become what they stand for, scales and all: minima are
-  /// subtracted behind the scale.
+  /// Whether weights are scaled as they are decoded, because minima are
+  /// subtracted after the scale.
   bool hasMinima();
-  /// What elements are multiplied by, and less by then, in each lane; null for
-  /// nothing.
+  /// Factor of elements in each lane, and the value subtracted afterwards; null
+  /// for none.
   struct Line {
     mlir::Value factor, less;
   };
-  /// The `size` elements of a row from `first` on, then zeros. `quant` is null
-  /// for what stands for itself.
+  /// Converts the `size` elements of a row from `first` on, followed by zeros.
+  /// `quant` is null for an operand that is not quantized.
   void convertRow(mlir::Value from, moe::QuantAttr quant, Line line,
                   const Index &row, mlir::Value first, int64_t size,
                   mlir::Value to, mlir::Value toRow);
-  /// The column of scales of an operand that a block has.
+  /// The column of an operand's scales for a block.
   mlir::Value getScaleColumn(moe::QuantAttr quant, mlir::Value number);
   mlir::Value decode(mlir::Value from, moe::QuantAttr quant, const Index &row,
                      mlir::Value first, int64_t count);
@@ -80,9 +80,9 @@ private:
   tile::ContractOp op;
   Sizes sizes;
   int64_t depth;
-  /// Contracted elements of a block.
+  /// Elements of a block along K.
   int64_t block;
-  /// Scales are null where the operand has none.
+  /// Scales are null if the operand has none.
   mlir::Value input, weight, rowScales, columnScales;
 };
 
