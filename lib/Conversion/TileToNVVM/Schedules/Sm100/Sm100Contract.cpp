@@ -4,12 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `n` result columns of one group, and takes its rows `m` at a time,
-// or `n` columns of one block of `m` rows of a dense product. Warps have roles,
-// which meet at barriers in shared memory alone.
+// Kernel of the Blackwell gemm. A CTA computes `n` result columns of one group,
+// `m` rows at a time, or `n` columns of one block of `m` rows of a dense gemm.
+// Warp roles synchronize only by barriers in shared memory.
 //
-// No CTA takes tensor memory before it has waited for the launch before: a CTA
-// of that launch could wait for the memory, and this one for its end.
+// No CTA allocates tensor memory before it has waited for the launch before: a
+// CTA of that launch could wait for the memory, and this one for its end.
 
 #include "Sm100Contract.h"
 
@@ -78,11 +78,12 @@ SmallVector<Value> Sm100Contract::forTiles(ValueRange init, TileBody body) {
 // The kernel
 //===----------------------------------------------------------------------===//
 
-/// A warp; a barrier of each kind per lane.
+/// One warp; a barrier of each kind per lane.
 void Sm100Contract::initBarriers() {
   Value own = emitter.lane();
   emitter.ifThen(emitter.isLess(own, emitter.i32(shape.stages)), [&] {
-    // The thread that starts copies of weights, and those that copy the rest.
+    // Arrivals: the thread that issues copies of weights, and the threads that
+    // copy the rest.
     emitter.initBarrier(fullBarrier(own), shape.areBytes + Shape::kCopyThreads);
     emitter.initBarrier(emptyBarrier(own), 1);
   });

@@ -4,16 +4,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A step of weights is a box of a tensor map for each block; those of 4 bits
-// threads copy, 16 of them to the first half of 16 bytes. Input rows lie
-// anywhere: threads copy them in pieces of 16 bytes, as the swizzle places
-// them, and the scales of a row of a step, four neighbours, as a word. Those of
-// weights are such words in memory; those of input rows are f32 there, powers
-// of two whose exponents are e8m0, which a thread loads a step ahead.
+// Producer of the Blackwell gemm. The weights of a k tile are a box of a tensor
+// map per block; 4-bit weights are copied by threads, 16 of them to the first
+// half of 16 bytes. Input rows are scattered: threads copy them in swizzled
+// chunks of 16 bytes, and the four adjacent scales of a row of a k tile as a
+// word. Scales of weights are stored as such words; those of input rows are
+// f32, powers of two whose exponents are e8m0, which a thread loads a k tile
+// ahead.
 //
-// A thread learns that its pieces are there by waiting for them, makes them
-// visible to tensor cores and arrives; so as not to wait for what it has just
-// begun, it does so some steps later, or when there is no space for more.
+// A thread waits for its chunks to arrive, makes them visible to tensor cores
+// and arrives at the barrier. It does so some k tiles later, or when no stage
+// is free, to avoid waiting for copies that it has just issued.
 
 #include "Sm100Contract.h"
 
@@ -29,7 +30,7 @@ using Shape = sm100::Contract;
 // Weights
 //===----------------------------------------------------------------------===//
 
-/// Where the box of a block begins.
+/// Coordinates of the box of a block.
 static SmallVector<Value> getBox(Sm100Contract &contract, int64_t block,
                                  Value step) {
   TensorEmitter &emitter = contract.emitter;
@@ -100,20 +101,19 @@ private:
   State emitStep(const Sm100Contract::Tile &tile, ArrayRef<Value> rows,
                  Value scales, Value step, State state);
 
-  /// The position in the input of a row of the tile (i32), of type index.
+  /// Position in the input of a row of the tile (i32), index.
   Value findPosition(const Sm100Contract::Tile &tile, Value row);
-  /// Where the words of scales of the thread's row of a block begin.
+  /// Address of the words of scales of the thread's row of a block.
   Value findWeightScales(int64_t block);
-  /// Where the thread's chunk of its first row of a block begins in memory.
+  /// Address of the thread's chunk of its first row of a block.
   Value findWeights(int64_t block);
-  /// Rows of a step, whose chunk of the thread goes to `place` among those of a
+  /// Copies the rows of a k tile; `place`: offset of the thread's chunk in a
   /// stage.
   void copyRows(const Sm100Contract::Tile &tile, ArrayRef<Value> rows,
                 Value step, Value stage, Value place);
   void copyWeights(Value step, Value stage, Value place);
   void copyScales(Value scales, Value step, Value stage);
-  /// The four scales of a step of an input row that begin at `from`, as a
-  /// word.
+  /// The four scales of a k tile of an input row, from `from` on, as a word.
   Value loadRowScales(Value from, Value step);
 
   Sm100Contract &contract;
@@ -122,10 +122,11 @@ private:
   const Shape &shape;
   RingCopies copies;
   Value input, inputScale, source;
-  /// The thread's number; its first row of a tile, and its chunk of all of
-  /// them; i32.
+  /// Index of the thread; its first row of a tile, and its chunk in each row;
+  /// i32.
   Value own, ownRow, ownChunk;
-  /// Of each block of weights; `weights` of those that no map brings.
+  /// Addresses per block of weights; `weights` only for weights that no tensor
+  /// map copies.
   SmallVector<Value> weightScales, weights;
 };
 
@@ -147,7 +148,7 @@ RowCopier::RowCopier(Sm100Contract &contract)
 }
 
 Value RowCopier::findWeightScales(int64_t block) {
-  // Columns past the end repeat the last one; nobody reads their sums.
+  // Columns past the end repeat the last one; their sums are never read.
   Value column =
       emitter.add(contract.getBlockColumn(block), emitter.toIndex(own));
   if (!contract.areWhole())
@@ -170,7 +171,7 @@ Value RowCopier::findWeights(int64_t block) {
 }
 
 Value RowCopier::findPosition(const Sm100Contract::Tile &tile, Value row) {
-  // Rows past the end repeat the last one; nobody reads their sums.
+  // Rows past the end repeat the last one; their sums are never read.
   Value last = emitter.scale(tile.rows, 1, -1);
   Value inside = b.createOrFold<arith::MinSIOp>(row, last);
   Value position = emitter.add(tile.firstRow, emitter.toIndex(inside));
@@ -183,7 +184,7 @@ Value RowCopier::loadRowScales(Value from, Value step) {
   Value loaded = emitter.load(
       VectorType::get(count, b.getI32Type()),
       emitter.advance(from, emitter.scale(step, count * bytes)), count * bytes);
-  // Of a power of two the exponent is all there is; a NaN may have a sign.
+  // A power of two consists of its exponent; a NaN may have a sign.
   Word word{&b, emitter.i32(0)};
   for (int64_t i = 0; i < count; ++i) {
     Word bits{&b, vector::ExtractOp::create(b, loaded, i)};

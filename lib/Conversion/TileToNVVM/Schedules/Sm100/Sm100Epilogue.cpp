@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A thread has a lane of tensor memory: a column of the result in each block,
-// and with gate and up both sums of it. It takes some rows at a time; the lanes
-// of a warp store neighbours of a row.
+// Epilogue of the Blackwell gemm. A thread has a lane of tensor memory: a
+// result column of each block, with both gate and up sums. It processes some
+// rows at a time; the lanes of a warp store adjacent columns of a row.
 
 #include "../../../Emission/ContractOperands.h"
 #include "Sm100Contract.h"
@@ -28,9 +28,9 @@ public:
   LogicalResult emit();
 
 private:
-  /// A result column of the thread: its number (index), whether there is one
-  /// (i1, null: there is), the first block that has its sums, and its values of
-  /// column operands.
+  /// A result column of the thread: its index, whether it exists (i1, null:
+  /// yes), the first block that has its sums, and its values of column
+  /// operands.
   struct Column {
     Value number, exists;
     int64_t block;
@@ -39,7 +39,7 @@ private:
   Column findColumn(int64_t block);
   void emitRows(const Sm100Contract::Tile &tile, Value set, Value first,
                 const Column &column);
-  /// Null where the region cannot be emitted.
+  /// Null if the region cannot be emitted.
   Value emitRegion(ArrayRef<Value> sums, Value row, const Column &column);
 
   Sm100Contract &contract;
@@ -93,7 +93,8 @@ void Epilogue::emitRows(const Sm100Contract::Tile &tile, Value set, Value first,
                         const Column &column) {
   // Each warp has its own quarter of the lanes.
   Value lane = emitter.scale(emitter.warp(), Shape::kWarp * sm100::kTensorLane);
-  // Lanes without a column have not stored: all load together.
+  // Lanes without a column have skipped the stores: reconverge for the
+  // collective load.
   if (!contract.areWhole())
     emitter.warpBarrier();
   SmallVector<SmallVector<Value>> sums;

@@ -4,10 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One thread starts all of them. A step's scales come to tensor memory first,
-// to columns of the stage's own: copies of scales are in order with products
-// that follow, but not with those before (PTX ISA, "Pipelined tcgen05
-// instructions"), which have ended when the stage is filled again.
+// Mainloop of the Blackwell gemm; one thread issues all mmas. The scales of a k
+// tile are first copied to columns of tensor memory that belong to the stage.
+// Copies of scales are ordered before later mmas, but not after earlier ones
+// (PTX ISA, "Pipelined tcgen05 instructions"); those have completed when the
+// stage is filled again.
 
 #include "Sm100Contract.h"
 
@@ -16,7 +17,7 @@ using namespace moec;
 
 using Shape = sm100::Contract;
 
-/// The instruction of products with so many input rows, in multiples of 16.
+/// The instruction descriptor for `rows` input rows, in multiples of 16.
 static Value getInstruction(Sm100Contract &contract, Value rows) {
   TensorEmitter &emitter = contract.emitter;
   constexpr int64_t unit = Shape::kRowUnit;
