@@ -19,19 +19,19 @@ struct ElementFactors {
   mlir::Value factor, offset;
 };
 
-/// Brings elements of an operand from shared memory to registers, as the type
-/// in which they are multiplied. What a format is in memory is known here and
-/// by the `PairDecoder` alone.
+/// Loads elements of an operand from shared memory to registers, in the type in
+/// which they are multiplied. Only this class and `PairDecoder` know the stored
+/// formats.
 ///
-/// For tensor cores it goes by 16 rows of `kDecodedColumns` elements. Which of
-/// them a lane gets is free as long as inputs and weights agree, for the order
-/// of products does not matter:
+/// For tensor cores it processes 16 rows of `kDecodedColumns` elements. Their
+/// assignment to lanes is free as long as inputs and weights agree, because the
+/// order of terms does not matter:
 ///
-/// - `Quads`: of 16 elements of a row four neighbours, which are taken for two
-///   of the first and two of the second half of a product's depth.
-/// - `Octets`: eight neighbours of 32, for a word of elements of 4 bits.
-///   Elements i and i + 4 are one of the four pairs of two products, the two
-///   first ones of the first.
+/// - `Quads`: four neighbours of 16 elements of a row, which become two of the
+///   first and two of the second half of an mma's K.
+/// - `Octets`: eight neighbours of 32, for a word of 4-bit elements. Elements i
+///   and i + 4 are one of the four pairs of two mmas, the two first ones of the
+///   first.
 class OperandDecoder {
 public:
   enum class Side { Input, Weight };

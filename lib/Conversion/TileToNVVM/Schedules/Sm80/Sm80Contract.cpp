@@ -4,10 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `n` result columns of one group, and takes its rows `m` at a time,
-// or `n` columns of one block of `m` rows of a dense product. After the
-// products the epilogue runs over the tile, `lanes` columns per thread; `lanes`
-// divides the number of columns, so that no thread has a part of them.
+// Kernel of sm80.contract. A CTA computes `n` result columns of one group, `m`
+// rows at a time, or `n` columns of one block of `m` rows of a dense gemm.
+// After the mainloop the epilogue runs over the tile, `lanes` columns per
+// thread; `lanes` divides the number of columns, so that no thread has a
+// partial vector.
 
 #include "../../../Emission/ContractOperands.h"
 #include "../../Emit.h"
@@ -59,7 +60,7 @@ private:
   Float8 floats;
   sm80::Contract shape;
   Value input, weight, source, result;
-  /// Null for a dense product.
+  /// Null for a dense gemm.
   Value group;
   Value firstColumn;
   Sm80Scales *scales = nullptr;
@@ -73,7 +74,7 @@ LogicalResult Sm80Contract::emit() {
   firstColumn = emitter.mul(minor, shape.n);
   if (op.getOffsets())
     group = major;
-  // Columns past the end repeat the last one; nobody reads their sums.
+  // Columns past the end repeat the last one; their sums are never read.
   Value last = emitter.index(shape.columns - 1);
   auto weightAddress = [&](int64_t projection, Value row) {
     Value column = emitter.add(firstColumn, emitter.toIndex(row));
@@ -120,7 +121,7 @@ void Sm80Contract::emitDense(Sm80Products &products, Value block) {
 
 void Sm80Contract::emitRows(Sm80Products &products, Value firstRow,
                             Value count) {
-  // Rows past the end repeat the last one; nobody reads their sums.
+  // Rows past the end repeat the last one; their sums are never read.
   Value last = arith::SubIOp::create(b, count, emitter.index(1));
   auto sourceOf = [&](Value position) {
     return source ? emitter.loadIndex(source, position) : position;
@@ -208,7 +209,7 @@ SmallVector<Value> Sm80Contract::loadColumnOperand(Value operand,
           vector::ShuffleOp::create(b, pairs, pairs, odd)};
 }
 
-/// Null where the region cannot be emitted.
+/// Null if the region cannot be emitted.
 Value Sm80Contract::emitEpilogue(ArrayRef<Value> sums, Value row,
                                  Value column) {
   SmallVector<Value> args(sums);

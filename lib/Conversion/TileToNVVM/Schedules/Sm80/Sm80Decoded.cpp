@@ -10,8 +10,9 @@
 using namespace mlir;
 using namespace moec;
 
-/// A loop: of the whole step ptxas would take more into registers than there
-/// are. A part of one product takes its half of what is decoded at once.
+/// A loop, because for a whole unrolled k tile ptxas would need more registers
+/// than there are. A part with a single mma takes its half of the elements
+/// decoded at once.
 SmallVector<Value> Sm80Products::multiplyDecoded(Value step, Value stage,
                                                  int64_t part,
                                                  ValueRange sums) {
@@ -37,7 +38,7 @@ SmallVector<Value> Sm80Products::multiplyDecoded(Value step, Value stage,
       });
 }
 
-/// The products of `kDecodedColumns` elements, or one of the two.
+/// The mmas of `kDecodedColumns` elements, or one of the two.
 SmallVector<Value> Sm80Products::addDecoded(Value firstElement, Value inputs,
                                             Value weights, Halves halves,
                                             ValueRange before) {
@@ -51,7 +52,7 @@ SmallVector<Value> Sm80Products::addDecoded(Value firstElement, Value inputs,
        ++projection)
     factors.push_back(scales.loadForElements(
         projection, emitter.scale(firstElement, 1, halves.begin * kCoreDepth)));
-  // a[block][half of the depth].
+  // a[block][half of K].
   SmallVector<std::array<SmallVector<Value>, 2>> a(rowBlocks);
   for (int64_t block = 0; block < rowBlocks; ++block) {
     int64_t stride = input.rows.getStride();
@@ -94,7 +95,7 @@ SmallVector<Value> Sm80Products::addDecoded(Value firstElement, Value inputs,
   return sums;
 }
 
-/// A product by ones, of which all columns are alike.
+/// An mma by ones, all columns of which are equal.
 void Sm80Products::addRow(int64_t block, ArrayRef<Value> elements,
                           MutableArrayRef<Value> sums) {
   Value ones = emitter.i32(element.isBF16() ? 0x3F803F80 : 0x3C003C00);

@@ -4,11 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA multiplies up to `m` rows with `n` columns of a dense product, and its
-// threads share the depth: each has every `threads`-th piece of 16 bytes of all
-// rows. Then their sums are added: by lanes of a warp, which halve the number
-// of sums that each has at every step, then by warps, in order. A single row,
-// which is all that there is of one token, has code of its own.
+// Kernel of sm80.gemv. A CTA multiplies up to `m` rows with `n` columns of a
+// dense gemm, and its threads split K: each has every `threads`-th chunk of 16
+// bytes of all rows. The sums are then reduced: across the lanes of a warp,
+// halving the number of sums per lane in each step, then across warps, in
+// order. A single row, which is all that one token has, has code of its own.
 
 #include "../../../Emission/ContractOperands.h"
 #include "../../Emit.h"
@@ -36,24 +36,24 @@ public:
 
 private:
   void findPlace();
-  /// Makes results of up to so many rows. Columns or rows past the end repeat
-  /// the last one; nobody reads their sums.
+  /// Computes results of up to `count` rows. Columns or rows past the end
+  /// repeat the last one; their sums are never read.
   void emitRows(int64_t count);
   void emitTensor();
   void addProducts();
-  /// Adds the products of some pieces, `shape.threads` of them apart.
+  /// Adds the products of `count` chunks, `shape.threads` apart.
   void addPieces(Value first, int64_t count, SmallVector<Value> &sums);
-  /// Adds the products of the last pieces, which not all threads have.
+  /// Adds the products of the last chunks, which not all threads have.
   void addRest(SmallVector<Value> &sums);
   void addPiece(ArrayRef<Value> weights, ArrayRef<Value> inputs,
                 SmallVector<Value> &sums);
   Value loadPiece(Value memref, Value row, Value piece);
 
-  /// The sums of the warp: those from the returned number on, in lanes of which
-  /// each has others, or the same as its neighbours.
+  /// Reduces the sums across the warp. Returns the number of the lane's first
+  /// sum; neighbouring lanes have different sums or equal ones.
   Value addLanes();
   void storeSums(Value firstSum);
-  /// The sum of all warps, of which the first one's is there.
+  /// The sum over all warps, given the address of the first one's.
   Value addWarps(Value place);
   void storeResult(Value number);
   Value emitEpilogue(Value sum, Value row, Value column);
@@ -73,7 +73,7 @@ private:
   Value firstRow, firstColumn, end;
   SmallVector<Value> columns, rows, sums;
   Value table;
-  /// Sums that a warp has in the table.
+  /// Sums per warp in the table.
   int64_t warpSums = 0;
   LogicalResult status = success();
 };
@@ -191,7 +191,8 @@ Value Sm80Gemv::addLanes() {
                                       emitter.shuffleXor(sums[0], distance));
       continue;
     }
-    // The lane keeps one half, and gives the other for its neighbour's.
+    // The lane keeps one half of its sums, and exchanges the other for its
+    // neighbour's.
     Value bit = emitter.remainder(emitter.divide(emitter.lane(), distance), 2);
     Value isUpper = emitter.isLess(emitter.i32(0), bit);
     for (size_t i = 0; i < half; ++i) {
@@ -210,7 +211,7 @@ Value Sm80Gemv::addLanes() {
 
 void Sm80Gemv::storeSums(Value firstSum) {
   int64_t number = getNumSums();
-  // Lanes of which the first one writes for all.
+  // Lanes with equal sums, the first of which writes.
   int64_t same = std::max<int64_t>(kWarp / number, 1);
   Value at = emitter.toIndex(arith::AddIOp::create(
       b, firstSum, emitter.scale(emitter.warp(), number)));
@@ -220,7 +221,8 @@ void Sm80Gemv::storeSums(Value firstSum) {
     for (auto [i, sum] : llvm::enumerate(sums))
       emitter.storeF32(sum, table, emitter.add(at, static_cast<int64_t>(i)));
   });
-  // LLVM loads three of four neighbours as four, which all have to be there.
+  // LLVM loads three of four neighbours as four, so that all four have to
+  // exist.
   constexpr int64_t atOnce = 4;
   int64_t used = shape.getWarps() * number;
   int64_t pads = llvm::alignTo(used, atOnce) - used;
@@ -240,7 +242,7 @@ Value Sm80Gemv::addWarps(Value place) {
   return sum;
 }
 
-/// Null where the region cannot be emitted.
+/// Null if the region cannot be emitted.
 Value Sm80Gemv::emitEpilogue(Value sum, Value row, Value column) {
   SmallVector<Value> args{sum};
   for (Value operand : op.getRowOperands())

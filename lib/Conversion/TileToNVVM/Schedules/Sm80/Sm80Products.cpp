@@ -14,7 +14,7 @@ using namespace moec;
 
 using sm80::Contract;
 
-/// FMA: threads side by side over the tile's rows and columns.
+/// FMA: arrangement of threads over the tile's rows and columns.
 static constexpr int64_t kFmaRows = 8;
 static constexpr int64_t kFmaColumns = 16;
 
@@ -98,7 +98,7 @@ void Sm80Products::copyChunks(const Operand &operand, Value step, Value stage) {
   Value first = emitter.scale(step, shape.k);
   Value firstOfChunk =
       addI32(first, emitter.scale(operand.copyChunk, rows.getChunkElements()));
-  // Past a row's end zeros take its place, in inputs and weights alike.
+  // Past a row's end zeros are copied, in inputs and weights alike.
   Value bytes;
   if (rows.isAligned() && shape.depth % shape.k)
     bytes = arith::SelectOp::create(
@@ -119,7 +119,7 @@ void Sm80Products::copyChunks(const Operand &operand, Value step, Value stage) {
   }
 }
 
-/// A chunk, element by element. What lies past the row's end is not read.
+/// Loads a chunk element by element. Elements past the row's end are not read.
 Value Sm80Products::loadElements(const Operand &operand, Value from,
                                  Value first) {
   int64_t bytes = operand.rows.getBytes(1);
@@ -165,7 +165,7 @@ int64_t Sm80Products::getNumRowSums() const {
 }
 
 SmallVector<Value> Sm80Products::getRowSums(ValueRange sums) const {
-  // Of a product by ones a thread has two columns of two rows.
+  // An mma by ones gives a thread two columns of two rows.
   int64_t columns = shape.usesTensorCores() ? kCoreSums / 2 : 1;
   SmallVector<Value> ofRows;
   for (int64_t i = 0, end = sums.size(); i < end; i += columns)
@@ -197,8 +197,8 @@ void Sm80Products::emit(RowAddress inputAddress, RowAddress scaleAddress) {
       emitter.index(0), emitter.index(steps), 1, carried,
       [&](Value index, ValueRange values) {
         Value read = values[0], write = values[1];
-        // The barrier also says that no thread reads the buffer that the next
-        // copies fill.
+        // After this barrier no thread reads the buffer that the next copies
+        // fill.
         emitter.waitCopies(ahead - 1);
         emitter.barrier();
         Value next = emitter.scale(emitter.toI32(index), 1, ahead);
@@ -210,7 +210,7 @@ void Sm80Products::emit(RowAddress inputAddress, RowAddress scaleAddress) {
                                                  values.drop_front(2)));
         return results;
       });
-  // Sums take the place of the buffers.
+  // Sums reuse the memory of the buffers.
   emitter.waitCopies(0);
   emitter.barrier();
   storeSums(ArrayRef<Value>(done).drop_front(2));
@@ -435,7 +435,7 @@ void Sm80Products::findElementRows() {
 
 void Sm80Products::storeSums(ValueRange sums) {
   Value row = getFirstRow(), column = getFirstColumn();
-  // Neighbours are stored together where tensor cores have made them.
+  // Neighbours are stored together if tensor cores have made them.
   int64_t atOnce = shape.usesTensorCores() ? 2 : 1;
   auto type = VectorType::get(atOnce, b.getF32Type());
   for (int64_t i = 0, end = sums.size(); i < end; i += atOnce) {

@@ -4,13 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Of rows that a warp holds in registers each warp has one at a time, or a few
-// short ones: it reads them once, and waits for no other warp.
+// Quantization with one scale per row. If rows fit in a warp's registers, each
+// warp has one at a time, or a few short ones: it reads them once, and waits
+// for no other warp.
 //
-// Of longer rows a CTA has one at a time, and takes every gridDim-th. Its
-// threads go through the row twice, in vectors side by side: for the largest
-// magnitude, which meets by shuffles and shared memory, and for the codes. The
-// second time the row comes from a cache. By a given scale it is read once.
+// Longer rows are processed by a CTA each, every gridDim-th. Its threads go
+// through the row twice, in adjacent vectors: for the largest magnitude, which
+// is reduced by shuffles and in shared memory, and for the quantized values.
+// The second time the row comes from a cache. With a given scale it is read
+// once.
 
 #include "Sm80QuantizeRows.h"
 
@@ -23,7 +25,7 @@ using namespace moec;
 
 namespace {
 
-/// What they share of whole rows.
+/// Shared code for whole rows.
 class Rows : public QuantizingThreads {
 public:
   Rows(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
@@ -31,38 +33,37 @@ public:
         given(emitter.operand(op.getTensorScale())) {}
 
 protected:
-  /// That of all lanes of the warp, in all of them.
+  /// Maximum over the lanes of the warp, in all of them.
   Value shareInWarp(Value largest);
 
-  /// The scale of all rows; null where each has its own.
+  /// The scale of all rows; null if each has its own.
   Value given;
 };
 
-/// Rows of which a warp holds some at a time.
+/// Rows that a warp holds in registers.
 class HeldRows : public Rows {
 public:
   using Rows::Rows;
 
-  /// The rows from the warp's own `first` on, each `step` behind the one
-  /// before, as far as there are `rows`; so many at once.
+  /// Quantizes the rows `first`, `first + step`, ... below `rows`, `atOnce` of
+  /// them at a time.
   void emit(Value first, Value step, Value rows, int64_t atOnce);
 
 private:
   struct Row {
-    /// The row, or the last one in place of one behind it, and whether it is
-    /// there (null: it is).
+    /// The row, clamped to the last one, and whether it exists (null: yes).
     Value number, isThere;
-    /// The lane's vectors, of f32.
+    /// The lane's vectors, in f32.
     SmallVector<Value> values;
   };
   Row load(Value number, Value rows, bool isFirst);
   void quantize(const Row &row);
-  /// The first column of the lane's vector, and whether it lies in the row
-  /// (null: it does).
+  /// The first column of the lane's vector, and whether it is inside the row
+  /// (null: yes).
   std::pair<Value, Value> getColumn(int64_t vector);
 };
 
-/// Rows of which a CTA has one.
+/// Rows that a CTA processes one at a time.
 class RowQuantizer : public Rows {
 public:
   RowQuantizer(tile::QuantizeOp op, ThreadEmitter &emitter, bool convertsFloat8)
@@ -74,27 +75,28 @@ public:
   void emitRow(Value row);
 
 private:
-  /// Vectors of a thread that are loaded before the first one is needed.
+  /// Vectors of a thread in flight.
   static constexpr int64_t kAtOnce = 4;
 
-  /// Some of the thread's vectors of a row: first columns, and f32.
+  /// Some of the thread's vectors of a row: first columns, and f32 values.
   struct Vectors {
     SmallVector<Value> columns, values;
   };
-  /// Those from `column` on. Behind the row's end they repeat its last one.
+  /// Loads vectors from `column` on; past the row's end they repeat its last
+  /// one.
   Vectors load(Value row, Value column);
   Value findLargest(Value row);
-  /// The largest of all threads, in all of them.
+  /// Maximum over all threads, in all of them.
   Value share(Value largest);
-  /// Stores what `toCodes` makes of the row's vectors.
+  /// Stores the row's vectors, converted by `toCodes`.
   void encode(Value row, function_ref<Value(Value)> toCodes);
-  /// The first column of the thread, and how far on the next turn begins.
+  /// The first column of the thread, and the stride between iterations.
   Value getFirst() {
     return emitter.mul(emitter.toIndex(emitter.thread()), shape.lanes);
   }
   int64_t getStep() const { return kAtOnce * shape.panel; }
 
-  /// Largest magnitudes, one per warp, in shared memory.
+  /// One largest magnitude per warp, in shared memory.
   Value ofWarps;
 };
 
@@ -126,7 +128,7 @@ HeldRows::Row HeldRows::load(Value number, Value rows, bool isFirst) {
     row.number =
         emitter.min(number, arith::SubIOp::create(b, rows, emitter.index(1)));
   }
-  // Behind the row's end vectors repeat its last one.
+  // Past the row's end vectors repeat its last one.
   Value last = emitter.index(shape.columns - shape.lanes);
   for (int64_t i = 0; i < shape.getHeldVectors(); ++i) {
     auto [column, isInside] = getColumn(i);
@@ -213,7 +215,7 @@ Value RowQuantizer::share(Value largest) {
   largest = shareInWarp(largest);
   Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
                                         emitter.lane(), emitter.i32(0));
-  // All have read what was there for the row before.
+  // All threads have read the contents for the row before.
   emitter.barrier();
   emitter.ifThen(isFirst, [&] {
     emitter.storeF32(largest, ofWarps, emitter.toIndex(emitter.warp()));

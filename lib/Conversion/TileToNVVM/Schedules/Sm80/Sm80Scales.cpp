@@ -41,7 +41,7 @@ Value Sm80Scales::addressOfColumn(Value memref, int64_t projection,
 
 Value Sm80Scales::getColumn(Value own) {
   Value column = emitter.add(firstColumn, emitter.toIndex(own));
-  // Columns past the end repeat the last one; nobody reads their sums.
+  // Columns past the end repeat the last one; their sums are never read.
   if (shape.columns % shape.n)
     column = emitter.min(column, emitter.index(shape.columns - 1));
   return column;
@@ -84,7 +84,8 @@ void Sm80Scales::findColumns(ValueRange ofThread) {
   }
   if (!shape.hasMinima)
     return;
-  // Both tensors are of one shape and one type: addresses take many registers.
+  // Both tensors have one shape and one type. Their addresses are shared,
+  // because addresses take many registers.
   auto begin = [&](Value memref) -> Value {
     SmallVector<Value> first(cast<MemRefType>(memref.getType()).getRank(),
                              emitter.index(0));
