@@ -119,7 +119,7 @@ public:
   /// Starts a copy of 16 bytes from global to shared memory; of them `bytes`
   /// (i32; all if null) are read and the others are zeros.
   void copyAsync(mlir::Value shared, mlir::Value global, mlir::Value bytes);
-  /// The same of 4 bytes, or of 8.
+  /// Issues a cp.async of 4 or 8 bytes.
   void copyWordAsync(mlir::Value shared, mlir::Value global, int64_t bytes = 4);
   void commitCopies();
   /// Waits until at most `groups` of the thread's committed groups are open.

@@ -400,7 +400,7 @@ std::string declineQuantization(tile::QuantizeOp quantize,
   return {};
 }
 
-/// The same of a kernel that begins with it.
+/// Reason why a kernel cannot begin with the quantization; empty if it can.
 std::string quantizationIllegal(tile::QuantizeOp quantize,
                                 tile::ContractOp contract,
                                 const Contract &shape) {

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Those of a warp's run, and those of other chunks: of all their slots, or of
-// the counts that an earlier launch has made of them.
+// Counting for the sort by expert: slots of a warp's run, and slots of other
+// chunks, either all of them or by the counts of an earlier launch.
 
 #include "RankChunk.h"
 

@@ -261,7 +261,7 @@ SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn) {
       addPieces(round, turn);
     Value first = mul(round.numbers.front(), part.pieceBytes);
     for (auto [i, piece] : llvm::enumerate(round.numbers))
-      // Those of a row are known distances apart.
+      // Chunks of a row are at constant distances.
       round.offsets.push_back(
           round.row
               ? add(first, number(int64_t(i) * sm80::kWarp * part.pieceBytes))
@@ -419,7 +419,8 @@ Sm80Exchange Sm80Exchange::forTurn() const {
   return turn;
 }
 
-/// Of each other rank's rows what this one owns.
+/// Sends to each other rank the summands of its rows that have this rank as a
+/// destination.
 void Sm80Exchange::pushOwned(ArrayRef<Round> rounds) {
   forRanks(1, [&](ArrayRef<Value> distances) {
     SmallVector<Load> loads;
