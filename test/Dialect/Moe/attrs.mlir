@@ -12,7 +12,7 @@ module @routing attributes {test.values = {
                      softmax = selected, renormalize = true,
                      renormalize_epsilon = 1.0e-20 : f32, scale = 2.5 : f32,
                      nonfinite = neg_inf>,
-  // What is a default is not printed.
+  // Defaults are not printed.
   defaults = #moe.routing<top_k = 1, select = top_k, num_groups = 1, topk_groups = 1,
                           group_score = max, softmax = none, renormalize = false,
                           nonfinite = zero>,

@@ -1,4 +1,4 @@
-// Padding, replicas, keys and results beside the output, through the printer and back.
+// Padding, replicas, keys and additional results, through the printer and back.
 // RUN: moe-opt %s | moe-opt | FileCheck %s
 // RUN: moe-opt %s --mlir-print-op-generic | moe-opt | FileCheck %s
 

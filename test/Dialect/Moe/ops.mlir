@@ -118,7 +118,7 @@ func.func @ids(%x: tensor<?x16xf16>, %ids: tensor<?x1xi32>, %weights: tensor<?x1
   return %0 : tensor<?x16xf16>
 }
 
-// Scales of blocks: gate and up rows have blocks of their own (130 rows are 2 blocks each).
+// Scales of blocks: gate and up rows have separate blocks (130 rows are 2 blocks each).
 // CHECK-LABEL: func.func @fp8
 func.func @fp8(%x: tensor<?x200xbf16>, %gate: tensor<4x200xbf16>,
     %w13: tensor<4x260x200xf8E4M3FN>, %s13: tensor<4x4x2xf32>,
@@ -325,7 +325,7 @@ func.func @row_map(%x: tensor<?x16xf16>, %w: tensor<?x1xf32>) {
     %y = arith.mulf %v, %r : f32
     moe.yield %y : f32
   } -> tensor<?x16xf16>
-  // A name that the op carries is the name of its result.
+  // The name in the op's attribute is the name of its result.
   // CHECK: %weighted_input = moe.row_map %{{[a-z0-9]+}} : tensor<?x16xf16> {
   %1 = moe.row_map %x : tensor<?x16xf16> {
   ^bb0(%v: f32):

@@ -8,17 +8,17 @@ func.func @quantize(%x: tensor<?x200xbf16>, %h: tensor<?x256xf32>, %offsets: ten
   // CHECK: moe.quantize <{{.*}}> %{{[a-z0-9]+}} offsets(%{{[a-z0-9]+}} : tensor<5xi32>) {top_k = 2 : i64} : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>, tensor<?x2xf32>
   %r, %t = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %h offsets(%offsets : tensor<5xi32>) {top_k = 2 : i64}
       : tensor<?x256xf32> -> tensor<?x256xf8E4M3FN>, tensor<?x2xf32>
-  // Codes that are kept as bf16.
+  // Quantized values that are kept as bf16.
   // CHECK: moe.quantize <storage = i8, scale = f32, granularity = token, dynamic = true, packing = bf16> %{{[a-z0-9]+}} : tensor<?x200xbf16> -> tensor<?x200xbf16>, tensor<?x1xf32>
   %i, %j = moe.quantize <storage = i8, scale = f32, granularity = token, dynamic = true, packing = bf16> %x : tensor<?x200xbf16> -> tensor<?x200xbf16>, tensor<?x1xf32>
-  // Names that the op carries are the names of its results.
+  // Names in the op's attribute are the names of its results.
   // CHECK: %hidden_quantized, %hidden_scale = moe.quantize <{{.*}}> %{{[a-z0-9]+}} {moe.name = ["hidden_quantized", "hidden_scale"]}
   %u, %v = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> %x {moe.name = ["hidden_quantized", "hidden_scale"]}
       : tensor<?x200xbf16> -> tensor<?x200xf8E4M3FN>, tensor<?x2xf32>
   return
 }
 
-// The halves of gate and up rows begin blocks of scales; interleaved rows share them.
+// Gate and up halves have separate blocks of scales; interleaved rows share them.
 // CHECK-LABEL: func.func @grouped_matmul
 func.func @grouped_matmul(%q: tensor<?x200xf8E4M3FN>, %s: tensor<?x2xf32>, %w13: tensor<4x160x200xf8E4M3FN>,
     %halves: tensor<4x2x2xf32>, %shared: tensor<160x200xf8E4M3FN>, %mixed: tensor<2x2xf32>,
@@ -51,7 +51,7 @@ func.func @grouped_matmul(%q: tensor<?x200xf8E4M3FN>, %s: tensor<?x2xf32>, %w13:
   return
 }
 
-// A scale that all rows share is given, or found ahead of them.
+// A scale shared by all rows is static, or dynamic from an earlier op.
 // CHECK-LABEL: func.func @one_scale
 func.func @one_scale(%x: tensor<?x200xbf16>, %h: tensor<?x256xf32>, %given: tensor<1xf32>, %offsets: tensor<5xi32>,
     %valid: tensor<1xi32>, %w: tensor<160x200xf8E4M3FN>, %ws: tensor<160x1xf32>) {

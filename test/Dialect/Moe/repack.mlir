@@ -91,7 +91,7 @@ func.func private @quant() attributes {quant = #moe.quant<storage = i4, scale = 
 
 // -----
 
-// Scales of f32 are kept as such, zero points as bf16 beside them.
+// Scales of f32 stay f32, with zero points as bf16 beside them.
 // CHECK-LABEL: func.func @single_zero_points
 // CHECK:         moe.repack {{.*}} zero_point(%{{.*}} : tensor<128x4xi8>) : tensor<128x64xi8>, tensor<128x4xf32> -> tensor<128x64xi8>, tensor<128x24xi8>, tensor<128xf32>
 func.func @single_zero_points(%w: tensor<128x64xi8>, %s: tensor<128x4xf32>, %z: tensor<128x4xi8>) -> tensor<128xf32> {
@@ -102,7 +102,7 @@ func.func @single_zero_points(%w: tensor<128x64xi8>, %s: tensor<128x4xf32>, %z: 
 
 // -----
 
-// By f16 scales of f32 are kept as f16, as rests are.
+// For f16, scales of f32 become f16, and so do rests.
 // CHECK-LABEL: func.func @minima_f16
 // CHECK:         moe.repack {{.*}} {packing = #moe.packing<fragments_f16>} : tensor<128x64xi8>, tensor<128x4xf32> -> tensor<128x64xi8>, tensor<128x24xi8>, tensor<128xf32>
 func.func @minima_f16(%w: tensor<128x64xi8>, %s: tensor<128x4xf32>, %m: tensor<128x4xf32>) -> tensor<128xf32> {
@@ -114,7 +114,7 @@ func.func @minima_f16(%w: tensor<128x64xi8>, %s: tensor<128x4xf32>, %m: tensor<1
 
 // -----
 
-// Minima are a zero point and a rest beside each scale, which is kept as f32.
+// Minima become a zero point and a rest beside each scale, which stays f32.
 // CHECK-LABEL: func.func @minima
 // CHECK:         moe.repack {{.*}}minimum = true> %{{.*}}, %{{.*}} zero_point(%{{.*}} : tensor<128x4xf16>) : tensor<128x64xi8>, tensor<128x4xf16> -> tensor<128x64xi8>, tensor<128x32xi8>, tensor<128xf32>
 func.func @minima(%w: tensor<128x64xi8>, %s: tensor<128x4xf16>, %m: tensor<128x4xf16>) -> tensor<128xf32> {
@@ -125,7 +125,7 @@ func.func @minima(%w: tensor<128x64xi8>, %s: tensor<128x4xf16>, %m: tensor<128x4
 
 // -----
 
-// Of groups of 16 there are four in a unit's row.
+// A row of a packed tile has four groups of 16.
 // CHECK-LABEL: func.func @few_minima
 // CHECK:         moe.repack {{.*}}minimum = true> %{{.*}}, %{{.*}} zero_point(%{{.*}} : tensor<128x8xbf16>) : tensor<128x128xi8>, tensor<128x8xbf16> -> tensor<128x128xi8>, tensor<128x64xi8>, tensor<128xf32>
 func.func @few_minima(%w: tensor<128x128xi8>, %s: tensor<128x8xbf16>, %m: tensor<128x8xbf16>) -> tensor<128xf32> {
@@ -145,7 +145,7 @@ func.func @type_of_minima(%w: tensor<128x64xi8>, %s: tensor<128x4xf16>, %m: tens
 
 // -----
 
-// Of a code book codes keep their bits, in another order.
+// Indices into a code book keep their bits, in another order.
 // CHECK-LABEL: func.func @book
 // CHECK:         moe.repack <storage = !moe.nf4, {{.*}} : tensor<128x64xi8>, tensor<128x2xf32> -> tensor<128x64xi8>, tensor<128x8xi8>, tensor<128xf32>
 func.func @book(%w: tensor<128x64xi8>, %s: tensor<128x2xf32>) -> tensor<128xf32> {
@@ -161,7 +161,7 @@ func.func private @quant_f16() attributes {quant = #moe.quant<storage = f4E2M1FN
 
 // -----
 
-// Scales of e2m1 by f16 are a byte each, too.
+// Scales of e2m1 for f16 take one byte, too.
 // CHECK-LABEL: func.func @floats_f16
 // CHECK:         moe.repack {{.*}} {packing = #moe.packing<fragments_f16>} : tensor<128x64xi8>, tensor<128x4xf8E8M0FNU> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
 func.func @floats_f16(%w: tensor<128x64xi8>, %s: tensor<128x4xf8E8M0FNU>) -> tensor<128xf32> {
@@ -173,7 +173,7 @@ func.func @floats_f16(%w: tensor<128x64xi8>, %s: tensor<128x4xf8E8M0FNU>) -> ten
 
 // -----
 
-// Scales of f16 are kept in two bytes for either order.
+// Scales of f16 take two bytes in both packings.
 // CHECK-LABEL: func.func @packing
 // CHECK:         moe.repack {{.*}} {packing = #moe.packing<fragments_f16>} : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>
 // CHECK:         moe.repack {{.*}} packing = pairs> %{{.*}}, %{{.*}} : tensor<128x64xi8>, tensor<128x1xf16> -> tensor<128x64xi8>, tensor<128x4xi8>, tensor<128xf32>

@@ -1,7 +1,7 @@
-// Codes that the kernel of a gather makes itself.
+// Gathers whose kernel quantizes the rows itself.
 // RUN: moe-opt %s --split-input-file --verify-diagnostics | moe-opt --split-input-file | FileCheck %s
 
-// What a kernel quantizes itself.
+// Rows that a kernel quantizes itself.
 plan.program @layer max_tokens 64 mesh <dp = 2> {
   %x = plan.tensor input "x" rows <"ceildiv(tokens, 2)"> : memref<?x256xbf16>
   %i = plan.tensor input "i" rows <"ceildiv(tokens, 2)"> : memref<?x2xi32>

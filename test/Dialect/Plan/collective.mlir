@@ -1,4 +1,4 @@
-// What ranks do together, through the printer and back, and what is refused.
+// Collectives through the printer and back, and refused ones.
 // RUN: moe-opt %s -split-input-file -verify-diagnostics | FileCheck %s
 
 // CHECK: plan.program @layer max_tokens 64 mesh <dp = 2, tp = 2> {
@@ -77,7 +77,7 @@ module attributes {test.mesh = #plan.mesh<dp = 1, tp = 2>} {}
 
 // -----
 
-// Rows that go to their owners alone.
+// Rows that go only to their destination ranks.
 // CHECK: plan.collective all_gather dp ins(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<?x2xi32>) outs(%{{.*}}, %{{.*}} : memref<?x8xf32>, memref<?x2xi32>) owners(%{{.*}} : memref<4xi32>) ids(%{{.*}} : memref<?x2xi32>) owned [0]
 // CHECK: plan.collective reduce_scatter dp ins(%{{.*}} : memref<?x8xf32>) outs(%{{.*}} : memref<?x8xf32>) owners(%{{.*}} : memref<4xi32>) ids(%{{.*}}, %{{.*}} : memref<?x2xi32>, memref<?x2xi32>) owned [0]
 plan.program @layer max_tokens 64 mesh <dp = 2> {
@@ -141,7 +141,7 @@ plan.program @layer max_tokens 64 mesh <dp = 2> {
 
 // -----
 
-// What a kernel sums itself.
+// Sums that a kernel makes itself.
 // CHECK: plan.collective reduce_scatter dp ins(%a : memref<?x8xf32>) outs(%y : memref<?x8xf32>) sums_of(%r, %p : memref<?x8xf32>, memref<?x2xi32>) addend(%s : memref<?x8xf32>)
 plan.program @layer max_tokens 64 mesh <dp = 2> {
   %r = plan.tensor input "r" rows <"tokens * 2"> : memref<?x8xf32>

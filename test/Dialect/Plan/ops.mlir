@@ -105,5 +105,5 @@ tile.kernel @scaled(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %tokens: i64) {
   tile.return
 }
 
-// Below level tile a kernel is a function with arguments of its own.
+// Below level tile a kernel is a function with other arguments.
 func.func private @anything(i64, index)

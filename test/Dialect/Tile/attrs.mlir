@@ -35,7 +35,8 @@ tile.kernel @maps(%w: memref<4x48x40xbf16>, %x: memref<?x40xbf16>, %tokens: i64)
   tile.return
 }
 
-// Along the last dimension a view may go on over the ends of rows: here a run of 32 of them, in pieces of 256 bytes.
+// Along the last dimension a view may cross the ends of rows: here a run of 32 rows, in chunks of
+// 256 bytes.
 // CHECK-LABEL: tile.kernel @runs
 // CHECK-SAME: sizes = [4, 2, 2, 8, 256], along = [0, 1, 1, 2, 2]
 tile.kernel @runs(%w: memref<4x128x64xi8>, %tokens: i64) attributes {tensor_maps = [
@@ -43,7 +44,7 @@ tile.kernel @runs(%w: memref<4x128x64xi8>, %tokens: i64) attributes {tensor_maps
   tile.return
 }
 
-// Groups of which each token picks some, and the default: one row per token.
+// Groups with several picks per token, and the default: one row per token.
 // CHECK-LABEL: module @load
 // CHECK-SAME: grouped = #tile.load<min_tokens = 9, max_tokens = 64, top_k = 8, experts = 128>
 // CHECK-SAME: plain = #tile.load<min_tokens = 0, max_tokens = 8>
@@ -52,7 +53,7 @@ module @load attributes {test.values = {
   plain = #tile.load<min_tokens = 0, max_tokens = 8, top_k = 1, experts = 1>
 }} {}
 
-// How a kernel runs beside others, and which groups a product takes; defaults are not printed.
+// Kernel forms, and bounds on the rows of a gemm's groups; defaults are not printed.
 // CHECK-LABEL: module @forms
 // CHECK-SAME: all = #tile.kernel_form<independent = true, ahead = true, resident = true, registers = 80>
 // CHECK-SAME: between = #tile.group_rows<min = 2, max = 9>

@@ -1,4 +1,4 @@
-// Phases for some columns of their results, of kernels that are told the first one.
+// Phases for some columns of their results, in kernels that take the first one as an argument.
 // RUN: moe-opt %s --split-input-file --verify-diagnostics | moe-opt --split-input-file | FileCheck %s
 
 // CHECK-LABEL: tile.kernel @product(

@@ -1,4 +1,4 @@
-// The phase that several ranks run, and what is none.
+// Legal and illegal forms of tile.exchange.
 // RUN: moe-opt %s --split-input-file --verify-diagnostics | moe-opt --split-input-file | FileCheck %s
 
 // CHECK-LABEL: tile.kernel @gather(
@@ -11,7 +11,7 @@ tile.kernel @gather(%x: memref<?x8xbf16>, %n: memref<1xi32>, %y: memref<?x8xbf16
   tile.return
 }
 
-// Rows for their owners alone, from so many on; ids are among what is gathered.
+// Rows for destination ranks only, from a number of rows on; ids are gathered too.
 // CHECK-LABEL: tile.kernel @owners(
 // CHECK: tile.exchange all_gather tokens(%tokens) ins(%{{.*}}, %[[IDS:.*]] : memref<?x256xbf16>, memref<?x2xi32>) outs(%{{.*}}, %{{.*}} : memref<?x256xbf16>, memref<?x2xi32>) owners(%{{.*}} : memref<4xi32>) ids(%[[IDS]] : memref<?x2xi32>) owned [0] heaps({{.*}}) {config = #tile.sm80_exchange<ctas = 64, threads = 512, pieces = 4, least_rows = 256>}
 tile.kernel @owners(%x: memref<?x256xbf16>, %i: memref<?x2xi32>, %y: memref<?x256xbf16>, %j: memref<?x2xi32>,
@@ -34,7 +34,7 @@ tile.kernel @sums_of(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %r: memref<?x8xf3
   tile.return
 }
 
-// Codes and scales too.
+// Quantized values and scales, too.
 // CHECK-LABEL: tile.kernel @codes_of(
 // CHECK: tile.exchange all_gather to_results tokens(%tokens) ins({{.*}}) outs({{.*}}) codes_of(%{{.*}} : memref<?x256xbf16>) coded [0, 1] by <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 128], dynamic = true> heaps(
 tile.kernel @codes_of(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %y: memref<?x256xf8E4M3FN>, %z: memref<?x2xf32>,
@@ -82,7 +82,7 @@ tile.kernel @quant(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %y: memref<?
 
 // -----
 
-// Codes that are of one group are of a row, too.
+// A row of one group is quantized by row.
 tile.kernel @static(%q: memref<?x128xf8E4M3FN>, %s: memref<?x1xf32>, %y: memref<?x128xf8E4M3FN>, %z: memref<?x1xf32>,
     %x: memref<?x128xbf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) {
   // expected-error @+1 {{give one that is dynamic, of 'f8E4M3FN' with f32 for groups of [1, 128] or by token}}

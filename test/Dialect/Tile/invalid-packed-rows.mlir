@@ -1,4 +1,4 @@
-// What is wrong with the phases of an all-to-all, and what to write instead.
+// Errors in the phases of an all-to-all, and what to write instead.
 // RUN: moe-opt %s --split-input-file --verify-diagnostics
 
 tile.kernel @ids(%ids: memref<?xi32>, %owners: memref<64xi32>, %p: memref<?xi32>, %c: memref<4xi32>, %t: i64) {

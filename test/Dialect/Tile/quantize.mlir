@@ -56,7 +56,7 @@ tile.kernel @contract(%q: memref<?x200xf8E4M3FN>, %s: memref<?x2xf32>,
   tile.return
 }
 
-// A product that quantizes its result.
+// A gemm that quantizes its result.
 // CHECK-LABEL: tile.kernel @quantized_result
 tile.kernel @quantized_result(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %w: memref<4x300x256xf8E4M3FN>,
     %b: memref<4x4x2xf32>, %offsets: memref<5xi32>, %y: memref<?x150xf8E4M3FN>, %z: memref<?x2xf32>, %tokens: i64) {
@@ -72,7 +72,7 @@ tile.kernel @quantized_result(%q: memref<?x256xf8E4M3FN>, %s: memref<?x2xf32>, %
   tile.return
 }
 
-// One that quantizes it by a given scale.
+// A gemm that quantizes its result by a given scale.
 // CHECK-LABEL: tile.kernel @given_scale
 tile.kernel @given_scale(%q: memref<?x256xi8>, %s: memref<1xf32>, %w: memref<4x256x256xi8>,
     %b: memref<4x256x1xf32>, %offsets: memref<5xi32>, %g: memref<1xf32>, %y: memref<?x256xi8>, %tokens: i64) {

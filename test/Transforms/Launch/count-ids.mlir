@@ -1,4 +1,4 @@
-// Which products count ids instead of reading offsets.
+// Gemms that count ids instead of reading offsets.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=count-ids target=sm_90a" | FileCheck %s
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=count-ids target=sm_90a set=count-ids.most=31" | FileCheck %s --check-prefix=FEW
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
@@ -8,8 +8,8 @@
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=count-ids target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 
-// The ids stand behind the other inputs of both products, in all launches. Of
-// the 32 ids of 16 tokens, 31 are too few.
+// The ids follow the other inputs of both gemms, in all launches. A bound of 31 is too small for
+// the 32 ids of 16 tokens.
 // CHECK-LABEL: plan.program @layer
 //       CHECK: plan.variant tokens 0 to 8
 //  CHECK-NEXT: plan.launch @rank ins(%topk_ids, %{{[a-z_]+}} :
@@ -84,8 +84,8 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 
 // -----
 
-// A part of the experts: what ids mean goes along. The second product has
-// launches with other ids.
+// Local experts: their attributes are copied along with the ids. The second gemm has launches with
+// other ids.
 // CHECK-LABEL: plan.program @declined
 //       CHECK: plan.launch @hidden ins(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %topk_ids :
 //       CHECK: plan.launch @out ins(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : memref<?x64xbf16>, memref<8x64x64xbf16>, memref<9xi32>, memref<?x1xf32>) outs(
@@ -165,7 +165,7 @@ tile.kernel @hidden_other(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: 
 
 // -----
 
-// Nobody counts ids that a launch makes, nor those of which not all count.
+// Ids written by a launch are not counted, nor ids with a number of valid tokens.
 // CHECK-LABEL: plan.program @made
 //   CHECK-NOT: schedule(ids = %{{.*}} : memref<?x2xi32>)
 plan.program @made max_tokens 16 {

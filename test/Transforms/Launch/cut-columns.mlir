@@ -1,17 +1,17 @@
-// Products whose columns are computed in several launches, with a piece of the combine behind each.
+// Gemms split by columns into several launches, each followed by a chunk of the combine.
 // RUN: moe-opt %s --tile-rewrite-launches="only=cut-columns set=cut-columns.pieces=2 target=sm_90a" \
 // RUN:   | FileCheck %s
 // RUN: moe-opt %s --tile-rewrite-launches="only=cut-columns set=cut-columns.pieces=4 target=sm_90a" \
 // RUN:   | FileCheck %s --check-prefix=FOUR
 // RUN: moe-opt %s --tile-rewrite-launches="only=cut-columns set=cut-columns.pieces=3 target=sm_90a" \
 // RUN:   --remarks-filter=tile-rewrite-launches 2>&1 | FileCheck %s --check-prefix=THREE
-// What has been cut is not cut again.
+// A second run does not split again.
 // RUN: moe-opt %s --tile-rewrite-launches="only=cut-columns set=cut-columns.pieces=2 target=sm_90a" -o %t.once
 // RUN: moe-opt %t.once --tile-rewrite-launches="only=cut-columns set=cut-columns.pieces=2 target=sm_90a" | diff - %t.once
-// All pieces have one kernel.
+// All chunks share one kernel.
 // RUN: moe-opt %t.once --tile-make-exchanges=target=sm_90a | FileCheck %s --check-prefix=KERNEL
 
-// The first piece follows its launch on the stream, the last one stands where the whole stood.
+// The first chunk follows its launch on the stream; the last one replaces the original.
 //       CHECK: plan.variant tokens 0 to 16 {
 //  CHECK-NEXT: plan.launch @rank ins(
 //  CHECK-NEXT: plan.launch @out columns [0, 128] ins(%h, %w, %offsets, %weight, %source :
@@ -31,7 +31,7 @@
 //       CHECK: tile.contract {{.*}} first_column(%first_column) rows(
 //       CHECK: queue>, num_columns = 128 : i64}
 
-// Each launch begins when the piece before it may have its multiprocessors.
+// Each launch begins when the chunk before it can get its multiprocessors.
 //        FOUR: plan.launch @out columns [0, 64] ins(
 //   FOUR-NEXT: plan.record event 1 stream 0
 //   FOUR-NEXT: plan.collective reduce_scatter dp columns [0, 64]

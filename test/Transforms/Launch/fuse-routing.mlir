@@ -1,9 +1,9 @@
-// Which routings count or rank what they choose.
+// Routings that count or sort the slots that they choose.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=fuse-routing target=sm_90a set=fuse-routing.most=32" | FileCheck %s
-// What is one launch stays one.
+// A second run changes nothing.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=fuse-routing target=sm_90a set=fuse-routing.most=32" -o %t.once
 // RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=fuse-routing target=sm_90a set=fuse-routing.most=32" | diff - %t.once
-// Phases with forced configs stay alone, and all do on the CPU.
+// Phases with forced configs are not fused, nor any on the CPU.
 // RUN: moe-opt %s --split-input-file -o %t.before
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=fuse-routing target=sm_90a configs=route_0:tokens_per_cta=4,rank:tokens_per_cta=8" | diff - %t.before
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=fuse-routing" | diff - %t.before
@@ -12,8 +12,8 @@
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=fuse-routing target=sm_80 set=fuse-routing.most=-1" 2>&1 | FileCheck %s --check-prefix=MOST
 // MOST: tile-rewrite-launches: 'fuse-routing.most=-1': give a whole number from 0 on
 
-// Up to 32 slots are ranked by the CTA that routes: of two per token, those of 16 tokens. A range ends there.
-// The logits move out of the slot of what is ranked, which is written beside them now.
+// Up to 32 slots are sorted by the CTA that routes: 16 tokens with two each. A range ends there.
+// The logits get another slot than the results of the sort, which is written while they are read.
 //  CHECK-LABEL: plan.program @layer
 //        CHECK: plan.buffer "router_logits" slot 6
 //        CHECK: plan.buffer "row_weight" slot 4
@@ -27,14 +27,14 @@
 //   CHECK-NEXT: plan.launch @route_0 ins(%router_logits, %num_valid_tokens :
 //   CHECK-NEXT: plan.launch @rank ins(%topk_ids, %topk_weights, %num_valid_tokens :
 //   CHECK-NEXT: }
-// Where slots are counted before they are ranked, by the CTA that routes, too.
+// Slots that are counted before their sort are counted by the CTA that routes, too.
 //   CHECK-NEXT: plan.variant tokens 49 to 64 {
 //   CHECK-NEXT: plan.launch @logits
 //   CHECK-NEXT: plan.launch @route_0_rank_counts ins(%router_logits, %num_valid_tokens : memref<?x8xf32>, memref<1xi32>)
 //   CHECK-SAME: outs(%topk_ids, %topk_weights, %rank_counts :
 //   CHECK-NEXT: plan.launch @rank_by_counts
 //   CHECK-NEXT: }
-// All warps of the one CTA route; it takes as many tokens as there may be.
+// All warps of the single CTA route, for the most tokens of the load.
 //        CHECK: tile.kernel @route_0_rank(%arg0: memref<?x8xf32>, %arg1: memref<1xi32>, %arg2: memref<?x2xi32>, %arg3: memref<?x2xf32>, %arg4: memref<9xi32>, %arg5: memref<?x2xi32>, %arg6: memref<?xi32>, %arg7: memref<?x1xf32>, %tokens: i64)
 //   CHECK-SAME: block = 512 : i64
 //   CHECK-SAME: load = #tile.load<min_tokens = 0, max_tokens = 16, top_k = 2, experts = 8>
@@ -44,12 +44,12 @@
 //   CHECK-SAME: outs(%arg4, %arg5, %arg6, %arg7 :
 //   CHECK-SAME: config = #tile.sm80_rank<threads = 512, tokens_per_cta = 16, experts_at_once = 8>
 //   CHECK-NEXT: tile.return
-// The chunks of both are the same.
+// Both phases have equal chunks.
 //        CHECK: tile.kernel @route_0_rank_counts(
 //   CHECK-SAME: block = 1024 : i64, grid = #plan.expr<"min(ceildiv(tokens, 4), 128)">
 //   CHECK-NEXT: tile.top_k {{.*}}config = #tile.sm80_top_k<threads = 1024, tokens_per_cta = 4, max_ctas = 128>
 //   CHECK-NEXT: tile.count_slots {{.*}} {chunk_tokens = 4 : i64, config = #tile.sm80_count_slots<threads = 1024, experts_at_once = 8>
-// Whom nobody launches any more is gone.
+// Kernels without launches are erased.
 //        CHECK: tile.kernel @route_0(
 //    CHECK-NOT: tile.kernel @rank_counts(
 //        CHECK: tile.kernel @rank(
@@ -113,7 +113,7 @@ tile.kernel @rank_by_counts(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %v: memref
 
 // -----
 
-// Neither across launches nor streams, nor of other ids; and the caller's ids are routed by nobody.
+// Not fused: with a launch in between, on different streams, of other ids, or of the caller's ids.
 //  CHECK-LABEL: plan.program @apart
 //    CHECK-NOT: @route_0_
 plan.program @apart max_tokens 4 {
@@ -159,7 +159,7 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<9xi32>,
 
 // -----
 
-// More slots of one token than a CTA ranks: no range is cut off for them.
+// One token has more slots than a CTA sorts: no range is split.
 //  CHECK-LABEL: plan.program @wide
 //        CHECK: plan.variant tokens 0 to 4 {
 //   CHECK-NEXT: plan.launch @route_0 ins(

@@ -1,4 +1,4 @@
-// Products that are better one kernel for a token or two only, are that in a range of their own.
+// Gemms that should be joined only for a token or two get a separate range.
 // RUN: moe-opt %s --tile-specialize=target=sm_90a --tile-assign-config=target=sm_90a -o %t.apart
 // RUN: FileCheck %s --input-file=%t.apart --check-prefix=APART
 // RUN: moe-opt %t.apart --tile-rewrite-launches="only=join-products target=sm_90a" | FileCheck %s
@@ -18,7 +18,7 @@
 //  CHECK-NEXT: plan.launch @[[HIDDEN]] ins
 //  CHECK-NEXT: plan.launch @[[OUT]] ins
 //   CHECK-NOT: _out_t{{[0-9]+}} ins
-// Its load is that of the range.
+// The joined kernel's load is that of the range.
 //       CHECK: tile.kernel @[[HIDDEN]]_[[OUT]]({{.*}}load = #tile.load<min_tokens = 0, max_tokens = [[#FIRST]], top_k = 8, experts = 128>
 plan.program @layer max_tokens 16384 {
   %x = plan.tensor input "hidden_states" rows <"tokens"> : memref<?x4096xbf16>

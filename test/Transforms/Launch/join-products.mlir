@@ -1,12 +1,12 @@
-// Which products become one kernel.
+// Gemms that are joined into one kernel.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=join-products target=sm_90a" | FileCheck %s --check-prefixes=CHECK,CHOICE
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=5,out:tile_rows=16 tile_columns=256 stages=5}" | FileCheck %s --check-prefixes=CHECK,FORCED
-// Of those that are forced to have different heights or stages, none.
+// Gemms with forced, different BLOCK_M or stages are not joined.
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" -o %t.heights
 // RUN: moe-opt %t.heights --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=32 stages=4}" | diff - %t.heights
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" -o %t.stages
 // RUN: moe-opt %t.stages --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs={hidden:tile_rows=16 stages=4,out:tile_rows=16 stages=5}" | diff - %t.stages
-// Nor of those whose rows were brought into order: the first one of a kernel has no maps of them.
+// Gemms with permuted rows are not joined: the first of joined gemms uses no tensor maps of rows.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a set=permute-rows.always" -o %t.permuted
 // RUN: moe-opt %t.permuted --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a" | diff - %t.permuted
 // RUN: grep -c gather_rows %t.permuted
@@ -19,7 +19,7 @@
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=join-products target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=CONFIG
 // CONFIG: tile-rewrite-launches: config 'hidden': write KERNEL:TEXT
 
-// One kernel for the launches of both variants. All launches of the ranking write the counter.
+// The launches of both variants share one kernel. All launches of the sort write the counter.
 //  CHECK-LABEL: plan.program @layer
 //        CHECK: plan.buffer "experts_hidden" slot 4
 //   CHECK-NEXT: %[[COUNTER:[a-z_]+]] = plan.buffer "rank_counter" slot 5 : memref<1xi32>
@@ -109,7 +109,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 
 // -----
 
-// What the second product writes lies where the first reads `source`: that gets memory of its own.
+// The second gemm would overwrite `source`, which the first reads: it gets its own memory.
 //  CHECK-LABEL: plan.program @overwritten
 //        CHECK: plan.buffer "source" slot 6
 //        CHECK: plan.buffer "expert_rows" slot 2
@@ -166,7 +166,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 
 // -----
 
-// Another launch stands between them.
+// Another launch is between them.
 //  CHECK-LABEL: plan.program @apart
 //    CHECK-NOT: rank_counter
 //        CHECK: plan.launch @hidden ins(
@@ -225,7 +225,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 
 // -----
 
-// Nobody sets the counter of products whose offsets the caller brings.
+// With the caller's offsets, no launch clears the counter.
 //  CHECK-LABEL: plan.program @no_ranking
 //    CHECK-NOT: rank_counter
 //        CHECK: plan.launch @hidden ins(
@@ -278,7 +278,7 @@ tile.kernel @out(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9xi
 
 // -----
 
-// Without a load nothing can be expected of them; forced configs are taken as they are.
+// Without a load there is no prediction; forced configs are kept.
 //  CHECK-LABEL: plan.program @no_load
 //       CHOICE: plan.launch @hidden ins(
 //  CHOICE-NEXT: plan.launch @out ins(

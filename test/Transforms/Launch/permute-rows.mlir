@@ -1,26 +1,26 @@
-// Which products have their rows brought into order.
+// Gemms whose rows are permuted.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a" | FileCheck %s
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a set=permute-rows.always" | FileCheck %s --check-prefix=ALWAYS
-// With a config that was forced a product keeps that, and how its rows come; with `always` it keeps what else the config says.
+// A gemm with a forced config keeps it and its source; with `always` it keeps all other fields.
 // DEFINE: %{forced} = configs={hidden:tile_rows=16+64 tile_columns=64 stages=4 rows_on_m=false}
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{forced}" --tile-rewrite-launches="only=permute-rows target=sm_90a %{forced}" | FileCheck %s --check-prefix=KEPT
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{forced}" --tile-rewrite-launches="only=permute-rows target=sm_90a set=permute-rows.always %{forced}" | FileCheck %s --check-prefix=FORCED
-// Other targets have no maps.
+// Other targets have no tensor maps.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
 // RUN: moe-opt %t.sm80 --split-input-file --tile-rewrite-launches="only=permute-rows target=sm_80 set=permute-rows.always" | diff - %t.sm80
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=cpu -o %t.cpu
 // RUN: moe-opt %t.cpu --split-input-file --tile-rewrite-launches="only=permute-rows set=permute-rows.always" | diff - %t.cpu
-// What has no source has its rows in order.
+// Rows of a gemm without a source are permuted already.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a set=permute-rows.always" -o %t.once
 // RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=permute-rows target=sm_90a set=permute-rows.always" | diff - %t.once
-// Products that had not can have them in order later.
+// Gemms without permuted rows can get them in a later run.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a" --tile-rewrite-launches="only=permute-rows target=sm_90a set=permute-rows.always" | FileCheck %s --check-prefix=LATER
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=permute-rows target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=permute-rows target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=CONFIG
 // CONFIG: tile-rewrite-launches: config 'hidden': write KERNEL:TEXT
 
-// Many tokens of a wide product, in two variants: one buffer and one kernel. Few tokens are not worth a launch.
+// A wide gemm with many tokens, in two variants: one buffer and one kernel. Few tokens do not pay.
 //  CHECK-LABEL: plan.program @wide
 //        CHECK: plan.buffer "hidden_states_in_order" slot 0 rows <"tokens * 2"> : memref<?x4096xbf16>
 //        CHECK: plan.variant tokens 0 to 64 {
@@ -104,7 +104,7 @@ tile.kernel @hidden_t16384(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16
 
 // -----
 
-// A narrow one takes less time as it is. Rows are copied on their product's stream.
+// A narrow gemm is faster without the copy. Rows are copied on the gemm's stream.
 //  CHECK-LABEL: plan.program @narrow_layer
 //    CHECK-NOT: gather_rows
 //        CHECK: plan.launch @hidden stream 1 ins(%hidden_states, %experts.w13, %expert_offsets, %source :
@@ -146,7 +146,7 @@ tile.kernel @hidden(%x: memref<?x2048xbf16>, %w: memref<128x1536x2048xbf16>, %o:
 
 // -----
 
-// Rows of codes come with their scales.
+// Quantized rows are copied with their scales.
 // CHECK-LABEL: plan.program @scaled_layer
 //       CHECK: %[[S:[a-z_]+]] = plan.buffer "hidden_scale_in_order" slot [[#]] rows <"tokens * 2"> : memref<?x32xf32>
 //       CHECK: plan.launch @gather_rows ins(%hidden_states, %hidden_scale, %expert_offsets, %source :
@@ -185,8 +185,8 @@ tile.kernel @hidden(%x: memref<?x4096xf8E4M3FN>, %w: memref<8x28672x4096xf8E4M3F
 
 // -----
 
-// Products of the same rows: in another order they get them from the same kernel and buffer, and more of them, of one
-// more. Buffers come behind those that there are.
+// Gemms with equal inputs: another order shares the kernel and buffer; more rows need another
+// buffer. New buffers follow the existing ones.
 // CHECK-LABEL: plan.program @several
 //       CHECK: plan.buffer "first" slot
 //  CHECK-NEXT: %[[TWO:[a-z0-9_]+]] = plan.buffer "hidden_states_in_order" slot [[#]] rows <"tokens * 2">
@@ -243,8 +243,8 @@ tile.kernel @hidden_t16384(%x: memref<?x4096xbf16>, %w: memref<8x28672x4096xbf16
 
 // -----
 
-// Of a product whose load is not known nobody knows how many rows it has; one whose rows are no whole pieces of 16
-// bytes has a schedule without maps.
+// Without a load, the number of rows of a gemm is unknown; rows that are not a multiple of 16 bytes
+// need a schedule without tensor maps.
 // ALWAYS-LABEL: plan.program @unknown_layer
 //   ALWAYS-NOT: gather_rows
 plan.program @unknown_layer max_tokens 64 {

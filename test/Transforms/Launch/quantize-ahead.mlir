@@ -1,15 +1,15 @@
-// Who quantizes while it waits for logits.
+// Launches that quantize while they wait for logits.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-ahead target=sm_90a" | FileCheck %s
-// What is one launch stays one.
+// A second run changes nothing.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-ahead target=sm_90a" -o %t.once
 // RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=quantize-ahead target=sm_90a" | diff - %t.once
-// A phase with a forced config stays alone, and all do on the CPU.
+// A phase with a forced config is not fused, nor any on the CPU.
 // RUN: moe-opt %s --split-input-file -o %t.before
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-ahead target=sm_90a configs=quantize:elements_per_cta=1024" | diff - %t.before
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-ahead" | diff - %t.before
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-ahead target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
-// What is quantized depends on no launch before: the wait comes behind it.
+// The quantized tensor does not depend on an earlier launch: the wait follows the quantization.
 // RUN: moe-opt %t.once --split-input-file \
 // RUN:   --pass-pipeline="builtin.module(plan.program(plan-overlap-launches{target=sm_90a}),tile-find-independent)" \
 // RUN:   | FileCheck %s --check-prefix=AHEAD
@@ -20,7 +20,7 @@
 //   CHECK-NEXT: plan.launch @quantize_route_rank ins(%hidden_states, %router_logits :
 //   CHECK-SAME: outs(%hidden_quantized, %hidden_scale, %topk_ids, %topk_weights, %expert_offsets, %position, %source, %row_weight :
 //   CHECK-NEXT: }
-// Nobody launches the kernel alone any more.
+// The separate kernel has no launches any more.
 //    CHECK-NOT: tile.kernel @quantize(
 //        CHECK: tile.kernel @quantize_route_rank(
 //   CHECK-SAME: block = 512 : i64, grid = #plan.expr<"max(max(min(ceildiv(tokens, 8), 2112), ceildiv(tokens, 16)), max(min(ceildiv(tokens, 16), 128), 1))">
@@ -74,7 +74,7 @@ tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: me
 
 // -----
 
-// Not in a slot that logits are in, which are read meanwhile.
+// Not fused: the result shares a slot with the logits, which are still read.
 //  CHECK-LABEL: plan.program @slot
 //    CHECK-NOT: @quantize_route_rank
 plan.program @slot max_tokens 16 {
@@ -118,7 +118,7 @@ tile.kernel @quantize(%x: memref<?x128xbf16>, %q: memref<?x128xf8E4M3FN>, %c: me
 
 // -----
 
-// Nor with fewer threads than quantize.
+// Not fused: the routing has fewer threads than the quantization.
 //  CHECK-LABEL: plan.program @threads
 //    CHECK-NOT: @quantize_route_rank
 plan.program @threads max_tokens 16 {

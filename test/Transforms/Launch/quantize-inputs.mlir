@@ -1,15 +1,15 @@
-// Which products quantize the rows that they multiply.
+// Gemms that quantize the rows that they multiply.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-inputs set=quantize-inputs.always target=sm_90a" | FileCheck %s
-// What is one kernel stays that.
+// A second run changes nothing.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-inputs set=quantize-inputs.always target=sm_90a" -o %t.once
 // RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=quantize-inputs set=quantize-inputs.always target=sm_90a" | diff - %t.once
-// So do launches of few CTAs, which are in nobody's way: of 128 rows, not of 32,768.
+// Launches of few CTAs stay, since they delay no others: 128 rows, not 32,768.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-inputs target=sm_90a" | FileCheck %s --check-prefix=FEW --implicit-check-not=awaits
 // FEW: plan.launch @quantized ins
 // RUN: sed -e "s/max_tokens = 64/max_tokens = 16384/; s/min_tokens = 0/min_tokens = 4096/; s/tokens 0 to 64/tokens 0 to 16384/; s/max_tokens 64/max_tokens 16384/" %s > %t.many.mlir
 // RUN: moe-opt %t.many.mlir --split-input-file --tile-rewrite-launches="only=quantize-inputs target=sm_90a" | FileCheck %s --check-prefix=MANY
 // MANY: tile.contract {{.*}} schedule(awaits =
-// A quantization with a config of its own stays.
+// A quantization with a forced config stays.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-inputs set=quantize-inputs.always target=sm_90a configs={quantized:elements_per_cta=1024}" | FileCheck %s --check-prefix=KEPT
 // KEPT-NOT: awaits
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-inputs set=quantize-inputs.always target=sm_90a" --remarks-filter=tile-rewrite-launches -o %t.mlir 2>&1 | FileCheck %s --check-prefix=WHY
@@ -19,7 +19,7 @@
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-inputs set=quantize-inputs.always target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 
-// The counter is that of the queue, which stays; the CTAs are the product's.
+// The counter is that of the tile scheduler, which stays; the CTAs are the gemm's.
 //  CHECK-LABEL: plan.program @layer
 //        CHECK: plan.variant tokens 0 to 64 {
 //   CHECK-NEXT: plan.launch @rank
@@ -136,7 +136,7 @@ tile.kernel @out(%x: memref<?x2176xf8E4M3FN>, %w: memref<8x128x2176xf8E4M3FN>, %
 
 // -----
 
-// Who counts behind it would not find a 0.
+// A later user of the counter would not find 0.
 //  CHECK-LABEL: plan.program @counted_behind
 //        CHECK: plan.launch @quantized ins
 //    CHECK-NOT: awaits

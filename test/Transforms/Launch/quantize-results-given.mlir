@@ -1,4 +1,4 @@
-// A product that quantizes its results by a scale that is given.
+// A gemm that quantizes its results by a static scale.
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-results target=sm_90a" | FileCheck %s
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 -o %t.sm80
 // RUN: moe-opt %t.sm80 --tile-rewrite-launches="only=quantize-results target=sm_80" | diff - %t.sm80

@@ -1,13 +1,13 @@
-// Which products quantize their results.
+// Gemms that quantize their results.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=quantize-results target=sm_90a" | FileCheck %s
-// A config that cannot, and one that can.
+// A forced config that cannot quantize, and one that can.
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=4}" -o %t.narrow
 // RUN: moe-opt %t.narrow --split-input-file --tile-rewrite-launches="only=quantize-results target=sm_90a configs={hidden:tile_rows=16 tile_columns=64 stages=4}" | diff - %t.narrow
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={hidden:tile_rows=24 tile_columns=128 stages=3}" --tile-rewrite-launches="only=quantize-results target=sm_90a configs={hidden:tile_rows=24 tile_columns=128 stages=3}" | FileCheck %s --check-prefix=FORCED
 // FORCED-LABEL: tile.kernel @hidden
 // FORCED: result_scale(
 // FORCED: tile_rows = [24], tile_columns = 128, step = 128, stages = 3
-// A quantization with a config of its own stays.
+// A quantization with a forced config stays.
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a configs={quantized:elements_per_cta=2048}" -o %t.kept
 // RUN: moe-opt %t.kept --split-input-file --tile-rewrite-launches="only=quantize-results target=sm_90a configs={quantized:elements_per_cta=2048}" | diff - %t.kept
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
@@ -19,7 +19,7 @@
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=quantize-results target=sm_90a configs=hidden" 2>&1 | FileCheck %s --check-prefix=CONFIG
 // CONFIG: tile-rewrite-launches: config 'hidden': write KERNEL:TEXT
 
-// The buffer and the kernel are gone.
+// The buffer and the kernel are erased.
 //  CHECK-LABEL: plan.program @layer
 //    CHECK-NOT: plan.buffer
 //        CHECK: plan.variant tokens 0 to 64 {
@@ -67,7 +67,7 @@ tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x2
 
 // -----
 
-// Half a group of columns is none that a CTA quantizes.
+// A CTA does not quantize half a group of columns.
 //  CHECK-LABEL: plan.program @columns
 //        CHECK: plan.launch @hidden
 //        CHECK: plan.launch @quantized
@@ -108,7 +108,7 @@ tile.kernel @quantized(%h: memref<?x192xbf16>, %o: memref<9xi32>, %q: memref<?x1
 
 // -----
 
-// Whose rows it is that are quantized, other offsets say.
+// The quantization has other offsets.
 //  CHECK-LABEL: plan.program @offsets
 //        CHECK: plan.launch @hidden
 //        CHECK: plan.launch @quantized
@@ -149,7 +149,7 @@ tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x2
 
 // -----
 
-// Somebody else reads the results.
+// Another launch reads the results.
 //  CHECK-LABEL: plan.program @readers
 //        CHECK: plan.launch @hidden
 //        CHECK: plan.launch @quantized
@@ -193,7 +193,7 @@ tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x2
 
 // -----
 
-// f32 is not what is rounded twice.
+// f32 results are not rounded before the quantization.
 //  CHECK-LABEL: plan.program @wide
 //        CHECK: plan.launch @hidden
 //        CHECK: plan.launch @quantized
@@ -234,7 +234,7 @@ tile.kernel @quantized(%h: memref<?x256xf32>, %o: memref<9xi32>, %q: memref<?x25
 
 // -----
 
-// Nothing is known of the load, and so of time.
+// Without a load there is no prediction.
 //  CHECK-LABEL: plan.program @unknown
 //        CHECK: plan.launch @hidden
 //        CHECK: plan.launch @quantized
@@ -275,7 +275,7 @@ tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x2
 
 // -----
 
-// In one of two variants it cannot be, and the kernel has one signature.
+// One of two variants does not allow it, and the kernel has one signature.
 //  CHECK-LABEL: plan.program @variants
 //        CHECK: plan.variant tokens 0 to 64
 //        CHECK: plan.launch @quantized
@@ -321,7 +321,7 @@ tile.kernel @quantized(%h: memref<?x256xbf16>, %o: memref<9xi32>, %q: memref<?x2
 
 // -----
 
-// What the product reads is dead when it has been quantized in a launch of its own: the slots change.
+// The gemm's input would be dead at a separate quantization: slots are reassigned.
 //  CHECK-LABEL: plan.program @slots
 //        CHECK: plan.buffer "hidden_quantized" slot [[#READ:]]
 //    CHECK-NOT: plan.buffer "quantized" slot [[#READ]]

@@ -1,12 +1,12 @@
-// Which products get a counter of the tiles to take next.
+// Gemms that get a counter for the dynamic tile scheduler.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=queue-tiles target=sm_90a" | FileCheck %s
-// What has been given is not given again.
+// A second run changes nothing.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=queue-tiles target=sm_90a" -o %t.once
 // RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=queue-tiles target=sm_90a" | diff - %t.once
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=queue-tiles target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 
-// One counter for both products, in all variants. All launches of the ranking clear it.
+// Both gemms share one counter, in all variants. All launches of the sort clear it.
 //  CHECK-LABEL: plan.program @layer
 //        CHECK: plan.buffer "experts_hidden" slot 4
 //   CHECK-NEXT: %[[COUNTER:[a-z_]+]] = plan.buffer "rank_counter" slot 5 : memref<1xi32>
@@ -18,7 +18,7 @@
 //        CHECK: plan.variant tokens 9 to 16 {
 //   CHECK-NEXT: plan.launch @rank ins({{.*}}) outs(%expert_offsets, %source, %row_weight, %position, %[[COUNTER]] :
 //   CHECK-NEXT: plan.launch @hidden ins({{.*}}) outs(%experts_hidden, %[[COUNTER]] :
-// One without `queue` stays as it is.
+// A gemm without `queue` does not change.
 //   CHECK-NEXT: plan.launch @ordered ins({{.*}}) outs(%output :
 //   CHECK-NEXT: }
 //        CHECK: tile.kernel @rank(
@@ -101,7 +101,7 @@ tile.kernel @ordered(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref
 
 // -----
 
-// Nobody clears a counter where the offsets are the caller's: the config has no queue then.
+// With the caller's offsets no launch clears a counter: `queue` is removed from the config.
 //  CHECK-LABEL: plan.program @given_offsets
 //    CHECK-NOT: counter
 //        CHECK: tile.kernel @alone(
@@ -127,7 +127,7 @@ tile.kernel @alone(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9
 
 // -----
 
-// Nor where a kernel of two products has left it as it is.
+// Joined gemms do not reset the counter: `queue` is removed.
 //  CHECK-LABEL: plan.program @behind_joined
 //        CHECK: plan.launch @last ins({{.*}}) outs(%output :
 //        CHECK: tile.kernel @last(
@@ -182,8 +182,8 @@ tile.kernel @last(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9x
 
 // -----
 
-// Where the rows are known, a queue has to save time: of 8 tokens no CTA has a second tile to draw. In a fixed order
-// the config says so.
+// With a load, the scheduler must save time: with 8 tokens no CTA has a second tile. The config
+// then has a fixed order.
 //  CHECK-LABEL: plan.program @by_load
 //        CHECK: plan.variant tokens 0 to 8 {
 //        CHECK: plan.launch @few ins({{.*}}) outs(%output :
@@ -199,7 +199,7 @@ tile.kernel @last(%x: memref<?x64xbf16>, %w: memref<8x64x64xbf16>, %o: memref<9x
 //   WHY: [Missed] queue-tiles | {{.*}}Function=alone | Reason="no ranking before it clears a counter"
 //   WHY: [Missed] queue-tiles | {{.*}}Function=few | Reason="saves 0.00 % of the time of all launches, summed over 4 numbers of tokens, for kernels at a price of 0.00 %"
 //   WHY: [Passed] queue-tiles | {{.*}}Function=many | Reason="saves {{[1-9][0-9.]*}} % of the time of all launches, summed over 9 numbers of tokens, for kernels at a price of 0.00 %"
-// A config that was forced has its queue.
+// A forced config keeps its `queue`.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=queue-tiles target=sm_90a configs=few:queue" --remarks-filter=tile-rewrite-launches -o %t.forced.mlir 2>&1 | FileCheck %s --check-prefix=FORCED
 // FORCED: [Passed] queue-tiles | {{.*}}Function=few | Reason="legal, whatever it takes"
 plan.program @by_load max_tokens 4096 {

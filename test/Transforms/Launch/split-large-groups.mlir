@@ -1,22 +1,22 @@
-// Which products have a launch of their own for groups with many rows.
+// Gemms with a separate launch for groups with many rows.
 // DEFINE: %{configured} = --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=permute-rows target=sm_90a"
 // RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-large-groups target=sm_90a" | FileCheck %s
-// What shares its groups does not share them again.
+// A second run does not split again.
 // RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-large-groups target=sm_90a" -o %t.once
 // RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_90a" | diff - %t.once
-// A config that was forced is for all groups.
+// A forced config applies to all groups.
 // DEFINE: %{low} = configs={hidden:tile_rows=32 tile_columns=128 stages=4}
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{low}" --tile-rewrite-launches="only=split-large-groups target=sm_90a %{low}" | FileCheck %s --check-prefix=LOW --implicit-check-not=hidden_large_groups
 // LOW: plan.launch @out_large_groups_t8192
-// Unless there is one for those with many rows, which is taken wherever there may be such groups.
+// A config forced for large groups is used wherever there may be such groups.
 // DEFINE: %{both} = configs={hidden:tile_rows=16 tile_columns=64 stages=4,hidden_large_groups:tile_rows=64+96 tile_columns=128 stages=4}
 // RUN: moe-opt %s --split-input-file --tile-assign-config="target=sm_90a %{both}" --tile-rewrite-launches="only=split-large-groups target=sm_90a %{both}" | FileCheck %s --check-prefix=FORCED
-// Other targets do not tell groups apart.
+// Other targets do not support bounds on groups.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 -o %t.sm80
 // RUN: moe-opt %t.sm80 --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_80" | diff - %t.sm80
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=cpu -o %t.cpu
 // RUN: moe-opt %t.cpu --split-input-file --tile-rewrite-launches="only=split-large-groups" | diff - %t.cpu
-// They neither count ids nor become one kernel with another product.
+// Split gemms neither count ids nor are joined.
 // RUN: moe-opt %s --split-input-file %{configured} --tile-rewrite-launches="only=split-large-groups target=sm_90a" --tile-rewrite-launches="only=count-ids target=sm_90a" --tile-rewrite-launches="only=join-products target=sm_90a" --tile-rewrite-launches="only=queue-tiles target=sm_90a" | FileCheck %s --check-prefix=BEHIND
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=split-large-groups target=sm_70" 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-rewrite-launches: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
@@ -29,8 +29,8 @@
 // RUN: not moe-opt %s --split-input-file --tile-assign-config=target=sm_90a --tile-rewrite-launches="only=split-large-groups target=sm_90a configs=hidden_large_groups:width=32" 2>&1 | FileCheck %s --check-prefix=FIELD
 // FIELD: config 'hidden_large_groups:width=32': 'width=32' is no field
 
-// Where products take long and have low tiles: each launch is followed by one of a copy, on the same memory. Fewer tokens
-// do not take long enough (of the second product), or cannot be so many of one expert; more have high tiles.
+// Long gemms with a small BLOCK_M. A launch of a copy on the same memory follows each launch. With fewer tokens the
+// second gemm is too short, or one expert cannot get enough rows; with more tokens BLOCK_M is large.
 //  CHECK-LABEL: plan.program @layer
 //        CHECK: plan.variant tokens 0 to 512 {
 //   CHECK-NEXT: plan.launch @rank
@@ -73,7 +73,7 @@
 //        CHECK: tile.kernel @out_large_groups_t8192(
 //        CHECK: group_rows = #tile.group_rows<min = [[#ROWS+1]]>
 //    CHECK-NOT: group_rows
-// Of up to 512 tokens a quarter are many rows.
+// With up to 512 tokens, a quarter of them makes a large group.
 // FORCED-LABEL: plan.program @layer
 //       FORCED: plan.launch @hidden_t512
 //  FORCED-NEXT: plan.launch @hidden_large_groups_t512
@@ -219,7 +219,7 @@ tile.kernel @out_t16384(%h: memref<?x8192xbf16>, %w: memref<128x5120x8192xbf16>,
 
 // -----
 
-// Left alone: a product that takes short, one without groups, one of which nothing is known.
+// Not split: a short gemm, one without groups, one without a load.
 // CHECK-LABEL: plan.program @others
 //   CHECK-NOT: large_groups
 //   CHECK-NOT: group_rows

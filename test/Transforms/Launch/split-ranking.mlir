@@ -1,9 +1,9 @@
-// Which rankings have their slots counted before.
+// Sorts whose slots are counted before.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=split-ranking target=sm_90a set=split-ranking.most=16,split-ranking.most-routed=2048" | FileCheck %s
-// What has been split is not split again.
+// A second run does not split again.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=split-ranking target=sm_90a set=split-ranking.most=16,split-ranking.most-routed=2048" -o %t.once
 // RUN: moe-opt %t.once --split-input-file --tile-rewrite-launches="only=split-ranking target=sm_90a set=split-ranking.most=16,split-ranking.most-routed=2048" | diff - %t.once
-// So few slots are ranked in one launch, unless an option says otherwise; and any number on the CPU.
+// Few slots are sorted in one launch unless an option says otherwise, and any number on the CPU.
 // RUN: moe-opt %s --split-input-file -o %t.before
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=split-ranking target=sm_90a" | diff - %t.before
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=split-ranking set=split-ranking.most=0" | diff - %t.before
@@ -14,8 +14,8 @@
 // RUN: not moe-opt %s --split-input-file --tile-rewrite-launches="only=split-ranking target=sm_80 set=split-ranking.most-routed=-1" 2>&1 | FileCheck %s --check-prefix=ROUTED
 // ROUTED: tile-rewrite-launches: 'split-ranking.most-routed=-1': give a whole number from 0 on
 
-// Of two slots per token, more than 8 tokens: a range ends there, and those behind it have kernels of
-// their own, and one buffer.
+// More than 8 tokens with two slots each: a range ends there, and later ones have other kernels and
+// share one buffer.
 //  CHECK-LABEL: plan.program @layer
 //        CHECK: plan.buffer "row_weight" slot 3
 //   CHECK-NEXT: %[[COUNTS:[a-z_]+]] = plan.buffer "rank_counts" slot 4 : memref<128x3xi32>
@@ -33,7 +33,7 @@
 //   CHECK-NEXT: plan.launch @rank_counts ins(%topk_ids, %num_valid_tokens : {{.*}}) outs(%[[COUNTS]] :
 //   CHECK-NEXT: plan.launch @rank_by_counts ins(%topk_ids, %topk_weights, %num_valid_tokens, %[[COUNTS]] :
 //   CHECK-NEXT: }
-// The chunks are those of the ranking.
+// The chunks are those of the sort.
 //        CHECK: tile.kernel @rank_counts(%[[I:.*]]: memref<?x2xi32>, %[[V:.*]]: memref<1xi32>, %[[C:.*]]: memref<128x3xi32>, %tokens: i64)
 //   CHECK-SAME: block = 512 : i64, grid = #plan.expr<"min(ceildiv(tokens, 4), 128)">, shared = 0 : i64
 //   CHECK-NEXT: tile.count_slots tokens(%tokens) ids(%[[I]] : memref<?x2xi32>) num_valid_tokens(%[[V]] : memref<1xi32>) outs(%[[C]] : memref<128x3xi32>)
@@ -78,8 +78,8 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %v: memref<1xi32>, %
 
 // -----
 
-// All launches have many slots: the kernel itself gets the counts. Two rankings of other token counts
-// split a range twice; launches on another stream have counts of their own.
+// All launches have many slots: the kernel itself gets the counts. Two sorts with different limits split a range
+// twice; launches on another stream have other counts.
 //  CHECK-LABEL: plan.program @twice
 //        CHECK: %[[COUNTS:[a-z_]+]] = plan.buffer "always_counts" : memref<128x8xi32>
 //   CHECK-NEXT: %[[OTHER:[a-z_0-9]+]] = plan.buffer "always_counts_stream1" : memref<128x8xi32>
@@ -154,7 +154,7 @@ tile.kernel @later(%i: memref<?x4xi32>, %r: memref<?x4xf32>, %o: memref<9xi32>,
 
 // -----
 
-// More counts than slots: one launch ranks any number.
+// More counts than slots: one launch sorts any number.
 //  CHECK-LABEL: plan.program @many_experts
 //    CHECK-NOT: counts
 plan.program @many_experts max_tokens 16 {
@@ -179,9 +179,10 @@ tile.kernel @rank(%i: memref<?x2xi32>, %r: memref<?x2xf32>, %o: memref<1026xi32>
 
 // -----
 
-// Slots whose tokens the launch before routes, which can count them: fewer are many, and chunks are small.
+// The launch before routes the tokens and can count their slots: the limit is lower, and chunks are
+// smaller.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=split-ranking target=sm_90a set=split-ranking.most=1000,split-ranking.most-routed=16" | FileCheck %s --check-prefix=FUSABLE
-// A config that is forced keeps its chunks.
+// A forced config keeps its chunks.
 // RUN: moe-opt %s --split-input-file --tile-rewrite-launches="only=split-ranking target=sm_90a configs=rank:tokens_per_cta=512 set=split-ranking.most=16,split-ranking.most-routed=0" | FileCheck %s --check-prefix=FORCED
 //   FORCED-LABEL: plan.program @routed
 //         FORCED: plan.variant tokens 9 to 16 {
