@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --moe-decompose | FileCheck %s
 
 // Block fp8: hidden states are quantized once for both experts, before the gather; what lies between
-// two products once more. Positions past the last offset are left out.
+// two gemms once more. Positions past the last offset are excluded.
 // CHECK-LABEL: func.func @block_fp8
 // CHECK-SAME: (%[[X:.*]]: tensor<?x200xbf16>, %[[IDS:.*]]: tensor<?x2xi32>, %[[WT:.*]]: tensor<?x2xf32>, %[[W13:.*]]: tensor<4x288x200xf8E4M3FN>, %[[S13:.*]]: tensor<4x4x2xf32>, %[[W2:.*]]: tensor<4x200x144xf8E4M3FN>, %[[S2:.*]]: tensor<4x2x2xf32>, %[[V13:.*]]: tensor<80x200xf8E4M3FN>, %[[T13:.*]]: tensor<2x2xf32>, %[[V2:.*]]: tensor<200x40xf8E4M3FN>, %[[T2:.*]]: tensor<2x1xf32>)
 // CHECK: %[[OFF:.*]], %[[POS:.*]], %[[SRC:.*]], %[[RW:.*]] = moe.permute
@@ -36,7 +36,7 @@ func.func @block_fp8(%x: tensor<?x200xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<
   return %0 : tensor<?x200xbf16>
 }
 
-// The input of the experts is not that of the shared one: each is quantized.
+// Routed and shared experts have different inputs: both are quantized.
 // CHECK-LABEL: func.func @weight_on_input
 // CHECK: %[[M:.*]] = moe.row_map
 // CHECK: moe.quantize <{{.*}}> %[[M]] {moe.name = ["weighted_input_quantized", "weighted_input_scale"]}
@@ -57,7 +57,7 @@ func.func @weight_on_input(%x: tensor<?x128xbf16>, %ids: tensor<?x1xi32>, %wt: t
   return %0 : tensor<?x128xbf16>
 }
 
-// One scale for all rows, found ahead of them: of tokens, then of positions.
+// A dynamic scale shared by all rows: of tokens, then of positions.
 // CHECK-LABEL: func.func @by_tensor
 // CHECK-SAME: (%[[X:.*]]: tensor<?x64xbf16>, %{{.*}}: tensor<?x2xi32>, %{{.*}}: tensor<?x2xf32>, %[[N:.*]]: tensor<1xi32>,
 // CHECK: %[[S:.*]] = moe.tensor_scale <storage = f8E4M3FN, scale = f32, granularity = tensor, dynamic = true> %[[X]] num_valid_tokens(%[[N]] : tensor<1xi32>) {moe.name = ["hidden_scale"]} : tensor<?x64xbf16> -> tensor<1xf32>
@@ -81,7 +81,7 @@ func.func @by_tensor(%x: tensor<?x64xbf16>, %ids: tensor<?x2xi32>, %wt: tensor<?
   return %0 : tensor<?x64xbf16>
 }
 
-// Given scales: nothing is found, and the shared expert, which has its own, reads codes of its own.
+// Static scales: none is computed, and the shared expert, which has its own, has a separate quantization.
 // CHECK-LABEL: func.func @given
 // CHECK-SAME: %[[I13:[a-z0-9]+]]: tensor<1xf32>, %[[I2:[a-z0-9]+]]: tensor<1xf32>, %[[J13:[a-z0-9]+]]: tensor<1xf32>, %[[J2:[a-z0-9]+]]: tensor<1xf32>)
 // CHECK-NOT: moe.tensor_scale

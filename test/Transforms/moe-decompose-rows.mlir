@@ -1,5 +1,5 @@
-// Padding is left out by the router, or where the caller routes by moe.place_ids, and by the epilogue of the last
-// product that adds to the output; what is recorded is returned as it is.
+// The router excludes padding, or moe.place_ids if the caller routes, and the epilogue of the last gemm that adds to
+// the output; recorded values are returned unchanged.
 // RUN: moe-opt %s -pass-pipeline='builtin.module(func.func(moe-decompose))' | FileCheck %s
 
 // CHECK-LABEL: func.func @routed
@@ -48,7 +48,7 @@ func.func @columns(%x: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weights: tensor
   return %y : tensor<?x16xf32>
 }
 
-// They are quantized in it. One scale for all rows is that of all tokens', whichever experts they have.
+// Rows are quantized in that order. A scale shared by all rows covers all tokens, whichever experts they have.
 // CHECK-LABEL: func.func @quantized_columns
 // CHECK: %[[OFFSETS:.*]], %{{.*}}, %{{.*}}, %{{.*}} = moe.permute
 // CHECK: %[[ROWS:.*]] = moe.gather_rows %[[X:.*]] : tensor<?x16xf32> offsets(
@@ -70,7 +70,7 @@ func.func @quantized_columns(%x: tensor<?x16xf32>, %ids: tensor<?x2xi32>, %weigh
   return %y : tensor<?x16xf32>
 }
 
-// Ids of zero experts stand behind those of physical ones.
+// Ids of zero experts follow those of physical ones.
 // CHECK-LABEL: func.func @zeros
 // CHECK: moe.place_ids %{{.*}} : tensor<?x2xi32> table(%{{.*}} : tensor<4x3xi32>)
 // CHECK-SAME: {moe.name = ["placed_ids"], zero_experts = array<i64: 4, 3, 6>}

@@ -150,7 +150,7 @@ func.func @ids(%x: tensor<?x32xf16>, %ids: tensor<?x1xi32>, %wt: tensor<?x1xf32>
 
 // -----
 
-// Entry with logits, experts by a hash table, only some experts held here.
+// Entry with logits, experts by a hash table, only some experts on this rank.
 // CHECK-LABEL: func.func @logits_hash_placement
 // CHECK-SAME: (%[[X:.*]]: tensor<?x32xf32>, %[[L:.*]]: tensor<?x8xf32>, %[[II:.*]]: tensor<?xi32>, %[[T:.*]]: tensor<100x2xi32>,
 // CHECK-NOT: grouped_matmul

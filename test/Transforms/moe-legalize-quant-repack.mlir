@@ -1,5 +1,5 @@
-// Weights of 4 or 8 bits are brought into the order of Hopper's tensor cores where they are whole units of 64 x 64 and the
-// input is bf16 or f16, or e4m3 by row and the weights of 4 bits or e4m3; elsewhere, and on other targets, they are decoded as they are.
+// Weights of 4 or 8 bits are prepacked for Hopper if they are whole tiles of 64 x 64 and the input is bf16 or f16, or
+// e4m3 by row with weights of 4 bits or e4m3; otherwise, and on other targets, they are dequantized directly.
 
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}))' | FileCheck %s
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_80}))' | FileCheck %s --check-prefix=SM80
@@ -18,7 +18,7 @@
 // CHECK:         moe.grouped_matmul %[[X]], %[[P]] : {{.*}} weight_scale(%[[PS]] : tensor<192x4xi8>) weight_global_scale(%[[R]] : tensor<192xf32>)
 // CHECK-SAME:      way = #moe.way<repack>, weight_quant = #moe.quant<{{.*}}packing = fragments, second_scale = f32>
 
-// The plan does so once, ahead of all runs, into tensors of its own.
+// The plan prepacks once, before all runs, into prepared tensors.
 // PLAN:      plan.program @whole
 // PLAN:        %[[P:.*]] = plan.tensor prepared "w_fragments" : memref<192x64xi8>
 // PLAN:        %[[S:.*]] = plan.tensor prepared "w_fragment_scale" : memref<192x4xi8>
@@ -42,7 +42,7 @@ func.func @whole(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xbf16>
 }
 
-// Zero points go where scales are, and sums are of numbers without.
+// Zero points are stored beside scales, and the gemm has no zero points.
 // CHECK-LABEL: func.func @zero_points
 // CHECK:         %[[P:.*]], %[[PS:.*]], %[[R:.*]] = moe.repack {{.*}} zero_point(%{{.*}} : tensor<192x1xi8>) {{.*}} -> tensor<192x64xi8>, tensor<192x8xi8>, tensor<192xf32>
 // CHECK:         moe.grouped_matmul {{.*}} weight_scale(%[[PS]] : tensor<192x8xi8>) weight_global_scale(%[[R]] : tensor<192xf32>)
@@ -59,7 +59,7 @@ func.func @zero_points(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input
   return %y : tensor<?x192xbf16>
 }
 
-// A global scale goes into the number of each row.
+// A global scale becomes part of each row's factor.
 // CHECK-LABEL: func.func @global_scale
 // CHECK:         moe.repack {{.*}} global_scale(%{{.*}} : tensor<1xf32>) {{.*}} -> tensor<192x64xi8>, tensor<192x8xi8>, tensor<192xf32>
 // CHECK:         way = #moe.way<repack>
@@ -89,7 +89,7 @@ func.func @single_zero_points(%x: tensor<?x128xbf16> {moe.name = "x", moe.role =
   return %y : tensor<?x192xbf16>
 }
 
-// Scales of f16 are kept as such.
+// Scales of f16 stay f16.
 // CHECK-LABEL: func.func @half_scales
 // CHECK:         moe.repack {{.*}} {moe.name = [{{.*}}]} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
 // CHECK:         way = #moe.way<repack>, weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = fragments, second_scale = f32>
@@ -102,7 +102,7 @@ func.func @half_scales(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input
   return %y : tensor<?x192xbf16>
 }
 
-// Inputs of f16 have an order of their own, which the plan's launch and the phase know.
+// Inputs of f16 have another packing, which the plan's launch and the phase carry.
 // CHECK-LABEL: func.func @halves
 // CHECK:         moe.repack {{.*}} {moe.name = [{{.*}}], packing = #moe.packing<fragments_f16>} : tensor<192x64xi8>, tensor<192x1xf16> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
 // CHECK:         way = #moe.way<repack>, weight_quant = #moe.quant<storage = i4, scale = f16, granularity = group, block = [1, 128], packing = fragments_f16, second_scale = f32>
@@ -135,7 +135,7 @@ func.func @bytes(%x: tensor<?x128xf8E4M3FN> {moe.name = "x", moe.role = "input"}
   return %y : tensor<?x192xbf16>
 }
 
-// Scales of groups of the input's own are of no row.
+// Inputs with scales by group, not by row.
 // CHECK-LABEL: func.func @groups
 // CHECK-NOT:     moe.repack
 // CHECK:         way = #moe.way<decode>
@@ -150,7 +150,7 @@ func.func @groups(%x: tensor<?x128xf8E4M3FN> {moe.name = "x", moe.role = "input"
   return %y : tensor<?x192xbf16>
 }
 
-// Scales of f32 become f16 for these.
+// Scales of f32 become f16 in this packing.
 // CHECK-LABEL: func.func @digits
 // CHECK:         moe.repack {{.*}} packing = #moe.packing<fragments_f16>} : tensor<192x64xi8>, tensor<192x1xf32> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
 // CHECK:         way = #moe.way<repack>
@@ -163,7 +163,7 @@ func.func @digits(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xf16>
 }
 
-// Minima, as GGUF's q4_K has them, lie beside scales too, and their phase takes numbers of the scales' type.
+// Minima, as in GGUF's q4_K, are stored beside scales too, and their phase takes values of the scales' type.
 // CHECK-LABEL: func.func @minima
 // CHECK:         %[[P:.*]], %[[PS:.*]], %[[R:.*]] = moe.repack {{.*}} zero_point(%{{.*}} : tensor<192x4xf32>) {{.*}} -> tensor<192x64xi8>, tensor<192x32xi8>, tensor<192xf32>
 // CHECK:         moe.grouped_matmul {{.*}} weight_scale(%[[PS]] : tensor<192x32xi8>) weight_global_scale(%[[R]] : tensor<192xf32>)
@@ -197,7 +197,7 @@ func.func @few_minima(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"
   return %y : tensor<?x192xbf16>
 }
 
-// q6_K's groups of 16 and f32 scales; numbers of a code book.
+// Groups of 16 with f32 scales, as in q6_K; a code book.
 // CHECK-LABEL: func.func @few
 // CHECK:         moe.repack {{.*}} -> tensor<192x128xi8>, tensor<192x32xi8>, tensor<192xf32>
 // CHECK:         way = #moe.way<repack>
@@ -222,7 +222,7 @@ func.func @book(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xbf16>
 }
 
-// Rows of 8 bits may be longer than those that a CTA holds when it packs them.
+// Rows of 8-bit values may be longer than a CTA can hold when it prepacks them.
 // CHECK-LABEL: func.func @long
 // CHECK:         moe.repack {{.*}} : tensor<192x7168xf8E4M3FN>, tensor<2x56xf32> -> tensor<192x7168xi8>, tensor<192x448xi8>, tensor<192xf32>
 // CHECK:         way = #moe.way<repack>
@@ -235,7 +235,7 @@ func.func @long(%x: tensor<?x7168xbf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xbf16>
 }
 
-// A depth that is no whole units.
+// K is not a multiple of a packed tile.
 // CHECK-LABEL: func.func @depth
 // CHECK-NOT:     moe.repack
 // CHECK:         way = #moe.way<decode>
@@ -247,7 +247,7 @@ func.func @depth(%x: tensor<?x96xbf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xbf16>
 }
 
-// Codes of floats become f16, too.
+// Float values become f16, too.
 // CHECK-LABEL: func.func @half
 // CHECK:         moe.repack {{.*}} packing = #moe.packing<fragments_f16>} : tensor<192x64xi8>, tensor<192x4xf8E8M0FNU> -> tensor<192x64xi8>, tensor<192x4xi8>, tensor<192xf32>
 // CHECK:         way = #moe.way<repack>
@@ -259,7 +259,7 @@ func.func @half(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xf16>
 }
 
-// Int8 of both operands is multiplied as it is, as long as 32 bits hold its sums.
+// Two int8 operands are multiplied natively if their sums fit 32 bits.
 // CHECK-LABEL: func.func @int8
 // CHECK:         way = #moe.way<native>
 // SM80-LABEL:  func.func @int8
@@ -284,7 +284,7 @@ func.func @long_int8(%x: tensor<?x131072xi8> {moe.name = "x", moe.role = "input"
   return %y : tensor<?x64xbf16>
 }
 
-// So is block fp8, and e4m3 by channel, whatever type the scales of weights have that an f32 has exactly.
+// Block fp8 and e4m3 by channel are native, with any type of weight scales that f32 represents exactly.
 // CHECK-LABEL: func.func @powers_of_blocks
 // CHECK:         way = #moe.way<native>
 func.func @powers_of_blocks(%x: tensor<?x256xf8E4M3FN> {moe.name = "x", moe.role = "input"}, %a: tensor<?x2xf32> {moe.name = "a", moe.role = "input"},

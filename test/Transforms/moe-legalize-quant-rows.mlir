@@ -1,5 +1,5 @@
-// Rows of e4m3 or int8 whose product with some weights tensor cores do not have, but by bf16, or have a slower one, are
-// kept as bf16 that have the codes' numbers. Other targets take them as they are.
+// Rows of e4m3 or int8 are kept as bf16 if tensor cores multiply them with some weights only, or faster, as bf16.
+// Other targets use the quantized rows.
 
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_90a}))' | FileCheck %s
 // RUN: moe-opt %s --pass-pipeline='builtin.module(func.func(moe-legalize-quant{target=sm_80}))' | FileCheck %s --check-prefix=OTHERS
@@ -45,7 +45,7 @@ func.func @nvfp4(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xbf16>
 }
 
-// Integers too, of which e4m3 would be a product of registers.
+// Integers too, which as e4m3 would take A from registers.
 // CHECK-LABEL: func.func @int8
 // CHECK:         moe.quantize <storage = i8, scale = f32, granularity = token, dynamic = true, packing = bf16>
 // CHECK:         way = #moe.way<repack>
@@ -58,8 +58,8 @@ func.func @int8(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xbf16>
 }
 
-// Of groups of 32 by e4m3 each product is a sum of its own: int4 is faster by bf16, but not where a scale is the sum of two
-// bf16, and codes of 8 bits are not.
+// With groups of 32 in e4m3, each instruction has a separate sum: int4 is faster in bf16, unless a scale is the sum
+// of two bf16; 8-bit values are not.
 // CHECK-LABEL: func.func @sums
 // CHECK-DAG:     %[[B:.*]], %[[BS:.*]] = moe.quantize {{.*}}packing = bf16> %{{.*}} -> tensor<?x128xbf16>, tensor<?x1xf32>
 // CHECK-DAG:     %[[Q:.*]], %[[QS:.*]] = moe.quantize {{.*}}dynamic = true> %{{.*}} -> tensor<?x128xf8E4M3FN>, tensor<?x1xf32>
@@ -82,7 +82,7 @@ func.func @sums(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   return %0, %1, %2 : tensor<?x192xbf16>, tensor<?x192xbf16>, tensor<?x192xbf16>
 }
 
-// By a scale that is given, in a layer of f16.
+// A static scale, in a layer of f16.
 // CHECK-LABEL: func.func @given
 // CHECK:         %[[Q:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = tensor, packing = bf16> %{{.*}} tensor_scale(%[[S:.*]] : tensor<1xf32>) : tensor<?x128xf16> -> tensor<?x128xbf16>
 // CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} input_scale(%[[S]] : tensor<1xf32>)
@@ -98,7 +98,7 @@ func.func @given(%x: tensor<?x128xf16> {moe.name = "x", moe.role = "input"}, %a:
   return %y : tensor<?x192xf16>
 }
 
-// A power of two goes into the numbers of its group, which are still bf16.
+// A power-of-two scale multiplies the values of its group, which are still exact in bf16.
 // CHECK-LABEL: func.func @powers
 // CHECK:         %[[Q:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true, packing = bf16, power_of_two = true> %{{.*}} {moe.name = ["x_quantized"]} : tensor<?x128xbf16> -> tensor<?x128xbf16>
 // CHECK:         moe.grouped_matmul %[[Q]], %{{.*}} : tensor<?x128xbf16>, tensor<192x128xi8> weight_scale(
@@ -117,7 +117,7 @@ func.func @powers(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   return %y : tensor<?x192xbf16>
 }
 
-// Of two products of the same rows one takes them as they are, and both others share what is kept.
+// Three gemms of the same rows: one reads the quantized rows, both others share the bf16 rows.
 // CHECK-LABEL: func.func @shared
 // CHECK-DAG:     %[[Q:.*]], %[[QS:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> %{{.*}} -> tensor<?x128xf8E4M3FN>, tensor<?x1xf32>
 // CHECK-DAG:     %[[B:.*]], %[[BS:.*]] = moe.quantize <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true, packing = bf16> %{{.*}} -> tensor<?x128xbf16>, tensor<?x1xf32>
@@ -143,7 +143,8 @@ func.func @shared(%x: tensor<?x128xbf16> {moe.name = "x", moe.role = "input"},
   return %0, %1, %2 : tensor<?x192xbf16>, tensor<?x192xbf16>, tensor<?x192xbf16>
 }
 
-// What tensor cores have a product for, scales of groups that are any number, and rows that nothing here has quantized stay codes.
+// Rows stay quantized if there is a native instruction, if group scales are not powers of two, or if the caller
+// quantized them.
 // CHECK-LABEL: func.func @codes
 // CHECK-NOT:     packing = bf16
 // CHECK:         way = #moe.way<repack>, weight_quant = {{.*}} packing = fragments_e4m3

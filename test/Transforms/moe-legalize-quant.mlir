@@ -1,4 +1,4 @@
-// What a target cannot multiply is refused by the formats, the op and the target; the CPU decodes what GPUs do not.
+// Errors name the formats, the op and the target; the CPU dequantizes formats that GPUs do not support.
 
 // RUN: not moe-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(moe-decompose,moe-legalize-quant{target=sm_90a}))' 2>&1 | FileCheck %s --check-prefix=GPU
 // RUN: moe-opt %s --split-input-file --pass-pipeline='builtin.module(func.func(moe-decompose,moe-legalize-quant))' | FileCheck %s --check-prefix=CPU
@@ -46,7 +46,7 @@ func.func @small_blocks(%x: tensor<?x256xbf16>, %ids: tensor<?x2xi32>, %wt: tens
 
 // -----
 
-// A scale of all rows, and scales of whole rows.
+// A scale shared by all rows, and scales of whole rows.
 // CPU-LABEL: func.func @by_tensor
 //       CPU: moe.tensor_scale
 //       CPU: moe.grouped_matmul
@@ -64,7 +64,7 @@ func.func @by_tensor(%x: tensor<?x256xbf16>, %w: tensor<64x256xf8E4M3FN>, %s: te
 
 // -----
 
-// Rows of pairs that are not decoded as a whole.
+// Rows of pairs that are not dequantized as a whole.
 // GPU: weight quantized #moe.quant<storage = i4, scale = f32, granularity = channel, packing = pairs> in rows of 48 is not multiplied on target sm_90a; {{.*}}with rows of multiples of 32,
 // CPU-LABEL: func.func @odd_pairs
 //       CPU: way = #moe.way<decode>

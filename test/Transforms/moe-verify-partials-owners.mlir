@@ -1,7 +1,8 @@
-// Rows that are moved for their owners alone: whose ids say who they are, who reads them, and what their sums are of.
+// Rows that go only to their destination ranks: the ids that determine these, the ops that read the rows, and their
+// sums.
 // RUN: moe-opt %s -split-input-file -verify-diagnostics --moe-verify-partials
 
-// What is right passes: rows are read by slots alone, ids by all.
+// Legal: only slots read the rows, and any op reads the ids.
 
 func.func @right(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %weights: tensor<?x2xf32>, %x: tensor<?x8xf32>,
                  %t: tensor<8xi32>, %o: tensor<8xi32>, %w2: tensor<4x8x8xf32> {moe.name = "experts.w2"})
@@ -54,7 +55,7 @@ func.func @split_experts(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %x: tens
 
 // -----
 
-// Owners are of the layer's experts, not of replicas.
+// `owners` refers to experts of the layer, not to replicas.
 func.func @replicas(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %x: tensor<?x8xf32>, %o: tensor<8xi32>, %places: tensor<8x3xi32>,
                     %counts: tensor<8xi32>) -> tensor<?x2xi32> attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {
   %physical = moe.place_ids %ids : tensor<?x2xi32> table(%places : tensor<8x3xi32>) replica_counts(%counts : tensor<8xi32>)
@@ -67,7 +68,7 @@ func.func @replicas(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %x: tensor<?x
 
 // -----
 
-// Rows of the group go over dp; the ids of a rank's own are of other rows.
+// Rows of the group go over dp; the ids of the rank's own rows are those of other rows.
 func.func @own_ids_for_rows_of_a_group(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %x: tensor<?x8xf32>, %o: tensor<8xi32>)
     -> tensor<?x2xi32> attributes {moe.mesh = #moe.mesh<dp = 2, tp = 2, num_experts = 8, sp = true>} {
   %group_ids, %group_x = moe.dispatch <tp> %ids, %x : tensor<?x2xi32>, tensor<?x8xf32> -> tensor<?x2xi32>, tensor<?x8xf32>
@@ -93,7 +94,7 @@ func.func @ids_of_other_rows(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %pos
 
 // -----
 
-// What a rank adds to the rows of others would be lost.
+// The addend of a rank for rows of other ranks would be lost.
 func.func @addend(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %position: tensor<?x2xi32>, %y: tensor<?x8xf32>,
                   %offsets: tensor<5xi32>, %o: tensor<8xi32>, %w2: tensor<4x8x8xf32> {moe.name = "experts.w2"})
     -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<dp = 2, num_experts = 8>} {

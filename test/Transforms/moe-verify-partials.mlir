@@ -1,7 +1,7 @@
-// Sums over ranks that are used before they are whole, or added twice, and ids of other experts than a use needs.
+// Partials that are used before their reduction, or added twice, and ids in the wrong id space.
 // RUN: moe-opt %s -split-input-file -verify-diagnostics --moe-verify-partials
 
-// What is right passes, as it does without a mesh.
+// Legal functions pass, with and without a mesh.
 
 func.func @right(%x: tensor<?x8xf32> {moe.name = "hidden_states"}, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"},
                  %g: tensor<?x1xf32>) -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<tp = 2>} {
@@ -117,7 +117,7 @@ func.func @bias(%x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_exp
 
 // -----
 
-// The shared expert's part is one over tp, that of the experts over dp too.
+// The shared expert's result is a partial over tp, that of the routed experts over dp, too.
 func.func @addend(%y: tensor<?x8xf32>, %w2: tensor<4x8x8xf32> {moe.name = "experts.w2"}, %offsets: tensor<5xi32>,
                   %position: tensor<?x2xi32>, %x: tensor<?x8xf32>, %w: tensor<8x8xf32> {moe.name = "shared_experts.w2"})
     -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<dp = 2, tp = 2>} {
@@ -249,7 +249,7 @@ func.func @placed_for_nothing(%ids: tensor<?x2xi32> {moe.name = "topk_ids"}, %we
 
 // -----
 
-// What zero experts add is whole on each rank.
+// Sums of zero experts are reduced values on each rank.
 func.func @zeros_of_a_part(%rows: tensor<?x8xf32>, %x: tensor<?x8xf32>, %ids: tensor<?x2xi32> {moe.name = "topk_ids"},
     %weights: tensor<?x2xf32>, %position: tensor<?x2xi32>, %w2: tensor<4x8x8xf32> {moe.name = "experts.w2"}, %offsets: tensor<5xi32>)
     -> tensor<?x8xf32> attributes {moe.mesh = #moe.mesh<tp = 2>} {

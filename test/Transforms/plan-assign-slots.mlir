@@ -1,8 +1,7 @@
 // RUN: moe-opt %s --split-input-file --pass-pipeline='builtin.module(plan.program(plan-assign-slots))' | FileCheck %s
 // RUN: moe-opt %s --split-input-file --pass-pipeline='builtin.module(plan.program(plan-assign-slots{keep-all=true}))' | FileCheck %s --check-prefix=KEEP
 
-// A chain: what a step reads and what it writes lie apart; two slots do. The
-// largest buffer has slot 0.
+// A chain: a step's inputs and outputs need different slots; two suffice. The largest buffer has slot 0.
 // CHECK-LABEL: plan.program @chain
 // CHECK: plan.buffer "a" slot 1
 // CHECK: plan.buffer "b" slot 0
@@ -85,8 +84,7 @@ plan.kernel @add(%x: tensor<?x8xf32>, %w: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
-// Apart in one variant, together in the other: no slot is shared. A buffer that
-// nobody touches takes any slot.
+// Disjoint in one variant, overlapping in the other: no slot is shared. A buffer without uses takes any slot.
 // CHECK-LABEL: plan.program @variants
 // CHECK: plan.buffer "a" slot 0
 // CHECK: plan.buffer "b" slot 1
@@ -118,8 +116,8 @@ plan.kernel @k(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
-// A launch that reads no buffer may run beside those before it, so it writes to no slot of theirs; one that
-// needs what they make waits for them anyway.
+// A launch that reads no buffer may overlap those before it, so it writes to none of their slots; one that reads
+// their results waits for them anyway.
 // CHECK-LABEL: plan.program @from_inputs
 // CHECK: plan.buffer "logits" slot 1
 // CHECK: plan.buffer "ids" slot 2

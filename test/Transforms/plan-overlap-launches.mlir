@@ -19,7 +19,7 @@ plan.program @layer max_tokens 8 {
     plan.launch @k ins(%w : memref<8xf32>) outs(%p : memref<8xf32>)
     plan.launch @k ins(%p : memref<8xf32>) outs(%q : memref<8xf32>)
   }
-  // Each variant is a run: what comes before its first launch is another's.
+  // Each variant is a run: steps before its first launch belong to another run.
   // CHECK: plan.variant tokens 0 to 3
   // CHECK-NEXT: plan.launch @k ins
   // CHECK-NEXT: plan.launch @k dependent ins
@@ -29,7 +29,7 @@ plan.program @layer max_tokens 8 {
     plan.launch @k ins(%a : memref<?x8xf32>) outs(%b : memref<?x8xf32>)
     plan.launch @k ins(%b : memref<?x8xf32>) outs(%y : memref<?x8xf32>)
   }
-  // Streams go on beside each other; events end a chain.
+  // Streams run concurrently; events end a chain.
   // CHECK: plan.variant tokens 4 to 8
   // CHECK-NEXT: plan.launch @k ins
   // CHECK-NEXT: plan.record event 0 stream 0

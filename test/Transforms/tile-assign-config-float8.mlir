@@ -1,4 +1,4 @@
-// Configs of quantization and of products of e4m3 on GPUs.
+// Configs of quantization and of e4m3 gemms on GPUs.
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 | FileCheck %s
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 | moe-opt --tile-to-nvvm=target=sm_80 | FileCheck %s --check-prefix=ARITHMETIC
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a | FileCheck %s --check-prefix=HOPPER
@@ -57,9 +57,8 @@ tile.kernel @odd_rows(%x: memref<?x200xf8E4M3FN>, %w: memref<37x200xf8E4M3FN>, %
   tile.return
 }
 
-// A step is 128 elements; the sums of a step take as many registers as a block of
-// weights, so that tiles are lower. Products of a step begin anew. Scales come
-// four bytes at a time.
+// A k tile has 128 elements; its sums take as many registers as a block of weights, so BLOCK_M is smaller. Sums of
+// each k tile start from 0. Scales are copied four bytes at a time.
 // HOPPER-LABEL: tile.kernel @gate_up
 // HOPPER-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [4, 96, 2, 8, 2048], along = [0, 1, 1, 1, 2], steps = [1, 8, 768, 1, 1], box = [1, 16, 2, 8, 128], swizzle = 128>]
 // HOPPER: #tile.sm90_contract<tile_rows = [16, 32, 64, 112], tile_columns = 128, step = 128, stages = 4>
@@ -79,7 +78,7 @@ tile.kernel @gate_up(%x: memref<?x2048xf8E4M3FN>, %w: memref<4x1536x2048xf8E4M3F
   tile.return
 }
 
-// A CTA has a row at a time.
+// A CTA quantizes one row at a time.
 // CHECK-LABEL: tile.kernel @quantize_tokens
 // CHECK-SAME: grid = #plan.expr<"tokens">
 // CHECK: #tile.sm80_quantize<elements_per_cta = 1024, vector_width = 8>
@@ -89,7 +88,7 @@ tile.kernel @quantize_tokens(%x: memref<?x7168xbf16>, %q: memref<?x7168xf8E4M3FN
   tile.return
 }
 
-// Scales of whole rows: tensor cores take them on Hopper, too. Those of a tensor are as many as there are halves.
+// Scales of whole rows use tensor cores on Hopper, too. A tensor has one scale per half.
 // CHECK-LABEL: tile.kernel @whole_rows
 // CHECK: #tile.sm80_contract<tile_rows = 64, tile_columns = 64, step = 128, vector_width = 8>
 // HOPPER-LABEL: tile.kernel @whole_rows
@@ -105,7 +104,7 @@ tile.kernel @whole_rows(%x: memref<?x256xf8E4M3FN>, %w: memref<4x512x256xf8E4M3F
   tile.return
 }
 
-// Weights alone are decoded. With scales of columns inside the loop a CTA has fewer rows.
+// Only weights are dequantized. With scales of columns inside the loop, BLOCK_M is smaller.
 // CHECK-LABEL: tile.kernel @weights_alone
 // CHECK: #tile.sm80_contract<tile_rows = 32, tile_columns = 64, step = 64, vector_width = 8>
 // HOPPER-LABEL: tile.kernel @weights_alone

@@ -23,7 +23,7 @@ tile.kernel @step(%x: memref<?x256xf32>, %w: memref<256x128xi8>, %b: memref<256x
 
 // -----
 
-// What is scaled by 16 has to be exact in 16 bits.
+// Values times 16 must be exact in 16 bits.
 tile.kernel @groups(%x: memref<?x256xbf16>, %w: memref<256x128xi8>, %b: memref<256x16xf32>, %y: memref<?x256xf32>, %t: i64) {
   // expected-error @+1 {{the weight is quantized otherwise than is decoded: f8E4M3FN or i8, or f4E2M1FN, code books or i4 in pairs, with scales of whole rows or of multiples of 32 neighbours, of 16 where they have 8 bits, or f4E2M1FN with f8E4M3FN scales of 16}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x256xbf16>, memref<256x128xi8>) weight_scale(%b : memref<256x16xf32>)

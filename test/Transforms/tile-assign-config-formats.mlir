@@ -1,5 +1,5 @@
-// Schedules and steps of weights of few bits: a row of the wider operand has 128 bytes of a step, or 256 of f32, so that
-// all threads have weights to copy.
+// Schedules and BLOCK_K of weights of few bits: a row of the wider operand has 128 bytes per k tile, or 256 of f32,
+// so that all threads have weights to copy.
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a | FileCheck %s
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_80 | FileCheck %s
 
@@ -45,7 +45,7 @@ tile.kernel @int4_f32(%x: memref<?x256xf32>, %w: memref<2048x128xi8>, %b: memref
 
 // -----
 
-// Both operands: of 8 and 4 bits.
+// Both operands quantized, with 8 and 4 bits.
 // CHECK-LABEL: tile.kernel @int8_int4
 // CHECK: config = #tile.sm80_contract<tile_rows = 64, tile_columns = 64, step = 128, vector_width = 4>
 tile.kernel @int8_int4(%x: memref<?x256xi8>, %w: memref<4x2048x128xi8>, %a: memref<?x1xf32>, %b: memref<4x2048x1xf32>,

@@ -169,7 +169,7 @@ tile.kernel @some_groups(%x: memref<?x64xbf16>, %w: memref<8x128x64xbf16>, %o: m
 
 // -----
 
-// What rounds e4m3 has no room in registers beside a row.
+// Rounding to e4m3 does not fit in registers beside a row.
 tile.kernel @codes_of_rows(%q: memref<?x48xf8E4M3FN>, %s: memref<?x1xf32>, %y: memref<?x48xf8E4M3FN>, %z: memref<?x1xf32>,
     %x: memref<?x48xf16>, %a: memref<?xi64>, %b: memref<?xi64>, %tokens: i64) attributes {form = #tile.kernel_form<resident = true>} {
   // expected-error @+1 {{e4m3 with one scale for a row is made by instructions alone, which the target has not; quantize ahead}}

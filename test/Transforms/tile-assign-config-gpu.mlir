@@ -1,7 +1,7 @@
 // RUN: moe-opt %s --tile-assign-config=target=sm_80 | FileCheck %s --check-prefixes=CHECK,SM80
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a | FileCheck %s
 
-// A router's product is narrow: few columns make few CTAs.
+// A router's gemm is narrow: few columns make few CTAs.
 // SM80-LABEL: tile.kernel @router
 // SM80-SAME: block = 128 : i64
 // SM80-SAME: grid = #plan.expr<"ceildiv(tokens, 64) * 4">
@@ -14,7 +14,7 @@ tile.kernel @router(%x: memref<?x2048xbf16>, %w: memref<128x2048xbf16>, %y: memr
   tile.return
 }
 
-// f32 has shorter steps: as many bytes.
+// BLOCK_K of f32 is smaller, with equal bytes.
 // CHECK-LABEL: tile.kernel @experts
 // CHECK-SAME: grid = #plan.expr<"12">
 // CHECK: #tile.sm80_contract<tile_rows = 64, tile_columns = 64, step = 16, vector_width = 4>
@@ -40,7 +40,7 @@ tile.kernel @top_k(%l: memref<?x128xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf3
   tile.return
 }
 
-// Many CTAs, but for few tokens; one even for none.
+// Many CTAs, fewer for few tokens, and one for none.
 // CHECK-LABEL: tile.kernel @rank
 // CHECK-SAME: block = 1024 : i64
 // CHECK-SAME: grid = #plan.expr<"max(min(ceildiv(tokens, 128), 128), 1)">
@@ -64,7 +64,7 @@ tile.kernel @rank_panels(%i: memref<?x8xi32>, %w: memref<?x8xf32>, %o: memref<20
   tile.return
 }
 
-// A row that does not fit into shared memory needs none of it.
+// A row that does not fit into shared memory is not kept there.
 // CHECK-LABEL: tile.kernel @top_k_long
 // CHECK: #tile.sm80_top_k<threads = 128, tokens_per_cta = 4>
 tile.kernel @top_k_long(%l: memref<?x100000xf32>, %i: memref<?x8xi32>, %w: memref<?x8xf32>, %t: i64) {
@@ -73,7 +73,7 @@ tile.kernel @top_k_long(%l: memref<?x100000xf32>, %i: memref<?x8xi32>, %w: memre
   tile.return
 }
 
-// No vector of a thread may pass the end of a row: 37 columns go one by one.
+// No vector of a thread may cross the end of a row: 37 columns are processed one by one.
 // CHECK-LABEL: tile.kernel @row_map
 // CHECK-SAME: block = 64 : i64
 // CHECK-SAME: grid = #plan.expr<"tokens">
@@ -96,7 +96,7 @@ tile.kernel @gather_reduce(%x: memref<?x2048xf16>, %p: memref<?x2xi32>, %y: memr
   tile.return
 }
 
-// A warp for each position that there can be.
+// One warp for each of the most positions.
 // CHECK-LABEL: tile.kernel @gather_rows
 // CHECK-SAME: block = 256 : i64
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 8, 8)">

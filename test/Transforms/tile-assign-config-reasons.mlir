@@ -1,4 +1,4 @@
-// Where no schedule can run an op, the message has the reason of each.
+// If no schedule can run an op, the message has the reason of each.
 // RUN: not moe-opt %s --tile-assign-config=target=sm_90a 2>&1 | FileCheck %s
 
 // CHECK: op cannot run as #tile.sm90_contract<{{.*}}>: tensor cores take {{.*}}; others are decoded, by sm80.contract; nor as

@@ -1,5 +1,5 @@
-// A CTA of sm90.repack has 64 rows of codes in shared memory, up to 3584 bytes of each: of longer ones parts that are
-// about equal, in whole units.
+// A CTA of sm90.repack holds 64 rows in shared memory, up to 3584 bytes of each; longer rows are split into about
+// equal sections of whole packed tiles.
 
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a | FileCheck %s
 

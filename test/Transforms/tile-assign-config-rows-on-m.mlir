@@ -1,5 +1,5 @@
-// Steps of long rows are added in f32, with scales of whole rows too: of many rows, those of the input are on the tensor
-// cores' side of 64.
+// Sums of k tiles are added in f32 for long rows, with scales of whole rows too: with many rows, input rows are the
+// instruction's M side.
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a | FileCheck %s
 
 // CHECK-LABEL: tile.kernel @long(

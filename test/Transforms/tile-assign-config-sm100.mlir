@@ -1,4 +1,4 @@
-// What sm100.contract is chosen for, and why not for the others.
+// Ops that sm100.contract is chosen for, and reasons for others.
 // RUN: moe-opt %s --tile-assign-config=target=sm_100a --remarks-filter=tile-assign-config --remark-format=emitRemark --remark-policy=all 2> %t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file %t
 
@@ -6,8 +6,7 @@
 #floats = #moe.quant<storage = f8E4M3FN, scale = f32, granularity = group, block = [1, 32], dynamic = true>
 #weights = #moe.quant<storage = f8E4M3FN, scale = f8E8M0FNU, granularity = group, block = [1, 32]>
 
-// A box has 128 rows of gate or of up: two sets of sums and four stages of
-// scales are in 496 columns of tensor memory.
+// A box has 128 rows of gate or of up: two accumulators and four stages of scales take 496 columns of tensor memory.
 // CHECK-LABEL: tile.kernel @gate_up
 // CHECK-SAME: block = 320 : i64
 // CHECK-SAME: grid = #plan.expr<"768">
@@ -39,7 +38,7 @@ tile.kernel @down(%x: memref<?x768xf8E4M3FN>, %w: memref<128x2048x768xf8E4M3FN>,
   tile.return
 }
 
-// Few columns are one block, of which more rows and stages fit.
+// Few columns are one block, with which more rows and stages fit.
 // CHECK-LABEL: tile.kernel @dense
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 128)">
 // CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1, sizes = [96, 256], along = [0, 1], steps = [1, 1], box = [128, 128], swizzle = 128>]

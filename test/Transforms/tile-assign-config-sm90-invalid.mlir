@@ -126,7 +126,7 @@ tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<24x64xbf16>, %y: memref<?x12xf3
 
 // -----
 
-// Input rows on the side of 64.
+// Input rows are the instruction's M side.
 tile.kernel @k(%x: memref<?x64xbf16>, %w: memref<128x64xbf16>, %y: memref<?x128xbf16>, %t: i64) {
   // expected-error@+1 {{tile_rows up to 32; give 64 or 128 as the highest with rows_on_m = true, and lower ones in multiples of 8}}
   tile.contract tokens(%t) ins(%x, %w : memref<?x64xbf16>, memref<128x64xbf16>)

@@ -1,9 +1,8 @@
-// What sm90.contract is chosen for, and why not for the others.
+// Ops that sm90.contract is chosen for, and reasons for others.
 // RUN: moe-opt %s --tile-assign-config=target=sm_90a --remarks-filter=tile-assign-config --remark-format=emitRemark --remark-policy=all 2> %t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file %t
 
-// Of every 8 columns gate, then up, in the order of the map; a CTA per
-// multiprocessor.
+// Gate, then up rows of every 8 columns, in the order of the map; one CTA per multiprocessor.
 // CHECK-LABEL: tile.kernel @gate_up
 // CHECK-SAME: block = 384 : i64
 // CHECK-SAME: grid = #plan.expr<"132">
@@ -45,7 +44,7 @@ tile.kernel @down(%x: memref<?x768xbf16>, %w: memref<128x2048x768xbf16>, %o: mem
   tile.return
 }
 
-// What comes from a buffer of the workspace comes by maps, one per height.
+// Rows from a workspace buffer are loaded by tensor maps, one per BLOCK_M.
 // CHECK-LABEL: tile.kernel @from_buffer
 // CHECK-SAME: tensor_maps = [#tile.tensor_map<argument = 1,
 // CHECK-SAME: #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [16, 64], swizzle = 128>, #tile.tensor_map<argument = 0, sizes = [?, 64], along = [0, 1], steps = [1, 1], box = [32, 64], swizzle = 128>]
@@ -74,7 +73,7 @@ plan.program @layer max_tokens 64 {
   }
 }
 
-// A dense product with few columns has low tiles, and no more CTAs than tiles.
+// A dense gemm with few columns has a small BLOCK_M, and no more CTAs than tiles.
 // CHECK-LABEL: tile.kernel @router
 // CHECK-SAME: grid = #plan.expr<"min(ceildiv(tokens, 32), 132)">
 // CHECK-SAME: sizes = [128, 2048], along = [0, 1], steps = [1, 1], box = [128, 64]

@@ -3,11 +3,10 @@
 // RUN: moe-opt %s --tile-assign-config="lanes=8" | FileCheck %s --check-prefix=AVX2
 // RUN: moe-opt %s --tile-assign-config | FileCheck %s --check-prefix=HOST
 
-// The host decides where nobody does.
+// Without the option, the host's vector width is used.
 // HOST-COUNT-10: config = #tile.cpu_
 
-// Grouped: as wide a panel as 256 KiB of weights allow; with gate and up a
-// column is a pair of weight rows.
+// Grouped: the largest BLOCK_N with at most 256 KiB of weights; with gate and up a column is a pair of weight rows.
 // CHECK-LABEL: tile.kernel @experts_hidden
 // CHECK-SAME: grid = #plan.expr<"3072">
 // CHECK: config = #tile.cpu_contract<register_rows = 4, register_columns = 2, step = 32, columns_per_cta = 32, lanes = 16>
@@ -83,7 +82,7 @@ tile.kernel @weighted_input(%x: memref<?x4xf32>, %w: memref<?x1xf32>, %y: memref
   tile.return
 }
 
-// A config by hand is kept and decides the grid.
+// An existing config is kept and determines the grid.
 // CHECK-LABEL: tile.kernel @output
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens, 2)">
 // CHECK: config = #tile.cpu_gather_reduce<register_columns = 8, lanes = 8, rows_per_cta = 2>
@@ -108,7 +107,7 @@ tile.kernel @experts_hidden_fp8(%x: memref<?x2048xf8E4M3FN>, %xs: memref<?x16xf3
   tile.return
 }
 
-// Of positions there are top_k per token.
+// There are top_k positions per token.
 // CHECK-LABEL: tile.kernel @experts_hidden_quantized
 // CHECK-SAME: grid = #plan.expr<"ceildiv(tokens * 8, 4)">
 // CHECK: config = #tile.cpu_quantize<lanes = 16, rows_per_cta = 4>
