@@ -1,4 +1,4 @@
-// Kernels that touch nothing of what may still run when they begin.
+// Kernels that may overlap all launches that may still run when they begin.
 // RUN: moe-opt %s --split-input-file --tile-find-independent | FileCheck %s
 
 // @b and @c read what no launch writes, and write what no other touches; @d
@@ -39,9 +39,8 @@ tile.kernel @d(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
 
 // -----
 
-// What conflicts: a slot that the first launch reads; what it writes, two
-// launches back; the caller's memory, whose tensors may be one; and one of
-// several launches of a kernel.
+// Conflicts: a slot that the first launch reads; its result, two launches back; the caller's tensors, which may
+// overlap; and one of several launches of a kernel.
 // CHECK-LABEL: plan.program @conflicts
 //   CHECK-NOT: independent
 plan.program @conflicts max_tokens 8 {
@@ -88,7 +87,7 @@ tile.kernel @caller(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
 
 // -----
 
-// What other ranks have sent is read behind a wait, though the exchange had ended before the launch ahead began.
+// Data from other ranks is read after a wait, even if the exchange had ended before the previous launch began.
 // CHECK-LABEL: tile.kernel @gate(
 //   CHECK-NOT: independent
 // CHECK-LABEL: tile.kernel @hidden(
@@ -113,7 +112,8 @@ tile.kernel @hidden(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %t: i64) {
 
 // -----
 
-// Nor is what a launch wrote that had ended before the launch ahead began. @other reads what nobody writes.
+// Results of a launch are read after a wait, even if it had ended before the previous launch began. @other reads
+// memory without writes.
 // CHECK-LABEL: tile.kernel @other(
 //  CHECK-SAME: attributes {form = #tile.kernel_form<independent = true>}
 // CHECK-LABEL: tile.kernel @placed(

@@ -1,6 +1,6 @@
-// A kernel quantizes the rows that it gathers by one scale each, too, where a launch did that for it alone. A CTA has whole rows,
-// of as many warps as a thread's pieces say: more of them where rows are few. Of a target without instructions that make e4m3 the
-// launch of that is left as it is.
+// A kernel also quantizes the rows that it gathers by one scale each, if a launch did that for it alone. A CTA has
+// whole rows; the chunks per thread determine the warps of a row, which are more if there are few rows. On a target
+// without instructions to convert to e4m3, such a launch stays.
 // RUN: moe-opt %s --pass-pipeline="builtin.module(plan.program(plan-assign-slots),tile-make-exchanges{target=sm_90a})" | FileCheck %s
 // RUN: moe-opt %s --pass-pipeline="builtin.module(plan.program(plan-assign-slots),tile-make-exchanges{target=sm_80})" \
 // RUN:   | FileCheck %s --check-prefix=SM80
@@ -18,7 +18,7 @@
 // CHECK-COUNT-3: codes_of(%x : memref<?x7168xbf16>) coded [0, 1] {plan.exchange_kernel = @all_gather{{(_[0-9])?}}}
 // CHECK-LABEL: plan.program @integers
 // CHECK-COUNT-3: codes_of(%x : memref<?x7168xbf16>) coded [0, 1] {plan.exchange_kernel = @all_gather{{(_[0-9])?}}}
-// A piece of a thread, two, then four: rows of 16, 8 and 4 warps.
+// One chunk per thread, two, then four. Rows have 16, 8 and 4 warps.
 // CHECK: tile.kernel @all_gather(
 // CHECK: by <storage = f8E4M3FN, scale = f32, granularity = token, dynamic = true> heaps
 // CHECK-SAME: pieces = 1>

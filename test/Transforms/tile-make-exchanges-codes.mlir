@@ -1,9 +1,9 @@
-// A kernel quantizes the rows that it gathers where a launch did that for it alone, of what is kept until then. The launch
-// stays, for who moves rows otherwise.
+// A kernel quantizes the rows that it gathers if a launch did that for it alone and its inputs are kept until then.
+// The launch stays, for runtimes that do not use the kernel.
 // RUN: moe-opt %s --pass-pipeline="builtin.module(plan.program(plan-assign-slots),tile-make-exchanges{target=sm_90a})" \
 // RUN:   --split-input-file | FileCheck %s
 
-// The slot of %h is not that of %n any longer, which the step between writes.
+// %h no longer shares a slot with %n, which the step in between writes.
 // CHECK-LABEL: plan.program @layer
 //       CHECK: plan.buffer "h" slot [[H:[0-9]+]]
 //   CHECK-NOT: plan.buffer "n" slot [[H]]
@@ -60,8 +60,9 @@ tile.kernel @quantize(%x: memref<?x256xbf16>, %q: memref<?x256xf8E4M3FN>, %s: me
 
 // -----
 
-// Codes that others read too, as a shared expert does; behind whose launch another one may begin early; that are in one
-// call with a row that all ranks get; of one scale per row, which is not of whole pieces, or has none of a CTA's size.
+// Not for values that other steps read too, like a shared expert; after whose launch another one may begin early;
+// that are in one call with a row for all ranks; or with one scale per row, if rows are not whole chunks or exceed a
+// CTA.
 // CHECK-LABEL: plan.program @not
 //   CHECK-NOT: codes_of
 plan.program @not max_tokens 16 mesh <dp = 2, tp = 1> {

@@ -1,4 +1,4 @@
-// Kernels that push rows to their owners alone get ids and the table of owners behind what they move.
+// Kernels that push rows only to destination ranks take ids and the table of destinations after the moved pairs.
 // RUN: moe-opt %s --tile-make-exchanges=target=sm_90a | FileCheck %s
 // RUN: moe-opt %s --tile-make-exchanges="target=sm_90a configs=all_gather:least_rows=7" \
 // RUN:   | FileCheck %s --check-prefix=FORCED

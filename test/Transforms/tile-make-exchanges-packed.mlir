@@ -1,7 +1,7 @@
-// Gathers of rows for their owners alone, and the sums by which these go back, name the kernels of an all-to-all.
+// Gathers of rows for destination ranks, and the sums that return them, name the kernels of an all-to-all.
 // RUN: moe-opt %s --split-input-file --tile-make-exchanges=target=sm_90a | FileCheck %s
 
-// More ranks than have room in a heap: these are the only kernels.
+// More ranks than a heap supports: there are no other kernels.
 // CHECK-LABEL: plan.program @packed
 //       CHECK: plan.collective all_gather dp ins
 //  CHECK-SAME: owned [1] {plan.pack_kernel = @pack_rows, plan.route_kernel = @route_rows}
@@ -39,8 +39,8 @@ tile.kernel @k(%x: memref<?x256xbf16>, %y: memref<?x256xbf16>, %t: i64) {
 
 // -----
 
-// How many of the rank's rows count is gathered too: others go nowhere. Beside it the kernels through the memory of
-// other ranks.
+// The number of valid rows is gathered too: other rows go nowhere. There are kernels through the memory of other
+// ranks as well.
 // CHECK-LABEL: plan.program @valid
 //       CHECK: plan.collective all_gather dp ins
 //  CHECK-SAME: plan.exchange_kernel = @all_gather, plan.pack_kernel = @pack_rows, plan.route_kernel = @route_rows
@@ -70,8 +70,8 @@ tile.kernel @k(%x: memref<?x8xbf16>, %m: memref<2xi32>, %y: memref<?x8xbf16>, %t
 
 // -----
 
-// Replicas are chosen by the number of a row among all, which other ones would have: rows stay where they are. So do
-// they where another collective moves what was gathered.
+// No all-to-all: with replicas, which are chosen by a row's index among all rows, and if another collective moves the
+// gathered rows.
 // CHECK-LABEL: plan.program @replicas
 //   CHECK-NOT: plan.pack_kernel
 //   CHECK-NOT: tile.pack_rows

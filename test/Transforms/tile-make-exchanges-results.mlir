@@ -1,10 +1,9 @@
-// Gathers write to where other ranks read, where these are known to be done: no
-// step uses a buffer before, and a later collective of the axis is behind all
-// that use it.
+// Gathers write directly into other ranks' results if these are known to be done with them: no step uses a buffer
+// before, and a later collective of the axis follows all its uses.
 // RUN: moe-opt %s --split-input-file --tile-make-exchanges=target=sm_90a | FileCheck %s
 
-// The kernel of the collective that sums reads the ids of all, behind its own
-// rows' ids, before it tells others that it has come.
+// The kernel of the summing collective reads the ids of all rows, after those of its own rows, before it signals its
+// arrival.
 // CHECK-LABEL: plan.program @released
 //       CHECK: plan.collective all_gather dp to_results ins
 //       CHECK: tile.kernel @all_gather
@@ -31,8 +30,8 @@ tile.kernel @k(%x: memref<?x8xbf16>, %y: memref<?x8xbf16>, %t: i64) {
 
 // -----
 
-// A launch reads what was gathered beside the collective behind it, and the last
-// collective moves the buffer itself.
+// A launch reads the gathered rows concurrently with the next collective, and the last collective moves the buffer
+// itself.
 // CHECK-LABEL: plan.program @read_beside
 //       CHECK: plan.collective all_gather dp ins
 // CHECK-LABEL: plan.program @moved_again
@@ -69,7 +68,7 @@ tile.kernel @k(%x: memref<?x8xbf16>, %y: memref<?x8xbf16>, %t: i64) {
 
 // -----
 
-// Other ranks would write it while the launch ahead of the gather uses it.
+// Other ranks would write the buffer while the launch before the gather uses it.
 // CHECK-LABEL: plan.program @used_before
 //       CHECK: plan.collective all_gather dp ins
 plan.program @used_before max_tokens 16 mesh <dp = 2, tp = 1> {
@@ -91,8 +90,8 @@ tile.kernel @k(%x: memref<?x8xbf16>, %y: memref<?x8xbf16>, %t: i64) {
 
 // -----
 
-// In a run without tokens the number is gathered, but nothing is summed: a
-// launch that reads it then must have no CTAs.
+// In a run without tokens the number is gathered, but nothing is summed: a launch that reads it must have no CTAs
+// then.
 // CHECK-LABEL: plan.program @read_without_tokens
 //       CHECK: plan.variant tokens 0 to 8
 //       CHECK: plan.collective all_gather dp ins

@@ -1,9 +1,9 @@
-// A kernel makes the sums that it moves where a launch made them for it alone, of what is kept until then: the buffers
-// that it reads then live longer. The launch stays, for who moves rows otherwise.
+// A kernel makes the sums that it moves if a launch made them for it alone and its inputs are kept until then: these
+// buffers live longer. The launch stays, for runtimes that do not use the kernel.
 // RUN: moe-opt %s --pass-pipeline="builtin.module(plan.program(plan-assign-slots),tile-make-exchanges{target=sm_90a})" \
 // RUN:   --split-input-file | FileCheck %s
 
-// The slot of %p is not that of %n any longer, which the steps between write.
+// %p no longer shares a slot with %n, which the steps in between write.
 // CHECK-LABEL: plan.program @layer
 //       CHECK: plan.buffer "p" slot [[P:[0-9]+]]
 //   CHECK-NOT: plan.buffer "n" slot [[P]]
@@ -17,7 +17,7 @@
 //  CHECK-SAME: %{{[a-z0-9]+}}: memref<?x2xi32>, %{{[a-z0-9]+}}: memref<?x2xi32>, %{{[a-z0-9]+}}: memref<4xi32>,
 //  CHECK-SAME: %[[R:[a-z0-9]+]]: memref<?x256xbf16>, %[[P:[a-z0-9]+]]: memref<?x2xi32>, %[[S:[a-z0-9]+]]: memref<?x256xbf16>,
 //  CHECK-SAME: %[[V:[a-z0-9]+]]: memref<1xi32>, %{{[a-z0-9]+}}: memref<?xi64>, %{{[a-z0-9]+}}: memref<?xi64>, %tokens: i64
-// A warp has 2 times 32 pieces of 16 bytes, of a row that has 32.
+// A warp has 2 times 32 chunks of 16 bytes, and a row has 32.
 //  CHECK-SAME: grid = #plan.expr<"min(ceildiv(32 * tokens, 512), 64)">
 //       CHECK: tile.exchange reduce_scatter tokens(%tokens) ins(%[[A]] : memref<?x256xbf16>) outs(%[[Y]] : memref<?x256xbf16>)
 //  CHECK-SAME: sums_of(%[[R]], %[[P]] : memref<?x256xbf16>, memref<?x2xi32>) addend(%[[S]] : memref<?x256xbf16>) num_valid_tokens(%[[V]] : memref<1xi32>)
@@ -60,8 +60,8 @@ tile.kernel @sum(%r: memref<?x256xbf16>, %p: memref<?x2xi32>, %s: memref<?x256xb
 
 // -----
 
-// Sums that others read too, behind which a launch may begin early, of rows that are written before they are moved, and
-// of more slots than a warp has lanes.
+// Not for sums that other steps read too, after which a launch may begin early, of rows that are overwritten before
+// they are moved, and of more slots than a warp has lanes.
 // CHECK-LABEL: plan.program @not
 //   CHECK-NOT: sums_of
 plan.program @not max_tokens 16 mesh <dp = 2, tp = 1> {
@@ -116,8 +116,8 @@ tile.kernel @wide(%r: memref<?x8xbf16>, %p: memref<?x40xi32>, %a: memref<?x8xbf1
 
 // -----
 
-// Of few rows a warp has fewer pieces, so that a row is spread over more multiprocessors: as long as 64 CTAs of 16 warps
-// have the rows of all variants in a round, of which each takes 14.
+// With few rows a warp has fewer chunks, so that a row is spread over more multiprocessors, as long as 64 CTAs of 16
+// warps have the rows of all variants in one round, 14 each.
 // CHECK-LABEL: plan.program @rows
 //       CHECK: plan.variant tokens 0 to 8
 //       CHECK: plan.exchange_kernel = @reduce_scatter}

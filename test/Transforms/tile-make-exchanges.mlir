@@ -1,5 +1,4 @@
-// Kernels of collectives, one for alike ones; none for a CPU, nor where parts
-// differ in their rows.
+// Kernels of collectives, shared by equal ones; none on a CPU, nor if pairs have different numbers of rows.
 // RUN: moe-opt %s --tile-make-exchanges=target=sm_90a | FileCheck %s
 // RUN: moe-opt %s --tile-make-exchanges | FileCheck %s --check-prefix=CPU
 

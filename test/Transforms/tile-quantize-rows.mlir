@@ -1,4 +1,4 @@
-// Scales of whole rows: no product quantizes its results so, and no routing shares a kernel with what does.
+// Scales of whole rows: no gemm quantizes its results by row, and such a quantization is not fused with routing.
 
 // RUN: moe-opt %s --split-input-file --tile-assign-config=target=sm_90a -o %t.before
 // RUN: moe-opt %t.before --split-input-file --tile-rewrite-launches="only=quantize-results target=sm_90a" --tile-rewrite-launches="only=quantize-ahead target=sm_90a" | diff - %t.before

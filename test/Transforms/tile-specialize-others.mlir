@@ -1,9 +1,9 @@
-// A kernel that is no product of experts has ranges of its own, which cost no kernels of theirs.
+// Kernels other than the experts' gemms have separate ranges, which do not copy the gemms.
 // RUN: moe-opt %s --tile-specialize=target=sm_90a | FileCheck %s
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-kernels=9" | FileCheck %s --check-prefix=FEW
 // RUN: moe-opt %s --tile-specialize="target=sm_90a configs={out@1-16:tile_columns=64}" | FileCheck %s --check-prefix=FORCED
 
-// A range ends wherever that of a kernel does.
+// A range of the program ends wherever a range of a kernel does.
 // CHECK-LABEL: plan.program @layer
 //       CHECK: plan.variant tokens 0 to [[#FIRST:]] {
 //       CHECK: plan.launch @logits_t[[#FIRST]] ins
@@ -19,13 +19,13 @@
 //       CHECK: tile.kernel @logits_t[[#FIRST]]({{.*}}load = #tile.load<min_tokens = 0, max_tokens = [[#FIRST]]>
 //       CHECK: tile.kernel @hidden_t[[#HIDDEN]]({{.*}}load = #tile.load<min_tokens = 0, max_tokens = [[#HIDDEN]], top_k = 8, experts = 128>
 
-// Of too many kernels those are merged that lose least, whatever they are.
+// If there are too many kernels, those that lose least are merged.
 //         FEW: tile.kernel @logits_t
 //         FEW: tile.kernel @hidden_t
 // FEW-COUNT-2: tile.kernel @out_t
 //         FEW: tile.kernel @sum
 
-// Where a config is forced all are cut, so that each range has one.
+// The range of a forced config splits all kernels.
 //      FORCED: plan.variant tokens 0 to 16 {
 //      FORCED: plan.launch @logits_t16 ins
 //      FORCED: plan.launch @hidden_t16 ins

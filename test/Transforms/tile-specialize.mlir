@@ -1,4 +1,4 @@
-// Kernels for ranges of token counts: what is best for few rows is not for many.
+// Kernels for ranges of token counts: the best config depends on the number of rows.
 // RUN: moe-opt %s --tile-specialize=target=sm_90a | FileCheck %s
 // RUN: moe-opt %s --tile-specialize=target=sm_90a --tile-assign-config=target=sm_90a | FileCheck %s --check-prefix=CONFIG
 // RUN: moe-opt %s --tile-specialize="target=sm_90a max-ranges=2" | FileCheck %s --check-prefix=TWO
@@ -15,8 +15,8 @@
 // RUN: not moe-opt %s --tile-specialize=target=sm_70 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: tile-specialize: target 'sm_70' is unknown; accepted are cpu, sm_80, sm_90a, sm_100a
 
-// Ranges are side by side. A kernel has a copy per config, for one range or
-// several; buffers and the kernels without a choice are shared.
+// Ranges are adjacent. A kernel has a copy per config, for one range or several; buffers and kernels without a choice
+// are shared.
 //  CHECK-LABEL: plan.program @layer
 //        CHECK: plan.variant tokens 0 to [[#FIRST:]] {
 //   CHECK-NEXT: plan.launch @route
@@ -27,14 +27,13 @@
 //        CHECK: plan.launch @hidden_t16384 ins
 //        CHECK: plan.launch @out_t16384 ins
 //    CHECK-NOT: plan.variant
-// Each copy says what it is for.
+// Each copy has a load.
 //        CHECK: tile.kernel @hidden_t[[#HIDDEN]](
 //   CHECK-SAME: load = #tile.load<min_tokens = 0, max_tokens = [[#HIDDEN]], top_k = 8, experts = 128>
 //        CHECK: tile.kernel @hidden_t16384(
 //   CHECK-SAME: max_tokens = 16384, top_k = 8, experts = 128>
 //    CHECK-NOT: tile.kernel @hidden(
-// What is chosen for the copies then differs: one row for each of few experts
-// needs no tall tiles.
+// Configs of the copies differ: one row for each of few experts needs no large BLOCK_M.
 //       CONFIG: tile.kernel @hidden_t
 //       CONFIG: tile_rows = [{{[0-9]{1,2}(, [0-9]{1,2})*}}],
 //       CONFIG: tile.kernel @hidden_t16384
@@ -44,14 +43,14 @@
 //          TWO: plan.variant tokens {{.*}} to 16384
 //      TWO-NOT: plan.variant
 
-// The whole is a range, too: kernels stay, and know it.
+// A single range: kernels stay, with a load.
 //          ONE: plan.variant tokens 0 to 16384
 //          ONE: plan.launch @hidden ins
 //      ONE-NOT: plan.variant
 //          ONE: tile.kernel @hidden(
 //     ONE-SAME: load = #tile.load<min_tokens = 0, max_tokens = 16384, top_k = 8, experts = 128>
 
-// Of five kernels there is one more than without ranges: the product that loses most without gets it.
+// With five kernels, one more than without ranges, the gemm that loses most gets a second range.
 //          FEW: plan.variant tokens 0 to [[#FIRST:]] {
 //          FEW: plan.launch @hidden_t[[#FIRST]] ins
 //          FEW: plan.launch @out ins
@@ -60,8 +59,8 @@
 //          FEW: plan.launch @out ins
 //      FEW-NOT: plan.variant
 //          FEW: tile.kernel @out({{.*}}load = #tile.load<min_tokens = 0, max_tokens = 16384,
-// A config for a range makes it one, wherever it ends; one for any number of
-// tokens leaves the kernel whole.
+// A config forced for a range makes it a range, with any bounds; one forced for all token counts does not split the
+// kernel.
 //       FORCED: plan.variant tokens {{[0-9]+}} to 16 {
 //       FORCED: plan.launch @hidden_t16 ins
 //       FORCED: plan.launch @out ins

@@ -1,7 +1,6 @@
 // RUN: moe-opt %s --tile-split-phases | FileCheck %s
 
-// Each phase has the arguments that it uses: what an earlier phase wrote is
-// read, so it moves to the ins. Streams stay.
+// Each phase has only the arguments that it uses: results of earlier phases become ins. Streams stay.
 // CHECK: plan.program @layer
 // CHECK: %[[L:.*]] = plan.tensor input "l"
 // CHECK: %[[N:.*]] = plan.tensor input "n"

@@ -1,6 +1,6 @@
 // RUN: moe-opt %s --pass-pipeline='builtin.module(llvm.func(verify-gpu-addresses))' --split-input-file --verify-diagnostics
 
-// A row, which fits 32 bits, times a pitch in 64 bits.
+// A row index, which fits 32 bits, times a pitch in 64 bits.
 llvm.func @good(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.kernel} {
   %pitch = arith.constant 2048 : i64
   %wide = arith.extsi %row : i32 to i64
@@ -23,7 +23,7 @@ llvm.func @widened_late(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.k
 
 // -----
 
-// Bytes of elements are no pitch: the product before them is.
+// A factor for the bytes of an element is not a pitch; the multiplication before it has one.
 llvm.func @scaled(%x: !llvm.ptr, %row: i32, %t: i64) attributes {nvvm.kernel} {
   %pitch = arith.constant 2048 : i32
   %bytes = arith.constant 2 : i64
@@ -38,7 +38,7 @@ llvm.func @scaled(%x: !llvm.ptr, %row: i32, %t: i64) attributes {nvvm.kernel} {
 
 // -----
 
-// As an offset of elements it is a row times its pitch.
+// As an offset in elements, the same multiplication has a pitch.
 llvm.func @few_columns(%x: !llvm.ptr<1>, %tile: i32, %t: i64) attributes {nvvm.kernel} {
   %rows = arith.constant 128 : i32
   %pitch = arith.constant 2 : i64
@@ -62,7 +62,7 @@ llvm.func @narrow_index(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.k
 
 // -----
 
-// A product in 64 bits of which only 32 are kept.
+// A multiplication in 64 bits, truncated to 32.
 llvm.func @truncated(%x: !llvm.ptr<1>, %row: i64, %t: i64) attributes {nvvm.kernel} {
   %pitch = arith.constant 2048 : i64
   // expected-error@+1 {{the 32 bits that are left}}
@@ -76,7 +76,7 @@ llvm.func @truncated(%x: !llvm.ptr<1>, %row: i64, %t: i64) attributes {nvvm.kern
 
 // -----
 
-// Around a loop.
+// The offset is carried by a loop.
 llvm.func @carried(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.kernel} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -95,8 +95,8 @@ llvm.func @carried(%x: !llvm.ptr<1>, %row: i32, %t: i64) attributes {nvvm.kernel
 
 // -----
 
-// Ranges rule out that these need more: thread numbers, loops with constant
-// bounds, counts of bits, remainders. What is vouched for, and shared memory, are let be.
+// Ranges exclude overflow: thread indices, loops with constant bounds, counts of bits, remainders. Operations with
+// overflow flags and shared memory are not checked.
 llvm.func @bounded(%x: !llvm.ptr<1>, %s: !llvm.ptr<3>, %panel: i32, %t: i64) attributes {nvvm.kernel} {
   %thread = nvvm.read.ptx.sreg.tid.x : i32
   %c0 = arith.constant 0 : index
@@ -129,8 +129,7 @@ llvm.func @bounded(%x: !llvm.ptr<1>, %s: !llvm.ptr<3>, %panel: i32, %t: i64) att
 
 // -----
 
-// A memref's rows are multiplied by strides later, in 64 bits; columns are what
-// is added.
+// Row indices of a memref are multiplied by strides later, in 64 bits; column indices are added.
 llvm.func @memref(%x: !llvm.ptr<1>, %i: i32, %t: i64) attributes {nvvm.kernel} {
   %m = builtin.unrealized_conversion_cast %x : !llvm.ptr<1> to memref<?x?xf32>
   %pitch = arith.constant 2048 : i32

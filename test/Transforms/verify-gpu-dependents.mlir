@@ -3,7 +3,7 @@
 llvm.mlir.global private constant @table(dense<[1, 2]> : tensor<2xi32>) {addr_space = 1 : i32} : !llvm.array<2 x i32>
 llvm.mlir.global external @shared() {addr_space = 3 : i32} : !llvm.array<0 x i8>
 
-// What no launch writes may come before the wait.
+// Reads of memory that no launch writes may precede the wait.
 llvm.func @good(%x: !llvm.ptr<1>, %map: !llvm.ptr {llvm.byval = !llvm.array<128 x i8>}, %c: i32, %p: i1) attributes {nvvm.kernel} {
   %0 = llvm.mlir.addressof @shared : !llvm.ptr<3>
   %1 = llvm.mlir.addressof @table : !llvm.ptr<1>
@@ -31,7 +31,7 @@ llvm.func @good(%x: !llvm.ptr<1>, %map: !llvm.ptr {llvm.byval = !llvm.array<128 
   llvm.return
 }
 
-// What ids say is read ahead, each role waits before it touches anything else.
+// Weights chosen by ids are read early; each role waits before other accesses.
 llvm.func @roles(%ids: !llvm.ptr<1>, %x: !llvm.ptr<1>, %c: i32, %p: i1) attributes {nvvm.kernel} {
   %0 = llvm.mlir.addressof @table : !llvm.ptr<1>
   %1 = llvm.mlir.poison : !llvm.struct<(ptr<1>, ptr<1>, i64)>
@@ -71,7 +71,7 @@ llvm.func @load(%x: !llvm.ptr<1>) attributes {nvvm.kernel} {
 
 // -----
 
-// Touches nothing of what may still run, but has to wait for it.
+// May overlap all running launches, but must wait for them at its end.
 llvm.func @independent(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.form = #tile.kernel_form<independent = true>} {
   %0 = llvm.load %x : !llvm.ptr<1> -> f32
   nvvm.griddepcontrol wait
@@ -85,7 +85,7 @@ llvm.func @independent_ends(%x: !llvm.ptr<1>) attributes {nvvm.kernel, moec.form
 
 // -----
 
-// Nobody says that these are weights.
+// The reads are not marked as weights.
 llvm.func @prefetch(%x: !llvm.ptr<1>, %c: i32) attributes {nvvm.kernel} {
   // expected-error@+1 {{accesses global memory}}
   nvvm.cp.async.bulk.prefetch %x, %c : !llvm.ptr<1>
@@ -137,7 +137,7 @@ llvm.func @member(%x: !llvm.ptr<1>, %y: !llvm.ptr<1>) attributes {nvvm.kernel} {
 
 // -----
 
-// Who waits for this kernel relies on it to wait, though it reads nothing.
+// Later kernels rely on this kernel to wait, though it reads nothing.
 llvm.func @ends(%p: i1) attributes {nvvm.kernel} {
   llvm.cond_br %p, ^bb1, ^bb2
 ^bb1:
@@ -214,7 +214,7 @@ llvm.func @variable(%v: i32) attributes {nvvm.kernel} {
 
 // -----
 
-// What comes before the barrier touches nothing that another launch does.
+// Accesses before the barrier do not conflict with other launches.
 llvm.func @ahead(%x: !llvm.ptr<1>, %v: f32, %p: i1) attributes {nvvm.kernel, moec.form = #tile.kernel_form<ahead = true>} {
   llvm.cond_br %p, ^bb1, ^bb2
 ^bb1:
@@ -243,7 +243,7 @@ llvm.func @behind(%x: !llvm.ptr<1>, %v: f32, %p: i1) attributes {nvvm.kernel, mo
 
 // -----
 
-// The barrier alone says nothing.
+// The barrier without the kernel's form has no effect.
 llvm.func @alone(%x: !llvm.ptr<1>, %v: f32) attributes {nvvm.kernel} {
   // expected-error@+1 {{accesses global memory}}
   llvm.store %v, %x : f32, !llvm.ptr<1>

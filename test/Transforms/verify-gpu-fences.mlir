@@ -6,8 +6,8 @@
 llvm.mlir.global external @shared() {addr_space = 3 : i32} : !llvm.array<0 x i8>
 llvm.mlir.global external @scratch() {addr_space = 3 : i32} : !llvm.array<128 x i8>
 
-// A fence in the writing thread, before the barrier. Other variables, and other
-// parts of the same one, need none.
+// A fence in the writing thread, before the barrier. Other variables, and other sections of the same variable, need
+// none.
 llvm.func @good(%to: !llvm.ptr<1>, %x: f32, %thread: i32, %size: i32) attributes {nvvm.kernel} {
   %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>
   %table = llvm.getelementptr %shared[1024] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
@@ -81,8 +81,7 @@ llvm.func @one_path(%map: !llvm.ptr, %bar: !llvm.ptr<3>, %r: i32, %c: i32, %b: i
 #cta = #nvvm.shared_space<cta>
 llvm.mlir.global external @shared() {addr_space = 3 : i32} : !llvm.array<0 x i8>
 
-// The write comes around the loop, through a pointer that does too, and as a
-// generic one.
+// The write reaches the access through the loop, by a pointer that the loop carries, and by a generic pointer.
 llvm.func @loop(%map: !llvm.ptr, %x: f32, %c: i32, %b: i1) attributes {nvvm.kernel} {
   %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>
   %generic = llvm.addrspacecast %shared : !llvm.ptr<3> to !llvm.ptr
@@ -109,8 +108,8 @@ llvm.func @loop(%map: !llvm.ptr, %x: f32, %c: i32, %b: i1) attributes {nvvm.kern
 !acc = !llvm.struct<(f32, f32, f32, f32)>
 llvm.mlir.global external @shared() {addr_space = 3 : i32} : !llvm.array<0 x i8>
 
-// A copy is done when a wait says so: a fence before that is none for it. What
-// the wait leaves open is not published.
+// A copy is done after a wait; a fence before the wait does not cover it. Copies that the wait leaves open are not
+// published.
 llvm.func @copies(%x: !llvm.ptr<1>, %bar: !llvm.ptr<3>, %acc: !acc, %b: i1) attributes {nvvm.kernel} {
   %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>
   %number = llvm.ptrtoint %shared : !llvm.ptr<3> to i64
@@ -142,7 +141,7 @@ llvm.func @copies(%x: !llvm.ptr<1>, %bar: !llvm.ptr<3>, %acc: !acc, %b: i1) attr
 !acc = !llvm.struct<(f32, f32, f32, f32)>
 llvm.mlir.global external @shared() {addr_space = 3 : i32} : !llvm.array<0 x i8>
 
-// It arrives when the copies are done, and leaves no place for a fence.
+// The arrival happens when the copies are done, without a chance for a fence.
 llvm.func @copies_arrive(%x: !llvm.ptr<1>, %bar: !llvm.ptr<3>, %acc: !acc, %d: i64) attributes {nvvm.kernel} {
   %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>
   // expected-note@+1 {{written here by 'nvvm.cp.async.shared.global'}}
@@ -158,7 +157,7 @@ llvm.func @copies_arrive(%x: !llvm.ptr<1>, %bar: !llvm.ptr<3>, %acc: !acc, %d: i
 
 llvm.mlir.global external @shared() {addr_space = 3 : i32} : !llvm.array<0 x i8>
 
-// Scales that tensor cores copy to their own memory, and what they multiply.
+// Scales that tensor cores copy to tensor memory, and their operands.
 llvm.func @scales(%x: i32, %bar: !llvm.ptr<3>, %to: !llvm.ptr<6>, %d: i64) attributes {nvvm.kernel} {
   %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>
   // expected-note@+1 {{written here by 'llvm.store'}}
