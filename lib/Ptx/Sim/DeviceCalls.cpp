@@ -14,7 +14,7 @@
 using namespace moec::ptx;
 using moert::Status;
 
-/// Makes what waits for nothing, in the order of devices.
+/// Makes all calls that wait for nothing, in the order of devices.
 void DeviceCalls::makeAll() {
   auto make = [](Member &member) {
     Status status = member.waiting.front().make();
@@ -36,7 +36,8 @@ void DeviceCalls::makeAll() {
   changed.notify_all();
 }
 
-/// Fails what waits on any device, so that nobody waits for it once more.
+/// Fails the waiting calls of all devices, so that no later call waits for
+/// them.
 void DeviceCalls::dropWaiting() {
   for (Member &member : devices) {
     if (member.waiting.empty())

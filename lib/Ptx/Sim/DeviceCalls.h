@@ -19,14 +19,14 @@
 
 namespace moec::ptx {
 
-/// What was given to a device.
+/// A call on one device, to be made now or later.
 struct DeviceCall {
   std::function<moert::Status()> make;
-  /// Made when all devices of the simulator have such a call to make.
+  /// Made only when all devices of the simulator have such a call next.
   bool meets = false;
 };
 
-/// The simulator and whoever uses it, one at a time.
+/// Serializes access to one simulator that several devices share.
 class DeviceCalls {
 public:
   using Lock = std::unique_lock<std::mutex>;
@@ -35,9 +35,9 @@ public:
               double limitSeconds)
       : simulator(options), limitSeconds(limitSeconds), devices(numDevices) {}
 
-  /// Makes the call of a device, or keeps it behind one that meets others.
+  /// Makes the device's call, or queues it behind one that meets others.
   moert::Status give(size_t device, DeviceCall call);
-  /// Waits until all calls of the device are made, and does all work.
+  /// Waits until all calls of the device are made, then runs all work.
   moert::Status finish(Lock &lock, size_t device);
   void leave(size_t device);
 
@@ -47,7 +47,7 @@ public:
 private:
   struct Member {
     std::deque<DeviceCall> waiting;
-    /// What a call failed for that was made later than given.
+    /// Error of a call that was queued and made later.
     moert::Status failure;
     bool hasLeft = false;
   };

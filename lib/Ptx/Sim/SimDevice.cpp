@@ -34,7 +34,7 @@ public:
         bytes(bytes) {}
   ~SimBuffer() override {
     DeviceCalls::Lock lock(shared->mutex);
-    // What is under way may still use it; a failure was reported before.
+    // Pending work may still use the memory; failures were reported before.
     (void)shared->finish(lock, device);
     (void)shared->simulator.release(address);
   }
@@ -78,7 +78,7 @@ private:
   std::unordered_map<std::string, std::unique_ptr<SimKernel>> kernels;
 };
 
-/// What the next work of a stream comes after.
+/// A stream: the work that its next call must follow.
 class SimStream : public moert::Stream {
 public:
   std::vector<WorkId> last;
@@ -90,7 +90,7 @@ public:
   std::vector<WorkId> last;
 };
 
-/// Calls to be made again.
+/// Captured calls, to be replayed.
 class SimGraph : public moert::Graph {
 public:
   std::vector<DeviceCall> calls;
@@ -138,13 +138,14 @@ public:
                 const moert::LaunchArgs &args) override {
     return launch(stream, kernel, dims, args, /*meets=*/false);
   }
-  /// `meets`: with the same launch of all other devices of the simulator.
+  /// `meets`: starts together with the same launch of all other devices of the
+  /// simulator.
   Status launch(moert::Stream &stream, moert::Kernel &kernel,
                 const moert::LaunchDims &dims, const moert::LaunchArgs &args,
                 bool meets);
   Status copy(moert::Stream &stream,
               const std::vector<moert::PeerCopy> &copies);
-  /// Whether the memory is one of the same simulator.
+  /// Whether the memory belongs to the same simulator.
   bool owns(uint64_t simulator) const { return simulator == identity(); }
   uint64_t identity() const { return addressOf(shared.get()); }
   Status record(moert::Stream &stream, moert::Event &event) override;
@@ -162,13 +163,13 @@ public:
   }
 
 private:
-  /// Makes the call, or keeps it for the graph that is captured.
+  /// Makes the call, or records it in the graph under capture.
   Status callOrKeep(std::function<Status()> call, bool meets = false);
 
   const std::string deviceName;
   const moert::GpuTarget capability;
   const std::shared_ptr<DeviceCalls> shared;
-  /// Among those of the simulator.
+  /// Index of the device in the simulator.
   const size_t index;
   std::unique_ptr<SimGraph> captured;
 };
@@ -270,7 +271,7 @@ SimDevice::loadModule(const moert::ModuleImage &image) {
   for (size_t i = 0; i < image.modules.size(); ++i) {
     const std::vector<uint8_t> &bytes = image.modules[i];
     std::string text(bytes.begin(), bytes.end());
-    // PTX ends with a zero for the driver.
+    // PTX images end with a zero byte for the driver.
     text.erase(text.find_last_not_of('\0') + 1);
     Result<LoadedModule *> module = shared->simulator.load(
         text,
@@ -304,8 +305,8 @@ Status SimDevice::fill(moert::Stream &stream, void *dst, uint8_t value,
   });
 }
 
-/// Lanes are not told apart: nobody may count on the order of a lane's copies,
-/// since all that is asked for is their end.
+/// Copy lanes are not distinguished: callers may rely only on the end of all
+/// copies, not on the order within a lane.
 Status SimDevice::copy(moert::Stream &stream,
                        const std::vector<moert::PeerCopy> &copies) {
   std::lock_guard<std::mutex> lock(shared->mutex);

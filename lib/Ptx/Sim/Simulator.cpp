@@ -60,14 +60,14 @@ public:
   Result<size_t> findAll(const std::vector<WorkId> &after,
                          std::vector<size_t> &indices) const;
   WorkId add(std::unique_ptr<Launch> launch);
-  /// Adds it behind earlier work.
+  /// Adds the launch after earlier work.
   Result<WorkId> addBehind(const std::vector<WorkId> &after,
                            std::unique_ptr<Launch> launch);
 
   Engine engine;
   std::vector<std::unique_ptr<Module>> modules;
   std::vector<std::unique_ptr<Launch>> batch;
-  /// The first of the batch.
+  /// Id of the first launch of the batch.
   WorkId firstId = 1;
 };
 
@@ -187,7 +187,7 @@ Status Simulator::readInitialized(uint8_t *flags, uint64_t address,
 // Work
 //===----------------------------------------------------------------------===//
 
-/// Earlier work that is done already needs no index.
+/// Work that has completed needs no index.
 Result<size_t> Simulator::Impl::findAll(const std::vector<WorkId> &after,
                                         std::vector<size_t> &indices) const {
   for (WorkId id : after) {

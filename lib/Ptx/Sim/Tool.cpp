@@ -175,7 +175,7 @@ std::vector<uint8_t> makeData(const BufferArgument &buffer, Random &random) {
   std::vector<uint8_t> bytes(buffer.bytes());
   size_t size = bytes.size() / std::max<size_t>(buffer.count, 1);
   for (size_t i = 0; i < buffer.count; ++i) {
-    // Multiples of 1/8, so that sums are exact for a while.
+    // Multiples of 1/8 keep small sums exact.
     float value = float(int(random.below(17)) - 8) / 8;
     uint64_t bits = 0;
     switch (buffer.dtype) {
@@ -234,7 +234,7 @@ Result<moert::TensorMap> makeMap(const std::string &text,
   return encodeTensorMap(recipe);
 }
 
-/// FNV-1a; tells buffers apart.
+/// FNV-1a hash, to compare buffers.
 uint64_t digest(const std::vector<uint8_t> &bytes) {
   uint64_t hash = 0xCBF29CE484222325u;
   for (uint8_t byte : bytes)
@@ -260,7 +260,7 @@ void list(const LoadedModule &module) {
   }
 }
 
-/// One schedule; the digests of the buffers afterwards.
+/// Runs one schedule and returns the digests of the buffers afterwards.
 Result<std::vector<uint64_t>> runOnce(const Options &options,
                                       const std::string &text, uint64_t seed) {
   SimulatorOptions simulatorOptions;

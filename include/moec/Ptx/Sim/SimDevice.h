@@ -17,27 +17,27 @@ namespace moec::ptx {
 
 struct SimDeviceOptions {
   SimulatorOptions simulator;
-  /// What the device says it is; it runs the PTX of all targets that run there.
+  /// The reported architecture. The device runs the PTX of all supported
+  /// targets, whatever this says.
   std::string architecture = "sm_90";
 };
 
-/// A simulated GPU behind the runtime's interface. Work is put off until
-/// somebody waits for it, or copies; kernels of streams that nothing orders run
-/// in any order and side by side, as the seed says. There is no clock.
+/// A simulated GPU behind the runtime's device interface. Work is deferred
+/// until the host waits for it, or copies. Kernels of unordered streams run
+/// concurrently, in an order that the seed chooses. There is no clock.
 moert::Result<std::unique_ptr<moert::Device>>
 createSimDevice(const SimDeviceOptions &options = {});
 
-/// The devices of several ranks, in one simulator, whose kernels reach each
-/// other's memory. What is launched through the PeerDevice of one waits until
-/// the same has been launched through those of all others, and what follows on
-/// that device waits with it: then it runs side by side. Calls that wait for
-/// work end with an error where the others do not come within
-/// `limitSeconds`.
+/// The devices of several ranks, in one simulator, whose kernels access each
+/// other's memory. A launch through one device's PeerDevice waits, with all
+/// later work of that device, until every other device has the same launch;
+/// then all run side by side. Calls that wait for work fail if the other
+/// devices do not launch within `limitSeconds`.
 moert::Result<std::vector<std::unique_ptr<moert::Device>>>
 createSimDevices(const SimDeviceOptions &options, size_t count,
                  double limitSeconds);
 
-/// `device` is one of createSimDevices(), and outlives it.
+/// `device` comes from createSimDevices() and must outlive the result.
 std::unique_ptr<moert::PeerDevice> createSimPeerDevice(moert::Device &device);
 
 } // namespace moec::ptx

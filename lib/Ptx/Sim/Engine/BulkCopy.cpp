@@ -15,7 +15,7 @@
 
 using namespace moec::ptx;
 
-/// What swizzling moves as a whole.
+/// Granularity of swizzling, in bytes.
 static constexpr uint32_t kChunk = 16;
 
 BulkCopy::BulkCopy(Warp &warp, const Instruction &instruction, unsigned lane)
@@ -135,8 +135,8 @@ bool BulkCopy::load(Piece &piece) {
                /*isWrite=*/true))
       return false;
     std::memcpy(chunk(piece, offset), &row[offset], kChunk);
-    // A box may hold rows past those that count, which nobody has written: it
-    // is for those who use them to know.
+    // Rows of a box past the valid ones may be uninitialized. The readers of
+    // the box must not use them, so this is no error here.
     uint32_t begin = std::max(offset, piece.begin);
     uint32_t end = std::min(offset + kChunk, piece.end);
     if (begin < end && !region->isInitialized(
@@ -155,7 +155,7 @@ bool BulkCopy::load(Piece &piece) {
 bool BulkCopy::read(Piece &piece) {
   piece.held.resize(piece.bytes);
   for (uint32_t offset = 0; offset < piece.bytes; offset += kChunk) {
-    // What falls outside of the tensor is not read.
+    // Bytes outside of the tensor are not read.
     if (offset + kChunk <= piece.begin || offset >= piece.end)
       continue;
     if (!cta->shared.contains(chunkAddress(piece, offset), kChunk))

@@ -12,18 +12,18 @@
 
 namespace moec::ptx {
 
-/// Between global and shared memory, in pieces that are read and written in
-/// any order. What is read and what is written end apart.
+/// A bulk copy between global and shared memory, in chunks that are read and
+/// written in any order. Its reads and its writes complete separately.
 class BulkCopy : public AsyncOperation {
 public:
   struct Piece {
-    /// Before swizzling.
+    /// Addresses before swizzling.
     uint64_t shared = 0, global = 0;
     uint32_t bytes = 0;
-    /// The bytes of it that are in global memory, at `global`; a load makes the
-    /// others 0, a store leaves them out.
+    /// The chunk's bytes that are within the tensor, at `global`. A load
+    /// zero-fills the others; a store skips them.
     uint32_t begin = 0, end = 0;
-    /// What a store has read.
+    /// Bytes that a store has read and not yet written.
     std::vector<uint8_t> held;
   };
 
@@ -34,18 +34,17 @@ public:
   bool usesShared() const override { return !pieces.empty(); }
   bool hasReadAll() const { return pieces.empty(); }
 
-  /// Whether the asynchronous proxy knows of the mbarrier; false after an
-  /// error.
+  /// Whether the mbarrier is visible to the async proxy; false after an error.
   bool knowsMbarrier();
 
-  /// Not begun; and, of stores, read and not written.
+  /// Chunks that have not started; for stores, chunks read and not written.
   std::vector<Piece> pieces, held;
   bool loads = false;
-  /// A wait has ended what it reads.
+  /// Whether a thread has waited for the end of its reads.
   bool isReadAwaited = false;
   unsigned swizzleBytes = 0;
   uint64_t bytes = 0, mbarrier = 0;
-  /// What the thread knew and had done when it began the copy.
+  /// The thread's clock when it issued the copy.
   ClockRef clock;
   unsigned readUnit, writeUnit;
   uint32_t readTick, writeTick;
@@ -54,7 +53,7 @@ private:
   bool load(Piece &piece);
   bool read(Piece &piece);
   bool write(Piece &piece);
-  /// Checks an access, and reports what is wrong.
+  /// Checks an access and reports errors.
   bool check(Region &region, uint64_t address, uint64_t size, bool isWrite);
   Region *findGlobal(uint64_t address, uint64_t size);
   Accessor accessor(bool isShared, bool isWrite) const;

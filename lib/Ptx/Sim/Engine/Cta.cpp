@@ -15,8 +15,8 @@ using namespace moec::ptx;
 
 AsyncOperation::~AsyncOperation() = default;
 
-/// What a kernel asks for, or the register file of a multiprocessor gives each
-/// thread.
+/// Registers per thread: what the register file of a multiprocessor allows, at
+/// most `.maxnreg`.
 static unsigned registersPerThread(const Launch &launch) {
   constexpr unsigned registers = SimulatedLimits::kRegistersPerMultiprocessor,
                      step = 8,

@@ -24,7 +24,7 @@ void Engine::fail(const std::string &text) {
     failure = text;
 }
 
-/// Seed 0 is a plain schedule; the others take turns with their habits.
+/// Seed 0 is a plain schedule; other seeds alternate between styles.
 void Engine::chooseStyle() {
   constexpr unsigned quanta[] = {1, 4, 16, 64, 256};
   constexpr unsigned delays[] = {1, 2, 8, 64, 1024};
@@ -70,7 +70,7 @@ bool Engine::isReady(const Launch &launch) const {
                      });
 }
 
-/// Adds to a set of launches one that has ended, and all that had by then.
+/// Adds an ended launch, and all launches that had ended by then, to `set`.
 void Engine::addAllOver(std::vector<bool> &set, const Launch &launch) const {
   set[launch.id] = true;
   for (size_t i = 0; i < set.size(); ++i)
@@ -83,7 +83,7 @@ void Engine::begin(Launch &launch) {
   launch.state = Launch::State::Running;
   launch.isAfter.assign(batch->size(), false);
   launch.isOver.assign(batch->size(), false);
-  // That CTAs may begin makes nothing visible to them.
+  // An early start of the CTAs makes no writes visible to them.
   if (launch.isDependent) {
     launch.isBehind = (*batch)[launch.after.front()]->isBehind;
     return;
@@ -96,7 +96,7 @@ void Engine::begin(Launch &launch) {
   launch.isBehind = launch.isAfter;
 }
 
-/// Of launches that are over nobody has to be told.
+/// Drops knowledge of ended launches, which is implied.
 void Engine::dropOver(Clock &told, const std::vector<bool> &over) const {
   auto isOver = [&](const auto &known) {
     return known.first < horizon ||
@@ -112,7 +112,7 @@ void Engine::end(Launch &launch) {
   for (size_t i = 0; i < launch.isAfter.size(); ++i)
     if (launch.isAfter[i])
       launch.isOver[i] = true;
-  // It ends after what it depends on only if it has waited for that.
+  // A dependent launch ends after the one before it only if it waited for it.
   launch.told.join(launch.toldBefore);
   if (launch.hasWaited) {
     addAllOver(launch.isOver, *(*batch)[launch.after.front()]);
@@ -124,7 +124,8 @@ void Engine::end(Launch &launch) {
       cta->wakeAll(GroupState::Launch);
 }
 
-/// Whether a launch has yet to begin that may not know what has ended.
+/// Whether a dependent launch has yet to start although the launch before it
+/// has ended, whose writes it may not know.
 bool Engine::isAwaited() const {
   return std::any_of(batch->begin(), batch->end(), [&](const auto &launch) {
     return launch->isDependent && launch->state == Launch::State::Waiting &&
@@ -132,8 +133,8 @@ bool Engine::isAwaited() const {
   });
 }
 
-/// Whether a copy that waits for nothing is yet to come: it may take longer
-/// than kernels that begin with it.
+/// Whether to delay a copy that is ready: it may take longer than kernels that
+/// start with it.
 bool Engine::isLate(Launch &copy) {
   constexpr unsigned kMaxDelayBits = 18;
   if (style == Style::Fair)
@@ -157,8 +158,8 @@ bool Engine::hurryCopies() {
   return isAny;
 }
 
-/// Whether a copy is behind all that it follows from: what is written where it
-/// reads, and read and written where it writes.
+/// Checks that a copy is ordered after the writes to its source, and after the
+/// reads and writes of its destination.
 bool Engine::checkCopy(Launch &launch, Region &from, Region &to) {
   if (!options.checkRaces)
     return true;
@@ -186,7 +187,7 @@ bool Engine::checkCopy(Launch &launch, Region &from, Region &to) {
          isFine(to, launch.fillAddress, /*isWrite=*/true);
 }
 
-/// A fill or a copy.
+/// Does a fill or a copy.
 void Engine::write(Launch &launch) {
   uint64_t to = launch.fillAddress, bytes = launch.fillBytes;
   Region *region = memory.find(to);
@@ -202,7 +203,7 @@ void Engine::write(Launch &launch) {
   region->markInitialized(to, bytes);
 }
 
-/// Starts what waits for nothing; false if all is done.
+/// Starts all launches that are ready; false if all are done.
 bool Engine::startReady() {
   bool isAllDone = true, hasDone = true;
   while (hasDone && !hasFailed()) {
@@ -226,7 +227,7 @@ bool Engine::startReady() {
       launch->order.resize(launch->gridCtas);
       for (uint32_t i = 0; i < launch->gridCtas; ++i)
         launch->order[i] = i;
-      // Hardware starts CTAs about in order.
+      // Hardware starts CTAs roughly in order.
       constexpr uint32_t kWindow = 16;
       if (style != Style::Fair)
         for (uint32_t i = 0; i + 1 < launch->gridCtas; ++i)
@@ -237,13 +238,13 @@ bool Engine::startReady() {
       if (launch->isResident)
         numAwaited += launch->gridCtas;
     }
-    // Nothing runs that they could be later than.
+    // With nothing running, delayed copies have nothing to be later than.
     hasDone |= active.empty() && hurryCopies();
   }
   return !isAllDone;
 }
 
-/// Makes one more CTA resident; false if there is none.
+/// Makes one more CTA resident; false if none is left.
 bool Engine::admit() {
   size_t first = random.below(active.size());
   for (size_t i = 0; i < active.size(); ++i) {
@@ -256,8 +257,8 @@ bool Engine::admit() {
   return false;
 }
 
-/// The same of launches whose CTAs wait for each other: whatever else is
-/// resident, all of theirs become so.
+/// Makes a CTA of a launch whose CTAs wait for each other resident, however
+/// many CTAs are resident already.
 bool Engine::admitAwaited() {
   for (Launch *launch : active)
     if (launch->isResident && launch->started < launch->gridCtas) {
@@ -288,8 +289,8 @@ void Engine::addCta(Launch &launch) {
   }
 }
 
-/// What threads of a CTA have been told by other launches, of these and of what
-/// was before them, is known to those that come after its own.
+/// Knowledge that threads of a CTA acquired from other launches passes on to
+/// the launches that come after the CTA's own.
 void Engine::keepTold(const Cta &cta) {
   Launch &launch = cta.launch;
   for (const std::unique_ptr<Warp> &warp : cta.warps)
@@ -341,7 +342,7 @@ void Engine::retire(Cta &cta) {
   active.erase(std::find(active.begin(), active.end(), &launch));
   if (!active.empty() || isAwaited())
     return;
-  // All that ran is before all that follows.
+  // All work so far is ordered before all later work.
   horizon = nextSerial;
   launchOfSerial.clear();
   fenceLogs.clear();
@@ -400,7 +401,7 @@ bool Engine::isOver(uint32_t serial, const Clock &reader) const {
   uint64_t first = launchOfSerial[serial - horizon]->id;
   if (launchOfSerial[reader.serial - horizon]->isAfter[first])
     return true;
-  // A thread of another launch tells what was before that.
+  // A thread of another launch also passes on what was ordered before it.
   for (const auto &[foreign, known] : reader.foreign)
     if (foreign >= horizon && launchOfSerial[foreign - horizon]->isAfter[first])
       return true;
@@ -460,7 +461,7 @@ bool Engine::isFenced(const Access &write, bool isShared,
     size_t thread = write.unit() * kWarpLanes + unsigned(__builtin_ctz(rest));
     const std::vector<uint32_t> &fences =
         (isShared ? log->second.shared : log->second.global)[thread];
-    // The first fence after the write must be known to the reader.
+    // The reader must know of the first fence after the write.
     auto fence = std::lower_bound(fences.begin(), fences.end(), write.tick);
     if (fence == fences.end() || *fence >= known->lanes[thread])
       return false;

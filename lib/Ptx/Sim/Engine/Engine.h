@@ -14,27 +14,27 @@
 
 namespace moec::ptx {
 
-/// Proxy fences of the threads of a CTA, by tick; outlives it.
+/// Ticks of the proxy fences of a CTA's threads; outlives the CTA.
 struct FenceLog {
-  /// For shared and for global memory, by thread.
+  /// Fences of shared and of global memory, by thread.
   std::vector<std::vector<uint32_t>> shared, global;
 };
 
-/// A place that atomics, volatile and acquire or release accesses use.
+/// A memory location that atomic, volatile, acquire or release accesses use.
 struct SyncVariable {
-  /// What releases with scope gpu and wider published, and those of scope cta.
+  /// Clocks that releases published: at scope gpu and wider, and at scope cta.
   ClockRef device, cta;
-  /// The same of the write before the last one.
+  /// The same clocks before the last write.
   ClockRef previousDevice, previousCta;
-  /// The last write, the value before it, and how many writes there were.
+  /// The last write, the number of writes, and the value before the last.
   Access writer;
   uint64_t version = 0, previous = 0;
   unsigned bytes = 0;
-  /// The version that each thread has seen, by serial and number.
+  /// The version that each thread has seen, by CTA serial and thread number.
   std::unordered_map<uint64_t, uint64_t> seen;
 };
 
-/// "thread 37 (warp 1, lane 5)".
+/// Formats a thread as "thread 37 (warp 1, lane 5)".
 std::string describeThread(unsigned warp, unsigned lane);
 
 class Engine : public OrderOracle {
@@ -47,19 +47,21 @@ public:
 
   //--- For instructions ---//
 
-  /// The first error counts. `place` says where.
+  /// Records an error; only the first one counts. `place` is its location.
   void fail(const std::string &text);
   bool hasFailed() const { return !failure.empty(); }
-  /// "file.ptx:12: cta 3, thread 37 (warp 1, lane 5): ld.shared.b32 ...".
+  /// Formats as "file.ptx:12: cta 3, thread 37 (warp 1, lane 5): ld.shared.b32
+  /// ...".
   std::string describe(const Warp &warp, const Instruction &instruction,
                        unsigned lane) const;
   std::string describeInstruction(uint32_t id) const;
-  /// "race: a write, and a read by ... that nothing orders before it".
+  /// Formats as "race: a write, and a read by ... that nothing orders before
+  /// it".
   std::string describeConflict(const Conflict &conflict, bool isWrite,
                                bool isAsync) const;
-  /// Something has happened that others may wait for.
+  /// Notes an event that other warps may be waiting for.
   void noteWrite();
-  /// What %globaltimer and the like say; who asks gives up some time.
+  /// The value of %globaltimer and the like. The reading warp yields.
   uint64_t readTime() {
     asksTime = true;
     return statistics.warpInstructions + skippedTime;
@@ -70,14 +72,13 @@ public:
     ++progress;
   }
   void start(std::shared_ptr<AsyncOperation> operation);
-  /// Does all of an operation, piece by piece; false after an error.
+  /// Runs an operation to its end; false after an error.
   bool finish(AsyncOperation &operation);
   void queue(Warp &warp);
-  /// CTAs of the launch that depends on the CTA's may begin, as far as it is
-  /// concerned.
+  /// Lets the dependent launch start, as far as this CTA is concerned.
   void letDependentsBegin(Cta &cta);
-  /// Lanes of `mask` learn all that the launch before did; false if they have
-  /// to wait for its end.
+  /// Lanes of `mask` acquire all that the preceding launch did; false if they
+  /// must wait for its end.
   bool waitForLaunchBefore(Warp &warp, LaneMask mask);
 
   bool isBefore(const Access &earlier, const Clock &reader) const override;
@@ -94,11 +95,11 @@ public:
   std::string failure;
   std::vector<std::unique_ptr<Program>> programs;
   uint32_t nextInstructionId = 0;
-  /// Serials below are ordered before all that runs.
+  /// CTAs with smaller serials are ordered before all that runs.
   uint32_t horizon = 1;
 
 private:
-  /// What copies between kernels have in place of an instruction.
+  /// Stands for the instruction of copies between kernels.
   static constexpr uint32_t kCopyInstruction = ~uint32_t(0);
 
   enum class Style : uint8_t { Fair, Random, Priorities };
@@ -110,7 +111,7 @@ private:
   bool isReady(const Launch &launch) const;
   bool startReady();
   bool isLate(Launch &copy);
-  /// Lets late copies be done; false if there are none.
+  /// Completes delayed copies; false if there are none.
   bool hurryCopies();
   bool checkCopy(Launch &launch, Region &from, Region &to);
   void write(Launch &launch);
@@ -121,18 +122,18 @@ private:
   bool isAwaited() const;
   bool admit();
   bool admitAwaited();
-  /// Of a CTA with that %ctaid, or of a copy.
+  /// A new serial, for a CTA with this %ctaid or for a copy.
   uint32_t addSerial(Launch &launch, uint32_t index);
   void addCta(Launch &launch);
   void keepTold(const Cta &cta);
   void retire(Cta &cta);
-  /// Reports what a CTA that ends leaves behind; false if there is something.
+  /// Reports what an ending CTA leaves unfinished; false if there is anything.
   bool checkLeaks(Cta &cta);
   void reset();
 
-  /// Whether the kernel of CTA `serial` is over for whoever has the clock.
+  /// Whether `reader` knows that the kernel of CTA `serial` has ended.
   bool isOver(uint32_t serial, const Clock &reader) const;
-  /// Whether a kernel that is over for them was told of the access.
+  /// Whether an ended kernel that `reader` knows of had acquired the access.
   bool isTold(const Access &earlier, const Clock &reader) const;
 
   //--- Schedule ---//
@@ -148,34 +149,36 @@ private:
   bool wakeSleepers();
   void reportDeadlock();
 
-  /// What run() runs.
+  /// The batch that run() executes.
   Batch *batch = nullptr;
   std::vector<std::unique_ptr<Cta>> ctas;
   std::vector<Warp *> runnable;
-  /// Warps of loops that have seen the latest of what they ask for.
+  /// Warps in polling loops that have seen the latest value of what they poll.
   std::vector<Warp *> sleepers;
   std::vector<std::shared_ptr<AsyncOperation>> operations;
-  /// The number of operations at which those that are done are dropped.
+  /// Number of operations at which completed ones are removed.
   size_t compactAt = 64;
   std::vector<Launch *> active;
-  /// CTAs that others wait for, of resident launches, which have yet to begin.
+  /// CTAs of resident launches that have yet to start; others may wait for
+  /// them.
   uint64_t numAwaited = 0;
-  /// The launch of serial `horizon + i`.
+  /// The launch of CTA serial `horizon + i`.
   std::vector<Launch *> launchOfSerial;
-  /// Its %ctaid.
+  /// The %ctaid of CTA serial `horizon + i`.
   std::vector<uint32_t> indexOfSerial;
   std::unordered_map<uint32_t, FenceLog> fenceLogs;
   std::unordered_map<uint64_t, SyncVariable> globalSync;
   std::unordered_map<uint64_t, SyncVariable> sharedSync;
   uint32_t nextSerial = 1;
-  /// Instructions since something happened that others may wait for.
+  /// Instructions since the last event that others may wait for.
   uint64_t idleInstructions = 0;
-  /// Whether somebody has read the time in this run, how much went by while
-  /// nobody got on, and how often since somebody did.
+  /// Whether a thread has read the time in this run, the time that was skipped
+  /// while no thread made progress, and how often since the last progress.
   bool asksTime = false;
   uint64_t skippedTime = 0;
   unsigned numSkips = 0;
-  /// Counts what happened, and what had when waits were last made to fail.
+  /// Number of progress events, and its value when waits were last made to
+  /// fail.
   uint64_t progress = 0, progressAtFail = 0;
   unsigned failedRounds = 0;
   uint64_t turns = 0;

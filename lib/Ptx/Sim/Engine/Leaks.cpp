@@ -17,13 +17,13 @@ using namespace moec::ptx;
 
 namespace {
 
-/// Looks for the first thing that a CTA, whose threads have all ended, leaves
-/// behind. None of it depends on how far the schedule has let copies come.
+/// Finds the first thing that a CTA leaves unfinished after all its threads
+/// have ended. The result does not depend on how far copies have come.
 class LeakFinder {
 public:
   LeakFinder(const Engine &engine, const Cta &cta) : engine(engine), cta(cta) {}
 
-  /// Empty if there is none.
+  /// A description, or empty.
   std::string find() const;
 
 private:

@@ -12,7 +12,7 @@
 
 namespace moec::ptx {
 
-/// SplitMix64: the same numbers on every machine.
+/// SplitMix64, so that numbers are the same on every machine.
 class Random {
 public:
   explicit Random(uint64_t seed) : state(seed * 0x9E3779B97F4A7C15u) {}
@@ -23,11 +23,11 @@ public:
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
   }
-  /// From 0 to `count` - 1; 0 for a count of 0.
+  /// A number in [0, `count`); 0 for a count of 0.
   uint64_t below(uint64_t count) {
     return uint64_t((static_cast<unsigned __int128>(next()) * count) >> 64);
   }
-  /// True once in `n` times.
+  /// True with probability 1 / `n`.
   bool oneIn(uint64_t n) { return below(n) == 0; }
 
 private:

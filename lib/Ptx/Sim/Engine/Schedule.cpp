@@ -12,10 +12,10 @@
 
 using namespace moec::ptx;
 
-/// Warps that run this long with nothing for others to see are in a loop that
-/// waits for something that does not come.
+/// Limit on warp instructions without an effect that others can see. Beyond it,
+/// the warps loop for something that never comes.
 static constexpr uint64_t kMaxIdleInstructions = 4'000'000;
-/// In how many turns, about, one of the CTAs begins that others wait for.
+/// An awaited CTA starts about once in so many scheduling steps.
 static constexpr unsigned kTurnsPerStart = 8;
 
 void Engine::queue(Warp &warp) {
@@ -26,7 +26,7 @@ void Engine::queue(Warp &warp) {
 }
 
 void Engine::start(std::shared_ptr<AsyncOperation> operation) {
-  // Many end because somebody waited for them.
+  // Many operations complete because a thread waited for them.
   if (operations.size() >= compactAt) {
     operations.erase(
         std::remove_if(operations.begin(), operations.end(),
@@ -82,7 +82,7 @@ Warp *Engine::choose() {
     for (size_t i = 1; i < runnable.size(); ++i)
       if (runnable[i]->priority > runnable[index]->priority)
         index = i;
-    // Now and then the first becomes the last.
+    // Now and then the warp of highest priority becomes the lowest.
     if (random.oneIn(16))
       runnable[index]->priority = random.next() >> random.below(32);
     break;
@@ -90,8 +90,7 @@ Warp *Engine::choose() {
   return runnable[index];
 }
 
-/// The one that is furthest behind of the groups that are ready; at times
-/// another one.
+/// Usually the ready group that is furthest behind; at times another one.
 size_t Engine::chooseGroup(Warp &warp) {
   size_t best = warp.groups.size(), ready = 0;
   for (size_t i = 0; i < warp.groups.size(); ++i) {
@@ -110,7 +109,7 @@ size_t Engine::chooseGroup(Warp &warp) {
   return best;
 }
 
-/// Joins the lanes of group `index` to a group that stands where it does.
+/// Merges group `index` into another group at the same instruction.
 bool Engine::mergeAt(Warp &warp, size_t index) {
   Group &group = warp.groups[index];
   for (size_t i = 0; i < warp.groups.size(); ++i) {
@@ -189,7 +188,7 @@ void Engine::runWarp(Warp &warp) {
   auto ready = std::count_if(
       warp.groups.begin(), warp.groups.end(),
       [](const Group &group) { return group.state == GroupState::Ready; });
-  // Other lanes go on meanwhile.
+  // Other lanes of the warp can run meanwhile.
   isAsleep &= ready == 1;
   if (isAsleep)
     sleepers.push_back(&warp);
@@ -217,7 +216,7 @@ void Engine::advanceAsync() {
   }
 }
 
-/// Nobody can run: time for what was put off.
+/// No warp can run: deferred work is done.
 void Engine::unblock() {
   if (!operations.empty()) {
     advanceAsync();
@@ -225,8 +224,8 @@ void Engine::unblock() {
   }
   if (admitAwaited())
     return;
-  // Launches whose CTAs all run may wait for one of another rank, which comes
-  // after launches that have yet to find room.
+  // Resident launches may wait for a launch of another rank, which is queued
+  // behind launches that are not yet resident.
   bool isAnyAwaited =
       std::any_of(active.begin(), active.end(),
                   [](const Launch *launch) { return launch->isResident; });
@@ -237,10 +236,10 @@ void Engine::unblock() {
   reportDeadlock();
 }
 
-/// Lets those go on who wait for something or for some time to be over; false
-/// where nobody knows of time, or long waits have not helped.
+/// Wakes groups that wait for an event or for time to pass; false if no thread
+/// reads the time, or long waits have not helped.
 bool Engine::passTime() {
-  // More each time, up to some seconds, so that who waits for others gets few.
+  // The skipped time grows up to some seconds, so that waits need few rounds.
   constexpr unsigned kFirstBit = 10, kLastBit = 33, kSkips = 1000;
   if (!asksTime || numSkips >= kSkips)
     return false;
@@ -251,7 +250,7 @@ bool Engine::passTime() {
   return true;
 }
 
-/// Lets loops ask again; false if there are none.
+/// Lets polling loops poll again; false if there are none.
 bool Engine::wakeSleepers() {
   bool isAny = !sleepers.empty();
   for (Warp *warp : sleepers)
@@ -260,15 +259,15 @@ bool Engine::wakeSleepers() {
   return isAny;
 }
 
-/// Something is written that waits ask for: at times the loops see it at once,
-/// else when nobody else can run.
+/// A location that loops poll was written. The loops see it at once at times,
+/// else when no other warp can run.
 void Engine::noteWrite() {
   constexpr unsigned kWritesPerWake = 8;
   if (!sleepers.empty() && random.oneIn(kWritesPerWake))
     wakeSleepers();
 }
 
-/// Lets waits that may give up do so; false when that has not helped.
+/// Lets waits that may time out fail; false if that has not helped.
 bool Engine::failPolls() {
   constexpr unsigned kRounds = 3;
   if (progress != progressAtFail)

@@ -17,17 +17,17 @@
 using namespace moec::ptx;
 
 static constexpr unsigned kChunk = 16, kAtom = 8, kSwizzle = 128;
-/// The sides of a product: 128 rows of A, and 32 elements.
+/// Extent of a product's operands: 128 rows of A, and 32 elements of K.
 static constexpr unsigned kRows = 128, kDepth = 32;
-/// Lanes that a warp can load, each of which has all scales.
+/// Lanes that one warp can load. Each quarter has a copy of all scales.
 static constexpr unsigned kQuarter = 32;
 
 //===----------------------------------------------------------------------===//
 // Descriptors
 //===----------------------------------------------------------------------===//
 
-/// "Shared memory descriptor": addresses in units of 16 bytes, 1 at bit 46, a
-/// base offset at bit 49, the swizzle at bit 61.
+/// PTX ISA, "Shared memory descriptor": addresses in units of 16 bytes, 1 at
+/// bit 46, a base offset at bit 49, the swizzle at bit 61.
 std::string SharedDescriptor::verify(unsigned swizzleBytes) const {
   if ((bits >> 46 & 7) != 1)
     return "bits 46 to 48 of the descriptor have to be 1";
@@ -51,8 +51,9 @@ uint64_t SharedDescriptor::chunk(unsigned row, unsigned pitch,
   return swizzleAddress(address, pitch == kSwizzle ? kSwizzle : 0);
 }
 
-/// "Instruction descriptor", kind::mxf8f6f4: types of three bits, of which 0 is
-/// e4m3 and 5 e2m1; rows of B over 8; 1 for scales of e8m0; 128 over 16.
+/// PTX ISA, "Instruction descriptor", kind::mxf8f6f4: types of three bits,
+/// where 0 is e4m3 and 5 is e2m1; rows of B / 8; 1 for e8m0 scales; rows of A /
+/// 128.
 std::string ProductDescriptor::verify() const {
   auto isKnown = [](unsigned type) { return type == 0 || type == 5; };
   if (!isKnown(typeA()) || !isKnown(typeB()))
@@ -90,11 +91,11 @@ void TensorQueue::add(TensorOperation operation) {
   if (operation.kind == TensorOperation::Kind::Commit) {
     operation.clock = started;
   } else {
-    // Who learns of an operation's end learns what was known at its start:
-    // what it reads was there.
+    // A thread that acquires an operation's end also acquires what was known at
+    // its start, because the operation's inputs were ready.
     join(started, warp.clocks[lane]);
-    // A copy is ordered behind what the thread knows to be over, a product
-    // behind all before it as well.
+    // A copy is ordered after what the thread knows to be complete; a product
+    // also after all operations before it.
     operation.clock = warp.release(1u << lane);
     if (operation.kind == TensorOperation::Kind::Product)
       join(operation.clock, started);
@@ -181,7 +182,7 @@ uint32_t *TensorQueue::access(const TensorOperation &operation, unsigned lane,
 
 bool TensorQueue::advance(Engine &engine) {
   size_t chosen = 0;
-  // Any copy may come first.
+  // Copies may complete in any order.
   if (size_t other = engine.random.below(pending.size());
       pending[other].kind == TensorOperation::Kind::Copy)
     chosen = other;
@@ -202,7 +203,7 @@ bool TensorQueue::run(const TensorOperation &operation) {
   return false;
 }
 
-/// 32 rows of 16 bytes go to four columns of 32 lanes, and to all four
+/// 32 rows of 16 bytes go to four columns of 32 lanes, replicated in all four
 /// quarters.
 bool TensorQueue::copy(const TensorOperation &operation) {
   Region &cells = cta->tensor->cells;
@@ -218,7 +219,8 @@ bool TensorQueue::copy(const TensorOperation &operation) {
       if (!cell)
         return false;
       std::memcpy(cell, from, kChunk);
-      // Scales of rows that nobody wrote are for those who use them to know.
+      // Scales of unused rows may be uninitialized; the readers of those rows
+      // must not use them.
       for (unsigned i = 0; i < columns; ++i)
         if (!cta->shared.isInitialized(address + i * TensorMemory::kCellBytes,
                                        TensorMemory::kCellBytes))
@@ -241,8 +243,8 @@ bool TensorQueue::commit(const TensorOperation &operation) {
   return true;
 }
 
-/// elements[row * 32 + k]; of e2m1, 16 elements lie in the first half of 16
-/// bytes.
+/// Layout: elements[row * 32 + k]. For e2m1, 16 elements fill the first half of
+/// 16 bytes.
 bool TensorQueue::gather(const TensorOperation &operation,
                          const SharedDescriptor &matrix, unsigned type,
                          unsigned rows, std::vector<float> &elements) {
@@ -268,8 +270,8 @@ bool TensorQueue::gather(const TensorOperation &operation,
   return true;
 }
 
-/// Those of row r are in lane r % 32 of each quarter, column r / 32: a word, of
-/// which the descriptor names a byte.
+/// Scales of row r are in lane r % 32 of each quarter, column r / 32. The
+/// descriptor selects a byte of that word.
 bool TensorQueue::readScales(const TensorOperation &operation, uint32_t address,
                              unsigned rows, unsigned byte,
                              std::vector<float> &scales) {
@@ -313,7 +315,7 @@ bool TensorQueue::multiply(const TensorOperation &operation) {
       !readScales(operation, operation.scaleB, columns, product.scaleB(),
                   scaleB))
     return false;
-  // transposed[k * columns + column].
+  // Layout: transposed[k * columns + column].
   std::vector<float> transposed(b.size()), sums(columns);
   for (unsigned column = 0; column < columns; ++column)
     for (unsigned k = 0; k < kDepth; ++k)

@@ -16,15 +16,15 @@
 
 namespace moec::ptx {
 
-/// A matrix or scales in shared memory, as these instructions' descriptors say
-/// it; those of wgmma have other bits.
+/// A tcgen05 descriptor of a matrix or of scales in shared memory. wgmma
+/// descriptors have another bit layout.
 struct SharedDescriptor {
   uint64_t bits;
 
-  /// What is wrong with it; empty if nothing is.
+  /// What is wrong with the descriptor; empty if it is valid.
   std::string verify(unsigned swizzleBytes) const;
-  /// Where 16 bytes of a row are, in rows of `pitch` bytes; 8 of them follow
-  /// one another.
+  /// Address of 16 bytes of a row, where rows have `pitch` bytes and 8 rows are
+  /// adjacent.
   uint64_t chunk(unsigned row, unsigned pitch, unsigned number) const;
 };
 
@@ -46,12 +46,13 @@ struct TensorOperation {
 
   Kind kind = Kind::Commit;
   const Instruction *instruction = nullptr;
-  /// What the operation is ordered after; of a commit, what it tells.
+  /// Clock that the operation is ordered after; for a commit, what it
+  /// publishes.
   ClockRef clock;
   unsigned unit = 0;
   uint32_t tick = 0;
 
-  /// In tensor memory: what is written; scales of a product.
+  /// Tensor memory addresses: destination, and scales of a product.
   uint32_t target = 0, scaleA = 0, scaleB = 0;
   SharedDescriptor a{0}, b{0};
   ProductDescriptor product{0};
@@ -59,9 +60,8 @@ struct TensorOperation {
   uint64_t mbarrier = 0;
 };
 
-/// What a thread has started. Products and commits are done in order, and
-/// behind the copies before them; copies may be done ahead of what is before
-/// them.
+/// The tcgen05 operations that a thread has issued. Products and commits run in
+/// order, after the copies before them; copies may overtake earlier operations.
 class TensorQueue : public AsyncOperation {
 public:
   TensorQueue(Warp &warp, unsigned lane);
@@ -93,11 +93,12 @@ private:
   Warp &warp;
   const unsigned lane;
   std::deque<TensorOperation> pending;
-  /// All that the thread has started.
+  /// Joined clocks of all operations that the thread has issued.
   ClockRef started;
 };
 
-/// 128 lanes of 512 columns of 32 bits, of which the CTA has some columns.
+/// Tensor memory: 128 lanes x 512 columns of 32 bits, some columns of which the
+/// CTA has allocated.
 struct TensorMemory {
   static constexpr unsigned kLanes = 128, kColumns = 512, kCellBytes = 4;
   static constexpr unsigned kLaneBytes = kColumns * kCellBytes;
@@ -115,9 +116,9 @@ struct TensorMemory {
   Region cells;
   const unsigned first, columns;
   const Visit taker;
-  /// By thread.
+  /// Operation queues, by thread.
   std::unordered_map<unsigned, std::shared_ptr<TensorQueue>> queues;
-  /// What warps have loaded and not waited for: registers and their values.
+  /// Registers that tcgen05.ld has loaded without a wait, and their values.
   struct Load {
     std::vector<Slot> registers;
     std::vector<uint32_t> values;

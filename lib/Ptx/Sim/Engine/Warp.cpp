@@ -67,7 +67,7 @@ Warp::Warp(Cta &cta, unsigned index, LaneMask lanes)
   uintptr_t begin = reinterpret_cast<uintptr_t>(registerFile.get());
   bases[0] = registerFile.get() + (-begin & 63);
   bases[1] = const_cast<uint8_t *>(kernel.constants.data());
-  // What nobody wrote differs from seed to seed.
+  // Values of unwritten registers differ from seed to seed.
   std::memset(bases[0], int(cta.launch.engine->random.below(256)),
               kernel.registerBytes);
   for (const SpecialSlot &special : kernel.specials)

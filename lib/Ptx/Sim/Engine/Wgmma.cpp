@@ -67,7 +67,7 @@ ProductGroup::ProductGroup(Cta &cta, unsigned warpgroup)
 }
 
 bool ProductGroup::advance(Engine &) {
-  // Sums depend on those of groups before.
+  // The accumulators depend on earlier groups.
   for (const std::shared_ptr<ProductGroup> &group :
        cta->warpgroups[warpgroup]->committed)
     if (!group->isDone())
@@ -75,8 +75,8 @@ bool ProductGroup::advance(Engine &) {
   return true;
 }
 
-/// 16 bytes of an operand. Rows that no sum of interest uses may hold anything:
-/// that they were written is not asked for.
+/// Reads 16 bytes of an operand. Rows that feed only unused sums may be
+/// uninitialized, so initialization is not checked.
 const uint8_t *ProductGroup::readChunk(const AsyncProduct &product,
                                        uint64_t address) {
   Engine &engine = *cta->launch.engine;
@@ -110,7 +110,7 @@ const uint8_t *ProductGroup::readChunk(const AsyncProduct &product,
   return cta->shared.at(address);
 }
 
-/// elements[row * depth + k].
+/// Layout: elements[row * depth + k].
 bool ProductGroup::gather(const AsyncProduct &product,
                           const MatrixDescriptor &matrix, bool isTransposed,
                           MatrixType type, unsigned rows,
@@ -145,7 +145,7 @@ bool ProductGroup::gather(const AsyncProduct &product,
   return true;
 }
 
-/// A in registers has the layout of mma's.
+/// A in registers has the layout of mma's A.
 void ProductGroup::gatherFromRegisters(const AsyncProduct &product,
                                        std::vector<float> &elements) {
   const Instruction &instruction = *product.instruction;
@@ -170,8 +170,9 @@ void ProductGroup::gatherFromRegisters(const AsyncProduct &product,
     }
 }
 
-/// Adds to registers of i32 what `addProducts` adds to those of f32: of
-/// integers of 8 bits, a product's sums are whole numbers below 2^24.
+/// Integer counterpart of `addProducts`, into i32 registers. The sums of a
+/// product of 8-bit integers are whole numbers below 2^24, which f32 holds
+/// exactly.
 static void addWholeProducts(uint32_t *const *registers, unsigned numRegisters,
                              const float *rows, const float *const *columns,
                              unsigned depth) {
@@ -202,7 +203,7 @@ bool ProductGroup::run(const AsyncProduct &product) {
   if (flags & kWgmmaNegativeB)
     std::transform(b.begin(), b.end(), b.begin(), std::negate<float>());
   unsigned depth = 2 * kChunk / instruction.width;
-  // columnsOf[2 * block + odd][k][lane % 4].
+  // Layout: columnsOf[2 * block + odd][k][lane % 4].
   std::vector<float> columnsOf(b.size());
   for (unsigned column = 0; column < columns; ++column)
     for (unsigned k = 0; k < depth; ++k)
@@ -223,7 +224,7 @@ bool ProductGroup::run(const AsyncProduct &product) {
           rows[k * kWarpLanes + lane] =
               a[(16 * w + 8 * half + lane / 4) * depth + k];
       for (unsigned i = 0; i < numRegisters; i += 8) {
-        // The registers of this half of two blocks of columns.
+        // Registers of this half of two column blocks.
         unsigned numbers[4];
         const float *columnPointers[4];
         unsigned count = 0;
@@ -259,7 +260,8 @@ bool ProductGroup::run(const AsyncProduct &product) {
 
 bool moec::ptx::checkAccumulators(Warp &warp, const Instruction &instruction,
                                   LaneMask mask) {
-  // Compilers move constants into sums behind the fence.
+  // Moves are exempt: compilers place constant initialization of accumulators
+  // after the fence.
   warp.needsProductFence |= !instruction.isMove;
   if (warp.productsInFlight == 0)
     return true;

@@ -15,18 +15,19 @@ namespace moec::ptx {
 
 inline constexpr unsigned kWarpgroupWarps = 4;
 
-/// A matrix in shared memory as a descriptor says it: 16 bytes of it at a time.
+/// A wgmma descriptor of a matrix in shared memory, which is read in chunks of
+/// 16 bytes.
 struct MatrixDescriptor {
   explicit MatrixDescriptor(uint64_t bits) : bits(bits) {}
 
-  /// What is wrong with it; empty if nothing is.
+  /// What is wrong with the descriptor; empty if it is valid.
   std::string verify() const;
   unsigned swizzleBytes() const;
-  /// Where 8 rows times 16 bytes of depth are, row by row; `row` counts from
+  /// Address of an 8-row x 16-byte chunk along K, row by row; `row` counts from
   /// the first, `chunk` is 0 or 1.
   uint64_t depthChunk(unsigned row, unsigned chunk) const;
-  /// Where 8 rows (a multiple of 8 is the first) of one depth are, in a matrix
-  /// whose rows are neighbours.
+  /// Address of 8 rows (the first a multiple of 8) at one k, in a matrix whose
+  /// rows are adjacent in memory.
   uint64_t rowChunk(unsigned row, unsigned depth) const;
 
   uint64_t bits;
@@ -44,8 +45,8 @@ struct AsyncProduct {
   bool keepsSums = false;
 };
 
-/// Products that were committed together, which end together. They are done in
-/// order, as late as the waits allow or whenever the schedule likes.
+/// Products of one wgmma commit group, which complete together. Products run in
+/// order, as late as waits allow or whenever the schedule chooses.
 class ProductGroup : public AsyncOperation {
 public:
   ProductGroup(Cta &cta, unsigned warpgroup);
@@ -55,7 +56,7 @@ public:
   bool usesShared() const override { return next < products.size(); }
 
   std::vector<AsyncProduct> products;
-  /// What all of its threads knew when they began the last product.
+  /// Knowledge common to all of its threads at the start of the last product.
   ClockRef clock;
   unsigned unit;
   uint32_t tick;
@@ -73,20 +74,20 @@ private:
   size_t next = 0;
 };
 
-/// What four warps have begun.
+/// State of the wgmma operations of four warps.
 struct Warpgroup {
   std::shared_ptr<ProductGroup> open;
-  /// Not known to be over to all of them.
+  /// Groups whose end not all warps know of.
   std::vector<std::shared_ptr<ProductGroup>> committed;
-  /// Groups that were committed, and those of them that a warp has waited for.
+  /// Number of committed groups, and how many of them each warp has waited for.
   uint64_t numCommitted = 0, waited[kWarpgroupWarps] = {};
-  /// Clocks of the threads at the last product, and what was common to them.
+  /// Clocks of the threads at the last product, and their common knowledge.
   std::vector<ClockRef> lastClocks;
   ClockRef commonClock;
 };
 
-/// Whether the registers of an instruction are free of products in flight; else
-/// reports an error. Notes that a fence is needed.
+/// Whether no product in flight uses the registers of an instruction; reports
+/// an error otherwise. Notes that a fence is needed.
 bool checkAccumulators(Warp &warp, const Instruction &instruction,
                        LaneMask mask);
 

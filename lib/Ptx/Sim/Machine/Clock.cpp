@@ -14,7 +14,7 @@ using namespace moec::ptx;
 
 namespace {
 
-/// By size in steps of kStep bytes, up to that of the lanes of a whole CTA.
+/// Free lists by size in steps of kStep bytes, up to the clock of a whole CTA.
 class FreeMemory {
 public:
   static constexpr size_t kStep = 128, kSizes = 34;
@@ -27,7 +27,7 @@ public:
   }
 
   std::vector<void *> free[kSizes];
-  /// What is given back behind a thread's end goes to the system.
+  /// After the thread's end, memory is returned to the system.
   static thread_local bool isGone;
 };
 

@@ -23,10 +23,9 @@ namespace moec::ptx {
 //===----------------------------------------------------------------------===//
 
 inline constexpr unsigned kMaxWarps = 32;
-/// Unit kCopyUnit + w: copies by cp.async that warp w has in flight, which are
-/// of the generic proxy.
+/// Unit kCopyUnit + w: cp.async copies of warp w, which use the generic proxy.
 inline constexpr unsigned kCopyUnit = kMaxWarps;
-/// Units from here on: operations of the async proxy.
+/// Units from here on are operations of the async proxy.
 inline constexpr unsigned kAsyncUnit = 2 * kMaxWarps;
 inline constexpr unsigned kNumUnits = 128;
 
@@ -37,7 +36,7 @@ inline bool isAsyncUnit(unsigned unit) { return unit >= kAsyncUnit; }
 // Clocks
 //===----------------------------------------------------------------------===//
 
-/// How many point to an object; a copy of the object begins with none.
+/// Number of pointers to an object; a copy of the object starts at none.
 struct RefCount {
   RefCount() = default;
   RefCount(const RefCount &) {}
@@ -46,7 +45,7 @@ struct RefCount {
   unsigned count = 0;
 };
 
-/// A pointer that counts within one thread.
+/// A reference-counted pointer, for use within one thread.
 template <typename T>
 class Ref {
 public:
@@ -80,8 +79,8 @@ private:
   T *pointer = nullptr;
 };
 
-/// Memory for clocks, of which each synchronization makes some and drops some.
-/// What a thread gives back it gets again first.
+/// Per-thread free lists for clocks, which each synchronization creates and
+/// drops.
 void *takeMemory(size_t bytes);
 void giveBack(void *memory, size_t bytes);
 
@@ -101,7 +100,7 @@ struct Recycler {
   bool operator!=(const Recycler &) const { return false; }
 };
 
-/// What is made with `new` of that memory.
+/// Base of types whose `new` uses that memory.
 struct Recycled {
   static void *operator new(size_t bytes) { return takeMemory(bytes); }
   static void operator delete(void *memory, size_t bytes) {
@@ -109,7 +108,7 @@ struct Recycled {
   }
 };
 
-/// What is known of one CTA.
+/// Known ticks of one CTA.
 struct CtaKnowledge : Recycled {
   explicit CtaKnowledge(unsigned numWarps)
       : lanes(size_t(numWarps) * kWarpLanes, 0) {}
@@ -120,52 +119,53 @@ struct CtaKnowledge : Recycled {
   void set(unsigned unit, LaneMask mask, uint32_t tick);
 
   RefCount references;
-  /// The tick that is known of all lanes of a unit.
+  /// Ticks that are known for all lanes of a unit.
   uint32_t units[kNumUnits] = {};
   std::vector<uint32_t, Recycler<uint32_t>> lanes;
 };
 
-/// A clock of a thread of one CTA; shared by all who know the same.
+/// A vector clock of a thread of one CTA, shared by threads with equal
+/// knowledge.
 struct Clock : Recycled {
   Clock(uint32_t serial, unsigned numWarps) : serial(serial), own(numWarps) {}
 
   void join(const Clock &other);
-  /// Keeps what both know. The other is of the same CTA.
+  /// Keeps the common knowledge. `other` is of the same CTA.
   void meet(const Clock &other);
-  /// What is known of another CTA; null if nothing.
+  /// Known ticks of another CTA; null if there are none.
   const CtaKnowledge *findForeign(uint32_t serial) const;
   void joinForeign(uint32_t serial, const Ref<CtaKnowledge> &other);
 
   RefCount references;
   uint32_t serial;
   CtaKnowledge own;
-  /// By serial, ascending.
+  /// Known ticks of other CTAs, by ascending serial.
   std::vector<std::pair<uint32_t, Ref<CtaKnowledge>>> foreign;
-  /// Launches, by Launch::id, that somebody has waited for; ascending. All that
-  /// they did, and all that was over before their end, is known.
+  /// Ascending Launch::id of the launches that were waited for. All that they
+  /// did, and all that had ended before their end, is known.
   std::vector<uint64_t> launches;
 };
 
 using ClockRef = Ref<Clock>;
 
-/// A clock of its own for `clock`, to be changed.
+/// Makes `clock` the only reference to its object, so that it can be changed.
 Clock &unshare(ClockRef &clock);
 
-/// `into` learns what `from` knows. Equal and null clocks cost nothing.
+/// Adds the knowledge of `from` to `into`. Equal and null clocks cost nothing.
 void join(ClockRef &into, const ClockRef &from);
 
 //===----------------------------------------------------------------------===//
 // Accesses
 //===----------------------------------------------------------------------===//
 
-/// One access that a cell of memory remembers.
+/// One access, as a memory cell records it.
 struct Access {
-  /// 23 bits of the CTA's serial, 7 of the unit, 1 for atomic accesses; the bit
-  /// above them is Shadow's.
+  /// 23 bits of CTA serial, 7 of unit, 1 for atomic accesses. Shadow uses the
+  /// bit above them.
   uint32_t who = 0;
   uint32_t tick = 0;
   LaneMask lanes = 0;
-  /// The instruction, among those of all modules.
+  /// Index of the instruction among those of all modules.
   uint32_t id = 0;
 
   static constexpr uint32_t pack(uint32_t serial, unsigned unit,

@@ -22,44 +22,45 @@ struct Launch;
 // Addresses
 //===----------------------------------------------------------------------===//
 
-/// Where generic addresses of other spaces begin. A CTA is a cluster of its
-/// own, so that shared::cluster addresses are shared::cta addresses.
+/// First generic addresses of other state spaces. A CTA is a cluster of its
+/// own, so shared::cluster addresses are shared::cta addresses.
 inline constexpr uint64_t kSharedWindow = 0x0100'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0x0200'0000'0000;
 inline constexpr uint64_t kParamWindow = 0x0300'0000'0000;
 inline constexpr uint64_t kWindowBytes = 0x0100'0000'0000;
-/// Shared memory begins behind what the system keeps for itself.
+/// Shared memory starts after the bytes that the system reserves.
 inline constexpr uint64_t kFirstSharedAddress = 1024;
 
 //===----------------------------------------------------------------------===//
 // Asynchronous work
 //===----------------------------------------------------------------------===//
 
-/// An operation that goes on beside the thread that started it. Whenever the
-/// schedule likes, a piece of it is done.
+/// An operation that proceeds beside the thread that issued it, one step at a
+/// time, whenever the schedule chooses.
 class AsyncOperation {
 public:
   virtual ~AsyncOperation();
-  /// Does a piece of it; false after an error.
+  /// Does one step; false after an error.
   virtual bool advance(Engine &engine) = 0;
   virtual bool isDone() const = 0;
-  /// Whether it still reads or writes the shared memory of its CTA.
+  /// Whether the operation still accesses the shared memory of its CTA.
   virtual bool usesShared() const = 0;
 
   Cta *cta = nullptr;
-  /// The instruction that began it, by Engine::instructionId.
+  /// The issuing instruction, by Engine::instructionId.
   uint32_t instruction = 0;
 };
 
 class LaneCopies;
 class BulkCopy;
 
-/// The bulk copies of a thread, in groups.
+/// The bulk copies of a thread, in commit groups.
 struct BulkGroups {
   std::vector<std::shared_ptr<BulkCopy>> open;
-  /// Few at a time: the first ones go.
+  /// Committed groups; few, so removal from the front is cheap.
   std::vector<std::vector<std::shared_ptr<BulkCopy>>> committed;
-  /// Ticks of units whose writes are done, which the thread has not asked for.
+  /// Ticks of units whose writes are complete and not yet acquired by the
+  /// thread.
   std::map<unsigned, uint32_t> written;
 };
 
@@ -69,30 +70,30 @@ struct BulkGroups {
 
 enum class GroupState : uint8_t {
   Ready,
-  /// Waits for other lanes of the warp to come here.
+  /// Waits for other lanes of the warp at this instruction.
   Converge,
   /// Waits at a named barrier.
   Barrier,
   /// Waits for a phase of an mbarrier.
   Mbarrier,
-  /// Waits for registers.
+  /// Waits for registers (setmaxnreg).
   Registers,
   /// Waits for the other warps of its warpgroup.
   Warpgroup,
-  /// Waits for the end of the launch before.
+  /// Waits for the end of the preceding launch.
   Launch,
 };
 
-/// Lanes of a warp that run together.
+/// Lanes of a warp that execute together.
 struct Group {
   uint32_t pc = 0;
   LaneMask lanes = 0;
   GroupState state = GroupState::Ready;
-  /// A wait has to fail although it could go on waiting.
+  /// The next try_wait must fail spuriously.
   bool mustFail = false;
 };
 
-/// A warp of a CTA that is resident.
+/// A warp of a resident CTA.
 class Warp {
 public:
   Warp(Cta &cta, unsigned index, LaneMask lanes);
@@ -109,14 +110,14 @@ public:
 
   //--- Errors ---//
 
-  /// Reports an error of `lane` at `instruction`; the first one counts.
+  /// Reports an error of `lane` at `instruction`; only the first one counts.
   Step fail(const Instruction &instruction, unsigned lane,
             const std::string &text);
 
   //--- Memory ---//
 
-  /// Finds memory and checks bounds and alignment. Null after an error. What
-  /// is not of a region (local, param) has a null `region`.
+  /// Resolves an address and checks bounds and alignment; null after an error.
+  /// `region` is null for local and parameter memory.
   struct Place {
     uint8_t *bytes = nullptr;
     Region *region = nullptr;
@@ -124,16 +125,16 @@ public:
   };
   Place locate(const Instruction &instruction, unsigned lane, Space space,
                uint64_t address, uint64_t size, uint64_t alignment);
-  /// Checks order and initialization of a read or write by `lanes`, of which
-  /// `lane` is one; false after an error.
+  /// Checks order and initialization of an access by `lanes`, which include
+  /// `lane`; false after an error.
   bool checkRead(const Instruction &instruction, unsigned lane, LaneMask lanes,
                  const Place &place, uint64_t size, bool isStrong = false);
   bool checkWrite(const Instruction &instruction, unsigned lane, LaneMask lanes,
                   const Place &place, uint64_t size, bool isStrong = false);
-  /// Checks that the last write is ordered before `lane`; leaves no trace.
+  /// Checks that the last write is ordered before `lane`; records nothing.
   bool checkKnown(const Instruction &instruction, unsigned lane,
                   const Place &place, uint64_t size);
-  /// The same for a write that goes on after the instruction, by `unit`.
+  /// Checks a write by `unit` that completes after the instruction.
   bool checkLateWrite(const Instruction &instruction, unsigned lane,
                       unsigned unit, uint32_t tick, const Place &place,
                       uint64_t size);
@@ -142,28 +143,29 @@ public:
 
   //--- Order ---//
 
-  /// What lanes of `mask` publish; their tick advances.
+  /// Publishes and returns the clock of the lanes of `mask`; their tick
+  /// advances.
   ClockRef release(LaneMask mask);
-  /// Lanes of `mask` learn `clock`.
+  /// The lanes of `mask` acquire `clock`.
   void acquire(LaneMask mask, const ClockRef &clock);
-  /// Lanes of `mask` learn all of each other.
+  /// The lanes of `mask` acquire each other's clocks.
   void synchronize(LaneMask mask);
-  /// `unit` of this CTA at `tick` has ended for the lanes of `mask`.
+  /// The lanes of `mask` acquire `unit` of this CTA up to `tick`.
   void acquireUnit(LaneMask mask, unsigned unit, uint32_t tick);
 
   //--- Control ---//
 
-  /// Whether all of `lanes` are in `group`; else it waits for them.
+  /// Whether all of `lanes` are in the current group, which waits otherwise.
   bool converge(LaneMask lanes);
   BulkGroups &bulkOf(unsigned lane) {
     bulk.resize(kWarpLanes);
     return bulk[lane];
   }
-  /// The group that runs now.
+  /// The group that is executing.
   Group &current() { return groups[running]; }
   void exitLanes(LaneMask mask);
   void branch(const Instruction &instruction, LaneMask taken);
-  /// Makes groups of `state` ready.
+  /// Makes groups in `state` ready.
   void wake(GroupState state);
 
   Cta &cta;
@@ -174,37 +176,38 @@ public:
   size_t running = 0;
   uint32_t tick = 1;
   ClockRef clocks[kWarpLanes];
-  /// What relaxed reads have seen, to be learned at the next fence, and what a
-  /// fence lets the relaxed writes after it publish: within the CTA, and
+  /// Clocks that relaxed reads have seen and the next fence acquires; and
+  /// clocks that a fence lets later relaxed writes publish, within the CTA and
   /// beyond.
   struct Relaxed {
     ClockRef seen, fenced;
   };
   Relaxed inCta[kWarpLanes], onDevice[kWarpLanes];
-  /// Copies by cp.async that some thread has not waited for, and the number of
-  /// groups that each lane has committed.
+  /// cp.async copies that a thread has not waited for, and each lane's number
+  /// of committed groups.
   std::vector<std::shared_ptr<LaneCopies>> copies;
-  /// Objects to be used again.
+  /// Recycled objects.
   std::vector<std::shared_ptr<LaneCopies>> spareCopies;
   uint32_t copyGroups[kWarpLanes] = {};
-  /// Counts the copies of unit kCopyUnit + index.
+  /// Tick counter of unit kCopyUnit + index.
   uint32_t copyTick = 0;
-  /// Of each lane, in a warp that has begun such copies; else empty.
+  /// Bulk copies by lane; empty if the warp has issued none.
   std::vector<BulkGroups> bulk;
   std::vector<uint8_t> local;
   bool isQueued = false;
   uint64_t priority = 0;
-  /// Registers per thread, as setmaxnreg left it.
+  /// Registers per thread after setmaxnreg.
   unsigned registers = 0;
-  /// Products that this warp has begun and not waited for, and whether their
-  /// registers were touched since the last wgmma.fence.
+  /// Products in flight, and whether accumulators were touched since the last
+  /// wgmma.fence.
   unsigned productsInFlight = 0;
   bool needsProductFence = true;
-  /// Lanes that have waited for others since their last
-  /// tcgen05.fence::after_thread_sync, and that have loaded tensor memory since
-  /// their last tcgen05.fence::before_thread_sync.
+  /// Lanes that have waited since their last tcgen05.fence::after_thread_sync,
+  /// and lanes that have loaded tensor memory since their last
+  /// tcgen05.fence::before_thread_sync.
   LaneMask needsTensorFence = 0, openTensorLoads = 0;
-  /// Reports an error if one of `mask` has; it tells others something.
+  /// Reports an error if a lane of `mask`, which signals other threads, has
+  /// open tensor memory loads.
   bool checkTensorLoads(const Instruction &instruction, LaneMask mask);
 
 private:
@@ -220,7 +223,7 @@ private:
 // CTAs
 //===----------------------------------------------------------------------===//
 
-/// Who used a barrier, and where.
+/// The last thread at a barrier, and its instruction.
 struct Visit {
   /// By Engine::instructionId.
   uint32_t instruction = 0;
@@ -228,7 +231,7 @@ struct Visit {
 };
 
 struct NamedBarrier {
-  /// Threads that it waits for; 0 while nobody has come.
+  /// Number of threads that the barrier waits for; 0 before the first arrival.
   unsigned expected = 0, arrived = 0;
   Visit last;
   ClockRef clock;
@@ -237,18 +240,18 @@ struct NamedBarrier {
 
 struct Mbarrier {
   uint32_t expected = 0, pending = 0;
-  /// Bytes announced less bytes arrived.
+  /// Bytes announced minus bytes arrived.
   int64_t transactions = 0;
   uint64_t phase = 0;
-  /// Arrivals that wait for cp.async of their thread.
+  /// Pending arrivals of cp.async.mbarrier.arrive.
   unsigned asyncArrivals = 0;
   ClockRef collecting, completed;
-  /// Phases that had ended when a wait last saw one end; those up to the last
-  /// one that a copy brought bytes to, and that copy.
+  /// Number of completed phases that a wait last observed; number of phases up
+  /// to the last one that a copy brought bytes to, and that copy.
   uint64_t seenPhases = 0, filledPhases = 0;
   Visit last, filler;
-  /// The thread that has initialized it, and whether fence.mbarrier_init by
-  /// that thread came after.
+  /// The thread that initialized the mbarrier, and whether it then executed
+  /// fence.mbarrier_init.
   unsigned initializer = 0;
   bool isFenced = false;
 };
@@ -262,19 +265,19 @@ struct Cta {
   Cta(Launch &launch, uint32_t index, uint32_t serial);
   ~Cta();
 
-  /// An unit for an operation of the async proxy, and its tick.
+  /// Allocates a unit for an operation of the async proxy, and its tick.
   std::pair<unsigned, uint32_t> newAsyncUnit();
   void wakeAll(GroupState state);
-  /// Adds what `clock` knows and counts an arrival; false if too many came.
+  /// Joins `clock` and counts an arrival; false on too many arrivals.
   bool arrive(Mbarrier &barrier, uint32_t count, const ClockRef &clock);
-  /// Bytes have come in from `unit`.
+  /// Counts bytes that arrived from `unit`.
   void completeTransaction(Mbarrier &barrier, int64_t bytes, unsigned unit,
                            uint32_t tick);
   void finishPhaseIfComplete(Mbarrier &barrier);
 
   Launch &launch;
   const uint32_t index, serial;
-  /// That of a CTA of the launch that has ended, if there is one.
+  /// Shared memory, reused from an ended CTA of the launch if there is one.
   std::unique_ptr<Region> sharedMemory;
   Region &shared;
   std::vector<std::unique_ptr<Warp>> warps;
@@ -283,14 +286,15 @@ struct Cta {
   /// By shared address.
   std::unordered_map<uint64_t, Mbarrier> mbarriers;
   std::vector<std::unique_ptr<Warpgroup>> warpgroups;
-  /// Null while nobody has taken any, and whether nobody may any more.
+  /// Null before the first allocation; and whether the allocation permit is
+  /// relinquished.
   std::unique_ptr<TensorMemory> tensor;
   bool hasGivenUpTensor = false;
   uint32_t asyncTick = 0;
   unsigned nextAsyncUnit = 0;
-  /// Registers that nobody holds.
+  /// Registers that no warp holds.
   int64_t freeRegisters = 0;
-  /// It does not hold up the launch that depends on its own.
+  /// Whether the CTA no longer holds up the dependent launch.
   bool letsDependentsBegin = false;
 };
 
@@ -298,7 +302,7 @@ struct Cta {
 // Launches
 //===----------------------------------------------------------------------===//
 
-/// A kernel, a fill of memory or a copy that was submitted.
+/// A submitted kernel, fill or copy.
 struct Launch {
   enum class State : uint8_t { Waiting, Running, Done };
 
@@ -306,17 +310,17 @@ struct Launch {
   uint64_t id = 0;
   State state = State::Waiting;
   std::vector<size_t> after;
-  /// Whether its CTAs may begin before the one kernel that it comes after has
-  /// ended; and whether one of its threads has waited for that.
+  /// Whether its CTAs may start before the single preceding kernel has ended,
+  /// and whether one of its threads has waited for that end.
   bool isDependent = false, hasWaited = false;
-  /// By index in the batch: all that is ordered before its CTAs, set when they
-  /// begin; and before its end, set then.
+  /// Launches, by index in the batch, that are ordered before its CTAs (set at
+  /// their start), and before its end (set then).
   std::vector<bool> isAfter, isOver;
-  /// All that has ended when its CTAs may begin, whether they know of it or
-  /// not.
+  /// Launches that had ended when its CTAs could start, whether or not they
+  /// know.
   std::vector<bool> isBehind;
-  /// What those were told by CTAs that may still run: known to its CTAs when
-  /// they begin, and to whoever knows its end.
+  /// Knowledge of those launches about CTAs that may still run. Its CTAs have
+  /// it when they start, and so has any thread that knows its end.
   Clock toldBefore{0, 0}, told{0, 0};
 
   const Program *program = nullptr;
@@ -326,17 +330,17 @@ struct Launch {
   /// Whether its CTAs wait for each other, so that all become resident.
   bool isResident = false;
   std::vector<uint8_t> params;
-  /// Shared memory of CTAs that have ended, as new.
+  /// Shared memory of ended CTAs, reset for reuse.
   std::vector<std::unique_ptr<Region>> spareShared;
   /// CTAs in the order of their start.
   std::vector<uint32_t> order;
   size_t started = 0, ended = 0;
-  /// CTAs that do not hold up who depends on this launch.
+  /// CTAs that no longer hold up the dependent launch.
   size_t numLetting = 0;
 
   uint64_t fillAddress = 0, fillBytes = 0;
   uint8_t fillValue = 0;
-  /// Of a copy: where it is from, and how many steps it is late.
+  /// For a copy: source address, and how many steps it is delayed.
   uint64_t copiedAddress = 0;
   std::optional<uint64_t> delay;
 };

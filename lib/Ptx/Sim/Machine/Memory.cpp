@@ -17,7 +17,7 @@ using namespace moec::ptx;
 void Region::forget() {
   if (size == 0)
     return;
-  // Not a number in every float type, and a wild index.
+  // The fill is a NaN in every float type, and a wild index.
   std::memset(data.get(), 0xFF, size);
   initialized.assign(size, 0);
   firstMarked = size;
@@ -79,7 +79,8 @@ Region *GlobalMemory::allocate(const std::string &name, uint64_t bytes,
   if (bytes > physical || alignment > (uint64_t(1) << 40))
     return nullptr;
   uint64_t address = (top + alignment - 1) & ~(alignment - 1);
-  // No more aligned than was asked for, so that nobody counts on luck.
+  // Alignment is exactly what was asked for, so that kernels cannot rely on
+  // more.
   if ((address & alignment) == 0)
     address += alignment;
   regions.push_back(

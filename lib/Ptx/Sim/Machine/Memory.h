@@ -12,7 +12,7 @@
 
 namespace moec::ptx {
 
-/// Memory that was allocated as one, or the shared memory of a CTA.
+/// One allocation, or the shared memory of a CTA.
 class Region {
 public:
   Region(std::string name, uint64_t address, uint64_t size, bool isShared)
@@ -26,12 +26,12 @@ public:
   }
   uint8_t *at(uint64_t where) { return data.get() + (where - address); }
 
-  /// All bytes become uninitialized, with values that are likely to show.
+  /// Marks all bytes uninitialized, and fills them with conspicuous values.
   void forget();
-  /// The same, and nobody has accessed it: memory as new, for less.
+  /// Cheaper forget() for memory that was not accessed since.
   void renew();
   bool isInitialized(uint64_t at, uint64_t bytes) const;
-  /// A 1 for each byte that is.
+  /// One flag per byte: 1 if initialized.
   void copyInitialized(uint8_t *flags, uint64_t at, uint64_t bytes) const;
   void markInitialized(uint64_t at, uint64_t bytes);
   void markUninitialized(uint64_t at, uint64_t bytes);
@@ -41,25 +41,25 @@ public:
 
 private:
   const std::unique_ptr<uint8_t[]> data;
-  /// A byte per byte; empty if all are initialized.
+  /// One flag per byte; empty if all bytes are initialized.
   std::vector<uint8_t> initialized;
-  /// Bytes in front of and behind these were never marked.
+  /// Bytes outside of this range were never marked.
   uint64_t firstMarked = size, endMarked = 0;
 
 public:
   Shadow shadow;
 };
 
-/// Global memory. Addresses say nothing about the host's.
+/// Global memory, with addresses unrelated to the host's.
 class GlobalMemory {
 public:
-  /// Null if there is not so much memory. `alignment` is a power of two.
+  /// Null if memory is exhausted. `alignment` is a power of two.
   Region *allocate(const std::string &name, uint64_t bytes, uint64_t alignment);
-  /// False if nothing begins at `address`.
+  /// False if no region begins at `address`.
   bool release(uint64_t address);
 
-  /// The region that the address lies in, even behind its end by a little; null
-  /// if there is none. `hint` makes the next search short.
+  /// The region that contains the address, or ends shortly before it; null if
+  /// there is none. `hint` speeds up the next search.
   Region *find(uint64_t address, uint32_t &hint) const;
   Region *find(uint64_t address) const {
     uint32_t hint = 0;
@@ -67,12 +67,12 @@ public:
   }
 
 private:
-  /// By address.
+  /// Ascending by address.
   std::vector<std::unique_ptr<Region>> regions;
   uint64_t top = kFirstAddress;
 
   static constexpr uint64_t kFirstAddress = 0x7000'0000'0000;
-  /// Bytes that belong to nobody, between regions.
+  /// Unallocated bytes between regions.
   static constexpr uint64_t kGap = 4096;
 };
 

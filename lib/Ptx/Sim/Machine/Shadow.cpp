@@ -15,12 +15,12 @@ OrderOracle::~OrderOracle() = default;
 
 namespace {
 
-/// `Access::who` of a read that stands for several: kMany, where `tick` is the
-/// index of their set; or that of their last one with a bit that no serial has.
+/// `Access::who` of a read that stands for several: either kMany, and `tick` is
+/// the index of their set; or the last read with a bit that no serial has.
 constexpr uint32_t kMany = ~uint32_t(0), kLastOfMany = 1u << 31;
 static_assert(Access::pack(kMaxSerial, kNumUnits - 1, true) < kLastOfMany);
-/// Readers that are remembered one by one. Of more, shared memory keeps some;
-/// global memory remembers the last one and that there were many, unless all
+/// Number of readers recorded one by one. Beyond it, shared memory keeps some
+/// of them. Global memory keeps the last and that there were many, unless all
 /// are of one CTA.
 constexpr size_t kMaxReadersShared = 12, kMaxReadersGlobal = 4;
 
@@ -110,7 +110,7 @@ inline bool Shadow::isOrdered(const Access &earlier,
   return isOrderedSlowly(earlier, now);
 }
 
-/// The same for a thread that writes.
+/// Whether `earlier` is ordered before a write by `now`.
 bool Shadow::isOrderedForWrite(const Access &earlier,
                                const Accessor &now) const {
   return isOrdered(earlier, now) ||
@@ -120,12 +120,12 @@ bool Shadow::isOrderedForWrite(const Access &earlier,
 
 bool Shadow::isOrderedSlowly(const Access &earlier, const Accessor &now) const {
   if (earlier.serial() == now.serial()) {
-    // One operation does not race with itself.
+    // An operation does not race with itself.
     if (!isWarpUnit(earlier.unit()))
       return earlier.unit() == now.access.unit() &&
              earlier.tick == now.access.tick && isAsyncUnit(earlier.unit());
     LaneMask others = earlier.lanes;
-    // A lane's own accesses are ordered. What a whole warp did is not one
+    // A lane's own accesses are ordered. An access of the whole warp is not one
     // lane's own.
     if (earlier.who >> 1 == now.own && (now.ownLanes & (now.ownLanes - 1)) == 0)
       others &= ~now.ownLanes;
@@ -138,14 +138,14 @@ bool Shadow::isOrderedSlowly(const Access &earlier, const Accessor &now) const {
          now.oracle->isBefore(earlier, *now.clock);
 }
 
-/// The quick answer for most writes.
+/// Fast path of most writes.
 inline bool Shadow::isFineAfterWrite(const Cell &cell,
                                      const Accessor &now) const {
   return cell.write.isNone() ||
          (!isAsyncUnit(now.access.unit()) && isOrdered(cell.write, now));
 }
 
-/// What is reported names a lane that is not ordered, if several accessed.
+/// If several lanes accessed the cell, the report names an unordered one.
 static Conflict makeRace(Access earlier, const Accessor &now, bool isWrite) {
   if (earlier.who >> 1 == now.own && (earlier.lanes & ~now.ownLanes))
     earlier.lanes &= ~now.ownLanes;
@@ -178,8 +178,8 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
     Access last = getLastOfMany(read);
     if (races(last))
       return makeRace(last, now, false);
-    // Several CTAs have read. Who knows nothing of others cannot be ordered
-    // after all of them.
+    // Several CTAs have read. A thread without knowledge of other CTAs cannot
+    // be ordered after all of them.
     bool areStrong = last.isStrong() && now.access.isStrong();
     if (last.serial() == now.serial() && !areStrong &&
         now.clock->foreign.empty())
@@ -198,8 +198,8 @@ Conflict Shadow::conflictWithReads(Cell &cell, const Accessor &now) {
 // Reads
 //===----------------------------------------------------------------------===//
 
-/// Whether `now` makes `earlier` superfluous: what is ordered after `now` is
-/// ordered after it.
+/// Whether `now` makes `earlier` redundant: anything ordered after `now` is
+/// ordered after `earlier`.
 static bool isSameWarpAfter(const Access &earlier, const Access &now) {
   return earlier.who == now.who && (earlier.lanes & ~now.lanes) == 0;
 }
@@ -276,7 +276,7 @@ void Shadow::addToSet(Cell &cell, const Accessor &now) {
     set[now.access.tick % set.size()] = now.access;
     return;
   }
-  // One that is not atomic stands for all.
+  // One non-atomic read stands for all.
   Access last = now.access;
   for (const Access &earlier : set)
     if (!earlier.isStrong())
@@ -298,7 +298,7 @@ Conflict Shadow::read(uint64_t offset, uint64_t size, const Accessor &now) {
     if (!isFineAfterWrite(touched, now))
       if (Conflict conflict = conflictWithWrite(touched, now))
         return conflict;
-    // Most cells were read by nobody, or by this thread.
+    // Most cells have no reader, or only this thread.
     if (touched.read.isNone())
       touched.read = now.access;
     else

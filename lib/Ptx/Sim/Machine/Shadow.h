@@ -16,33 +16,32 @@
 
 namespace moec::ptx {
 
-/// Where the accesses of former CTAs and kernels stand. Asked only when the
-/// quick answers fail.
+/// Decides how accesses of former CTAs and kernels are ordered. Used only when
+/// the fast paths fail.
 class OrderOracle {
 public:
   virtual ~OrderOracle();
-  /// Whether what another CTA did is ordered before whoever has the clock,
-  /// because its kernel ended before the reader's began, or the reader has
-  /// waited for that end; or because a kernel of which that holds has been told
-  /// of it.
+  /// Whether another CTA's access is ordered before `reader`: its kernel ended
+  /// before the reader's began, or the reader waited for that end, or a kernel
+  /// that is ordered so had acquired the access.
   virtual bool isBefore(const Access &earlier, const Clock &reader) const = 0;
   /// Whether the kernel of CTA `earlier` had ended when that of `later` could
-  /// begin. What it wrote may not be visible there yet, but a write comes
-  /// behind all that it did.
+  /// begin. Its writes may not be visible there, but a write by `later` is
+  /// ordered after them.
   virtual bool isBehind(uint32_t earlier, uint32_t later) const = 0;
   /// Whether a lane had executed a proxy fence after `tick` and before `until`.
   virtual bool isFenced(const Access &write, bool isShared,
                         const Clock &reader) const = 0;
 };
 
-/// Who accesses memory now.
+/// The thread or operation that accesses memory now.
 struct Accessor {
   const OrderOracle *oracle = nullptr;
   const Clock *clock = nullptr;
-  /// CTAs with smaller serials are ordered before everybody.
+  /// CTAs with smaller serials are ordered before all others.
   uint32_t horizon = 0;
   Access access;
-  /// `who >> 1` and lanes of the thread whose accesses come before by its own
+  /// `who >> 1` and lanes of the thread whose accesses are ordered by its own
   /// program; all ones if there is none.
   uint32_t own = ~uint32_t(0);
   LaneMask ownLanes = 0;
@@ -50,7 +49,7 @@ struct Accessor {
   uint32_t serial() const { return access.serial(); }
 };
 
-/// An earlier access that forbids this one.
+/// An earlier access that conflicts with this one.
 struct Conflict {
   enum class Kind : uint8_t { None, Race, Unfenced };
   Kind kind = Kind::None;
@@ -60,7 +59,7 @@ struct Conflict {
   explicit operator bool() const { return kind != Kind::None; }
 };
 
-/// The cells of one region of memory, made when touched.
+/// The cells of one region of memory, created on first use.
 class Shadow {
 public:
   /// `isShared`: memory of one CTA, where few threads read a cell.
@@ -70,18 +69,18 @@ public:
 
   Conflict read(uint64_t offset, uint64_t size, const Accessor &accessor);
   Conflict write(uint64_t offset, uint64_t size, const Accessor &accessor);
-  /// Whether the last write of the range is ordered before `accessor` and, for
-  /// an asynchronous one, fenced. Leaves no trace.
+  /// Checks that the last write of the range is ordered before `accessor` and,
+  /// for an asynchronous one, fenced. Records nothing.
   Conflict checkWrite(uint64_t offset, uint64_t size, const Accessor &accessor);
 
-  /// A read of 16 aligned bytes by an asynchronous operation that reads much:
-  /// quicker than read(), and remembered by block.
+  /// A read of 16 aligned bytes by an asynchronous operation. Faster than
+  /// read(), and recorded by block.
   Conflict readBlock(uint64_t offset, const Accessor &accessor);
 
-  /// Writes of `from` become writes of `to`: a copy in flight has arrived.
+  /// Replaces writes of `from` by writes of `to`: a copy in flight has arrived.
   void settle(uint64_t offset, uint64_t size, const Access &from,
               const Access &to);
-  /// Forgets the range: the host wrote it.
+  /// Forgets the range, which the host wrote.
   void clear(uint64_t offset, uint64_t size);
 
 private:
@@ -91,7 +90,7 @@ private:
   static constexpr unsigned kPageCells = 256;
   using Page = std::array<Cell, kPageCells>;
 
-  /// Reads of a block of kBlockBytes; `count` of them.
+  /// The `count` reads of a block of kBlockBytes.
   struct Block {
     static constexpr unsigned kMost = 4;
     Access reads[kMost];
@@ -101,7 +100,7 @@ private:
 
   Cell &cell(uint64_t index);
   Page &makePage(uint64_t page);
-  /// Makes cells no larger than the pieces that are accessed.
+  /// Splits cells so that none is larger than the accesses.
   void refine(uint64_t offset, uint64_t size);
   bool isOrdered(const Access &earlier, const Accessor &accessor) const;
   bool isOrderedForWrite(const Access &earlier, const Accessor &accessor) const;
@@ -118,7 +117,7 @@ private:
 
   uint64_t bytes;
   bool isShared;
-  /// A cell has 1 << shift bytes.
+  /// A cell covers 1 << shift bytes.
   unsigned shift = 2;
   std::vector<std::unique_ptr<Page>> pages;
   /// Empty unless readBlock() was called.

@@ -14,8 +14,8 @@ namespace moec::ptx {
 
 inline constexpr unsigned kMaxRank = 5;
 
-/// What the 128 bytes of a tensor map hold here; hardware keeps its own format
-/// to itself. Dimension 0 is the innermost.
+/// The simulator's contents of a 128-byte tensor map; the hardware's format is
+/// undocumented. Dimension 0 is the innermost.
 struct TensorMapBits {
   static constexpr uint32_t kMagic = 0x70614D54;
 
@@ -31,7 +31,7 @@ struct TensorMapBits {
 
 static_assert(sizeof(TensorMapBits) == 128, "the size of a tensor map");
 
-/// Where swizzling puts the byte at `address` of shared memory.
+/// The shared memory address to which swizzling moves the byte at `address`.
 inline uint64_t swizzleAddress(uint64_t address, unsigned swizzleBytes) {
   unsigned mask = swizzleBytes == 128  ? 7
                   : swizzleBytes == 64 ? 3
