@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A functional simulator for the PTX that the compiler emits: every thread of
-// every CTA, with races, fences and barriers checked.
-// docs/design/ptx-simulator.md says what is modelled.
+// A functional simulator for the PTX that the compiler emits. Runs every thread
+// of every CTA, and checks races, fences and barriers.
+// docs/design/ptx-simulator.md describes the model.
 
 #ifndef MOEC_PTX_SIM_SIMULATOR_H
 #define MOEC_PTX_SIM_SIMULATOR_H

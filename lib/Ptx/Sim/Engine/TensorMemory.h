@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// After the PTX ISA, "TensorCore 5th Generation Family Instructions": copies of
-// scales, block-scaled products of one CTA, loads by warps.
+// tcgen05 after the PTX ISA, "TensorCore 5th Generation Family Instructions":
+// copies of scales, block-scaled products of one CTA, and loads by warps.
 
 #ifndef MOEC_LIB_PTX_SIM_ENGINE_TENSORMEMORY_H
 #define MOEC_LIB_PTX_SIM_ENGINE_TENSORMEMORY_H

@@ -4,8 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// `add`, `mul` and the like are integer or float by their type alone: the float
-// forms own those words and ask here.
+// Integer handlers of `add`, `mul` and the like, whose type alone tells integer
+// from float. The float forms register these opcodes and fall back to these
+// functions.
 
 #ifndef MOEC_LIB_PTX_SIM_FORMS_ARITHMETIC_H
 #define MOEC_LIB_PTX_SIM_FORMS_ARITHMETIC_H
@@ -14,7 +15,7 @@
 
 namespace moec::ptx {
 
-// Null for types that are no integers.
+// Handlers of integer types; null for other types.
 Handler pickIntegerSum(const std::string &type, bool subtracts);
 Handler pickIntegerExtremum(const std::string &type, bool isMax);
 Handler pickIntegerSign(const std::string &type, bool isAbs);
@@ -22,7 +23,8 @@ Handler pickIntegerDivision(const std::string &type);
 void decodeIntegerMul(Decoder &decoder, bool adds);
 void decodePredicateMove(Decoder &decoder);
 
-/// A result and `sources` of one type; no handler, no form.
+/// Decodes a result and `sources` of one type; a null handler leaves the form
+/// unknown.
 void decodeSame(Decoder &decoder, const std::string &type, size_t sources,
                 Handler handler);
 

@@ -71,7 +71,7 @@ uint32_t addHalves(uint32_t a, uint32_t b, const FloatFormat &format) {
   return add(0) | add(16);
 }
 
-/// In global memory floats lose what is below the normal numbers.
+/// Float atomics on global memory flush denormals to zero.
 uint32_t addFloats(float a, float b, bool flushes) {
   float sum =
       flushes ? flushDenormal(flushDenormal(a) + flushDenormal(b)) : a + b;
@@ -103,7 +103,7 @@ uint64_t combineBits(Operation operation, Element element, bool flushes,
   return old;
 }
 
-/// Lanes go in an order of the seed's choice.
+/// The seed chooses the order of lanes.
 Step atomic(Warp &warp, const Instruction &instruction, LaneMask mask) {
   Engine &engine = *warp.cta.launch.engine;
   unsigned bytes = instruction.width;
@@ -198,8 +198,8 @@ void decodeAtomic(Decoder &d, bool hasResult) {
 // Fences
 //===----------------------------------------------------------------------===//
 
-/// fence and membar: what relaxed reads have seen is learned, what was done is
-/// published by relaxed writes to come. `flags`: for this CTA alone.
+/// fence and membar: acquires what relaxed reads have seen, and lets later
+/// relaxed writes publish. `flags`: scope cta.
 Step fenceMemory(Warp &warp, const Instruction &instruction, LaneMask mask) {
   bool isCtaScope = instruction.flags;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
@@ -208,7 +208,8 @@ Step fenceMemory(Warp &warp, const Instruction &instruction, LaneMask mask) {
     warp.acquire(self, warp.inCta[lane].seen);
     if (!isCtaScope)
       warp.acquire(self, warp.onDevice[lane].seen);
-    // Each lane publishes what it knows and has done, not what others did.
+    // A relaxed write after a fence publishes only the lane's own clock, not
+    // those of other lanes.
     ClockRef own = warp.clocks[lane];
     unshare(own).own.set(warp.index, self, warp.tick);
     warp.inCta[lane].fenced = own;
@@ -234,7 +235,7 @@ Step fenceProxy(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
-/// Makes mbarriers, and nothing else, known to asynchronous operations.
+/// Makes mbarriers, and nothing else, visible to asynchronous operations.
 Step fenceInit(Warp &warp, const Instruction &, LaneMask mask) {
   for (auto &[address, barrier] : warp.cta.mbarriers)
     if (barrier.initializer / kWarpLanes == warp.index &&

@@ -33,7 +33,7 @@ Step syncWarp(Warp &warp, const Instruction &instruction, LaneMask mask) {
 
 constexpr uint32_t kAligned = 1, kHasCount = 2, kOnlyArrives = 4;
 
-/// All have come: they go on, and know all of each other.
+/// All threads have arrived: they continue, and acquire each other's clocks.
 void complete(NamedBarrier &barrier) {
   for (auto &[warp, lanes] : barrier.waiters) {
     for (LaneMask rest = lanes; rest; rest &= rest - 1)
@@ -76,7 +76,7 @@ Step meet(Warp &warp, const Instruction &instruction, LaneMask mask) {
   if (!warp.checkTensorLoads(instruction, mask))
     return Step::Failed;
   barrier.last = {instruction.id, warp.index * kWarpLanes + lane};
-  // Warps count as a whole.
+  // An aligned barrier counts whole warps.
   barrier.arrived +=
       isAligned ? kWarpLanes : unsigned(__builtin_popcount(mask));
   if (barrier.arrived > expected)
@@ -92,7 +92,7 @@ Step meet(Warp &warp, const Instruction &instruction, LaneMask mask) {
   }
   if (barrier.arrived == expected)
     complete(barrier);
-  // Who waited has been moved on already.
+  // complete() has already advanced the waiting groups.
   return onlyArrives ? Step::Next : Step::Jumped;
 }
 

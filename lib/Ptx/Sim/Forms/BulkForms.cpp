@@ -45,8 +45,8 @@ bool readTensorMap(Warp &warp, const Instruction &instruction, unsigned lane,
   return false;
 }
 
-/// The pieces of a box, one per row of its innermost dimension: the part of it
-/// that lies inside of the tensor, and where it begins.
+/// Adds one chunk per row of the box's innermost dimension, with the bytes of
+/// it that are inside of the tensor.
 void addRows(BulkCopy &copy, const TensorMapBits &map, const int32_t *origin,
              uint64_t sharedAddress) {
   uint64_t rowBytes = uint64_t(map.box[0]) * map.elementBytes;
@@ -139,8 +139,8 @@ bool fillPieces(Warp &warp, const Instruction &instruction, unsigned lane,
       .bytes;
 }
 
-/// Operand: the number of bytes. What is prefetched has to be there; its values
-/// do not matter, so that it races with nothing.
+/// Operand: the number of bytes. The range must exist, but its values do not
+/// matter, so a prefetch races with nothing.
 Step bulkPrefetch(Warp &warp, const Instruction &instruction, LaneMask mask) {
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     unsigned lane = unsigned(__builtin_ctz(rest));
@@ -200,7 +200,7 @@ bool areDone(const std::vector<std::shared_ptr<BulkCopy>> &group) {
                      [](const auto &copy) { return copy->isDone(); });
 }
 
-/// `flags`: waits for the reads alone.
+/// `flags`: waits only for the reads.
 Step waitGroup(Warp &warp, const Instruction &instruction, LaneMask mask) {
   Engine &engine = *warp.cta.launch.engine;
   bool onlyReads = instruction.flags;
@@ -219,7 +219,8 @@ Step waitGroup(Warp &warp, const Instruction &instruction, LaneMask mask) {
         copy->isReadAwaited = true;
         warp.acquireUnit(self, copy->readUnit, copy->readTick);
       }
-    // What is done is done; that its writes are is learned when asked for.
+    // Completed groups leave the list; their writes are acquired by a wait that
+    // asks for them.
     for (; over > 0 && areDone(groups.committed.front()); --over) {
       for (const std::shared_ptr<BulkCopy> &copy : groups.committed.front())
         groups.written[copy->writeUnit] = copy->writeTick;
@@ -250,7 +251,7 @@ void decodeGroup(Decoder &d, bool waits) {
   d.instruction.handler = waitGroup;
 }
 
-/// That of a box is a hint like any other.
+/// The prefetch of a tensor box is an ordinary hint.
 void decodePrefetch(Decoder &d) {
   if (d.take("tensor"))
     return decodeHint(d);
@@ -264,7 +265,7 @@ void decodePrefetch(Decoder &d) {
   d.instruction.handler = bulkPrefetch;
 }
 
-/// The map and the coordinates of `[map, {x, y}]`.
+/// Decodes the map and the coordinates of `[map, {x, y}]`.
 void tensorOperand(Decoder &d, const RawOperand &operand, unsigned rank) {
   d.address(operand);
   if (operand.parts.size() != 2 || operand.parts[1].parts.size() != rank)

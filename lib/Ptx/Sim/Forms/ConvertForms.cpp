@@ -49,7 +49,7 @@ struct ToBfloat {
 struct ToHalf {
   static uint16_t apply(float a) { return floatToHalf(a); }
 };
-/// The payload of a NaN stays.
+/// Keeps the payload of a NaN.
 struct FromBfloat {
   static float apply(uint16_t a) { return bfloatToFloat(a); }
 };
@@ -104,7 +104,7 @@ enum class RoundTo : uint8_t { None, Nearest, Zero, Down, Up };
 struct Conversion {
   Type to, from;
   RoundTo rounding = RoundTo::None;
-  /// To a whole number, though the result is a float.
+  /// Rounds to a whole number although the result is a float.
   bool isIntegral = false;
   bool saturates = false, flushes = false;
   unsigned toRegister = 0, fromRegister = 0;
@@ -125,7 +125,7 @@ double roundToWhole(double value, RoundTo rounding) {
   return value;
 }
 
-/// Clamped as hardware does; a NaN becomes 0, of 64 bits the least number.
+/// Clamps as hardware does. A NaN becomes 0, or the least number in 64 bits.
 uint64_t toInteger(double value, const Type &to) {
   if (value != value)
     return to.bytes == 8 ? uint64_t(1) << 63 : 0;
@@ -167,7 +167,7 @@ uint32_t encode(const FloatFormat &format, double value, const Conversion &c) {
 
 uint64_t fromDouble(double value, const Conversion &c) {
   if (c.saturates)
-    // A NaN and -0 become 0, too.
+    // A NaN and -0 also become 0.
     value = value > 0 ? std::min(value, 1.0) : 0;
   switch (c.to.kind) {
   case Type::Kind::F64:
@@ -178,7 +178,7 @@ uint64_t fromDouble(double value, const Conversion &c) {
   }
   default: {
     uint32_t bits = encode(*c.to.format, value, c);
-    // A tf32 is a float with bits to spare.
+    // A tf32 is an f32 whose low 13 bits are unused.
     return c.to.format == &kTf32 ? bits << 13 : bits;
   }
   }
@@ -192,7 +192,8 @@ uint64_t convertOne(uint64_t bits, const Conversion &c) {
     int64_t wide = isSigned ? int64_t(bits << shift) >> shift
                             : int64_t(bits << shift >> shift);
     if (c.to.isFloat()) {
-      // 64 bits do not fit a double; the part that is lost makes it odd.
+      // 64 bits do not fit a double: round to odd, so that the later rounding
+      // is exact.
       uint64_t magnitude =
           isSigned && wide < 0 ? 0 - uint64_t(wide) : uint64_t(wide);
       double value = addToOdd(double(magnitude >> 32) * 4294967296.0,
@@ -228,7 +229,7 @@ uint64_t convertOne(uint64_t bits, const Conversion &c) {
                     exact);
 }
 
-/// The parts of a Conversion that fit an instruction's number.
+/// Packs the fields of a Conversion into an instruction's `immediate`.
 int64_t packConversion(const Conversion &c) {
   auto type = [](const Type &t) {
     return int64_t(t.kind) << 4 | t.bytes |
@@ -277,7 +278,7 @@ Step convert(Warp &warp, const Instruction &instruction, LaneMask mask) {
     uint64_t bits = 0;
     std::memcpy(&bits, a + lane * fromBytes, std::min(fromBytes, 8u));
     uint64_t result = convertOne(bits, c);
-    // A wider register gets the sign or zeros.
+    // A wider register is sign- or zero-extended.
     if (!c.to.isFloat() && c.to.bytes < 8) {
       unsigned shift = 64 - 8 * c.to.bytes;
       result = c.to.kind == Type::Kind::Signed

@@ -15,7 +15,7 @@
 
 using namespace moec::ptx;
 
-/// Any of the lanes that are left.
+/// Completes the copy of any remaining lane.
 bool LaneCopies::advance(Engine &engine) {
   unsigned skipped =
       unsigned(engine.random.below(uint64_t(__builtin_popcount(pending))));
@@ -51,7 +51,7 @@ void LaneCopies::settle(Warp &warp, unsigned lane) {
 
 namespace {
 
-/// An object for copies; of the ones that are over, if nobody has it any more.
+/// Returns an object for copies, recycled if one is unused.
 std::shared_ptr<LaneCopies> takeCopies(Warp &warp) {
   for (size_t i = 0; i < warp.spareCopies.size(); ++i)
     if (warp.spareCopies[i].use_count() == 1) {
@@ -66,7 +66,7 @@ std::shared_ptr<LaneCopies> takeCopies(Warp &warp) {
   return made;
 }
 
-/// Operands: the number of bytes to read, if there is one.
+/// Operands: the number of bytes to read, if given.
 Step copy(Warp &warp, const Instruction &instruction, LaneMask mask) {
   unsigned bytes = instruction.width;
   std::shared_ptr<LaneCopies> made = takeCopies(warp);
@@ -117,7 +117,7 @@ Step copy(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
-/// Waits for the copies of each lane of `mask` but those of its last `kept`
+/// Waits for the copies of each lane of `mask`, except those of its last `kept`
 /// groups.
 void settle(Warp &warp, LaneMask mask, uint32_t kept, bool isAll) {
   for (const std::shared_ptr<LaneCopies> &copies : warp.copies)

@@ -13,15 +13,16 @@
 
 namespace moec::ptx {
 
-/// The copies that one instruction began, one per lane. Each belongs to nobody
-/// while it is in flight, and to its thread once that has waited for it.
+/// The copies that one cp.async issued, one per lane. In flight, a copy's
+/// accesses are of a unit of their own; after the thread's wait they count as
+/// the thread's.
 class LaneCopies : public AsyncOperation {
 public:
   struct Copy {
     uint8_t *to = nullptr;
     const uint8_t *from = nullptr;
     uint32_t offset = 0;
-    /// Which of its thread's groups it is in.
+    /// Index of the commit group of its thread.
     uint32_t group = 0;
     uint8_t bytes = 0, zeros = 0;
   };
@@ -31,18 +32,18 @@ public:
   bool usesShared() const override { return unsettled != 0; }
 
   void arrive(unsigned lane);
-  /// The thread has waited for its copy.
+  /// Makes a lane's copy the thread's own access, after its wait.
   void settle(Warp &warp, unsigned lane);
 
   Copy copies[kWarpLanes];
-  /// Lanes whose bytes are under way; lanes whose thread has not waited.
+  /// Lanes whose bytes are in flight; lanes whose thread has not waited.
   LaneMask pending = 0, unsettled = 0;
   Access inFlight;
 };
 
-/// What follows `cp.async.bulk`.
+/// Decodes the rest of `cp.async.bulk`.
 void decodeBulk(Decoder &decoder);
-/// What changes no value, such as prefetches.
+/// Decodes instructions that change no value, such as prefetches.
 void decodeHint(Decoder &decoder);
 
 } // namespace moec::ptx

@@ -45,7 +45,7 @@ void Decoder::layOutParams() {
   kernel.paramBytes = offset;
 }
 
-/// Static shared memory comes first, then the dynamic one.
+/// Static shared memory comes first, then dynamic.
 void Decoder::layOutVariables() {
   uint64_t shared = 0;
   std::vector<const RawVariable *> dynamic;
@@ -62,7 +62,7 @@ void Decoder::layOutVariables() {
       shared += variable.size;
     }
   };
-  // The module's own variables count for the kernels that name them.
+  // Variables of the module belong to the kernels that name them.
   for (const RawVariable &variable : module.variables) {
     auto names = [&](const RawOperand &operand) {
       return operand.text == variable.name ||
@@ -417,7 +417,7 @@ Status Decoder::decode(const FormTable &table) {
                                     "': " + failure);
     kernel.code.push_back(std::move(instruction));
   }
-  // Where control falls off the end.
+  // Control that falls off the end returns.
   RawInstruction end;
   end.parts = {"ret"};
   decodeOne(end, table);

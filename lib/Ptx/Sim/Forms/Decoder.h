@@ -14,13 +14,13 @@ namespace moec::ptx {
 
 class Decoder;
 
-/// Decodes the instructions whose opcode begins with one word. Says what is
-/// wrong through the decoder; what it leaves of the opcode makes the form
+/// Decodes the instructions whose opcode begins with one word. Reports errors
+/// through the decoder; words of the opcode that it does not take make the form
 /// unknown.
 using DecodeFn = void (*)(Decoder &);
 using FormTable = std::unordered_map<std::string, DecodeFn>;
 
-// Each is the list of one family's opcodes.
+// Each function adds one family's opcodes.
 void addIntegerForms(FormTable &table);
 void addFloatForms(FormTable &table);
 void addMoveForms(FormTable &table);
@@ -35,10 +35,10 @@ void addCopyForms(FormTable &table);
 void addWgmmaForms(FormTable &table);
 void addTensorForms(FormTable &table);
 
-/// Addresses of variables by name, each in its own space.
+/// Addresses of variables by name, each in its own state space.
 using SymbolTable = std::unordered_map<std::string, uint64_t>;
 
-/// One kernel on its way.
+/// Decodes one kernel.
 class Decoder {
 public:
   Decoder(const RawModule &module, const RawKernel &raw, Kernel &kernel,
@@ -48,13 +48,13 @@ public:
 
   //--- The opcode ---//
 
-  /// Whether the opcode has this word, which then counts as understood.
+  /// Whether the opcode has this word, which is then taken.
   bool take(const char *word);
-  /// The one of `words` that is next in the opcode; empty if another one is.
+  /// Takes the next word if it is one of `words`; else returns an empty one.
   std::string takeOneOf(std::initializer_list<const char *> words);
-  /// The next word, whatever it is; empty at the end.
+  /// Takes the next word; empty at the end.
   std::string takeNext();
-  /// The last word, which most forms end with: the type.
+  /// Takes the last word, which is the type in most forms.
   std::string takeType();
   const std::string &lastType() const { return raw->parts.back(); }
   const std::string &firstWord() const { return raw->parts.front(); }
@@ -64,21 +64,21 @@ public:
   size_t numOperands() const { return raw->operands.size(); }
   const RawOperand &operand(size_t index);
   bool expectOperands(size_t least, size_t most);
-  /// Registers that are written and values that are read; both are appended to
-  /// the instruction's operands. `_` is written to a register of nobody.
+  /// Append registers that are written, or values that are read, to the
+  /// instruction's operands. A result `_` goes to a scratch register.
   void result(const RawOperand &operand, unsigned bytes);
   void value(const RawOperand &operand, unsigned bytes);
   void result(size_t index, unsigned bytes) { result(operand(index), bytes); }
   void value(size_t index, unsigned bytes) { value(operand(index), bytes); }
   void predicateResult(const RawOperand &operand);
-  /// A predicate that is read; constants 0 and 1 too.
+  /// Appends a predicate that is read, which may be the constant 0 or 1.
   void predicate(const RawOperand &operand);
   /// Appends to the instruction's addresses.
   void address(const RawOperand &operand);
   void address(size_t index) { address(operand(index)); }
-  /// A number that is known now.
+  /// A constant operand.
   int64_t constant(size_t index);
-  /// The instruction that a label stands before.
+  /// Index of the instruction that follows a label.
   int64_t label(size_t index);
   /// The slot of a source, without appending it.
   Slot valueSlot(const RawOperand &operand, unsigned bytes);
@@ -91,7 +91,7 @@ public:
   void fail(const std::string &text);
   bool hasFailed() const { return !failure.empty(); }
 
-  /// The one that is being made.
+  /// The instruction that is being decoded.
   Instruction instruction;
 
 private:
@@ -121,7 +121,8 @@ private:
   std::unordered_map<std::string, Slot> constants;
 };
 
-/// All kernels of a module. `globals` has its variables in global memory.
+/// Decodes all kernels of a module. `globals` has its variables in global
+/// memory.
 moert::Status decodeProgram(const RawModule &module, const SymbolTable &globals,
                             Program &program);
 

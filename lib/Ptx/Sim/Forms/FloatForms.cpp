@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Rounded once to nearest. `.approx` forms are computed in double and rounded,
-// which is within the bounds that PTX states.
+// Results are rounded once to nearest. `.approx` forms are computed in double
+// and rounded, which is within the error bounds of the PTX ISA.
 
 #include "../Numbers/Floats.h"
 #include "Arithmetic.h"
@@ -50,7 +50,7 @@ struct Fma {
     return std::fma(a, b, c);
   }
 };
-/// A NaN loses against a number; -0 is less than 0.
+/// A number wins over a NaN; -0 is less than 0.
 template <bool IsMax>
 struct Extremum {
   template <typename T>
@@ -64,7 +64,7 @@ struct Extremum {
     return (a < b) != IsMax ? a : b;
   }
 };
-/// A NaN wins.
+/// A NaN wins over a number.
 template <bool IsMax>
 struct StrictExtremum {
   template <typename T>
@@ -114,7 +114,7 @@ struct Plain {
   static T apply(T a, T b, T c) { return canonical(F::of(a, b, c)); }
 };
 
-/// The same with `.ftz`: operands and results that are denormal become 0.
+/// `.ftz` forms: denormal operands and results become 0.
 template <typename F>
 struct Flushed {
   static float apply(float a) {
@@ -129,8 +129,8 @@ struct Flushed {
   }
 };
 
-/// Numbers of 16 bits are computed in double, where products are exact and
-/// sums are odd if they are not.
+/// 16-bit floats are computed in double, where products are exact and inexact
+/// sums are rounded to odd.
 struct ExactAdd {
   static double of(double a, double b) { return addToOdd(a, b); }
 };
@@ -159,7 +159,7 @@ struct Small {
   }
 };
 
-/// Two numbers of 16 bits.
+/// Two 16-bit floats in one register.
 template <typename F>
 struct Packed {
   static uint32_t join(uint16_t low, uint16_t high) {
@@ -179,7 +179,7 @@ struct Packed {
   }
 };
 
-/// Two numbers of 32 bits.
+/// Two 32-bit floats in one register.
 template <typename F>
 struct Pair {
   template <typename... T>
@@ -192,7 +192,7 @@ struct Pair {
   }
 };
 
-/// Numbers of 16 bits, and a last one of 32 as the result.
+/// 16-bit sources, with a last source and a result of 32 bits.
 template <typename F, bool IsBfloat>
 struct Mixed {
   static float in(uint16_t a) {
@@ -212,8 +212,8 @@ template <typename F, typename T>
 constexpr Handler bySources3 = ternary<F, T, T, T, T>;
 
 #if defined(__x86_64__)
-/// fma of f32, where this machine has an instruction for it: its bits are those
-/// of the C library.
+/// f32 fma on machines with an FMA instruction, whose bits equal those of the C
+/// library.
 template <bool Flushes>
 __attribute__((target("avx2,fma"))) Step
 fuseFloats(Warp &warp, const Instruction &instruction, LaneMask mask) {
@@ -244,8 +244,8 @@ Handler pickFma(bool flushes) {
                  : bySources3<Plain<Fma, float>, float>;
 }
 
-// The handler of a function for a type; null for types that are no floats. `E`
-// is the function on exact doubles.
+// The handler of a function for a type; null for other than float types. `E` is
+// the function on exact doubles.
 #define PICK_WIDE(type, F, flushes, kind)                                      \
   ((type) == "f32"                                                             \
        ? ((flushes) ? kind<Flushed<F>, float> : kind<Plain<F, float>, float>)  \
@@ -270,7 +270,7 @@ bool isWideFloat(const std::string &type) {
 // Forms
 //===----------------------------------------------------------------------===//
 
-/// A sum whose other sources are of `type`, f16 or bf16.
+/// A sum in f32 whose other sources are of `type`, f16 or bf16.
 template <typename F>
 void decodeMixed(Decoder &d, const std::string &type, size_t others) {
   if ((type != "f16" && type != "bf16") ||
@@ -371,7 +371,7 @@ void decodeExtremum(Decoder &d) {
   decodeSame(d, type, 2, handler);
 }
 
-/// abs, neg and copysign work on bits, so that NaNs pass.
+/// abs, neg and copysign work on bits, so that NaNs keep their payload.
 template <typename T>
 struct AbsBits {
   static T apply(T a) { return a & T(~sign()); }
@@ -422,7 +422,7 @@ void decodeSign(Decoder &d) {
   decodeSame(d, type, 1, handler);
 }
 
-/// Forms that have `.approx` and perhaps `.rn`.
+/// Forms with `.approx` and optionally `.rn`.
 template <typename F>
 void decodeSpecial(Decoder &d) {
   d.takeOneOf({"approx", "rn"});

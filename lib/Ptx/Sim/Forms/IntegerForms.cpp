@@ -52,7 +52,7 @@ using Wide = typename WideOf<T>::type;
 // Functions of lanes
 //===----------------------------------------------------------------------===//
 
-// Overflow wraps, so sums and products are those of unsigned numbers.
+// Unsigned arithmetic, because overflow wraps.
 template <typename T>
 struct Add {
   static T apply(T a, T b) { return T(Unsigned<T>(a) + Unsigned<T>(b)); }
@@ -94,8 +94,8 @@ struct MadWide {
     return Wide<T>(U(Wide<T>(a) * Wide<T>(b)) + U(c));
   }
 };
-// Hardware does not define a division by zero; lanes that are off need an
-// answer.
+// PTX leaves division by zero undefined, but inactive lanes are computed too
+// and must not trap.
 template <typename T>
 struct Div {
   static T apply(T a, T b) {
@@ -196,7 +196,7 @@ struct Bfe {
                  ? U(a) >> std::min<uint32_t>(start + length - 1, bits - 1) & 1
                  : 0;
     U field = start < bits ? U(a) >> start : 0;
-    // Bits from beyond the value are copies of the sign.
+    // Bits beyond the value are copies of the sign.
     unsigned present = start < bits ? std::min(length, bits - start) : 0;
     if (present < bits) {
       U low = present ? (U(1) << present) - 1 : 0;
@@ -316,7 +316,7 @@ void decodePredicates(Decoder &d, Logic logic) {
 // Forms
 //===----------------------------------------------------------------------===//
 
-// Picks the handler for a type; null if the type is none of them.
+// Picks the handler for a type; null for any other type.
 #define PICK_TYPE(type, F, kind)                                               \
   ((type) == "s32"   ? kind<F<int32_t>, int32_t>                               \
    : (type) == "u32" ? kind<F<uint32_t>, uint32_t>                             \

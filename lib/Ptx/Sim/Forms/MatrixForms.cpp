@@ -23,7 +23,7 @@ namespace {
 constexpr unsigned kRows = 8, kRowBytes = 16;
 constexpr uint32_t kTransposed = 1;
 
-/// 8 by 8 elements of 16 bits, as their rows lie in memory.
+/// An 8x8 matrix of 16-bit elements, by rows as in memory.
 struct Tile {
   uint16_t elements[kRows][kRows];
 
@@ -44,7 +44,7 @@ struct Tile {
   }
 };
 
-/// All lanes take part in each row, whoever gave its address.
+/// All lanes access each row, whichever lane supplied its address.
 template <bool Stores>
 Step moveTiles(Warp &warp, const Instruction &instruction, LaneMask mask) {
   if (Step step = gatherWarp(warp, instruction, mask); step != Step::Next)
@@ -111,7 +111,7 @@ void decodeTiles(Decoder &d, bool stores) {
 constexpr unsigned kMaxDepth = 32;
 
 /// Operands: 4 results, the registers of A and of B, 4 of C. `width` is the
-/// number of bytes of an element, `immediate` the depth.
+/// number of bytes of an element, `immediate` is K.
 Step multiply(Warp &warp, const Instruction &instruction, LaneMask mask) {
   if (Step step = gatherWarp(warp, instruction, mask); step != Step::Next)
     return step;
@@ -120,7 +120,7 @@ Step multiply(Warp &warp, const Instruction &instruction, LaneMask mask) {
   auto typeA = MatrixType(instruction.flags & 0xFF);
   auto typeB = MatrixType(instruction.flags >> 8);
   unsigned numB = depth / (4 * perRegister), numA = 2 * numB;
-  // rows[half][k][lane] and columns[odd][k][lane % 4].
+  // Layouts: rows[half][k][lane] and columns[odd][k][lane % 4].
   float rows[2][kMaxDepth * kWarpLanes], columns[2][kMaxDepth * 4];
   const Slot *operands = instruction.operands.data();
   float elements[4][kWarpLanes];

@@ -38,7 +38,7 @@ Mbarrier *moec::ptx::findMbarrier(Warp &warp, const Instruction &instruction,
                   std::to_string(place.address));
     return nullptr;
   }
-  // That it was made has to be known.
+  // The initialization of the mbarrier must be ordered before its use.
   if (!warp.checkKnown(instruction, lane, place, kBytes))
     return nullptr;
   return &found->second;
@@ -128,14 +128,14 @@ Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
     }
     if (!(flags & kArrives))
       continue;
-    // Which lanes would be those of the next phase is anybody's guess.
+    // It is undefined which lanes would arrive at the next phase.
     if (barrier == first && barrier->phase != phase)
       return warp.fail(instruction, lane,
                        "lanes whose arrivals are more than the mbarrier still "
                        "expects");
     first = barrier;
     phase = barrier->phase;
-    // Arrivals of one phase may carry what all of them know.
+    // Arrivals at one phase may carry the joined clock of all lanes.
     unsigned lanes = unsigned(__builtin_popcount(rest));
     ClockRef clock;
     if (!(flags & kRelaxed)) {
@@ -186,7 +186,7 @@ Step wait(Warp &warp, const Instruction &instruction, LaneMask mask) {
   Group &group = warp.current();
   bool mustFail = group.mustFail;
   group.mustFail = false;
-  // Waits may give up at any time.
+  // Waits may time out at any moment.
   if (done != mask && flags & kMayWait && !mustFail && engine.random.oneIn(2)) {
     group.state = GroupState::Mbarrier;
     return Step::Blocked;
@@ -200,7 +200,7 @@ Step wait(Warp &warp, const Instruction &instruction, LaneMask mask) {
 // Forms
 //===----------------------------------------------------------------------===//
 
-/// Semantics, scope, space and type; false for other words.
+/// Takes semantics, scope, space and type; false for other words.
 bool takeQualifiers(Decoder &d) {
   if (d.takeOneOf({"release", "acquire", "relaxed"}) == "relaxed")
     d.instruction.flags |= kRelaxed;

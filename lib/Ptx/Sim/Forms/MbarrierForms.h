@@ -15,7 +15,7 @@ namespace moec::ptx {
 
 void addMbarrierForms(FormTable &table);
 
-/// The mbarrier at operand `index` of the addresses; null after an error.
+/// The mbarrier at address operand `index`; null after an error.
 Mbarrier *findMbarrier(Warp &warp, const Instruction &instruction,
                        unsigned lane, size_t index);
 

@@ -88,7 +88,7 @@ void moec::ptx::publishTo(Warp &warp, unsigned lane, const Warp::Place &place,
     join(variable.device, released ? released : warp.onDevice[lane].fenced);
 }
 
-/// Whether a write comes before all that the thread does now.
+/// Whether a write is ordered before the thread's next accesses.
 static bool isKnown(const Access &write, const Warp &warp, unsigned lane) {
   const Clock &clock = *warp.clocks[lane];
   if (write.serial() != warp.cta.serial) {
@@ -119,7 +119,7 @@ void moec::ptx::noteStrongWrite(Warp &warp, const Instruction &instruction,
   warp.cta.launch.engine->noteWrite();
 }
 
-/// A number that no other thread of any CTA has.
+/// A number that is unique among the threads of all CTAs.
 static uint64_t threadNumber(const Warp &warp, unsigned lane) {
   return uint64_t(warp.cta.serial) << 10 | (warp.index * kWarpLanes + lane);
 }
@@ -173,7 +173,7 @@ namespace {
 // ld and st
 //===----------------------------------------------------------------------===//
 
-/// What a load makes of `width` bytes in a register that may be wider.
+/// Extends a loaded value of `width` bytes to its register.
 uint64_t extend(uint64_t value, unsigned width, bool isSigned) {
   unsigned shift = 64 - 8 * width;
   return isSigned ? uint64_t(int64_t(value << shift) >> shift)
@@ -187,7 +187,7 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
   unsigned count = instruction.count, bytes = width * count;
   Semantics semantics = Semantics::unpack(instruction.flags);
   bool isSigned = instruction.flags & kSigned;
-  // A loop that sees nothing new lets others run.
+  // A polling loop that sees nothing new yields.
   bool isPoll = semantics.isStrong, isStale = false;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     unsigned lane = unsigned(__builtin_ctz(rest));
@@ -255,7 +255,7 @@ Step store(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
-/// Words that say what to keep in caches.
+/// Takes the cache operators.
 void takeCacheHints(Decoder &d) {
   d.takeOneOf({"ca", "cg", "cs", "lu", "cv", "wb", "wt"});
   d.take("nc");
@@ -285,7 +285,7 @@ void decodeAccess(Decoder &d, bool isStore) {
   const std::vector<RawOperand> &parts = vector.empty() ? single : values.parts;
   if (parts.size() != count)
     return d.fail("the vector has " + std::to_string(parts.size()) + " parts");
-  // A register may be wider than what is accessed.
+  // A register may be wider than the accessed element.
   unsigned registerBytes = bytes;
   for (const RawOperand &part : parts)
     if (unsigned found = d.registerBytes(part); found && found != 255)

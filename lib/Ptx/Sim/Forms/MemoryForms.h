@@ -13,15 +13,15 @@
 
 namespace moec::ptx {
 
-/// `.relaxed.gpu` and so on.
+/// Memory semantics of an access, such as `.relaxed.gpu`.
 struct Semantics {
   bool isStrong = false, acquires = false, releases = false;
   bool isCtaScope = false;
 
   uint32_t pack() const;
   static Semantics unpack(uint32_t flags);
-  /// Whether it never races with other strong accesses. One of scope cta may,
-  /// with those of other CTAs.
+  /// Whether strong accesses never race with this one. An access of scope cta
+  /// may race with those of other CTAs.
   bool isStrongAt(bool isShared) const;
 };
 
@@ -31,23 +31,22 @@ Space takeSpace(Decoder &decoder);
 uint64_t addressOf(const Warp &warp, const AddressOperand &operand,
                    unsigned lane);
 
-/// A strong read: what was published at `place` is learned, now or at the next
-/// fence.
-/// `isStale`: it reads what the last write has replaced.
+/// A strong read: acquires what was published at `place`, now or at the next
+/// fence. `isStale`: the read returns the value before the last write.
 void learnFrom(Warp &warp, unsigned lane, const Warp::Place &place,
                const Semantics &semantics, bool isStale = false);
-/// A strong write. One that reads, too, keeps what earlier ones published.
+/// A strong write. A read-modify-write keeps what earlier writes published.
 void publishTo(Warp &warp, unsigned lane, const Warp::Place &place,
                const Semantics &semantics, bool keepsEarlier);
 
-/// To be called before a strong write changes memory: others that do not know
-/// of it may go on reading what was there.
+/// Must precede a strong write's change of memory: threads that do not know of
+/// the write may keep reading the old value.
 void noteStrongWrite(Warp &warp, const Instruction &instruction, unsigned lane,
                      const Warp::Place &place, unsigned bytes);
-/// The old value that a strong read gets this time; null for the latest.
+/// The old value that a strong read returns this time; null for the latest.
 const uint64_t *findStale(Warp &warp, unsigned lane, const Warp::Place &place,
                           unsigned bytes);
-/// Whether the thread has seen the last strong write there already.
+/// Whether the thread has already seen the last strong write.
 bool hasSeenLast(Warp &warp, unsigned lane, const Warp::Place &place);
 
 } // namespace moec::ptx

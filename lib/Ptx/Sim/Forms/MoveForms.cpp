@@ -31,7 +31,7 @@ Handler pickMove(unsigned bytes) {
                       : Handler(nullptr);
 }
 
-/// Lane by lane, any width up to 64 bits.
+/// Loads one lane of a value of up to 64 bits.
 uint64_t load(const Warp &warp, Slot slot, unsigned bytes, unsigned lane) {
   uint64_t value = 0;
   std::memcpy(&value, warp.lanes<uint8_t>(slot) + lane * bytes, bytes);
@@ -43,7 +43,7 @@ void store(const Warp &warp, Slot slot, unsigned bytes, unsigned lane,
   std::memcpy(warp.lanes<uint8_t>(slot) + lane * bytes, &value, bytes);
 }
 
-/// `width` bytes are put together from, or taken apart into, `count` parts.
+/// Packs `count` parts into `width` bytes, or unpacks them.
 template <bool Unpacks>
 Step movePacked(Warp &warp, const Instruction &instruction, LaneMask mask) {
   unsigned whole = instruction.width, count = instruction.count;
@@ -66,7 +66,8 @@ Step movePacked(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
-/// %clock and the like: counts instructions, and time in which nobody got on.
+/// %clock and the like count instructions, and the time that was skipped while
+/// no thread made progress.
 Step moveTime(Warp &warp, const Instruction &instruction, LaneMask mask) {
   uint64_t now = warp.cta.launch.engine->readTime();
   for (unsigned lane = 0; lane < kWarpLanes; ++lane)
@@ -120,7 +121,7 @@ struct SubtractWindow {
   static uint64_t apply(uint64_t a, uint64_t window) { return a - window; }
 };
 
-/// Addresses of a space become generic ones, or with `.to` the reverse.
+/// Converts addresses of a space to generic ones, or with `.to` the reverse.
 void decodeCvta(Decoder &d) {
   bool isTo = d.take("to");
   std::string space =
@@ -190,7 +191,7 @@ struct PlainValue {
   static T get(T value) { return value; }
 };
 
-/// What a third, predicate source does to the result.
+/// The operation that combines the result with a third, predicate source.
 enum class Combine : uint8_t { None, And, Or, Xor };
 
 template <Compare C, bool Unordered, typename V>

@@ -28,7 +28,7 @@ bool isColumnCount(uint32_t count) {
          (count & (count - 1)) == 0;
 }
 
-/// addresses[0]: where the address goes; operands[0]: columns.
+/// addresses[0]: destination of the address; operands[0]: number of columns.
 Step take(Warp &warp, const Instruction &instruction, LaneMask mask) {
   if (Step step = gatherWarp(warp, instruction, mask); step != Step::Next)
     return step;
@@ -48,7 +48,7 @@ Step take(Warp &warp, const Instruction &instruction, LaneMask mask) {
                   addressOf(warp, instruction.addresses[0], 0), bytes, bytes);
   if (!place.bytes || !warp.checkWrite(instruction, 0, 1, place, bytes))
     return Step::Failed;
-  // Whose columns begin at 0 is chance.
+  // The first column is random, so that no kernel relies on 0.
   constexpr uint32_t unit = 32;
   uint32_t places = (TensorMemory::kColumns - count) / unit + 1;
   uint32_t first = uint32_t(cta.launch.engine->random.below(places)) * unit;
@@ -58,7 +58,7 @@ Step take(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
-/// operands: address, columns.
+/// operands: address, number of columns.
 Step give(Warp &warp, const Instruction &instruction, LaneMask mask) {
   if (Step step = gatherWarp(warp, instruction, mask); step != Step::Next)
     return step;
@@ -67,7 +67,7 @@ Step give(Warp &warp, const Instruction &instruction, LaneMask mask) {
   uint32_t count = warp.lanes<uint32_t>(instruction.operands[1])[0];
   if (!cta.tensor || cta.tensor->first != first || cta.tensor->columns != count)
     return warp.fail(instruction, 0, "these columns were not taken");
-  // All that was done with them has to be known.
+  // All accesses to the columns must be ordered before their release.
   Region &cells = cta.tensor->cells;
   for (unsigned lane = 0; lane < TensorMemory::kLanes; ++lane) {
     uint64_t at = TensorMemory::address(lane, first);
@@ -96,8 +96,8 @@ Step giveUp(Warp &warp, const Instruction &instruction, LaneMask mask) {
 // cp, mma, commit
 //===----------------------------------------------------------------------===//
 
-/// Whether the lanes have a fence behind their last wait; else reports an
-/// error.
+/// Whether the lanes have executed tcgen05.fence::after_thread_sync since their
+/// last wait; else reports an error.
 bool checkFence(Warp &warp, const Instruction &instruction, LaneMask mask) {
   LaneMask lacking = warp.needsTensorFence & mask;
   if (lacking == 0)
@@ -108,7 +108,7 @@ bool checkFence(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return false;
 }
 
-/// Adds an operation of each lane, which `fill` makes; false after an error.
+/// Adds an operation, filled in by `fill`, for each lane; false after an error.
 template <typename F>
 Step addOperations(Warp &warp, const Instruction &instruction, LaneMask mask,
                    F fill) {
@@ -140,7 +140,7 @@ uint32_t tensorAddress(Warp &warp, const Instruction &instruction, size_t index,
   return uint32_t(addressOf(warp, instruction.addresses[index], lane));
 }
 
-/// addresses[0]: to; operands[0]: descriptor.
+/// addresses[0]: destination; operands[0]: descriptor.
 Step copyScales(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return addOperations(
       warp, instruction, mask, [&](unsigned lane, TensorOperation &operation) {
@@ -154,8 +154,8 @@ Step copyScales(Warp &warp, const Instruction &instruction, LaneMask mask) {
       });
 }
 
-/// addresses: sums, scales of A and B; operands: descriptors of A and B, the
-/// instruction's, and the predicate.
+/// addresses: accumulators, scales of A and B; operands: descriptors of A and
+/// B, instruction descriptor, and predicate.
 Step multiply(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return addOperations(
       warp, instruction, mask, [&](unsigned lane, TensorOperation &operation) {
@@ -196,7 +196,7 @@ Step commit(Warp &warp, const Instruction &instruction, LaneMask mask) {
 // ld, wait, fence
 //===----------------------------------------------------------------------===//
 
-/// 32x32b: a lane of tensor memory for each lane of the warp.
+/// Shape 32x32b: one lane of tensor memory for each lane of the warp.
 Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
   if (Step step = gatherWarp(warp, instruction, mask); step != Step::Next)
     return step;
@@ -230,7 +230,7 @@ Step load(Warp &warp, const Instruction &instruction, LaneMask mask) {
       std::memcpy(&loaded.values[i * kWarpLanes + lane],
                   cells + i * TensorMemory::kCellBytes,
                   TensorMemory::kCellBytes);
-      // Until it is waited for.
+      // The value until tcgen05.wait::ld.
       constexpr uint32_t garbage = 0x7FC0DEAD;
       warp.lanes<uint32_t>(instruction.operands[i])[lane] = garbage;
     }

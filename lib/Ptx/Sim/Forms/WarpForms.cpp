@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// `.sync` instructions wait until the lanes that their mask names are here.
-// They order no memory, but for bar.warp.sync.
+// `.sync` instructions wait until all lanes of their member mask have arrived.
+// None but bar.warp.sync orders memory.
 
 #include "WarpForms.h"
 
@@ -30,7 +30,8 @@ Step moec::ptx::gatherMembers(Warp &warp, const Instruction &instruction,
       return warp.fail(instruction, lane,
                        "the member mask lacks a lane that executes");
   }
-  // A warp that is not full, or whose other lanes have ended, may name all.
+  // The mask may name absent lanes of a partial warp, and lanes that have
+  // ended.
   LaneMask wanted = members[first] & warp.live;
   if (!warp.converge(wanted))
     return Step::Blocked;
@@ -296,7 +297,8 @@ void decodeRedux(Decoder &d) {
   d.instruction.handler = reduce;
 }
 
-/// Which lane is left open; it is the same for a mask all through a launch.
+/// PTX leaves the elected lane open; it is the same for a mask throughout a
+/// launch.
 Step elect(Warp &warp, const Instruction &instruction, LaneMask mask) {
   if (Step step =
           gatherMembers(warp, instruction, mask, instruction.operands[2]);

@@ -12,13 +12,13 @@
 
 namespace moec::ptx {
 
-/// For a `.sync` instruction: checks the member mask, which all lanes have to
-/// agree on, and waits for its lanes. Next if they are here.
+/// For a `.sync` instruction: checks that all lanes agree on the member mask,
+/// and waits for the member lanes. Returns Next once they are here.
 Step gatherMembers(Warp &warp, const Instruction &instruction, LaneMask mask,
                    Slot members);
 
-/// For an `.aligned` instruction, which all lanes of the warp execute: Next if
-/// they are here.
+/// For an `.aligned` instruction, which all lanes of the warp execute. Returns
+/// Next once they are here.
 Step gatherWarp(Warp &warp, const Instruction &instruction, LaneMask mask);
 
 } // namespace moec::ptx

@@ -22,8 +22,8 @@ Warpgroup &warpgroupOf(Warp &warp) {
   return *warp.cta.warpgroups[warp.index / kWarpgroupWarps];
 }
 
-/// Waits until the four warps of the warpgroup are at the instruction. Next for
-/// the last one, which moves the others on.
+/// Waits until the four warps of the warpgroup are at the instruction. Returns
+/// Next for the last one, which advances the others.
 Step gatherWarpgroup(Warp &warp, const Instruction &instruction,
                      LaneMask mask) {
   if (Step step = gatherWarp(warp, instruction, mask); step != Step::Next)
@@ -62,8 +62,8 @@ void forWarps(Warp &warp, F function) {
     function(*warp.cta.warps[first + i]);
 }
 
-/// What all threads of the warpgroup know of each other: a product reads
-/// matrices for all of them.
+/// The common knowledge of all threads of the warpgroup, because a product
+/// reads matrices on behalf of all of them.
 ClockRef commonClock(Warp &warp) {
   Warpgroup &warpgroup = warpgroupOf(warp);
   std::vector<ClockRef> clocks;
@@ -126,7 +126,8 @@ Step multiplyAsync(Warp &warp, const Instruction &instruction, LaneMask mask) {
         std::make_shared<ProductGroup>(warp.cta, warp.index / kWarpgroupWarps);
     warpgroup.open->instruction = instruction.id;
   }
-  // Two of 64 rows' sums of each column are a thread's; a step has 32 bytes.
+  // A thread holds two sums per column out of 64 rows; K of one product is 32
+  // bytes.
   constexpr uint64_t numRows = 64, stepBytes = 32;
   warp.cta.launch.engine->statistics.work.products +=
       numRows * 2 * instruction.count * (stepBytes / instruction.width);
@@ -161,7 +162,7 @@ Step commit(Warp &warp, const Instruction &instruction, LaneMask mask) {
   return Step::Next;
 }
 
-/// Ends all but the last `immediate` groups, as far as this warp sees.
+/// Acquires all but the last `immediate` groups, for this warp.
 Step waitGroup(Warp &warp, const Instruction &instruction, LaneMask mask) {
   if (Step step = gatherWarp(warp, instruction, mask); step != Step::Next)
     return step;
@@ -207,13 +208,13 @@ void decodeProduct(Decoder &d) {
   if (bytes == 0 || parseMatrixType(typeB, b) != bytes || depth * bytes != 32 ||
       columns % 8 != 0 || columns == 0 || columns > 256)
     return;
-  // Integers have fewer shapes.
+  // Integer products have fewer shapes.
   bool areIntegers = a == MatrixType::Int8;
   if (areIntegers != (b == MatrixType::Int8) ||
       sum != (areIntegers ? "s32" : "f32") ||
       (areIntegers && columns > 24 && columns % 16 != 0))
     return;
-  // Elements of 16 bits can be transposed, and integers not negated.
+  // 16-bit operands can be transposed; integers cannot be negated.
   size_t expected = areIntegers ? 4 : bytes == 2 ? 8 : 6;
   Instruction &instruction = d.instruction;
   bool hasRegisterA = d.operand(1).kind == RawOperand::Kind::Vector;

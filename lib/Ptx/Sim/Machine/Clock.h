@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 // Vector clocks. A *unit* is a warp of a CTA or one of its asynchronous
-// operations; each counts *ticks*, which advance when it releases. A clock says
-// for each lane of each unit up to which tick its accesses are ordered before
-// whoever has the clock.
+// operations. Each unit counts *ticks*, which advance when it releases. A clock
+// holds, for each lane of each unit, the tick up to which that lane's accesses
+// are ordered before the clock's thread.
 
 #ifndef MOEC_LIB_PTX_SIM_MACHINE_CLOCK_H
 #define MOEC_LIB_PTX_SIM_MACHINE_CLOCK_H

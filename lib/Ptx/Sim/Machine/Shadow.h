@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Race detection after FastTrack: a cell remembers its last write and the reads
-// since then that no later read is ordered after.
+// Race detection in the style of FastTrack: a cell records its last write, and
+// the reads since then that are not ordered before a later read.
 
 #ifndef MOEC_LIB_PTX_SIM_MACHINE_SHADOW_H
 #define MOEC_LIB_PTX_SIM_MACHINE_SHADOW_H

@@ -18,8 +18,8 @@ double moec::ptx::decodeFloat(const FloatFormat &format, uint32_t bits) {
     return magnitude == format.infinity() ? sign * HUGE_VAL : NAN;
   if (!format.hasInfinity && magnitude == format.nan())
     return NAN;
-  // A double has more of both: the fields go where its fields are, and what was
-  // denormal is a normal double.
+  // A double has more exponent and mantissa bits: shift the fields into place
+  // and rescale, so that denormals become normal doubles.
   double scaled =
       bitCast<double>(uint64_t(magnitude) << (52 - format.mantissaBits));
   auto scale = uint64_t(2 * 1023 - format.bias()) << 52;
@@ -58,7 +58,7 @@ uint32_t moec::ptx::encodeFloat(const FloatFormat &format, double value,
     break;
   }
   mantissa += roundsUp;
-  // A carry goes from the mantissa into the exponent by itself.
+  // A carry from the mantissa increments the exponent.
   uint64_t one = uint64_t(1) << format.mantissaBits;
   uint64_t bits = mantissa < one ? mantissa
                                  : (uint64_t(exponent + format.bias()) * one) +

@@ -16,11 +16,11 @@ namespace moec::ptx {
 
 enum class Rounding : uint8_t { Nearest, Zero, Down, Up };
 
-/// A format with the fields sign, exponent and mantissa.
+/// A format with sign, exponent and mantissa.
 struct FloatFormat {
   int exponentBits, mantissaBits;
-  /// The greatest exponent stands for infinity and NaN; else only all ones
-  /// stand for NaN.
+  /// The greatest exponent encodes infinity and NaN; otherwise only all ones
+  /// are NaN.
   bool hasInfinity;
 
   int bias() const { return (1 << (exponentBits - 1)) - 1; }
@@ -37,11 +37,11 @@ inline constexpr FloatFormat kHalf{5, 10, true}, kBfloat{8, 7, true},
 
 /// Exact.
 double decodeFloat(const FloatFormat &format, uint32_t bits);
-/// Rounds once. `saturates`: what is too large becomes the greatest number.
+/// Rounds once. `saturates`: overflow gives the greatest finite number.
 uint32_t encodeFloat(const FloatFormat &format, double value, Rounding rounding,
                      bool saturates);
 
-/// The same to nearest: normal numbers by their bits.
+/// Encodes with rounding to nearest; fast path for normal numbers.
 inline uint32_t encodeNearest(const FloatFormat &format, double value,
                               bool saturates = false) {
   constexpr int mantissaBits = 52, bias = 1023;
@@ -51,7 +51,7 @@ inline uint32_t encodeNearest(const FloatFormat &format, double value,
   if (magnitude == 0)
     return sign;
   int exponent = int(magnitude >> mantissaBits) - bias;
-  // One below the greatest may become the greatest.
+  // The value just below the limit may round up to it.
   if (exponent < 1 - format.bias() || exponent >= format.bias())
     return encodeFloat(format, value, Rounding::Nearest, saturates);
   int dropped = mantissaBits - format.mantissaBits;
@@ -62,14 +62,14 @@ inline uint32_t encodeNearest(const FloatFormat &format, double value,
   return sign | uint32_t(rounded);
 }
 
-/// x + y with the last bit set if it is not exact, so that rounding it to a
-/// shorter format gives what rounding the exact sum would.
+/// x + y rounded to odd: if inexact, the last bit is set, so that rounding to a
+/// shorter format gives the same as rounding the exact sum.
 inline double addToOdd(double x, double y) {
   double sum = x + y;
   double part = sum - x;
   double error = (x - (sum - part)) + (y - part);
   uint64_t bits = bitCast<uint64_t>(sum);
-  // Infinities and NaNs have no error that is a number.
+  // Infinities and NaNs have a NaN as their error.
   bool isInexact = (error < 0 || error > 0) && !(bits & 1);
   bool growsAway = (error > 0) == (sum > 0);
   uint64_t moved = growsAway ? bits + 1 : bits - 1;
@@ -91,7 +91,7 @@ inline float halfToFloat(uint16_t bits) {
   uint32_t sign = uint32_t(bits & 0x8000) << 16;
   uint32_t magnitude = bits & 0x7FFF;
   uint32_t special = sign | 0x7F800000 | (magnitude & 0x3FF) << 13;
-  // The exponents differ by 112; what was denormal is a normal float.
+  // Exponent biases differ by 112; denormal f16 become normal f32.
   float scaled = bitCast<float>(magnitude << 13) * bitCast<float>(0x77800000u);
   return bitCast<float>(magnitude >= 0x7C00 ? special
                                             : bitCast<uint32_t>(scaled) | sign);
@@ -101,7 +101,7 @@ inline uint16_t floatToHalf(float value) {
   return uint16_t(encodeNearest(kHalf, double(value)));
 }
 
-/// The NaN that arithmetic makes, whatever went in.
+/// Canonicalizes NaNs as arithmetic instructions do.
 inline float canonical(float value) {
   return value == value ? value : bitCast<float>(uint32_t(0x7FFFFFFF));
 }

@@ -22,16 +22,16 @@ inline To bitCast(From from) {
   return to;
 }
 
-// A result's register is one of the sources or apart from them, so that lanes
-// can be taken in any order.
+// A result's register equals a source or does not overlap it, so loops over
+// lanes can be vectorized.
 #if defined(__clang__)
 #define PTXSIM_VECTORIZE _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define PTXSIM_VECTORIZE _Pragma("GCC ivdep")
 #endif
 
-/// `F::apply` of the sources of each lane: operand 0 is the result. Lanes that
-/// are off are computed, too, and dropped.
+/// Applies `F::apply` to the sources of each lane; operand 0 is the result.
+/// Inactive lanes are computed as well, and dropped.
 template <typename F, typename D, typename A>
 Step unary(Warp &warp, const Instruction &instruction, LaneMask mask) {
   D *d = warp.lanes<D>(instruction.operands[0]);

@@ -32,7 +32,7 @@ float moec::ptx::matrixElement(MatrixType type, uint32_t bits) {
   case MatrixType::E5M2:
     return float(decodeFloat(kE5M2, bits));
   case MatrixType::Tf32:
-    // Hardware takes no notice of the low bits.
+    // Hardware ignores the low 13 bits.
     return bitCast<float>(bits & ~uint32_t(0x1FFF));
   case MatrixType::Int8:
     return float(int8_t(bits));
@@ -69,8 +69,8 @@ __attribute__((always_inline)) inline V loadVector(const float *from) {
   return value;
 }
 
-/// Products and sums are rounded apart, so that the bits do not depend on
-/// whether this machine can fuse them.
+/// Products and sums are rounded separately, so that the bits do not depend on
+/// the host's FMA.
 template <unsigned N>
 __attribute__((always_inline)) inline void
 addProductsTo(float *const *registers, const float *rows,

@@ -21,8 +21,8 @@ static bool isWordCharacter(char c) {
   return isWordStart(c) || isdigit(static_cast<unsigned char>(c));
 }
 
-/// Where the word or number at `i` ends. `::` belongs to the word around it, a
-/// single colon does not.
+/// End of the word or number at `i`. `::` is part of a word, a single colon is
+/// not.
 static size_t findWordEnd(const std::string &text, size_t i) {
   while (i < text.size()) {
     if (isWordCharacter(text[i]))
@@ -36,7 +36,7 @@ static size_t findWordEnd(const std::string &text, size_t i) {
   return i;
 }
 
-/// Where the comment at `i` ends; `i` if there is none.
+/// End of the comment at `i`; `i` if there is none.
 static size_t findCommentEnd(const std::string &text, size_t i) {
   if (text.compare(i, 2, "//") == 0)
     return std::min(text.find('\n', i), text.size());

@@ -20,7 +20,7 @@ struct Token {
   unsigned line = 0;
 };
 
-/// Ends with an empty token. Any text has tokens.
+/// Splits text into tokens, the last of which is empty. Never fails.
 std::vector<Token> tokenize(const std::string &text);
 
 } // namespace moec::ptx

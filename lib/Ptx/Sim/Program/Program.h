@@ -25,8 +25,8 @@ inline constexpr LaneMask kAllLanes = ~LaneMask(0);
 
 enum class Space : uint8_t { Generic, Global, Shared, Local, Param };
 
-/// Where 32 lanes of a value lie: an offset in the warp's registers or in the
-/// program's constants. A predicate is one LaneMask.
+/// Location of the 32 lanes of a value: an offset in the warp's registers or in
+/// the program's constants. A predicate is one LaneMask.
 struct Slot {
   static constexpr uint32_t kConstant = 1u << 31;
   static constexpr uint32_t kNone = ~uint32_t(0);
@@ -36,28 +36,27 @@ struct Slot {
   explicit operator bool() const { return bits != kNone; }
 };
 
-/// What an instruction did to the program counter of its lanes.
+/// Effect of an instruction on the program counter of its lanes.
 enum class Step : uint8_t {
-  /// On to the next instruction.
+  /// Continue with the next instruction.
   Next,
   /// The handler has set the program counters.
   Jumped,
-  /// The lanes stay where they are and try again when something has happened.
-  /// Does not count as retired.
+  /// The lanes stay, and retry after an event. Does not count as retired.
   Blocked,
-  /// As Next, but other warps should have a turn.
+  /// As Next, but other warps should run.
   Yield,
-  /// As Yield, and does not count: a wait has failed.
+  /// As Yield, but not counted: a wait has failed.
   Poll,
-  /// As Poll, and the warp sleeps until others have written something that
-  /// waits ask for.
+  /// As Poll, and the warp sleeps until another warp writes something that
+  /// waits poll.
   Sleep,
   /// An error was reported.
   Failed,
 };
 
-/// Runs an instruction for the lanes of `mask`, which are those of a converged
-/// group whose guard holds.
+/// Executes an instruction for the lanes of `mask`: those of a converged group
+/// whose guard holds.
 using Handler = Step (*)(Warp &warp, const Instruction &instruction,
                          LaneMask mask);
 
@@ -69,32 +68,33 @@ struct AddressOperand {
   int64_t offset = 0;
 };
 
-/// Handlers give most fields a meaning of their own.
+/// A decoded instruction. Each handler defines the meaning of most fields.
 struct Instruction {
   Handler handler = nullptr;
   Slot guard;
   bool isGuardNegated = false;
   /// Reads or writes registers that a wgmma may have in flight.
   bool touchesAccumulators = false;
-  /// A move between registers, which the assembler places as it likes.
+  /// A move between registers, which the assembler may reorder.
   bool isMove = false;
-  /// Lanes whose guard does not hold reach the handler, too: it runs once for
-  /// the whole group.
+  /// The handler runs once for the whole group, including lanes whose guard
+  /// does not hold.
   bool isCollective = false;
-  /// The space that a memory instruction names.
+  /// The state space that a memory instruction names.
   Space space = Space::Generic;
-  /// Bytes of an element in memory and in its register, and their number.
+  /// Bytes of an element in memory and in its register, and the number of
+  /// elements.
   uint8_t width = 0, registerWidth = 0, count = 0;
   uint32_t flags = 0;
-  /// A jump's target, a number.
+  /// A jump's target, or a number.
   int64_t immediate = 0;
   std::vector<Slot> operands;
   std::vector<AddressOperand> addresses;
   unsigned line = 0;
   SourceLocation location;
-  /// Its number among those of all modules.
+  /// Index among the instructions of all modules.
   uint32_t id = 0;
-  /// The region that was hit last, so that the next search is short.
+  /// The region of the last access, which speeds up the next search.
   mutable uint32_t regionHint = 0;
 };
 
@@ -123,7 +123,7 @@ enum class SpecialRegister : uint8_t {
   LanemaskGe,
 };
 
-/// A register that holds a special value from a warp's start on.
+/// A register that holds a special value from the warp's start on.
 struct SpecialSlot {
   SpecialRegister which;
   Slot slot;
@@ -139,14 +139,14 @@ struct Kernel {
   uint64_t paramBytes = 0;
   unsigned requiredThreads = 0, maxThreads = 0, maxRegisters = 0;
   std::vector<Instruction> code;
-  /// Bytes of registers of a warp, and the constants of the kernel.
+  /// Register bytes of a warp, and the constants of the kernel.
   uint32_t registerBytes = 0;
   std::vector<uint8_t> constants;
   std::vector<SpecialSlot> specials;
   uint64_t localBytes = 0;
-  /// Shared memory that the module declares, and where the dynamic part begins.
+  /// Bytes of declared shared memory, and the offset of its dynamic part.
   uint64_t staticShared = 0;
-  /// Number of the first instruction among all of the module.
+  /// Index of its first instruction among all of the module.
   uint32_t firstId = 0;
 };
 

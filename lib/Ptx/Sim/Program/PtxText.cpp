@@ -90,7 +90,7 @@ private:
     while (!isAtEnd() && peek().line == line)
       next();
   }
-  /// From an opening brace to its closing one.
+  /// Skips from an opening brace to its closing one.
   void skipBlock() {
     int depth = 0;
     do {
@@ -146,7 +146,7 @@ private:
   bool failed = false;
   unsigned failureLine = 0;
   std::string message;
-  /// The location of what follows, and the first one of the kernel.
+  /// The current `.loc` location, and the first one of the kernel.
   SourceLocation location, entry;
 };
 
@@ -334,7 +334,7 @@ void Parser::parseParams(RawKernel &kernel) {
       std::string word = next().text;
       if (word == ".align") {
         uint64_t alignment = parseInteger();
-        // Behind a type it speaks of what a pointer points to.
+        // After a type, `.align` is the alignment of the pointee.
         if (param.size == 0)
           param.alignment = alignment;
         continue;
@@ -413,7 +413,8 @@ void Parser::parseLocation() {
   location.line = unsigned(parseInteger());
   location.column = unsigned(parseInteger());
   skipRestOf(line);
-  // Line 0 is that of code of several lines: the kernel's own says more.
+  // Line 0 marks code merged from several lines; the kernel's own line says
+  // more.
   if (location.line == 0)
     location = entry;
   else if (entry.line == 0)

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The syntax of PTX and nothing of its meaning: names are not resolved and
-// opcodes are not known.
+// The syntax of PTX without its semantics: names are not resolved, and opcodes
+// are not checked.
 
 #ifndef MOEC_LIB_PTX_SIM_PROGRAM_PTXTEXT_H
 #define MOEC_LIB_PTX_SIM_PROGRAM_PTXTEXT_H
@@ -22,11 +22,12 @@ namespace moec::ptx {
 /// One operand as written.
 struct RawOperand {
   enum class Kind : uint8_t {
-    /// A register, symbol or label; `_` too.
+    /// A register, symbol or label, or `_`.
     Word,
-    /// `bits` as written: a two's complement integer, or a float's bits.
+    /// A number, with its `bits`: a two's complement integer, or a float's
+    /// bits.
     Number,
-    /// `[parts[0] + offset]`, for a tensor `[parts[0], {coordinates}]`.
+    /// `[parts[0] + offset]`; for a tensor `[parts[0], {coordinates}]`.
     Address,
     /// `{parts...}`.
     Vector,
@@ -34,12 +35,12 @@ struct RawOperand {
 
   Kind kind = Kind::Word;
   std::string text;
-  /// `a|b`: the second word.
+  /// The second word of `a|b`.
   std::string second;
   uint64_t bits = 0;
-  /// Written as a float of 32 or 64 bits; 0 for integers.
+  /// 32 or 64 if written as a float of so many bits; 0 for integers.
   int floatBits = 0;
-  /// `!%p`.
+  /// Set for `!%p`.
   bool isNegated = false;
   int64_t offset = 0;
   std::vector<RawOperand> parts;
@@ -48,24 +49,24 @@ struct RawOperand {
   bool isNumber() const { return kind == Kind::Number; }
 };
 
-/// A position in the source that `.loc` names; file 0 is none.
+/// A source position given by `.loc`; file 0 is none.
 struct SourceLocation {
   unsigned file = 0, line = 0, column = 0;
 };
 
 struct RawInstruction {
-  /// The opcode between dots: {"ld", "shared", "v2", "b32"}.
+  /// The opcode split at dots: {"ld", "shared", "v2", "b32"}.
   std::vector<std::string> parts;
   std::vector<RawOperand> operands;
   std::string guard;
   bool isGuardNegated = false;
   unsigned line = 0;
   SourceLocation location;
-  /// Index of the block that names are looked up in first.
+  /// Index of the innermost scope for name lookup.
   unsigned scope = 0;
 };
 
-/// A variable of the space shared, global, const or local.
+/// A variable in shared, global, const or local memory.
 struct RawVariable {
   std::string name, space;
   uint64_t size = 0, alignment = 1;
@@ -78,21 +79,21 @@ struct RawParam {
   uint64_t size = 0, alignment = 1;
 };
 
-/// Names between braces.
+/// Names declared between braces.
 struct RawScope {
   int parent = -1;
   /// Type of each register; `%r<8>` is listed as eight.
   std::map<std::string, std::string> registers;
-  /// The instruction that each label stands before.
+  /// Index of the instruction that follows each label.
   std::map<std::string, unsigned> labels;
 };
 
 struct RawKernel {
   std::string name;
   std::vector<RawParam> params;
-  /// What `.reqntid` and `.maxntid` say; 0 if absent.
+  /// Values of `.reqntid` and `.maxntid`; 0 if absent.
   unsigned requiredThreads = 0, maxThreads = 0;
-  /// What `.maxnreg` says, per thread; 0 if absent.
+  /// Value of `.maxnreg`, per thread; 0 if absent.
   unsigned maxRegisters = 0;
   std::vector<RawScope> scopes;
   std::vector<RawVariable> variables;
@@ -105,14 +106,14 @@ struct RawModule {
   std::map<unsigned, std::string> files;
   std::vector<RawVariable> variables;
   std::vector<RawKernel> kernels;
-  /// The text in lines, for messages.
+  /// The lines of the text, for messages.
   std::vector<std::string> lines;
 };
 
-/// Bytes of `b32`, `f16x2` and so on; 0 for names that are no such type.
+/// Bytes of `b32`, `f16x2` and so on; 0 for other names.
 unsigned typeBytes(const std::string &type);
 
-/// Errors name the line.
+/// Parses a module; errors name the line.
 moert::Result<RawModule> parsePtx(const std::string &text);
 
 } // namespace moec::ptx

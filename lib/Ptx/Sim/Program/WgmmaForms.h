@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Operands of a wgmma.mma_async: `count` sums, the registers or the descriptor
-// of A, the descriptor of B, the predicate that keeps the sums. `width` is the
-// number of bytes of an element. `flags` holds the types of A and B in its low
-// bytes, and the bits below.
+// Decoded operands of a wgmma.mma_async: `count` accumulators, the registers or
+// the descriptor of A, the descriptor of B, and the scale-d predicate. `width`
+// is the number of bytes of an element. `flags` holds the types of A and B in
+// its low bytes, and the bits below.
 
 #ifndef MOEC_LIB_PTX_SIM_PROGRAM_WGMMAFORMS_H
 #define MOEC_LIB_PTX_SIM_PROGRAM_WGMMAFORMS_H
@@ -23,10 +23,10 @@ inline constexpr uint32_t kWgmmaRegisterA = 1u << 16,
                           kWgmmaNegativeA = 1u << 19,
                           kWgmmaNegativeB = 1u << 20;
 
-/// Whether it is a wgmma.mma_async.
+/// Whether the instruction is a wgmma.mma_async.
 bool isAsyncProduct(const Instruction &instruction);
 
-/// How many of the operands are registers that it uses while in flight.
+/// Number of operand registers that are in use while the product is in flight.
 inline size_t getNumWgmmaRegisters(const Instruction &instruction) {
   return instruction.count + (instruction.flags & kWgmmaRegisterA ? 4u : 0u);
 }
