@@ -57,8 +57,8 @@ struct RecordedModule : moert::Module {
 struct RecordedStream : moert::Stream {};
 struct RecordedEvent : moert::Event {};
 
-/// A simulator that does at once what it is told, and remembers how each
-/// launch found the memory.
+/// A simulated device that executes calls at once, and records the memory
+/// before each launch.
 class RecordingDevice : public moert::Device {
 public:
   RecordingDevice(Recording &recording, const Grids &grids)
@@ -118,7 +118,8 @@ private:
   std::vector<Allocation> allocations;
 };
 
-/// The kernel alone; the lines are not needed to run it.
+/// A module of the kernel alone, without source lines, which running does not
+/// need.
 std::shared_ptr<const RawModule> extract(const RawModule &module,
                                          const RawKernel &kernel) {
   auto alone = std::make_shared<RawModule>();
@@ -177,7 +178,8 @@ RecordingDevice::loadModule(const moert::ModuleImage &image) {
   return std::unique_ptr<moert::Module>(std::move(made));
 }
 
-/// What the parameters point to; tensor maps hold addresses, too.
+/// Records the memory that parameters point to; tensor maps hold addresses,
+/// too.
 Status RecordingDevice::addMemory(Launch &launch) const {
   launch.memory = allocations;
   for (size_t at = 0; at + sizeof(uint64_t) <= launch.params.size();

@@ -17,43 +17,44 @@
 
 namespace moec::ptx::mutate {
 
-/// Memory as a launch finds it.
+/// One allocation before a launch.
 struct Allocation {
   uint64_t address = 0;
   size_t bytes = 0, alignment = 1;
-  /// Whether the launch knows it. Of others only the place is kept.
+  /// Whether a parameter points to it. For other allocations only the address
+  /// range is kept.
   bool isUsed = false;
   std::vector<uint8_t> data;
-  /// A flag per byte.
+  /// One flag per byte.
   std::vector<uint8_t> initialized;
 };
 
-/// One launch of a kernel, with all that it reads.
+/// One launch of a kernel, with all the memory it reads.
 struct Launch {
   std::string kernel, inputs;
   moert::LaunchDims dims;
-  /// CTAs without work that run beside those.
+  /// Extra CTAs without work that run beside the launch's own.
   int64_t moreCtas = 0;
   std::vector<uint8_t> params;
   std::vector<Allocation> memory;
 };
 
-/// The kernels of a layer, each parsed as a module of its own, and their
-/// launches for some inputs.
+/// The kernels of a layer, each as a module of its own, and their launches for
+/// some inputs.
 struct Recording {
   std::map<std::string, std::shared_ptr<const RawModule>> modules;
   std::vector<Launch> launches;
 };
 
 struct Grids {
-  /// The most CTAs of a kernel that asks for the size of its grid.
+  /// Most CTAs of a kernel that queries its grid size.
   int64_t most = 0;
-  /// How many more of each kernel run when its mutants do.
+  /// Extra CTAs per kernel when its mutants run.
   int64_t more = 0;
 };
 
-/// Runs the first program of a package that is for a GPU, on inputs from a file
-/// of safetensors.
+/// Runs a package's first GPU program on inputs from a safetensors file, and
+/// records its launches.
 moert::Status record(const moert::Package &package, const std::string &inputs,
                      int64_t tokens, const Grids &grids, Recording &recording);
 

@@ -33,8 +33,8 @@ const char *mutate::outcomeName(Outcome outcome) {
 
 namespace {
 
-/// All memory after a launch: per allocation, the bytes and, behind them, a
-/// flag for each, which says whether it was written.
+/// All memory after a launch. Each allocation has its bytes, followed by one
+/// flag per byte: whether it was written.
 using Memory = std::vector<std::vector<uint8_t>>;
 
 struct RunResult {
@@ -62,7 +62,7 @@ static Status restore(Simulator &simulator, const Launch &launch) {
       unused.push_back(*address);
       continue;
     }
-    // What was not written stays so.
+    // Uninitialized bytes are not written.
     auto begin = allocation.initialized.begin(),
          end = allocation.initialized.end();
     for (auto at = std::find(begin, end, 1); at != end;) {
@@ -115,7 +115,7 @@ static RunResult runOnce(const RawModule &module, const Launch &launch,
   return result;
 }
 
-/// The check that a message of the simulator speaks of.
+/// The check that a message of the simulator names.
 static std::string checkOf(const std::string &message) {
   static const std::pair<const char *, const char *> checks[] = {
       {"race:", "race"},
@@ -141,7 +141,7 @@ static std::string checkOf(const std::string &message) {
 
 namespace {
 
-/// Calls `function` for each number below `count`, on some threads.
+/// Calls `function` for each number below `count`, on `numThreads` threads.
 void inParallel(unsigned numThreads, size_t count,
                 const std::function<void(size_t)> &function) {
   std::atomic<size_t> next{0};
@@ -151,8 +151,8 @@ void inParallel(unsigned numThreads, size_t count,
   });
 }
 
-/// A kernel, its launches, what they should leave in memory, and what they
-/// copy and multiply for that.
+/// A kernel, its launches, the memory that they should leave, and the work
+/// (copies and products) that they do.
 class Trial {
 public:
   Trial(const Recording &recording, const std::string &kernel,
@@ -167,8 +167,8 @@ public:
   Status runOriginal();
   std::vector<Mutant> choose() const;
   void keepSample(std::vector<Mutant> &mutants, size_t count) const;
-  /// Begins with the launch number `first`, and leaves there which one has
-  /// killed the mutant: it is likely to kill the next one, too.
+  /// Starts with launch number `first`, and stores there the launch that killed
+  /// the mutant, because it is likely to kill the next mutant as well.
   Verdict judge(const Mutant &mutant, std::atomic<size_t> &first) const;
 
 private:
@@ -204,7 +204,7 @@ Status Trial::runOriginal(size_t index) {
   uint64_t most = 0;
   for (uint64_t seed = 0; seed < std::max(options.seeds, options.indexSeeds);
        ++seed) {
-    // CTAs without work change nothing.
+    // Extra CTAs without work must change nothing.
     RunResult result =
         runOnce(module, launch, seed ? launch.moreCtas : 0, seed, UINT64_MAX);
     if (!result.status)
@@ -251,7 +251,7 @@ std::vector<Mutant> Trial::choose() const {
   return kept;
 }
 
-/// Leaves `count` of them, by chance.
+/// Keeps a random sample of `count` mutants.
 void Trial::keepSample(std::vector<Mutant> &mutants, size_t count) const {
   if (count >= mutants.size())
     return;

@@ -14,9 +14,9 @@
 namespace moec::ptx::mutate {
 
 enum class Outcome : uint8_t {
-  /// Some seed has found it.
+  /// At least one seed exposed the mutant.
   Killed,
-  /// A rule proves that nothing depends on it.
+  /// A rule proves that the mutant behaves as the original.
   Equivalent,
   Missed,
 };
@@ -26,32 +26,32 @@ const char *outcomeName(Outcome outcome);
 struct Verdict {
   Mutant mutant;
   Outcome outcome = Outcome::Missed;
-  /// "race", "deadlock", "bits", "work" (other copies or products) and so on,
-  /// or the rule.
+  /// The check: "race", "deadlock", "bits", "work" (other copies or products)
+  /// and so on; or the name of the rule.
   std::string by;
-  /// Where it was killed.
+  /// The run that killed the mutant.
   uint64_t seed = 0;
   std::string inputs, message;
 };
 
 struct RunnerOptions {
-  /// Schedules that each mutant of a synchronization has to survive, and those
-  /// of an index or mask, which is as wrong under all of them.
+  /// Schedules that each synchronization mutant must survive; and each index or
+  /// mask mutant, which misbehaves under every schedule alike.
   uint64_t seeds = 8, indexSeeds = 2;
   unsigned threads = 1;
-  /// A random sample of so many mutants per kernel; 0: all of them.
+  /// Size of a random sample of mutants per kernel; 0: all of them.
   size_t sample = 0;
-  /// The same for mutants of indices and masks alone.
+  /// Sample size for mutants of indices and masks alone.
   size_t indexSample = 0;
   uint64_t sampleSeed = 0;
   /// Only mutants whose kind contains this.
   std::string kind;
-  /// Says how far it is.
+  /// Reports progress.
   bool showsProgress = false;
 };
 
-/// Runs all mutants of one kernel of the recording. An error is one of the
-/// original: it fails, or its bits or its work depend on the seed.
+/// Runs all mutants of one kernel of the recording. An error means that the
+/// original fails, or that its bits or its work depend on the seed.
 moert::Result<std::vector<Verdict>> runMutants(const Recording &recording,
                                                const std::string &kernel,
                                                const RunnerOptions &options);

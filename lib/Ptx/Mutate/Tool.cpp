@@ -79,7 +79,7 @@ bool parseNumber(const std::string &text, uint64_t &value) {
   return !text.empty() && *end == '\0';
 }
 
-/// Takes the number behind the last colon of `text`, if one is there.
+/// Takes the number after the last colon of `text`, if there is one.
 bool takeNumber(std::string &text, uint64_t &number) {
   size_t colon = text.rfind(':');
   if (colon == std::string::npos ||
@@ -178,8 +178,8 @@ struct Tally {
   size_t all = 0, missed = 0;
 };
 
-/// Whether no more are missed than the group allows, of all and not of a
-/// sample.
+/// Whether the missed mutants of a full run, not of a sample, are within the
+/// group's limit.
 bool isWithin(Group group, const Tally &tally) {
   constexpr size_t kHundred = 100;
   size_t percent = group == Group::Strict ? 0 : group == Group::Sync ? 5 : 2;

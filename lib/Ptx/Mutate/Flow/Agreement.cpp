@@ -21,7 +21,8 @@ bool Agreement::isCommon(const RawOperand &operand) const {
     return std::all_of(operand.parts.begin(), operand.parts.end(),
                        [&](const RawOperand &part) { return isCommon(part); });
   const std::string &name = operand.text;
-  // Symbols; of the special registers, the sizes and the CTA's number.
+  // Symbols are common, and so are the special registers of sizes and of the
+  // CTA's index.
   if (name.empty() || name[0] != '%')
     return true;
   if (!written.count(name))
@@ -31,7 +32,7 @@ bool Agreement::isCommon(const RawOperand &operand) const {
   return isCommon(name);
 }
 
-/// Whether equal values give equal results.
+/// Whether equal operands give equal results.
 bool Agreement::makesCommon(const RawInstruction &instruction) const {
   static const char *const pure[] = {
       "mov", "cvt", "cvta", "add", "sub",  "mul", "mad",  "div",  "rem",
@@ -40,7 +41,7 @@ bool Agreement::makesCommon(const RawInstruction &instruction) const {
   const std::string &first = instruction.parts.front();
   bool isPure =
       std::find(std::begin(pure), std::end(pure), first) != std::end(pure);
-  // What is read has to be the same whenever it is read.
+  // Loaded values must not change over time.
   bool isConstant =
       first == "ld" && (has(instruction, "param") || has(instruction, "nc"));
   if (!isPure && !isConstant)
@@ -83,7 +84,8 @@ Agreement::Agreement(const Flow &flow) : flow(flow) {
   for (const RawInstruction &instruction : code)
     for (const std::string &name : resultsOf(instruction))
       written.insert(name);
-  // Where threads go different ways.
+  // Branches at which threads diverge, and instructions that only some threads
+  // execute.
   std::set<size_t> split, apart;
   for (bool hasChanged = true; hasChanged;) {
     hasChanged = false;

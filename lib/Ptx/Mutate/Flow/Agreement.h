@@ -12,26 +12,26 @@
 
 namespace moec::ptx::mutate {
 
-/// Finds the registers that have the same value in all threads of a CTA,
-/// whenever these come to the same place for the same time: made of equal
-/// values, and written where all threads come alike.
+/// Finds registers that have the same value in all threads of a CTA whenever
+/// the threads reach an instruction for the same time: computed from such
+/// values, and written where no threads have diverged.
 class Agreement {
 public:
   explicit Agreement(const Flow &flow);
 
-  /// Whether all threads have the same value there; a number is one, too.
+  /// Whether all threads have the same value there; true for numbers.
   bool isCommon(const RawOperand &operand) const;
   bool isCommon(const std::string &name) const { return !varying.count(name); }
 
 private:
   void findPostDominators();
-  /// What only some threads may execute, if those of a CTA go different ways
-  /// at `branch`: up to where all these ways meet again.
+  /// Instructions that only some threads may execute if the threads of a CTA
+  /// diverge at `branch`: up to where all paths from it reconverge.
   std::set<size_t> regionOf(size_t branch) const;
   bool makesCommon(const RawInstruction &instruction) const;
 
   const Flow &flow;
-  /// Per instruction, those that every way from it to the end comes by.
+  /// Per instruction, the instructions on every path from it to the end.
   std::vector<std::vector<bool>> behind;
   /// Registers that are written, and those of them that are not common.
   std::set<std::string> written, varying;

@@ -27,7 +27,7 @@ std::optional<int64_t> Constants::value(const RawOperand &operand,
   return operand.isNegated ? !found->second : found->second;
 }
 
-/// As a value of the type: numbers of 32 bits wrap around.
+/// Wraps a number to a 32-bit type.
 static int64_t narrow(int64_t value, const std::string &type) {
   if (type == "u32" || type == "b32")
     return int64_t(uint32_t(value));
@@ -117,7 +117,7 @@ std::vector<size_t> Constants::successors(size_t index,
   auto known = values.find(branch.guard);
   if (all.size() != 2 || known == values.end())
     return all;
-  // The target stands before what follows.
+  // successors() lists the target before the fallthrough.
   bool isTaken = (known->second != 0) != branch.isGuardNegated;
   if (branch.parts[0] != "bra")
     return all;

@@ -12,20 +12,20 @@
 
 namespace moec::ptx::mutate {
 
-/// Follows numbers that the kernel's text gives, such as the counters of loops
-/// with a constant number of rounds, as far as branches depend on them.
+/// Constant propagation for registers that branches depend on, such as counters
+/// of loops with a constant trip count.
 class Constants {
 public:
   explicit Constants(const Flow &flow);
 
-  /// Registers of which the value is known; predicates are 0 or 1.
+  /// Registers with a known value; predicates are 0 or 1.
   using Values = std::map<std::string, int64_t>;
 
-  /// What the instruction at `index` makes of the values.
+  /// Updates `values` by the instruction at `index`.
   void apply(size_t index, Values &values) const;
   /// The instructions that may come next.
   std::vector<size_t> successors(size_t index, const Values &values) const;
-  /// Forgets what no later branch depends on.
+  /// Drops values that no later branch depends on.
   void keepLive(size_t index, Values &values) const {
     live.keep(index, values);
   }

@@ -113,7 +113,7 @@ bool Flow::isReachedByAll(size_t index) const {
     std::optional<Affine> how = affine(guard, Scope::Cta);
     if (how && how->stride == 0)
       continue;
-    // Does a way lead to the end past this, and another one to it?
+    // Does one path lead to the end past this instruction, and another to it?
     std::set<size_t> without = walk(i, true, isHere);
     bool endsWithout = std::any_of(without.begin(), without.end(),
                                    [&](size_t at) { return next[at].empty(); });
@@ -149,7 +149,7 @@ std::optional<Affine> Flow::affine(const RawOperand &operand,
   return find(operand, scope, kDepth, known);
 }
 
-/// Sums of sums name their parts again and again.
+/// `known` caches results, because sums of sums share operands.
 std::optional<Affine> Flow::find(const RawOperand &operand, Scope scope,
                                  unsigned depth, Known &known) const {
   if (!operand.isWord())
@@ -174,7 +174,7 @@ std::optional<Affine> Flow::compute(const RawOperand &operand, Scope scope,
   if (name.compare(0, 7, "%ctaid.") == 0 ||
       name.compare(0, 8, "%nctaid.") == 0 || name.compare(0, 6, "%ntid.") == 0)
     return Affine{0};
-  // A symbol.
+  // A symbol is the same for all threads.
   if (!name.empty() && name[0] != '%')
     return Affine{0};
   std::optional<size_t> at = definition(name);
@@ -199,7 +199,7 @@ std::optional<Affine> Flow::compute(const RawOperand &operand, Scope scope,
       first == "match" || first == "mbarrier" || first == "ldmatrix" ||
       first == "elect")
     return std::nullopt;
-  // What is made of equal values is equal.
+  // Equal operands give an equal result.
   bool isEqual = true;
   for (size_t i = 1; i < made.operands.size(); ++i) {
     std::optional<Affine> part = value(i);
@@ -221,7 +221,7 @@ std::optional<Affine> Flow::compute(const RawOperand &operand, Scope scope,
   if (made.operands.size() != 3 || !made.operands[2].isNumber())
     return std::nullopt;
   constexpr int64_t kWarpBits = 5;
-  // Numbers of warps, and of groups of them, begin at multiples of 32.
+  // First thread numbers of warps, and of groups of warps, are multiples of 32.
   if (first == "and" && number(2) == kWarp - 1 && isThread &&
       scope == Scope::Warp)
     return Affine{1};
@@ -262,7 +262,7 @@ std::string Flow::variable(const RawOperand &operand) const {
 }
 
 std::optional<OneThread> Flow::oneThread(size_t index, Scope scope) const {
-  // To the branch that the straight line begins with.
+  // Walks back to the branch that begins the straight line.
   size_t at = index;
   std::string guard = kernel.instructions[at].guard;
   bool isNegated = kernel.instructions[at].isGuardNegated;
@@ -273,7 +273,7 @@ std::optional<OneThread> Flow::oneThread(size_t index, Scope scope) const {
     const RawInstruction &branch = kernel.instructions[before];
     if (next[before].size() == 2) {
       guard = branch.guard;
-      // Behind a branch that is not taken, its guard does not hold.
+      // After a branch that is not taken, its guard does not hold.
       isNegated = (before + 1 == at) != branch.isGuardNegated;
     }
     at = before;

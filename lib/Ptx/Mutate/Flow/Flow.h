@@ -18,13 +18,13 @@
 
 namespace moec::ptx::mutate {
 
-/// A value as the threads of a warp, or of a CTA, see it at the same time:
-/// `stride` times the thread's number, plus something that all have in common.
+/// A value as the threads of a warp or CTA see it at the same time: `stride`
+/// times the thread's number, plus a common term.
 struct Affine {
   int64_t stride = 0;
 };
 
-/// The one of which `number`, a register, is `value`.
+/// The thread for which register `number` equals `value`.
 struct OneThread {
   std::string number;
   uint64_t value = 0;
@@ -45,27 +45,26 @@ public:
   const std::vector<size_t> &predecessors(size_t index) const {
     return previous[index];
   }
-  /// All instructions that are met on the ways from `index`, which is not one
-  /// of them unless in a loop, up to those that `stops`, which are left out.
+  /// All instructions on the paths from `index` up to those that `stops`
+  /// accepts, which are excluded. `index` is included only if it is in a loop.
   std::set<size_t> walk(size_t index, bool isForward,
                         const std::function<bool(size_t)> &stops) const;
-  /// Whether all threads of a CTA come here, or none: whichever way a branch
-  /// goes that they may disagree about, this comes next or cannot come.
+  /// Whether all threads of a CTA reach this instruction, or none: from each
+  /// branch at which threads may diverge, every path leads here, or none does.
   bool isReachedByAll(size_t index) const;
 
-  /// The instruction that writes the register, if there is one only.
+  /// The instruction that writes the register, if it is the only one.
   std::optional<size_t> definition(const std::string &name) const;
-  /// How the value differs from thread to thread; none if that is not known.
+  /// The value's dependence on the thread; none if unknown.
   std::optional<Affine> affine(const RawOperand &operand, Scope scope) const;
-  /// The one variable that an address leads into; empty if it is not known.
+  /// The one variable that an address points into; empty if unknown.
   std::string variable(const RawOperand &operand) const;
-  /// The thread that alone executes the instruction, as it stands behind a
-  /// branch or guard that compares the thread's number; none if there may be
-  /// several.
+  /// The only thread that executes the instruction, given by a guard or branch
+  /// that compares the thread's number; none if there may be several.
   std::optional<OneThread> oneThread(size_t index, Scope scope) const;
 
-  /// What `compute` finds out about the whole kernel, for which `key` stands:
-  /// computed once, for all mutants of all threads.
+  /// Caches what `compute` derives for the whole kernel under `key`, for all
+  /// mutants and threads of the tool.
   template <typename Result>
   const Result &remember(const void *key,
                          const std::function<Result()> &compute) const {
@@ -77,7 +76,7 @@ public:
   }
 
 private:
-  /// Registers that one question has come to already.
+  /// Registers that one query has visited.
   using Known = std::map<std::string, std::optional<Affine>>;
   std::optional<Affine> find(const RawOperand &operand, Scope scope,
                              unsigned depth, Known &known) const;
@@ -94,8 +93,8 @@ private:
 /// Registers that the instruction writes.
 std::vector<std::string> resultsOf(const RawInstruction &instruction);
 
-/// Whether it changes nothing but the thread's own registers, by what is in
-/// them or in memory.
+/// Whether the instruction changes only the thread's own registers, depending
+/// only on registers and memory.
 bool isPrivate(const RawInstruction &instruction);
 
 } // namespace moec::ptx::mutate

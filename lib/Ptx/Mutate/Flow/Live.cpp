@@ -21,7 +21,7 @@ std::set<std::string> mutate::guardsOfBranches(const RawKernel &kernel) {
 Live::Live(const Flow &flow, const std::set<std::string> &guards,
            std::optional<size_t> reader)
     : followed(guards) {
-  // And all that these are made of.
+  // Adds all registers that these are computed from.
   for (size_t before = 0; before != followed.size();) {
     before = followed.size();
     for (const RawInstruction &instruction : flow.kernel.instructions)

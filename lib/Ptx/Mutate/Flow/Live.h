@@ -12,12 +12,11 @@
 
 namespace moec::ptx::mutate {
 
-/// The registers that some predicates are made of, and where these still need
-/// them.
+/// Liveness of the registers that some predicates are computed from.
 class Live {
 public:
-  /// Follows the predicates `guards`, wherever they guard an instruction, and
-  /// what the instruction at `reader` makes one of them from.
+  /// Follows the predicates `guards` wherever they guard an instruction, and
+  /// the sources from which the instruction at `reader` computes one of them.
   Live(const Flow &flow, const std::set<std::string> &guards,
        std::optional<size_t> reader = std::nullopt);
 
@@ -25,7 +24,7 @@ public:
   /// No longer follows the register.
   void drop(const std::string &name) { followed.erase(name); }
 
-  /// Forgets the values, by register, that nobody needs from `index` on.
+  /// Drops the values, by register, that are dead at `index`.
   template <typename Value>
   void keep(size_t index, std::map<std::string, Value> &values) const {
     for (auto it = values.begin(); it != values.end();) {
@@ -41,7 +40,7 @@ private:
 
   std::set<std::string> followed;
   std::map<std::string, size_t> numbers;
-  /// Before each instruction, by number.
+  /// Live registers before each instruction, by number.
   std::vector<std::vector<bool>> needed;
 };
 

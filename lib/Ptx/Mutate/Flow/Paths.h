@@ -12,13 +12,14 @@
 
 namespace moec::ptx::mutate {
 
-/// What one thread may find before each instruction. Ways that numbers in the
-/// text rule out are none. A Fact is joined where ways meet, is compared by <,
-/// and is false in all respects at first.
+/// Data-flow analysis of the facts that hold for one thread before each
+/// instruction, over paths that constants in the text do not rule out. A Fact
+/// has join(), which merges facts of two paths, and operator<; its initial
+/// state is false throughout.
 template <typename Fact>
 class Paths {
 public:
-  /// What an instruction makes of a fact.
+  /// Transfer function of an instruction.
   using Transfer = std::function<Fact(size_t index, Fact)>;
 
   Paths(const Flow &flow, Transfer transfer)
@@ -44,11 +45,12 @@ private:
   const Transfer transfer;
   Constants constants;
   std::vector<Fact> before;
-  /// Per instruction: per register, the values that it had there.
+  /// Per instruction and register, the values that it had there.
   std::vector<std::map<std::string, std::set<int64_t>>> seen;
 };
 
-/// Whether a register has ever more values here: then it is no longer followed.
+/// Whether a register takes too many values here; it is then no longer
+/// followed.
 template <typename Fact>
 bool Paths<Fact>::isManifold(size_t at, const Constants::Values &values) {
   constexpr size_t kMost = 40;
@@ -63,7 +65,7 @@ bool Paths<Fact>::isManifold(size_t at, const Constants::Values &values) {
   return false;
 }
 
-/// False if it has to begin again, with fewer registers.
+/// False if the walk must restart with fewer registers.
 template <typename Fact>
 bool Paths<Fact>::explore() {
   size_t count = flow.kernel.instructions.size();
@@ -76,7 +78,7 @@ bool Paths<Fact>::explore() {
     open.pop_back();
     for (bool goesOn = true; goesOn;) {
       size_t at = state.at;
-      // Straight lines need no memory of where one has been.
+      // Only join points need to record visited states.
       if (flow.predecessors(at).size() != 1) {
         constants.keepLive(at, state.values);
         if (!visited[at].insert({state.values, state.fact}).second)

@@ -12,8 +12,8 @@
 using namespace moec::ptx;
 using namespace moec::ptx::mutate;
 
-/// Whether the operand is known, and all that it is made of; `values` has it
-/// then.
+/// Whether the operand and all its sources are known; its value is then in
+/// `values`.
 bool Places::isKnown(const RawOperand &operand, unsigned depth) {
   if (operand.isNumber())
     return operand.floatBits == 0;

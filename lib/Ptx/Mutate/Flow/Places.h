@@ -12,17 +12,17 @@
 
 namespace moec::ptx::mutate {
 
-/// Values of registers that are made of the thread's number, numbers and
-/// symbols alone, each written once: they never change, and the same
-/// instructions make them in every thread. A symbol counts as 0.
+/// Values of registers that are computed only from the thread's number,
+/// constants and symbols, and are written once: they never change, and every
+/// thread computes them by the same instructions. A symbol counts as 0.
 class Places {
 public:
   Places(const Flow &flow, unsigned thread) : flow(flow) {
     values["%tid.x"] = Range::of(thread, thread);
   }
 
-  /// The value, none if it depends on more. An address is that of the one
-  /// variable that is added up in it, and so many bytes.
+  /// The value; none if it depends on more. An address is the byte offset in
+  /// the one variable that it points into.
   std::optional<int64_t> find(const RawOperand &operand);
 
 private:

@@ -17,12 +17,13 @@ std::vector<size_t> RangeWalk::successors(const State &state) const {
   if (branch.parts[0] != "bra" || all.size() != 2 ||
       known == state.values.end() || !known->second.isOne())
     return all;
-  // The target stands before what follows.
+  // successors() lists the target before the fallthrough.
   bool isTaken = (known->second.low != 0) != branch.isGuardNegated;
   return {isTaken ? all[0] : all[1]};
 }
 
-/// Whether a register has ever more values here: then it is no longer followed.
+/// Whether a register takes too many values here; it is then no longer
+/// followed.
 bool RangeWalk::isManifold(const State &state) {
   constexpr size_t kMost = 40;
   for (const auto &[name, value] : state.values) {
@@ -48,7 +49,7 @@ bool RangeWalk::explore(const Meet &meet, const Choose &choose,
     while (true) {
       if (++steps > maxSteps)
         return false;
-      // Straight lines need no memory of where one has been.
+      // Only join points need to record visited states.
       if (flow.predecessors(state.at).size() != 1) {
         live.keep(state.at, state.values);
         if (!visited[state.at].insert({state.values, state.world}).second)

@@ -49,7 +49,7 @@ static std::optional<Range> fit(Wide low, Wide high, const std::string &type) {
   return Range::of(int64_t(low), int64_t(high));
 }
 
-/// Distances stay far from where they would wrap around.
+/// Distances must stay far from overflow.
 static void setDistance(Range &range, Wide least, Wide most) {
   constexpr int64_t kFar = int64_t(1) << 60;
   range.hasDistance = least >= -kFar && most <= kFar;
@@ -120,7 +120,7 @@ static std::optional<Range> bitAnd(const Range &a, const Range &b) {
     return Range::of(a.low & b.low, a.low & b.low);
   bool isMask = b.isOne() && b.low < 0 && b.low != INT64_MIN;
   if (isMask && (-b.low & (-b.low - 1)) == 0) {
-    // Down to a multiple of a power of two.
+    // Rounds down to a multiple of a power of two.
     int64_t rest = -b.low - 1;
     Range result = Range::of(a.low & b.low, a.high & b.low);
     if (a.hasDistance)
@@ -129,7 +129,7 @@ static std::optional<Range> bitAnd(const Range &a, const Range &b) {
   }
   if (a.low < 0 && b.low < 0)
     return std::nullopt;
-  // The mask leaves all bits that there are.
+  // The mask keeps all bits that can be set.
   if (a.low >= 0 && b.isOne() && b.low >= a.high && (b.low & (b.low + 1)) == 0)
     return a;
   int64_t high = INT64_MAX;
@@ -145,7 +145,7 @@ static std::optional<Range> bitOr(const Range &a, const Range &b,
     return Range::of(a.low | b.low, a.low | b.low);
   if (a.low < 0 || b.low < 0)
     return std::nullopt;
-  // No less than either, no more than the sum.
+  // At least either operand, at most their sum.
   std::optional<Range> result =
       fit(std::max(a.low, b.low), Wide(a.high) + b.high, type);
   const Range &far = a.hasDistance ? a : b, &near = a.hasDistance ? b : a;
@@ -165,7 +165,7 @@ static std::optional<Range> shiftRight(const Range &a, unsigned by,
   return Range::of(0, int64_t(~uint64_t(0) >> (64 - bitsOf(type) + by)));
 }
 
-/// As a value of `to`, of one of `from`.
+/// Converts a value of type `from` to type `to`.
 static std::optional<Range> convert(const Range &a, const std::string &from,
                                     const std::string &to) {
   Range value = a;
@@ -197,7 +197,7 @@ std::optional<bool> mutate::compare(const std::string &how, bool isUnsigned,
   bool isEquality = how == "eq" || how == "ne";
   if (isUnsigned && !isEquality && (a.low < 0 || b.low < 0))
     return std::nullopt;
-  // Signs of a - b.
+  // Possible signs of a - b.
   bool mayBeLess = a.low<b.high, mayBeMore = a.high> b.low,
        mayBeEqual = a.low <= b.high && a.high >= b.low;
   if (a.hasDistance && b.hasDistance) {

@@ -12,9 +12,9 @@
 
 namespace moec::ptx::mutate {
 
-/// All values that an integer register may have, as signed numbers of its
-/// width, and their distance from a number that is not known, the anchor: how
-/// many rows there are. Predicates are 0 or 1.
+/// The values that an integer register may have, as signed numbers of its
+/// width, and their distance from the anchor, an unknown number such as the
+/// number of rows. Predicates are 0 or 1.
 struct Range {
   int64_t low = INT64_MIN, high = INT64_MAX;
   bool hasDistance = false;
@@ -30,66 +30,67 @@ struct Range {
   }
 };
 
-/// What is known of registers at one place; of others nothing is.
+/// Known ranges of registers at one instruction; other registers are unknown.
 using Values = std::map<std::string, Range>;
 
-/// From here on distances are those from the value of `anchor`.
+/// Makes distances relative to the value of `anchor` from here on.
 void setAnchor(Values &values, const std::string &anchor);
 
-/// Whether the comparison `how` of integers holds; none if it may and may not.
+/// Whether the integer comparison `how` holds; none if both results are
+/// possible.
 std::optional<bool> compare(const std::string &how, bool isUnsigned,
                             const Range &a, const Range &b);
 
-/// The operand as the instruction reads it, of the type `type`.
+/// Range of an operand of type `type`, as the instruction reads it.
 Range rangeOf(const RawOperand &operand, const std::string &type,
               const Values &values);
 
-/// The result of the instruction; none if it is not known. Sums that may not
-/// fit their type are not, and 64 bits that are a parameter are an address or a
-/// size: from 0 to 2^48.
+/// Range of the instruction's result; none if unknown, also for sums that may
+/// overflow. A 64-bit parameter is an address or a size: from 0 to 2^48.
 std::optional<Range> compute(const RawInstruction &instruction,
                              const Values &values);
 
-/// What the instruction makes of the values of registers that `live` follows.
+/// Applies the instruction to the values of registers that `live` follows.
 void applyTo(const RawInstruction &instruction, const Live &live,
              Values &values);
 
-/// Goes all ways through a kernel that the numbers in its text leave open.
+/// Walks all paths through a kernel that the constants in its text leave open.
 class RangeWalk {
 public:
   struct State {
     size_t at = 0;
     Values values;
-    /// Whose way it is, for the one who asks.
+    /// Whose path this is, such as the kernel's or the mutant's; numbers are
+    /// the caller's.
     unsigned world = 0;
   };
-  /// Called before an instruction. It may change the state, add others that
-  /// go on from there, and end this way by returning false.
+  /// Called before an instruction. May change the state, add others that
+  /// continue from there, and end this path by returning false.
   using Meet = std::function<bool(State &state, std::vector<State> &others)>;
-  /// Called after it, before the next: where there are several.
+  /// Called after the instruction if it has several successors.
   using Choose = std::function<void(const State &, std::vector<size_t> &next)>;
 
-  /// Follows what `guards` are made of, and what `reader` reads. Gives up after
+  /// Follows the sources of `guards`, and what `reader` reads. Gives up after
   /// `maxSteps`, in a kernel of some thousand instructions.
   RangeWalk(const Flow &flow, const std::set<std::string> &guards,
             size_t reader, size_t maxSteps)
       : flow(flow), live(flow, guards, reader), maxSteps(maxSteps) {}
 
-  /// False if there are too many ways. What `begin` found out until then, or
-  /// what was met before a walk that had to begin again, means nothing.
+  /// False if there are too many paths. Each restart calls `begin`, and results
+  /// from before it are void.
   bool walk(const std::function<void()> &begin, const Meet &meet,
             const Choose &choose);
 
 private:
   bool explore(const Meet &meet, const Choose &choose, bool &hasDropped);
   bool isManifold(const State &state);
-  /// All successors that the guard leaves.
+  /// All successors that the guard allows.
   std::vector<size_t> successors(const State &state) const;
 
   const Flow &flow;
   Live live;
   const size_t maxSteps;
-  /// Per instruction: per register, what it was there.
+  /// Per instruction and register, the ranges that it had there.
   std::vector<std::map<std::string, std::set<Range>>> seen;
 };
 

@@ -14,15 +14,14 @@
 
 namespace moec::ptx::mutate {
 
-/// Removes an instruction; labels before it stand before the next one.
+/// Removes an instruction; its labels move to the next one.
 void erase(RawKernel &kernel, size_t index);
 
-/// Puts `instruction` before the one at `index`; labels that stand there stand
-/// before it. Its scope, line and location become those of the one at `index`.
+/// Inserts `instruction` before the one at `index`, whose labels, scope, line
+/// and location it gets.
 void insertBefore(RawKernel &kernel, size_t index, RawInstruction instruction);
 
-/// A register that the kernel does not have yet, of the scope of the
-/// instruction at `index`.
+/// A new register, in the scope of the instruction at `index`.
 RawOperand makeRegister(RawKernel &kernel, size_t index,
                         const std::string &type);
 
@@ -38,12 +37,12 @@ bool has(const RawInstruction &instruction, const char *word);
 /// Whether the opcode begins with these words, given with dots.
 bool startsWith(const RawInstruction &instruction, const std::string &words);
 std::string opcodeOf(const RawInstruction &instruction);
-/// Adds the words of an operand and its parts: registers and variables.
+/// Adds the names of an operand and its parts: registers and variables.
 void addNames(const RawOperand &operand, std::set<std::string> &names);
 
-/// Whether it begins a product of a group of warps.
+/// Whether the instruction starts a warpgroup's product.
 bool isProduct(const RawInstruction &instruction);
-/// Adds the registers of a product: sums, and a matrix that is in registers.
+/// Adds the registers of a product: accumulators, and A if it is in registers.
 void addProductRegisters(const RawInstruction &product,
                          std::set<std::string> &names);
 

@@ -18,7 +18,7 @@ using namespace moec::ptx::mutate;
 // Addresses
 //===----------------------------------------------------------------------===//
 
-/// Bytes of what the instruction moves at once, 0 if it accesses no memory of
+/// Bytes that the instruction moves at once; 0 if it accesses no memory with
 /// several elements.
 static int64_t elementBytes(const RawInstruction &instruction) {
   constexpr int64_t kMatrixRow = 16, kMbarrier = 8, kBulkUnit = 16;
@@ -42,7 +42,7 @@ static std::string signedText(int64_t value) {
   return (value > 0 ? "+" : "") + std::to_string(value);
 }
 
-/// The operand of the instruction, or the part of a vector in it, whose value
+/// Returns the operand, or the element of a vector operand, whose value
 /// changes.
 using FindOperand = std::function<RawOperand &(RawInstruction &)>;
 
@@ -136,7 +136,7 @@ static bool isInteger(const std::string &type) {
   return !type.empty() && (type[0] == 's' || type[0] == 'u' || type[0] == 'b');
 }
 
-/// The comparison that differs where both are equal.
+/// The comparison that differs exactly where both operands are equal.
 static std::optional<std::string> neighbour(const std::string &comparison) {
   static const char *const pairs[][2] = {
       {"lt", "le"}, {"gt", "ge"}, {"lo", "ls"}, {"hi", "hs"}};
@@ -166,7 +166,7 @@ static void addComparisons(const RawKernel &kernel, size_t index,
                            std::vector<Mutant> &mutants) {
   const RawInstruction &instruction = kernel.instructions[index];
   const std::vector<std::string> &parts = instruction.parts;
-  // A comparison of floats, or their bits, is arithmetic and no mask.
+  // A comparison of floats, or of their bits, is arithmetic and no mask.
   if (parts.front() == "setp" && parts.size() >= 3 && isInteger(parts.back()) &&
       !isFloat(kernel, instruction.operands[1]))
     if (std::optional<std::string> other = neighbour(parts[1]))
@@ -188,7 +188,7 @@ static void addComparisons(const RawKernel &kernel, size_t index,
 // Masks and sizes
 //===----------------------------------------------------------------------===//
 
-/// Lanes that take part: without the last one.
+/// Removes the last lane from the member mask.
 static void addMemberMask(const RawInstruction &instruction, size_t index,
                           std::vector<Mutant> &mutants) {
   const std::string &first = instruction.parts.front();
@@ -221,12 +221,13 @@ static void addMemberMask(const RawInstruction &instruction, size_t index,
         return mutated.operands[2];
       },
       mutants);
-  // Reductions by lanes 16, 8, 4, 2, 1 apart are the same by 17, 8, 4, 2, 1.
+  // Butterfly reductions over lane distances 16, 8, 4, 2, 1 give the same with
+  // 17 in place of 16.
   if (has(instruction, "bfly"))
     mutants.erase(mutants.end() - 2);
 }
 
-/// `cp.async` of fewer bytes than it writes: of all of them.
+/// Makes a `cp.async` with a source size read all the bytes that it writes.
 static void addCopySize(const RawInstruction &instruction, size_t index,
                         std::vector<Mutant> &mutants) {
   if (startsWith(instruction, "cp.async.bulk") ||
@@ -242,7 +243,7 @@ static void addCopySize(const RawInstruction &instruction, size_t index,
                                }));
 }
 
-/// The toggle of a phase, found where a parity comes from.
+/// Mutates the toggle of a phase, recognized by its use as a parity.
 static void addPhaseToggle(const RawKernel &kernel, size_t index,
                            std::vector<Mutant> &mutants) {
   const RawInstruction &toggle = kernel.instructions[index];
@@ -256,7 +257,7 @@ static void addPhaseToggle(const RawKernel &kernel, size_t index,
                            has(wait, "parity") &&
                            wait.operands[2].text == toggle.operands[0].text;
                   });
-  // A loop may carry it in another register.
+  // A loop may carry the parity in another register.
   for (const RawInstruction &move : kernel.instructions)
     isParity |=
         startsWith(move, "mov.b32") && move.operands[1].isWord() &&

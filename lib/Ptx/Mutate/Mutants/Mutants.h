@@ -14,10 +14,10 @@
 
 namespace moec::ptx::mutate {
 
-/// How many of its mutants may go unnoticed.
+/// Share of mutants that may survive.
 enum class Group : uint8_t {
-  /// Waits, expected bytes, arrivals, commits, proxy fences, barriers of the
-  /// CTA: none.
+  /// Waits, expected bytes, arrivals, commits, proxy fences, CTA barriers:
+  /// none.
   Strict,
   /// Other synchronization: 5 %.
   Sync,
@@ -30,9 +30,9 @@ const char *groupName(Group group);
 /// One change of one instruction.
 struct Mutant {
   Group group = Group::Index;
-  /// "mbarrier wait", "proxy fence", "address".
+  /// Such as "mbarrier wait", "proxy fence", "address".
   std::string kind;
-  /// "deleted", "+4 bytes".
+  /// Such as "deleted", "+4 bytes".
   std::string change;
   /// Index and line of the instruction in the original.
   size_t index = 0;
@@ -53,7 +53,7 @@ void addOrderMutants(const RawKernel &kernel, size_t index,
 void addIndexMutants(const RawKernel &kernel, size_t index,
                      std::vector<Mutant> &mutants);
 
-/// Makes one of `index` that deletes the instruction.
+/// A mutant that deletes the instruction at `index`.
 Mutant makeDeletion(Group group, const std::string &kind, size_t index);
 Mutant makeMutant(Group group, const std::string &kind,
                   const std::string &change, size_t index,

@@ -53,7 +53,7 @@ std::vector<Mutant> mutate::listMutants(const RawKernel &kernel) {
 // Waits
 //===----------------------------------------------------------------------===//
 
-/// `wait_group N` with one group more that may be in flight, or deleted.
+/// Lets `wait_group N` leave one group more in flight, or deletes it.
 static void addGroupWait(const RawKernel &kernel, size_t index,
                          const std::string &kind,
                          std::vector<Mutant> &mutants) {
@@ -97,7 +97,7 @@ void mutate::addWaitMutants(const RawKernel &kernel, size_t index,
   const RawInstruction &instruction = kernel.instructions[index];
   bool isTest = startsWith(instruction, "mbarrier.test_wait");
   if (isTest || startsWith(instruction, "mbarrier.try_wait")) {
-    // Who only asks whether a phase is over has to wait for it elsewhere.
+    // A test_wait mutant is less strict: the thread also has to wait elsewhere.
     const char *kind = isTest ? "mbarrier test" : "mbarrier wait";
     Group group = isTest ? Group::Sync : Group::Strict;
     mutants.push_back(
@@ -167,7 +167,7 @@ static void addExpectation(size_t index, size_t bytesIndex,
         }));
 }
 
-/// An addition to a counter in global memory that others poll.
+/// Mutates an addition to a counter in global memory that others poll.
 static void addCounterArrival(size_t index, size_t countIndex,
                               std::vector<Mutant> &mutants) {
   mutants.push_back(makeDeletion(Group::Strict, "counter arrival", index));

@@ -30,8 +30,8 @@ bool isFullCtaBarrier(const RawInstruction &instruction) {
          instruction.guard.empty() && instruction.operands.size() == 1;
 }
 
-/// What the neighbours of a barrier have to look at. A wait ends something, but
-/// tells nobody.
+/// Effect of an instruction next to a barrier. A wait acquires, but signals no
+/// other thread.
 enum class Effect : uint8_t { None, Read, Write, Wait, Signal };
 
 Effect effectOf(const RawInstruction &instruction) {
@@ -51,7 +51,7 @@ Effect effectOf(const RawInstruction &instruction) {
     return Effect::Write;
   if (has(instruction, "test_wait") || has(instruction, "try_wait"))
     return Effect::Wait;
-  // A copy is a write at an unknown time, which a wait ends.
+  // A copy writes at an unknown time, until a wait.
   static const char *const signals[] = {
       "cp",    "mbarrier", "fence",   "membar",         "atom",     "red",
       "wgmma", "bar",      "barrier", "griddepcontrol", "tensormap"};
@@ -76,7 +76,7 @@ bool bringsTogether(const RawInstruction &instruction) {
          uint32_t(instruction.operands.back().bits) == kAll;
 }
 
-/// The accesses on one side of a barrier, and all that stands there.
+/// The accesses on one side of a barrier, and all instructions there.
 struct Side {
   std::set<size_t> all;
   std::vector<size_t> accesses;
@@ -89,7 +89,7 @@ struct Side {
 
 class Neighbours {
 public:
-  /// `areBuffersApart`: different parameters lead into different memory.
+  /// `areBuffersApart`: different parameters point to different memory.
   Neighbours(const Flow &flow, size_t barrier, Scope scope,
              bool areBuffersApart = false)
       : flow(flow), barrier(barrier), scope(scope),
@@ -119,7 +119,7 @@ private:
   const Side before, after;
 };
 
-/// Bytes that one thread moves, 0 if it is not plain.
+/// Bytes that one thread moves; 0 if the access is not a plain one.
 int64_t bytesOf(const RawInstruction &instruction) {
   int64_t bytes = typeBytes(instruction.parts.back());
   if (instruction.parts[0] != "ld" && instruction.parts[0] != "st")
@@ -136,7 +136,7 @@ const RawOperand *addressOf(const RawInstruction &instruction) {
 
 } // namespace
 
-/// Whether the neighbours' sides end here.
+/// Whether the neighbourhood of the barrier ends here.
 bool Neighbours::isEnd(size_t index) const {
   return isFullCtaBarrier(at(index)) ||
          (scope == Scope::Warp && isFullWarpBarrier(at(index)));
@@ -150,8 +150,8 @@ Side Neighbours::collect(bool isForward) const {
     Effect effect = effectOf(at(index));
     if (effect == Effect::Read || effect == Effect::Write)
       side.accesses.push_back(index);
-    // What one thread waits for behind the barrier of a warp it knows without
-    // the others, and its products read what all of them know.
+    // After a warp barrier, what one thread waits for it acquires without the
+    // others. But a product reads what all threads of its warpgroup know.
     bool isProduct =
         scope == Scope::Warp && isForward && has(at(index), "wgmma");
     side.hasWait |= effect == Effect::Wait;
@@ -161,7 +161,7 @@ Side Neighbours::collect(bool isForward) const {
   return side;
 }
 
-/// Whether the register is the same at `first` and behind the barrier.
+/// Whether the register has the same value at `first` and after the barrier.
 bool Neighbours::isFixed(const std::string &name, size_t first) const {
   if (name.empty() || name[0] != '%')
     return !name.empty();
@@ -180,7 +180,7 @@ bool Neighbours::isOfOneThread(size_t first, size_t second) const {
          isFixed(a->number, first);
 }
 
-/// Whether no two different threads, which begin at the same register, access
+/// Whether no two different threads, starting from the same register, access
 /// the same bytes by `a` and `b`.
 bool Neighbours::keepApart(const RawInstruction &a,
                            const RawInstruction &b) const {
@@ -199,8 +199,8 @@ bool Neighbours::keepApart(const RawInstruction &a,
   return true;
 }
 
-/// The threads that may execute an instruction, by `only` if that names one
-/// per warp, and where in their variable its bytes begin.
+/// The threads that may execute an instruction (only `only`, if that names one
+/// per warp), and the byte offset of each in the variable.
 static std::optional<std::vector<std::optional<int64_t>>>
 placesOf(const Flow &flow, const RawOperand &address,
          const std::optional<OneThread> &only) {
@@ -220,9 +220,8 @@ placesOf(const Flow &flow, const RawOperand &address,
   return places;
 }
 
-/// Whether what the two access are numbers of bytes in one variable that depend
-/// on the thread's number alone, and no two different threads of a warp share
-/// one.
+/// Whether both accesses are to byte offsets in one variable that depend only
+/// on the thread's number, and no two different threads of a warp share a byte.
 bool Neighbours::haveOwnPlaces(size_t first, size_t second) const {
   constexpr size_t kLanes = 32;
   int64_t bytesA = bytesOf(at(first)), bytesB = bytesOf(at(second));
@@ -244,13 +243,12 @@ bool Neighbours::haveOwnPlaces(size_t first, size_t second) const {
   return true;
 }
 
-/// Whether a product behind the barrier may read what is written before it.
+/// Whether a product after the barrier may read what is written before it.
 bool Neighbours::conflictsWithProducts(size_t first) const {
   return effectOf(at(first)) == Effect::Write && !has(at(first), "global");
 }
 
-/// The parameter that an address is that of, and so many bytes; empty if it is
-/// not known.
+/// The parameter that is the base of an address; empty if unknown.
 static std::string bufferOf(const Flow &flow, const RawOperand &operand,
                             unsigned depth = 32) {
   std::optional<size_t> at = flow.definition(operand.text);
@@ -265,7 +263,7 @@ static std::string bufferOf(const Flow &flow, const RawOperand &operand,
     return bufferOf(flow, made.operands[1], depth - 1);
   if (first != "add" || made.operands.size() != 3)
     return "";
-  // The address, and bytes that are computed from numbers.
+  // The base address, plus a byte offset that is computed from numbers.
   std::string left = bufferOf(flow, made.operands[1], depth - 1),
               right = bufferOf(flow, made.operands[2], depth - 1);
   return left.empty() ? right : right.empty() ? left : "";
@@ -300,8 +298,8 @@ bool Neighbours::conflicts(size_t first, size_t second) const {
          !isFixed(placeA->parts[0].text, first) || !keepApart(a, b);
 }
 
-/// Whether something behind needs the lanes together, which a branch before
-/// may have parted, and nothing else brings them together.
+/// Whether an instruction after the barrier needs the lanes converged, an
+/// earlier branch may have diverged them, and nothing else reconverges them.
 bool Neighbours::needsTogether() const {
   if (scope == Scope::Cta)
     return false;

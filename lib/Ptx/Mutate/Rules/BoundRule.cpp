@@ -15,26 +15,26 @@ using namespace moec::ptx::mutate;
 
 namespace {
 
-/// The bits of a register that are the same in all its values.
+/// Bits that are the same in all values of a register.
 struct Bits {
   uint64_t zeros = 0, ones = 0;
 
   static Bits of(uint64_t value) { return {~value, value}; }
   uint64_t known() const { return zeros | ones; }
   bool isNumber() const { return ~known() == 0; }
-  /// What both have in common.
+  /// Keeps the bits that both have in common.
   Bits meet(const Bits &other) const {
     return {zeros & other.zeros, ones & other.ones};
   }
-  /// Without what is known of the other bits.
+  /// Keeps only the bits in `mask`.
   Bits only(uint64_t mask) const { return {zeros & mask, ones & mask}; }
   bool operator==(const Bits &other) const {
     return zeros == other.zeros && ones == other.ones;
   }
 };
 
-/// Bits that are known, and whose carries are: from what the sum is at least,
-/// and at most.
+/// A sum's known bits: those of both operands where the carry is known, from
+/// the least and the greatest possible sum.
 Bits add(const Bits &a, const Bits &b, bool carry) {
   uint64_t most = ~a.zeros + ~b.zeros + carry, least = a.ones + b.ones + carry;
   uint64_t noCarry = ~(most ^ a.zeros ^ b.zeros),
@@ -47,16 +47,16 @@ Bits shift(const Bits &a, unsigned by) {
   return {(a.zeros << by) | ((uint64_t(1) << by) - 1), a.ones << by};
 }
 
-/// The key of this analysis.
+/// Key of this analysis in Flow::remember().
 const char kBitsAreKnown = 0;
 
-/// What is known of every register of a kernel; registers begin as unknown to
-/// the computation, and lose bits until nothing changes.
+/// Known bits of every register of a kernel. Registers start as not computed,
+/// and lose known bits until a fixed point is reached.
 class KnownBits {
 public:
   explicit KnownBits(const RawKernel &kernel);
 
-  /// None if it is not computed.
+  /// None if not computed yet.
   std::optional<Bits> find(const RawOperand &operand) const;
 
 private:
@@ -67,8 +67,8 @@ private:
   std::set<std::string> written;
 };
 
-/// What is known of the bits of registers that the kernel does not write, of
-/// symbols and of vectors.
+/// Known bits of registers that the kernel does not write, of symbols and of
+/// vectors.
 Bits special(const RawOperand &operand) {
   constexpr uint64_t kThread = 1023, kLane = 31;
   if (operand.text == "%tid.x")
@@ -86,7 +86,7 @@ std::optional<Bits> KnownBits::find(const RawOperand &operand) const {
                                : std::optional<Bits>(found->second);
 }
 
-/// The product; its lowest bits, as far as those of both factors are known.
+/// The product's lowest bits, as far as those of both factors are known.
 Bits multiply(const Bits &a, const Bits &b) {
   if (b.isNumber() && b.ones != 0 && (b.ones & (b.ones - 1)) == 0)
     return shift(a, unsigned(__builtin_ctzll(b.ones)));
@@ -102,8 +102,8 @@ Bits multiply(const Bits &a, const Bits &b) {
       .only(count >= 64 ? ~uint64_t(0) : (uint64_t(1) << count) - 1);
 }
 
-/// None where a source is not computed yet. The upper half of what registers of
-/// 32 bits have here means nothing.
+/// None while a source is not computed. The upper half of a 32-bit register is
+/// meaningless here.
 std::optional<Bits>
 KnownBits::compute(const RawInstruction &instruction) const {
   const std::string &first = instruction.parts.front();
@@ -120,7 +120,7 @@ KnownBits::compute(const RawInstruction &instruction) const {
     return Bits();
   constexpr uint64_t kWord = UINT32_MAX;
   bool isWord = typeBytes(type) == 4, isWide = has(instruction, "wide");
-  // The third is what selp chooses by.
+  // The third source of selp only selects.
   std::vector<Bits> sources;
   for (size_t i = 1; i < count && (first != "selp" || i < 3); ++i) {
     std::optional<Bits> source = find(instruction.operands[i]);

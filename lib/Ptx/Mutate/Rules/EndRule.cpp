@@ -17,11 +17,11 @@ using namespace moec::ptx::mutate;
 
 namespace {
 
-/// The key of this analysis.
+/// Key of this analysis in Flow::remember().
 const char kAgreementIsKnown = 0;
 
-/// Whether somebody outside of the CTA may see it, or another thread may wait
-/// for it other than at a barrier.
+/// Whether the instruction is visible outside of the CTA, or another thread may
+/// wait for it other than at a barrier.
 bool isVisible(const RawInstruction &instruction) {
   static const char *const inCta[] = {
       "bar",   "barrier",  "shfl", "vote",       "match",
@@ -40,7 +40,7 @@ bool isVisible(const RawInstruction &instruction) {
              std::end(inCta);
 }
 
-/// Follows the kernel and the mutant from where they differ.
+/// Follows the kernel and the mutant from where they diverge.
 class EndAnalysis {
 public:
   EndAnalysis(const Flow &flow, const Mutant &mutant)
@@ -50,7 +50,7 @@ public:
   bool proves();
 
 private:
-  /// Nothing has differed yet; the kernel, and the mutant, after that.
+  /// No difference yet; afterwards, the kernel's path and the mutant's.
   enum World : unsigned { Same, Kernel, Other };
   using State = RangeWalk::State;
 
@@ -60,8 +60,8 @@ private:
   bool meet(State &state, std::vector<State> &others);
   bool meetBound(State &state, std::vector<State> &others) const;
   bool meetBranch(State &state, std::vector<State> &others) const;
-  /// What the guard of the branch says about what it compares, if that is just
-  /// before it.
+  /// Learns from the branch's guard what it implies about the operands of a
+  /// comparison just before it.
   void learn(Values &values, bool guard) const;
   bool isAgreed() const;
 
@@ -73,8 +73,7 @@ private:
 
 } // namespace
 
-/// Makes the values of two operands such that `a how b`, and measures distances
-/// from b.
+/// Narrows two operands such that `a how b`, and measures distances from b.
 static void relate(Values &values, const RawOperand &a, const RawOperand &b,
                    const std::string &how, const std::string &type) {
   Range left = rangeOf(a, type, values), right = rangeOf(b, type, values);
@@ -84,7 +83,7 @@ static void relate(Values &values, const RawOperand &a, const RawOperand &b,
   if (!isLess && !isMore && how != "eq")
     return;
   int64_t apart = how == "lt" || how == "gt";
-  // The distance has to be a number of 64 bits.
+  // The distance must fit 64 bits.
   constexpr int64_t kFar = int64_t(1) << 60;
   bool isNear = left.low >= -kFar && left.high <= kFar && right.low >= -kFar &&
                 right.high <= kFar;
@@ -168,7 +167,7 @@ void EndAnalysis::learn(Values &values, bool guard) const {
 
 bool EndAnalysis::meetBranch(State &state, std::vector<State> &others) const {
   const std::vector<size_t> &next = flow.successors(index);
-  // The guard with which the mutant goes another way.
+  // Value of the guard for which the mutant takes another path.
   bool guard = isNever != changed().isGuardNegated;
   Range known = rangeOf(makeWord(changed().guard), "pred", state.values);
   if (known == Range::of(!guard, !guard) || state.world == Kernel)
@@ -180,7 +179,7 @@ bool EndAnalysis::meetBranch(State &state, std::vector<State> &others) const {
     other.at = at;
     others.push_back(std::move(other));
   };
-  // The target stands before what follows.
+  // successors() lists the target before the fallthrough.
   if (state.world == Same)
     go(Kernel, next[isNever ? 0 : 1]);
   go(Other, next[isNever ? 1 : 0]);
@@ -209,7 +208,7 @@ bool EndAnalysis::meet(State &state, std::vector<State> &others) {
   return isBound ? meetBound(state, others) : meetBranch(state, others);
 }
 
-/// Whether all threads of a CTA differ from the kernel's, or none.
+/// Whether all threads of a CTA take the mutant's path, or none.
 bool EndAnalysis::isAgreed() const {
   const auto &agreement = flow.remember<Agreement>(
       &kAgreementIsKnown, [&] { return Agreement(flow); });

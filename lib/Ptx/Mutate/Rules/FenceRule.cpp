@@ -17,14 +17,14 @@ using namespace moec::ptx::mutate;
 
 namespace {
 
-/// What a thread may have done since its last fence of the async proxy.
+/// Possible writes of a thread since its last fence of the async proxy.
 struct Writes {
-  /// It has written, or learned of what others wrote.
+  /// The thread has written, or acquired what others wrote.
   bool isAny = false;
-  /// It has initialized mbarriers.
+  /// The thread has initialized mbarriers.
   bool isInit = false;
-  /// It has copies in flight, which are writes when they end, and some that are
-  /// in no group yet.
+  /// Copies are in flight, which become writes when they end; and some of them
+  /// are in no commit group yet.
   bool isCopy = false, isOpen = false;
 
   void join(const Writes &other) {
@@ -38,7 +38,7 @@ struct Writes {
            std::tie(other.isAny, other.isInit, other.isCopy, other.isOpen);
   }
   void copy() { isCopy = isOpen = true; }
-  /// Copies are committed, or waited for.
+  /// Tracks commits of copies and waits for them.
   void followCopies(const RawInstruction &instruction);
 };
 
@@ -51,16 +51,16 @@ void Writes::followCopies(const RawInstruction &instruction) {
   } else if (startsWith(instruction, "cp.async.wait_group")) {
     const RawOperand &left = instruction.operands[0];
     isAny |= isCopy;
-    // Those in no group are not waited for.
+    // A wait does not cover copies that are in no group.
     if (left.isNumber() && left.bits == 0)
       isCopy = isOpen;
   }
 }
 
-/// The keys of these analyses.
+/// Keys of these analyses in Flow::remember().
 const char kWritesAreKnown = 0, kOwnWritesAreKnown = 0;
 
-/// The same for what the thread writes itself, without single numbers.
+/// Transfer function for the thread's own writes only, without constants.
 Writes transferOwn(const RawInstruction &instruction, Writes writes) {
   Writes before = writes;
   writes.followCopies(instruction);
@@ -118,12 +118,11 @@ Writes transfer(const RawInstruction &instruction, Writes writes) {
 
 } // namespace
 
-/// Whether the thread of the mutant's fence has written nothing that `step`
-/// counts.
+/// Whether the thread of the mutant's fence has no writes that `step` counts.
 static bool isIdle(const Flow &flow, const Mutant &mutant, const char *key,
                    Writes (*step)(const RawInstruction &, Writes)) {
   const RawInstruction &fence = flow.kernel.instructions[mutant.index];
-  // Fences of global memory are none of these rules' business.
+  // These rules do not cover fences of global memory.
   if (mutant.kind != "proxy fence" || mutant.change != "deleted" ||
       opcodeOf(fence) != "fence.proxy.async.shared::cta")
     return false;

@@ -18,7 +18,7 @@ using namespace moec::ptx::mutate;
 
 namespace {
 
-/// One family of asynchronous operations with groups.
+/// One family of asynchronous operations with commit groups.
 struct Family {
   const char *commit, *wait;
   bool (*begins)(const RawInstruction &instruction);
@@ -38,12 +38,12 @@ const Family kFamilies[] = {
     {"wgmma.commit_group", "wgmma.wait_group", isProduct},
 };
 
-/// Which groups of a thread may hold something that it has not waited for.
+/// Commit groups of a thread that may hold an operation it has not waited for.
 struct Flight {
   static constexpr size_t kMost = 9;
 
   bool isOpen = false;
-  /// From the newest on; the last one stands for all older ones.
+  /// Newest first; the last entry stands for all older groups.
   std::array<bool, kMost> groups = {};
 
   void join(const Flight &other) {
@@ -90,7 +90,7 @@ Flight transfer(const Family &family, const RawInstruction &instruction,
   return flight;
 }
 
-/// What may be in flight before each instruction.
+/// Possible operations in flight before each instruction.
 const std::vector<Flight> &solve(const Flow &flow, const Family &family) {
   return flow.remember<std::vector<Flight>>(&family, [&] {
     auto step = [&](size_t index, Flight flight) {
@@ -100,8 +100,8 @@ const std::vector<Flight> &solve(const Flow &flow, const Family &family) {
   });
 }
 
-/// Without the empty group, a wait that leaves groups which are newer leaves
-/// one older group more. Follows how many are newer.
+/// Without the empty group, a wait that leaves newer groups pending leaves one
+/// more older group. Counts the newer groups.
 bool isCommitIdle(const Flow &flow, const Family &family, size_t index,
                   const std::vector<Flight> &before) {
   if (before[index].isOpen)
@@ -121,7 +121,7 @@ bool isCommitIdle(const Flow &flow, const Family &family, size_t index,
       bool isWhole = instruction.guard.empty() && !has(instruction, "read");
       if (left > newer && (left >= Flight::kMost || before[at].groups[left]))
         return false;
-      // From here on there is no difference.
+      // No difference from here on.
       if (left <= newer && isWhole)
         continue;
     }

@@ -13,7 +13,7 @@
 using namespace moec::ptx;
 using namespace moec::ptx::mutate;
 
-/// Whether an instruction names the register other than as its result.
+/// Whether an instruction reads the register.
 static bool reads(const RawInstruction &instruction, const std::string &name) {
   std::function<bool(const RawOperand &)> names =
       [&](const RawOperand &operand) {
@@ -28,7 +28,7 @@ static bool reads(const RawInstruction &instruction, const std::string &name) {
                      instruction.operands.end(), names);
 }
 
-/// prefetch, or cp.async.bulk.prefetch.
+/// Whether it is prefetch or cp.async.bulk.prefetch.
 static bool isPrefetch(const RawInstruction &instruction) {
   const auto &parts = instruction.parts;
   return parts.front() == "prefetch" ||

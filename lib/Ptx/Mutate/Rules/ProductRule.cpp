@@ -18,14 +18,14 @@ using namespace moec::ptx::mutate;
 
 namespace {
 
-/// The key of this analysis.
+/// Key of this analysis in Flow::remember().
 const char kTouchesAreKnown = 0;
 
-/// What a thread may have done since its last wgmma.fence.
+/// State of a thread since its last wgmma.fence.
 struct Touches {
-  /// It has touched registers of products, or has not come by a fence yet.
+  /// Product registers were touched, or no fence has been executed yet.
   bool isAny = false;
-  /// Products that it has begun; a bit per shape.
+  /// Products that were started; one bit per shape.
   uint64_t shapes = 0;
 
   void join(const Touches &other) {
@@ -41,7 +41,7 @@ bool isProductFence(const RawInstruction &instruction) {
   return startsWith(instruction, "wgmma.fence");
 }
 
-/// Follows who touches the registers of a kernel's products.
+/// Tracks accesses to the registers of a kernel's products.
 class TouchAnalysis {
 public:
   explicit TouchAnalysis(const Flow &flow) : flow(flow) {

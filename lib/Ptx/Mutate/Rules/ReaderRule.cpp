@@ -16,7 +16,7 @@ using namespace moec::ptx::mutate;
 
 namespace {
 
-/// Registers in which the mutant may have other values than the kernel.
+/// Registers whose values may differ between mutant and kernel.
 using Others = std::set<std::string>;
 
 bool names(const RawOperand &operand, const Others &others) {
@@ -26,7 +26,8 @@ bool names(const RawOperand &operand, const Others &others) {
              [&](const RawOperand &part) { return names(part, others); });
 }
 
-/// Whether it waits for all lanes of the warp, and writes registers alone.
+/// Whether the instruction waits for all lanes of the warp, and writes only
+/// registers.
 bool isOfAllLanes(const RawInstruction &instruction) {
   constexpr uint32_t kAll = ~uint32_t(0);
   const std::string &first = instruction.parts[0];
@@ -35,8 +36,8 @@ bool isOfAllLanes(const RawInstruction &instruction) {
          uint32_t(instruction.operands.back().bits) == kAll;
 }
 
-/// Follows the registers that differ, from where they begin to, until they are
-/// written anew. Branches go the same way in both.
+/// Follows differing registers from where they begin to differ until they are
+/// overwritten. Branches take the same path in both worlds.
 class ReaderAnalysis {
 public:
   ReaderAnalysis(const Flow &flow, const Mutant &mutant)
@@ -62,20 +63,20 @@ private:
   const Flow &flow;
   const size_t index;
   const bool isBranch, isNever;
-  /// Where the ways of the branch have met again, or what follows.
+  /// The point where the branch's paths meet again, or the next instruction.
   size_t meeting = 0;
-  /// What differs there.
+  /// Registers that differ there.
   Others written;
-  /// What differs in each world; in the first one nothing does.
+  /// Differing registers of each world; none in the first one.
   std::vector<Others> worlds;
   bool isRead = false;
 };
 
 } // namespace
 
-/// Whether all that differs between the branch and where its ways meet are
-/// registers. Where all lanes of a warp wait for each other, all of them go the
-/// same way, or the kernel would not come to an end.
+/// Whether only registers differ between the branch and where its paths meet.
+/// If all lanes of a warp wait for each other there, all of them take the same
+/// path, or the kernel would hang.
 bool ReaderAnalysis::isHarmless(const std::set<size_t> &region) const {
   return std::all_of(region.begin(), region.end(), [&](size_t at) {
     const RawInstruction &instruction = flow.kernel.instructions[at];
@@ -84,8 +85,8 @@ bool ReaderAnalysis::isHarmless(const std::set<size_t> &region) const {
   });
 }
 
-/// What is met behind the branch on all ways up to `place`; none if that is
-/// much, and then it is not looked at.
+/// Instructions on all paths from the branch up to `place`; none if they are
+/// too many to examine.
 std::optional<std::set<size_t>> ReaderAnalysis::regionTo(size_t place) const {
   constexpr size_t kMost = 64;
   std::set<size_t> region;
@@ -103,7 +104,7 @@ std::optional<std::set<size_t>> ReaderAnalysis::regionTo(size_t place) const {
   return region;
 }
 
-/// Finds the first place that all ways from the branch come to.
+/// Finds the first instruction that all paths from the branch reach.
 bool ReaderAnalysis::findMeeting() {
   std::set<size_t> best;
   for (size_t place = 0; place < flow.kernel.instructions.size(); ++place) {
@@ -120,7 +121,7 @@ bool ReaderAnalysis::findMeeting() {
   return !best.empty();
 }
 
-/// Finds out what the mutant makes differ.
+/// Finds the registers that the mutant makes differ.
 bool ReaderAnalysis::begins() {
   if (isBranch)
     return findMeeting();
@@ -139,7 +140,7 @@ unsigned ReaderAnalysis::worldOf(const Others &others) {
   return unsigned(found - worlds.begin());
 }
 
-/// The mutant begins to differ here, or does so again.
+/// The mutant starts to differ here, perhaps again.
 void ReaderAnalysis::differ(State &state, std::vector<State> &open) {
   State other = state;
   if (isBranch) {

@@ -147,7 +147,7 @@ std::string mutate::proveEquivalent(const Flow &flow, const Mutant &mutant,
 // Single CTA
 //===----------------------------------------------------------------------===//
 
-/// Whether a fence of the async proxy follows before anything else happens.
+/// Whether a fence of the async proxy follows before any other effect.
 static bool isFencedNext(const Flow &flow, size_t index) {
   while (flow.successors(index).size() == 1) {
     index = flow.successors(index)[0];
@@ -165,9 +165,9 @@ bool mutate::isOfOneCta(const Flow &flow, const Mutant &mutant) {
   if (mutant.kind != "fence of mbarrier init" ||
       !isFencedNext(flow, mutant.index))
     return false;
-  // The parser refuses clusters of more than one CTA. Instructions that name
-  // shared::cluster get there from addresses of the own CTA unless mapa, or a
-  // barrier of the cluster, is there.
+  // The parser rejects clusters of more than one CTA. So shared::cluster
+  // addresses are of the own CTA, unless the kernel uses mapa or a cluster
+  // barrier.
   return std::none_of(flow.kernel.instructions.begin(),
                       flow.kernel.instructions.end(),
                       [](const RawInstruction &instruction) {

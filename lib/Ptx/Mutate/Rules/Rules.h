@@ -13,23 +13,24 @@
 
 namespace moec::ptx::mutate {
 
-/// Why a mutant cannot be told from the original, by a proof that the code of
-/// the rule makes from the kernel.
+/// A rule whose code proves, from the kernel, that a mutant is equivalent to
+/// the original.
 struct Rule {
-  /// "single CTA".
+  /// Such as "single CTA".
   const char *name;
-  /// What it says and why it holds.
+  /// The statement of the rule, and why it holds.
   const char *text;
   bool (*proves)(const Flow &flow, const Mutant &mutant);
-  /// The proof leaves something to the simulator: no schedule may show it.
+  /// The proof is complete only for mutants that no simulated schedule has
+  /// killed.
   bool hasToSurvive = false;
 };
 
 const std::vector<Rule> &allRules();
 
-/// The name of the first rule that proves that the mutant behaves as the
-/// kernel does; empty if there is none. Some speak of mutants alone that have
-/// survived all schedules.
+/// The name of the first rule that proves the mutant equivalent to the kernel;
+/// empty if none does. Some rules apply only to mutants that have survived all
+/// schedules.
 std::string proveEquivalent(const Flow &flow, const Mutant &mutant,
                             bool hasSurvived = false);
 

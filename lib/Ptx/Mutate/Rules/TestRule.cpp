@@ -21,7 +21,7 @@ static bool isWait(const RawInstruction &instruction) {
   return startsWith(instruction, "mbarrier.try_wait");
 }
 
-/// The test that decides about the branch, through votes and comparisons.
+/// The mbarrier test that decides the branch, through votes and comparisons.
 static std::optional<size_t> findTest(const Flow &flow, size_t branch) {
   constexpr unsigned kMaxSteps = 4;
   std::string name = flow.kernel.instructions[branch].guard;
@@ -40,8 +40,8 @@ static std::optional<size_t> findTest(const Flow &flow, size_t branch) {
   return std::nullopt;
 }
 
-/// Whether it may stand between a test and the wait: it reads and writes no
-/// memory but barriers.
+/// Whether the instruction may be between a test and the wait: it accesses no
+/// memory but mbarriers.
 static bool isHarmless(const RawInstruction &instruction) {
   static const char *const families[] = {"ld",  "st",       "atom", "red",
                                          "ret", "ldmatrix", "exit", "stmatrix"};

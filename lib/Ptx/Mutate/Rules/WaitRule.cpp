@@ -19,7 +19,7 @@ bool isCommit(const RawInstruction &instruction) {
   return startsWith(instruction, "wgmma.commit_group");
 }
 
-/// How many groups a wait leaves; of another instruction nothing.
+/// Number of groups that a wait leaves in flight; none for other instructions.
 std::optional<uint64_t> getLeft(const RawInstruction &instruction) {
   if (!startsWith(instruction, "wgmma.wait_group") ||
       !instruction.guard.empty() || instruction.operands.size() != 1)
@@ -27,7 +27,7 @@ std::optional<uint64_t> getLeft(const RawInstruction &instruction) {
   return instruction.operands[0].bits;
 }
 
-/// Whether nobody learns from it how far products are.
+/// Whether no other thread can learn from the instruction how far products are.
 bool tellsNobody(const RawInstruction &instruction) {
   const std::string &first = instruction.parts.front();
   if (first == "ret" || first == "exit")
@@ -39,8 +39,8 @@ bool tellsNobody(const RawInstruction &instruction) {
           (has(instruction, "try_wait") || has(instruction, "test_wait")));
 }
 
-/// What becomes of products where a wait for them is none. With a commit that
-/// is left out, its products are of the next group.
+/// Effects on products if the wait at an instruction is removed. If a commit is
+/// left out, its products join the next group.
 class Wait {
 public:
   Wait(const Flow &flow, size_t index, std::optional<size_t> leftOut)
@@ -48,8 +48,8 @@ public:
     addInFlight();
   }
 
-  /// With a commit that is left out, another one has to come ahead of the next
-  /// wait, which leaves no more than this one.
+  /// If a commit is left out, another one must precede the next wait, which
+  /// leaves no more groups than this one.
   bool isMadeUpFor() const {
     std::set<std::pair<size_t, bool>> met;
     std::vector<std::pair<size_t, bool>> open;
@@ -80,8 +80,8 @@ private:
     return flow.kernel.instructions[at];
   }
 
-  /// Products of groups that the waits before may have left, and of those
-  /// since.
+  /// Adds products of groups that earlier waits may have left in flight, and of
+  /// later groups.
   void addInFlight() {
     constexpr uint64_t all = UINT64_MAX;
     std::set<std::pair<size_t, uint64_t>> met;
@@ -104,7 +104,7 @@ private:
           continue;
         groups -= groups == all ? 0 : 1;
       }
-      // Without it the wait at the place itself ends nothing.
+      // The wait at `index` is assumed to end nothing.
       if (at != index)
         if (std::optional<uint64_t> others = getLeft(instruction))
           groups = std::min(groups, *others);
@@ -113,7 +113,7 @@ private:
   }
 
   bool touches(const RawInstruction &instruction) const {
-    // Products of one shape follow each other in order.
+    // Products of one shape execute in order.
     if (isProduct(instruction))
       return false;
     std::set<std::string> names;
@@ -128,7 +128,8 @@ private:
   size_t index;
   std::optional<size_t> leftOut;
   uint64_t left;
-  /// Of products that may be in flight: sums, and matrices from registers.
+  /// Registers of products that may be in flight: accumulators, and A from
+  /// registers.
   std::set<std::string> registers;
 };
 
@@ -142,8 +143,8 @@ bool mutate::isWaitedForAgain(const Flow &flow, const Mutant &mutant) {
            Wait(flow, mutant.index, std::nullopt).isMadeUpFor();
   if (mutant.kind != "commit" || !isCommit(instruction))
     return false;
-  // The waits that come next have nothing of it: as many more as groups are
-  // left by each, since one group fewer is begun ahead of them.
+  // With one group fewer ahead of them, the next waits may end nothing: the
+  // first one, and as many more as the groups that each leaves.
   std::set<size_t> waits;
   std::set<std::pair<size_t, uint64_t>> met;
   std::vector<std::pair<size_t, uint64_t>> open{{mutant.index, 0}};

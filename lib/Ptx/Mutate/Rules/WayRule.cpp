@@ -13,8 +13,8 @@ using namespace moec::ptx::mutate;
 
 namespace {
 
-/// Goes all ways to one comparison or branch. Distances are those from what
-/// the comparison compares with, since it was last computed.
+/// Walks all paths to one comparison or branch. Distances are measured from the
+/// comparison's right operand since it was last computed.
 class WayAnalysis {
 public:
   WayAnalysis(const Flow &flow, size_t index)
@@ -30,15 +30,15 @@ public:
     anchored = flow.definition(anchor);
   }
 
-  /// False if there are too many ways. Follows what the comparison or branch
-  /// is made of, and branches that compare such registers with numbers; of
-  /// others, either way.
+  /// False if there are too many paths. Follows the sources of the comparison
+  /// or branch, and branches that compare such registers with numbers; other
+  /// branches may go either way.
   bool run();
 
   bool isBranch() const { return at().parts[0] == "bra"; }
-  /// What comes next, if it is a branch.
+  /// Possible successors of a branch.
   std::set<size_t> ways;
-  /// If it is a comparison.
+  /// Whether a comparison's operands may be equal.
   bool mayBeEqual = false;
 
 private:
@@ -111,7 +111,7 @@ bool mutate::goesOneWay(const Flow &flow, const Mutant &mutant) {
   if (!isBound && !isBranch)
     return false;
   WayAnalysis analysis(flow, mutant.index);
-  // The target stands before what follows.
+  // successors() lists the target before the fallthrough.
   return analysis.run() &&
          (isBound
               ? !analysis.mayBeEqual
