@@ -110,7 +110,7 @@ static uint32_t drawNearInteger(Format format, Random &random) {
   return bits + static_cast<uint32_t>(random.between(-1, 1));
 }
 
-/// One number, or two packed ones.
+/// Draws one number, or two packed ones.
 template <typename Fn>
 static uint64_t perNumber(const Operand &operand, Fn &&draw) {
   unsigned bits = formatWidth(operand.format);

@@ -179,7 +179,7 @@ Form &Family::body(const std::string &rowName, const std::string &text,
                       &drawn.back(), bytes);
         }
     }
-    // What a kernel fails to write is not what it would have written.
+    // Outputs start with a pattern, so that missing stores show.
     for (const Operand &operand : outputs)
       buffers.emplace_back(operand.bytes() * elements, 0xa5);
     return buffers;

@@ -13,45 +13,47 @@
 
 namespace moec::conform {
 
-/// What the values of an operand look like.
+/// Distribution of an operand's values.
 enum class Draw : uint8_t {
   /// Random bits, small numbers, limits, powers of two and their neighbours.
   Integers,
   /// From 0 past the width.
   Shifts,
-  /// From 0 to 255, most within 64 bits.
+  /// From 0 to 255, most of them within 64 bits.
   Places,
   /// 0 or 1.
   Bools,
   /// Not 0.
   Divisors,
-  /// Random bits of every exponent, NaNs, infinities, subnormals, signed
-  /// zeros, limits; numbers around 1.
+  /// Random bits of every exponent, NaNs, infinities, subnormals, signed zeros,
+  /// limits; numbers around 1.
   Floats,
-  /// Half-way between two numbers of a narrower format, and just beside that.
+  /// Halfway between two numbers of a narrower format, and just beside that.
   Ties,
   /// Whole and half numbers, limits of integer types and their neighbours.
   NearIntegers,
-  /// Close to minus the product of the two operands before.
+  /// Close to minus the product of the two preceding operands.
   Cancelling,
   /// Between -160 and 160, and Floats.
   Exponents,
-  /// The number of the element, so that 65536 elements show all bits.
+  /// The index of the element, so that 65536 elements cover all 16-bit
+  /// patterns.
   Counting,
-  /// The same bits in all lanes of a warp, not 0.
+  /// Equal nonzero bits in all lanes of a warp.
   WarpMasks,
   /// One of a few values, so that lanes agree with one another.
   Few,
 };
 
-/// One operand. It is loaded into %a0, %a1, ... before the body and stored from
-/// %d0, %d1, ... after it; those of several registers have %a0_0, %a0_1, ...
+/// One operand. Inputs are loaded into %a0, %a1, ... before the body, and
+/// outputs stored from %d0, %d1, ... after it. Operands of several registers
+/// use %a0_0, %a0_1, ...
 struct Operand {
   unsigned width = 32;
   unsigned count = 1;
   Format format = Format::None;
   Draw draw = Draw::Integers;
-  /// A predicate, which lies in memory as a 32-bit 0 or 1.
+  /// A predicate, which memory holds as a 32-bit 0 or 1.
   bool isPredicate = false;
 
   size_t bytes() const { return width / 8 * count; }
@@ -75,35 +77,34 @@ inline const Operand BF16{16, 1, Format::BF16, Draw::Floats};
 inline const Operand F16X2{32, 1, Format::F16, Draw::Floats};
 inline const Operand BF16X2{32, 1, Format::BF16, Draw::Floats};
 
-/// The rows of one family, and how they are made.
+/// Builds the forms of one family.
 class Family {
 public:
   Family(std::string name, std::vector<Form> &forms)
       : name(std::move(name)), forms(forms) {}
 
-  /// CTAs and threads of the rows from here on.
+  /// Sets CTAs and threads of later forms.
   Family &launch(int64_t newGrid, int64_t newBlock) {
     grid = newGrid;
     block = newBlock;
     return *this;
   }
 
-  /// Shared memory of the rows from here on: %smem is its start, %sh that of
-  /// the thread's own `perThread` bytes behind the first `perCta`.
+  /// Sets the shared memory of later forms: %smem is its start, %sh the start
+  /// of the thread's own `perThread` bytes after the first `perCta`.
   Family &shared(unsigned newPerThread, unsigned newPerCta = 0) {
     perThread = newPerThread;
     perCta = newPerCta;
     return *this;
   }
 
-  /// "add.s32" over %d0, %a0, %a1: outputs first, in order.
+  /// Adds one instruction over %d0, %a0, %a1: outputs first, in order.
   Form &op(const std::string &instruction, const std::vector<Operand> &outputs,
            const std::vector<Operand> &inputs, const std::string &note = "");
 
-  /// Any body. Free to use: %p0 to %p7, %h0 to %h15 (16 bits), %t0 to %t31
-  /// (32), %u0 to %u15 (64); %thread, %cta, %lane, %gid (of the grid); %in0,
-  /// %out0,
-  /// ...: the element's addresses.
+  /// Adds any body. Scratch registers: %p0 to %p7, %h0 to %h15 (16 bits), %t0
+  /// to %t31 (32), %u0 to %u15 (64). Inputs: %thread, %cta, %lane, %gid (within
+  /// the grid), and the element's addresses %in0, %out0, ...
   Form &body(const std::string &rowName, const std::string &text,
              const std::vector<Operand> &outputs,
              const std::vector<Operand> &inputs);
@@ -115,7 +116,7 @@ private:
   unsigned perThread = 0, perCta = 0;
 };
 
-/// What stands before the entry of every module.
+/// The text before the entry of every module.
 std::string moduleHead(int64_t shared);
 
 /// One value of `operand`'s registers. `before` holds the registers drawn for

@@ -61,8 +61,8 @@ Place placeInD(unsigned lane, unsigned index) {
 // Values
 //===----------------------------------------------------------------------===//
 
-/// All mantissas; the lowest exponents of narrow formats, those around the
-/// square root of the smallest number of wide ones.
+/// All mantissas; the lowest exponents of narrow formats, and for wide formats
+/// exponents around the square root of the smallest number.
 static uint32_t drawTiny(Format format, bool isC, Format factor,
                          Random &random) {
   FormatInfo info = formatInfo(format);
@@ -154,7 +154,8 @@ void judgeTile(const Product &product, const Tile &tile,
                             std::to_string(exact) + " expected";
         continue;
       }
-      // Below the normal numbers, errors are as large as among the smallest.
+      // Among subnormal numbers, errors are as large as among the smallest
+      // normal ones.
       if (magnitude > 0)
         magnitude = std::fmax(magnitude, std::ldexp(1, smallestExponent));
       if (magnitude > 0)
@@ -168,10 +169,10 @@ void judgeTile(const Product &product, const Tile &tile,
 double productBound(const Product &product, Values values) {
   if (values == Values::Integers || values == Values::Special)
     return 0;
-  // Twice what was measured, rounded up to a power of two.
+  // Twice the measured error, rounded up to a power of two.
   if (product.d == Format::F16)
     return std::ldexp(1, -10);
-  // wgmma keeps 14 digits of sums of fp8; mma.sync makes f16 of them first.
+  // wgmma keeps 14 bits in fp8 sums; mma.sync converts fp8 to f16 first.
   bool isNarrow = formatWidth(product.a) == 8 && product.m == 64;
   return std::ldexp(1, isNarrow ? -9 : -21);
 }

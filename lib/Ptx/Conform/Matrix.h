@@ -14,15 +14,15 @@
 
 namespace moec::conform {
 
-/// What the operands of a product look like.
+/// Distribution of the operands of a product.
 enum class Values : uint8_t {
   /// Small enough for every sum to be exact.
   Integers,
-  /// Bell-shaped, of variance 1.
+  /// Bell-shaped, with variance 1.
   Normal,
   /// Normal, times powers of two that differ from element to element.
   Wide,
-  /// Subnormal numbers, or such whose products are.
+  /// Subnormal numbers, or numbers whose products are subnormal.
   Tiny,
   /// Integers with a few NaNs and infinities among them.
   Special,
@@ -34,10 +34,10 @@ const char *valuesName(Values values);
 struct Product {
   Format a = Format::BF16, b = Format::BF16, d = Format::F32;
   unsigned m = 16, n = 8, k = 16;
-  /// As wgmma can: A or B times -1; C left out.
+  /// Options of wgmma: negated A or B; C left out.
   bool negatesA = false, negatesB = false, ignoresC = false;
 
-  /// Numbers of A or B in a 32-bit register.
+  /// Elements of A or B in a 32-bit register.
   unsigned perRegister() const;
   unsigned registersA() const { return 16 * k / 32 / perRegister(); }
   unsigned registersB() const { return k * n / 32 / perRegister(); }
@@ -45,8 +45,8 @@ struct Product {
   unsigned registersD() const;
 };
 
-/// A matrix position, and which number of it a register's part holds. Rows
-/// count from the warp's first one.
+/// The matrix position of an element of a register. Rows count from the warp's
+/// first one.
 struct Place {
   unsigned row = 0, column = 0;
 };
@@ -55,22 +55,23 @@ Place placeInA(const Product &product, unsigned lane, unsigned reg,
                unsigned part);
 Place placeInB(const Product &product, unsigned lane, unsigned reg,
                unsigned part);
-/// Number `index` (of one lane) of C or D.
+/// Position of a lane's element `index` of C or D.
 Place placeInD(unsigned lane, unsigned index);
 
-/// The operands of one tile, as they are encoded.
+/// The encoded operands of one tile.
 struct Tile {
   std::vector<uint32_t> a, b, c;
 };
 
 Tile drawTile(const Product &product, Values values, Random &random);
 
-/// Compares a tile of D, in rows, with the exact product.
-/// `verdict.error` grows to max |D - exact| / (sum |a * b| + |c|).
+/// Compares a tile of D, by rows, with the exact product. `verdict.error` grows
+/// to max |D - exact| / (sum |a * b| + |c|).
 void judgeTile(const Product &product, const Tile &tile,
                const std::vector<uint32_t> &d, Verdict &verdict);
 
-/// What is accepted of `product` on these values; 0 where it has to be exact.
+/// The largest accepted error of `product` on these values; 0 if it must be
+/// exact.
 double productBound(const Product &product, Values values);
 
 } // namespace moec::conform

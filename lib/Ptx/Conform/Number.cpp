@@ -22,7 +22,7 @@ FormatInfo formatInfo(Format format) {
   case Format::E5M2:
     return {8, 5, 2, true};
   default:
-    // TF32 has the fields of F32; its low 13 bits are left to the reader.
+    // TF32 has the fields of F32; its readers ignore the low 13 bits.
     return {32, 8, 23, true};
   }
 }

@@ -141,7 +141,7 @@ std::string Record::print() const {
   return text;
 }
 
-/// Numbers of `digits` hexadecimal digits each.
+/// Parses numbers of `digits` hexadecimal digits each.
 template <typename T>
 static bool parseHex(const std::string &text, size_t digits,
                      std::vector<T> &numbers) {

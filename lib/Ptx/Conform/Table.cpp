@@ -14,7 +14,8 @@ namespace moec::conform {
 
 namespace {
 
-/// "setp" of "setp.lt.s32 [near]", and some more where that says little.
+/// Table group of a form: "setp" of "setp.lt.s32 [near]", with more words where
+/// one says little.
 std::string group(const Form &form) {
   std::string name = form.name.substr(0, form.name.find_first_of(" ["));
   std::string first = name.substr(0, name.find_first_of(".,"));

@@ -102,7 +102,7 @@ Result<std::unique_ptr<Device>> openDevice(const std::string &name) {
   return invalidArgument("--device=" + name + ": cuda or sim is accepted");
 }
 
-/// The file of form number `index`: "/0007.ptx".
+/// The file of form number `index`, such as "/0007.ptx".
 std::string numbered(size_t index, const char *suffix) {
   char name[16];
   snprintf(name, sizeof(name), "/%04zu", index);
@@ -121,7 +121,7 @@ public:
   Session(const Options &options, Device &device)
       : options(options), device(device) {}
 
-  /// 0, or 1 where a form failed or differs.
+  /// Returns 1 if a form failed or differs, else 0.
   int run() {
     Record recorded;
     if (!options.compare.empty()) {

@@ -20,15 +20,15 @@ namespace moec::conform {
 
 using Bytes = std::vector<uint8_t>;
 
-/// How a number is encoded. Packed formats are those of their halves.
+/// Encoding of a number. A packed format is named by its elements' format.
 enum class Format : uint8_t { None, F16, BF16, TF32, F32, E4M3, E5M2, S8, S32 };
 
-/// One buffer of a kernel: a 64-bit parameter that holds its address.
+/// A buffer of a kernel: a 64-bit parameter that holds its address.
 struct BufferSpec {
   size_t bytes = 0;
-  /// The launch writes it, and it is compared afterwards.
+  /// Whether the launch writes it, and it is compared afterwards.
   bool isOutput = false;
-  /// The format of what an output holds, so that NaN can be told from numbers.
+  /// Format of an output's elements, needed to recognize NaN.
   Format format = Format::None;
 };
 
@@ -42,34 +42,35 @@ struct TensorMapSpec {
   int64_t swizzleBytes = 0;
 };
 
-/// What an output has to do with the recorded one.
+/// Required relation between an output and the recorded one.
 enum class Rule : uint8_t {
-  /// The same bits.
+  /// Equal bits.
   Bits,
-  /// The same bits, but any NaN stands for any other: the PTX ISA leaves the
-  /// payload open.
+  /// Equal bits, except that any two NaNs match: the PTX ISA leaves the payload
+  /// open.
   AnyNan,
-  /// Within a bound of the exact result; the record holds the error measured on
-  /// the device, and `judge` computes that of the output at hand.
+  /// Within a bound of the exact result. The record holds the error measured on
+  /// the device; `judge` computes that of the output at hand.
   Bound,
 };
 
-/// How far an output is from the exact result.
+/// Error of an output against the exact result.
 struct Verdict {
   /// In the unit of `Form::bound`.
   double error = 0;
-  /// Empty, or what is wrong whatever the bound: "NaN expected at element 7".
+  /// What is wrong regardless of the bound, such as "NaN expected at element
+  /// 7"; empty if nothing is.
   std::string failure;
 };
 
-/// The buffers of a launch, before it or after it.
+/// Contents of a launch's buffers, before or after it.
 using Buffers = std::vector<Bytes>;
 
 struct Form {
-  /// Unique: the instruction with its qualifiers, and what else tells two rows
-  /// apart in brackets: "shf.r.wrap.b32", "mma... [integers]".
+  /// Unique name: the instruction with its qualifiers, and a distinction in
+  /// brackets where needed: "shf.r.wrap.b32", "mma... [integers]".
   std::string name;
-  /// "integer", "convert", "wgmma": the section of the table.
+  /// Section of the table, such as "integer", "convert", "wgmma".
   std::string family;
   /// A module with one entry, `conform`.
   std::string ptx;
@@ -80,10 +81,10 @@ struct Form {
   int64_t elements = 0;
   std::vector<BufferSpec> buffers;
   std::vector<TensorMapSpec> maps;
-  /// What the buffers hold before the launch.
+  /// Contents of the buffers before the launch.
   std::function<Buffers(uint64_t seed)> fill;
   Rule rule = Rule::Bits;
-  /// Rule::Bound alone: the largest error that is accepted, and its unit.
+  /// For Rule::Bound: the largest accepted error, and its unit.
   double bound = 0;
   std::string unit;
   std::function<Verdict(const Buffers &before, const Buffers &after)> judge;

@@ -19,13 +19,13 @@ struct FormatInfo {
   unsigned bits;
   unsigned exponentBits;
   unsigned mantissaBits;
-  /// e4m3 has no infinity: all bits set is its NaN, what remains are numbers.
+  /// e4m3 has no infinity: only all bits set is NaN, the rest are numbers.
   bool hasInfinity;
 
   int bias() const { return (1 << (exponentBits - 1)) - 1; }
 };
 
-/// `format` is a floating-point format. TF32 lies in 32 bits.
+/// `format` must be a floating-point format. TF32 is stored in 32 bits.
 FormatInfo formatInfo(Format format);
 
 /// Bits of one number of `format`, 32 for TF32.
@@ -36,11 +36,11 @@ bool isNan(Format format, uint32_t bits);
 /// Exact; NaN and infinities become those of double.
 double decode(Format format, uint32_t bits);
 
-/// To nearest, ties to even; too large values become infinity, or the largest
-/// number where there is none. Integers are clamped.
+/// Rounds to nearest, ties to even. Overflow gives infinity, or the largest
+/// number if the format has none. Integers are clamped.
 uint32_t encode(Format format, double value);
 
-/// Unsigned integers in `Bytes`, little-endian as on the device.
+/// Access to unsigned integers in `Bytes`, little-endian as on the device.
 template <typename T>
 T load(const Bytes &bytes, size_t index) {
   T value;
@@ -53,10 +53,10 @@ void store(Bytes &bytes, size_t index, T value) {
   std::memcpy(bytes.data() + index * sizeof(T), &value, sizeof(T));
 }
 
-/// Number `index` of an array of `format`.
+/// Element `index` of an array of `format`.
 uint32_t loadNumber(Format format, const Bytes &bytes, size_t index);
 
-/// `bytes` with every NaN of `format` replaced by one pattern.
+/// Replaces every NaN of `format` in `bytes` by one pattern.
 Bytes withOneNan(Format format, Bytes bytes);
 
 } // namespace moec::conform

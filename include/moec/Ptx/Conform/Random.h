@@ -27,16 +27,16 @@ public:
     return z ^ (z >> 31);
   }
 
-  /// From 0 to `count` - 1.
+  /// In [0, `count`).
   uint64_t below(uint64_t count) { return bits() % count; }
 
-  /// From `low` to `high`, both included.
+  /// In [`low`, `high`].
   int64_t between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(below(high - low + 1));
   }
 
-  /// Bell-shaped, of mean 0 and variance 1, by sums of integers: no library
-  /// function has a part in it.
+  /// Bell-shaped with mean 0 and variance 1, by sums of integers, so that
+  /// results do not depend on a math library.
   double normal() {
     int64_t sum = 0;
     for (int i = 0; i < 3; ++i) {
@@ -51,7 +51,7 @@ private:
   uint64_t state;
 };
 
-/// FNV-1a.
+/// FNV-1a hash.
 inline uint64_t hashOf(const void *data, size_t size) {
   const auto *bytes = static_cast<const uint8_t *>(data);
   uint64_t hash = 0xcbf29ce484222325;
@@ -60,7 +60,8 @@ inline uint64_t hashOf(const void *data, size_t size) {
   return hash;
 }
 
-/// The seed of one form: rows may be added without moving the others' inputs.
+/// The seed of one form, by name, so that new forms do not change the inputs of
+/// others.
 inline uint64_t formSeed(const std::string &name, uint64_t seed) {
   return hashOf(name.data(), name.size()) + seed * 0x632be59bd9b4e019;
 }

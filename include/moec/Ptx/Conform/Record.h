@@ -15,34 +15,35 @@
 
 namespace moec::conform {
 
-/// Every form is run on the inputs of these.
+/// Seeds of the inputs on which every form runs.
 inline constexpr uint64_t kSeeds[] = {1, 2, 3};
 inline constexpr size_t kNumSeeds = sizeof(kSeeds) / sizeof(kSeeds[0]);
 
-/// The answers to one form. The first seed's can be looked at, and a difference
-/// found to a sixteenth of the elements; the others' are told apart by a hash.
+/// The recorded results of one form. The first seed's have a readable sample,
+/// and hashes that locate a difference to a sixteenth of the elements; the
+/// other seeds have only one hash each.
 struct Answer {
   static constexpr size_t kSampleBytes = 96;
   static constexpr size_t kBlocks = 16;
 
-  /// The first bytes of each output, of the first seed.
+  /// First bytes of each output, for the first seed.
   Bytes sample;
-  /// Hashes of the sixteenths of the outputs, of the first seed.
+  /// Hash of each sixteenth of the outputs, for the first seed.
   std::vector<uint32_t> blocks;
-  /// Hashes of the whole, of each seed.
+  /// Hash of all outputs, for each seed.
   std::vector<uint64_t> hashes;
   /// Rule::Bound: the largest error of any seed.
   double error = 0;
 };
 
-/// Adds the outcome of one seed, which come in order, to `answer`. Fails where
-/// the outcome is wrong whatever was recorded.
+/// Adds the outcome of one seed to `answer`; seeds come in order. Fails if the
+/// outcome is wrong regardless of any record.
 moert::Status addOutcome(Answer &answer, const Form &form,
                          const Outcome &outcome);
 
 /// A file of answers: "# key: value" lines, then a line per form.
 struct Record {
-  /// "device", "driver", "date", "commit".
+  /// Values of "device", "driver", "date", "commit".
   std::map<std::string, std::string> about;
   std::map<std::string, Answer> answers;
 
@@ -50,11 +51,11 @@ struct Record {
   static moert::Result<Record> parse(const std::string &text);
 };
 
-/// Empty where `found` keeps to the rule of `form`; else what differs.
+/// Where `found` violates the rule of `form`; empty if it does not.
 std::string difference(const Form &form, const Answer &recorded,
                        const Answer &found);
 
-/// The page that shows a record: forms, elements, bounds, measured errors.
+/// A page that shows a record: forms, elements, bounds, measured errors.
 std::string printTables(const Record &record);
 
 } // namespace moec::conform

@@ -14,13 +14,13 @@
 
 namespace moec::conform {
 
-/// What a launch found and left behind.
+/// Buffers before and after a launch.
 struct Outcome {
   Buffers before, after;
 };
 
-/// Loads `form`, or what an assembler made of it, and launches it on the inputs
-/// of each seed.
+/// Loads `form`, or an assembled image of it, and launches it on the inputs of
+/// each seed.
 moert::Result<std::vector<Outcome>> runForm(moert::Device &device,
                                             const Form &form,
                                             const std::vector<uint64_t> &seeds,

@@ -19,7 +19,7 @@ enum class Unit : uint8_t {
   Ulps,
   Relative,
   Absolute,
-  /// lg2: absolute between 0.5 and 2, relative elsewhere.
+  /// For lg2: absolute between 0.5 and 2, relative elsewhere.
   Logarithmic,
 };
 
@@ -28,9 +28,9 @@ struct Approximation {
   Unit unit = Unit::Relative;
   double bound = 0;
   Format format = Format::F32;
-  /// Subnormal operands are taken, subnormal results given as zero.
+  /// Subnormal operands are used as they are, subnormal results become zero.
   bool flushes = false;
-  /// Elements with operands outside have no bound.
+  /// Whether the PTX ISA bounds the error for these operands.
   bool (*hasBound)(double x, double y) = nullptr;
 };
 
@@ -97,7 +97,7 @@ private:
     return value;
   }
 
-  /// Negative where no error would be small enough.
+  /// Negative if no error is acceptable.
   double errorOf(double x, double y, uint32_t bits) const {
     if (about.hasBound && !about.hasBound(x, y))
       return 0;
@@ -179,7 +179,7 @@ void addApprox(Forms &forms) {
   add(family, "div.full.ftz.f32", F32, 2, {quotient, Unit::Ulps, 2});
   add(family, "tanh.approx.f32", F32, 1,
       {tangent, Unit::Relative, std::ldexp(1, -11)});
-  // Packed forms are judged number by number.
+  // Packed forms are judged element by element.
   for (const Operand &value : {F16, F16X2}) {
     std::string type = value.width == 16 ? "f16" : "f16x2";
     add(family, "ex2.approx." + type, value.as(Draw::Exponents), 1,

@@ -15,7 +15,7 @@ namespace {
 struct Operation {
   const char *name;
   Operand value;
-  /// The reduction has the same name.
+  /// Whether `red` has the operation, too.
   bool hasReduction = true;
 };
 
@@ -53,7 +53,7 @@ std::string bits(const Operand &value) {
   return ".b" + std::to_string(value.width);
 }
 
-/// Each thread on a place of its own: the old value and the new one.
+/// Each thread uses its own location: compares the old and the new value.
 void addAlone(Family &family, const std::string &space,
               const std::string &address) {
   for (const Operation &operation : operations()) {
@@ -85,7 +85,8 @@ void addAlone(Family &family, const std::string &space,
   }
 }
 
-/// All threads of a CTA on one place; the end does not depend on their order.
+/// All threads of a CTA use one location; the final value does not depend on
+/// their order.
 void addTogether(Family &family) {
   for (const char *operation : {"add.u32", "min.s32", "max.s32", "and.b32",
                                 "or.b32", "xor.b32", "min.u32", "max.u32"})

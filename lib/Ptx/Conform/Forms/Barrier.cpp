@@ -12,7 +12,7 @@ namespace moec::conform {
 
 namespace {
 
-/// Writes, meets the others, reads what thread `thread ^ partner` wrote.
+/// Writes, runs `meet`, and reads what thread `thread ^ partner` wrote.
 std::string exchange(const std::string &meet, unsigned partner) {
   return "\tst.shared.b32 [%sh], %a0;\n" + meet + "\txor.b32 %t0, %thread, " +
          std::to_string(partner) +
@@ -74,12 +74,12 @@ void addCtaBarriers(Family &family) {
               {B32}, {B32});
 }
 
-/// What the four tests see of the thread's own mbarrier.
+/// Results of the four tests of the thread's own mbarrier.
 const std::vector<Operand> kFour = {Pred, Pred, Pred, Pred};
 
 void addArrivals(Family &family) {
   family.shared(16);
-  // An mbarrier must not be left in the middle of a phase.
+  // An mbarrier must not be left within a phase.
   auto row = [&](const std::string &name, const std::string &text) {
     family.body(name, text + "\tmbarrier.inval.shared.b64 [%sh];\n", kFour, {});
   };
@@ -104,8 +104,8 @@ void addArrivals(Family &family) {
       "\tmov.b32 %t0, 100;\n"
       "\tmbarrier.try_wait.parity.shared.b64 %d0, [%sh], 0, %t0;\n"
       "\tmbarrier.arrive.shared.b64 %u0, [%sh];\n"
-      // A try may fail for no reason. No two are the same: ptxas would take
-      // the result of the first for that of the second.
+      // try_wait may fail spuriously. All of them must differ: ptxas would
+      // merge the second with the first.
       "wait1:\n"
       "\tmbarrier.try_wait.parity.shared.b64 %d1, [%sh], 0;\n"
       "\t@!%d1 bra wait1;\n"
@@ -116,7 +116,8 @@ void addArrivals(Family &family) {
       "\tmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %d3, [%sh], 0, "
       "200;\n"
       "\t@!%d3 bra wait3;\n"
-      // Even so it is the first result that ptxas stores for the last.
+      // Without a constant result here, ptxas stores the first result for the
+      // last.
       "\tsetp.ne.u32 %d3, 0, 0;\n");
   row("mbarrier.arrive [count]",
       "\tmbarrier.init.shared.b64 [%sh], 5;\n"
@@ -165,7 +166,7 @@ void addArrivals(Family &family) {
 }
 
 void addTransactions(Family &family) {
-  // An mbarrier must not be left in the middle of a phase.
+  // An mbarrier must not be left within a phase.
   auto row = [&](const std::string &name, const std::string &text) {
     family.body(name, text + "\tmbarrier.inval.shared.b64 [%sh];\n", kFour, {});
   };
@@ -200,7 +201,8 @@ void addTransactions(Family &family) {
       "\tmbarrier.test_wait.parity.acquire.cluster.shared.b64 %d2, [%sh], 0;\n"
       "\tmbarrier.arrive.release.cluster.shared::cluster.b64 _, [%t0], 2;\n"
       "\tmbarrier.test_wait.parity.shared.b64 %d3, [%sh], 1;\n");
-  // A CTA at one mbarrier: what the others wrote is seen behind the wait.
+  // All threads of a CTA at one mbarrier: writes of the others are visible
+  // after the wait.
   family.shared(4, 16);
   family.body("mbarrier [a whole CTA meets]",
               "\tsetp.ne.b32 %p0, %thread, 0;\n"

@@ -12,7 +12,7 @@ namespace moec::conform {
 
 namespace {
 
-/// Half of the pairs have to be equal for that to be seen.
+/// Half of the pairs are equal, so that comparisons differ there.
 void addCompared(Family &family, const std::string &compare,
                  const std::string &type, const Operand &value) {
   family.op("setp." + compare + "." + type, {Pred}, {value, value});

@@ -43,7 +43,7 @@ void addNarrowing(Family &family) {
   family.op("cvt.rz.tf32.f32", {B32}, {Ties});
 }
 
-/// All inputs there are.
+/// Covers all inputs.
 void addWidening(Family &family) {
   family.launch(512, 128);
   Operand f16 = F16.as(Draw::Counting), bf16 = BF16.as(Draw::Counting);
@@ -77,7 +77,8 @@ void addToInteger(Family &family) {
       Operand result = type[1] == '1' ? B16 : type[1] == '3' ? B32 : B64;
       family.op(text + "." + type + ".f32", {result}, {value});
     }
-    // Whether a NaN that is rounded to an integer keeps its payload is open.
+    // The PTX ISA leaves open whether a NaN that is rounded to an integer keeps
+    // its payload.
     family.op(text + ".f32.f32", {F32}, {value}).rule = Rule::AnyNan;
   }
   family.op("cvt.rzi.s8.f32", {B16}, {value});

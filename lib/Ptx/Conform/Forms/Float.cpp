@@ -10,7 +10,7 @@
 
 namespace moec::conform {
 
-/// Moves with a change of sign: what they make of a NaN's payload is open.
+/// Sign changes: the PTX ISA leaves the resulting payload of a NaN open.
 static void addSigns(Family &family) {
   for (const char *name : {"abs.f32", "neg.f32", "abs.ftz.f32", "neg.ftz.f32"})
     family.op(name, {F32}, {F32}).rule = Rule::AnyNan;
@@ -28,7 +28,7 @@ void addFloat(Forms &forms) {
     if (*mode && mode[1] == 'r')
       family.op("fma" + suffix, {F32}, {F32, F32, cancelling});
   }
-  // Some of the compiler's operands are immediates.
+  // The compiler emits some operands as immediates.
   family.body("add.rn.f32 [immediate]", "\tadd.rn.f32 %d0, %a0, 0f4B400000;\n",
               {F32}, {F32});
   family.body("fma.rn.f32 [immediates]",

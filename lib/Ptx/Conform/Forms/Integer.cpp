@@ -82,7 +82,8 @@ void addBits(Family &family) {
     family.op(std::string("prmt.b32") + mode, {B32}, {B32, B32, B32});
   family.body("prmt.b32 [immediate]", "\tprmt.b32 %d0, %a0, %a1, 0x5410U;\n",
               {B32}, {B32, B32});
-  // The ISA takes the low byte of a place; machine code for 64 bits does not.
+  // The PTX ISA uses the low byte of a position; machine code for 64 bits does
+  // not.
   Operand place = B32.as(Draw::Places);
   for (const char *type : {"u32", "s32", "u64", "s64"}) {
     Operand value = typed(type);

@@ -20,7 +20,7 @@ static std::string registers(const char *prefix, unsigned count) {
 void addMatrixCopy(Forms &forms) {
   Family family("matrix copy", forms);
   family.launch(8, 128).shared(16);
-  // Lanes name the rows of the warp's 512 bytes in an order of their own.
+  // Lanes address the rows of the warp's 512 bytes in a permuted order.
   const std::string rows = "\tmad.lo.s32 %t0, %lane, 5, 3;\n"
                            "\tand.b32 %t0, %t0, 31;\n"
                            "\tand.b32 %t1, %thread, -32;\n"

@@ -29,7 +29,7 @@ std::string vectorOf(unsigned count) {
   return count == 1 ? "" : ".v" + std::to_string(count);
 }
 
-/// `prefix` with its qualifiers, `.v4.b32` and so on behind it.
+/// Adds `prefix` with its qualifiers, followed by `.v4.b32` and so on.
 void addLoad(Family &family, const std::string &prefix, unsigned width,
              unsigned count) {
   Operand value = sized(width).times(count);
@@ -76,7 +76,7 @@ void addGlobal(Family &family) {
               {B32.times(4)}, {B32.times(4)});
 }
 
-/// Parts of a word, with and without the sign.
+/// Loads and stores of parts of a word, signed and unsigned.
 void addParts(Family &family) {
   for (const char *type : {"u8", "s8", "u16", "s16", "b8", "b16"}) {
     bool isBits = *type == 'b';

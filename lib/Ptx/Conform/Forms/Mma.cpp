@@ -23,7 +23,7 @@ struct Row {
   Product product;
 };
 
-/// Puts `number` at `part` of the 32-bit register `reg` of a lane.
+/// Stores `number` as element `part` of the lane's 32-bit register `reg`.
 void place(Bytes &fragments, size_t reg, Format format, unsigned part,
            uint32_t number) {
   unsigned width = formatWidth(format);
@@ -31,7 +31,7 @@ void place(Bytes &fragments, size_t reg, Format format, unsigned part,
   store<uint32_t>(fragments, reg, value | number << (part * width));
 }
 
-/// The tiles of a launch, drawn again wherever they are needed.
+/// The tiles of a launch; drawn again where needed, with the same values.
 std::vector<Tile> drawTiles(const Product &product, Values values,
                             const std::string &name, uint64_t seed) {
   Random random(formSeed(name, seed));

@@ -17,13 +17,13 @@ using moert::DType;
 
 constexpr int64_t kThreads = 128;
 
-/// A tensor and the box that one CTA copies.
+/// A tensor, and the box that one CTA copies.
 struct Shape {
   DType dtype;
-  /// Innermost last.
+  /// Innermost dimension last.
   std::vector<int64_t> sizes, box;
   int64_t swizzle;
-  /// Bytes between the rows that are more than a row has.
+  /// Padding bytes between rows.
   int64_t padding = 0;
 };
 
@@ -50,8 +50,8 @@ public:
   int64_t boxBytes() const { return product(shape.box) * elementBytes(); }
   int64_t bytes() const { return totalBytes; }
 
-  /// The byte of an element that is counted from the innermost dimension, or -1
-  /// outside of the tensor.
+  /// Byte offset of an element, with indices innermost first; -1 outside of the
+  /// tensor.
   int64_t byteAt(const std::vector<int64_t> &indices) const {
     int64_t byte = 0;
     for (size_t i = 0; i < rank(); ++i) {
@@ -63,8 +63,8 @@ public:
     return byte;
   }
 
-  /// Calls `fn(global, shared)` with the bytes of each element of a box that
-  /// starts at `start`; `global` may be -1.
+  /// Calls `fn(global, shared)` with the byte offsets of each element of a box
+  /// at `start`; `global` is -1 outside of the tensor.
   template <typename Fn>
   void forEachElement(const std::vector<int64_t> &start, Fn &&fn) const {
     std::vector<int64_t> at(rank());
@@ -84,7 +84,7 @@ public:
             strides, shape.box,   shape.swizzle};
   }
 
-  /// "2d 64x32 of 300x70, 128-byte swizzle, bf16".
+  /// Formats as "2d 64x32 of 300x70, 128-byte swizzle, bf16".
   std::string describe() const {
     auto times = [](const std::vector<int64_t> &values) {
       std::string text;
@@ -101,7 +101,7 @@ public:
   }
 
 private:
-  /// Rows of 16 bytes change places within 8, 4 or 2 times 128 bytes.
+  /// Swizzling permutes 16-byte chunks within 8, 4 or 2 times 128 bytes.
   int64_t swizzled(int64_t byte) const {
     int64_t mask = shape.swizzle == 128 ? 7 : shape.swizzle == 64 ? 3 : 1;
     return shape.swizzle ? byte ^ (byte >> 7 & mask) << 4 : byte;
@@ -112,8 +112,8 @@ private:
   int64_t totalBytes = 0;
 };
 
-/// Coordinates that a CTA reads: one 32-bit number per dimension, innermost
-/// first, in %t8 and on.
+/// Loads a CTA's coordinates, one 32-bit number per dimension, innermost first,
+/// into %t8 and on.
 std::string coordinates(size_t rank, unsigned param) {
   std::string text = "\tld.param.b64 %u0, [b" + std::to_string(param) +
                      "];\n\tmad.wide.u32 %u0, %cta, " +
@@ -131,7 +131,7 @@ std::string place(size_t rank) {
   return text + "}]";
 }
 
-/// Between the CTA's `bytes` at the start of shared memory and a buffer.
+/// Copies the first `bytes` of the CTA's shared memory from or to a buffer.
 std::string copyBox(unsigned param, int64_t bytes, bool isLoad) {
   std::string total = std::to_string(bytes);
   std::string text = "\tld.param.b64 %u0, [b" + std::to_string(param) +
@@ -200,7 +200,7 @@ std::vector<int64_t> startOf(const Bytes &coordinates, int64_t cta,
   return start;
 }
 
-/// What is expected is known to the last bit.
+/// Compares exactly: results are known to the last bit.
 Verdict compareBytes(const Bytes &expected, const Bytes &got) {
   Verdict verdict;
   for (size_t i = 0; i < expected.size() && verdict.failure.empty(); ++i)
@@ -217,7 +217,7 @@ Verdict compareBytes(const Bytes &expected, const Bytes &got) {
 
 constexpr int64_t kLoadGrid = 12;
 
-/// Where the boxes of a load lie.
+/// Position of a load's boxes.
 enum class Where : uint8_t { Inside, OverEdges, Outside };
 
 int64_t drawStart(Where where, int64_t size, int64_t box, Random &random) {
@@ -312,8 +312,8 @@ void addLoad(Forms &forms, const std::string &instruction, const Shape &shape,
 // Stores and reductions
 //===----------------------------------------------------------------------===//
 
-/// Boxes side by side, of which the last reach over the upper edges. (A store
-/// may not start below the lower ones.)
+/// Number of adjacent boxes that cover a dimension; the last may reach over the
+/// upper edge. (A store may not start below the lower edge.)
 int64_t tilesOf(const Shape &shape, size_t dimension) {
   return (shape.sizes[dimension] + shape.box[dimension] - 1) /
          shape.box[dimension];
@@ -335,7 +335,7 @@ uint32_t reduced(const std::string &operation, uint32_t was, uint32_t with) {
   return operation == "or" ? was | with : was ^ with;
 }
 
-/// What `operation`, none for a store, makes of an element.
+/// The element after `operation`, or after a store if that is empty.
 uint32_t combined(const std::string &operation, Format format, uint32_t was,
                   uint32_t with) {
   if (operation.empty())
@@ -343,7 +343,7 @@ uint32_t combined(const std::string &operation, Format format, uint32_t was,
   if (format == Format::None)
     return reduced(operation, was, with);
   double a = decode(format, was), b = decode(format, with);
-  // Twice as many digits and two: double rounding does no harm.
+  // Double has more than 2p + 2 digits, so double rounding is harmless.
   return operation == "add" ? encode(format, a + b) : a < b ? was : with;
 }
 
@@ -361,7 +361,7 @@ std::string storeKernel(const std::string &instruction, const Tensor &tensor) {
                 "done:\n");
 }
 
-/// `operation` is that of a reduction: words, or min and add of `format`.
+/// `operation` is a reduction: bitwise on words, or min and add of `format`.
 void addStore(Forms &forms, const std::string &instruction, const Shape &shape,
               const std::string &operation = "", Format format = Format::None) {
   Tensor tensor(shape);

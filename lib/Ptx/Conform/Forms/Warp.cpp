@@ -12,7 +12,7 @@ namespace moec::conform {
 
 namespace {
 
-/// `text` for the lanes of the mask %a0 alone; the others have 0.
+/// Runs `text` in the lanes of mask %a0; the others return 0.
 std::string masked(const std::string &text) {
   return "\tshl.b32 %t0, 1, %lane;\n"
          "\tand.b32 %t0, %t0, %a0;\n"
@@ -110,7 +110,7 @@ void addWarp(Forms &forms) {
   addReductions(family);
   addMatches(family);
   Operand mask = B32.as(Draw::WarpMasks);
-  // Which lane is elected is open; that all agree on one is not.
+  // The elected lane is unspecified, but all lanes must agree on it.
   const std::string agree = "\tvote.sync.ballot.b32 %t2, %p1, %t3;\n"
                             "\tshl.b32 %t1, 1, %t1;\n"
                             "\tand.b32 %t4, %t1, %t3;\n"

@@ -18,13 +18,13 @@ constexpr unsigned kTiles = 4;
 constexpr unsigned kThreads = 128;
 constexpr unsigned kRegistersA = 4;
 
-/// How an operand lies in shared memory.
+/// Layout of an operand in shared memory.
 struct Layout {
   /// Bytes of a swizzled row: 128, 64, 32, or 0 without swizzle.
   unsigned swizzle = 128;
-  /// The rows (of A) or columns (of B) are contiguous instead of the depth.
+  /// M (of A) or N (of B) is the contiguous dimension instead of K.
   bool isTransposed = false;
-  /// Which 32 bytes of the rows along the depth the instruction is given.
+  /// Index of the 32-byte slice along K that the instruction uses.
   unsigned slice = 0;
 };
 
@@ -54,7 +54,8 @@ unsigned swizzled(unsigned address, unsigned swizzle) {
   }
 }
 
-/// An operand of `rows` rows (of A, or columns of B) and the depth `k`.
+/// Image in shared memory of an operand with `rows` rows (of A, or columns of
+/// B) and K = `k`.
 class Image {
 public:
   Image(const Layout &layout, unsigned rows, unsigned k, unsigned width)
@@ -84,7 +85,7 @@ public:
                     layout.swizzle);
   }
 
-  /// The descriptor, less the address.
+  /// The descriptor without the address.
   uint64_t descriptor() const {
     uint64_t leading = 1, stride = 0, kind = 0;
     if (layout.isTransposed) {
@@ -105,7 +106,7 @@ public:
 
 private:
   static unsigned ceilDiv(unsigned a, unsigned b) { return (a + b - 1) / b; }
-  /// Between groups of 64 contiguous rows, where rows are contiguous.
+  /// Stride between groups of 64 contiguous rows, where rows are contiguous.
   unsigned strideOfRows() const { return k / 8 * 1024; }
 
   const Layout layout;
@@ -133,7 +134,7 @@ std::string range(const char *prefix, unsigned count) {
   return text + "}";
 }
 
-/// Copies an image to shared memory, 16 bytes per thread and step.
+/// Copies an image to shared memory, 16 bytes per thread and iteration.
 std::string copyImage(const char *label, unsigned param, unsigned bytes,
                       unsigned offset) {
   std::string at = std::string("copy") + label;
@@ -172,7 +173,7 @@ std::string descriptorText(const char *reg, const Image &image,
          std::to_string(static_cast<int64_t>(image.descriptor())) + ";\n";
 }
 
-/// Registers of a thread, one after the other, to or from the buffer `param`.
+/// Moves consecutive registers of a thread from or to the buffer `param`.
 std::string moveRegisters(unsigned param, const char *prefix, unsigned count,
                           bool isLoad) {
   std::string text = "\tld.param.b64 %u0, [b" + std::to_string(param) +
@@ -250,13 +251,13 @@ std::string kernel(const Row &row, unsigned bytesA, unsigned bytesB) {
 // Values
 //===----------------------------------------------------------------------===//
 
-/// The bytes of A of one tile: an image, or registers.
+/// Byte offset of an element of A in one tile: in its image, or in registers.
 size_t addressOfA(const Row &row, unsigned tile, size_t bytesA, unsigned at,
                   unsigned depth) {
   unsigned width = formatWidth(row.product.a) / 8;
   if (!row.isAInRegisters)
     return tile * bytesA + imageOfA(row).offset(at, depth);
-  // The lane and register whose place this is.
+  // The lane and register that hold the element.
   unsigned per = row.product.perRegister();
   unsigned inWarp = at % 16;
   unsigned lane = inWarp % 8 * 4 + depth / per % 4;
@@ -271,7 +272,7 @@ uint32_t readNumber(const Bytes &bytes, size_t at, Format format) {
   return value;
 }
 
-/// The number of D's (or C's) buffer that holds a position.
+/// Index in D's (or C's) buffer of a matrix position.
 size_t indexOfD(const Product &product, unsigned tile, unsigned row,
                 unsigned column) {
   unsigned lane = row % 8 * 4 + column % 8 / 2;
@@ -280,7 +281,7 @@ size_t indexOfD(const Product &product, unsigned tile, unsigned row,
   return thread * numbers + column / 8 * 4 + row / 8 % 2 * 2 + column % 2;
 }
 
-/// Calls `fn(which, row, column, byte)` for every number of a tile.
+/// Calls `fn(which, row, column, byte)` for every element of a tile.
 template <typename Fn>
 void forEachNumber(const Row &row, size_t bytesA, size_t bytesB, unsigned tile,
                    Fn &&fn) {
@@ -383,7 +384,7 @@ Product product(Format type, Format d, unsigned n, unsigned k) {
   return made;
 }
 
-/// What varies beside the number of columns, for one type.
+/// Adds variants other than the number of columns, for one type.
 void addVariants(Forms &forms, const Row &plain) {
   for (unsigned swizzle : {64u, 32u, 0u}) {
     Row row = plain;
@@ -448,7 +449,7 @@ void addWgmma(Forms &forms) {
     bool isEmitted = about.a == Format::BF16 || about.a == Format::E4M3 ||
                      about.a == Format::S8 ||
                      (about.a == Format::F16 && about.d == Format::F32);
-    // Above 24, integers have multiples of 16 alone.
+    // Beyond 24, integer products need a multiple of 16 columns.
     auto exists = [&](unsigned n) {
       return about.a != Format::S8 || n <= 24 || n % 16 == 0;
     };

@@ -60,7 +60,8 @@ void Writes::followCopies(const RawInstruction &instruction) {
 /// Keys of these analyses in Flow::remember().
 const char kWritesAreKnown = 0, kOwnWritesAreKnown = 0;
 
-/// Transfer function for the thread's own writes only, without constants.
+/// Transfer function for the thread's own writes only, without scalar stores
+/// and copies of 4 bytes.
 Writes transferOwn(const RawInstruction &instruction, Writes writes) {
   Writes before = writes;
   writes.followCopies(instruction);
