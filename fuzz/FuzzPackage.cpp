@@ -14,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return finish(readPackage(asText(data, size)));
 }
 
-/// Changes what is before the digest and lets the digest fit. Mostly keeps the
-/// size, since the offsets of a FlatBuffer break when anything moves.
+/// Mutates the bytes before the digest, and recomputes the digest. Mostly keeps
+/// the size, since the offsets of a FlatBuffer break when anything moves.
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
                                unsigned seed) {
   constexpr size_t digestBytes = 32;

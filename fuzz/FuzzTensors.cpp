@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return finish(readTensors(asText(data, size)));
 }
 
-/// Changes the header and lets its length fit, or, now and then, any byte.
+/// Mutates the header and fixes its length; occasionally mutates any byte.
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
                                unsigned seed) {
   constexpr size_t lengthBytes = 8;

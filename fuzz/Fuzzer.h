@@ -16,7 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 
-// libFuzzer calls and offers these names.
+// Functions that libFuzzer calls and provides.
 extern "C" {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
@@ -30,7 +30,7 @@ inline llvm::StringRef asText(const uint8_t *data, size_t size) {
   return {reinterpret_cast<const char *>(data), size};
 }
 
-/// Stops the fuzzer, which then keeps the input, at a broken promise.
+/// Aborts on a violated guarantee; libFuzzer then keeps the input.
 inline int finish(const Reading &reading) {
   if (reading.broken.empty())
     return 0;
@@ -38,8 +38,8 @@ inline int finish(const Reading &reading) {
   std::abort();
 }
 
-/// Changes text half of the time as libFuzzer does, with its dictionary, and
-/// half of the time by slices and numbers, which reaches deeper.
+/// Mutates text half of the time by libFuzzer with its dictionary, and half of
+/// the time by slices and numbers, which reaches deeper.
 inline size_t mutateText(uint8_t *data, size_t size, size_t maxSize,
                          unsigned seed) {
   if (size == 0 || seed % 2)

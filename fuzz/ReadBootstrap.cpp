@@ -20,7 +20,7 @@
 using namespace moec::testing;
 namespace fs = std::filesystem;
 
-/// Seconds that a rank waits for one that says nothing more.
+/// Seconds that a rank waits for a silent peer.
 static constexpr double kLimit = 0.005;
 
 static moert::RankEnvironment makeRank(int64_t rank) {
@@ -36,12 +36,12 @@ static moert::Result<moert::NcclUniqueId> makeId() {
 
 namespace {
 
-/// The files of a start with the token `job` and two ranks (FileExchange.cpp).
+/// File names of a start with the token `job` and two ranks (FileExchange.cpp).
 constexpr char kClaim[] = "moert-5e8c9902207afaeb.id";
 constexpr char kRequest[] = "moert-5e8c9902207afaeb.1.request";
 constexpr char kAnswer[] = "moert-5e8c9902207afaeb.1.answer";
 
-/// A private folder, where somebody else leaves files of a start.
+/// A private folder in which a stranger leaves the files of a start.
 class Folder {
 public:
   Folder() : exchange{"", "job"} {
@@ -51,14 +51,15 @@ public:
   }
   ~Folder() { fs::remove_all(exchange.folder); }
 
-  /// A rank finds `bytes` under the name.
+  /// Lets a rank find `bytes` under the name.
   Reading read(int64_t rank, const char *name, llvm::StringRef bytes) const {
     std::ofstream(pathOf(name), std::ios::binary) << bytes.str();
     bool accepted =
         bool(moert::exchangeByFile(exchange, makeRank(rank), kLimit, makeId));
     for (const char *left : {kClaim, kRequest, kAnswer})
       fs::remove(pathOf(left));
-    // Nobody else knows the nonces of this start.
+    // A stranger cannot know the nonces of this start, so no file may be
+    // accepted.
     return {accepted, accepted ? "a stranger's file is believed" : ""};
   }
 
@@ -67,7 +68,7 @@ private:
     return fs::path(exchange.folder) / name;
   }
 
-  /// Files under other names than the runtime's would test nothing.
+  /// Checks the names above against the runtime's; others would test nothing.
   void checkNames() const {
     std::thread rank0(
         [&] { (void)moert::exchangeByFile(exchange, makeRank(0), 1, makeId); });
@@ -81,7 +82,7 @@ private:
   moert::FileExchange exchange;
 };
 
-/// A socket of the loopback that has a port.
+/// A loopback socket that is bound to a port.
 class Socket {
 public:
   Socket() : number(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -116,7 +117,7 @@ static void sayAndClose(int peer, llvm::StringRef bytes) {
   close(peer);
 }
 
-/// A rank asks somebody who answers `bytes`.
+/// Lets a rank query a stranger that answers `bytes`.
 static Reading askStranger(llvm::StringRef bytes) {
   Socket listener;
   listen(listener.number, 4);
@@ -132,7 +133,7 @@ static Reading askStranger(llvm::StringRef bytes) {
   return {accepted, accepted ? "rank 1 believes a stranger" : ""};
 }
 
-/// Somebody says `bytes` to rank 0.
+/// Sends `bytes` to rank 0 as a stranger.
 static Reading hearStranger(llvm::StringRef bytes) {
   moert::SocketExchange exchange = Socket().getExchange();
   bool accepted = false;
@@ -144,7 +145,7 @@ static Reading hearStranger(llvm::StringRef bytes) {
   sockaddr_in to = stranger.address;
   to.sin_port = htons(static_cast<uint16_t>(exchange.port));
   int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  // Rank 0 may not listen yet.
+  // Retries, because rank 0 may not listen yet.
   for (int i = 0; i < 20; ++i) {
     if (connect(peer, reinterpret_cast<sockaddr *>(&to), sizeof(to)) == 0)
       break;

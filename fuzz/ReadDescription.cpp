@@ -62,7 +62,7 @@ Reading DescriptionReader::read(llvm::StringRef text) {
       buildLayer(contexts.take(), *layer);
   if (!module)
     return {true, "accepted, but there is no IR for it"};
-  // What is not lowered yet is refused, not more.
+  // Only a quantization that is not compiled yet may be refused.
   bool isRefused =
       llvm::any_of(layer->getExpertWeights(), [&](llvm::StringRef weight) {
         const auto &quantization = layer->getQuantization(weight);

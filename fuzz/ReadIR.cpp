@@ -15,7 +15,7 @@ using namespace moec;
 using namespace moec::testing;
 
 Reading IRReader::read(llvm::StringRef input) {
-  // Ends in a null character, which MLIR's lexer needs, as files do.
+  // MLIR's lexer needs a terminating null character.
   std::string text = input.str();
   std::string messages;
   llvm::raw_string_ostream os(messages);

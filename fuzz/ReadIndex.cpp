@@ -11,7 +11,7 @@
 using namespace moec::testing;
 
 Reading moec::testing::readIndex(llvm::StringRef text) {
-  // Memory of just its size, so that a sanitizer sees each byte beyond it.
+  // An exact-size copy, so that a sanitizer sees each read beyond it.
   std::string copy = text.str();
   auto index = moert::parseCheckpointIndex(copy.data(), copy.size());
   if (!index)

@@ -24,7 +24,7 @@ void moec::testing::sealPackage(std::string &file) {
 }
 
 Reading moec::testing::readPackage(llvm::StringRef file) {
-  // Memory of just its size, so that a sanitizer sees each byte beyond it.
+  // An exact-size copy, so that a sanitizer sees each read beyond it.
   auto memory = std::make_unique<char[]>(file.size());
   if (!file.empty())
     std::memcpy(memory.get(), file.data(), file.size());

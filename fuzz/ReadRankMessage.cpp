@@ -16,7 +16,7 @@ Reading moec::testing::readRankMessage(llvm::StringRef bytes) {
     return {false, ""};
   if (moert::encodeRequest(request->get()) != bytes)
     return {true, "encoded again, the request has other bytes"};
-  // Requests are compared with a rank's own, and shown.
+  // A rank compares requests with its own, and prints differences.
   moert::Request own = request->get();
   return {true, moert::checkSame(0, own, 1, own) ? "" : "differs from itself"};
 }

@@ -13,7 +13,7 @@
 using namespace moec::testing;
 
 Reading moec::testing::readTensors(llvm::StringRef file) {
-  // Memory of just its size, so that a sanitizer sees each byte beyond it.
+  // An exact-size copy, so that a sanitizer sees each read beyond it.
   auto memory = std::make_unique<char[]>(file.size());
   if (!file.empty())
     std::memcpy(memory.get(), file.data(), file.size());

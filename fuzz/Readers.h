@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One entry per format. Each takes any bytes, reads them as the commands do,
-// and goes on with what is accepted as far as an input alone can lead. The
-// fuzzers, the mutation tests and the test of the corpus call them.
+// One reader per format for untrusted input. Each takes any bytes, reads them
+// as the commands do, and processes accepted input as far as it can without
+// other inputs. The fuzzers, the mutation tests and the corpus test call them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,11 +22,11 @@
 
 namespace moec::testing {
 
-/// A context with every dialect of the commands that says nothing.
+/// A context with every dialect of the commands, which prints no diagnostics.
 std::unique_ptr<mlir::MLIRContext> makeSilentContext();
 
-/// Hands out a context, and a new one after some inputs: what MLIR keeps of
-/// them would fill the memory.
+/// Provides a context, renewed after some inputs because MLIR keeps data of
+/// each of them in memory.
 class ContextPool {
 public:
   mlir::MLIRContext &take();
@@ -36,8 +36,8 @@ private:
   int numUses = 0;
 };
 
-/// A model's config.json or a spec. What is accepted makes a layer, which
-/// lowers to level tile, and prints as a spec that is accepted.
+/// Reads a model's config.json or a spec. Accepted input makes a layer that
+/// lowers to level tile, and prints as an accepted spec.
 class DescriptionReader {
 public:
   Reading read(llvm::StringRef text);
@@ -46,7 +46,8 @@ private:
   ContextPool contexts;
 };
 
-/// IR of any level, lowered to tile for the CPU and for GPUs and made a plan.
+/// Reads IR of any level, lowers it to tile for the CPU and for GPUs, and makes
+/// a plan.
 class IRReader {
 public:
   Reading read(llvm::StringRef text);
@@ -55,16 +56,16 @@ private:
   ContextPool contexts;
 };
 
-/// A file of measured configs. What is accepted is an option that parses.
+/// Reads a file of measured configs. Accepted text is an option that parses.
 Reading readTuned(llvm::StringRef text);
 
-/// A safetensors file. What is accepted lies within the file.
+/// Reads a safetensors file. Accepted tensors lie within the file.
 Reading readTensors(llvm::StringRef file);
 
-/// A package. What is accepted packs again.
+/// Reads a package. An accepted package packs again.
 Reading readPackage(llvm::StringRef file);
 
-/// Makes the digest at the end of a package fit what is before it.
+/// Recomputes the digest at the end of a package.
 void sealPackage(std::string &file);
 
 } // namespace moec::testing

@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// As in Readers.h, of what the runtime reads without the compiler.
+// Readers, as in Readers.h, of formats that the runtime reads without the
+// compiler.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,20 +22,20 @@ namespace moec::testing {
 /// The outcome of reading one input.
 struct Reading {
   bool accepted = false;
-  /// The promise that was broken on the way, empty if none was.
+  /// The violated guarantee; empty if there is none.
   std::string broken;
 };
 
-/// The index of a checkpoint. Files that are accepted are in its folder.
+/// Reads the index of a checkpoint. Accepted file names are in its folder.
 Reading readIndex(llvm::StringRef text);
 
 /// Decodes the request of a rank. An accepted request encodes to the same
 /// bytes.
 Reading readRankMessage(llvm::StringRef bytes);
 
-/// Gives the bytes to a rank that starts, as a peer without the secret could.
-/// The first byte chooses the reader: rank 1 or rank 0, by a socket or by one
-/// of the files. Nothing is ever accepted.
+/// Gives the bytes to a starting rank, as a peer without the secret could. The
+/// first byte chooses the reader: rank 1 or rank 0, by a socket or by one of
+/// the files. No input may be accepted.
 Reading readBootstrap(llvm::StringRef bytes);
 
 } // namespace moec::testing
