@@ -26,7 +26,7 @@ TEST(NumberTest, EveryPatternOfANarrowFormatComesBack) {
 }
 
 TEST(NumberTest, RoundsToNearestEven) {
-  // 1 + 2^-11 is half-way between 1 and its neighbour.
+  // 1 + 2^-11 is halfway between 1 and its neighbour.
   EXPECT_EQ(encode(Format::F16, 1 + std::ldexp(1, -11)), 0x3c00u);
   EXPECT_EQ(encode(Format::F16, 1 + 3 * std::ldexp(1, -11)), 0x3c02u);
   EXPECT_EQ(encode(Format::F32, 1 + std::ldexp(1, -24) + std::ldexp(1, -40)),

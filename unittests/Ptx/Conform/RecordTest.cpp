@@ -53,7 +53,7 @@ TEST(FormsTest, NamesAreUnique) {
 TEST(FormsTest, FillsTheirBuffersAlikeEveryTime) {
   std::set<std::string> families;
   for (const Form &form : allForms()) {
-    // One of each family is enough.
+    // One form of each family is enough.
     if (!families.insert(form.family).second)
       continue;
     Buffers buffers = form.fill(2);

@@ -34,7 +34,7 @@ const Record &recorded() {
   return record;
 }
 
-/// The lines of a file but for comments.
+/// The lines of a file without comments.
 std::set<std::string> namesIn(const char *path) {
   std::set<std::string> names;
   std::istringstream lines(readFile(path));
@@ -44,13 +44,14 @@ std::set<std::string> namesIn(const char *path) {
   return names;
 }
 
-/// Forms that no kernel of the compiler has and the simulator does not know.
+/// Forms that no kernel of the compiler uses and the simulator does not
+/// support.
 const std::set<std::string> &notModelled() {
   static const std::set<std::string> names = namesIn(PTX_NOT_MODELLED);
   return names;
 }
 
-/// Forms that are newer than the record.
+/// Forms that were added after the record was made.
 const std::set<std::string> &notRecorded() {
   static const std::set<std::string> names = namesIn(PTX_NOT_RECORDED);
   return names;

@@ -34,9 +34,9 @@ TEST(FencedRule, ProductsOfOneShapeNeedOneFence) {
   std::string first = kFence + product() + kWait;
   EXPECT_EQ(rulesFor(first + kFence + product(), "wgmma fence"),
             "-; already fenced; ");
-  // Another shape.
+  // A product of another shape.
   EXPECT_EQ(rulesFor(first + kFence + product("16"), "wgmma fence"), "-; -; ");
-  // A sum is read, written, or moved.
+  // Reading, writing, or moving an accumulator.
   for (const char *touch : {"st.global.b32 [%rd0], %r3;\n", "mov.b32 %r2, 0;\n",
                             "add.s32 %r9, %r1, 1;\n"})
     EXPECT_EQ(rulesFor(first + touch + kFence + product(), "wgmma fence"),
@@ -52,7 +52,7 @@ TEST(FencedRule, OnEveryWay) {
                          product(),
                      "wgmma fence"),
             "-; -; ");
-  // In a loop, the fence is the first one, too.
+  // In a loop, the fence is also the first one.
   EXPECT_EQ(rulesFor("again:\n" + std::string(kFence) + product() + kWait +
                          "@%p1 bra again;",
                      "wgmma fence"),
@@ -79,7 +79,8 @@ TEST(LaneRule, ValuesOfTheWarp) {
                      "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;",
                      "lane"),
             "-; -; ");
-  // The thread's own number, some lanes, half a warp, another mode.
+  // Values that depend on the lane: the thread's own number, some lanes, half a
+  // warp, another mode.
   EXPECT_EQ(rulesFor("shfl.sync.idx.b32 %r2, %r0, 0, 31, -1;", "lane"),
             "-; -; ");
   EXPECT_EQ(
@@ -123,7 +124,8 @@ TEST(TestRule, AsksBeforeItWaits) {
   EXPECT_EQ(rulesFor(test + early + wait, "mbarrier test"), "-; -; ");
   EXPECT_EQ(survivors(test + early + wait, "branch").substr(0, 66),
             two + "asks before it waits; ");
-  // It accesses memory before; it waits for another phase; it may not wait.
+  // Not provable: a memory access before the wait, another phase, or a wait
+  // that may be skipped.
   EXPECT_EQ(
       survivors(test + "st.shared.b32 [%rd3], %r3;\n" + wait, "mbarrier test"),
       "-; -; ");
@@ -170,7 +172,7 @@ TEST(FenceRule, CopiesThatHaveEnded) {
               wait = "cp.async.wait_group 0;\n";
   std::string chunk = "cp.async.cg.shared.global [%rd1], [%rd0], 16;\n";
   std::string test = "mbarrier.test_wait.parity.shared.b64 %p1, [%rd2], %r1;\n";
-  // Behind their fence, none is in flight.
+  // No copy is in flight after its fence.
   EXPECT_EQ(survivors(chunk + commit + wait + fence + test + wait + fence,
                       "proxy fence"),
             "-; single words; ");
@@ -178,7 +180,7 @@ TEST(FenceRule, CopiesThatHaveEnded) {
       survivors(chunk + "cp.async.wait_all;\n" + fence + test + wait + fence,
                 "proxy fence"),
       "-; single words; ");
-  // One is in no group; one may be left.
+  // One copy is in no group; one may be left in flight.
   EXPECT_EQ(
       survivors(chunk + commit + chunk + wait + fence + test + wait + fence,
                 "proxy fence"),
@@ -202,7 +204,7 @@ TEST(HintRule, BranchesAroundPrefetches) {
                      "cp.async.bulk.prefetch.L2.global [%rd0], 32;\nl:",
                      "branch"),
             "only a hint; only a hint; only a hint; ");
-  // The address goes on to a load.
+  // The address is also used by a load.
   EXPECT_EQ(rulesFor("@%p1 bra l;\nadd.s64 %rd1, %rd0, 128;\n"
                      "prefetch.global.L2 [%rd1];\nl:\n"
                      "ld.global.b32 %r1, [%rd1];",
@@ -210,7 +212,7 @@ TEST(HintRule, BranchesAroundPrefetches) {
             "-; -; -; ");
   EXPECT_EQ(rulesFor("@%p1 bra l;\nst.global.b32 [%rd0], %r0;\nl:", "branch"),
             "-; -; -; ");
-  // A loop of them might not end.
+  // A loop of prefetches might not end.
   EXPECT_EQ(rulesFor("l:\nprefetch.global.L2 [%rd0];\n@%p1 bra l;", "branch"),
             "-; -; -; ");
 }

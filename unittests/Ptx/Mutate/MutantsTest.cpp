@@ -14,7 +14,7 @@ using namespace moec::ptx::mutate::test;
 
 namespace {
 
-/// "group kind: change", a line each.
+/// Lists mutants as "group kind: change", one per line.
 std::string listOf(const std::string &body) {
   std::string text;
   for (const Mutant &mutant : listMutants(parseBody(body).kernels[0]))
@@ -107,7 +107,8 @@ TEST(Mutants, IndicesAndMasks) {
                                        "index branch: never\n");
   EXPECT_EQ(listOf("@!%p1 mov.b32 %r1, 0;"),
             "index predicate: negated\nindex predicate: dropped\n");
-  // As a reduction, 17 and 8, 4, 2, 1 apart is the same as 16 and so on.
+  // A reduction over lane distances 17, 8, 4, 2, 1 equals that over 16 and so
+  // on.
   EXPECT_EQ(listOf("shfl.sync.bfly.b32 %r1, %r2, 16, 31, -1;"),
             "index lane mask: without the last lane\n"
             "index lane: source lane -1\n");

@@ -14,8 +14,8 @@
 
 namespace moec::ptx::mutate::test {
 
-/// A module with a kernel `k` of one parameter, which %rd0 holds; %r0 is the
-/// thread. `body` is a statement per line.
+/// A module with a kernel `k` whose one parameter is in %rd0; %r0 is the
+/// thread. `body` has a statement per line.
 inline RawModule parseBody(const std::string &body, unsigned threads = 64) {
   moert::Result<RawModule> module = parsePtx(
       ".version 8.6\n.target sm_90a\n.address_size 64\n"
@@ -40,8 +40,8 @@ inline std::vector<Mutant> mutantsOf(const RawKernel &kernel,
   return found;
 }
 
-/// The rules that apply to the mutants of a kind, with a space behind each;
-/// "- " where none does.
+/// The rules that apply to the mutants of a kind, each followed by "; "; "-" if
+/// none does.
 inline std::string rulesFor(const std::string &body, const std::string &kind,
                             unsigned threads = 64, bool haveSurvived = false) {
   RawModule module = parseBody(body, threads);

@@ -25,7 +25,7 @@ std::string survivors(const std::string &body, const std::string &kind) {
 const char kStore[] = "st.global.b32 [%rd0], %r0;\nl:\n";
 
 TEST(WayRule, ThreadsAreFew) {
-  // 1024 at most.
+  // A CTA has at most 1024 threads.
   EXPECT_EQ(rulesFor("setp.gt.u32 %p1, %r0, 1023;\n@%p1 bra l;\n" +
                          std::string(kStore),
                      "branch"),
@@ -55,8 +55,8 @@ TEST(WayRule, LoopsOfOneRound) {
       "-; -; -; ");
 }
 
-/// As many as are left over from the round before: one at most, or none, and
-/// then another branch leads past the loop.
+/// The number left over from the round before: at most one, or none, and then
+/// another branch skips the loop.
 TEST(WayRule, BranchesOfTheSameRegister) {
   auto loop = [](const std::string &most, const std::string &skip) {
     return "mov.b32 %r1, 0;\nl:\nsetp.eq.b32 %p1, %r1, 0;\n" + skip +
@@ -88,7 +88,7 @@ std::string lastRound(const std::string &begin, const std::string &step) {
 }
 
 TEST(WayRule, DistanceFromTheEnd) {
-  // What is left, from 0 to 127, is taken off.
+  // The remainder, from 0 to 127, is subtracted.
   std::string begin = "and.b64 %rd3, %rd1, 127;\nsub.s64 %rd4, %rd1, %rd3;\n";
   EXPECT_EQ(rulesFor(lastRound(begin, "128"), "bound"), "always one way; ");
   EXPECT_EQ(rulesFor(lastRound(begin, "128"), "branch"),
@@ -96,7 +96,7 @@ TEST(WayRule, DistanceFromTheEnd) {
   // A row is left out, or may be.
   EXPECT_EQ(rulesFor(lastRound(begin, "127"), "bound"), "-; ");
   EXPECT_EQ(rulesFor(lastRound(begin, "126"), "branch"), "-; -; -; ");
-  // Down to a multiple of 128.
+  // Rounds down to a multiple of 128.
   begin = "and.b64 %rd4, %rd1, -128;\n";
   EXPECT_EQ(rulesFor(lastRound(begin, "128"), "bound"), "always one way; ");
   EXPECT_EQ(rulesFor(lastRound("and.b64 %rd4, %rd1, -256;\n", "128"), "branch"),
@@ -104,19 +104,19 @@ TEST(WayRule, DistanceFromTheEnd) {
 }
 
 TEST(WayRule, SumsThatWrapAround) {
-  // One more than what is not known may be less.
+  // An unknown number plus one may overflow and be less.
   std::string sum = "ld.global.b32 %r1, [%rd0];\nadd.s32 %r2, %r1, 1;\n";
   EXPECT_EQ(rulesFor(sum + "setp.gt.s32 %p1, %r2, %r1;\n@%p1 bra l;\n" + kStore,
                      "branch"),
             "-; -; -; ");
-  // 64 bits are enough for it.
+  // The sum fits 64 bits.
   sum = "ld.global.b32 %r1, [%rd0];\ncvt.s64.s32 %rd1, %r1;\n"
         "add.s64 %rd2, %rd1, 1;\n";
   EXPECT_EQ(
       rulesFor(sum + "setp.gt.s64 %p1, %rd2, %rd1;\n@%p1 bra l;\n" + kStore,
                "branch"),
       "-; always one way; -; ");
-  // As a number without sign, -1 is the largest.
+  // Unsigned, -1 is the largest number.
   EXPECT_EQ(rulesFor("ld.global.b32 %r1, [%rd0];\ncvt.u64.u32 %rd1, %r1;\n"
                      "setp.lt.s64 %p1, %rd1, 4294967295;",
                      "bound"),
@@ -153,7 +153,7 @@ TEST(BoundRule, AnyBit) {
   EXPECT_EQ(rulesFor(row + "setp.lt.s32 %p1, %r5, 144;", "bound"),
             "never equal; ");
   EXPECT_EQ(rulesFor(row + "setp.lt.s32 %p1, %r5, 135;", "bound"), "-; ");
-  // A sum may carry into it.
+  // A sum may carry into the bit.
   EXPECT_EQ(rulesFor(row + "add.s32 %r6, %r5, 1;\n"
                            "setp.lt.s32 %p1, %r6, 136;",
                      "bound"),
@@ -168,8 +168,8 @@ TEST(BoundRule, AnyBit) {
 // Nothing more is written
 //===----------------------------------------------------------------------===//
 
-/// A loop over the rows %rd1 up to %rd2, 64 in a round, in which thread %rd3
-/// has one, and leaves it out if it has none.
+/// A loop over the rows from %rd1 up to %rd2, 64 per round. Thread %rd3 has one
+/// row in a round, and skips it if it is out of range.
 std::string rows(const std::string &guard, const std::string &end = "") {
   return "ld.global.nc.b32 %r1, [%rd0];\nld.global.nc.b32 %r2, [%rd0+4];\n"
          "cvt.s64.s32 %rd1, %r1;\ncvt.s64.s32 %rd2, %r2;\n"
@@ -198,9 +198,9 @@ TEST(EndRule, OneRoundMore) {
   // The mask leaves a row.
   EXPECT_EQ(ofLoop(rows("setp.ge.s64 %p3, %rd2, %rd4;\nnot.pred %p1, %p3;\n")),
             "-; ");
-  // Nobody knows what masks it.
+  // An unknown mask.
   EXPECT_EQ(ofLoop(rows("setp.gt.s64 %p1, %rd0, %rd4;\n")), "-; ");
-  // Something is written afterwards.
+  // A write after the loop.
   EXPECT_EQ(ofLoop(rows(kMasked, "st.global.b32 [%rd0], %r0;\n")), "-; ");
   EXPECT_EQ(ofLoop(rows(kMasked, "mbarrier.arrive.shared.b64 _, [one];\n")),
             "-; ");
@@ -209,10 +209,10 @@ TEST(EndRule, OneRoundMore) {
 
 TEST(EndRule, AllThreadsTogether) {
   std::string own = rows(kMasked);
-  // Rows that begin where the thread's number says.
+  // Rows that start at the thread's number.
   own.insert(own.find("l:\n"), "add.s64 %rd1, %rd1, %rd3;\n");
   EXPECT_EQ(ofLoop(own), "-; ");
-  // What they read may have changed in between.
+  // The loaded values may have changed in between.
   own = rows(kMasked);
   own.replace(own.find("global.nc"), 9, "global");
   EXPECT_EQ(ofLoop(own), "-; ");
@@ -225,12 +225,12 @@ TEST(EndRule, ThreadsThatShareNothing) {
                      "or.b64 %rd3, %rd1, %rd2;\n"
                      "setp.ge.s64 %p2, %rd3, %rd0;\n@%p2 bra m;\n"
                      "st.global.b32 [%rd0], %r0;\nm:\n";
-  // Negated, always and never, of two branches.
+  // Negated, always and never, for two branches.
   EXPECT_EQ(survivors(tile, "branch"),
             "-; -; nothing more is written; -; -; -; ");
   EXPECT_EQ(survivors(tile, "bound").substr(0, 25),
             "nothing more is written; ");
-  // Another bound says less.
+  // Another bound implies less.
   std::string other = tile;
   other.replace(other.find("%p2, %rd3, %rd0"), 15, "%p2, %rd3, %rd4");
   EXPECT_EQ(survivors(other, "branch"), "-; -; -; -; -; -; ");

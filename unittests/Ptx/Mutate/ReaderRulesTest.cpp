@@ -16,7 +16,7 @@ namespace {
 const char kNobody[] = "read by nobody; ";
 const char kNone[] = "-; ";
 
-/// The rules for mutants that have survived, without what others prove.
+/// The rules for mutants that have survived, without other rules.
 std::string rules(const std::string &body, const std::string &kind) {
   return rulesFor(body, kind, /*threads=*/64, /*haveSurvived=*/true);
 }
@@ -48,14 +48,14 @@ TEST(ReaderRules, ValuesThatAreWrittenAnew) {
   EXPECT_EQ(rules(select + "mov.b32 %r1, 0;\n" + use, "select"), kNobody);
   EXPECT_EQ(rules(select + "@%p2 mov.b32 %r1, 0;\n" + use, "select"), kNone);
   EXPECT_EQ(rules(select + "add.s32 %r1, %r1, 1;\n" + use, "select"), kNone);
-  // On every way.
+  // The value must be overwritten on every path.
   EXPECT_EQ(
       rules(select + "@%p2 bra l;\nmov.b32 %r1, 0;\nl:\n" + use, "select"),
       kNone);
   EXPECT_EQ(
       rules(select + "@%p2 bra l;\nmov.b32 %r1, 0;\n" + use + "l:\n", "select"),
       kNobody);
-  // In the next round of a loop, unless there is none.
+  // A value that is read in the next round of a loop, unless there is none.
   auto loop = [&](const std::string &rounds) {
     return "mov.b32 %r4, 0;\nmov.b32 %r1, 0;\nl:\n" + use + select +
            "add.s32 %r4, %r4, 1;\nsetp.ne.b32 %p2, %r4, " + rounds +
@@ -77,7 +77,7 @@ TEST(ReaderRules, WhoReads) {
         "st.global.v2.b32 [%rd0], {%r0, %r1};\n"})
     EXPECT_EQ(rules(select + "cvt.u64.u32 %rd1, %r1;\n" + use, "select"), kNone)
         << use;
-  // A load from another place is a value as well.
+  // A load from another address gives another value.
   std::string load = "ld.shared.b32 %r1, [one];\n";
   EXPECT_EQ(rules(load + "setp.eq.b32 %p3, %r1, 0;\n", "address"),
             twice(kNobody));
@@ -88,7 +88,7 @@ TEST(ReaderRules, WhoReads) {
 // Branches
 //===----------------------------------------------------------------------===//
 
-/// Somebody sees that both have come here.
+/// A store by which the kernel shows that both paths reach the end.
 const char kEnd[] = "st.global.b32 [%rd0], %r0;\n";
 
 /// "Negated", "always", "never".
@@ -104,7 +104,7 @@ TEST(ReaderRules, BranchesAroundValues) {
               use = "st.shared.b32 [two], %r1;\n";
   EXPECT_EQ(branch(load, ""), std::string(kNone) + twice(kNobody));
   EXPECT_EQ(branch(load, use), kNone + twice(kNone));
-  // Who has come past the end reads nothing of it.
+  // On the path past the end, the value is not read.
   std::string end = "@%p1 bra m;\n" + use + "m:\n";
   EXPECT_EQ(rules("setp.ge.s32 %p1, %r5, %r6;\nmov.b32 %r1, 0;\n"
                   "@%p1 bra l;\n" +
@@ -121,7 +121,7 @@ TEST(ReaderRules, BranchesAroundVotes) {
               use = "st.shared.b32 [two], %r1;\n";
   EXPECT_EQ(branch(vote + "-1;\n", ""), kNone + twice(kNobody));
   EXPECT_EQ(branch(vote + "-1;\n", use), kNone + twice(kNone));
-  // Some lanes may go another way than the others.
+  // Some lanes may take another path than the others.
   EXPECT_EQ(branch(vote + "15;\n", ""), kNone + twice(kNone));
   EXPECT_EQ(branch(vote + "%r7;\n", ""), kNone + twice(kNone));
   EXPECT_EQ(branch("@%p6 " + vote + "-1;\n", ""), kNone + twice(kNone));

@@ -29,7 +29,8 @@ TEST(Rules, WaitForNothing) {
             "-; -; ");
   EXPECT_EQ(rulesFor(copy + commit + "cp.async.wait_group 1;", "cp.async wait"),
             std::string(kNothing) + kNothing);
-  // Deleted, another wait is needed; of one group more there is none.
+  // Without a wait, the copy stays in flight. One more group in flight is
+  // harmless only if that group is empty.
   EXPECT_EQ(rulesFor(copy + commit + commit + "cp.async.wait_group 1;",
                      "cp.async wait"),
             "-; -; ");
@@ -40,7 +41,7 @@ TEST(Rules, WaitForNothing) {
       rulesFor(copy + commit + "cp.async.wait_group 0;\ncp.async.wait_group 0;",
                "cp.async wait"),
       "-; -; " + std::string(kNothing) + kNothing);
-  // On one of two ways there is something.
+  // A copy may be in flight on one of two paths.
   EXPECT_EQ(rulesFor("@%p1 bra l;\n" + copy + "l:\n" + commit +
                          "cp.async.wait_group 0;",
                      "cp.async wait"),
@@ -52,7 +53,7 @@ TEST(Rules, CommitOfNothing) {
   EXPECT_EQ(rulesFor(copy + commit + "cp.async.wait_group 0;", "commit"),
             "-; ");
   EXPECT_EQ(rulesFor(commit + "cp.async.wait_group 0;", "commit"), kNothing);
-  // Because of the empty group the wait ends the first one.
+  // The empty group makes the wait end the first one.
   EXPECT_EQ(
       rulesFor(copy + commit + commit + "cp.async.wait_group 1;", "commit"),
       "-; -; ");
@@ -61,7 +62,7 @@ TEST(Rules, CommitOfNothing) {
       "-; " + std::string(kNothing));
 }
 
-/// The last one of three rounds copies nothing.
+/// The last of three rounds copies nothing.
 TEST(Rules, RoundsOfALoopAreCounted) {
   auto loop = [](const std::string &last) {
     return "mov.b32 %r1, 0;\nagain:\nsetp.eq.b32 %p1, %r1, " + last +
@@ -87,7 +88,7 @@ TEST(Rules, NothingToFence) {
   EXPECT_EQ(rulesFor(write + fence, "proxy fence"), "-; ");
   EXPECT_EQ(rulesFor(write + fence + fence, "proxy fence"), "-; " + rule);
   EXPECT_EQ(rulesFor(write + fence + write + fence, "proxy fence"), "-; -; ");
-  // It may stand in for what others wrote.
+  // The fence may stand in for writes of other threads.
   EXPECT_EQ(rulesFor(fence + "bar.sync 0;\n" + fence, "proxy fence"),
             rule + "-; ");
   EXPECT_EQ(
@@ -130,7 +131,7 @@ TEST(Rules, NeverEqual) {
   EXPECT_EQ(rule("and.b32 %r1, %r0, -4;\n", "8"), "-; ");
   EXPECT_EQ(rule("mul.lo.s32 %r2, %r0, 12;\nadd.s32 %r1, %r2, 2;\n", "8"),
             never);
-  // A loop keeps what its step keeps.
+  // A loop preserves the bits that its step preserves.
   EXPECT_EQ(rule("mov.b32 %r1, 2;\nl:\nadd.s32 %r1, %r1, 4;\n", "8"), never);
   EXPECT_EQ(rule("mov.b32 %r1, 2;\nl:\nadd.s32 %r1, %r1, 2;\n", "4"), "-; ");
   EXPECT_EQ(rule("@%p2 shl.b32 %r1, %r0, 3;\n@%p3 mov.b32 %r1, %r0;\n", "7"),
@@ -143,7 +144,8 @@ TEST(Rules, NeverEqual) {
 // Barriers
 //===----------------------------------------------------------------------===//
 
-/// %rd1 and %rd2 are the thread's places in `one` and `two`, %rd3 another's.
+/// %rd1 and %rd2 are the thread's addresses in `one` and `two`, %rd3 another
+/// thread's.
 const char kPlaces[] = "mul.wide.u32 %rd10, %r0, 4;\nmov.b64 %rd11, one;\n"
                        "add.s64 %rd1, %rd11, %rd10;\nmov.b64 %rd12, two;\n"
                        "add.s64 %rd2, %rd12, %rd10;\nxor.b32 %r10, %r0, 1;\n"
@@ -172,11 +174,11 @@ TEST(Rules, BarriersBetweenAccesses) {
   EXPECT_EQ(barrierRule("st.global.b32 [%rd0], %r1;\n",
                         "ld.global.b32 %r3, [%rd0];\n"),
             "-; ");
-  // 1024 threads have the bytes from 0 to 4095.
+  // 1024 threads access the bytes from 0 to 4095.
   EXPECT_EQ(barrierRule(write, "ld.shared.b32 %r3, [%rd1+4092];\n"), "-; ");
   EXPECT_EQ(barrierRule(write, "ld.shared.b32 %r3, [%rd1+4096];\n"),
             kNeighbours);
-  // Signals say more than the accesses.
+  // Signals order more than the accesses themselves.
   EXPECT_EQ(barrierRule(write, "mbarrier.arrive.shared.b64 _, [sm];\n"), "-; ");
   EXPECT_EQ(barrierRule(kCopy, other), "-; ");
 }
@@ -189,12 +191,12 @@ TEST(Rules, NeighboursOrderTheRest) {
   EXPECT_EQ(rulesFor(kPlaces + write + bar + "mov.b32 %r3, 0;\n" + other + bar,
                      "CTA barrier"),
             "-; " + std::string(kNeighbours));
-  // Around a loop what follows comes before.
+  // Around a loop, instructions after the barrier also come before it.
   EXPECT_EQ(rulesFor(std::string(kPlaces) + "l:\n" + write + bar + other +
                          "setp.lt.s32 %p1, %r5, 3;\n@%p1 bra l;",
                      "CTA barrier"),
             "-; ");
-  // The barrier of a warp is none for the CTA.
+  // A warp barrier does not synchronize the CTA.
   EXPECT_EQ(rulesFor(kPlaces + write + bar + "bar.warp.sync -1;\n" + other,
                      "CTA barrier"),
             "-; ");
@@ -224,7 +226,7 @@ TEST(Rules, BarriersOfAWarp) {
       barrierRule(lane + byLane(anywhere, "l"), byLane(anywhere, "m"), bar),
       kNeighbours);
   EXPECT_EQ(barrierRule(lane + byLane(anywhere, "l"), anywhere, bar), "-; ");
-  // Lanes that a branch has parted have to be together again.
+  // Lanes that a branch has diverged must reconverge.
   std::string matrix =
       "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [%rd2];\n";
   EXPECT_EQ(

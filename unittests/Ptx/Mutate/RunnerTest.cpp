@@ -16,8 +16,8 @@ using namespace moec::ptx::mutate::test;
 
 namespace {
 
-/// Each thread hands a number to one of another warp; the second barrier is of
-/// no use.
+/// Each thread hands a number to a thread of another warp; the second barrier
+/// is redundant.
 const char kExchange[] = "mul.wide.u32 %rd1, %r0, 4;\nmov.b64 %rd2, one;\n"
                          "add.s64 %rd3, %rd2, %rd1;\n"
                          "st.shared.b32 [%rd3], %r0;\nbar.sync 0;\n"
@@ -90,11 +90,12 @@ TEST(Runner, AMutantThatHangsIsKilled) {
       runMutants(recordingOf(body), "k", options);
   ASSERT_TRUE(verdicts) << verdicts.status().message();
   EXPECT_EQ(find(*verdicts, "branch", "always").by, "time");
-  // What the loop stores nobody reads: it survives, and a rule says so.
+  // The loop's stores are never read, so the mutant survives and a rule proves
+  // it.
   EXPECT_EQ(find(*verdicts, "branch", "never").by, "nothing more is written");
 }
 
-/// Whether a CTA without work goes home shows where there is one.
+/// Only with a CTA without work can a test see whether such a CTA exits.
 TEST(Runner, CtasWithoutWork) {
   const char body[] = "mov.u32 %r1, %ctaid.x;\nsetp.ge.u32 %p1, %r1, 1;\n"
                       "@%p1 bra end;\nmul.wide.u32 %rd1, %r0, 4;\n"
@@ -112,7 +113,7 @@ TEST(Runner, CtasWithoutWork) {
   const Verdict &never = find(*verdicts, "branch", "never");
   EXPECT_EQ(never.outcome, Outcome::Killed);
   EXPECT_EQ(never.by, "race");
-  // One that works is no such CTA.
+  // A CTA that works does not count as one.
   recording = recordingOf("mov.u32 %r1, %ctaid.x;\n"
                           "mul.wide.u32 %rd1, %r1, 4;\n"
                           "add.s64 %rd2, %rd0, %rd1;\n"
@@ -122,7 +123,7 @@ TEST(Runner, CtasWithoutWork) {
   EXPECT_FALSE(runMutants(recording, "k", options));
 }
 
-/// One more lane brings zeros to where nobody reads.
+/// One more lane copies zeros to a location that is never read.
 TEST(Runner, MoreCopiesThanTheOriginalShow) {
   RunnerOptions options;
   options.kind = "bound";

@@ -14,7 +14,7 @@ namespace {
 const char kCommit[] = "wgmma.commit_group.sync.aligned;\n";
 const char kWait[] = "wgmma.wait_group.sync.aligned 0;\n";
 
-/// A product whose left matrix is four registers from %r`first` on.
+/// A product whose A is in four registers from %r`first` on.
 std::string product(int first) {
   std::string matrix;
   for (int i = 0; i < 4; ++i)
@@ -32,14 +32,14 @@ std::string rulesOf(const std::string &kind, const std::string &between,
 }
 
 TEST(WaitRule, TheNextWaitIsForThemToo) {
-  // Both mutants of the first wait; those of the last one are noticed.
+  // Both mutants of the first wait are equivalent; those of the last are not.
   const char both[] = "waited for again; waited for again; -; -; ";
   EXPECT_EQ(rulesOf("wgmma wait", ""), both);
   EXPECT_EQ(rulesOf("wgmma wait", "mul.lo.s32 %r20, %r30, %r31;\n"), both);
   EXPECT_EQ(rulesOf("wgmma wait", "mbarrier.try_wait.parity.shared.b64 %p1, "
                                   "[one], %r30;\nld.shared.b32 %r20, [two];\n"),
             both);
-  // The simulator has a say.
+  // The rule needs mutants that the simulator has not killed.
   EXPECT_EQ(rulesOf("wgmma wait", "", /*haveSurvived=*/false), "-; -; -; -; ");
 }
 
@@ -47,15 +47,16 @@ TEST(WaitRule, NobodyTouchesOrLearnsOfThem) {
   for (const char *between :
        {// Registers of the matrix, and sums.
         "mul.lo.s32 %r11, %r30, %r31;\n", "add.s32 %r30, %r4, 1;\n",
-        // The place of the other matrix is given away.
+        // The memory of B is released.
         "mbarrier.arrive.shared.b64 %rd5, [one];\n", "bar.sync 0;\n",
         "st.shared.b32 [one], %r30;\n",
-        // Nobody waits on one of the ways.
+        // On one of the paths no wait follows.
         "@%p1 ret;\n"})
     EXPECT_EQ(rulesOf("wgmma wait", between), "-; -; -; -; ") << between;
 }
 
-/// Waits that leave a group: the first one ends the products of %r10 to %r13.
+/// With waits that leave one group, the first wait ends the products of %r10 to
+/// %r13.
 TEST(WaitRule, TheNextWaitThatLeavesAsManyIsForThemToo) {
   const char one[] = "wgmma.wait_group.sync.aligned 1;\n";
   auto rulesOf = [&](const std::string &between) {
@@ -69,7 +70,7 @@ TEST(WaitRule, TheNextWaitThatLeavesAsManyIsForThemToo) {
   for (const char *between : {"mul.lo.s32 %r11, %r40, %r41;\n",
                               "mbarrier.arrive.shared.b64 %rd5, [one];\n"})
     EXPECT_EQ(rulesOf(between), "-; -; -; -; -; -; ") << between;
-  // One that leaves more does not end what this one does.
+  // A wait that leaves more groups does not replace this one.
   EXPECT_EQ(rulesFor(product(10) + kCommit + kWait + product(20) + kCommit +
                          one + "mul.lo.s32 %r10, %r40, %r41;\n" + kWait +
                          "st.global.b32 [%rd0], %r1;",
@@ -81,7 +82,7 @@ TEST(WaitRule, TheNextWaitThatLeavesAsManyIsForThemToo) {
 TEST(WaitRule, ACommitIsMadeUpForByTheNextOne) {
   EXPECT_EQ(rulesOf("commit", ""), "waited for again; -; ");
   EXPECT_EQ(rulesOf("commit", "mul.lo.s32 %r11, %r30, %r31;\n"), "-; -; ");
-  // Where no other one follows the products are never waited for.
+  // Without another commit, the products are never waited for.
   EXPECT_EQ(rulesFor(product(10) + kCommit + kWait + kWait +
                          "st.global.b32 [%rd0], %r1;",
                      "commit", /*threads=*/128, /*haveSurvived=*/true),

@@ -16,8 +16,8 @@ namespace {
 const char kNeighbours[] = "stronger neighbours; ";
 const char kNone[] = "-; ";
 
-/// %rd1 is 16 bytes of `one` for each thread, %p1 whether a lane is not the
-/// first of its warp, %p2 whether it is not the second one.
+/// %rd1 is each thread's 16 bytes of `one`; %p1 is false in the first lane of a
+/// warp, %p2 in the second.
 const char kPlaces[] = "mul.wide.u32 %rd10, %r0, 16;\nmov.b64 %rd11, one;\n"
                        "add.s64 %rd1, %rd11, %rd10;\nand.b32 %r1, %r0, 31;\n"
                        "setp.ne.b32 %p1, %r1, 0;\nsetp.ne.b32 %p2, %r1, 1;\n"
@@ -35,7 +35,7 @@ std::string rulesOfBarrier(const std::string &before, const std::string &after,
 // Places
 //===----------------------------------------------------------------------===//
 
-/// The lane that writes a place of the variable, by `guard`.
+/// A write to byte `place` of the variable by the lane that `guard` selects.
 std::string writeAt(int place, const char *guard) {
   return std::string("@") + guard + " bra l;\nst.shared.v4.b32 [one+" +
          std::to_string(place) + "], {0, 0, 0, 0};\nl:\n";
@@ -43,17 +43,17 @@ std::string writeAt(int place, const char *guard) {
 
 TEST(WarpRules, PlacesOfThreadsAreNumbers) {
   std::string read = "ld.shared.b32 %r3, [%rd1];\n";
-  // Thread 0 and 32 read what they write.
+  // Threads 0 and 32 read what they wrote themselves.
   EXPECT_EQ(rulesOfBarrier(read, writeAt(0, "%p1")), kNeighbours);
   EXPECT_EQ(rulesOfBarrier(read, writeAt(512, "%p1")), kNeighbours);
-  // The words are two of thread 31 and two of its own.
+  // Two words of thread 31 and two of thread 32's own.
   EXPECT_EQ(rulesOfBarrier(read, writeAt(504, "%p1")), kNeighbours);
   EXPECT_EQ(rulesOfBarrier(read, writeAt(16, "%p1")), kNone);
   EXPECT_EQ(rulesOfBarrier(read, writeAt(496, "%p1")), kNone);
   EXPECT_EQ(rulesOfBarrier(read, writeAt(0, "%p2")), kNone);
-  // None of 1024 threads, whoever they are, has that place.
+  // None of 1024 threads accesses that offset.
   EXPECT_EQ(rulesOfBarrier(read, writeAt(16 * 1024, "%p2")), kNeighbours);
-  // Each lane has a place of its own, by another register.
+  // Each lane has its own location, through another register.
   EXPECT_EQ(rulesOfBarrier("ld.shared.b32 %r3, [%rd2];\n",
                            "st.shared.b32 [%rd2+12], %r0;\n"),
             kNeighbours);
@@ -71,7 +71,7 @@ TEST(WarpRules, PlacesThatAreNotKnown) {
                          kBarrier + write,
                      "warp barrier"),
             kNone);
-  // Written twice.
+  // The register is written twice.
   EXPECT_EQ(rulesFor(std::string(kPlaces) +
                          "mov.b32 %r5, 0;\nl:\nadd.s32 %r5, %r5, 64;\n"
                          "mul.wide.u32 %rd14, %r5, 16;\n"
@@ -80,7 +80,7 @@ TEST(WarpRules, PlacesThatAreNotKnown) {
                          kBarrier + write + "@%p3 bra l;\n",
                      "warp barrier"),
             kNone);
-  // Twice the variable is no place in it.
+  // Twice the variable's address is no address in it.
   EXPECT_EQ(rulesFor(std::string(kPlaces) + "add.s64 %rd5, %rd1, %rd11;\n" +
                          "ld.shared.b32 %r3, [%rd5];\n" + kBarrier +
                          "st.shared.b32 [%rd2+16], %r0;\n",
@@ -114,7 +114,7 @@ TEST(WarpRules, WaitsTellNobody) {
             kNone);
   EXPECT_EQ(rulesOfBarrier("mbarrier.arrive.shared.b64 %rd20, [sm];\n", kWait),
             kNone);
-  // All threads of the CTA are another matter.
+  // A CTA barrier has to order all threads of the CTA.
   EXPECT_EQ(rulesFor(kPlaces + read + "bar.sync 0;\n" + kWait, "CTA barrier"),
             kNone);
 }
@@ -134,7 +134,7 @@ TEST(WarpRules, LanesComeTogether) {
   std::string vote = "vote.sync.ballot.b32 %r6, %p1, ";
   EXPECT_EQ(rulesOfBarrier(parted, kProduct), kNone);
   EXPECT_EQ(rulesOfBarrier(parted, vote + "-1;\n" + kProduct), kNeighbours);
-  // Not all lanes, not on every way, or too late.
+  // Not all lanes, not on every path, or too late.
   EXPECT_EQ(rulesOfBarrier(parted, vote + "15;\n" + kProduct), kNone);
   EXPECT_EQ(rulesOfBarrier(parted, "@%p6 " + vote + "-1;\n" + kProduct), kNone);
   EXPECT_EQ(
@@ -161,7 +161,7 @@ TEST(WarpRules, OtherBuffers) {
   EXPECT_EQ(rules("ld.global.b32 %r3, [%rd23];\n", false), kNone);
   EXPECT_EQ(rules("ld.global.b32 %r3, [%rd20];\n", true), kNone);
   EXPECT_EQ(rules("ld.b32 %r3, [%rd23];\n", true), kNone);
-  // An address that was loaded, or is made of both.
+  // An address that was loaded, or is the sum of both.
   EXPECT_EQ(
       rules("ld.global.b64 %rd24, [%rd23];\nld.global.b32 %r3, [%rd24];\n",
             true),

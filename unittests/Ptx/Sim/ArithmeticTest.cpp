@@ -16,7 +16,7 @@ using namespace moec::ptx::test;
 namespace {
 
 /// Runs `statements` for 32 threads. %r1 and %r2 hold an element of `a` and
-/// `b`; the answer is what they leave in %r3.
+/// `b`; the result is %r3.
 std::vector<uint32_t> evaluate(const std::string &statements,
                                std::vector<uint32_t> a,
                                std::vector<uint32_t> b) {
@@ -92,7 +92,7 @@ TEST(Arithmetic, Floats) {
   EXPECT_EQ(evaluateOne("fma.rn.f32 %r3, %r1, %r2, 0fBF800000;",
                         bits(1 + 0x1p-23f), bits(1 - 0x1p-23f)),
             bits(-0x1p-46f));
-  // The NaN of arithmetic, whatever went in.
+  // Arithmetic returns the canonical NaN, whatever the operands' payload.
   EXPECT_EQ(evaluateOne("add.rn.f32 %r3, %r1, %r2;", 0x7FC12345, bits(1)),
             0x7FFFFFFFu);
   EXPECT_EQ(evaluateOne("min.f32 %r3, %r1, %r2;", bits(NAN), bits(3)), bits(3));
@@ -109,7 +109,7 @@ TEST(Arithmetic, Floats) {
   EXPECT_EQ(evaluateOne("ex2.approx.ftz.f32 %r3, %r1;", bits(-127)), 0u);
   EXPECT_EQ(evaluateOne("ex2.approx.ftz.f32 %r3, %r1;", bits(-INFINITY)), 0u);
   EXPECT_EQ(evaluateOne("rcp.rn.f32 %r3, %r1;", bits(4)), bits(0.25));
-  // Numbers below the normal range are 0, before and after.
+  // `.ftz`: subnormal operands and results are 0.
   EXPECT_EQ(evaluateOne("rcp.approx.ftz.f32 %r3, %r1;", bits(-0x1p127f)),
             bits(-0.f));
   EXPECT_EQ(evaluateOne("rcp.approx.ftz.f32 %r3, %r1;", bits(-0x1p-127f)),
@@ -136,7 +136,7 @@ TEST(Arithmetic, Comparisons) {
 }
 
 TEST(Arithmetic, SmallFloatsRoundOnce) {
-  // 1 + 2^-8 is half way between two bf16; the even one has a smaller bit.
+  // 1 + 2^-8 is halfway between two bf16; it rounds to the even one below.
   EXPECT_EQ(evaluateOne("cvt.rn.bf16.f32 %rs1, %r1;\ncvt.u32.u16 %r3, %rs1;",
                         bits(1 + 0x1p-8f)),
             0x3F80u);
@@ -165,7 +165,8 @@ TEST(Arithmetic, SmallFloatsRoundOnce) {
             0x3C00u);
 }
 
-/// Instructions of sm_100a: two of 32 bits at once, and sums of 16 bits in 32.
+/// sm_100a instructions: two 32-bit operations at once, and 32-bit sums of
+/// 16-bit operands.
 TEST(Arithmetic, PairsAndMixedSums) {
   for (auto [form, low, high] :
        {std::tuple("add.rn.f32x2 %rd20, %rd21, %rd21", 2.f, -6.f),
@@ -179,7 +180,7 @@ TEST(Arithmetic, PairsAndMixedSums) {
                             bits(1), bits(-3)),
                 bits(expected))
           << form;
-  // 1.5 in bf16 and f16; the sum has digits that neither of them has.
+  // 1.5 in bf16 and f16; the sum has bits that neither format can hold.
   for (auto [type, code] : {std::pair("bf16", "0x3FC0"), {"f16", "0x3E00"}}) {
     std::string load = std::string("mov.b16 %rs1, ") + code + ";\n";
     auto run = [&](const std::string &form) {
@@ -232,7 +233,8 @@ TEST(Arithmetic, DivergentLanesMeetAgain) {
   std::vector<uint32_t> lanes(32), other(32);
   for (uint32_t i = 0; i < 32; ++i)
     lanes[i] = i;
-  // A loop of as many turns as the lane's number, then a shuffle of all.
+  // A loop with as many iterations as the lane's number, then a shuffle of all
+  // lanes.
   std::vector<uint32_t> result =
       evaluate("mov.b32 %r3, 0;\nmov.b32 %r4, %r1;\n"
                "loop:\nsetp.eq.b32 %p1, %r4, 0;\n@%p1 bra done;\n"

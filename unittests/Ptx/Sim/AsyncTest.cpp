@@ -29,8 +29,8 @@ std::vector<uint32_t> iota(size_t count) {
 // cp.async
 //===----------------------------------------------------------------------===//
 
-/// Each lane copies 16 bytes, the upper lanes zeros, and reads those of its
-/// neighbour.
+/// Each lane copies 16 bytes, zeros in the upper lanes, and reads its
+/// neighbour's bytes.
 std::string copyKernel() {
   return kernelText("mul.wide.u32 %rd2, %r0, 16;\nadd.s64 %rd3, %rd0, %rd2;\n"
                     "mov.b64 %rd4, sm;\nadd.s64 %rd5, %rd4, %rd2;\n"
@@ -56,7 +56,7 @@ std::string runCopy(const std::string &text) {
     std::vector<uint32_t> values = kernel.read<uint32_t>(result, 128);
     for (uint32_t i = 0; i < 128; ++i)
       EXPECT_EQ(values[i], i < 64 ? i ^ 4 : 0u);
-    // Those of no bytes are counted, too.
+    // Copies of zero bytes are counted, too.
     EXPECT_EQ(kernel.simulator.statistics().work, (Work{32, 16 * 16, 0}));
   }
   return "";
@@ -159,7 +159,7 @@ TEST(TensorCopy, LoadsFillsAndSwizzles) {
 TEST(TensorCopy, HandsOnWhatNobodyWrote) {
   std::string text = loadKernel();
   for (bool uses : {false, true}) {
-    // Without its tail the kernel does not look at what came.
+    // Without its tail the kernel does not read the loaded bytes.
     size_t tail = text.find("ld.shared.v4");
     KernelRun kernel(uses ? text : text.substr(0, tail) + "ret;\n}\n");
     kernel.output(512);
@@ -205,7 +205,7 @@ TEST(TensorCopy, MapsThatCannotBe) {
   EXPECT_MESSAGE(message(recipe), "stride of dimension 0");
 }
 
-/// Threads write 4 rows of 32 bytes, one of them stores the box at row 1 of 3.
+/// Threads write 4 rows of 32 bytes; one of them stores the box at row 1 of 3.
 std::string storeKernel() {
   return kernelText(
       "mul.wide.u32 %rd3, %r0, 4;\nmov.b64 %rd4, sm;\n"
@@ -253,7 +253,7 @@ TEST(TensorCopy, MutantsOfStoresDie) {
   std::string text = storeKernel();
   EXPECT_MESSAGE(runStore(without(text, "fence.proxy.async.shared::cta;")),
                  "unfenced generic write");
-  // That fence speaks of mbarriers alone.
+  // fence.mbarrier_init covers only mbarriers.
   EXPECT_MESSAGE(runStore(replaced(text, "fence.proxy.async.shared::cta;",
                                    "fence.mbarrier_init.release.cluster;")),
                  "unfenced generic write");

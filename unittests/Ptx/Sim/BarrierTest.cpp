@@ -118,7 +118,7 @@ TEST(Barrier, WarpInstructionsNeedTheirLanes) {
                  "deadlock");
 }
 
-/// Two warps hand a word to and fro, six times.
+/// Two warps pass a word back and forth, six times.
 std::string pingPong() {
   return kernelText(
       "setp.ne.b32 %p1, %r0, 0;\n@%p1 bra made;\n"
@@ -186,7 +186,7 @@ TEST(Mbarrier, Misuse) {
                  "16 bytes are missing");
 }
 
-/// One instruction does not arrive for two phases.
+/// One instruction cannot arrive for two phases.
 TEST(Mbarrier, LanesBeyondThePhase) {
   std::string text =
       kernelText("setp.ne.b32 %p1, %r0, 0;\n@%p1 bra made;\n"
@@ -200,7 +200,7 @@ TEST(Mbarrier, LanesBeyondThePhase) {
 }
 
 TEST(Registers, WaitForEachOther) {
-  // One warpgroup gives back what the other takes.
+  // One warpgroup releases the registers that the other takes.
   std::string text = kernelText("setp.lt.u32 %p1, %r0, 128;\n@%p1 bra give;\n"
                                 "setmaxnreg.inc.sync.aligned.u32 240;\nret;\n"
                                 "give:\nsetmaxnreg.dec.sync.aligned.u32 40;",
@@ -208,7 +208,7 @@ TEST(Registers, WaitForEachOther) {
   EXPECT_MESSAGE(errorOf(text, 384), "deadlock");
   text = replaced(text, "u32 240", "u32 232");
   EXPECT_EQ(errorOf(text, 384), "");
-  // What the kernel begins with is less than there is.
+  // The kernel starts with fewer registers than the multiprocessor has.
   text = replaced(text, "{\n", ".maxnreg 80\n{\n");
   EXPECT_MESSAGE(errorOf(text, 384), "deadlock");
   text = replaced(text, "u32 232", "u32 96");

@@ -31,7 +31,8 @@ std::string kernelOf(const std::string &body) {
 constexpr char kBegin[] = "griddepcontrol.launch_dependents;\n";
 constexpr char kWait[] = "griddepcontrol.wait;\n";
 
-/// Writes the first buffer, the second from it, the third from that.
+/// Kernels that write the first buffer, the second from it, and the third from
+/// that.
 std::string first() {
   return kernelOf(std::string(kBegin) + kWait + "st.global.b32 [%rd3], 5;");
 }
@@ -87,7 +88,7 @@ Outcome runChain(const std::vector<std::string> &kernels, uint64_t seed,
   return outcome;
 }
 
-/// The first message of some seed, or "".
+/// The first error of any seed, or "".
 std::string findError(const std::vector<std::string> &kernels) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed)
     if (std::string text = runChain(kernels, seed).message; !text.empty())
@@ -103,13 +104,13 @@ TEST(Dependent, WaitsOrderAChain) {
   }
 }
 
-/// Whether a run was given up since nobody got any further.
+/// Whether a run was aborted because no thread made progress.
 bool isStuck(const std::string &message) {
   return message.find("deadlock") != std::string::npos ||
          message.find("instructions of warps") != std::string::npos;
 }
 
-/// Ends only when the launch after it has begun.
+/// A kernel that ends only when the launch after it has started.
 std::string spinning(const std::string &before) {
   return kernelOf(before + "again:\nld.relaxed.gpu.global.b32 %r4, [%rd2];\n"
                            "setp.eq.b32 %p1, %r4, 0;\n@%p1 bra again;");
@@ -118,7 +119,7 @@ std::string spinning(const std::string &before) {
 TEST(Dependent, BeginWhenAllCtasLetThem) {
   std::string raising =
       kernelOf(std::string("st.relaxed.gpu.global.b32 [%rd2], 1;\n") + kWait);
-  // One thread of a CTA speaks for it, and so does its end.
+  // A CTA triggers by one thread's instruction, or by its end.
   std::string leaving =
       spinning("setp.ne.b32 %p2, %r0, 40;\nsetp.eq.b32 %p3, %r1, 1;\n"
                "@%p3 ret;\n@!%p2 griddepcontrol.launch_dependents;\n");
@@ -157,8 +158,8 @@ TEST(Dependent, WritesWaitForReaders) {
             "");
 }
 
-/// Who does not wait may not know what was before the chain, but comes behind
-/// it.
+/// A kernel that does not wait may not know of writes before the chain, but its
+/// own writes are ordered after them.
 TEST(Dependent, WritesComeBehindWhatEndedAheadOfTheChain) {
   std::string write =
       kernelOf(std::string(kBegin) + "st.global.b32 [%rd3], 9;");
@@ -175,12 +176,12 @@ TEST(Dependent, WritesComeBehindWhatEndedAheadOfTheChain) {
         runChain({idle, write, idle, reader}, seed, twice).message;
     numRaces += error.find("race: a read") != std::string::npos;
   }
-  // Unless nothing else ran when the chain began.
+  // No race is reported if nothing else ran when the chain began.
   EXPECT_GT(numRaces, 0);
 }
 
 TEST(Dependent, WhoEndsWithoutWaitingBreaksTheChain) {
-  // The third kernel waits for the second alone.
+  // The third kernel waits only for the second.
   std::string reader = replaced(third(), "[%rd4]", "[%rd3]");
   std::string idle = kernelOf(kBegin);
   EXPECT_EQ(findError({first(), kernelOf(std::string(kBegin) + kWait), reader}),
@@ -198,8 +199,8 @@ TEST(Dependent, OneThreadWaitsForAllThatSynchronizeWithIt) {
 }
 
 TEST(Dependent, RunsFollowEachOtherWhole) {
-  // The first launch of a run is an ordinary one: it writes what the last one
-  // of the run before reads, and need not wait for that itself.
+  // The first launch of a run is an ordinary one: it may overwrite what the
+  // last launch of the previous run reads, without waiting itself.
   std::string begin = without(first(), kWait);
   std::vector<std::string> twice = {begin, second(), begin, second()};
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {

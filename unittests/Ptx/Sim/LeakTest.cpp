@@ -15,8 +15,8 @@ namespace {
 const char kHead[] = ".file 1 \"layer.tile.mlir\"\n"
                      ".extern .shared .align 1024 .b8 sm[];";
 
-/// The message of a kernel of 32 threads with one buffer of 1 KiB, which has to
-/// be the same under all schedules.
+/// The message of a kernel of 32 threads with one buffer of 1 KiB, which must
+/// be equal for all schedules.
 std::string messageOf(const std::string &body) {
   std::string first;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -89,7 +89,7 @@ std::string loadText() {
 
 TEST(Leaks, BytesThatNobodyWaitsFor) {
   EXPECT_EQ(messageOf(loadText()), "");
-  // Early or late, they are missed.
+  // The leak is found whether the copy completes early or late.
   std::string text =
       without(without(loadText(), "@!%p2 bra again;"),
               "mbarrier.try_wait.parity.shared.b64 %p2, [sm+1024], %r1;");

@@ -15,7 +15,7 @@ namespace {
 #define EXPECT_MESSAGE(text, part)                                             \
   EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-/// CTA 0 writes a word and raises a flag, CTA 1 waits for it and reads.
+/// CTA 0 writes a word and raises a flag; CTA 1 waits for it and reads.
 std::string flagKernel() {
   return kernelText("mov.u32 %r1, %ctaid.x;\nsetp.ne.b32 %p1, %r1, 0;\n"
                     "@%p1 bra reader;\n"
@@ -68,7 +68,7 @@ TEST(Race, FencesMakeRelaxedFlagsGood) {
 }
 
 TEST(Race, RelaxedReadsMayBeOld) {
-  // The second word is written first, and may be seen last.
+  // The second word is written first, and may become visible last.
   std::string text = kernelText(
       "mov.u32 %r1, %ctaid.x;\nsetp.ne.b32 %p1, %r1, 0;\n@%p1 bra reader;\n"
       "st.relaxed.gpu.global.b32 [%rd1], 1;\n"
@@ -172,8 +172,8 @@ TEST(Race, KernelsFollowEachOther) {
   }
 }
 
-/// Role 0 writes a word, raises a flag and goes on until role 2 has read; role
-/// 1 waits for the flag and ends, and role 2 comes behind it.
+/// Role 0 writes a word, raises a flag and runs until role 2 has read; role 1
+/// waits for the flag and ends; role 2 is a launch after role 1.
 std::string toldKernel() {
   return kernelText("ld.global.b32 %r1, [%rd2];\n"
                     "setp.eq.b32 %p1, %r1, 1;\n@%p1 bra wait;\n"
@@ -223,8 +223,8 @@ TEST(Race, KernelsHandOnWhatTheyWereTold) {
   EXPECT_MESSAGE(
       runTold(replaced(toldKernel(), "wait:\nld.acquire", "wait:\nld.relaxed")),
       "race");
-  // What the writer does behind its flag nobody has been told: a race, or the
-  // word that comes too late.
+  // Role 0's accesses after its flag are not acquired: a race, or the word
+  // arrives too late.
   EXPECT_NE(runTold(without(toldKernel(),
                             "again:\nld.acquire.gpu.global.b32 %r2, [%rd1+4];\n"
                             "setp.eq.b32 %p2, %r2, 0;\n@%p2 bra again;\n")),
@@ -261,14 +261,14 @@ TEST(Race, CopiesAreBehindWhatTheyWaitFor) {
             runCopy(writes, copiesHere, /*isBehind=*/false, seed);
         numRaces += error.find("a copy between kernels") != std::string::npos;
       }
-      // Two that read do no harm; with nothing beside it a copy is in order.
+      // Two reads do not race; a copy with nothing beside it is ordered.
       EXPECT_EQ(numRaces > 0, writes || copiesHere);
     }
 }
 
-/// Six CTAs of role 0 read a word, say so with a flag each, and go on until it
-/// has been written; role 1 waits for their flags and ends, and role 2 comes
-/// behind it and writes, when by a relaxed count all have come to `late`.
+/// Six CTAs of role 0 read a word, raise a flag each, and run until the word
+/// has been written. Role 1 waits for their flags and ends. Role 2 follows it
+/// and writes, once a relaxed counter shows that all have come to `late`.
 std::string manyTellersKernel(const std::string &late = "") {
   return kernelText("mov.u32 %r1, %ctaid.x;\nmul.wide.u32 %rd3, %r1, 4;\n"
                     "add.s64 %rd4, %rd1, %rd3;\n"
@@ -293,7 +293,8 @@ std::string manyTellersKernel(const std::string &late = "") {
                     3, 1);
 }
 
-/// Of so many readers only the last one is remembered, with when it read.
+/// With so many readers only the last one is recorded, with the time of its
+/// read.
 TEST(Race, ManyReadersAreBehindWhatTheyHaveTold) {
   auto run = [](const std::string &text) {
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -325,7 +326,7 @@ TEST(Race, ManyReadersAreBehindWhatTheyHaveTold) {
                  "race: a write");
 }
 
-/// Of a CTA's warps all reads are remembered, in global memory too.
+/// All reads of a CTA's warps are recorded, also in global memory.
 TEST(Race, ManyWarpsReadBehindABarrier) {
   std::string text = kernelText("ld.global.b32 %r1, [%rd0];\nbar.sync 0;\n"
                                 "setp.ne.b32 %p1, %r0, 0;\n@%p1 bra end;\n"

@@ -18,8 +18,9 @@ namespace {
 constexpr uint32_t kCtas = 12;
 
 /// Each CTA writes a row of p0, a word per lane, and one lane adds 1 to the
-/// counter p1. A lane of each CTA waits until all have, and the CTA copies the
-/// next one's row to its own of p2, by `copy`: from %rd6 to %r6.
+/// counter p1. A lane of each CTA waits until all CTAs have done so; then the
+/// CTA copies the next CTA's row to its own row of p2, by `copy`: from %rd6 to
+/// %r6.
 std::string handOver(const std::string &copy) {
   return kernelText(
       "mov.u32 %r1, %ctaid.x;\nmad.lo.s32 %r2, %r1, 32, %r0;\n"
@@ -70,7 +71,7 @@ std::string errorOf(const std::string &text, bool isResident = true,
 TEST(Resident, CountersHandRowsOver) {
   for (const char *copy : {kPlain, kAsync}) {
     EXPECT_EQ(errorOf(handOver(copy), true, 32), "");
-    // The same by an atomic that answers, and by fences around relaxed ones.
+    // Equally correct: atom instead of red, and fences around relaxed atomics.
     EXPECT_EQ(errorOf(replaced(handOver(copy), "red.release.gpu.global.add.u32",
                                "atom.release.gpu.global.add.u32 %r8,")),
               "");
@@ -97,7 +98,7 @@ TEST(Resident, MutantsOfTheHandOverDie) {
 }
 
 TEST(Resident, AllCtasOfAMarkedKernelBegin) {
-  // More of them than are resident of other kernels, and as many as can be.
+  // More CTAs than may be resident of other kernels, and as many as possible.
   std::string text =
       kernelText("mov.u32 %r1, %ctaid.x;\nmov.u32 %r3, %nctaid.x;\n"
                  "add.s32 %r1, %r1, 1;\nsetp.eq.b32 %p1, %r1, %r3;\n"
@@ -124,7 +125,7 @@ TEST(Resident, AllCtasOfAMarkedKernelBegin) {
 }
 
 TEST(Resident, WhoPollsLetsOthersRun) {
-  // CTA 0 does much before it raises the flag that the others poll.
+  // CTA 0 runs long before it raises the flag that the others poll.
   std::string text = kernelText(
       "mov.u32 %r1, %ctaid.x;\nsetp.ne.b32 %p1, %r1, 0;\n@%p1 bra again;\n"
       "mov.u32 %r3, 20000;\n"
@@ -136,7 +137,8 @@ TEST(Resident, WhoPollsLetsOthersRun) {
   KernelRun kernel(text, 0);
   kernel.input(std::vector<uint32_t>{0});
   ASSERT_EQ(kernel.run(132, 1, 0, true).message(), "");
-  // 131 CTAs that poll until their turn is over would take ten times as many.
+  // If 131 CTAs used their whole time slice for polling, this would be ten
+  // times as much.
   EXPECT_LT(kernel.simulator.statistics().threadInstructions, 600000u);
 }
 

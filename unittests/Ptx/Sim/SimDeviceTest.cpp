@@ -19,7 +19,7 @@ namespace {
 #define EXPECT_MESSAGE(text, part)                                             \
   EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-/// Adds one to a word.
+/// Tests with a kernel that adds one to a word.
 class SimDeviceTest : public ::testing::Test {
 protected:
   void open(uint64_t seed) {
@@ -48,7 +48,7 @@ protected:
     ASSERT_TRUE(device->copyIn(buffer->data(), &zero, 4));
   }
   void TearDown() override {
-    // Objects of a device die before it.
+    // Objects of a device must be destroyed before it.
     event.reset();
     first.reset();
     second.reset();

@@ -17,14 +17,14 @@
 namespace moec::ptx::test {
 
 /// A module with one kernel `k(p0, p1, ...)` of 64-bit parameters, followed by
-/// tensor maps; `head` are declarations of the module, `body` the kernel's
-/// statements. There are registers %p, %rs, %r and %rd; %r0 is the thread and
+/// tensor maps; `head` has declarations of the module, `body` the kernel's
+/// statements. There are registers %p, %rs, %r and %rd; %r0 is the thread, and
 /// %rd0, %rd1 ... are the parameters.
 std::string kernelText(const std::string &body, unsigned numParams,
                        unsigned threads = 32, const std::string &head = "",
                        unsigned numMaps = 0);
 
-/// The same text without its first `what`; the text has to have one.
+/// Returns `text` without its first `what`, which must exist.
 std::string without(const std::string &text, const std::string &what);
 std::string replaced(const std::string &text, const std::string &what,
                      const std::string &with);
@@ -43,7 +43,7 @@ public:
         simulator.write(address, values.data(), values.size() * sizeof(T)));
     return address;
   }
-  /// Nobody has written it.
+  /// An uninitialized buffer as the next parameter.
   uint64_t output(size_t bytes);
   void number(uint64_t value) { slots.push_back(value); }
   /// A tensor map of a buffer.

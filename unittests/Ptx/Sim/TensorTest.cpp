@@ -18,15 +18,16 @@ namespace {
   EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 constexpr unsigned kRows = 128, kColumns = 16, kDepth = 64;
-// In shared memory: A, B, the scales of both, and what the kernel needs.
+// Shared memory offsets: A, B, the scales of both, and the kernel's own data.
 constexpr unsigned kB = 16384, kScaleA = 18432, kScaleB = 18944, kBytes = 20480;
 
-/// Descriptors but for the address, by the PTX ISA: 8 rows in units of 16 bytes
-/// from bit 32 on, 1 at bit 46, 2 (128 bytes) or 0 (none) at bit 61.
+/// Descriptors without the address, after the PTX ISA: stride of 8 rows in
+/// units of 16 bytes at bit 32, 1 at bit 46, swizzle at bit 61: 2 (128 bytes)
+/// or 0 (none).
 constexpr uint64_t kMatrix =
     uint64_t(64) << 32 | uint64_t(1) << 46 | uint64_t(2) << 61;
 constexpr uint64_t kScales = uint64_t(8) << 32 | uint64_t(1) << 46;
-/// 16 rows of B, ue8m0, 128 rows of A.
+/// Instruction descriptor: 16 rows of B, ue8m0, 128 rows of A.
 constexpr uint32_t kInstruction = 2u << 17 | 1u << 23 | 8u << 24;
 
 uint8_t e4m3(int value) {
@@ -34,13 +35,13 @@ uint8_t e4m3(int value) {
   return codes[value + 2];
 }
 int valueOf(unsigned row, unsigned k) { return int((row * 7 + k * 3) % 5) - 2; }
-/// Exponents of rows, and of 32 of the depth.
+/// Exponent of the scale of a row, for 32 elements of K.
 int exponentOf(unsigned row, unsigned block) {
   return int((row * 5 + block * 3) % 7) - 3;
 }
 
-/// 128 threads copy their part, thread 0 multiplies twice 32 of the depth, and
-/// all threads store the sums of their lane.
+/// 128 threads copy their part, thread 0 issues two products with K = 32, and
+/// all threads store the accumulators of their lane.
 std::string tensorKernel() {
   auto number = [](uint64_t value) { return std::to_string(value); };
   std::string body = "mul.wide.u32 %rd3, %r0, 160;\nadd.s64 %rd4, %rd0, %rd3;\n"
@@ -99,7 +100,7 @@ std::string tensorKernel() {
       2, 128, ".extern .shared .align 1024 .b8 sm[];");
 }
 
-/// What goes wrong; empty if nothing does.
+/// The error message, or empty.
 std::string runTensor(const std::string &text, uint64_t seeds = kSeeds) {
   std::vector<uint8_t> memory(kBytes);
   auto fill = [&](unsigned base, unsigned scales, unsigned rows,
@@ -110,7 +111,7 @@ std::string runTensor(const std::string &text, uint64_t seeds = kSeeds) {
         memory[base + (at ^ (at >> 7 & 7) << 4)] =
             e4m3(valueOf(row + first, k));
       }
-      // A word of row r is in lane r % 32, column r / 32.
+      // The word of row r is in lane r % 32, column r / 32.
       for (unsigned block = 0; block < 4; ++block)
         memory[scales + row % 32 * 16 + row / 32 * 4 + block] =
             uint8_t(127 + exponentOf(row + first, block));
@@ -159,7 +160,7 @@ TEST(Tensor, OtherBitsGiveOtherSums) {
   EXPECT_MESSAGE(run(1u << 13), "negated");
   EXPECT_MESSAGE(run(1u << 7), "e4m3 and e2m1");
   EXPECT_MESSAGE(run(1u << 2), "bits 0 to 3");
-  // Without bit 46, and with the swizzle of wgmma.
+  // Wrong descriptors: without bit 46, and with wgmma's swizzle encoding.
   EXPECT_MESSAGE(runTensor(replaced(
                      text, std::to_string(kMatrix),
                      std::to_string(uint64_t(64) << 32 | uint64_t(2) << 61))),
@@ -203,8 +204,8 @@ TEST(Tensor, MutantsDie) {
                  "power of two");
 }
 
-/// Products read the scales that a copy behind them would write: nothing orders
-/// the two but the end of the products.
+/// Products may read the scales that a later copy writes: only the end of the
+/// products orders the two.
 TEST(Tensor, CopiesPassProducts) {
   std::string copy = "tcgen05.cp.cta_group::1.32x128b.warpx4 [%r7], %rd8;\n";
   EXPECT_MESSAGE(runTensor(replaced(tensorKernel(), "tcgen05.commit",

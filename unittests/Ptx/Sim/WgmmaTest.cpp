@@ -37,15 +37,15 @@ uint8_t e4m3(float value) {
 
 constexpr unsigned kColumns = 16;
 
-/// 128 threads copy A (64 rows at sm) and B (16 rows at sm + 8192) as they lie
-/// in memory, multiply once or twice, and write their sums.
+/// 128 threads copy A (64 rows at sm) and B (16 rows at sm + 8192) as they are
+/// in memory, multiply once or twice, and write their accumulators.
 std::string wgmmaKernel(const std::string &form, const std::string &descA,
                         const std::string &descB,
                         const std::string &tail = ", 1, 1, 0, 0",
                         const char *one = "0f3F800000") {
   std::string sums = "{%r20, %r21, %r22, %r23, %r24, %r25, %r26, %r27}";
   std::string body =
-      // 80 bytes a thread: 10240 in all.
+      // 80 bytes per thread: 10240 in all.
       "mul.wide.u32 %rd3, %r0, 80;\nadd.s64 %rd4, %rd0, %rd3;\n"
       "mov.b64 %rd5, sm;\nadd.s64 %rd6, %rd5, %rd3;\n";
   for (unsigned i = 0; i < 80; i += 16) {
@@ -71,7 +71,7 @@ std::string wgmmaKernel(const std::string &form, const std::string &descA,
   return kernelText(body, 2, 128, ".extern .shared .align 1024 .b8 sm[];");
 }
 
-/// Where an element of a matrix in shared memory is.
+/// Byte offset of an element of a matrix in shared memory.
 using Place = unsigned (*)(unsigned row, unsigned byte);
 
 unsigned swizzled(unsigned row, unsigned byte) {
@@ -79,20 +79,20 @@ unsigned swizzled(unsigned row, unsigned byte) {
   return address ^ ((address >> 7 & 7) << 4);
 }
 
-/// 8 rows of 16 bytes are a block; blocks go on by 128 bytes in the depth, by
-/// 256 in the rows.
+/// Without swizzle, a block is 8 rows of 16 bytes; blocks are 128 bytes apart
+/// along K, 256 along the rows.
 unsigned blocked(unsigned row, unsigned byte) {
   return row / 8 * 256 + byte / 16 * 128 + row % 8 * 16 + byte % 16;
 }
 
-/// Rows are neighbours: 64 rows of a depth are 128 bytes.
+/// Rows are adjacent: 64 rows at one k are 128 bytes.
 unsigned transposed(unsigned row, unsigned byte) {
   unsigned k = byte / 2;
   unsigned address = k / 8 * 1024 + k % 8 * 128 + row * 2 + byte % 2;
   return address ^ ((address >> 7 & 7) << 4);
 }
 
-/// The registers of A of 16-bit elements, four of a thread one after the other.
+/// A of 16-bit elements in registers, a thread's four registers adjacent.
 unsigned inFragments(unsigned row, unsigned byte) {
   unsigned k = byte / 2;
   unsigned thread = row / 16 * 32 + row % 8 * 4 + k % 8 / 2;
@@ -148,7 +148,7 @@ std::string runWgmma(const std::string &text, Place place, unsigned depth,
 }
 
 const char kBfloatForm[] = "m64n16k16.f32.bf16.bf16";
-// Swizzle of 128 bytes, groups of 8 rows 1024 bytes apart.
+// 128-byte swizzle, groups of 8 rows 1024 bytes apart.
 const char kSwizzled[] = "4611686293305360384";
 
 TEST(Wgmma, SwizzledDepth) {
@@ -167,7 +167,7 @@ TEST(Wgmma, Integers) {
                     swizzled, 32, 1);
   };
   EXPECT_EQ(run("m64n16k32.s32.s8.s8", "1"), "");
-  // Sums are no f32, and there are no other shapes.
+  // Integer accumulators are no f32, and no other shapes exist.
   EXPECT_EQ(run("m64n16k32.s32.s8.s8", "0f3F800000"), "wrong sum");
   for (const char *form : {"m64n16k32.f32.s8.s8", "m64n16k32.s32.e4m3.e4m3",
                            "m64n16k32.s32.s8.e4m3", "m64n40k32.s32.s8.s8"})
@@ -175,7 +175,7 @@ TEST(Wgmma, Integers) {
 }
 
 TEST(Wgmma, Blocks) {
-  // No swizzle: 128 bytes from bit 16 on, 256 from bit 32 on.
+  // No swizzle: offset of 128 bytes at bit 16, of 256 bytes at bit 32.
   std::string desc = std::to_string(uint64_t(8) << 16 | uint64_t(16) << 32);
   EXPECT_EQ(runWgmma(wgmmaKernel(kBfloatForm, desc, desc), blocked, 16, 2), "");
 }
@@ -204,7 +204,7 @@ TEST(Wgmma, MutantsDie) {
   EXPECT_MESSAGE(run(replaced(text, "wait_group.sync.aligned 0",
                               "wait_group.sync.aligned 1")),
                  "in flight");
-  // Shared memory that products may still read.
+  // Writes shared memory that products may still read.
   EXPECT_MESSAGE(run(replaced(text, "wgmma.wait_group.sync.aligned 0;",
                               "st.shared.b32 [%rd6], 0;\n"
                               "wgmma.wait_group.sync.aligned 0;")),
@@ -215,7 +215,7 @@ TEST(Wgmma, MutantsDie) {
 }
 
 TEST(Wgmma, FragmentsInFlight) {
-  // A from registers, which are the product's until a wait has ended it.
+  // A in registers, which the product owns until a wait.
   std::string load = "mul.wide.u32 %rd12, %r0, 16;\n"
                      "add.s64 %rd12, %rd12, %rd5;\n"
                      "ld.shared.v4.b32 {%r30, %r31, %r32, %r33}, [%rd12];\n";
@@ -227,7 +227,7 @@ TEST(Wgmma, FragmentsInFlight) {
     return runWgmma(mutant, swizzled, 16, 2, kSeeds, inFragments);
   };
   EXPECT_EQ(run(early), "");
-  // Behind the fence it might be that the product does not see them.
+  // Without a fence after the loads, the product might not see the registers.
   EXPECT_MESSAGE(
       run(replaced(text, "wgmma.mma_async", load + "wgmma.mma_async")),
       "since the last wgmma.fence");
@@ -261,8 +261,8 @@ TEST(Mma, FragmentsFromLdmatrix) {
       "ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd4+512];\n"
       "st.shared.v4.b32 [%rd6+512], {%r1, %r2, %r3, %r4};\n"
       "copied:\nbar.warp.sync -1;\n"
-      // Lanes 0 to 15 point to the rows' first halves, the others to the
-      // second ones.
+      // Lanes 0 to 15 point to the rows' first halves, the others to the second
+      // ones.
       "and.b32 %r5, %r0, 15;\nshl.b32 %r5, %r5, 5;\nand.b32 %r6, %r0, 16;\n"
       "add.s32 %r5, %r5, %r6;\ncvt.u64.u32 %rd7, %r5;\n"
       "add.s64 %rd8, %rd5, %rd7;\n"
@@ -310,7 +310,7 @@ TEST(Mma, FragmentsFromLdmatrix) {
 }
 
 TEST(Stmatrix, TransposesOnItsWay) {
-  // Lane l holds the pair (2 l, 2 l + 1) of an 8 by 8 matrix.
+  // Lane l holds the pair (2 l, 2 l + 1) of an 8x8 matrix.
   std::string text = kernelText(
       "shl.b32 %r1, %r0, 1;\nadd.s32 %r2, %r1, 1;\nshl.b32 %r2, %r2, 16;\n"
       "or.b32 %r3, %r1, %r2;\nand.b32 %r4, %r0, 7;\nshl.b32 %r4, %r4, 4;\n"

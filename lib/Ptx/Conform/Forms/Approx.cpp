@@ -28,7 +28,7 @@ struct Approximation {
   Unit unit = Unit::Relative;
   double bound = 0;
   Format format = Format::F32;
-  /// Subnormal operands are used as they are, subnormal results become zero.
+  /// Subnormal operands and results count as zero.
   bool flushes = false;
   /// Whether the PTX ISA bounds the error for these operands.
   bool (*hasBound)(double x, double y) = nullptr;

@@ -12,7 +12,8 @@ namespace moec::conform {
 
 namespace {
 
-/// Half of the pairs are equal, so that comparisons differ there.
+/// Comparisons differ at equal operands, so the second form draws from a few
+/// values.
 void addCompared(Family &family, const std::string &compare,
                  const std::string &type, const Operand &value) {
   family.op("setp." + compare + "." + type, {Pred}, {value, value});
