@@ -1,4 +1,4 @@
-//===- Fuzzer.h - what the fuzzers have in common ---------------*- C++ -*-===//
+//===- Fuzzer.h - shared by all fuzzers -------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

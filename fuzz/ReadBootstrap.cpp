@@ -1,4 +1,4 @@
-//===- ReadBootstrap.cpp - what ranks hear at their start -------*- C++ -*-===//
+//===- ReadBootstrap.cpp - messages at the start of ranks -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ReadRankMessage.cpp - what ranks say to each other -------*- C++ -*-===//
+//===- ReadRankMessage.cpp - messages between ranks -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

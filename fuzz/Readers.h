@@ -1,4 +1,4 @@
-//===- Readers.h - reads inputs that nobody should trust --------*- C++ -*-===//
+//===- Readers.h - readers of untrusted input -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Elementwise.cpp - forms of which each thread shows one ---*- C++ -*-===//
+//===- Elementwise.cpp - forms with one element per thread ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

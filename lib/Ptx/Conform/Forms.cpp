@@ -1,5 +1,4 @@
-//===- Forms.cpp - all instruction forms -------------------------*- C++
-//-*-===//
+//===- Forms.cpp - all instruction forms ------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Matrix.h - matrix products: values, fragments, exact results *- C++
-//-*-===//
+//===- Matrix.h - matrix products and exact results -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Record.cpp - what a device answered, in short -------------*- C++
-//-*-===//
+//===- Record.cpp - recorded results of a device ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

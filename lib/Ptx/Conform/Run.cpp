@@ -1,5 +1,4 @@
-//===- Run.cpp - runs forms on a device --------------------------*- C++
-//-*-===//
+//===- Run.cpp - runs forms on a device -------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Table.cpp - a record as tables ----------------------------*- C++
-//-*-===//
+//===- Table.cpp - a record as tables ---------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

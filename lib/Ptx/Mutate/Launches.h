@@ -1,4 +1,4 @@
-//===- Launches.h - launches of a layer, to be run again --------*- C++ -*-===//
+//===- Launches.h - recorded launches of a layer ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

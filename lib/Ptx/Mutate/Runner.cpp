@@ -1,4 +1,4 @@
-//===- Runner.cpp - what becomes of each mutant -----------------*- C++ -*-===//
+//===- Runner.cpp - runs and judges mutants ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Simulator.cpp - the library's face -----------------------*- C++ -*-===//
+//===- Simulator.cpp - the interface of the library -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- SimulatorTest.cpp - the simulator answers as an H200 does -*- C++
-//-*-===//
+//===- SimulatorTest.cpp - the simulator against an H200 --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

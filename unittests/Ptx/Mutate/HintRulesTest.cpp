@@ -1,5 +1,4 @@
-//===- HintRulesTest.cpp - tests of rules about fences, lanes, hints *- C++
-//-*-===//
+//===- HintRulesTest.cpp - tests of rules about fences and lanes ----------===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

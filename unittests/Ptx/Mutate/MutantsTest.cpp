@@ -1,4 +1,4 @@
-//===- MutantsTest.cpp - tests of what is deleted or weakened ---*- C++ -*-===//
+//===- MutantsTest.cpp - tests of the mutants of a kernel -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

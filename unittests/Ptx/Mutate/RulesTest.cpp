@@ -1,4 +1,4 @@
-//===- RulesTest.cpp - tests of what counts as equivalent -------*- C++ -*-===//
+//===- RulesTest.cpp - tests of equivalence proofs --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

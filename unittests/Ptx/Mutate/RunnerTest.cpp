@@ -1,4 +1,4 @@
-//===- RunnerTest.cpp - tests of what becomes of mutants --------*- C++ -*-===//
+//===- RunnerTest.cpp - tests of verdicts on mutants ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

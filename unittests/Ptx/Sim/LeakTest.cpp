@@ -1,4 +1,4 @@
-//===- LeakTest.cpp - tests of what CTAs leave, and of positions *- C++ -*-===//
+//===- LeakTest.cpp - tests of leaks and of positions -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -36,7 +36,7 @@ void expectEnd(const std::string &message, const std::string &end) {
 }
 
 //===----------------------------------------------------------------------===//
-// What a CTA leaves behind
+// Unfinished work of a CTA
 //===----------------------------------------------------------------------===//
 
 TEST(Leaks, CopyOfAThread) {

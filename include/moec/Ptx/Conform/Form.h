@@ -1,5 +1,4 @@
-//===- Form.h - one instruction form and the kernel that shows it -*- C++
-//-*-===//
+//===- Form.h - an instruction form and its kernel --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -58,7 +57,7 @@ enum class Rule : uint8_t {
 struct Verdict {
   /// In the unit of `Form::bound`.
   double error = 0;
-  /// What is wrong regardless of the bound, such as "NaN expected at element
+  /// The failure regardless of the bound, such as "NaN expected at element
   /// 7"; empty if nothing is.
   std::string failure;
 };

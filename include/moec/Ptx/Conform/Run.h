@@ -1,5 +1,4 @@
-//===- Run.h - runs forms on a device ----------------------------*- C++
-//-*-===//
+//===- Run.h - runs forms on a device ---------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

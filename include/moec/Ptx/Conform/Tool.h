@@ -1,5 +1,4 @@
-//===- Tool.h - the ptx-conform tool -----------------------------*- C++
-//-*-===//
+//===- Tool.h - the ptx-conform tool ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

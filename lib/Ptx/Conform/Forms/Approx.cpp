@@ -1,5 +1,4 @@
-//===- Approx.cpp - approximations, each with the bound of the PTX ISA *- C++
-//-*-===//
+//===- Approx.cpp - approximations with an error bound ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- AsyncCopy.cpp - asynchronous copies without a tensor map --*- C++
-//-*-===//
+//===- AsyncCopy.cpp - asynchronous copies without a tensor map -*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Atomic.cpp - atomics and reductions in memory -------------*- C++
-//-*-===//
+//===- Atomic.cpp - atomics and reductions in memory ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Barrier.cpp - barriers of a CTA and mbarriers -------------*- C++
-//-*-===//
+//===- Barrier.cpp - barriers of a CTA and mbarriers ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Compare.cpp - comparisons and selections ------------------*- C++
-//-*-===//
+//===- Compare.cpp - comparisons and selections -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

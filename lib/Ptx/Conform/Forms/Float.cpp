@@ -1,5 +1,4 @@
-//===- Float.cpp - arithmetic on f32 -----------------------------*- C++
-//-*-===//
+//===- Float.cpp - arithmetic on f32 ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

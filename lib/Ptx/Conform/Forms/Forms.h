@@ -1,5 +1,4 @@
-//===- Forms.h - the tables of forms -----------------------------*- C++
-//-*-===//
+//===- Forms.h - the tables of forms ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

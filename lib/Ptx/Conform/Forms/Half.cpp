@@ -1,5 +1,4 @@
-//===- Half.cpp - arithmetic on f16 and bf16, packed too ---------*- C++
-//-*-===//
+//===- Half.cpp - arithmetic on f16 and bf16, packed too --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

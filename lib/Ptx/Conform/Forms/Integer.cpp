@@ -1,5 +1,4 @@
-//===- Integer.cpp - arithmetic and logic on integers ------------*- C++
-//-*-===//
+//===- Integer.cpp - arithmetic and logic on integers -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

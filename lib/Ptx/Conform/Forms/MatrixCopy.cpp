@@ -1,5 +1,4 @@
-//===- MatrixCopy.cpp - ldmatrix, stmatrix, movmatrix ------------*- C++
-//-*-===//
+//===- MatrixCopy.cpp - ldmatrix, stmatrix, movmatrix -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- Memory.cpp - loads, stores and what orders them -----------*- C++
-//-*-===//
+//===- Memory.cpp - loads, stores and memory order --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

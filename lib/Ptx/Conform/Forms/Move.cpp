@@ -1,5 +1,4 @@
-//===- Move.cpp - moves, packing and special registers -----------*- C++
-//-*-===//
+//===- Move.cpp - moves, packing and special registers ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

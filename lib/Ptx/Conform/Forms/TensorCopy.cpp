@@ -1,5 +1,4 @@
-//===- TensorCopy.cpp - copies through tensor maps ---------------*- C++
-//-*-===//
+//===- TensorCopy.cpp - copies through tensor maps --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

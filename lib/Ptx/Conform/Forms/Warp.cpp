@@ -1,5 +1,4 @@
-//===- Warp.cpp - what the lanes of a warp do together -----------*- C++
-//-*-===//
+//===- Warp.cpp - collective instructions of a warp -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

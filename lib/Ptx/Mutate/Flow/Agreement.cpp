@@ -1,4 +1,4 @@
-//===- Agreement.cpp - what all threads of a CTA know alike -----*- C++ -*-===//
+//===- Agreement.cpp - values common to a CTA -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Constants.h - numbers that are known at a place ----------*- C++ -*-===//
+//===- Constants.h - constant propagation -----------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Flow.cpp - what follows what in a kernel -----------------*- C++ -*-===//
+//===- Flow.cpp - control and data flow of a kernel -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

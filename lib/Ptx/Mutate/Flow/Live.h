@@ -1,4 +1,4 @@
-//===- Live.h - registers that branches depend on ---------------*- C++ -*-===//
+//===- Live.h - liveness of sources of predicates ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Paths.h - what holds at a place, over all ways to it -----*- C++ -*-===//
+//===- Paths.h - facts at an instruction, over all paths --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

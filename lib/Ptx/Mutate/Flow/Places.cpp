@@ -1,4 +1,4 @@
-//===- Places.cpp - where in its variable an address is ---------*- C++ -*-===//
+//===- Places.cpp - offset of an address in its variable --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

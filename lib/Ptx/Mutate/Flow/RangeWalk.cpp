@@ -1,4 +1,4 @@
-//===- RangeWalk.cpp - ways that numbers in the text leave open -*- C++ -*-===//
+//===- RangeWalk.cpp - paths that constants leave open ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

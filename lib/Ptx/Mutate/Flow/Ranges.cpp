@@ -1,4 +1,4 @@
-//===- Ranges.cpp - between which numbers a register is ---------*- C++ -*-===//
+//===- Ranges.cpp - value ranges of registers -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Ranges.h - between which numbers a register is -----------*- C++ -*-===//
+//===- Ranges.h - value ranges of registers ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

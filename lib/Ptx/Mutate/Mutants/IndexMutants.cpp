@@ -1,4 +1,4 @@
-//===- IndexMutants.cpp - indices and masks, one off ------------*- C++ -*-===//
+//===- IndexMutants.cpp - off-by-one indices and masks ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Mutants.h - what is deleted or weakened ------------------*- C++ -*-===//
+//===- Mutants.h - deletions and weakenings ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

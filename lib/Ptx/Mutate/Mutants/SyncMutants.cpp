@@ -1,4 +1,4 @@
-//===- SyncMutants.cpp - waits, signals and order, one less -----*- C++ -*-===//
+//===- SyncMutants.cpp - weakened synchronization ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- BarrierRule.cpp - barriers between accesses that do not conflict *- C++
-//-*-===//
+//===- BarrierRule.cpp - barriers between unrelated accesses ----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

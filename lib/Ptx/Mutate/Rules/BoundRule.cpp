@@ -1,4 +1,4 @@
-//===- BoundRule.cpp - comparisons of what is never equal -------*- C++ -*-===//
+//===- BoundRule.cpp - comparisons of values that never match ---*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- EndRule.cpp - work behind which nothing is written -------*- C++ -*-===//
+//===- EndRule.cpp - work after which nothing is written --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- FenceRule.cpp - proxy fences behind which nothing was written *- C++
-//-*-===//
+//===- FenceRule.cpp - proxy fences after no write --------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- FlightRule.cpp - groups that are empty -------------------*- C++ -*-===//
+//===- FlightRule.cpp - commit groups that are empty ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

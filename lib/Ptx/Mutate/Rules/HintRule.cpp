@@ -1,4 +1,4 @@
-//===- HintRule.cpp - branches around what changes nothing *- C++ -*-===//
+//===- HintRule.cpp - branches around hints ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- LaneRule.cpp - shuffles of what all lanes have in common *- C++
-//-*-===//
+//===- LaneRule.cpp - shuffles of values common to all lanes ----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,5 +1,4 @@
-//===- ProductRule.cpp - fences of registers that nobody touched *- C++
-//-*-===//
+//===- ProductRule.cpp - wgmma fences of untouched registers ----*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

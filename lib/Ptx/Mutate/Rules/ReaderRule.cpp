@@ -1,4 +1,4 @@
-//===- ReaderRule.cpp - other values that nobody reads ----------*- C++ -*-===//
+//===- ReaderRule.cpp - changed values that are never read ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Rules.cpp - proofs that a mutant changes nothing ---------*- C++ -*-===//
+//===- Rules.cpp - proofs that a mutant is equivalent -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

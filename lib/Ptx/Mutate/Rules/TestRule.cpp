@@ -1,4 +1,4 @@
-//===- TestRule.cpp - tests of phases that are waited for anyway *- C++ -*-===//
+//===- TestRule.cpp - tests of phases that are waited for -------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- WaitRule.cpp - products that are waited for again --------*- C++ -*-===//
+//===- WaitRule.cpp - products with another wait ----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- WayRule.cpp - branches that always go one way ------------*- C++ -*-===//
+//===- WayRule.cpp - branches with one possible path ------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

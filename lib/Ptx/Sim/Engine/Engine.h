@@ -24,7 +24,7 @@ struct FenceLog {
 struct SyncVariable {
   /// Clocks that releases published: at scope gpu and wider, and at scope cta.
   ClockRef device, cta;
-  /// The same clocks before the last write.
+  /// Both clocks as they were before the last write.
   ClockRef previousDevice, previousCta;
   /// The last write, the number of writes, and the value before the last.
   Access writer;

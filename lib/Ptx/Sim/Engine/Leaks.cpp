@@ -1,4 +1,4 @@
-//===- Leaks.cpp - what a CTA must not leave behind -------------*- C++ -*-===//
+//===- Leaks.cpp - unfinished work of a CTA at its end ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

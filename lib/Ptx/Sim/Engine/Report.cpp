@@ -1,4 +1,4 @@
-//===- Report.cpp - errors in words -----------------------------*- C++ -*-===//
+//===- Report.cpp - error messages ------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Schedule.cpp - who runs next -----------------------------*- C++ -*-===//
+//===- Schedule.cpp - choice of the next warp or operation ------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

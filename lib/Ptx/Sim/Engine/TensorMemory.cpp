@@ -1,4 +1,4 @@
-//===- TensorMemory.cpp - tcgen05: a memory of sums and scales --*- C++ -*-===//
+//===- TensorMemory.cpp - tcgen05 and tensor memory -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- TensorMemory.h - tcgen05: a memory of sums and scales ----*- C++ -*-===//
+//===- TensorMemory.h - tcgen05 and tensor memory ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -21,7 +21,7 @@ namespace moec::ptx {
 struct SharedDescriptor {
   uint64_t bits;
 
-  /// What is wrong with the descriptor; empty if it is valid.
+  /// Why the descriptor is invalid; empty if it is valid.
   std::string verify(unsigned swizzleBytes) const;
   /// Address of 16 bytes of a row, where rows have `pitch` bytes and 8 rows are
   /// adjacent.

@@ -20,7 +20,7 @@ inline constexpr unsigned kWarpgroupWarps = 4;
 struct MatrixDescriptor {
   explicit MatrixDescriptor(uint64_t bits) : bits(bits) {}
 
-  /// What is wrong with the descriptor; empty if it is valid.
+  /// Why the descriptor is invalid; empty if it is valid.
   std::string verify() const;
   unsigned swizzleBytes() const;
   /// Address of an 8-row x 16-byte chunk along K, row by row; `row` counts from

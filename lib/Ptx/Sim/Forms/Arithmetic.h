@@ -1,4 +1,4 @@
-//===- Arithmetic.h - what integer and float forms share --------*- C++ -*-===//
+//===- Arithmetic.h - shared by integer and float forms ---------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

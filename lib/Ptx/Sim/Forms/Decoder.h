@@ -1,4 +1,4 @@
-//===- Decoder.h - from statements to instructions --------------*- C++ -*-===//
+//===- Decoder.h - decodes statements to instructions -----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -128,7 +128,7 @@ Step arrive(Warp &warp, const Instruction &instruction, LaneMask mask) {
     }
     if (!(flags & kArrives))
       continue;
-    // It is undefined which lanes would arrive at the next phase.
+    // PTX leaves open which lanes would arrive at the next phase.
     if (barrier == first && barrier->phase != phase)
       return warp.fail(instruction, lane,
                        "lanes whose arrivals are more than the mbarrier still "

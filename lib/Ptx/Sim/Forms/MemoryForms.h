@@ -1,4 +1,4 @@
-//===- MemoryForms.h - what accesses to memory share ------------*- C++ -*-===//
+//===- MemoryForms.h - loads and stores -------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- WarpForms.h - lanes that wait for each other -------------*- C++ -*-===//
+//===- WarpForms.h - instructions of a whole warp ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Clock.h - what a thread knows of others ------------------*- C++ -*-===//
+//===- Clock.h - vector clocks ----------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Machine.h - warps, CTAs and what they wait for -----------*- C++ -*-===//
+//===- Machine.h - warps, CTAs and launches ---------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

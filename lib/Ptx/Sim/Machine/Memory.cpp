@@ -1,4 +1,4 @@
-//===- Memory.cpp - pieces of memory with bounds ----------------*- C++ -*-===//
+//===- Memory.cpp - memory regions with bounds ------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

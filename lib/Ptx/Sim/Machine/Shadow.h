@@ -1,4 +1,4 @@
-//===- Shadow.h - who accessed a piece of memory last -----------*- C++ -*-===//
+//===- Shadow.h - race detection by cells of memory -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Product.cpp - matrix products in the layout of fragments -*- C++ -*-===//
+//===- Product.cpp - matrix products by fragments ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

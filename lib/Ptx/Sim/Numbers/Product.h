@@ -1,4 +1,4 @@
-//===- Product.h - matrix products in the layout of fragments ---*- C++ -*-===//
+//===- Product.h - matrix products by fragments -----------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Lexer.h - words of PTX -----------------------------------*- C++ -*-===//
+//===- Lexer.h - tokens of PTX ----------------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- WgmmaForms.h - how a wgmma is decoded --------------------*- C++ -*-===//
+//===- WgmmaForms.h - operands and flags of a wgmma -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
