@@ -33,7 +33,7 @@ TEST(FencedRule, ProductsOfOneShapeNeedOneFence) {
   std::string first = kFence + product() + kWait;
   EXPECT_EQ(rulesFor(first + kFence + product(), "wgmma fence"),
             "-; already fenced; ");
-  // A product of another shape.
+  // An MMA of another shape.
   EXPECT_EQ(rulesFor(first + kFence + product("16"), "wgmma fence"), "-; -; ");
   // Reading, writing, or moving an accumulator.
   for (const char *touch : {"st.global.b32 [%rd0], %r3;\n", "mov.b32 %r2, 0;\n",

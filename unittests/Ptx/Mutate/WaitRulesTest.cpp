@@ -1,4 +1,4 @@
-//===- WaitRulesTest.cpp - products with another wait -----------*- C++ -*-===//
+//===- WaitRulesTest.cpp - MMAs that another wait ends ----------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -14,7 +14,7 @@ namespace {
 const char kCommit[] = "wgmma.commit_group.sync.aligned;\n";
 const char kWait[] = "wgmma.wait_group.sync.aligned 0;\n";
 
-/// A product whose A is in four registers from %r`first` on.
+/// An MMA whose A is in four registers from %r`first` on.
 std::string product(int first) {
   std::string matrix;
   for (int i = 0; i < 4; ++i)
@@ -55,7 +55,7 @@ TEST(WaitRule, NobodyTouchesOrLearnsOfThem) {
     EXPECT_EQ(rulesOf("wgmma wait", between), "-; -; -; -; ") << between;
 }
 
-/// With waits that leave one group, the first wait ends the products of %r10 to
+/// With waits that leave one group, the first wait ends the MMAs of %r10 to
 /// %r13.
 TEST(WaitRule, TheNextWaitThatLeavesAsManyIsForThemToo) {
   const char one[] = "wgmma.wait_group.sync.aligned 1;\n";
@@ -82,7 +82,7 @@ TEST(WaitRule, TheNextWaitThatLeavesAsManyIsForThemToo) {
 TEST(WaitRule, ACommitIsMadeUpForByTheNextOne) {
   EXPECT_EQ(rulesOf("commit", ""), "waited for again; -; ");
   EXPECT_EQ(rulesOf("commit", "mul.lo.s32 %r11, %r30, %r31;\n"), "-; -; ");
-  // Without another commit, the products are never waited for.
+  // Without another commit, the MMAs are never waited for.
   EXPECT_EQ(rulesFor(product(10) + kCommit + kWait + kWait +
                          "st.global.b32 [%rd0], %r1;",
                      "commit", /*threads=*/128, /*haveSurvived=*/true),

@@ -89,7 +89,7 @@ TEST(WarpRules, PlacesThatAreNotKnown) {
 }
 
 //===----------------------------------------------------------------------===//
-// Waits and products
+// Waits and MMAs
 //===----------------------------------------------------------------------===//
 
 const char kWait[] = "w:\nmbarrier.try_wait.parity.shared.b64 %p4, [sm], 0;\n"

@@ -40,7 +40,7 @@ int exponentOf(unsigned row, unsigned block) {
   return int((row * 5 + block * 3) % 7) - 3;
 }
 
-/// 128 threads copy their part, thread 0 issues two products with K = 32, and
+/// 128 threads copy their part, thread 0 issues two MMAs with K = 32, and
 /// all threads store the accumulators of their lane.
 std::string tensorKernel() {
   auto number = [](uint64_t value) { return std::to_string(value); };
@@ -204,8 +204,8 @@ TEST(Tensor, MutantsDie) {
                  "power of two");
 }
 
-/// Products may read the scales that a later copy writes: only the end of the
-/// products orders the two.
+/// MMAs may read the scales that a later copy writes: only the end of the
+/// MMAs orders the two.
 TEST(Tensor, CopiesPassProducts) {
   std::string copy = "tcgen05.cp.cta_group::1.32x128b.warpx4 [%r7], %rd8;\n";
   EXPECT_MESSAGE(runTensor(replaced(tensorKernel(), "tcgen05.commit",

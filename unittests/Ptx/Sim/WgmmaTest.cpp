@@ -1,4 +1,4 @@
-//===- WgmmaTest.cpp - tests of matrix products -----------------*- C++ -*-===//
+//===- WgmmaTest.cpp - tests of wgmma and mma -------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -204,7 +204,7 @@ TEST(Wgmma, MutantsDie) {
   EXPECT_MESSAGE(run(replaced(text, "wait_group.sync.aligned 0",
                               "wait_group.sync.aligned 1")),
                  "in flight");
-  // Writes shared memory that products may still read.
+  // Writes shared memory that MMAs may still read.
   EXPECT_MESSAGE(run(replaced(text, "wgmma.wait_group.sync.aligned 0;",
                               "st.shared.b32 [%rd6], 0;\n"
                               "wgmma.wait_group.sync.aligned 0;")),
@@ -215,7 +215,7 @@ TEST(Wgmma, MutantsDie) {
 }
 
 TEST(Wgmma, FragmentsInFlight) {
-  // A in registers, which the product owns until a wait.
+  // A in registers, which the MMA owns until a wait.
   std::string load = "mul.wide.u32 %rd12, %r0, 16;\n"
                      "add.s64 %rd12, %rd12, %rd5;\n"
                      "ld.shared.v4.b32 {%r30, %r31, %r32, %r33}, [%rd12];\n";
@@ -227,7 +227,7 @@ TEST(Wgmma, FragmentsInFlight) {
     return runWgmma(mutant, swizzled, 16, 2, kSeeds, inFragments);
   };
   EXPECT_EQ(run(early), "");
-  // Without a fence after the loads, the product might not see the registers.
+  // Without a fence after the loads, the MMA might not see the registers.
   EXPECT_MESSAGE(
       run(replaced(text, "wgmma.mma_async", load + "wgmma.mma_async")),
       "since the last wgmma.fence");

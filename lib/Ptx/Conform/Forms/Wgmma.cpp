@@ -448,7 +448,7 @@ void addWgmma(Forms &forms) {
     bool isEmitted = about.a == Format::BF16 || about.a == Format::E4M3 ||
                      about.a == Format::S8 ||
                      (about.a == Format::F16 && about.d == Format::F32);
-    // Beyond 24, integer products need a multiple of 16 columns.
+    // Beyond 24, integer MMAs need a multiple of 16 columns.
     auto exists = [&](unsigned n) {
       return about.a != Format::S8 || n <= 24 || n % 16 == 0;
     };

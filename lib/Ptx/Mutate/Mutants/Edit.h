@@ -40,9 +40,9 @@ std::string opcodeOf(const RawInstruction &instruction);
 /// Adds the names of an operand and its parts: registers and variables.
 void addNames(const RawOperand &operand, std::set<std::string> &names);
 
-/// Whether the instruction starts a warpgroup's product.
+/// Whether the instruction starts a warpgroup's MMA.
 bool isProduct(const RawInstruction &instruction);
-/// Adds the registers of a product: accumulators, and A if it is in registers.
+/// Adds the registers of an MMA: accumulators, and A if it is in registers.
 void addProductRegisters(const RawInstruction &product,
                          std::set<std::string> &names);
 

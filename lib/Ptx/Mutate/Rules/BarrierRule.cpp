@@ -150,7 +150,7 @@ Side Neighbours::collect(bool isForward) const {
     if (effect == Effect::Read || effect == Effect::Write)
       side.accesses.push_back(index);
     // After a warp barrier, what one thread waits for it acquires without the
-    // others. But a product reads what all threads of its warpgroup know.
+    // others. But an MMA reads what all threads of its warpgroup know.
     bool isProduct =
         scope == Scope::Warp && isForward && has(at(index), "wgmma");
     side.hasWait |= effect == Effect::Wait;
@@ -242,7 +242,7 @@ bool Neighbours::haveOwnPlaces(size_t first, size_t second) const {
   return true;
 }
 
-/// Whether a product after the barrier may read what is written before it.
+/// Whether an MMA after the barrier may read what is written before it.
 bool Neighbours::conflictsWithProducts(size_t first) const {
   return effectOf(at(first)) == Effect::Write && !has(at(first), "global");
 }

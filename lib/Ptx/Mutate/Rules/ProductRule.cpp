@@ -24,7 +24,7 @@ const char kTouchesAreKnown = 0;
 struct Touches {
   /// Product registers were touched, or no fence has been executed yet.
   bool isAny = false;
-  /// Products that were started; one bit per shape.
+  /// MMAs that were started; one bit per shape.
   uint64_t shapes = 0;
 
   void join(const Touches &other) {
@@ -40,7 +40,7 @@ bool isProductFence(const RawInstruction &instruction) {
   return startsWith(instruction, "wgmma.fence");
 }
 
-/// Tracks accesses to the registers of a kernel's products.
+/// Tracks accesses to the registers of a kernel's MMAs.
 class TouchAnalysis {
 public:
   explicit TouchAnalysis(const Flow &flow) : flow(flow) {

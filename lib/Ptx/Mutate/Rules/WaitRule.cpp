@@ -1,4 +1,4 @@
-//===- WaitRule.cpp - products with another wait ----------------*- C++ -*-===//
+//===- WaitRule.cpp - MMAs that another wait ends ---------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -27,7 +27,7 @@ std::optional<uint64_t> getLeft(const RawInstruction &instruction) {
   return instruction.operands[0].bits;
 }
 
-/// Whether no other thread can learn from the instruction how far products are.
+/// Whether no other thread can learn from the instruction how far MMAs are.
 bool tellsNobody(const RawInstruction &instruction) {
   const std::string &first = instruction.parts.front();
   if (first == "ret" || first == "exit")
@@ -39,8 +39,8 @@ bool tellsNobody(const RawInstruction &instruction) {
           (has(instruction, "try_wait") || has(instruction, "test_wait")));
 }
 
-/// Effects on products if the wait at an instruction is removed. If a commit is
-/// left out, its products join the next group.
+/// Effects on MMAs if the wait at an instruction is removed. If a commit is
+/// left out, its MMAs join the next group.
 class Wait {
 public:
   Wait(const Flow &flow, size_t index, std::optional<size_t> leftOut)
@@ -48,8 +48,9 @@ public:
     addInFlight();
   }
 
-  /// If a commit is left out, another one must precede the next wait, which
-  /// leaves no more groups than this one.
+  /// Whether later waits replace this one: on every path, before any use of the
+  /// MMAs, a wait leaves no more groups in flight than this one. If a commit is
+  /// left out, another commit must precede that wait.
   bool isMadeUpFor() const {
     std::set<std::pair<size_t, bool>> met;
     std::vector<std::pair<size_t, bool>> open;
@@ -80,7 +81,7 @@ private:
     return flow.kernel.instructions[at];
   }
 
-  /// Adds products of groups that earlier waits may have left in flight, and of
+  /// Adds MMAs of groups that earlier waits may have left in flight, and of
   /// later groups.
   void addInFlight() {
     constexpr uint64_t all = UINT64_MAX;
@@ -113,7 +114,7 @@ private:
   }
 
   bool touches(const RawInstruction &instruction) const {
-    // Products of one shape execute in order.
+    // MMAs of one shape execute in order.
     if (isProduct(instruction))
       return false;
     std::set<std::string> names;
@@ -128,7 +129,7 @@ private:
   size_t index;
   std::optional<size_t> leftOut;
   uint64_t left;
-  /// Registers of products that may be in flight: accumulators, and A from
+  /// Registers of MMAs that may be in flight: accumulators, and A from
   /// registers.
   std::set<std::string> registers;
 };

@@ -105,7 +105,7 @@ uint64_t BulkCopy::chunkAddress(const Piece &piece, uint32_t offset) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Pieces
+// Chunks
 //===----------------------------------------------------------------------===//
 
 bool BulkCopy::advance(Engine &engine) {

@@ -82,7 +82,7 @@ Warp *Engine::choose() {
     for (size_t i = 1; i < runnable.size(); ++i)
       if (runnable[i]->priority > runnable[index]->priority)
         index = i;
-    // Now and then the warp of highest priority becomes the lowest.
+    // Now and then the first warp gets a new priority, which is mostly low.
     if (random.oneIn(16))
       runnable[index]->priority = random.next() >> random.below(32);
     break;
@@ -236,8 +236,8 @@ void Engine::unblock() {
   reportDeadlock();
 }
 
-/// Wakes groups that wait for an event or for time to pass; false if no thread
-/// reads the time, or long waits have not helped.
+/// Advances the time and wakes polling loops; false if no thread reads the
+/// time, or long waits have not helped.
 bool Engine::passTime() {
   // The skipped time grows up to some seconds, so that waits need few rounds.
   constexpr unsigned kFirstBit = 10, kLastBit = 33, kSkips = 1000;

@@ -17,7 +17,7 @@
 using namespace moec::ptx;
 
 static constexpr unsigned kChunk = 16, kAtom = 8, kSwizzle = 128;
-/// Extent of a product's operands: 128 rows of A, and 32 elements of K.
+/// Extent of an MMA's operands: 128 rows of A, and 32 elements of K.
 static constexpr unsigned kRows = 128, kDepth = 32;
 /// Lanes that one warp can load. Each quarter has a copy of all scales.
 static constexpr unsigned kQuarter = 32;
@@ -52,8 +52,8 @@ uint64_t SharedDescriptor::chunk(unsigned row, unsigned pitch,
 }
 
 /// PTX ISA, "Instruction descriptor", kind::mxf8f6f4: types of three bits,
-/// where 0 is e4m3 and 5 is e2m1; rows of B / 8; 1 for e8m0 scales; rows of A /
-/// 128.
+/// where 0 is e4m3 and 5 is e2m1; rows of B / 8; 1 for e8m0 scales; the
+/// 128 rows of A / 16.
 std::string ProductDescriptor::verify() const {
   auto isKnown = [](unsigned type) { return type == 0 || type == 5; };
   if (!isKnown(typeA()) || !isKnown(typeB()))
@@ -94,7 +94,7 @@ void TensorQueue::add(TensorOperation operation) {
     // A thread that acquires an operation's end also acquires what was known at
     // its start, because the operation's inputs were ready.
     join(started, warp.clocks[lane]);
-    // A copy is ordered after what the thread knows to be complete; a product
+    // A copy is ordered after what the thread knows to be complete; an MMA
     // also after all operations before it.
     operation.clock = warp.release(1u << lane);
     if (operation.kind == TensorOperation::Kind::Product)

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 // tcgen05 after the PTX ISA, "TensorCore 5th Generation Family Instructions":
-// copies of scales, block-scaled products of one CTA, and loads by warps.
+// copies of scales, block-scaled MMAs of one CTA, and loads by warps.
 
 #ifndef MOEC_LIB_PTX_SIM_ENGINE_TENSORMEMORY_H
 #define MOEC_LIB_PTX_SIM_ENGINE_TENSORMEMORY_H
@@ -52,7 +52,7 @@ struct TensorOperation {
   unsigned unit = 0;
   uint32_t tick = 0;
 
-  /// Tensor memory addresses: destination, and scales of a product.
+  /// Tensor memory addresses: destination, and scales of an MMA.
   uint32_t target = 0, scaleA = 0, scaleB = 0;
   SharedDescriptor a{0}, b{0};
   ProductDescriptor product{0};
@@ -60,7 +60,7 @@ struct TensorOperation {
   uint64_t mbarrier = 0;
 };
 
-/// The tcgen05 operations that a thread has issued. Products and commits run in
+/// The tcgen05 operations that a thread has issued. MMAs and commits run in
 /// order, after the copies before them; copies may overtake earlier operations.
 class TensorQueue : public AsyncOperation {
 public:

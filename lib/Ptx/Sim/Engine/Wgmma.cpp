@@ -1,4 +1,4 @@
-//===- Wgmma.cpp - matrix products of four warps ----------------*- C++ -*-===//
+//===- Wgmma.cpp - wgmma by four warps --------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -57,7 +57,7 @@ uint64_t MatrixDescriptor::rowChunk(unsigned row, unsigned depth) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Products
+// MMAs
 //===----------------------------------------------------------------------===//
 
 ProductGroup::ProductGroup(Cta &cta, unsigned warpgroup)
@@ -170,9 +170,8 @@ void ProductGroup::gatherFromRegisters(const AsyncProduct &product,
     }
 }
 
-/// Integer counterpart of `addProducts`, into i32 registers. The sums of a
-/// product of 8-bit integers are whole numbers below 2^24, which f32 holds
-/// exactly.
+/// Integer counterpart of `addProducts`, into i32 registers. The sums of an
+/// MMA of 8-bit integers are whole numbers below 2^24, which f32 holds exactly.
 static void addWholeProducts(uint32_t *const *registers, unsigned numRegisters,
                              const float *rows, const float *const *columns,
                              unsigned depth) {

@@ -1,4 +1,4 @@
-//===- Wgmma.h - matrix products of four warps ------------------*- C++ -*-===//
+//===- Wgmma.h - wgmma by four warps ----------------------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -45,7 +45,7 @@ struct AsyncProduct {
   bool keepsSums = false;
 };
 
-/// Products of one wgmma commit group, which complete together. Products run in
+/// MMAs of one wgmma commit group, which complete together. MMAs run in
 /// order, as late as waits allow or whenever the schedule chooses.
 class ProductGroup : public AsyncOperation {
 public:
@@ -56,7 +56,7 @@ public:
   bool usesShared() const override { return next < products.size(); }
 
   std::vector<AsyncProduct> products;
-  /// Knowledge common to all of its threads at the start of the last product.
+  /// Knowledge common to all of its threads at the start of the last MMA.
   ClockRef clock;
   unsigned unit;
   uint32_t tick;
@@ -81,12 +81,12 @@ struct Warpgroup {
   std::vector<std::shared_ptr<ProductGroup>> committed;
   /// Number of committed groups, and how many of them each warp has waited for.
   uint64_t numCommitted = 0, waited[kWarpgroupWarps] = {};
-  /// Clocks of the threads at the last product, and their common knowledge.
+  /// Clocks of the threads at the last MMA, and their common knowledge.
   std::vector<ClockRef> lastClocks;
   ClockRef commonClock;
 };
 
-/// Whether no product in flight uses the registers of an instruction; reports
+/// Whether no MMA in flight uses the registers of an instruction; reports
 /// an error otherwise. Notes that a fence is needed.
 bool checkAccumulators(Warp &warp, const Instruction &instruction,
                        LaneMask mask);

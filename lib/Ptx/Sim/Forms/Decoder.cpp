@@ -426,7 +426,7 @@ Status Decoder::decode(const FormTable &table) {
   return Status::ok();
 }
 
-/// Finds the instructions that use registers of asynchronous products.
+/// Finds the instructions that use registers of asynchronous MMAs.
 void Decoder::markAccumulators() {
   std::unordered_set<uint32_t> slots;
   for (const Instruction &made : kernel.code)

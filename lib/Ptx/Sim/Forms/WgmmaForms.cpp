@@ -62,7 +62,7 @@ void forWarps(Warp &warp, F function) {
     function(*warp.cta.warps[first + i]);
 }
 
-/// The common knowledge of all threads of the warpgroup, because a product
+/// The common knowledge of all threads of the warpgroup, because an MMA
 /// reads matrices on behalf of all of them.
 ClockRef commonClock(Warp &warp) {
   Warpgroup &warpgroup = warpgroupOf(warp);
@@ -126,7 +126,7 @@ Step multiplyAsync(Warp &warp, const Instruction &instruction, LaneMask mask) {
         std::make_shared<ProductGroup>(warp.cta, warp.index / kWarpgroupWarps);
     warpgroup.open->instruction = instruction.id;
   }
-  // A thread holds two sums per column out of 64 rows; K of one product is 32
+  // A thread holds two sums per column out of 64 rows; K of one MMA is 32
   // bytes.
   constexpr uint64_t numRows = 64, stepBytes = 32;
   warp.cta.launch.engine->statistics.work.products +=
@@ -208,7 +208,7 @@ void decodeProduct(Decoder &d) {
   if (bytes == 0 || parseMatrixType(typeB, b) != bytes || depth * bytes != 32 ||
       columns % 8 != 0 || columns == 0 || columns > 256)
     return;
-  // Integer products have fewer shapes.
+  // Integer MMAs have fewer shapes.
   bool areIntegers = a == MatrixType::Int8;
   if (areIntegers != (b == MatrixType::Int8) ||
       sum != (areIntegers ? "s32" : "f32") ||

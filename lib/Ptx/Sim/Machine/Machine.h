@@ -198,7 +198,7 @@ public:
   uint64_t priority = 0;
   /// Registers per thread after setmaxnreg.
   unsigned registers = 0;
-  /// Products in flight, and whether accumulators were touched since the last
+  /// MMAs in flight, and whether accumulators were touched since the last
   /// wgmma.fence.
   unsigned productsInFlight = 0;
   bool needsProductFence = true;
@@ -316,8 +316,8 @@ struct Launch {
   /// Launches, by index in the batch, that are ordered before its CTAs (set at
   /// their start), and before its end (set then).
   std::vector<bool> isAfter, isOver;
-  /// Launches that had ended when its CTAs could start, whether or not they
-  /// know.
+  /// Launches that had ended when its CTAs could start, whether or not the CTAs
+  /// know it.
   std::vector<bool> isBehind;
   /// Knowledge of those launches about CTAs that may still run. Its CTAs have
   /// it when they start, and so has any thread that knows its end.

@@ -26,7 +26,7 @@ inline constexpr uint32_t kWgmmaRegisterA = 1u << 16,
 /// Whether the instruction is a wgmma.mma_async.
 bool isAsyncProduct(const Instruction &instruction);
 
-/// Number of operand registers that are in use while the product is in flight.
+/// Number of operand registers that are in use while the MMA is in flight.
 inline size_t getNumWgmmaRegisters(const Instruction &instruction) {
   return instruction.count + (instruction.flags & kWgmmaRegisterA ? 4u : 0u);
 }
