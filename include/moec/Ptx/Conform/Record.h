@@ -50,7 +50,7 @@ struct Record {
   static moert::Result<Record> parse(const std::string &text);
 };
 
-/// Where `found` violates the rule of `form`; empty if it does not.
+/// Describes where `found` violates the rule of `form`; empty if it does not.
 std::string difference(const Form &form, const Answer &recorded,
                        const Answer &found);
 

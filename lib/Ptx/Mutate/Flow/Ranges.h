@@ -60,8 +60,8 @@ public:
   struct State {
     size_t at = 0;
     Values values;
-    /// Whose path this is, such as the kernel's or the mutant's; numbers are
-    /// the caller's.
+    /// Tells paths apart, such as the kernel's and the mutant's; numbered by
+    /// the caller.
     unsigned world = 0;
   };
   /// Called before an instruction. May change the state, add others that

@@ -14,7 +14,7 @@
 
 namespace moec::ptx::mutate {
 
-/// Share of mutants that may survive.
+/// Class of a mutant, by the share of mutants that may be missed.
 enum class Group : uint8_t {
   /// Waits, expected bytes, arrivals, commits, proxy fences, CTA barriers:
   /// none.

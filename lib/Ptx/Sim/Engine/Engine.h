@@ -26,7 +26,8 @@ struct SyncVariable {
   ClockRef device, cta;
   /// Both clocks as they were before the last write.
   ClockRef previousDevice, previousCta;
-  /// The last write, the number of writes, and the value before the last.
+  /// The last write, the number of writes, and the value before the last
+  /// write.
   Access writer;
   uint64_t version = 0, previous = 0;
   unsigned bytes = 0;
