@@ -62,7 +62,8 @@ public:
                                bool isAsync) const;
   /// Notes an event that other warps may be waiting for.
   void noteWrite();
-  /// The value of %globaltimer and the like. The reading warp yields.
+  /// The value of %globaltimer and the like. Readers are expected to time out,
+  /// so passTime() may advance it.
   uint64_t readTime() {
     asksTime = true;
     return statistics.warpInstructions + skippedTime;
