@@ -4,18 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Pieces of a part are dealt out to the threads of all CTAs, alike on all
-// ranks, so that a thread takes what the same thread of another rank pushed. In
-// a turn of the loop a CTA pushes a round of pieces, then takes those of the
-// round before. Flags are set for the CTA behind a barrier, by the second warp,
-// which waits until what was pushed is there; the others go on meanwhile. Each
-// warp looks for flags by itself. If one gives up, all leave the loop in the
-// turn behind, at whose barrier they know.
+// All-gather and sums over peer heaps. Pieces (16-byte chunks) are dealt out to
+// the threads of all CTAs, alike on all ranks, so that a thread takes what the
+// same thread of another rank pushed. In one iteration of the loop a CTA pushes
+// a round of pieces, then takes the round before. After a barrier the second
+// warp waits until the pushes are visible and sets the CTA's flags; the other
+// warps continue. Each warp polls flags by itself. If one gives up, all leave
+// the loop in the next iteration, after its barrier.
 //
-// What is pushed is in memory before, or a sum or codes that the threads make
-// for it (Sm80ExchangeSums.cpp, Sm80ExchangeCodes.cpp). What a rank need not
-// have is not pushed to it. A gather takes it all the same, whatever is there;
-// a sum loads it and adds +0.0.
+// The pushed data is in memory already, or the threads compute it: sums in
+// Sm80ExchangeSums.cpp, quantized values in Sm80ExchangeCodes.cpp. Rows that a
+// rank does not need are not pushed to it. A gather takes the stale bytes
+// there; a sum loads them and adds +0.0 instead.
 
 #include "Sm80Exchange.h"
 
@@ -42,13 +42,13 @@ Value Sm80Exchange::getPlace(Value distance) {
 SmallVector<Value> Sm80Exchange::forRanks(
     int64_t first,
     llvm::function_ref<SmallVector<Value>(ArrayRef<Value>, ValueRange)> body) {
-  // In a loop as many as have room in registers beside what that keeps. Codes
-  // and scales have addresses each.
+  // The ranks that fit in registers beside the loop's own values. Quantized
+  // values and scales have separate addresses.
   constexpr int64_t mostInLoop = 2;
   int64_t mostUnrolled = op.getCoded() ? 2 : 4;
   int64_t atOnce = ranks <= mostUnrolled ? mostUnrolled : mostInLoop;
   int64_t count = ranks - first;
-  // All times in the loop are of as many.
+  // The peeled first call takes the remainder.
   int64_t ahead = count % atOnce == 0 ? atOnce : count % atOnce;
   SmallVector<Value> numbers;
   for (int64_t i = 0; i < ahead; ++i)
@@ -77,7 +77,7 @@ void Sm80Exchange::forRanks(int64_t first,
 // Heaps
 //===----------------------------------------------------------------------===//
 
-/// Read by all behind a barrier.
+/// Threads read the table after a barrier.
 void Sm80Exchange::makeHeapTable() {
   heapTable = emitter.scratch({ranks}, b.getI64Type());
   emitter.ifThen(isEqual(thread, number(0)), [&] {
@@ -247,7 +247,7 @@ void Sm80Exchange::addPiecesOfRow(Round &round, Value turn) {
   }
 }
 
-/// `turn` is how many rounds were before, times the threads of all CTAs.
+/// `turn` is the number of earlier rounds times the threads of all CTAs.
 SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn) {
   SmallVector<Round, 0> rounds;
   for (auto [pair, part] : llvm::enumerate(parts)) {
@@ -272,8 +272,8 @@ SmallVector<Sm80Exchange::Round, 0> Sm80Exchange::getRounds(Value turn) {
   return rounds;
 }
 
-/// Values that are there before this point: what only some threads store LLVM
-/// would load where they do, one behind the other.
+/// Makes all `loaded` values available here. Otherwise LLVM sinks the loads
+/// into the branches of the threads that store them, one after another.
 void Sm80Exchange::tie(MutableArrayRef<Pieces> loaded) {
   Type word = b.getI32Type();
   SmallVector<Value> words;
@@ -674,7 +674,7 @@ Value Sm80Exchange::pushAndTake(Value most) {
 }
 
 Value Sm80Exchange::pushToResults(Value most) {
-  // The table of heaps is there.
+  // Makes the heap table visible.
   emitter.barrier();
   Value rounds =
       arith::DivUIOp::create(b, add(most, add(lanes, number(-1))), lanes);
@@ -688,7 +688,7 @@ Value Sm80Exchange::pushToResults(Value most) {
   emitter.barrier();
   Sm80Exchange here = forTurn();
   here.useHeader();
-  // Who counts waits.
+  // The threads that set flags also wait.
   Value waits = arith::AndIOp::create(b, here.mayPush,
                                       isBelow(thread, PeerHeap::kMaxCtas));
   return emitter
@@ -714,8 +714,8 @@ void Sm80Exchange::emit() {
   readOwners();
   readSums();
   readCodes();
-  // The most pieces of a thread number, as if each had one in a round.
-  // One where all were copied: flags are behind a round.
+  // The largest number of pieces per thread number, as if each thread had one
+  // piece in a round. At least 1: flags are set after a round.
   Value most = number(1);
   for (const Part &part : parts) {
     Value pieces = part.rowPieces > 0

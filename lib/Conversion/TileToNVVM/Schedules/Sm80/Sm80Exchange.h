@@ -23,7 +23,7 @@ namespace moec {
 /// Bytes of a flag or counter, and of a word of a chunk.
 constexpr int64_t kFlagBytes = 8, kWordBytes = 4;
 
-/// One pair of `ins` and `outs`. Counts and bytes are those of one rank, i64.
+/// One pair of `ins` and `outs`. Counts and bytes are for one rank, i64.
 struct Sm80ExchangePart {
   /// Base addresses of the memory to move; for values that the kernel
   /// quantizes, of their rows.
@@ -92,7 +92,7 @@ private:
   mlir::Value isBelow(mlir::Value x, int64_t end) {
     return isLess(x, number(end));
   }
-  /// Whether there is another rank at that distance.
+  /// Whether another rank exists at that distance.
   mlir::Value isOther(mlir::Value distance) {
     return mlir::arith::AndIOp::create(b, isLess(number(0), distance),
                                        isBelow(distance, ranks));
