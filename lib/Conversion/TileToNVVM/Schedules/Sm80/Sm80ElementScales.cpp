@@ -4,9 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// What elements of weights meet before they are multiplied. A lane of the
-// tensor cores decodes one row of weights of every 8, and of `kDecodedColumns`
-// elements of it neighbours that are in one group.
+// Scales and zero points that apply to weight elements before the
+// multiplication. A lane of the tensor cores decodes one weight row of every 8,
+// and of each `kDecodedColumns` elements of it adjacent ones in one scale
+// group.
 
 #include "../../../Emission/ContractOperands.h"
 #include "Sm80Scales.h"
@@ -18,7 +19,7 @@ Sm80Scales::ElementRows
 Sm80Scales::findElementRows(Value memref, Value first,
                             ArrayRef<int64_t> distances) {
   auto type = cast<MemRefType>(memref.getType());
-  // Registers are few: addresses that lie a constant apart are one.
+  // Saves registers: addresses a constant apart share one base.
   bool isOneAddress = moe::getScaleGroup(op.getWeightQuantAttr()).rows == 1 &&
                       shape.columns % shape.n == 0 &&
                       type.getLayout().isIdentity();
@@ -61,8 +62,8 @@ Value Sm80Scales::getElementNumber(Value element) {
   if (size == moe::ScaleGroup::kAll)
     return emitter.i32(0);
   Value own = element;
-  // The lane's eight neighbours; of elements of 8 bits all lanes' are those of
-  // one product.
+  // The lane's eight adjacent elements. With 8-bit elements, all lanes'
+  // neighbours belong to one instruction.
   constexpr int64_t lanesOfRow = 4, neighbours = kDecodedColumns / lanesOfRow;
   constexpr int64_t byteBits = 8;
   if (shape.usesTensorCores() && size < kDecodedColumns &&

@@ -4,18 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Rows that are gathered need not be quantized before: a thread loads what a
-// piece of codes is made of, the lanes that have a group find its largest
-// magnitude by shuffles, and its scale and the codes are made as sm80.quantize
-// makes them. The first of these lanes stores the scale. Whoever has no piece
-// takes part in shuffles, among lanes that have none either: a group is there
-// as a whole or not at all.
+// Quantizes the rows of a gather on the fly. A thread loads the inputs of a
+// piece of quantized values; the lanes of a scale group find its largest
+// magnitude by shuffles, then compute its scale and values as sm80.quantize
+// does. The first of these lanes stores the scale. Lanes without a piece
+// shuffle only with other such lanes: a group exists as a whole or not at all.
 //
-// With one scale for a row all pieces that a warp has in a round are of one
-// row, and all warps of a row are of one CTA, so that they hold the row in
-// registers: its largest magnitude they find by shuffles, then in shared
-// memory, by a barrier of their own. Lanes behind the row's end add nothing to
-// that.
+// With one scale per row, all pieces of a warp in a round belong to one row,
+// and all warps of a row to one CTA, so the row stays in registers. Its largest
+// magnitude is found by shuffles, then in shared memory with a named barrier
+// per row. Lanes past the row's end contribute nothing.
 
 #include "Sm80Exchange.h"
 
@@ -39,7 +37,7 @@ int64_t Sm80Exchange::countLanesOfGroup() {
   auto type = [&](int64_t pair) {
     return cast<MemRefType>(op.getIns()[size_t(pair)].getType());
   };
-  // A code is a byte.
+  // A quantized value is one byte.
   return *RowCodes::getGroup(type(op.getCoded()->front()),
                              type(op.getCoded()->back())) /
          parts[size_t(op.getCoded()->front())].pieceBytes;
@@ -62,11 +60,11 @@ void Sm80Exchange::dealOutCodes() {
     scales.atOnce = 1;
     return;
   }
-  // One for each piece of codes.
+  // One scale per piece of quantized values.
   scales.atOnce = codes.atOnce;
 }
 
-/// Scales lie one behind the other, as groups of codes and rows do.
+/// Scales are contiguous, in the order of groups and rows.
 void Sm80Exchange::addScales(MutableArrayRef<Round> rounds) {
   const Round &codes = rounds[size_t(op.getCoded()->front())];
   Round &scales = rounds[size_t(op.getCoded()->back())];
@@ -76,7 +74,7 @@ void Sm80Exchange::addScales(MutableArrayRef<Round> rounds) {
     scales.isThere.push_back(isThere);
   };
   if (codes.row) {
-    // Who has the row's first piece stores it.
+    // The thread with the row's first piece stores the scale.
     Value isFirst =
         isEqual(codes.numbers.front(), mul(codes.row, codes.part->rowPieces));
     addScale(codes.row, arith::AndIOp::create(b, codes.hasRow, isFirst));
@@ -125,11 +123,11 @@ Value Sm80Exchange::shareInRow(Quantizer &quantizer, Value largest,
   if (warps == 1)
     return largest;
   Value ofCta = emitter.divide(emitter.warp(), warps);
-  // Barrier 0 is the CTA's.
+  // Barrier 0 is the CTA's own.
   auto barrier = [&] {
     emitter.barrierOf(emitter.scale(ofCta, 1, 1), warps * sm80::kWarp);
   };
-  // All have read what was there for the row before.
+  // All warps have read the maxima of the previous row.
   barrier();
   emitter.ifThen(isEqual(lane, number(0)), [&] {
     emitter.storeF32(largest, largestOfWarps, emitter.toIndex(emitter.warp()));
@@ -146,8 +144,8 @@ Value Sm80Exchange::shareInRow(Quantizer &quantizer, Value largest,
 Value Sm80Exchange::findLargestOfRow(Quantizer &quantizer, const Round &round,
                                      ArrayRef<Value> rows) {
   const Sm80ExchangePart &part = *round.part;
-  // As 16 bits: as f32 all that a thread has of a row would be kept in
-  // registers for the codes.
+  // Compare as 16-bit values: otherwise the thread's part of the row would stay
+  // in registers as f32 until it is quantized.
   Value largest;
   for (auto [i, isThere] : llvm::enumerate(round.isThere)) {
     Value ofPiece;
@@ -155,7 +153,7 @@ Value Sm80Exchange::findLargestOfRow(Quantizer &quantizer, const Round &round,
       Value magnitudes = math::AbsFOp::create(b, values);
       ofPiece = ofPiece ? quantizer.larger(ofPiece, magnitudes) : magnitudes;
     }
-    // Behind the row's end something else has been loaded.
+    // Loads past the row's end returned other data.
     if (part.rowPieces % (sm80::kWarp * part.rowWarps * part.atOnce) != 0)
       ofPiece = arith::SelectOp::create(
           b, isThere, ofPiece,

@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Lanes of a warp have pieces one behind the other, so these are of a few rows,
-// whose ids lie one behind the other too: each lane looks up some of them, and
-// what they find is put together by row. Ranks find the same owners, since they
-// have the same ids and tables.
+// Finds the destination ranks of rows. The lanes of a warp hold consecutive
+// pieces, hence pieces of few rows, whose ids are contiguous too. Each lane
+// looks up some of the ids, and the results are merged by row. All ranks find
+// the same destinations, since they have the same ids and tables.
 
 #include "Sm80Exchange.h"
 
@@ -48,9 +48,9 @@ Value Sm80Exchange::getPartOf(Value piece, Value owners, Value place) {
   return arith::SelectOp::create(b, isThere, piece, zeros);
 }
 
-/// What this lane finds for its elements of the ids, from `firstElement` on and
-/// a warp's lanes further each time: the owner as a bit, or those of replicas,
-/// none for an id that is no expert's.
+/// The destination ranks, as bits, of this lane's ids: element `firstElement`,
+/// then every 32nd. An id may have several (replicas), or none if it is not an
+/// expert's.
 SmallVector<Value> Sm80Exchange::loadOwnerBits(const Question &question,
                                                Value firstElement,
                                                Value endElement) {
@@ -68,7 +68,7 @@ SmallVector<Value> Sm80Exchange::loadOwnerBits(const Question &question,
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, x,
                                  emitter.i32(end));
   };
-  // What is not there reads the header of the heap.
+  // Absent elements load the heap's header, which is always readable.
   auto loadIf = [&](Value isThere, Value table, Value index) {
     Value address = arith::SelectOp::create(
         b, isThere, emitter.advance(table, mul(index, idBytes)), heap);
@@ -113,7 +113,7 @@ Sm80Exchange::findOwners(ArrayRef<Question> questions) {
   auto ask = [&] {
     struct Asked {
       const Question *question;
-      /// From the warp's first row to the piece, in pieces.
+      /// Offset in pieces from the warp's first row to the piece.
       Value rest;
       SmallVector<Value> bits;
     };

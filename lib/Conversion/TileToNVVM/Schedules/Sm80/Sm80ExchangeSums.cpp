@@ -4,14 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// What is pushed need not be in memory before: it is the sum of a token's rows,
-// as sm80.gather_reduce makes it, in the same order and rounded alike. All
-// pieces that a warp has in a round are of one row, so that a vote says which
-// slots have something to add, and a token costs what its rows cost. Rows of
-// several slots and pieces are on their way at once.
+// Computes the summands that an exchange pushes: the sum of a token's rows, in
+// the order and with the rounding of sm80.gather_reduce. All pieces of a warp
+// in a round belong to one row, so a vote finds the slots with something to
+// add, and a token's cost is that of its rows. Loads from rows of several slots
+// and pieces are in flight at once.
 //
-// A rank's own rows come last, behind those that others wait for, and go by way
-// of its own heap.
+// A rank's own rows come last, after those that other ranks wait for, and pass
+// through its own heap.
 
 #include "../../InlinePtx.h"
 #include "Sm80Exchange.h"
@@ -48,8 +48,8 @@ void Sm80Exchange::readSums() {
 Value Sm80Exchange::loadPosition(const Round &round, Value firstRow) {
   constexpr int64_t positionBytes = 4;
   int64_t topK = cast<MemRefType>(op.getPosition().getType()).getDimSize(1);
-  // Lanes without a slot load the last one, and do not vote for it. Who has no
-  // row reads the header of the heap.
+  // Lanes without a slot load the last one, and do not vote for it. Warps
+  // without a row load the heap's header.
   Value slot = arith::MinSIOp::create(b, lane, number(topK - 1));
   Value index = add(mul(add(firstRow, round.row), topK), slot);
   Value at = arith::SelectOp::create(
@@ -58,7 +58,7 @@ Value Sm80Exchange::loadPosition(const Round &round, Value firstRow) {
   return emitter.load(b.getI32Type(), at, positionBytes);
 }
 
-/// The slots of `row` that have something to add, as bits.
+/// The slots of `row` with something to add, as bits.
 Value Sm80Exchange::findSlots(const Round &round, Value row, Value position) {
   int64_t topK = cast<MemRefType>(op.getPosition().getType()).getDimSize(1);
   Value has =
@@ -72,12 +72,12 @@ Value Sm80Exchange::findSlots(const Round &round, Value row, Value position) {
   return emitter.ballot(has);
 }
 
-/// Adds the first `count` that are left.
+/// Adds the first `count` remaining slots.
 Sm80Exchange::Pieces Sm80Exchange::addSlots(const Round &round, Value position,
                                             Pieces left, int64_t count) {
   const Sm80ExchangePart &part = *round.part;
   int64_t rowBytes = part.rowBytes;
-  // Bytes from a row's beginning; pieces that are not there read its last one.
+  // Byte offsets in a row; absent pieces load the row's last one.
   bool areAllThere = part.rowPieces % (sm80::kWarp * part.atOnce) == 0;
   Value before = mul(round.row, rowBytes);
   Value first = arith::SubIOp::create(b, round.offsets.front(), before);
@@ -91,7 +91,7 @@ Sm80Exchange::Pieces Sm80Exchange::addSlots(const Round &round, Value position,
   }
   SmallVector<Pieces> loaded;
   for (int64_t i = 0; i < count; ++i) {
-    // There are `count`: that of 0 would take a branch.
+    // At least `count` bits are set, so skip the branch for a zero operand.
     Value slot = LLVM::CountTrailingZerosOp::create(
         b, b.getI32Type(), left.front(), /*is_zero_poison=*/true);
     Value below = arith::SubIOp::create(b, left.front(), emitter.i32(1));
@@ -104,7 +104,7 @@ Sm80Exchange::Pieces Sm80Exchange::addSlots(const Round &round, Value position,
       pieces.push_back(emitter.load(part.piece, emitter.advance(from, column),
                                     part.pieceBytes));
   }
-  // None is taken apart before all are asked for.
+  // All loads are issued before the first result is unpacked.
   tie(loaded);
   for (const Pieces &pieces : loaded)
     for (auto [i, piece] : llvm::enumerate(pieces)) {
@@ -117,7 +117,7 @@ Sm80Exchange::Pieces Sm80Exchange::addSlots(const Round &round, Value position,
 
 Sm80Exchange::Pieces Sm80Exchange::makeSums(const Round &round, Value firstRow,
                                             Value position) {
-  // Words of rows that are on their way, in registers.
+  // 32-bit registers for rows in flight.
   constexpr int64_t mostWords = 64;
   const Sm80ExchangePart &part = *round.part;
   Value row = add(firstRow, round.row);
@@ -138,7 +138,7 @@ Sm80Exchange::Pieces Sm80Exchange::makeSums(const Round &round, Value firstRow,
                       [&](Value, ValueRange carried) {
                         return addSlots(round, position, Pieces(carried), most);
                       });
-  // What is left goes by halves of that.
+  // The remainder takes halves, quarters, ...
   for (int64_t slots = most / 2; slots > 0; slots /= 2) {
     Value bit = arith::AndIOp::create(b, count, emitter.i32(slots));
     Value has =
@@ -185,7 +185,7 @@ void Sm80Exchange::storeSums(const Round &round, ArrayRef<Value> distances,
 void Sm80Exchange::pushSums(Value turn) {
   SmallVector<Round, 0> rounds = getRounds(turn);
   const Round &round = rounds.front();
-  // What is needed behind the sums is computed there.
+  // Recomputed for the stores, so as not to occupy registers during the sums.
   auto getAgain = [&](Sm80Exchange &here) {
     return here.getRounds(tieNumbers(b, turn).front()).front();
   };
@@ -198,7 +198,7 @@ void Sm80Exchange::pushSums(Value turn) {
     });
     return;
   }
-  // At a distance of all ranks there is this one.
+  // A distance of `ranks` is this rank itself.
   auto getFirstRow = [&](Value distance) {
     return mul(getPlace(distance), numRows);
   };
@@ -207,8 +207,7 @@ void Sm80Exchange::pushSums(Value turn) {
       emitter.index(1), emitter.index(ranks + 1), 1,
       loadPosition(round, getFirstRow(number(1))),
       [&](Value index, ValueRange carried) {
-        // The next rank's positions are on their way while this one's rows are
-        // added.
+        // Prefetch the next rank's positions while this one's rows are added.
         Value distance = toNumber(index);
         Value next = arith::MinSIOp::create(b, add(distance, number(1)), all);
         Value nextPosition = loadPosition(round, getFirstRow(next));
@@ -219,7 +218,7 @@ void Sm80Exchange::pushSums(Value turn) {
         Round again = getAgain(here);
         Pieces owners;
         if (again.part->ownedPieces > 0) {
-          // What is the rank's own is always there.
+          // This rank's own rows need no lookup of destination ranks.
           here.asks = arith::AndIOp::create(b, asks, isOther);
           Question question = {again.part, getAsked(again), allIds,
                                getFirstRow(distance)};

@@ -4,14 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `panel` columns of every `token_stride`-th token, a thread `lanes`
-// neighbours of them. `lanes` divides the number of columns, so that no thread
-// has a part of them.
+// The combine. A CTA owns `panel` columns of every `token_stride`-th token, and
+// a thread `lanes` adjacent ones. `lanes` divides the number of columns, so no
+// thread has a partial vector.
 //
-// Each lane of a warp asks for the position of one of the token's slots. Those
-// that have something to add are found by a vote, and gone through in order,
-// some at a time: their rows are on their way together. Of experts that are on
-// other ranks a token has few rows, and costs what those cost.
+// Each lane of a warp loads the position of one of the token's slots. A vote
+// finds the slots with something to add; their rows are added in order, with
+// the loads of several rows in flight. With experts on other ranks a token has
+// few rows here, and costs only these.
 
 #include "../../Emit.h"
 #include "../../ThreadEmitter.h"
@@ -32,17 +32,17 @@ public:
   void emit();
 
 private:
-  /// Rows that are on their way at once, a power of 2.
+  /// Rows in flight at once, a power of 2.
   static constexpr int64_t kRowsAtOnce = 8;
 
-  /// What is left of a warp's slots, and the sum so far.
+  /// A warp's remaining slots, and the sum so far.
   struct Progress {
     /// Bit j: lane j has a slot that is not added yet.
     Value left;
     /// A vector of f32.
     Value sum;
   };
-  /// What the lanes of a warp have: slots `first`, `first + 1`, ...
+  /// The slots that a warp's lanes hold: `first`, `first + 1`, ...
   struct Slots {
     Value token, first;
     /// The lane's position.
@@ -53,7 +53,7 @@ private:
   /// The token's sum; `slots` are its first ones.
   Value reduce(const Slots &slots);
   Value addSlots(Value sum, const Slots &slots);
-  /// Adds the first `count` that are left.
+  /// Adds the first `count` remaining slots.
   Progress addRows(Progress progress, const Slots &slots, int64_t count);
   Value addRow(Value sum, Value row, Value position, Value weight);
   Value loadRow(Value position);
@@ -71,7 +71,7 @@ private:
   Type sumType;
   /// The thread's first column.
   Value column;
-  /// What `identity` has there; null without it.
+  /// The elements of `identity` in these columns; null without it.
   Value self;
 };
 
@@ -99,13 +99,14 @@ Sm80GatherReduce::Slots Sm80GatherReduce::loadSlots(Value token, Value first) {
 Value Sm80GatherReduce::loadRow(Value position) {
   auto load = [&] {
     Value row = arith::IndexCastOp::create(b, b.getIndexType(), position);
-    // As it lies in memory: whoever makes it f32 waits for it.
+    // Kept in the stored type: a conversion to f32 here would wait for the
+    // load.
     return emitter.loadElements(rows, {row, column}, lanes);
   };
   if (!identity)
     return load();
   auto type = VectorType::get(lanes, getElementType(rows));
-  // Nobody reads these. Of constants LLVM would make f32 in both branches.
+  // Unused values. With constants LLVM would convert to f32 in both branches.
   auto noRow = [&] {
     Type element = type.getElementType();
     Type bits = b.getIntegerType(element.getIntOrFloatBitWidth());
@@ -142,7 +143,7 @@ Sm80GatherReduce::Progress Sm80GatherReduce::addRows(Progress progress,
                                                      int64_t count) {
   SmallVector<Value> positions, loaded, weights;
   for (int64_t i = 0; i < count; ++i) {
-    // There are `count`: that of 0 would take a branch.
+    // At least `count` bits are set, so skip the branch for a zero operand.
     Value lane = LLVM::CountTrailingZerosOp::create(
         b, b.getI32Type(), progress.left, /*is_zero_poison=*/true);
     Value below = arith::SubIOp::create(b, progress.left, emitter.i32(1));
@@ -193,7 +194,7 @@ Value Sm80GatherReduce::addSlots(Value sum, const Slots &slots) {
     progress = {last[0], last[1]};
     rows /= 2;
   }
-  // What is left goes by 8, then 4, then 2, then 1.
+  // The remainder takes 8, then 4, then 2, then 1.
   for (; rows; rows /= 2) {
     if (rows > most)
       continue;
@@ -235,7 +236,7 @@ void Sm80GatherReduce::emit() {
   column = emitter.add(emitter.mul(first, panel), offset);
   Value hasColumns;
   if (columns % panel) {
-    // All lanes of a warp vote: those without columns go along.
+    // All lanes of a warp must vote, so lanes without columns take part.
     hasColumns = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, column,
                                        emitter.index(columns));
     column = emitter.min(column, emitter.index(columns - lanes));
@@ -256,8 +257,8 @@ void Sm80GatherReduce::emit() {
   emitter.forLoop(begin, emitter.tokens(), config.getTokenStride(),
                   loadSlots(begin, zero).position,
                   [&](Value token, ValueRange carried) {
-                    // The next token's positions are on their way while this
-                    // one's rows are added.
+                    // Prefetch the next token's positions while this one's rows
+                    // are added.
                     Value next = emitter.add(token, config.getTokenStride());
                     Value nextPosition =
                         loadSlots(emitter.min(next, lastToken), zero).position;

@@ -4,11 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The schedules sm80.route_rows, sm80.pack_rows and sm80.sum_packed_rows. A CTA
-// counts the rows of one rank: each warp has as many rows, one behind the
-// other, counts them, and when all have counted gives them their positions. A
-// warp copies a row to all ranks that it goes to, which it finds one after the
-// other; a thread sums a piece of a row.
+// The schedules sm80.route_rows, sm80.pack_rows and sm80.sum_packed_rows. To
+// route, a CTA counts the rows for one destination rank: its warps have equal,
+// contiguous ranges of rows, count them, and after a barrier assign positions.
+// To pack, a warp copies a row to all its destination ranks in turn. To sum, a
+// thread adds a chunk of a row.
 
 #include "../../Emit.h"
 #include "../../ThreadEmitter.h"
@@ -27,7 +27,7 @@ using moert::PackedRows;
 
 namespace {
 
-/// What the three have in common; numbers are of type index.
+/// Base of the three emitters; numbers are of type index.
 class PackedRowsEmitter : public ThreadEmitter {
 public:
   explicit PackedRowsEmitter(KernelBody body)
@@ -45,13 +45,13 @@ public:
   }
   Value countBits(Value word) { return math::CtPopOp::create(b, word); }
 
-  /// Where a memref begins.
+  /// The base address of a memref.
   Value beginOf(Value argument) {
     Value memref = operand(argument);
     auto rank = cast<MemRefType>(memref.getType()).getRank();
     return address(memref, SmallVector<Value>(rank, index(0)));
   }
-  /// `pointer` moved by rows of `bytes`, and bytes.
+  /// `pointer + row * bytes + more`.
   Value at(Value pointer, Value row, int64_t bytes, Value more) {
     Value offset = add(mul(row, bytes), more);
     return advance(pointer,
@@ -59,7 +59,7 @@ public:
   }
 };
 
-/// Where rows go, as tile.route_rows has found.
+/// Destination ranks of rows, from the results of tile.route_rows.
 class Routes {
 public:
   Routes(PackedRowsEmitter &emitter, Value positions, Value counts,
@@ -77,13 +77,13 @@ public:
     room = word(PackedRows::kRoom);
     Value none = emitter.index(0);
     hasRoom = emitter.isBelow(none, room);
-    // Rows that a block has room for.
+    // The capacity of a block, in rows.
     most = emitter.select(hasRoom, room,
                           emitter.index(std::numeric_limits<int32_t>::max()));
   }
 
-  /// Calls `body` for each rank in turn, with values carried from one to the
-  /// next: what it needs of the rank, below.
+  /// Calls `body` for each rank in turn, with carried values. The per-rank
+  /// fields below are set for it.
   SmallVector<Value>
   forRanks(Value row, ValueRange init,
            llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
@@ -107,7 +107,7 @@ public:
     return SmallVector<Value>(ArrayRef(last).drop_front());
   }
 
-  /// The most rows that go to any rank.
+  /// The largest number of rows that go to one rank.
   Value findMost() {
     return emitter
         .forLoop(
@@ -119,10 +119,11 @@ public:
         .front();
   }
 
-  /// Of all ranks.
+  /// For all ranks.
   Value own, room, hasRoom, most;
-  /// Of one: whether the row goes there, and its position among those that do;
-  /// whether it is this rank; where its rows are packed.
+  /// For the current rank: whether the row goes there, and its position among
+  /// those that do; whether the rank is this one; the address of its packed
+  /// rows.
   Value goesThere, position, isOwn, begin;
 
 private:
@@ -131,7 +132,7 @@ private:
   int64_t ranks;
 };
 
-/// A row as pieces that are moved whole.
+/// A row as chunks that are copied whole.
 struct RowPieces {
   explicit RowPieces(PackedRowsEmitter &emitter, MemRefType type) {
     constexpr int64_t wordBytes = 4;
@@ -173,7 +174,7 @@ public:
   void emit() {
     Value rows = emitter.tokens();
     numValid = emitter.validTokens(op.getNumValidTokens());
-    // Rows of a warp, as many as lanes in each turn.
+    // In each iteration a warp takes one row per lane.
     int64_t rowsOfTurn = warps * sm80::kWarp;
     turns = arith::DivUIOp::create(b, emitter.add(rows, rowsOfTurn - 1),
                                    emitter.index(rowsOfTurn));
@@ -226,8 +227,8 @@ private:
         .front();
   }
 
-  /// `body` of the lane's row of each turn, whether it goes to the rank, which
-  /// rows of the warp do, as bits, and what is carried.
+  /// Calls `body` in each iteration with the lane's row, whether it goes to the
+  /// rank, the warp's rows that do (as bits), and the carried value.
   Value forTurns(Value init,
                  llvm::function_ref<Value(Value, Value, Value, Value)> body) {
     return emitter
@@ -243,7 +244,7 @@ private:
   }
 
   /// Whether the CTA's rank has an expert of the row. All ids are loaded before
-  /// the first owner is.
+  /// the first lookup.
   Value find(Value row) {
     int64_t topK = cast<MemRefType>(ids.getType()).getDimSize(1);
     Value numExperts =
@@ -285,10 +286,10 @@ LogicalResult moec::emitSm80RouteRows(Operation *phase, KernelBody body) {
 // sm80.pack_rows
 //===----------------------------------------------------------------------===//
 
-/// The lane's pieces of a row of `in`, to each rank that it goes to.
+/// Copies the lane's chunks of a row of `in` to each of its destination ranks.
 static void packRow(PackedRowsEmitter &emitter, Routes &routes, Value row,
                     Value in, Value out, Value packed) {
-  // Pieces of a lane that are in registers at once.
+  // Chunks of a lane in registers at once.
   constexpr int64_t mostAtOnce = 8;
   ImplicitLocOpBuilder &b = emitter.b;
   RowPieces pieces(emitter, cast<MemRefType>(in.getType()));
@@ -303,7 +304,7 @@ static void packRow(PackedRowsEmitter &emitter, Routes &routes, Value row,
     for (int64_t i = 0; i < count; ++i) {
       Value piece = emitter.add(lane, (begin + i) * sm80::kWarp);
       isThere.push_back(emitter.isBelow(piece, emitter.index(pieces.count)));
-      // Another lane's piece, which is loaded for nothing.
+      // An absent chunk loads chunk 0 instead and drops it.
       Value loads = emitter.select(isThere.back(), piece, emitter.index(0));
       offsets.push_back(emitter.mul(piece, pieces.bytes));
       loaded.push_back(emitter.load(
@@ -387,7 +388,8 @@ LogicalResult moec::emitSm80SumPackedRows(Operation *phase, KernelBody body) {
           return arith::ConstantOp::create(b,
                                            DenseElementsAttr::get(sums, value));
         };
-        // The first part begins the sum: -0.0 and it are that part.
+        // The sum starts at -0.0, so that adding the first row leaves it
+        // unchanged.
         Value total =
             routes
                 .forRanks(

@@ -223,7 +223,7 @@ SmallVector<Value> Sm80Products::multiplyStep(Value step, Value stage,
     return multiplyPart(step, stage, /*part=*/0, sums);
   SmallVector<Value> next(sums);
   for (int64_t part = 0; part < shape.getParts(); ++part) {
-    // Loaded before they are needed.
+    // Loaded early to hide latency.
     Sm80Scales::Factors factors = scales.load(step, part);
     SmallVector<Value> zeros(getNumSums() + getNumRowSums(), emitter.f32(0));
     SmallVector<Value> products = multiplyPart(step, stage, part, zeros);
@@ -377,7 +377,7 @@ Sm80Scales::Place Sm80Products::getPlace(int64_t i) const {
     int64_t rows = shape.m / kFmaRows, columns = shape.n / kFmaColumns;
     return {i / (rows * columns), i / columns % rows, i % columns};
   }
-  // A thread holds neighbours of two rows, 8 apart.
+  // A thread holds adjacent columns of two rows, 8 apart.
   int64_t rowBlocks = getWarpRows() / kCoreRows;
   int64_t columnBlocks = getWarpColumns() / kCoreColumns;
   int64_t block = i / kCoreSums;

@@ -143,7 +143,7 @@ private:
   mlir::Value sumAddress(int64_t projection, mlir::Value row,
                          mlir::Value column);
 
-  /// Columns of one projection that a warp multiplies, and its rows.
+  /// Columns of one projection, and rows, per warp.
   int64_t getWarpColumns() const {
     return shape.n / sm80::Contract::kWarpColumns;
   }

@@ -4,11 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The groups of all rows make one list, of which a CTA takes stretches, as many
-// apart as there are CTAs. Some lanes of a warp share a group: each has vectors
-// of it, all of which are loaded before the first one is needed; the lanes'
-// largest magnitudes meet by shuffles. Threads that only another phase of the
-// kernel has take no part. Where a row has one scale, see Sm80QuantizeRows.cpp.
+// The scale groups of all rows form one list. A CTA takes ranges of it, strided
+// by the grid. Some lanes of a warp share a group: each loads all its vectors
+// before it uses the first, and the largest magnitude is reduced by shuffles.
+// Threads that only another phase of the kernel needs are idle. For one scale
+// per row, see Sm80QuantizeRows.cpp.
 
 #include "../../Emit.h"
 #include "Sm80QuantizeRows.h"
@@ -29,12 +29,12 @@ public:
   void emit();
 
 private:
-  /// What a thread has of one group.
+  /// A thread's share of one scale group.
   struct Share {
-    /// The group's row, its number there, and whether there is such a group.
+    /// The group's row, its index in the row, and whether the group exists.
     Value row, number, exists;
-    /// First columns of the thread's vectors, and whether they lie in the row
-    /// (null: they do).
+    /// First columns of the thread's vectors, and whether these are inside the
+    /// row (null: always).
     SmallVector<Value> columns, inside;
     /// Vectors of f32.
     SmallVector<Value> values;
@@ -71,11 +71,11 @@ Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
   Share share;
   share.exists =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, group, groups);
-  // Groups past the end read the last one, and write nothing.
+  // Groups past the end load the last one, and store nothing.
   Value last = arith::SubIOp::create(b, groups, emitter.index(1));
   Value safe = emitter.min(group, last);
   if (shape.columns % shape.size == 0) {
-    // The list is in the order of memory: one row of all groups.
+    // Groups are in memory order, so the list is a single row.
     share.row = emitter.index(0);
     share.number = safe;
   } else {
@@ -91,7 +91,7 @@ Sm80Quantize::Share Sm80Quantize::load(Value group, Value groups) {
     Value column = emitter.add(emitter.mul(share.number, shape.size), inGroup);
     Value inside;
     if (shape.columns % shape.size) {
-      // A vector is inside or outside of the row, whose length it divides.
+      // The vector size divides the row's length, so no vector is partial.
       inside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column,
                                      emitter.index(shape.columns));
       column = emitter.min(column, emitter.index(shape.columns - shape.lanes));

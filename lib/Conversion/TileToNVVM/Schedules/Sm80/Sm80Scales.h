@@ -105,7 +105,7 @@ private:
   mlir::Value loadByte(mlir::Value address);
   /// Loads the scale at an address, as f32.
   mlir::Value loadAt(mlir::Type type, mlir::Value address);
-  /// Scale of a whole row, or tensor, of the weights.
+  /// The scale of a whole row, or tensor, of the weights.
   mlir::Value loadRowScale(int64_t projection, mlir::Value column);
   mlir::Value loadGlobalScale(int64_t projection);
   mlir::Value getElementNumber(mlir::Value element);
