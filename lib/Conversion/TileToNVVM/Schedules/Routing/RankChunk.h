@@ -67,7 +67,7 @@ private:
   void sumRows();
   void sumGroups();
   void writeOffsets();
-  /// The slot of this lane, of 32 of the run from `first` on.
+  /// The lane's slot among the 32 of the run from `first` on.
   RankedSlot loadSlot(mlir::Value first);
   RankedSlot loadFirstSlot();
   void placeRun(RankedSlot first);
@@ -79,7 +79,7 @@ private:
     emitter.addAtomically(number, table, emitter.add(row, counter));
   }
   WarpSums scanWarp(mlir::Value value);
-  /// The expert's first position, for a counter of type index.
+  /// The first position of a counter's expert; the counter is of type index.
   mlir::Value firstOf(mlir::Value counter);
 
   mlir::Value numberOfWarp() { return emitter.toIndex(emitter.warp()); }

@@ -13,8 +13,7 @@ using namespace mlir;
 using namespace moec;
 using sm80::kWarp;
 
-/// Loads of a thread that are on their way at once, while it counts the slots
-/// of its run.
+/// Loads in flight per thread while it counts the slots of its run.
 static constexpr int64_t kRunLoads = 4;
 
 void RankChunk::clearCounters() {
@@ -40,7 +39,7 @@ void RankChunk::countRun(RankedSlot firstSlot) {
   emitter.forLoop(emitter.add(begin, kWarp), own.end, kRunLoads * kWarp, body);
 }
 
-/// Slots past the last one repeat the first one of all.
+/// Slots past the last one load slot 0.
 SmallVector<Value> RankChunk::loadBatch(Value begin, bool isWhole) {
   SmallVector<Value> loaded;
   for (int64_t i = 0; i < otherLoads; ++i) {
@@ -60,7 +59,7 @@ SmallVector<Value> RankChunk::loadFirstBatch() {
       [&] { return SmallVector<Value>(otherLoads, emitter.i32(0)); });
 }
 
-/// Most batches have all slots before the chunk, or after it.
+/// Most batches lie entirely before or after the chunk.
 void RankChunk::countBatch(Value begin, ValueRange ids) {
   Value end = emitter.add(begin, otherLoads * shape.threads);
   Value isBefore = isAtMost(end, chunk.begin);
@@ -85,7 +84,7 @@ void RankChunk::countBatch(Value begin, ValueRange ids) {
       });
 }
 
-/// The next ids are on their way while these are counted.
+/// Prefetches the next ids while it counts the current ones.
 void RankChunk::countOthers(ValueRange ids) {
   int64_t size = otherLoads * shape.threads;
   Value end = select(hasOthers, numSlots, emitter.index(0));
@@ -105,8 +104,8 @@ int64_t RankChunk::getCountLoads() const {
   return getCountWidth() == 1 ? ptxas::kCountLoads : ptxas::kWideCountLoads;
 }
 
-/// How many neighbouring experts' counts are loaded at once: of fewer experts
-/// than threads one each, so that all threads have some.
+/// The vector width, in experts, of a load of counts: 1 if there are fewer
+/// experts than threads, so that all threads have some.
 int64_t RankChunk::getCountWidth() const {
   constexpr int64_t width = 4;
   bool isAligned = shape.numLocal % width == 0 && shape.panel % width == 0;
@@ -131,8 +130,8 @@ void RankChunk::addCountsTo(Value row, Value counter, Value numbers) {
           vector::ExtractOp::create(b, numbers, i));
 }
 
-/// All of most such chunks come before the CTA's, or after it. Those that there
-/// are not repeat the CTA's own.
+/// Most batches lie entirely before or after the CTA's chunk. Absent chunks
+/// load the CTA's own.
 void RankChunk::addCountsOf(Value first, Value counter) {
   Value begin = emitter.toIndex(first);
   Value untilOwn = minus(emitter.toI32(emitter.cta()), first);
@@ -167,7 +166,7 @@ void RankChunk::addCountsOf(Value first, Value counter) {
       });
 }
 
-/// The threads of a warp add up the counts of neighbouring experts, of the same
+/// The threads of a warp add up the counts of adjacent experts, in the same
 /// chunks.
 void RankChunk::addCounts() {
   int64_t width = getCountWidth();

@@ -4,11 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A slot's key is its local expert, then its number: no two are equal, and a
-// slot's position is the number of lower keys. So is an expert's offset that of
-// the keys below its first one. A thread loads what it needs of its slot at
-// once, and after one barrier compares it with all: for few slots that is less
-// than counting, summing and dealing out, which wait for each other.
+// Sorts few slots by expert in one pass. A slot's key is (local expert, slot
+// number), so keys are distinct and a slot's position is the number of smaller
+// keys. An expert's offset is likewise the number of keys below its first
+// possible one. A thread issues all loads of its slot at once, and after one
+// barrier compares its key with all others. For few slots that is cheaper than
+// to count, scan and place, which wait for each other. than counting, summing
+// and dealing out, which wait for each other.
 
 #include "RankFew.h"
 
@@ -29,7 +31,7 @@ public:
   void emit();
 
 private:
-  /// Keys that are compared at a time.
+  /// Keys compared at a time.
   static constexpr int64_t kKeys = 4;
 
   struct Slot {
@@ -50,7 +52,7 @@ private:
   Value table;
 };
 
-/// Without a slot, a key above all others.
+/// An absent slot gets a key above all others.
 RankFew::Slot RankFew::loadSlot(Value slot, Value exists) {
   Type i32 = b.getI32Type();
   auto branch =
@@ -118,7 +120,7 @@ void RankFew::emit() {
   emitter.ifThen(isInTable, [&] { emitter.storeI32(mine.key, table, slot); });
   emitter.barrier();
   emitter.ifThen(exists, [&] { placeSlot(mine, slot); });
-  // The first experts go to threads that have no slot, if there are such.
+  // Threads without a slot take the first experts.
   Value shifted = emitter.remainder(
       emitter.scale(emitter.thread(), 1, threads - maxSlots % threads),
       threads);

@@ -57,7 +57,7 @@ SlotChoice SlotCounters::choose(Value id, Value exists) {
   Value isLocal = experts.isHere(local);
   if (!firstLocal)
     return {local, isLocal, exists};
-  // As an unsigned number, that of an expert before the panel is too large.
+  // An expert before the panel becomes too large as an unsigned number.
   Value number = arith::SubIOp::create(b, local, emitter.toI32(firstLocal));
   Value none = emitter.i32(panel);
   Value isInPanel =

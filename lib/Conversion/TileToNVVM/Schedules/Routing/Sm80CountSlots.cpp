@@ -5,8 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 // A CTA counts the slots of a chunk in shared memory, and stores all counts. If
-// there are counters for `panel` experts only, it does so for `panel` of them
-// after the other.
+// there are counters for `panel` experts only, it repeats this for each panel.
 
 #include "../../Emit.h"
 #include "SlotCounters.h"
@@ -17,7 +16,7 @@ using namespace moec;
 
 namespace {
 
-/// Loads of a thread that are on their way at once.
+/// Loads in flight per thread.
 constexpr int64_t kLoads = 4;
 
 class CountSlots {
@@ -25,15 +24,15 @@ public:
   CountSlots(tile::CountSlotsOp op, ThreadEmitter &emitter,
              const sm80::CountSlots &shape);
 
-  /// Without tokens there is no row of counts.
+  /// Without tokens no row of counts exists.
   void run() {
     emitter.ifThen(hasTokens,
                    [&] { counters.forPanels([&] { countPanel(); }); });
   }
 
 private:
-  /// Slots that the threads load at once, and a thread's own of those from
-  /// `first` on.
+  /// Slots per batch of all threads, and a thread's slots in the batch at
+  /// `first`.
   int64_t getBatch() const { return kLoads * shape.threads; }
   Value slotOfBatch(Value first, int64_t i) {
     Value mine = emitter.add(first, emitter.toIndex(emitter.thread()));
@@ -48,8 +47,8 @@ private:
   sm80::CountSlots shape;
   SlotCounters counters;
   Value ids, counts, table;
-  /// Whether the chunk has tokens, and its slots that count: none if it ends
-  /// before it begins.
+  /// Whether the chunk has tokens, and its valid slots: none if the chunk's end
+  /// precedes its beginning.
   Value hasTokens;
   RowRange chunk;
 };
@@ -71,9 +70,9 @@ CountSlots::CountSlots(tile::CountSlotsOp op, ThreadEmitter &emitter,
   chunk = {first, emitter.min(emitter.add(first, size), numSlots)};
 }
 
-/// Slots behind the chunk repeat its last one; or the CTA's first one if none
-/// of them counts. Those of other CTAs may not be there yet: the CTA may have
-/// routed its own itself.
+/// Slots past the chunk load its last one, or the CTA's first one if none is
+/// valid. Slots of other CTAs may not be written yet, since each CTA may route
+/// its own in this kernel.
 SmallVector<Value> CountSlots::loadBatch(Value begin) {
   Value last = emitter.max(emitter.add(chunk.end, -1), chunk.begin);
   SmallVector<Value> loaded;
@@ -94,7 +93,7 @@ void CountSlots::countBatch(Value first, ValueRange loaded) {
 }
 
 void CountSlots::countPanel() {
-  // On their way while the counters are cleared.
+  // The loads overlap the clearing of the counters.
   SmallVector<Value> loaded = loadBatch(chunk.begin);
   emitter.forThreads(
       emitter.index(0), emitter.index(shape.getWords()),

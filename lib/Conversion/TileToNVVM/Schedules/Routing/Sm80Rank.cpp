@@ -4,18 +4,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The slots, in the order of (token, slot), are cut into a chunk per CTA, and a
-// chunk into runs, one per warp. A CTA places the slots of its chunk and learns
-// where they go by counting all others too, so that CTAs need not talk, or by
-// adding up the counts of their chunks, if an earlier launch has made these.
-// Row 0 of the counters has the slots before the chunk, row `r` those of run `r
-// - 1`, and the last row, with the last run, those after the chunk. Sums over
-// rows and experts tell where the slots of each run go; a warp deals these
-// positions out, 32 slots at a time: those of one expert find each other by a
-// match and are ranked by lane. Counters only grow by integers, so the order in
-// which threads add to them does not show. If there are counters for `panel`
-// experts only, all this is done for `panel` of them after the other. Few slots
-// are ranked another way, by the first CTA alone.
+// The stable sort by expert. Slots, in the order of (token, slot), are split
+// into a chunk per CTA, and a chunk into runs, one per warp. To place its
+// slots, a CTA also counts all others, so that CTAs need not communicate, or
+// adds up the counts of their chunks, if an earlier launch has stored these.
+//
+// Row 0 of the counters has the slots before the chunk, row `r` the slots of
+// run `r - 1`, and the last row, with the last run, the slots after the chunk.
+// Sums over rows and experts give the positions of each run's slots. A warp
+// assigns these 32 slots at a time: lanes with the same expert find each other
+// by a match and are ranked by lane. Counters are integers, so the order of
+// atomic additions does not affect the result. If there are counters for
+// `panel` experts only, all of this repeats for each panel. The first CTA alone
+// sorts few slots in one pass (RankFew.h).
 
 #include "../../Emit.h"
 #include "RankChunk.h"
@@ -47,10 +48,10 @@ RankChunk::RankChunk(tile::RankOp op, ThreadEmitter &emitter,
 }
 
 //===----------------------------------------------------------------------===//
-// Who does what
+// Work distribution
 //===----------------------------------------------------------------------===//
 
-/// The grid has a CTA for each chunk of every token count.
+/// The grid has a CTA for each chunk, whatever the token count.
 void RankChunk::findChunk() {
   chunkTokens = emitChunkTokens(emitter, shape.chunks);
   Value size = emitter.mul(chunkTokens, topK);
@@ -66,8 +67,8 @@ void RankChunk::clearInvalid() {
       [&](Value slot) { emitter.storeI32(emitter.i32(-1), position, slot); });
 }
 
-/// Whole rounds of a warp, but for the last run. Warps without counters get
-/// nothing.
+/// Runs are multiples of 32 slots, except the last. Warps without counters get
+/// empty runs.
 void RankChunk::findRun() {
   int64_t round = kWarp * numRuns;
   Value length = minus(chunk.end, chunk.begin);
@@ -102,7 +103,7 @@ void RankChunk::rankFew() {
   });
 }
 
-/// In i32, for a division of 64 bits takes long.
+/// Computed in i32, since a 64-bit division is slow.
 Value RankChunk::countChunks() {
   Value size = emitter.toI32(chunkTokens);
   Value last = minus(addI32(emitter.toI32(numTokens), size), emitter.i32(1));
@@ -131,7 +132,7 @@ void RankChunk::rankExperts() {
 }
 
 void RankChunk::rankPanel() {
-  // All on their way at once.
+  // All loads are in flight at once.
   RankedSlot first = loadFirstSlot();
   SmallVector<Value> others;
   if (!counts)
@@ -166,8 +167,8 @@ WarpSums RankChunk::scanWarp(Value value) {
   return {minus(sum, value), emitter.broadcast(sum, kWarp - 1)};
 }
 
-/// Per expert, over rows: where each run's slots begin. Then over the 32
-/// experts of a group.
+/// Per expert: a scan over rows, for the first position of each run. Then a
+/// scan over the 32 experts of a group.
 void RankChunk::sumRows() {
   Value lane = emitter.lane();
   Value begin = emitter.mul(numberOfWarp(), kWarp);
@@ -193,7 +194,7 @@ void RankChunk::sumRows() {
       });
 }
 
-/// The first warp sums over groups, 32 at a time.
+/// The first warp scans over groups, 32 at a time.
 void RankChunk::sumGroups() {
   emitter.ifThen(isFirst(emitter.warp()), [&] {
     Value earlier = shape.hasPanels() ? emitter.loadI32(table, earlierAt())
@@ -207,7 +208,8 @@ void RankChunk::sumGroups() {
           emitter.storeI32(addI32(carried[0], sums.before), table, at);
           return {addI32(carried[0], sums.total)};
         });
-    // All lanes have read what the first one writes for the next panel.
+    // All lanes must have read the value that lane 0 overwrites for the next
+    // panel.
     if (shape.hasPanels())
       emitter.warpBarrier();
     emitter.ifThen(isFirst(emitter.lane()), [&] {
@@ -238,7 +240,7 @@ void RankChunk::writeOffsets() {
 }
 
 //===----------------------------------------------------------------------===//
-// Placing
+// Placement
 //===----------------------------------------------------------------------===//
 
 RankedSlot RankChunk::loadSlot(Value first) {
@@ -247,7 +249,7 @@ RankedSlot RankChunk::loadSlot(Value first) {
   return {emitter.loadI32(ids, at), emitter.loadF32(weights, at)};
 }
 
-/// Nothing for a warp without slots.
+/// Loads nothing in warps without slots.
 RankedSlot RankChunk::loadFirstSlot() {
   auto branch =
       scf::IfOp::create(b, TypeRange{b.getI32Type(), b.getF32Type()},
@@ -261,7 +263,7 @@ RankedSlot RankChunk::loadFirstSlot() {
   return {branch.getResult(0), branch.getResult(1)};
 }
 
-/// What a lane needs of its next slot is on its way while it places one.
+/// A lane prefetches its next slot while it places the current one.
 void RankChunk::placeRun(RankedSlot firstSlot) {
   Value lane = emitter.lane();
   Value row = this->row(numberOfWarp());
@@ -272,16 +274,16 @@ void RankChunk::placeRun(RankedSlot firstSlot) {
     Value id = carried[0], weight = carried[1];
     Value after = emitter.add(first, kWarp);
     RankedSlot next = loadSlot(select(isBelow(after, own.end), after, first));
-    // A lane without a slot repeats the first one, but it is nowhere.
+    // A lane without a slot repeats the first one, as a slot without an expert.
     SlotChoice choice = counters.choose(id, exists);
 
-    // Slots of the same expert: those of lower lanes, and all.
+    // Slots of the same expert: in lower lanes, and in all lanes.
     Value same = emitter.matchAny(choice.counter);
     Value bit = arith::ShLIOp::create(b, emitter.i32(1), lane);
     Value lower =
         math::CtPopOp::create(b, both(same, minus(bit, emitter.i32(1))));
 
-    // A slot that is not here reads something, which is not used.
+    // A slot that is not here loads a value that is not used.
     Value counter =
         emitter.toIndex(select(choice.isHere, choice.counter, emitter.i32(0)));
     Value inRun = emitter.add(row, counter);

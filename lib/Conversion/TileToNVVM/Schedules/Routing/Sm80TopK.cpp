@@ -4,7 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A warp routes a token at a time: a row's experts are spread over its lanes.
+// A warp routes one token at a time, with the row's experts spread over its
+// lanes.
 
 #include "../../../Emission/TopKStored.h"
 #include "../../Emit.h"
@@ -18,7 +19,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// A CTA's tokens, from those of the first warp on for each warp.
+/// The CTA's tokens, from the warp's first one on.
 static RowRange findTokens(ThreadEmitter &emitter, TokenChunks chunks) {
   Value size = chunks.most ? emitChunkTokens(emitter, chunks)
                            : emitter.index(chunks.tokens);

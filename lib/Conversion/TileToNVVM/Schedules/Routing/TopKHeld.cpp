@@ -39,7 +39,7 @@ void TopKHeld::makeParts() {
   }
 }
 
-/// Lanes without an expert read a bias that there is.
+/// Lanes without an expert load a bias that exists.
 void TopKHeld::loadBiases() {
   if (!selectionBias)
     return;
@@ -88,12 +88,12 @@ Value TopKHeld::readRow(Value token) {
                        : Value();
 }
 
-/// Keys of scores, where only their order counts. The sum takes approximate
-/// powers: a share of it that is far from the largest is small, too. A NaN in
-/// the row, and a largest that is infinite, reach all of it through the sum;
-/// then all keys are the same.
+/// Keys of softmax scores where only their order counts. The sum uses
+/// approximate exponentials: a score far from the largest contributes little,
+/// so its error is small. A NaN in the row, or an infinite maximum, reaches all
+/// scores through the sum; then all keys are equal.
 Value TopKHeld::keysOfScores(ArrayRef<Value> scores) {
-  // exp of less is 0 in f32.
+  // exp of anything smaller is 0 in f32.
   constexpr double minPower = -104;
   for (Value score : scores)
     keys.push_back(KeyTable::fromFloat(emitter, score));
@@ -123,7 +123,7 @@ Value TopKHeld::keysOfScores(ArrayRef<Value> scores) {
   return hasDeadRows() ? isNumber : Value();
 }
 
-/// A NaN in the row reaches all of it through the sum.
+/// A NaN in the row reaches all scores through the sum.
 void TopKHeld::divideBySum(MutableArrayRef<Value> scores) {
   Value largest = splat(-kInfinity);
   for (Value score : scores)
@@ -143,7 +143,7 @@ void TopKHeld::divideBySum(MutableArrayRef<Value> scores) {
 // Weights
 //===----------------------------------------------------------------------===//
 
-/// Lanes without a slot take part in sums.
+/// Lanes without a slot take part in the sums.
 void TopKHeld::weighRow(Value token) {
   Value chosen = choose(isSlot(), valueAt(token, expert), splat(kNaN));
   Value scale = expertScale ? emitter.loadF32(expertScale, expert) : Value();

@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Where one slot after the other takes what is largest, a look at all keys per
-// slot is most of what a kernel computes. So keys that cannot be selected go
-// first: those that are below the largest of each of topK lanes. About as many
-// are left as there are slots, and those are ranked by counting.
+// Slot-by-slot selection compares all keys per slot, which dominates the
+// kernel's computation. So keys that cannot be selected are dropped first:
+// those below the smallest of the topK largest lane maxima. The survivors,
+// about topK, are ranked by counting.
 
 #include "TopKHeld.h"
 
@@ -29,7 +29,7 @@ void TopKHeld::select(Value token) {
   });
 }
 
-/// In pairs, so that few of them wait for each other.
+/// A pairwise reduction, for a short dependence chain.
 Value TopKHeld::largestHeld(ValueRange held) {
   SmallVector<Value> largest(held);
   for (; largest.size() > 1;
@@ -45,7 +45,7 @@ Value TopKHeld::largestHeld(ValueRange held) {
 //===----------------------------------------------------------------------===//
 
 TopKHeld::Found TopKHeld::selectOneByOne() {
-  // Last, the place that the lane's slot takes.
+  // The last carried value is the index that the lane's slot takes.
   SmallVector<Value> held(keys);
   held.push_back(emitter.i32(0));
   auto body = [&](Value slot, ValueRange carried) {
@@ -74,8 +74,7 @@ Value TopKHeld::findBest(ValueRange held) {
   auto isEqual = [&](Value x, Value y) -> Value {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
   };
-  // The lane's first part that has its largest key; the last one has it if no
-  // other has.
+  // The lane's first part with its largest key; the last part by default.
   auto number = static_cast<int64_t>(held.size()) - 1;
   Value first = emitter.i32(number * kWarp);
   for (int64_t i = number - 1; i >= 0; --i)
@@ -88,7 +87,7 @@ Value TopKHeld::findBest(ValueRange held) {
 // By rank
 //===----------------------------------------------------------------------===//
 
-/// Many equal keys are more than there is room for.
+/// Falls back to slot-by-slot selection if many equal keys exceed the table.
 TopKHeld::Found TopKHeld::selectByRank() {
   Value count = collect(findBound());
   Value hasRoom = warp.isLess(count, emitter.i32(kWarp + 1));
@@ -105,8 +104,9 @@ TopKHeld::Found TopKHeld::selectByRank() {
   return {branch.getResult(0), branch.getResult(1)};
 }
 
-/// Lanes with equal ones leave together, which makes the bound lower. It is
-/// above what cannot be selected, where all others are.
+/// The topK-th largest lane maximum. Lanes with equal maxima are removed
+/// together, which lowers the bound. The bound stays above `kOutKey`, the key of
+/// experts that cannot be selected.
 Value TopKHeld::findBound() {
   Value out = emitter.i32(KeyTable::kOutKey);
   SmallVector<Value> carried{largestHeld(keys), out};
@@ -121,8 +121,8 @@ Value TopKHeld::findBound() {
   return arith::MaxSIOp::create(b, bound, emitter.i32(KeyTable::kOutKey + 1));
 }
 
-/// Barriers order what the warp's token before has read, and what lanes read
-/// next.
+/// Barriers order these stores after the previous token's reads, and before the
+/// lanes' next reads.
 Value TopKHeld::collect(Value bound) {
   warp.warpBarrier();
   Value one = emitter.i32(1), count = emitter.i32(0);
@@ -145,7 +145,7 @@ Value TopKHeld::collect(Value bound) {
     });
     count = arith::AddIOp::create(b, count, math::CtPopOp::create(b, lanes));
   }
-  // All lanes read an entry, and compare whole pieces of the table.
+  // Pads the table, since all lanes read an entry and compare whole vectors.
   Value isFree =
       arith::CmpIOp::create(b, arith::CmpIPredicate::sge, warp.lane(), count);
   emitter.ifThen(isFree, [&] {
@@ -158,7 +158,7 @@ Value TopKHeld::collect(Value bound) {
   return count;
 }
 
-/// What is at an earlier place comes first if it is equal.
+/// Among equal keys the lower index comes first.
 TopKHeld::Found TopKHeld::rankCollected(Value count) {
   constexpr int64_t atOnce = 4;
   Value lane = toIndex(warp.lane());
@@ -191,7 +191,7 @@ TopKHeld::Found TopKHeld::rankCollected(Value count) {
 // Groups
 //===----------------------------------------------------------------------===//
 
-/// The largest key of a group, or that of the sum of its two largest.
+/// The largest key of a group, or the key of the sum of its two largest scores.
 Value TopKHeld::groupKey(int64_t group) {
   Value out = emitter.i32(KeyTable::kOutKey);
   SmallVector<Value> two{out, out};
@@ -201,7 +201,7 @@ Value TopKHeld::groupKey(int64_t group) {
   return KeyTable::reduceGroup(emitter, kWarp, routing.getGroupScore(), two);
 }
 
-/// Lane g counts the groups that come before group g.
+/// Lane g counts the groups that precede group g.
 void TopKHeld::keepBestGroups() {
   Value out = emitter.i32(KeyTable::kOutKey), mine = out;
   SmallVector<Value> all;

@@ -138,7 +138,7 @@ TopKStreamed::Place TopKStreamed::best(Value token, Value group, Place last) {
   return {first.key, first.place};
 }
 
-/// Slot `slot` takes the expert with that id and value.
+/// Assigns the expert `id` and its value to slot `slot`.
 void TopKStreamed::take(Value token, Value slot, Value id, Value value) {
   Value owner = warp.remainder(toI32(slot), kWarp);
   emitter.ifThen(

@@ -55,7 +55,7 @@ private:
             mlir::Value value);
 
   void weighRow(mlir::Value token) override;
-  /// Runs over the slots of this lane; `body(slot, chosen, carried)`.
+  /// Loops over the lane's slots with `body(slot, chosen, carried)`.
   mlir::Value forSlots(
       mlir::Value token, double init,
       llvm::function_ref<mlir::Value(mlir::Value, mlir::Value, mlir::Value)>
