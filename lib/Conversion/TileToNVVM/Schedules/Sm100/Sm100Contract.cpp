@@ -25,7 +25,7 @@ Sm100Contract::Sm100Contract(tile::ContractOp op, TensorEmitter &emitter)
       shared(emitter.dynamicShared()) {}
 
 //===----------------------------------------------------------------------===//
-// Places
+// Addresses
 //===----------------------------------------------------------------------===//
 
 Value Sm100Contract::getTurnBefore(RingPlace place) {
@@ -133,7 +133,7 @@ LogicalResult Sm100Contract::emitRoles() {
   constexpr int64_t bytes = 4;
   tensor = emitter.load(b.getI32Type(), address, bytes);
   LogicalResult status = success();
-  // One thread each.
+  // One thread of each warp.
   auto emitOthers = [&] {
     Value isFirst = isEqual(emitter.lane(), 0);
     if (shape.areBytes)

@@ -42,7 +42,7 @@ public:
       Tile, mlir::ValueRange)>;
   llvm::SmallVector<mlir::Value> forTiles(mlir::ValueRange init, TileBody body);
 
-  //===--- Rings ---===//
+  //===--- Pipelines ---===//
 
   RingPlace getFirstPlace() { return {emitter.i32(0), emitter.i32(0)}; }
   RingPlace next(RingPlace place, int64_t size) {

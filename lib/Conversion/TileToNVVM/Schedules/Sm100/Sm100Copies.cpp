@@ -242,7 +242,7 @@ void RowCopier::copyWeights(Value step, Value stage, Value place) {
 
 void RowCopier::copyScales(Value scales, Value step, Value stage) {
   constexpr int64_t bytes = Shape::kStepProducts;
-  // `getScaleWordOffset` of the thread's row.
+  // `getScaleWordOffset` for the thread's row.
   Value word = contract.addI32(emitter.scale(emitter.remainder(own, 32), 16),
                                emitter.scale(emitter.divide(own, 32), bytes));
   for (int64_t block = 0; block < shape.getBlocks(); ++block)

@@ -91,7 +91,7 @@ Value Epilogue::emitRegion(ArrayRef<Value> sums, Value row,
 
 void Epilogue::emitRows(const Sm100Contract::Tile &tile, Value set, Value first,
                         const Column &column) {
-  // Each warp has its own quarter of the lanes.
+  // Each warp accesses its own quarter of the lanes.
   Value lane = emitter.scale(emitter.warp(), Shape::kWarp * sm100::kTensorLane);
   // Lanes without a column have skipped the stores: reconverge for the
   // collective load.
