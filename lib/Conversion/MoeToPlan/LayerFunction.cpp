@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace moec;
 using namespace moec::moe;
 
-/// The bound of docs/use/layers.md where nobody states one.
+/// The default bound of docs/use/layers.md.
 static constexpr int64_t kDefaultMaxTokens = 16384;
 
 /// Only the first dimension may depend on the token count.

@@ -16,7 +16,7 @@ namespace moec {
 struct ScheduledStep {
   enum class Kind { Launch, Record, Wait };
   Kind kind;
-  /// Launch: the kernel's index; else the event's.
+  /// The kernel's index for a launch, else the event's.
   int64_t index;
   int64_t stream;
 };

@@ -12,7 +12,8 @@
 
 namespace moec {
 
-/// Dot products of a few input rows with a few weight rows.
+/// A register tile of the CPU gemm: dot products of a few input rows with a few
+/// weight rows.
 ///
 /// Both operands are read along their contiguous dimension, so that a dot
 /// product may take its terms in any order that is equal for both. bf16 uses
