@@ -4,15 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns a panel of result columns of one group (or of one block of rows of
-// a dense product). Each `n` weight rows of the panel come from memory once and
-// stay in the nearest cache while blocks of `m` input rows meet them in
-// registers. The dot products go to a scratch of at most `rows` rows; the
-// epilogue then runs over it in vectors of columns.
+// The CPU gemm. A CTA owns a panel (N tile) of result columns of one group, or
+// of one block of rows of a dense gemm. Each `n` weight rows of the panel are
+// loaded from memory once and stay in the nearest cache while blocks of `m`
+// input rows are multiplied with them in registers. The dot products go to a
+// scratch buffer of at most `rows` rows, over which the epilogue then runs in
+// vectors of columns.
 //
-// Quantized operands go part by part of the contracted dimension, both decoded
-// to f32 before the registers see them, and each part's sums, times their
-// scales, are added to the scratch.
+// Quantized operands are processed in blocks along K, both decoded to f32
+// first. Each block's sums, times their scales, are added to the scratch
+// buffer.
 
 #include "../Emission/ContractOperands.h"
 #include "ContractTile.h"
@@ -26,25 +27,25 @@
 using namespace mlir;
 using namespace moec;
 
-/// Bound of what a CTA keeps on its thread's stack.
+/// Limit of a CTA's buffers on its thread's stack.
 static constexpr int64_t kMaxScratchBytes = 64 * 1024;
-/// Rows of a group between two epilogues, where the config leaves it open.
+/// Rows of a group between two epilogues, if the config does not say.
 static constexpr int64_t kGroupRows = 64;
 
 namespace {
 
-/// The numbers of a contract's types and config.
+/// The sizes of a gemm, from its types and config.
 struct Shape {
   int64_t columns, lanes, m, n, panel, rows;
-  /// 2 with a layout: gate and up.
+  /// 2 for gate and up, else 1.
   int64_t weightsPerColumn;
-  /// Contracted elements per turn of the innermost loop.
+  /// Elements along K per iteration of the innermost loop.
   int64_t turn;
 
   int64_t getPanels() const { return llvm::divideCeil(columns, panel); }
   /// A divisor of the number of columns of every panel.
   int64_t getPanelDivisor() const { return std::gcd(panel, columns % panel); }
-  /// Columns of the scratch: whole vectors.
+  /// Columns of the scratch buffer, rounded up to whole vectors.
   int64_t getScratchColumns() const { return llvm::alignTo(panel, lanes); }
 };
 
@@ -127,7 +128,8 @@ public:
 private:
   void emitGrouped(Value group);
   void emitDense(Value block);
-  /// At most `shape.rows` rows from `firstRow` on, which has to be below `end`.
+  /// Multiplies at most `shape.rows` rows from `firstRow` on, which must be
+  /// below `end`.
   void emitRows(Value firstRow, Value count);
   void clearSums(Value count);
   Value getInputRow(Value position);
@@ -144,12 +146,12 @@ private:
   ImplicitLocOpBuilder &b;
   Shape shape;
   Value input, weight, source, result;
-  /// Nothing but for block fp8.
+  /// Set for scales inside the loop (block fp8).
   std::optional<ScaledBlocks> blocks;
   std::optional<ContractTile> tile;
   /// `weightsPerColumn x rows x columns` of f32.
   Value sums;
-  /// Null for a dense product.
+  /// Null for a dense gemm.
   Value group;
   RowRange panel;
   LogicalResult status = success();
@@ -239,7 +241,8 @@ Value Contract::getInputRow(Value position) {
   return source ? emitter.loadIndex(source, position) : position;
 }
 
-/// All rows with `n` columns: blocks of `m` rows, then what is left.
+/// Multiplies all rows with `n` columns: blocks of `m` rows, then the
+/// remainder.
 void Contract::emitColumns(Value firstRow, Value count, Value column) {
   Value left = arith::RemUIOp::create(b, count, emitter.index(shape.m));
   Value blocks = arith::SubIOp::create(b, count, left);
@@ -268,7 +271,7 @@ void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value column) {
         {blocks ? here : getInputRow(emitter.add(firstRow, here))});
   }
   Value offset = arith::SubIOp::create(b, column, panel.begin);
-  // Columns past the end repeat the last one; nobody reads their sums.
+  // Columns past the end are clamped to the last one; their sums are not used.
   Value last = emitter.index(shape.columns - 1);
   for (int64_t projection = 0; projection < shape.weightsPerColumn;
        ++projection)
@@ -294,9 +297,8 @@ void Contract::emitTile(Value firstRow, Value row, int64_t rows, Value column) {
               offset);
 }
 
-/// Stores (of a block: scales and adds) the sums of the tile's weight rows from
-/// `weightRow` on, which are the `n` columns of projection 0, then those of
-/// projection 1.
+/// Stores (with blocks: scales and adds) the sums of the tile's weight rows
+/// from `weightRow` on: the `n` columns of projection 0, then of projection 1.
 void Contract::storeSums(Value quad, Value row, int64_t weightRow,
                          Value column) {
   for (int64_t done = 0; done < 4;) {
@@ -323,7 +325,7 @@ void Contract::storeSums(Value quad, Value row, int64_t weightRow,
 // Epilogue
 //===----------------------------------------------------------------------===//
 
-/// A column operand's values: one, or gate and up.
+/// The values of a column operand: one, or two for gate and up.
 SmallVector<Value> Contract::loadColumnOperand(Value operand, Value column,
                                                Value mask) {
   int64_t lanes = shape.lanes;

@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// Bytes that one prefetch brings.
+/// Bytes per prefetch.
 static constexpr int64_t kCacheLine = 64;
 
 int64_t ContractTile::getStep(Type element, int64_t lanes) {
@@ -28,8 +28,9 @@ ContractTile::ContractTile(KernelEmitter &emitter, Value input, Value weight,
 // One step
 //===----------------------------------------------------------------------===//
 
-/// The elements `k .. k + step - 1` of a row; the first `skip` of them count as
-/// 0. (Not as factors of 0: the other factor could be infinite.)
+/// Loads elements `k .. k + step - 1` of a row, the first `skip` of them as 0.
+/// Multiplying by 0 instead would be wrong: the other operand could be
+/// infinite.
 ContractTile::Parts ContractTile::load(Value memref, const Index &row, Value k,
                                        int64_t skip) {
   Index indices(row);
@@ -56,7 +57,7 @@ ContractTile::Parts ContractTile::load(Value memref, const Index &row, Value k,
   };
   Value pairs = vector::BitCastOp::create(b, ints, loaded);
   if (skip) {
-    // Element 2 i is the low half of pair i.
+    // Element 2i is the low half of pair i.
     SmallVector<int32_t> keep(lanes, -1);
     std::fill_n(keep.begin(), skip / 2, 0);
     if (skip % 2)
@@ -95,7 +96,7 @@ SmallVector<Value> ContractTile::step(ArrayRef<Index> inputRows,
   return multiply(inputs, weights, sums);
 }
 
-/// All elements of rows that are shorter than a step, in their natural order.
+/// Multiplies rows that are shorter than a step, in their natural order.
 SmallVector<Value> ContractTile::shortRows(ArrayRef<Index> inputRows,
                                            ArrayRef<Index> weightRows,
                                            ValueRange sums) {
@@ -122,13 +123,13 @@ SmallVector<Value> ContractTile::shortRows(ArrayRef<Index> inputRows,
 // The sum of lanes
 //===----------------------------------------------------------------------===//
 
-/// The sums of the lanes of four accumulators, as one vector of 4. The shuffles
-/// stay inside 128 bits until all four share a vector.
+/// Sums the lanes of each of four accumulators; returns one vector of 4. The
+/// shuffles stay inside 128 bits until all four share a vector.
 Value ContractTile::sumLanes(ValueRange four) {
   auto combine = [&](Value x, Value y, ArrayRef<int64_t> first,
                      ArrayRef<int64_t> second) -> Value {
     auto shuffle = [&](ArrayRef<int64_t> pick) -> Value {
-      // `pick` takes two of four lanes; first from x, then from y.
+      // `pick` selects two of four lanes, first from x, then from y.
       SmallVector<int64_t> mask;
       for (int64_t base = 0; base < lanes; base += 4)
         for (int64_t from : {base, lanes + base})
@@ -190,7 +191,7 @@ SmallVector<Value> ContractTile::emit(ArrayRef<Index> inputRows,
       });
   for (int64_t k = looped; k + stepSize <= depth; k += stepSize)
     sums = step(inputRows, weightRows, sums, emitter.index(k), 0);
-  // What is left takes a whole step that ends with the row.
+  // The remainder takes a whole step that ends at the row's end.
   if (int64_t left = depth % stepSize)
     sums = step(inputRows, weightRows, sums, emitter.index(depth - stepSize),
                 stepSize - left);

@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// The body of a kernel gets plain pointers in place of memrefs and makes the
-// descriptors itself, as constants around the pointer. That leaves nothing of
-// MLIR's calling convention, and `noalias` can stand on the pointers: a launch
-// never names a buffer both as an input and as an output.
+// Replaces a kernel's memref arguments by plain pointers, from which the body
+// builds descriptors with constant sizes. So nothing of MLIR's calling
+// convention remains, and the pointers can be `noalias`: a launch never names a
+// buffer both as an input and as an output.
 
 #include "../Emission/EntryMemRefs.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,7 +27,7 @@ using namespace moec;
 
 namespace {
 
-/// Replaces the memref arguments by pointers and makes the function private.
+/// Replaces the memref arguments by pointers, and makes the function private.
 LogicalResult makeBody(func::FuncOp func) {
   auto pointer = LLVM::LLVMPointerType::get(func.getContext());
   if (failed(replaceMemRefArguments(func, pointer)))

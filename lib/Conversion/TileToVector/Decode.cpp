@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// `element`, or vectors of it that are as long as `like`.
+/// `element`, or a vector of it with the length of `like`.
 static Type getTypeLike(Value like, Type element) {
   if (auto vector = dyn_cast<VectorType>(like.getType()))
     return vector.clone(element);
@@ -32,9 +32,9 @@ static Value multiply(KernelEmitter &emitter, Value values, double factor) {
       emitter.constant(values.getType(), emitter.b.getF32FloatAttr(factor)));
 }
 
-/// The fields of e4m3 are moved into those of f16, where they stand for 2^-8 of
-/// the value, for subnormals too. NaN is all digits set, to which f16 wants all
-/// of the exponent.
+/// The fields of e4m3 are shifted to those of f16, where they mean 2^-8 of the
+/// value, also for subnormals. NaN has all digits set; f16 needs the whole
+/// exponent set as well.
 Value moec::decodeE4M3(KernelEmitter &emitter, Value bytes) {
   ImplicitLocOpBuilder &b = emitter.b;
   constexpr int64_t sign = 0x8000, digits = 0x3F80, exponent = 0x7C00;
@@ -57,7 +57,7 @@ Value moec::decodeE4M3(KernelEmitter &emitter, Value bytes) {
   return multiply(emitter, values, 256);
 }
 
-/// The byte is the exponent of f32, in which 2^-127 is subnormal.
+/// The byte becomes the exponent of f32; 2^-127 is subnormal there.
 Value moec::decodeE8M0(KernelEmitter &emitter, Value bytes) {
   ImplicitLocOpBuilder &b = emitter.b;
   constexpr int64_t least = 0x00400000, nan = 0x7FC00000;
@@ -86,8 +86,8 @@ Value moec::decodeInteger(KernelEmitter &emitter, Value bytes,
                                  integers);
 }
 
-/// Twice the magnitudes are the integers 0, 1, 2, 3, 4, 6, 8 and 12: of the
-/// lines m, 2m - 4 and 4m - 16 the highest at each m.
+/// The doubled magnitudes are the integers 0, 1, 2, 3, 4, 6, 8 and 12: the
+/// maximum of m, 2m - 4 and 4m - 16 at each m.
 Value moec::decodeE2M1(KernelEmitter &emitter, Value codes) {
   ImplicitLocOpBuilder &b = emitter.b;
   auto constant = [&](int64_t value) {
@@ -108,7 +108,7 @@ Value moec::decodeE2M1(KernelEmitter &emitter, Value codes) {
                   0.5);
 }
 
-/// Each bit of the code chooses among half as many numbers as the one before.
+/// A binary tree of selects: each bit of the index halves the candidates.
 Value moec::decodeByBook(KernelEmitter &emitter, const moe::CodeBook &book,
                          Value codes) {
   ImplicitLocOpBuilder &b = emitter.b;

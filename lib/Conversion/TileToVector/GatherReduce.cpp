@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns some tokens. Columns run in tiles of those in registers, each
-// held in registers while the token's rows are added to it in order of j.
+// The combine on CPUs. A CTA owns some tokens. Tiles of columns are held in
+// registers while the token's rows are added in order of j.
 
 #include "Emit.h"
 
@@ -14,8 +14,7 @@ using namespace moec;
 
 namespace {
 
-/// Writes the sum of one token's rows for some of its columns, each held in
-/// registers while the rows are added in order of j.
+/// Writes the sum of one token's rows, a tile of columns at a time.
 class GatherReduce {
 public:
   GatherReduce(tile::GatherReduceOp op, KernelEmitter &emitter, int64_t lanes)
@@ -27,7 +26,7 @@ public:
         addend(emitter.operand(op.getAddend())),
         result(emitter.operand(op.getResult())) {}
 
-  /// Writes `vectors` times `lanes` columns of a token.
+  /// Writes `vectors * lanes` columns of a token.
   void emitColumns(Value token, Value column, int64_t vectors, Value mask);
 
 private:

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns some positions, or tokens, which it copies element by element:
-// LLVM makes vectors of that.
+// A CTA owns some positions, or tokens, which it copies element by element;
+// LLVM vectorizes this.
 
 #include "../Emission/GroupColumns.h"
 #include "Emit.h"

@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns some rows; the groups of a row run one after the other, in
-// vectors of `lanes`. Groups that would be many vectors are read twice. A given
-// scale leaves nothing to find: rows are read once.
-// Magnitudes are compared as integers: so NaN is largest.
+// A CTA owns some rows; the scale groups of a row are quantized one after the
+// other, in vectors of `lanes`. Groups of many vectors are read twice. With a
+// given scale rows are read once. Magnitudes are compared as integers, so that
+// NaN is largest.
 
 #include "Emit.h"
 
@@ -40,21 +40,21 @@ public:
   void emitRow(Value row);
 
 private:
-  /// All of a row by the given scale.
+  /// Quantizes a whole row with the given scale.
   void emitByGiven(Value row);
-  /// The `size` neighbours from `first` on, whose scale is number `group`.
+  /// Quantizes the `size` elements from `first` on, with scale number `group`.
   void emitGroup(Value row, Value group, Value first, int64_t size);
-  /// The same by loops.
+  /// `emitGroup` with loops, for groups that do not fit in registers.
   void emitLongGroup(Value row, Value group, Value first, int64_t size);
   bool isLong() const { return size > kMaxVectors * lanes; }
-  /// Calls `body` with each vector's first column and number of elements.
+  /// Calls `body` with each vector's first column and element count.
   void forVectors(Value first, int64_t size,
                   function_ref<void(Value, int64_t)> body);
   Value load(Value row, Value column, int64_t count);
   Value getScale(ArrayRef<Value> vectors);
-  /// What is beyond the range becomes its end; NaN stays NaN.
+  /// Clamps to the range of the type; NaN stays NaN.
   Value saturate(Value values);
-  /// The codes of a vector of f32, as i8.
+  /// Rounds a vector of f32 to quantized values, as i8.
   Value round(Value values);
   Value roundE4M3(Value values);
   Value roundInteger(Value values);
@@ -72,7 +72,7 @@ private:
 
   KernelEmitter &emitter;
   ImplicitLocOpBuilder &b;
-  /// Vectors of a group that are held in registers.
+  /// Vectors of a group that fit in registers.
   static constexpr int64_t kMaxVectors = 32;
 
   int64_t lanes;
@@ -80,7 +80,7 @@ private:
   int64_t columns, size = 0;
   Value input, quantized, scale;
   moe::QuantAttr quant;
-  /// The given scale in each lane; null where rows have scales of their own.
+  /// The given scale in each lane; null if rows have their own scales.
   Value divisor;
   /// The largest magnitudes of a long group so far.
   Value largest;
@@ -195,8 +195,8 @@ Value Quantize::round(Value values) {
                                          : roundE4M3(values);
 }
 
-/// Next to 1.5 * 2^23 the last digit of f32 is 1, so that its low bits are the
-/// integer that a sum was rounded to. NaN becomes 0.
+/// Adds 1.5 * 2^23, where the last digit of f32 is 1, so that the low bits of
+/// the sum are the rounded integer. NaN becomes 0.
 Value Quantize::roundInteger(Value values) {
   Value isNumber =
       arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, values, values);
@@ -221,13 +221,12 @@ Value Quantize::roundE4M3(Value values) {
         arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, from, ints(limit));
     return arith::SelectOp::create(b, isAbove, above, other);
   };
-  // Three of 23 digits stay: half of their last one is added, less one bit
-  // where it is even. A carry goes into the exponent, whose bias is 120
-  // smaller.
+  // Rounds 23 digits to three: adds half of the last one, less one bit if it is
+  // even. A carry goes to the exponent, whose bias is 120 smaller.
   Value even = arith::AndIOp::create(b, shift(magnitude, 20), ints(1));
   Value normal = shift(add(add(magnitude, ints(0x7FFFF)), even), 20);
   normal = add(normal, ints(-120 * 8));
-  // Below 2^-6 codes count multiples of 2^-9, the last digit of 2^14.
+  // Below 2^-6 values are multiples of 2^-9, the last digit of 2^14 in f32.
   constexpr int64_t minNormal = 0x3C800000, infinity = 0x7F800000;
   constexpr int64_t anchor = 0x46800000, nan = 0x7F;
   Value anchored = arith::AddFOp::create(b, asFloats(magnitude),

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One CTA sorts all slots in two passes: it counts the slots of each local
-// expert, and then deals out positions in the order of (token, slot).
+// One CTA sorts all slots by expert in two passes: it counts the slots of each
+// local expert, then assigns positions in the order of (token, slot).
 
 #include "../Emission/RankIds.h"
 #include "Emit.h"
@@ -40,8 +40,8 @@ private:
   int64_t topK;
   int64_t numLocal;
   Value ids, weights, offsets, position, source, rowWeight;
-  /// Scratch: per local expert, and one more for slots that are not here, first
-  /// the number of slots and then the next position.
+  /// Scratch per local expert, plus one entry for slots that are not here:
+  /// first the number of slots, then the next position.
   Value next;
   RankIds experts;
 };
@@ -61,7 +61,7 @@ RankEmission::RankEmission(tile::RankOp op, KernelEmitter &emitter)
   next = emitter.scratch(numLocal + 1, b.getI32Type());
 }
 
-/// On the stack; null where local experts have their global ids.
+/// On the stack; null if local and global ids are equal.
 Value RankEmission::makeLocalTable() {
   if (!op.getLocalExperts())
     return {};
@@ -89,8 +89,8 @@ void RankEmission::count(Value token) {
   });
 }
 
-/// Offsets are the sums of the counts before; they are also where the positions
-/// of each expert begin.
+/// Offsets are an exclusive scan of the counts, and also the first positions of
+/// experts.
 void RankEmission::makeOffsets() {
   SmallVector<Value> total = emitter.forLoop(
       emitter.index(0), emitter.index(numLocal), 1, emitter.i32(0),

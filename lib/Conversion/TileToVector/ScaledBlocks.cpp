@@ -16,7 +16,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// Bytes that one prefetch brings.
+/// Bytes per prefetch.
 static constexpr int64_t kCacheLine = 64;
 
 ScaledBlocks::ScaledBlocks(KernelEmitter &emitter, tile::ContractOp op,
@@ -121,7 +121,7 @@ void ScaledBlocks::loadWeight(Value number, int64_t size, Value group,
                             /*isUnsigned=*/true),
               sizes.lanes);
       }
-      // The row's next block is what this loop reads after all rows.
+      // Prefetch the row's next block, which this loop reads after all rows.
       for (int64_t ahead = 0; ahead < length; ahead += lineElements) {
         Index next(row);
         next.push_back(emitter.add(firstInMemory, length + ahead));
@@ -176,7 +176,8 @@ void ScaledBlocks::convertRow(Value from, moe::QuantAttr quant, Line line,
   }
 }
 
-/// `lanes` elements as f32, of which those from `count` on are codes 0.
+/// Decodes `lanes` elements to f32; those from `count` on are decoded from zero
+/// bits.
 Value ScaledBlocks::decode(Value from, moe::QuantAttr quant, const Index &row,
                            Value first, int64_t count) {
   if (quant && quant.getPacking() == moe::Packing::Pairs) {
@@ -195,7 +196,7 @@ Value ScaledBlocks::decode(Value from, moe::QuantAttr quant, const Index &row,
   return emitter.loadVector(from, indices, sizes.lanes, mask);
 }
 
-/// `length` bytes, of which those from `count` on are 0.
+/// Loads `length` bytes; those from `count` on are 0.
 Value ScaledBlocks::loadBytes(Value from, const Index &row, Value first,
                               int64_t length, int64_t count) {
   auto bytes = VectorType::get(length, b.getI8Type());

@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One CTA reads all rows, in vectors of `lanes`, each of which keeps its
-// largest magnitude so far. Magnitudes are compared as integers, in which what
-// is not finite comes last.
+// One CTA reads all rows, in vectors of `lanes`, and keeps the largest
+// magnitude per lane. Magnitudes are compared as integers, which orders
+// infinity and NaN last.
 
 #include "Emit.h"
 
