@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Replaces a kernel's memref arguments by plain pointers, from which the body
-// builds descriptors with constant sizes. So nothing of MLIR's calling
-// convention remains, and the pointers can be `noalias`: a launch never names a
-// buffer both as an input and as an output.
+// Replaces a kernel's memref arguments by plain pointers. The body builds the
+// descriptors itself, as constants around the pointer. So nothing of MLIR's
+// calling convention remains, and the pointers can be `noalias`: a launch never
+// names a buffer both as an input and as an output.
 
 #include "../Emission/EntryMemRefs.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

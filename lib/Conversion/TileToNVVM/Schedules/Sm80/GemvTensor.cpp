@@ -10,8 +10,7 @@
 using namespace mlir;
 using namespace moec;
 
-/// Lanes that share a row, and sums of a lane in one of the tensor cores'
-/// tiles.
+/// Lanes that share a row, and accumulators per lane of an instruction's tile.
 static constexpr int64_t kRowLanes = 4, kTileSums = 4;
 static constexpr int64_t kPieceWords = sm80::Gemv::kPieceBytes / 4;
 
@@ -88,8 +87,8 @@ void GemvTensor::multiplyRest(Values &sums) {
       [&] { return sums; });
 }
 
-/// The pieces of the next steps are asked for before those at hand are
-/// multiplied.
+/// Prefetches the chunks of the next k tiles before it multiplies the current
+/// ones.
 void GemvTensor::emit(Value firstRow, Value lastRow, Value firstColumn,
                       Value table) {
   findPlaces(firstRow, lastRow, firstColumn);

@@ -34,13 +34,13 @@ public:
 private:
   void emitGrouped(Sm80Products &products);
   void emitDense(Sm80Products &products, Value block);
-  /// `count` rows from `firstRow` on; at least one, at most `m`.
+  /// Multiplies `count` rows from `firstRow` on; at least one, at most `m`.
   void emitRows(Sm80Products &products, Value firstRow, Value count);
   Value emitEpilogue(ArrayRef<Value> sums, Value row, Value column);
   SmallVector<Value> loadColumnOperand(Value operand, Value column);
   void storeZeros(Value begin, Value end);
   /// Calls `body(row, column)` for the tile's columns of rows `0 .. count - 1`;
-  /// the column counts from the tile's first one.
+  /// `column` is relative to the tile.
   void forTile(Value count, function_ref<void(Value, Value)> body);
 
   Value getWeightRow(int64_t projection, Value column) {
@@ -187,7 +187,7 @@ void Sm80Contract::storeZeros(Value begin, Value end) {
 // Epilogue
 //===----------------------------------------------------------------------===//
 
-/// A column operand's values: one, or gate and up.
+/// The values of a column operand: one, or two for gate and up.
 SmallVector<Value> Sm80Contract::loadColumnOperand(Value operand,
                                                    Value column) {
   int64_t lanes = shape.lanes;

@@ -119,7 +119,8 @@ void Sm80Exchange::readHeader() {
   first = add(mul(cta, threads), thread);
 }
 
-/// Rows, and of a gather which pairs were copied.
+/// Decodes the row count, and for a gather which pairs have been copied
+/// already.
 void Sm80Exchange::useTold() {
   numRows = sums ? told
                  : arith::AndIOp::create(
@@ -228,7 +229,7 @@ void Sm80Exchange::addPieces(Round &round, Value turn) {
   }
 }
 
-/// A warp's pieces follow each other in a row.
+/// A warp's pieces are consecutive in a row.
 void Sm80Exchange::addPiecesOfRow(Round &round, Value turn) {
   const Part &part = *round.part;
   int64_t warps = part.rowWarps;
@@ -303,8 +304,7 @@ void Sm80Exchange::tie(MutableArrayRef<Pieces> loaded) {
   });
 }
 
-/// As many at once as have room in registers: all of them are asked for before
-/// the first is used.
+/// Issues as many loads as fit in registers before it uses the first result.
 void Sm80Exchange::run(ArrayRef<Load> loads) {
   constexpr int64_t mostWords = 64;
   while (!loads.empty()) {
@@ -322,8 +322,8 @@ void Sm80Exchange::run(ArrayRef<Load> loads) {
     for (const Load &load : loads.take_front(count)) {
       const Part &part = *load.round->part;
       Pieces &pieces = loaded.emplace_back();
-      // Whose piece is not there loads the header's constants: what another
-      // thread moves may be on the way.
+      // Absent pieces load the header's constants: the data at their own offset
+      // may be in transit to another thread.
       for (auto [offset, isThere] :
            llvm::zip(load.round->offsets, load.round->isThere)) {
         Value from = emitter.advance(
@@ -340,7 +340,7 @@ void Sm80Exchange::run(ArrayRef<Load> loads) {
     if (awaitsHeader)
       useHeader();
     awaitsHeader = false;
-    // Behind the loads, so that both are waited for at once.
+    // Issued after the loads, so that both latencies overlap.
     SmallVector<Question> questions;
     for (const Load &load : loads.take_front(count))
       if (load.ids)
@@ -396,7 +396,7 @@ Sm80Exchange::Target Sm80Exchange::getTarget(const Part &part, Value distance) {
   Value there = heapAt(distance);
   if (!op.getToResults())
     return {getStaged(part, there, own), getPlace(distance)};
-  // As far from the heap's beginning as on this rank.
+  // The offset in the heap is the same as on this rank.
   auto number = [&](Value address) {
     return LLVM::PtrToIntOp::create(b, b.getI64Type(), address);
   };
@@ -473,7 +473,7 @@ void Sm80Exchange::push(Value turn) {
 
 void Sm80Exchange::pushPieces(Value turn, ArrayRef<Moved> moved,
                               ValueRange owners) {
-  // Addresses are computed where they are used.
+  // Addresses are computed at their uses.
   forRanks(1, [&](ArrayRef<Value> distances) {
     Sm80Exchange here = withNewParts();
     auto rounds = here.getRounds(tieNumbers(b, turn).front());
@@ -535,7 +535,7 @@ void Sm80Exchange::sum(Value turn) {
         for (auto [round, total, owners] : llvm::zip(rounds, sums, allOwners)) {
           const Part &part = *round.part;
           for (auto [i, place] : llvm::enumerate(places)) {
-            // Asked for with the first rank's pieces.
+            // Issued with the first rank's pieces.
             Value ids = isFirst && i == 0 ? ownIds : Value();
             auto addTo = [&, place = place, &total = total, &owners = owners](
                              Pieces pieces, const Pieces &found) {
@@ -578,10 +578,10 @@ void Sm80Exchange::sum(Value turn) {
   }
 }
 
-/// Where what the rank at `place` adds to this one's rows is.
+/// The address of the summands of the rank at `place` for this rank's rows.
 Value Sm80Exchange::getSource(const Part &part, Value place) {
   Value staged = getStaged(part, heap, place);
-  // Sums that the kernel has made go by way of the heap on the own rank too.
+  // Sums that the kernel makes pass through the heap on this rank too.
   if (op.getRows())
     return staged;
   Value mine = part.in;
@@ -597,7 +597,7 @@ void Sm80Exchange::countExchange() {
   emitter.ifThen(isFirst, [&] {
     emitter.store(next, wordAt(heap, PeerHeap::kEpochs, cta), kFlagBytes);
   });
-  // The first CTA counts for those that the launch does not have.
+  // CTA 0 also advances the epochs of CTAs that this launch does not have.
   Value isOther = arith::AndIOp::create(
       b, isEqual(cta, number(0)),
       arith::AndIOp::create(b, isLess(add(grid, number(-1)), thread),
@@ -612,11 +612,11 @@ Value Sm80Exchange::pushAndTake(Value most) {
     for (int64_t i : {0, 1})
       emitter.storeI32(emitter.i32(0), hasFailed, emitter.index(i));
   });
-  // The table of heaps is there.
+  // Makes the heap table visible.
   emitter.barrier();
-  // The rounds before this turn's; whether all ranks have come so far. The
-  // last turn takes what the turn before pushed. Pieces are counted anew in
-  // each: registers are few.
+  // Carried: the number of earlier rounds, and whether all ranks have arrived
+  // so far. The last iteration only takes the previous round. Pieces are
+  // recomputed in each iteration to save registers.
   SmallVector<Type> types{b.getI32Type(), b.getI1Type()};
   SmallVector<Location> locs(types.size(), b.getLoc());
   Value isTrue = arith::ConstantOp::create(b, b.getBoolAttr(true));
@@ -642,7 +642,8 @@ Value Sm80Exchange::pushAndTake(Value most) {
   emitter.barrier();
   Sm80Exchange here = forTurn();
   here.useHeader();
-  // Written in the turn before, and in none but every second one.
+  // Written in the previous iteration; each word is written in every second one
+  // only.
   Value isAlive = arith::AndIOp::create(
       b, here.mayPush,
       isEqual(widen(emitter.loadI32(hasFailed, ValueRange{word(next)})),
@@ -652,7 +653,7 @@ Value Sm80Exchange::pushAndTake(Value most) {
   Value takes = arith::AndIOp::create(b, isAlive, isLess(number(0), rounds));
   emitter.ifThen(takes, [&] {
     Value haveCome = here.awaitFlags(rounds);
-    // Lanes take what has come when all of them have found it.
+    // Lanes take the data after all of them have seen their flags.
     emitter.warpBarrier();
     renewMemory(b, heap);
     emitter.ifThen(

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Words of heaps, by which ranks tell each other how far they have come, and
-// why one of them waits no longer.
+// Flag words in heaps: ranks signal to each other how far they have come, and
+// why one of them has stopped waiting.
 
 #include "Sm80Exchange.h"
 
@@ -49,7 +49,7 @@ void Sm80Exchange::storeStrong(Value value, Value address,
 
 void Sm80Exchange::raiseFlags(Value rounds) {
   constexpr int64_t senders = 1;
-  // Lane i tells the rank at that distance.
+  // Lane i signals to the rank at distance i.
   Value isSender = arith::AndIOp::create(
       b, isEqual(widen(emitter.warp()), number(senders)), isOther(lane));
   emitter.ifThen(isSender, [&] {
@@ -59,16 +59,16 @@ void Sm80Exchange::raiseFlags(Value rounds) {
   });
 }
 
-/// 0, or what the wait for the rank at `place` failed for.
+/// Returns 0, or the failure of the wait for the rank at `place`.
 Value Sm80Exchange::awaitFlag(Value place, Value rounds) {
-  // Polls between two looks at the time and the word of aborts.
+  // Polls between two checks of the clock and the abort word.
   constexpr int64_t pollsPerLook = 64;
   Type i64 = b.getI64Type();
   Value zero = number(0), wanted = add(done, rounds);
   Value flag =
       wordAt(heap, PeerHeap::kFlags, add(mul(place, PeerHeap::kMaxCtas), cta));
   Value start = NVVM::GlobalTimerOp::create(b, i64);
-  // Polls, and why to give up.
+  // Carried: the number of polls, and the failure.
   SmallVector<Type> types(2, i64);
   SmallVector<Location> locs(types.size(), b.getLoc());
   auto loop =
@@ -94,10 +94,11 @@ Value Sm80Exchange::awaitFlag(Value place, Value rounds) {
   return loop.getResult(1);
 }
 
-/// Why not to wait any longer for the rank at `place`, or 0.
+/// The reason to stop waiting for the rank at `place`, or 0.
 Value Sm80Exchange::getFailure(Value place, Value start) {
   Value now = NVVM::GlobalTimerOp::create(b, b.getI64Type());
-  // Few threads ever want it, so that none keeps it in a register.
+  // Loaded here, since few threads need it and none should keep it in a
+  // register.
   Value limit = loadWord(wordAt(heap, PeerHeap::kLimit));
   Value isLate = isLess(limit, arith::SubIOp::create(b, now, start));
   Value word = loadStrong(wordAt(heap, PeerHeap::kAbort),
@@ -112,13 +113,14 @@ Value Sm80Exchange::getFailure(Value place, Value start) {
       encode(PeerHeap::Aborted, add(word, number(-1))));
 }
 
-/// Tells the owner why, and all ranks that they need not wait.
+/// Reports the failure to this rank's host, and tells all ranks to stop
+/// waiting.
 void Sm80Exchange::giveUp(Value failure) {
   Value address =
       LLVM::PtrToIntOp::create(b, b.getI64Type(), parts.front().out);
   storeStrong(address, wordAt(heap, PeerHeap::kAddress),
               LLVM::AtomicOrdering::monotonic);
-  // The first failure stays.
+  // The first failure is kept.
   LLVM::AtomicCmpXchgOp::create(b, wordAt(heap, PeerHeap::kFailure), number(0),
                                 failure, LLVM::AtomicOrdering::release,
                                 LLVM::AtomicOrdering::monotonic);

@@ -4,10 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA has `warps`, each of which copies one row of every tensor, up to 8
-// pieces per lane at a time: all of them are asked for before the first is
-// written. Elements in an expert's own order come one by one, and go in
-// pieces.
+// Each of a CTA's `warps` copies one row of every tensor, up to 8 chunks per
+// lane at a time; all loads are issued before the first store. Elements in an
+// expert's own column order are loaded one by one, and stored in chunks.
 
 #include "../../../Emission/GroupColumns.h"
 #include "../../Emit.h"
@@ -28,10 +27,10 @@ public:
 
 private:
   void copyRow(Value from, Value to, int64_t rowBytes);
-  /// Elements of the columns that `columns`, an address, says.
+  /// Copies the elements of the columns listed at the address `columns`.
   void copyInOrder(Value from, Value to, Value columns, int64_t width,
                    int64_t elementBytes);
-  /// Pieces `first`, `first + 32`, ... of `count`, of this lane.
+  /// Copies this lane's chunks `first`, `first + 32`, ... below `count`.
   void copyPieces(Value from, Value to, Value first, int64_t count,
                   int64_t bytes);
   Type getPieceType(int64_t bytes) {

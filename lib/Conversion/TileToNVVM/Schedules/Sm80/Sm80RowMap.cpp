@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// A CTA owns `panel` columns of a token, a thread `lanes` neighbours of them.
-// `lanes` divides the number of columns, so that no thread has a part of them.
+// A CTA owns `panel` columns of a token, and a thread `lanes` adjacent ones.
+// `lanes` divides the number of columns, so no thread has a partial vector.
 
 #include "../../Emit.h"
 #include "../../ThreadEmitter.h"

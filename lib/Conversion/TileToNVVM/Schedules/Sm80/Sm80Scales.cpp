@@ -149,7 +149,7 @@ SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
   if (!factors.rows.empty())
     for (auto [row, scale] : llvm::zip(scaledRows, factors.rows))
       row = arith::MulFOp::create(b, row, scale);
-  // [column][row] of a projection, with one row, or column, for all.
+  // [column][row] of a projection; one row, or column, may stand for all.
   SmallVector<SmallVector<Value>> table;
   int64_t projection = -1;
   auto makeTable = [&] {
@@ -184,7 +184,7 @@ SmallVector<Value> Sm80Scales::add(const Factors &factors, ValueRange products,
 }
 
 //===----------------------------------------------------------------------===//
-// Behind it
+// After the loop
 //===----------------------------------------------------------------------===//
 
 Value Sm80Scales::loadRowScale(int64_t projection, Value column) {

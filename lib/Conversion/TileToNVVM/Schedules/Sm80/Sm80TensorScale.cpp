@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// One CTA reads all rows as one list, in vectors of `vector_width` side by
-// side, several of which are loaded before the first one is needed. The
-// threads' largest magnitudes meet by shuffles and shared memory.
+// One CTA reads all rows as one list, in adjacent vectors of `vector_width`,
+// several of which are loaded before the first is used. The largest magnitude
+// is reduced by shuffles and shared memory.
 
 #include "../../Emit.h"
 #include "../../Quantizer.h"
@@ -39,7 +39,7 @@ private:
 
   Value countElements();
   Value findLargest(Value elements);
-  /// The larger one; what is not finite counts for nothing.
+  /// The larger magnitude; values that are not finite are ignored.
   Value addFinite(Value largest, Value value);
 
   tile::TensorScaleOp op;
@@ -48,7 +48,7 @@ private:
   int64_t lanes;
   Value input, isPadding;
   Quantizer quantizer;
-  /// Largest magnitudes, one per warp, in shared memory.
+  /// Per-warp largest magnitudes in shared memory.
   Value ofWarps;
 };
 
@@ -66,7 +66,8 @@ Value Sm80TensorScale::addFinite(Value largest, Value value) {
   Value bits = arith::AndIOp::create(
       b, arith::BitcastOp::create(b, b.getI32Type(), value),
       emitter.i32(magnitudeBits));
-  // As integers: LLVM would compare floats in the 16 bits that they had.
+  // Compared as integers: LLVM would narrow a float comparison to the original
+  // 16 bits.
   Value isFinite = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, bits,
                                          emitter.i32(lastFinite));
   Value magnitude = arith::BitcastOp::create(b, b.getF32Type(), bits);
@@ -77,7 +78,7 @@ Value Sm80TensorScale::addFinite(Value largest, Value value) {
 Value Sm80TensorScale::findLargest(Value elements) {
   int64_t threads = emitter.getNumWarps() * sm80::kWarp;
   Value first = emitter.mul(emitter.toIndex(emitter.thread()), lanes);
-  // There may be no element; vectors behind the last one repeat the first.
+  // There may be no element; vectors past the last one load the first.
   return emitter.forLoop(
       first, elements, kAtOnce * threads * lanes, {emitter.f32(0)},
       [&](Value element, ValueRange carried) {
@@ -89,7 +90,7 @@ Value Sm80TensorScale::findLargest(Value elements) {
           at = arith::SelectOp::create(b, isInside, at, emitter.index(0));
           vectors.push_back(
               emitter.loadVector(input, {emitter.index(0), at}, lanes));
-          // No vector has elements of two rows.
+          // A vector never spans two rows.
           if (isPadding)
             skipped.push_back(emitter.loadFlag(
                 isPadding,
