@@ -50,8 +50,8 @@ public:
                                report);
     });
   }
-  /// The same of a file or folder. `maxTokens`, the most tokens of a call: 0
-  /// leaves them as the description has them.
+  /// Compiles and loads the layer of a file or folder. `maxTokens`: the most
+  /// tokens of a call; 0 for the description's own limit.
   Error load(const char *path, const moert::capi::Device &device,
              moert::capi::Layer &layer, int64_t maxTokens = 0) {
     moejit_source source = {};

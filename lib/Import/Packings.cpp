@@ -47,8 +47,8 @@ struct Order {
   bool alongRows = false;
   /// Even elements of a word precede odd ones.
   bool interleaved = false;
-  /// The matrix is one column. Of the two elements in a byte the first is in
-  /// the high half.
+  /// The matrix is one column. The first of a byte's two elements is in the
+  /// high half.
   bool isFlat = false;
 };
 constexpr int64_t kWord = 32;

@@ -20,9 +20,9 @@ struct ExchangeTime {
   double floorUs = 0;
 };
 
-/// What a collective takes that NCCL runs on `ranks` GPUs of one host, all of
-/// them a `part` (docs/design/cost-model.md, "Several GPUs"). `bytes` are those
-/// of one rank, as moert::CollectivePart counts them, of all its parts.
+/// Predicts a collective of NCCL on `ranks` GPUs of one host, each a `part`
+/// (docs/design/cost-model.md, "Several GPUs"). `bytes`: the sum over the
+/// collective's tensors for one rank, as moert::CollectivePart counts them.
 ExchangeTime predictExchange(moert::CollectiveKind kind, int64_t ranks,
                              double bytes, const PartFacts &part);
 
@@ -34,7 +34,7 @@ double getMovedBytes(plan::CollectiveOp collective, int64_t tokens);
 ExchangeTime predictExchange(plan::CollectiveOp collective, int64_t tokens,
                              const PartFacts &part);
 
-/// What a kernel moves between GPUs of one host, through each other's memory
+/// Bytes that a kernel moves between GPUs of one host through peer memory
 /// (docs/design/cost-model.md, "Several GPUs").
 struct PeerExchange {
   int64_t ranks = 0;

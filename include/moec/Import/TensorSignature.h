@@ -59,7 +59,7 @@ struct ElementPacking {
   int64_t layerBits = 8;
   /// A word packs elements of one column instead of one row.
   bool alongRows = false;
-  /// Element index at each position of a word. Of the words along a row only
+  /// Element index at each position of a word. Among words along a row, only
   /// 8-bit ones are permuted.
   std::array<uint8_t, 8> order = {0, 1, 2, 3, 4, 5, 6, 7};
   /// Added to each element, modulo 256.

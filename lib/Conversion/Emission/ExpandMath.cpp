@@ -74,7 +74,7 @@ bool isOne(Value x) {
 /// Arithmetic on values of one type: f32 or a vector of f32.
 class Expansion {
 public:
-  /// What is `approximate` is for a GPU.
+  /// `approximate`: use a GPU's approximate instructions.
   Expansion(ImplicitLocOpBuilder &b, Type type, bool approximate)
       : b(b), type(type), intType(b.getI32Type()), approximate(approximate) {
     if (auto vector = dyn_cast<VectorType>(type))
@@ -276,7 +276,7 @@ Value Expansion::log(Value x) {
 
 Value Expansion::log1p(Value x) {
   Value u = add(x, constant(1.0));
-  // What the sum lost, to first order.
+  // Rounding error of the sum, to first order.
   Value lost = sub(x, sub(u, constant(1.0)));
   Value result = add(logOfNormal(u), div(lost, u));
   Value zero = arith::CmpFOp::create(b, Predicate::OEQ, x, constant(-1.0));

@@ -4,8 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// What every way to route a row has in common, and formula 5 of
-// docs/use/layers.md.
+// Code shared by all ways to route a row, and formula 5 of docs/use/layers.md.
 
 #include "TopKEmission.h"
 
@@ -117,7 +116,7 @@ Value TopKEmission::weightOf(Value chosen) {
   return chosen;
 }
 
-/// What weights with that sum are divided by.
+/// Divisor that renormalizes weights whose sum is `sum`.
 Value TopKEmission::denominatorOf(Value sum) {
   Value total =
       arith::AddFOp::create(b, sum, emitter.f32(routing.getEpsilonValue()));

@@ -45,8 +45,8 @@ Value TopKEmission::loadBias(Value expert, Value mask) {
   return emitter.loadVector(selectionBias, expert, layout.lanes, mask);
 }
 
-/// What the difference loses to rounding counts too: keys are compared to a few
-/// ulps.
+/// Corrects for the rounding error of the difference, since keys are compared
+/// to a few ulps.
 Value TopKEmission::expOfDifference(Value x, Value largest) {
   auto sub = [&](Value p, Value q) -> Value {
     return arith::SubFOp::create(b, p, q);

@@ -30,8 +30,8 @@ using namespace moec::sm90;
 // Sizes
 //===----------------------------------------------------------------------===//
 
-/// Whether the tensor cores' sums of a row would lose too many digits. Of e4m3
-/// they keep 14, and cut off the others (docs/design/ptx-simulator.md has the
+/// Whether the tensor cores' sums of a row would lose too many digits. For e4m3
+/// they keep 14 and cut off the others (docs/design/ptx-simulator.md has the
 /// rule). By that rule sums of 2048 products of quantized normal values are off
 /// by 0.9e-3 of their size (root of the mean square), of 7168 by 1.8e-3, where
 /// rounding to bf16 costs 1.6e-3; added step by step by 0.13e-3.

@@ -153,9 +153,9 @@ SmallVector<Value> Sm90Fragments::loadRowScales() {
   });
 }
 
-/// What a row's number is less by than what sums are to be multiplied with:
-/// those of e4m3 have no scales of 1 that make up for how much less a code's
-/// number is.
+/// Factor by which a row's stored number is smaller than the multiplier of its
+/// sums. e4m3 values whose scales apply to elements have no scale of 1 that
+/// compensates the exponent of the code.
 static double getGreater(moe::QuantAttr quant) {
   moe::Fragments format(quant);
   bool hasScales = format.numbers != moe::Fragments::Numbers::E4M3 ||
