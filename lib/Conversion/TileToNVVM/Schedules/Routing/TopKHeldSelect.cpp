@@ -105,8 +105,8 @@ TopKHeld::Found TopKHeld::selectByRank() {
 }
 
 /// The topK-th largest lane maximum. Lanes with equal maxima are removed
-/// together, which lowers the bound. The bound stays above `kOutKey`, the key of
-/// experts that cannot be selected.
+/// together, which lowers the bound. The bound stays above `kOutKey`, the key
+/// of experts that cannot be selected.
 Value TopKHeld::findBound() {
   Value out = emitter.i32(KeyTable::kOutKey);
   SmallVector<Value> carried{largestHeld(keys), out};
