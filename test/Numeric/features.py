@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
-from itertools import combinations
 
 from cases import Case
 
@@ -211,10 +210,10 @@ def features(case: Case) -> set[tuple[str, str]]:
     return tags
 
 
-def pairs(case: Case, section: str = "") -> set[tuple]:
-    """Pairs of features of a case; with a section, those of which one is of that section."""
-    return {pair for pair in combinations(sorted(features(case)), 2)
-            if section in ("", pair[0][0], pair[1][0])}
+def with_entry_and_dtype(case: Case) -> set[tuple]:
+    """The features of a case, each with the case's entry and with its dtype."""
+    spec = LayerSpec.from_json(case.model)
+    return {(name, feature) for name in (spec.entry, spec.dtype) for feature in features(case)}
 
 
 def cover(elements: dict[Hashable, set], costs: dict[Hashable, float], seen: set) -> list[Hashable]:
@@ -237,12 +236,11 @@ def cover(elements: dict[Hashable, set], costs: dict[Hashable, float], seen: set
     return kept
 
 
-def covering(cases: list[Case], section: str = "") -> list[Case]:
-    """Cases that have every pair of features that any of them has, in their order; with a section, every pair of
-    which one is of that section."""
-    elements = {case.name: pairs(case, section) for case in cases}
-    kept = cover(elements, {case.name: cost(case) for case in cases}, set())
-    return [case for case in cases if case.name in set(kept)]
+def covering(cases: list[Case]) -> list[Case]:
+    """Cases that have each feature with each entry and with each dtype that any of them has it with, in their order."""
+    elements = {case.name: with_entry_and_dtype(case) for case in cases}
+    kept = set(cover(elements, {case.name: cost(case) for case in cases}, set()))
+    return [case for case in cases if case.name in kept]
 
 
 def multiplications(case: Case) -> int:

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from cases import CASES, Case
-from features import DTYPES, cost, cover, features
+from features import DTYPES, cost, cover, features, with_entry_and_dtype
 from runs import ALL_CASES, TIMEOUT, binary
 
 from moec.reference import LayerSpec
@@ -48,14 +48,9 @@ ALONE = {
 }
 
 
-def _elements(target: str, case: Case) -> set[tuple]:
-    """What a case has alone on a target: its features there, and each with its entry and its dtype on any."""
-    spec, found = LayerSpec.from_json(case.model), features(case)
-    return {(name, feature) for name in (target, spec.entry, spec.dtype) for feature in found}
-
-
 def _every_change() -> list[tuple[str, Case]]:
-    elements = {(target, case.name): _elements(target, case) for target in TARGETS for case in CASES}
+    elements = {(target, case.name): with_entry_and_dtype(case) | {(target, feature) for feature in features(case)}
+                for target in TARGETS for case in CASES}
     costs = {(target, case.name): cost(case) for target in TARGETS for case in CASES}
     pinned = {("sm_90a", name) for name in WHOLE} | {(target, name) for name in ALONE for target in TARGETS}
     kept = pinned.union(cover(elements, costs, set().union(*(elements[key] for key in pinned))))

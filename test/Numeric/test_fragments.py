@@ -310,6 +310,7 @@ CHANGE = cover({name: features(name) for name in FRAGMENTS}, dict.fromkeys(FRAGM
 CHANGE += [name for name in ("nvfp4_long", "int8_long") if name not in CHANGE]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", FRAGMENTS if ALL_CASES else CHANGE)
 def test_fragments(name, runs):
     fields, tokens, hard, (rows, units, heights, stages) = FRAGMENTS[name]
