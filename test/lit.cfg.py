@@ -16,8 +16,8 @@ if config.moec_sanitize:
     config.excludes += [
         "bisect.test", "check.test", "checkpoint-names.test", "device-part.test", "dump-pipeline.test", "emit.test",
         "explain.test", "explain-ranks.test", "explain-times.test", "forced-configs.test", "independent.test",
-        "jit.test", "ptx-conform.test", "ranges.test", "several-targets.test", "simulated.test", "strided.test",
-        "tile-choose-kernels.test",
+        "jit.test", "moe-run.test", "packed-checkpoints.test", "ptx-conform.test", "ranges.test",
+        "several-targets.test", "simulated.test", "strided.test", "tile-choose-kernels.test",
     ]
 
 config.environment["PATH"] = os.pathsep.join(
