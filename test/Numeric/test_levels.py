@@ -13,7 +13,7 @@ from runs import ALL_CASES
 # The interpreter works on one f32 at a time.
 LARGEST = 2_000_000
 SMALL = {case.name: case for case in CASES + CPU_CASES if multiplications(case) <= LARGEST}
-#: Kernels see each feature with each entry and dtype (test_numeric.py); what is above them is the same for all.
+#: test_numeric.py runs kernels of each feature with each entry and with each dtype; the levels above them do not differ.
 KEPT = list(SMALL) if ALL_CASES else cover(
     {name: features(case) for name, case in SMALL.items()}, {name: cost(case) for name, case in SMALL.items()}, set())
 
