@@ -13,12 +13,12 @@ using namespace moec;
 KernelEmitter::KernelEmitter(func::FuncOp func, tile::KernelOp kernel,
                              Value cta)
     : b(kernel.getLoc(), OpBuilder::atBlockEnd(&func.getBody().front())),
-      ctaIndex(cta), func(func) {
+      ctaIndex(b, cta), func(func) {
   for (auto [from, to] :
        llvm::zip(kernel.getBody().getArguments(), func.getArguments()))
     mapping.map(from, to);
-  tokenCount = arith::IndexCastOp::create(b, b.getIndexType(),
-                                          operand(kernel.getTokens()));
+  tokenCount = {b, arith::IndexCastOp::create(b, b.getIndexType(),
+                                              operand(kernel.getTokens()))};
 }
 
 //===----------------------------------------------------------------------===//
@@ -29,32 +29,32 @@ Value KernelEmitter::operand(Value kernelArgument) const {
   return kernelArgument ? mapping.lookup(kernelArgument) : Value();
 }
 
-Value KernelEmitter::validTokens(Value numValidTokens) {
+Index KernelEmitter::validTokens(Value numValidTokens) {
   if (!numValidTokens)
     return tokens();
-  Value valid = loadIndex(operand(numValidTokens), index(0));
-  return min(max(valid, index(0)), tokens());
+  Index valid = loadIndex(operand(numValidTokens), index(0));
+  return {b, min(max(valid, index(0)), tokens())};
 }
 
 RowRange KernelEmitter::rowsOfCta(int64_t rows) {
-  Value begin = mul(cta(), rows);
-  return {begin, min(add(begin, rows), tokens())};
+  Index begin = cta() * rows;
+  return {begin, {b, min(begin + rows, tokens())}};
 }
 
 //===----------------------------------------------------------------------===//
 // Scalars
 //===----------------------------------------------------------------------===//
 
-Value KernelEmitter::index(int64_t value) {
-  return arith::ConstantIndexOp::create(b, value);
+Index KernelEmitter::index(int64_t value) {
+  return {b, arith::ConstantIndexOp::create(b, value)};
 }
 
-Value KernelEmitter::i32(int64_t value) {
-  return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
+I32 KernelEmitter::i32(int64_t value) {
+  return {b, arith::ConstantOp::create(b, b.getI32IntegerAttr(value))};
 }
 
-Value KernelEmitter::f32(double value) {
-  return arith::ConstantOp::create(b, b.getF32FloatAttr(value));
+F32 KernelEmitter::f32(double value) {
+  return {b, arith::ConstantOp::create(b, b.getF32FloatAttr(value))};
 }
 
 Value KernelEmitter::add(Value x, Value y) {
@@ -146,16 +146,9 @@ Value moec::castFloat(ImplicitLocOpBuilder &b, Value value, Type element) {
 /// Any digit carries into the exponent, and none is left.
 Value moec::roundUpToPowerOfTwo(ImplicitLocOpBuilder &b, Value scale) {
   constexpr int64_t digits = 0x007FFFFF, exponent = 0x7F800000;
-  auto constant = [&](int64_t bits) -> Value {
-    return arith::ConstantOp::create(b, b.getI32IntegerAttr(bits));
-  };
-  Value bits = arith::BitcastOp::create(b, b.getI32Type(), scale);
-  Value carried = arith::AddIOp::create(b, bits, constant(digits));
-  Value rounded = arith::BitcastOp::create(
-      b, b.getF32Type(), arith::AndIOp::create(b, carried, constant(exponent)));
-  Value isNumber =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::ORD, scale, scale);
-  return arith::SelectOp::create(b, isNumber, rounded, scale);
+  F32 exact(b, scale);
+  F32 rounded = F32::fromBits((exact.bits() + digits) & exponent);
+  return select(exact.isNumber(), rounded, exact);
 }
 
 Type moec::getElementType(Value memref) {
@@ -166,25 +159,23 @@ int64_t moec::getColumns(Value memref) {
   return cast<MemRefType>(memref.getType()).getDimSize(1);
 }
 
-Value KernelEmitter::loadF32(Value memref, ValueRange indices) {
-  return castFloat(b, memref::LoadOp::create(b, memref, indices),
-                   b.getF32Type());
+F32 KernelEmitter::loadF32(Value memref, ValueRange indices) {
+  return {b, castFloat(b, memref::LoadOp::create(b, memref, indices),
+                       b.getF32Type())};
 }
 
-Value KernelEmitter::loadI32(Value memref, ValueRange indices) {
-  return memref::LoadOp::create(b, memref, indices);
+I32 KernelEmitter::loadI32(Value memref, ValueRange indices) {
+  return {b, memref::LoadOp::create(b, memref, indices)};
 }
 
-Value KernelEmitter::loadIndex(Value memref, ValueRange indices) {
-  return arith::IndexCastOp::create(b, b.getIndexType(),
-                                    loadI32(memref, indices));
+Index KernelEmitter::loadIndex(Value memref, ValueRange indices) {
+  return {b, arith::IndexCastOp::create(b, b.getIndexType(),
+                                        loadI32(memref, indices))};
 }
 
-Value KernelEmitter::loadFlag(Value memref, ValueRange indices) {
-  Value zero = arith::ConstantOp::create(b, b.getI8IntegerAttr(0));
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                               memref::LoadOp::create(b, memref, indices),
-                               zero);
+Flag KernelEmitter::loadFlag(Value memref, ValueRange indices) {
+  IntegerValue<int8_t> byte(b, memref::LoadOp::create(b, memref, indices));
+  return byte != 0;
 }
 
 void KernelEmitter::storeF32(Value value, Value memref, ValueRange indices) {

@@ -10,20 +10,17 @@
 #ifndef MOEC_LIB_CONVERSION_EMISSION_KERNELEMITTER_H
 #define MOEC_LIB_CONVERSION_EMISSION_KERNELEMITTER_H
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "Values.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "moec/Dialect/Tile/Tile.h"
 
 namespace moec {
 
-/// Half-open range of rows or columns; both ends are of type index.
+/// Half-open range of rows or columns.
 struct RowRange {
-  mlir::Value begin;
-  mlir::Value end;
+  Index begin, end;
 };
 
 /// Builder in the body of the new function, and state that emission functions
@@ -35,7 +32,7 @@ struct RowRange {
 /// spread over the threads of a warp, with scalars that all threads hold.
 class KernelEmitter {
 public:
-  /// `cta` is the CTA's index, of type index.
+  /// `cta` is the CTA's index, of type index; a derived class may set it later.
   KernelEmitter(mlir::func::FuncOp func, tile::KernelOp kernel,
                 mlir::Value cta);
   virtual ~KernelEmitter() = default;
@@ -48,20 +45,19 @@ public:
 
   /// The function's argument for an argument of the kernel; null for null.
   mlir::Value operand(mlir::Value kernelArgument) const;
-  /// The CTA's index, of type index.
-  mlir::Value cta() const { return ctaIndex; }
-  /// The token count, of type index.
-  mlir::Value tokens() const { return tokenCount; }
+  /// The CTA's index.
+  Index cta() const { return ctaIndex; }
+  Index tokens() const { return tokenCount; }
   /// `num_valid_tokens` clamped to `0 .. tokens`; the token count if null.
-  mlir::Value validTokens(mlir::Value numValidTokens);
+  Index validTokens(mlir::Value numValidTokens);
   /// Rows `[cta * rows, min((cta + 1) * rows, tokens))`.
   RowRange rowsOfCta(int64_t rows);
 
   //===--- Scalars ---===//
 
-  mlir::Value index(int64_t value);
-  mlir::Value i32(int64_t value);
-  mlir::Value f32(double value);
+  Index index(int64_t value);
+  I32 i32(int64_t value);
+  F32 f32(double value);
   mlir::Value add(mlir::Value x, mlir::Value y);
   mlir::Value mul(mlir::Value x, mlir::Value y);
   /// `x + constant`, `x * constant` on index.
@@ -95,12 +91,12 @@ public:
   //===--- Memory ---===//
 
   /// A float element as f32.
-  mlir::Value loadF32(mlir::Value memref, mlir::ValueRange indices);
+  F32 loadF32(mlir::Value memref, mlir::ValueRange indices);
   /// An i32 element, as i32 and sign-extended to index.
-  mlir::Value loadI32(mlir::Value memref, mlir::ValueRange indices);
-  mlir::Value loadIndex(mlir::Value memref, mlir::ValueRange indices);
+  I32 loadI32(mlir::Value memref, mlir::ValueRange indices);
+  Index loadIndex(mlir::Value memref, mlir::ValueRange indices);
   /// Whether a byte is not 0.
-  mlir::Value loadFlag(mlir::Value memref, mlir::ValueRange indices);
+  Flag loadFlag(mlir::Value memref, mlir::ValueRange indices);
   /// Rounds an f32 to the memref's element type.
   virtual void storeF32(mlir::Value value, mlir::Value memref,
                         mlir::ValueRange indices);
@@ -145,6 +141,55 @@ public:
               body);
   void ifThen(mlir::Value condition, llvm::function_ref<void()> then,
               llvm::function_ref<void()> otherwise = nullptr);
+  /// `body(i)` for each `i` from `lower` below `upper`.
+  template <typename Counter, typename Body>
+  void loop(Counter lower, Counter upper, int64_t step, Body body) {
+    forLoop(lower, upper, step, [&](mlir::Value i) { body(Counter(b, i)); });
+  }
+  /// A loop that carries a state (Values.h): `body(i, state)` returns the next
+  /// one. Returns the last one.
+  template <typename Counter, typename State, typename Body>
+  State loop(Counter lower, Counter upper, int64_t step, State state,
+             Body body) {
+    llvm::SmallVector<mlir::Value> init;
+    carried::pack(state, init);
+    llvm::SmallVector<mlir::Value> last = forLoop(
+        lower, upper, step, init, [&](mlir::Value i, mlir::ValueRange values) {
+          State inside = state;
+          carried::unpack(inside, b, values);
+          State next = body(Counter(b, i), inside);
+          llvm::SmallVector<mlir::Value> result;
+          carried::pack(next, result);
+          return result;
+        });
+    mlir::ValueRange values(last);
+    carried::unpack(state, b, values);
+    return state;
+  }
+  /// `condition ? then() : otherwise()`, states (Values.h) of one shape.
+  template <typename Then, typename Otherwise>
+  auto choose(Flag condition, Then then, Otherwise otherwise) {
+    using State = decltype(then());
+    // The types of the results are known once a branch has been emitted.
+    auto untyped = mlir::scf::IfOp::create(b, mlir::TypeRange(), condition,
+                                           /*withElseRegion=*/true);
+    llvm::SmallVector<mlir::Value> values[2];
+    State state = emitBranch(untyped.thenBlock(), then, values[0]);
+    emitBranch(untyped.elseBlock(), otherwise, values[1]);
+    auto branch = mlir::scf::IfOp::create(
+        b, mlir::TypeRange(mlir::ValueRange(values[0])), condition,
+        /*withElseRegion=*/true);
+    branch.getThenRegion().takeBody(untyped.getThenRegion());
+    branch.getElseRegion().takeBody(untyped.getElseRegion());
+    untyped.erase();
+    for (auto [region, yielded] : llvm::zip(branch->getRegions(), values))
+      mlir::cast<mlir::scf::YieldOp>(region.front().getTerminator())
+          .getResultsMutable()
+          .assign(yielded);
+    mlir::ValueRange results = branch.getResults();
+    carried::unpack(state, b, results);
+    return state;
+  }
   /// `condition ? then() : otherwise()`, values of `types`.
   llvm::SmallVector<mlir::Value>
   choose(mlir::Value condition, mlir::TypeRange types,
@@ -172,9 +217,20 @@ protected:
     return {};
   }
   mlir::func::FuncOp getFunction() const { return func; }
-  mlir::Value ctaIndex;
+  Index ctaIndex;
 
 private:
+  /// Emits `body` to a block of an scf.if; `values` gets the values of the
+  /// state that it returns.
+  template <typename Body>
+  auto emitBranch(mlir::Block *block, Body body,
+                  llvm::SmallVectorImpl<mlir::Value> &values) {
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(block->getTerminator());
+    auto state = body();
+    carried::pack(state, values);
+    return state;
+  }
   /// The number of enabled lanes of a mask made by `mask`.
   mlir::Value getCount(mlir::Value mask) const;
   /// f32 elements on the stack, for vectors that are processed per element.
@@ -183,7 +239,7 @@ private:
   mlir::IRMapping mapping;
   llvm::DenseMap<mlir::Value, mlir::Value> maskCounts;
   mlir::Value tailScratch;
-  mlir::Value tokenCount;
+  Index tokenCount;
   mlir::func::FuncOp func;
 };
 

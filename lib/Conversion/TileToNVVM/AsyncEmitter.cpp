@@ -25,8 +25,8 @@ AsyncEmitter::AsyncEmitter(func::FuncOp func, tile::KernelOp kernel,
     : ThreadEmitter(func, kernel, threads) {
   // A broadcast, because the compiler cannot prove that the value is uniform in
   // a warp.
-  warpgroupNumber = broadcast(divide(thread(), Contract::kWarpgroup), 0);
-  warpgroupThreadNumber = remainder(thread(), Contract::kWarpgroup);
+  warpgroupNumber = {b, broadcast(thread() / Contract::kWarpgroup, 0)};
+  warpgroupThreadNumber = thread() % Contract::kWarpgroup;
   auto arguments = func.getBody().front().getArguments();
   llvm::append_range(tensorMaps,
                      arguments.drop_front(kernel.getArgumentTypes().size()));
@@ -48,7 +48,7 @@ void AsyncEmitter::increaseRegisters(int64_t count) {
 
 void AsyncEmitter::warpgroupBarrier() {
   // Barrier 0 is the CTA's.
-  barrierOf(scale(warpgroupNumber, 1, 1), Contract::kWarpgroup);
+  barrierOf(warpgroupNumber + 1, Contract::kWarpgroup);
 }
 
 Operation *AsyncEmitter::consumerBarrier() {
@@ -59,8 +59,8 @@ Operation *AsyncEmitter::consumerBarrier() {
                                  NVVM::BarrierReductionAttr(), Value());
 }
 
-Value AsyncEmitter::countLanes(Value flag) {
-  return math::CtPopOp::create(b, ballot(flag));
+I32 AsyncEmitter::countLanes(Value flag) {
+  return {b, math::CtPopOp::create(b, ballot(flag))};
 }
 
 //===----------------------------------------------------------------------===//
@@ -101,8 +101,9 @@ void AsyncEmitter::waitBarrier(Value barrier, Value parity) {
   scf::YieldOp::create(b);
 }
 
-Value AsyncEmitter::testBarrier(Value barrier, Value parity) {
-  return NVVM::MBarrierTestWaitOp::create(b, b.getI1Type(), barrier, parity);
+Flag AsyncEmitter::testBarrier(Value barrier, Value parity) {
+  return {b,
+          NVVM::MBarrierTestWaitOp::create(b, b.getI1Type(), barrier, parity)};
 }
 
 void AsyncEmitter::fenceAsync() {

@@ -28,9 +28,9 @@ public:
 
   /// The thread's warpgroup (warp-uniform), its index in the warpgroup, and its
   /// warp's; i32.
-  mlir::Value warpgroup() const { return warpgroupNumber; }
-  mlir::Value warpgroupThread() const { return warpgroupThreadNumber; }
-  mlir::Value warpgroupWarp() { return divide(warpgroupThreadNumber, 32); }
+  I32 warpgroup() const { return warpgroupNumber; }
+  I32 warpgroupThread() const { return warpgroupThreadNumber; }
+  I32 warpgroupWarp() { return warpgroupThreadNumber / 32; }
   /// setmaxnreg: releases registers, or takes released ones; all threads of the
   /// warpgroup.
   void decreaseRegisters(int64_t count);
@@ -40,7 +40,7 @@ public:
   /// Barrier of all warpgroups except the first.
   mlir::Operation *consumerBarrier();
   /// Number of lanes of the warp whose i1 is set; i32.
-  mlir::Value countLanes(mlir::Value flag);
+  I32 countLanes(mlir::Value flag);
 
   //===--- Barriers ---===//
 
@@ -54,7 +54,7 @@ public:
   /// Waits for the end of the phase with that parity (i32).
   void waitBarrier(mlir::Value barrier, mlir::Value parity);
   /// Whether the phase with that parity has ended; i1.
-  mlir::Value testBarrier(mlir::Value barrier, mlir::Value parity);
+  Flag testBarrier(mlir::Value barrier, mlir::Value parity);
   /// Makes the thread's writes to shared memory visible to copies and tensor
   /// cores.
   void fenceAsync();
@@ -113,7 +113,7 @@ public:
                      bool isTransposed);
 
 private:
-  mlir::Value warpgroupNumber, warpgroupThreadNumber;
+  I32 warpgroupNumber, warpgroupThreadNumber;
   llvm::SmallVector<mlir::Value> tensorMaps;
 };
 

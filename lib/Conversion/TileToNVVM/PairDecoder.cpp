@@ -8,7 +8,6 @@
 #include "PairDecoder.h"
 
 #include "../Emission/KernelEmitter.h"
-#include "Word.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -80,7 +79,7 @@ Value PairDecoder::decode(Value word, int64_t number) {
   llvm_unreachable("plain elements are not decoded");
 }
 
-static Word shiftLeft(Word word, int64_t bits) {
+static I32 shiftLeft(I32 word, int64_t bits) {
   if (bits == 0)
     return word;
   return bits > 0 ? word << bits : word >> -bits;
@@ -93,11 +92,11 @@ Value PairDecoder::decodeE2M1(Value word, int64_t number) {
   bool isBF16 = element.isBF16();
   int64_t digitBits = isBF16 ? 7 : 10;
   int64_t lowest = 4 * number;
-  Word codes{&b, word};
-  Word sign = shiftLeft(codes, 12 - lowest) & 0x80008000;
-  Word digits = shiftLeft(codes, digitBits - 1 - lowest) &
-                (int64_t(0x00070007) << (digitBits - 1));
-  Value moved = toPair((sign | digits).value);
+  I32 codes{b, word};
+  I32 sign = shiftLeft(codes, 12 - lowest) & 0x80008000;
+  I32 digits = shiftLeft(codes, digitBits - 1 - lowest) &
+               (int64_t(0x00070007) << (digitBits - 1));
+  Value moved = toPair((sign | digits));
   return toWord(
       multiplyAdd(moved, splat(isBF16 ? 0x1p126 : 0x1p14), splat(-0.0)));
 }
@@ -105,11 +104,11 @@ Value PairDecoder::decodeE2M1(Value word, int64_t number) {
 /// As the lowest digits of 128 in bf16 or 1024 in f16, whose last digit is 1.
 Value PairDecoder::decodeInt4(Value word, int64_t number) {
   bool isBF16 = element.isBF16();
-  Word codes = shiftLeft({&b, word}, -4 * number) & 0x000F000F;
-  Word anchored = codes | codes.constant(isBF16 ? 0x43004300 : 0x64006400);
+  I32 codes = shiftLeft(I32{b, word}, -4 * number) & 0x000F000F;
+  I32 anchored = codes | codes.like(isBF16 ? 0x43004300 : 0x64006400);
   double anchor = isBF16 ? 128 : 1024;
   Value offset = splat(-(anchor + getOffset(elements)));
-  return toWord(multiplyAdd(toPair(anchored.value), splat(1), offset));
+  return toWord(multiplyAdd(toPair(anchored), splat(1), offset));
 }
 
 Value PairDecoder::permute(Value first, Value second, Value selector) {
@@ -118,24 +117,24 @@ Value PairDecoder::permute(Value first, Value second, Value selector) {
 }
 
 Value PairDecoder::permute(Value first, Value second, int64_t selector) {
-  return permute(first, second, Word{&b, first}.constant(selector).value);
+  return permute(first, second, I32{b, first}.like(selector));
 }
 
 /// Two words have the bytes of eight entries, selected by three bits of a
 /// value; the fourth bit selects between these and the upper eight.
 Value PairDecoder::lookUp(Value codes, ArrayRef<uint32_t> table, int64_t byte) {
-  Word word{&b, codes};
+  I32 word{b, codes};
   auto getWord = [&](int64_t first) {
     uint32_t bytes = 0;
     for (int64_t i = 0; i < 4; ++i)
       bytes |= (table[first + i] >> 8 * byte & 0xFF) << 8 * i;
-    return word.constant(bytes).value;
+    return word.like(bytes);
   };
-  Value place = (word & 0x7777).value;
+  Value place = (word & 0x7777);
   Value lower = permute(getWord(0), getWord(4), place);
   Value upper = permute(getWord(8), getWord(12), place);
-  Word half = word >> 1 & 0x4444;
-  return permute(lower, upper, (half | word.constant(0x3210)).value);
+  I32 half = word >> 1 & 0x4444;
+  return permute(lower, upper, (half | word.like(0x3210)));
 }
 
 /// Looks up the two values' bytes of bf16 or f16 in the code book.
@@ -148,8 +147,8 @@ Value PairDecoder::decodeByBook(Value word, int64_t number) {
                     APFloat::rmNearestTiesToEven, &isInexact);
     table.push_back(rounded.bitcastToAPInt().getZExtValue());
   }
-  Word codes = shiftLeft({&b, word}, -4 * number) & 0x000F000F;
-  Value both = (codes | codes >> 12).value;
+  I32 codes = shiftLeft(I32{b, word}, -4 * number) & 0x000F000F;
+  Value both = (codes | codes >> 12);
   Value low = lookUp(both, table, 0);
   return permute(low, lookUp(both, table, 1), 0x5140);
 }
@@ -172,8 +171,8 @@ SmallVector<Value> PairDecoder::decodeFour(Value word) {
     return four;
   }
   // The upper two elements where a pair has its second ones.
-  Word codes{&b, word};
-  Value spread = (codes | (codes << 8)).value;
+  I32 codes{b, word};
+  Value spread = (codes | (codes << 8));
   auto [first, third] = split(decode(spread, 0));
   auto [second, fourth] = split(decode(spread, 1));
   return {first, second, third, fourth};
@@ -182,23 +181,22 @@ SmallVector<Value> PairDecoder::decodeFour(Value word) {
 /// In f16 as int4. In bf16, where numbers near 128 have 7 binary digits, the
 /// eighth bit decides whether 128 or 256 is subtracted.
 Value PairDecoder::decodeInt8(Value word, int64_t number) {
-  Word codes{&b, word};
-  auto spread = [&](Word from, int64_t upper) {
+  I32 codes{b, word};
+  auto spread = [&](I32 from, int64_t upper) {
     // Bytes 2n and 2n + 1 below bytes of `upper`.
     int64_t selector = number ? 0x4342 : 0x4140;
-    return codes.make(
-        permute(from.value, codes.constant(upper).value, selector));
+    return I32{b, permute(from, codes.like(upper), selector)};
   };
   bool isSigned = elements == Elements::Int8;
   constexpr double half = getOffset(Elements::UInt8);
   if (!element.isBF16()) {
-    Word biased = isSigned ? codes ^ 0x80808080 : codes;
-    Word anchored = spread(biased, 0x64646464);
+    I32 biased = isSigned ? codes ^ 0x80808080 : codes;
+    I32 anchored = spread(biased, 0x64646464);
     return toWord(
-        multiplyAdd(toPair(anchored.value), splat(1), splat(-(1024 + half))));
+        multiplyAdd(toPair(anchored), splat(1), splat(-(1024 + half))));
   }
-  Word bytes = spread(codes, 0);
-  Word low = (bytes & 0x007F007F) | codes.constant(0x43004300);
-  Word high = (bytes & 0x00800080) ^ (isSigned ? 0xC300C300 : 0xC380C380);
-  return toWord(multiplyAdd(toPair(low.value), splat(1), toPair(high.value)));
+  I32 bytes = spread(codes, 0);
+  I32 low = (bytes & 0x007F007F) | codes.like(0x43004300);
+  I32 high = (bytes & 0x00800080) ^ (isSigned ? 0xC300C300 : 0xC380C380);
+  return toWord(multiplyAdd(toPair(low), splat(1), toPair(high)));
 }

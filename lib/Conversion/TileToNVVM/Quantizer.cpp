@@ -8,7 +8,6 @@
 #include "Quantizer.h"
 
 #include "../Emission/KernelEmitter.h"
-#include "Word.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -99,13 +98,8 @@ Quantizer::GivenScale Quantizer::takeApart(Value scale) {
                                         makeF32(small));
   Value first = arith::SelectOp::create(b, isSmall, makeF32(up), makeF32(1));
   Value larger = arith::MulFOp::create(b, scale, first);
-  auto word = [&](Value bits) { return Word{&b, bits}; };
-  Word exponent =
-      (word(arith::BitcastOp::create(b, b.getI32Type(), larger)) & exponentBits)
-          .min(mostExponent);
-  Value second = arith::BitcastOp::create(
-      b, b.getF32Type(),
-      (exponent.constant(int64_t(2 * bias) << 23) - exponent).value);
+  I32 exponent = min(F32(b, larger).bits() & exponentBits, mostExponent);
+  F32 second = F32::fromBits((int64_t(2 * bias) << 23) - exponent);
   Value factor = arith::MulFOp::create(b, larger, second);
   return {first, second, factor, invert(factor, factor)};
 }
@@ -127,25 +121,24 @@ Value Quantizer::divideBy(Value value, const GivenScale &scale) {
 
 /// Rounds to i32. NaN becomes 0, and values beyond the range saturate.
 Value Quantizer::roundToInteger(Value quotient) {
-  Word rounded{
-      &b, LLVM::CallIntrinsicOp::create(
-              b, b.getI32Type(), b.getStringAttr("llvm.nvvm.f2i.rn"), quotient)
-              .getResult(0)};
+  I32 rounded{
+      b, LLVM::CallIntrinsicOp::create(
+             b, b.getI32Type(), b.getStringAttr("llvm.nvvm.f2i.rn"), quotient)
+             .getResult(0)};
   auto greatest = int64_t(moe::getLargestCode(quant));
-  Word least = rounded.constant(-greatest);
-  return arith::MaxSIOp::create(b, rounded.min(greatest).value, least.value);
+  return max(min(rounded, greatest), -greatest);
 }
 
 Value Quantizer::round(ValueRange quotients) {
   if (!areIntegers())
     return floats.round(quotients);
   auto toByte = [&](Value quotient) {
-    return Word{&b, roundToInteger(quotient)} & 0xFF;
+    return I32{b, roundToInteger(quotient)} & 0xFF;
   };
-  Word word = toByte(quotients.front());
+  I32 word = toByte(quotients.front());
   for (auto [i, quotient] : llvm::enumerate(quotients.drop_front()))
     word = word | toByte(quotient) << 8 * (int64_t(i) + 1);
-  return word.value;
+  return word;
 }
 
 Value Quantizer::roundToBF16(ValueRange quotients) {

@@ -7,7 +7,6 @@
 
 #include "ThreadEmitter.h"
 
-#include "Word.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -32,9 +31,9 @@ ThreadEmitter::ThreadEmitter(func::FuncOp func, tile::KernelOp kernel,
       isIndependent(kernel.getIndependent()), converter(func.getContext()) {
   Type i32 = b.getI32Type();
   ctaIndex = toIndex(NVVM::BlockIdXOp::create(b, i32));
-  threadNumber = NVVM::ThreadIdXOp::create(b, i32);
-  warpNumber = divide(threadNumber, kWarp);
-  laneNumber = remainder(threadNumber, kWarp);
+  threadNumber = {b, NVVM::ThreadIdXOp::create(b, i32)};
+  warpNumber = threadNumber / kWarp;
+  laneNumber = threadNumber % kWarp;
 }
 
 //===----------------------------------------------------------------------===//
@@ -67,25 +66,18 @@ void ThreadEmitter::forThreads(Value begin, Value end,
 // i32
 //===----------------------------------------------------------------------===//
 
-Value ThreadEmitter::toIndex(Value x) {
-  return arith::IndexCastUIOp::create(b, b.getIndexType(), x);
+Index ThreadEmitter::toIndex(Value x) {
+  return {b, arith::IndexCastUIOp::create(b, b.getIndexType(), x)};
 }
-Value ThreadEmitter::toI32(Value x) {
-  return arith::IndexCastOp::create(b, b.getI32Type(), x);
+I32 ThreadEmitter::toI32(Value x) {
+  return {b, arith::IndexCastOp::create(b, b.getI32Type(), x)};
 }
-Value ThreadEmitter::divide(Value x, int64_t y) {
-  return b.createOrFold<arith::DivUIOp>(x, i32(y));
+I32 ThreadEmitter::divide(Value x, int64_t y) { return I32(b, x) / y; }
+I32 ThreadEmitter::remainder(Value x, int64_t y) { return I32(b, x) % y; }
+I32 ThreadEmitter::scale(Value x, int64_t factor, int64_t offset) {
+  return I32(b, x) * factor + offset;
 }
-Value ThreadEmitter::remainder(Value x, int64_t y) {
-  return b.createOrFold<arith::RemUIOp>(x, i32(y));
-}
-Value ThreadEmitter::scale(Value x, int64_t factor, int64_t offset) {
-  Value product = b.createOrFold<arith::MulIOp>(x, i32(factor));
-  return b.createOrFold<arith::AddIOp>(product, i32(offset));
-}
-Value ThreadEmitter::isLess(Value x, Value y) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
-}
+Flag ThreadEmitter::isLess(Value x, Value y) { return I32(b, x) < I32(b, y); }
 
 //===----------------------------------------------------------------------===//
 // Warps
@@ -111,29 +103,29 @@ Value ThreadEmitter::getFromLane(Value value, Value lane) {
                               i32(kWarp - 1), NVVM::ShflKind::idx, UnitAttr());
 }
 
-Value ThreadEmitter::warpMax(Value value) {
-  return NVVM::ReduxOp::create(b, value.getType(), value, NVVM::ReduxKind::MAX,
-                               i32(-1));
+I32 ThreadEmitter::warpMax(Value value) {
+  return {b, NVVM::ReduxOp::create(b, value.getType(), value,
+                                   NVVM::ReduxKind::MAX, i32(-1))};
 }
 
-Value ThreadEmitter::warpMin(Value value) {
-  return NVVM::ReduxOp::create(b, value.getType(), value, NVVM::ReduxKind::MIN,
-                               i32(-1));
+I32 ThreadEmitter::warpMin(Value value) {
+  return {b, NVVM::ReduxOp::create(b, value.getType(), value,
+                                   NVVM::ReduxKind::MIN, i32(-1))};
 }
 
-Value ThreadEmitter::warpOr(Value value) {
-  return NVVM::ReduxOp::create(b, value.getType(), value, NVVM::ReduxKind::OR,
-                               i32(-1));
+I32 ThreadEmitter::warpOr(Value value) {
+  return {b, NVVM::ReduxOp::create(b, value.getType(), value,
+                                   NVVM::ReduxKind::OR, i32(-1))};
 }
 
-Value ThreadEmitter::ballot(Value flag) {
-  return NVVM::VoteSyncOp::create(b, b.getI32Type(), i32(-1), flag,
-                                  NVVM::VoteSyncKind::ballot);
+I32 ThreadEmitter::ballot(Value flag) {
+  return {b, NVVM::VoteSyncOp::create(b, b.getI32Type(), i32(-1), flag,
+                                      NVVM::VoteSyncKind::ballot)};
 }
 
-Value ThreadEmitter::matchAny(Value value) {
-  return NVVM::MatchSyncOp::create(b, b.getI32Type(), i32(-1), value,
-                                   NVVM::MatchSyncKind::any);
+I32 ThreadEmitter::matchAny(Value value) {
+  return {b, NVVM::MatchSyncOp::create(b, b.getI32Type(), i32(-1), value,
+                                       NVVM::MatchSyncKind::any)};
 }
 
 //===----------------------------------------------------------------------===//
@@ -256,10 +248,10 @@ Value ThreadEmitter::loadScale(Type type, Value pointer) {
   constexpr int64_t least = 0x00400000, infinite = 0x7F800000, nan = 0x7FC00000;
   Value byte = arith::ExtUIOp::create(b, b.getI32Type(),
                                       load(b.getI8Type(), pointer, 1));
-  Word bits = Word{&b, byte} << 23;
-  Word normal = bits.isGreater(infinite - 1).choose(bits.constant(nan), bits);
-  Word scale = bits.isGreater(0).choose(normal, bits.constant(least));
-  return arith::BitcastOp::create(b, b.getF32Type(), scale.value);
+  I32 bits = I32{b, byte} << 23;
+  I32 normal = select(bits > infinite - 1, bits.like(nan), bits);
+  I32 scale = select(bits > 0, normal, bits.like(least));
+  return arith::BitcastOp::create(b, b.getF32Type(), scale);
 }
 
 Value ThreadEmitter::loadScale(Value memref, ValueRange indices) {
@@ -297,10 +289,10 @@ void ThreadEmitter::addReleasing(Value value, Value pointer) {
   getAndAdd(value, pointer);
 }
 
-Value ThreadEmitter::getAndAdd(Value value, Value pointer) {
-  return LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer, value,
-                                   LLVM::AtomicOrdering::monotonic,
-                                   kDeviceScope);
+I32 ThreadEmitter::getAndAdd(Value value, Value pointer) {
+  return {b, LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, pointer,
+                                       value, LLVM::AtomicOrdering::monotonic,
+                                       kDeviceScope)};
 }
 
 void ThreadEmitter::awaitAtLeast(Value least, Value pointer, int64_t modulus) {
@@ -319,11 +311,11 @@ void ThreadEmitter::awaitAtLeast(Value least, Value pointer, int64_t modulus) {
   scf::YieldOp::create(b);
 }
 
-Value ThreadEmitter::loadConstantI32(Value memref, ValueRange indices) {
+I32 ThreadEmitter::loadConstantI32(Value memref, ValueRange indices) {
   constexpr int64_t bytes = 4;
   Value value = load(b.getI32Type(), address(memref, indices), bytes);
   markConstant(value.getDefiningOp());
-  return value;
+  return {b, value};
 }
 
 Value ThreadEmitter::loadConstantF32(Value memref, ValueRange indices) {

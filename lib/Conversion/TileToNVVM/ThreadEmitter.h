@@ -29,10 +29,10 @@ public:
   int64_t getNumThreads() const { return threads; }
   int64_t getNumWarps() const;
   /// Index of the thread in its CTA, i32.
-  mlir::Value thread() const { return threadNumber; }
+  I32 thread() const { return threadNumber; }
   /// The thread's warp and its lane; i32.
-  mlir::Value warp() const { return warpNumber; }
-  mlir::Value lane() const { return laneNumber; }
+  I32 warp() const { return warpNumber; }
+  I32 lane() const { return laneNumber; }
   /// Barriers of the CTA and of the warp; earlier writes are visible after
   /// them.
   void barrier();
@@ -50,13 +50,13 @@ public:
 
   //===--- i32 ---===//
 
-  mlir::Value toIndex(mlir::Value x);
-  mlir::Value toI32(mlir::Value x);
-  mlir::Value divide(mlir::Value x, int64_t y);
-  mlir::Value remainder(mlir::Value x, int64_t y);
+  Index toIndex(mlir::Value x);
+  I32 toI32(mlir::Value x);
+  I32 divide(mlir::Value x, int64_t y);
+  I32 remainder(mlir::Value x, int64_t y);
   /// `x * factor + offset`.
-  mlir::Value scale(mlir::Value x, int64_t factor, int64_t offset = 0);
-  mlir::Value isLess(mlir::Value x, mlir::Value y);
+  I32 scale(mlir::Value x, int64_t factor, int64_t offset = 0);
+  Flag isLess(mlir::Value x, mlir::Value y);
 
   //===--- Warps ---===//
 
@@ -69,14 +69,14 @@ public:
   /// The value of the lane that each lane selects (i32).
   mlir::Value getFromLane(mlir::Value value, mlir::Value lane);
   /// Maximum or minimum i32 of the warp, in all lanes.
-  mlir::Value warpMax(mlir::Value value);
-  mlir::Value warpMin(mlir::Value value);
+  I32 warpMax(mlir::Value value);
+  I32 warpMin(mlir::Value value);
   /// Bitwise OR of the i32 of all lanes, in all lanes.
-  mlir::Value warpOr(mlir::Value value);
+  I32 warpOr(mlir::Value value);
   /// Mask of the lanes whose `flag` is set.
-  mlir::Value ballot(mlir::Value flag);
+  I32 ballot(mlir::Value flag);
   /// Mask of the lanes whose i32 equals this lane's.
-  mlir::Value matchAny(mlir::Value value);
+  I32 matchAny(mlir::Value value);
 
   //===--- Memory ---===//
 
@@ -105,14 +105,14 @@ public:
   /// earlier writes are visible after a matching `awaitAtLeast`.
   void addReleasing(mlir::Value value, mlir::Value pointer);
   /// Adds to an i32 of global memory, relaxed; returns the old value.
-  mlir::Value getAndAdd(mlir::Value value, mlir::Value pointer);
+  I32 getAndAdd(mlir::Value value, mlir::Value pointer);
   /// Polls an i32 of global memory until it is at least `least`; with
   /// `modulus`, a power of two, the comparison is modulo that.
   void awaitAtLeast(mlir::Value least, mlir::Value pointer,
                     int64_t modulus = 0);
   /// An i32 of an argument that no launch of a run writes, so that it may be
   /// loaded before the wait for the launch before.
-  mlir::Value loadConstantI32(mlir::Value memref, mlir::ValueRange indices);
+  I32 loadConstantI32(mlir::Value memref, mlir::ValueRange indices);
   /// A float element of such an argument, as f32.
   mlir::Value loadConstantF32(mlir::Value memref, mlir::ValueRange indices);
 
@@ -152,7 +152,7 @@ private:
   bool isIndependent;
   int64_t numGlobals = 0;
   mlir::LLVMTypeConverter converter;
-  mlir::Value threadNumber, warpNumber, laneNumber;
+  I32 threadNumber, warpNumber, laneNumber;
 };
 
 } // namespace moec

@@ -18,7 +18,7 @@ using sm80::kWarp;
 WarpEmitter::WarpEmitter(func::FuncOp func, tile::KernelOp kernel,
                          int64_t threads)
     : ThreadEmitter(func, kernel, threads) {
-  ctaIndex = add(mul(ctaIndex, getNumWarps()), toIndex(warp()));
+  ctaIndex = ctaIndex * getNumWarps() + toIndex(warp());
 }
 
 int64_t WarpEmitter::getShare(Value vector) {

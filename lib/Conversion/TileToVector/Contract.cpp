@@ -126,8 +126,8 @@ public:
   LogicalResult emit();
 
 private:
-  void emitGrouped(Value group);
-  void emitDense(Value block);
+  void emitGrouped(Index group);
+  void emitDense(Index block);
   /// Multiplies at most `shape.rows` rows from `firstRow` on, which must be
   /// below `end`.
   void emitRows(Value firstRow, Value count);
@@ -161,12 +161,10 @@ LogicalResult Contract::emit() {
   sums = emitter.scratch(
       {shape.weightsPerColumn, shape.rows, shape.getScratchColumns()},
       b.getF32Type());
-  Value panels = emitter.index(shape.getPanels());
-  Value major = arith::DivUIOp::create(b, emitter.cta(), panels);
-  Value minor = arith::RemUIOp::create(b, emitter.cta(), panels);
-  panel.begin = emitter.mul(minor, shape.panel);
-  panel.end = emitter.min(emitter.add(panel.begin, shape.panel),
-                          emitter.index(shape.columns));
+  Index major = emitter.cta() / shape.getPanels();
+  Index minor = emitter.cta() % shape.getPanels();
+  panel.begin = minor * shape.panel;
+  panel.end = min(panel.begin + shape.panel, shape.columns);
   if (op.getOffsets())
     emitGrouped(major);
   else
@@ -174,26 +172,23 @@ LogicalResult Contract::emit() {
   return status;
 }
 
-void Contract::emitGrouped(Value major) {
+void Contract::emitGrouped(Index major) {
   group = major;
   Value offsets = emitter.operand(op.getOffsets());
-  Value begin = emitter.loadIndex(offsets, group);
-  Value end = emitter.loadIndex(offsets, emitter.add(group, 1));
-  emitter.forLoop(begin, end, shape.rows, [&](Value row) {
-    Value left = arith::SubIOp::create(b, end, row);
-    emitRows(row, emitter.min(left, emitter.index(shape.rows)));
-  });
+  Index begin = emitter.loadIndex(offsets, major);
+  Index end = emitter.loadIndex(offsets, major + 1);
+  emitter.loop(begin, end, shape.rows,
+               [&](Index row) { emitRows(row, min(end - row, shape.rows)); });
 }
 
-void Contract::emitDense(Value block) {
-  Value begin = emitter.mul(block, shape.rows);
-  Value end = emitter.min(emitter.add(begin, shape.rows), emitter.tokens());
-  Value valid = emitter.validTokens(op.getNumValidTokens());
-  Value count = arith::SubIOp::create(b, emitter.min(end, valid), begin);
-  emitRows(begin, emitter.max(count, emitter.index(0)));
+void Contract::emitDense(Index block) {
+  Index begin = block * shape.rows;
+  Index end = min(begin + shape.rows, emitter.tokens());
+  Index valid = emitter.validTokens(op.getNumValidTokens());
+  emitRows(begin, max(min(end, valid) - begin, 0));
   if (op.getNumValidTokens())
-    emitter.storeZeros(result, {emitter.max(begin, valid), end}, panel,
-                       shape.lanes, shape.getPanelDivisor());
+    emitter.storeZeros(result, {max(begin, valid), end}, panel, shape.lanes,
+                       shape.getPanelDivisor());
 }
 
 void Contract::emitRows(Value firstRow, Value count) {

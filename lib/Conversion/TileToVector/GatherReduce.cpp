@@ -126,12 +126,12 @@ LogicalResult moec::emitGatherReduce(tile::GatherReduceOp op,
   GatherReduce reduce(op, emitter, lanes);
   Value result = emitter.operand(op.getResult());
   int64_t columns = cast<MemRefType>(result.getType()).getDimSize(1);
-  Value begin = emitter.index(0);
+  Index begin = emitter.index(0);
   Value tiled = emitter.index(columns - columns % tile);
-  Value end = emitter.index(columns);
+  Index end = emitter.index(columns);
 
   RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
-  Value valid = emitter.validTokens(op.getNumValidTokens());
+  Index valid = emitter.validTokens(op.getNumValidTokens());
   emitter.forLoop(
       range.begin, emitter.min(range.end, valid), 1, [&](Value token) {
         emitter.forLoop(begin, tiled, tile, [&](Value column) {
@@ -144,7 +144,7 @@ LogicalResult moec::emitGatherReduce(tile::GatherReduceOp op,
                              });
       });
   if (op.getNumValidTokens())
-    emitter.storeZeros(result, {emitter.max(range.begin, valid), range.end},
+    emitter.storeZeros(result, {max(range.begin, valid), range.end},
                        {begin, end}, lanes, columns);
   return success();
 }

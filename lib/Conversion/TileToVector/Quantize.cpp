@@ -263,8 +263,8 @@ LogicalResult moec::emitQuantize(tile::QuantizeOp op, KernelEmitter &emitter) {
   RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
   if (Value offsets = emitter.operand(op.getOffsets())) {
     int64_t last = cast<MemRefType>(offsets.getType()).getDimSize(0) - 1;
-    range.end = emitter.min(emitter.add(range.begin, config->getRowsPerCta()),
-                            emitter.loadIndex(offsets, emitter.index(last)));
+    Index rows = emitter.loadIndex(offsets, emitter.index(last));
+    range.end = min(range.begin + config->getRowsPerCta(), rows);
   }
   Quantize quantize(op, emitter, config->getLanes());
   emitter.forLoop(range.begin, range.end, 1,

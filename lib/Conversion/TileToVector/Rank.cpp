@@ -129,7 +129,7 @@ void RankEmission::place(Value token) {
 
 void RankEmission::run() {
   Value zero = emitter.index(0);
-  Value valid = emitter.validTokens(op.getNumValidTokens());
+  Index valid = emitter.validTokens(op.getNumValidTokens());
   emitter.forLoop(zero, emitter.index(numLocal + 1), 1, [&](Value local) {
     emitter.storeI32(emitter.i32(0), next, local);
   });

@@ -24,8 +24,8 @@ LogicalResult moec::emitRowMap(tile::RowMapOp op, KernelEmitter &emitter) {
 
   LogicalResult status = success();
   RowRange range = emitter.rowsOfCta(config->getRowsPerCta());
-  Value zero = emitter.index(0);
-  Value valid = emitter.validTokens(op.getNumValidTokens());
+  Index zero = emitter.index(0);
+  Index valid = emitter.validTokens(op.getNumValidTokens());
   Value end = emitter.min(range.end, valid);
   emitter.forLoop(range.begin, end, 1, [&](Value row) {
     SmallVector<Value> args(1);
@@ -48,7 +48,7 @@ LogicalResult moec::emitRowMap(tile::RowMapOp op, KernelEmitter &emitter) {
         });
   });
   if (op.getNumValidTokens())
-    emitter.storeZeros(result, {emitter.max(range.begin, valid), range.end},
+    emitter.storeZeros(result, {max(range.begin, valid), range.end},
                        {zero, emitter.index(columns)}, lanes, columns);
   return status;
 }

@@ -82,7 +82,7 @@ private:
   /// The first position of a counter's expert; the counter is of type index.
   mlir::Value firstOf(mlir::Value counter);
 
-  mlir::Value numberOfWarp() { return emitter.toIndex(emitter.warp()); }
+  Index numberOfWarp() { return emitter.toIndex(emitter.warp()); }
   mlir::Value isFirst(mlir::Value number) {
     return emitter.isLess(number, emitter.i32(1));
   }
@@ -151,9 +151,9 @@ private:
   /// and, with several panels, the slots of earlier ones.
   mlir::Value table;
   /// Number of valid tokens, and tokens of a chunk.
-  mlir::Value numTokens, chunkTokens;
+  Index numTokens, chunkTokens;
   /// All slots, the valid ones, the CTA's chunk of these, the warp's run.
-  mlir::Value allSlots, numSlots;
+  Index allSlots, numSlots;
   RowRange chunk, own;
   /// Whether there are other chunks; the number (i32) of chunks with valid
   /// slots, if they have been counted.

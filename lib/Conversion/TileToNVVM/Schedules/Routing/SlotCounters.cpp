@@ -10,11 +10,8 @@
 using namespace mlir;
 using namespace moec;
 
-Value moec::emitChunkTokens(ThreadEmitter &emitter, TokenChunks chunks) {
-  Value share = arith::DivUIOp::create(
-      emitter.b, emitter.add(emitter.tokens(), chunks.most - 1),
-      emitter.index(chunks.most));
-  return emitter.max(share, emitter.index(chunks.tokens));
+Index moec::emitChunkTokens(ThreadEmitter &emitter, TokenChunks chunks) {
+  return max(divideUp(emitter.tokens(), chunks.most), chunks.tokens);
 }
 
 Value moec::flattenSlots(ThreadEmitter &emitter, Value memref) {

@@ -16,7 +16,7 @@
 namespace moec {
 
 /// Tokens of each chunk but the last, index.
-mlir::Value emitChunkTokens(ThreadEmitter &emitter, TokenChunks chunks);
+Index emitChunkTokens(ThreadEmitter &emitter, TokenChunks chunks);
 
 /// A `T x k` argument, flattened to one row of slots.
 mlir::Value flattenSlots(ThreadEmitter &emitter, mlir::Value memref);

@@ -61,13 +61,11 @@ CountSlots::CountSlots(tile::CountSlotsOp op, ThreadEmitter &emitter,
       counts(emitter.operand(op.getCounts())),
       table(emitter.scratch(shape.getWords(), b.getI32Type())) {
   int64_t topK = getColumns(op.getIds());
-  Value numSlots =
-      emitter.mul(emitter.validTokens(op.getNumValidTokens()), topK);
-  Value size = emitter.mul(emitChunkTokens(emitter, shape.chunks), topK);
-  Value first = emitter.mul(emitter.cta(), size);
-  hasTokens = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, first,
-                                    emitter.mul(emitter.tokens(), topK));
-  chunk = {first, emitter.min(emitter.add(first, size), numSlots)};
+  Index numSlots = emitter.validTokens(op.getNumValidTokens()) * topK;
+  Index size = emitChunkTokens(emitter, shape.chunks) * topK;
+  Index first = emitter.cta() * size;
+  hasTokens = first < emitter.tokens() * topK;
+  chunk = {first, min(first + size, numSlots)};
 }
 
 /// Slots past the chunk load its last one, or the CTA's first one if none is

@@ -42,9 +42,9 @@ RankChunk::RankChunk(tile::RankOp op, ThreadEmitter &emitter,
       source(emitter.operand(op.getSource())),
       rowWeight(emitter.operand(op.getRowWeight())) {
   table = emitter.scratch(shape.getWords(numRuns), b.getI32Type());
-  allSlots = emitter.mul(emitter.tokens(), topK);
+  allSlots = emitter.tokens() * topK;
   numTokens = emitter.validTokens(op.getNumValidTokens());
-  numSlots = emitter.mul(numTokens, topK);
+  numSlots = numTokens * topK;
 }
 
 //===----------------------------------------------------------------------===//
@@ -54,9 +54,9 @@ RankChunk::RankChunk(tile::RankOp op, ThreadEmitter &emitter,
 /// The grid has a CTA for each chunk, whatever the token count.
 void RankChunk::findChunk() {
   chunkTokens = emitChunkTokens(emitter, shape.chunks);
-  Value size = emitter.mul(chunkTokens, topK);
-  Value begin = emitter.mul(emitter.cta(), size);
-  chunk = {begin, emitter.min(emitter.add(begin, size), allSlots)};
+  Index size = chunkTokens * topK;
+  Index begin = emitter.cta() * size;
+  chunk = {begin, min(begin + size, allSlots)};
 }
 
 void RankChunk::clearInvalid() {
@@ -71,13 +71,10 @@ void RankChunk::clearInvalid() {
 /// empty runs.
 void RankChunk::findRun() {
   int64_t round = kWarp * numRuns;
-  Value length = minus(chunk.end, chunk.begin);
-  Value rounds = arith::DivUIOp::create(b, emitter.add(length, round - 1),
-                                        emitter.index(round));
-  Value size = emitter.mul(rounds, kWarp);
-  Value begin = emitter.min(
-      emitter.add(chunk.begin, emitter.mul(numberOfWarp(), size)), chunk.end);
-  own = {begin, emitter.min(emitter.add(begin, size), chunk.end)};
+  Index size = divideUp(chunk.end - chunk.begin, round) * kWarp;
+  Index warp = numberOfWarp();
+  Index begin = min(chunk.begin + warp * size, chunk.end);
+  own = {begin, min(begin + size, chunk.end)};
 }
 
 void RankChunk::run() {
@@ -88,8 +85,7 @@ void RankChunk::run() {
     return rankChunk();
   if (shape.isAlwaysFew())
     return rankFew();
-  Value isFew = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, numSlots,
-                                      emitter.index(few));
+  Flag isFew = numSlots <= few;
   auto rankOnce = [&] { rankFew(); };
   auto rankShare = [&] { rankChunk(); };
   emitter.ifThen(isFew, rankOnce, rankShare);
@@ -113,8 +109,8 @@ Value RankChunk::countChunks() {
 void RankChunk::rankChunk() {
   if (counts)
     numChunks = countChunks();
-  chunk = {emitter.min(chunk.begin, numSlots),
-           emitter.min(chunk.end, numSlots)};
+  Index begin = min(chunk.begin, numSlots);
+  chunk = {begin, min(chunk.end, numSlots)};
   Value hasSlots = isBelow(chunk.begin, chunk.end);
   Value isNeeded = arith::OrIOp::create(b, hasSlots, isFirstCta());
   emitter.ifThen(isNeeded, [&] {

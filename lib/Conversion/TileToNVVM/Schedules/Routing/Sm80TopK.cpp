@@ -21,11 +21,11 @@ using namespace moec;
 
 /// The CTA's tokens, from the warp's first one on.
 static RowRange findTokens(ThreadEmitter &emitter, TokenChunks chunks) {
-  Value size = chunks.most ? emitChunkTokens(emitter, chunks)
+  Index size = chunks.most ? emitChunkTokens(emitter, chunks)
                            : emitter.index(chunks.tokens);
-  Value begin = emitter.mul(emitter.cta(), size);
-  Value end = emitter.min(emitter.add(begin, size), emitter.tokens());
-  return {emitter.add(begin, emitter.toIndex(emitter.warp())), end};
+  Index begin = emitter.cta() * size;
+  Index end = min(begin + size, emitter.tokens());
+  return {begin + emitter.toIndex(emitter.warp()), end};
 }
 
 LogicalResult moec::emitSm80TopK(Operation *phase, KernelBody body) {

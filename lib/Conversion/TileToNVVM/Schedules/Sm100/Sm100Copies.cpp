@@ -19,7 +19,6 @@
 #include "Sm100Contract.h"
 
 #include "../../../Emission/ContractOperands.h"
-#include "../../Word.h"
 
 using namespace mlir;
 using namespace moec;
@@ -185,12 +184,12 @@ Value RowCopier::loadRowScales(Value from, Value step) {
       VectorType::get(count, b.getI32Type()),
       emitter.advance(from, emitter.scale(step, count * bytes)), count * bytes);
   // A power of two consists of its exponent; a NaN may have a sign.
-  Word word{&b, emitter.i32(0)};
+  I32 word{b, emitter.i32(0)};
   for (int64_t i = 0; i < count; ++i) {
-    Word bits{&b, vector::ExtractOp::create(b, loaded, i)};
+    I32 bits{b, vector::ExtractOp::create(b, loaded, i)};
     word = word | ((bits << signBits) >> otherBits) << i * byte;
   }
-  return word.value;
+  return word;
 }
 
 void RowCopier::copyRows(const Sm100Contract::Tile &tile, ArrayRef<Value> rows,

@@ -23,7 +23,6 @@
 #include "Sm90Units.h"
 
 #include "../../InlinePtx.h"
-#include "../../Word.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -47,26 +46,25 @@ public:
                            int64_t parts) override;
 
 private:
-  Word word(Value value) { return {&b, value}; }
-  Word permute(Word low, Word high, Word selector) {
-    return word(NVVM::PermuteOp::create(b, b.getI32Type(), low.value,
-                                        high.value, selector.value,
+  I32 word(Value value) { return {b, value}; }
+  I32 permute(I32 low, I32 high, I32 selector) {
+    return word(NVVM::PermuteOp::create(b, b.getI32Type(), low, high, selector,
                                         NVVM::PermuteMode::DEFAULT));
   }
   /// Unpacks a word into two registers and the addends for the end.
-  void openE2M1(Word codes, Word steps, int64_t number, OpenUnit &unit);
-  void openInt4(Word codes, OpenUnit &unit);
+  void openE2M1(I32 codes, I32 steps, int64_t number, OpenUnit &unit);
+  void openInt4(I32 codes, OpenUnit &unit);
   /// Scales of the sums of both rows, group by group, as f32 bits.
   SmallVector<Value> openScales(Value scales);
   /// Finishes a register, after the wait.
-  Word close(Word number, const OpenUnit &unit, int64_t i);
+  I32 close(I32 number, const OpenUnit &unit, int64_t i);
 
   AsyncEmitter &emitter;
   ImplicitLocOpBuilder &b;
   Fragments format;
 };
 
-void ByteDecoder::openE2M1(Word codes, Word steps, int64_t number,
+void ByteDecoder::openE2M1(I32 codes, I32 steps, int64_t number,
                            OpenUnit &unit) {
   // 0, 0.5, 1 and 1.5, then 2, 3, 4 and 6, at the lowest step.
   constexpr int64_t lowNumbers = 0x14100800, highNumbers = 0x24201C18;
@@ -74,24 +72,23 @@ void ByteDecoder::openE2M1(Word codes, Word steps, int64_t number,
   // 0, which gets a zero byte.
   constexpr int64_t zero = 4;
   int64_t all = number * 0x1111, others = (all & 0xFFF0) | zero;
-  Word none = codes.constant(0);
-  Word low = permute(steps, none, codes.constant(others)) + lowNumbers;
-  Word high = permute(steps, none, codes.constant(all)) + highNumbers;
+  I32 none = codes.like(0);
+  I32 low = permute(steps, none, codes.like(others)) + lowNumbers;
+  I32 high = permute(steps, none, codes.like(all)) + highNumbers;
   constexpr int64_t magnitudes = 0x77777777, halfBits = 16, signDistance = 4;
-  Word selector = codes & magnitudes;
-  unit.numbers.push_back(permute(low, high, selector).value);
-  unit.numbers.push_back(permute(low, high, selector >> halfBits).value);
-  unit.addends.push_back(codes.value);
-  unit.addends.push_back((codes << signDistance).value);
+  I32 selector = codes & magnitudes;
+  unit.numbers.push_back(permute(low, high, selector));
+  unit.numbers.push_back(permute(low, high, selector >> halfBits));
+  unit.addends.push_back(codes);
+  unit.addends.push_back((codes << signDistance));
 }
 
-void ByteDecoder::openInt4(Word codes, OpenUnit &unit) {
+void ByteDecoder::openInt4(I32 codes, OpenUnit &unit) {
   constexpr int64_t magnitudes = 0x07070707, nibble = 4, signBit = 7;
-  Word turned = word(
-      LLVM::FshrOp::create(b, codes.value, codes.value, emitter.i32(nibble)));
-  for (Word some : {codes, turned}) {
-    unit.numbers.push_back((some & (kSigns | magnitudes)).value);
-    unit.addends.push_back(((some >> signBit) & kOnes).value);
+  I32 turned = word(LLVM::FshrOp::create(b, codes, codes, emitter.i32(nibble)));
+  for (I32 some : {codes, turned}) {
+    unit.numbers.push_back((some & (kSigns | magnitudes)));
+    unit.addends.push_back(((some >> signBit) & kOnes));
   }
 }
 
@@ -102,14 +99,14 @@ OpenUnit ByteDecoder::open(const PackedUnit &packed) {
   for (int64_t product = 0; product < products; ++product)
     for (int64_t row = 0; row < words; ++row) {
       int64_t at = product * words + row;
-      Word some =
+      I32 some =
           word(vector::ExtractOp::create(b, codes[at / Fragments::kThreadWords],
                                          at % Fragments::kThreadWords));
       int64_t group = product * format.getGroups() / products;
       if (format.codes == Fragments::Codes::E2M1)
         openE2M1(some, word(scales), group * kRows + row, unit);
       else if (format.codes == Fragments::Codes::E4M3)
-        unit.numbers.push_back(some.value);
+        unit.numbers.push_back(some);
       else
         openInt4(some, unit);
     }
@@ -120,7 +117,7 @@ OpenUnit ByteDecoder::open(const PackedUnit &packed) {
 }
 
 SmallVector<Value> ByteDecoder::openScales(Value scales) {
-  SmallVector<Word> words;
+  SmallVector<I32> words;
   if (auto type = dyn_cast<VectorType>(scales.getType()))
     for (int64_t i = 0; i < type.getNumElements(); ++i)
       words.push_back(word(vector::ExtractOp::create(b, scales, i)));
@@ -136,18 +133,18 @@ SmallVector<Value> ByteDecoder::openScales(Value scales) {
   static_assert(exponent == 0xFF << digits);
   SmallVector<Value> opened;
   for (int64_t i = 0; i < kRows * format.getGroups(); ++i) {
-    Word from = words[i / perWord];
+    I32 from = words[i / perWord];
     int64_t distance = lowest - i % perWord * bits;
-    Word moved = distance > 0   ? from << distance
-                 : distance < 0 ? from >> -distance
-                                : from;
+    I32 moved = distance > 0   ? from << distance
+                : distance < 0 ? from >> -distance
+                               : from;
     bool isWhole = bits == wordBits || (!arePowers && distance > 0);
-    opened.push_back(isWhole ? moved.value : (moved & mask).value);
+    opened.push_back(isWhole ? moved : (moved & mask));
   }
   return opened;
 }
 
-Word ByteDecoder::close(Word number, const OpenUnit &unit, int64_t i) {
+I32 ByteDecoder::close(I32 number, const OpenUnit &unit, int64_t i) {
   switch (format.codes) {
   case Fragments::Codes::E4M3:
     return number ^ kSigns;
@@ -165,7 +162,7 @@ SmallVector<Value> ByteDecoder::close(const OpenUnit &unit, int64_t part,
   SmallVector<Value> closed;
   int64_t ofPart = int64_t(unit.numbers.size()) / parts;
   for (int64_t i = part * ofPart; i < (part + 1) * ofPart; ++i)
-    closed.push_back(close(word(unit.numbers[i]), unit, i).value);
+    closed.push_back(close(word(unit.numbers[i]), unit, i));
   SmallVector<Value> fragments;
   for (size_t first = 0; first < closed.size(); first += Fragments::kRegisters)
     for (size_t i : {0, 2, 1, 3})

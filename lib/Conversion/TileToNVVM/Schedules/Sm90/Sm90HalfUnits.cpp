@@ -16,7 +16,6 @@
 #include "Sm90Units.h"
 
 #include "../../InlinePtx.h"
-#include "../../Word.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -50,7 +49,7 @@ private:
   static constexpr int64_t kDigits = 7, kHalfBytes = 2;
   static constexpr int64_t kRows = Fragments::kQuadRows;
 
-  Word word(Value value) { return {&b, value}; }
+  I32 word(Value value) { return {b, value}; }
   Type getNumberType() {
     return hasF16 ? Type(b.getF16Type()) : Type(b.getBF16Type());
   }
@@ -92,18 +91,18 @@ private:
   /// remaining digits.
   std::pair<Value, Value> split(ArrayRef<Value> words, int64_t number);
   /// All pairs of a word, not yet scaled.
-  SmallVector<Value> takeApart(Word codes);
+  SmallVector<Value> takeApart(I32 codes);
   /// The pair of code book entries for a byte of two indices.
-  Value lookUp(Word codes, int64_t byte);
+  Value lookUp(I32 codes, int64_t byte);
   Value permute(Value low, Value high, Value selector) {
     return NVVM::PermuteOp::create(b, b.getI32Type(), low, high, selector,
                                    NVVM::PermuteMode::DEFAULT);
   }
   /// Pair of register `i`, not yet scaled, and the helpers per format; they
   /// take the values of the register or of its word.
-  Value move(Word codes, int64_t i);
-  Value moveE2M1(Word codes, int64_t i);
-  Value moveE4M3(Word codes, int64_t i);
+  Value move(I32 codes, int64_t i);
+  Value moveE2M1(I32 codes, int64_t i);
+  Value moveE4M3(I32 codes, int64_t i);
   /// Index of the scale of a register.
   int64_t getNumber(int64_t product, int64_t i) const {
     return kRows * (product * format.getGroups() / kProducts) + i % kRows;
@@ -127,15 +126,15 @@ Value HalfDecoder::repeat(ArrayRef<Value> words, int64_t half) {
 Value HalfDecoder::getByte(ArrayRef<Value> words, int64_t number, int64_t bit) {
   // Bytes 0 and 2 move up to that bit of both halves, bytes 1 and 3 down.
   constexpr int64_t perWord = 4, byteBits = 8, both = 0x00010001;
-  Word kept = word(words[number / perWord]);
-  Word moved = number % 2 ? kept >> (byteBits - bit) : kept << bit;
-  Word bytes = moved & (0xFF << bit) * both;
+  I32 kept = word(words[number / perWord]);
+  I32 moved = number % 2 ? kept >> (byteBits - bit) : kept << bit;
+  I32 bytes = moved & (0xFF << bit) * both;
   // For f16 the exponent is stored as it is.
   if (format.areE5M3() && !hasF16) {
     int64_t least = format.getLeastExponent() << kDigits;
     bytes = bytes + least * both;
   }
-  return repeat(bytes.value, number % perWord / 2);
+  return repeat(bytes, number % perWord / 2);
 }
 
 Value HalfDecoder::getScale(ArrayRef<Value> words, int64_t number) {
@@ -179,12 +178,12 @@ std::pair<Value, Value> HalfDecoder::split(ArrayRef<Value> words,
   }
   Value rest = arith::SubFOp::create(
       b, whole,
-      arith::BitcastOp::create(b, b.getF32Type(), (word(bits) & first).value));
+      arith::BitcastOp::create(b, b.getF32Type(), (word(bits) & first)));
   constexpr int64_t upper = 1;
   return {repeat(bits, upper), repeat(toBits(rest), upper)};
 }
 
-Value HalfDecoder::move(Word codes, int64_t i) {
+Value HalfDecoder::move(I32 codes, int64_t i) {
   switch (format.codes) {
   case Fragments::Codes::E2M1:
     return moveE2M1(codes, i);
@@ -193,16 +192,16 @@ Value HalfDecoder::move(Word codes, int64_t i) {
   case Fragments::Codes::Int4: {
     // Both rows of an octet, adjacent.
     constexpr int64_t nibble = 0x000F000F, nibbleBits = 4, octetBits = 8;
-    Word octet = i / kRows ? codes >> octetBits : codes;
-    return (octet & nibble << nibbleBits * (i % kRows)).value;
+    I32 octet = i / kRows ? codes >> octetBits : codes;
+    return (octet & nibble << nibbleBits * (i % kRows));
   }
   case Fragments::Codes::Int8: {
     constexpr int64_t low = 0x00FF00FF;
     // Bytes 1 and 3, each below a zero byte (byte 4).
     constexpr int64_t high = 0x4341;
     if (i % kRows == 0)
-      return (codes & low).value;
-    return permute(codes.value, emitter.i32(0), emitter.i32(high));
+      return (codes & low);
+    return permute(codes, emitter.i32(0), emitter.i32(high));
   }
   case Fragments::Codes::Book:
     return lookUp(codes, i);
@@ -210,67 +209,64 @@ Value HalfDecoder::move(Word codes, int64_t i) {
   llvm_unreachable("all codes are listed");
 }
 
-SmallVector<Value> HalfDecoder::takeApart(Word codes) {
+SmallVector<Value> HalfDecoder::takeApart(I32 codes) {
   SmallVector<Value> pairs;
   for (int64_t i = 0; i < format.getWordRegisters(); ++i)
     pairs.push_back(move(codes, i));
   return pairs;
 }
 
-Value HalfDecoder::lookUp(Word codes, int64_t byte) {
+Value HalfDecoder::lookUp(I32 codes, int64_t byte) {
   using sm90::Contract;
   constexpr int64_t byteBits = 8, wordBytes = 4;
   constexpr int64_t stride = Contract::kBookPairBytes;
   constexpr int64_t bits = (Contract::kBookPairs - 1) * stride;
   // The byte counts in strides; the lane's index has the lower bits.
   int64_t shift = byteBits * byte - llvm::Log2_64(stride);
-  Word moved = shift < 0 ? codes << -shift : codes >> shift;
-  Word own = word(emitter.scale(emitter.lane(), wordBytes));
+  I32 moved = shift < 0 ? codes << -shift : codes >> shift;
+  I32 own = word(emitter.scale(emitter.lane(), wordBytes));
   return emitter.load(b.getI32Type(),
-                      emitter.advance(book, ((moved & bits) | own).value),
-                      wordBytes);
+                      emitter.advance(book, ((moved & bits) | own)), wordBytes);
 }
 
-Value HalfDecoder::moveE4M3(Word codes, int64_t i) {
+Value HalfDecoder::moveE4M3(I32 codes, int64_t i) {
   if (hasF16) {
     constexpr int64_t sign = 0x80008000, digits = 0x3F803F80;
     if (i == 0)
-      return (codes & (sign | digits)).value;
-    return (((codes << 1) & sign) | ((codes << 7) & digits)).value;
+      return (codes & (sign | digits));
+    return (((codes << 1) & sign) | ((codes << 7) & digits));
   }
   constexpr int64_t all = 0x87F087F0, low = 0x80F080F0, high = 0x07000700;
   if (i == 0)
-    return (codes & all).value;
-  return (((codes << 4) & low) | ((codes >> 4) & high)).value;
+    return (codes & all);
+  return (((codes << 4) & low) | ((codes >> 4) & high));
 }
 
-Value HalfDecoder::moveE2M1(Word codes, int64_t i) {
+Value HalfDecoder::moveE2M1(I32 codes, int64_t i) {
   if (hasF16) {
     constexpr int64_t sign = 0x80008000, digits = 0x0E000E00;
     switch (i) {
     case 0:
-      return (codes & (sign | digits)).value;
+      return (codes & (sign | digits));
     case 1:
-      return ((codes << 3) & (sign | digits)).value;
+      return ((codes << 3) & (sign | digits));
     case 2:
-      return (((codes << 2) & sign) | ((codes << 6) & digits)).value;
+      return (((codes << 2) & sign) | ((codes << 6) & digits));
     default:
-      return (((codes << 1) & sign) | ((codes << 9) & digits)).value;
+      return (((codes << 1) & sign) | ((codes << 9) & digits));
     }
   }
   constexpr int64_t all = 0x81C081C0, rotation = 4;
   switch (i) {
   case 0:
-    return (codes & all).value;
+    return (codes & all);
   case 1:
-    return (word(LLVM::FshrOp::create(b, codes.value, codes.value,
-                                      emitter.i32(rotation))) &
-            all)
-        .value;
+    return (word(LLVM::FshrOp::create(b, codes, codes, emitter.i32(rotation))) &
+            all);
   case 2:
-    return ((codes << 6) & all).value;
+    return ((codes << 6) & all);
   default:
-    return (((codes << 2) & 0x80C080C0) | ((codes >> 6) & 0x01000100)).value;
+    return (((codes << 2) & 0x80C080C0) | ((codes >> 6) & 0x01000100));
   }
 }
 
@@ -363,17 +359,16 @@ void moec::storeBook(AsyncEmitter &emitter, const Fragments &format,
     numbers.push_back(int32_t(format.encodeOfBook(int64_t(code))));
   ImplicitLocOpBuilder &b = emitter.b;
   Value table = emitter.constantTable(numbers);
-  auto load = [&](Value code) -> Word {
-    return {&b, emitter.loadConstantI32(table, code)};
+  auto load = [&](Value code) -> I32 {
+    return emitter.loadConstantI32(table, code);
   };
   auto store = [&](Value at) {
     Value pair = arith::DivUIOp::create(b, at, emitter.index(perPair));
     Value codes = emitter.index(int64_t(numbers.size()));
-    Word low = load(arith::RemUIOp::create(b, pair, codes));
-    Word high = load(arith::DivUIOp::create(b, pair, codes));
-    Value copies =
-        vector::BroadcastOp::create(b, VectorType::get(atOnce, b.getI32Type()),
-                                    (low | (high << halfBits)).value);
+    I32 low = load(arith::RemUIOp::create(b, pair, codes));
+    I32 high = load(arith::DivUIOp::create(b, pair, codes));
+    Value copies = vector::BroadcastOp::create(
+        b, VectorType::get(atOnce, b.getI32Type()), (low | (high << halfBits)));
     Value offset = emitter.scale(emitter.toI32(at), wordBytes * atOnce);
     emitter.store(copies, emitter.advance(book, offset), wordBytes * atOnce);
   };

@@ -104,7 +104,7 @@ Value Sm90Repack::getOffset(Value sharedRow, Value byte) {
                 b.createOrFold<arith::SubIOp>(byte, first));
 }
 
-Word Sm90Repack::loadByte(Value offset) {
+I32 Sm90Repack::loadByte(Value offset) {
   Value byte = emitter.load(b.getI8Type(), emitter.advance(shared, offset), 1);
   return word(arith::ExtUIOp::create(b, b.getI32Type(), byte));
 }
@@ -141,7 +141,7 @@ SmallVector<Value> Sm90Repack::getScaleIndices(Value sharedRow, Value element) {
   return indices;
 }
 
-Word Sm90Repack::loadOfElement(Value memref, Value sharedRow, Value element) {
+I32 Sm90Repack::loadOfElement(Value memref, Value sharedRow, Value element) {
   int64_t bits = getElementType(memref).getIntOrFloatBitWidth();
   Value loaded =
       emitter.load(b.getIntegerType(bits),
@@ -155,21 +155,20 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
   if (!format.matrixGroup)
     return {word(kBias << digits), word(0)};
   if (format.areNumbers()) {
-    Word bits = toBits(emitter.loadF32(emitter.operand(op.getScale()),
-                                       getScaleIndices(sharedRow, element)));
+    I32 bits = toBits(emitter.loadF32(emitter.operand(op.getScale()),
+                                      getScaleIndices(sharedRow, element)));
     constexpr int64_t magnitude = 0x7FFFFFFF;
-    Word kept = bits & magnitude;
+    I32 kept = bits & magnitude;
     // All other types stored as f16 have no more digits than it.
     if (format.scales == Fragments::Scales::F16 &&
         getElementType(op.getScale()).isF32())
-      kept =
-          kept + kept.isGreater(Fragments::kMostRounded)
-                     .choose(word(0), word(1 << (kSingleDigits - digits - 1)));
+      kept = kept + select(kept > Fragments::kMostRounded, word(0),
+                           word(1 << (kSingleDigits - digits - 1)));
     kept = kept >> (kSingleDigits - digits);
-    Word high = format.getScaleBytes() == kWordBytes ? bits : bits >> kBelow;
+    I32 high = format.getScaleBytes() == kWordBytes ? bits : bits >> kBelow;
     return {kept, high & format.getSign()};
   }
-  Word loaded = loadOfElement(op.getScale(), sharedRow, element);
+  I32 loaded = loadOfElement(op.getScale(), sharedRow, element);
   switch (format.scales) {
   case Fragments::Scales::E8M0:
   case Fragments::Scales::Steps:
@@ -181,12 +180,11 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
   case Fragments::Scales::E5M3: {
     // Exponent and mantissa in f32 position, which are the value times 2^-120.
     constexpr int64_t distance = 20, signDistance = 8, notANumber = 0x7F;
-    Word magnitude = loaded & notANumber;
-    Value number = arith::MulFOp::create(
-        b, toSingle(magnitude << distance).value, emitter.f32(0x1p120));
-    Word bits =
-        word(isEqual(magnitude, notANumber))
-            .choose(word(kNoNumber << digits), toBits(number) >> kBelow);
+    I32 magnitude = loaded & notANumber;
+    Value number = arith::MulFOp::create(b, toSingle(magnitude << distance),
+                                         emitter.f32(0x1p120));
+    I32 bits = select(magnitude == notANumber, word(kNoNumber << digits),
+                      toBits(number) >> kBelow);
     constexpr int64_t ofBF16 = 0x8000;
     return {bits, (loaded << signDistance) & ofBF16};
   }
@@ -194,19 +192,19 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
   llvm_unreachable("all scales are listed");
 }
 
-Word Sm90Repack::loadZeroPoint(Value sharedRow, Value element) {
+I32 Sm90Repack::loadZeroPoint(Value sharedRow, Value element) {
   if (!format.hasZeroPoints || format.hasMinima)
     return word(moe::getImpliedZeroPoint(op.getQuant()));
   return loadOfElement(op.getZeroPoint(), sharedRow, element);
 }
 
-Word Sm90Repack::gather(Value sharedRow, Value element,
-                        function_ref<Word(Word)> change) {
+I32 Sm90Repack::gather(Value sharedRow, Value element,
+                       function_ref<I32(I32)> change) {
   int64_t groupBytes = format.group * shape.codeBits / 8,
           loadBytes = std::min(groupBytes, kPieceBytes);
   Value first =
       getOffset(sharedRow, emitter.divide(element, 8 / shape.codeBits));
-  Word all = word(0);
+  I32 all = word(0);
   for (int64_t byte = 0; byte < groupBytes; byte += loadBytes) {
     Value codes = emitter.load(
         VectorType::get(loadBytes / kWordBytes, b.getI32Type()),
@@ -223,18 +221,18 @@ Value Sm90Repack::isZero(Value sharedRow, Value element) {
   // 1 in every value of a word, and the mask without signs.
   int64_t ones = shape.codeBits == 4 ? 0x11111111 : 0x01010101,
           most = (1 << shape.codeBits) - 1, magnitude = most / 2;
-  Word zeroPoint = format.book ? word(*format.findZero())
-                               : loadZeroPoint(sharedRow, element);
-  Word zeros = word(emitter.scale(zeroPoint.value, ones));
-  Word differ = gather(sharedRow, element, [&](Word codes) {
+  I32 zeroPoint = format.book ? word(*format.findZero())
+                              : loadZeroPoint(sharedRow, element);
+  I32 zeros = word(emitter.scale(zeroPoint, ones));
+  I32 differ = gather(sharedRow, element, [&](I32 codes) {
     // Zeros of floats have a sign.
     if (!format.areIntegers() && !format.book)
       return codes & magnitude * ones;
-    return word(arith::XOrIOp::create(b, codes.value, zeros.value));
+    return word(arith::XOrIOp::create(b, codes, zeros));
   });
   // No value equals a zero point above the range.
   if (format.hasZeroPoints && shape.codeBits < 8)
-    differ = zeroPoint.isGreater(most).choose(word(1), differ);
+    differ = select(zeroPoint > most, word(1), differ);
   return isEqual(differ, 0);
 }
 
@@ -242,27 +240,27 @@ Value Sm90Repack::hasNaN(Value sharedRow, Value element) {
   // All bits except the sign: adding one to each yields a carry.
   constexpr int64_t ones = 0x01010101, magnitude = 0x7F7F7F7F;
   constexpr int64_t signs = 0x80808080;
-  Word carries = gather(sharedRow, element,
-                        [&](Word codes) { return (codes & magnitude) + ones; });
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                               (carries & signs).value, emitter.i32(0));
+  I32 carries = gather(sharedRow, element,
+                       [&](I32 codes) { return (codes & magnitude) + ones; });
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, (carries & signs),
+                               emitter.i32(0));
 }
 
-Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
+I32 Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
   GroupScale scale = loadScale(sharedRow, element);
   Value excess =
       emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes);
-  Word bits = scale.bits + (format.getExponent(unitRow) << digits);
+  I32 bits = scale.bits + (format.getExponent(unitRow) << digits);
   bits = bits - (word(excess) << digits);
   int64_t least = format.getLeastKept(unitRow) << digits;
-  bits = bits.isGreater(least - 1).choose(bits, word(0));
+  bits = select(bits > least - 1, bits, word(0));
   // NaN is expressed by the row's own factor.
-  bits = bits.min(format.getLargestKept());
+  bits = min(bits, format.getLargestKept());
   if (!format.arePowers())
-    bits = scale.bits.isGreater((1 << digits) - 1).choose(bits, word(0));
+    bits = select(scale.bits > (1 << digits) - 1, bits, 0);
   if (format.areE5M3()) {
     constexpr int64_t missing = 4;
-    Word fromLeast = bits + -(format.getLeastExponent() << digits);
+    I32 fromLeast = bits + -(format.getLeastExponent() << digits);
     return max(fromLeast, word(0)) >> missing;
   }
   switch (format.scales) {
@@ -275,27 +273,27 @@ Word Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
   case Fragments::Scales::F32:
     return (bits << (kSingleDigits - digits)) | scale.sign;
   case Fragments::Scales::F16: {
-    Word rebiased = bits + -(format.getKeptBias() << digits);
+    I32 rebiased = bits + -(format.getKeptBias() << digits);
     return max(rebiased, word(0)) | scale.sign;
   }
   case Fragments::Scales::Steps: {
     constexpr int64_t log2StepBits = 3;
-    Word step = (bits >> digits) + -Fragments::kLeastStep;
+    I32 step = (bits >> digits) + -Fragments::kLeastStep;
     return max(step, word(0)) << log2StepBits;
   }
   }
   llvm_unreachable("all scales are listed");
 }
 
-Word Sm90Repack::getKeptZeroPoint(Value sharedRow, Value element,
-                                  int64_t unitRow) {
+I32 Sm90Repack::getKeptZeroPoint(Value sharedRow, Value element,
+                                 int64_t unitRow) {
   return keepZeroPoint(
       arith::UIToFPOp::create(b, b.getF32Type(),
-                              loadZeroPoint(sharedRow, element).value),
+                              loadZeroPoint(sharedRow, element)),
       unitRow);
 }
 
-Word Sm90Repack::keepZeroPoint(Value number, int64_t unitRow) {
+I32 Sm90Repack::keepZeroPoint(Value number, int64_t unitRow) {
   double power = std::ldexp(1.0, -int(format.getExponent(unitRow)));
   number = arith::MulFOp::create(b, number, emitter.f32(power));
   if (format.numbers == Fragments::Numbers::BF16)
@@ -327,21 +325,21 @@ std::pair<Value, Value> Sm90Repack::splitMinimum(Value sharedRow,
   return {whole, rest};
 }
 
-std::pair<Word, Word> Sm90Repack::getKeptMinimum(Value sharedRow, Value element,
-                                                 int64_t unitRow) {
+std::pair<I32, I32> Sm90Repack::getKeptMinimum(Value sharedRow, Value element,
+                                               int64_t unitRow) {
   auto [whole, rest] = splitMinimum(sharedRow, element);
   bool hasF16 = format.numbers == Fragments::Numbers::F16;
   // 2^-r: as two normal powers of two if it is not normal itself.
-  Word excess =
+  I32 excess =
       word(emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes));
-  SmallVector<Word> parts{excess};
+  SmallVector<I32> parts{excess};
   if (!hasF16) {
-    Word half = excess >> 1;
+    I32 half = excess >> 1;
     parts = {half, excess - half};
   }
-  for (Word part : parts)
+  for (I32 part : parts)
     rest = arith::MulFOp::create(
-        b, rest, toSingle((word(kBias) - part) << kSingleDigits).value);
+        b, rest, toSingle((word(kBias) - part) << kSingleDigits));
   Type type = hasF16 ? Type(b.getF16Type()) : Type(b.getBF16Type());
   Value kept =
       arith::BitcastOp::create(b, b.getI16Type(), castFloat(b, rest, type));
@@ -357,20 +355,20 @@ SmallVector<Value> Sm90Repack::findLargest(Value row, ValueRange before) {
       emitter.mul(firstUnit, groups), emitter.mul(endUnit, groups), 1, before,
       [&](Value i, ValueRange carried) {
         Value element = emitter.scale(toI32(i), format.group);
-        Word scale = loadScale(row, element).bits;
-        Word counted = word(isZero(row, element)).choose(word(0), scale);
+        I32 scale = loadScale(row, element).bits;
+        I32 counted = select({b, isZero(row, element)}, word(0), scale);
         if (format.areRestsBounded()) {
           constexpr int64_t magnitude = 0x7FFFFFFF;
-          Word rest = toBits(splitMinimum(row, element).second) & magnitude;
+          I32 rest = toBits(splitMinimum(row, element).second) & magnitude;
           counted =
               max(counted, ((rest >> kSingleDigits) + -format.getRestRoom())
                                << digits);
         }
         if (format.codes == Fragments::Codes::E4M3)
-          scale = word(hasNaN(row, element))
-                      .choose(word(kNoNumber << digits), scale);
-        return SmallVector<Value>{max(word(carried[0]), counted).value,
-                                  max(word(carried[1]), scale).value};
+          scale = select({b, hasNaN(row, element)}, word(kNoNumber << digits),
+                         scale);
+        return SmallVector<Value>{max(word(carried[0]), counted),
+                                  max(word(carried[1]), scale)};
       });
 }
 
@@ -388,10 +386,10 @@ SmallVector<Value> Sm90Repack::findLargest(Value isRow) {
 }
 
 void Sm90Repack::storeExcess(Value row, ValueRange largest) {
-  Word excess = (word(largest[0]) >> digits) + -format.getLargestExponent();
+  I32 excess = (word(largest[0]) >> digits) + -format.getLargestExponent();
   excess = max(excess, word(format.getLeastExcess()));
-  emitter.store(excess.value, excessAddress(row), kWordBytes);
-  storeRowScale(row, excess.value, largest[1]);
+  emitter.store(excess, excessAddress(row), kWordBytes);
+  storeRowScale(row, excess, largest[1]);
 }
 
 Value Sm90Repack::loadFactor(Value sharedRow) {
@@ -413,12 +411,12 @@ Value Sm90Repack::loadFactor(Value sharedRow) {
 
 void Sm90Repack::storeRowScale(Value sharedRow, Value excess, Value largest) {
   // 2^excess, infinite from 2^128 on.
-  Word power = (word(excess) + kBias).min(2 * kBias + 1) << kSingleDigits;
+  I32 power = min(word(excess) + kBias, 2 * kBias + 1) << kSingleDigits;
   constexpr int64_t notANumber = 0x7FC00000, infinite = 0x7F800000;
-  auto check = [&](Word bits, int64_t most, Word result) {
-    return bits.isGreater(most).choose(word(notANumber), result);
+  auto check = [&](I32 bits, int64_t most, I32 result) {
+    return select(bits > most, word(notANumber), result);
   };
-  Value scale = toSingle(power).value;
+  Value scale = toSingle(power);
   Value factor = loadFactor(sharedRow);
   if (factor)
     scale = arith::MulFOp::create(b, scale, factor);
@@ -427,10 +425,10 @@ void Sm90Repack::storeRowScale(Value sharedRow, Value excess, Value largest) {
   scale = arith::MaximumFOp::create(
       b, arith::MinimumFOp::create(b, scale, emitter.f32(most)),
       emitter.f32(-most));
-  Word bits = check(word(largest), (kNoNumber << digits) - 1, toBits(scale));
+  I32 bits = check(word(largest), (kNoNumber << digits) - 1, toBits(scale));
   if (factor)
     bits = check(toBits(factor) & 0x7FFFFFFF, infinite - 1, bits);
-  emitter.storeF32(toSingle(bits).value, emitter.operand(op.getRowScale()),
+  emitter.storeF32(toSingle(bits), emitter.operand(op.getRowScale()),
                    getIndices(getMatrixRow(sharedRow)));
 }
 
@@ -447,9 +445,9 @@ void Sm90Repack::storeScales() {
           Value row =
               addI32(emitter.scale(emitter.divide(inUnit, 8), 16, run * 32),
                      emitter.remainder(inUnit, 8));
-          SmallVector<Word> words(quadBytes / kWordBytes, word(0));
-          auto put = [&](int64_t byte, Word kept) {
-            Word &to = words[byte / kWordBytes];
+          SmallVector<I32> words(quadBytes / kWordBytes, word(0));
+          auto put = [&](int64_t byte, I32 kept) {
+            I32 &to = words[byte / kWordBytes];
             int64_t distance = byte % kWordBytes * 8;
             to = to | (distance ? kept << distance : kept);
           };
@@ -474,7 +472,7 @@ void Sm90Repack::storeScales() {
             }
           }
           for (auto [i, kept] : llvm::enumerate(words))
-            emitter.store(kept.value,
+            emitter.store(kept,
                           getAddress(op.getPackedScale(), run,
                                      emitter.add(emitter.mul(index, quadBytes),
                                                  int64_t(i) * kWordBytes)),

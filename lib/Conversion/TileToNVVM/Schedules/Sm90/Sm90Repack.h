@@ -9,7 +9,6 @@
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90_SM90REPACK_H
 
 #include "../../AsyncEmitter.h"
-#include "../../Word.h"
 #include "moec/Analysis/Sm90.h"
 #include "moec/Dialect/Moe/Fragments.h"
 
@@ -19,7 +18,7 @@ namespace moec {
 /// in memory (exponent 0 is 2^-127 where all scales are powers of two). `sign`:
 /// in the prepacked form.
 struct GroupScale {
-  Word bits, sign;
+  I32 bits, sign;
 };
 
 /// Weight prepacking in one CTA. `Sm90Repack.cpp` has the kernel and scales,
@@ -65,24 +64,24 @@ private:
   void storeCodes();
   /// The pair of 4-bit values at a byte of a row, in the low bits of both
   /// halves.
-  Word loadPair(mlir::Value sharedRow, mlir::Value byte);
+  I32 loadPair(mlir::Value sharedRow, mlir::Value byte);
   /// The word of a row that decodes to two registers of e4m3: four values from
   /// a byte on, and the four 16 elements further.
-  Word packBytes(mlir::Value sharedRow, mlir::Value byte);
+  I32 packBytes(mlir::Value sharedRow, mlir::Value byte);
   /// Four values from a byte on, in the lowest bits.
-  Word loadFour(mlir::Value sharedRow, mlir::Value byte);
+  I32 loadFour(mlir::Value sharedRow, mlir::Value byte);
   /// Four 8-bit values from a byte on, which are one register of e4m3.
-  Word loadE4M3(mlir::Value sharedRow, mlir::Value byte);
+  I32 loadE4M3(mlir::Value sharedRow, mlir::Value byte);
   /// Rescales values to the least stored scale, if the scale of the element's
   /// group is smaller.
-  Word weaken(Word codes, mlir::Value sharedRow, mlir::Value element);
+  I32 weaken(I32 codes, mlir::Value sharedRow, mlir::Value element);
   void storeScales();
   /// Row in shared memory of a row of a packed tile (i32).
   mlir::Value getSharedRow(mlir::Value unitRow);
   /// Offset in shared memory of a byte (i32) of a row; the byte is in the part.
   mlir::Value getOffset(mlir::Value sharedRow, mlir::Value byte);
   /// The byte at an offset of shared memory, as i32.
-  Word loadByte(mlir::Value offset);
+  I32 loadByte(mlir::Value offset);
 
   //===--- What a row's element (i32) has; rows are those of shared memory
   //---===//
@@ -91,47 +90,43 @@ private:
   llvm::SmallVector<mlir::Value> getScaleIndices(mlir::Value sharedRow,
                                                  mlir::Value element);
   /// Loads the element's scale or zero point from a memref, as i32.
-  Word loadOfElement(mlir::Value memref, mlir::Value sharedRow,
-                     mlir::Value element);
+  I32 loadOfElement(mlir::Value memref, mlir::Value sharedRow,
+                    mlir::Value element);
   GroupScale loadScale(mlir::Value sharedRow, mlir::Value element);
-  Word loadZeroPoint(mlir::Value sharedRow, mlir::Value element);
+  I32 loadZeroPoint(mlir::Value sharedRow, mlir::Value element);
   /// Whether all values of a packed tile that share a scale with an element are
   /// 0; i1.
   mlir::Value isZero(mlir::Value sharedRow, mlir::Value element);
   /// Whether any of these values is NaN; i1.
   mlir::Value hasNaN(mlir::Value sharedRow, mlir::Value element);
   /// Combines all words of these values by OR, each after `change`.
-  Word gather(mlir::Value sharedRow, mlir::Value element,
-              llvm::function_ref<Word(Word)> change);
+  I32 gather(mlir::Value sharedRow, mlir::Value element,
+             llvm::function_ref<I32(I32)> change);
   /// The scale in prepacked form, for a packed tile's row among the first 8 (0)
   /// or the second.
-  Word getKeptScale(mlir::Value sharedRow, mlir::Value element,
-                    int64_t unitRow);
-  Word getKeptZeroPoint(mlir::Value sharedRow, mlir::Value element,
-                        int64_t unitRow);
+  I32 getKeptScale(mlir::Value sharedRow, mlir::Value element, int64_t unitRow);
+  I32 getKeptZeroPoint(mlir::Value sharedRow, mlir::Value element,
+                       int64_t unitRow);
   /// Prepacked form of a zero point, given as an f32 value.
-  Word keepZeroPoint(mlir::Value number, int64_t unitRow);
+  I32 keepZeroPoint(mlir::Value number, int64_t unitRow);
   /// Splits a minimum into a whole number of scales, relative to the stored
   /// value 0, and a remainder; f32.
   std::pair<mlir::Value, mlir::Value> splitMinimum(mlir::Value sharedRow,
                                                    mlir::Value element);
   /// Prepacked form of a minimum: its zero point and its remainder.
-  std::pair<Word, Word> getKeptMinimum(mlir::Value sharedRow,
-                                       mlir::Value element, int64_t unitRow);
+  std::pair<I32, I32> getKeptMinimum(mlir::Value sharedRow, mlir::Value element,
+                                     int64_t unitRow);
 
-  Word word(mlir::Value value) { return {&b, value}; }
-  Word word(int64_t number) { return {&b, emitter.i32(number)}; }
-  Word max(Word x, Word y) {
-    return word(mlir::arith::MaxSIOp::create(b, x.value, y.value));
+  I32 word(mlir::Value value) { return {b, value}; }
+  I32 word(int64_t number) { return emitter.i32(number); }
+  mlir::Value isEqual(I32 x, int64_t number) {
+    return mlir::arith::CmpIOp::create(b, mlir::arith::CmpIPredicate::eq, x,
+                                       emitter.i32(number));
   }
-  mlir::Value isEqual(Word x, int64_t number) {
-    return mlir::arith::CmpIOp::create(b, mlir::arith::CmpIPredicate::eq,
-                                       x.value, emitter.i32(number));
+  I32 toSingle(I32 bits) {
+    return word(mlir::arith::BitcastOp::create(b, b.getF32Type(), bits));
   }
-  Word toSingle(Word bits) {
-    return word(mlir::arith::BitcastOp::create(b, b.getF32Type(), bits.value));
-  }
-  Word toBits(mlir::Value single) {
+  I32 toBits(mlir::Value single) {
     return word(mlir::arith::BitcastOp::create(b, b.getI32Type(), single));
   }
   mlir::Value toI32(mlir::Value index) { return emitter.toI32(index); }

@@ -33,22 +33,23 @@ Value Sm90Repack::getSharedRow(Value unitRow) {
 }
 
 /// Rotates the bits of each mask left by its distance.
-static Word moveBits(Word codes, const std::map<int64_t, int64_t> &masks) {
+static I32 moveBits(I32 codes, const std::map<int64_t, int64_t> &masks) {
   constexpr int64_t wordBits = 32;
-  Word placed = codes.constant(0);
+  ImplicitLocOpBuilder &b = codes.builder();
+  I32 placed = codes.like(0);
   for (auto [distance, mask] : masks) {
-    Word some = codes & mask;
+    I32 some = codes & mask;
     if (distance)
-      some = some.make(LLVM::FshlOp::create(
-          *codes.b, some.value, some.value,
-          codes.constant((distance + wordBits) % wordBits).value));
+      some = {b,
+              LLVM::FshlOp::create(
+                  b, some, some, codes.like((distance + wordBits) % wordBits))};
     placed = placed | some;
   }
   return placed;
 }
 
 /// Moves values at the low ends of both halves to pair `i` of a word.
-static Word placePair(const Fragments &format, Word codes, int64_t i) {
+static I32 placePair(const Fragments &format, I32 codes, int64_t i) {
   constexpr int64_t halfBits = 16, wordBits = 2 * halfBits;
   // Adjacent bits with one distance move together.
   std::map<int64_t, int64_t> masks;
@@ -62,31 +63,28 @@ static Word placePair(const Fragments &format, Word codes, int64_t i) {
   return moveBits(codes, masks);
 }
 
-Word Sm90Repack::loadPair(Value sharedRow, Value byte) {
+I32 Sm90Repack::loadPair(Value sharedRow, Value byte) {
   Value offset = getOffset(sharedRow, byte);
   if (shape.codeBits == 8) {
     constexpr int64_t ones = 0x00010001;
-    Word pair =
-        loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 16);
+    I32 pair = loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 16);
     int64_t turned = format.getTurnedBits();
     return turned ? pair ^ turned * ones : pair;
   }
-  Word pair = loadByte(offset);
+  I32 pair = loadByte(offset);
   if (format.scales == Fragments::Scales::E5M3) {
     // Stored scales have neither zero nor sign: both are applied to the values.
     constexpr int64_t signs = 0x88;
     GroupScale scale = loadScale(sharedRow, emitter.scale(byte, 2));
-    Word turned =
-        word(arith::XOrIOp::create(b, pair.value, emitter.i32(signs)));
-    pair = scale.sign.isGreater(0).choose(turned, pair);
-    pair = scale.bits.isGreater(0).choose(pair, word(0));
+    pair = select(scale.sign > 0, pair ^ signs, pair);
+    pair = select(scale.bits > 0, pair, 0);
   }
   return (pair & 15) | ((pair >> 4) << 16);
 }
 
 /// Moves four values in a word's lowest bits to a register's position in the
 /// packed word.
-static Word placeFour(const Fragments &format, Word codes, int64_t inWord) {
+static I32 placeFour(const Fragments &format, I32 codes, int64_t inWord) {
   constexpr int64_t nibble = 4;
   // Adjacent bits with one distance move together.
   std::map<int64_t, int64_t> masks;
@@ -100,39 +98,37 @@ static Word placeFour(const Fragments &format, Word codes, int64_t inWord) {
   return moveBits(codes, masks);
 }
 
-Word Sm90Repack::weaken(Word codes, Value sharedRow, Value element) {
-  Word excess =
+I32 Sm90Repack::weaken(I32 codes, Value sharedRow, Value element) {
+  I32 excess =
       word(emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes));
-  Word exponent = (loadScale(sharedRow, element).bits >> digits) - excess;
-  Word by = word(Fragments::kLeastStep) - exponent;
-  Word table = word(Fragments::kWeakenedCodes[0]);
+  I32 exponent = (loadScale(sharedRow, element).bits >> digits) - excess;
+  I32 by = word(Fragments::kLeastStep) - exponent;
+  I32 table = word(Fragments::kWeakenedCodes[0]);
   for (int64_t i = 1; i <= Fragments::kWeakened; ++i)
-    table =
-        by.isGreater(i - 1).choose(word(Fragments::kWeakenedCodes[i]), table);
+    table = select(by > i - 1, word(Fragments::kWeakenedCodes[i]), table);
   constexpr int64_t nibble = 4, magnitude = 7, signs = 0x8888;
-  Word weakened = codes & signs;
+  I32 weakened = codes & signs;
   for (int64_t i = 0; i < 4; ++i) {
-    Word code = (codes >> nibble * i) & magnitude;
-    Word looked =
-        word(arith::ShRUIOp::create(b, table.value, (code << 2).value));
+    I32 code = (codes >> nibble * i) & magnitude;
+    I32 looked = word(arith::ShRUIOp::create(b, table, (code << 2)));
     weakened = weakened | ((looked & magnitude) << nibble * i);
   }
   return weakened;
 }
 
-Word Sm90Repack::loadFour(Value sharedRow, Value byte) {
+I32 Sm90Repack::loadFour(Value sharedRow, Value byte) {
   Value offset = getOffset(sharedRow, byte);
-  Word codes = loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 8);
+  I32 codes = loadByte(offset) | (loadByte(emitter.scale(offset, 1, 1)) << 8);
   if (format.scales == Fragments::Scales::Steps)
     return weaken(codes, sharedRow, emitter.scale(byte, 2));
   constexpr int64_t ones = 0x1111, magnitude = 7;
   codes = codes ^ format.getTurnedBits() * ones;
-  Word negative = (codes >> 3) & ones;
-  return word(arith::XOrIOp::create(b, codes.value,
-                                    emitter.scale(negative.value, magnitude)));
+  I32 negative = (codes >> 3) & ones;
+  return word(
+      arith::XOrIOp::create(b, codes, emitter.scale(negative, magnitude)));
 }
 
-Word Sm90Repack::loadE4M3(Value sharedRow, Value byte) {
+I32 Sm90Repack::loadE4M3(Value sharedRow, Value byte) {
   constexpr int64_t ones = 0x01010101;
   Value codes = emitter.load(
       b.getI32Type(), emitter.advance(shared, getOffset(sharedRow, byte)),
@@ -140,9 +136,9 @@ Word Sm90Repack::loadE4M3(Value sharedRow, Value byte) {
   return word(codes) ^ format.getTurnedBits() * ones;
 }
 
-Word Sm90Repack::packBytes(Value sharedRow, Value byte) {
+I32 Sm90Repack::packBytes(Value sharedRow, Value byte) {
   constexpr int64_t stretchBytes = 8;
-  Word first = placeFour(format, loadFour(sharedRow, byte), 0);
+  I32 first = placeFour(format, loadFour(sharedRow, byte), 0);
   Value second = emitter.scale(byte, 1, stretchBytes);
   return first | placeFour(format, loadFour(sharedRow, second), 1);
 }
@@ -191,7 +187,7 @@ void Sm90Repack::storeCodes() {
             Value byte =
                 addI32(addI32(emitter.scale(unit, Fragments::kDepth), word),
                        emitter.scale(emitter.remainder(lane, 4), laneBytes));
-            return store(loadE4M3(from, byte).value);
+            return store(loadE4M3(from, byte));
           }
           if (format.numbers == Fragments::Numbers::E4M3) {
             // Alternates between two rows, 16 bytes of K each.
@@ -202,7 +198,7 @@ void Sm90Repack::storeCodes() {
                 addI32(addI32(emitter.scale(unit, unitBytes),
                               emitter.scale(emitter.divide(own, 2), wordBytes)),
                        emitter.scale(emitter.remainder(lane, 4), laneBytes));
-            return store(packBytes(from, byte).value);
+            return store(packBytes(from, byte));
           }
           // A packed tile is 32 pairs deep, and a word has 4 for each two of
           // its own.
@@ -215,8 +211,8 @@ void Sm90Repack::storeCodes() {
           for (int64_t i = 0; i < wordPairs; ++i) {
             Value from = getSharedRow(emitter.scale(row, 1, i % 2 * 8));
             Value pair = emitter.scale(byte, 1, i / 2 * 4 * pairBytes);
-            Word placed = placePair(format, loadPair(from, pair), i);
-            packed = packed ? (word(packed) | placed).value : placed.value;
+            I32 placed = placePair(format, loadPair(from, pair), i);
+            packed = packed ? (word(packed) | placed) : placed;
           }
           store(packed);
         });
