@@ -210,10 +210,16 @@ def features(case: Case) -> set[tuple[str, str]]:
     return tags
 
 
+def with_entry(case: Case) -> set[tuple]:
+    """The features of a case, each with the case's entry."""
+    entry = LayerSpec.from_json(case.model).entry
+    return {(entry, feature) for feature in features(case)}
+
+
 def with_entry_and_dtype(case: Case) -> set[tuple]:
     """The features of a case, each with the case's entry and with its dtype."""
-    spec = LayerSpec.from_json(case.model)
-    return {(name, feature) for name in (spec.entry, spec.dtype) for feature in features(case)}
+    dtype = LayerSpec.from_json(case.model).dtype
+    return with_entry(case) | {(dtype, feature) for feature in features(case)}
 
 
 def cover(elements: dict[Hashable, set], costs: dict[Hashable, float], seen: set) -> list[Hashable]:

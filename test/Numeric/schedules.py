@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from cases import CASES, Case
-from features import DTYPES, cost, cover, features, with_entry_and_dtype
+from features import DTYPES, cost, cover, features, with_entry
 from runs import ALL_CASES, TIMEOUT, binary
 
 from moec.reference import LayerSpec
@@ -49,7 +49,7 @@ ALONE = {
 
 
 def _every_change() -> list[tuple[str, Case]]:
-    elements = {(target, case.name): with_entry_and_dtype(case) | {(target, feature) for feature in features(case)}
+    elements = {(target, case.name): with_entry(case) | {(target, feature) for feature in features(case)}
                 for target in TARGETS for case in CASES}
     costs = {(target, case.name): cost(case) for target in TARGETS for case in CASES}
     pinned = {("sm_90a", name) for name in WHOLE} | {(target, name) for name in ALONE for target in TARGETS}
@@ -57,8 +57,8 @@ def _every_change() -> list[tuple[str, Case]]:
     return [(target, case) for target in TARGETS for case in CASES if (target, case.name) in kept]
 
 
-#: What every change simulates, by target: each feature with each entry and each dtype that a case has it with on one
-#: of the targets, each feature on all, each schedule and each tile.
+#: What every change simulates, by target: each feature with each entry that a case has it with on one of the targets,
+#: each feature on all, each schedule with each dtype, and each tile.
 EVERY_CHANGE = _every_change()
 SIMULATED = [(target, case) for target in TARGETS for case in CASES] if ALL_CASES else EVERY_CHANGE
 

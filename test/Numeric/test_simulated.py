@@ -3,8 +3,7 @@
 """Cases through the kernels for GPUs, on the simulator of PTX, under several schedules.
 
 All cases are run for both targets with MOEC_ALL_CASES set (scripts/simulate --all, every night), else so many that
-each feature that a case has is in one of them with each entry and with each dtype, for one of the targets, and alone
-for both.
+each feature that a case has is in one of them with each entry, for one of the targets, and alone for both.
 
 moe-run fails if the simulator finds a race, a missing fence, a read of what nobody wrote and the
 like under any seed, and if the bits of the output depend on the seed.
