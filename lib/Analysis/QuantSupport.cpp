@@ -14,7 +14,6 @@
 
 #include "mlir/IR/TypeUtilities.h"
 #include "moec/Analysis/ProductTypes.h"
-#include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/Fragments.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -23,24 +22,6 @@ using namespace mlir;
 using namespace moec;
 
 namespace {
-
-/// Architectures that kernels are written for.
-enum class Architecture {
-  Cpu,
-  /// Every GPU except those below.
-  Ampere,
-  Hopper,
-  /// GPUs with tensor memory.
-  Blackwell,
-};
-
-Architecture getArchitecture(const Target &target) {
-  if (!target.isGpu())
-    return Architecture::Cpu;
-  if (target.name == "sm_100a")
-    return Architecture::Blackwell;
-  return target.name == "sm_90a" ? Architecture::Hopper : Architecture::Ampere;
-}
 
 //===----------------------------------------------------------------------===//
 // Kinds of operands
@@ -67,7 +48,7 @@ bool areDecodedOnCpu(const QuantProduct &product) {
 bool isQuantizedOnGpu(moe::QuantAttr quant) {
   int64_t columns = moe::getScaleGroup(quant).columns;
   return areCodesOfRows(quant) && (columns == moe::ScaleGroup::kAll ||
-                                   (sm80::Quantize::isGroup(columns) &&
+                                   (areSharedByLanes(columns) &&
                                     isa<Float8E4M3FNType>(quant.getStorage())));
 }
 
@@ -209,14 +190,14 @@ QuantProduct::QuantProduct(moe::GroupedMatmulOp op)
 std::optional<ProductWay> moec::findWay(const Target &target,
                                         const QuantProduct &product) {
   for (const ProductCapability &line : kProducts)
-    if (line.architecture == getArchitecture(target) && line.holds(product))
+    if (line.architecture == target.getArchitecture() && line.holds(product))
       return ProductWay{line.way, line.reason};
   return std::nullopt;
 }
 
 StringRef moec::getReason(const Target &target, moe::Way way) {
   for (const ProductCapability &line : kProducts)
-    if (line.architecture == getArchitecture(target) && line.way == way)
+    if (line.architecture == target.getArchitecture() && line.way == way)
       return line.reason;
   return {};
 }
@@ -249,7 +230,7 @@ std::string moec::declineProduct(const Target &target,
     return {};
   SmallVector<StringRef> known;
   for (const ProductCapability &line : kProducts)
-    if (line.architecture == getArchitecture(target) &&
+    if (line.architecture == target.getArchitecture() &&
         !llvm::is_contained(known, line.operands))
       known.push_back(line.operands);
   return "an input quantized " + show(product.input) +
@@ -263,7 +244,7 @@ std::string moec::declineProduct(const Target &target,
 std::string moec::declineQuantize(const Target &target, moe::QuantAttr quant) {
   SmallVector<StringRef> known;
   for (const QuantizeCapability &line : kQuantizations) {
-    if (line.architecture != getArchitecture(target))
+    if (line.architecture != target.getArchitecture())
       continue;
     if (line.holds(quant))
       return {};

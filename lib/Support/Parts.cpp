@@ -7,6 +7,7 @@
 
 #include "moec/Support/Parts.h"
 
+#include "moec/Support/Targets.h"
 #include "moert/GpuTarget.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -157,7 +158,8 @@ const PartFacts *moec::findPart(StringRef name) {
 }
 
 const PartFacts *moec::getDefaultPart(StringRef target) {
-  return target == "sm_90a" ? findPart("h200") : nullptr;
+  const TargetFacts *facts = findTarget(target);
+  return facts ? findPart(facts->defaultPart) : nullptr;
 }
 
 const PartFacts *moec::getUnknownPart(StringRef target) {

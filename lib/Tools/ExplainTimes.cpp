@@ -14,7 +14,6 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -214,19 +213,6 @@ void TimeTable::printLargeGroups(const LaunchedPhase &large,
             getTime(large.op), counts.back(), getTime(others.op));
 }
 
-/// Width and greatest BLOCK_M of a config.
-static std::pair<int64_t, int64_t> getKind(tile::ConfigAttr config) {
-  using Kind = std::pair<int64_t, int64_t>;
-  return llvm::TypeSwitch<Attribute, Kind>(config)
-      .Case([](tile::Sm90ContractAttr contract) {
-        return Kind(contract.getTileColumns(), contract.getTileRows().back());
-      })
-      .Case([](tile::Sm80GemvAttr gemv) {
-        return Kind(gemv.getTileColumns(), gemv.getTileRows());
-      })
-      .Default(Kind(0, 0));
-}
-
 /// Prints the best configs that were not taken, and why others are illegal.
 void TimeTable::printOthers(const LaunchedPhase &phase) {
   const ModelsTime *schedule = findModelled(phase);
@@ -256,7 +242,7 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
   os << "\ninstead of " << phase.name << " " << printConfig(taken) << "\n";
   size_t count = 0;
   llvm::SmallSet<std::pair<int64_t, int64_t>, 4> kinds;
-  kinds.insert(getKind(taken));
+  kinds.insert(schedule->getTile(taken));
   llvm::MapVector<StringRef, SmallVector<tile::ConfigAttr>> reasons;
   for (const Candidate &candidate : candidates) {
     if (candidate.config == taken)
@@ -266,7 +252,7 @@ void TimeTable::printOthers(const LaunchedPhase &phase) {
       continue;
     }
     // Shows one config per width and greatest BLOCK_M: others hardly differ.
-    auto kind = getKind(candidate.config);
+    auto kind = schedule->getTile(candidate.config);
     if (++count && (kinds.size() >= shown || !kinds.insert(kind).second))
       continue;
     StringRef separator = " ";

@@ -96,11 +96,9 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
   auto exchange =
       kernel ? dyn_cast<tile::ExchangeOp>(kernel.getBody().front().front())
              : tile::ExchangeOp();
-  auto config =
-      exchange
-          ? dyn_cast_or_null<tile::Sm80ExchangeAttr>(exchange.getConfigAttr())
-          : tile::Sm80ExchangeAttr();
-  if (!config || exchange.getIns().size() != collective.getIns().size())
+  std::optional<int64_t> leastRows =
+      exchange ? getLeastRowsOfOwners(exchange) : std::nullopt;
+  if (!leastRows || exchange.getIns().size() != collective.getIns().size())
     return {};
   std::string names;
   for (auto [i, in] : llvm::enumerate(collective.getIns()))
@@ -111,7 +109,7 @@ std::string moec::describeOwners(plan::CollectiveOp collective) {
   return llvm::formatv(
       "{0} through peers' memory, from {1} tokens of a rank on: rows of {2} to "
       "owners alone, {3:f0} % of the other ranks\n",
-      getName(collective), std::max<int64_t>(config.getLeastRows(), 1), names,
+      getName(collective), std::max<int64_t>(*leastRows, 1), names,
       100 * getOwnedShare(collective));
 }
 

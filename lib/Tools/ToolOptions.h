@@ -13,6 +13,7 @@
 #include "moec/Compiler/Compiler.h"
 #include "moec/Compiler/OutputFile.h"
 #include "moec/Compiler/SourceDiagnostics.h"
+#include "moec/Support/Targets.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -125,7 +126,7 @@ struct ToolOptions : private ForeignOptionsRemoved {
       llvm::cl::desc("MODEL-FOLDER|CONFIG.json|SPEC.json|FILE.mlir|-"),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
-      "target", llvm::cl::value_desc("cpu|sm_80|sm_90a|sm_100a"),
+      "target", llvm::cl::value_desc(getTargetChoices()),
       llvm::cl::desc("What to compile for (default: cpu)"),
       llvm::cl::init("cpu"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> cpu{

@@ -8,6 +8,7 @@
 #include "moec/Support/Parts.h"
 
 #include "moec/Analysis/Device.h"
+#include "moec/Analysis/Schedules.h"
 #include "moec/Ptx/Sim/Simulator.h"
 #include "moert/GpuTarget.h"
 #include "moert/Plan.h"
@@ -17,6 +18,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 using namespace moec;
@@ -67,6 +69,55 @@ TEST(PartsTest, EveryPartIsComplete) {
   }
   EXPECT_EQ(findPart("h300"), nullptr);
   EXPECT_EQ(getUnknownPart("h200"), nullptr);
+}
+
+TEST(PartsTest, EveryTargetIsComplete) {
+  EXPECT_EQ(getTargets().front().name, "cpu");
+  for (const TargetFacts &target : getTargets().drop_front()) {
+    SCOPED_TRACE(target.name.str());
+    EXPECT_EQ(findTarget(target.name), &target);
+    auto code = moert::GpuTarget::parse(target.name.str());
+    auto device = moert::GpuTarget::parse(target.simulated.str());
+    ASSERT_TRUE(code && device);
+    EXPECT_TRUE(code->runsOn(*device));
+    // PTX ISA, release notes: sm_80 from 7.0 on, sm_90a 8.0, sm_100a 8.6.
+    EXPECT_GE(target.ptxVersion, code->number() >= 100  ? 86u
+                                 : code->number() >= 90 ? 80u
+                                                        : 70u);
+    const PartFacts *part = findPart(target.defaultPart);
+    EXPECT_EQ(part == nullptr, target.defaultPart.empty());
+    EXPECT_EQ(part != nullptr, target.hasModel);
+    EXPECT_TRUE(!part || runsOn(target.name, *part));
+  }
+  EXPECT_EQ(findTarget("sm_75"), nullptr);
+  EXPECT_EQ(getTargetChoices(), "cpu|sm_80|sm_90a|sm_100a");
+  EXPECT_EQ(listGpuTargets(), "sm_80, sm_90a, sm_100a");
+}
+
+/// "sm90" of "sm90.contract" is a target that the schedule runs on, alone if
+/// its instructions have a suffix; schedules of sm_80 run everywhere.
+TEST(PartsTest, SchedulesRunOnTheTargetOfTheirName) {
+  std::set<StringRef> everywhere;
+  for (const Schedule *schedule : getGpuSchedules())
+    if (schedule->name.starts_with("sm80."))
+      everywhere.insert(schedule->name);
+  EXPECT_TRUE(everywhere.count("sm80.contract"));
+  for (const TargetFacts &facts : getTargets()) {
+    SCOPED_TRACE(facts.name.str());
+    std::set<StringRef> names, needed;
+    if (facts.architecture != Architecture::Cpu)
+      needed = everywhere;
+    std::string own = facts.name.str();
+    own.erase(std::remove(own.begin(), own.end(), '_'), own.end());
+    for (const Schedule *schedule : getSchedules(*Target::find(facts.name))) {
+      EXPECT_TRUE(names.insert(schedule->name).second);
+      StringRef of = schedule->name.split('.').first;
+      EXPECT_TRUE(needed.count(schedule->name) || of == own || of + "a" == own)
+          << schedule->name.str();
+    }
+    EXPECT_TRUE(std::includes(names.begin(), names.end(), needed.begin(),
+                              needed.end()));
+  }
 }
 
 TEST(PartsTest, TheSimulatorHasTheLimitsOfAPart) {

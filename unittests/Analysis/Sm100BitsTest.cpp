@@ -13,6 +13,7 @@
 
 #include <array>
 
+using namespace moec;
 using namespace moec::sm100;
 
 namespace {

@@ -81,6 +81,9 @@ public:
   virtual std::unique_ptr<CostModel> costModel(mlir::Operation *op,
                                                tile::LoadAttr load,
                                                const Target &target) const = 0;
+  /// Columns and rows of the largest tile of a candidate.
+  virtual std::pair<int64_t, int64_t>
+  getTile(tile::ConfigAttr candidate) const = 0;
 };
 
 /// Representative token counts of a range: powers of two and its end. The

@@ -10,6 +10,7 @@
 
 #include "moec/Analysis/Schedules.h"
 #include "moec/Dialect/Tile/Exchange.h"
+#include "moec/Support/GpuInstructions.h"
 
 namespace moec {
 
@@ -33,6 +34,13 @@ int64_t getPiecesOfRow(mlir::MemRefType rows);
 /// Rows of a rank from which on only destination ranks get a row: with up to
 /// 128, the time is that of flags and first bytes.
 constexpr int64_t kLeastRowsOfOwners = 256;
+
+/// `least_rows` of the config of an exchange; no value without a config.
+std::optional<int64_t> getLeastRowsOfOwners(tile::ExchangeOp exchange);
+
+/// Maximum slots of a row that an exchange sums itself: a warp loads them at
+/// once.
+constexpr int64_t kMostSummedSlots = kWarp;
 
 /// Share of rows with a destination in a rank that has `numLocal` of
 /// `numExperts`, if a row's `topK` experts are uniform.

@@ -136,6 +136,11 @@ bool isInputDecodedOnGpu(moe::QuantAttr quant);
 /// Elements along K that GPU code decodes at once, for two mmas; elements of
 /// one mma, which are neighbours if weights have 8 bits.
 inline constexpr int64_t kDecodedColumns = 32, kProductColumns = 16;
+/// Whether a scale that a GPU computes may be that of `columns` neighbours,
+/// which some lanes of a warp hold.
+constexpr bool areSharedByLanes(int64_t columns) {
+  return columns == 32 || columns == 64 || columns == 128;
+}
 /// Describe the operands that the two predicates accept.
 std::string describeWeightDecodedOnGpu();
 std::string describeInputDecodedOnGpu();

@@ -22,6 +22,7 @@
 #include "mlir/Support/TypeID.h"
 #include "moec/Dialect/Tile/Tile.h"
 #include "moec/Support/Parts.h"
+#include "moec/Support/Targets.h"
 #include "moert/Expr.h"
 
 #include <optional>
@@ -34,7 +35,7 @@ struct DeviceRates;
 
 /// The machine, as far as schedules depend on it.
 struct Target {
-  /// "cpu", or a GPU as ptxas names it: "sm_80", "sm_90a", "sm_100a".
+  /// A name of moec/Support/Targets.def.
   std::string name;
   /// CPU: f32 elements of a vector register: 4, 8 or 16.
   int64_t lanes = 0;
@@ -44,6 +45,8 @@ struct Target {
   /// GPU: rates to predict with instead of the part's; null: the part's.
   const DeviceRates *rates = nullptr;
 
+  const TargetFacts &getFacts() const { return *findTarget(name); }
+  Architecture getArchitecture() const { return getFacts().architecture; }
   bool isGpu() const { return name != "cpu"; }
   /// GPU: SMs of the part; 0 without one.
   int64_t getMultiprocessors() const {
@@ -159,6 +162,9 @@ protected:
 /// All schedules of a target. The default for an op is the first one that
 /// chooses a legal config.
 llvm::ArrayRef<const Schedule *> getSchedules(const Target &target);
+
+/// All schedules of GPUs, in the order of Schedules.def.
+llvm::ArrayRef<const Schedule *> getGpuSchedules();
 
 /// The target's schedule with that name, or null.
 const Schedule *findSchedule(const Target &target, llvm::StringRef name);

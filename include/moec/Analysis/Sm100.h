@@ -14,6 +14,7 @@
 #define MOEC_ANALYSIS_SM100_H
 
 #include "moec/Analysis/ProductTypes.h"
+#include "moec/Support/GpuInstructions.h"
 
 #include <string>
 
@@ -41,7 +42,7 @@ namespace moec::sm100 {
 struct Contract {
   Contract(tile::ContractOp op, tile::ConfigAttr config);
 
-  static constexpr int64_t kWarp = 32;
+  static constexpr int64_t kWarp = moec::kWarp;
   static constexpr int64_t kSumThreads = 128, kCopyThreads = 128;
   /// Warps that issue copies of weights, and mmas.
   static constexpr int64_t kBoxWarp = 8, kProductWarp = 9;
@@ -154,13 +155,13 @@ constexpr int64_t getScaleWordOffset(int64_t row) {
 /// groups of 8 rows in the same units from bit 32 on, 1 from bit 46 on, the
 /// swizzle from bit 61 on.
 constexpr uint64_t makeDescriptor(uint64_t swizzle, uint64_t strideBytes) {
-  return strideBytes / 16 << 32 | uint64_t(1) << 46 | swizzle << 61;
+  return strideBytes / kDescriptorUnit << 32 | uint64_t(1) << 46 |
+         swizzle << 61;
 }
 /// Descriptors of operands (rows of 128 swizzled bytes) and of scales (rows of
 /// 16 bytes).
 inline constexpr uint64_t kMatrixDescriptor = makeDescriptor(2, 8 * 128);
 inline constexpr uint64_t kScaleDescriptor = makeDescriptor(0, 8 * 16);
-inline constexpr uint64_t kDescriptorUnit = 16;
 
 /// Instruction descriptor of an mma of 128 weight rows with some input rows,
 /// both e4m3 with e8m0 scales ("Instruction descriptor", kind mxf8f6f4): types

@@ -17,13 +17,14 @@
 #include "moec/Analysis/PtxasLimits.h"
 #include "moec/Analysis/Schedules.h"
 #include "moec/Analysis/TokenChunks.h"
+#include "moec/Support/GpuInstructions.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
 
 namespace moec::sm80 {
 
-constexpr int64_t kWarp = 32;
+using moec::kWarp;
 
 /// Columns that one thread handles at once: as many as fit in 16 bytes, but a
 /// divisor of the number of columns, so that no vector crosses the end of a
@@ -172,10 +173,6 @@ struct Quantize {
   /// Neighbours that share a scale, or moe::ScaleGroup::kAll.
   int64_t size;
 
-  /// Group sizes that some lanes of a warp share.
-  static bool isGroup(int64_t size) {
-    return size == 32 || size == 64 || size == 128;
-  }
   bool areRows() const { return size == moe::ScaleGroup::kAll; }
   /// Whether a warp holds a whole row in registers.
   bool areHeld() const { return areRows() && getHeldVectors() <= kMostHeld; }

@@ -17,6 +17,7 @@
 #include "moec/Analysis/ProductTypes.h"
 #include "moec/Analysis/PtxasLimits.h"
 #include "moec/Dialect/Moe/Fragments.h"
+#include "moec/Support/GpuInstructions.h"
 #include "moec/Support/Parts.h"
 
 #include <algorithm>
@@ -84,16 +85,16 @@ struct Contract {
   /// kernel; empty if they can.
   std::string whyApart(const Contract &other) const;
 
-  static constexpr int64_t kWarp = 32, kWarpgroup = 128;
+  static constexpr int64_t kWarp = moec::kWarp, kWarpgroup = moec::kWarpgroup;
   static constexpr int64_t kConsumers = 2, kMaxConsumers = 3;
   /// Producer threads that copy rows where no tensor map does.
   static constexpr int64_t kRowThreads = 96;
   /// The M side of wgmma.
-  static constexpr int64_t kBlockRows = 64;
+  static constexpr int64_t kBlockRows = kWgmmaRows;
   /// Bytes of K that one instruction multiplies.
-  static constexpr int64_t kProductBytes = 32;
+  static constexpr int64_t kProductBytes = kWgmmaBytes;
   /// A k tile is one row of the 128-byte swizzle, for all element types.
-  static constexpr int64_t kStepBytes = 128;
+  static constexpr int64_t kStepBytes = kSwizzleBytes;
   static constexpr int64_t kStepProducts = kStepBytes / kProductBytes;
   static constexpr int64_t kChunkBytes = 16;
   static constexpr int64_t kMaxHeight = 256;

@@ -67,9 +67,8 @@ const DeviceRates &moec::getPartRates(const PartFacts &part) {
 const DeviceRates *moec::getDeviceRates(const Target &target) {
   if (target.rates)
     return target.rates;
-  // No schedule has a cost model for other targets.
-  bool hasModel = target.name == "sm_90a";
-  return hasModel && target.part ? &getPartRates(*target.part) : nullptr;
+  return target.getFacts().hasModel && target.part ? &getPartRates(*target.part)
+                                                   : nullptr;
 }
 
 std::string DeviceRates::describe() const {

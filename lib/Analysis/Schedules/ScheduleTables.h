@@ -14,14 +14,19 @@
 
 namespace moec {
 
-llvm::ArrayRef<const Schedule *> getCpuSchedules();
-/// Schedules that run on every GPU from sm_80 on.
-llvm::ArrayRef<const Schedule *> getSm80Schedules();
-/// Schedules of Hopper GPUs, followed by those of every GPU.
-llvm::ArrayRef<const Schedule *> getSm90Schedules();
-/// Schedules of Blackwell GPUs with tensor memory, followed by those of every
-/// GPU.
-llvm::ArrayRef<const Schedule *> getSm100Schedules();
+// The choice of each schedule.
+#define MOEC_CPU_SCHEDULE(NAME, OP) const Schedule &getCpu##NAME##Schedule();
+#define MOEC_GPU_SCHEDULE(NAME, TARGETS) const Schedule &get##NAME##Schedule();
+#define MOEC_GPU_CHOICE(NAME, CODE, TARGETS)                                   \
+  const Schedule &get##NAME##Schedule();
+#include "moec/Analysis/Schedules.def"
+
+/// The only object of a schedule's class.
+template <typename Class>
+const Class &getOnly() {
+  static const Class schedule;
+  return schedule;
+}
 
 // Helpers to compose reasons.
 inline std::string number(int64_t value) { return std::to_string(value); }

@@ -24,8 +24,10 @@ Target Target::hostCpu() {
 }
 
 ArrayRef<llvm::StringLiteral> Target::getNames() {
-  static constexpr llvm::StringLiteral names[] = {"cpu", "sm_80", "sm_90a",
-                                                  "sm_100a"};
+  static constexpr llvm::StringLiteral names[] = {
+#define MOEC_TARGET(ARCHITECTURE, NAME, ...) NAME,
+#include "moec/Support/Targets.def"
+  };
   return names;
 }
 
@@ -64,12 +66,48 @@ std::optional<Target> Target::findFor(Operation *op, StringRef pass,
   return target;
 }
 
+namespace {
+
+// Sets of architectures, by the names in Schedules.def.
+#define MOEC_TARGET(ARCHITECTURE, ...)                                         \
+  constexpr unsigned ARCHITECTURE = 1u << unsigned(Architecture::ARCHITECTURE);
+#include "moec/Support/Targets.def"
+constexpr unsigned EveryGpu = ~Cpu;
+
+/// A row of Schedules.def.
+struct ListedSchedule {
+  const Schedule *schedule;
+  unsigned architectures;
+};
+
+} // namespace
+
+/// The listed schedules that run on one of `architectures`.
+static std::vector<const Schedule *> findListed(unsigned architectures) {
+  const ListedSchedule listed[] = {
+#define MOEC_CPU_SCHEDULE(NAME, OP) {&getCpu##NAME##Schedule(), Cpu},
+#define MOEC_GPU_SCHEDULE(NAME, TARGETS) {&get##NAME##Schedule(), TARGETS},
+#define MOEC_GPU_CHOICE(NAME, CODE, TARGETS) {&get##NAME##Schedule(), TARGETS},
+#include "moec/Analysis/Schedules.def"
+  };
+  std::vector<const Schedule *> found;
+  for (const ListedSchedule &row : listed)
+    if (row.architectures & architectures)
+      found.push_back(row.schedule);
+  return found;
+}
+
 ArrayRef<const Schedule *> moec::getSchedules(const Target &target) {
-  if (target.name == "sm_90a")
-    return getSm90Schedules();
-  if (target.name == "sm_100a")
-    return getSm100Schedules();
-  return target.isGpu() ? getSm80Schedules() : getCpuSchedules();
+  static const std::vector<const Schedule *> lists[] = {
+#define MOEC_TARGET(ARCHITECTURE, ...) findListed(ARCHITECTURE),
+#include "moec/Support/Targets.def"
+  };
+  return lists[unsigned(target.getArchitecture())];
+}
+
+ArrayRef<const Schedule *> moec::getGpuSchedules() {
+  static const std::vector<const Schedule *> all = findListed(EveryGpu);
+  return all;
 }
 
 const Schedule *moec::findSchedule(const Target &target, StringRef name) {

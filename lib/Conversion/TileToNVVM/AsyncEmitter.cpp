@@ -10,12 +10,9 @@
 #include "InlinePtx.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "moec/Analysis/Sm90.h"
 
 using namespace mlir;
 using namespace moec;
-
-using Contract = sm90::Contract;
 
 /// Address space of shared memory of a cluster.
 static constexpr unsigned kClusterSpace = 7;
@@ -25,8 +22,8 @@ AsyncEmitter::AsyncEmitter(func::FuncOp func, tile::KernelOp kernel,
     : ThreadEmitter(func, kernel, threads) {
   // A broadcast, because the compiler cannot prove that the value is uniform in
   // a warp.
-  warpgroupNumber = {b, broadcast(thread() / Contract::kWarpgroup, 0)};
-  warpgroupThreadNumber = thread() % Contract::kWarpgroup;
+  warpgroupNumber = {b, broadcast(thread() / kWarpgroup, 0)};
+  warpgroupThreadNumber = thread() % kWarpgroup;
   auto arguments = func.getBody().front().getArguments();
   llvm::append_range(tensorMaps,
                      arguments.drop_front(kernel.getArgumentTypes().size()));
@@ -48,14 +45,14 @@ void AsyncEmitter::increaseRegisters(int64_t count) {
 
 void AsyncEmitter::warpgroupBarrier() {
   // Barrier 0 is the CTA's.
-  barrierOf(warpgroupNumber + 1, Contract::kWarpgroup);
+  barrierOf(warpgroupNumber + 1, kWarpgroup);
 }
 
 Operation *AsyncEmitter::consumerBarrier() {
   // The barrier number after those of warpgroups.
-  int64_t warpgroups = getNumThreads() / Contract::kWarpgroup;
+  int64_t warpgroups = getNumThreads() / kWarpgroup;
   return NVVM::BarrierOp::create(b, /*res=*/Type(), i32(1 + warpgroups),
-                                 i32(getNumThreads() - Contract::kWarpgroup),
+                                 i32(getNumThreads() - kWarpgroup),
                                  NVVM::BarrierReductionAttr(), Value());
 }
 
@@ -157,16 +154,16 @@ Value AsyncEmitter::describeTile(Value shared) {
   constexpr int64_t addressBits = 0x3FFFF, convention = 1 << 16;
   Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), shared);
   address = arith::AndIOp::create(b, address, i32(addressBits));
-  return arith::OrIOp::create(b, divide(address, Contract::kChunkBytes),
+  return arith::OrIOp::create(b, divide(address, kDescriptorUnit),
                               i32(convention));
 }
 
 Value AsyncEmitter::getDescriptor(Value tile, int64_t step,
                                   int64_t swizzledBytes) {
-  constexpr int64_t unit = Contract::kChunkBytes, rows = 8;
-  uint64_t kind = Contract::kStepBytes / swizzledBytes;
+  constexpr int64_t unit = kDescriptorUnit, rows = 8;
+  uint64_t kind = kSwizzleBytes / swizzledBytes;
   uint64_t high = kind << 62 | uint64_t(rows * swizzledBytes / unit) << 32;
-  Value low = scale(tile, 1, step * (Contract::kProductBytes / unit));
+  Value low = scale(tile, 1, step * (kWgmmaBytes / unit));
   Value wide = arith::ExtUIOp::create(b, b.getI64Type(), low);
   return arith::OrIOp::create(
       b, wide, arith::ConstantOp::create(b, b.getI64IntegerAttr(high)));
@@ -221,8 +218,8 @@ Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value c,
   NVVM::WGMMATypes kind = getProductType(element);
   return NVVM::WgmmaMmaAsyncOp::create(
       b, sums.getType(), sums, getDescriptor(a, step), getDescriptor(c, step),
-      NVVM::MMAShapeAttr::get(b.getContext(), Contract::kBlockRows, width,
-                              Contract::kProductBytes * 8 /
+      NVVM::MMAShapeAttr::get(b.getContext(), kWgmmaRows, width,
+                              kWgmmaBytes * 8 /
                                   element.getIntOrFloatBitWidth()),
       kind, kind,
       kind == NVVM::WGMMATypes::s8 ? NVVM::WGMMATypes::s32

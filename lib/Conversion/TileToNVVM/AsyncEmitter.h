@@ -13,7 +13,7 @@
 #define MOEC_LIB_CONVERSION_TILETONVVM_ASYNCEMITTER_H
 
 #include "ThreadEmitter.h"
-#include "moec/Analysis/Sm90.h"
+#include "moec/Support/GpuInstructions.h"
 
 namespace moec {
 
@@ -82,7 +82,7 @@ public:
   mlir::Value describeTile(mlir::Value shared);
   /// The descriptor (i64) at `step` times 32 bytes into such rows.
   mlir::Value getDescriptor(mlir::Value tile, int64_t step,
-                            int64_t swizzledBytes = sm90::Contract::kStepBytes);
+                            int64_t swizzledBytes = kSwizzleBytes);
   /// Orders the warpgroup's accesses to registers before its wgmmas.
   void fenceProducts();
   void commitProducts();

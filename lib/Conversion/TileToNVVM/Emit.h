@@ -38,33 +38,10 @@ inline constexpr llvm::StringLiteral kFormAttr = "moec.form";
 /// still run.
 inline constexpr llvm::StringLiteral kEndsAheadAttr = "moec.ends_ahead";
 
-// Schedules for every GPU from sm_80 on. Each fails with a diagnostic on what
-// it cannot emit.
-mlir::LogicalResult emitSm80Contract(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80Gemv(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80TopK(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80CountSlots(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80Rank(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80PlaceIds(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80RowMap(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80TensorScale(mlir::Operation *phase,
-                                        KernelBody body);
-mlir::LogicalResult emitSm80Quantize(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80GatherRows(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80GatherReduce(mlir::Operation *phase,
-                                         KernelBody body);
-mlir::LogicalResult emitSm80Exchange(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80RouteRows(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80PackRows(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm80SumPackedRows(mlir::Operation *phase,
-                                          KernelBody body);
-
-// Schedules for Hopper GPUs.
-mlir::LogicalResult emitSm90Contract(mlir::Operation *phase, KernelBody body);
-mlir::LogicalResult emitSm90Repack(mlir::Operation *phase, KernelBody body);
-
-// Schedules for Blackwell GPUs with tensor memory.
-mlir::LogicalResult emitSm100Contract(mlir::Operation *phase, KernelBody body);
+// The code of each schedule. It fails with a diagnostic on what it cannot emit.
+#define MOEC_GPU_SCHEDULE(NAME, TARGETS)                                       \
+  mlir::LogicalResult emit##NAME(mlir::Operation *phase, KernelBody body);
+#include "moec/Analysis/Schedules.def"
 
 } // namespace moec
 

@@ -22,6 +22,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "moec/Analysis/PtxasLimits.h"
 #include "moec/Conversion/Passes.h"
+#include "moec/Support/Targets.h"
 #include "moert/GpuTarget.h"
 
 namespace moec {
@@ -138,7 +139,7 @@ struct GpuKernelEntry : moec::impl::GpuKernelEntryPassBase<GpuKernelEntry> {
     std::optional<moert::GpuTarget> gpu = moert::GpuTarget::parse(target);
     if (!gpu) {
       getOperation().emitError("gpu-kernel-entry: target '")
-          << target << "' is no GPU; accepted are sm_80, sm_90a, sm_100a";
+          << target << "' is no GPU; accepted are " << listGpuTargets();
       return signalPassFailure();
     }
     auto global = LLVM::LLVMPointerType::get(&getContext(), kGlobalSpace);

@@ -11,7 +11,6 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "moec/Analysis/Sm100.h"
 
 using namespace mlir;
 using namespace moec;
@@ -68,7 +67,7 @@ SmallVector<Value> TensorEmitter::loadTensor(Value address, int64_t count) {
 //===----------------------------------------------------------------------===//
 
 Value TensorEmitter::describe(Value shared, uint64_t kind, int64_t offset) {
-  constexpr int64_t addressBits = 0x3FFFF, unit = sm100::kDescriptorUnit;
+  constexpr int64_t addressBits = 0x3FFFF, unit = kDescriptorUnit;
   Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), shared);
   address = arith::AndIOp::create(b, address, i32(addressBits));
   Value low = scale(divide(address, unit), 1, offset / unit);

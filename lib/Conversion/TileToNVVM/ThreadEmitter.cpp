@@ -10,13 +10,12 @@
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "moec/Analysis/Sm80.h"
+#include "moec/Support/GpuInstructions.h"
 
 #include <numeric>
 
 using namespace mlir;
 using namespace moec;
-using sm80::kWarp;
 
 static constexpr unsigned kGlobalSpace = 1;
 static constexpr unsigned kSharedSpace = 3;

@@ -15,8 +15,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "moec/Analysis/LaunchShape.h"
 #include "moec/Analysis/Rewrites/FollowPhase.h"
-#include "moec/Analysis/Rewrites/JoinProducts.h"
-#include "moec/Analysis/Rewrites/QuantizeInputs.h"
+#include "moec/Analysis/Rewrites/RunPhases.h"
 #include "moec/Conversion/Passes.h"
 #include "moert/GpuTarget.h"
 
@@ -30,31 +29,12 @@ using namespace moec;
 
 namespace {
 
-/// A row of the table of emission functions.
-struct Emission {
-  llvm::StringLiteral schedule;
-  LogicalResult (*emit)(Operation *phase, KernelBody body);
-};
-
+/// The emission of each schedule, in the order of `getGpuSchedules`.
+using Emission = LogicalResult (*)(Operation *phase, KernelBody body);
 constexpr Emission kEmissions[] = {
-    {"sm100.contract", emitSm100Contract},
-    {"sm90.contract", emitSm90Contract},
-    {"sm90.repack", emitSm90Repack},
-    {"sm80.contract", emitSm80Contract},
-    {"sm80.gemv", emitSm80Gemv},
-    {"sm80.top_k", emitSm80TopK},
-    {"sm80.count_slots", emitSm80CountSlots},
-    {"sm80.rank", emitSm80Rank},
-    {"sm80.place_ids", emitSm80PlaceIds},
-    {"sm80.row_map", emitSm80RowMap},
-    {"sm80.tensor_scale", emitSm80TensorScale},
-    {"sm80.quantize", emitSm80Quantize},
-    {"sm80.gather_rows", emitSm80GatherRows},
-    {"sm80.gather_reduce", emitSm80GatherReduce},
-    {"sm80.exchange", emitSm80Exchange},
-    {"sm80.route_rows", emitSm80RouteRows},
-    {"sm80.pack_rows", emitSm80PackRows},
-    {"sm80.sum_packed_rows", emitSm80SumPackedRows},
+#define MOEC_GPU_SCHEDULE(NAME, TARGETS) emit##NAME,
+#define MOEC_GPU_CHOICE(NAME, CODE, TARGETS) emit##CODE,
+#include "moec/Analysis/Schedules.def"
 };
 
 class KernelConverter {
@@ -66,32 +46,25 @@ public:
     FailureOr<SmallVector<Operation *>> phases = getPhases();
     if (failed(phases))
       return failure();
-    SmallVector<const Emission *> emissions;
     for (Operation *phase : *phases) {
-      emissions.push_back(check(phase));
-      if (!emissions.back())
+      if (failed(check(phase)))
         return failure();
       relaxEpilogue(phase);
     }
-    // The schedule of the gemm emits phases that it awaits: joined gemms are
-    // emitted by the first, a quantization by its gemm.
-    if (isa<tile::ContractOp>(phases->back())) {
-      size_t first = isa<tile::ContractOp>(phases->front()) ? 0 : 1;
-      *phases = {(*phases)[first]};
-      emissions = {emissions[first]};
-    } else if (failed(checkFollowing(*phases)))
+    if (failed(checkFollowing(*phases)))
       return failure();
+    SmallVector<Operation *> runners = getRunners(*phases);
     if (failed(checkLaunch()))
       return failure();
     func::FuncOp func = makeFunction();
     auto end = OpBuilder::atBlockEnd(&func.getBody().front());
     KernelBody body{func, kernel, kernel.getBlockAttr().getInt(), target};
-    if (waitsFirst(*phases))
+    if (waitsFirst(runners))
       ThreadEmitter(func, kernel, body.threads).waitForLaunchBefore();
-    for (auto [phase, emission] : llvm::zip(*phases, emissions)) {
-      if (phase != phases->front())
+    for (Operation *phase : runners) {
+      if (phase != runners.front())
         separate(end, phase);
-      if (failed(emission->emit(phase, body)))
+      if (failed(getEmission(phase)(phase, body)))
         return failure();
       end.setInsertionPointToEnd(&func.getBody().front());
     }
@@ -103,20 +76,43 @@ public:
   }
 
 private:
-  /// Whether a phase may follow others: a gemm that awaits another gemm or a
-  /// quantization, or a phase whose schedule can follow others.
-  bool mayFollow(Operation *phase) {
+  /// The schedule that the phase's config names; null if there is none.
+  const Schedule *findSchedule(Operation *phase) {
     auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
-    const Schedule *schedule =
-        config ? findSchedule(target, config.getSchedule()) : nullptr;
-    auto product = dyn_cast<tile::ContractOp>(phase);
-    if (schedule && product)
-      return product.getAwaits() &&
-             (isa<tile::ContractOp>(phase->getPrevNode())
-                  ? schedule->as<JoinsProducts>() != nullptr
-                  : isa<tile::QuantizeOp>(phase->getPrevNode()) &&
-                        schedule->as<QuantizesInputs>());
-    return schedule && schedule->as<FollowsPhase>();
+    return config ? moec::findSchedule(target, config.getSchedule()) : nullptr;
+  }
+
+  /// The emission for a phase whose config has been checked.
+  Emission getEmission(Operation *phase) {
+    ArrayRef<const Schedule *> all = getGpuSchedules();
+    return kEmissions[llvm::find(all, findSchedule(phase)) - all.begin()];
+  }
+
+  /// The phase whose code runs this one and the one before it; null if each has
+  /// its own code, or if this one cannot come after the other.
+  Operation *findRunner(Operation *phase) {
+    const Schedule *schedule = findSchedule(phase);
+    const auto *runs = schedule ? schedule->as<RunsPhases>() : nullptr;
+    return runs ? runs->findRunner(phase->getPrevNode(), phase) : nullptr;
+  }
+
+  /// Whether a phase may come after the one before it.
+  bool mayFollow(Operation *phase) {
+    const Schedule *schedule = findSchedule(phase);
+    return findRunner(phase) || (schedule && schedule->as<FollowsPhase>());
+  }
+
+  /// Phases that are emitted: all but those that the code of others runs.
+  SmallVector<Operation *> getRunners(ArrayRef<Operation *> phases) {
+    SmallVector<Operation *> runners{phases.front()};
+    for (Operation *phase : phases.drop_front()) {
+      Operation *runner = findRunner(phase);
+      if (!runner)
+        runners.push_back(phase);
+      else if (runner == phase)
+        runners.back() = phase;
+    }
+    return runners;
   }
 
   /// The phases of the kernel, each of which may follow the one before.
@@ -150,40 +146,31 @@ private:
     });
   }
 
-  /// The emission for a config that its schedule accepts; null after a
-  /// diagnostic.
-  const Emission *check(Operation *phase) {
+  /// Fails with a diagnostic on a config that its schedule does not accept.
+  LogicalResult check(Operation *phase) {
     auto config = phase->getAttrOfType<tile::ConfigAttr>("config");
-    const Schedule *schedule =
-        config ? findSchedule(target, config.getSchedule()) : nullptr;
+    const Schedule *schedule = findSchedule(phase);
     if (!schedule || schedule->opName != phase->getName().getStringRef()) {
       // The first schedule is the default.
       auto known = getSchedulesFor(target, phase);
       if (known.empty())
-        phase->emitOpError("is not a phase that a GPU can run");
-      else
-        (void)requireConfig(phase, config, known.front()->name);
-      return nullptr;
+        return phase->emitOpError("is not a phase that a GPU can run");
+      (void)requireConfig(phase, config, known.front()->name);
+      return failure();
     }
     std::string reason = schedule->whyIllegal(phase, config, target);
-    if (!reason.empty()) {
-      phase->emitOpError("cannot run as ") << config << ": " << reason;
-      return nullptr;
-    }
-    for (const Emission &emission : kEmissions)
-      if (emission.schedule == config.getSchedule())
-        return &emission;
-    llvm_unreachable("every schedule of GPUs has an emission");
+    if (!reason.empty())
+      return phase->emitOpError("cannot run as ") << config << ": " << reason;
+    return success();
   }
 
   /// Whether each CTA may go on from phase to phase without waiting for others.
   LogicalResult checkFollowing(ArrayRef<Operation *> phases) {
     for (auto [first, second] :
          llvm::zip(phases.drop_back(), phases.drop_front())) {
-      auto config = second->getAttrOfType<tile::ConfigAttr>("config");
-      const Schedule *schedule = findSchedule(target, config.getSchedule());
-      std::string reason = schedule->as<FollowsPhase>()->whyApart(
-          first, second, kernel.getLoadAttr());
+      const auto *follows = findSchedule(second)->as<FollowsPhase>();
+      std::string reason =
+          follows ? follows->whyApart(first, second, kernel.getLoadAttr()) : "";
       if (!reason.empty())
         return second->emitOpError("cannot follow in one kernel: ")
                << reason << "; or run tile-split-phases";
@@ -196,16 +183,20 @@ private:
   bool waitsFirst(ArrayRef<Operation *> phases) {
     auto gpu = moert::GpuTarget::parse(target.name);
     return gpu && gpu->hasDependentLaunches() && phases.size() > 1 &&
-           isa<tile::QuantizeOp>(phases.front()) && !kernel.getAhead();
+           isIndependent(phases[1]) && !kernel.getAhead();
   }
 
-  /// Emits the barrier before a phase that follows another. After a
-  /// quantization it ends the part that runs ahead, because the phase reads
-  /// none of the quantized rows.
+  /// Whether a phase reads no result of the one that it follows.
+  bool isIndependent(Operation *phase) {
+    const auto *follows = findSchedule(phase)->as<FollowsPhase>();
+    return follows && follows->isIndependent();
+  }
+
+  /// Emits the barrier before a phase that follows another. It ends the part
+  /// that runs ahead if the phase is independent.
   void separate(OpBuilder &b, Operation *phase) {
-    bool isAhead = isa<tile::QuantizeOp>(phase->getPrevNode());
     NVVM::Barrier0Op::create(b, phase->getLoc())
-        ->setAttr(isAhead ? kEndsAheadAttr : kBetweenPhasesAttr,
+        ->setAttr(isIndependent(phase) ? kEndsAheadAttr : kBetweenPhasesAttr,
                   b.getUnitAttr());
   }
 
@@ -261,7 +252,7 @@ struct ConvertTileToNVVM
     std::optional<Target> gpu = Target::find(target);
     if (!gpu || !gpu->isGpu()) {
       getOperation().emitError("convert-tile-to-nvvm: target '")
-          << target << "' is no GPU; accepted are sm_80, sm_90a, sm_100a";
+          << target << "' is no GPU; accepted are " << listGpuTargets();
       return signalPassFailure();
     }
     for (auto kernel :

@@ -7,13 +7,12 @@
 
 #include "WarpEmitter.h"
 
-#include "moec/Analysis/Sm80.h"
+#include "moec/Support/GpuInstructions.h"
 
 #include <numeric>
 
 using namespace mlir;
 using namespace moec;
-using sm80::kWarp;
 
 WarpEmitter::WarpEmitter(func::FuncOp func, tile::KernelOp kernel,
                          int64_t threads)

@@ -21,18 +21,9 @@ mlir::LogicalResult requireLanes(mlir::Operation *op, int64_t lanes);
 
 // Schedules. Each emits the work of one CTA at the emitter's position, and
 // fails with a diagnostic on a config that it cannot emit.
-mlir::LogicalResult emitContract(tile::ContractOp op, KernelEmitter &emitter);
-mlir::LogicalResult emitTopK(tile::TopKOp op, KernelEmitter &emitter);
-mlir::LogicalResult emitRank(tile::RankOp op, KernelEmitter &emitter);
-mlir::LogicalResult emitPlaceIds(tile::PlaceIdsOp op, KernelEmitter &emitter);
-mlir::LogicalResult emitRowMap(tile::RowMapOp op, KernelEmitter &emitter);
-mlir::LogicalResult emitTensorScale(tile::TensorScaleOp op,
-                                    KernelEmitter &emitter);
-mlir::LogicalResult emitQuantize(tile::QuantizeOp op, KernelEmitter &emitter);
-mlir::LogicalResult emitGatherRows(tile::GatherRowsOp op,
-                                   KernelEmitter &emitter);
-mlir::LogicalResult emitGatherReduce(tile::GatherReduceOp op,
-                                     KernelEmitter &emitter);
+#define MOEC_CPU_SCHEDULE(NAME, OP)                                            \
+  mlir::LogicalResult emit##NAME(tile::OP op, KernelEmitter &emitter);
+#include "moec/Analysis/Schedules.def"
 
 } // namespace moec
 

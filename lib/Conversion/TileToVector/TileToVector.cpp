@@ -29,18 +29,9 @@ namespace {
 
 LogicalResult emitPhase(Operation *phase, KernelEmitter &emitter) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(phase)
-      .Case([&](tile::ContractOp op) { return emitContract(op, emitter); })
-      .Case([&](tile::TopKOp op) { return emitTopK(op, emitter); })
-      .Case([&](tile::RankOp op) { return emitRank(op, emitter); })
-      .Case([&](tile::PlaceIdsOp op) { return emitPlaceIds(op, emitter); })
-      .Case([&](tile::RowMapOp op) { return emitRowMap(op, emitter); })
-      .Case(
-          [&](tile::TensorScaleOp op) { return emitTensorScale(op, emitter); })
-      .Case([&](tile::QuantizeOp op) { return emitQuantize(op, emitter); })
-      .Case([&](tile::GatherRowsOp op) { return emitGatherRows(op, emitter); })
-      .Case([&](tile::GatherReduceOp op) {
-        return emitGatherReduce(op, emitter);
-      })
+#define MOEC_CPU_SCHEDULE(NAME, OP)                                            \
+  .Case([&](tile::OP op) { return emit##NAME(op, emitter); })
+#include "moec/Analysis/Schedules.def"
       .Default([](Operation *op) {
         return op->emitOpError("is not a phase that the CPU can run");
       });

@@ -18,6 +18,7 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "moec/Conversion/Passes.h"
+#include "moec/Support/Targets.h"
 #include "moec/Target/NVPTX.h"
 #include "moec/Transforms/Passes.h"
 #include "moert/GpuTarget.h"
@@ -55,9 +56,9 @@ void moec::buildTileToNVVMPipeline(OpPassManager &manager, StringRef target) {
 
 namespace {
 struct TileToNVVMOptions : PassPipelineOptions<TileToNVVMOptions> {
-  Option<std::string> target{*this, "target",
-                             llvm::cl::desc("the GPU: sm_80, sm_90a, sm_100a"),
-                             llvm::cl::init("sm_80")};
+  Option<std::string> target{
+      *this, "target", llvm::cl::value_desc(getGpuTargetChoices()),
+      llvm::cl::desc("the GPU"), llvm::cl::init("sm_80")};
 };
 } // namespace
 

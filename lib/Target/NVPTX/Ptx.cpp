@@ -12,12 +12,12 @@
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "moec/Support/Targets.h"
 #include "moec/Target/NVPTX.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -26,16 +26,6 @@ using namespace mlir;
 using namespace moec;
 
 static constexpr llvm::StringLiteral kTriple = "nvptx64-nvidia-cuda";
-
-/// PTX 8.0 corresponds to CUDA 12.0; newer architectures need newer PTX.
-static unsigned getPtxVersion(const NvptxOptions &options) {
-  if (options.ptxVersion)
-    return options.ptxVersion;
-  StringRef digits = StringRef(options.chip).drop_front(3);
-  unsigned architecture = 0;
-  digits.consumeInteger(10, architecture);
-  return architecture >= 100 ? 86 : 80;
-}
 
 /// Fails with a diagnostic at `op`.
 static FailureOr<std::unique_ptr<llvm::TargetMachine>>
@@ -55,13 +45,13 @@ makeMachine(Operation *op, const NvptxOptions &options) {
       llvm::TargetRegistry::lookupTarget(triple, error);
   if (!target)
     return op->emitError("no code can be made for GPUs: ") << error;
-  std::unique_ptr<llvm::MCSubtargetInfo> known(
-      target->createMCSubtargetInfo(triple, "", ""));
-  if (!StringRef(options.chip).starts_with("sm_") ||
-      !known->isCPUStringValid(options.chip))
+  const TargetFacts *facts = findTarget(options.chip);
+  if (!facts || facts->simulated.empty())
     return op->emitError("unknown GPU '")
-           << options.chip << "'; give one as in 'sm_80' or 'sm_90a'";
-  std::string features = "+ptx" + std::to_string(getPtxVersion(options));
+           << options.chip << "'; accepted are " << listGpuTargets();
+  std::string features =
+      "+ptx" + std::to_string(options.ptxVersion ? options.ptxVersion
+                                                 : facts->ptxVersion);
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
       triple, options.chip, features, llvm::TargetOptions(), std::nullopt,
       std::nullopt, llvm::CodeGenOptLevel::Aggressive));

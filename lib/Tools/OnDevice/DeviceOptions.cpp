@@ -7,6 +7,7 @@
 
 #include "DeviceOptions.h"
 
+#include "moec/Support/Targets.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
@@ -16,7 +17,7 @@ namespace cl = llvm::cl;
 DeviceOptions::DeviceOptions(const Words &words)
     : device("device", cl::value_desc(words.devices), cl::desc(words.device),
              cl::init("cuda"), cl::cat(category)),
-      target("target", cl::value_desc("sm_80|sm_90a"),
+      target("target", cl::value_desc(getGpuTargetChoices()),
              cl::desc("What to compile for (default: the best that the GPU "
                       "runs)"),
              cl::cat(category)),

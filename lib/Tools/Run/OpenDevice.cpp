@@ -8,6 +8,7 @@
 #include "OpenDevice.h"
 
 #include "moec/Ptx/Sim/SimDevice.h"
+#include "moec/Support/Targets.h"
 #include "moert/CudaDevice.h"
 #include "moert/HostDevice.h"
 #include "llvm/ADT/SmallVector.h"
@@ -23,9 +24,9 @@ static moert::Result<std::unique_ptr<moert::Device>>
 openSimulator(uint64_t seed, llvm::StringRef target) {
   moec::ptx::SimDeviceOptions options;
   options.simulator.seed = seed;
-  // Code for sm_100a runs only on parts of sm_100.
-  if (target == "sm_100a")
-    options.architecture = "sm_100";
+  const moec::TargetFacts *facts = moec::findTarget(target);
+  if (facts && !facts->simulated.empty())
+    options.architecture = facts->simulated.str();
   return moec::ptx::createSimDevice(options);
 }
 

@@ -217,9 +217,10 @@ LogicalResult SplitRanking::takeCounts(tile::KernelOp kernel, unsigned number,
   rank.getCountsMutable().assign(kernel.getArgument(number));
   rank.setChunkTokens(chunkTokens);
   // The chunks may have changed.
-  tile::ConfigAttr config = rank.getConfigAttr();
-  if (cast<tile::Sm80RankAttr>(config).getTokensPerCta() != chunkTokens)
-    rank.setConfigAttr(getSchedule(rank)->choose(rank, context.target));
+  const Schedule *schedule = getSchedule(rank);
+  if (schedule->as<ReadsCounts>()->getChunkTokens(rank.getConfigAttr()) !=
+      chunkTokens)
+    rank.setConfigAttr(schedule->choose(rank, context.target));
   setLaunchShape(kernel, context.target);
   return success();
 }

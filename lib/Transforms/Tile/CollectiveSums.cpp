@@ -10,7 +10,6 @@
 #include "Launches.h"
 #include "ReplaceableLaunch.h"
 #include "moec/Analysis/Exchange.h"
-#include "moec/Analysis/Sm80.h"
 #include "moert/PeerHeap.h"
 
 using namespace mlir;
@@ -32,8 +31,8 @@ SlotSums moec::findSums(plan::CollectiveOp collective, SymbolTable &symbols) {
   };
   SlotSums found = {pass(phase.getRows()), pass(phase.getPosition()),
                     pass(phase.getAddend()), pass(phase.getNumValidTokens())};
-  // A warp loads the slots of a row at once.
-  if (cast<MemRefType>(found.position.getType()).getDimSize(1) > sm80::kWarp)
+  if (cast<MemRefType>(found.position.getType()).getDimSize(1) >
+      kMostSummedSlots)
     return {};
   return found;
 }

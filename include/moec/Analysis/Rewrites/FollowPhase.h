@@ -27,6 +27,9 @@ public:
   /// are.
   virtual std::string whyApart(mlir::Operation *first, mlir::Operation *second,
                                tile::LoadAttr load) const = 0;
+  /// Whether a phase of this schedule reads no result of the one that it
+  /// follows, which may then run before the end of the launches before.
+  virtual bool isIndependent() const { return false; }
 };
 
 } // namespace moec

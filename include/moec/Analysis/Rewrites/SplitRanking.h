@@ -22,6 +22,8 @@ public:
   /// counted in the kernel that routes these tokens.
   virtual std::optional<TokenChunks>
   chunks(tile::RankOp op, tile::ConfigAttr config, bool isRouted) const = 0;
+  /// Tokens of the chunks whose counts code with `config` reads.
+  virtual int64_t getChunkTokens(tile::ConfigAttr config) const = 0;
 };
 
 } // namespace moec

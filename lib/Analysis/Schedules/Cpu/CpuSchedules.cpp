@@ -358,18 +358,26 @@ struct GatherReduceSchedule final
 
 } // namespace
 
-ArrayRef<const Schedule *> moec::getCpuSchedules() {
-  static const ContractSchedule contract;
-  static const TopKSchedule topK;
-  static const RankSchedule rank;
-  static const PlaceIdsSchedule placeIds;
-  static const RowMapSchedule rowMap;
-  static const TensorScaleSchedule tensorScale;
-  static const QuantizeSchedule quantize;
-  static const GatherRowsSchedule gatherRows;
-  static const GatherReduceSchedule gatherReduce;
-  static const Schedule *const all[] = {&contract,   &topK,         &rank,
-                                        &rowMap,     &tensorScale,  &quantize,
-                                        &gatherRows, &gatherReduce, &placeIds};
-  return all;
+const Schedule &moec::getCpuContractSchedule() {
+  return getOnly<ContractSchedule>();
+}
+const Schedule &moec::getCpuTopKSchedule() { return getOnly<TopKSchedule>(); }
+const Schedule &moec::getCpuRankSchedule() { return getOnly<RankSchedule>(); }
+const Schedule &moec::getCpuPlaceIdsSchedule() {
+  return getOnly<PlaceIdsSchedule>();
+}
+const Schedule &moec::getCpuRowMapSchedule() {
+  return getOnly<RowMapSchedule>();
+}
+const Schedule &moec::getCpuTensorScaleSchedule() {
+  return getOnly<TensorScaleSchedule>();
+}
+const Schedule &moec::getCpuQuantizeSchedule() {
+  return getOnly<QuantizeSchedule>();
+}
+const Schedule &moec::getCpuGatherRowsSchedule() {
+  return getOnly<GatherRowsSchedule>();
+}
+const Schedule &moec::getCpuGatherReduceSchedule() {
+  return getOnly<GatherReduceSchedule>();
 }

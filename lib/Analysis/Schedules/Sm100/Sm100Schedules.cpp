@@ -171,12 +171,6 @@ struct ContractSchedule final
 
 } // namespace
 
-ArrayRef<const Schedule *> moec::getSm100Schedules() {
-  static const ContractSchedule contract;
-  static const std::vector<const Schedule *> all = [] {
-    std::vector<const Schedule *> schedules{&contract};
-    llvm::append_range(schedules, getSm80Schedules());
-    return schedules;
-  }();
-  return all;
+const Schedule &moec::getSm100ContractSchedule() {
+  return getOnly<ContractSchedule>();
 }

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Sm80Exchange.h"
+#include "../ScheduleTables.h"
 
 #include "moec/Analysis/Exchange.h"
 #include "moec/Analysis/Sm80.h"
@@ -43,6 +43,12 @@ ExchangedPart moec::getExchangedPart(plan::CollectiveKind kind, int64_t ranks,
   int64_t pieceBytes =
       bytes == 0 ? elementBytes : std::min(most, bytes & -bytes);
   return {pieceBytes, bytes / pieceBytes, perToken};
+}
+
+std::optional<int64_t> moec::getLeastRowsOfOwners(tile::ExchangeOp exchange) {
+  auto config =
+      dyn_cast_or_null<tile::Sm80ExchangeAttr>(exchange.getConfigAttr());
+  return config ? std::optional<int64_t>(config.getLeastRows()) : std::nullopt;
 }
 
 double moec::getOwnedShare(int64_t numExperts, int64_t numLocal, int64_t topK) {
@@ -210,8 +216,8 @@ public:
              number(maxPieces);
     if (Value position = cast<tile::ExchangeOp>(op).getPosition();
         position &&
-        cast<MemRefType>(position.getType()).getDimSize(1) > sm80::kWarp)
-      return "a row has more than " + number(sm80::kWarp) +
+        cast<MemRefType>(position.getType()).getDimSize(1) > kMostSummedSlots)
+      return "a row has more than " + number(kMostSummedSlots) +
              " slots, of which a warp asks at once; sum them ahead";
     if (std::string reason =
             whyNotHeld(cast<tile::ExchangeOp>(op), exchange, target);
@@ -260,7 +266,6 @@ public:
 
 } // namespace
 
-const Schedule &moec::getExchangeSchedule() {
-  static const ExchangeSchedule schedule;
-  return schedule;
+const Schedule &moec::getSm80ExchangeSchedule() {
+  return getOnly<ExchangeSchedule>();
 }

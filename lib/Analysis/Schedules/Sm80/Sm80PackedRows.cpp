@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Sm80PackedRows.h"
+#include "../ScheduleTables.h"
 
 #include "moec/Analysis/Exchange.h"
 #include "moec/Analysis/Sm80.h"
@@ -116,10 +116,12 @@ public:
 
 } // namespace
 
-ArrayRef<const Schedule *> moec::getPackedRowsSchedules() {
-  static const RouteRowsSchedule route;
-  static const PackRowsSchedule pack;
-  static const SumPackedRowsSchedule sum;
-  static const Schedule *const all[] = {&route, &pack, &sum};
-  return all;
+const Schedule &moec::getSm80RouteRowsSchedule() {
+  return getOnly<RouteRowsSchedule>();
+}
+const Schedule &moec::getSm80PackRowsSchedule() {
+  return getOnly<PackRowsSchedule>();
+}
+const Schedule &moec::getSm80SumPackedRowsSchedule() {
+  return getOnly<SumPackedRowsSchedule>();
 }

@@ -18,9 +18,6 @@
 
 namespace moec::sm80 {
 
-/// Schedules that choose experts, count slots and sort them by expert.
-llvm::ArrayRef<const Schedule *> getRoutingSchedules();
-
 std::string topKIllegal(mlir::Operation *op, tile::ConfigAttr config,
                         const Target &target);
 tile::ConfigAttr chooseTopK(mlir::Operation *op, const Target &target);

@@ -27,6 +27,7 @@ struct TopKSchedule final
                        tile::LoadAttr load) const override {
     return whyNotAhead(first, second, load);
   }
+  bool isIndependent() const override { return true; }
 };
 
 struct CountSlotsSchedule final
@@ -59,6 +60,9 @@ struct RankSchedule final
                                     bool isRouted) const override {
     return rankChunks(op, config, isRouted);
   }
+  int64_t getChunkTokens(tile::ConfigAttr config) const override {
+    return cast<tile::Sm80RankAttr>(config).getTokensPerCta();
+  }
   std::optional<JoinedConfigs> follow(Operation *first, Operation *second,
                                       tile::LoadAttr load) const override {
     return rankRouted(first, second, load);
@@ -78,10 +82,8 @@ struct RankSchedule final
 
 } // namespace
 
-ArrayRef<const Schedule *> sm80::getRoutingSchedules() {
-  static const TopKSchedule topK;
-  static const CountSlotsSchedule countSlots;
-  static const RankSchedule rank;
-  static const Schedule *const all[] = {&topK, &countSlots, &rank};
-  return all;
+const Schedule &moec::getSm80TopKSchedule() { return getOnly<TopKSchedule>(); }
+const Schedule &moec::getSm80CountSlotsSchedule() {
+  return getOnly<CountSlotsSchedule>();
 }
+const Schedule &moec::getSm80RankSchedule() { return getOnly<RankSchedule>(); }

@@ -8,9 +8,6 @@
 #include "../ScheduleTables.h"
 #include "Gemv.h"
 #include "Sm80Copies.h"
-#include "Sm80Exchange.h"
-#include "Sm80PackedRows.h"
-#include "Sm80Routing.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Dialect/Moe/QuantLayout.h"
 
@@ -354,7 +351,7 @@ std::string quantizeIllegal(Operation *op, tile::ConfigAttr config,
   auto quantize = cast<tile::QuantizeOp>(op);
   auto input = cast<MemRefType>(quantize.getInput().getType());
   Quantize shape(quantize, config);
-  if (!shape.areRows() && !Quantize::isGroup(shape.size))
+  if (!shape.areRows() && !areSharedByLanes(shape.size))
     return "scales are of other than 32, 64 or 128 neighbours, which a part of "
            "a warp quantizes, or whole rows";
   if (std::string reason = needsLanes(shape.lanes, input); !reason.empty())
@@ -559,23 +556,25 @@ struct GatherReduceSchedule final
 
 } // namespace
 
-ArrayRef<const Schedule *> moec::getSm80Schedules() {
-  static const GemvSchedule gemv;
-  static const ContractSchedule contract;
-  static const PlaceIdsSchedule placeIds;
-  static const RowMapSchedule rowMap;
-  static const TensorScaleSchedule tensorScale;
-  static const QuantizeSchedule quantize;
-  static const GatherRowsSchedule gatherRows;
-  static const GatherReduceSchedule gatherReduce;
-  static const std::vector<const Schedule *> all = [] {
-    std::vector<const Schedule *> schedules{&contract, &gemv};
-    llvm::append_range(schedules, getRoutingSchedules());
-    schedules.insert(schedules.end(),
-                     {&placeIds, &rowMap, &tensorScale, &quantize, &gatherRows,
-                      &gatherReduce, &getExchangeSchedule()});
-    llvm::append_range(schedules, getPackedRowsSchedules());
-    return schedules;
-  }();
-  return all;
+const Schedule &moec::getSm80ContractSchedule() {
+  return getOnly<ContractSchedule>();
+}
+const Schedule &moec::getSm80GemvSchedule() { return getOnly<GemvSchedule>(); }
+const Schedule &moec::getSm80PlaceIdsSchedule() {
+  return getOnly<PlaceIdsSchedule>();
+}
+const Schedule &moec::getSm80RowMapSchedule() {
+  return getOnly<RowMapSchedule>();
+}
+const Schedule &moec::getSm80TensorScaleSchedule() {
+  return getOnly<TensorScaleSchedule>();
+}
+const Schedule &moec::getSm80QuantizeSchedule() {
+  return getOnly<QuantizeSchedule>();
+}
+const Schedule &moec::getSm80GatherRowsSchedule() {
+  return getOnly<GatherRowsSchedule>();
+}
+const Schedule &moec::getSm80GatherReduceSchedule() {
+  return getOnly<GatherReduceSchedule>();
 }

@@ -422,6 +422,13 @@ int64_t sm90::estimateLines(tile::ContractOp op, const Contract &shape) {
   return rows * shape.n * estimateEpilogue(op) / (2 * perColumns);
 }
 
+std::pair<int64_t, int64_t> sm90::getLargestTile(tile::ConfigAttr candidate) {
+  if (auto contract = dyn_cast<tile::Sm90ContractAttr>(candidate))
+    return {contract.getTileColumns(), contract.getTileRows().back()};
+  auto gemv = cast<tile::Sm80GemvAttr>(candidate);
+  return {gemv.getTileColumns(), gemv.getTileRows()};
+}
+
 std::vector<Candidate> sm90::getContractCandidates(Operation *op,
                                                    tile::LoadAttr load,
                                                    const Target &target) {

@@ -22,6 +22,9 @@ std::vector<Candidate> getContractCandidates(mlir::Operation *op,
                                              tile::LoadAttr load,
                                              const Target &target);
 
+/// `ModelsTime::getTile` of these.
+std::pair<int64_t, int64_t> getLargestTile(tile::ConfigAttr candidate);
+
 /// Candidate configs of sm90.contract without the dynamic scheduler.
 std::vector<Candidate> getOrderedCandidates(mlir::Operation *op,
                                             tile::LoadAttr load,

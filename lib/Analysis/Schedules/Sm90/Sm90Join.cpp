@@ -73,6 +73,10 @@ struct OrderedTiles final : ModelsTime {
                                        const Target &target) const override {
     return makeContractCost(op, load, target);
   }
+  std::pair<int64_t, int64_t>
+  getTile(tile::ConfigAttr candidate) const override {
+    return getLargestTile(candidate);
+  }
 };
 
 /// Whether two gemms can share a pipeline; else why not.

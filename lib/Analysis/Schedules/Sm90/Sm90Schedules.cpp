@@ -15,6 +15,7 @@
 #include "moec/Analysis/Rewrites/CutColumns.h"
 #include "moec/Analysis/Rewrites/PermuteRows.h"
 #include "moec/Analysis/Rewrites/QuantizeInputs.h"
+#include "moec/Analysis/Rewrites/RunPhases.h"
 #include "moec/Analysis/Sm80.h"
 #include "moec/Analysis/Sm90.h"
 #include "moec/Analysis/Spills.h"
@@ -538,7 +539,7 @@ SmallVector<tile::TensorMapAttr> contractMaps(Operation *op,
 
 struct ContractSchedule final
     : ScheduleWith<Schedule, ModelsTime, CountsIds, CutsColumns, JoinsProducts,
-                   QuantizesInputs, PermutesRows, SplitsLargeGroups,
+                   QuantizesInputs, RunsPhases, PermutesRows, SplitsLargeGroups,
                    KnowsSpills> {
   ContractSchedule() : ScheduleWith("sm90.contract", "tile.contract") {}
   std::string whyIllegal(Operation *op, tile::ConfigAttr config,
@@ -570,6 +571,10 @@ struct ContractSchedule final
                                        const Target &target) const override {
     return sm90::makeContractCost(op, load, target);
   }
+  std::pair<int64_t, int64_t>
+  getTile(tile::ConfigAttr candidate) const override {
+    return sm90::getLargestTile(candidate);
+  }
   std::string whySpills(Operation *op, tile::ConfigAttr config) const override {
     return sm90::whySpills(op, config);
   }
@@ -585,6 +590,14 @@ struct ContractSchedule final
   std::string whyApart(tile::QuantizeOp quantize, tile::ContractOp product,
                        tile::LoadAttr load) const override {
     return whyQuantizedApart(quantize, product, load);
+  }
+  Operation *findRunner(Operation *before, Operation *phase) const override {
+    if (!cast<tile::ContractOp>(phase).getAwaits())
+      return nullptr;
+    // The first of two joined gemms runs both; a gemm quantizes its rows.
+    if (isa<tile::ContractOp>(before))
+      return before;
+    return isa<tile::QuantizeOp>(before) ? phase : nullptr;
   }
   tile::ConfigAttr withMaps(tile::ConfigAttr config) const override {
     return config.withMapRows(true);
@@ -651,19 +664,20 @@ struct ModelledGemvSchedule final
                                        const Target &target) const override {
     return sm90::makeContractCost(op, load, target);
   }
+  std::pair<int64_t, int64_t>
+  getTile(tile::ConfigAttr candidate) const override {
+    return sm90::getLargestTile(candidate);
+  }
 };
 
 } // namespace
 
-ArrayRef<const Schedule *> moec::getSm90Schedules() {
-  static const ContractSchedule contract;
-  static const ModelledGemvSchedule gemv;
-  static const RepackSchedule repack;
-  static const std::vector<const Schedule *> all = [] {
-    std::vector<const Schedule *> schedules{&contract, &repack};
-    for (const Schedule *schedule : getSm80Schedules())
-      schedules.push_back(schedule->name == sm80::kGemv ? &gemv : schedule);
-    return schedules;
-  }();
-  return all;
+const Schedule &moec::getSm90ContractSchedule() {
+  return getOnly<ContractSchedule>();
+}
+const Schedule &moec::getSm90RepackSchedule() {
+  return getOnly<RepackSchedule>();
+}
+const Schedule &moec::getSm90GemvSchedule() {
+  return getOnly<ModelledGemvSchedule>();
 }

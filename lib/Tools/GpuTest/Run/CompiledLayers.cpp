@@ -12,6 +12,7 @@
 #include "moec/Import/BuildLayer.h"
 #include "moec/Package/BuildPackage.h"
 #include "moec/Package/SpecText.h"
+#include "moec/Support/Targets.h"
 
 using namespace moec;
 using namespace moec::gputest;
@@ -64,7 +65,7 @@ CompiledLayers::compile(const LayerSpec &spec,
   CompileOptions options;
   options.target = target;
   options.part = choosePart(target, device);
-  if (target == "sm_90a") {
+  if (findTarget(target)->architecture == Architecture::Hopper) {
     if (kernels.permuteRows)
       options.set = {"permute-rows.always"};
     options.configs = kernels.configs;

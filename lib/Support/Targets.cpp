@@ -1,0 +1,44 @@
+//===- Targets.cpp - what kernels are compiled for --------------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "moec/Support/Targets.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace moec;
+using llvm::StringRef;
+
+static constexpr TargetFacts kTargets[] = {
+#define MOEC_TARGET(ARCHITECTURE, ...)                                         \
+  {Architecture::ARCHITECTURE, __VA_ARGS__},
+#include "moec/Support/Targets.def"
+};
+
+/// All names, each behind a '|'.
+static constexpr llvm::StringLiteral kChoices =
+#define MOEC_TARGET(ARCHITECTURE, NAME, ...) "|" NAME
+#include "moec/Support/Targets.def"
+    ;
+
+llvm::ArrayRef<TargetFacts> moec::getTargets() { return kTargets; }
+
+const TargetFacts *moec::findTarget(StringRef name) {
+  const TargetFacts *found = llvm::find_if(
+      kTargets, [&](const TargetFacts &target) { return target.name == name; });
+  return found == std::end(kTargets) ? nullptr : found;
+}
+
+StringRef moec::getTargetChoices() { return kChoices.drop_front(); }
+
+StringRef moec::getGpuTargetChoices() {
+  return getTargetChoices().split('|').second;
+}
+
+std::string moec::listGpuTargets() {
+  return llvm::join(llvm::split(getGpuTargetChoices(), '|'), ", ");
+}
