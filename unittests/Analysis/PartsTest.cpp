@@ -108,11 +108,12 @@ TEST(PartsTest, SchedulesRunOnTheTargetOfTheirName) {
     if (facts.architecture != Architecture::Cpu)
       needed = everywhere;
     std::string own = facts.name.str();
-    own.erase(std::remove(own.begin(), own.end(), '_'), own.end());
+    llvm::erase(own, '_');
     for (const Schedule *schedule : getSchedules(*Target::find(facts.name))) {
       EXPECT_TRUE(names.insert(schedule->name).second);
       StringRef of = schedule->name.split('.').first;
-      EXPECT_TRUE(needed.count(schedule->name) || of == own || of + "a" == own)
+      EXPECT_TRUE(needed.count(schedule->name) || of == own ||
+                  of.str() + "a" == own)
           << schedule->name.str();
     }
     EXPECT_TRUE(std::includes(names.begin(), names.end(), needed.begin(),
