@@ -90,9 +90,6 @@ LogicalResult moec::decomposeLayers(ModuleOp module,
 static TileOptions getTileOptions(const CompileOptions &options) {
   TileOptions tile = options;
   tile.lanes = options.isGpu() ? 0 : getVectorLanes(options.cpu);
-  if (options.keepAllBuffers)
-    for (const char *rewrite : {"quantize-results", "permute-rows"})
-      tile.disable.push_back(rewrite);
   return tile;
 }
 

@@ -95,9 +95,8 @@ void moec::buildPlanToTilePipeline(OpPassManager &manager,
   auto kernels = makePassOptions<TileChooseKernelsPassOptions>(options);
   llvm::append_range(kernels.disable, options.disable);
   llvm::append_range(kernels.set, options.set);
-  // A gemm can skip the wait for offsets only if it waits for launches itself.
-  if (!options.dependentLaunches)
-    kernels.disable.push_back("count-ids");
+  kernels.dependentLaunches = options.dependentLaunches;
+  kernels.keepAll = options.keepAllBuffers;
   manager.addPass(createTileChooseKernelsPass(kernels));
   TileMakeExchangesPassOptions exchanges;
   exchanges.target = options.target;
@@ -139,6 +138,10 @@ struct PlanToTileOptions : PassPipelineOptions<PlanToTileOptions> {
       *this, "dependent-launches",
       llvm::cl::desc("let launches begin before the one before has ended"),
       llvm::cl::init(true)};
+  Option<bool> keepAll{*this, "keep-all",
+                       llvm::cl::desc("each buffer keeps its own slot, so no "
+                                      "rewrite may add or remove one"),
+                       llvm::cl::init(false)};
   ListOption<std::string> disable{
       *this, "disable",
       llvm::cl::desc("rewrites of tile-rewrite-launches that do not run")};
@@ -166,6 +169,7 @@ void moec::registerLevelPipelines() {
         tile.part = options.part;
         tile.lanes = options.lanes;
         tile.dependentLaunches = options.dependentLaunches;
+        tile.keepAllBuffers = options.keepAll;
         llvm::append_range(tile.configs, options.configs);
         llvm::append_range(tile.disable, options.disable);
         llvm::append_range(tile.set, options.set);

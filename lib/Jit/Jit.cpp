@@ -102,7 +102,8 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add("moec cache 1");
   add(buildId);
   // A new member of TileOptions fails to compile until it is listed here.
-  const auto &[name, part, lanes, dependentLaunches, disable, set, configs] =
+  const auto &[name, part, lanes, dependentLaunches, keepAllBuffers, disable,
+               set, configs] =
       static_cast<const TileOptions &>(request.compile);
   add(name);
   // A part chosen by default gives the same key as a given one.
@@ -110,7 +111,7 @@ std::string Jit::getKey(const Request &request, const Source &source,
   add(target && target->part ? StringRef(target->part->name) : "");
   // Packages are for GPUs, which have no lanes.
   (void)lanes;
-  add(request.compile.keepAllBuffers ? "keep all buffers" : "");
+  add(keepAllBuffers ? "keep all buffers" : "");
   add(dependentLaunches ? "" : "no dependent launches");
   add(llvm::join(disable, ","));
   add(llvm::join(set, ","));

@@ -15,6 +15,7 @@
 #include "TextTable.h"
 #include "moec/Analysis/ConfigText.h"
 #include "moec/Compiler/PlanData.h"
+#include "moec/Transforms/LaunchRewrites.h"
 #include "moert/Workspace.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
@@ -171,16 +172,36 @@ private:
 
 } // namespace
 
+/// Prints a line for each rewrite that the facts of the compilation rule out.
+/// Returns the number of lines.
+static size_t describeRewrites(const TileOptions &options, raw_ostream &os) {
+  size_t lines = 0;
+  for (StringRef name : getLaunchRewriteNames()) {
+    std::string why =
+        whyOff(name, {options.dependentLaunches, options.keepAllBuffers},
+               /*disabled=*/{});
+    if (why.empty() || llvm::is_contained(options.disable, name))
+      continue;
+    os << "rewrite " << name << ": off, " << why << "\n";
+    ++lines;
+  }
+  return lines;
+}
+
 LogicalResult moec::explainLayer(ModuleOp module,
                                  const std::optional<LayerSpec> &spec,
-                                 const Target &target, ExplainMode mode,
+                                 const TileOptions &options, ExplainMode mode,
                                  raw_ostream &os) {
+  Target target = *Target::find(options.target, /*lanes=*/0, options.part);
   FailureOr<moert::Plan> data = translatePlan(module, target.name);
   if (failed(data))
     return failure();
   if (spec)
     describeLayer(*spec, os);
-  size_t numWays = describeWays(module, target, os);
+  size_t numLines = describeWays(module, target, os);
+  // IR may be at level tile already, where no rewrite runs.
+  if (spec && options.isGpu())
+    numLines += describeRewrites(options, os);
   auto programs = module.getOps<plan::ProgramOp>();
   Explanation explanation(module, *programs.begin(), *data, target, os);
   if (mode == ExplainMode::All) {
@@ -188,6 +209,6 @@ LogicalResult moec::explainLayer(ModuleOp module,
     return success();
   }
   constexpr size_t maxLines = 40, linesOfLayer = 4;
-  explanation.printSummary(maxLines - linesOfLayer - numWays);
+  explanation.printSummary(maxLines - linesOfLayer - numLines);
   return success();
 }

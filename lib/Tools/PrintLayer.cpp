@@ -22,9 +22,7 @@ static FailureOr<std::string> explain(const Source &source, ExplainMode mode,
   std::string text;
   llvm::raw_string_ostream os(text);
   if (failed(lowerToLevel(*source.module, Level::Tile, options)) ||
-      failed(explainLayer(
-          *source.module, source.spec,
-          *Target::find(options.target, /*lanes=*/0, options.part), mode, os)))
+      failed(explainLayer(*source.module, source.spec, options, mode, os)))
     return failure();
   return text;
 }

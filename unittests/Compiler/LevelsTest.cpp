@@ -8,6 +8,7 @@
 #include "moec/Compiler/Levels.h"
 
 #include "ParsedModule.h"
+#include "moec/Transforms/LaunchRewrites.h"
 
 using namespace mlir;
 using namespace moec;
@@ -54,6 +55,26 @@ TEST(LevelsTest, EachPipelineReachesTheNextLevel) {
   level = detectLevel(*parsed.module);
   ASSERT_TRUE(succeeded(level));
   EXPECT_EQ(*level, Level::Tile);
+}
+
+static std::vector<llvm::StringRef> getRewritesOff(const LaunchFacts &facts) {
+  std::vector<llvm::StringRef> off;
+  for (llvm::StringRef name : getLaunchRewriteNames())
+    if (!whyOff(name, facts, {}).empty())
+      off.push_back(name);
+  return off;
+}
+
+TEST(LevelsTest, FactsRuleOutRewrites) {
+  using Names = std::vector<llvm::StringRef>;
+  LaunchFacts facts;
+  EXPECT_EQ(getRewritesOff(facts), Names());
+  facts.dependentLaunches = false;
+  EXPECT_EQ(getRewritesOff(facts), Names{"count-ids"});
+  facts = {/*dependentLaunches=*/true, /*keepsBuffers=*/true};
+  EXPECT_EQ(getRewritesOff(facts),
+            (Names{"quantize-results", "permute-rows", "cut-columns"}));
+  EXPECT_EQ(whyOff("queue-tiles", facts, {"queue-tiles"}), "disabled");
 }
 
 TEST(LevelsTest, NamesOfLevels) {

@@ -65,9 +65,6 @@ struct CompileOptions : TileOptions {
   AssembleOptions assembler;
 
   NvptxOptions getNvptx() const { return {target}; }
-  /// For debugging: each buffer gets its own workspace slot, so that it can be
-  /// read after a run, and rewrites that replace launches are left out.
-  bool keepAllBuffers = false;
   /// Prints the IR on the error stream after each pass.
   bool printIRAfterAll = false;
   /// Folder (created if missing) for the IR of each level: `layer.moe.mlir`,

@@ -45,6 +45,9 @@ struct TileOptions {
   /// Lets a GPU launch start before the preceding one has ended, if the target
   /// can.
   bool dependentLaunches = true;
+  /// For debugging: each buffer gets its own workspace slot, so that it can be
+  /// read after a run, and rewrites that add or remove buffers are off.
+  bool keepAllBuffers = false;
   /// Rewrites of GPU launches to disable, by name, and parameters of others
   /// (moec/Transforms/LaunchRewrites.h).
   std::vector<std::string> disable, set;

@@ -9,7 +9,7 @@
 #define MOEC_TOOLS_EXPLAIN_H
 
 #include "mlir/IR/BuiltinOps.h"
-#include "moec/Analysis/Schedules.h"
+#include "moec/Compiler/Levels.h"
 #include "moec/Import/LayerSpec.h"
 
 namespace moec {
@@ -17,8 +17,9 @@ namespace moec {
 enum class ExplainMode { Summary, All };
 
 /// Explains a module at level tile to a reader. `Summary` is at most 40 lines
-/// of 140 columns: two lines about the layer; for each range of token counts
-/// its launches and, if the target's schedules have a cost model, their
+/// of 140 columns: two lines about the layer; the rewrites of launches that
+/// `options`, with which the module was made, rule out; for each range of token
+/// counts its launches and, if the target's schedules have a cost model, their
 /// expected times, shares of the floor and bounds; the kernels of gemms with
 /// their configs; and the workspace.
 ///
@@ -28,7 +29,7 @@ enum class ExplainMode { Summary, All };
 /// launch, and the configs that were not taken, with the reason.
 mlir::LogicalResult explainLayer(mlir::ModuleOp module,
                                  const std::optional<LayerSpec> &spec,
-                                 const Target &target, ExplainMode mode,
+                                 const TileOptions &options, ExplainMode mode,
                                  llvm::raw_ostream &os);
 
 } // namespace moec

@@ -27,6 +27,31 @@ namespace moec {
 /// they run.
 llvm::SmallVector<llvm::StringRef> getLaunchRewriteNames();
 
+/// Facts of a compilation on which rewrites depend.
+struct LaunchFacts {
+  /// A launch may begin before the one ahead of it has ended.
+  bool dependentLaunches = true;
+  /// Each buffer keeps a workspace slot of its own, to be read after a run.
+  bool keepsBuffers = false;
+};
+
+/// What a rewrite requires of a compilation.
+enum class RewriteRequirement {
+  Nothing,
+  /// The rewritten launch begins early and waits for memory itself.
+  DependentLaunches,
+  /// Buffers come, go or live longer, so that slots are assigned anew.
+  FreeSlots
+};
+
+/// Whether the rewrite with this name, a known one, states `requirement`.
+bool hasRequirement(llvm::StringRef name, RewriteRequirement requirement);
+
+/// Why the rewrite with this name, a known one, is off: `disabled` names it, or
+/// a fact does not meet its requirement. Empty if it runs.
+std::string whyOff(llvm::StringRef name, const LaunchFacts &facts,
+                   llvm::ArrayRef<std::string> disabled);
+
 /// Returns an error that lists all names if one of `names` is unknown.
 llvm::Error checkLaunchRewrites(llvm::ArrayRef<std::string> names);
 

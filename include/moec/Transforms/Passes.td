@@ -13,6 +13,9 @@ include "LaunchRewrites.td"
 
 def PartOption : Option<"part", "part", "std::string", "\"\"",
     "the part that configs are chosen for, as in h100-sxm; empty: the target's default">;
+def DependentLaunchesOption : Option<"dependentLaunches", "dependent-launches", "bool", "true",
+    "whether a launch may begin before the one ahead of it has ended">;
+def KeepAllOption : Option<"keepAll", "keep-all", "bool", "false", "one slot per buffer">;
 
 def MoeDecomposePass : Pass<"moe-decompose", "::mlir::func::FuncOp"> {
   let summary = "rewrite moe.layer into the pipeline ops";
@@ -89,7 +92,7 @@ def PlanAssignSlotsPass : Pass<"plan-assign-slots", "::moec::plan::ProgramOp"> {
     launch before it uses, since both may overlap. Ensures that each `plan.buffer` has a `slot`. With `keep-all`, each
     buffer has its own slot.
   }];
-  let options = [Option<"keepAll", "keep-all", "bool", "false", "one slot per buffer">];
+  let options = [KeepAllOption];
 }
 
 def TileSplitPhasesPass : Pass<"tile-split-phases", "::mlir::ModuleOp"> {
@@ -162,6 +165,7 @@ def TileRewriteLaunchesPass : Pass<"tile-rewrite-launches", "::mlir::ModuleOp"> 
     needed (`plan-assign-slots`). Requires a `config` on each phase; does not change results.
 
     `configs` are the forced ones (`tile-assign-config`). `disable` excludes rewrites; `only` excludes all others.
+    A rewrite that requires what `dependent-launches` and `keep-all` rule out (LaunchRewrites.def) does not run either.
     `set` changes a parameter, as in `set=split-ranking.most=2048,permute-rows.always`.
   }] # !foldl("", LaunchRewrites, text, rewrite,
               text # "\n    **`" # rewrite.name # "`**: " # rewrite.summary # "\n\n" # rewrite.description);
@@ -170,6 +174,7 @@ def TileRewriteLaunchesPass : Pass<"tile-rewrite-launches", "::mlir::ModuleOp"> 
            "the target: cpu, sm_80, sm_90a or sm_100a">,
     PartOption,
     ListOption<"configs", "configs", "std::string", "configs that were forced: KERNEL[@MIN-MAX]:TEXT">,
+    DependentLaunchesOption, KeepAllOption,
     ListOption<"disable", "disable", "std::string", "rewrites that do not run">,
     ListOption<"only", "only", "std::string", "the rewrites that run; none: all">,
     ListOption<"set", "set", "std::string", "parameters: REWRITE.NAME[=VALUE]">];
@@ -181,7 +186,7 @@ def TileChooseKernelsPass : Pass<"tile-choose-kernels", "::mlir::ModuleOp"> {
   let description = [{
     Runs `tile-specialize`, `tile-assign-config` and `tile-rewrite-launches`. If the module then has more than
     `max-kernels` kernels, runs them again from the beginning with fewer kernels for token ranges, until it fits or no
-    ranges are left. `configs`, `disable` and `set` are those of the three passes.
+    ranges are left. Other options are those of the three passes.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"",
@@ -190,6 +195,7 @@ def TileChooseKernelsPass : Pass<"tile-choose-kernels", "::mlir::ModuleOp"> {
     Option<"lanes", "lanes", "int64_t", "0", "f32 elements of a vector; 0: those of the host">,
     Option<"maxKernels", "max-kernels", "int64_t", "::moec::kMaxKernels", "kernels of a module at most">,
     ListOption<"configs", "configs", "std::string", "configs to take: KERNEL[@MIN-MAX]:TEXT">,
+    DependentLaunchesOption, KeepAllOption,
     ListOption<"disable", "disable", "std::string", "rewrites that do not run">,
     ListOption<"set", "set", "std::string", "parameters of rewrites: REWRITE.NAME[=VALUE]">];
   let dependentDialects = ["::moec::tile::TileDialect", "::moec::plan::PlanDialect"];

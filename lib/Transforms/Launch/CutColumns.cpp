@@ -34,7 +34,6 @@ public:
   FailureOr<std::string> build(const RewriteSite &site) override;
   std::optional<PredictedChange> predict(const RewriteSite &site) override;
   LogicalResult commit(const RewriteSite &site) override;
-  bool movesBuffers() const override { return true; }
 
 private:
   std::optional<Combine> findCombine(plan::CollectiveOp collective);

@@ -103,8 +103,6 @@ public:
   virtual mlir::LogicalResult commit(const RewriteSite &site) = 0;
   /// Keeps a site unchanged and removes everything built for it.
   virtual void leave(const RewriteSite & /*site*/) {}
-  /// Whether buffers of a rewritten program need new slots.
-  virtual bool movesBuffers() const { return false; }
 
 protected:
   tile::KernelOp getKernel(plan::LaunchOp launch) {

@@ -18,6 +18,7 @@ namespace {
 
 struct Known {
   StringRef name;
+  RewriteRequirement requirement;
   llvm::SmallVector<StringRef, 2> parameters;
 };
 
@@ -25,7 +26,8 @@ struct Known {
 
 static llvm::ArrayRef<Known> getKnown() {
   static const Known all[] = {
-#define LAUNCH_REWRITE(NAME, CLASS, ...) {NAME, {__VA_ARGS__}},
+#define LAUNCH_REWRITE(NAME, CLASS, REQUIRES, ...)                             \
+  {NAME, RewriteRequirement::REQUIRES, {__VA_ARGS__}},
 #include "LaunchRewrites.def"
   };
   return all;
@@ -40,6 +42,24 @@ static const Known *find(StringRef name) {
   const Known *known = llvm::find_if(
       getKnown(), [&](const Known &known) { return known.name == name; });
   return known == getKnown().end() ? nullptr : known;
+}
+
+bool moec::hasRequirement(StringRef name, RewriteRequirement requirement) {
+  return find(name)->requirement == requirement;
+}
+
+std::string moec::whyOff(StringRef name, const LaunchFacts &facts,
+                         llvm::ArrayRef<std::string> disabled) {
+  if (llvm::is_contained(disabled, name))
+    return "disabled";
+  if (hasRequirement(name, RewriteRequirement::DependentLaunches) &&
+      !facts.dependentLaunches)
+    return "requires dependent launches, which are off";
+  if (hasRequirement(name, RewriteRequirement::FreeSlots) && facts.keepsBuffers)
+    return "requires that slots can be assigned anew, but each buffer keeps "
+           "its "
+           "own";
+  return {};
 }
 
 static llvm::Error unknown(StringRef what, StringRef text,

@@ -24,8 +24,6 @@ public:
   std::optional<PredictedChange> predict(const RewriteSite &site) override;
   LogicalResult commit(const RewriteSite &site) override;
   void leave(const RewriteSite &) override;
-  // The new buffers have no slots.
-  bool movesBuffers() const override { return true; }
 
 private:
   tile::KernelOp makeProduct(tile::KernelOp kernel);

@@ -25,8 +25,6 @@ public:
   std::optional<PredictedChange> predict(const RewriteSite &site) override;
   LogicalResult commit(const RewriteSite &site) override;
   void leave(const RewriteSite &) override;
-  // Inputs of gemms must not share memory with the quantized results.
-  bool movesBuffers() const override { return true; }
 
 private:
   /// The launch after a gemm's that quantizes its result; or null.

@@ -58,6 +58,8 @@ LogicalResult TileChooseKernels::tryOut(int64_t most) {
   assign.lanes = lanes;
   pipeline.addPass(createTileAssignConfigPass(assign));
   auto rewrite = makeOptions<TileRewriteLaunchesPassOptions>();
+  rewrite.dependentLaunches = dependentLaunches;
+  rewrite.keepAll = keepAll;
   llvm::append_range(rewrite.disable, disable);
   llvm::append_range(rewrite.set, set);
   pipeline.addPass(createTileRewriteLaunchesPass(rewrite));

@@ -45,7 +45,7 @@ public:
 
   LogicalResult run();
   /// Keeps all sites unchanged.
-  void leaveAll();
+  void leaveAll(StringRef why);
   ArrayRef<plan::ProgramOp> getChanged() const { return changed.getArrayRef(); }
 
 private:
@@ -129,9 +129,9 @@ LogicalResult RewriteRunner::run() {
   return success();
 }
 
-void RewriteRunner::leaveAll() {
+void RewriteRunner::leaveAll(StringRef why) {
   for (const RewriteSite &site : rewrite.match())
-    rewrite.leave(site);
+    leave(site, why);
 }
 
 struct TileRewriteLaunches
@@ -175,10 +175,11 @@ LogicalResult TileRewriteLaunches::run(const PassInputs &inputs) {
       parseRewriteParameters(set);
   if (!parameters)
     return fail(parameters.takeError());
+  LaunchFacts facts{dependentLaunches, keepAll};
   llvm::StringSet<> enabled;
   for (StringRef name : getLaunchRewriteNames())
     if ((only.empty() || llvm::is_contained(only, name)) &&
-        !llvm::is_contained(disable, name))
+        whyOff(name, facts, disable).empty())
       enabled.insert(name);
   static constexpr MakeLaunchRewrite all[] = {
 #define LAUNCH_REWRITE(NAME, CLASS, ...) make##CLASS,
@@ -189,14 +190,16 @@ LogicalResult TileRewriteLaunches::run(const PassInputs &inputs) {
                            *parameters, enabled);
     std::unique_ptr<LaunchRewrite> rewrite = make(context);
     RewriteRunner runner(*rewrite, context);
-    if (!enabled.contains(rewrite->getName())) {
-      if (only.empty())
-        runner.leaveAll();
+    StringRef name = rewrite->getName();
+    if (!enabled.contains(name)) {
+      if (only.empty() || llvm::is_contained(only, name))
+        runner.leaveAll(whyOff(name, facts, disable));
       continue;
     }
     if (failed(runner.run()))
       return failure();
-    if (rewrite->movesBuffers() && failed(assignSlots(runner.getChanged())))
+    if (hasRequirement(name, RewriteRequirement::FreeSlots) &&
+        failed(assignSlots(runner.getChanged())))
       return failure();
   }
   return success();
