@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "moec/Ptx/Conform/Tool.h"
+#include "moec/Ptx/CommandLine/CommandLine.h"
 #include "moec/Ptx/Conform/Record.h"
 #include "moec/Ptx/Sim/SimDevice.h"
 #include "moert/CudaDevice.h"
@@ -46,40 +47,37 @@ struct Options {
       family, dump;
   std::map<std::string, std::string> about;
   size_t seeds = kNumSeeds;
-  bool isList = false, isHelp = false;
+  bool isList = false;
 };
 
-Status parseOptions(int argc, char **argv, Options &options) {
-  const std::pair<const char *, std::string *> texts[] = {
-      {"--device=", &options.device},   {"--record=", &options.record},
-      {"--compare=", &options.compare}, {"--table=", &options.table},
-      {"--emit=", &options.emit},       {"--forms=", &options.forms},
-      {"--family=", &options.family},   {"--kernels=", &options.kernels},
-      {"--dump=", &options.dump}};
-  for (int i = 1; i < argc; ++i) {
-    std::string arg = argv[i];
-    bool isKnown = false;
-    for (const auto &[prefix, target] : texts)
-      if (arg.rfind(prefix, 0) == 0) {
-        *target = arg.substr(std::string(prefix).size());
-        isKnown = true;
-      }
-    if (arg == "--list" || arg == "--help") {
-      (arg == "--list" ? options.isList : options.isHelp) = true;
-    } else if (arg.rfind("--seeds=", 0) == 0) {
-      options.seeds = std::strtoul(arg.c_str() + 8, nullptr, 10);
-      if (options.seeds < 1 || options.seeds > kNumSeeds)
-        return invalidArgument(arg + ": from 1 to " +
-                               std::to_string(kNumSeeds) + " is accepted");
-    } else if (arg.rfind("--about=", 0) == 0 &&
-               arg.find('=', 8) != std::string::npos) {
-      size_t equals = arg.find('=', 8);
-      options.about[arg.substr(8, equals - 8)] = arg.substr(equals + 1);
-    } else if (!isKnown) {
-      return invalidArgument("'" + arg + "' is no option; see --help");
-    }
-  }
-  return Status::ok();
+/// Declares the options; they are set when the line is run.
+ptx::CommandLine makeCommandLine(Options &options) {
+  ptx::CommandLine line("ptx-conform", kUsage, /*failure=*/2);
+  line.addFlag("list", options.isList);
+  line.addText("device", options.device);
+  line.addText("record", options.record);
+  line.addText("compare", options.compare);
+  line.addText("table", options.table);
+  line.addText("emit", options.emit);
+  line.addText("forms", options.forms);
+  line.addText("family", options.family);
+  line.addText("kernels", options.kernels);
+  line.addText("cubins", options.cubins);
+  line.addText("dump", options.dump);
+  line.addNumber("seeds", options.seeds, 1, kNumSeeds);
+  line.addValue("about", [&options](const std::string &value) {
+    size_t equals = value.find('=');
+    if (equals == std::string::npos)
+      return "KEY=TEXT";
+    options.about[value.substr(0, equals)] = value.substr(equals + 1);
+    return "";
+  });
+  return line;
+}
+
+int fail(const Status &status) {
+  fprintf(stderr, "ptx-conform: error: %s\n", status.message().c_str());
+  return 2;
 }
 
 Result<std::string> readFile(const std::string &path) {
@@ -160,11 +158,6 @@ public:
   }
 
 private:
-  static int fail(const Status &status) {
-    fprintf(stderr, "ptx-conform: %s\n", status.message().c_str());
-    return 2;
-  }
-
   std::string runOne(const Form &form, size_t index, const Record &recorded) {
     Answer answer;
     std::string trouble;
@@ -201,7 +194,7 @@ private:
         all.insert(all.end(), outcome.after[i].begin(), outcome.after[i].end());
     std::string path = options.dump + numbered(index, ".bin");
     if (Status status = writeFile(path, all.data(), all.size()); !status)
-      fprintf(stderr, "ptx-conform: %s\n", status.message().c_str());
+      fail(status);
   }
 
   const Options &options;
@@ -213,10 +206,8 @@ int printTable(const std::string &path) {
   Result<std::string> text = readFile(path);
   Result<Record> record =
       text ? Record::parse(*text) : Result<Record>(text.status());
-  if (!record) {
-    fprintf(stderr, "ptx-conform: %s\n", record.status().message().c_str());
-    return 2;
-  }
+  if (!record)
+    return fail(record.status());
   fputs(printTables(*record).c_str(), stdout);
   return 0;
 }
@@ -232,9 +223,8 @@ int printForms(const Options &options) {
     }
   if (options.isList || isFound)
     return 0;
-  fprintf(stderr, "ptx-conform: --emit=%s: no such form; see --list\n",
-          options.emit.c_str());
-  return 2;
+  return fail(
+      notFound("--emit=" + options.emit + ": no such form; see --list"));
 }
 
 int writeKernels(const std::string &folder) {
@@ -242,10 +232,8 @@ int writeKernels(const std::string &folder) {
   for (const Form &form : allForms()) {
     std::string path = folder + numbered(++index, ".ptx");
     std::string text = "// " + form.name + "\n" + form.ptx;
-    if (Status status = writeFile(path, text.data(), text.size()); !status) {
-      fprintf(stderr, "ptx-conform: %s\n", status.message().c_str());
-      return 2;
-    }
+    if (Status status = writeFile(path, text.data(), text.size()); !status)
+      return fail(status);
   }
   return 0;
 }
@@ -254,20 +242,14 @@ int writeKernels(const std::string &folder) {
 
 int ptxConformMain(int argc, char **argv) {
   Options options;
-  Status status = parseOptions(argc, argv, options);
-  if (options.isHelp) {
-    fputs(kUsage, stdout);
-    return 0;
-  }
+  ptx::CommandLine line = makeCommandLine(options);
+  if (std::optional<int> code = line.run(argc, argv))
+    return *code;
   int ways = options.isList + !options.emit.empty() + !options.kernels.empty() +
              !options.table.empty() + !options.device.empty();
-  if (status && ways != 1)
-    status = invalidArgument("one of --list, --emit, --kernels, --table and "
-                             "--device is needed; see --help");
-  if (!status) {
-    fprintf(stderr, "ptx-conform: %s\n", status.message().c_str());
-    return 2;
-  }
+  if (ways != 1)
+    return line.fail(line.complain(
+        "one of --list, --emit, --kernels, --table and --device is needed"));
   if (options.isList || !options.emit.empty())
     return printForms(options);
   if (!options.kernels.empty())
@@ -275,10 +257,8 @@ int ptxConformMain(int argc, char **argv) {
   if (!options.table.empty())
     return printTable(options.table);
   Result<std::unique_ptr<Device>> device = openDevice(options.device);
-  if (!device) {
-    fprintf(stderr, "ptx-conform: %s\n", device.status().message().c_str());
-    return 2;
-  }
+  if (!device)
+    return fail(device.status());
   return Session(options, **device).run();
 }
 

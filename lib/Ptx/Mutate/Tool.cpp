@@ -10,11 +10,11 @@
 #include "Rules/Rules.h"
 #include "Runner.h"
 
+#include "moec/Ptx/CommandLine/CommandLine.h"
 #include "runtime/src/support/AtomicFile.h"
 
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 
 using namespace moec::ptx;
 using namespace moec::ptx::mutate;
@@ -69,16 +69,6 @@ struct Options {
   RunnerOptions runner;
 };
 
-Status complain(const std::string &text) {
-  return moert::invalidArgument(text + "; see ptx-mutate --help");
-}
-
-bool parseNumber(const std::string &text, uint64_t &value) {
-  char *end = nullptr;
-  value = std::strtoull(text.c_str(), &end, 0);
-  return !text.empty() && *end == '\0';
-}
-
 /// Takes the number after the last colon of `text`, if there is one.
 bool takeNumber(std::string &text, uint64_t &number) {
   size_t colon = text.rfind(':');
@@ -89,67 +79,44 @@ bool takeNumber(std::string &text, uint64_t &number) {
   return true;
 }
 
-bool parseCase(const std::string &value, std::vector<Case> &cases) {
-  Case input;
+std::string parseCase(const std::string &value, Case &input) {
+  constexpr const char *form = "FILE:TOKENS[:CTAS[:MORE]]";
   input.file = value;
   std::vector<int64_t> numbers;
   for (uint64_t number = 0;
        numbers.size() < 3 && takeNumber(input.file, number);)
     numbers.insert(numbers.begin(), int64_t(number));
   if (numbers.empty())
-    return false;
+    return form;
   input.tokens = numbers[0];
   if (numbers.size() > 1)
     input.maxGrid = numbers[1];
   if (numbers.size() > 2)
     input.moreCtas = numbers[2];
-  cases.push_back(input);
-  return input.maxGrid > 0;
+  return input.maxGrid > 0 ? "" : std::string(form) + " with CTAS from 1 on";
 }
 
-Result<Options> parseOptions(int argc, char **argv) {
-  Options options;
-  options.runner.showsProgress = true;
-  for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
-    size_t equals = word.find('=');
-    std::string name = word.substr(0, equals);
-    std::string value =
-        equals == std::string::npos ? "" : word.substr(equals + 1);
-    uint64_t number = 0;
-    bool isNumber = parseNumber(value, number);
-    if (word.compare(0, 2, "--") != 0 && options.package.empty())
-      options.package = word;
-    else if (word == "--rules")
-      options.listsRules = true;
-    else if (name == "--case" && parseCase(value, options.cases))
-      continue;
-    else if (name == "--kernel")
-      options.kernels.push_back(value);
-    else if (name == "--kind")
-      options.runner.kind = value;
-    else if (name == "--json")
-      options.json = value;
-    else if (name == "--label")
-      options.label = value;
-    else if (name == "--seeds" && isNumber && number > 0)
-      options.runner.seeds = number;
-    else if (name == "--index-seeds" && isNumber && number > 0)
-      options.runner.indexSeeds = number;
-    else if (name == "--sample" && isNumber)
-      options.runner.sample = size_t(number);
-    else if (name == "--index-sample" && isNumber)
-      options.runner.indexSample = size_t(number);
-    else if (name == "--sample-seed" && isNumber)
-      options.runner.sampleSeed = number;
-    else if (name == "--threads" && isNumber)
-      options.runner.threads = unsigned(number);
-    else
-      return complain("'" + word + "' is not understood");
-  }
-  if (!options.listsRules && (options.package.empty() || options.cases.empty()))
-    return complain("a package and --case=FILE:TOKENS are needed");
-  return options;
+/// Declares the options; they are set when the line is run.
+CommandLine makeCommandLine(Options &options) {
+  RunnerOptions &runner = options.runner;
+  runner.showsProgress = true;
+  CommandLine line("ptx-mutate", kHelp, /*failure=*/1);
+  line.addFile(options.package);
+  line.addFlag("rules", options.listsRules);
+  line.addValue("case", [&options](const std::string &value) {
+    return parseCase(value, options.cases.emplace_back());
+  });
+  line.addTexts("kernel", options.kernels);
+  line.addText("kind", runner.kind);
+  line.addText("json", options.json);
+  line.addText("label", options.label);
+  line.addNumber("seeds", runner.seeds, 1);
+  line.addNumber("index-seeds", runner.indexSeeds, 1);
+  line.addNumber("sample", runner.sample);
+  line.addNumber("index-sample", runner.indexSample);
+  line.addNumber("sample-seed", runner.sampleSeed);
+  line.addNumber("threads", runner.threads, 1);
+  return line;
 }
 
 std::string quote(const std::string &text) {
@@ -266,20 +233,19 @@ Status Session::run(bool &isGood) {
 } // namespace
 
 int mutate::ptxMutateMain(int argc, char **argv) {
-  for (int i = 1; i < argc; ++i)
-    if (std::string(argv[i]) == "--help") {
-      std::fputs(kHelp, stdout);
-      return 0;
-    }
-  Result<Options> options = parseOptions(argc, argv);
-  bool isGood = true;
-  Status status = options.status();
-  if (status && options->listsRules)
+  Options options;
+  CommandLine line = makeCommandLine(options);
+  if (std::optional<int> code = line.run(argc, argv))
+    return *code;
+  if (options.listsRules) {
     for (const Rule &rule : allRules())
       std::printf("%s\n    %s\n", rule.name, rule.text);
-  else if (status)
-    status = Session(*options).run(isGood);
-  if (!status)
-    std::fprintf(stderr, "ptx-mutate: error: %s\n", status.message().c_str());
-  return status && isGood ? 0 : 1;
+    return 0;
+  }
+  if (options.package.empty() || options.cases.empty())
+    return line.fail(
+        line.complain("a package and --case=FILE:TOKENS are needed"));
+  bool isGood = true;
+  Status status = Session(options).run(isGood);
+  return !status ? line.fail(status) : isGood ? 0 : 1;
 }

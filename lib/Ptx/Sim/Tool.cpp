@@ -9,10 +9,10 @@
 
 #include "Engine/Random.h"
 #include "Numbers/Floats.h"
+#include "moec/Ptx/CommandLine/CommandLine.h"
 #include "moec/Ptx/Sim/Simulator.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -70,13 +70,19 @@ struct Argument {
   uint64_t number = 0;
 };
 
+/// A tensor map, but for the address of its buffer.
+struct MapArgument {
+  uint64_t argument = 0;
+  moert::TensorMapRecipe recipe;
+};
+
 struct Options {
   std::string file, kernel;
-  bool lists = false, checksRaces = true, isResident = false;
+  bool lists = false, skipsRaces = false, isResident = false;
   int64_t grid = 1, block = 0, shared = 0;
   uint64_t firstSeed = 0, numSeeds = 1;
   std::vector<Argument> arguments;
-  std::vector<std::string> maps;
+  std::vector<MapArgument> maps;
 };
 
 std::vector<std::string> split(const std::string &text, char separator) {
@@ -87,84 +93,81 @@ std::vector<std::string> split(const std::string &text, char separator) {
   return parts;
 }
 
-bool parseNumber(const std::string &text, uint64_t &value) {
-  char *end = nullptr;
-  value = std::strtoull(text.c_str(), &end, 0);
-  return !text.empty() && *end == '\0';
-}
-
-Status complain(const std::string &text) {
-  return moert::invalidArgument(text + "; see ptx-sim --help");
-}
-
-Result<Argument> parseArgument(const std::string &text) {
-  Argument made;
-  if (parseNumber(text, made.number))
-    return made;
+std::string parseArgument(const std::string &text, Argument &made) {
+  bool isNegative = text.compare(0, 1, "-") == 0;
+  if (parseNumber(text.substr(isNegative), made.number)) {
+    made.number = isNegative ? -made.number : made.number;
+    return {};
+  }
   std::vector<std::string> parts = split(text, ':');
   BufferArgument buffer;
   uint64_t count = 0;
   if (parts.size() < 2 || parts.size() > 3 || !parseNumber(parts[1], count) ||
       (parts.size() == 3 && !parseNumber(parts[2], buffer.bound)))
-    return complain("--arg=" + text);
+    return "a number, TYPE:COUNT, TYPE:COUNT:BOUND or empty:BYTES";
   buffer.count = size_t(count);
   buffer.isEmpty = parts[0] == "empty";
   if (!buffer.isEmpty) {
     std::optional<moert::DType> dtype = moert::parseDType(parts[0]);
     if (!dtype)
-      return complain("--arg=" + text + ": no such type");
+      return "type f32, bf16, f16, i32, i64 or u8";
     buffer.dtype = *dtype;
   }
   made.buffer = buffer;
-  return made;
+  return {};
 }
 
-Result<Options> parseOptions(int argc, char **argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
-    size_t equals = word.find('=');
-    std::string name = word.substr(0, equals);
-    std::string value =
-        equals == std::string::npos ? "" : word.substr(equals + 1);
-    uint64_t number = 0;
-    bool isNumber = parseNumber(value, number);
-    if (word.compare(0, 2, "--") != 0 && options.file.empty()) {
-      options.file = word;
-    } else if (word == "--list") {
-      options.lists = true;
-    } else if (word == "--no-races") {
-      options.checksRaces = false;
-    } else if (word == "--resident") {
-      options.isResident = true;
-    } else if (name == "--kernel") {
-      options.kernel = value;
-    } else if (name == "--map") {
-      options.maps.push_back(value);
-    } else if (name == "--arg") {
-      Result<Argument> argument = parseArgument(value);
-      if (!argument)
-        return argument.status();
-      options.arguments.push_back(*argument);
-    } else if (name == "--grid" && isNumber) {
-      options.grid = int64_t(number);
-    } else if (name == "--block" && isNumber) {
-      options.block = int64_t(number);
-    } else if (name == "--shared" && isNumber) {
-      options.shared = int64_t(number);
-    } else if (name == "--seed" && isNumber) {
-      options.firstSeed = number;
-    } else if (name == "--seeds" && isNumber) {
-      options.numSeeds = number;
-    } else {
-      return complain("'" + word + "' is not understood");
-    }
+bool parseSizes(const std::string &text, std::vector<int64_t> &sizes) {
+  for (const std::string &part : split(text, 'x')) {
+    uint64_t size = 0;
+    if (!parseNumber(part, size) || size == 0)
+      return false;
+    sizes.push_back(int64_t(size));
   }
-  if (options.file.empty())
-    return complain("a PTX file is missing");
-  if (!options.lists && options.kernel.empty())
-    return complain("--kernel=NAME or --list is missing");
-  return options;
+  return true;
+}
+
+std::string parseMap(const std::string &text, MapArgument &made) {
+  std::vector<std::string> parts = split(text, ',');
+  moert::TensorMapRecipe &recipe = made.recipe;
+  uint64_t swizzle = 0;
+  std::optional<moert::DType> dtype =
+      parts.size() == 5 ? moert::parseDType(parts[1]) : std::nullopt;
+  if (!dtype || !parseNumber(parts[0], made.argument) ||
+      !parseSizes(parts[2], recipe.shape) ||
+      !parseSizes(parts[3], recipe.box) || !parseNumber(parts[4], swizzle))
+    return "ARG,DTYPE,SHAPE,BOX,SWIZZLE (0,bf16,64x128,16x64,128)";
+  recipe.dtype = *dtype;
+  recipe.swizzleBytes = int64_t(swizzle);
+  int64_t bytes = moert::dtypeBits(*dtype) / 8;
+  for (size_t i = recipe.shape.size(); i-- > 1;) {
+    bytes *= recipe.shape[i];
+    recipe.strideBytes.insert(recipe.strideBytes.begin(), bytes);
+  }
+  return {};
+}
+
+/// Declares the options; they are set when the line is run.
+CommandLine makeCommandLine(Options &options) {
+  constexpr uint64_t maxGrid = INT32_MAX, maxThreads = 1024;
+  CommandLine line("ptx-sim", kHelp, /*failure=*/1);
+  line.addFile(options.file);
+  line.addFlag("list", options.lists);
+  line.addFlag("no-races", options.skipsRaces);
+  line.addFlag("resident", options.isResident);
+  line.addText("kernel", options.kernel);
+  line.addValue("arg", [&options](const std::string &value) {
+    return parseArgument(value, options.arguments.emplace_back());
+  });
+  line.addValue("map", [&options](const std::string &value) {
+    return parseMap(value, options.maps.emplace_back());
+  });
+  line.addNumber("grid", options.grid, 1, maxGrid);
+  line.addNumber("block", options.block, 1, maxThreads);
+  line.addNumber("shared", options.shared);
+  line.addNumber("seed", options.firstSeed);
+  line.addNumber("seeds", options.numSeeds, 1);
+  return line;
 }
 
 //===----------------------------------------------------------------------===//
@@ -195,43 +198,6 @@ std::vector<uint8_t> makeData(const BufferArgument &buffer, Random &random) {
     std::memcpy(&bytes[i * size], &bits, size);
   }
   return bytes;
-}
-
-Result<std::vector<int64_t>> parseSizes(const std::string &text) {
-  std::vector<int64_t> sizes;
-  for (const std::string &part : split(text, 'x')) {
-    uint64_t size = 0;
-    if (!parseNumber(part, size) || size == 0)
-      return complain("'" + text + "' are no sizes");
-    sizes.push_back(int64_t(size));
-  }
-  return sizes;
-}
-
-Result<moert::TensorMap> makeMap(const std::string &text,
-                                 const std::vector<uint64_t> &slots) {
-  std::vector<std::string> parts = split(text, ',');
-  uint64_t argument = 0, swizzle = 0;
-  if (parts.size() != 5 || !parseNumber(parts[0], argument) ||
-      argument >= slots.size() || !parseNumber(parts[4], swizzle))
-    return complain("--map=" + text);
-  std::optional<moert::DType> dtype = moert::parseDType(parts[1]);
-  Result<std::vector<int64_t>> shape = parseSizes(parts[2]);
-  Result<std::vector<int64_t>> box = parseSizes(parts[3]);
-  if (!dtype || !shape || !box)
-    return complain("--map=" + text);
-  moert::TensorMapRecipe recipe;
-  recipe.data = reinterpret_cast<void *>(slots[argument]);
-  recipe.dtype = *dtype;
-  recipe.shape = *shape;
-  recipe.box = *box;
-  recipe.swizzleBytes = int64_t(swizzle);
-  int64_t bytes = moert::dtypeBits(*dtype) / 8;
-  for (size_t i = recipe.shape.size(); i-- > 1;) {
-    bytes *= recipe.shape[i];
-    recipe.strideBytes.insert(recipe.strideBytes.begin(), bytes);
-  }
-  return encodeTensorMap(recipe);
 }
 
 /// FNV-1a hash, to compare buffers.
@@ -265,7 +231,7 @@ Result<std::vector<uint64_t>> runOnce(const Options &options,
                                       const std::string &text, uint64_t seed) {
   SimulatorOptions simulatorOptions;
   simulatorOptions.seed = seed;
-  simulatorOptions.checkRaces = options.checksRaces;
+  simulatorOptions.checkRaces = !options.skipsRaces;
   Simulator simulator(simulatorOptions);
   Result<LoadedModule *> module = simulator.load(text, options.file);
   if (!module)
@@ -299,11 +265,17 @@ Result<std::vector<uint64_t>> runOnce(const Options &options,
       return status;
   }
   std::vector<moert::TensorMap> maps;
-  for (const std::string &recipe : options.maps) {
-    Result<moert::TensorMap> map = makeMap(recipe, slots);
-    if (!map)
-      return map.status();
-    maps.push_back(*map);
+  for (const MapArgument &map : options.maps) {
+    if (map.argument >= slots.size())
+      return moert::invalidArgument(
+          "--map=" + std::to_string(map.argument) +
+          ",...: there is no such --arg, counted from 0");
+    moert::TensorMapRecipe recipe = map.recipe;
+    recipe.data = reinterpret_cast<void *>(slots[map.argument]);
+    Result<moert::TensorMap> encoded = encodeTensorMap(recipe);
+    if (!encoded)
+      return encoded.status();
+    maps.push_back(*encoded);
   }
   Result<std::vector<uint8_t>> params = packParams(*kernel, slots, maps);
   if (!params)
@@ -368,14 +340,14 @@ Status runAll(const Options &options) {
 } // namespace
 
 int moec::ptx::ptxSimMain(int argc, char **argv) {
-  for (int i = 1; i < argc; ++i)
-    if (std::strcmp(argv[i], "--help") == 0) {
-      std::fputs(kHelp, stdout);
-      return 0;
-    }
-  Result<Options> options = parseOptions(argc, argv);
-  Status status = options ? runAll(*options) : options.status();
-  if (!status)
-    std::fprintf(stderr, "ptx-sim: error: %s\n", status.message().c_str());
-  return status ? 0 : 1;
+  Options options;
+  CommandLine line = makeCommandLine(options);
+  if (std::optional<int> code = line.run(argc, argv))
+    return *code;
+  if (options.file.empty())
+    return line.fail(line.complain("a PTX file is missing"));
+  if (!options.lists && options.kernel.empty())
+    return line.fail(line.complain("--kernel=NAME or --list is missing"));
+  Status status = runAll(options);
+  return status ? 0 : line.fail(status);
 }
