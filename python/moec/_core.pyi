@@ -38,6 +38,10 @@ class Buffer:
     ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+#: The inputs of a call that may be given by position, in order, and those given by name only (src/CallInputs.def).
+POSITIONAL_INPUTS: tuple[str, ...]
+KEYWORD_INPUTS: tuple[str, ...]
+
 class Layer:
     def __call__(
         self,
@@ -46,8 +50,8 @@ class Layer:
         topk_ids: Any = None,
         topk_weights: Any = None,
         *,
-        input_ids: Any = None,
         num_valid_tokens: Any = None,
+        input_ids: Any = None,
         is_padding: Any = None,
         expert_offsets: Any = None,
         out: Any = None,

@@ -85,7 +85,7 @@ class Layer(_core.Layer):
     Calling it runs it:
 
         layer(hidden_states, router_logits=None, topk_ids=None, topk_weights=None, *,
-              num_valid_tokens=None, is_padding=None, input_ids=None, out=None, stream=None)
+              num_valid_tokens=None, input_ids=None, is_padding=None, out=None, stream=None)
 
     Tensors may come from any framework that supports DLPack. They must be on the device of the layer and contiguous,
     and on a GPU their addresses must be multiples of 16; nothing is copied. T is the number of tokens, at most

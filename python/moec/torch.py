@@ -43,10 +43,10 @@ _unregistered: set[int] = set()
 #: A number consists of 16 bits of the layer's digest above random bits.
 _CHANCE_BITS = 46
 
-_ARGUMENTS = (
-    "Tensor hidden_states, int layer, Tensor? router_logits=None, Tensor? topk_ids=None, Tensor? topk_weights=None, "
-    "Tensor? num_valid_tokens=None, Tensor? input_ids=None, Tensor? is_padding=None"
-)
+#: The inputs of a call after hidden_states, in the order of the operators.
+_OTHERS = (*_core.POSITIONAL_INPUTS[1:], *_core.KEYWORD_INPUTS)
+_NUM_POSITIONAL = len(_core.POSITIONAL_INPUTS) - 1
+_ARGUMENTS = ", ".join(("Tensor hidden_states, int layer", *(f"Tensor? {name}=None" for name in _OTHERS)))
 _library = torch.library.Library("moec", "DEF")
 _library.define(f"forward({_ARGUMENTS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 _library.define(
@@ -139,63 +139,35 @@ def _find(number: int) -> Layer:
     return layer
 
 
-def _call(
-    layer, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding
-):
-    if num_valid_tokens is None and input_ids is None and is_padding is None:
-        return layer(hidden_states, router_logits, topk_ids, topk_weights)
-    return layer(
-        hidden_states,
-        router_logits,
-        topk_ids,
-        topk_weights,
-        num_valid_tokens=num_valid_tokens,
-        input_ids=input_ids,
-        is_padding=is_padding,
-    )
+def _call(layer: Layer, hidden_states, others, **named):
+    """Calls a layer. others: the inputs of _OTHERS; PyTorch's dispatcher omits trailing ones that are None."""
+    for name, tensor in zip(_core.KEYWORD_INPUTS, others[_NUM_POSITIONAL:]):
+        if tensor is not None:
+            named[name] = tensor
+    return layer(hidden_states, *others[:_NUM_POSITIONAL], **named)
 
 
-def _forward(
-    hidden_states, layer, router_logits=None, topk_ids=None, topk_weights=None, num_valid_tokens=None,
-    input_ids=None, is_padding=None
-):
-    found = _layers.get(layer) or _find(layer)
-    return _call(
-        found, hidden_states, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding
-    )
+def _forward(hidden_states, layer, *others):
+    return _call(_layers.get(layer) or _find(layer), hidden_states, others)
 
 
-def _forward_out(
-    out, hidden_states, layer, router_logits=None, topk_ids=None, topk_weights=None, num_valid_tokens=None,
-    input_ids=None, is_padding=None
-):
+def _forward_out(out, hidden_states, layer, *others):
     found = _layers.get(layer) or _find(layer)
     if out is None:
         raise InvalidType("out: is missing; give a tensor, or use moec::forward")
-    found(
-        hidden_states,
-        router_logits,
-        topk_ids,
-        topk_weights,
-        num_valid_tokens=num_valid_tokens,
-        input_ids=input_ids,
-        is_padding=is_padding,
-        out=out,
-    )
+    _call(found, hidden_states, others, out=out)
 
 
-def _check_fake(hidden_states, layer: int, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids,
-                is_padding, out=None) -> None:
+def _check_fake(hidden_states, layer: int, others, **out) -> None:
     """Refuses tensors without memory that an operator would refuse with memory."""
-    tensors = dict(locals())
-    found = _find(tensors.pop("layer"))
+    found = _find(layer)
     if hidden_states.dim() != 2:
         raise InvalidArgument(
             f"hidden_states: rank 2 expected, shape {list(hidden_states.shape)} found; reshape it "
             "to one row per token"
         )
     device = torch.device(found.device)
-    for name, tensor in tensors.items():
+    for name, tensor in {"hidden_states": hidden_states, **dict(zip(_OTHERS, others)), **out}.items():
         if tensor is None:
             continue
         if tensor.device != device:
@@ -210,23 +182,13 @@ def _check_fake(hidden_states, layer: int, router_logits, topk_ids, topk_weights
             )
 
 
-def _forward_fake(
-    hidden_states, layer, router_logits=None, topk_ids=None, topk_weights=None, num_valid_tokens=None,
-    input_ids=None, is_padding=None
-):
-    _check_fake(
-        hidden_states, layer, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding
-    )
+def _forward_fake(hidden_states, layer, *others):
+    _check_fake(hidden_states, layer, others)
     return torch.empty_like(hidden_states)
 
 
-def _forward_out_fake(
-    out, hidden_states, layer, router_logits=None, topk_ids=None, topk_weights=None, num_valid_tokens=None,
-    input_ids=None, is_padding=None
-):
-    _check_fake(
-        hidden_states, layer, router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding, out
-    )
+def _forward_out_fake(out, hidden_states, layer, *others):
+    _check_fake(hidden_states, layer, others, out=out)
 
 
 def _wants_gradient(a, b, c, d) -> int:
@@ -309,7 +271,7 @@ class MoE(torch.nn.Module):
         others = (router_logits, topk_ids, topk_weights, num_valid_tokens, input_ids, is_padding)
         # Outside of tracing, call the layer without the operator, whose dispatch takes longer than the call.
         if _is_direct and type(rows) is torch.Tensor and not is_traced():
-            output = _call(self.layer, rows, *others)
+            output = _call(self.layer, rows, others)
         else:
             output = _op(rows, self.number, *others)
         return output if rows is hidden_states else output.view(hidden_states.shape)

@@ -15,16 +15,24 @@ using namespace moec::python;
 
 ArgumentNames moec::python::names;
 
-bool moec::python::makeNames() {
-  constexpr const char *inputs[] = {
-      "hidden_states",    "router_logits", "topk_ids",  "topk_weights",
-      "num_valid_tokens", "input_ids",     "is_padding"};
-  static_assert(std::size(inputs) == ArgumentNames::kInputs);
-  for (size_t i = 0; i < std::size(inputs); ++i)
-    names.inputs[i] = PyUnicode_InternFromString(inputs[i]);
+/// Adds a tuple of the names of inputs `begin` to `end` to the module.
+static bool addInputs(PyObject *module, const char *name, size_t begin,
+                      size_t end) {
+  Ref tuple = Ref::take(PyTuple_New(Py_ssize_t(end - begin)));
+  for (size_t i = begin; tuple && i < end; ++i)
+    PyTuple_SetItem(tuple.get(), Py_ssize_t(i - begin),
+                    Ref::share(names.inputs[i]).release());
+  return tuple && PyModule_AddObjectRef(module, name, tuple.get()) == 0;
+}
+
+bool moec::python::addNames(PyObject *module) {
+  for (size_t i = 0; i < kNumInputs; ++i)
+    names.inputs[i] = PyUnicode_InternFromString(kInputs[i].name);
   names.out = PyUnicode_InternFromString("out");
   names.stream = PyUnicode_InternFromString("stream");
-  return !PyErr_Occurred();
+  return !PyErr_Occurred() &&
+         addInputs(module, "POSITIONAL_INPUTS", 0, kNumPositional) &&
+         addInputs(module, "KEYWORD_INPUTS", kNumPositional, kNumInputs);
 }
 
 static bool isSame(PyObject *name, PyObject *known) {
@@ -38,12 +46,9 @@ static bool isSame(PyObject *name, PyObject *known) {
 /// Message about an argument that the layer does not take.
 static std::string explainExtra(const LayerState &state,
                                 const std::string &name) {
-  if (name == "num_valid_tokens")
-    return "compile it with num_valid_tokens=True";
-  if (name == "input_ids")
-    return "its experts are not chosen by a hash of the token";
-  if (name == "is_padding")
-    return "give its description \"padding_mask\": true";
+  for (const CallInput &input : kInputs)
+    if (input.remedy && name == input.name)
+      return input.remedy;
   const char *has = state.find("topk_ids") >= 0        ? "ids"
                     : state.find("router_logits") >= 0 ? "logits"
                                                        : "gate";

@@ -10,15 +10,33 @@
 
 #include "Layer.h"
 
+#include <iterator>
+
 namespace moec::python {
+
+/// A row of CallInputs.def.
+struct CallInput {
+  const char *name;
+  enum Form { Positional, Keyword } form;
+  const char *remedy;
+};
+inline constexpr CallInput kInputs[] = {
+#define CALL_INPUT(NAME, FORM, REMEDY) {#NAME, CallInput::FORM, REMEDY},
+#include "CallInputs.def"
+};
+inline constexpr size_t kNumInputs = std::size(kInputs);
+/// Number of inputs that may be positional.
+inline constexpr size_t kNumPositional = [] {
+  size_t count = 0;
+  while (count < kNumInputs && kInputs[count].form == CallInput::Positional)
+    ++count;
+  return count;
+}();
 
 /// Interned names of arguments.
 struct ArgumentNames {
-  static constexpr size_t kInputs = 7;
-  /// Number of arguments that may be positional.
-  static constexpr size_t kPositional = 4;
   /// In the order of the PyTorch operators.
-  PyObject *inputs[kInputs];
+  PyObject *inputs[kNumInputs];
   PyObject *out, *stream;
 };
 extern ArgumentNames names;

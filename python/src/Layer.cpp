@@ -751,6 +751,6 @@ bool moec::python::addLayer(PyObject *module) {
                                  Py_TPFLAGS_DISALLOW_INSTANTIATION,
                              slots};
   layerType = reinterpret_cast<PyTypeObject *>(PyType_FromSpec(&spec));
-  return layerType && makeNames() && addWeights() &&
+  return layerType && addNames(module) && addWeights() &&
          PyModule_AddType(module, layerType) == 0;
 }

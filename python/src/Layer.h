@@ -170,7 +170,9 @@ PyObject *runLayer(PyObject *self, PyObject *const *arguments,
 /// layer.time_calls(count, call): see PythonCall.cpp.
 PyObject *timeCalls(PyObject *self, PyObject *const *arguments,
                     Py_ssize_t count);
-bool makeNames();
+/// Interns the names of a call's arguments and adds the lists of inputs to the
+/// module.
+bool addNames(PyObject *module);
 
 /// The communicator of a moec.Communicator; null with an exception set for any
 /// other object.

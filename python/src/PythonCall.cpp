@@ -74,8 +74,10 @@ bool PythonCall::accept(PyObject *name, PyObject *value) {
 
 bool PythonCall::parse(PyObject *arguments, PyObject *keywords) {
   Py_ssize_t count = PyTuple_Size(arguments);
-  if (count > Py_ssize_t(ArgumentNames::kPositional))
-    return fail(Kind::Type, "a layer takes up to 4 arguments by position, " +
+  if (count > Py_ssize_t(kNumPositional))
+    return fail(Kind::Type, "a layer takes up to " +
+                                std::to_string(kNumPositional) +
+                                " arguments by position, " +
                                 std::to_string(count) + " found");
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject *value = PyTuple_GetItem(arguments, i);

@@ -35,8 +35,8 @@ struct Operands {
   ~Operands();
 
   AtenTensorHandle out = nullptr;
-  /// In the order of ArgumentNames; null for none.
-  AtenTensorHandle inputs[ArgumentNames::kInputs];
+  /// In the order of CallInputs.def; null for none.
+  AtenTensorHandle inputs[kNumInputs];
   int64_t number;
 };
 
@@ -108,7 +108,7 @@ Operands::Operands(const StableIValue *stack, bool hasOut) {
     out = reinterpret_cast<AtenTensorHandle>(*stack++);
   inputs[0] = reinterpret_cast<AtenTensorHandle>(*stack++);
   number = int64_t(*stack++);
-  for (size_t i = 1; i < ArgumentNames::kInputs; ++i)
+  for (size_t i = 1; i < kNumInputs; ++i)
     inputs[i] = takeOptional(*stack++);
 }
 
@@ -133,7 +133,7 @@ bool TorchCall::take(const Operands &operands) {
                   "out: is missing; give a tensor, or use moec::forward");
     give(state.output, operands.out);
   }
-  for (size_t i = 0; i < ArgumentNames::kInputs; ++i)
+  for (size_t i = 0; i < kNumInputs; ++i)
     if (isDefined(operands.inputs[i]) &&
         !place(names.inputs[i], operands.inputs[i]))
       return false;

@@ -84,8 +84,7 @@ def fuzz() -> None:
     rng = random.Random(SEED)
     cases = [shared_case(entry) for entry in ARGUMENTS]
     refused = accepted = 0
-    names = ("hidden_states", "router_logits", "topk_ids", "topk_weights", "num_valid_tokens",
-             "out", "stream", "input_ids", "device", "", "experts.w13")
+    names = (*moec._core.POSITIONAL_INPUTS, *moec._core.KEYWORD_INPUTS, "out", "stream", "device", "", "experts.w13")
     for _ in range(CALLS):
         case, layer = rng.choice(cases)
         arguments = dict(case.arguments)

@@ -26,7 +26,7 @@ import moec.torch as moec_torch  # noqa: E402
 CALLS = 4000
 SEED = 29
 #: Arguments of the operators, except the number.
-NAMES = ("hidden_states", "router_logits", "topk_ids", "topk_weights", "num_valid_tokens", "input_ids", "is_padding")
+NAMES = moec._core.POSITIONAL_INPUTS + moec._core.KEYWORD_INPUTS
 #: The layers to call.
 LAYERS = ({"entry": "gate"}, {"entry": "logits"}, {"entry": "ids"}, {"entry": "gate", "padding_mask": True},
           {"entry": "ids", "num_valid_tokens": True})
