@@ -235,16 +235,11 @@ private:
     for (auto [in, out] : llvm::zip(op.getIns(), op.getOuts()))
       for (Value value : {in, out})
         args.push_back(moert::Argument::ofTensor(tensors.lookup(value)));
-    auto kind = moert::CollectiveKind::AllGather;
-    if (op.getKind() == plan::CollectiveKind::ReduceScatter)
-      kind = moert::CollectiveKind::ReduceScatter;
-    else if (op.getKind() == plan::CollectiveKind::AllReduce)
-      kind = moert::CollectiveKind::AllReduce;
-    moert::Step step = moert::Step::collective(kind,
-                                               op.getAxis() == plan::Axis::Dp
-                                                   ? moert::MeshAxis::Data
-                                                   : moert::MeshAxis::Tensor,
-                                               std::move(args), op.getStream());
+    // Both enums have the same values (PlanDataTest).
+    moert::Step step = moert::Step::collective(
+        static_cast<moert::CollectiveKind>(op.getKind()),
+        static_cast<moert::MeshAxis>(op.getAxis()), std::move(args),
+        op.getStream());
     for (auto [name, number] : {std::pair(kExchangeKernelAttr, &step.kernel),
                                 std::pair(kRouteKernelAttr, &step.routeKernel),
                                 std::pair(kPackKernelAttr, &step.packKernel)}) {
@@ -264,7 +259,8 @@ private:
     }
     if (step.kernel < 0 && !step.isPacked())
       return step;
-    if (step.isPacked() && kind == moert::CollectiveKind::AllGather)
+    if (step.isPacked() &&
+        step.collectiveKind == moert::CollectiveKind::AllGather)
       step.ownedPairs.assign(op.getOwned()->begin(), op.getOwned()->end());
     step.toResults = op.getToResults();
     SmallVector<Value> read = op.getRead();

@@ -21,6 +21,37 @@ using namespace mlir;
 
 namespace moec {
 
+// The values of the spec's enums are those that TableGen gives the dialect's.
+#define GATE_UP_ORDER(NAME, SPELLING)                                          \
+  static_assert(unsigned(GateUpOrder::NAME) ==                                 \
+                unsigned(moe::GateUpOrder::NAME));
+#define SELECT(NAME, SPELLING)                                                 \
+  static_assert(unsigned(Select::NAME) == unsigned(moe::Select::NAME));
+#define GROUP_SCORE(NAME, SPELLING)                                            \
+  static_assert(unsigned(GroupScore::NAME) == unsigned(moe::GroupScore::NAME));
+#define NON_FINITE(NAME, SPELLING)                                             \
+  static_assert(unsigned(NonFinite::NAME) == unsigned(moe::NonFinite::NAME));
+#define GRANULARITY(NAME, SPELLING)                                            \
+  static_assert(unsigned(Granularity::NAME) ==                                 \
+                unsigned(moe::Granularity::NAME));
+#include "moec/Support/LayerEnums.def"
+
+static moe::GateUpOrder toDialect(GateUpOrder value) {
+  return static_cast<moe::GateUpOrder>(value);
+}
+static moe::Select toDialect(Select value) {
+  return static_cast<moe::Select>(value);
+}
+static moe::GroupScore toDialect(GroupScore value) {
+  return static_cast<moe::GroupScore>(value);
+}
+static moe::NonFinite toDialect(NonFinite value) {
+  return static_cast<moe::NonFinite>(value);
+}
+static moe::Granularity toDialect(Granularity value) {
+  return static_cast<moe::Granularity>(value);
+}
+
 namespace {
 
 class LayerBuilder {
@@ -140,36 +171,11 @@ moe::RoutingAttr LayerBuilder::getRouting() {
   if (spec.entry == Entry::Ids)
     return {};
   const RoutingSpec &routing = spec.routing;
-  auto getSelect = [&] {
-    switch (routing.select) {
-    case Select::TopK:
-      return moe::Select::TopK;
-    case Select::PerGroup:
-      return moe::Select::PerGroup;
-    case Select::Hash:
-      return moe::Select::Hash;
-    case Select::SparseMixer:
-      return moe::Select::SparseMixer;
-    }
-    llvm_unreachable("every selection is listed");
-  };
-  auto getNonFinite = [&] {
-    switch (routing.nonfinite) {
-    case NonFinite::Zero:
-      return moe::NonFinite::Zero;
-    case NonFinite::NegInf:
-      return moe::NonFinite::NegInf;
-    case NonFinite::Lowest:
-      return moe::NonFinite::Lowest;
-    }
-    llvm_unreachable("every rule is listed");
-  };
   // Without groups the group score is unused and keeps its default, so that
   // equal layers give equal IR.
-  moe::GroupScore groupScore =
-      routing.numGroups > 1 && routing.groupScore == GroupScore::Top2Sum
-          ? moe::GroupScore::Top2Sum
-          : moe::GroupScore::Max;
+  moe::GroupScore groupScore = routing.numGroups > 1
+                                   ? toDialect(routing.groupScore)
+                                   : moe::GroupScore::Max;
   moe::Softmax softmax = routing.score == Score::Softmax ? moe::Softmax::All
                          : routing.weight == RouteWeight::Softmax
                              ? moe::Softmax::Selected
@@ -178,44 +184,18 @@ moe::RoutingAttr LayerBuilder::getRouting() {
   auto getFloat = [&](double value, double neutral) {
     return value == neutral ? FloatAttr() : builder.getF32FloatAttr(value);
   };
-  return moe::RoutingAttr::get(builder.getContext(), spec.topK, getSelect(),
-                               routing.numGroups, routing.topkGroups,
-                               groupScore, softmax, routing.renormalize,
-                               getFloat(routing.renormalizeEpsilon, 0.0),
-                               getFloat(routing.scale, 1.0), getNonFinite());
+  return moe::RoutingAttr::get(
+      builder.getContext(), spec.topK, toDialect(routing.select),
+      routing.numGroups, routing.topkGroups, groupScore, softmax,
+      routing.renormalize, getFloat(routing.renormalizeEpsilon, 0.0),
+      getFloat(routing.scale, 1.0), toDialect(routing.nonfinite));
 }
 
 moe::WeightLayoutAttr LayerBuilder::getLayout() {
   if (!spec.isGated())
     return {};
-  auto getOrder = [&] {
-    switch (spec.gateUpOrder) {
-    case GateUpOrder::GateUp:
-      return moe::GateUpOrder::GateUp;
-    case GateUpOrder::UpGate:
-      return moe::GateUpOrder::UpGate;
-    case GateUpOrder::Interleaved:
-      return moe::GateUpOrder::Interleaved;
-    }
-    llvm_unreachable("every order is listed");
-  };
-  return moe::WeightLayoutAttr::get(builder.getContext(), getOrder());
-}
-
-static moe::Granularity toAttr(Granularity granularity) {
-  switch (granularity) {
-  case Granularity::Tensor:
-    return moe::Granularity::Tensor;
-  case Granularity::Channel:
-    return moe::Granularity::Channel;
-  case Granularity::Token:
-    return moe::Granularity::Token;
-  case Granularity::Group:
-    return moe::Granularity::Group;
-  case Granularity::Block:
-    return moe::Granularity::Block;
-  }
-  llvm_unreachable("every granularity is listed");
+  return moe::WeightLayoutAttr::get(builder.getContext(),
+                                    toDialect(spec.gateUpOrder));
 }
 
 Type LayerBuilder::getStorage(StorageType storage) {
@@ -246,7 +226,7 @@ moe::QuantAttr LayerBuilder::getQuant(const OperandQuantization &operand,
                             : getElementType(getTensorType(operand.scale));
   return moe::QuantAttr::get(
       builder.getContext(), getStorage(operand.storage), scale,
-      toAttr(operand.granularity), block, operand.hasZeroPoint,
+      toDialect(operand.granularity), block, operand.hasZeroPoint,
       /*dynamic=*/isActivation && !operand.isStatic,
       isPaired ? moe::Packing::Pairs : moe::Packing::None,
       operand.hasGlobalScale ? Type(builder.getF32Type()) : Type(),

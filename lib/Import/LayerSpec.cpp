@@ -22,19 +22,10 @@ MOEC_NAMES(DType, {DType::F32, "f32"}, {DType::BF16, "bf16"},
            {DType::F16, "f16"})
 MOEC_NAMES(Entry, {Entry::Gate, "gate"}, {Entry::Logits, "logits"},
            {Entry::Ids, "ids"})
-MOEC_NAMES(GateUpOrder, {GateUpOrder::GateUp, "gate_up"},
-           {GateUpOrder::UpGate, "up_gate"},
-           {GateUpOrder::Interleaved, "interleaved"})
 MOEC_NAMES(Score, {Score::Identity, "identity"}, {Score::Softmax, "softmax"},
            {Score::Sigmoid, "sigmoid"}, {Score::SqrtSoftplus, "sqrtsoftplus"})
-MOEC_NAMES(Select, {Select::TopK, "top_k"}, {Select::PerGroup, "per_group"},
-           {Select::Hash, "hash"}, {Select::SparseMixer, "sparsemixer"})
-MOEC_NAMES(GroupScore, {GroupScore::Max, "max"},
-           {GroupScore::Top2Sum, "top2_sum"})
 MOEC_NAMES(RouteWeight, {RouteWeight::Score, "score"},
            {RouteWeight::Sigmoid, "sigmoid"}, {RouteWeight::Softmax, "softmax"})
-MOEC_NAMES(NonFinite, {NonFinite::Zero, "zero"}, {NonFinite::NegInf, "neg_inf"},
-           {NonFinite::Lowest, "lowest"})
 MOEC_NAMES(Activation, {Activation::Silu, "silu"}, {Activation::Gelu, "gelu"},
            {Activation::GeluTanh, "gelu_tanh"}, {Activation::Relu2, "relu2"},
            {Activation::SwigluOai, "swigluoai"},
@@ -53,10 +44,52 @@ MOEC_NAMES(StorageType, {StorageType::Fp8E4M3, "fp8_e4m3"},
 MOEC_NAMES(ScaleType, {ScaleType::F32, "f32"}, {ScaleType::BF16, "bf16"},
            {ScaleType::F16, "f16"}, {ScaleType::E8M0, "e8m0"},
            {ScaleType::E4M3, "e4m3"})
-MOEC_NAMES(Granularity, {Granularity::Tensor, "tensor"},
-           {Granularity::Channel, "channel"}, {Granularity::Token, "token"},
-           {Granularity::Group, "group"}, {Granularity::Block, "block"})
 #undef MOEC_NAMES
+
+template <>
+ArrayRef<EnumName<GateUpOrder>> getEnumNames<GateUpOrder>() {
+  static constexpr EnumName<GateUpOrder> names[] = {
+#define GATE_UP_ORDER(NAME, SPELLING) {GateUpOrder::NAME, SPELLING},
+#include "moec/Support/LayerEnums.def"
+  };
+  return names;
+}
+
+template <>
+ArrayRef<EnumName<Select>> getEnumNames<Select>() {
+  static constexpr EnumName<Select> names[] = {
+#define SELECT(NAME, SPELLING) {Select::NAME, SPELLING},
+#include "moec/Support/LayerEnums.def"
+  };
+  return names;
+}
+
+template <>
+ArrayRef<EnumName<GroupScore>> getEnumNames<GroupScore>() {
+  static constexpr EnumName<GroupScore> names[] = {
+#define GROUP_SCORE(NAME, SPELLING) {GroupScore::NAME, SPELLING},
+#include "moec/Support/LayerEnums.def"
+  };
+  return names;
+}
+
+template <>
+ArrayRef<EnumName<NonFinite>> getEnumNames<NonFinite>() {
+  static constexpr EnumName<NonFinite> names[] = {
+#define NON_FINITE(NAME, SPELLING) {NonFinite::NAME, SPELLING},
+#include "moec/Support/LayerEnums.def"
+  };
+  return names;
+}
+
+template <>
+ArrayRef<EnumName<Granularity>> getEnumNames<Granularity>() {
+  static constexpr EnumName<Granularity> names[] = {
+#define GRANULARITY(NAME, SPELLING) {Granularity::NAME, SPELLING},
+#include "moec/Support/LayerEnums.def"
+  };
+  return names;
+}
 
 bool isGated(Activation kind) {
   switch (kind) {

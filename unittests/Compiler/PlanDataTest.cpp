@@ -309,6 +309,27 @@ TEST(PlanDataTest, GpusGetThreadsSharedMemoryAndAlignment) {
         << tensor.name;
 }
 
+// Collectives are converted by value.
+TEST(PlanDataTest, EnumsOfTheDialectsAreThoseOfTheRuntime) {
+  std::vector<std::string> axes, planAxes, moeAxes, kinds, planKinds;
+  for (auto axis : {moert::MeshAxis::Data, moert::MeshAxis::Tensor})
+    axes.push_back(moert::meshAxisName(axis));
+  for (unsigned i = 0; i <= plan::getMaxEnumValForAxis(); ++i)
+    planAxes.push_back(plan::stringifyAxis(plan::Axis(i)).str());
+  for (unsigned i = 0; i <= moe::getMaxEnumValForAxis(); ++i)
+    moeAxes.push_back(moe::stringifyAxis(moe::Axis(i)).str());
+  EXPECT_EQ(planAxes, axes);
+  EXPECT_EQ(moeAxes, axes);
+  for (auto kind :
+       {moert::CollectiveKind::AllGather, moert::CollectiveKind::ReduceScatter,
+        moert::CollectiveKind::AllReduce})
+    kinds.push_back(moert::collectiveKindName(kind));
+  for (unsigned i = 0; i <= plan::getMaxEnumValForCollectiveKind(); ++i)
+    planKinds.push_back(
+        plan::stringifyCollectiveKind(plan::CollectiveKind(i)).str());
+  EXPECT_EQ(planKinds, kinds);
+}
+
 TEST(PlanDataTest, WhatTheRuntimeRefusesIsRefusedHere) {
   // "a" and "b" live at the same time in one slot.
   expectFailure(R"mlir(

@@ -19,6 +19,25 @@ using namespace moec::testing;
 
 namespace {
 
+/// Compares the spellings of an enum of the spec with those of the dialect.
+template <typename DialectEnum, typename E>
+void expectSpellings(unsigned maxValue) {
+  ASSERT_EQ(getEnumNames<E>().size(), maxValue + 1);
+  for (const EnumName<E> &each : getEnumNames<E>())
+    EXPECT_EQ(stringifyEnum(DialectEnum(each.value)), each.name);
+}
+
+TEST(BuildLayerTest, EnumsOfTheSpecAreThoseOfTheDialect) {
+  expectSpellings<moe::GateUpOrder, GateUpOrder>(
+      moe::getMaxEnumValForGateUpOrder());
+  expectSpellings<moe::Select, Select>(moe::getMaxEnumValForSelect());
+  expectSpellings<moe::GroupScore, GroupScore>(
+      moe::getMaxEnumValForGroupScore());
+  expectSpellings<moe::NonFinite, NonFinite>(moe::getMaxEnumValForNonFinite());
+  expectSpellings<moe::Granularity, Granularity>(
+      moe::getMaxEnumValForGranularity());
+}
+
 struct Built {
   MLIRContext context;
   OwningOpRef<ModuleOp> module;

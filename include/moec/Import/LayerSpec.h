@@ -52,22 +52,34 @@ enum class Entry {
 };
 
 /// Row order of `w13` in a gated layer.
-enum class GateUpOrder { GateUp, UpGate, Interleaved };
+enum class GateUpOrder {
+#define GATE_UP_ORDER(NAME, SPELLING) NAME,
+#include "moec/Support/LayerEnums.def"
+};
 
 /// Formula 2: logit to score.
 enum class Score { Identity, Softmax, Sigmoid, SqrtSoftplus };
 
 /// Formula 4: selection of a token's experts.
-enum class Select { TopK, PerGroup, Hash, SparseMixer };
+enum class Select {
+#define SELECT(NAME, SPELLING) NAME,
+#include "moec/Support/LayerEnums.def"
+};
 
 /// Formula 4: sort key of a group of experts.
-enum class GroupScore { Max, Top2Sum };
+enum class GroupScore {
+#define GROUP_SCORE(NAME, SPELLING) NAME,
+#include "moec/Support/LayerEnums.def"
+};
 
 /// Formula 5: score to weight.
 enum class RouteWeight { Score, Sigmoid, Softmax };
 
 /// Formula 3: replacement of a score that is not finite.
-enum class NonFinite { Zero, NegInf, Lowest };
+enum class NonFinite {
+#define NON_FINITE(NAME, SPELLING) NAME,
+#include "moec/Support/LayerEnums.def"
+};
 
 /// Activation functions. Kinds ending in `NoMul` are not gated.
 enum class Activation {
@@ -110,7 +122,10 @@ inline int64_t getElementBits(StorageType storage) {
 enum class ScaleType { F32, BF16, F16, E8M0, E4M3 };
 
 /// Elements that share a scale; defined in docs/use/layers.md.
-enum class Granularity { Tensor, Channel, Token, Group, Block };
+enum class Granularity {
+#define GRANULARITY(NAME, SPELLING) NAME,
+#include "moec/Support/LayerEnums.def"
+};
 
 /// Checkpoint layout of a quantized matrix. lib/Import/Packings.cpp lists the
 /// tensors of each.

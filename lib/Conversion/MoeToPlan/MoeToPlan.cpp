@@ -232,10 +232,10 @@ private:
         owned = builder.getDenseI64ArrayAttr({0});
     }
     MLIRContext *context = builder.getContext();
+    // Both enums of axes have the same values (PlanDataTest).
     plan::CollectiveOp::create(
         builder, op->getLoc(), plan::CollectiveKindAttr::get(context, kind),
-        plan::AxisAttr::get(context, axis == moe::Axis::Dp ? plan::Axis::Dp
-                                                           : plan::Axis::Tp),
+        plan::AxisAttr::get(context, static_cast<plan::Axis>(axis)),
         builder.getI64IntegerAttr(stream), toMemory(inputs),
         toMemory(op->getResults()), owners ? memory.lookup(owners) : Value(),
         toMemory(ids), owned, expertsPerOwner, /*rows=*/Value(),
