@@ -9,10 +9,12 @@ JOB is MODEL:VARIANT:LAYERS:WHAT:SECONDS.
     MODEL     of models.py: published models, with random weights
     VARIANT   who runs the experts, and the mode: base-compile, moec-no-compile, marlin-eager. base is what vLLM
               chooses by itself, other words are its --moe-backend. Without a mode: compile. no-compile: full CUDA
-              graphs for decode alone
+              graphs for decode alone. The same with a prefix cache and prompts in chunks of 512 tokens: chunked.
+              The same with drafts from n-grams: speculative
     LAYERS    a number, or all
     WHAT      m memory, c outputs (log-probabilities of 1500 given tokens, greedy tokens, the same twice), s speed,
-              p GPU kernels (torch.profiler), v serving load, w sleep, wake and reload of weights
+              p GPU kernels (torch.profiler), v serving load, w sleep, wake and reload of weights,
+              f 2 to 12 new tokens of a request (chunked: behind a prefix in the cache; speculative: drafts)
     SECONDS   after which the job is killed, the next one starts, and the record keeps what there is
 
 For example, vLLM's default and moec, one after the other:

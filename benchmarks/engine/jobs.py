@@ -10,10 +10,11 @@ import re
 #: What a job may measure, in the order in which a job measures it.
 PARTS = {
     "m": "memory", "c": "outputs", "s": "speed", "p": "GPU kernels", "v": "serving load", "w": "sleep, wake, reload",
+    "f": "few tokens of a request",
 }
-MODES = ("compile", "no-compile", "eager")
+MODES = ("compile", "no-compile", "eager", "chunked", "speculative")
 FORM = "MODEL:VARIANT:LAYERS:WHAT:SECONDS"
-_VARIANT = re.compile(r"([a-z0-9_]+?)(?:-(no-compile|compile|eager))?")
+_VARIANT = re.compile(r"([a-z0-9_]+?)(?:-(no-compile|compile|eager|chunked|speculative))?")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,6 +32,8 @@ REQUESTS_AT_ONCE = (1, 16, 64)
 #: Token ids that all vocabularies have.
 _IDS = (10, 100000)
 _GIB = 2**30
+#: Of modes that schedule otherwise.
+CHUNK, DRAFT, PREFIX = 512, 5, 512
 
 
 def draw_prompts(count: int, tokens: int, seed: int = 7) -> list[list[int]]:
@@ -53,6 +55,11 @@ def make_arguments(job: Job, folder: Path) -> dict[str, Any]:
     else:
         found["compilation_config"] = {
             "mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": sizes}
+    if job.mode == "chunked":
+        found |= {"max_num_batched_tokens": CHUNK, "enable_prefix_caching": True}
+    elif job.mode == "speculative":
+        found |= {"disable_log_stats": False, "speculative_config": {
+            "method": "ngram", "num_speculative_tokens": DRAFT, "prompt_lookup_min": 1, "prompt_lookup_max": 3}}
     if job.experts not in ("base", "moec"):
         found["moe_backend"] = job.experts
     if "w" in job.parts:
@@ -86,6 +93,8 @@ def generate(llm: LLM, prompts: list[list[int]], tokens: int, **sampling: Any) -
 
 def find_outputs(llm: LLM) -> tuple[list[float], list[list[int]]]:
     """Log-probabilities of 1500 given tokens, and 16 greedy ones after each of four prompts."""
+    # Tokens behind a prefix in the cache are computed in other launches, with other rounding.
+    llm.reset_prefix_cache()
     (prompt,) = draw_prompts(1, 1501)
     _, (output,) = generate(llm, [prompt], 1, prompt_logprobs=0)
     given = [float(entry[token].logprob) for token, entry in zip(prompt[1:], output.prompt_logprobs[1:])]
@@ -93,13 +102,24 @@ def find_outputs(llm: LLM) -> tuple[list[float], list[list[int]]]:
     return given, [list(each.outputs[0].token_ids) for each in outputs]
 
 
+def list_sizes(module: torch.nn.Module) -> dict[str, int]:
+    """Bytes of parameters and buffers by name, each memory once."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    found = {tensor.untyped_storage().data_ptr(): (name, tensor.untyped_storage().nbytes()) for name, tensor in named}
+    return {name: size for name, size in found.values() if size}
+
+
 def measure_memory(llm: LLM, add: Add) -> None:
     worker = find_worker(llm)
+    model = worker.model_runner.get_model()
+    experts = next((layer for _, layer in list_experts(model)))
     free, total = torch.cuda.mem_get_info()
     add("memory", kv_cache_gib=worker.available_kv_cache_memory_bytes / _GIB,
         model_gib=worker.model_runner.model_memory_usage / _GIB,
         kv_blocks=llm.llm_engine.vllm_config.cache_config.num_gpu_blocks, free_gib=free / _GIB, total_gib=total / _GIB,
-        peak_gib=torch.cuda.max_memory_allocated() / _GIB)
+        peak_gib=torch.cuda.max_memory_allocated() / _GIB, allocated_gib=torch.cuda.memory_allocated() / _GIB,
+        weights_gib=sum(list_sizes(model).values()) / _GIB,
+        layer_mib={name: round(size / 2**20, 3) for name, size in list_sizes(experts).items()})
 
 
 def measure_outputs(llm: LLM, add: Add, compare: Callable[[list[float]], list[dict]]) -> None:
@@ -236,6 +256,31 @@ def measure_sleep(llm: LLM, add: Add) -> None:
         lost_gib=(free - torch.cuda.mem_get_info()[0]) / _GIB)
 
 
+def measure_few_tokens(llm: LLM, add: Add) -> None:
+    """The same requests twice: the second time all but 2 to 12 tokens of each are in the cache."""
+    prompts = [draw_prompts(1, PREFIX + new, seed=new)[0] for new in range(2, 13)]
+    cold, warm = (generate(llm, prompts, 1, logprobs=5)[1] for _ in range(2))
+    differences = []
+    for one, other in zip(cold, warm):
+        first, second = one.outputs[0].logprobs[0], other.outputs[0].logprobs[0]
+        differences += [abs(first[token].logprob - second[token].logprob) for token in first.keys() & second.keys()]
+    add("few tokens", new=[len(prompt) - each.num_cached_tokens for prompt, each in zip(prompts, warm)],
+        tokens=len(differences), mean=round(statistics.fmean(differences), 6), max=round(max(differences), 6))
+
+
+def measure_drafts(llm: LLM, add: Add) -> None:
+    """Tokens that verified drafts gave, and how many of them the same model ranks first without drafts."""
+    prompts = [prompt * 16 for prompt in draw_prompts(8, 8)]
+    _, outputs = generate(llm, prompts, 64)
+    tokens = [list(each.outputs[0].token_ids) for each in outputs]
+    _, scored = generate(llm, [[*prompt, *more] for prompt, more in zip(prompts, tokens)], 1, prompt_logprobs=0)
+    ranks = [entry[token].rank for each, more in zip(scored, tokens)
+             for token, entry in zip(more, each.prompt_logprobs[-len(more):])]
+    counts = {metric.name.removeprefix("vllm:spec_decode_num_"): metric.value for metric in llm.get_metrics()
+              if metric.name.startswith("vllm:spec_decode_num_") and hasattr(metric, "value")}
+    add("drafts", **counts, tokens=len(ranks), first=sum(rank == 1 for rank in ranks), worst=max(ranks))
+
+
 def run_job(job: Job, folder: Path, add: Add, compare: Callable[[list[float]], list[dict]]) -> None:
     log, start = PluginLog(), time.monotonic()
     llm = LLM(**make_arguments(job, folder))
@@ -249,6 +294,7 @@ def run_job(job: Job, folder: Path, add: Add, compare: Callable[[list[float]], l
     parts: dict[str, Callable[[LLM, Add], None]] = {
         "m": measure_memory, "c": functools.partial(measure_outputs, compare=compare), "s": measure_speed,
         "p": measure_kernels, "v": measure_serving, "w": measure_sleep,
+        "f": measure_drafts if job.mode == "speculative" else measure_few_tokens,
     }
     for letter in job.parts:
         parts[letter](llm, add)

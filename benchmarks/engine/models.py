@@ -98,7 +98,7 @@ def qwen3(format: str, quantization: Config) -> Model:
 
 MODELS: dict[str, Model] = {
     "q3": Model("qwen3-30b-a3b", "bf16", _QWEN3),
-    "q3fp8": Model("qwen3-30b-a3b-fp8", "fp8 in blocks", _QWEN3),
+    "q3fp8": Model("qwen3-30b-a3b-fp8", "block fp8", _QWEN3),
     "q3int4": qwen3("int4 g128", int4(128)),
     "oss20": Model("gpt-oss-20b", "mxfp4", _GPT_OSS),
     "oss120": Model("gpt-oss-120b", "mxfp4", _GPT_OSS),
@@ -121,7 +121,7 @@ MODELS: dict[str, Model] = {
     "q3int8": qwen3("experts_int8", {"quant_method": "experts_int8"}),
     "glm": Model("glm-4.5-air", "bf16", _GLM),
     "ernie": Model("ernie-4.5-21b-a3b", "bf16", _ERNIE),
-    "dsv3": Model("deepseek-v3", "fp8 in blocks", _LATENT | {"first_k_dense_replace": 1}),
+    "dsv3": Model("deepseek-v3", "block fp8", _LATENT | {"first_k_dense_replace": 1}),
     # One rank of eight has 48 of the experts.
     "kimi": Model("kimi-k2", "int4 g32", _LATENT | {
         "model_type": "deepseek_v3", "n_routed_experts": 48, "num_attention_heads": 64, "num_key_value_heads": 64,

@@ -162,6 +162,12 @@ def describe_outputs(rows: list[Row]) -> list[str]:
             texts.append(f"mean {give(row['mean'], 4)}, max {give(row['max'], 2)} to {row['against']}")
         elif row["what"] in ("sleep", "reload"):
             texts.append(f"{row['what']}: {'the same' if row['is_same'] else 'DIFFERENT'}")
+        elif row["what"] == "few tokens":
+            texts.append(f"{min(row['new'])} to {max(row['new'])} tokens of a request: mean {give(row['mean'], 4)}, "
+                         f"max {give(row['max'], 2)} to all tokens at once")
+        elif row["what"] == "drafts":
+            texts.append(f"{row['accepted_tokens']} of {row['draft_tokens']} drafted tokens accepted, {row['first']} of "
+                         f"{row['tokens']} tokens first without drafts")
         elif row["what"] in ("failed", "time limit"):
             texts.append(f"{row['what'].upper()}: {row['error']}".replace("|", "/").replace("\n", " "))
     return texts

@@ -38,7 +38,8 @@ HEAD = {"engine": "vllm 0.33.0", "device": "none", "commit": "abc", "torch": "2.
 
 @pytest.mark.parametrize("text, experts, mode, layers", [
     ("q3:base:all:pm:9", "base", "compile", 0), ("q3:moec-no-compile:4:mp:9", "moec", "no-compile", 4),
-    ("q3:triton_unfused-eager:4:mp:9", "triton_unfused", "eager", 4)])
+    ("q3:triton_unfused-eager:4:mp:9", "triton_unfused", "eager", 4),
+    ("q3:moec-chunked:4:mp:9", "moec", "chunked", 4), ("q3:base-speculative:4:mp:9", "base", "speculative", 4)])
 def test_job(text: str, experts: str, mode: str, layers: int) -> None:
     job = jobs.parse_job(text, NAMES)
     assert (job.model, job.experts, job.mode, job.layers, job.parts) == ("q3", experts, mode, layers, "mp")
@@ -122,6 +123,8 @@ def make_rows() -> list:
         row("moec", "outputs", same_twice=True, not_finite=0),
         row("moec", "log-probabilities", against="q3:base-compile:4", mean=0.02, max=1.5, not_finite=0),
         row("marlin", "time limit", error="killed after 9 s"),
+        row("moec", "few tokens", new=[2, 12], tokens=16, mean=0.21, max=0.69),
+        row("moec", "drafts", drafts=9, draft_tokens=45, accepted_tokens=20, tokens=64, first=61, worst=3),
         row("moec", "serving", size=16, tokens_per_second=812.4, first_token_ms={"p99": 80.0},
             next_token_ms={"p99": 9.0}),
     ]
@@ -143,7 +146,7 @@ def test_times_of_experts() -> None:
 def test_table() -> None:
     text = "\n".join(summary.make_tables(make_rows()))
     for cell in ("1.90 / 1.60 (1.19)", "50.00 / -", "200 / 150 / 100", "66.50", "same twice; mean 0.0200, max 1.50 to",
-                 "TIME LIMIT: killed after 9 s", "| 812 | 80.0 | 9.00 |", "| moec | 4 MoecExperts | 12.5 |"):
+                 "TIME LIMIT: killed after 9 s", "2 to 12 tokens of a request: mean 0.2100", "20 of 45 drafted tokens", "| 812 | 80.0 | 9.00 |", "| moec | 4 MoecExperts | 12.5 |"):
         assert cell in text, (cell, text)
 
 
@@ -155,10 +158,14 @@ def test_pages(tmp_path: Path) -> None:
     other = newer | {"device": "another", "rows": make_rows()}
     groups = script.group([older, newer, other])
     # Files of one GPU and commit are one record.
-    assert [(each["device"], len(each["rows"])) for each in groups] == [("none", 12), ("another", 12)]
+    assert [(each["device"], len(each["rows"])) for each in groups] == [("none", 14), ("another", 14)]
     text = "\n".join(script.page(groups))
     assert text.count("1.90 / 1.60 (1.19)") == 2 and "commit abc" in text and "vllm 0.33.0, PyTorch 2.11" in text
     assert "\n".join(script.short(groups)).count("| qwen3-30b-a3b | bf16 | 4 | compile | 1.19 |") == 2
+    # An older record tells what a newer one has not.
+    fp8 = [row | {"model": "q3fp8", "published": "qwen3-fp8"} for row in make_rows()]
+    lines = "\n".join(script.short([newer | {"rows": make_rows()}, older | {"rows": make_rows() + fp8}]))
+    assert lines.count("| qwen3-30b-a3b |") == lines.count("| qwen3-fp8 |") == 1
     page = tmp_path / "page.md"
     page.write_text(f"head\n{script.BEGIN}\nold\n{script.END}\ntail\n")
     assert script.put(page, ["", "new"]) == f"head\n{script.BEGIN}\nnew\n\n{script.END}\ntail\n"
