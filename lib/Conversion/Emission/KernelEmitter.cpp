@@ -57,6 +57,10 @@ F32 KernelEmitter::f32(double value) {
   return {b, arith::ConstantOp::create(b, b.getF32FloatAttr(value))};
 }
 
+Flag KernelEmitter::flag(bool value) {
+  return {b, arith::ConstantOp::create(b, b.getBoolAttr(value))};
+}
+
 Value KernelEmitter::add(Value x, Value y) {
   return b.createOrFold<arith::AddIOp>(x, y);
 }
@@ -293,12 +297,17 @@ void KernelEmitter::forLoop(Value lower, Value upper, int64_t step,
   });
 }
 
-SmallVector<Value> KernelEmitter::forLoop(
-    Value lower, Value upper, int64_t step, ValueRange init,
-    function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+SmallVector<Value> KernelEmitter::forLoop(Value lower, Value upper,
+                                          int64_t step, ValueRange init,
+                                          LoopBody body) {
   Type type = lower.getType();
   Value by = arith::ConstantOp::create(b, b.getIntegerAttr(type, step));
-  auto loop = scf::ForOp::create(b, lower, upper, by, init);
+  return forLoop(lower, upper, by, init, body);
+}
+
+SmallVector<Value> KernelEmitter::forLoop(Value lower, Value upper, Value step,
+                                          ValueRange init, LoopBody body) {
+  auto loop = scf::ForOp::create(b, lower, upper, step, init);
   OpBuilder::InsertionGuard guard(b);
   Block *block = loop.getBody();
   // A loop without carried values is born with its terminator.

@@ -58,6 +58,7 @@ public:
   Index index(int64_t value);
   I32 i32(int64_t value);
   F32 f32(double value);
+  Flag flag(bool value);
   mlir::Value add(mlir::Value x, mlir::Value y);
   mlir::Value mul(mlir::Value x, mlir::Value y);
   /// `x + constant`, `x * constant` on index.
@@ -87,6 +88,31 @@ public:
   /// is ADD, MAXNUMF, MAXSI or MINSI.
   virtual mlir::Value reduce(mlir::vector::CombiningKind kind,
                              mlir::Value vector);
+
+  /// Element `i` of a vector of `T`, and all elements.
+  template <typename T>
+  T element(mlir::Value vector, int64_t i) {
+    mlir::Value value = mlir::vector::ExtractOp::create(b, vector, i);
+    if constexpr (std::is_same_v<T, mlir::Value>)
+      return value;
+    else
+      return {b, value};
+  }
+  template <typename T>
+  llvm::SmallVector<T> elements(mlir::Value vector) {
+    llvm::SmallVector<T> all;
+    auto type = mlir::cast<mlir::VectorType>(vector.getType());
+    for (int64_t i = 0; i < type.getNumElements(); ++i)
+      all.push_back(element<T>(vector, i));
+    return all;
+  }
+  /// The MLIR vector of some values of one type.
+  template <typename T>
+  mlir::Value makeVector(llvm::ArrayRef<T> elements) {
+    llvm::SmallVector<mlir::Value> values(elements);
+    auto type = mlir::VectorType::get(values.size(), values.front().getType());
+    return mlir::vector::FromElementsOp::create(b, type, values);
+  }
 
   //===--- Memory ---===//
 
@@ -133,12 +159,14 @@ public:
   void forLoop(mlir::Value lower, mlir::Value upper, int64_t step,
                llvm::function_ref<void(mlir::Value)> body);
   /// A loop with loop-carried values; returns the last ones.
-  llvm::SmallVector<mlir::Value>
-  forLoop(mlir::Value lower, mlir::Value upper, int64_t step,
-          mlir::ValueRange init,
-          llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
-                                                            mlir::ValueRange)>
-              body);
+  using LoopBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      mlir::Value, mlir::ValueRange)>;
+  llvm::SmallVector<mlir::Value> forLoop(mlir::Value lower, mlir::Value upper,
+                                         int64_t step, mlir::ValueRange init,
+                                         LoopBody body);
+  llvm::SmallVector<mlir::Value> forLoop(mlir::Value lower, mlir::Value upper,
+                                         mlir::Value step,
+                                         mlir::ValueRange init, LoopBody body);
   void ifThen(mlir::Value condition, llvm::function_ref<void()> then,
               llvm::function_ref<void()> otherwise = nullptr);
   /// `body(i)` for each `i` from `lower` below `upper`.
@@ -146,11 +174,17 @@ public:
   void loop(Counter lower, Counter upper, int64_t step, Body body) {
     forLoop(lower, upper, step, [&](mlir::Value i) { body(Counter(b, i)); });
   }
+  template <typename Counter, typename Body>
+  void loop(Counter lower, Counter upper, Counter step, Body body) {
+    forLoop(lower, upper, step, {}, [&](mlir::Value i, mlir::ValueRange) {
+      body(Counter(b, i));
+      return llvm::SmallVector<mlir::Value>();
+    });
+  }
   /// A loop that carries a state (Values.h): `body(i, state)` returns the next
-  /// one. Returns the last one.
-  template <typename Counter, typename State, typename Body>
-  State loop(Counter lower, Counter upper, int64_t step, State state,
-             Body body) {
+  /// one. Returns the last one. `step` is a number or a Counter.
+  template <typename Counter, typename Step, typename State, typename Body>
+  State loop(Counter lower, Counter upper, Step step, State state, Body body) {
     llvm::SmallVector<mlir::Value> init;
     carried::pack(state, init);
     llvm::SmallVector<mlir::Value> last = forLoop(
@@ -164,6 +198,32 @@ public:
         });
     mlir::ValueRange values(last);
     carried::unpack(state, b, values);
+    return state;
+  }
+  /// `while (condition(state)) state = body(state);`. Returns the last state.
+  template <typename State, typename Condition, typename Body>
+  State whileLoop(State state, Condition condition, Body body) {
+    llvm::SmallVector<mlir::Value> init;
+    carried::pack(state, init);
+    llvm::SmallVector<mlir::Type> types(mlir::ValueRange(init).getTypes());
+    llvm::SmallVector<mlir::Location> locations(types.size(), b.getLoc());
+    auto loop = mlir::scf::WhileOp::create(b, types, init);
+    mlir::OpBuilder::InsertionGuard guard(b);
+    auto enter = [&](mlir::Region &region) {
+      mlir::Block *block = b.createBlock(&region, {}, types, locations);
+      mlir::ValueRange values = block->getArguments();
+      carried::unpack(state, b, values);
+      return block;
+    };
+    mlir::Block *before = enter(loop.getBefore());
+    mlir::scf::ConditionOp::create(b, condition(state), before->getArguments());
+    enter(loop.getAfter());
+    State next = body(state);
+    llvm::SmallVector<mlir::Value> yielded;
+    carried::pack(next, yielded);
+    mlir::scf::YieldOp::create(b, yielded);
+    mlir::ValueRange results = loop.getResults();
+    carried::unpack(state, b, results);
     return state;
   }
   /// `condition ? then() : otherwise()`, states (Values.h) of one shape.

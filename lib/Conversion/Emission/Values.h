@@ -18,6 +18,7 @@
 #define MOEC_LIB_CONVERSION_EMISSION_VALUES_H
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
@@ -54,6 +55,7 @@ protected:
 
 template <typename Kind>
 class IntegerValue;
+class F32;
 
 /// i1. Operands are always evaluated.
 class Flag : public TypedValue {
@@ -151,6 +153,27 @@ public:
   friend void operator!=(IntegerValue, mlir::Value) = delete;
   IntegerValue operator~() const { return *this ^ -1; }
   IntegerValue operator-() const { return 0 - *this; }
+  /// The f32 nearest to this signed value.
+  F32 toF32() const;
+  /// The low bits of an i64.
+  IntegerValue<int32_t> toI32() const {
+    return {*b,
+            mlir::arith::TruncIOp::create(*b, shaped(b->getI32Type()), *this)};
+  }
+  /// A shorter integer, zero-extended to an i32.
+  IntegerValue<int32_t> widened() const {
+    return {*b,
+            mlir::arith::ExtUIOp::create(*b, shaped(b->getI32Type()), *this)};
+  }
+  /// An i32, zero-extended.
+  IntegerValue<int64_t> toI64() const {
+    return {*b,
+            mlir::arith::ExtUIOp::create(*b, shaped(b->getI64Type()), *this)};
+  }
+  /// Number of bits that are 1.
+  IntegerValue popcount() const {
+    return {*b, mlir::math::CtPopOp::create(*b, *this)};
+  }
 
   friend IntegerValue min(IntegerValue x, IntegerValue y) {
     return x.template apply<mlir::arith::MinSIOp>(y);
@@ -163,6 +186,11 @@ public:
   }
   friend IntegerValue max(IntegerValue x, int64_t y) {
     return max(x, x.like(y));
+  }
+  /// `x * y` that is known to fit, so that it may be widened later.
+  friend IntegerValue multiplyNoWrap(IntegerValue x, IntegerValue y) {
+    return {*x.b, mlir::arith::MulIOp::create(
+                      *x.b, x, y, mlir::arith::IntegerOverflowFlags::nsw)};
   }
   /// `x / y`, rounded up.
   friend IntegerValue divideUp(IntegerValue x, IntegerValue y) {
@@ -230,7 +258,17 @@ public:
 #undef MOEC_COMPARISON
   friend void operator==(F32, mlir::Value) = delete;
   F32 operator-() const { return {*b, mlir::arith::NegFOp::create(*b, *this)}; }
+  /// `x * y + z`, rounded once.
+  friend F32 fma(F32 x, F32 y, F32 z) {
+    return {*x.b, mlir::math::FmaOp::create(*x.b, x, y, z)};
+  }
 };
+
+template <typename Kind>
+F32 IntegerValue<Kind>::toF32() const {
+  return {*b,
+          mlir::arith::SIToFPOp::create(*b, shaped(b->getF32Type()), *this)};
+}
 
 /// `flag ? x : y`, per element of a vector.
 template <typename T>

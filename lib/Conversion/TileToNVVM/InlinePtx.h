@@ -9,7 +9,7 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_INLINEPTX_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_INLINEPTX_H
 
-#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "../Emission/Values.h"
 
 namespace moec {
 
@@ -29,6 +29,15 @@ llvm::SmallVector<mlir::Value> tieSums(mlir::ImplicitLocOpBuilder &b,
 /// computation of loop-carried values to their use in the next iteration.
 llvm::SmallVector<mlir::Value> tieWords(mlir::ImplicitLocOpBuilder &b,
                                         mlir::ValueRange words);
+
+/// Replaces typed values by such copies: `T` is F32 or I32.
+template <typename T>
+void tieValues(mlir::ImplicitLocOpBuilder &b, llvm::MutableArrayRef<T> values) {
+  llvm::SmallVector<mlir::Value> plain(values);
+  plain = std::is_same_v<T, F32> ? tieSums(b, plain) : tieWords(b, plain);
+  for (auto [value, tied] : llvm::zip(values, plain))
+    value = {b, tied};
+}
 
 /// Copies of i64 values. Used after loads: computations that do not depend on
 /// the copies are not ordered after them.

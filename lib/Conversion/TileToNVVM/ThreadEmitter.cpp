@@ -61,6 +61,10 @@ void ThreadEmitter::forThreads(Value begin, Value end,
   forLoop(add(begin, toIndex(threadNumber)), end, threads, body);
 }
 
+I32 ThreadEmitter::numCtas() {
+  return {b, NVVM::GridDimXOp::create(b, b.getI32Type())};
+}
+
 //===----------------------------------------------------------------------===//
 // i32
 //===----------------------------------------------------------------------===//
@@ -235,6 +239,19 @@ Value ThreadEmitter::load(Type type, Value pointer, int64_t alignment) {
   return LLVM::LoadOp::create(b, type, pointer, alignment);
 }
 
+I32 ThreadEmitter::loadWord(Value pointer) {
+  return {b, load(b.getI32Type(), pointer, 4)};
+}
+F32 ThreadEmitter::loadSingle(Value pointer) {
+  return {b, load(b.getF32Type(), pointer, 4)};
+}
+Value ThreadEmitter::loadWords(Value pointer, int64_t lanes) {
+  return load(VectorType::get(lanes, b.getI32Type()), pointer, 4 * lanes);
+}
+Value ThreadEmitter::loadSingles(Value pointer, int64_t lanes) {
+  return load(VectorType::get(lanes, b.getF32Type()), pointer, 4 * lanes);
+}
+
 void ThreadEmitter::store(Value value, Value pointer, int64_t alignment) {
   LLVM::StoreOp::create(b, value, pointer, alignment);
 }
@@ -344,6 +361,26 @@ void ThreadEmitter::commitCopies() { NVVM::CpAsyncCommitGroupOp::create(b); }
 
 void ThreadEmitter::waitCopies(int64_t groups) {
   NVVM::CpAsyncWaitGroupOp::create(b, groups);
+}
+
+//===----------------------------------------------------------------------===//
+// Bits
+//===----------------------------------------------------------------------===//
+
+SmallVector<I32> ThreadEmitter::pairs(Value vector) {
+  int64_t count = cast<VectorType>(vector.getType()).getNumElements() / 2;
+  auto type = VectorType::get(count, b.getI32Type());
+  return elements<I32>(vector::BitCastOp::create(b, type, vector));
+}
+I32 ThreadEmitter::permuteBytes(I32 low, I32 high, I32 selector) {
+  return {b, NVVM::PermuteOp::create(b, b.getI32Type(), low, high, selector,
+                                     NVVM::PermuteMode::DEFAULT)};
+}
+I32 ThreadEmitter::rotateLeft(I32 x, int64_t bits) {
+  return {b, LLVM::FshlOp::create(b, x, x, i32(bits))};
+}
+I32 ThreadEmitter::rotateRight(I32 x, int64_t bits) {
+  return {b, LLVM::FshrOp::create(b, x, x, i32(bits))};
 }
 
 //===----------------------------------------------------------------------===//

@@ -30,6 +30,8 @@ public:
   int64_t getNumWarps() const;
   /// Index of the thread in its CTA, i32.
   I32 thread() const { return threadNumber; }
+  /// The number of CTAs, read at this point.
+  I32 numCtas();
   /// The thread's warp and its lane; i32.
   I32 warp() const { return warpNumber; }
   I32 lane() const { return laneNumber; }
@@ -68,6 +70,24 @@ public:
   mlir::Value broadcast(mlir::Value value, int64_t lane);
   /// The value of the lane that each lane selects (i32).
   mlir::Value getFromLane(mlir::Value value, mlir::Value lane);
+  /// A typed value keeps its type.
+  template <typename T>
+  T shuffleXor(T value, int64_t mask) {
+    return {b, shuffleXor(static_cast<mlir::Value>(value), mask)};
+  }
+  template <typename T>
+  T shuffleUp(T value, int64_t distance) {
+    return {b, shuffleUp(static_cast<mlir::Value>(value), distance)};
+  }
+  template <typename T>
+  T broadcast(T value, int64_t lane) {
+    return {b, broadcast(static_cast<mlir::Value>(value), lane)};
+  }
+  template <typename T>
+  T getFromLane(T value, I32 lane) {
+    return {b, getFromLane(static_cast<mlir::Value>(value),
+                           static_cast<mlir::Value>(lane))};
+  }
   /// Maximum or minimum i32 of the warp, in all lanes.
   I32 warpMax(mlir::Value value);
   I32 warpMin(mlir::Value value);
@@ -93,6 +113,12 @@ public:
   mlir::Value advance(mlir::Value pointer, mlir::Value bytes);
   mlir::Value advance(mlir::Value pointer, int64_t bytes);
   mlir::Value load(mlir::Type type, mlir::Value pointer, int64_t alignment);
+  /// An i32 and an f32 at a pointer.
+  I32 loadWord(mlir::Value pointer);
+  F32 loadSingle(mlir::Value pointer);
+  /// `lanes` adjacent ones, aligned to their size.
+  mlir::Value loadWords(mlir::Value pointer, int64_t lanes);
+  mlir::Value loadSingles(mlir::Value pointer, int64_t lanes);
   void store(mlir::Value value, mlir::Value pointer, int64_t alignment);
   /// A weight's scale as f32, exactly: e8m0 or a float of 16 or 32 bits.
   mlir::Value loadScale(mlir::Type type, mlir::Value pointer);
@@ -124,6 +150,16 @@ public:
   void commitCopies();
   /// Waits until at most `groups` of the thread's committed groups are open.
   void waitCopies(int64_t groups);
+
+  //===--- Bits ---===//
+
+  /// The 16-bit elements of a vector, two per i32.
+  llvm::SmallVector<I32> pairs(mlir::Value vector);
+  /// prmt: byte `i` of the result is the byte of `high:low` that nibble `i` of
+  /// `selector` numbers.
+  I32 permuteBytes(I32 low, I32 high, I32 selector);
+  I32 rotateLeft(I32 x, int64_t bits);
+  I32 rotateRight(I32 x, int64_t bits);
 
   //===--- Tensor cores ---===//
 
