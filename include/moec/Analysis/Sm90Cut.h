@@ -27,7 +27,7 @@ struct Cut {
 };
 
 /// Host version of the M tiling that kernels compute
-/// (lib/Conversion/TileToNVVM/Schedules/Sm90/Sm90Tiles.cpp). The cost model
+/// (lib/Conversion/TileToNVVM/Schedules/Sm90/Sm90MTiling.cpp). The cost model
 /// evaluates it for every size that a group may have.
 class GroupCutter {
 public:

@@ -8,6 +8,7 @@
 #include "AsyncEmitter.h"
 
 #include "InlinePtx.h"
+#include "Pipeline.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -56,51 +57,15 @@ Operation *AsyncEmitter::consumerBarrier() {
                                  NVVM::BarrierReductionAttr(), Value());
 }
 
-I32 AsyncEmitter::countLanes(Value flag) {
-  return {b, math::CtPopOp::create(b, ballot(flag))};
-}
+I32 AsyncEmitter::countLanes(Flag flag) { return ballot(flag).popcount(); }
 
 //===----------------------------------------------------------------------===//
 // Barriers
 //===----------------------------------------------------------------------===//
 
-void AsyncEmitter::initBarrier(Value barrier, int64_t arrivals) {
-  NVVM::MBarrierInitOp::create(b, barrier, i32(arrivals), Value());
-}
-
 void AsyncEmitter::fenceBarriers() {
   NVVM::FenceMbarrierInitOp::create(b);
   fenceAsync();
-}
-
-void AsyncEmitter::arrive(Value barrier, int64_t times) {
-  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), barrier,
-                                 times == 1 ? Value() : i32(times),
-                                 NVVM::MemScopeKind::CTA);
-}
-
-void AsyncEmitter::arriveExpecting(Value barrier, int64_t bytes) {
-  NVVM::MBarrierArriveExpectTxOp::create(
-      b, /*res=*/Type(), barrier, i32(bytes), NVVM::MemScopeKind::CTA,
-      /*relaxed=*/false, /*predicate=*/Value());
-}
-
-void AsyncEmitter::waitBarrier(Value barrier, Value parity) {
-  auto loop = scf::WhileOp::create(b, TypeRange(), ValueRange());
-  OpBuilder::InsertionGuard guard(b);
-  b.createBlock(&loop.getBefore());
-  Value done = NVVM::MBarrierTryWaitOp::create(b, b.getI1Type(), barrier,
-                                               parity, /*ticks=*/Value());
-  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  scf::ConditionOp::create(b, arith::XOrIOp::create(b, done, yes),
-                           ValueRange());
-  b.createBlock(&loop.getAfter());
-  scf::YieldOp::create(b);
-}
-
-Flag AsyncEmitter::testBarrier(Value barrier, Value parity) {
-  return {b,
-          NVVM::MBarrierTestWaitOp::create(b, b.getI1Type(), barrier, parity)};
 }
 
 void AsyncEmitter::fenceAsync() {
@@ -125,15 +90,16 @@ void AsyncEmitter::prefetchTensorMap(int64_t i) {
                            /*predicate=*/Value(), b.getUnitAttr());
 }
 
-void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
-                           Value barrier, bool areWeights) {
+void AsyncEmitter::copyBox(Value shared, Value map, ArrayRef<I32> coordinates,
+                           const Barrier &barrier, bool areWeights) {
   // The cluster consists of this CTA, so that the target is its own shared
   // memory.
   auto type = LLVM::LLVMPointerType::get(b.getContext(), kClusterSpace);
   Value target = LLVM::AddrSpaceCastOp::create(b, type, shared);
-  auto innermostFirst = llvm::to_vector(llvm::reverse(coordinates));
+  SmallVector<Value> innermostFirst(llvm::reverse(coordinates));
   auto copy = NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-      b, target, map, innermostFirst, barrier, /*im2colOffsets=*/ValueRange(),
+      b, target, map, innermostFirst, barrier.getAddress(),
+      /*im2colOffsets=*/ValueRange(),
       /*multicastMask=*/Value(), /*l2CacheHint=*/Value(),
       NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false, NVVM::CTAGroupKindAttr(),
       /*predicate=*/Value());
@@ -150,23 +116,18 @@ void AsyncEmitter::copyBox(Value shared, Value map, ValueRange coordinates,
 // and 2 the 64-byte one; the field at bit 16 is ignored with these, and is 1 by
 // convention.
 
-Value AsyncEmitter::describeTile(Value shared) {
+I32 AsyncEmitter::describeTile(Value shared) {
   constexpr int64_t addressBits = 0x3FFFF, convention = 1 << 16;
-  Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), shared);
-  address = arith::AndIOp::create(b, address, i32(addressBits));
-  return arith::OrIOp::create(b, divide(address, kDescriptorUnit),
-                              i32(convention));
+  I32 address(b, LLVM::PtrToIntOp::create(b, b.getI32Type(), shared));
+  return (address & addressBits) / kDescriptorUnit | convention;
 }
 
-Value AsyncEmitter::getDescriptor(Value tile, int64_t step,
-                                  int64_t swizzledBytes) {
+I64 AsyncEmitter::getDescriptor(I32 tile, int64_t step, int64_t swizzledBytes) {
   constexpr int64_t unit = kDescriptorUnit, rows = 8;
   uint64_t kind = kSwizzleBytes / swizzledBytes;
   uint64_t high = kind << 62 | uint64_t(rows * swizzledBytes / unit) << 32;
-  Value low = scale(tile, 1, step * (kWgmmaBytes / unit));
-  Value wide = arith::ExtUIOp::create(b, b.getI64Type(), low);
-  return arith::OrIOp::create(
-      b, wide, arith::ConstantOp::create(b, b.getI64IntegerAttr(high)));
+  I32 low = tile + step * (kWgmmaBytes / unit);
+  return low.toI64() | int64_t(high);
 }
 
 void AsyncEmitter::fenceProducts() { NVVM::WgmmaFenceAlignedOp::create(b); }
@@ -213,11 +174,13 @@ static NVVM::WGMMATypes getProductType(Type element) {
   return element.isBF16() ? NVVM::WGMMATypes::bf16 : NVVM::WGMMATypes::f16;
 }
 
-Value AsyncEmitter::multiplyAsync(Type element, int64_t width, Value a, Value c,
+Value AsyncEmitter::multiplyAsync(Type element, int64_t width, I32 a, I32 c,
                                   int64_t step, Value sums, bool isFirst) {
   NVVM::WGMMATypes kind = getProductType(element);
+  I64 descriptorA = getDescriptor(a, step),
+      descriptorC = getDescriptor(c, step);
   return NVVM::WgmmaMmaAsyncOp::create(
-      b, sums.getType(), sums, getDescriptor(a, step), getDescriptor(c, step),
+      b, sums.getType(), sums, descriptorA, descriptorC,
       NVVM::MMAShapeAttr::get(b.getContext(), kWgmmaRows, width,
                               kWgmmaBytes * 8 /
                                   element.getIntOrFloatBitWidth()),
@@ -237,23 +200,24 @@ static SmallVector<Value> getMembers(ImplicitLocOpBuilder &b, Value sums) {
   return members;
 }
 
-Value AsyncEmitter::multiplyAsync(Type element, int64_t width, ValueRange a,
-                                  Value c, int64_t swizzledBytes, int64_t step,
-                                  Value sums, Value keeps) {
+Value AsyncEmitter::multiplyAsync(Type element, int64_t width, ArrayRef<I32> a,
+                                  I32 c, int64_t swizzledBytes, int64_t step,
+                                  Value sums, I32 keeps) {
   assert(2 * cast<LLVM::LLVMStructType>(sums.getType()).getBody().size() ==
              size_t(width) &&
          "a thread has half as many sums");
-  return multiplyFragments(b, element, getMembers(b, sums), a,
-                           getDescriptor(c, step, swizzledBytes), keeps);
+  I64 descriptor = getDescriptor(c, step, swizzledBytes);
+  return multiplyFragments(b, element, getMembers(b, sums),
+                           SmallVector<Value>(a), descriptor, keeps);
 }
 
-SmallVector<Value> AsyncEmitter::getSums(Value sums) {
+SmallVector<Value> AsyncEmitter::tieSumsOf(Value sums) {
   return tieMembers(b, getMembers(b, sums));
 }
 
-void AsyncEmitter::storeMatrices(Value shared, ValueRange matrices,
+void AsyncEmitter::storeMatrices(Value shared, ArrayRef<I32> matrices,
                                  bool isTransposed) {
-  NVVM::StMatrixOp::create(b, shared, matrices,
+  NVVM::StMatrixOp::create(b, shared, SmallVector<Value>(matrices),
                            isTransposed ? NVVM::MMALayout::col
                                         : NVVM::MMALayout::row,
                            NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8),

@@ -17,7 +17,9 @@
 
 namespace moec {
 
-/// Pointers named `shared` and `barrier` are `!llvm.ptr<3>`.
+class Barrier;
+
+/// Pointers named `shared` are `!llvm.ptr<3>`.
 class AsyncEmitter : public ThreadEmitter {
 public:
   /// For a CTA of `threads` threads: a multiple of the warpgroup size if
@@ -27,7 +29,7 @@ public:
   //===--- Warpgroups ---===//
 
   /// The thread's warpgroup (warp-uniform), its index in the warpgroup, and its
-  /// warp's; i32.
+  /// warp's.
   I32 warpgroup() const { return warpgroupNumber; }
   I32 warpgroupThread() const { return warpgroupThreadNumber; }
   I32 warpgroupWarp() { return warpgroupThreadNumber / 32; }
@@ -39,22 +41,13 @@ public:
   void warpgroupBarrier();
   /// Barrier of all warpgroups except the first.
   mlir::Operation *consumerBarrier();
-  /// Number of lanes of the warp whose i1 is set; i32.
-  I32 countLanes(mlir::Value flag);
+  /// Number of lanes of the warp whose flag is set.
+  I32 countLanes(Flag flag);
 
   //===--- Barriers ---===//
 
-  /// Initializes a barrier whose phases end after `arrivals` arrivals.
-  void initBarrier(mlir::Value barrier, int64_t arrivals);
-  /// After the last `initBarrier`, before the CTA's barrier.
+  /// After the last barrier is initialized, before the CTA's barrier.
   void fenceBarriers();
-  void arrive(mlir::Value barrier, int64_t times = 1);
-  /// Arrives, and makes the phase wait for so many copied bytes too.
-  void arriveExpecting(mlir::Value barrier, int64_t bytes);
-  /// Waits for the end of the phase with that parity (i32).
-  void waitBarrier(mlir::Value barrier, mlir::Value parity);
-  /// Whether the phase with that parity has ended; i1.
-  Flag testBarrier(mlir::Value barrier, mlir::Value parity);
   /// Makes the thread's writes to shared memory visible to copies and tensor
   /// cores.
   void fenceAsync();
@@ -72,17 +65,17 @@ public:
   /// completes on `barrier`. Weights may be copied before the wait for the
   /// launch before.
   void copyBox(mlir::Value shared, mlir::Value map,
-               mlir::ValueRange coordinates, mlir::Value barrier,
+               llvm::ArrayRef<I32> coordinates, const Barrier &barrier,
                bool areWeights);
 
   //===--- Tensor cores ---===//
 
-  /// The variable part (i32) of the descriptor of an operand at `shared`: rows
-  /// of 128 or 64 swizzled bytes, in consecutive groups of 8.
-  mlir::Value describeTile(mlir::Value shared);
-  /// The descriptor (i64) at `step` times 32 bytes into such rows.
-  mlir::Value getDescriptor(mlir::Value tile, int64_t step,
-                            int64_t swizzledBytes = kSwizzleBytes);
+  /// The variable part of the descriptor of an operand at `shared`: rows of 128
+  /// or 64 swizzled bytes, in consecutive groups of 8.
+  I32 describeTile(mlir::Value shared);
+  /// The descriptor at `step` times 32 bytes into such rows.
+  I64 getDescriptor(I32 tile, int64_t step,
+                    int64_t swizzledBytes = kSwizzleBytes);
   /// Orders the warpgroup's accesses to registers before its wgmmas.
   void fenceProducts();
   void commitProducts();
@@ -94,25 +87,30 @@ public:
   /// Issues a wgmma of 64 rows at `a` with `width` rows at `c`, over 32 bytes
   /// of K at `step` times 32 bytes into the tiles. Elements are bf16, f16, e4m3
   /// or, with sums of i32, int8. With `isFirst` it overwrites `sums`.
-  mlir::Value multiplyAsync(mlir::Type element, int64_t width, mlir::Value a,
-                            mlir::Value c, int64_t step, mlir::Value sums,
+  mlir::Value multiplyAsync(mlir::Type element, int64_t width, I32 a, I32 c,
+                            int64_t step, mlir::Value sums,
                             bool isFirst = false);
   /// Issues a wgmma with A in registers: `a` has the thread's fragments (four
   /// i32) of 64 rows of bf16, f16 or e4m3 and must not change until a wait. B
-  /// has rows of `swizzledBytes`. If `keeps` (i32) is given and 0, the
-  /// registers of `sums` are overwritten.
+  /// has rows of `swizzledBytes`. If `keeps` is given and 0, the registers of
+  /// `sums` are overwritten.
   mlir::Value multiplyAsync(mlir::Type element, int64_t width,
-                            mlir::ValueRange a, mlir::Value c,
-                            int64_t swizzledBytes, int64_t step,
-                            mlir::Value sums, mlir::Value keeps = {});
-  /// The members of `sums`, after a wait.
-  llvm::SmallVector<mlir::Value> getSums(mlir::Value sums);
+                            llvm::ArrayRef<I32> a, I32 c, int64_t swizzledBytes,
+                            int64_t step, mlir::Value sums, I32 keeps = {});
+  /// The members of `sums`, after a wait; `Sum` is I32 or F32.
+  template <typename Sum = F32>
+  llvm::SmallVector<Sum> getSums(mlir::Value sums) {
+    return llvm::map_to_vector(tieSumsOf(sums),
+                               [&](mlir::Value sum) { return Sum(b, sum); });
+  }
   /// stmatrix: stores 1, 2 or 4 8x8 matrices of 16-bit elements (one i32 each),
   /// perhaps transposed; lane l gives the address of row l % 8 of matrix l / 8.
-  void storeMatrices(mlir::Value shared, mlir::ValueRange matrices,
+  void storeMatrices(mlir::Value shared, llvm::ArrayRef<I32> matrices,
                      bool isTransposed);
 
 private:
+  llvm::SmallVector<mlir::Value> tieSumsOf(mlir::Value sums);
+
   I32 warpgroupNumber, warpgroupThreadNumber;
   llvm::SmallVector<mlir::Value> tensorMaps;
 };

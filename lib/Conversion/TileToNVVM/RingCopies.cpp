@@ -1,4 +1,4 @@
-//===- RingCopies.cpp - steps that threads copy to a ring -------*- C++ -*-===//
+//===- RingCopies.cpp - k tiles that threads copy to a pipeline -*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -10,68 +10,51 @@
 using namespace mlir;
 using namespace moec;
 
-static Value isEqual(ImplicitLocOpBuilder &b, Value x, Value y) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
+I32 RingCopies::nextStage(I32 stage) {
+  return pipeline.next({stage, emitter.i32(0)}).stage;
 }
 
-RingPlace moec::nextPlace(AsyncEmitter &emitter, RingPlace place,
-                          int64_t size) {
-  ImplicitLocOpBuilder &b = emitter.b;
-  Value stage = emitter.scale(place.stage, 1, 1);
-  Value wraps = isEqual(b, stage, emitter.i32(size));
-  Value turned = arith::XOrIOp::create(b, place.parity, emitter.i32(1));
-  return {arith::SelectOp::create(b, wraps, emitter.i32(0), stage),
-          arith::SelectOp::create(b, wraps, turned, place.parity)};
-}
-
-RingCopies::State RingCopies::begin(RingPlace place) {
+RingCopies::State RingCopies::begin(PipelineState place) {
   return {place, place.stage, emitter.i32(0)};
 }
 
-RingCopies::State RingCopies::emitStep(State state,
-                                       function_ref<Value()> hasSpace,
-                                       function_ref<void()> wait,
-                                       function_ref<void()> copy) {
-  ImplicitLocOpBuilder &b = emitter.b;
-  // Consumers free stages, and they wait for copies in flight, so that these
+RingCopies::State RingCopies::emitStep(State state, const Barrier &empty,
+                                       I32 before, function_ref<void()> copy) {
+  // Consumers empty stages, and they wait for copies in flight, so that these
   // have to be published first.
-  Value isFull = isEqual(b, emitter.countLanes(hasSpace()), emitter.i32(0));
-  SmallVector<Value> open{state.oldest, state.open};
-  SmallVector<Value> left = emitter.choose(
-      isFull, {b.getI32Type(), b.getI32Type()},
+  Flag isBlocked = emitter.countLanes(empty.test(before)) == 0;
+  auto [oldest, open] = emitter.choose(
+      isBlocked,
       [&] {
         State published = publishAll(state);
-        return SmallVector<Value>{published.oldest, published.open};
+        return std::tuple(published.oldest, published.open);
       },
-      [&] { return open; });
-  wait();
+      [&] { return std::tuple(state.oldest, state.open); });
+  empty.wait(before);
   copy();
   emitter.commitCopies();
 
-  // Maximum number of k tiles in flight while stages are free.
-  int64_t lag = stages / 2;
-  Value isLate = isEqual(b, left[1], emitter.i32(lag));
-  emitter.ifThen(isLate, [&] {
-    emitter.waitCopies(lag);
+  // Maximum number of k tiles in flight while stages are empty.
+  int64_t most = pipeline.getStages() / 2;
+  Flag isLate = open == most;
+  emitter.ifThen(isLate, [&, oldest = oldest] {
+    emitter.waitCopies(most);
     emitter.fenceAsync();
-    emitter.arrive(fullBarrier(left[0]));
+    pipeline.full(oldest).arrive();
   });
-  RingPlace next = nextPlace(emitter, state.place, stages);
-  Value oldest =
-      arith::SelectOp::create(b, isLate, nextStage(left[0]), left[0]);
-  Value count =
-      arith::SelectOp::create(b, isLate, left[1], emitter.scale(left[1], 1, 1));
-  return {next, oldest, count};
+  PipelineState next = pipeline.next(state.place);
+  I32 following = nextStage(oldest);
+  return {next, select(isLate, following, oldest),
+          select(isLate, open, open + 1)};
 }
 
 RingCopies::State RingCopies::publishAll(State state) {
   emitter.waitCopies(0);
   emitter.fenceAsync();
-  Value oldest =
-      emitter.forLoop(emitter.index(0), emitter.toIndex(state.open), 1,
-                      {state.oldest}, [&](Value, ValueRange stage) {
-                        emitter.arrive(fullBarrier(stage[0]));
-                        return SmallVector<Value>{nextStage(stage[0])};
-                      })[0];
+  I32 oldest = emitter.loop(emitter.index(0), emitter.toIndex(state.open), 1,
+                            state.oldest, [&](Index, I32 stage) {
+                              pipeline.full(stage).arrive();
+                              return nextStage(stage);
+                            });
   return {state.place, oldest, emitter.i32(0)};
 }

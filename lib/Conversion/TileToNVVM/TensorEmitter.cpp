@@ -8,6 +8,7 @@
 #include "TensorEmitter.h"
 
 #include "InlinePtx.h"
+#include "Pipeline.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -22,7 +23,7 @@ static constexpr unsigned kTensorSpace = 6;
 // Tensor memory
 //===----------------------------------------------------------------------===//
 
-Value TensorEmitter::getTensorPointer(Value address) {
+Value TensorEmitter::getTensorPointer(I32 address) {
   auto type = LLVM::LLVMPointerType::get(b.getContext(), kTensorSpace);
   return LLVM::IntToPtrOp::create(b, type, address);
 }
@@ -32,7 +33,7 @@ void TensorEmitter::takeTensorMemory(Value shared, int64_t columns) {
   NVVM::Tcgen05RelinquishAllocPermitOp::create(b);
 }
 
-void TensorEmitter::giveTensorMemory(Value address, int64_t columns) {
+void TensorEmitter::giveTensorMemory(I32 address, int64_t columns) {
   NVVM::Tcgen05DeallocOp::create(b, getTensorPointer(address), i32(columns));
 }
 
@@ -44,7 +45,7 @@ void TensorEmitter::fenceTensorAfter() {
   NVVM::Tcgen05FenceOp::create(b, NVVM::Tcgen05FenceKind::AFTER_THREAD_SYNC);
 }
 
-SmallVector<Value> TensorEmitter::loadTensor(Value address, int64_t count) {
+SmallVector<F32> TensorEmitter::loadTensor(I32 address, int64_t count) {
   auto type = VectorType::get(count, b.getI32Type());
   Value loaded = NVVM::Tcgen05LdOp::create(
       b, type, /*pack=*/UnitAttr(),
@@ -52,43 +53,37 @@ SmallVector<Value> TensorEmitter::loadTensor(Value address, int64_t count) {
                                       NVVM::Tcgen05LdStShape::SHAPE_32X32B),
       getTensorPointer(address), /*offset=*/Value());
   NVVM::Tcgen05WaitOp::create(b, NVVM::Tcgen05WaitKind::LOAD);
-  SmallVector<Value> words;
-  for (int64_t i = 0; i < count; ++i)
-    words.push_back(vector::ExtractOp::create(b, loaded, i));
   // The wait has no operands, so that only the tie keeps uses of the words
   // behind it.
-  return llvm::map_to_vector(tieWords(b, words), [&](Value word) -> Value {
-    return arith::BitcastOp::create(b, b.getF32Type(), word);
-  });
+  auto words = tieWords(b, elements<Value>(loaded));
+  return llvm::map_to_vector(
+      words, [&](Value word) { return F32::fromBits({b, word}); });
 }
 
 //===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
 
-Value TensorEmitter::describe(Value shared, uint64_t kind, int64_t offset) {
+I64 TensorEmitter::describe(Value shared, uint64_t kind, int64_t offset) {
   constexpr int64_t addressBits = 0x3FFFF, unit = kDescriptorUnit;
-  Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), shared);
-  address = arith::AndIOp::create(b, address, i32(addressBits));
-  Value low = scale(divide(address, unit), 1, offset / unit);
-  Value wide = arith::ExtUIOp::create(b, b.getI64Type(), low);
-  return arith::OrIOp::create(
-      b, wide, arith::ConstantOp::create(b, b.getI64IntegerAttr(kind)));
+  I32 address(b, LLVM::PtrToIntOp::create(b, b.getI32Type(), shared));
+  I32 low = (address & addressBits) / unit + offset / unit;
+  return low.toI64() | int64_t(kind);
 }
 
-void TensorEmitter::copyScales(Value address, Value descriptor) {
+void TensorEmitter::copyScales(I32 address, I64 descriptor) {
   NVVM::Tcgen05CpOp::create(
       b, NVVM::Tcgen05CpShape::SHAPE_32x128b, NVVM::CTAGroupKind::CTA_1,
       NVVM::Tcgen05CpMulticast::WARPX4, NVVM::Tcgen05CpSrcFormatAttr(),
       getTensorPointer(address), descriptor);
 }
 
-void TensorEmitter::multiplyScaled(Value sums, Value a, Value c,
-                                   Value instruction, Value keeps, Value scaleA,
-                                   Value scaleC) {
+void TensorEmitter::multiplyScaled(I32 sums, I64 a, I64 c, I32 instruction,
+                                   Flag keeps, I32 scaleA, I32 scaleC) {
   multiplyScaledBlocks(b, sums, a, c, instruction, keeps, scaleA, scaleC);
 }
 
-void TensorEmitter::arriveWhenDone(Value barrier) {
-  NVVM::Tcgen05CommitOp::create(b, barrier, /*multicastMask=*/Value());
+void TensorEmitter::arriveWhenDone(const Barrier &barrier) {
+  NVVM::Tcgen05CommitOp::create(b, barrier.getAddress(),
+                                /*multicastMask=*/Value());
 }

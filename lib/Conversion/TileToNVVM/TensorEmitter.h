@@ -26,7 +26,7 @@ public:
   /// a warp.
   void takeTensorMemory(mlir::Value shared, int64_t columns);
   /// Frees the columns; by the warp that allocated them.
-  void giveTensorMemory(mlir::Value address, int64_t columns);
+  void giveTensorMemory(I32 address, int64_t columns);
   /// Orders the thread's tensor memory accesses before its next barrier or
   /// arrival, and after its last barrier or wait.
   void fenceTensorBefore();
@@ -34,27 +34,26 @@ public:
   /// `count` adjacent columns as f32, from the lane at `address` and the 31
   /// lanes after it, one per lane of the warp. The address is in the warp's own
   /// quarter of the lanes.
-  llvm::SmallVector<mlir::Value> loadTensor(mlir::Value address, int64_t count);
+  llvm::SmallVector<F32> loadTensor(I32 address, int64_t count);
 
   //===--- Products ---===//
 
-  /// A descriptor (i64) of memory `offset` bytes after `shared`; `kind` has all
+  /// A descriptor of memory `offset` bytes after `shared`; `kind` has all
   /// fields except the address.
-  mlir::Value describe(mlir::Value shared, uint64_t kind, int64_t offset = 0);
+  I64 describe(mlir::Value shared, uint64_t kind, int64_t offset = 0);
   /// Issues the copy of the scales of 128 rows to tensor memory; ordered before
   /// mmas that the same thread issues later.
-  void copyScales(mlir::Value address, mlir::Value descriptor);
+  void copyScales(I32 address, I64 descriptor);
   /// Issues the mma of 128 rows of `a` with the rows of `c`, both scaled, added
-  /// to the accumulators at `sums` if `keeps` (i1) is set.
-  void multiplyScaled(mlir::Value sums, mlir::Value a, mlir::Value c,
-                      mlir::Value instruction, mlir::Value keeps,
-                      mlir::Value scaleA, mlir::Value scaleC);
+  /// to the accumulators at `sums` if `keeps` is set.
+  void multiplyScaled(I32 sums, I64 a, I64 c, I32 instruction, Flag keeps,
+                      I32 scaleA, I32 scaleC);
   /// Arrives at the barrier when all mmas and copies issued by the thread are
   /// complete.
-  void arriveWhenDone(mlir::Value barrier);
+  void arriveWhenDone(const Barrier &barrier);
 
 private:
-  mlir::Value getTensorPointer(mlir::Value address);
+  mlir::Value getTensorPointer(I32 address);
 };
 
 } // namespace moec

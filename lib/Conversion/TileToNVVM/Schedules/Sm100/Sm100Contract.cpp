@@ -21,141 +21,111 @@ using namespace moec;
 using Shape = sm100::Contract;
 
 Sm100Contract::Sm100Contract(tile::ContractOp op, TensorEmitter &emitter)
-    : op(op), emitter(emitter), b(emitter.b), shape(op, op.getConfigAttr()),
-      shared(emitter.dynamicShared()) {}
+    : op(op), emitter(emitter), shape(op, op.getConfigAttr()),
+      shared(emitter.dynamicShared()),
+      pipeline(emitter, shared,
+               emitter.advance(shared, shape.getBarrierOffset()),
+               {shape.stages, shape.getStageBytes(), 0, 0}),
+      accumulators(emitter, shared,
+                   emitter.advance(shared, shape.getSumBarrierOffset()),
+                   {shape.getSumSets(), /*stageBytes=*/0, 0, 0}) {}
 
 //===----------------------------------------------------------------------===//
 // Addresses
 //===----------------------------------------------------------------------===//
 
-Value Sm100Contract::getTurnBefore(RingPlace place) {
-  return arith::XOrIOp::create(b, place.parity, emitter.i32(1));
-}
-
-Value Sm100Contract::stageAddress(Value stage, int64_t offset) {
-  return emitter.advance(shared,
-                         emitter.scale(stage, shape.getStageBytes(), offset));
-}
-
-Value Sm100Contract::scaleAddress(Value stage, int64_t block) {
+Value Sm100Contract::scaleAddress(I32 stage, int64_t block) {
   return emitter.advance(emitter.advance(shared, shape.getScaleOffset()),
-                         emitter.scale(stage, shape.getScaleBytes(),
-                                       block * Shape::kScaleBlockBytes));
+                         stage * shape.getScaleBytes() +
+                             block * Shape::kScaleBlockBytes);
 }
 
-Value Sm100Contract::barrier(int64_t offset, int64_t before, Value number) {
-  return emitter.advance(emitter.advance(shared, offset),
-                         emitter.scale(number, Shape::kBarrierBytes,
-                                       before * Shape::kBarrierBytes));
+I32 Sm100Contract::sumsOf(I32 set, int64_t block) {
+  return tensor + (set * shape.getSumColumns() + block * shape.m);
 }
 
-Value Sm100Contract::sumsOf(Value set, int64_t block) {
-  return addI32(tensor,
-                emitter.scale(set, shape.getSumColumns(), block * shape.m));
+I32 Sm100Contract::scalesOf(I32 stage, int64_t block) {
+  return tensor +
+         (stage * shape.getScaleColumns() +
+          (shape.getFirstScaleColumn() + block * Shape::kScaleBlockColumns));
 }
 
-Value Sm100Contract::scalesOf(Value stage, int64_t block) {
-  return addI32(tensor, emitter.scale(stage, shape.getScaleColumns(),
-                                      shape.getFirstScaleColumn() +
-                                          block * Shape::kScaleBlockColumns));
-}
-
-Value Sm100Contract::getBlockColumn(int64_t block) {
-  return emitter.add(
-      firstColumn, shape.weightsPerColumn == 2 ? 0 : block * Shape::kBlockRows);
-}
-
-SmallVector<Value> Sm100Contract::forTiles(ValueRange init, TileBody body) {
-  return emitter.forLoop(
-      begin, end, shape.m, init, [&](Value row, ValueRange carried) {
-        Value left = arith::SubIOp::create(b, end, row);
-        Value rows = emitter.toI32(emitter.min(left, emitter.index(shape.m)));
-        return body({row, rows}, carried);
-      });
+Index Sm100Contract::getBlockColumn(int64_t block) {
+  return firstColumn +
+         (shape.weightsPerColumn == 2 ? 0 : block * Shape::kBlockRows);
 }
 
 //===----------------------------------------------------------------------===//
 // The kernel
 //===----------------------------------------------------------------------===//
 
-/// One warp; a barrier of each kind per lane.
+/// One warp.
 void Sm100Contract::initBarriers() {
-  Value own = emitter.lane();
-  emitter.ifThen(emitter.isLess(own, emitter.i32(shape.stages)), [&] {
-    // Arrivals: the thread that issues copies of weights, and the threads that
-    // copy the rest.
-    emitter.initBarrier(fullBarrier(own), shape.areBytes + Shape::kCopyThreads);
-    emitter.initBarrier(emptyBarrier(own), 1);
-  });
-  emitter.ifThen(emitter.isLess(own, emitter.i32(shape.getSumSets())), [&] {
-    emitter.initBarrier(fullSums(own), 1);
-    emitter.initBarrier(emptySums(own), Shape::kSumThreads);
-  });
+  // Arrivals at full stages: the thread that issues copies of weights, and the
+  // threads that copy the rest.
+  pipeline.init(shape.areBytes + Shape::kCopyThreads, 1);
+  accumulators.init(1, Shape::kSumThreads);
   emitter.fenceBarriers();
 }
 
-void Sm100Contract::findRows(Value block) {
+void Sm100Contract::findRows(Index block) {
   if (group) {
     Value offsets = emitter.operand(op.getOffsets());
     begin = emitter.loadIndex(offsets, group);
-    end = emitter.loadIndex(offsets, emitter.add(group, 1));
+    end = emitter.loadIndex(offsets, group + 1);
     return;
   }
-  begin = emitter.mul(block, shape.m);
-  end = emitter.min(emitter.add(begin, shape.m),
-                    emitter.validTokens(op.getNumValidTokens()));
+  begin = block * shape.m;
+  Index valid = emitter.validTokens(op.getNumValidTokens());
+  end = min(begin + shape.m, valid);
 }
 
-void Sm100Contract::storeZeroRows(Value block) {
+void Sm100Contract::storeZeroRows(Index block) {
   Value result = emitter.operand(op.getResult());
-  Value last = emitter.add(emitter.mul(block, shape.m), shape.m);
-  emitter.forLoop(emitter.max(begin, end), emitter.min(last, emitter.tokens()),
-                  1, [&](Value row) {
-                    Value columns = emitter.add(firstColumn, shape.n);
-                    if (!areWhole())
-                      columns =
-                          emitter.min(columns, emitter.index(shape.columns));
-                    emitter.forThreads(firstColumn, columns, [&](Value column) {
-                      emitter.storeF32(emitter.f32(0), result, {row, column});
-                    });
-                  });
+  Index last = block * shape.m + shape.m;
+  emitter.loop(max(begin, end), min(last, emitter.tokens()), 1, [&](Index row) {
+    Index columns = firstColumn + shape.n;
+    if (!areWhole())
+      columns = min(columns, shape.columns);
+    emitter.forThreads(firstColumn, columns, [&](Value column) {
+      emitter.storeF32(emitter.f32(0), result, {row, column});
+    });
+  });
 }
 
 LogicalResult Sm100Contract::emitRoles() {
   Value address = emitter.advance(shared, shape.getTensorAddressOffset());
-  Value isOfProducts = isEqual(emitter.warp(), Shape::kProductWarp);
-  emitter.ifThen(isOfProducts, [&] {
+  Flag issuesMmas = emitter.warp() == Shape::kProductWarp;
+  emitter.ifThen(issuesMmas, [&] {
     emitter.takeTensorMemory(address, shape.getAllocatedColumns());
     emitter.fenceTensorBefore();
   });
   emitter.barrier();
   emitter.fenceTensorAfter();
-  constexpr int64_t bytes = 4;
-  tensor = emitter.load(b.getI32Type(), address, bytes);
+  tensor = emitter.loadWord(address);
   LogicalResult status = success();
   // One thread of each warp.
   auto emitOthers = [&] {
-    Value isFirst = isEqual(emitter.lane(), 0);
+    Flag isFirst = emitter.lane() == 0;
     if (shape.areBytes)
-      emitter.ifThen(isEqual(emitter.warp(), Shape::kBoxWarp), [&] {
+      emitter.ifThen(emitter.warp() == Shape::kBoxWarp, [&] {
         emitter.ifThen(isFirst, [&] { emitSm100WeightCopies(*this); });
       });
-    emitter.ifThen(isOfProducts, [&] {
+    emitter.ifThen(issuesMmas, [&] {
       emitter.ifThen(isFirst, [&] { emitSm100Products(*this); });
     });
     emitter.warpBarrier();
   };
   emitter.ifThen(
-      isEqual(emitter.warpgroup(), 0),
-      [&] { status = emitSm100Epilogue(*this); },
+      emitter.warpgroup() == 0, [&] { status = emitSm100Epilogue(*this); },
       [&] {
         emitter.ifThen(
-            isEqual(emitter.warpgroup(), 1), [&] { emitSm100RowCopies(*this); },
+            emitter.warpgroup() == 1, [&] { emitSm100RowCopies(*this); },
             emitOthers);
       });
   emitter.fenceTensorBefore();
   emitter.barrier();
-  emitter.ifThen(isOfProducts, [&] {
+  emitter.ifThen(issuesMmas, [&] {
     emitter.fenceTensorAfter();
     emitter.giveTensorMemory(tensor, shape.getAllocatedColumns());
   });
@@ -163,24 +133,21 @@ LogicalResult Sm100Contract::emitRoles() {
 }
 
 LogicalResult Sm100Contract::emit() {
-  Value panels = emitter.index(shape.getPanels());
-  Value major = arith::DivUIOp::create(b, emitter.cta(), panels);
-  Value minor = arith::RemUIOp::create(b, emitter.cta(), panels);
-  firstColumn = emitter.mul(minor, shape.n);
+  Index panels = emitter.index(shape.getPanels());
+  Index major = emitter.cta() / panels, minor = emitter.cta() % panels;
+  firstColumn = minor * shape.n;
   if (shape.isGrouped)
     group = major;
   if (shape.areBytes)
-    emitter.ifThen(isEqual(emitter.thread(), Shape::kBoxWarp * Shape::kWarp),
+    emitter.ifThen(emitter.thread() == Shape::kBoxWarp * Shape::kWarp,
                    [&] { emitter.prefetchTensorMap(0); });
-  emitter.ifThen(isEqual(emitter.warp(), 0), [&] { initBarriers(); });
+  emitter.ifThen(emitter.warp() == 0, [&] { initBarriers(); });
   emitter.waitForLaunchBefore();
   findRows(major);
   if (op.getNumValidTokens())
     storeZeroRows(major);
   LogicalResult status = success();
-  Value hasRows =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, begin, end);
-  emitter.ifThen(hasRows, [&] { status = emitRoles(); });
+  emitter.ifThen(begin < end, [&] { status = emitRoles(); });
   return status;
 }
 

@@ -22,61 +22,48 @@ public:
 
   tile::ContractOp op;
   TensorEmitter &emitter;
-  mlir::ImplicitLocOpBuilder &b;
   sm100::Contract shape;
-  /// index; the group is null for a dense gemm.
-  mlir::Value group, firstColumn;
-  /// Address of the CTA's tensor memory, i32; valid after the barrier that
-  /// publishes it.
-  mlir::Value tensor;
+  /// Dynamic shared memory.
+  mlir::Value shared;
+  /// Stages of one k tile, which mmas empty; and sets of accumulators in tensor
+  /// memory, which mmas fill and the epilogue empties.
+  Pipeline pipeline, accumulators;
+  /// The group is null for a dense gemm.
+  Index group, firstColumn;
+  /// Address of the CTA's tensor memory; valid after the barrier that publishes
+  /// it.
+  I32 tensor;
 
   mlir::LogicalResult emit();
 
   /// Input rows that are multiplied together, at least one: the first position
-  /// (index) and their number (i32).
+  /// and their number.
   struct Tile {
-    mlir::Value firstRow, rows;
+    Index firstRow;
+    I32 rows;
   };
-  /// Calls `body` for the CTA's tiles, with loop-carried values.
-  using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
-      Tile, mlir::ValueRange)>;
-  llvm::SmallVector<mlir::Value> forTiles(mlir::ValueRange init, TileBody body);
+  /// Calls `body(tile, state)`, which returns the next state, for the CTA's
+  /// tiles. Returns the last state.
+  template <typename State, typename Body>
+  State forTiles(State state, Body body) {
+    return emitter.loop(begin, end, shape.m, state,
+                        [&](Index row, State state) {
+                          I32 rows = emitter.toI32(min(end - row, shape.m));
+                          return body(Tile{row, rows}, state);
+                        });
+  }
 
-  //===--- Pipelines ---===//
-
-  RingPlace getFirstPlace() { return {emitter.i32(0), emitter.i32(0)}; }
-  RingPlace next(RingPlace place, int64_t size) {
-    return nextPlace(emitter, place, size);
-  }
-  /// The parity of the previous round; that before the first one counts as
-  /// complete.
-  mlir::Value getTurnBefore(RingPlace place);
-  /// The address of a stage's buffer plus `offset`, and that of the scales of
-  /// block `block`; the block behind those of weights is that of input rows.
-  mlir::Value stageAddress(mlir::Value stage, int64_t offset = 0);
-  mlir::Value scaleAddress(mlir::Value stage, int64_t block);
-  /// Full: copies have arrived. Empty: mmas have read the stage.
-  mlir::Value fullBarrier(mlir::Value stage) {
-    return barrier(shape.getBarrierOffset(), /*before=*/0, stage);
-  }
-  mlir::Value emptyBarrier(mlir::Value stage) {
-    return barrier(shape.getBarrierOffset(), shape.stages, stage);
-  }
-  /// Full: accumulators of a tile are complete. Empty: they have been read.
-  mlir::Value fullSums(mlir::Value set) {
-    return barrier(shape.getSumBarrierOffset(), /*before=*/0, set);
-  }
-  mlir::Value emptySums(mlir::Value set) {
-    return barrier(shape.getSumBarrierOffset(), shape.getSumSets(), set);
-  }
+  /// The address of the scales of block `block` of a stage; the block behind
+  /// those of weights is that of input rows.
+  mlir::Value scaleAddress(I32 stage, int64_t block);
   /// In tensor memory: the accumulators of a block, and the scales of a stage.
-  mlir::Value sumsOf(mlir::Value set, int64_t block);
-  mlir::Value scalesOf(mlir::Value stage, int64_t block);
+  I32 sumsOf(I32 set, int64_t block);
+  I32 scalesOf(I32 stage, int64_t block);
 
   //===--- Columns ---===//
 
-  /// The first column of a block (index), and its projection.
-  mlir::Value getBlockColumn(int64_t block);
+  /// The first column of a block, and its projection.
+  Index getBlockColumn(int64_t block);
   int64_t getProjection(int64_t block) const {
     return shape.weightsPerColumn == 2 ? block : 0;
   }
@@ -87,25 +74,15 @@ public:
                  : llvm::SmallVector<mlir::Value>{last};
   }
 
-  mlir::Value addI32(mlir::Value x, mlir::Value y) {
-    return b.createOrFold<mlir::arith::AddIOp>(x, y);
-  }
-  mlir::Value isEqual(mlir::Value x, int64_t y) {
-    return mlir::arith::CmpIOp::create(b, mlir::arith::CmpIPredicate::eq, x,
-                                       emitter.i32(y));
-  }
-
 private:
-  mlir::Value barrier(int64_t offset, int64_t before, mlir::Value number);
   void initBarriers();
-  void findRows(mlir::Value block);
+  void findRows(Index block);
   /// Zeroes the rows of a dense gemm that are not valid.
-  void storeZeroRows(mlir::Value block);
+  void storeZeroRows(Index block);
   mlir::LogicalResult emitRoles();
 
-  mlir::Value shared;
-  /// The CTA's range of rows, index.
-  mlir::Value begin, end;
+  /// The CTA's range of rows.
+  Index begin, end;
 };
 
 /// Producer warps for rows and scales, the warp that issues copies of weights,

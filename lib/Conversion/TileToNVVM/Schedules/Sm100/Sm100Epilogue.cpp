@@ -21,30 +21,28 @@ namespace {
 class Epilogue {
 public:
   explicit Epilogue(Sm100Contract &contract)
-      : contract(contract), emitter(contract.emitter), b(contract.b),
-        op(contract.op), shape(contract.shape),
-        result(emitter.operand(op.getResult())) {}
+      : contract(contract), emitter(contract.emitter), op(contract.op),
+        shape(contract.shape), result(emitter.operand(op.getResult())) {}
 
   LogicalResult emit();
 
 private:
-  /// A result column of the thread: its index, whether it exists (i1, null:
-  /// yes), the first block that has its sums, and its values of column
-  /// operands.
+  /// A result column of the thread: its index, whether it exists (null: yes),
+  /// the first block that has its sums, and its values of column operands.
   struct Column {
-    Value number, exists;
+    Index number;
+    Flag exists;
     int64_t block;
-    SmallVector<Value> operands;
+    SmallVector<F32> operands;
   };
   Column findColumn(int64_t block);
-  void emitRows(const Sm100Contract::Tile &tile, Value set, Value first,
+  void emitRows(const Sm100Contract::Tile &tile, I32 set, I32 first,
                 const Column &column);
   /// Null if the region cannot be emitted.
-  Value emitRegion(ArrayRef<Value> sums, Value row, const Column &column);
+  Value emitRegion(ArrayRef<F32> sums, Index row, const Column &column);
 
   Sm100Contract &contract;
   TensorEmitter &emitter;
-  ImplicitLocOpBuilder &b;
   tile::ContractOp op;
   const Shape &shape;
   Value result;
@@ -52,17 +50,12 @@ private:
 };
 
 Epilogue::Column Epilogue::findColumn(int64_t block) {
-  Column column{emitter.add(contract.getBlockColumn(block),
-                            emitter.toIndex(emitter.thread())),
-                {},
-                block,
-                {}};
-  Value inside = column.number;
+  Index first = contract.getBlockColumn(block);
+  Column column{first + emitter.toIndex(emitter.thread()), {}, block, {}};
+  Index inside = column.number;
   if (!contract.areWhole()) {
-    Value columns = emitter.index(shape.columns);
-    column.exists = arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
-                                          column.number, columns);
-    inside = emitter.min(inside, emitter.index(shape.columns - 1));
+    column.exists = column.number < shape.columns;
+    inside = min(inside, shape.columns - 1);
   }
   for (Value operand : op.getColumnOperands())
     for (int64_t projection = 0; projection < shape.weightsPerColumn;
@@ -73,7 +66,7 @@ Epilogue::Column Epilogue::findColumn(int64_t block) {
   return column;
 }
 
-Value Epilogue::emitRegion(ArrayRef<Value> sums, Value row,
+Value Epilogue::emitRegion(ArrayRef<F32> sums, Index row,
                            const Column &column) {
   SmallVector<Value> args(sums);
   for (Value operand : op.getRowOperands())
@@ -89,30 +82,29 @@ Value Epilogue::emitRegion(ArrayRef<Value> sums, Value row,
   return {};
 }
 
-void Epilogue::emitRows(const Sm100Contract::Tile &tile, Value set, Value first,
+void Epilogue::emitRows(const Sm100Contract::Tile &tile, I32 set, I32 first,
                         const Column &column) {
   // Each warp accesses its own quarter of the lanes.
-  Value lane = emitter.scale(emitter.warp(), Shape::kWarp * sm100::kTensorLane);
+  I32 lane = emitter.warp() * (Shape::kWarp * sm100::kTensorLane);
   // Lanes without a column have skipped the stores: reconverge for the
   // collective load.
   if (!contract.areWhole())
     emitter.warpBarrier();
-  SmallVector<SmallVector<Value>> sums;
+  SmallVector<SmallVector<F32>> sums;
   for (int64_t projection = 0; projection < shape.weightsPerColumn;
        ++projection) {
-    Value from = contract.sumsOf(set, column.block + projection);
-    sums.push_back(emitter.loadTensor(
-        contract.addI32(contract.addI32(from, lane), first), Shape::kRowUnit));
+    I32 from = contract.sumsOf(set, column.block + projection);
+    sums.push_back(emitter.loadTensor(from + lane + first, Shape::kRowUnit));
   }
   for (int64_t i = 0; i < Shape::kRowUnit; ++i) {
-    Value inTile = emitter.scale(first, 1, i);
-    Value isThere = emitter.isLess(inTile, tile.rows);
-    if (column.exists)
-      isThere = arith::AndIOp::create(b, isThere, column.exists);
+    I32 inTile = first + i;
+    Flag isThere = inTile < tile.rows;
+    if (!column.exists.isNull())
+      isThere = isThere & column.exists;
     emitter.ifThen(isThere, [&] {
       auto own = llvm::map_to_vector(
-          sums, [&](ArrayRef<Value> rows) { return rows[i]; });
-      Value row = emitter.add(tile.firstRow, emitter.toIndex(inTile));
+          sums, [&](ArrayRef<F32> rows) { return rows[i]; });
+      Index row = tile.firstRow + emitter.toIndex(inTile);
       if (Value value = emitRegion(own, row, column))
         emitter.storeF32(value, result, {row, column.number});
     });
@@ -123,21 +115,18 @@ LogicalResult Epilogue::emit() {
   SmallVector<Column> columns;
   for (int64_t block = 0; block < shape.getColumnBlocks(); ++block)
     columns.push_back(findColumn(block));
-  RingPlace place = contract.getFirstPlace();
-  contract.forTiles({place.stage, place.parity}, [&](Sm100Contract::Tile tile,
-                                                     ValueRange carried) {
-    RingPlace set{carried[0], carried[1]};
-    emitter.waitBarrier(contract.fullSums(set.stage), set.parity);
+  const Pipeline &accumulators = contract.accumulators;
+  contract.forTiles(accumulators.first(), [&](Sm100Contract::Tile tile,
+                                              PipelineState set) {
+    accumulators.waitUntilFull(set);
     emitter.fenceTensorAfter();
-    emitter.forLoop(emitter.i32(0), tile.rows, Shape::kRowUnit,
-                    [&](Value first) {
-                      for (const Column &column : columns)
-                        emitRows(tile, set.stage, first, column);
-                    });
+    emitter.loop(emitter.i32(0), tile.rows, Shape::kRowUnit, [&](I32 first) {
+      for (const Column &column : columns)
+        emitRows(tile, set.stage, first, column);
+    });
     emitter.fenceTensorBefore();
-    emitter.arrive(contract.emptySums(set.stage));
-    RingPlace next = contract.next(set, shape.getSumSets());
-    return SmallVector<Value>{next.stage, next.parity};
+    accumulators.empty(set.stage).arrive();
+    return accumulators.next(set);
   });
   return status;
 }

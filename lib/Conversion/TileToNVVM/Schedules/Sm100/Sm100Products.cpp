@@ -18,75 +18,66 @@ using namespace moec;
 using Shape = sm100::Contract;
 
 /// The instruction descriptor for `rows` input rows, in multiples of 16.
-static Value getInstruction(Sm100Contract &contract, Value rows) {
-  TensorEmitter &emitter = contract.emitter;
+static I32 getInstruction(Sm100Contract &contract, I32 rows) {
   constexpr int64_t unit = Shape::kRowUnit;
-  Value units = emitter.divide(emitter.scale(rows, 1, unit - 1), unit);
   constexpr int64_t perUnit = unit / sm100::kInstructionRowUnit
                               << sm100::kInstructionRowBit;
   uint32_t type = contract.shape.areBytes ? 0 : sm100::kInstructionE2M1;
-  return emitter.scale(units, perUnit, sm100::kInstruction | type);
+  return divideUp(rows, unit) * perUnit + (sm100::kInstruction | type);
 }
 
-static void multiplyStep(Sm100Contract &contract, Value instruction, Value set,
-                         Value stage, Value isLater) {
+/// The mmas of a k tile. `isLater`: the accumulators have sums of k tiles
+/// before.
+static void multiplyStage(Sm100Contract &contract, I32 instruction, I32 set,
+                          I32 stage, Flag isLater) {
   TensorEmitter &emitter = contract.emitter;
   const Shape &shape = contract.shape;
   int64_t blocks = shape.getBlocks();
-  for (int64_t block = 0; block <= blocks; ++block)
-    emitter.copyScales(contract.scalesOf(stage, block),
-                       emitter.describe(contract.scaleAddress(stage, block),
-                                        sm100::kScaleDescriptor));
-  Value buffer = contract.stageAddress(stage);
-  Value yes =
-      arith::ConstantOp::create(contract.b, contract.b.getBoolAttr(true));
+  for (int64_t block = 0; block <= blocks; ++block) {
+    I32 to = contract.scalesOf(stage, block);
+    emitter.copyScales(to, emitter.describe(contract.scaleAddress(stage, block),
+                                            sm100::kScaleDescriptor));
+  }
+  Value buffer = contract.pipeline.stageAddress(stage);
   for (int64_t i = 0; i < Shape::kStepProducts; ++i) {
     auto describe = [&](int64_t offset) {
       return emitter.describe(buffer, sm100::kMatrixDescriptor,
                               offset + i * Shape::kProductBytes);
     };
-    Value own = arith::OrIOp::create(
-        contract.b, instruction,
-        emitter.i32(int32_t(sm100::getScaleIds(uint32_t(i)))));
-    for (int64_t block = 0; block < blocks; ++block)
+    I32 own = instruction | int32_t(sm100::getScaleIds(uint32_t(i)));
+    for (int64_t block = 0; block < blocks; ++block) {
+      I32 sums = contract.sumsOf(set, block);
+      I64 weights = describe(block * shape.getBlockBytes());
+      I64 rows = describe(shape.getWeightBytes());
       emitter.multiplyScaled(
-          contract.sumsOf(set, block), describe(block * shape.getBlockBytes()),
-          describe(shape.getWeightBytes()), own, i ? yes : isLater,
+          sums, weights, rows, own, i ? emitter.flag(true) : isLater,
           contract.scalesOf(stage, block), contract.scalesOf(stage, blocks));
+    }
   }
 }
 
 void moec::emitSm100Products(Sm100Contract &contract) {
   TensorEmitter &emitter = contract.emitter;
-  ImplicitLocOpBuilder &b = contract.b;
   const Shape &shape = contract.shape;
-  RingPlace place = contract.getFirstPlace();
-  contract.forTiles(
-      {place.stage, place.parity, place.stage, place.parity},
-      [&](Sm100Contract::Tile tile, ValueRange carried) {
-        RingPlace set{carried[2], carried[3]};
-        emitter.waitBarrier(contract.emptySums(set.stage),
-                            contract.getTurnBefore(set));
-        emitter.fenceTensorAfter();
-        Value instruction = getInstruction(contract, tile.rows);
-        SmallVector<Value> next = emitter.forLoop(
-            emitter.i32(0), emitter.i32(shape.getSteps()), 1,
-            carried.take_front(2), [&](Value step, ValueRange carried) {
-              RingPlace place{carried[0], carried[1]};
-              emitter.waitBarrier(contract.fullBarrier(place.stage),
-                                  place.parity);
-              emitter.fenceTensorAfter();
-              Value isLater = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                                    step, emitter.i32(0));
-              multiplyStep(contract, instruction, set.stage, place.stage,
-                           isLater);
-              emitter.arriveWhenDone(contract.emptyBarrier(place.stage));
-              RingPlace next = contract.next(place, shape.stages);
-              return SmallVector<Value>{next.stage, next.parity};
-            });
-        emitter.arriveWhenDone(contract.fullSums(set.stage));
-        RingPlace nextSet = contract.next(set, shape.getSumSets());
-        next.append({nextSet.stage, nextSet.parity});
-        return next;
-      });
+  const Pipeline &pipeline = contract.pipeline;
+  const Pipeline &accumulators = contract.accumulators;
+  contract.forTiles(std::tuple(pipeline.first(), accumulators.first()),
+                    [&](Sm100Contract::Tile tile, auto states) {
+                      auto [first, set] = states;
+                      accumulators.empty(set.stage).wait(set.before());
+                      emitter.fenceTensorAfter();
+                      I32 instruction = getInstruction(contract, tile.rows);
+                      PipelineState end = emitter.loop(
+                          emitter.i32(0), emitter.i32(shape.getSteps()), 1,
+                          first, [&, set = set](I32 step, PipelineState at) {
+                            pipeline.waitUntilFull(at);
+                            emitter.fenceTensorAfter();
+                            multiplyStage(contract, instruction, set.stage,
+                                          at.stage, step != 0);
+                            emitter.arriveWhenDone(pipeline.empty(at.stage));
+                            return pipeline.next(at);
+                          });
+                      emitter.arriveWhenDone(accumulators.full(set.stage));
+                      return std::tuple(end, accumulators.next(set));
+                    });
 }

@@ -22,10 +22,6 @@
 
 #include "Sm90Units.h"
 
-#include "../../InlinePtx.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-
 using namespace mlir;
 using namespace moec;
 using moe::Fragments;
@@ -42,20 +38,15 @@ public:
       : emitter(emitter), b(emitter.b), format(format) {}
 
   OpenUnit open(const PackedUnit &packed) override;
-  SmallVector<Value> close(const OpenUnit &unit, int64_t part,
-                           int64_t parts) override;
+  SmallVector<I32> close(const OpenUnit &unit, int64_t part,
+                         int64_t parts) override;
 
 private:
-  I32 word(Value value) { return {b, value}; }
-  I32 permute(I32 low, I32 high, I32 selector) {
-    return word(NVVM::PermuteOp::create(b, b.getI32Type(), low, high, selector,
-                                        NVVM::PermuteMode::DEFAULT));
-  }
   /// Unpacks a word into two registers and the addends for the end.
   void openE2M1(I32 codes, I32 steps, int64_t number, OpenUnit &unit);
   void openInt4(I32 codes, OpenUnit &unit);
   /// Scales of the sums of both rows, group by group, as f32 bits.
-  SmallVector<Value> openScales(Value scales);
+  SmallVector<I32> openScales(Value scales);
   /// Finishes a register, after the wait.
   I32 close(I32 number, const OpenUnit &unit, int64_t i);
 
@@ -73,22 +64,21 @@ void ByteDecoder::openE2M1(I32 codes, I32 steps, int64_t number,
   constexpr int64_t zero = 4;
   int64_t all = number * 0x1111, others = (all & 0xFFF0) | zero;
   I32 none = codes.like(0);
-  I32 low = permute(steps, none, codes.like(others)) + lowNumbers;
-  I32 high = permute(steps, none, codes.like(all)) + highNumbers;
+  I32 low = emitter.permuteBytes(steps, none, codes.like(others)) + lowNumbers;
+  I32 high = emitter.permuteBytes(steps, none, codes.like(all)) + highNumbers;
   constexpr int64_t magnitudes = 0x77777777, halfBits = 16, signDistance = 4;
   I32 selector = codes & magnitudes;
-  unit.numbers.push_back(permute(low, high, selector));
-  unit.numbers.push_back(permute(low, high, selector >> halfBits));
+  unit.numbers.push_back(emitter.permuteBytes(low, high, selector));
+  unit.numbers.push_back(emitter.permuteBytes(low, high, selector >> halfBits));
   unit.addends.push_back(codes);
-  unit.addends.push_back((codes << signDistance));
+  unit.addends.push_back(codes << signDistance);
 }
 
 void ByteDecoder::openInt4(I32 codes, OpenUnit &unit) {
   constexpr int64_t magnitudes = 0x07070707, nibble = 4, signBit = 7;
-  I32 turned = word(LLVM::FshrOp::create(b, codes, codes, emitter.i32(nibble)));
-  for (I32 some : {codes, turned}) {
-    unit.numbers.push_back((some & (kSigns | magnitudes)));
-    unit.addends.push_back(((some >> signBit) & kOnes));
+  for (I32 some : {codes, emitter.rotateRight(codes, nibble)}) {
+    unit.numbers.push_back(some & (kSigns | magnitudes));
+    unit.addends.push_back((some >> signBit) & kOnes);
   }
 }
 
@@ -99,12 +89,11 @@ OpenUnit ByteDecoder::open(const PackedUnit &packed) {
   for (int64_t product = 0; product < products; ++product)
     for (int64_t row = 0; row < words; ++row) {
       int64_t at = product * words + row;
-      I32 some =
-          word(vector::ExtractOp::create(b, codes[at / Fragments::kThreadWords],
-                                         at % Fragments::kThreadWords));
+      I32 some = emitter.element<I32>(codes[at / Fragments::kThreadWords],
+                                      at % Fragments::kThreadWords);
       int64_t group = product * format.getGroups() / products;
       if (format.codes == Fragments::Codes::E2M1)
-        openE2M1(some, word(scales), group * kRows + row, unit);
+        openE2M1(some, {b, scales}, group * kRows + row, unit);
       else if (format.codes == Fragments::Codes::E4M3)
         unit.numbers.push_back(some);
       else
@@ -116,13 +105,10 @@ OpenUnit ByteDecoder::open(const PackedUnit &packed) {
   return unit;
 }
 
-SmallVector<Value> ByteDecoder::openScales(Value scales) {
-  SmallVector<I32> words;
-  if (auto type = dyn_cast<VectorType>(scales.getType()))
-    for (int64_t i = 0; i < type.getNumElements(); ++i)
-      words.push_back(word(vector::ExtractOp::create(b, scales, i)));
-  else
-    words.push_back(word(scales));
+SmallVector<I32> ByteDecoder::openScales(Value scales) {
+  SmallVector<I32> words{I32(b, scales)};
+  if (isa<VectorType>(scales.getType()))
+    words = emitter.elements<I32>(scales);
   // Masks of the upper half of an f32, its exponent, or all of it.
   constexpr int64_t wordBits = 32, digits = 23, upperHalf = 0xFFFF0000,
                     exponent = 0x7F800000;
@@ -131,7 +117,7 @@ SmallVector<Value> ByteDecoder::openScales(Value scales) {
   int64_t lowest = wordBits - bits - (arePowers ? 1 : 0);
   int64_t mask = arePowers ? exponent : upperHalf;
   static_assert(exponent == 0xFF << digits);
-  SmallVector<Value> opened;
+  SmallVector<I32> opened;
   for (int64_t i = 0; i < kRows * format.getGroups(); ++i) {
     I32 from = words[i / perWord];
     int64_t distance = lowest - i % perWord * bits;
@@ -139,7 +125,7 @@ SmallVector<Value> ByteDecoder::openScales(Value scales) {
                 : distance < 0 ? from >> -distance
                                : from;
     bool isWhole = bits == wordBits || (!arePowers && distance > 0);
-    opened.push_back(isWhole ? moved : (moved & mask));
+    opened.push_back(isWhole ? moved : moved & mask);
   }
   return opened;
 }
@@ -149,21 +135,21 @@ I32 ByteDecoder::close(I32 number, const OpenUnit &unit, int64_t i) {
   case Fragments::Codes::E4M3:
     return number ^ kSigns;
   case Fragments::Codes::E2M1:
-    return number | (word(unit.addends[i]) & kSigns);
+    return number | (unit.addends[i] & kSigns);
   default:
-    return number + word(unit.addends[i]);
+    return number + unit.addends[i];
   }
 }
 
-SmallVector<Value> ByteDecoder::close(const OpenUnit &unit, int64_t part,
-                                      int64_t parts) {
+SmallVector<I32> ByteDecoder::close(const OpenUnit &unit, int64_t part,
+                                    int64_t parts) {
   // Registers of a word belong to one row; the registers of an mma alternate
   // between both rows.
-  SmallVector<Value> closed;
-  int64_t ofPart = int64_t(unit.numbers.size()) / parts;
-  for (int64_t i = part * ofPart; i < (part + 1) * ofPart; ++i)
-    closed.push_back(close(word(unit.numbers[i]), unit, i));
-  SmallVector<Value> fragments;
+  SmallVector<I32> closed;
+  int64_t inPart = int64_t(unit.numbers.size()) / parts;
+  for (int64_t i = part * inPart; i < (part + 1) * inPart; ++i)
+    closed.push_back(close(unit.numbers[i], unit, i));
+  SmallVector<I32> fragments;
   for (size_t first = 0; first < closed.size(); first += Fragments::kRegisters)
     for (size_t i : {0, 2, 1, 3})
       fragments.push_back(closed[first + i]);

@@ -1,78 +1,213 @@
-//===- Sm90Consumer.cpp - who multiplies in sm90.contract -------*- C++ -*-===//
+//===- Sm90Consumer.cpp - the consumers of sm90.contract --------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Consumers of the Hopper gemm. A consumer multiplies its part of the weights,
-// or of the input rows, with all of the other operand of a tile, at the lowest
-// BLOCK_M that holds the tile's rows, and then runs the epilogue.
+// Consumers of the Hopper gemm, with the mainloop that accumulates in tensor
+// cores: each k tile adds the wgmmas of one stage to the accumulators; a stage
+// is released when the wgmmas of the next one have been issued.
 
-#include "Sm90Fragments.h"
+#include "Sm90Consumer.h"
+
+#include "Sm90Epilogue.h"
 
 using namespace mlir;
 using namespace moec;
 
-/// Emits all tiles of a gemm. `first`: pipeline state at the start, updated to
-/// that at the end.
-static LogicalResult emitTiles(Sm90Contract &contract, RingPlace &first) {
-  AsyncEmitter &emitter = contract.emitter;
-  ImplicitLocOpBuilder &b = contract.b;
-  ArrayRef<int64_t> tileRows = contract.shape.tileRows;
-  Sm90Products products(contract);
-  LogicalResult status = success();
-  auto emitHeight = [&](int64_t height, const ContractTile &tile,
-                        RingPlace place) {
-    ContractPart part = products.getPart(height, tile);
-    ContractOperands operands = loadSm90Operands(contract, part);
-    // With promotion no registers are left to load epilogue operands early.
-    bool isEarly = !contract.shape.promotes;
-    if (isEarly)
-      loadSm90Scales(contract, part, operands);
-    ContractSums sums = products.emit(height, tile, place);
-    if (!isEarly)
-      loadSm90Scales(contract, part, operands);
-    if (failed(emitSm90Epilogue(contract, part, operands, sums)))
-      status = failure();
-    return sums.end;
-  };
-  /// Selects the lowest BLOCK_M, from index `i` on, that holds the tile's rows.
-  std::function<RingPlace(const ContractTile &, RingPlace, size_t)> choose =
-      [&](const ContractTile &tile, RingPlace place, size_t i) -> RingPlace {
-    if (i + 1 == tileRows.size())
-      return emitHeight(tileRows[i], tile, place);
-    Value fits = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, tile.rows,
-                                       emitter.i32(tileRows[i]));
-    Type i32 = b.getI32Type();
-    auto branch = scf::IfOp::create(b, TypeRange{i32, i32}, fits,
-                                    /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(b);
-    for (bool then : {true, false}) {
-      b.setInsertionPointToStart(then ? branch.thenBlock()
-                                      : branch.elseBlock());
-      RingPlace end = then ? emitHeight(tileRows[i], tile, place)
-                           : choose(tile, place, i + 1);
-      scf::YieldOp::create(b, ValueRange{end.stage, end.parity});
-    }
-    return {branch.getResult(0), branch.getResult(1)};
-  };
-  auto emitTile = [&](ContractTile tile, ValueRange carried) {
-    RingPlace end = choose(tile, {carried[0], carried[1]}, 0);
-    return SmallVector<Value>{end.stage, end.parity};
-  };
-  SmallVector<Value> last =
-      contract.forTiles({first.stage, first.parity}, emitTile,
-                        /*draws=*/Value(), /*isConsumer=*/true);
-  if (contract.op.getSignals())
-    contract.signal();
-  first = {last[0], last[1]};
-  return status;
+/// Bytes of K that each of two consumers multiplies of a k tile, if they share
+/// a block.
+constexpr int64_t kHalfStepBytes = Sm90Shape::kStepBytes / 2;
+
+Sm90Consumer::Sm90Consumer(Sm90Gemm &gemm)
+    : gemm(gemm), emitter(gemm.emitter), b(gemm.b), shape(gemm.shape),
+      pipeline(gemm.pipeline),
+      element(getElementType(emitter.operand(gemm.op.getWeight()))),
+      consumer(emitter.warpgroup() + -1) {}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+LogicalResult moec::emitSm90Consumer(Sm90Gemms &gemms) {
+  PipelineState state = gemms.front().pipeline.first();
+  for (Sm90Gemm &gemm : gemms) {
+    Sm90Consumer consumer(gemm);
+    state = consumer.emit(state);
+    if (failed(consumer.getStatus()))
+      return failure();
+  }
+  return success();
 }
 
-LogicalResult moec::emitSm90Consumer(Sm90Contracts contracts) {
-  RingPlace place = contracts.front().getFirstPlace();
-  for (Sm90Contract &contract : contracts)
-    if (failed(emitTiles(contract, place)))
-      return failure();
-  return success();
+PipelineState Sm90Consumer::emit(PipelineState first) {
+  PipelineState end = gemm.scheduler.forTiles(
+      first,
+      [&](Sm90Tile tile, PipelineState at) { return emitTile(tile, at); },
+      /*draws=*/Flag(), /*isConsumer=*/true);
+  if (gemm.op.getSignals())
+    gemm.signal();
+  return end;
+}
+
+PipelineState Sm90Consumer::emitTile(const Sm90Tile &tile, PipelineState first,
+                                     size_t i) {
+  int64_t height = shape.tileRows[i];
+  auto emitHere = [&] {
+    Sm90Part part = setup(height, tile);
+    Sm90EpilogueOperands operands = loadSm90Operands(gemm, part);
+    // With promotion no registers are left to load epilogue operands early.
+    bool isEarly = !shape.promotes;
+    if (isEarly)
+      loadSm90Scales(gemm, part, operands);
+    Sm90Sums sums = compute(height, tile, first);
+    if (!isEarly)
+      loadSm90Scales(gemm, part, operands);
+    finish(part, operands, sums);
+    return sums.end;
+  };
+  if (i + 1 == shape.tileRows.size())
+    return emitHere();
+  return emitter.choose(tile.rows <= height, emitHere,
+                        [&] { return emitTile(tile, first, i + 1); });
+}
+
+//===----------------------------------------------------------------------===//
+// Setup
+//===----------------------------------------------------------------------===//
+
+Sm90Part Sm90Consumer::setup(int64_t height, const Sm90Tile &tile) {
+  Sm90Part part{height, tile, shape.getConsumerRows(height)};
+  if (shape.sharesBlock() || shape.splitsRows(height)) {
+    // The first consumer has the first rows.
+    I32 first = consumer * part.height;
+    part.tile.firstRow = tile.firstRow + first;
+    part.tile.rows = tile.rows - first;
+  } else {
+    part.tile.firstColumn =
+        tile.firstColumn + consumer * shape.getConsumerColumns(height);
+  }
+  return part;
+}
+
+//===----------------------------------------------------------------------===//
+// Compute
+//===----------------------------------------------------------------------===//
+
+Sm90Sums Sm90Consumer::compute(int64_t height, const Sm90Tile &tile,
+                               PipelineState first) {
+  if (shape.fromRegisters)
+    return shape.promotes ? multiplyDecodedPromoted(height, tile, first)
+                          : multiplyDecoded(height, tile, first);
+  if (shape.promotes)
+    return multiplyPromoted(height, tile, first);
+  return shape.compute == ComputeType::Int8 ? multiply<I32>(height, first)
+                                            : multiply<F32>(height, first);
+}
+
+template <typename Sum>
+Sm90Sums Sm90Consumer::multiply(int64_t height, PipelineState first) {
+  constexpr bool isInteger = std::is_same_v<Sum, I32>;
+  /// The state of the mainloop; `before`: the stage of the k tile before.
+  struct State {
+    PipelineState at;
+    I32 before;
+    SmallVector<Value> sums;
+    auto fields() { return std::tie(at, before, sums); }
+  };
+  int64_t width = shape.getProductWidth(height);
+  Type sumType = isInteger ? Type(b.getI32Type()) : b.getF32Type();
+  I32 none = emitter.i32(0);
+  SmallVector<Value> zeros(shape.getBlocks(height),
+                           emitter.makeSums(sumType, width));
+  State end = emitter.loop(
+      emitter.index(0), emitter.index(shape.getSteps()), 1,
+      State{first, none, zeros}, [&](Index step, State state) {
+        auto &[at, before, sums] = state;
+        pipeline.waitUntilFull(at);
+        Factors factors = describe(height, at.stage);
+        emitter.fenceProducts();
+        for (int64_t i = 0; i < getStepProducts(); ++i)
+          for (auto [block, sum] : llvm::enumerate(sums)) {
+            auto [rows64, other] = getSides(height, factors, block);
+            sum = emitter.multiplyAsync(element, width, rows64, other, i, sum);
+          }
+        emitter.commitProducts();
+        // The k tile before is complete, so that its stage is free.
+        emitter.waitProducts(1);
+        ifBehindFirst(step, [&] { release(state.before); });
+        return State{pipeline.next(at), at.stage, sums};
+      });
+  emitter.waitProducts(0);
+  SmallVector<SmallVector<Sum>> blocks;
+  for (Value sums : end.sums)
+    blocks.push_back(emitter.getSums<Sum>(sums));
+  release(end.before);
+  exchange(blocks);
+  if constexpr (isInteger)
+    return {end.at, llvm::map_to_vector(blocks, [](ArrayRef<I32> block) {
+              return llvm::map_to_vector(block,
+                                         [](I32 sum) { return sum.toF32(); });
+            })};
+  else
+    return {end.at, blocks};
+}
+
+Sm90Consumer::Factors Sm90Consumer::describe(int64_t height, I32 stage) {
+  // Offsets at which the second consumer begins.
+  int64_t weightBytes = 0, rowBytes = 0;
+  if (shape.sharesBlock())
+    weightBytes = rowBytes = kHalfStepBytes;
+  else if (shape.splitsRows(height))
+    rowBytes = shape.getConsumerRows(height) * Sm90Shape::kStepBytes;
+  else
+    weightBytes = shape.getConsumerWeights(height) * Sm90Shape::kStepBytes;
+  // Descriptors of the first stage are loop-invariant; those of all others need
+  // one addition.
+  I32 distance = stage * (shape.getStageBytes() / Sm90Shape::kChunkBytes);
+  auto describe = [&](int64_t offset, int64_t bytes) {
+    Value address = gemm.sharedAddress(offset);
+    if (bytes)
+      address = emitter.advance(address, consumer * bytes);
+    return emitter.describeTile(address) + distance;
+  };
+  return {describe(0, weightBytes), describe(gemm.getInputOffset(), rowBytes)};
+}
+
+std::pair<I32, I32> Sm90Consumer::getSides(int64_t height,
+                                           const Factors &factors, int64_t i) {
+  int64_t bytes = shape.getBlockWeights(height) * Sm90Shape::kStepBytes;
+  I32 block = factors.weights + i * bytes / Sm90Shape::kChunkBytes;
+  return shape.hasRowsOnM(height) ? std::pair(factors.rows, block)
+                                  : std::pair(block, factors.rows);
+}
+
+int64_t Sm90Consumer::getStepProducts() const {
+  return shape.sharesBlock() ? Sm90Shape::kStepProducts / 2
+                             : Sm90Shape::kStepProducts;
+}
+
+void Sm90Consumer::release(I32 stage) {
+  // Each warp has read its own weight rows and all input rows.
+  emitter.ifThen(emitter.lane() == 0, [&] { pipeline.empty(stage).arrive(); });
+}
+
+void Sm90Consumer::releaseRead(I32 stage) {
+  emitter.warpBarrier();
+  release(stage);
+}
+
+void Sm90Consumer::ifBehindFirst(Index step, function_ref<void()> body) {
+  emitter.ifThen(step != 0, body);
+}
+
+//===----------------------------------------------------------------------===//
+// Finish
+//===----------------------------------------------------------------------===//
+
+void Sm90Consumer::finish(const Sm90Part &part,
+                          const Sm90EpilogueOperands &operands,
+                          const Sm90Sums &sums) {
+  if (failed(emitSm90Epilogue(gemm, part, operands, sums)))
+    status = failure();
 }

@@ -16,69 +16,82 @@
 // Few rows are multiplied by warps: these read the input rows themselves, and
 // wait only for the registers that they need.
 
-#include "Sm90Products.h"
+#include "Sm90Consumer.h"
 #include "Sm90Units.h"
 
 #include "../../InlinePtx.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 
 #include <numeric>
 
 using namespace mlir;
 using namespace moec;
 using moe::Fragments;
-using sm90::Contract;
 
 void OpenUnit::tie(ImplicitLocOpBuilder &b) {
-  SmallVector<Value> all = numbers;
-  llvm::append_range(all, scales);
-  llvm::append_range(all, rests);
-  llvm::append_range(all, addends);
-  ArrayRef<Value> tied(all = tieWords(b, all));
-  for (SmallVector<Value> *some : {&numbers, &scales, &rests, &addends}) {
-    some->assign(tied.begin(), tied.begin() + some->size());
-    tied = tied.drop_front(some->size());
+  SmallVector<I32> *lists[] = {&numbers, &scales, &rests, &addends};
+  SmallVector<I32> all;
+  for (SmallVector<I32> *list : lists)
+    llvm::append_range(all, *list);
+  tieValues<I32>(b, all);
+  ArrayRef<I32> tied(all);
+  for (SmallVector<I32> *list : lists) {
+    list->assign(tied.begin(), tied.begin() + list->size());
+    tied = tied.drop_front(list->size());
   }
 }
 
-SmallVector<Value> PackedUnit::flatten() const {
-  SmallVector<Value> values = codes;
-  values.push_back(scales);
-  return values;
+void moec::copyPackedTiles(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
+                           I32 stage) {
+  AsyncEmitter &emitter = gemm.emitter;
+  const Sm90Shape &shape = gemm.shape;
+  Barrier full = gemm.pipeline.full(stage);
+  full.arriveExpecting(shape.getWeightBytes() + shape.getScaleBytes());
+  // Results of blocks past the end are never stored.
+  I32 block = tile.firstColumn / (Fragments::kRows / shape.weightsPerColumn);
+  auto copy = [&](Value to, int64_t map, int64_t unitBytes) {
+    int64_t share = unitBytes / 2;
+    int64_t pieces = shape.getUnits() * share / shape.getUnitPiece(share);
+    SmallVector<I32> begin{block, emitter.i32(0), step * pieces,
+                           emitter.i32(0)};
+    if (shape.isGrouped)
+      begin.insert(begin.begin(), tile.group);
+    emitter.copyBox(to, gemm.tensorMap(map), begin, full,
+                    /*areWeights=*/true);
+  };
+  copy(gemm.pipeline.stageAddress(stage), 0, shape.unitBytes);
+  copy(emitter.advance(gemm.sharedAddress(shape.getScaleOffset()),
+                       stage * shape.getScaleBytes()),
+       1, shape.unitScaleBytes);
 }
 
-PackedUnit PackedUnit::unflatten(ValueRange values) {
-  return {llvm::to_vector(values.drop_back()), values.back()};
-}
+//===----------------------------------------------------------------------===//
+// Packed tiles
+//===----------------------------------------------------------------------===//
 
-UnitReader::UnitReader(Sm90Contract &contract, Value consumer, int64_t height)
-    : contract(contract), emitter(contract.emitter), shape(contract.shape),
-      format(contract.op.getWeightQuantAttr()),
-      decoder(
-          format.numbers == Fragments::Numbers::E4M3
-              ? makeByteDecoder(emitter, format)
-              : makeHalfDecoder(emitter, format,
-                                contract.sharedAddress(shape.getBookOffset()))),
-      element(getElementType(emitter.operand(contract.op.getInput()))),
+UnitReader::UnitReader(Sm90Gemm &gemm, I32 consumer, int64_t height)
+    : gemm(gemm), emitter(gemm.emitter), shape(gemm.shape),
+      format(gemm.op.getWeightQuantAttr()),
+      decoder(format.numbers == Fragments::Numbers::E4M3
+                  ? makeByteDecoder(emitter, format)
+                  : makeHalfDecoder(emitter, format,
+                                    gemm.sharedAddress(shape.getBookOffset()))),
+      element(getElementType(emitter.operand(gemm.op.getInput()))),
       width(shape.getProductWidth(height)), units(shape.getUnits()),
       blocks(shape.getBlocks(height)),
       rowBytes(shape.getUnitRowBytes(shape.mapRows ? height
                                                    : shape.getMaxHeight())) {
   // One half of each block for each half of the warps.
-  constexpr int64_t runThreads = Contract::kWarpgroup / 2, rowThreads = 4;
-  Value thread = emitter.warpgroupThread();
-  Value run = emitter.divide(thread, runThreads);
-  Value inRun = emitter.remainder(thread, runThreads);
-  auto offset = [&](int64_t unitBytes, Value share, int64_t shareBytes) {
-    Value block = emitter.scale(consumer, blocks * units * unitBytes);
-    Value half = emitter.scale(run, units * unitBytes / 2);
-    return contract.addI32(contract.addI32(block, half),
-                           emitter.scale(share, shareBytes));
+  constexpr int64_t halfThreads = Sm90Shape::kWarpgroup / 2, rowThreads = 4;
+  I32 thread = emitter.warpgroupThread();
+  I32 half = thread / halfThreads, inHalf = thread % halfThreads;
+  auto offset = [&](int64_t unitBytes, I32 share, int64_t shareBytes) {
+    I32 block = consumer * (blocks * units * unitBytes);
+    I32 own = block + half * (units * unitBytes / 2);
+    return own + share * shareBytes;
   };
-  ownCodes = offset(shape.unitBytes, inRun, Contract::kChunkBytes);
-  ownScales = offset(shape.unitScaleBytes, emitter.divide(inRun, rowThreads),
-                     format.getQuadBytes());
+  ownCodes = offset(shape.unitBytes, inHalf, Sm90Shape::kChunkBytes);
+  ownScales =
+      offset(shape.unitScaleBytes, inHalf / rowThreads, format.getQuadBytes());
 }
 
 bool UnitReader::isLoadedEarly(int64_t height) const {
@@ -90,120 +103,102 @@ bool UnitReader::isLoadedEarly(int64_t height) const {
          ptxas::kBesideEarlyWords + sums + 2 * words;
 }
 
-PackedUnit UnitReader::load(Value stage, int64_t turn) {
+PackedUnit UnitReader::load(I32 stage, int64_t turn) {
   int64_t unit = turn / blocks, block = turn % blocks;
   auto at = [&](int64_t unitBytes) {
     return block * units * unitBytes + unit * unitBytes / 2;
   };
-  constexpr int64_t wordBytes = 4, codeBytes = Contract::kChunkBytes,
+  constexpr int64_t wordBytes = 4,
                     pieceBytes = Fragments::kPieceWords * wordBytes;
   int64_t scaleBytes = format.getQuadBytes();
   // Several loads if the scales exceed one load or are no power of two.
-  int64_t scaleAlignment = std::gcd(scaleBytes, Contract::kChunkBytes);
-  auto codesType =
-      VectorType::get(Fragments::kThreadWords, emitter.b.getI32Type());
+  int64_t scaleAlignment = std::gcd(scaleBytes, Sm90Shape::kChunkBytes);
   Type scalesType = emitter.b.getI32Type();
   if (scaleBytes > wordBytes)
     scalesType = VectorType::get(scaleBytes / wordBytes, scalesType);
   SmallVector<Value> codes;
   for (int64_t piece = 0; piece < format.getPieces(); ++piece)
-    codes.push_back(emitter.advance(
-        contract.stageAddress(stage, at(shape.unitBytes) + piece * pieceBytes),
-        ownCodes));
+    codes.push_back(
+        emitter.advance(gemm.pipeline.stageAddress(
+                            stage, at(shape.unitBytes) + piece * pieceBytes),
+                        ownCodes));
   Value scales = emitter.advance(
-      contract.sharedAddress(shape.getScaleOffset() + at(shape.unitScaleBytes)),
-      contract.addI32(emitter.scale(stage, shape.getScaleBytes()), ownScales));
+      gemm.sharedAddress(shape.getScaleOffset() + at(shape.unitScaleBytes)),
+      stage * shape.getScaleBytes() + ownScales);
   for (Value &piece : codes)
-    piece = emitter.load(codesType, piece, codeBytes);
+    piece = emitter.loadWords(piece, Fragments::kThreadWords);
   return {codes, emitter.load(scalesType, scales, scaleAlignment)};
 }
 
-Value UnitReader::multiply(Value stage, int64_t turn, ArrayRef<Value> fragments,
-                           Value sums, Value keeps, int64_t part,
-                           int64_t parts) {
+PackedUnit UnitReader::loadFirst(PipelineState at) {
+  gemm.pipeline.waitUntilFull(at);
+  return load(at.stage, 0);
+}
+
+PackedUnit UnitReader::loadNext(Index step, PipelineState next,
+                                const PackedUnit &any) {
+  return emitter.choose(
+      step == shape.getSteps() - 1, [&] { return any; },
+      [&] { return loadFirst(next); });
+}
+
+Value UnitReader::multiply(I32 stage, int64_t turn, ArrayRef<I32> fragments,
+                           Value sums, I32 keeps, int64_t part, int64_t parts) {
   // The first stage's descriptor is loop-invariant.
-  Value first = emitter.describeTile(contract.sharedAddress(
-      contract.getInputOffset() + turn / blocks * rowBytes));
-  Value rows =
-      contract.addI32(first, emitter.scale(stage, shape.getStageBytes() /
-                                                      Contract::kChunkBytes));
+  I32 first = emitter.describeTile(
+      gemm.sharedAddress(gemm.getInputOffset() + turn / blocks * rowBytes));
+  I32 rows = first + stage * (shape.getStageBytes() / Sm90Shape::kChunkBytes);
   constexpr int64_t registers = Fragments::kRegisters;
   // The first wgmma of a chain, with `keeps`, comes with a fence.
   if (!keeps)
     emitter.fenceProducts();
-  int64_t ofPart = format.getProducts() / parts;
-  for (int64_t product = part * ofPart; product < (part + 1) * ofPart;
-       ++product) {
+  int64_t inPart = format.getProducts() / parts;
+  for (int64_t i = 0; i < inPart; ++i) {
     sums = emitter.multiplyAsync(
-        element, width,
-        fragments.slice((product - part * ofPart) * registers, registers), rows,
-        shape.swizzledBytes, product, sums, keeps);
+        element, width, fragments.slice(i * registers, registers), rows,
+        shape.swizzledBytes, part * inPart + i, sums, keeps);
     keeps = {};
   }
   emitter.commitProducts();
   return sums;
 }
 
-/// Loads the first packed tile of the stage at that state, after its barrier.
-static PackedUnit loadFirst(Sm90Contract &contract, UnitReader &reader,
-                            RingPlace at) {
-  contract.emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-  return reader.load(at.stage, 0);
-}
+//===----------------------------------------------------------------------===//
+// Mainloops
+//===----------------------------------------------------------------------===//
 
-/// Loads the first packed tile of the next k tile, at the end of one; after the
-/// last k tile any values.
-static PackedUnit loadNext(Sm90Contract &contract, UnitReader &reader,
-                           Value step, RingPlace next, const PackedUnit &any) {
-  AsyncEmitter &emitter = contract.emitter;
-  ImplicitLocOpBuilder &b = contract.b;
-  Value isLast =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, step,
-                            emitter.index(contract.shape.getSteps() - 1));
-  SmallVector<Value> kept = any.flatten();
-  auto branch = scf::IfOp::create(b, ValueRange(kept).getTypes(), isLast,
-                                  /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(b, kept);
-  b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, loadFirst(contract, reader, next).flatten());
-  return PackedUnit::unflatten(branch.getResults());
-}
-
-ContractSums Sm90Products::multiplyDecoded(int64_t height,
-                                           const ContractTile &tile,
-                                           RingPlace place) {
+Sm90Sums Sm90Consumer::multiplyDecoded(int64_t height, const Sm90Tile &tile,
+                                       PipelineState first) {
   if (shape.multipliesByWarps(height))
-    return multiplyByWarps(height, tile, place);
-  UnitReader reader(contract, consumer, height);
+    return multiplyByWarps(height, tile, first);
+  /// `before`: the stage of the k tile before; `early`: the first packed tile,
+  /// if it is loaded early.
+  struct State {
+    PipelineState at;
+    I32 before;
+    SmallVector<Value> sums;
+    SmallVector<PackedUnit, 1> early;
+    auto fields() { return std::tie(at, before, sums, early); }
+  };
+  UnitReader reader(gemm, consumer, height);
   int64_t numBlocks = shape.getBlocks(height), turns = reader.getTurns();
   bool isEarly = reader.isLoadedEarly(height);
   // Half of a packed tile's wgmmas run while the other half is decoded. With
   // three consumers, wgmmas of two others run meanwhile, and one more wait
   // gains nothing (H200, gpt-oss-120b, 1024 tokens: 683 and 688 us).
-  int64_t parts = shape.getConsumers() == Contract::kConsumers ? 2 : 1;
-  SmallVector<Value> carried{place.stage, place.parity, emitter.i32(0)};
-  carried.append(numBlocks,
-                 emitter.makeSums(sumType, shape.getProductWidth(height)));
-  int64_t numOwn = carried.size();
+  int64_t parts = shape.getConsumers() == Sm90Shape::kConsumers ? 2 : 1;
+  I32 none = emitter.i32(0);
+  Value zeros = emitter.makeSums(b.getF32Type(), shape.getProductWidth(height));
+  State start{first, none, SmallVector<Value>(numBlocks, zeros), {}};
   if (isEarly)
-    llvm::append_range(carried, loadFirst(contract, reader, place).flatten());
-  // All lanes have read their words.
-  auto giveBack = [&](Value stage) {
-    emitter.warpBarrier();
-    release(stage);
-  };
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
-      [&](Value step, ValueRange values) {
-        RingPlace at{values[0], values[1]};
-        SmallVector<Value> sums(values.slice(3, numBlocks));
-        PackedUnit first =
-            isEarly ? PackedUnit::unflatten(values.drop_front(numOwn))
-                    : loadFirst(contract, reader, at);
-        OpenUnit opened = reader.open(first);
-        PackedUnit packed;
+    start.early.push_back(reader.loadFirst(first));
+  State end = emitter.loop(
+      emitter.index(0), emitter.index(shape.getSteps()), 1, start,
+      [&](Index step, State state) {
+        PipelineState at = state.at;
+        PackedUnit packed =
+            isEarly ? state.early.front() : reader.loadFirst(at);
+        OpenUnit opened = reader.open(packed);
         auto load = [&](int64_t turn) {
           if (turn < turns)
             packed = reader.load(at.stage, turn);
@@ -211,7 +206,7 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height,
         if (isEarly)
           load(1);
         for (int64_t turn = 0; turn < turns; ++turn) {
-          Value &sum = sums[turn % numBlocks];
+          Value &sum = state.sums[turn % numBlocks];
           for (int64_t part = 0; part < parts; ++part) {
             // Waits for the same part of the packed tile before.
             emitter.waitProducts(parts - 1);
@@ -221,7 +216,7 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height,
           }
           // All wgmmas of the k tile before are complete.
           if (turn == 0)
-            ifBehindFirst(step, [&] { giveBack(values[2]); });
+            ifBehindFirst(step, [&] { releaseRead(state.before); });
           if (!isEarly)
             load(turn + 1);
           if (turn + 1 < turns)
@@ -229,19 +224,17 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height,
           if (isEarly)
             load(turn + 2);
         }
-        RingPlace next = contract.next(at);
-        SmallVector<Value> all{next.stage, next.parity, at.stage};
-        all.append(sums);
+        State next{pipeline.next(at), at.stage, state.sums, {}};
         if (isEarly)
-          llvm::append_range(
-              all, loadNext(contract, reader, step, next, first).flatten());
-        return all;
+          next.early.push_back(
+              reader.loadNext(step, next.at, state.early.front()));
+        return next;
       });
   emitter.waitProducts(0);
-  ContractSums sums{{end[0], end[1]}, {}};
-  for (Value value : ArrayRef<Value>(end).slice(3, numBlocks))
+  Sm90Sums sums{end.at, {}};
+  for (Value value : end.sums)
     sums.blocks.push_back(emitter.getSums(value));
-  giveBack(end[2]);
+  releaseRead(end.before);
   return sums;
 }
 
@@ -249,10 +242,24 @@ ContractSums Sm90Products::multiplyDecoded(int64_t height,
 /// that the next group's reuse, and are added, times its scale, when its wgmmas
 /// are complete: one group after the other, each of which begins when those
 /// before have been added.
-ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
-                                                   const ContractTile &tile,
-                                                   RingPlace place) {
-  UnitReader reader(contract, consumer, height);
+Sm90Sums Sm90Consumer::multiplyDecodedPromoted(int64_t height,
+                                               const Sm90Tile &tile,
+                                               PipelineState first) {
+  /// `before`: the stage of the k tile before; `products`: the sums of the
+  /// group before, and its scales.
+  struct State {
+    PipelineState at;
+    I32 before;
+    Value products;
+    SmallVector<I32> scales;
+    SmallVector<F32> sums;
+    PackedUnit packed;
+    auto fields() {
+      return std::tie(at, before, products, scales, sums, packed);
+    }
+  };
+  constexpr int64_t rows = Fragments::kQuadRows;
+  UnitReader reader(gemm, consumer, height);
   int64_t numBlocks = shape.getBlocks(height), turns = reader.getTurns();
   int64_t width = shape.getProductWidth(height), numSums = width / 2;
   // With one block, successive packed tiles of a group accumulate in the same
@@ -264,91 +271,69 @@ ContractSums Sm90Products::multiplyDecodedPromoted(int64_t height,
     chain = 1;
   // Opaque zeros: `rows < 1` is never true, but LLVM and ptxas cannot prove it,
   // so that accumulators are not constant-folded.
-  Value never = arith::ExtUIOp::create(
-      b, b.getI32Type(), emitter.isLess(tile.rows, emitter.i32(1)));
-  Value zero = arith::BitcastOp::create(b, b.getF32Type(), never);
-  auto promoteBefore = [&](Value products, ArrayRef<Value> scales,
-                           MutableArrayRef<Value> sums) {
+  I32 never = (tile.rows < 1).toI32();
+  F32 zero = F32::fromBits(never);
+  /// Adds the group before to the sums of its block.
+  auto promoteBefore = [&](State &state, int64_t block) {
     // Two of a thread's four sums of every 8 rows belong to each of its weight
     // rows.
     constexpr int64_t perOctet = 4;
-    for (auto [i, product] : llvm::enumerate(emitter.getSums(products))) {
-      Value scale =
-          arith::BitcastOp::create(b, b.getF32Type(), scales[i % perOctet / 2]);
-      sums[i] = math::FmaOp::create(b, product, scale, sums[i]);
+    auto sums = MutableArrayRef(state.sums).slice(block * numSums, numSums);
+    for (auto [i, product] : llvm::enumerate(emitter.getSums(state.products))) {
+      F32 scale = F32::fromBits(state.scales[i % perOctet / 2]);
+      sums[i] = fma(product, scale, sums[i]);
     }
-    llvm::copy(tieSums(b, sums), sums.begin());
+    tieValues(b, sums);
   };
-  SmallVector<Value> carried{
-      place.stage,    place.parity,
-      emitter.i32(0), emitter.makeSums(b.getF32Type(), width),
-      emitter.i32(0), emitter.i32(0)};
-  int64_t numOwn = carried.size();
-  carried.append(numBlocks * numSums, zero);
-  llvm::append_range(carried, loadFirst(contract, reader, place).flatten());
-  auto giveBack = [&](Value stage) {
-    emitter.warpBarrier();
-    release(stage);
-  };
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
-      [&](Value step, ValueRange values) {
-        RingPlace at{values[0], values[1]};
-        Value products = values[3];
-        SmallVector<Value> scales{values[4], values[5]};
-        SmallVector<Value> sums(values.slice(numOwn, numBlocks * numSums));
-        PackedUnit first = PackedUnit::unflatten(
-            values.drop_front(numOwn + numBlocks * numSums));
-        PackedUnit packed = first;
+  I32 none = emitter.i32(0);
+  Value products = emitter.makeSums(b.getF32Type(), width);
+  SmallVector<I32> noScales(rows, emitter.i32(0));
+  State start{first,
+              none,
+              products,
+              noScales,
+              SmallVector<F32>(numBlocks * numSums, zero),
+              reader.loadFirst(first)};
+  State end = emitter.loop(
+      emitter.index(0), emitter.index(shape.getSteps()), 1, start,
+      [&](Index step, State state) {
+        PipelineState at = state.at;
+        PackedUnit packed = state.packed;
         OpenUnit opened = reader.open(packed);
         if (turns > 1)
           packed = reader.load(at.stage, 1);
         for (int64_t turn = 0; turn < turns; ++turn) {
-          SmallVector<Value> fragments;
+          SmallVector<I32> fragments;
           for (int64_t part = 0; part < parts; ++part) {
             emitter.waitProducts(0);
             bool isNew = turn % chain == 0;
-            if (isNew) {
-              int64_t before = (turn + (part ? 0 : numBlocks - 1)) % numBlocks;
-              promoteBefore(products, scales,
-                            MutableArrayRef<Value>(sums).slice(before * numSums,
-                                                               numSums));
-            }
+            if (isNew)
+              promoteBefore(state,
+                            (turn + (part ? 0 : numBlocks - 1)) % numBlocks);
             if (part == 0)
               fragments = reader.close(opened);
-            size_t ofPart = fragments.size() / parts;
-            products = reader.multiply(
+            size_t inPart = fragments.size() / parts;
+            state.products = reader.multiply(
                 at.stage, turn,
-                ArrayRef<Value>(fragments).slice(part * ofPart, ofPart),
-                products, isNew ? never : Value(), part, parts);
-            constexpr int64_t rows = Fragments::kQuadRows;
-            scales.assign(
-                ArrayRef<Value>(opened.scales).slice(part * rows, rows));
+                ArrayRef(fragments).slice(part * inPart, inPart),
+                state.products, isNew ? never : I32(), part, parts);
+            state.scales.assign(opened.scales.begin() + part * rows,
+                                opened.scales.begin() + (part + 1) * rows);
             if (turn == 0 && part == 0)
-              ifBehindFirst(step, [&] { giveBack(values[2]); });
+              ifBehindFirst(step, [&] { releaseRead(state.before); });
           }
           if (turn + 1 < turns)
             opened = reader.open(packed);
           if (turn + 2 < turns)
             packed = reader.load(at.stage, turn + 2);
         }
-        RingPlace next = contract.next(at);
-        SmallVector<Value> all{next.stage, next.parity, at.stage,
-                               products,   scales[0],   scales[1]};
-        all.append(sums);
-        llvm::append_range(
-            all, loadNext(contract, reader, step, next, first).flatten());
-        return all;
+        PipelineState next = pipeline.next(at);
+        return State{next,           at.stage,
+                     state.products, state.scales,
+                     state.sums,     reader.loadNext(step, next, state.packed)};
       });
   emitter.waitProducts(0);
-  SmallVector<Value> sums(
-      ArrayRef<Value>(end).slice(numOwn, numBlocks * numSums));
-  promoteBefore(end[3], {end[4], end[5]},
-                MutableArrayRef<Value>(sums).take_back(numSums));
-  giveBack(end[2]);
-  ContractSums result{{end[0], end[1]}, {}};
-  for (int64_t block = 0; block < numBlocks; ++block)
-    result.blocks.emplace_back(
-        ArrayRef<Value>(sums).slice(block * numSums, numSums));
-  return result;
+  promoteBefore(end, numBlocks - 1);
+  releaseRead(end.before);
+  return {end.at, splitBlocks(end.sums, numBlocks)};
 }

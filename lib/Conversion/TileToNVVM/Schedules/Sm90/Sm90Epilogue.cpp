@@ -20,7 +20,6 @@
 
 using namespace mlir;
 using namespace moec;
-using sm90::Contract;
 
 /// Rows of a matrix of stmatrix.
 static constexpr int64_t kMatrix = 8;
@@ -29,19 +28,18 @@ static constexpr int64_t kMatrix = 8;
 // Epilogue
 //===----------------------------------------------------------------------===//
 
-Value Sm90Epilogue::gather(int64_t first, int64_t octets,
-                           function_ref<Value(int64_t, int64_t)> load) {
-  SmallVector<Value> elements;
+F32 Sm90Epilogue::gather(int64_t first, int64_t octets,
+                         function_ref<F32(int64_t, int64_t)> load) {
+  SmallVector<F32> elements;
   for (int64_t octet = first; octet < first + octets; ++octet)
     for (int64_t element = 0; element < fragments.getSize(); ++element)
       elements.push_back(load(octet, element));
-  auto type = VectorType::get(elements.size(), b.getF32Type());
-  return vector::FromElementsOp::create(b, type, elements);
+  return {b, emitter.makeVector(ArrayRef(elements))};
 }
 
 Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
   SmallVector<Value> args;
-  auto add = [&](function_ref<Value(int64_t, int64_t)> load) {
+  auto add = [&](function_ref<F32(int64_t, int64_t)> load) {
     args.push_back(gather(first, octets, load));
   };
   for (int64_t projection = 0; projection < shape.weightsPerColumn;
@@ -50,11 +48,11 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
       return sums.blocks[block][fragments.getSum(projection, octet, element)];
     });
   applyScales(args, block, first, octets);
-  for (ArrayRef<Value> rows : operands.rows)
+  for (ArrayRef<F32> rows : operands.rows)
     add([&](int64_t octet, int64_t element) {
       return fragments.getOfRow(rows, octet, element);
     });
-  for (ArrayRef<Value> columns : operands.columns)
+  for (ArrayRef<F32> columns : operands.columns)
     add([&](int64_t octet, int64_t element) {
       return fragments.getOfColumn(columns, block, octet, element);
     });
@@ -73,35 +71,35 @@ Value Sm90Epilogue::emitRegion(int64_t block, int64_t first, int64_t octets) {
 
 void Sm90Epilogue::applyScales(MutableArrayRef<Value> projections,
                                int64_t block, int64_t first, int64_t octets) {
-  Value rows;
+  F32 rows;
   if (!operands.rowScales.empty())
     rows = gather(first, octets, [&](int64_t octet, int64_t element) {
       return fragments.getOfRow(operands.rowScales, octet, element);
     });
   for (auto [projection, values] : llvm::enumerate(projections)) {
-    Value factor = rows;
+    F32 factor = rows;
     if (!operands.columnScales.empty()) {
-      ArrayRef<Value> scales = operands.columnScales[projection];
+      ArrayRef<F32> scales = operands.columnScales[projection];
       factor = gather(first, octets, [&](int64_t octet, int64_t element) {
         return fragments.getOfColumn(scales, block, octet, element);
       });
       if (rows)
-        factor = arith::MulFOp::create(b, rows, factor);
+        factor = rows * factor;
     }
     if (factor)
-      values = arith::MulFOp::create(b, values, factor);
+      values = F32(b, values) * factor;
   }
 }
 
-void Sm90Epilogue::ifAny(Value flag, function_ref<void()> body) {
-  Value lanes = emitter.countLanes(flag);
-  emitter.ifThen(emitter.isLess(emitter.i32(0), lanes), body);
+void Sm90Epilogue::ifAny(Flag flag, function_ref<void()> body) {
+  I32 lanes = emitter.countLanes(flag);
+  emitter.ifThen(emitter.i32(0) < lanes, body);
 }
 
 LogicalResult Sm90Epilogue::emit() {
   if (isOnM) {
     takeBuffer(/*isFirst=*/true);
-    ifAny(emitter.isLess(getWarpRow(), tile.rows), [&] { emitColumns(); });
+    ifAny(getWarpRow() < tile.rows, [&] { emitColumns(); });
     return status;
   }
   // Rows that are skipped together if the tile ends before them.
@@ -111,7 +109,7 @@ LogicalResult Sm90Epilogue::emit() {
     if (first == 0)
       emitRows(first, rows);
     else
-      emitter.ifThen(emitter.isLess(emitter.i32(first), tile.rows),
+      emitter.ifThen(emitter.i32(first) < tile.rows,
                      [&] { emitRows(first, rows); });
   }
   return status;
@@ -126,24 +124,23 @@ void Sm90Epilogue::put(int64_t block, int64_t first, int64_t octets,
     storeSingly(block, first, results);
 }
 
-Value Sm90Epilogue::getWarpRow() {
-  return emitter.scale(fragments.getConsumerWarp(), Contract::kStagedRows);
+I32 Sm90Epilogue::getWarpRow() {
+  return fragments.getConsumerWarp() * Sm90Shape::kStagedRows;
 }
 
-Value Sm90Epilogue::getColumnOfPiece(Value piece) {
-  return contract.addI32(tile.firstColumn,
-                         emitter.scale(piece, shape.getStoredColumns()));
+I32 Sm90Epilogue::getColumnOfChunk(I32 chunk) {
+  return tile.firstColumn + chunk * shape.getStoredColumns();
 }
 
 void Sm90Epilogue::emitRows(int64_t first, int64_t rows) {
   int64_t across = shape.getBlockColumns(part.tileHeight) / kMatrix;
-  for (int64_t row = first; row < first + rows; row += Contract::kStagedRows) {
-    int64_t staged = std::min(Contract::kStagedRows, first + rows - row);
+  for (int64_t row = first; row < first + rows; row += Sm90Shape::kStagedRows) {
+    int64_t staged = std::min(Sm90Shape::kStagedRows, first + rows - row);
     takeBuffer(/*isFirst=*/row == 0);
     for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
       put(block, row / kMatrix, staged / kMatrix, block * across);
     storeStaged(emitter.i32(row), staged,
-                [&](Value piece) { return getColumnOfPiece(piece); });
+                [&](I32 chunk) { return getColumnOfChunk(chunk); });
   }
 }
 
@@ -157,10 +154,8 @@ void Sm90Epilogue::emitColumns() {
         takeBuffer(/*isFirst=*/false);
       for (int64_t column = 0; column < columns; column += atOnce * kMatrix)
         put(block, (first + column) / kMatrix, atOnce, column / kMatrix);
-      storeStaged(getWarpRow(), Contract::kStagedRows, [&](Value piece) {
-        return contract.addI32(
-            tile.firstColumn,
-            emitter.scale(piece, kMatrix, block * inBlock + first));
+      storeStaged(getWarpRow(), Sm90Shape::kStagedRows, [&](I32 chunk) {
+        return tile.firstColumn + (chunk * kMatrix + (block * inBlock + first));
       });
     }
 }
@@ -169,28 +164,20 @@ void Sm90Epilogue::emitColumns() {
 // Stores
 //===----------------------------------------------------------------------===//
 
-Value Sm90Epilogue::isThere(Value row, Value column) {
-  Value isThere = emitter.isLess(row, tile.rows);
+Flag Sm90Epilogue::isThere(I32 row, I32 column) {
+  Flag isThere = row < tile.rows;
   if (shape.columns % shape.n)
-    isThere = arith::AndIOp::create(
-        b, isThere, emitter.isLess(column, emitter.i32(shape.columns)));
+    isThere = isThere & (column < shape.columns);
   return isThere;
 }
 
-Value Sm90Epilogue::getConsumer() {
-  return emitter.scale(
-      emitter.divide(fragments.getThread(), Contract::kWarpgroup), 1, -1);
-}
-
 Value Sm90Epilogue::getBuffer() {
-  Value buffer =
-      emitter.advance(contract.sharedAddress(shape.getStagingOffset()),
-                      emitter.scale(getConsumer(), shape.getStagingBytes()));
+  Value buffer = emitter.advance(gemm.sharedAddress(shape.getStagingOffset()),
+                                 getConsumer() * shape.getStagingBytes());
   if (!isOnM)
     return buffer;
-  return emitter.advance(buffer,
-                         emitter.scale(fragments.getConsumerWarp(),
-                                       shape.getBufferBytes(part.tileHeight)));
+  return emitter.advance(buffer, fragments.getConsumerWarp() *
+                                     shape.getBufferBytes(part.tileHeight));
 }
 
 void Sm90Epilogue::takeBuffer(bool isFirst) {
@@ -228,71 +215,55 @@ Value Sm90Epilogue::round(Value results) {
 /// Writes rounded results to the buffer as rows of columns. The first column is
 /// at `chunk`; if all warps stage together, that is the first warp's column.
 void Sm90Epilogue::stage(int64_t chunk, Value rounded) {
-  int64_t numMatrices =
-      cast<VectorType>(rounded.getType()).getNumElements() / 2;
-  Value words = vector::BitCastOp::create(
-      b, VectorType::get(numMatrices, b.getI32Type()), rounded);
-  SmallVector<Value> matrices;
-  for (int64_t i = 0; i < numMatrices; ++i)
-    matrices.push_back(vector::ExtractOp::create(b, words, i));
+  SmallVector<I32> matrices = emitter.pairs(rounded);
   // Order of matrices: those of a fragment, which are adjacent in a row or,
   // with rows on M, in a column; then those of the next fragment. A row of a
   // matrix is a chunk.
   int64_t perOctet = fragments.getMatrices();
-  Value matrix = emitter.remainder(emitter.divide(fragments.getLane(), kMatrix),
-                                   numMatrices);
-  Value down = emitter.divide(matrix, perOctet);
-  Value right = emitter.remainder(matrix, perOctet);
+  I32 matrix = fragments.getLane() / kMatrix % int64_t(matrices.size());
+  I32 down = matrix / perOctet;
+  I32 right = matrix % perOctet;
   if (isOnM)
     std::swap(down, right);
-  Value row = contract.addI32(emitter.remainder(fragments.getLane(), kMatrix),
-                              emitter.scale(down, kMatrix));
-  Value offset = contract.addI32(
-      emitter.scale(row, shape.getStagedStride(part.tileHeight)),
-      emitter.scale(emitter.scale(right, 1, chunk), Contract::kChunkBytes));
+  I32 row = fragments.getLane() % kMatrix + down * kMatrix;
+  I32 offset = row * shape.getStagedStride(part.tileHeight) +
+               (right + chunk) * Sm90Shape::kChunkBytes;
   if (!isOnM)
-    offset = contract.addI32(offset, getWarpOffset());
+    offset = offset + getWarpOffset();
   emitter.storeMatrices(emitter.advance(getBuffer(), offset), matrices,
                         /*isTransposed=*/!isOnM);
 }
 
-Value Sm90Epilogue::getWarpOffset() {
-  return emitter.scale(fragments.getConsumerWarp(),
-                       shape.getWarpColumns(part.tileHeight) *
-                           shape.resultBytes);
+I32 Sm90Epilogue::getWarpOffset() {
+  return fragments.getConsumerWarp() *
+         (shape.getWarpColumns(part.tileHeight) * shape.resultBytes);
 }
 
-void Sm90Epilogue::storeStaged(Value firstRow, int64_t rows,
-                               ColumnOf columnOf) {
+void Sm90Epilogue::storeStaged(I32 firstRow, int64_t rows, ColumnOf columnOf) {
   if (shape.resultBytes > 2)
     return;
   bufferBarrier();
-  constexpr int64_t bytes = Contract::kChunkBytes;
-  int64_t pieces =
+  constexpr int64_t bytes = Sm90Shape::kChunkBytes;
+  int64_t chunks =
       shape.getStagedColumns(part.tileHeight) * shape.resultBytes / bytes;
-  int64_t threads = isOnM ? Contract::kWarp : Contract::kWarpgroup;
-  Value thread = emitter.remainder(fragments.getThread(), threads);
-  auto type = VectorType::get(bytes / 4, b.getI32Type());
-  for (int64_t start = 0; start < rows * pieces; start += threads) {
-    Value own = emitter.scale(thread, 1, start);
-    Value row = emitter.divide(own, pieces);
-    Value piece = emitter.remainder(own, pieces);
-    Value offset = contract.addI32(
-        emitter.scale(row, shape.getStagedStride(part.tileHeight)),
-        emitter.scale(piece, bytes));
-    Value column = columnOf(piece);
-    Value tileRow = contract.addI32(row, firstRow);
-    Value isStored = isThere(tileRow, column);
-    if (rows * pieces - start < threads)
-      isStored = arith::AndIOp::create(b, isStored,
-                                       emitter.isLess(row, emitter.i32(rows)));
+  int64_t threads = isOnM ? Sm90Shape::kWarp : Sm90Shape::kWarpgroup;
+  I32 thread = fragments.getThread() % threads;
+  for (int64_t start = 0; start < rows * chunks; start += threads) {
+    I32 own = thread + start;
+    I32 row = own / chunks, chunk = own % chunks;
+    I32 offset = row * shape.getStagedStride(part.tileHeight) + chunk * bytes;
+    I32 column = columnOf(chunk);
+    I32 tileRow = row + firstRow;
+    Flag isStored = isThere(tileRow, column);
+    if (rows * chunks - start < threads)
+      isStored = isStored & (row < rows);
     Value from = emitter.advance(getBuffer(), offset);
-    Value position = emitter.toIndex(contract.addI32(tile.firstRow, tileRow));
+    Index position = emitter.toIndex(tile.firstRow + tileRow);
     Value to = emitter.address(result, {position, emitter.toIndex(column)});
     if (shape.quantizes)
       to = tieAddress(b, to);
     emitter.ifThen(isStored, [&] {
-      emitter.store(emitter.load(type, from, bytes), to, bytes);
+      emitter.store(emitter.loadWords(from, bytes / 4), to, bytes);
     });
   }
 }
@@ -302,24 +273,22 @@ void Sm90Epilogue::storeSingly(int64_t block, int64_t first, Value results) {
   for (int64_t i = 0; i < size; ++i) {
     int64_t octet = first + i / fragments.getSize();
     int64_t element = i % fragments.getSize();
-    Value row = fragments.getRow(octet, element);
-    Value column = fragments.getColumn(block, octet, element);
+    I32 row = fragments.getRow(octet, element);
+    I32 column = fragments.getColumn(block, octet, element);
     emitter.ifThen(isThere(row, column), [&] {
-      Value position = emitter.toIndex(contract.addI32(tile.firstRow, row));
-      emitter.storeF32(vector::ExtractOp::create(b, results, i), result,
-                       {position, emitter.toIndex(column)});
+      Index position = emitter.toIndex(tile.firstRow + row);
+      F32 value = emitter.element<F32>(results, i);
+      emitter.storeF32(value, result, {position, emitter.toIndex(column)});
     });
   }
 }
 
-LogicalResult moec::emitSm90Epilogue(Sm90Contract &contract,
-                                     const ContractPart &part,
-                                     const ContractOperands &operands,
-                                     const ContractSums &sums) {
-  LogicalResult status =
-      contract.op.quantizesResult()
-          ? emitSm90Quantized(contract, part, operands, sums)
-          : Sm90Epilogue(contract, part, operands, sums).emit();
-  endApart(contract.b);
+LogicalResult moec::emitSm90Epilogue(Sm90Gemm &gemm, const Sm90Part &part,
+                                     const Sm90EpilogueOperands &operands,
+                                     const Sm90Sums &sums) {
+  LogicalResult status = gemm.op.quantizesResult()
+                             ? emitSm90Quantized(gemm, part, operands, sums)
+                             : Sm90Epilogue(gemm, part, operands, sums).emit();
+  endApart(gemm.b);
   return status;
 }

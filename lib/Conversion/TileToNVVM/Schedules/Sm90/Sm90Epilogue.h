@@ -15,13 +15,12 @@ namespace moec {
 /// Computes results from a thread's accumulators, and stores them.
 class Sm90Epilogue {
 public:
-  Sm90Epilogue(Sm90Contract &contract, const ContractPart &part,
-               const ContractOperands &operands, const ContractSums &sums)
-      : contract(contract), emitter(contract.emitter), b(contract.b),
-        shape(contract.shape), op(contract.op), part(part), tile(part.tile),
-        operands(operands), sums(sums),
-        isOnM(shape.hasRowsOnM(part.tileHeight)), fragments(contract, part),
-        result(emitter.operand(op.getResult())) {}
+  Sm90Epilogue(Sm90Gemm &gemm, const Sm90Part &part,
+               const Sm90EpilogueOperands &operands, const Sm90Sums &sums)
+      : gemm(gemm), emitter(gemm.emitter), b(gemm.b), shape(gemm.shape),
+        op(gemm.op), part(part), tile(part.tile), operands(operands),
+        sums(sums), isOnM(shape.hasRowsOnM(part.tileHeight)),
+        fragments(gemm, part), result(emitter.operand(op.getResult())) {}
   virtual ~Sm90Epilogue() = default;
   mlir::LogicalResult emit();
 
@@ -35,9 +34,11 @@ protected:
   /// a uniform flag, because ptxas would otherwise assume divergence and keep
   /// the stages of later tiles, and values derived from them, in per-thread
   /// instead of uniform registers.
-  void ifAny(mlir::Value flag, llvm::function_ref<void()> body);
-  /// Index of the consumer; i32.
-  mlir::Value getConsumer();
+  void ifAny(Flag flag, llvm::function_ref<void()> body);
+  /// Index of the consumer.
+  I32 getConsumer() {
+    return fragments.getThread() / Sm90Shape::kWarpgroup + -1;
+  }
   /// The staging buffer: the consumer's or, with rows on M, the warp's.
   mlir::Value getBuffer();
   /// Waits until all threads have read the part of the staging buffer that is
@@ -47,27 +48,27 @@ protected:
   /// Barrier of the threads that share the buffer.
   void bufferBarrier();
   /// With swapped A and B: offset of the warp's columns within a block's
-  /// columns in the buffer; i32.
-  mlir::Value getWarpOffset();
+  /// columns in the buffer.
+  I32 getWarpOffset();
   /// With rows on M: the warp's first row.
-  mlir::Value getWarpRow();
+  I32 getWarpRow();
   /// Maps a chunk of a row of the buffer, which a thread stores, to its first
-  /// column (i32).
-  using ColumnOf = llvm::function_ref<mlir::Value(mlir::Value)>;
+  /// column.
+  using ColumnOf = llvm::function_ref<I32(I32)>;
   /// The first column of a chunk, for the part's first columns.
-  mlir::Value getColumnOfPiece(mlir::Value piece);
+  I32 getColumnOfChunk(I32 chunk);
   /// Stores the contents of the buffer, chunk by chunk.
-  void storeStaged(mlir::Value firstRow, int64_t rows, ColumnOf columnOf);
+  void storeStaged(I32 firstRow, int64_t rows, ColumnOf columnOf);
 
-  Sm90Contract &contract;
+  Sm90Gemm &gemm;
   AsyncEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
-  const sm90::Contract &shape;
+  const Sm90Shape &shape;
   tile::ContractOp op;
-  const ContractPart &part;
-  const ContractTile &tile;
-  const ContractOperands &operands;
-  const ContractSums &sums;
+  const Sm90Part &part;
+  const Sm90Tile &tile;
+  const Sm90EpilogueOperands &operands;
+  const Sm90Sums &sums;
   bool isOnM;
   Sm90Fragments fragments;
   mlir::Value result;
@@ -83,22 +84,22 @@ private:
   void put(int64_t block, int64_t first, int64_t octets, int64_t chunk);
   void stage(int64_t chunk, mlir::Value rounded);
   void storeSingly(int64_t block, int64_t first, mlir::Value results);
-  /// Whether the row and column are inside the result; i1.
-  mlir::Value isThere(mlir::Value row, mlir::Value column);
+  /// Whether the row and column are inside the result.
+  Flag isThere(I32 row, I32 column);
   /// Applies the scales of whole rows to the sums of gate and up, for these
   /// octets.
   void applyScales(llvm::MutableArrayRef<mlir::Value> projections,
                    int64_t block, int64_t first, int64_t octets);
-  /// One f32 per element of `octets` fragments, from `load(octet, element)`.
-  mlir::Value gather(int64_t first, int64_t octets,
-                     llvm::function_ref<mlir::Value(int64_t, int64_t)> load);
+  /// A vector of one f32 per element of `octets` fragments, from
+  /// `load(octet, element)`.
+  F32 gather(int64_t first, int64_t octets,
+             llvm::function_ref<F32(int64_t, int64_t)> load);
 };
 
 /// Epilogue of a gemm that quantizes its results.
-mlir::LogicalResult emitSm90Quantized(Sm90Contract &contract,
-                                      const ContractPart &part,
-                                      const ContractOperands &operands,
-                                      const ContractSums &sums);
+mlir::LogicalResult emitSm90Quantized(Sm90Gemm &gemm, const Sm90Part &part,
+                                      const Sm90EpilogueOperands &operands,
+                                      const Sm90Sums &sums);
 
 } // namespace moec
 

@@ -14,94 +14,82 @@
 // if its ids repeat.
 
 #include "../../../Emission/RankIds.h"
-#include "Sm90Contract.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "Sm90GroupTable.h"
 
 #include <limits>
 
 using namespace mlir;
 using namespace moec;
 
-Value Sm90Contract::areFewIds(Value slots) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::sle, slots,
-                               emitter.index(sm90::Contract::kWarp));
+Flag Sm90GroupTable::areFewIds(Index slots) {
+  return slots <= Sm90Shape::kWarp;
 }
 
-Value Sm90Contract::getHeightOfFew() {
-  Value tokens = emitter.toI32(emitter.tokens());
-  Value height = emitter.i32(shape.tileRows.back());
+I32 Sm90GroupTable::getHeightOfFew() {
+  I32 tokens = emitter.toI32(emitter.tokens());
+  I32 height = emitter.i32(shape.tileRows.back());
   for (int64_t rows : llvm::reverse(ArrayRef(shape.tileRows).drop_back()))
-    height = arith::SelectOp::create(
-        b,
-        arith::CmpIOp::create(b, arith::CmpIPredicate::sle, tokens,
-                              emitter.i32(rows)),
-        emitter.i32(rows), height);
+    height = select(tokens <= rows, emitter.i32(rows), height);
   return height;
 }
 
 /// Key of the lane's slot: twice its local expert, plus one if a tile of that
 /// expert begins with it; the maximum if the lane has no slot.
-Value Sm90Contract::loadOwnKey(RankIds &experts, Value slots, Value height) {
+I32 Sm90GroupTable::loadOwnKey(RankIds &experts, Index slots, I32 height) {
   constexpr int32_t none = std::numeric_limits<int32_t>::max();
   Value ids = emitter.operand(op.getIds());
-  Value slot = emitter.toIndex(emitter.lane());
-  Value exists =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, slot, slots);
-  Type i32 = b.getI32Type();
-  auto find = [&]() -> SmallVector<Value> {
-    Value id = emitter.loadConstantI32(ids, {emitter.index(0), slot});
-    Value local = experts.localOf(id);
-    return {arith::SelectOp::create(
-        b, experts.isHere(local), emitter.scale(local, 2), emitter.i32(none))};
-  };
-  Value key = emitter.choose(exists, i32, find, [&]() -> SmallVector<Value> {
-    return {emitter.i32(none)};
-  })[0];
-  Value same = emitter.matchAny(key);
-  Value bit = arith::ShLIOp::create(b, emitter.i32(1), emitter.lane());
-  Value lower = arith::AndIOp::create(b, same, emitter.scale(bit, 1, -1));
+  Index slot = emitter.toIndex(emitter.lane());
+  I32 key = emitter.choose(
+      slot < slots,
+      [&] {
+        I32 id = emitter.loadConstantI32(ids, {emitter.index(0), slot});
+        I32 local(b, experts.localOf(id));
+        Flag isHere(b, experts.isHere(local));
+        return select(isHere, local * 2, none);
+      },
+      [&] { return emitter.i32(none); });
+  I32 same = emitter.matchAny(key);
+  I32 bit = emitter.i32(1) << emitter.lane();
+  I32 lower = same & (bit + -1);
   // Rows before it in the group's last tile.
-  Value inTile =
-      arith::RemUIOp::create(b, math::CtPopOp::create(b, lower), height);
-  Value isFirst = arith::AndIOp::create(b, isEqual(inTile, emitter.i32(0)),
-                                        emitter.isLess(key, emitter.i32(none)));
-  if (Value takes = takesGroup(math::CtPopOp::create(b, same)))
-    isFirst = arith::AndIOp::create(b, isFirst, takes);
-  return addI32(key, arith::ExtUIOp::create(b, i32, isFirst));
+  I32 inTile = lower.popcount() % height;
+  Flag isFirst = (inTile == 0) & (key < none);
+  Flag takes = takesGroup(same.popcount());
+  if (!takes.isNull())
+    isFirst = isFirst & takes;
+  return key + isFirst.toI32();
 }
 
-void Sm90Contract::emitTableOfFew(RankIds &experts, Value slots) {
-  Value height = getHeightOfFew();
-  Value key = loadOwnKey(experts, slots, height);
-  Type i32 = b.getI32Type();
-  auto add = [&](Value sum, Value flag) {
-    return addI32(sum, arith::ExtUIOp::create(b, i32, flag));
+void Sm90GroupTable::buildFromFew(RankIds &experts, Index slots) {
+  I32 height = getHeightOfFew();
+  I32 key = loadOwnKey(experts, slots, height);
+  /// Lower ids, those of them that begin a tile, and equal ones.
+  struct Counts {
+    I32 before, tiles, rows;
+    auto fields() { return std::tie(before, tiles, rows); }
   };
+  I32 zero = emitter.i32(0);
   // Whole warps, because lanes exchange values.
-  Value zero = emitter.i32(0), groups = emitter.i32(shape.groups);
-  emitter.forLoop(
-      emitter.index(0), emitter.index(shape.groups + 1),
-      emitter.getNumThreads(), [&](Value first) {
-        Value group = addI32(emitter.toI32(first), emitter.thread());
-        Value own = emitter.scale(group, 2);
-        SmallVector<Value> sums = emitter.forLoop(
-            emitter.index(0), slots, 1, {zero, zero, zero},
-            [&](Value slot, ValueRange sums) {
-              Value other = emitter.getFromLane(key, emitter.toI32(slot));
-              Value isFirst = arith::TruncIOp::create(b, b.getI1Type(), other);
-              Value isBefore = emitter.isLess(other, own);
-              Value isSame =
-                  isEqual(arith::OrIOp::create(b, other, emitter.i32(1)),
-                          emitter.scale(own, 1, 1));
-              Value begins = arith::AndIOp::create(b, isBefore, isFirst);
-              return SmallVector<Value>{add(sums[0], isBefore),
-                                        add(sums[1], begins),
-                                        add(sums[2], isSame)};
-            });
-        Value isThere =
-            arith::CmpIOp::create(b, arith::CmpIPredicate::sle, group, groups);
-        emitter.ifThen(isThere, [&] {
-          storeEntry(group, {sums[0], sums[1], sums[2], packHeight(height)});
-        });
-      });
+  emitter.loop(emitter.index(0), emitter.index(shape.groups + 1),
+               emitter.getNumThreads(), [&](Index first) {
+                 I32 group = emitter.toI32(first) + emitter.thread();
+                 I32 own = group * 2;
+                 Counts counts = emitter.loop(
+                     emitter.index(0), slots, 1, Counts{zero, zero, zero},
+                     [&](Index slot, Counts counts) {
+                       I32 other =
+                           emitter.getFromLane(key, emitter.toI32(slot));
+                       Flag isFirst = (other & 1) != 0;
+                       Flag isBefore = other < own;
+                       Flag isSame = (other | 1) == own + 1;
+                       Flag begins = isBefore & isFirst;
+                       return Counts{counts.before + isBefore.toI32(),
+                                     counts.tiles + begins.toI32(),
+                                     counts.rows + isSame.toI32()};
+                     });
+                 emitter.ifThen(group <= shape.groups, [&] {
+                   store(group, {counts.before, counts.tiles, counts.rows,
+                                 packHeight(height)});
+                 });
+               });
 }

@@ -15,27 +15,25 @@
 
 using namespace mlir;
 using namespace moec;
-using sm90::Contract;
 
-Sm90Fragments::Sm90Fragments(Sm90Contract &contract, const ContractPart &part)
-    : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape), part(part),
-      isOnM(shape.hasRowsOnM(part.tileHeight)),
+Sm90Fragments::Sm90Fragments(Sm90Gemm &gemm, const Sm90Part &part)
+    : gemm(gemm), emitter(gemm.emitter), b(gemm.b), shape(gemm.shape),
+      part(part), isOnM(shape.hasRowsOnM(part.tileHeight)),
       // Sums of e4m3 leave few registers, so that the thread index is read
       // again, not kept.
-      thread(isOnM || shape.quantizes ? readThread(b) : emitter.thread()) {
+      thread(isOnM || shape.quantizes ? I32(b, readThread(b))
+                                      : emitter.thread()) {
   // A warp has 16 of the 64 on M: rows, or columns of one or two projections.
   int64_t perWarp =
-      isOnM ? Contract::kStagedRows : shape.getWarpColumns(part.tileHeight);
-  ownAcross = contract.addI32(emitter.scale(getConsumerWarp(), perWarp),
-                              emitter.divide(getLane(), 4));
+      isOnM ? Sm90Shape::kStagedRows : shape.getWarpColumns(part.tileHeight);
+  ownAcross = getConsumerWarp() * perWarp + getLane() / 4;
   if (!isOnM)
-    ownAcross = contract.addI32(part.tile.firstColumn, ownAcross);
-  ownAlong = emitter.scale(emitter.remainder(getLane(), 4), 2);
+    ownAcross = part.tile.firstColumn + ownAcross;
+  ownAlong = getLane() % 4 * 2;
 }
 
-Value Sm90Fragments::getConsumerWarp() {
-  return emitter.divide(emitter.remainder(thread, Contract::kWarpgroup), kWarp);
+I32 Sm90Fragments::getConsumerWarp() {
+  return thread % Sm90Shape::kWarpgroup / kWarp;
 }
 
 int64_t Sm90Fragments::getSum(int64_t projection, int64_t octet,
@@ -43,41 +41,40 @@ int64_t Sm90Fragments::getSum(int64_t projection, int64_t octet,
   // Projections alternate every 8 weight rows. In memory, up comes before gate
   // in one of the orders.
   if (shape.weightsPerColumn == 2 &&
-      contract.op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate)
+      gemm.op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate)
     projection = 1 - projection;
   return (octet * shape.weightsPerColumn + projection) * getSize() + element;
 }
 
-Value Sm90Fragments::getRow(int64_t octet, int64_t element) {
-  return isOnM ? emitter.scale(ownAcross, 1, getAcross(element))
-               : emitter.scale(ownAlong, 1, getAlong(octet, element));
+I32 Sm90Fragments::getRow(int64_t octet, int64_t element) {
+  return isOnM ? ownAcross + getAcross(element)
+               : ownAlong + getAlong(octet, element);
 }
 
-Value Sm90Fragments::getColumn(int64_t block, int64_t octet, int64_t element) {
+I32 Sm90Fragments::getColumn(int64_t block, int64_t octet, int64_t element) {
   int64_t first = block * shape.getBlockColumns(part.tileHeight);
   if (!isOnM)
-    return emitter.scale(ownAcross, 1, first + getAcross(element));
-  return contract.addI32(
-      part.tile.firstColumn,
-      emitter.scale(ownAlong, 1, first + getAlong(octet, element)));
+    return ownAcross + (first + getAcross(element));
+  return part.tile.firstColumn +
+         (ownAlong + (first + getAlong(octet, element)));
 }
 
-Value Sm90Fragments::toPosition(Value row) {
-  row = contract.minI32(row, emitter.scale(part.tile.rows, 1, -1));
-  return emitter.toIndex(contract.addI32(part.tile.firstRow, row));
+Index Sm90Fragments::toPosition(I32 row) {
+  I32 inside = min(row, part.tile.rows + -1);
+  return emitter.toIndex(part.tile.firstRow + inside);
 }
 
-Value Sm90Fragments::toSafeColumn(Value column) {
+Index Sm90Fragments::toSafeColumn(I32 column) {
   if (shape.columns % shape.n)
-    column = contract.minI32(column, emitter.i32(shape.columns - 1));
+    column = min(column, shape.columns - 1);
   return emitter.toIndex(column);
 }
 
-Value Sm90Fragments::getSafePosition(int64_t octet, int64_t element) {
+Index Sm90Fragments::getSafePosition(int64_t octet, int64_t element) {
   return toPosition(getRow(octet, element));
 }
 
-Value Sm90Fragments::getSafeColumn(int64_t block, int64_t octet,
+Index Sm90Fragments::getSafeColumn(int64_t block, int64_t octet,
                                    int64_t element) {
   return toSafeColumn(getColumn(block, octet, element));
 }
@@ -86,17 +83,16 @@ Value Sm90Fragments::getSafeColumn(int64_t block, int64_t octet,
 // Operands
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> Sm90Fragments::spread(int64_t count,
-                                         function_ref<Value(Value)> load) {
-  SmallVector<Value> loaded;
+SmallVector<F32> Sm90Fragments::spread(int64_t count,
+                                       function_ref<F32(I32)> load) {
+  SmallVector<F32> loaded;
   for (int64_t first = 0; first < count; first += kWarp)
-    loaded.push_back(load(emitter.scale(getLane(), 1, first)));
+    loaded.push_back(load(getLane() + first));
   return loaded;
 }
 
-Value Sm90Fragments::getSpread(ArrayRef<Value> loaded, int64_t along) {
-  Value lane = emitter.scale(ownAlong, 1, along % kWarp);
-  return emitter.getFromLane(loaded[along / kWarp], lane);
+F32 Sm90Fragments::getSpread(ArrayRef<F32> loaded, int64_t along) {
+  return emitter.getFromLane(loaded[along / kWarp], ownAlong + along % kWarp);
 }
 
 SmallVector<Value> Sm90Fragments::getIndices(Value row) {
@@ -106,50 +102,49 @@ SmallVector<Value> Sm90Fragments::getIndices(Value row) {
   return indices;
 }
 
-SmallVector<Value> Sm90Fragments::loadRows(Load load) {
-  auto loadAt = [&](Value row) { return load(toPosition(row)); };
+SmallVector<F32> Sm90Fragments::loadRows(Load load) {
+  auto loadAt = [&](I32 row) { return load(toPosition(row)); };
   if (!isOnM)
     return spread(part.height, loadAt);
-  SmallVector<Value> loaded;
+  SmallVector<F32> loaded;
   for (int64_t element = 0; element < getSize(); element += 2)
     loaded.push_back(loadAt(getRow(/*octet=*/0, element)));
   return loaded;
 }
 
-SmallVector<Value> Sm90Fragments::loadColumns(Load load) {
+SmallVector<F32> Sm90Fragments::loadColumns(Load load) {
   if (isOnM)
-    return spread(shape.getConsumerColumns(part.tileHeight), [&](Value column) {
-      return load(toSafeColumn(contract.addI32(part.tile.firstColumn, column)));
+    return spread(shape.getConsumerColumns(part.tileHeight), [&](I32 column) {
+      return load(toSafeColumn(part.tile.firstColumn + column));
     });
-  SmallVector<Value> loaded;
+  SmallVector<F32> loaded;
   for (int64_t block = 0; block < shape.getBlocks(part.tileHeight); ++block)
     for (int64_t element = 0; element < getSize(); element += 2)
-      loaded.push_back(
-          load(toSafeColumn(getColumn(block, /*octet=*/0, element))));
+      loaded.push_back(load(getSafeColumn(block, /*octet=*/0, element)));
   return loaded;
 }
 
-SmallVector<Value> Sm90Fragments::loadOfRows(Value operand) {
-  return loadRows([&](Value position) {
-    return loadRowOperand(emitter, operand, position);
+SmallVector<F32> Sm90Fragments::loadOfRows(Value operand) {
+  return loadRows([&](Index position) {
+    return F32(b, loadRowOperand(emitter, operand, position));
   });
 }
 
-SmallVector<Value> Sm90Fragments::loadOfColumns(Value operand,
-                                                int64_t projection) {
-  return loadColumns([&](Value column) {
+SmallVector<F32> Sm90Fragments::loadOfColumns(Value operand,
+                                              int64_t projection) {
+  return loadColumns([&](Index column) {
     SmallVector<Value> indices =
-        getIndices(getWeightRow(emitter, contract.op, projection, column));
+        getIndices(getWeightRow(emitter, gemm.op, projection, column));
     return emitter.loadF32(emitter.operand(operand), indices);
   });
 }
 
-SmallVector<Value> Sm90Fragments::loadRowScales() {
-  Value source = emitter.operand(contract.op.getSource());
-  return loadRows([&](Value position) {
+SmallVector<F32> Sm90Fragments::loadRowScales() {
+  Value source = emitter.operand(gemm.op.getSource());
+  return loadRows([&](Index position) {
     if (source)
       position = emitter.loadIndex(source, position);
-    return loadInputScale(emitter, contract.op, position);
+    return F32(b, loadInputScale(emitter, gemm.op, position));
   });
 }
 
@@ -164,61 +159,59 @@ static double getGreater(moe::QuantAttr quant) {
   return hasScales ? 1 : std::ldexp(1.0, int(format.getExponent(0)));
 }
 
-SmallVector<Value> Sm90Fragments::loadColumnScales(int64_t projection) {
-  return loadColumns([&](Value column) {
+SmallVector<F32> Sm90Fragments::loadColumnScales(int64_t projection) {
+  return loadColumns([&](Index column) {
     if (shape.fromRegisters) {
-      Value number = emitter.loadF32(
-          emitter.operand(contract.op.getWeightGlobalScale()),
-          getIndices(getWeightRow(emitter, contract.op, projection, column)));
-      double greater = getGreater(contract.op.getWeightQuantAttr());
-      return greater == 1
-                 ? number
-                 : arith::MulFOp::create(b, number, emitter.f32(greater));
+      F32 number = emitter.loadF32(
+          emitter.operand(gemm.op.getWeightGlobalScale()),
+          getIndices(getWeightRow(emitter, gemm.op, projection, column)));
+      double greater = getGreater(gemm.op.getWeightQuantAttr());
+      return greater == 1 ? number : number * greater;
     }
     SmallVector<Value> indices =
-        getIndices(getScaleRow(emitter, contract.op, projection, column));
+        getIndices(getScaleRow(emitter, gemm.op, projection, column));
     indices.push_back(emitter.index(0));
-    return emitter.loadScale(emitter.operand(contract.op.getWeightScale()),
-                             indices);
+    return F32(b, emitter.loadScale(emitter.operand(gemm.op.getWeightScale()),
+                                    indices));
   });
 }
 
-Value Sm90Fragments::getOfRow(ArrayRef<Value> loaded, int64_t octet,
-                              int64_t element) {
+F32 Sm90Fragments::getOfRow(ArrayRef<F32> loaded, int64_t octet,
+                            int64_t element) {
   return isOnM ? loaded[element / 2]
                : getSpread(loaded, getAlong(octet, element));
 }
 
-Value Sm90Fragments::getOfColumn(ArrayRef<Value> loaded, int64_t block,
-                                 int64_t octet, int64_t element) {
+F32 Sm90Fragments::getOfColumn(ArrayRef<F32> loaded, int64_t block,
+                               int64_t octet, int64_t element) {
   if (!isOnM)
     return loaded[block * getMatrices() + element / 2];
   return getSpread(loaded, block * shape.getBlockColumns(part.tileHeight) +
                                getAlong(octet, element));
 }
 
-ContractOperands moec::loadSm90Operands(Sm90Contract &contract,
-                                        const ContractPart &part) {
-  Sm90Fragments fragments(contract, part);
-  ContractOperands operands;
-  for (Value operand : contract.op.getRowOperands())
+Sm90EpilogueOperands moec::loadSm90Operands(Sm90Gemm &gemm,
+                                            const Sm90Part &part) {
+  Sm90Fragments fragments(gemm, part);
+  Sm90EpilogueOperands operands;
+  for (Value operand : gemm.op.getRowOperands())
     operands.rows.push_back(fragments.loadOfRows(operand));
-  for (Value operand : contract.op.getColumnOperands())
-    for (int64_t projection = 0; projection < contract.shape.weightsPerColumn;
+  for (Value operand : gemm.op.getColumnOperands())
+    for (int64_t projection = 0; projection < gemm.shape.weightsPerColumn;
          ++projection)
       operands.columns.push_back(fragments.loadOfColumns(operand, projection));
   return operands;
 }
 
-void moec::loadSm90Scales(Sm90Contract &contract, const ContractPart &part,
-                          ContractOperands &operands) {
-  if (!contract.shape.scales.areInEpilogue())
+void moec::loadSm90Scales(Sm90Gemm &gemm, const Sm90Part &part,
+                          Sm90EpilogueOperands &operands) {
+  if (!gemm.shape.scales.areInEpilogue())
     return;
-  Sm90Fragments fragments(contract, part);
-  if (contract.shape.scales.input == ScaleTime::InEpilogue)
+  Sm90Fragments fragments(gemm, part);
+  if (gemm.shape.scales.input == ScaleTime::InEpilogue)
     operands.rowScales = fragments.loadRowScales();
-  if (contract.shape.scales.weight == ScaleTime::InEpilogue)
-    for (int64_t projection = 0; projection < contract.shape.weightsPerColumn;
+  if (gemm.shape.scales.weight == ScaleTime::InEpilogue)
+    for (int64_t projection = 0; projection < gemm.shape.weightsPerColumn;
          ++projection)
       operands.columnScales.push_back(fragments.loadColumnScales(projection));
 }

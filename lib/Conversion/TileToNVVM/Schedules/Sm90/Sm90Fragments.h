@@ -8,19 +8,19 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90_SM90FRAGMENTS_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90_SM90FRAGMENTS_H
 
-#include "Sm90Products.h"
+#include "Sm90Consumer.h"
 
 namespace moec {
 
 /// Operands of the epilogue per row or per column, loaded while wgmmas run. Per
 /// operand (for columns, per operand and projection): the values that
 /// Sm90Fragments loads.
-struct ContractOperands {
-  llvm::SmallVector<llvm::SmallVector<mlir::Value>> rows, columns;
+struct Sm90EpilogueOperands {
+  llvm::SmallVector<llvm::SmallVector<F32>> rows, columns;
   /// Scales of whole rows: of input rows, and per projection of columns. Empty
   /// if there are none.
-  llvm::SmallVector<mlir::Value> rowScales;
-  llvm::SmallVector<llvm::SmallVector<mlir::Value>> columnScales;
+  llvm::SmallVector<F32> rowScales;
+  llvm::SmallVector<llvm::SmallVector<F32>> columnScales;
 };
 
 /// Mapping of accumulators to results. A thread has four accumulators of each
@@ -31,14 +31,13 @@ struct ContractOperands {
 /// one thread.
 class Sm90Fragments {
 public:
-  Sm90Fragments(Sm90Contract &contract, const ContractPart &part);
+  Sm90Fragments(Sm90Gemm &gemm, const Sm90Part &part);
 
-  /// Index of the thread, its lane, its warp, and its warp within the consumer;
-  /// i32.
-  mlir::Value getThread() const { return thread; }
-  mlir::Value getLane() { return emitter.remainder(thread, kWarp); }
-  mlir::Value getWarp() { return emitter.divide(thread, kWarp); }
-  mlir::Value getConsumerWarp();
+  /// Index of the thread, its lane, its warp, and its warp within the consumer.
+  I32 getThread() const { return thread; }
+  I32 getLane() { return thread % kWarp; }
+  I32 getWarp() { return thread / kWarp; }
+  I32 getConsumerWarp();
   /// Elements of a fragment; 8 x 8 matrices of two elements each.
   int64_t getSize() const {
     return isOnM ? kSums : kSums / shape.weightsPerColumn;
@@ -46,26 +45,24 @@ public:
   int64_t getMatrices() const { return getSize() / 2; }
   /// Index of a projection's accumulator among those of a block.
   int64_t getSum(int64_t projection, int64_t octet, int64_t element) const;
-  /// The element's row in the part and its column in the result; i32.
-  mlir::Value getRow(int64_t octet, int64_t element);
-  mlir::Value getColumn(int64_t block, int64_t octet, int64_t element);
-  /// Position and column, clamped to the part; index.
-  mlir::Value getSafePosition(int64_t octet, int64_t element);
-  mlir::Value getSafeColumn(int64_t block, int64_t octet, int64_t element);
+  /// The element's row in the part and its column in the result.
+  I32 getRow(int64_t octet, int64_t element);
+  I32 getColumn(int64_t block, int64_t octet, int64_t element);
+  /// Position and column, clamped to the part.
+  Index getSafePosition(int64_t octet, int64_t element);
+  Index getSafeColumn(int64_t block, int64_t octet, int64_t element);
 
   //===--- Operands of rows, and of columns ---===//
 
-  llvm::SmallVector<mlir::Value> loadOfRows(mlir::Value operand);
-  llvm::SmallVector<mlir::Value> loadOfColumns(mlir::Value operand,
-                                               int64_t projection);
+  llvm::SmallVector<F32> loadOfRows(mlir::Value operand);
+  llvm::SmallVector<F32> loadOfColumns(mlir::Value operand, int64_t projection);
   /// Scales of whole rows, loaded in this mapping.
-  llvm::SmallVector<mlir::Value> loadRowScales();
-  llvm::SmallVector<mlir::Value> loadColumnScales(int64_t projection);
+  llvm::SmallVector<F32> loadRowScales();
+  llvm::SmallVector<F32> loadColumnScales(int64_t projection);
   /// Selects an element's value from the loaded ones.
-  mlir::Value getOfRow(llvm::ArrayRef<mlir::Value> loaded, int64_t octet,
-                       int64_t element);
-  mlir::Value getOfColumn(llvm::ArrayRef<mlir::Value> loaded, int64_t block,
-                          int64_t octet, int64_t element);
+  F32 getOfRow(llvm::ArrayRef<F32> loaded, int64_t octet, int64_t element);
+  F32 getOfColumn(llvm::ArrayRef<F32> loaded, int64_t block, int64_t octet,
+                  int64_t element);
 
 private:
   static constexpr int64_t kSums = 4, kOctet = 8, kWarp = 32;
@@ -76,45 +73,42 @@ private:
   static int64_t getAlong(int64_t octet, int64_t element) {
     return octet * kOctet + element % 2;
   }
-  mlir::Value toPosition(mlir::Value row);
-  mlir::Value toSafeColumn(mlir::Value column);
+  Index toPosition(I32 row);
+  Index toSafeColumn(I32 column);
   /// Loads, in each lane, the values at the lane's index in every 32 up to
   /// `count`.
-  llvm::SmallVector<mlir::Value>
-  spread(int64_t count, llvm::function_ref<mlir::Value(mlir::Value)> load);
+  llvm::SmallVector<F32> spread(int64_t count,
+                                llvm::function_ref<F32(I32)> load);
   /// The value at distance `along` from the thread's first one, by a shuffle.
-  mlir::Value getSpread(llvm::ArrayRef<mlir::Value> loaded, int64_t along);
+  F32 getSpread(llvm::ArrayRef<F32> loaded, int64_t along);
   /// Loads a thread's values per row or per column; `load` gets a position or a
-  /// result column, of type index.
-  using Load = llvm::function_ref<mlir::Value(mlir::Value)>;
-  llvm::SmallVector<mlir::Value> loadRows(Load load);
-  llvm::SmallVector<mlir::Value> loadColumns(Load load);
+  /// result column.
+  using Load = llvm::function_ref<F32(Index)>;
+  llvm::SmallVector<F32> loadRows(Load load);
+  llvm::SmallVector<F32> loadColumns(Load load);
   /// Indices into a matrix of the tile's group.
   llvm::SmallVector<mlir::Value> getIndices(mlir::Value row);
 
-  Sm90Contract &contract;
+  Sm90Gemm &gemm;
   AsyncEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
-  const sm90::Contract &shape;
-  ContractPart part;
+  const Sm90Shape &shape;
+  Sm90Part part;
   bool isOnM;
-  mlir::Value thread;
-  /// The thread's first element: across octets, and within the first of them;
-  /// i32.
-  mlir::Value ownAcross, ownAlong;
+  I32 thread;
+  /// The thread's first element: across octets, and within the first of them.
+  I32 ownAcross, ownAlong;
 };
 
-ContractOperands loadSm90Operands(Sm90Contract &contract,
-                                  const ContractPart &part);
+Sm90EpilogueOperands loadSm90Operands(Sm90Gemm &gemm, const Sm90Part &part);
 /// Adds the scales of whole rows to the operands.
-void loadSm90Scales(Sm90Contract &contract, const ContractPart &part,
-                    ContractOperands &operands);
+void loadSm90Scales(Sm90Gemm &gemm, const Sm90Part &part,
+                    Sm90EpilogueOperands &operands);
 /// Computes results from a consumer's accumulators, and stores them. Fails with
 /// a diagnostic on an epilogue that cannot be emitted.
-mlir::LogicalResult emitSm90Epilogue(Sm90Contract &contract,
-                                     const ContractPart &part,
-                                     const ContractOperands &operands,
-                                     const ContractSums &sums);
+mlir::LogicalResult emitSm90Epilogue(Sm90Gemm &gemm, const Sm90Part &part,
+                                     const Sm90EpilogueOperands &operands,
+                                     const Sm90Sums &sums);
 
 } // namespace moec
 

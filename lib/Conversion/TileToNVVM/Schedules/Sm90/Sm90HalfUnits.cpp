@@ -17,8 +17,6 @@
 
 #include "../../InlinePtx.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 
 #include <cmath>
 
@@ -41,24 +39,23 @@ public:
         hasF16(format.numbers == Fragments::Numbers::F16), book(book) {}
 
   OpenUnit open(const PackedUnit &packed) override;
-  SmallVector<Value> close(const OpenUnit &unit, int64_t part,
-                           int64_t parts) override;
+  SmallVector<I32> close(const OpenUnit &unit, int64_t part,
+                         int64_t parts) override;
 
 private:
   /// Bits of a bf16 below its exponent; bytes of a bf16 or f16.
   static constexpr int64_t kDigits = 7, kHalfBytes = 2;
   static constexpr int64_t kRows = Fragments::kQuadRows;
 
-  I32 word(Value value) { return {b, value}; }
   Type getNumberType() {
     return hasF16 ? Type(b.getF16Type()) : Type(b.getBF16Type());
   }
   VectorType getPairType() { return VectorType::get(2, getNumberType()); }
-  Value toPair(Value word) {
+  Value toPair(I32 word) {
     return LLVM::BitcastOp::create(b, getPairType(), word);
   }
-  Value toWord(Value pair) {
-    return LLVM::BitcastOp::create(b, b.getI32Type(), pair);
+  I32 toWord(Value pair) {
+    return {b, LLVM::BitcastOp::create(b, b.getI32Type(), pair)};
   }
   Value makePair(double number) {
     return arith::ConstantOp::create(
@@ -74,35 +71,31 @@ private:
   }
   /// `pair * other + addend` on words, rounded once; the product if there is no
   /// addend.
-  Value multiply(Value pair, Value other, Value addend = {}) {
+  I32 multiply(I32 pair, I32 other, I32 addend = {}) {
     // Adding -0 changes nothing.
     return toWord(
         math::FmaOp::create(b, toPair(pair), toPair(other),
                             addend ? toPair(addend) : makePair(-0.0)));
   }
   /// Half `half` of some words, in both halves.
-  Value repeat(ArrayRef<Value> words, int64_t half);
+  I32 repeat(ArrayRef<I32> words, int64_t half);
   /// Byte `number` of some words, with its lowest bit at `bit`, as the stored
   /// scale, in both halves.
-  Value getByte(ArrayRef<Value> words, int64_t number, int64_t bit);
+  I32 getByte(ArrayRef<I32> words, int64_t number, int64_t bit);
   /// Scale `number`, in both halves.
-  Value getScale(ArrayRef<Value> words, int64_t number);
+  I32 getScale(ArrayRef<I32> words, int64_t number);
   /// The leading digits of a stored f16 as a bf16, in both halves, and the
   /// remaining digits.
-  std::pair<Value, Value> split(ArrayRef<Value> words, int64_t number);
+  std::pair<I32, I32> split(ArrayRef<I32> words, int64_t number);
   /// All pairs of a word, not yet scaled.
-  SmallVector<Value> takeApart(I32 codes);
+  SmallVector<I32> takeApart(I32 codes);
   /// The pair of code book entries for a byte of two indices.
-  Value lookUp(I32 codes, int64_t byte);
-  Value permute(Value low, Value high, Value selector) {
-    return NVVM::PermuteOp::create(b, b.getI32Type(), low, high, selector,
-                                   NVVM::PermuteMode::DEFAULT);
-  }
+  I32 lookUp(I32 codes, int64_t byte);
   /// Pair of register `i`, not yet scaled, and the helpers per format; they
   /// take the values of the register or of its word.
-  Value move(I32 codes, int64_t i);
-  Value moveE2M1(I32 codes, int64_t i);
-  Value moveE4M3(I32 codes, int64_t i);
+  I32 move(I32 codes, int64_t i);
+  I32 moveE2M1(I32 codes, int64_t i);
+  I32 moveE4M3(I32 codes, int64_t i);
   /// Index of the scale of a register.
   int64_t getNumber(int64_t product, int64_t i) const {
     return kRows * (product * format.getGroups() / kProducts) + i % kRows;
@@ -115,7 +108,7 @@ private:
   Value book;
 };
 
-Value HalfDecoder::repeat(ArrayRef<Value> words, int64_t half) {
+I32 HalfDecoder::repeat(ArrayRef<I32> words, int64_t half) {
   constexpr int64_t perWord = 2;
   Value pair = toPair(words[half / perWord]);
   half %= perWord;
@@ -123,10 +116,10 @@ Value HalfDecoder::repeat(ArrayRef<Value> words, int64_t half) {
       vector::ShuffleOp::create(b, pair, pair, ArrayRef<int64_t>{half, half}));
 }
 
-Value HalfDecoder::getByte(ArrayRef<Value> words, int64_t number, int64_t bit) {
+I32 HalfDecoder::getByte(ArrayRef<I32> words, int64_t number, int64_t bit) {
   // Bytes 0 and 2 move up to that bit of both halves, bytes 1 and 3 down.
   constexpr int64_t perWord = 4, byteBits = 8, both = 0x00010001;
-  I32 kept = word(words[number / perWord]);
+  I32 kept = words[number / perWord];
   I32 moved = number % 2 ? kept >> (byteBits - bit) : kept << bit;
   I32 bytes = moved & (0xFF << bit) * both;
   // For f16 the exponent is stored as it is.
@@ -137,7 +130,7 @@ Value HalfDecoder::getByte(ArrayRef<Value> words, int64_t number, int64_t bit) {
   return repeat(bytes, number % perWord / 2);
 }
 
-Value HalfDecoder::getScale(ArrayRef<Value> words, int64_t number) {
+I32 HalfDecoder::getScale(ArrayRef<I32> words, int64_t number) {
   switch (format.scales) {
   case Fragments::Scales::BF16:
   case Fragments::Scales::F16:
@@ -155,35 +148,29 @@ Value HalfDecoder::getScale(ArrayRef<Value> words, int64_t number) {
   llvm_unreachable("all scales are listed");
 }
 
-std::pair<Value, Value> HalfDecoder::split(ArrayRef<Value> words,
-                                           int64_t number) {
+std::pair<I32, I32> HalfDecoder::split(ArrayRef<I32> words, int64_t number) {
   // Digits of an f32 that a bf16 keeps.
   constexpr int64_t first = 0xFFFF0000, perWord = 2;
-  auto toBits = [&](Value single) -> Value {
-    return arith::BitcastOp::create(b, b.getI32Type(), single);
-  };
-  Value whole, bits;
+  F32 whole;
+  I32 bits;
   if (format.scales == Fragments::Scales::F32) {
     bits = words[number];
-    whole = arith::BitcastOp::create(b, b.getF32Type(), bits);
+    whole = F32::fromBits(bits);
   } else {
     Value halves = LLVM::BitcastOp::create(
         b, VectorType::get(perWord, b.getF16Type()), words[number / perWord]);
-    Value kept =
-        castFloat(b, vector::ExtractOp::create(b, halves, number % perWord),
-                  b.getF32Type());
-    whole = arith::MulFOp::create(
-        b, kept, emitter.f32(std::ldexp(1.0, int(Fragments::kF16Bias))));
-    bits = toBits(whole);
+    F32 kept(b, castFloat(b, emitter.element<Value>(halves, number % perWord),
+                          b.getF32Type()));
+    whole = kept * std::ldexp(1.0, int(Fragments::kF16Bias));
+    bits = whole.bits();
   }
-  Value rest = arith::SubFOp::create(
-      b, whole,
-      arith::BitcastOp::create(b, b.getF32Type(), (word(bits) & first)));
+  F32 rest = whole - F32::fromBits(bits & first);
   constexpr int64_t upper = 1;
-  return {repeat(bits, upper), repeat(toBits(rest), upper)};
+  I32 leading = repeat(bits, upper);
+  return {leading, repeat(rest.bits(), upper)};
 }
 
-Value HalfDecoder::move(I32 codes, int64_t i) {
+I32 HalfDecoder::move(I32 codes, int64_t i) {
   switch (format.codes) {
   case Fragments::Codes::E2M1:
     return moveE2M1(codes, i);
@@ -193,15 +180,15 @@ Value HalfDecoder::move(I32 codes, int64_t i) {
     // Both rows of an octet, adjacent.
     constexpr int64_t nibble = 0x000F000F, nibbleBits = 4, octetBits = 8;
     I32 octet = i / kRows ? codes >> octetBits : codes;
-    return (octet & nibble << nibbleBits * (i % kRows));
+    return octet & (nibble << nibbleBits * (i % kRows));
   }
   case Fragments::Codes::Int8: {
     constexpr int64_t low = 0x00FF00FF;
     // Bytes 1 and 3, each below a zero byte (byte 4).
     constexpr int64_t high = 0x4341;
     if (i % kRows == 0)
-      return (codes & low);
-    return permute(codes, emitter.i32(0), emitter.i32(high));
+      return codes & low;
+    return emitter.permuteBytes(codes, emitter.i32(0), emitter.i32(high));
   }
   case Fragments::Codes::Book:
     return lookUp(codes, i);
@@ -209,76 +196,70 @@ Value HalfDecoder::move(I32 codes, int64_t i) {
   llvm_unreachable("all codes are listed");
 }
 
-SmallVector<Value> HalfDecoder::takeApart(I32 codes) {
-  SmallVector<Value> pairs;
+SmallVector<I32> HalfDecoder::takeApart(I32 codes) {
+  SmallVector<I32> pairs;
   for (int64_t i = 0; i < format.getWordRegisters(); ++i)
     pairs.push_back(move(codes, i));
   return pairs;
 }
 
-Value HalfDecoder::lookUp(I32 codes, int64_t byte) {
-  using sm90::Contract;
+I32 HalfDecoder::lookUp(I32 codes, int64_t byte) {
   constexpr int64_t byteBits = 8, wordBytes = 4;
-  constexpr int64_t stride = Contract::kBookPairBytes;
-  constexpr int64_t bits = (Contract::kBookPairs - 1) * stride;
+  constexpr int64_t stride = Sm90Shape::kBookPairBytes;
+  constexpr int64_t bits = (Sm90Shape::kBookPairs - 1) * stride;
   // The byte counts in strides; the lane's index has the lower bits.
   int64_t shift = byteBits * byte - llvm::Log2_64(stride);
   I32 moved = shift < 0 ? codes << -shift : codes >> shift;
-  I32 own = word(emitter.scale(emitter.lane(), wordBytes));
-  return emitter.load(b.getI32Type(),
-                      emitter.advance(book, ((moved & bits) | own)), wordBytes);
+  I32 own = emitter.lane() * wordBytes;
+  return emitter.loadWord(emitter.advance(book, (moved & bits) | own));
 }
 
-Value HalfDecoder::moveE4M3(I32 codes, int64_t i) {
+I32 HalfDecoder::moveE4M3(I32 codes, int64_t i) {
   if (hasF16) {
     constexpr int64_t sign = 0x80008000, digits = 0x3F803F80;
     if (i == 0)
-      return (codes & (sign | digits));
-    return (((codes << 1) & sign) | ((codes << 7) & digits));
+      return codes & (sign | digits);
+    return ((codes << 1) & sign) | ((codes << 7) & digits);
   }
   constexpr int64_t all = 0x87F087F0, low = 0x80F080F0, high = 0x07000700;
   if (i == 0)
-    return (codes & all);
-  return (((codes << 4) & low) | ((codes >> 4) & high));
+    return codes & all;
+  return ((codes << 4) & low) | ((codes >> 4) & high);
 }
 
-Value HalfDecoder::moveE2M1(I32 codes, int64_t i) {
+I32 HalfDecoder::moveE2M1(I32 codes, int64_t i) {
   if (hasF16) {
     constexpr int64_t sign = 0x80008000, digits = 0x0E000E00;
     switch (i) {
     case 0:
-      return (codes & (sign | digits));
+      return codes & (sign | digits);
     case 1:
-      return ((codes << 3) & (sign | digits));
+      return (codes << 3) & (sign | digits);
     case 2:
-      return (((codes << 2) & sign) | ((codes << 6) & digits));
+      return ((codes << 2) & sign) | ((codes << 6) & digits);
     default:
-      return (((codes << 1) & sign) | ((codes << 9) & digits));
+      return ((codes << 1) & sign) | ((codes << 9) & digits);
     }
   }
   constexpr int64_t all = 0x81C081C0, rotation = 4;
   switch (i) {
   case 0:
-    return (codes & all);
+    return codes & all;
   case 1:
-    return (word(LLVM::FshrOp::create(b, codes, codes, emitter.i32(rotation))) &
-            all);
+    return emitter.rotateRight(codes, rotation) & all;
   case 2:
-    return ((codes << 6) & all);
+    return (codes << 6) & all;
   default:
-    return (((codes << 2) & 0x80C080C0) | ((codes >> 6) & 0x01000100));
+    return ((codes << 2) & 0x80C080C0) | ((codes >> 6) & 0x01000100);
   }
 }
 
 OpenUnit HalfDecoder::open(const PackedUnit &packed) {
   auto &[codes, scales] = packed;
   OpenUnit unit;
-  SmallVector<Value> words{scales};
-  if (auto type = dyn_cast<VectorType>(scales.getType())) {
-    words.clear();
-    for (int64_t i = 0; i < type.getNumElements(); ++i)
-      words.push_back(vector::ExtractOp::create(b, scales, i));
-  }
+  SmallVector<I32> words{I32(b, scales)};
+  if (isa<VectorType>(scales.getType()))
+    words = emitter.elements<I32>(scales);
   int64_t count = kRows * format.getGroups();
   SmallVector<Value> zeroPoints;
   // Offset behind all scales, in half words.
@@ -299,9 +280,9 @@ OpenUnit HalfDecoder::open(const PackedUnit &packed) {
       zeroPoints.push_back(getMiddle(i % kRows));
   }
   for (int64_t at = 0; at < kProducts * format.getProductWords(); ++at) {
-    Value own = vector::ExtractOp::create(
-        b, codes[at / Fragments::kThreadWords], at % Fragments::kThreadWords);
-    for (Value number : takeApart(word(own))) {
+    I32 own = emitter.element<I32>(codes[at / Fragments::kThreadWords],
+                                   at % Fragments::kThreadWords);
+    for (I32 number : takeApart(own)) {
       auto i = int64_t(unit.numbers.size());
       if (!zeroPoints.empty())
         number = toWord(arith::SubFOp::create(
@@ -321,17 +302,18 @@ OpenUnit HalfDecoder::open(const PackedUnit &packed) {
   return unit;
 }
 
-SmallVector<Value> HalfDecoder::close(const OpenUnit &unit, int64_t part,
-                                      int64_t parts) {
+SmallVector<I32> HalfDecoder::close(const OpenUnit &unit, int64_t part,
+                                    int64_t parts) {
   // After the wait.
-  SmallVector<Value> scales = tieWords(b, unit.scales);
-  SmallVector<Value> fragments;
-  int64_t ofPart = kProducts / parts;
-  for (int64_t product = part * ofPart; product < (part + 1) * ofPart;
+  SmallVector<I32> scales = unit.scales;
+  tieValues<I32>(b, scales);
+  SmallVector<I32> fragments;
+  int64_t inPart = kProducts / parts;
+  for (int64_t product = part * inPart; product < (part + 1) * inPart;
        ++product)
     for (int64_t i = 0; i < kRegisters; ++i) {
       int64_t at = getNumber(product, i);
-      Value number = unit.numbers[product * kRegisters + i], addend;
+      I32 number = unit.numbers[product * kRegisters + i], addend;
       if (!unit.addends.empty())
         addend = unit.addends[at];
       if (format.haveRests())
@@ -351,27 +333,22 @@ std::unique_ptr<UnitDecoder> moec::makeHalfDecoder(AsyncEmitter &emitter,
 
 void moec::storeBook(AsyncEmitter &emitter, const Fragments &format,
                      Value book) {
-  using sm90::Contract;
   constexpr int64_t halfBits = 16, wordBytes = 4, atOnce = 4;
-  constexpr int64_t perPair = Contract::kBookPairBytes / (wordBytes * atOnce);
+  constexpr int64_t perPair = Sm90Shape::kBookPairBytes / (wordBytes * atOnce);
   SmallVector<int32_t> numbers;
   for (size_t code = 0; code < format.book->size(); ++code)
     numbers.push_back(int32_t(format.encodeOfBook(int64_t(code))));
-  ImplicitLocOpBuilder &b = emitter.b;
+  auto count = int64_t(numbers.size());
   Value table = emitter.constantTable(numbers);
-  auto load = [&](Value code) -> I32 {
-    return emitter.loadConstantI32(table, code);
-  };
-  auto store = [&](Value at) {
-    Value pair = arith::DivUIOp::create(b, at, emitter.index(perPair));
-    Value codes = emitter.index(int64_t(numbers.size()));
-    I32 low = load(arith::RemUIOp::create(b, pair, codes));
-    I32 high = load(arith::DivUIOp::create(b, pair, codes));
-    Value copies = vector::BroadcastOp::create(
-        b, VectorType::get(atOnce, b.getI32Type()), (low | (high << halfBits)));
-    Value offset = emitter.scale(emitter.toI32(at), wordBytes * atOnce);
+  auto store = [&](Value i) {
+    Index at(emitter.b, i);
+    Index pair = at / perPair;
+    I32 low = emitter.loadConstantI32(table, pair % count);
+    I32 high = emitter.loadConstantI32(table, pair / count);
+    Value copies = emitter.splat(low | (high << halfBits), atOnce);
+    I32 offset = emitter.toI32(at) * (wordBytes * atOnce);
     emitter.store(copies, emitter.advance(book, offset), wordBytes * atOnce);
   };
   emitter.forThreads(emitter.index(0),
-                     emitter.index(Contract::kBookPairs * perPair), store);
+                     emitter.index(Sm90Shape::kBookPairs * perPair), store);
 }

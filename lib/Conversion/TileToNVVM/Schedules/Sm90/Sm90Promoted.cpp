@@ -6,18 +6,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "../../InlinePtx.h"
-#include "Sm90Products.h"
+#include "Sm90Consumer.h"
 #include "Sm90Scales.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace moec;
-using sm90::Contract;
 
 /// Whether a tile's row scales fit in registers beside its accumulators. They
 /// are then loaded while the first wgmmas run, once for all blocks. True also
 /// without row scales.
-static bool keepsRowScales(const Contract &shape, int64_t height) {
+static bool keepsRowScales(const Sm90Shape &shape, int64_t height) {
   int64_t blocks = shape.getBlocks(height);
   return shape.hasRowsOnM(height) || !shape.copiesScales() ||
          (blocks + 1) * height / 2 + height / 4 <=
@@ -31,138 +29,124 @@ static bool keepsRowScales(const Contract &shape, int64_t height) {
 /// With rows on M two sets of sums would not fit in registers, and without
 /// scales ptxas would keep two, so that each chain of wgmmas explicitly
 /// overwrites the one before.
-ContractSums Sm90Products::multiplyPromoted(int64_t height,
-                                            const ContractTile &tile,
-                                            RingPlace place) {
-  Sm90Scales scales(contract);
+Sm90Sums Sm90Consumer::multiplyPromoted(int64_t height, const Sm90Tile &tile,
+                                        PipelineState first) {
+  Sm90Scales scales(gemm);
   int64_t numBlocks = shape.getBlocks(height);
   int64_t width = shape.getProductWidth(height), numSums = width / 2;
   bool hasScales = shape.copiesScales();
   bool overwrites = shape.hasRowsOnM(height) || !hasScales;
   bool keepsScales = keepsRowScales(shape, height);
   Value rows = hasScales ? scales.findRows(height, consumer) : Value();
-  Value zero = emitter.f32(0), never;
+  F32 zero = emitter.f32(0);
+  I32 never;
   if (overwrites) {
     // Opaque zeros (`rows < 1` is never true), which depend on the tile's rows
     // so that they take no registers while the tile is looked up.
-    never = arith::ExtUIOp::create(b, b.getI32Type(),
-                                   emitter.isLess(tile.rows, emitter.i32(1)));
-    zero = arith::BitcastOp::create(b, b.getF32Type(), never);
+    never = (tile.rows < 1).toI32();
+    zero = F32::fromBits(never);
   }
-  // Prefetched at the end of the k tile before: the values needed for the first
-  // wgmma of a k tile, perhaps even whether the stage is full.
-  struct Stage {
-    RingPlace place;
+  struct State {
+    PipelineState at;
+    /// Prefetched at the end of the k tile before: the values needed for the
+    /// first wgmma of a k tile, perhaps even whether the stage is full.
     Factors factors;
-    Value isFull;
+    Flag isFull;
+    SmallVector<F32> sums;
+    /// The previous sums, if those are overwritten.
+    SmallVector<F32> old;
+    auto fields() { return std::tie(at, factors, isFull, sums, old); }
   };
-  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
-  // `old`: the previous sums, if those are overwritten.
-  auto step = [&](Stage at, MutableArrayRef<Value> sums,
-                  SmallVector<Value> &old) {
-    Value stage = at.place.stage;
-    emitter.ifThen(arith::XOrIOp::create(b, at.isFull, yes), [&] {
-      emitter.waitBarrier(contract.fullBarrier(stage), at.place.parity);
-    });
-    Stage next;
-    SmallVector<Value> rowScales, weightScales;
-    // All lanes have read the stage for the last time.
-    auto giveBack = [&] {
-      emitter.warpBarrier();
-      release(stage);
-    };
+  /// Starts the wgmmas of a block.
+  auto multiplyBlock = [&](const State &state, int64_t block) {
+    auto [rows64, other] = getSides(height, state.factors, block);
+    Value products;
+    if (overwrites) {
+      I64 a = emitter.getDescriptor(rows64, 0);
+      I64 c = emitter.getDescriptor(other, 0);
+      products =
+          multiplyE4M3(b, SmallVector<Value>(ArrayRef(state.old)), a, c, never);
+    } else {
+      emitter.fenceProducts();
+      products = emitter.multiplyAsync(element, width, rows64, other,
+                                       /*step=*/0, emitter.makeUnsetSums(width),
+                                       /*isFirst=*/true);
+    }
+    for (int64_t i = 1; i < getStepProducts(); ++i)
+      products =
+          emitter.multiplyAsync(element, width, rows64, other, i, products);
+    emitter.commitProducts();
+    return products;
+  };
+  auto step = [&](I32, State state) {
+    PipelineState at = state.at;
+    emitter.ifThen(~state.isFull, [&] { pipeline.waitUntilFull(at); });
+    State next;
+    SmallVector<F32> rowScales, weightScales;
     for (int64_t block = 0; block < numBlocks; ++block) {
-      auto [rows64, other] = getSides(height, at.factors, block);
-      Value products;
-      if (overwrites) {
-        products = multiplyE4M3(b, old, emitter.getDescriptor(rows64, 0),
-                                emitter.getDescriptor(other, 0), never);
-      } else {
-        emitter.fenceProducts();
-        products =
-            emitter.multiplyAsync(element, width, rows64, other,
-                                  /*step=*/0, emitter.makeUnsetSums(width),
-                                  /*isFirst=*/true);
-      }
-      for (int64_t i = 1; i < getStepProducts(); ++i)
-        products =
-            emitter.multiplyAsync(element, width, rows64, other, i, products);
-      emitter.commitProducts();
+      bool isLast = block + 1 == numBlocks;
+      Value products = multiplyBlock(state, block);
       if (hasScales && (block == 0 || !scales.areSame(height)))
-        weightScales = scales.loadWeights(stage, height, consumer, block);
+        weightScales = scales.loadWeights(at.stage, height, consumer, block);
       if (hasScales && block == 0 && keepsScales)
-        rowScales = scales.loadRows(rows, stage, height);
-      if (block + 1 == numBlocks) {
-        next.place = contract.next(at.place);
-        next.isFull = emitter.testBarrier(
-            contract.fullBarrier(next.place.stage), next.place.parity);
-        Factors factors = describe(height, next.place.stage);
-        auto words = tieWords(b, {factors.weights, factors.rows});
+        rowScales = scales.loadRows(rows, at.stage, height);
+      if (isLast) {
+        next.at = pipeline.next(at);
+        next.isFull = pipeline.isFull(next.at);
+        Factors factors = describe(height, next.at.stage);
+        I32 words[] = {factors.weights, factors.rows};
+        tieValues<I32>(b, words);
         next.factors = {words[0], words[1]};
       }
       emitter.waitProducts(0);
-      old = emitter.getSums(products);
-      if (block + 1 == numBlocks && keepsScales)
-        giveBack();
+      state.old = emitter.getSums(products);
+      // All lanes have read the stage for the last time.
+      if (isLast && keepsScales)
+        releaseRead(at.stage);
       if (!keepsScales)
-        rowScales = scales.loadRows(rows, stage, height);
-      auto own = sums.slice(block * numSums, numSums);
-      promote(height, own, old, rowScales, weightScales);
+        rowScales = scales.loadRows(rows, at.stage, height);
+      promote(height,
+              MutableArrayRef(state.sums).slice(block * numSums, numSums),
+              state.old, rowScales, weightScales);
     }
     if (!keepsScales)
-      giveBack();
+      releaseRead(at.stage);
+    next.sums = state.sums;
+    if (overwrites)
+      next.old = state.old;
     return next;
   };
-  Factors first = describe(height, place.stage);
-  SmallVector<Value> carried{place.stage, place.parity, first.weights,
-                             first.rows, no};
-  int64_t numOwn = carried.size(), numAll = numBlocks * numSums;
-  carried.append(numAll + (overwrites ? numSums : 0), zero);
+  Factors factors = describe(height, first.stage);
+  State start{first, factors, emitter.flag(false),
+              SmallVector<F32>(numBlocks * numSums, zero),
+              SmallVector<F32>(overwrites ? numSums : 0, zero)};
   // A counter in one register, because few are left.
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.i32(0), emitter.i32(shape.getSteps()), 1, carried,
-      [&](Value, ValueRange values) {
-        Stage at{{values[0], values[1]}, {values[2], values[3]}, values[4]};
-        values = values.drop_front(numOwn);
-        SmallVector<Value> sums(values.take_front(numAll));
-        SmallVector<Value> old(values.drop_front(numAll));
-        Stage next = step(at, sums, old);
-        SmallVector<Value> all{next.place.stage, next.place.parity,
-                               next.factors.weights, next.factors.rows,
-                               next.isFull};
-        all.append(sums);
-        if (overwrites)
-          all.append(old);
-        return all;
-      });
-  ContractSums result{{end[0], end[1]}, {}};
-  for (int64_t block = 0; block < numBlocks; ++block)
-    result.blocks.emplace_back(
-        ArrayRef<Value>(end).slice(numOwn + block * numSums, numSums));
+  State end = emitter.loop(emitter.i32(0), emitter.i32(shape.getSteps()), 1,
+                           start, step);
+  Sm90Sums result{end.at, splitBlocks(end.sums, numBlocks)};
+  exchange(result.blocks);
   return result;
 }
 
 /// `rowScales`: two for every four sums, or two for all of them.
-void Sm90Products::promote(int64_t height, MutableArrayRef<Value> sums,
-                           ArrayRef<Value> products, ArrayRef<Value> rowScales,
-                           ArrayRef<Value> weightScales) {
+void Sm90Consumer::promote(int64_t height, MutableArrayRef<F32> sums,
+                           ArrayRef<F32> products, ArrayRef<F32> rowScales,
+                           ArrayRef<F32> weightScales) {
   // A thread has four sums of every 8 columns of N: two neighbours, then two
   // for the row 8 further on M, which in weights is the other projection.
   constexpr int64_t perOctet = 4;
   bool isOnM = shape.hasRowsOnM(height);
   for (int64_t i = 0, end = sums.size(); i < end; ++i) {
     if (rowScales.empty()) {
-      sums[i] = arith::AddFOp::create(b, sums[i], products[i]);
+      sums[i] = sums[i] + products[i];
       continue;
     }
     int64_t octet = i / perOctet, half = i % perOctet / 2;
-    Value row = rowScales[isOnM ? half : octet * 2 + i % 2];
+    F32 row = rowScales[isOnM ? half : octet * 2 + i % 2];
     int64_t projection = (isOnM ? octet : half) % shape.weightsPerColumn;
-    Value scale = arith::MulFOp::create(b, row, weightScales[projection]);
-    sums[i] = math::FmaOp::create(b, products[i], scale, sums[i]);
+    sums[i] = fma(products[i], row * weightScales[projection], sums[i]);
   }
   // Forces the additions here and not at their use in the next k tile, to free
   // the registers of the wgmmas for the next block.
-  llvm::copy(tieSums(b, sums), sums.begin());
+  tieValues(b, sums);
 }

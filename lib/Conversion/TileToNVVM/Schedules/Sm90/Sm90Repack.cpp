@@ -26,42 +26,39 @@ using moe::Fragments;
 /// Bits of an f32 below those of a bf16, and below its exponent; its exponent
 /// of 1.0, and of infinity and NaN.
 constexpr int64_t kBelow = 16, kSingleDigits = 23, kBias = 127, kNoNumber = 255;
-SmallVector<Value> Sm90Repack::getIndices(Value row) {
+
+SmallVector<Value> Sm90Repack::getIndices(I32 row) {
   SmallVector<Value> indices{emitter.toIndex(row)};
   if (cast<MemRefType>(op.getWeight().getType()).getRank() > 2)
     indices.insert(indices.begin(), matrix);
   return indices;
 }
 
-Value Sm90Repack::getAddress(Value memref, int64_t run, Value byte) {
+Value Sm90Repack::getAddress(Value memref, int64_t run, Index byte) {
   moe::WeightLayoutAttr layout = op.getLayoutAttr();
   int64_t first = Fragments::getRunRow(0, run, shape.rows, layout);
   int64_t stride = Fragments::getRunRow(1, run, shape.rows, layout) - first;
-  SmallVector<Value> indices = getIndices(emitter.scale(block, stride, first));
+  SmallVector<Value> indices = getIndices(block * stride + first);
   indices.push_back(byte);
   return emitter.address(emitter.operand(memref), indices);
 }
 
-Value Sm90Repack::getMatrixRow(Value sharedRow) {
+I32 Sm90Repack::getMatrixRow(I32 sharedRow) {
   moe::WeightLayoutAttr layout = op.getLayoutAttr();
   auto firstRow = [&](int64_t block, int64_t run) {
     return Fragments::getRunRow(block, run, shape.rows, layout);
   };
-  Value run = emitter.divide(sharedRow, Fragments::kRunRows);
-  Value inRun = emitter.remainder(sharedRow, Fragments::kRunRows);
-  return addI32(addI32(emitter.scale(block, firstRow(1, 0)),
-                       emitter.scale(run, firstRow(0, 1))),
-                inRun);
+  I32 run = sharedRow / Fragments::kRunRows;
+  I32 inRun = sharedRow % Fragments::kRunRows;
+  return block * firstRow(1, 0) + run * firstRow(0, 1) + inRun;
 }
 
-void Sm90Repack::setPart(Value first) {
+void Sm90Repack::setPart(Index first) {
   firstUnit = first;
-  endUnit = emitter.min(emitter.add(first, shape.partUnits),
-                        emitter.index(shape.getUnits()));
+  endUnit = min(first + shape.partUnits, shape.getUnits());
 }
 
 void Sm90Repack::loadPart() {
-  auto type = VectorType::get(kPieceBytes / kWordBytes, b.getI32Type());
   int64_t rowPieces = shape.getPartRowBytes() / kPieceBytes;
   // The previous part has been read.
   emitter.barrier();
@@ -71,56 +68,50 @@ void Sm90Repack::loadPart() {
     emitter.forThreads(
         emitter.index(0), emitter.index(Fragments::kRunRows * rowPieces),
         [&](Value index) {
-          Value piece = toI32(index);
-          Value row = emitter.toIndex(emitter.divide(piece, rowPieces));
-          Value inRow = emitter.toIndex(emitter.remainder(piece, rowPieces));
-          Value byte =
-              emitter.add(emitter.mul(firstUnit, shape.getUnitRowBytes()),
-                          emitter.mul(inRow, kPieceBytes));
+          I32 piece = emitter.toI32(index);
+          Index row = emitter.toIndex(piece / rowPieces);
+          Index inRow = emitter.toIndex(piece % rowPieces);
+          Index byte =
+              firstUnit * shape.getUnitRowBytes() + inRow * kPieceBytes;
           auto copy = [&] {
-            Value from = getAddress(
-                op.getWeight(), run,
-                emitter.add(emitter.mul(row, shape.getCodeRowBytes()), byte));
-            emitter.store(
-                emitter.load(type, from, kPieceBytes),
-                emitter.advance(to, emitter.scale(piece, kPieceBytes)),
-                kPieceBytes);
+            Value from = getAddress(op.getWeight(), run,
+                                    row * shape.getCodeRowBytes() + byte);
+            Value words = emitter.loadWords(from, kPieceBytes / kWordBytes);
+            emitter.store(words, emitter.advance(to, piece * kPieceBytes),
+                          kPieceBytes);
           };
           if (shape.getUnits() % shape.partUnits == 0)
             return copy();
           // The last part has fewer.
-          Value end = emitter.mul(endUnit, shape.getUnitRowBytes());
-          emitter.ifThen(
-              arith::CmpIOp::create(b, arith::CmpIPredicate::slt, byte, end),
-              copy);
+          Index end = endUnit * shape.getUnitRowBytes();
+          emitter.ifThen(byte < end, copy);
         });
   }
   emitter.barrier();
 }
 
-Value Sm90Repack::getOffset(Value sharedRow, Value byte) {
-  Value first = emitter.scale(toI32(firstUnit), shape.getUnitRowBytes());
-  return addI32(emitter.scale(sharedRow, shape.getPartRowBytes()),
-                b.createOrFold<arith::SubIOp>(byte, first));
+I32 Sm90Repack::getOffset(I32 sharedRow, I32 byte) {
+  I32 first = emitter.toI32(firstUnit) * shape.getUnitRowBytes();
+  return sharedRow * shape.getPartRowBytes() + (byte - first);
 }
 
-I32 Sm90Repack::loadByte(Value offset) {
-  Value byte = emitter.load(b.getI8Type(), emitter.advance(shared, offset), 1);
-  return word(arith::ExtUIOp::create(b, b.getI32Type(), byte));
+I32 Sm90Repack::loadByte(I32 offset) {
+  IntegerValue<int8_t> byte(
+      b, emitter.load(b.getI8Type(), emitter.advance(shared, offset), 1));
+  return byte.widened();
 }
 
 //===----------------------------------------------------------------------===//
 // Scales and zero points
 //===----------------------------------------------------------------------===//
 
-Value Sm90Repack::getScaleRow(Value sharedRow) {
-  Value row = getMatrixRow(sharedRow);
+I32 Sm90Repack::getScaleRow(I32 sharedRow) {
+  I32 row = getMatrixRow(sharedRow);
   int64_t group = moe::getScaleGroup(op.getQuant()).rows;
   if (group == 1)
     return row;
-  auto getGroup = [&](Value row) {
-    return group == moe::ScaleGroup::kAll ? emitter.i32(0)
-                                          : emitter.divide(row, group);
+  auto getGroup = [&](I32 row) {
+    return group == moe::ScaleGroup::kAll ? emitter.i32(0) : row / group;
   };
   if (!moe::hasHalves(op.getLayoutAttr()))
     return getGroup(row);
@@ -128,35 +119,36 @@ Value Sm90Repack::getScaleRow(Value sharedRow) {
   int64_t half = shape.rows / 2;
   int64_t scaleRows =
       moe::getNumScaleRows(op.getQuant(), shape.rows, op.getLayoutAttr()) / 2;
-  Value run = emitter.divide(sharedRow, Fragments::kRunRows);
-  Value inHalf = arith::SubIOp::create(b, row, emitter.scale(run, half));
-  return addI32(emitter.scale(run, scaleRows), getGroup(inHalf));
+  I32 run = sharedRow / Fragments::kRunRows;
+  I32 inHalf = row - run * half;
+  return run * scaleRows + getGroup(inHalf);
 }
 
-SmallVector<Value> Sm90Repack::getScaleIndices(Value sharedRow, Value element) {
+SmallVector<Value> Sm90Repack::getScaleIndices(I32 sharedRow, I32 element) {
   SmallVector<Value> indices = getIndices(getScaleRow(sharedRow));
-  indices.push_back(format.matrixGroup ? emitter.toIndex(emitter.divide(
-                                             element, format.matrixGroup))
-                                       : emitter.index(0));
+  indices.push_back(format.matrixGroup
+                        ? emitter.toIndex(element / format.matrixGroup)
+                        : emitter.index(0));
   return indices;
 }
 
-I32 Sm90Repack::loadOfElement(Value memref, Value sharedRow, Value element) {
+I32 Sm90Repack::loadOfElement(Value memref, I32 sharedRow, I32 element) {
   int64_t bits = getElementType(memref).getIntOrFloatBitWidth();
-  Value loaded =
-      emitter.load(b.getIntegerType(bits),
-                   emitter.address(emitter.operand(memref),
-                                   getScaleIndices(sharedRow, element)),
-                   bits / 8);
-  return word(arith::ExtUIOp::create(b, b.getI32Type(), loaded));
+  IntegerValue<int8_t> loaded(
+      b, emitter.load(b.getIntegerType(bits),
+                      emitter.address(emitter.operand(memref),
+                                      getScaleIndices(sharedRow, element)),
+                      bits / 8));
+  return loaded.widened();
 }
 
-GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
+GroupScale Sm90Repack::loadScale(I32 sharedRow, I32 element) {
   if (!format.matrixGroup)
     return {word(kBias << digits), word(0)};
   if (format.areNumbers()) {
-    I32 bits = toBits(emitter.loadF32(emitter.operand(op.getScale()),
-                                      getScaleIndices(sharedRow, element)));
+    F32 scale = emitter.loadF32(emitter.operand(op.getScale()),
+                                getScaleIndices(sharedRow, element));
+    I32 bits = scale.bits();
     constexpr int64_t magnitude = 0x7FFFFFFF;
     I32 kept = bits & magnitude;
     // All other types stored as f16 have no more digits than it.
@@ -181,10 +173,9 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
     // Exponent and mantissa in f32 position, which are the value times 2^-120.
     constexpr int64_t distance = 20, signDistance = 8, notANumber = 0x7F;
     I32 magnitude = loaded & notANumber;
-    Value number = arith::MulFOp::create(b, toSingle(magnitude << distance),
-                                         emitter.f32(0x1p120));
+    F32 number = F32::fromBits(magnitude << distance) * 0x1p120;
     I32 bits = select(magnitude == notANumber, word(kNoNumber << digits),
-                      toBits(number) >> kBelow);
+                      number.bits() >> kBelow);
     constexpr int64_t ofBF16 = 0x8000;
     return {bits, (loaded << signDistance) & ofBF16};
   }
@@ -192,66 +183,63 @@ GroupScale Sm90Repack::loadScale(Value sharedRow, Value element) {
   llvm_unreachable("all scales are listed");
 }
 
-I32 Sm90Repack::loadZeroPoint(Value sharedRow, Value element) {
+I32 Sm90Repack::loadZeroPoint(I32 sharedRow, I32 element) {
   if (!format.hasZeroPoints || format.hasMinima)
     return word(moe::getImpliedZeroPoint(op.getQuant()));
   return loadOfElement(op.getZeroPoint(), sharedRow, element);
 }
 
-I32 Sm90Repack::gather(Value sharedRow, Value element,
+I32 Sm90Repack::gather(I32 sharedRow, I32 element,
                        function_ref<I32(I32)> change) {
   int64_t groupBytes = format.group * shape.codeBits / 8,
           loadBytes = std::min(groupBytes, kPieceBytes);
-  Value first =
-      getOffset(sharedRow, emitter.divide(element, 8 / shape.codeBits));
+  I32 first = getOffset(sharedRow, element / (8 / shape.codeBits));
   I32 all = word(0);
   for (int64_t byte = 0; byte < groupBytes; byte += loadBytes) {
-    Value codes = emitter.load(
-        VectorType::get(loadBytes / kWordBytes, b.getI32Type()),
-        emitter.advance(shared, addI32(first, emitter.i32(byte))), loadBytes);
-    for (int64_t i = 0; i < loadBytes / kWordBytes; ++i)
-      all = all | change(word(vector::ExtractOp::create(b, codes, i)));
+    Value codes =
+        emitter.load(VectorType::get(loadBytes / kWordBytes, b.getI32Type()),
+                     emitter.advance(shared, first + byte), loadBytes);
+    for (I32 word : emitter.elements<I32>(codes))
+      all = all | change(word);
   }
   return all;
 }
 
-Value Sm90Repack::isZero(Value sharedRow, Value element) {
+Flag Sm90Repack::isZero(I32 sharedRow, I32 element) {
   if (format.book && !format.findZero())
-    return arith::ConstantOp::create(b, b.getBoolAttr(false));
+    return emitter.flag(false);
   // 1 in every value of a word, and the mask without signs.
   int64_t ones = shape.codeBits == 4 ? 0x11111111 : 0x01010101,
           most = (1 << shape.codeBits) - 1, magnitude = most / 2;
   I32 zeroPoint = format.book ? word(*format.findZero())
                               : loadZeroPoint(sharedRow, element);
-  I32 zeros = word(emitter.scale(zeroPoint, ones));
+  I32 zeros = zeroPoint * ones;
   I32 differ = gather(sharedRow, element, [&](I32 codes) {
     // Zeros of floats have a sign.
     if (!format.areIntegers() && !format.book)
       return codes & magnitude * ones;
-    return word(arith::XOrIOp::create(b, codes, zeros));
+    return codes ^ zeros;
   });
   // No value equals a zero point above the range.
   if (format.hasZeroPoints && shape.codeBits < 8)
     differ = select(zeroPoint > most, word(1), differ);
-  return isEqual(differ, 0);
+  return differ == 0;
 }
 
-Value Sm90Repack::hasNaN(Value sharedRow, Value element) {
+Flag Sm90Repack::hasNaN(I32 sharedRow, I32 element) {
   // All bits except the sign: adding one to each yields a carry.
   constexpr int64_t ones = 0x01010101, magnitude = 0x7F7F7F7F;
   constexpr int64_t signs = 0x80808080;
   I32 carries = gather(sharedRow, element,
                        [&](I32 codes) { return (codes & magnitude) + ones; });
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, (carries & signs),
-                               emitter.i32(0));
+  return (carries & signs) != 0;
 }
 
-I32 Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
+I32 Sm90Repack::getKeptScale(I32 sharedRow, I32 element, int64_t unitRow) {
   GroupScale scale = loadScale(sharedRow, element);
-  Value excess =
-      emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes);
+  I32 excess = loadExcess(sharedRow);
   I32 bits = scale.bits + (format.getExponent(unitRow) << digits);
-  bits = bits - (word(excess) << digits);
+  bits = bits - (excess << digits);
   int64_t least = format.getLeastKept(unitRow) << digits;
   bits = select(bits > least - 1, bits, word(0));
   // NaN is expressed by the row's own factor.
@@ -285,114 +273,100 @@ I32 Sm90Repack::getKeptScale(Value sharedRow, Value element, int64_t unitRow) {
   llvm_unreachable("all scales are listed");
 }
 
-I32 Sm90Repack::getKeptZeroPoint(Value sharedRow, Value element,
-                                 int64_t unitRow) {
-  return keepZeroPoint(
-      arith::UIToFPOp::create(b, b.getF32Type(),
-                              loadZeroPoint(sharedRow, element)),
-      unitRow);
+I32 Sm90Repack::getKeptZeroPoint(I32 sharedRow, I32 element, int64_t unitRow) {
+  F32 zeroPoint(b, arith::UIToFPOp::create(b, b.getF32Type(),
+                                           loadZeroPoint(sharedRow, element)));
+  return keepZeroPoint(zeroPoint, unitRow);
 }
 
-I32 Sm90Repack::keepZeroPoint(Value number, int64_t unitRow) {
+I32 Sm90Repack::keepZeroPoint(F32 number, int64_t unitRow) {
   double power = std::ldexp(1.0, -int(format.getExponent(unitRow)));
-  number = arith::MulFOp::create(b, number, emitter.f32(power));
+  number = number * power;
   if (format.numbers == Fragments::Numbers::BF16)
-    return toBits(number) >> kBelow;
-  Value half = castFloat(b, number, b.getF16Type());
-  return word(arith::ExtUIOp::create(
-      b, b.getI32Type(),
-      arith::BitcastOp::create(b, b.getIntegerType(16), half)));
+    return number.bits() >> kBelow;
+  return toBits(castFloat(b, number, b.getF16Type())).widened();
 }
 
-std::pair<Value, Value> Sm90Repack::splitMinimum(Value sharedRow,
-                                                 Value element) {
+std::pair<F32, F32> Sm90Repack::splitMinimum(I32 sharedRow, I32 element) {
   SmallVector<Value> indices = getScaleIndices(sharedRow, element);
-  Value scale = emitter.loadF32(emitter.operand(op.getScale()), indices);
-  Value minimum = emitter.loadF32(emitter.operand(op.getZeroPoint()), indices);
+  F32 scale = emitter.loadF32(emitter.operand(op.getScale()), indices);
+  F32 minimum = emitter.loadF32(emitter.operand(op.getZeroPoint()), indices);
   auto zero = double(format.getZeroCode()),
        most = double(format.getLargestCode()) - zero;
   // For NaN, as for 0 / 0, the minimum value.
-  Value whole =
-      math::RoundEvenOp::create(b, arith::DivFOp::create(b, minimum, scale));
-  whole = arith::MinNumFOp::create(
-      b, arith::MaxNumFOp::create(b, whole, emitter.f32(-zero)),
-      emitter.f32(most));
-  Value negative = arith::NegFOp::create(b, minimum);
-  Value rest = math::FmaOp::create(b, whole, scale, negative);
-  Value areZeros = isZero(sharedRow, element);
-  whole = arith::SelectOp::create(b, areZeros, emitter.f32(0), whole);
-  rest = arith::SelectOp::create(b, areZeros, negative, rest);
+  Value rounded = math::RoundEvenOp::create(b, minimum / scale);
+  rounded = arith::MaxNumFOp::create(b, rounded, emitter.f32(-zero));
+  F32 whole(b, arith::MinNumFOp::create(b, rounded, emitter.f32(most)));
+  F32 negative = -minimum;
+  F32 rest = fma(whole, scale, negative);
+  Flag areZeros = isZero(sharedRow, element);
+  whole = select(areZeros, emitter.f32(0), whole);
+  rest = select(areZeros, negative, rest);
   return {whole, rest};
 }
 
-std::pair<I32, I32> Sm90Repack::getKeptMinimum(Value sharedRow, Value element,
+std::pair<I32, I32> Sm90Repack::getKeptMinimum(I32 sharedRow, I32 element,
                                                int64_t unitRow) {
   auto [whole, rest] = splitMinimum(sharedRow, element);
   bool hasF16 = format.numbers == Fragments::Numbers::F16;
   // 2^-r: as two normal powers of two if it is not normal itself.
-  I32 excess =
-      word(emitter.load(b.getI32Type(), excessAddress(sharedRow), kWordBytes));
+  I32 excess = loadExcess(sharedRow);
   SmallVector<I32> parts{excess};
   if (!hasF16) {
     I32 half = excess >> 1;
     parts = {half, excess - half};
   }
   for (I32 part : parts)
-    rest = arith::MulFOp::create(
-        b, rest, toSingle((word(kBias) - part) << kSingleDigits));
+    rest = rest * F32::fromBits((word(kBias) - part) << kSingleDigits);
   Type type = hasF16 ? Type(b.getF16Type()) : Type(b.getBF16Type());
-  Value kept =
-      arith::BitcastOp::create(b, b.getI16Type(), castFloat(b, rest, type));
+  IntegerValue<int16_t> keptRest = toBits(castFloat(b, rest, type));
   auto zero = double(format.getZeroCode());
-  return {keepZeroPoint(arith::AddFOp::create(b, whole, emitter.f32(zero)),
-                        unitRow),
-          word(arith::ExtUIOp::create(b, b.getI32Type(), kept))};
+  return {keepZeroPoint(whole + zero, unitRow), keptRest.widened()};
 }
 
-SmallVector<Value> Sm90Repack::findLargest(Value row, ValueRange before) {
+Sm90Repack::Largest Sm90Repack::findLargest(I32 row, Largest before) {
   int64_t groups = format.getGroups();
-  return emitter.forLoop(
-      emitter.mul(firstUnit, groups), emitter.mul(endUnit, groups), 1, before,
-      [&](Value i, ValueRange carried) {
-        Value element = emitter.scale(toI32(i), format.group);
+  return emitter.loop(
+      firstUnit * groups, endUnit * groups, 1, before,
+      [&](Index i, Largest largest) {
+        I32 element = emitter.toI32(i) * format.group;
         I32 scale = loadScale(row, element).bits;
-        I32 counted = select({b, isZero(row, element)}, word(0), scale);
+        I32 counted = select(isZero(row, element), word(0), scale);
         if (format.areRestsBounded()) {
           constexpr int64_t magnitude = 0x7FFFFFFF;
-          I32 rest = toBits(splitMinimum(row, element).second) & magnitude;
+          I32 rest = splitMinimum(row, element).second.bits() & magnitude;
           counted =
               max(counted, ((rest >> kSingleDigits) + -format.getRestRoom())
                                << digits);
         }
         if (format.codes == Fragments::Codes::E4M3)
-          scale = select({b, hasNaN(row, element)}, word(kNoNumber << digits),
-                         scale);
-        return SmallVector<Value>{max(word(carried[0]), counted),
-                                  max(word(carried[1]), scale)};
+          scale =
+              select(hasNaN(row, element), word(kNoNumber << digits), scale);
+        return Largest{max(largest.used, counted), max(largest.all, scale)};
       });
 }
 
-SmallVector<Value> Sm90Repack::findLargest(Value isRow) {
-  return emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getUnits()), shape.partUnits,
-      {emitter.i32(0), emitter.i32(0)}, [&](Value first, ValueRange carried) {
+Sm90Repack::Largest Sm90Repack::findLargest(Flag isRow) {
+  Largest none{word(0), word(0)};
+  return emitter.loop(
+      emitter.index(0), emitter.index(shape.getUnits()), shape.partUnits, none,
+      [&](Index first, Largest largest) {
         setPart(first);
         loadPart();
         return emitter.choose(
-            isRow, carried.getTypes(),
-            [&] { return findLargest(emitter.thread(), carried); },
-            [&] { return SmallVector<Value>(carried); });
+            isRow, [&] { return findLargest(emitter.thread(), largest); },
+            [&] { return largest; });
       });
 }
 
-void Sm90Repack::storeExcess(Value row, ValueRange largest) {
-  I32 excess = (word(largest[0]) >> digits) + -format.getLargestExponent();
+void Sm90Repack::storeExcess(I32 row, Largest largest) {
+  I32 excess = (largest.used >> digits) + -format.getLargestExponent();
   excess = max(excess, word(format.getLeastExcess()));
   emitter.store(excess, excessAddress(row), kWordBytes);
-  storeRowScale(row, excess, largest[1]);
+  storeRowScale(row, excess, largest.all);
 }
 
-Value Sm90Repack::loadFactor(Value sharedRow) {
+F32 Sm90Repack::loadFactor(I32 sharedRow) {
   if (!format.matrixGroup) {
     SmallVector<Value> indices = getIndices(getScaleRow(sharedRow));
     indices.push_back(emitter.index(0));
@@ -405,30 +379,28 @@ Value Sm90Repack::loadFactor(Value sharedRow) {
                                         op.getLayoutAttr()) == 2;
   return emitter.loadF32(
       emitter.operand(op.getGlobalScale()),
-      getIndices(hasTwo ? emitter.divide(sharedRow, Fragments::kRunRows)
-                        : emitter.i32(0)));
+      getIndices(hasTwo ? sharedRow / Fragments::kRunRows : emitter.i32(0)));
 }
 
-void Sm90Repack::storeRowScale(Value sharedRow, Value excess, Value largest) {
+void Sm90Repack::storeRowScale(I32 sharedRow, I32 excess, I32 largest) {
   // 2^excess, infinite from 2^128 on.
-  I32 power = min(word(excess) + kBias, 2 * kBias + 1) << kSingleDigits;
+  I32 power = min(excess + kBias, 2 * kBias + 1) << kSingleDigits;
   constexpr int64_t notANumber = 0x7FC00000, infinite = 0x7F800000;
   auto check = [&](I32 bits, int64_t most, I32 result) {
     return select(bits > most, word(notANumber), result);
   };
-  Value scale = toSingle(power);
-  Value factor = loadFactor(sharedRow);
+  F32 scale = F32::fromBits(power);
+  F32 factor = loadFactor(sharedRow);
   if (factor)
-    scale = arith::MulFOp::create(b, scale, factor);
+    scale = scale * factor;
   // Finite scales stay finite, because they may belong to zeros.
   double most = std::numeric_limits<float>::max();
-  scale = arith::MaximumFOp::create(
-      b, arith::MinimumFOp::create(b, scale, emitter.f32(most)),
-      emitter.f32(-most));
-  I32 bits = check(word(largest), (kNoNumber << digits) - 1, toBits(scale));
+  Value atMost = arith::MinimumFOp::create(b, scale, emitter.f32(most));
+  scale = {b, arith::MaximumFOp::create(b, atMost, emitter.f32(-most))};
+  I32 bits = check(largest, (kNoNumber << digits) - 1, scale.bits());
   if (factor)
-    bits = check(toBits(factor) & 0x7FFFFFFF, infinite - 1, bits);
-  emitter.storeF32(toSingle(bits), emitter.operand(op.getRowScale()),
+    bits = check(factor.bits() & 0x7FFFFFFF, infinite - 1, bits);
+  emitter.storeF32(F32::fromBits(bits), emitter.operand(op.getRowScale()),
                    getIndices(getMatrixRow(sharedRow)));
 }
 
@@ -437,14 +409,11 @@ void Sm90Repack::storeScales() {
   int64_t quadBytes = format.getQuadBytes();
   for (int64_t run = 0; run < kRuns; ++run) {
     emitter.forThreads(
-        emitter.mul(firstUnit, Fragments::kQuads),
-        emitter.mul(endUnit, Fragments::kQuads), [&](Value index) {
-          Value at = toI32(index);
-          Value unit = emitter.divide(at, Fragments::kQuads);
-          Value inUnit = emitter.remainder(at, Fragments::kQuads);
-          Value row =
-              addI32(emitter.scale(emitter.divide(inUnit, 8), 16, run * 32),
-                     emitter.remainder(inUnit, 8));
+        firstUnit * Fragments::kQuads, endUnit * Fragments::kQuads,
+        [&](Value index) {
+          I32 at = emitter.toI32(index);
+          I32 unit = at / Fragments::kQuads, inUnit = at % Fragments::kQuads;
+          I32 row = inUnit / 8 * 16 + run * 32 + inUnit % 8;
           SmallVector<I32> words(quadBytes / kWordBytes, word(0));
           auto put = [&](int64_t byte, I32 kept) {
             I32 &to = words[byte / kWordBytes];
@@ -453,10 +422,9 @@ void Sm90Repack::storeScales() {
           };
           for (int64_t i = 0; i < count; ++i) {
             int64_t unitRow = i % Fragments::kQuadRows * 8;
-            Value from = getSharedRow(emitter.scale(row, 1, unitRow));
-            Value element =
-                emitter.scale(unit, Fragments::kDepth,
-                              i / Fragments::kQuadRows * format.group);
+            I32 from = getSharedRow(row + unitRow);
+            I32 element = unit * Fragments::kDepth +
+                          i / Fragments::kQuadRows * format.group;
             put(i * format.getScaleBytes(),
                 getKeptScale(from, element, unitRow));
             int64_t bytes = format.getZeroPointBytes();
@@ -474,30 +442,30 @@ void Sm90Repack::storeScales() {
           for (auto [i, kept] : llvm::enumerate(words))
             emitter.store(kept,
                           getAddress(op.getPackedScale(), run,
-                                     emitter.add(emitter.mul(index, quadBytes),
-                                                 int64_t(i) * kWordBytes)),
+                                     Index(b, index) * quadBytes +
+                                         int64_t(i) * kWordBytes),
                           kWordBytes);
         });
   }
 }
 
 void Sm90Repack::emit() {
-  Value blocks = emitter.index(shape.rows / Fragments::kRows);
-  matrix = arith::DivUIOp::create(b, emitter.cta(), blocks);
-  block = toI32(arith::RemUIOp::create(b, emitter.cta(), blocks));
-  Value isRow = emitter.isLess(emitter.thread(), emitter.i32(Fragments::kRows));
-  SmallVector<Value> largest = findLargest(isRow);
+  Index blocks = emitter.index(shape.rows / Fragments::kRows);
+  matrix = emitter.cta() / blocks;
+  block = emitter.toI32(emitter.cta() % blocks);
+  Flag isRow = emitter.thread() < Fragments::kRows;
+  Largest largest = findLargest(isRow);
   emitter.ifThen(isRow, [&] { storeExcess(emitter.thread(), largest); });
   emitter.barrier();
-  emitter.forLoop(emitter.index(0), emitter.index(shape.getUnits()),
-                  shape.partUnits, [&](Value first) {
-                    setPart(first);
-                    // A single part is still in shared memory.
-                    if (shape.partUnits < shape.getUnits())
-                      loadPart();
-                    storeCodes();
-                    storeScales();
-                  });
+  emitter.loop(emitter.index(0), emitter.index(shape.getUnits()),
+               shape.partUnits, [&](Index first) {
+                 setPart(first);
+                 // A single part is still in shared memory.
+                 if (shape.partUnits < shape.getUnits())
+                   loadPart();
+                 storeCodes();
+                 storeScales();
+               });
 }
 
 LogicalResult moec::emitSm90Repack(Operation *phase, KernelBody height) {

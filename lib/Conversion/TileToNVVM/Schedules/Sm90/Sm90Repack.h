@@ -37,106 +37,96 @@ private:
       moe::Fragments::kRows / moe::Fragments::kRunRows;
   static constexpr int64_t kWordBytes = 4, kPieceBytes = 16;
 
-  /// The address of byte `byte` (index) of a half in a memref.
-  mlir::Value getAddress(mlir::Value memref, int64_t run, mlir::Value byte);
+  /// Maxima of a row's scales: over groups that are not all zero, and over all
+  /// groups.
+  struct Largest {
+    I32 used, all;
+
+    auto fields() { return std::tie(used, all); }
+  };
+
+  /// The address of byte `byte` of a half in a memref.
+  mlir::Value getAddress(mlir::Value memref, int64_t run, Index byte);
   /// Indices of a row of the CTA's block.
-  llvm::SmallVector<mlir::Value> getIndices(mlir::Value row);
+  llvm::SmallVector<mlir::Value> getIndices(I32 row);
   /// Row of the matrix, and row of scales, for a row in shared memory.
-  mlir::Value getMatrixRow(mlir::Value sharedRow);
-  mlir::Value getScaleRow(mlir::Value sharedRow);
-  /// Selects the part held in shared memory: packed tiles from `first` (index)
+  I32 getMatrixRow(I32 sharedRow);
+  I32 getScaleRow(I32 sharedRow);
+  /// Selects the part held in shared memory: packed tiles from `first`
   /// on.
-  void setPart(mlir::Value first);
+  void setPart(Index first);
   /// Loads the part into shared memory.
   void loadPart();
-  /// Maxima of a row's scales in the part and `before` (i32): over groups that
-  /// are not all zero, and over all groups.
-  llvm::SmallVector<mlir::Value> findLargest(mlir::Value row,
-                                             mlir::ValueRange before);
+  /// Maxima of a row's scales in the part and `before`.
+  Largest findLargest(I32 row, Largest before);
   /// Maxima over the thread's whole row, which may not exist.
-  llvm::SmallVector<mlir::Value> findLargest(mlir::Value isRow);
+  Largest findLargest(Flag isRow);
   /// Stores the reduction of a row's exponents, and the row's factor.
-  void storeExcess(mlir::Value row, mlir::ValueRange largest);
+  void storeExcess(I32 row, Largest largest);
   /// The factor of a whole row: its scale, or that of the matrix; null for 1.
-  mlir::Value loadFactor(mlir::Value sharedRow);
-  void storeRowScale(mlir::Value sharedRow, mlir::Value excess,
-                     mlir::Value largest);
+  F32 loadFactor(I32 sharedRow);
+  void storeRowScale(I32 sharedRow, I32 excess, I32 largest);
   void storeCodes();
   /// The pair of 4-bit values at a byte of a row, in the low bits of both
   /// halves.
-  I32 loadPair(mlir::Value sharedRow, mlir::Value byte);
+  I32 loadPair(I32 sharedRow, I32 byte);
   /// The word of a row that decodes to two registers of e4m3: four values from
   /// a byte on, and the four 16 elements further.
-  I32 packBytes(mlir::Value sharedRow, mlir::Value byte);
+  I32 packBytes(I32 sharedRow, I32 byte);
   /// Four values from a byte on, in the lowest bits.
-  I32 loadFour(mlir::Value sharedRow, mlir::Value byte);
+  I32 loadFour(I32 sharedRow, I32 byte);
   /// Four 8-bit values from a byte on, which are one register of e4m3.
-  I32 loadE4M3(mlir::Value sharedRow, mlir::Value byte);
+  I32 loadE4M3(I32 sharedRow, I32 byte);
   /// Rescales values to the least stored scale, if the scale of the element's
   /// group is smaller.
-  I32 weaken(I32 codes, mlir::Value sharedRow, mlir::Value element);
+  I32 weaken(I32 codes, I32 sharedRow, I32 element);
   void storeScales();
-  /// Row in shared memory of a row of a packed tile (i32).
-  mlir::Value getSharedRow(mlir::Value unitRow);
-  /// Offset in shared memory of a byte (i32) of a row; the byte is in the part.
-  mlir::Value getOffset(mlir::Value sharedRow, mlir::Value byte);
+  /// Row in shared memory of a row of a packed tile.
+  I32 getSharedRow(I32 unitRow);
+  /// Offset in shared memory of a byte of a row; the byte is in the part.
+  I32 getOffset(I32 sharedRow, I32 byte);
   /// The byte at an offset of shared memory, as i32.
-  I32 loadByte(mlir::Value offset);
+  I32 loadByte(I32 offset);
 
-  //===--- What a row's element (i32) has; rows are those of shared memory
+  //===--- What a row's element has; rows are those of shared memory
   //---===//
 
   /// Indices of the scale, or zero point, of an element.
-  llvm::SmallVector<mlir::Value> getScaleIndices(mlir::Value sharedRow,
-                                                 mlir::Value element);
+  llvm::SmallVector<mlir::Value> getScaleIndices(I32 sharedRow, I32 element);
   /// Loads the element's scale or zero point from a memref, as i32.
-  I32 loadOfElement(mlir::Value memref, mlir::Value sharedRow,
-                    mlir::Value element);
-  GroupScale loadScale(mlir::Value sharedRow, mlir::Value element);
-  I32 loadZeroPoint(mlir::Value sharedRow, mlir::Value element);
+  I32 loadOfElement(mlir::Value memref, I32 sharedRow, I32 element);
+  GroupScale loadScale(I32 sharedRow, I32 element);
+  I32 loadZeroPoint(I32 sharedRow, I32 element);
   /// Whether all values of a packed tile that share a scale with an element are
   /// 0; i1.
-  mlir::Value isZero(mlir::Value sharedRow, mlir::Value element);
-  /// Whether any of these values is NaN; i1.
-  mlir::Value hasNaN(mlir::Value sharedRow, mlir::Value element);
+  Flag isZero(I32 sharedRow, I32 element);
+  /// Whether any of these values is NaN.
+  Flag hasNaN(I32 sharedRow, I32 element);
   /// Combines all words of these values by OR, each after `change`.
-  I32 gather(mlir::Value sharedRow, mlir::Value element,
-             llvm::function_ref<I32(I32)> change);
+  I32 gather(I32 sharedRow, I32 element, llvm::function_ref<I32(I32)> change);
   /// The scale in prepacked form, for a packed tile's row among the first 8 (0)
   /// or the second.
-  I32 getKeptScale(mlir::Value sharedRow, mlir::Value element, int64_t unitRow);
-  I32 getKeptZeroPoint(mlir::Value sharedRow, mlir::Value element,
-                       int64_t unitRow);
-  /// Prepacked form of a zero point, given as an f32 value.
-  I32 keepZeroPoint(mlir::Value number, int64_t unitRow);
+  I32 getKeptScale(I32 sharedRow, I32 element, int64_t unitRow);
+  I32 getKeptZeroPoint(I32 sharedRow, I32 element, int64_t unitRow);
+  /// Prepacked form of a zero point, given as a number.
+  I32 keepZeroPoint(F32 number, int64_t unitRow);
   /// Splits a minimum into a whole number of scales, relative to the stored
-  /// value 0, and a remainder; f32.
-  std::pair<mlir::Value, mlir::Value> splitMinimum(mlir::Value sharedRow,
-                                                   mlir::Value element);
+  /// value 0, and a remainder.
+  std::pair<F32, F32> splitMinimum(I32 sharedRow, I32 element);
   /// Prepacked form of a minimum: its zero point and its remainder.
-  std::pair<I32, I32> getKeptMinimum(mlir::Value sharedRow, mlir::Value element,
+  std::pair<I32, I32> getKeptMinimum(I32 sharedRow, I32 element,
                                      int64_t unitRow);
 
-  I32 word(mlir::Value value) { return {b, value}; }
   I32 word(int64_t number) { return emitter.i32(number); }
-  mlir::Value isEqual(I32 x, int64_t number) {
-    return mlir::arith::CmpIOp::create(b, mlir::arith::CmpIPredicate::eq, x,
-                                       emitter.i32(number));
+  /// The bits of a 16-bit float.
+  IntegerValue<int16_t> toBits(mlir::Value half) {
+    return {b, mlir::arith::BitcastOp::create(b, b.getI16Type(), half)};
   }
-  I32 toSingle(I32 bits) {
-    return word(mlir::arith::BitcastOp::create(b, b.getF32Type(), bits));
-  }
-  I32 toBits(mlir::Value single) {
-    return word(mlir::arith::BitcastOp::create(b, b.getI32Type(), single));
-  }
-  mlir::Value toI32(mlir::Value index) { return emitter.toI32(index); }
-  mlir::Value addI32(mlir::Value x, mlir::Value y) {
-    return b.createOrFold<mlir::arith::AddIOp>(x, y);
-  }
-  mlir::Value excessAddress(mlir::Value row) {
-    return emitter.advance(shared,
-                           emitter.scale(row, sm90::Repack::kExcessBytes,
-                                         shape.getExcessOffset()));
+  /// Reduction of a row's exponents.
+  I32 loadExcess(I32 row) { return emitter.loadWord(excessAddress(row)); }
+  mlir::Value excessAddress(I32 row) {
+    return emitter.advance(shared, row * sm90::Repack::kExcessBytes +
+                                       shape.getExcessOffset());
   }
 
   tile::RepackOp op;
@@ -146,10 +136,11 @@ private:
   moe::Fragments format;
   int64_t digits;
   mlir::Value shared;
-  /// The CTA's matrix (index) and block (i32).
-  mlir::Value matrix, block;
-  /// The part's first packed tile, and the end; index.
-  mlir::Value firstUnit, endUnit;
+  /// The CTA's matrix and block.
+  Index matrix;
+  I32 block;
+  /// The part's first packed tile, and the end.
+  Index firstUnit, endUnit;
 };
 
 } // namespace moec

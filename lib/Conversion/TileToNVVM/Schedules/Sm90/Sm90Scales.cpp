@@ -12,30 +12,27 @@
 
 using namespace mlir;
 using namespace moec;
-using sm90::Contract;
 
-Sm90Scales::Sm90Scales(Sm90Contract &contract)
-    : contract(contract), emitter(contract.emitter), b(contract.b),
-      shape(contract.shape) {}
+Sm90Scales::Sm90Scales(Sm90Gemm &gemm)
+    : gemm(gemm), emitter(gemm.emitter), b(gemm.b), shape(gemm.shape) {}
 
-Value Sm90Scales::address(Value stage, int64_t scale) {
-  return emitter.advance(contract.sharedAddress(shape.getScaleOffset()),
-                         emitter.scale(stage, shape.getScaleBytes(),
-                                       scale * Contract::kScaleElementBytes));
+Value Sm90Scales::address(I32 stage, int64_t scale) {
+  return emitter.advance(gemm.sharedAddress(shape.getScaleOffset()),
+                         stage * shape.getScaleBytes() +
+                             scale * Sm90Shape::kScaleElementBytes);
 }
 
 //===----------------------------------------------------------------------===//
 // The producer
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> Sm90Scales::find(const ContractTile &tile, Value number) {
-  Value source = emitter.operand(contract.op.getSource());
+SmallVector<I32> Sm90Scales::find(const Sm90Tile &tile, I32 number) {
+  Value source = emitter.operand(gemm.op.getSource());
   // Rows past the end repeat the last one; their sums are never read.
-  Value last = emitter.scale(tile.rows, 1, -1);
-  SmallVector<Value> from;
-  for (int64_t i = 0; i < shape.getMaxHeight(); i += Contract::kRowThreads) {
-    Value row = contract.minI32(emitter.scale(number, 1, i), last);
-    Value position = contract.addI32(tile.firstRow, row);
+  I32 last = tile.rows + -1;
+  SmallVector<I32> from;
+  for (int64_t i = 0; i < shape.getMaxHeight(); i += Sm90Shape::kRowThreads) {
+    I32 position = tile.firstRow + min(number + i, last);
     if (source)
       position = emitter.loadI32(source, emitter.toIndex(position));
     from.push_back(position);
@@ -45,62 +42,59 @@ SmallVector<Value> Sm90Scales::find(const ContractTile &tile, Value number) {
 }
 
 /// Threads without weights repeat the last ones.
-Value Sm90Scales::findWeights(const ContractTile &tile, Value number) {
-  Value block = contract.minI32(
-      emitter.divide(number, shape.weightsPerColumn),
-      emitter.i32(shape.getScaleSlots() / shape.weightsPerColumn - 1));
-  Value column =
-      emitter.add(emitter.toIndex(tile.firstColumn),
-                  emitter.mul(emitter.toIndex(block),
-                              Contract::kBlockRows / shape.weightsPerColumn));
-  column = emitter.min(column, emitter.index(shape.columns - 1));
-  Value row = getScaleRow(emitter, contract.op, /*projection=*/0, column);
-  if (shape.weightsPerColumn == 2) {
+I32 Sm90Scales::findWeights(const Sm90Tile &tile, I32 number) {
+  int64_t projections = shape.weightsPerColumn;
+  I32 block =
+      min(number / projections, shape.getScaleSlots() / projections - 1);
+  Index first = emitter.toIndex(tile.firstColumn);
+  Index column =
+      first + emitter.toIndex(block) * (Sm90Shape::kBlockRows / projections);
+  column = min(column, shape.columns - 1);
+  Index row(b, getScaleRow(emitter, gemm.op, /*projection=*/0, column));
+  if (projections == 2) {
     // In memory, up comes before gate in one of the orders.
     bool isUpFirst =
-        contract.op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate;
-    Value isGate =
-        contract.isEqual(emitter.remainder(number, shape.weightsPerColumn),
-                         emitter.i32(isUpFirst));
-    Value up = getScaleRow(emitter, contract.op, /*projection=*/1, column);
-    row = arith::SelectOp::create(b, isGate, row, up);
+        gemm.op.getLayoutAttr().getOrder() == moe::GateUpOrder::UpGate;
+    Flag isGate = number % projections == int64_t(isUpFirst);
+    Index up(b, getScaleRow(emitter, gemm.op, /*projection=*/1, column));
+    row = select(isGate, row, up);
   }
   return emitter.toI32(row);
 }
 
-void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
-                      Value step, Value stage) {
-  Value to = emitter.advance(
-      address(stage, 0), emitter.scale(number, Contract::kScaleElementBytes));
+void Sm90Scales::copy(const Sm90Tile &tile, ArrayRef<I32> from, I32 number,
+                      I32 step, I32 stage) {
+  Value to = emitter.advance(address(stage, 0),
+                             number * Sm90Shape::kScaleElementBytes);
   // Copies one of `count` scales: the thread's, at index `first` plus its own.
-  auto copyOne = [&](Value memref, SmallVector<Value> row, int64_t first,
+  auto copyOne = [&](Value memref, ArrayRef<I32> indices, int64_t first,
                      int64_t count) {
-    row.push_back(step);
     auto start = [&] {
-      for (Value &index : row)
-        index = emitter.toIndex(index);
-      Value own = emitter.advance(to, first * Contract::kScaleElementBytes);
-      Value from = emitter.address(emitter.operand(memref), row);
+      SmallVector<Value> element;
+      for (I32 index : indices)
+        element.push_back(emitter.toIndex(index));
+      Value own = emitter.advance(to, first * Sm90Shape::kScaleElementBytes);
+      Value from = emitter.address(emitter.operand(memref), element);
       Type type = getElementType(memref);
       if (type.isF32())
         return emitter.copyWordAsync(own, from);
       // The scales of a row are adjacent, so that nearly all loads hit the
       // cache. The thread's later arrival publishes the store.
       emitter.store(emitter.loadScale(type, from), own,
-                    Contract::kScaleElementBytes);
+                    Sm90Shape::kScaleElementBytes);
     };
-    if (count >= Contract::kRowThreads)
+    if (count >= Sm90Shape::kRowThreads)
       start();
     else
-      emitter.ifThen(emitter.isLess(number, emitter.i32(count)), start);
+      emitter.ifThen(number < count, start);
   };
-  for (int64_t i = 0; i < shape.getMaxHeight(); i += Contract::kRowThreads)
-    copyOne(contract.op.getInputScale(), {from[i / Contract::kRowThreads]}, i,
-            shape.getMaxHeight() - i);
-  SmallVector<Value> row{from.back()};
+  for (int64_t i = 0; i < shape.getMaxHeight(); i += Sm90Shape::kRowThreads)
+    copyOne(gemm.op.getInputScale(), {from[i / Sm90Shape::kRowThreads], step},
+            i, shape.getMaxHeight() - i);
+  SmallVector<I32> row{from.back(), step};
   if (shape.isGrouped)
     row.insert(row.begin(), tile.group);
-  copyOne(contract.op.getWeightScale(), row, shape.getMaxHeight(),
+  copyOne(gemm.op.getWeightScale(), row, shape.getMaxHeight(),
           shape.getScaleSlots());
 }
 
@@ -111,76 +105,62 @@ void Sm90Scales::copy(const ContractTile &tile, ValueRange from, Value number,
 /// A thread has two of every 8 rows.
 static constexpr int64_t kOctet = 8, kPair = 2;
 
-Value Sm90Scales::findRows(int64_t height, Value consumer) {
-  Value row;
+Value Sm90Scales::findRows(int64_t height, I32 consumer) {
+  I32 row;
   if (shape.hasRowsOnM(height)) {
     // Read again, so that registers keep fewer derived values.
-    Value thread = readThread(b);
+    I32 thread(b, readThread(b));
     constexpr int64_t warp = 32, perRow = 4;
-    row = contract.addI32(
-        emitter.scale(
-            emitter.divide(emitter.remainder(thread, Contract::kWarpgroup),
-                           warp),
-            kPair * kOctet),
-        emitter.divide(emitter.remainder(thread, warp), perRow));
+    row = thread % Sm90Shape::kWarpgroup / warp * (kPair * kOctet) +
+          thread % warp / perRow;
     if (shape.splitsRows(height))
-      row = contract.addI32(
-          row, emitter.scale(consumer, shape.getConsumerRows(height)));
+      row = row + consumer * shape.getConsumerRows(height);
   } else {
-    row =
-        emitter.scale(emitter.remainder(emitter.lane(), kOctet / kPair), kPair);
+    row = emitter.lane() % (kOctet / kPair) * kPair;
   }
-  return emitter.advance(contract.sharedAddress(shape.getScaleOffset()),
-                         emitter.scale(row, Contract::kScaleElementBytes));
+  return emitter.advance(gemm.sharedAddress(shape.getScaleOffset()),
+                         row * Sm90Shape::kScaleElementBytes);
 }
 
-SmallVector<Value> Sm90Scales::loadRows(Value rows, Value stage,
-                                        int64_t height) {
-  constexpr int64_t scaleBytes = Contract::kScaleElementBytes;
-  Value own =
-      emitter.advance(rows, emitter.scale(stage, shape.getScaleBytes()));
-  SmallVector<Value> scales;
+SmallVector<F32> Sm90Scales::loadRows(Value rows, I32 stage, int64_t height) {
+  constexpr int64_t scaleBytes = Sm90Shape::kScaleElementBytes;
+  Value own = emitter.advance(rows, stage * shape.getScaleBytes());
+  SmallVector<F32> scales;
   if (shape.hasRowsOnM(height)) {
     for (int64_t i = 0; i < kPair; ++i)
-      scales.push_back(emitter.load(
-          b.getF32Type(), emitter.advance(own, i * kOctet * scaleBytes),
-          scaleBytes));
+      scales.push_back(
+          emitter.loadSingle(emitter.advance(own, i * kOctet * scaleBytes)));
     return scales;
   }
   for (int64_t first = 0; first < height; first += kOctet) {
-    Value both = emitter.load(VectorType::get(kPair, b.getF32Type()),
-                              emitter.advance(own, first * scaleBytes),
-                              kPair * scaleBytes);
-    for (int64_t i = 0; i < kPair; ++i)
-      scales.push_back(vector::ExtractOp::create(b, both, i));
+    Value pair =
+        emitter.loadSingles(emitter.advance(own, first * scaleBytes), kPair);
+    llvm::append_range(scales, emitter.elements<F32>(pair));
   }
   return scales;
 }
 
-SmallVector<Value> Sm90Scales::loadWeights(Value stage, int64_t height,
-                                           Value consumer, int64_t block) {
+SmallVector<F32> Sm90Scales::loadWeights(I32 stage, int64_t height,
+                                         I32 consumer, int64_t block) {
+  constexpr int64_t scaleBytes = Sm90Shape::kScaleElementBytes;
   auto slot = [&](int64_t weightRows) {
-    return weightRows / Contract::kBlockRows * shape.weightsPerColumn;
+    return weightRows / Sm90Shape::kBlockRows * shape.weightsPerColumn;
   };
   Value from = address(stage, shape.getMaxHeight() +
                                   slot(block * shape.getBlockWeights(height)));
   if (!shape.sharesBlock() && !shape.splitsRows(height))
     from = emitter.advance(
-        from, emitter.scale(consumer, slot(shape.getConsumerWeights(height)) *
-                                          Contract::kScaleElementBytes));
-  SmallVector<Value> scales;
+        from, consumer * (slot(shape.getConsumerWeights(height)) * scaleBytes));
+  SmallVector<F32> scales;
   for (int64_t projection = 0; projection < shape.weightsPerColumn;
        ++projection)
-    scales.push_back(emitter.load(
-        b.getF32Type(),
-        emitter.advance(from, projection * Contract::kScaleElementBytes),
-        Contract::kScaleElementBytes));
+    scales.push_back(
+        emitter.loadSingle(emitter.advance(from, projection * scaleBytes)));
   return scales;
 }
 
 bool Sm90Scales::areSame(int64_t height) const {
   // Gate and up have separate scale blocks, one each per `n` columns.
   return shape.hasRowsOnM(height) && shape.weightsPerColumn == 2 &&
-         contract.op.getLayoutAttr().getOrder() !=
-             moe::GateUpOrder::Interleaved;
+         gemm.op.getLayoutAttr().getOrder() != moe::GateUpOrder::Interleaved;
 }

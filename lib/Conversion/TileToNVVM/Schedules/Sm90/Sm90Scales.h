@@ -8,7 +8,7 @@
 #ifndef MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90_SM90SCALES_H
 #define MOEC_LIB_CONVERSION_TILETONVVM_SCHEDULES_SM90_SM90SCALES_H
 
-#include "Sm90Contract.h"
+#include "Sm90Gemm.h"
 
 namespace moec {
 
@@ -17,41 +17,39 @@ namespace moec {
 /// every 64 weight rows (one, or with a layout gate and up).
 class Sm90Scales {
 public:
-  explicit Sm90Scales(Sm90Contract &contract);
+  explicit Sm90Scales(Sm90Gemm &gemm);
 
   //===--- The producer: `number` is the thread's, of `kRowThreads` ---===//
 
-  /// The rows whose scales the thread copies in each k tile; i32.
-  llvm::SmallVector<mlir::Value> find(const ContractTile &tile,
-                                      mlir::Value number);
+  /// The rows whose scales the thread copies in each k tile.
+  llvm::SmallVector<I32> find(const Sm90Tile &tile, I32 number);
   /// Issues the copies for a k tile, which join the thread's open cp.async
   /// group.
-  void copy(const ContractTile &tile, mlir::ValueRange from, mlir::Value number,
-            mlir::Value step, mlir::Value stage);
+  void copy(const Sm90Tile &tile, llvm::ArrayRef<I32> from, I32 number,
+            I32 step, I32 stage);
 
   //===--- Consumers ---===//
 
   /// Address in the first stage of the scales of the thread's rows, for BLOCK_M
   /// `height`.
-  mlir::Value findRows(int64_t height, mlir::Value consumer);
+  mlir::Value findRows(int64_t height, I32 consumer);
   /// Scales of the thread's rows: two of every 8 rows, or of 64.
-  llvm::SmallVector<mlir::Value> loadRows(mlir::Value rows, mlir::Value stage,
-                                          int64_t height);
+  llvm::SmallVector<F32> loadRows(mlir::Value rows, I32 stage, int64_t height);
   /// Scales of a consumer's block for BLOCK_M `height`, one per projection.
-  llvm::SmallVector<mlir::Value> loadWeights(mlir::Value stage, int64_t height,
-                                             mlir::Value consumer,
-                                             int64_t block);
+  llvm::SmallVector<F32> loadWeights(I32 stage, int64_t height, I32 consumer,
+                                     int64_t block);
   /// Whether all blocks of a consumer share their scales, for BLOCK_M `height`.
   bool areSame(int64_t height) const;
 
 private:
-  mlir::Value address(mlir::Value stage, int64_t scale);
-  mlir::Value findWeights(const ContractTile &tile, mlir::Value number);
+  /// Address of a scale of a stage.
+  mlir::Value address(I32 stage, int64_t scale);
+  I32 findWeights(const Sm90Tile &tile, I32 number);
 
-  Sm90Contract &contract;
+  Sm90Gemm &gemm;
   AsyncEmitter &emitter;
   mlir::ImplicitLocOpBuilder &b;
-  const sm90::Contract &shape;
+  const Sm90Shape &shape;
 };
 
 } // namespace moec

@@ -11,13 +11,12 @@
 // are the same, but each warp loads the input rows itself, so that they are
 // read four times as often.
 
-#include "Sm90Products.h"
+#include "Sm90Consumer.h"
 #include "Sm90Units.h"
 
 using namespace mlir;
 using namespace moec;
 using moe::Fragments;
-using sm90::Contract;
 
 /// Sums per thread of 16 weight rows by an octet of input rows.
 constexpr int64_t kOctetSums = 4;
@@ -25,91 +24,82 @@ constexpr int64_t kOctetSums = 4;
 /// Lane l gives the address of row l % 8 of matrix l / 8, a chunk of a row.
 constexpr int64_t kOctetRows = 8, kMatrices = 4;
 
-SmallVector<Value> UnitReader::findRows(Value rows) {
-  Value last = emitter.scale(rows, 1, -1);
-  Value inOctet = emitter.remainder(emitter.lane(), kOctetRows);
-  Value chunk = emitter.divide(emitter.lane(), kOctetRows);
-  SmallVector<Value> offsets;
+SmallVector<I32> UnitReader::findRows(I32 rows) {
+  I32 last = rows + -1;
+  I32 inOctet = emitter.lane() % kOctetRows;
+  I32 chunk = emitter.lane() / kOctetRows;
+  SmallVector<I32> offsets;
   for (int64_t first = 0; first < width; first += kOctetRows) {
     // Clamped: rows behind the last one are not written, and their sums are
     // never read.
-    Value row = contract.minI32(emitter.scale(inOctet, 1, first), last);
-    // The swizzle XORs the chunk index with the row index.
-    Value place = arith::XOrIOp::create(emitter.b, chunk,
-                                        emitter.remainder(row, kOctetRows));
-    offsets.push_back(
-        contract.addI32(emitter.scale(row, shape.swizzledBytes),
-                        emitter.scale(place, Contract::kChunkBytes)));
+    I32 row = min(inOctet + first, last);
+    I32 swizzled = swizzle(row, chunk);
+    offsets.push_back(row * shape.swizzledBytes +
+                      swizzled * Sm90Shape::kChunkBytes);
   }
   return offsets;
 }
 
-void UnitReader::multiplyByWarps(Value stage, int64_t unit,
-                                 ArrayRef<Value> rowOffsets,
-                                 ArrayRef<SmallVector<Value>> fragments,
+void UnitReader::multiplyByWarps(I32 stage, int64_t unit,
+                                 ArrayRef<I32> rowOffsets,
+                                 ArrayRef<SmallVector<I32>> fragments,
                                  MutableArrayRef<SmallVector<Value>> sums) {
   constexpr int64_t perProduct = 2, registers = Fragments::kRegisters;
-  Value tile =
-      contract.stageAddress(stage, contract.getInputOffset() + unit * rowBytes);
-  int64_t chunks = shape.swizzledBytes / Contract::kChunkBytes;
+  Value tile = gemm.pipeline.stageAddress(stage, gemm.getInputOffset() +
+                                                     unit * rowBytes);
+  int64_t chunks = shape.swizzledBytes / Sm90Shape::kChunkBytes;
   for (int64_t first = 0; first < chunks; first += kMatrices)
     for (auto [octet, offset] : llvm::enumerate(rowOffsets)) {
-      Value moved = arith::XOrIOp::create(
-          emitter.b, offset, emitter.i32(first * Contract::kChunkBytes));
+      I32 moved = offset ^ first * Sm90Shape::kChunkBytes;
       SmallVector<Value> rows =
           emitter.loadMatrices(emitter.advance(tile, moved));
       for (int64_t j = 0; j < kMatrices / perProduct; ++j)
         for (int64_t block = 0; block < blocks; ++block) {
           int64_t product = first / perProduct + j;
-          MutableArrayRef<Value> own =
-              MutableArrayRef<Value>(sums[block])
-                  .slice(octet * kOctetSums, kOctetSums);
+          auto own = MutableArrayRef(sums[block])
+                         .slice(octet * kOctetSums, kOctetSums);
+          SmallVector<Value> weights(
+              ArrayRef(fragments[block]).slice(product * registers, registers));
           SmallVector<Value> added = emitter.multiply(
-              element,
-              ArrayRef<Value>(fragments[block])
-                  .slice(product * registers, registers),
-              ArrayRef<Value>(rows).slice(j * perProduct, perProduct), own);
+              element, weights,
+              ArrayRef(rows).slice(j * perProduct, perProduct), own);
           llvm::copy(added, own.begin());
         }
     }
 }
 
-ContractSums Sm90Products::multiplyByWarps(int64_t height,
-                                           const ContractTile &tile,
-                                           RingPlace place) {
-  UnitReader reader(contract, consumer, height);
-  SmallVector<Value> rowOffsets = reader.findRows(tile.rows);
-  int64_t numBlocks = shape.getBlocks(height), numSums = height / 2;
-  SmallVector<Value> carried{place.stage, place.parity};
-  carried.append(numBlocks * numSums, emitter.f32(0));
-  SmallVector<Value> end = emitter.forLoop(
-      emitter.index(0), emitter.index(shape.getSteps()), 1, carried,
-      [&](Value, ValueRange values) {
-        RingPlace at{values[0], values[1]};
-        SmallVector<SmallVector<Value>> sums;
-        for (int64_t block = 0; block < numBlocks; ++block)
-          sums.emplace_back(
-              values.drop_front(2).slice(block * numSums, numSums));
-        emitter.waitBarrier(contract.fullBarrier(at.stage), at.parity);
-        for (int64_t unit = 0; unit < shape.getUnits(); ++unit) {
-          SmallVector<SmallVector<Value>> fragments;
-          for (int64_t block = 0; block < numBlocks; ++block)
-            fragments.push_back(reader.close(
-                reader.open(reader.load(at.stage, unit * numBlocks + block))));
-          reader.multiplyByWarps(at.stage, unit, rowOffsets, fragments, sums);
-        }
-        // All lanes have read their words.
-        emitter.warpBarrier();
-        release(at.stage);
-        RingPlace next = contract.next(at);
-        SmallVector<Value> all{next.stage, next.parity};
-        for (const SmallVector<Value> &some : sums)
-          all.append(some);
-        return all;
-      });
-  ContractSums result{{end[0], end[1]}, {}};
-  for (int64_t block = 0; block < numBlocks; ++block)
-    result.blocks.emplace_back(
-        ArrayRef<Value>(end).drop_front(2).slice(block * numSums, numSums));
+Sm90Sums Sm90Consumer::multiplyByWarps(int64_t height, const Sm90Tile &tile,
+                                       PipelineState first) {
+  UnitReader reader(gemm, consumer, height);
+  SmallVector<I32> rowOffsets = reader.findRows(tile.rows);
+  int64_t numBlocks = shape.getBlocks(height);
+  /// `sums`: per block.
+  struct State {
+    PipelineState at;
+    SmallVector<SmallVector<Value>> sums;
+    auto fields() { return std::tie(at, sums); }
+  };
+  SmallVector<Value> zeros(height / 2, emitter.f32(0));
+  State start{first, SmallVector<SmallVector<Value>>(numBlocks, zeros)};
+  State end =
+      emitter.loop(emitter.index(0), emitter.index(shape.getSteps()), 1, start,
+                   [&](Index, State state) {
+                     PipelineState at = state.at;
+                     pipeline.waitUntilFull(at);
+                     for (int64_t unit = 0; unit < shape.getUnits(); ++unit) {
+                       SmallVector<SmallVector<I32>> fragments;
+                       for (int64_t block = 0; block < numBlocks; ++block)
+                         fragments.push_back(reader.close(reader.open(
+                             reader.load(at.stage, unit * numBlocks + block))));
+                       reader.multiplyByWarps(at.stage, unit, rowOffsets,
+                                              fragments, state.sums);
+                     }
+                     releaseRead(at.stage);
+                     return State{pipeline.next(at), state.sums};
+                   });
+  Sm90Sums result{end.at, {}};
+  for (ArrayRef<Value> sums : end.sums)
+    result.blocks.push_back(
+        llvm::map_to_vector(sums, [&](Value sum) { return F32(b, sum); }));
   return result;
 }

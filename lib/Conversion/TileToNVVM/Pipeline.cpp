@@ -1,0 +1,100 @@
+//===- Pipeline.cpp - barriers and stages in shared memory ------*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Pipeline.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace moec;
+
+//===----------------------------------------------------------------------===//
+// Barrier
+//===----------------------------------------------------------------------===//
+
+I32 Barrier::i32(int64_t value) const {
+  return {b, arith::ConstantOp::create(b, b.getI32IntegerAttr(value))};
+}
+
+void Barrier::init(int64_t arrivals) const {
+  NVVM::MBarrierInitOp::create(b, address, i32(arrivals), Value());
+}
+
+void Barrier::arrive(int64_t times) const {
+  NVVM::MBarrierArriveOp::create(b, /*res=*/Type(), address,
+                                 times == 1 ? Value() : i32(times),
+                                 NVVM::MemScopeKind::CTA);
+}
+
+void Barrier::arriveExpecting(int64_t bytes) const {
+  NVVM::MBarrierArriveExpectTxOp::create(
+      b, /*res=*/Type(), address, i32(bytes), NVVM::MemScopeKind::CTA,
+      /*relaxed=*/false, /*predicate=*/Value());
+}
+
+void Barrier::wait(I32 parity) const {
+  auto loop = scf::WhileOp::create(b, TypeRange(), ValueRange());
+  OpBuilder::InsertionGuard guard(b);
+  b.createBlock(&loop.getBefore());
+  Flag isOver(b, NVVM::MBarrierTryWaitOp::create(b, b.getI1Type(), address,
+                                                 parity, /*ticks=*/Value()));
+  scf::ConditionOp::create(b, ~isOver, ValueRange());
+  b.createBlock(&loop.getAfter());
+  scf::YieldOp::create(b);
+}
+
+Flag Barrier::test(I32 parity) const {
+  return {b,
+          NVVM::MBarrierTestWaitOp::create(b, b.getI1Type(), address, parity)};
+}
+
+//===----------------------------------------------------------------------===//
+// Pipeline
+//===----------------------------------------------------------------------===//
+
+PipelineState Pipeline::first() const {
+  return {emitter.i32(0), emitter.i32(0)};
+}
+
+PipelineState Pipeline::next(PipelineState state) const {
+  I32 stage = state.stage + 1;
+  Flag wraps = stage == layout.stages;
+  I32 flipped = state.parity ^ 1;
+  return {select(wraps, emitter.i32(0), stage),
+          select(wraps, flipped, state.parity)};
+}
+
+Value Pipeline::stageAddress(I32 stage, int64_t offset) const {
+  return emitter.advance(stages, stage * layout.stageBytes +
+                                     (layout.firstStage + offset));
+}
+
+Barrier Pipeline::barrier(I32 stage, int64_t before) const {
+  int64_t offset = layout.firstBarrier + before * kBarrierBytes;
+  return {emitter, emitter.advance(barriers, stage * kBarrierBytes + offset)};
+}
+
+void Pipeline::init(int64_t fullArrivals, int64_t emptyArrivals) const {
+  I32 stage = emitter.lane();
+  emitter.ifThen(stage < layout.stages, [&] {
+    full(stage).init(fullArrivals);
+    empty(stage).init(emptyArrivals);
+  });
+}
+
+void Pipeline::waitUntilFull(PipelineState state) const {
+  full(state.stage).wait(state.parity);
+}
+
+Flag Pipeline::isFull(PipelineState state) const {
+  return full(state.stage).test(state.parity);
+}
+
+void Pipeline::waitUntilEmpty(PipelineState state) const {
+  I32 before = state.before();
+  empty(state.stage).wait(before);
+}

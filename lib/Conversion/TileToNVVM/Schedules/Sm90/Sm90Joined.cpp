@@ -1,0 +1,87 @@
+//===- Sm90Joined.cpp - waits of sm90.contract for other CTAs ---*- C++ -*-===//
+//
+// Part of moec, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+// Phases of one kernel that need results of other CTAs: the second of two
+// joined gemms, and a gemm after the quantization of its rows. CTAs signal the
+// end of their share by a counter in memory, and wait until all have.
+
+#include "../../Emit.h"
+#include "../Sm80/Sm80QuantizeRows.h"
+#include "Sm90Gemm.h"
+#include "moec/Analysis/Sm80.h"
+
+using namespace mlir;
+using namespace moec;
+
+/// The address of the single counter.
+static Value getCounter(AsyncEmitter &emitter, Value counter) {
+  return emitter.address(emitter.operand(counter), {emitter.index(0)});
+}
+
+void Sm90Gemm::waitInRole() {
+  if (op.getIds())
+    emitter.waitForLaunchBefore();
+}
+
+void Sm90Gemm::signal() {
+  // Boxes may be copied from the results, which all lanes have stored.
+  if (sm90::getPartner(op).getConfigAttr().getMapRows())
+    emitter.fenceAsyncGlobal();
+  // Once per CTA, because atomic additions to one address are serialized.
+  emitter.consumerBarrier();
+  emitter.ifThen(emitter.thread() == Sm90Shape::kWarpgroup, [&] {
+    emitter.addReleasing(emitter.i32(1), getCounter(emitter, op.getSignals()));
+  });
+}
+
+void Sm90Gemm::awaitAll() {
+  I32 signals = emitter.numCtas();
+  if (quantization)
+    signals = min(signals, scheduler.table.countRows());
+  emitter.awaitAtLeast(signals, getCounter(emitter, op.getAwaits()),
+                       quantization ? Sm90Shape::kTicket : 0);
+}
+
+void Sm90Gemm::awaitBefore() {
+  emitter.ifThen(emitter.lane() == 0, [&] { awaitAll(); });
+  // The waiting lane copies boxes itself; chunks are copied by all lanes.
+  if (!shape.mapRows)
+    emitter.warpBarrier();
+}
+
+void Sm90Gemm::quantizeRows() {
+  if (!quantization)
+    return;
+  constexpr int64_t warpsPerGroup = Sm90Shape::kWarpgroup / Sm90Shape::kWarp;
+  int64_t warps = shape.getConsumers() * warpsPerGroup;
+  // With few rows, each is quantized by a different CTA, and the remaining CTAs
+  // have nothing to signal.
+  I32 ctas = emitter.numCtas();
+  I32 cta = emitter.toI32(emitter.cta());
+  I32 warp = emitter.warp() + -warpsPerGroup;
+  I32 first = multiplyNoWrap(warp, ctas) + cta;
+  I32 rows = scheduler.table.countRows();
+  // Consumers hold no accumulators yet.
+  sm80::Quantize held(quantization, quantization.getConfigAttr());
+  int64_t vectors = sm80::Quantize::kMostHeld;
+  if (!shape.hasReducedRegisters())
+    vectors *= 2;
+  Index firstRow = emitter.toIndex(first);
+  Index step = emitter.toIndex(ctas * warps);
+  emitHeldRows(quantization, emitter, /*convertsFloat8=*/true, firstRow, step,
+               emitter.toIndex(rows), vectors / held.getHeldVectors());
+  if (shape.mapRows)
+    emitter.fenceAsyncGlobal();
+  emitter.consumerBarrier();
+  emitter.ifThen(emitter.thread() == Sm90Shape::kWarpgroup, [&] {
+    emitter.ifThen(cta < rows, [&] {
+      emitter.addReleasing(emitter.i32(1), getCounter(emitter, op.getAwaits()));
+    });
+    awaitAll();
+  });
+  // Consumers load scales of rows themselves.
+  emitter.consumerBarrier()->setAttr(kBetweenPhasesAttr, b.getUnitAttr());
+}
