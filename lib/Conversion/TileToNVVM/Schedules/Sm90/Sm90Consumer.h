@@ -96,8 +96,7 @@ private:
                                int64_t i);
   /// Releases a stage whose wgmmas are complete.
   void release(I32 stage);
-  /// The same for weights that are decoded into registers: all lanes have read
-  /// their words.
+  /// Releases a stage that all lanes of the warp have read.
   void releaseRead(I32 stage);
   /// Runs `body` in all k tiles except the first.
   void ifBehindFirst(Index step, llvm::function_ref<void()> body);

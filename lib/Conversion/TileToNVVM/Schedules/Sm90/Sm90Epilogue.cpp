@@ -292,3 +292,22 @@ LogicalResult moec::emitSm90Epilogue(Sm90Gemm &gemm, const Sm90Part &part,
   endApart(gemm.b);
   return status;
 }
+
+void moec::storeSm90ZeroRows(Sm90Gemm &gemm) {
+  AsyncEmitter &emitter = gemm.emitter;
+  Value result = emitter.operand(gemm.op.getResult());
+  // Chunks of 16 bytes, or of a divisor of the columns.
+  int64_t lanes = 16 / gemm.shape.resultBytes;
+  while (gemm.shape.columns % lanes)
+    lanes /= 2;
+  Index chunks = emitter.index(gemm.shape.columns / lanes);
+  Index begin = emitter.validTokens(gemm.op.getNumValidTokens()) * chunks;
+  Index end = emitter.tokens() * chunks;
+  Index threads = emitter.index(emitter.getNumThreads());
+  Index own = emitter.cta() * threads + emitter.toIndex(emitter.thread());
+  Index ctas = emitter.toIndex(emitter.numCtas());
+  emitter.loop(begin + own, end, ctas * threads, [&](Index chunk) {
+    Index row = chunk / chunks, column = chunk % chunks * lanes;
+    emitter.storeVector(emitter.splat(0.0, lanes), result, {row, column});
+  });
+}

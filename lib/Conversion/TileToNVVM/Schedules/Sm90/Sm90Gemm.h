@@ -48,7 +48,7 @@ public:
   /// Offset of the input rows in a stage, behind the weights.
   int64_t getInputOffset() const { return shape.getWeightBytes(); }
 
-  //===--- Waits for other CTAs and launches (Sm90Joined.cpp) ---===//
+  //===--- Waits for other CTAs and launches ---===//
 
   /// With ids, the prologue does not wait for the launches before, so that
   /// weights can be copied early; each role waits before it accesses anything
@@ -81,6 +81,19 @@ using Sm90Gemms = std::deque<Sm90Gemm>;
 
 /// The producer warpgroup.
 void emitSm90Producer(Sm90Gemms &gemms);
+/// One thread of the producer: issues the TMA copy of a k tile's rows, which
+/// its stage waits for, with the lowest BLOCK_M, from index `i` on, that holds
+/// them.
+void loadSm90Rows(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step, I32 stage,
+                  size_t i = 0);
+/// One warp of the producer: copies boxes of rows that the gemm before has
+/// computed, from pipeline state `first` on.
+void loadSm90AwaitedRows(Sm90Gemm &gemm, PipelineState first);
+/// Warps of the producer that copy scattered rows, and scales, from pipeline
+/// state `first` on. Returns the state at the end.
+PipelineState emitSm90RowCopies(Sm90Gemm &gemm, PipelineState first);
+/// Zeroes the rows of a dense gemm that are not valid.
+void storeSm90ZeroRows(Sm90Gemm &gemm);
 /// The consumer warpgroups. Fails with a diagnostic on an epilogue that cannot
 /// be emitted.
 mlir::LogicalResult emitSm90Consumer(Sm90Gemms &gemms);

@@ -9,28 +9,11 @@
 // of a pipeline; the consumer warpgroups (Sm90Consumer.cpp) multiply them and
 // run the epilogue. All roles take the same tiles from the tile scheduler.
 
-#include "Sm90Gemm.h"
-#include "Sm90Units.h"
-
 #include "../../Emit.h"
+#include "Sm90Units.h"
 
 using namespace mlir;
 using namespace moec;
-
-Sm90Gemm::Sm90Gemm(tile::ContractOp op, AsyncEmitter &emitter, Sm90Gemm *before)
-    : op(op), emitter(emitter), b(emitter.b),
-      shape(sm90::getShapeInKernel(op, op.getConfigAttr())),
-      shared(before ? before->shared : emitter.dynamicShared()),
-      pipeline(emitter, shared, shared,
-               {shape.stages, shape.getStageBytes(), /*firstStage=*/0,
-                shape.getBarrierOffset()}),
-      scheduler(op, emitter, shape, shared,
-                before ? &before->scheduler : nullptr),
-      before(before), quantization(sm90::getQuantization(op)) {
-  if (before)
-    firstMap = before->firstMap +
-               int64_t(sm90::getTensorMaps(before->op, before->shape).size());
-}
 
 /// Runs in a warp that does not build the table.
 static void initBarriers(Sm90Gemm &gemm) {
@@ -63,26 +46,6 @@ static void emitPrologue(Sm90Gemm &gemm) {
   emitter.barrier();
 }
 
-/// Zeroes the rows of a dense gemm that are not valid.
-static void emitZeroRows(Sm90Gemm &gemm) {
-  AsyncEmitter &emitter = gemm.emitter;
-  Value result = emitter.operand(gemm.op.getResult());
-  // Chunks of 16 bytes, or of a divisor of the columns.
-  int64_t lanes = 16 / gemm.shape.resultBytes;
-  while (gemm.shape.columns % lanes)
-    lanes /= 2;
-  Index chunks = emitter.index(gemm.shape.columns / lanes);
-  Index begin = emitter.validTokens(gemm.op.getNumValidTokens()) * chunks;
-  Index end = emitter.tokens() * chunks;
-  Index threads = emitter.index(emitter.getNumThreads());
-  Index own = emitter.cta() * threads + emitter.toIndex(emitter.thread());
-  Index ctas = emitter.toIndex(emitter.numCtas());
-  emitter.loop(begin + own, end, ctas * threads, [&](Index chunk) {
-    Index row = chunk / chunks, column = chunk % chunks * lanes;
-    emitter.storeVector(emitter.splat(0.0, lanes), result, {row, column});
-  });
-}
-
 LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
   auto op = cast<tile::ContractOp>(phase);
   AsyncEmitter emitter(body.func, body.kernel, body.threads);
@@ -98,7 +61,7 @@ LogicalResult moec::emitSm90Contract(Operation *phase, KernelBody body) {
                            first.shape.getRegisters()));
   emitPrologue(first);
   if (op.getNumValidTokens())
-    emitZeroRows(first);
+    storeSm90ZeroRows(first);
   LogicalResult status = success();
   emitter.ifThen(
       emitter.warpgroup() == 0,

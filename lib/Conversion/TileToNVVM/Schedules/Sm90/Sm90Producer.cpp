@@ -7,13 +7,9 @@
 // Producer of the Hopper gemm. One thread issues the TMA copy of each k tile's
 // weights, one box, as soon as a stage is empty; with ids, while the launches
 // before still run. Contiguous input rows are copied as a box too. Scattered
-// rows are copied by the remaining warps, in swizzled chunks of 16 bytes. A
-// thread waits for its chunks to arrive, makes them visible to the tensor cores
-// and arrives at the barrier. It does so some k tiles later, or when no stage
-// is empty, to avoid waiting for copies that it has just issued.
+// rows are copied by the remaining warps (Sm90RowProducer.cpp).
 
-#include "../../RingCopies.h"
-#include "Sm90Scales.h"
+#include "Sm90Gemm.h"
 #include "Sm90Units.h"
 
 using namespace mlir;
@@ -45,10 +41,8 @@ static void loadWeights(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
                   full, /*areWeights=*/true);
 }
 
-/// Issues the copy of a k tile's rows, which its stage waits for: with the
-/// lowest BLOCK_M, from index `i` on, that holds them.
-static void loadRows(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step, I32 stage,
-                     size_t i = 0) {
+void moec::loadSm90Rows(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step,
+                        I32 stage, size_t i) {
   AsyncEmitter &emitter = gemm.emitter;
   const Sm90Shape &shape = gemm.shape;
   int64_t height = shape.tileRows[i], units = shape.getUnits();
@@ -66,7 +60,7 @@ static void loadRows(Sm90Gemm &gemm, const Sm90Tile &tile, I32 step, I32 stage,
     return load();
   emitter.ifThen(
       emitter.i32(height) < tile.rows,
-      [&] { loadRows(gemm, tile, step, stage, i + 1); }, load);
+      [&] { loadSm90Rows(gemm, tile, step, stage, i + 1); }, load);
 }
 
 namespace {
@@ -170,198 +164,7 @@ void BoxProducer::load(const Sm90Tile &tile, I32 step, PipelineState at,
     else
       load();
     if (copiesRows())
-      loadRows(gemm, tile, step, at.stage);
-  });
-}
-
-//===----------------------------------------------------------------------===//
-// The warps that copy scattered rows, and scales
-//===----------------------------------------------------------------------===//
-
-class RowProducer {
-public:
-  explicit RowProducer(Sm90Gemm &gemm);
-  /// Copies from pipeline state `first` on; returns the state at the end.
-  PipelineState emit(PipelineState first);
-
-private:
-  using State = RingCopies::State;
-  /// A tile, and the positions of the thread's rows in the input.
-  struct Rows {
-    Sm90Tile tile;
-    SmallVector<I32> positions;
-    auto fields() { return std::tie(tile, positions); }
-  };
-
-  /// The tile of an item, or zeros past the end.
-  Rows setup(const Sm90TileScheduler::Items &items, I32 item);
-  /// Copies the k tiles of a tile.
-  State loadTile(const Rows &rows, PipelineState first);
-  void load(const Rows &rows, I32 step, I32 stage);
-
-  // A swizzle row has 8 chunks, or 4; the warps copy 12 rows at once, or 24.
-  int64_t getRowChunks() const {
-    return shape.swizzledBytes / Sm90Shape::kChunkBytes;
-  }
-  int64_t getRowsAtOnce() const {
-    return Sm90Shape::kRowThreads / getRowChunks();
-  }
-  /// Copies one swizzle row of a k tile. `chunks`: addresses of the thread's
-  /// chunks in it, used cyclically over the rows.
-  void loadUnit(const Rows &rows, I32 step, int64_t unit,
-                ArrayRef<Value> chunks);
-
-  Sm90Gemm &gemm;
-  AsyncEmitter &emitter;
-  const Sm90Shape &shape;
-  RingCopies copies;
-  Sm90Scales scales;
-  Value input, source;
-  /// Index of the thread; its first row of a tile, and its chunk in each row.
-  I32 own, ownRow, ownChunk;
-};
-
-RowProducer::RowProducer(Sm90Gemm &gemm)
-    : gemm(gemm), emitter(gemm.emitter), shape(gemm.shape),
-      copies(emitter, gemm.pipeline), scales(gemm),
-      input(emitter.operand(gemm.op.getInput())),
-      source(emitter.operand(gemm.op.getSource())) {
-  constexpr int64_t others = Sm90Shape::kWarpgroup - Sm90Shape::kRowThreads;
-  own = emitter.warpgroupThread() + -others;
-  ownRow = own / getRowChunks();
-  ownChunk = own % getRowChunks();
-}
-
-PipelineState RowProducer::emit(PipelineState first) {
-  Sm90TileScheduler::Items items = gemm.scheduler.getItems();
-  std::tuple start(first, setup(items, items.first));
-  auto end = gemm.scheduler.forItems(
-      start, /*draws=*/own == 0, [&](I32, auto at, auto findNext) {
-        auto &[state, rows] = at;
-        State loaded = loadTile(rows, state);
-        // Rows of the next tile are looked up while the last copies arrive.
-        Rows next = setup(items, findNext());
-        return std::tuple(copies.publishAll(loaded).place, next);
-      });
-  return std::get<0>(end);
-}
-
-RowProducer::Rows RowProducer::setup(const Sm90TileScheduler::Items &items,
-                                     I32 item) {
-  int64_t count = shape.mapRows
-                      ? 0
-                      : llvm::divideCeil(shape.getMaxHeight(), getRowsAtOnce());
-  I32 zero = emitter.i32(0);
-  auto find = [&] {
-    Rows rows{gemm.scheduler.findTile(item), {}};
-    // Rows past the end are not copied, and their sums are never read.
-    I32 last = rows.tile.rows + -1;
-    for (int64_t i = 0; i < count; ++i) {
-      I32 row = min(ownRow + i * getRowsAtOnce(), last);
-      I32 position = rows.tile.firstRow + row;
-      if (source)
-        position = emitter.loadI32(source, emitter.toIndex(position));
-      rows.positions.push_back(position);
-    }
-    return rows;
-  };
-  return emitter.choose(item < items.end, find, [&] {
-    return Rows{{zero, zero, zero, zero}, SmallVector<I32>(count, zero)};
-  });
-}
-
-RowProducer::State RowProducer::loadTile(const Rows &rows,
-                                         PipelineState first) {
-  SmallVector<I32> scaleRows;
-  if (shape.copiesScales())
-    scaleRows = scales.find(rows.tile, own);
-  auto loadStep = [&](I32 step, State state) {
-    I32 stage = state.place.stage, before = state.place.before();
-    Barrier empty = gemm.pipeline.empty(stage);
-    return copies.emitStep(state, empty, before, [&] {
-      if (!shape.mapRows)
-        load(rows, step, stage);
-      if (shape.copiesScales())
-        scales.copy(rows.tile, scaleRows, own, step, stage);
-    });
-  };
-  return emitter.loop(emitter.i32(0), emitter.i32(shape.getSteps()), 1,
-                      copies.begin(first), loadStep);
-}
-
-void RowProducer::load(const Rows &rows, I32 step, I32 stage) {
-  // Swizzled offsets repeat after two groups of rows that are copied at once.
-  constexpr int64_t period = 2;
-  assert(period * getRowsAtOnce() % kSwizzleRows == 0 &&
-         "offsets repeat after a whole pattern");
-  Value begin = gemm.pipeline.stageAddress(stage, gemm.getInputOffset());
-  Value chunks[period];
-  for (int64_t i = 0; i < period; ++i) {
-    I32 chunk = swizzle(ownRow + i * getRowsAtOnce(), ownChunk, getRowChunks());
-    chunks[i] = emitter.advance(begin, ownRow * shape.swizzledBytes +
-                                           chunk * Sm90Shape::kChunkBytes);
-  }
-  for (int64_t unit = 0; unit < shape.getUnits(); ++unit) {
-    if (unit)
-      for (Value &chunk : chunks)
-        chunk =
-            emitter.advance(chunk, shape.getUnitRowBytes(shape.getMaxHeight()));
-    loadUnit(rows, step, unit, chunks);
-  }
-}
-
-void RowProducer::loadUnit(const Rows &rows, I32 step, int64_t unit,
-                           ArrayRef<Value> chunks) {
-  int64_t width = shape.k / shape.getUnits();
-  I32 column = step * shape.k + unit * width;
-  column = column + ownChunk * (width / getRowChunks());
-  I32 bytes;
-  if (shape.depth % shape.k) {
-    // A chunk is entirely inside or outside of the row, because rows are whole
-    // chunks.
-    Flag isInside = column < shape.depth;
-    bytes = select(isInside, emitter.i32(Sm90Shape::kChunkBytes), 0);
-    column = select(isInside, column, 0);
-  }
-  for (auto [i, row] : llvm::enumerate(rows.positions)) {
-    int64_t first = int64_t(i) * getRowsAtOnce();
-    emitter.ifThen(ownRow + first < rows.tile.rows, [&, i = i, row = row] {
-      Index at = emitter.toIndex(row);
-      Value from = emitter.address(input, {at, emitter.toIndex(column)});
-      Value to = emitter.advance(chunks[i % chunks.size()],
-                                 first * shape.swizzledBytes);
-      emitter.copyAsync(to, from, bytes);
-    });
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// Rows of joined gemms
-//===----------------------------------------------------------------------===//
-
-/// Copies boxes of rows that the gemm before has computed; waits for them when
-/// the first tile is found. One warp. It arrives in place of all the threads
-/// that copy rows of that gemm, as the barriers count them.
-void loadAwaitedRows(Sm90Gemm &gemm, PipelineState first) {
-  AsyncEmitter &emitter = gemm.emitter;
-  const Pipeline &pipeline = gemm.pipeline;
-  Flag isFirst = emitter.lane() == 0;
-  // Beside the pipeline state: whether the wait is over.
-  std::tuple start(first, emitter.i32(0));
-  gemm.scheduler.forTiles(start, [&](Sm90Tile tile, auto state) {
-    emitter.ifThen(std::get<1>(state) == 0, [&] { gemm.awaitBefore(); });
-    PipelineState end = emitter.loop(
-        emitter.index(0), emitter.index(gemm.shape.getSteps()), 1,
-        std::get<0>(state), [&](Index step, PipelineState at) {
-          emitter.ifThen(isFirst, [&] {
-            I32 number = emitter.toI32(step);
-            pipeline.waitUntilEmpty(at);
-            pipeline.full(at.stage).arrive(Sm90Shape::kRowThreads - 1);
-            loadRows(gemm, tile, number, at.stage);
-          });
-          return pipeline.next(at);
-        });
-    return std::tuple(end, emitter.i32(1));
+      loadSm90Rows(gemm, tile, step, at.stage);
   });
 }
 
@@ -383,17 +186,17 @@ void moec::emitSm90Producer(Sm90Gemms &gemms) {
     first.waitInRole();
     if (first.quantizesRows())
       first.awaitBefore();
-    PipelineState state = RowProducer(first).emit(first.pipeline.first());
+    PipelineState state = emitSm90RowCopies(first, first.pipeline.first());
     if (gemms.size() == 1)
       return;
     Sm90Gemm &second = gemms.back();
     if (!second.shape.mapRows) {
       second.awaitBefore();
-      RowProducer(second).emit(state);
+      emitSm90RowCopies(second, state);
       return;
     }
     emitter.ifThen(emitter.warpgroupWarp() == 1,
-                   [&] { loadAwaitedRows(second, state); });
+                   [&] { loadSm90AwaitedRows(second, state); });
   };
   Flag isFirst = emitter.warpgroupWarp() == 0;
   if (!first.shape.hasRowThreads())

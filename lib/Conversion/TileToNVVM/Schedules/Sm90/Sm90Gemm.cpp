@@ -1,20 +1,37 @@
-//===- Sm90Joined.cpp - waits of sm90.contract for other CTAs ---*- C++ -*-===//
+//===- Sm90Gemm.cpp - state of sm90.contract; waits -------------*- C++ -*-===//
 //
 // Part of moec, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
-// Phases of one kernel that need results of other CTAs: the second of two
-// joined gemms, and a gemm after the quantization of its rows. CTAs signal the
-// end of their share by a counter in memory, and wait until all have.
+// State of the Hopper gemm, and its waits for results of other CTAs: the second
+// of two joined gemms, and a gemm after the quantization of its rows. CTAs
+// signal the end of their share by a counter in memory, and wait until all
+// have.
+
+#include "Sm90Gemm.h"
 
 #include "../../Emit.h"
 #include "../Sm80/Sm80QuantizeRows.h"
-#include "Sm90Gemm.h"
 #include "moec/Analysis/Sm80.h"
 
 using namespace mlir;
 using namespace moec;
+
+Sm90Gemm::Sm90Gemm(tile::ContractOp op, AsyncEmitter &emitter, Sm90Gemm *before)
+    : op(op), emitter(emitter), b(emitter.b),
+      shape(sm90::getShapeInKernel(op, op.getConfigAttr())),
+      shared(before ? before->shared : emitter.dynamicShared()),
+      pipeline(emitter, shared, shared,
+               {shape.stages, shape.getStageBytes(), /*firstStage=*/0,
+                shape.getBarrierOffset()}),
+      scheduler(op, emitter, shape, shared,
+                before ? &before->scheduler : nullptr),
+      before(before), quantization(sm90::getQuantization(op)) {
+  if (before)
+    firstMap = before->firstMap +
+               int64_t(sm90::getTensorMaps(before->op, before->shape).size());
+}
 
 /// The address of the single counter.
 static Value getCounter(AsyncEmitter &emitter, Value counter) {
@@ -84,4 +101,29 @@ void Sm90Gemm::quantizeRows() {
   });
   // Consumers load scales of rows themselves.
   emitter.consumerBarrier()->setAttr(kBetweenPhasesAttr, b.getUnitAttr());
+}
+
+/// The wait is when the first tile is found. The thread arrives in place of all
+/// the threads that copy rows of the gemm before, as the barriers count them.
+void moec::loadSm90AwaitedRows(Sm90Gemm &gemm, PipelineState first) {
+  AsyncEmitter &emitter = gemm.emitter;
+  const Pipeline &pipeline = gemm.pipeline;
+  Flag isFirst = emitter.lane() == 0;
+  // Beside the pipeline state: whether the wait is over.
+  std::tuple start(first, emitter.i32(0));
+  gemm.scheduler.forTiles(start, [&](Sm90Tile tile, auto state) {
+    emitter.ifThen(std::get<1>(state) == 0, [&] { gemm.awaitBefore(); });
+    PipelineState end = emitter.loop(
+        emitter.index(0), emitter.index(gemm.shape.getSteps()), 1,
+        std::get<0>(state), [&](Index step, PipelineState at) {
+          emitter.ifThen(isFirst, [&] {
+            I32 number = emitter.toI32(step);
+            pipeline.waitUntilEmpty(at);
+            pipeline.full(at.stage).arrive(Sm90Shape::kRowThreads - 1);
+            loadSm90Rows(gemm, tile, number, at.stage);
+          });
+          return pipeline.next(at);
+        });
+    return std::tuple(end, emitter.i32(1));
+  });
 }
