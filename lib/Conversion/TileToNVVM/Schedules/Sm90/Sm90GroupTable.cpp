@@ -54,7 +54,7 @@ I32 Sm90GroupTable::findGroup(I32 tile) {
     Flag isInside = own <= last;
     I32 first = load(min(own, last)).tile;
     Flag isBefore = isInside & (first <= tile);
-    group = group + (emitter.countLanes(isBefore) * step - step);
+    group = group + (emitter.countLanes(isBefore) * step + -step);
     left = step;
   }
   return group;
